@@ -1,0 +1,75 @@
+//! The contract itself: what every store must do.
+
+use std::fmt::Debug;
+use std::sync::Arc;
+
+use crate::{
+    Batch, Call, Claim, Clock, Departure, Each, Finding, Instant, LockStatus, Page, Profile, Query, Released,
+    Renewal, Renewed, Standing, Wakes,
+};
+
+/// A store of claims: Redis, a SQL database, ZooKeeper, etcd, this process's memory, or yours.
+///
+/// The store decides atomically who holds a key, and with what token. Waiting, renewing and giving up are the
+/// engine's. Every rule below has a case in the conformance suite of `tenure-testkit`.
+///
+/// # Guarantees
+/// - **Mutual exclusion.** Two claims that [`Mode::admits`](crate::Mode::admits) refuses are never granted
+///   together, while both leases last. A key is of one [`Kind`](crate::Kind) as long as somebody holds it or
+///   queues for it; another kind is answered [`Fault::Mismatch`](crate::Fault).
+/// - **Time** is the store's clock wherever it has one. `held_from` is never later than the moment from which
+///   the store counts, so that the client's belief ends first.
+/// - **Placing ends.** A claim is never placed after `place_by` (at most
+///   [`MAX_PLACE_AHEAD`](crate::MAX_PLACE_AHEAD) ahead): a request that was delayed on the way cannot re-create a
+///   claim after its release.
+/// - **Ending is final.** A claim that was released, evicted or has expired answers `Ended` to `acquire` and
+///   `Gone` to `renew`, and is never granted again. Where a layout cannot remember,
+///   [`Profile::remembers_ended`] is false.
+/// - **Repetition is safe.** `acquire` on a granted claim gives the same tokens and restarts its lease in the
+///   same atomic step; on a waiting claim it keeps its place and restarts its lease. `release` from any state
+///   makes the claim absent.
+/// - **Tokens** rise strictly per key across release, expiry, eviction and restart, as far as
+///   [`Profile::fencing`] promises.
+/// - **Order.** `Fifo` claims are granted in the order in which they were placed; one that is not admitted yet
+///   holds back all behind it. A live queue bars unfair claims. A dead waiter holds the queue up for at most
+///   its own lease.
+/// - **What a backend cannot do it refuses without effect.**
+///
+/// # Cancel safety
+/// Dropping a [`Call`] or an [`Each`] may leave its effect unknown, and must not harm anything else. The engine
+/// never drops one that was polled: it moves it to the watchdog.
+///
+/// # Errors
+/// Each error carries its [`Effect`](crate::Effect). In a batch a failure is an element's own: one shard or
+/// chunk that fails never delays or clouds another's.
+///
+/// There are no default methods: a decorator must not bypass what it wraps.
+pub trait Backend: Debug + Send + Sync + 'static {
+    /// What this store promises and what it cannot do.
+    fn profile(&self) -> &Profile;
+
+    /// The clock on which `held_from` and `place_by` are read. The engine reads the same one.
+    fn clock(&self) -> &Arc<dyn Clock>;
+
+    /// Places the claim, or polls it if it is there. Never blocks on another holder.
+    fn acquire(self: Arc<Self>, claim: Arc<Claim>, place_by: Instant) -> Call<Standing>;
+
+    /// Keeps claims alive. Never re-creates one, never releases one.
+    fn renew(self: Arc<Self>, batch: Batch<Renewal>) -> Each<Renewed>;
+
+    /// Makes holders or waiters absent, wakes who may go next, and grants the heir if nobody else is known to
+    /// wait, in one atomic step for each.
+    fn release(self: Arc<Self>, batch: Batch<Departure>) -> Each<Released>;
+
+    /// Wake-ups for a claim that waits; for one that is granted, "renew it now". An error means: poll only.
+    fn watch(self: Arc<Self>, claim: Arc<Claim>) -> Call<Wakes>;
+
+    /// What people and tools see. Never asked to decide who holds.
+    fn inspect(self: Arc<Self>, query: Query) -> Call<Page<LockStatus>>;
+
+    /// Everything about the store that weakens its locks, for `tenure doctor`.
+    fn examine(self: Arc<Self>) -> Call<Vec<Finding>>;
+
+    /// Gives up connections and threads. Later calls are answered [`Fault::Closed`](crate::Fault).
+    fn close(self: Arc<Self>) -> Call<()>;
+}

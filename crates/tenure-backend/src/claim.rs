@@ -1,0 +1,39 @@
+//! A claim as its client describes it, and the constants of the protocol between client and store.
+
+use std::num::NonZeroU32;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::{ClaimRef, Fairness, Mode, OwnerId};
+
+/// How far ahead `place_by` may lie: a store that remembers an ended claim for so long cannot be tricked into
+/// placing it again by a request that was delayed on the way.
+pub const MAX_PLACE_AHEAD: Duration = Duration::from_secs(10);
+
+/// For how long after the store confirmed a claim its client may hand it on within its own process.
+///
+/// It is the same for every client of every store: an eviction bars the key for this long
+/// ([`Departure::bar`](crate::Departure)), so that no grant that is passed on is older than another's.
+pub const PASS_WINDOW: Duration = Duration::from_millis(10);
+
+/// One attempt to hold one key, with all a store needs to know to grant it.
+///
+/// In the store a claim is absent, waiting or granted. The client names it before the first byte is sent and
+/// never uses the name again, so that every call about it is safe to repeat.
+#[derive(Clone, Debug)]
+pub struct Claim {
+    /// The key, and the claim's name.
+    pub at: ClaimRef,
+    /// On whose behalf it was made.
+    pub owner: OwnerId,
+    /// What people see in `tenure ls`, such as `user@host:pid`.
+    pub label: Arc<str>,
+    /// How it wants to hold the key.
+    pub mode: Mode,
+    /// Whether it queues in the store.
+    pub fairness: Fairness,
+    /// How long the store keeps it without a renewal, granted or waiting.
+    pub lease: Duration,
+    /// How many fencing tokens a grant reserves: the client may hand the claim on so many times less one.
+    pub grants: NonZeroU32,
+}

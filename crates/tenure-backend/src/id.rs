@@ -1,0 +1,171 @@
+//! Who asks: clients, owners and claims, and how their names are written.
+
+use std::fmt;
+use std::str::FromStr;
+
+use crate::LockKey;
+
+/// One client of one process: a random UUID (version 4), chosen when the client is made.
+///
+/// Two clients never share one, also not on the same host: a name made of host and process id does not tell a
+/// restarted process from its predecessor.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ClientId([u8; 16]);
+
+impl ClientId {
+    /// Makes an identifier of 16 random bytes; six bits are overwritten by the UUID's version and variant.
+    pub const fn from_random(mut bytes: [u8; 16]) -> Self {
+        bytes[6] = bytes[6] & 0x0f | 0x40;
+        bytes[8] = bytes[8] & 0x3f | 0x80;
+        ClientId(bytes)
+    }
+
+    /// The bytes as a store may keep them.
+    pub const fn as_bytes(&self) -> &[u8; 16] {
+        &self.0
+    }
+
+    /// Reads back what [`as_bytes`](Self::as_bytes) gave.
+    pub const fn from_bytes(bytes: [u8; 16]) -> Self {
+        ClientId(bytes)
+    }
+}
+
+impl fmt::Display for ClientId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (i, byte) in self.0.iter().enumerate() {
+            if matches!(i, 4 | 6 | 8 | 10) {
+                f.write_str("-")?;
+            }
+            write!(f, "{byte:02x}")?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Debug for ClientId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// One attempt to hold one key, named before the first byte is sent and never used again.
+///
+/// Written `uuid:number`, as Redisson writes its owners; the number counts the client's claims from 1.
+///
+/// # Examples
+/// ```
+/// use tenure_backend::{ClaimId, ClientId};
+///
+/// let id = ClaimId::new(ClientId::from_random([7; 16]), 3);
+/// assert_eq!(id.to_string(), "07070707-0707-4707-8707-070707070707:3");
+/// assert_eq!(id.to_string().parse(), Ok(id));
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct ClaimId {
+    client: ClientId,
+    number: u64,
+}
+
+impl ClaimId {
+    /// Names the client's claim of that number. Numbers fit a signed 64-bit column.
+    pub const fn new(client: ClientId, number: u64) -> Self {
+        ClaimId { client, number }
+    }
+
+    /// The client that made the claim.
+    pub const fn client(&self) -> ClientId {
+        self.client
+    }
+
+    /// The claim's number within its client.
+    pub const fn number(&self) -> u64 {
+        self.number
+    }
+}
+
+impl fmt::Display for ClaimId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}", self.client, self.number)
+    }
+}
+
+impl fmt::Debug for ClaimId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// The text is not a [`ClaimId`]: `uuid:number` was expected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("not a claim: expected a client's uuid, a colon and a number")]
+pub struct ParseClaimIdError;
+
+impl FromStr for ClaimId {
+    type Err = ParseClaimIdError;
+
+    /// Reads exactly what `Display` writes, so that a text names one claim and a claim has one text.
+    fn from_str(text: &str) -> Result<Self, ParseClaimIdError> {
+        let (uuid, number) = text.split_once(':').ok_or(ParseClaimIdError)?;
+        let number = number.parse().map_err(|_| ParseClaimIdError)?;
+        let mut digits = uuid
+            .bytes()
+            .filter(|b| *b != b'-')
+            .map(|b| (b as char).to_digit(16));
+        let mut bytes = [0; 16];
+        for byte in &mut bytes {
+            let (Some(Some(high)), Some(Some(low))) = (digits.next(), digits.next()) else {
+                return Err(ParseClaimIdError);
+            };
+            *byte = u8::try_from(high << 4 | low).map_err(|_| ParseClaimIdError)?;
+        }
+        let id = ClaimId::new(ClientId(bytes), number);
+        if id.to_string() == text {
+            Ok(id)
+        } else {
+            Err(ParseClaimIdError)
+        }
+    }
+}
+
+/// A claim and the key it is for: what renewal and release name.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct ClaimRef {
+    /// What is locked.
+    pub key: LockKey,
+    /// Which claim on it.
+    pub id: ClaimId,
+}
+
+impl fmt::Debug for ClaimRef {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?} by {}", self.key, self.id)
+    }
+}
+
+/// On whose behalf a claim was made: a number within its client, the same for all claims of one `Owner`.
+///
+/// Re-entry is counted in the process, so a store never decides by it; a layout may record it for people.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct OwnerId(pub u64);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_claim_id_has_one_text() {
+        let id = ClaimId::new(ClientId::from_random([0xab; 16]), u64::MAX);
+        let text = id.to_string();
+        assert_eq!(text.parse(), Ok(id));
+        for other in [
+            text.to_uppercase(),
+            text.replace('-', ""),
+            format!("{text}0"),
+            text.replace(':', ":+"),
+            String::new(),
+        ] {
+            assert_eq!(other.parse::<ClaimId>(), Err(ParseClaimIdError), "{other}");
+        }
+    }
+}

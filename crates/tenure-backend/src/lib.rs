@@ -1,0 +1,35 @@
+#![doc = include_str!("../docs/tutorial.md")]
+
+mod backend;
+mod call;
+mod claim;
+mod error;
+mod finding;
+mod id;
+mod key;
+mod mode;
+mod profile;
+mod query;
+mod release;
+mod renew;
+mod standing;
+mod time;
+mod token;
+
+pub use backend::Backend;
+pub use call::{Batch, Call, Each, Wakes};
+pub use claim::{Claim, MAX_PLACE_AHEAD, PASS_WINDOW};
+pub use error::{BackendError, Effect, Fault};
+pub use finding::{Finding, Severity};
+pub use id::{ClaimId, ClaimRef, ClientId, OwnerId, ParseClaimIdError};
+pub use key::{InvalidKey, LockKey};
+pub use mode::{Fairness, Kind, Mode};
+pub use profile::{
+    Fencing, Guarantee, Hazard, Inspection, LeaseClock, Limits, Liveness, Order, Profile, Reach, WakeUp,
+};
+pub use query::{Cursor, HolderStatus, LockStatus, Page, Query, WaiterStatus};
+pub use release::{Cause, Departure, Heir, Holder, HolderId, Released};
+pub use renew::{Loss, Phase, Renewal, Renewed};
+pub use standing::{Evidence, Grant, Standing};
+pub use time::{Clock, Instant, SystemClock};
+pub use token::{FencingToken, TokenRun};

@@ -1,0 +1,155 @@
+//! How a key may be held: the one function that decides who may hold beside whom.
+
+use std::fmt;
+use std::num::NonZeroU32;
+
+/// How a claim wants to hold its key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Mode {
+    /// Alone: a mutex.
+    Exclusive,
+    /// Beside other readers: the shared side of a read-write lock.
+    Read,
+    /// Alone: the exclusive side of a read-write lock.
+    Write,
+    /// With `take` of a semaphore's `of` permits.
+    Permits {
+        /// How many permits this claim takes; more than `of` can never be granted.
+        take: NonZeroU32,
+        /// How many permits the semaphore has.
+        of: NonZeroU32,
+    },
+}
+
+impl Mode {
+    /// Whether a claim of this mode may be granted beside holders of the modes in `held`.
+    ///
+    /// This is the whole of mutual exclusion: two claims of one key that it refuses are never granted together,
+    /// by any store. Modes of different kinds never hold together.
+    ///
+    /// # Examples
+    /// ```
+    /// use tenure_backend::Mode;
+    ///
+    /// assert!(Mode::Read.admits([Mode::Read, Mode::Read]));
+    /// assert!(!Mode::Write.admits([Mode::Read]));
+    /// assert!(Mode::Exclusive.admits([]));
+    /// ```
+    pub fn admits(self, held: impl IntoIterator<Item = Mode>) -> bool {
+        let mut held = held.into_iter();
+        match self {
+            Mode::Exclusive | Mode::Write => held.next().is_none(),
+            Mode::Read => held.all(|other| other == Mode::Read),
+            Mode::Permits { take, of } => {
+                let mut used = u64::from(take.get());
+                held.all(|other| match other {
+                    Mode::Permits { take, of: size } if size == of => {
+                        used += u64::from(take.get());
+                        true
+                    }
+                    _ => false,
+                }) && used <= u64::from(of.get())
+            }
+        }
+    }
+
+    /// The kind of key this mode belongs to.
+    pub const fn kind(self) -> Kind {
+        match self {
+            Mode::Exclusive => Kind::Mutex,
+            Mode::Read | Mode::Write => Kind::ReadWrite,
+            Mode::Permits { of, .. } => Kind::Semaphore { of },
+        }
+    }
+}
+
+impl fmt::Display for Mode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Mode::Exclusive => f.write_str("exclusive"),
+            Mode::Read => f.write_str("read"),
+            Mode::Write => f.write_str("write"),
+            Mode::Permits { take, of } => write!(f, "{take} of {of} permits"),
+        }
+    }
+}
+
+/// What a key is used as: it has one kind at a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Kind {
+    /// A mutex.
+    Mutex,
+    /// A read-write lock.
+    ReadWrite,
+    /// A semaphore of that many permits; another size is another kind.
+    Semaphore {
+        /// How many permits it has.
+        of: NonZeroU32,
+    },
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Kind::Mutex => f.write_str("a mutex"),
+            Kind::ReadWrite => f.write_str("a read-write lock"),
+            Kind::Semaphore { of } => write!(f, "a semaphore of {of}"),
+        }
+    }
+}
+
+/// In which order waiting claims of one key are granted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Fairness {
+    /// In no order. A claim that is not granted leaves nothing in the store.
+    #[default]
+    Unfair,
+    /// First come, first served. The claim waits in the store's queue, on a lease of its own; while the queue
+    /// has a live member it bars unfair claims.
+    Fifo,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn permits(take: u32, of: u32) -> Mode {
+        Mode::Permits {
+            take: NonZeroU32::new(take).unwrap(),
+            of: NonZeroU32::new(of).unwrap(),
+        }
+    }
+
+    #[test]
+    fn a_free_key_admits_every_mode_but_too_many_permits() {
+        for mode in [
+            Mode::Exclusive,
+            Mode::Read,
+            Mode::Write,
+            permits(1, 1),
+            permits(3, 3),
+        ] {
+            assert!(mode.admits([]), "{mode}");
+        }
+        assert!(!permits(4, 3).admits([]));
+    }
+
+    #[test]
+    fn only_readers_and_permits_share() {
+        let modes = [Mode::Exclusive, Mode::Read, Mode::Write, permits(1, 2)];
+        for a in modes {
+            for b in modes {
+                let share = a == b && matches!(a, Mode::Read | Mode::Permits { .. });
+                assert_eq!(a.admits([b]), share, "{a} beside {b}");
+            }
+        }
+    }
+
+    #[test]
+    fn permits_add_up_and_sizes_do_not_mix() {
+        assert!(permits(1, 3).admits([permits(1, 3), permits(1, 3)]));
+        assert!(!permits(2, 3).admits([permits(1, 3), permits(1, 3)]));
+        assert!(!permits(1, 3).admits([permits(1, 4)]));
+        assert!(!permits(u32::MAX, u32::MAX).admits([permits(u32::MAX, u32::MAX)]));
+    }
+}

@@ -1,0 +1,144 @@
+//! Fencing tokens: numbers that rise with every grant of a key.
+
+use std::fmt;
+use std::num::NonZeroU32;
+
+/// A number that is greater than every token granted on the same key before it.
+///
+/// Hand it to the resource with each write; a resource that remembers the greatest token it has seen can refuse
+/// a holder that was paused beyond its lease. It is between 1 and `i64::MAX`, so it fits a signed SQL column.
+/// Concurrent readers of one key may share a token's order: only conflicting grants are ordered by it.
+///
+/// # Examples
+/// ```
+/// use tenure_backend::FencingToken;
+///
+/// let token = FencingToken::new(7).unwrap();
+/// assert_eq!(token.as_i64(), 7);
+/// assert!(token > FencingToken::new(6).unwrap());
+/// assert_eq!(FencingToken::new(0), None);
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize), serde(transparent))]
+pub struct FencingToken(std::num::NonZeroU64);
+
+impl FencingToken {
+    /// The greatest token: `i64::MAX`.
+    pub const MAX: u64 = i64::MAX as u64;
+
+    /// Makes a token; `None` unless the number is between 1 and [`FencingToken::MAX`].
+    pub const fn new(number: u64) -> Option<Self> {
+        match std::num::NonZeroU64::new(number) {
+            Some(number) if number.get() <= Self::MAX => Some(FencingToken(number)),
+            _ => None,
+        }
+    }
+
+    /// The number.
+    pub const fn get(self) -> u64 {
+        self.0.get()
+    }
+
+    /// The number as SQL's `BIGINT` takes it.
+    pub const fn as_i64(self) -> i64 {
+        self.0.get().cast_signed()
+    }
+}
+
+impl fmt::Display for FencingToken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(&self.0, f)
+    }
+}
+
+impl fmt::Debug for FencingToken {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(&self.0, f)
+    }
+}
+
+impl From<FencingToken> for u64 {
+    fn from(token: FencingToken) -> u64 {
+        token.get()
+    }
+}
+
+#[cfg(feature = "serde")]
+impl<'de> serde::Deserialize<'de> for FencingToken {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let number = u64::deserialize(deserializer)?;
+        FencingToken::new(number).ok_or_else(|| {
+            serde::de::Error::custom(format!("a fencing token is 1 to {}, not {number}", Self::MAX))
+        })
+    }
+}
+
+/// The tokens reserved by one grant: `count` successive ones from `first`.
+///
+/// A client that hands a claim on within its own process uses the next token of the run for each hand-over, so
+/// that no grant shares a token and no round trip is needed to draw one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TokenRun {
+    first: FencingToken,
+    count: NonZeroU32,
+}
+
+impl TokenRun {
+    /// The run of `count` tokens from `first`; `None` if its last one would exceed [`FencingToken::MAX`].
+    pub const fn new(first: FencingToken, count: NonZeroU32) -> Option<Self> {
+        match FencingToken::new(first.get() + count.get() as u64 - 1) {
+            Some(_) => Some(TokenRun { first, count }),
+            None => None,
+        }
+    }
+
+    /// The first token: the one of the grant itself.
+    pub const fn first(&self) -> FencingToken {
+        self.first
+    }
+
+    /// How many tokens the run has.
+    pub const fn count(&self) -> NonZeroU32 {
+        self.count
+    }
+
+    /// The token of the `n`th grant in this run, from 0; `None` once the run is used up.
+    pub const fn nth(&self, n: u32) -> Option<FencingToken> {
+        if n < self.count.get() {
+            FencingToken::new(self.first.get() + n as u64)
+        } else {
+            None
+        }
+    }
+
+    /// The greatest token of the run: the counter must never fall below it.
+    pub const fn last(&self) -> FencingToken {
+        match self.nth(self.count.get() - 1) {
+            Some(last) => last,
+            None => self.first,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_ends_at_its_last_token() {
+        let first = FencingToken::new(10).unwrap();
+        let run = TokenRun::new(first, NonZeroU32::new(3).unwrap()).unwrap();
+        assert_eq!(
+            (run.nth(0), run.nth(2).map(u64::from), run.nth(3)),
+            (Some(first), Some(12), None)
+        );
+        assert_eq!(run.last().get(), 12);
+    }
+
+    #[test]
+    fn a_run_never_passes_the_greatest_token() {
+        let last = FencingToken::new(FencingToken::MAX).unwrap();
+        assert!(TokenRun::new(last, NonZeroU32::MIN).is_some());
+        assert_eq!(TokenRun::new(last, NonZeroU32::new(2).unwrap()), None);
+    }
+}

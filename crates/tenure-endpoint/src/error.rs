@@ -1,0 +1,171 @@
+//! Why a store URL was refused, and what to write instead.
+//! Not here: anything from before an `@`; no error repeats text that could be a password.
+
+use std::fmt;
+
+use crate::duration::DurationError;
+
+/// Says which part of a store URL is wrong, and what to write instead.
+///
+/// No variant carries text that could be a password: hosts are named by their position (counted from 1), and
+/// options by their name alone.
+///
+/// # Examples
+///
+/// ```
+/// let refused = tenure_endpoint::StoreUrl::parse("redis://user:s3cr3t@host:65536").unwrap_err();
+/// assert_eq!(refused.to_string(), "host 1 has no valid port: after `:` write a number from 1 to 65535");
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum UrlError {
+    /// There is no URL.
+    #[error("the URL is empty: write one such as `sqlite:` or `redis://HOST`")]
+    Empty,
+    /// The URL is longer than any that works.
+    #[error("the URL is longer than {limit} bytes: is it a URL?")]
+    TooLong {
+        /// The longest length accepted, in bytes.
+        limit: usize,
+    },
+    /// The URL holds a raw control character, often a line end.
+    #[error(
+        "the URL holds a control character at byte {at}: remove it, or write it as `%` and two hex digits"
+    )]
+    ControlCharacter {
+        /// Its place, in bytes from the start.
+        at: usize,
+    },
+    /// No scheme stands before the first `:`.
+    #[error("the URL has no scheme: begin with one such as `sqlite:` or `redis://`")]
+    Scheme,
+    /// A store on the network is named without `//`.
+    #[error("`//` is missing after `{scheme}:`: write `{scheme}://HOST`")]
+    NoSlashes {
+        /// The scheme, in lower case.
+        scheme: String,
+    },
+    /// A store in a file is named with a host, or with a relative path after `//`.
+    #[error("`{scheme}:` has no host: write `{scheme}:PATH`, or `{scheme}:///PATH` for an absolute path")]
+    HostNotAllowed {
+        /// The scheme, in lower case.
+        scheme: String,
+    },
+    /// An `@` stands where it does not end the user and password.
+    #[error(
+        "an `@` is out of place: one `@` stands between the password and the host; elsewhere write it `%40`, and \
+         in a password also `/` as `%2F`, `?` as `%3F`, `#` as `%23`"
+    )]
+    UnencodedAt,
+    /// A `#` stands in the URL of a store on the network.
+    #[error("a `#` is out of place: a store URL has no fragment; write it `%23`")]
+    Fragment,
+    /// `%` is not followed by two hex digits, or what it encodes is not UTF-8 or holds NUL.
+    #[error("{0} is not percent-encoded UTF-8 without NUL: write `%` itself as `%25`")]
+    Encoding(Part),
+    /// No host is named.
+    #[error("the URL names no host: write `{scheme}://HOST`")]
+    NoHost {
+        /// The scheme, in lower case.
+        scheme: String,
+    },
+    /// A host is empty or holds a character that no host has.
+    #[error(
+        "host {position} is empty or holds a space or a bracket: write `HOST`, `HOST:PORT` or `[IPV6]:PORT`"
+    )]
+    HostName {
+        /// Which host, counted from 1.
+        position: usize,
+    },
+    /// An IPv6 address is not valid, or stands without brackets.
+    #[error("host {position} is not a valid address: an IPv6 address stands in brackets, `[::1]:PORT`")]
+    Address {
+        /// Which host, counted from 1.
+        position: usize,
+    },
+    /// What follows `:` is not a port.
+    #[error("host {position} has no valid port: after `:` write a number from 1 to 65535")]
+    Port {
+        /// Which host, counted from 1.
+        position: usize,
+    },
+    /// An option is not `name=value` with a plain name.
+    #[error("option {position} is not `name=value`, with a name of letters, digits, `_` and `-`")]
+    OptionSyntax {
+        /// Which option, counted from 1.
+        position: usize,
+    },
+    /// An option would carry a credential.
+    #[error(
+        "the option `{name}` would show a credential: write the password before the host, `USER:PASSWORD@HOST`, or \
+         name a file with `password_file`"
+    )]
+    Credential {
+        /// The option's name.
+        name: String,
+    },
+    /// An option is given twice.
+    #[error("the option `{name}` is given twice: keep one")]
+    Duplicate {
+        /// The option's name.
+        name: String,
+    },
+    /// The store does not know an option.
+    #[error("the store has no option `{name}`: it knows {known}")]
+    Unknown {
+        /// The option's name.
+        name: String,
+        /// The store's options, in a sentence.
+        known: String,
+    },
+    /// An option that is a length of time has another value.
+    #[error("the option `{name}` is not a duration: {source}")]
+    Duration {
+        /// The option's name.
+        name: String,
+        /// What is wrong with it.
+        source: DurationError,
+    },
+    /// An option's value is not one of those it takes.
+    #[error("the option `{name}` takes {choices}")]
+    Choice {
+        /// The option's name.
+        name: String,
+        /// What it takes, in a sentence.
+        choices: String,
+    },
+    /// An option that needs a value is empty.
+    #[error("the option `{name}` is empty: give it a value, or leave it out")]
+    NoValue {
+        /// The option's name.
+        name: String,
+    },
+}
+
+/// Names a part of a store URL that is percent-decoded.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Part {
+    /// What stands before `:` and `@`.
+    User,
+    /// What stands between `:` and `@`.
+    Password,
+    /// One of the hosts.
+    Host,
+    /// What follows the hosts, or, for a store in a file, the scheme.
+    Path,
+    /// The value of the option of this name.
+    Option(String),
+}
+
+impl fmt::Display for Part {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::User => f.write_str("the user"),
+            Self::Password => f.write_str("the password"),
+            Self::Host => f.write_str("a host"),
+            Self::Path => f.write_str("the path"),
+            Self::Option(name) => write!(f, "the option `{name}`"),
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! One server of a URL, and how `name:port` is read.
+//! Not here: default ports, which each store knows, and name resolution.
+
+use std::fmt;
+use std::net::Ipv6Addr;
+
+use crate::error::{Part, UrlError};
+use crate::parse::decode;
+
+/// Names one server: a host name or address, and its port when the URL gives one.
+///
+/// # Examples
+///
+/// ```
+/// let url = tenure_endpoint::StoreUrl::parse("etcd://a,[::1]:2379")?;
+/// assert_eq!(url.hosts()[0].port_or(2379), 2379);
+/// assert_eq!(url.hosts()[1].name(), "::1");
+/// # Ok::<(), tenure_endpoint::UrlError>(())
+/// ```
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct Host {
+    name: String,
+    port: Option<u16>,
+}
+
+impl Host {
+    /// The name or address, percent-decoded, an IPv6 address without its brackets.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The port that the URL gives; never 0.
+    #[must_use]
+    pub fn port(&self) -> Option<u16> {
+        self.port
+    }
+
+    /// The port that the URL gives, else the store's own.
+    #[must_use]
+    pub fn port_or(&self, default: u16) -> u16 {
+        self.port.unwrap_or(default)
+    }
+
+    /// Reads `text`, the host at `position` (counted from 1) of a URL.
+    pub(crate) fn parse(text: &str, position: usize) -> Result<Self, UrlError> {
+        let (name, port) = match text.strip_prefix('[') {
+            Some(bracketed) => split_bracketed(bracketed, position)?,
+            None => split_plain(text, position)?,
+        };
+        let port = port.map(|digits| parse_port(digits, position)).transpose()?;
+        Ok(Self { name, port })
+    }
+}
+
+/// Writes `name`, `name:port` or `[address]:port`.
+impl fmt::Display for Host {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.name.contains(':') {
+            write!(f, "[{}]", self.name)?;
+        } else {
+            f.write_str(&self.name)?;
+        }
+        match self.port {
+            Some(port) => write!(f, ":{port}"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// Splits what follows `[` into an IPv6 address and the digits of its port.
+fn split_bracketed(text: &str, position: usize) -> Result<(String, Option<&str>), UrlError> {
+    let (address, rest) = text.split_once(']').ok_or(UrlError::Address { position })?;
+    let address: Ipv6Addr = address.parse().map_err(|_| UrlError::Address { position })?;
+    let port = match rest {
+        "" => None,
+        _ => Some(rest.strip_prefix(':').ok_or(UrlError::Port { position })?),
+    };
+    Ok((address.to_string(), port))
+}
+
+/// Splits `name` or `name:port`.
+fn split_plain(text: &str, position: usize) -> Result<(String, Option<&str>), UrlError> {
+    let (name, port) = match text.split_once(':') {
+        Some((_, port)) if port.contains(':') => return Err(UrlError::Address { position }),
+        Some((name, port)) => (name, Some(port)),
+        None => (text, None),
+    };
+    let name = decode(name, Part::Host)?;
+    let unfit = |c: char| c.is_whitespace() || c.is_control() || matches!(c, '[' | ']');
+    if name.is_empty() || name.contains(unfit) {
+        return Err(UrlError::HostName { position });
+    }
+    Ok((name, port))
+}
+
+/// Reads the digits of a port, 1 to 65535.
+fn parse_port(digits: &str, position: usize) -> Result<u16, UrlError> {
+    let only_digits = !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit());
+    match digits.parse() {
+        Ok(port) if only_digits && port > 0 => Ok(port),
+        _ => Err(UrlError::Port { position }),
+    }
+}

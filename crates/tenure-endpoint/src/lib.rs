@@ -1,0 +1,24 @@
+//! Store URLs and their options, with credentials that cannot be printed.
+//!
+//! [`StoreUrl::parse`] reads the one line that names a store; [`StoreUrl::options`] checks its query against what
+//! the store knows. `Debug`, `Display` and every error show a URL without its password; only [`Secret::expose`]
+//! gives it out.
+//!
+//! Not here: which schemes exist (`connect` in `tenure` knows), sockets, TLS and time limits in force.
+
+mod duration;
+mod error;
+mod host;
+mod options;
+mod parse;
+mod password_file;
+mod secret;
+mod url;
+
+pub use duration::{DurationError, parse_duration};
+pub use error::{Part, UrlError};
+pub use host::Host;
+pub use options::{Known, Options};
+pub use password_file::{PasswordFile, PasswordFileError, read_password_file};
+pub use secret::Secret;
+pub use url::StoreUrl;

@@ -1,0 +1,255 @@
+//! What a URL's query says to a store that names the options it knows, by type.
+//! Not here: which options each store has; that stands with the store.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use crate::duration::parse_duration;
+use crate::error::UrlError;
+
+/// Describes one option that a store knows: its name and the type of its value.
+///
+/// # Examples
+///
+/// ```
+/// use tenure_endpoint::{Known, StoreUrl};
+///
+/// const KNOWN: &[Known] = &[Known::duration("connect_timeout"), Known::path("password_file")];
+/// let url = StoreUrl::parse("redis://cache?connect_timeout=5")?;
+/// assert_eq!(
+///     url.options(KNOWN).unwrap_err().to_string(),
+///     "the option `connect_timeout` is not a duration: `5` has no unit: write `5s` for seconds, or `ms`, `m`, `h`",
+/// );
+/// # Ok::<(), tenure_endpoint::UrlError>(())
+/// ```
+#[derive(Debug, Clone, Copy)]
+pub struct Known {
+    name: &'static str,
+    kind: Kind,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Kind {
+    Duration,
+    Flag,
+    Text,
+    Path,
+    OneOf(&'static [&'static str]),
+}
+
+impl Known {
+    /// A length of time, as [`parse_duration`](crate::parse_duration) reads it.
+    #[must_use]
+    pub const fn duration(name: &'static str) -> Self {
+        Self {
+            name,
+            kind: Kind::Duration,
+        }
+    }
+
+    /// `true` or `false`.
+    #[must_use]
+    pub const fn flag(name: &'static str) -> Self {
+        Self {
+            name,
+            kind: Kind::Flag,
+        }
+    }
+
+    /// Any text, not empty.
+    #[must_use]
+    pub const fn text(name: &'static str) -> Self {
+        Self {
+            name,
+            kind: Kind::Text,
+        }
+    }
+
+    /// The path of a file, not empty; whether it exists is seen when it is read.
+    #[must_use]
+    pub const fn path(name: &'static str) -> Self {
+        Self {
+            name,
+            kind: Kind::Path,
+        }
+    }
+
+    /// One word of a list.
+    #[must_use]
+    pub const fn one_of(name: &'static str, choices: &'static [&'static str]) -> Self {
+        Self {
+            name,
+            kind: Kind::OneOf(choices),
+        }
+    }
+
+    fn read(&self, text: &str) -> Result<Value, UrlError> {
+        let name = || self.name.to_owned();
+        let pick = |choices: &[&'static str]| {
+            let found = choices.iter().find(|choice| **choice == text).copied();
+            found.ok_or_else(|| UrlError::Choice {
+                name: name(),
+                choices: list(choices, "or"),
+            })
+        };
+        match self.kind {
+            Kind::Duration => match parse_duration(text) {
+                Ok(duration) => Ok(Value::Duration(duration)),
+                Err(source) => Err(UrlError::Duration { name: name(), source }),
+            },
+            Kind::Flag => Ok(Value::Flag(pick(&["true", "false"])? == "true")),
+            Kind::OneOf(choices) => Ok(Value::OneOf(pick(choices)?)),
+            Kind::Text | Kind::Path if text.is_empty() => Err(UrlError::NoValue { name: name() }),
+            Kind::Text => Ok(Value::Text(text.to_owned())),
+            Kind::Path => Ok(Value::Path(PathBuf::from(text))),
+        }
+    }
+}
+
+/// Holds the options of a URL, checked: every one is known to the store, and its value fits its type.
+///
+/// # Panics
+///
+/// Each getter panics when asked for a name that the store did not list under that getter's type.
+///
+/// # Examples
+///
+/// ```
+/// use std::time::Duration;
+/// use tenure_endpoint::{Known, StoreUrl};
+///
+/// let known = [Known::duration("command_timeout"), Known::one_of("layout", &["claims", "unique"])];
+/// let url = StoreUrl::parse("sqlite:locks.db?command_timeout=5s")?;
+/// let options = url.options(&known)?;
+/// assert_eq!(options.duration("command_timeout"), Some(Duration::from_secs(5)));
+/// assert_eq!(options.one_of("layout"), None);
+/// # Ok::<(), tenure_endpoint::UrlError>(())
+/// ```
+#[derive(Debug, Clone)]
+pub struct Options {
+    known: Vec<Known>,
+    given: Vec<(&'static str, Value)>,
+}
+
+#[derive(Debug, Clone)]
+enum Value {
+    Duration(Duration),
+    Flag(bool),
+    Text(String),
+    Path(PathBuf),
+    OneOf(&'static str),
+}
+
+impl Options {
+    pub(crate) fn check(pairs: &[(String, String)], known: &[Known]) -> Result<Self, UrlError> {
+        let mut given = Vec::with_capacity(pairs.len());
+        for (name, text) in pairs {
+            let Some(option) = known.iter().find(|option| option.name == name) else {
+                let names: Vec<_> = known.iter().map(|option| option.name).collect();
+                return Err(UrlError::Unknown {
+                    name: name.clone(),
+                    known: list(&names, "and"),
+                });
+            };
+            given.push((option.name, option.read(text)?));
+        }
+        Ok(Self {
+            known: known.to_vec(),
+            given,
+        })
+    }
+
+    /// The length of time given under `name`.
+    #[must_use]
+    pub fn duration(&self, name: &str) -> Option<Duration> {
+        self.assert_known(name, |kind| matches!(kind, Kind::Duration));
+        self.find(name, |value| {
+            if let Value::Duration(duration) = value {
+                Some(*duration)
+            } else {
+                None
+            }
+        })
+    }
+
+    /// Whether the flag `name` is given, and how.
+    #[must_use]
+    pub fn flag(&self, name: &str) -> Option<bool> {
+        self.assert_known(name, |kind| matches!(kind, Kind::Flag));
+        self.find(name, |value| {
+            if let Value::Flag(flag) = value {
+                Some(*flag)
+            } else {
+                None
+            }
+        })
+    }
+
+    /// The text given under `name`.
+    #[must_use]
+    pub fn text(&self, name: &str) -> Option<&str> {
+        self.assert_known(name, |kind| matches!(kind, Kind::Text));
+        self.find(name, |value| {
+            if let Value::Text(text) = value {
+                Some(text.as_str())
+            } else {
+                None
+            }
+        })
+    }
+
+    /// The path given under `name`.
+    #[must_use]
+    pub fn path(&self, name: &str) -> Option<&Path> {
+        self.assert_known(name, |kind| matches!(kind, Kind::Path));
+        self.find(name, |value| {
+            if let Value::Path(path) = value {
+                Some(path.as_path())
+            } else {
+                None
+            }
+        })
+    }
+
+    /// The word given under `name`, one of its list.
+    #[must_use]
+    pub fn one_of(&self, name: &str) -> Option<&'static str> {
+        self.assert_known(name, |kind| matches!(kind, Kind::OneOf(_)));
+        self.find(name, |value| {
+            if let Value::OneOf(choice) = value {
+                Some(*choice)
+            } else {
+                None
+            }
+        })
+    }
+
+    fn find<'a, T>(&'a self, name: &str, read: impl Fn(&'a Value) -> Option<T>) -> Option<T> {
+        self.given
+            .iter()
+            .find(|(given, _)| *given == name)
+            .and_then(|(_, value)| read(value))
+    }
+
+    /// A misspelt name would otherwise read as "not given" for ever.
+    fn assert_known(&self, name: &str, is_of_type: impl Fn(Kind) -> bool) {
+        let listed = self
+            .known
+            .iter()
+            .any(|option| option.name == name && is_of_type(option.kind));
+        assert!(
+            listed,
+            "the store asks for the option `{name}`, which it does not list under this type"
+        );
+    }
+}
+
+/// Writes `a`, `b` and `c`, each in backquotes.
+fn list(words: &[&str], last: &str) -> String {
+    let quoted: Vec<_> = words.iter().map(|word| format!("`{word}`")).collect();
+    match quoted.split_last() {
+        None => "none".to_owned(),
+        Some((only, [])) => only.clone(),
+        Some((end, rest)) => format!("{} {last} {end}", rest.join(", ")),
+    }
+}

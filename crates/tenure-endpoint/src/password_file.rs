@@ -1,0 +1,103 @@
+//! Reading a password from the file that `password_file` names.
+//! Not here: warning about a file that others can read; the caller knows where warnings go.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+use crate::secret::Secret;
+
+/// The longest password file read, in bytes: enough for a token, too little for a wrong file.
+const MAX_LEN: u64 = 64 * 1024;
+
+/// Holds what a password file gave, and whether others can read it.
+#[derive(Debug, Clone)]
+pub struct PasswordFile {
+    /// The first line, without its line end.
+    pub password: Secret,
+    /// Whether every user of this machine may read the file. Always `false` where files have no such mode.
+    pub readable_by_all: bool,
+}
+
+/// Says why a password file gave no password.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum PasswordFileError {
+    /// The file could not be read, or is not UTF-8.
+    #[error("the password file {} cannot be read", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
+    /// The first line is empty.
+    #[error("the password file {} has an empty first line: write the password there", path.display())]
+    Empty {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The file is too large to be a password.
+    #[error("the password file {} is larger than {MAX_LEN} bytes: is it the right file?", path.display())]
+    TooLarge {
+        /// The file.
+        path: PathBuf,
+    },
+}
+
+/// Reads the first line of a password file, without its line end (`\n` or `\r\n`); other spaces are kept.
+///
+/// # Errors
+///
+/// [`PasswordFileError`] names the file and never what stands in it.
+///
+/// # Examples
+///
+/// ```no_run
+/// let file = tenure_endpoint::read_password_file("/etc/tenure/password".as_ref())?;
+/// if file.readable_by_all {
+///     eprintln!("warning: everyone can read the password file: chmod 600 it");
+/// }
+/// # Ok::<(), tenure_endpoint::PasswordFileError>(())
+/// ```
+pub fn read_password_file(path: &Path) -> Result<PasswordFile, PasswordFileError> {
+    let (text, readable_by_all) = read(path).map_err(|source| PasswordFileError::Read {
+        path: path.to_owned(),
+        source,
+    })?;
+    if text.len() as u64 > MAX_LEN {
+        return Err(PasswordFileError::TooLarge {
+            path: path.to_owned(),
+        });
+    }
+    let password = text.lines().next().unwrap_or_default();
+    if password.is_empty() {
+        return Err(PasswordFileError::Empty {
+            path: path.to_owned(),
+        });
+    }
+    Ok(PasswordFile {
+        password: Secret::new(password),
+        readable_by_all,
+    })
+}
+
+/// Reads one byte more than allowed, to tell a file that is too large.
+fn read(path: &Path) -> io::Result<(String, bool)> {
+    let file = File::open(path)?;
+    let readable_by_all = is_readable_by_all(&file)?;
+    let mut text = String::new();
+    file.take(MAX_LEN + 1).read_to_string(&mut text)?;
+    Ok((text, readable_by_all))
+}
+
+#[cfg(unix)]
+fn is_readable_by_all(file: &File) -> io::Result<bool> {
+    use std::os::unix::fs::PermissionsExt;
+    Ok(file.metadata()?.permissions().mode() & 0o004 != 0)
+}
+
+#[cfg(not(unix))]
+fn is_readable_by_all(_: &File) -> io::Result<bool> {
+    Ok(false)
+}

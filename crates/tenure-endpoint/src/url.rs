@@ -1,0 +1,104 @@
+//! A parsed store URL: its parts, and how it is shown.
+//! Not here: the grammar (`parse`) and the meaning of the query (`options`).
+
+use std::fmt;
+
+use crate::error::UrlError;
+use crate::host::Host;
+use crate::options::{Known, Options};
+use crate::parse;
+use crate::secret::Secret;
+
+/// Names a store, its credentials and its options, as one line of text.
+///
+/// Two forms exist. A store on the network is `scheme://[user[:password]@]host[:port][,host…][/path][?options]`;
+/// a store in a file or in memory (`sqlite`, `memory`) is `scheme:path[?options]`, or `scheme:///path` for an
+/// absolute path. User, password, host, path and the values of options are percent-decoded.
+///
+/// `Display` and `Debug` show the URL as it was written, but for the password, which is left out whole: the text
+/// parses again, to the same store without its password. To keep that promise when a password was not encoded,
+/// exactly one `@` may stand in a URL with hosts, and options whose names sound like a credential are refused.
+///
+/// # Examples
+///
+/// ```
+/// let url = tenure_endpoint::StoreUrl::parse("redis://ada:s3cr3t@cache.example:6380/0")?;
+/// assert_eq!(url.hosts()[0].port(), Some(6380));
+/// assert_eq!(url.path(), "0");
+/// assert_eq!(url.to_string(), "redis://ada@cache.example:6380/0");
+/// # Ok::<(), tenure_endpoint::UrlError>(())
+/// ```
+#[derive(Clone)]
+pub struct StoreUrl {
+    pub(crate) scheme: String,
+    pub(crate) user: Option<String>,
+    pub(crate) password: Option<Secret>,
+    pub(crate) hosts: Vec<Host>,
+    pub(crate) path: String,
+    pub(crate) pairs: Vec<(String, String)>,
+    /// The text as written, without the password.
+    pub(crate) shown: String,
+}
+
+impl StoreUrl {
+    /// Reads a store URL of at most 8 KiB.
+    ///
+    /// # Errors
+    ///
+    /// [`UrlError`] names the part that is wrong and what to write instead, and never repeats the password.
+    pub fn parse(text: &str) -> Result<Self, UrlError> {
+        parse::parse(text)
+    }
+
+    /// The scheme, in lower case.
+    #[must_use]
+    pub fn scheme(&self) -> &str {
+        &self.scheme
+    }
+
+    /// The user, unless it is absent or empty.
+    #[must_use]
+    pub fn user(&self) -> Option<&str> {
+        self.user.as_deref()
+    }
+
+    /// The password, unless it is absent or empty.
+    #[must_use]
+    pub fn password(&self) -> Option<&Secret> {
+        self.password.as_ref()
+    }
+
+    /// The servers in the order written: at least one for a store on the network, none for a file or memory.
+    #[must_use]
+    pub fn hosts(&self) -> &[Host] {
+        &self.hosts
+    }
+
+    /// What follows the hosts without its leading `/` (a database, a base, a prefix), or the path of a file.
+    #[must_use]
+    pub fn path(&self) -> &str {
+        &self.path
+    }
+
+    /// Checks the query against the options that the store knows, and gives it out by type.
+    ///
+    /// # Errors
+    ///
+    /// [`UrlError`] for the first option that is unknown or whose value does not fit its type.
+    pub fn options(&self, known: &[Known]) -> Result<Options, UrlError> {
+        Options::check(&self.pairs, known)
+    }
+}
+
+/// Writes the URL as it was given, without its password.
+impl fmt::Display for StoreUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.shown)
+    }
+}
+
+impl fmt::Debug for StoreUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("StoreUrl").field(&self.shown).finish()
+    }
+}

@@ -1,0 +1,212 @@
+//! The grammar of store URLs, as tables of what is written and what is read.
+//! Not here: hostile text (`hostile.rs`) and passwords (`redaction.rs`).
+
+use tenure_endpoint::{StoreUrl, UrlError};
+
+fn parse(text: &str) -> StoreUrl {
+    StoreUrl::parse(text).unwrap_or_else(|refused| panic!("{text}: {refused}"))
+}
+
+fn refused(text: &str) -> UrlError {
+    StoreUrl::parse(text)
+        .err()
+        .unwrap_or_else(|| panic!("{text} is accepted"))
+}
+
+#[test]
+fn everything_after_the_colon_of_a_file_is_its_path() {
+    let table = [
+        ("sqlite:", ""),
+        ("sqlite:locks.db", "locks.db"),
+        ("sqlite:./a/b.db", "./a/b.db"),
+        ("sqlite:/var/lib/locks.db", "/var/lib/locks.db"),
+        ("sqlite:///var/lib/locks.db", "/var/lib/locks.db"),
+        ("SQLite:Locks.DB", "Locks.DB"),
+        ("sqlite:my%20locks.db", "my locks.db"),
+        ("sqlite:my locks.db", "my locks.db"),
+        ("sqlite:what%3F.db", "what?.db"),
+        ("sqlite:100%25.db", "100%.db"),
+        ("sqlite:schlüssel%C3%BC.db", "schlüsselü.db"),
+        ("sqlite:a+b#c@d.db", "a+b#c@d.db"),
+        ("sqlite:C:/locks.db", "C:/locks.db"),
+        ("sqlite:locks.db?layout=claims", "locks.db"),
+        ("sqlite:?layout=claims", ""),
+        ("sqlite:locks.db?", "locks.db"),
+        ("memory:", ""),
+    ];
+    for (text, path) in table {
+        let url = parse(text);
+        assert_eq!(url.path(), path, "{text}");
+        assert!(
+            url.hosts().is_empty() && url.user().is_none() && url.password().is_none(),
+            "{text}"
+        );
+    }
+}
+
+#[test]
+fn hosts_keep_their_order_and_ports() {
+    let table = [
+        ("redis://cache", vec![("cache", None)]),
+        ("redis://cache:6380/0", vec![("cache", Some(6380))]),
+        (
+            "redlock://b:1,a:2,c",
+            vec![("b", Some(1)), ("a", Some(2)), ("c", None)],
+        ),
+        (
+            "etcd://[::1]:2379,[fd00::2]",
+            vec![("::1", Some(2379)), ("fd00::2", None)],
+        ),
+        (
+            "zookeeper://10.0.0.1,10.0.0.2:2182/base",
+            vec![("10.0.0.1", None), ("10.0.0.2", Some(2182))],
+        ),
+        (
+            "redis+sentinel://h1,h2/mymaster/0",
+            vec![("h1", None), ("h2", None)],
+        ),
+        (
+            "postgres://%2Frun%2Fpostgresql/db",
+            vec![("/run/postgresql", None)],
+        ),
+        ("mysql://ada:pw@h:3306?ssl-mode=REQUIRED", vec![("h", Some(3306))]),
+    ];
+    for (text, want) in table {
+        let url = parse(text);
+        let hosts: Vec<_> = url
+            .hosts()
+            .iter()
+            .map(|host| (host.name(), host.port()))
+            .collect();
+        assert_eq!(hosts, want, "{text}");
+    }
+}
+
+#[test]
+fn a_host_is_written_as_it_is_read() {
+    let url = parse("etcd://h,h:1,[::1],[0:0::1]:2");
+    let shown: Vec<_> = url.hosts().iter().map(ToString::to_string).collect();
+    assert_eq!(shown, ["h", "h:1", "[::1]", "[::1]:2"]);
+}
+
+#[test]
+fn a_path_begins_after_the_slash_behind_the_hosts() {
+    let table = [
+        ("redis://h", ""),
+        ("redis://h/", ""),
+        ("redis://h/0", "0"),
+        ("redis+sentinel://h/master/3", "master/3"),
+        ("etcd://h//prefix/", "/prefix/"),
+        ("zookeeper://h/a%2Fb%20c", "a/b c"),
+        ("redis://h?layout=plain", ""),
+    ];
+    for (text, path) in table {
+        assert_eq!(parse(text).path(), path, "{text}");
+    }
+}
+
+#[test]
+fn user_and_password_are_percent_decoded() {
+    let table = [
+        ("redis://h", None, None),
+        ("redis://@h", None, None),
+        ("redis://:@h", None, None),
+        ("redis://ada@h", Some("ada"), None),
+        ("redis://ada:@h", Some("ada"), None),
+        ("redis://ada:pw@h", Some("ada"), Some("pw")),
+        ("redis://:pw@h", None, Some("pw")),
+        (
+            "redis://a%40b:p%3Aw%40%2F%3F%23%25@h",
+            Some("a@b"),
+            Some("p:w@/?#%"),
+        ),
+        ("redis://ada:p:w@h", Some("ada"), Some("p:w")),
+        ("redis://ada:p+w@h", Some("ada"), Some("p+w")),
+    ];
+    for (text, user, password) in table {
+        let url = parse(text);
+        assert_eq!(url.user(), user, "{text}");
+        assert_eq!(url.password().map(|secret| secret.expose()), password, "{text}");
+    }
+}
+
+#[test]
+fn what_is_wrong_is_named_with_what_to_write() {
+    let table = [
+        (
+            "",
+            "the URL is empty: write one such as `sqlite:` or `redis://HOST`",
+        ),
+        (
+            "locks.db",
+            "the URL has no scheme: begin with one such as `sqlite:` or `redis://`",
+        ),
+        (
+            "://",
+            "the URL has no scheme: begin with one such as `sqlite:` or `redis://`",
+        ),
+        (
+            "redis:cache",
+            "`//` is missing after `redis:`: write `redis://HOST`",
+        ),
+        (
+            "redis:/cache",
+            "`//` is missing after `redis:`: write `redis://HOST`",
+        ),
+        ("redis://", "the URL names no host: write `redis://HOST`"),
+        ("redis:///0", "the URL names no host: write `redis://HOST`"),
+        ("redis://ada:pw@/0", "the URL names no host: write `redis://HOST`"),
+        (
+            "sqlite://locks.db",
+            "`sqlite:` has no host: write `sqlite:PATH`, or `sqlite:///PATH` for an absolute path",
+        ),
+        (
+            "redis://a,,c",
+            "host 2 is empty or holds a space or a bracket: write `HOST`, `HOST:PORT` or `[IPV6]:PORT`",
+        ),
+        (
+            "redis://a,b:x",
+            "host 2 has no valid port: after `:` write a number from 1 to 65535",
+        ),
+        (
+            "redis://::1",
+            "host 1 is not a valid address: an IPv6 address stands in brackets, `[::1]:PORT`",
+        ),
+        (
+            "sqlite:x?layout",
+            "option 1 is not `name=value`, with a name of letters, digits, `_` and `-`",
+        ),
+        (
+            "sqlite:x?a=1&",
+            "option 2 is not `name=value`, with a name of letters, digits, `_` and `-`",
+        ),
+        ("sqlite:x?a=1&b=2&a=1", "the option `a` is given twice: keep one"),
+        (
+            "sqlite:%zz",
+            "the path is not percent-encoded UTF-8 without NUL: write `%` itself as `%25`",
+        ),
+        (
+            "redis://h/0#x",
+            "a `#` is out of place: a store URL has no fragment; write it `%23`",
+        ),
+    ];
+    for (text, message) in table {
+        assert_eq!(refused(text).to_string(), message, "{text}");
+    }
+}
+
+#[test]
+fn a_port_is_a_number_from_1_to_65535() {
+    for port in ["", "0", "65536", "+1", "-1", "1a", " 1", "999999999999999999999"] {
+        for host in [format!("h:{port}"), format!("[::1]:{port}")] {
+            assert_eq!(
+                refused(&format!("redis://{host}")),
+                UrlError::Port { position: 1 },
+                "{host}"
+            );
+        }
+    }
+    for port in ["1", "65535", "0080"] {
+        parse(&format!("redis://h:{port}"));
+    }
+}

@@ -1,0 +1,89 @@
+//! Options by type: what each accepts, and what an unknown or wrong one is told.
+//! Not here: the syntax of the query (`grammar.rs`) and of durations (`src/duration.rs`).
+
+use std::path::Path;
+use std::time::Duration;
+
+use tenure_endpoint::{Known, Options, StoreUrl};
+
+const KNOWN: [Known; 5] = [
+    Known::duration("command_timeout"),
+    Known::flag("replicas"),
+    Known::text("table"),
+    Known::path("password_file"),
+    Known::one_of("layout", &["claims", "unique", "version"]),
+];
+
+fn options(query: &str) -> Result<Options, String> {
+    let url = StoreUrl::parse(&format!("postgres://h/db?{query}")).expect("the grammar is met");
+    url.options(&KNOWN).map_err(|refused| refused.to_string())
+}
+
+#[test]
+fn options_are_given_out_by_type() {
+    let all = "command_timeout=1m30s&replicas=true&table=my%20locks&password_file=%2Frun%2Fpw&layout=unique";
+    let given = options(all).expect("all are known");
+    assert_eq!(given.duration("command_timeout"), Some(Duration::from_secs(90)));
+    assert_eq!(given.flag("replicas"), Some(true));
+    assert_eq!(given.text("table"), Some("my locks"));
+    assert_eq!(given.path("password_file"), Some(Path::new("/run/pw")));
+    assert_eq!(given.one_of("layout"), Some("unique"));
+}
+
+#[test]
+fn an_option_left_out_is_none() {
+    let none = options("").expect("no option is fine");
+    assert_eq!(none.duration("command_timeout"), None);
+    assert_eq!(none.flag("replicas"), None);
+    assert_eq!(none.text("table"), None);
+    assert_eq!(none.path("password_file"), None);
+    assert_eq!(none.one_of("layout"), None);
+}
+
+#[test]
+fn an_unknown_option_is_told_the_known_ones() {
+    assert_eq!(
+        options("tabel=x").unwrap_err(),
+        "the store has no option `tabel`: it knows `command_timeout`, `replicas`, `table`, `password_file` and \
+         `layout`",
+    );
+    let url = StoreUrl::parse("redis://h?x=1").expect("the grammar is met");
+    assert_eq!(
+        url.options(&[]).unwrap_err().to_string(),
+        "the store has no option `x`: it knows none"
+    );
+}
+
+#[test]
+fn a_value_that_does_not_fit_is_told_what_would() {
+    let table = [
+        (
+            "command_timeout=5",
+            "the option `command_timeout` is not a duration: `5` has no unit: write `5s` for seconds, or `ms`, `m`, \
+             `h`",
+        ),
+        ("replicas=yes", "the option `replicas` takes `true` or `false`"),
+        (
+            "layout=rows",
+            "the option `layout` takes `claims`, `unique` or `version`",
+        ),
+        (
+            "table=",
+            "the option `table` is empty: give it a value, or leave it out",
+        ),
+        (
+            "password_file=",
+            "the option `password_file` is empty: give it a value, or leave it out",
+        ),
+    ];
+    for (query, message) in table {
+        assert_eq!(options(query).unwrap_err(), message, "{query}");
+    }
+}
+
+#[test]
+#[should_panic(expected = "does not list under this type")]
+fn asking_for_an_option_that_is_not_listed_is_a_programmers_error() {
+    let given = options("").expect("no option is fine");
+    let _ = given.text("layout");
+}

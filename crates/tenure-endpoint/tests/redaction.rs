@@ -1,0 +1,144 @@
+//! A password shows nowhere: not in a URL that parses, not in the error of one that does not.
+//! Not here: what the parts of a URL are (`grammar.rs`).
+
+use std::error::Error;
+
+use tenure_endpoint::{Known, StoreUrl};
+
+const PASSWORD: &str = "s3cr3t";
+
+/// Everything that the crate can print about a text: the URL and its parts, or the error and its sources.
+fn everything_printed_about(text: &str) -> String {
+    let mut printed = String::new();
+    match StoreUrl::parse(text) {
+        Ok(url) => {
+            printed += &format!(
+                "{url} {url:?} {url:#?} {} {:?} {}",
+                url.scheme(),
+                url.user(),
+                url.path()
+            );
+            printed += &format!("{:?} {:#?} {:?}", url.hosts(), url.password(), url.clone());
+            for known in [&[][..], &[Known::text("layout")], &[Known::duration("layout")]] {
+                match url.options(known) {
+                    Ok(options) => printed += &format!("{options:?}"),
+                    Err(refused) => printed += &chain(&refused),
+                }
+            }
+        }
+        Err(refused) => printed += &chain(&refused),
+    }
+    printed
+}
+
+fn chain(error: &dyn Error) -> String {
+    format!(
+        "{error} {error:?} {error:#?} {}",
+        error.source().map(chain).unwrap_or_default()
+    )
+}
+
+fn assert_hidden(text: &str) {
+    let printed = everything_printed_about(text);
+    assert!(!printed.contains(PASSWORD), "{text:?} prints {printed}");
+}
+
+#[test]
+fn a_url_is_shown_without_its_password() {
+    let table = [
+        ("redis://ada:s3cr3t@h:1/0", "redis://ada@h:1/0"),
+        ("redis://:s3cr3t@h/0", "redis://h/0"),
+        (
+            "REDISS://a%40b:s3cr3t@h1,[::1]:2/0?layout=plain",
+            "rediss://a%40b@h1,[::1]:2/0?layout=plain",
+        ),
+        (
+            "redis://ada:s3%20cr3t@h?password_file=%2Frun%2Fpw",
+            "redis://ada@h?password_file=%2Frun%2Fpw",
+        ),
+        ("redis://ada:x:s3cr3t:y@h", "redis://ada@h"),
+        (
+            "sqlite:/tmp/a b%20c.db?layout=claims",
+            "sqlite:/tmp/a b%20c.db?layout=claims",
+        ),
+        ("sqlite:///tmp/x", "sqlite:///tmp/x"),
+    ];
+    for (text, shown) in table {
+        let url = StoreUrl::parse(text).unwrap_or_else(|refused| panic!("{text}: {refused}"));
+        assert_eq!(url.to_string(), shown);
+        assert_eq!(format!("{url:?}"), format!("StoreUrl({shown:?})"));
+        let again = StoreUrl::parse(shown).unwrap_or_else(|refused| panic!("{shown}: {refused}"));
+        assert_eq!((again.to_string().as_str(), again.path()), (shown, url.path()));
+        assert_eq!((again.hosts(), again.user()), (url.hosts(), url.user()));
+        assert_hidden(text);
+    }
+}
+
+#[test]
+fn a_password_with_any_character_left_raw_shows_nowhere() {
+    let templates = [
+        "redis://ada:PW@host:6379/0?layout=plain",
+        "redis://:PW@host",
+        "redis://ada:PW@host:bad/%zz?x",
+        "redlock://ada:PW@h1:1,h2:2,[::1]:3",
+        "redis://ada:PW@",
+        "redis:ada:PW@host",
+        "ada:PW@host:1/0",
+        ":PW@host",
+        "://ada:PW@host",
+        "sqlite://ada:PW@host",
+    ];
+    for c in (0..=0xff).filter_map(char::from_u32) {
+        // `1` is a port: with it, what follows `/` or `,` would be a path or a host, were it not for the `@`.
+        for start in ["", "x", "1"] {
+            for password in [format!("{start}{c}s3cr3t"), format!("{start}s3cr3t{c}")] {
+                for template in templates {
+                    assert_hidden(&template.replace("PW", &password));
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_url_cut_off_anywhere_shows_no_password() {
+    let whole = "redis+sentinel://ada:s3cr3t@h1:1,h2:2/master/0?layout=plain&max_lease=5m";
+    for end in 0..=whole.len() {
+        assert_hidden(&whole[..end]);
+    }
+}
+
+#[test]
+fn an_option_that_would_carry_a_password_is_refused_without_its_value() {
+    for name in [
+        "password",
+        "PASSWORD",
+        "passwd",
+        "pass",
+        "pwd",
+        "sslpassword",
+        "secret",
+        "auth_token",
+    ] {
+        for start in ["redis://h", "sqlite:x"] {
+            let text = format!("{start}?{name}=s3cr3t");
+            let refused = StoreUrl::parse(&text).expect_err("a credential in the query is refused");
+            assert!(refused.to_string().contains(name), "{refused}");
+            assert_hidden(&text);
+        }
+    }
+}
+
+#[test]
+fn an_error_about_an_option_never_repeats_its_value() {
+    let known = [
+        Known::duration("d"),
+        Known::flag("f"),
+        Known::one_of("o", &["a", "b"]),
+    ];
+    for name in ["d", "f", "o", "unheard_of"] {
+        let url = StoreUrl::parse(&format!("redis://h?{name}=s3cr3t")).expect("the grammar is met");
+        let refused = url.options(&known).expect_err("the value does not fit");
+        assert!(!chain(&refused).contains(PASSWORD), "{refused}");
+    }
+}

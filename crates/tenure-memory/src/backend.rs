@@ -1,0 +1,128 @@
+//! The [`Backend`] of one client. It checks what is asked and passes it to the store; no rule of locking is
+//! here.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use tenure_backend::{
+    Backend, BackendError, Batch, Call, Claim, Clock, Departure, Each, Finding, Instant, LockStatus, Page,
+    Profile, Query, Released, Renewal, Renewed, Severity, Standing, SystemClock, Wakes,
+};
+
+use crate::error::{check_batch, check_claim, check_departure, check_renewal};
+use crate::profile::PROFILE;
+use crate::store::MemoryStore;
+
+/// One client's connection to a [`MemoryStore`].
+///
+/// Every call has done its work when it is made and never waits. Nothing is allocated to acquire and release
+/// a key that nobody else wants.
+///
+/// # Examples
+/// ```
+/// use tenure_backend::{Backend, Fencing};
+/// use tenure_memory::Memory;
+///
+/// let memory = Memory::new();
+/// assert_eq!(memory.profile().fencing, Fencing::Process);
+/// ```
+#[derive(Debug)]
+pub struct Memory {
+    pub(crate) store: MemoryStore,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) closed: AtomicBool,
+}
+
+impl Memory {
+    /// A connection to a store of its own, on the system's clock.
+    pub fn new() -> Arc<Self> {
+        let clock: Arc<dyn Clock> = Arc::new(SystemClock);
+        MemoryStore::new(Arc::clone(&clock)).client(clock)
+    }
+
+    fn check_open(&self) -> Result<(), BackendError> {
+        if self.closed.load(Ordering::Acquire) {
+            return Err(BackendError::closed());
+        }
+        Ok(())
+    }
+
+    /// Answers a batch element by element: each is judged on its own.
+    fn each<T, A>(
+        &self,
+        batch: Batch<T>,
+        one: impl Fn(T) -> A,
+        refused: impl Fn(BackendError) -> A,
+    ) -> Each<A> {
+        let checked = self.check_open().and_then(|()| check_batch(batch.len()));
+        Each::ready(match checked {
+            Ok(()) => batch.into_iter().map(one).collect(),
+            Err(error) => batch.iter().map(|_| refused(error.clone())).collect(),
+        })
+    }
+}
+
+impl Backend for Memory {
+    fn profile(&self) -> &Profile {
+        &PROFILE
+    }
+
+    fn clock(&self) -> &Arc<dyn Clock> {
+        &self.clock
+    }
+
+    fn acquire(self: Arc<Self>, claim: Arc<Claim>, place_by: Instant) -> Call<Standing> {
+        let checked = self.check_open().and_then(|()| check_claim(&claim));
+        Call::ready(checked.and_then(|()| {
+            self.store.act(&self.clock, |table, at, bells| {
+                table.acquire(claim, place_by, at, bells)
+            })
+        }))
+    }
+
+    fn renew(self: Arc<Self>, batch: Batch<Renewal>) -> Each<Renewed> {
+        let renew = |renewal: Renewal| match check_renewal(&renewal) {
+            Ok(()) => self
+                .store
+                .act(&self.clock, |table, at, bells| table.renew(&renewal, at, bells)),
+            Err(error) => Renewed::Unknown(error),
+        };
+        self.each(batch, renew, Renewed::Unknown)
+    }
+
+    fn release(self: Arc<Self>, batch: Batch<Departure>) -> Each<Released> {
+        let release = |departure: Departure| match check_departure(&departure) {
+            Ok(()) => self.store.act(&self.clock, |table, at, bells| {
+                table.release(departure, at, bells)
+            }),
+            Err(error) => Released::Unknown(error),
+        };
+        self.each(batch, release, Released::Unknown)
+    }
+
+    fn watch(self: Arc<Self>, claim: Arc<Claim>) -> Call<Wakes> {
+        Call::ready(self.check_open().map(|()| Wakes::new(self.store.watch(claim))))
+    }
+
+    fn inspect(self: Arc<Self>, query: Query) -> Call<Page<LockStatus>> {
+        Call::ready(self.check_open().map(|()| match query {
+            Query::Key(key) => self.store.show_key(&key),
+            Query::Prefix { prefix, after, limit } => self.store.show_prefix(&prefix, after.as_ref(), limit),
+        }))
+    }
+
+    fn examine(self: Arc<Self>) -> Call<Vec<Finding>> {
+        Call::ready(self.check_open().map(|()| {
+            vec![Finding {
+                severity: Severity::Note,
+                what: "the locks are in this process's memory".to_owned(),
+                consequence: "another process that uses the same keys is not excluded".to_owned(),
+            }]
+        }))
+    }
+
+    fn close(self: Arc<Self>) -> Call<()> {
+        self.closed.store(true, Ordering::Release);
+        Call::ready(Ok(()))
+    }
+}

@@ -1,0 +1,17 @@
+#![doc = include_str!("docs.md")]
+
+mod backend;
+mod ended;
+mod error;
+mod profile;
+mod room;
+mod show;
+mod store;
+mod table;
+mod tokens;
+mod turn;
+mod visit;
+mod watch;
+
+pub use backend::Memory;
+pub use store::MemoryStore;

@@ -1,0 +1,50 @@
+//! What memory promises, and its bounds. The rules behind the promises are in `room.rs`.
+
+use std::num::NonZeroU32;
+use std::time::Duration;
+
+use tenure_backend::{Fencing, Inspection, LeaseClock, Limits, Liveness, Order, Profile, Reach, WakeUp};
+
+const fn count(number: u32) -> NonZeroU32 {
+    NonZeroU32::new(number).expect("the limits below are written as positive numbers")
+}
+
+const LIMITS: Limits = Limits {
+    min_lease: Duration::from_millis(1),
+    max_lease: Duration::from_secs(365 * 24 * 3600),
+    max_grants: count(1024),
+    max_batch: count(1024),
+    margin: None,
+};
+
+pub(crate) static PROFILE: Profile = Profile {
+    store: "memory",
+    layout: "claims",
+    reach: Reach::Process,
+    mutex: Order::Both,
+    read_write: Order::Both,
+    semaphore: Order::Both,
+    liveness: Liveness::Lease(LeaseClock::Shared),
+    hazards: &[],
+    fencing: Fencing::Process,
+    wake_up: WakeUp::Reliable,
+    remembers_ended: true,
+    tells_others: true,
+    inspection: Inspection {
+        lists: true,
+        queue: true,
+        labels: true,
+        remaining: true,
+    },
+    limits: LIMITS,
+};
+
+/// The lease that is given to a claim that asks for `asked`.
+pub(crate) fn lease(asked: Duration) -> Duration {
+    asked.max(LIMITS.min_lease)
+}
+
+/// How many tokens are reserved for a claim that asks for `asked`.
+pub(crate) fn grants(asked: NonZeroU32) -> NonZeroU32 {
+    asked.min(LIMITS.max_grants)
+}

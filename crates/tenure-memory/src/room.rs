@@ -1,0 +1,326 @@
+//! One key: who holds it, who queues for it, and what happens when somebody comes or goes. Who may go next is
+//! decided in `turn.rs`. Neither reads a clock or wakes anybody: a [`Visit`] brings the time and takes the
+//! bells along.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::time::Duration;
+
+use smallvec::SmallVec;
+use tenure_backend::{
+    BackendError, Batch, Cause, Claim, ClaimId, Departure, Fairness, Grant, Holder, HolderId, Instant, Kind,
+    Loss, Phase, Released, Renewal, Renewed, Standing, TokenRun,
+};
+
+use crate::profile;
+use crate::turn::{KEEP, Kept};
+use crate::visit::Visit;
+use crate::watch::Watchers;
+
+/// One key with whoever has to do with it. A claim that is neither in `holds` nor in the queue is absent.
+#[derive(Debug, Default)]
+pub(crate) struct Room {
+    pub(crate) holds: SmallVec<[Hold; 1]>,
+    /// What most keys never have, out of the way, so that a key that is merely held takes little.
+    pub(crate) crowd: Option<Box<Crowd>>,
+}
+
+/// A claim that was granted.
+#[derive(Debug)]
+pub(crate) struct Hold {
+    pub(crate) claim: Arc<Claim>,
+    pub(crate) tokens: TokenRun,
+    pub(crate) ends: Instant,
+}
+
+/// A claim that waits in the queue, on a lease of its own.
+#[derive(Debug)]
+pub(crate) struct Place {
+    pub(crate) claim: Arc<Claim>,
+    pub(crate) ends: Instant,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Crowd {
+    /// Fair claims in the order in which they were placed.
+    pub(crate) queue: VecDeque<Place>,
+    /// Everybody who wants to be woken. An unfair claim that waits is nowhere else.
+    pub(crate) watchers: Watchers,
+    /// For whom the key is kept.
+    pub(crate) kept: Vec<Kept>,
+    /// Until when nobody is admitted, after an eviction.
+    pub(crate) bar: Option<Instant>,
+}
+
+impl Room {
+    /// Places the claim, or polls it if it is there.
+    pub(crate) fn acquire(
+        &mut self,
+        claim: Arc<Claim>,
+        place_by: Instant,
+        visit: &mut Visit<'_>,
+    ) -> Result<Standing, BackendError> {
+        let now = visit.at.now;
+        if let Some(hold) = self.hold_mut(claim.at.id) {
+            hold.ends = now + profile::lease(hold.claim.lease);
+            return Ok(hold.standing(visit));
+        }
+        let place = self.place_of(claim.at.id);
+        if place.is_none()
+            && let Some(refusal) = self.refusal(&claim, place_by, visit)
+        {
+            return refusal;
+        }
+        let before = place.unwrap_or_else(|| self.queue().count());
+        if self.admits(&claim, before, now) {
+            if place.is_some() {
+                self.crowd().queue.remove(before);
+                visit.freed = true;
+            }
+            self.stop_keeping(claim.at.id);
+            return Ok(self.grant(claim, visit));
+        }
+        if !self.is_barred(now) {
+            visit.freed |= self.stop_keeping(claim.at.id);
+        }
+        Ok(self.wait(claim, place, now))
+    }
+
+    /// Keeps a claim alive that is alive in the phase that was asked for.
+    pub(crate) fn renew(&mut self, renewal: &Renewal, visit: &mut Visit<'_>) -> Renewed {
+        let Renewal { who, only, raise, .. } = renewal;
+        let lease = profile::lease(renewal.lease);
+        let ends = visit.at.now + lease;
+        if let Some(hold) = self.hold_mut(who.id) {
+            if *only == Phase::Waiting {
+                return Renewed::Gone(Loss::Missing);
+            }
+            hold.ends = ends;
+            hold.tokens = raise.unwrap_or(hold.tokens);
+        } else if let Some(at) = self.place_of(who.id) {
+            if *only == Phase::Granted {
+                return Renewed::Gone(Loss::Missing);
+            }
+            self.crowd().queue[at].ends = ends;
+        } else {
+            return Renewed::Gone(visit.ended.loss(who.id, visit.at.now));
+        }
+        if let Some(run) = raise {
+            visit.tokens.raise(*run);
+        }
+        let held_from = visit.at.asked;
+        Renewed::Alive { held_from, lease }
+    }
+
+    /// Makes whoever is named absent, and then places the heir.
+    pub(crate) fn release(&mut self, departure: Departure, visit: &mut Visit<'_>) -> Released {
+        let Departure {
+            who,
+            cause,
+            heir,
+            bar,
+        } = departure;
+        let mut freed = Batch::new();
+        let mut client = None;
+        match who {
+            Holder::Claim(claim) => {
+                client = Some(claim.id.client());
+                freed.extend(self.depart(claim.id, &cause, bar, visit));
+            }
+            // Nobody here is another kind of client's.
+            Holder::Foreign { .. } => {}
+            Holder::All(_) => {
+                while let Some(hold) = self.holds.last() {
+                    let id = hold.claim.at.id;
+                    freed.extend(self.depart(id, &cause, bar, visit));
+                }
+            }
+        }
+        let others = self.waiting_besides(client);
+        Released::Done {
+            freed,
+            others: Some(others),
+            heir: heir.map(|heir| self.inherit(heir.claim, heir.place_by, others > 0, visit)),
+        }
+    }
+
+    /// Places an heir as [`acquire`](Self::acquire) does, but does not grant it if it yields to others.
+    fn inherit(
+        &mut self,
+        claim: Arc<Claim>,
+        place_by: Instant,
+        yields: bool,
+        visit: &mut Visit<'_>,
+    ) -> Standing {
+        let id = claim.at.id;
+        let polls_soon = Standing::Waiting {
+            ahead: None,
+            poll_after: KEEP,
+        };
+        if !yields || self.hold_mut(id).is_some() {
+            // An heir of another kind is told so when it asks for itself: nothing of it is here.
+            return self.acquire(claim, place_by, visit).unwrap_or(polls_soon);
+        }
+        let place = self.place_of(id);
+        match place.is_none().then(|| self.refusal(&claim, place_by, visit)) {
+            Some(Some(refusal)) => refusal.unwrap_or(polls_soon),
+            _ if claim.fairness == Fairness::Unfair => polls_soon,
+            _ => self.wait(claim, place, visit.at.now),
+        }
+    }
+
+    /// Why a claim that is absent cannot be placed: it has ended, it comes too late, or the key is of another
+    /// kind.
+    fn refusal(
+        &self,
+        claim: &Claim,
+        place_by: Instant,
+        visit: &Visit<'_>,
+    ) -> Option<Result<Standing, BackendError>> {
+        if visit.ended.contains(claim.at.id) {
+            return Some(Ok(Standing::Ended));
+        }
+        if place_by < visit.at.asked {
+            return Some(Ok(Standing::TooLate));
+        }
+        let asked = claim.mode.kind();
+        let held = self.kind().filter(|held| *held != asked)?;
+        Some(Err(BackendError::mismatch(held, asked)))
+    }
+
+    fn grant(&mut self, claim: Arc<Claim>, visit: &mut Visit<'_>) -> Standing {
+        let now = visit.at.now;
+        let hold = Hold {
+            tokens: visit.tokens.draw(now, profile::grants(claim.grants)),
+            ends: now + profile::lease(claim.lease),
+            claim,
+        };
+        let standing = hold.standing(visit);
+        self.holds.push(hold);
+        standing
+    }
+
+    /// Lets the claim wait: a fair one in the queue, where it may have a place already. Of an unfair one
+    /// nothing is left.
+    fn wait(&mut self, claim: Arc<Claim>, place: Option<usize>, now: Instant) -> Standing {
+        let before = place.unwrap_or_else(|| self.queue().count());
+        let poll_after = self.poll_after(&claim, before, now);
+        if claim.fairness == Fairness::Unfair {
+            let ahead = None;
+            return Standing::Waiting { ahead, poll_after };
+        }
+        let ends = now + profile::lease(claim.lease);
+        match place {
+            Some(at) => self.crowd().queue[at].ends = ends,
+            None => self.crowd().queue.push_back(Place { claim, ends }),
+        }
+        let ahead = u32::try_from(before).ok();
+        Standing::Waiting { ahead, poll_after }
+    }
+
+    /// Ends a claim, whether it holds, waits, or has not been placed yet.
+    fn depart(
+        &mut self,
+        id: ClaimId,
+        cause: &Cause,
+        bar: Duration,
+        visit: &mut Visit<'_>,
+    ) -> Option<HolderId> {
+        let ends = self.take_out(id, bar, visit.at.now);
+        visit.end(id);
+        let evicted = match cause {
+            Cause::Evicted { by } => Some(by.clone()),
+            Cause::Unlocked | Cause::Withdrawn => None,
+        };
+        self.retire(id, evicted.is_some(), visit);
+        let ends = ends?;
+        visit.freed = true;
+        if let Some(by) = evicted {
+            visit.ended.explain(id, Loss::Evicted { by }, ends);
+        }
+        Some(HolderId::Claim(id))
+    }
+
+    /// Takes a claim out of the room: its lease's end, if it was here. One that held the key leaves the bar
+    /// behind.
+    fn take_out(&mut self, id: ClaimId, bar: Duration, now: Instant) -> Option<Instant> {
+        if let Some(at) = self.holds.iter().position(|hold| hold.claim.at.id == id) {
+            if !bar.is_zero() {
+                self.crowd().bar = Some(now + bar);
+            }
+            return Some(self.holds.remove(at).ends);
+        }
+        let at = self.place_of(id)?;
+        self.crowd().queue.remove(at).map(|place| place.ends)
+    }
+
+    /// Ends every claim whose lease has ended. It happens first in each visit, so that nobody ever meets a
+    /// dead claim, and no dead claim is renewed or granted.
+    pub(crate) fn bury_the_dead(&mut self, visit: &mut Visit<'_>) {
+        let now = visit.at.now;
+        let mut dead: SmallVec<[ClaimId; 1]> = SmallVec::new();
+        let mut lives = |claim: &Claim, ends: Instant| {
+            if ends <= now {
+                dead.push(claim.at.id);
+            }
+            now < ends
+        };
+        self.holds.retain(|hold| lives(&hold.claim, hold.ends));
+        if let Some(crowd) = &mut self.crowd {
+            crowd.queue.retain(|place| lives(&place.claim, place.ends));
+        }
+        for id in dead {
+            visit.expire(id);
+            self.retire(id, true, visit);
+        }
+    }
+
+    /// Gives up what is needed no more. Whether nothing is left, so that the room can go too.
+    pub(crate) fn tidy(&mut self, now: Instant) -> bool {
+        if self.crowd.as_ref().is_some_and(|crowd| crowd.is_over(now)) {
+            self.crowd = None;
+        }
+        self.holds.is_empty() && self.crowd.is_none()
+    }
+
+    /// What the key is used as, while somebody holds it or queues for it.
+    fn kind(&self) -> Option<Kind> {
+        let holder = self.holds.first().map(|hold| &hold.claim);
+        let someone = holder.or_else(|| self.queue().next().map(|place| &place.claim));
+        someone.map(|claim| claim.mode.kind())
+    }
+
+    fn hold_mut(&mut self, id: ClaimId) -> Option<&mut Hold> {
+        self.holds.iter_mut().find(|hold| hold.claim.at.id == id)
+    }
+
+    /// How many queue members are before the claim, if it is one of them.
+    pub(crate) fn place_of(&self, id: ClaimId) -> Option<usize> {
+        self.queue().position(|place| place.claim.at.id == id)
+    }
+
+    pub(crate) fn queue(&self) -> impl Iterator<Item = &Place> {
+        self.crowd.iter().flat_map(|crowd| &crowd.queue)
+    }
+
+    pub(crate) fn crowd(&mut self) -> &mut Crowd {
+        self.crowd.get_or_insert_default()
+    }
+}
+
+impl Crowd {
+    fn is_over(&self, now: Instant) -> bool {
+        self.queue.is_empty() && self.watchers.is_empty() && self.bar.is_none_or(|bar| bar <= now)
+    }
+}
+
+impl Hold {
+    fn standing(&self, visit: &Visit<'_>) -> Standing {
+        Standing::Granted(Grant {
+            tokens: Some(self.tokens),
+            held_from: visit.at.asked,
+            lease: profile::lease(self.claim.lease),
+            evidence: None,
+        })
+    }
+}

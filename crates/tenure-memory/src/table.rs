@@ -1,0 +1,153 @@
+//! Every key that somebody has to do with. What happens at one key is in `room.rs`; locking is in `store.rs`.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tenure_backend::{
+    BackendError, Claim, Departure, Instant, LockKey, Released, Renewal, Renewed, Standing,
+};
+
+use crate::ended::Ended;
+use crate::room::Room;
+use crate::tokens::Tokens;
+use crate::visit::{Bells, Moment, Visit};
+use crate::watch::{Bell, WatchId, Watcher};
+
+/// With fewer rooms the table is never swept.
+const MIN_SWEEP: usize = 1024;
+
+/// The store's whole state, as a pure state machine: time comes with each call, wake-ups leave with it.
+#[derive(Debug)]
+pub(crate) struct Table {
+    pub(crate) rooms: HashMap<LockKey, Room>,
+    /// Once there are so many rooms, those of the dead are cleared out.
+    sweep_at: usize,
+    tokens: Tokens,
+    ended: Ended,
+    watches: u64,
+}
+
+impl Table {
+    /// An empty table for a store on whose clock it is `now`, `wall` after the Unix epoch.
+    pub(crate) fn new(now: Instant, wall: Duration) -> Self {
+        Table {
+            rooms: HashMap::new(),
+            sweep_at: MIN_SWEEP,
+            tokens: Tokens::new(now, wall),
+            ended: Ended::default(),
+            watches: 0,
+        }
+    }
+
+    pub(crate) fn acquire(
+        &mut self,
+        claim: Arc<Claim>,
+        place_by: Instant,
+        at: Moment,
+        bells: &mut Bells,
+    ) -> Result<Standing, BackendError> {
+        self.visit(claim.at.key.clone(), at, bells, |room, visit| {
+            room.acquire(claim, place_by, visit)
+        })
+    }
+
+    pub(crate) fn renew(&mut self, renewal: &Renewal, at: Moment, bells: &mut Bells) -> Renewed {
+        self.visit(renewal.who.key.clone(), at, bells, |room, visit| {
+            room.renew(renewal, visit)
+        })
+    }
+
+    pub(crate) fn release(&mut self, departure: Departure, at: Moment, bells: &mut Bells) -> Released {
+        self.visit(departure.who.key().clone(), at, bells, |room, visit| {
+            room.release(departure, visit)
+        })
+    }
+
+    pub(crate) fn watch(
+        &mut self,
+        claim: Arc<Claim>,
+        bell: Arc<Bell>,
+        at: Moment,
+        bells: &mut Bells,
+    ) -> WatchId {
+        self.watches += 1;
+        let watch = WatchId(self.watches);
+        self.visit(claim.at.key.clone(), at, bells, |room, visit| {
+            room.watch(Watcher { watch, claim, bell }, visit);
+        });
+        watch
+    }
+
+    pub(crate) fn unwatch(&mut self, key: &LockKey, watch: WatchId, at: Moment, bells: &mut Bells) {
+        self.visit(key.clone(), at, bells, |room, visit| room.unwatch(watch, visit));
+    }
+
+    /// Everything that happens to a key happens in a visit: the dead are buried, `act` acts, those who may go
+    /// by it are called, and a room without anybody is taken down, so that nothing is left behind of a key.
+    fn visit<T>(
+        &mut self,
+        key: LockKey,
+        at: Moment,
+        bells: &mut Bells,
+        act: impl FnOnce(&mut Room, &mut Visit<'_>) -> T,
+    ) -> T {
+        if self.rooms.len() >= self.sweep_at {
+            self.sweep(at, bells);
+        }
+        let mut room = match self.rooms.entry(key) {
+            Entry::Occupied(room) => room,
+            Entry::Vacant(free) => free.insert_entry(Room::default()),
+        };
+        let mut visit = Visit {
+            at,
+            tokens: &mut self.tokens,
+            ended: &mut self.ended,
+            bells,
+            freed: false,
+        };
+        let answer = enter(room.get_mut(), &mut visit, act);
+        if room.get_mut().tidy(at.now) {
+            room.remove();
+        }
+        answer
+    }
+
+    /// Visits every room, for the sake of those whose clients died: nobody else may ever ask for their keys.
+    /// Since the table has doubled since the last time, a visit's share of the work stays the same however
+    /// many keys there are.
+    fn sweep(&mut self, at: Moment, bells: &mut Bells) {
+        let Table {
+            rooms, tokens, ended, ..
+        } = self;
+        rooms.retain(|_, room| {
+            let mut visit = Visit {
+                at,
+                tokens,
+                ended,
+                bells,
+                freed: false,
+            };
+            enter(room, &mut visit, |_, _| ());
+            !room.tidy(at.now)
+        });
+        self.sweep_at = MIN_SWEEP.max(2 * self.rooms.len());
+    }
+}
+
+fn enter<T>(room: &mut Room, visit: &mut Visit<'_>, act: impl FnOnce(&mut Room, &mut Visit<'_>) -> T) -> T {
+    room.bury_the_dead(visit);
+    let answer = act(room, visit);
+    room.call_the_next(visit);
+    answer
+}
+
+#[cfg(test)]
+mod liveness;
+#[cfg(test)]
+mod rules;
+#[cfg(test)]
+mod trial;
+#[cfg(test)]
+mod walk;

@@ -1,0 +1,122 @@
+//! Wake-ups: bells that are rung after the store is unlocked, and the streams that listen to them.
+//! Which bell is rung when is decided in `room.rs`.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+
+use futures_core::Stream;
+use parking_lot::Mutex;
+use tenure_backend::{Claim, ClaimId, LockKey};
+
+use crate::store::MemoryStore;
+use crate::visit::Bells;
+
+/// A bell that remembers that it was rung until somebody hears it. Ringing twice is ringing once.
+#[derive(Debug, Default)]
+pub(crate) struct Bell(Mutex<Pull>);
+
+#[derive(Debug, Default)]
+struct Pull {
+    rung: bool,
+    listener: Option<Waker>,
+}
+
+impl Bell {
+    /// Wakes the listener. Never called while the store is locked: a waker runs code of its own.
+    pub(crate) fn ring(&self) {
+        let listener = {
+            let mut pull = self.0.lock();
+            pull.rung = true;
+            pull.listener.take()
+        };
+        if let Some(listener) = listener {
+            listener.wake();
+        }
+    }
+
+    pub(crate) fn poll_heard(&self, cx: &mut Context<'_>) -> Poll<()> {
+        let mut pull = self.0.lock();
+        if std::mem::take(&mut pull.rung) {
+            return Poll::Ready(());
+        }
+        match &mut pull.listener {
+            Some(listener) => listener.clone_from(cx.waker()),
+            None => pull.listener = Some(cx.waker().clone()),
+        }
+        Poll::Pending
+    }
+}
+
+/// The names of watches, unique within a store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct WatchId(pub(crate) u64);
+
+/// A claim that somebody watches.
+#[derive(Debug)]
+pub(crate) struct Watcher {
+    pub(crate) watch: WatchId,
+    pub(crate) claim: Arc<Claim>,
+    pub(crate) bell: Arc<Bell>,
+}
+
+/// Who watches one key, the longest watching first.
+#[derive(Debug, Default)]
+pub(crate) struct Watchers(Vec<Watcher>);
+
+impl Watchers {
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Watcher> {
+        self.0.iter()
+    }
+
+    pub(crate) fn add(&mut self, watcher: Watcher) {
+        self.0.push(watcher);
+    }
+
+    pub(crate) fn remove(&mut self, watch: WatchId) -> Option<Watcher> {
+        let at = self.0.iter().position(|watcher| watcher.watch == watch)?;
+        Some(self.0.remove(at))
+    }
+
+    pub(crate) fn any_of(&self, id: ClaimId) -> bool {
+        self.0.iter().any(|watcher| watcher.claim.at.id == id)
+    }
+
+    /// Wakes whoever watches that claim.
+    pub(crate) fn ring(&self, id: ClaimId, bells: &mut Bells) {
+        let of_claim = self.0.iter().filter(|watcher| watcher.claim.at.id == id);
+        bells.extend(of_claim.map(|watcher| Arc::clone(&watcher.bell)));
+    }
+
+    /// Forgets whoever watches a claim that has ended: they wait for nothing.
+    pub(crate) fn retire(&mut self, id: ClaimId) {
+        self.0.retain(|watcher| watcher.claim.at.id != id);
+    }
+}
+
+/// What `watch` hands out: listens to one bell, and ends its watch when it is dropped.
+#[derive(Debug)]
+pub(crate) struct Listener {
+    pub(crate) store: MemoryStore,
+    pub(crate) key: LockKey,
+    pub(crate) watch: WatchId,
+    pub(crate) bell: Arc<Bell>,
+}
+
+impl Stream for Listener {
+    type Item = ();
+
+    fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<()>> {
+        self.bell.poll_heard(cx).map(Some)
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        self.store.unwatch(&self.key, self.watch);
+    }
+}

@@ -1,0 +1,220 @@
+//! What the conformance suite cannot see: clients whose clocks differ, wakers that run code of their own,
+//! limits. The rules of locking are in `conformance.rs` and in `src/table/rules.rs`.
+
+use std::future::Future;
+use std::num::NonZeroU32;
+use std::pin::{Pin, pin};
+use std::sync::{Arc, Mutex};
+use std::task::{Context, Poll, Wake, Waker};
+use std::time::Duration;
+
+use futures_core::Stream;
+use smallvec::smallvec;
+use tenure_backend::{
+    Backend, BackendError, Batch, Cause, Claim, ClaimId, ClaimRef, ClientId, Clock, Departure, Fairness,
+    Fault, Grant, Holder, LockKey, MAX_PLACE_AHEAD, Mode, OwnerId, Phase, Query, Released, Renewal, Renewed,
+    Standing, Wakes,
+};
+use tenure_memory::{Memory, MemoryStore};
+use tenure_testkit::ManualClock;
+
+const LEASE: Duration = Duration::from_secs(30);
+
+/// Memory's calls are answered when they are made.
+fn now<T>(call: impl Future<Output = T>) -> T {
+    match pin!(call).poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(answer) => answer,
+        Poll::Pending => panic!("memory answers at once"),
+    }
+}
+
+fn claim(client: u8, number: u64) -> Arc<Claim> {
+    Arc::new(Claim {
+        at: ClaimRef {
+            key: LockKey::new("k").unwrap(),
+            id: ClaimId::new(ClientId::from_random([client; 16]), number),
+        },
+        owner: OwnerId(0),
+        label: "test".into(),
+        mode: Mode::Exclusive,
+        fairness: Fairness::Unfair,
+        lease: LEASE,
+        grants: NonZeroU32::MIN,
+    })
+}
+
+fn acquire(client: &Arc<Memory>, claim: &Arc<Claim>) -> Result<Standing, BackendError> {
+    let place_by = client.clock().now() + MAX_PLACE_AHEAD;
+    now(Arc::clone(client).acquire(Arc::clone(claim), place_by))
+}
+
+fn grant(client: &Arc<Memory>, claim: &Arc<Claim>) -> Grant {
+    match acquire(client, claim) {
+        Ok(Standing::Granted(grant)) => grant,
+        standing => panic!("{:?} is {standing:?}", claim.at),
+    }
+}
+
+fn renewal(claim: &Claim) -> Renewal {
+    Renewal {
+        who: claim.at.clone(),
+        lease: claim.lease,
+        only: Phase::Granted,
+        raise: None,
+    }
+}
+
+fn departure(claim: &Claim) -> Departure {
+    Departure {
+        who: Holder::Claim(claim.at.clone()),
+        cause: Cause::Unlocked,
+        heir: None,
+        bar: Duration::ZERO,
+    }
+}
+
+fn release(client: &Arc<Memory>, claim: &Claim) {
+    let answers = now(Arc::clone(client).release(smallvec![departure(claim)]));
+    assert!(matches!(answers[..], [Released::Done { .. }]));
+}
+
+fn watch(client: &Arc<Memory>, claim: &Arc<Claim>) -> Wakes {
+    now(Arc::clone(client).watch(Arc::clone(claim))).unwrap()
+}
+
+fn poll(wakes: &mut Wakes, waker: &Waker) -> Poll<Option<()>> {
+    Pin::new(wakes).poll_next(&mut Context::from_waker(waker))
+}
+
+#[test]
+fn a_client_is_answered_on_its_own_clock_and_leases_are_counted_on_the_stores() {
+    let (clock, ours, theirs) = (ManualClock::new(), ManualClock::new(), ManualClock::new());
+    let store = MemoryStore::new(Arc::new(clock.clone()));
+    // One client's clock is far ahead of the store's, the other's shows about the same.
+    ours.advance(Duration::from_secs(1_000_000));
+    let ahead = store.client(Arc::new(ours.clone()));
+    let other = store.client(Arc::new(theirs.clone()));
+    let held = claim(1, 1);
+    assert_eq!(grant(&ahead, &held).held_from, ours.now());
+    ours.advance(LEASE * 10);
+    assert!(matches!(
+        acquire(&other, &claim(2, 1)),
+        Ok(Standing::Waiting {
+            poll_after: LEASE,
+            ..
+        })
+    ));
+    match &now(Arc::clone(&ahead).renew(smallvec![renewal(&held)]))[..] {
+        [
+            Renewed::Alive {
+                held_from,
+                lease: LEASE,
+            },
+        ] => assert_eq!(*held_from, ours.now()),
+        renewed => panic!("{renewed:?}"),
+    }
+    clock.advance(LEASE);
+    assert_eq!(grant(&other, &claim(2, 2)).held_from, theirs.now());
+}
+
+#[test]
+fn place_by_is_judged_on_the_clock_of_the_client_that_asks() {
+    let (clock, ours) = (ManualClock::new(), ManualClock::new());
+    let store = MemoryStore::new(Arc::new(clock.clone()));
+    let client = store.client(Arc::new(ours.clone()));
+    clock.advance(Duration::from_secs(1_000_000));
+    let (place_by, in_time) = (ours.now(), claim(1, 1));
+    let standing = now(Arc::clone(&client).acquire(Arc::clone(&in_time), place_by));
+    assert!(matches!(standing, Ok(Standing::Granted(_))));
+    release(&client, &in_time);
+    ours.advance(Duration::from_nanos(1));
+    let standing = now(Arc::clone(&client).acquire(claim(1, 2), place_by));
+    assert!(matches!(standing, Ok(Standing::TooLate)));
+}
+
+/// A waker that drops a stream of the same store when it is woken.
+struct Dropper(Mutex<Option<Wakes>>);
+
+impl Wake for Dropper {
+    fn wake(self: Arc<Self>) {
+        self.0.lock().unwrap().take();
+    }
+}
+
+#[test]
+fn a_waker_may_come_back_to_the_store() {
+    let client = Memory::new();
+    let [held, waits, other] = [1, 2, 3].map(|number| claim(number, 1));
+    grant(&client, &held);
+    let dropper = Arc::new(Dropper(Mutex::new(Some(watch(&client, &other)))));
+    let mut wakes = watch(&client, &waits);
+    assert!(poll(&mut wakes, &Waker::from(Arc::clone(&dropper))).is_pending());
+    release(&client, &held);
+    assert!(
+        dropper.0.lock().unwrap().is_none(),
+        "it was woken by the release itself"
+    );
+    assert!(poll(&mut wakes, Waker::noop()).is_ready());
+}
+
+#[test]
+fn a_wake_up_is_heard_by_whoever_polls_last_and_only_once() {
+    let client = Memory::new();
+    let [held, waits] = [1, 2].map(|number| claim(number, 1));
+    grant(&client, &held);
+    let mut wakes = watch(&client, &waits);
+    let [first, last] = [0, 1].map(|_| Arc::new(Dropper(Mutex::new(Some(watch(&client, &claim(9, 9)))))));
+    assert!(poll(&mut wakes, &Waker::from(Arc::clone(&first))).is_pending());
+    assert!(poll(&mut wakes, &Waker::from(Arc::clone(&last))).is_pending());
+    release(&client, &held);
+    assert!(first.0.lock().unwrap().is_some() && last.0.lock().unwrap().is_none());
+    assert_eq!(poll(&mut wakes, Waker::noop()), Poll::Ready(Some(())));
+    assert!(poll(&mut wakes, Waker::noop()).is_pending());
+}
+
+#[test]
+fn what_is_beyond_the_limits_is_refused_without_effect() {
+    let client = Memory::new();
+    let limits = client.profile().limits;
+    let held = claim(1, 1);
+    let fault = |error: &BackendError| (error.fault(), error.effect());
+    let beyond = (Fault::Limit, tenure_backend::Effect::None);
+
+    let mut long = (*held).clone();
+    long.lease = limits.max_lease + Duration::from_nanos(1);
+    assert_eq!(
+        fault(&acquire(&client, &Arc::new(long.clone())).unwrap_err()),
+        beyond
+    );
+    grant(&client, &held);
+    match &now(Arc::clone(&client).renew(smallvec![renewal(&long)]))[..] {
+        [Renewed::Unknown(error)] => assert_eq!(fault(error), beyond),
+        renewed => panic!("{renewed:?}"),
+    }
+
+    let many = usize::try_from(limits.max_batch.get()).unwrap() + 1;
+    let batch: Batch<_> = (0..many).map(|_| departure(&held)).collect();
+    let answers = now(Arc::clone(&client).release(batch));
+    assert_eq!(answers.len(), many);
+    for answer in answers {
+        assert!(matches!(answer, Released::Unknown(error) if fault(&error) == beyond));
+    }
+    let page = now(Arc::clone(&client).inspect(Query::Key(held.at.key.clone()))).unwrap();
+    assert_eq!(page.items[0].holders.len(), 1);
+}
+
+#[test]
+fn closing_one_client_closes_no_other_and_leaves_its_claims_to_their_leases() {
+    let clock = ManualClock::new();
+    let store = MemoryStore::new(Arc::new(clock.clone()));
+    let [one, other] = [0, 1].map(|_| store.client(Arc::new(clock.clone())));
+    grant(&one, &claim(1, 1));
+    now(Arc::clone(&one).close()).unwrap();
+    assert_eq!(acquire(&one, &claim(1, 2)).unwrap_err().fault(), Fault::Closed);
+    assert!(matches!(
+        acquire(&other, &claim(2, 1)),
+        Ok(Standing::Waiting { .. })
+    ));
+    clock.advance(LEASE);
+    grant(&other, &claim(2, 2));
+}

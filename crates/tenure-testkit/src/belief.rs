@@ -1,0 +1,133 @@
+//! Who is believed to hold one key at the sweep's present, and which tokens it has given out.
+//! Neither knows events; the sweep itself is `checker.rs`.
+
+use std::collections::{BTreeSet, HashMap};
+
+use tenure_backend::{FencingToken, Instant, Mode};
+
+/// The attempts that are believed at present, grouped by mode: a key has few modes and may have many readers.
+#[derive(Debug, Default)]
+pub(crate) struct Believers(Vec<Group>);
+
+/// Those of one mode, by the time of their grant and by their number.
+#[derive(Debug)]
+struct Group {
+    mode: Mode,
+    by_time: BTreeSet<(Instant, u64)>,
+    since: HashMap<u64, Instant>,
+}
+
+impl Believers {
+    pub(crate) fn insert(&mut self, mode: Mode, since: Instant, number: u64) {
+        let group = self.group(mode);
+        group.by_time.insert((since, number));
+        group.since.insert(number, since);
+    }
+
+    pub(crate) fn remove(&mut self, mode: Mode, number: u64) {
+        let group = self.group(mode);
+        if let Some(since) = group.since.remove(&number) {
+            group.by_time.remove(&(since, number));
+        }
+    }
+
+    /// One of those who do not admit another of that mode, if there is one.
+    pub(crate) fn refuses(&self, mode: Mode) -> Option<u64> {
+        let mut used = 0;
+        for group in &self.0 {
+            let Some(&(_, first)) = group.by_time.first() else {
+                continue;
+            };
+            if !mode.admits([group.mode]) {
+                return Some(first);
+            }
+            if let (Mode::Permits { take, of }, Mode::Permits { take: wanted, .. }) = (group.mode, mode) {
+                used += group.by_time.len() as u64 * u64::from(take.get());
+                if used + u64::from(wanted.get()) > u64::from(of.get()) {
+                    return Some(first);
+                }
+            }
+        }
+        None
+    }
+
+    /// Those other than `number` who have been believed ever since that moment.
+    pub(crate) fn throughout(&self, since: Instant, number: u64) -> Vec<(Mode, u64)> {
+        let until = (since, u64::MAX);
+        let believed = self.0.iter().flat_map(|group| {
+            let early = group.by_time.range(..=until);
+            early.map(|&(_, other)| (group.mode, other))
+        });
+        believed.filter(|&(_, other)| other != number).collect()
+    }
+
+    fn group(&mut self, mode: Mode) -> &mut Group {
+        let at = self.0.iter().position(|group| group.mode == mode);
+        let at = at.unwrap_or_else(|| {
+            self.0.push(Group {
+                mode,
+                by_time: BTreeSet::new(),
+                since: HashMap::new(),
+            });
+            self.0.len() - 1
+        });
+        &mut self.0[at]
+    }
+}
+
+/// The tokens of one key: for each mode the greatest so far, by the time of its grant.
+#[derive(Debug, Default)]
+pub(crate) struct Tokens {
+    greatest: Vec<(Mode, Vec<Drawn>)>,
+    /// Who had each token first, in each mode.
+    first_use: HashMap<FencingToken, Vec<(Mode, u64)>>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Drawn {
+    at: Instant,
+    token: FencingToken,
+    number: u64,
+}
+
+impl Tokens {
+    /// Who was granted that token or a greater one before `invoked`, in a mode that conflicts.
+    pub(crate) fn not_below(&self, mode: Mode, invoked: Instant, token: FencingToken) -> Option<u64> {
+        let conflicting = self.greatest.iter().filter(|(held, _)| !mode.admits([*held]));
+        let before = conflicting.filter_map(|(_, drawn)| {
+            let until = drawn.partition_point(|drawn| drawn.at < invoked);
+            until.checked_sub(1).map(|last| drawn[last])
+        });
+        before
+            .max_by_key(|drawn| drawn.token)
+            .filter(|drawn| drawn.token >= token)
+            .map(|drawn| drawn.number)
+    }
+
+    /// Records a token; who had it already, unless the two may hold together.
+    pub(crate) fn draw(&mut self, mode: Mode, at: Instant, token: FencingToken, number: u64) -> Option<u64> {
+        let group = match self.greatest.iter().position(|(held, _)| *held == mode) {
+            Some(group) => group,
+            None => {
+                self.greatest.push((mode, Vec::new()));
+                self.greatest.len() - 1
+            }
+        };
+        let drawn = &mut self.greatest[group].1;
+        let mine = Drawn { at, token, number };
+        let greatest = drawn
+            .last()
+            .filter(|last| last.token > token)
+            .map_or(mine, |last| Drawn { at, ..*last });
+        drawn.push(greatest);
+        let users = self.first_use.entry(token).or_default();
+        let twin = users
+            .iter()
+            .find(|(held, _)| !mode.admits([*held]))
+            .map(|&(_, by)| by);
+        if users.iter().all(|(held, _)| *held != mode) {
+            users.push((mode, number));
+        }
+        twin
+    }
+}

@@ -1,0 +1,31 @@
+//! Tests for authors of Tenure stores: conformance suite, chaos, history checker, simulated clock.
+//! The engine, and every store but the ones in this crate's own tests, live elsewhere: this knows the contract alone.
+//!
+//! - [`conformance!`] and [`conformance_under_chaos!`] turn one line into a named test for each sentence of the
+//!   contract, on a store that a [`Subject`] makes for each.
+//! - [`Chaos`] puts any backend into bad [`Weather`], by a seed.
+//! - [`Recorder`] writes down what happened to locks, and [`check`] finds out whether they ever failed.
+//! - [`ManualClock`], [`SimClock`] and [`JumpingClock`] let a test decide what time it is.
+//!
+//! `tests/tutorial_backend.rs` in this crate is a whole store with its subject, in one file.
+
+mod belief;
+mod chaos;
+mod checker;
+mod clock;
+mod dice;
+mod history;
+mod log;
+mod macros;
+mod subject;
+pub mod suite;
+mod violation;
+
+pub use chaos::{Chaos, Weather};
+pub use checker::check;
+pub use clock::{JumpingClock, ManualClock, SimClock};
+pub use dice::Dice;
+pub use history::{Attempt, Event, Recorder, What};
+pub use log::ParseEventError;
+pub use subject::Subject;
+pub use violation::{Rule, Summary, Violation};

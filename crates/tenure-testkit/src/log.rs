@@ -1,0 +1,192 @@
+//! The text of a history, as [`Event`] describes it: one line for each event, read back exactly.
+//! Nothing here judges; see `checker.rs`.
+
+use std::fmt;
+use std::num::NonZeroU32;
+use std::str::FromStr;
+
+use tenure_backend::{FencingToken, Instant, LockKey, Mode};
+
+use crate::history::{Event, What};
+
+impl fmt::Display for Event {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {} ", self.at.as_nanos(), self.attempt)?;
+        match &self.what {
+            What::Invoked { key, owner, mode } => {
+                write!(f, "invoked owner={owner} mode={} key={key}", ModeText(*mode))
+            }
+            What::Queued => f.write_str("queued"),
+            What::Acquired { token: None, until } => write!(f, "acquired token=- until={}", until.as_nanos()),
+            What::Acquired {
+                token: Some(token),
+                until,
+            } => write!(f, "acquired token={token} until={}", until.as_nanos()),
+            What::Failed => f.write_str("failed"),
+            What::Unknown => f.write_str("unknown"),
+            What::ReleaseInvoked => f.write_str("release"),
+            What::Released => f.write_str("released"),
+            What::Lost => f.write_str("lost"),
+            What::Sampled { since, held } => write!(f, "sampled since={} held={held}", since.as_nanos()),
+            What::Accepted { token } => write!(f, "accepted token={token}"),
+            What::Seen { holders, waiters } => write!(f, "seen holders={holders} waiters={waiters}"),
+        }
+    }
+}
+
+struct ModeText(Mode);
+
+impl fmt::Display for ModeText {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            Mode::Exclusive => f.write_str("exclusive"),
+            Mode::Read => f.write_str("read"),
+            Mode::Write => f.write_str("write"),
+            Mode::Permits { take, of } => write!(f, "permits:{take}/{of}"),
+        }
+    }
+}
+
+/// The line is not an event of a history.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ParseEventError {
+    line: String,
+}
+
+impl fmt::Display for ParseEventError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "not an event of a history: {:?}", self.line)
+    }
+}
+
+impl std::error::Error for ParseEventError {}
+
+impl FromStr for Event {
+    type Err = ParseEventError;
+
+    fn from_str(line: &str) -> Result<Self, ParseEventError> {
+        read(line).ok_or_else(|| ParseEventError {
+            line: line.to_owned(),
+        })
+    }
+}
+
+fn read(line: &str) -> Option<Event> {
+    let mut rest = line;
+    let at = instant(word(&mut rest))?;
+    let attempt = word(&mut rest).parse().ok()?;
+    let what = match word(&mut rest) {
+        "invoked" => What::Invoked {
+            owner: field(&mut rest, "owner=")?.parse().ok()?,
+            mode: mode(field(&mut rest, "mode=")?)?,
+            key: LockKey::new(std::mem::take(&mut rest).strip_prefix("key=")?).ok()?,
+        },
+        "queued" => What::Queued,
+        "acquired" => What::Acquired {
+            token: match field(&mut rest, "token=")? {
+                "-" => None,
+                number => Some(token(number)?),
+            },
+            until: instant(field(&mut rest, "until=")?)?,
+        },
+        "failed" => What::Failed,
+        "unknown" => What::Unknown,
+        "release" => What::ReleaseInvoked,
+        "released" => What::Released,
+        "lost" => What::Lost,
+        "sampled" => What::Sampled {
+            since: instant(field(&mut rest, "since=")?)?,
+            held: field(&mut rest, "held=")?.parse().ok()?,
+        },
+        "accepted" => What::Accepted {
+            token: token(field(&mut rest, "token=")?)?,
+        },
+        "seen" => What::Seen {
+            holders: field(&mut rest, "holders=")?.parse().ok()?,
+            waiters: field(&mut rest, "waiters=")?.parse().ok()?,
+        },
+        _ => return None,
+    };
+    rest.is_empty().then_some(Event { at, attempt, what })
+}
+
+/// Takes the text up to the next space off the line.
+fn word<'a>(rest: &mut &'a str) -> &'a str {
+    let (word, after) = rest.split_once(' ').unwrap_or((rest, ""));
+    *rest = after;
+    word
+}
+
+fn field<'a>(rest: &mut &'a str, name: &str) -> Option<&'a str> {
+    word(rest).strip_prefix(name)
+}
+
+fn instant(nanos: &str) -> Option<Instant> {
+    nanos.parse().ok().map(Instant::from_nanos)
+}
+
+fn token(number: &str) -> Option<FencingToken> {
+    FencingToken::new(number.parse().ok()?)
+}
+
+fn mode(text: &str) -> Option<Mode> {
+    match text {
+        "exclusive" => Some(Mode::Exclusive),
+        "read" => Some(Mode::Read),
+        "write" => Some(Mode::Write),
+        _ => {
+            let (take, of) = text.strip_prefix("permits:")?.split_once('/')?;
+            Some(Mode::Permits {
+                take: take.parse::<NonZeroU32>().ok()?,
+                of: of.parse::<NonZeroU32>().ok()?,
+            })
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_event_is_read_back_from_its_line() {
+        for line in [
+            "1000 7 invoked owner=3 mode=exclusive key=order:42",
+            "1000 7 invoked owner=3 mode=read key=a key with spaces ",
+            "1000 7 invoked owner=3 mode=write key=mode=read key=x",
+            "1000 7 invoked owner=3 mode=permits:2/5 key=k",
+            "1200 7 queued",
+            "1500 7 acquired token=17 until=31500",
+            "1500 7 acquired token=- until=31500",
+            "1600 7 sampled since=1590 held=true",
+            "1650 7 accepted token=17",
+            "1700 7 release",
+            "1800 7 released",
+            "1800 7 failed",
+            "1800 7 unknown",
+            "1800 7 lost",
+            "1900 7 seen holders=0 waiters=2",
+        ] {
+            let event: Event = line.parse().unwrap();
+            assert_eq!(event.to_string(), line);
+        }
+    }
+
+    #[test]
+    fn a_line_that_is_no_event_is_refused() {
+        for line in [
+            "",
+            "1000",
+            "1000 7",
+            "1000 7 stolen",
+            "-1 7 queued",
+            "1000 7 queued twice",
+            "1000 7 acquired token=0 until=5",
+            "1000 7 acquired token=5",
+            "1000 7 invoked owner=3 mode=permits:0/5 key=k",
+            "1000 7 invoked owner=3 mode=read key=",
+        ] {
+            assert!(line.parse::<Event>().is_err(), "{line}");
+        }
+    }
+}

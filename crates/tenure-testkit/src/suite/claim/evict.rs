@@ -1,0 +1,177 @@
+//! Eviction: somebody else takes a claim away, and its holder learns why.
+//! Releases by the holder are in `life.rs`.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tenure_backend::{Cause, Departure, Fairness, Holder, HolderId, Loss, Mode, PASS_WINDOW, Phase, Renewed};
+
+use crate::suite::Trial;
+use crate::suite::client::departure;
+
+/// An evicted claim is gone at once, is told who took it, and never comes back.
+pub async fn an_evicted_claim_is_gone_and_learns_by_whom(trial: Trial) {
+    let ([holder, operator, other], key) = (trial.three().await, trial.key());
+    let claim = holder.claim(&key, Mode::Exclusive);
+    holder.granted(&claim).await;
+    operator.evict(&claim, "alice").await.freed_it(&claim);
+    other.finds_free(&key, Mode::Exclusive).await;
+    let answer = holder.renew(&claim).await;
+    if trial.profile().remembers_ended {
+        holder.has_ended(&claim).await;
+        let by = match answer {
+            Renewed::Gone(Loss::Evicted { by }) => by,
+            other => panic!("an evicted claim is {other:?} to its renewal"),
+        };
+        assert_eq!(by.as_deref(), Some("alice"));
+    } else {
+        assert!(matches!(answer, Renewed::Gone(_)), "{answer:?}");
+    }
+    other.finds_free(&key, Mode::Exclusive).await;
+}
+
+/// For as long as its lease would have lasted an evicted holder can learn why it is gone.
+pub async fn an_evicted_claim_learns_why_for_as_long_as_its_lease(trial: Trial) {
+    if !trial.profile().remembers_ended {
+        return an_evicted_claim_is_gone_and_learns_by_whom(trial).await;
+    }
+    let ([holder, operator], key) = (trial.two().await, trial.key());
+    let claim = holder.claim_as(&key, Mode::Exclusive, |claim| claim.lease = trial.brief());
+    let grant = holder.granted(&claim).await;
+    operator.evict(&claim, "alice").await.freed_it(&claim);
+    trial.pass(grant.lease.mul_f64(0.8)).await;
+    let answer = holder.renew(&claim).await;
+    assert!(
+        matches!(answer, Renewed::Gone(Loss::Evicted { .. })),
+        "{answer:?}"
+    );
+}
+
+/// The eviction of a claim leaves its neighbours alone.
+pub async fn an_eviction_takes_the_named_claim_alone(trial: Trial) {
+    if trial.lacks(Mode::Read).await {
+        return;
+    }
+    let ([a, b], key) = (trial.two().await, trial.key());
+    let (evicted, stays) = (a.claim(&key, Mode::Read), b.claim(&key, Mode::Read));
+    a.granted(&evicted).await;
+    b.granted(&stays).await;
+    b.evict(&evicted, "bob").await.freed_it(&evicted);
+    b.stays_alive(&stays, Phase::Granted).await;
+    a.finds_busy(&key, Mode::Write).await;
+}
+
+/// Everybody who holds the key goes, and nobody else.
+pub async fn everybody_who_holds_a_key_can_be_evicted_at_once(trial: Trial) {
+    let mode = if trial.lacks(Mode::Read).await {
+        Mode::Exclusive
+    } else {
+        Mode::Read
+    };
+    let ([a, b, operator], [key, elsewhere]) = (trial.three().await, [trial.key(), trial.key()]);
+    let mut holders = vec![a.claim(&key, mode)];
+    if mode == Mode::Read {
+        holders.push(b.claim(&key, mode));
+    }
+    let stays = b.claim(&elsewhere, Mode::Exclusive);
+    b.granted(&stays).await;
+    for holder in &holders {
+        a.granted(holder).await;
+    }
+    let departed = operator.depart(all_of(&Holder::All(key.clone()))).await;
+    let mut freed = departed.freed;
+    freed.sort_by_key(ToString::to_string);
+    let mut expected: Vec<HolderId> = holders.iter().map(|claim| HolderId::Claim(claim.at.id)).collect();
+    expected.sort_by_key(ToString::to_string);
+    assert!(
+        freed == expected || departed.repeated && freed.is_empty(),
+        "{freed:?}"
+    );
+    for holder in &holders {
+        let answer = a.renew(holder).await;
+        assert!(matches!(answer, Renewed::Gone(_)), "{answer:?}");
+    }
+    operator.finds_free(&key, mode).await;
+    b.stays_alive(&stays, Phase::Granted).await;
+}
+
+/// Waiters stay in the queue when the holders are evicted, and the first of them is next.
+pub async fn waiters_stay_when_everybody_who_holds_is_evicted(trial: Trial) {
+    if trial.lacks_so(Mode::Exclusive, Fairness::Fifo).await {
+        return;
+    }
+    let ([a, b, operator], key) = (trial.three().await, trial.key());
+    let (held, waiting) = (a.fair(&key, Mode::Exclusive), b.fair(&key, Mode::Exclusive));
+    a.granted(&held).await;
+    b.waits(&waiting).await;
+    operator.depart(all_of(&Holder::All(key.clone()))).await;
+    b.granted_soon(&waiting).await;
+}
+
+/// An evicted waiter has ended, and the queue goes on without it.
+pub async fn a_waiter_can_be_evicted_from_the_queue(trial: Trial) {
+    if trial.lacks_so(Mode::Exclusive, Fairness::Fifo).await {
+        return;
+    }
+    let ([a, b, c], key) = (trial.three().await, trial.key());
+    let [held, evicted, next] = [&a, &b, &c].map(|client| client.fair(&key, Mode::Exclusive));
+    a.granted(&held).await;
+    b.waits(&evicted).await;
+    c.waits(&next).await;
+    a.evict(&evicted, "alice").await.freed_it(&evicted);
+    if trial.profile().remembers_ended {
+        b.has_ended(&evicted).await;
+    }
+    a.release(&held).await.freed_it(&held);
+    c.granted_soon(&next).await;
+}
+
+/// After an eviction the key admits nobody for as long as the evicted client may still pass the claim on.
+pub async fn an_eviction_bars_the_key_for_a_moment(trial: Trial) {
+    let ([holder, operator, other], key) = (trial.three().await, trial.key());
+    let claim = holder.claim(&key, Mode::Exclusive);
+    holder.granted(&claim).await;
+    let evicted = operator.now();
+    let cause = Cause::Evicted { by: None };
+    operator
+        .depart(Departure {
+            bar: PASS_WINDOW,
+            ..departure(&claim, cause)
+        })
+        .await
+        .freed_it(&claim);
+    let next = other.claim(&key, Mode::Exclusive);
+    other.granted_soon(&next).await;
+    let passes_on = trial.profile().limits.max_grants.get() > 1;
+    let barred = other.now() - evicted;
+    assert!(
+        !passes_on || barred >= PASS_WINDOW,
+        "granted {barred:?} after an eviction"
+    );
+}
+
+/// A hold that is not there is evicted without effect.
+pub async fn a_foreign_holder_that_is_not_there_is_evicted_without_effect(trial: Trial) {
+    let ([a, b], key) = (trial.two().await, trial.key());
+    let held = a.claim(&key, Mode::Exclusive);
+    a.granted(&held).await;
+    let stranger = Holder::Foreign {
+        key: key.clone(),
+        id: Arc::from("no such holder"),
+    };
+    b.depart(all_of(&stranger)).await.freed_nobody();
+    b.depart(all_of(&Holder::All(trial.key()))).await.freed_nobody();
+    a.stays_alive(&held, Phase::Granted).await;
+    b.finds_busy(&key, Mode::Exclusive).await;
+}
+
+fn all_of(who: &Holder) -> Departure {
+    Departure {
+        who: who.clone(),
+        cause: Cause::Evicted {
+            by: Some(Arc::from("alice")),
+        },
+        heir: None,
+        bar: Duration::ZERO,
+    }
+}

@@ -1,0 +1,163 @@
+//! What `inspect` shows: live holders and waiters as they are, and nothing else.
+//! Whether keys with odd names are shown as written is in `life.rs`.
+
+use std::collections::BTreeSet;
+use std::num::NonZeroU32;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tenure_backend::{Fairness, Fault, HolderId, LockKey, Mode, Query};
+
+use crate::suite::trial::permits;
+use crate::suite::{Client, Trial};
+
+/// A holder is shown under its claim's name, with what the profile says can be seen.
+pub async fn a_holder_is_shown_as_it_is(trial: Trial) {
+    let ([holder, reader], key) = (trial.two().await, trial.key());
+    let claim = holder.claim(&key, Mode::Exclusive);
+    let grant = holder.granted(&claim).await;
+    let status = reader.status(&key).await.expect("a held key is shown");
+    assert_eq!((&status.key, status.kind), (&key, Mode::Exclusive.kind()));
+    assert_eq!(status.holders.len(), 1, "{status:?}");
+    let shown = &status.holders[0];
+    assert_eq!(
+        (&shown.id, shown.mode),
+        (&HolderId::Claim(claim.at.id), Mode::Exclusive)
+    );
+    let sees = trial.profile().inspection;
+    if sees.labels {
+        assert_eq!(shown.label.as_ref(), Some(&claim.label));
+    }
+    if let Some(run) = grant.tokens {
+        assert_eq!(shown.token, Some(run.first()));
+    }
+    if sees.remaining {
+        let remaining = shown.remaining.expect("the time left is known");
+        assert!(
+            remaining > Duration::ZERO && remaining <= grant.lease,
+            "{remaining:?}"
+        );
+    }
+    assert_eq!(status.waiters.is_some(), sees.queue, "{status:?}");
+}
+
+/// Every holder of a shared key is shown, each with its own mode.
+pub async fn all_who_hold_together_are_shown(trial: Trial) {
+    let mode = permits(2, 7);
+    if trial.lacks(mode).await {
+        return;
+    }
+    let ([a, b], key) = (trial.two().await, trial.key());
+    let claims = [
+        a.claim(&key, mode),
+        b.claim(&key, permits(1, 7)),
+        a.claim(&key, mode),
+    ];
+    for claim in &claims {
+        a.granted(claim).await;
+    }
+    let status = b.status(&key).await.expect("a held key is shown");
+    assert_eq!(status.kind, mode.kind());
+    let shown: BTreeSet<String> = status
+        .holders
+        .iter()
+        .map(|holder| format!("{} {}", holder.id, holder.mode))
+        .collect();
+    let expected: BTreeSet<String> = claims
+        .iter()
+        .map(|claim| format!("{} {}", claim.at.id, claim.mode))
+        .collect();
+    assert_eq!(shown, expected);
+}
+
+/// The queue is shown in its order, where the store can tell.
+pub async fn waiters_are_shown_in_their_order(trial: Trial) {
+    if trial.lacks_so(Mode::Exclusive, Fairness::Fifo).await {
+        return;
+    }
+    let ([a, b, c], key) = (trial.three().await, trial.key());
+    let claims = [&a, &b, &c, &b].map(|client| client.fair(&key, Mode::Exclusive));
+    a.granted(&claims[0]).await;
+    for claim in &claims[1..] {
+        a.waits(claim).await;
+    }
+    let status = c.status(&key).await.expect("a held key is shown");
+    assert_eq!(status.holders.len(), 1);
+    if trial.profile().inspection.queue {
+        let shown: Vec<HolderId> = status
+            .waiters
+            .expect("the queue can be seen")
+            .into_iter()
+            .map(|waiter| waiter.id)
+            .collect();
+        let expected: Vec<HolderId> = claims[1..]
+            .iter()
+            .map(|claim| HolderId::Claim(claim.at.id))
+            .collect();
+        assert_eq!(shown, expected);
+    }
+}
+
+/// A key that nobody holds or waits for is not shown: before, after a release and after an expiry.
+pub async fn a_key_that_nobody_holds_is_not_shown(trial: Trial) {
+    let (client, key) = (trial.client().await, trial.key());
+    assert_eq!(client.status(&key).await, None);
+    let released = client.claim(&key, Mode::Exclusive);
+    client.granted(&released).await;
+    client.release(&released).await.freed_it(&released);
+    assert_eq!(client.status(&key).await, None);
+    if trial.lives_by_session().await {
+        return;
+    }
+    let expired = client.claim_as(&key, Mode::Exclusive, |claim| claim.lease = trial.brief());
+    let grant = client.granted_soon(&expired).await;
+    trial.pass(grant.lease + Duration::from_millis(100)).await;
+    assert_eq!(client.status(&key).await, None, "an expired holder is not shown");
+    if trial.profile().inspection.lists {
+        assert!(
+            client.list("", 10).await.is_empty(),
+            "an expired holder is not listed"
+        );
+    }
+}
+
+/// Page by page each key comes exactly once, and only those that begin with the prefix, taken literally.
+pub async fn a_listing_shows_each_key_once_and_no_other(trial: Trial) {
+    let client = trial.client().await;
+    if !trial.profile().inspection.lists {
+        return assert_no_listing(&client).await;
+    }
+    let names = |prefix: &str| (0..7).map(|n| format!("{prefix}{n}")).collect::<BTreeSet<_>>();
+    let prefixes = ["a", "A", "a%", "a_", "a*", "[a]", "ä", "{a}", "a/", "axb"];
+    for name in prefixes.iter().flat_map(|prefix| names(prefix)) {
+        let key = LockKey::new(&name).expect("a name without control characters");
+        client.granted(&client.claim(&key, Mode::Exclusive)).await;
+    }
+    let all: BTreeSet<String> = prefixes.iter().flat_map(|prefix| names(prefix)).collect();
+    for limit in [1, 3, 7, 1_000] {
+        for prefix in prefixes.iter().chain(&["", "nobody"]) {
+            let listed = client.list(prefix, limit).await;
+            let shown: BTreeSet<String> = listed.iter().map(|status| status.key.to_string()).collect();
+            assert_eq!(shown.len(), listed.len(), "each key comes once");
+            let expected = all.iter().filter(|name| name.starts_with(prefix)).cloned();
+            assert_eq!(shown, expected.collect(), "{prefix:?} with {limit} on a page");
+        }
+    }
+}
+
+async fn assert_no_listing(client: &Client) {
+    let query = Query::Prefix {
+        prefix: Arc::from(""),
+        after: None,
+        limit: NonZeroU32::MIN,
+    };
+    loop {
+        match client.backend().clone().inspect(query.clone()).await {
+            Err(error) if error.is_weather() => {}
+            answer => {
+                let refusal = answer.expect_err("a store that cannot list says so");
+                return assert_eq!(refusal.fault(), Fault::Unsupported);
+            }
+        }
+    }
+}

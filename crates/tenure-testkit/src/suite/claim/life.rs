@@ -1,0 +1,330 @@
+//! The life of a claim: placed once, granted, ended for good; every call about it may be repeated.
+//! Eviction is in `evict.rs`, what is shown in `inspect.rs`.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Waker};
+use std::time::Duration;
+
+use tenure_backend::{
+    BackendError, Cause, Fairness, HolderId, LockKey, MAX_PLACE_AHEAD, Mode, Order, Phase, Renewed, Standing,
+};
+
+use crate::suite::client::{departure, renewal};
+use crate::suite::{Client, Trial};
+
+/// `acquire` on a granted claim gives the same tokens, and one release is enough (R25).
+pub async fn a_granted_claim_that_asks_again_has_the_same_tokens_and_counts_once(trial: Trial) {
+    let ([a, b], key) = (trial.two().await, trial.key());
+    let claim = a.claim(&key, Mode::Exclusive);
+    let first = a.granted(&claim).await;
+    for _ in 0..3 {
+        assert_eq!(a.granted(&claim).await.tokens, first.tokens);
+    }
+    a.release(&claim).await.freed_it(&claim);
+    b.finds_free(&key, Mode::Exclusive).await;
+}
+
+/// The second release finds nobody, and does nothing to the one who came after (R23).
+pub async fn a_release_may_be_repeated_and_frees_nobody_else(trial: Trial) {
+    let ([a, b, c], key) = (trial.three().await, trial.key());
+    let (first, second) = (a.claim(&key, Mode::Exclusive), b.claim(&key, Mode::Exclusive));
+    a.granted(&first).await;
+    a.release(&first).await.freed_it(&first);
+    a.release(&first).await.freed_nobody();
+    b.granted_soon(&second).await;
+    a.release(&first).await.freed_nobody();
+    b.stays_alive(&second, Phase::Granted).await;
+    c.finds_busy(&key, Mode::Exclusive).await;
+}
+
+/// Only the claim that is named goes: another client's withdrawal, or the same number under another client's
+/// name, frees nothing (R23).
+pub async fn a_release_by_anyone_but_the_owner_frees_nothing(trial: Trial) {
+    let ([a, b], key) = (trial.two().await, trial.key());
+    let held = a.claim(&key, Mode::Exclusive);
+    a.granted(&held).await;
+    let same_number = b.claim(&key, Mode::Exclusive);
+    assert_eq!(same_number.at.id.number(), held.at.id.number());
+    b.release(&same_number).await.freed_nobody();
+    b.finds_busy(&key, Mode::Exclusive).await;
+    a.stays_alive(&held, Phase::Granted).await;
+}
+
+/// A request that was delayed on the way cannot bring a released claim back (R4).
+pub async fn a_released_claim_is_never_granted_again(trial: Trial) {
+    let ([a, b], key) = (trial.two().await, trial.key());
+    let claim = a.claim(&key, Mode::Exclusive);
+    let place_by = a.now() + MAX_PLACE_AHEAD;
+    a.granted(&claim).await;
+    a.release(&claim).await;
+    if trial.profile().remembers_ended {
+        a.has_ended(&claim).await;
+        b.finds_free(&key, Mode::Exclusive).await;
+        trial.pass(MAX_PLACE_AHEAD - Duration::from_secs(1)).await;
+        assert_ended(a.acquire_by(&claim, place_by).await);
+    }
+    trial.pass(MAX_PLACE_AHEAD).await;
+    assert_ended(a.acquire_by(&claim, place_by).await);
+    b.finds_free(&key, Mode::Exclusive).await;
+}
+
+/// Whether a late request was refused, be it by memory, by its time or by the weather.
+#[track_caller]
+fn assert_ended(answer: Result<Standing, BackendError>) {
+    match answer {
+        Ok(Standing::Ended | Standing::TooLate) => {}
+        Err(error) if error.is_weather() => {}
+        other => panic!("a late request of an ended claim is {other:?}"),
+    }
+}
+
+/// A withdrawal that overtakes the placement it takes back is remembered (R1, R2).
+pub async fn a_claim_withdrawn_before_it_was_placed_is_never_granted(trial: Trial) {
+    if !trial.profile().remembers_ended {
+        return a_released_claim_is_never_granted_again(trial).await;
+    }
+    let ([a, b], key) = (trial.two().await, trial.key());
+    let claim = a.claim(&key, Mode::Exclusive);
+    a.withdraw(&claim).await.freed_nobody();
+    a.has_ended(&claim).await;
+    b.finds_free(&key, Mode::Exclusive).await;
+    assert_eq!(b.status(&key).await, None);
+}
+
+/// A claim is not placed after its `place_by`, and nothing is left of the request.
+pub async fn a_claim_is_never_placed_after_its_place_by(trial: Trial) {
+    let ([a, b], key) = (trial.two().await, trial.key());
+    let claim = a.claim(&key, Mode::Exclusive);
+    let place_by = a.now() + Duration::from_millis(50);
+    trial.pass(Duration::from_millis(100)).await;
+    let answer = loop {
+        match a.acquire_by(&claim, place_by).await {
+            Err(error) if error.is_weather() => {}
+            answer => break answer,
+        }
+    };
+    assert!(matches!(answer, Ok(Standing::TooLate)), "{answer:?}");
+    assert_eq!(b.status(&key).await, None, "a late request leaves nothing behind");
+    b.finds_free(&key, Mode::Exclusive).await;
+}
+
+/// Renewal never brings a released claim back (R4).
+pub async fn a_released_claim_is_gone_to_renewal(trial: Trial) {
+    let ([a, b], key) = (trial.two().await, trial.key());
+    let claim = a.claim(&key, Mode::Exclusive);
+    a.granted(&claim).await;
+    a.release(&claim).await;
+    for phase in [Phase::Granted, Phase::Either] {
+        let answer = a.renew_in(&claim, phase).await;
+        assert!(matches!(answer, Renewed::Gone(_)), "{answer:?}");
+    }
+    b.finds_free(&key, Mode::Exclusive).await;
+}
+
+/// Renewal never creates a claim (R7).
+pub async fn a_claim_that_was_never_placed_is_gone_to_renewal(trial: Trial) {
+    let ([a, b], key) = (trial.two().await, trial.key());
+    let claim = a.claim(&key, Mode::Exclusive);
+    for phase in [Phase::Granted, Phase::Waiting, Phase::Either] {
+        let answer = a.renew_in(&claim, phase).await;
+        assert!(matches!(answer, Renewed::Gone(_)), "{answer:?}");
+    }
+    assert_eq!(b.status(&key).await, None);
+    b.finds_free(&key, Mode::Exclusive).await;
+}
+
+/// Of an unfair claim that is not granted nothing is left; where the store has one order only, it queues.
+pub async fn an_unfair_claim_that_waits_leaves_nothing(trial: Trial) {
+    if trial.lacks_so(Mode::Exclusive, Fairness::Unfair).await {
+        return;
+    }
+    let ([a, b], key) = (trial.two().await, trial.key());
+    let (held, refused) = (a.claim(&key, Mode::Exclusive), b.claim(&key, Mode::Exclusive));
+    a.granted(&held).await;
+    b.waits(&refused).await;
+    let queued = trial.profile().mutex == Order::FifoForBoth;
+    let waiters = a.status(&key).await.and_then(|status| status.waiters);
+    assert_eq!(
+        waiters.map_or(0, |waiters| waiters.len()),
+        usize::from(queued && trial.profile().inspection.queue)
+    );
+    b.withdraw(&refused).await;
+    a.release(&held).await;
+    assert_eq!(a.status(&key).await, None);
+}
+
+/// A claim that asks while another holds, and is given up, is never granted afterwards (R1).
+pub async fn a_claim_given_up_while_it_waited_is_never_granted(trial: Trial) {
+    let ([a, b, c], key) = (trial.three().await, trial.key());
+    let (held, waiting) = (a.claim(&key, Mode::Exclusive), b.claim(&key, Mode::Exclusive));
+    a.granted(&held).await;
+    b.waits(&waiting).await;
+    b.withdraw(&waiting).await;
+    a.release(&held).await;
+    if trial.profile().remembers_ended {
+        b.has_ended(&waiting).await;
+    }
+    c.finds_free(&key, Mode::Exclusive).await;
+}
+
+/// In a batch each renewal and each release has an answer of its own, in order.
+pub async fn a_batch_is_judged_one_by_one(trial: Trial) {
+    let client = trial.client().await;
+    let keys = [trial.key(), trial.key(), trial.key()];
+    let [alive, absent, other] = keys.each_ref().map(|key| client.claim(key, Mode::Exclusive));
+    client.granted(&alive).await;
+    client.granted(&other).await;
+    let batch = [&alive, &absent, &other].map(|claim| renewal(claim, Phase::Granted));
+    let answers = client.renew_all(batch.to_vec()).await;
+    assert!(
+        matches!(
+            answers[..],
+            [Renewed::Alive { .. }, Renewed::Gone(_), Renewed::Alive { .. }]
+        ),
+        "{answers:?}"
+    );
+    let batch = [&alive, &absent, &other].map(|claim| departure(claim, Cause::Unlocked));
+    let answers = client.depart_all(batch.to_vec()).await;
+    answers[0].freed_it(&alive);
+    answers[1].freed_nobody();
+    answers[2].freed_it(&other);
+    for key in &keys {
+        assert_eq!(client.status(key).await, None);
+    }
+}
+
+/// A batch may be as long as the profile says.
+pub async fn a_batch_may_be_as_long_as_the_limit(trial: Trial) {
+    let client = trial.client().await;
+    let length = trial.profile().limits.max_batch.get().min(200);
+    let claims: Vec<_> = (0..length)
+        .map(|_| client.claim(&trial.key(), Mode::Exclusive))
+        .collect();
+    for claim in &claims {
+        client.granted(claim).await;
+    }
+    let renewals = claims
+        .iter()
+        .map(|claim| renewal(claim, Phase::Granted))
+        .collect();
+    for answer in client.renew_all(renewals).await {
+        assert!(matches!(answer, Renewed::Alive { .. }), "{answer:?}");
+    }
+    let departures = claims
+        .iter()
+        .map(|claim| departure(claim, Cause::Unlocked))
+        .collect();
+    for (claim, answer) in claims.iter().zip(client.depart_all(departures).await) {
+        answer.freed_it(claim);
+    }
+}
+
+/// A call that was never polled, or was dropped half-way, leaves a claim that can be given up as any (R2).
+pub async fn a_dropped_call_harms_nothing(trial: Trial) {
+    let ([a, b], key) = (trial.two().await, trial.key());
+    for polled in [false, true] {
+        let claim = a.claim(&key, Mode::Exclusive);
+        let place_by = a.now() + Duration::from_secs(5);
+        let mut call = a.backend().clone().acquire(claim.clone(), place_by);
+        if polled {
+            let _ = Pin::new(&mut call).poll(&mut Context::from_waker(Waker::noop()));
+        }
+        drop(call);
+        a.withdraw(&claim).await;
+        if trial.profile().remembers_ended {
+            a.has_ended(&claim).await;
+        }
+        b.finds_free(&key, Mode::Exclusive).await;
+    }
+}
+
+/// Whatever a key is called, it can be locked, seen as written, and unlocked (R30).
+pub async fn hostile_names_are_keys_like_any(trial: Trial) {
+    let client = trial.client().await;
+    for name in [
+        " ",
+        "{",
+        "}",
+        "{}",
+        "{a}b",
+        "a{b",
+        "}{",
+        "'; DROP TABLE claims; --",
+        "\"",
+        "`",
+        "\\",
+        "%",
+        "_",
+        "*",
+        "?",
+        "[a-z]",
+        "..",
+        "../x",
+        "/",
+        "//",
+        "a/b",
+        ":",
+        "::",
+        "%s%n",
+        "$1",
+        "?1",
+        "#",
+        "&&",
+        "ключ",
+        "鎖",
+        "🔒",
+        "\u{200b}",
+        "\u{202e}x",
+        "NULL",
+        "-",
+        "--help",
+        "a\u{a0}b",
+    ] {
+        let key = LockKey::new(name).expect("a name without control characters");
+        lock_see_unlock(&client, &key).await;
+    }
+    lock_see_unlock(
+        &client,
+        &LockKey::new("k".repeat(LockKey::MAX_BYTES)).expect("200 bytes are a key"),
+    )
+    .await;
+    lock_see_unlock(
+        &client,
+        &LockKey::new("鎖".repeat(66)).expect("198 bytes are a key"),
+    )
+    .await;
+}
+
+async fn lock_see_unlock(client: &Client, key: &LockKey) {
+    let claim = client.claim(key, Mode::Exclusive);
+    client.granted(&claim).await;
+    let status = client
+        .status(key)
+        .await
+        .unwrap_or_else(|| panic!("{key:?} is held and not shown"));
+    assert_eq!(&status.key, key);
+    assert_eq!(status.holders[0].id, HolderId::Claim(claim.at.id));
+    client.release(&claim).await.freed_it(&claim);
+    assert_eq!(client.status(key).await, None, "{key:?} is free and still shown");
+}
+
+/// Locking and unlocking a thousand names leaves none of them in the store (R32).
+pub async fn a_thousand_names_leave_nothing_behind(trial: Trial) {
+    let client = trial.client().await;
+    let locking = (0..1_000).map(|_| {
+        let (client, key) = (client.clone(), trial.key());
+        async move {
+            let claim = client.claim(&key, Mode::Exclusive);
+            client.granted(&claim).await;
+            client.release(&claim).await.freed_it(&claim);
+        }
+    });
+    let mut locking = locking.peekable();
+    while locking.peek().is_some() {
+        futures_util::future::join_all(locking.by_ref().take(16)).await;
+    }
+    if trial.profile().inspection.lists {
+        assert_eq!(client.list("", 100).await, [], "nobody holds anything");
+    }
+}

@@ -1,0 +1,10 @@
+//! The group `claim`: a claim's life, its eviction, and what is shown of it.
+//! Ends by time are in `lease.rs`.
+
+mod evict;
+mod inspect;
+mod life;
+
+pub use evict::*;
+pub use inspect::*;
+pub use life::*;

@@ -1,0 +1,233 @@
+//! Fencing tokens: each grant's are greater than all before it on the key, whatever ended those.
+//! What a resource does with them is not the store's.
+
+use std::num::NonZeroU32;
+use std::time::Duration;
+
+use tenure_backend::{Fencing, FencingToken, LockKey, Loss, Mode, Phase, Renewal, Renewed, TokenRun};
+
+use super::client::renewal;
+use super::{Client, Trial};
+
+/// A store that fences gives every grant a token, and one that does not gives none.
+pub async fn every_grant_has_tokens_as_the_profile_says(trial: Trial) {
+    let (client, key) = (trial.client().await, trial.key());
+    let grant = client.granted(&client.claim(&key, Mode::Exclusive)).await;
+    assert_eq!(grant.tokens.is_some(), trial.profile().fencing != Fencing::None);
+}
+
+/// Over releases, by one client and by several (R12).
+pub async fn tokens_rise_over_release(trial: Trial) {
+    let (clients, key) = (trial.three().await, trial.key());
+    let mut greatest = None;
+    for turn in 0..9 {
+        let client = &clients[turn % 3];
+        let claim = client.claim(&key, Mode::Exclusive);
+        let run = client.granted_soon(&claim).await.tokens;
+        rises(&mut greatest, run);
+        client.release(&claim).await;
+        assert_eq!(client.status(&key).await, None);
+    }
+}
+
+/// Over the end of a lease (R12).
+pub async fn tokens_rise_over_expiry(trial: Trial) {
+    if trial.lives_by_session().await {
+        return;
+    }
+    let ([silent, other], key) = (trial.two().await, trial.key());
+    let mut greatest = None;
+    for _ in 0..2 {
+        let claim = silent.claim_as(&key, Mode::Exclusive, |claim| claim.lease = trial.brief());
+        let grant = silent.granted(&claim).await;
+        rises(&mut greatest, grant.tokens);
+        trial.pass(grant.lease + Duration::from_millis(100)).await;
+    }
+    let run = other.granted(&other.claim(&key, Mode::Exclusive)).await.tokens;
+    rises(&mut greatest, run);
+}
+
+/// Over an eviction.
+pub async fn tokens_rise_over_eviction(trial: Trial) {
+    let ([holder, other], key) = (trial.two().await, trial.key());
+    let claim = holder.claim(&key, Mode::Exclusive);
+    let mut greatest = None;
+    rises(&mut greatest, holder.granted(&claim).await.tokens);
+    other.evict(&claim, "alice").await;
+    let run = other
+        .granted_soon(&other.claim(&key, Mode::Exclusive))
+        .await
+        .tokens;
+    rises(&mut greatest, run);
+}
+
+/// Over a restart of the store, if its tokens are said to outlive the process, and over a new client if not (R12).
+pub async fn tokens_rise_over_a_restart(trial: Trial) {
+    let key = trial.key();
+    let before = trial.client().await;
+    let claim = before.claim(&key, Mode::Exclusive);
+    let mut greatest = None;
+    rises(&mut greatest, before.granted(&claim).await.tokens);
+    before.release(&claim).await;
+    if trial.profile().fencing > Fencing::Process
+        && let Some(restarted) = trial.subject().restart()
+    {
+        restarted.await.expect("the store starts again");
+    }
+    let after = trial.client().await;
+    let claim = after.claim(&key, Mode::Exclusive);
+    let run = after.granted_within(&claim, trial.long() * 2).await.tokens;
+    rises(&mut greatest, run);
+}
+
+/// Over modes: a writer's are greater than those of the readers before it, and smaller than those after.
+pub async fn tokens_rise_from_readers_to_writers_and_back(trial: Trial) {
+    if trial.lacks(Mode::Read).await {
+        return;
+    }
+    let ([a, b], key) = (trial.two().await, trial.key());
+    let (first, second) = (a.claim(&key, Mode::Read), b.claim(&key, Mode::Read));
+    let mut readers = None;
+    let runs = [a.granted(&first).await.tokens, b.granted(&second).await.tokens];
+    for run in runs.into_iter().flatten() {
+        readers = readers.max(Some(run.last()));
+    }
+    a.release(&first).await;
+    b.release(&second).await;
+    let writer = a.claim(&key, Mode::Write);
+    rises(&mut readers, a.granted_soon(&writer).await.tokens);
+    a.release(&writer).await;
+    rises(
+        &mut readers,
+        b.granted_soon(&b.claim(&key, Mode::Read)).await.tokens,
+    );
+}
+
+/// A grant reserves as many tokens as it asked for, up to the limit, and the next begins beyond them.
+pub async fn a_grant_reserves_the_run_that_it_asked_for(trial: Trial) {
+    let (client, key) = (trial.client().await, trial.key());
+    let most = trial.profile().limits.max_grants.get();
+    let mut greatest = None;
+    for asked in [1, 5, 64, 1, u32::MAX] {
+        let claim = client.claim_as(&key, Mode::Exclusive, |claim| {
+            claim.grants = NonZeroU32::new(asked).expect("not zero");
+        });
+        let run = client.granted_soon(&claim).await.tokens;
+        if let Some(run) = run {
+            assert_eq!(run.count().get(), asked.min(most), "of {asked} tokens asked for");
+        }
+        rises(&mut greatest, run);
+        client.release(&claim).await;
+    }
+}
+
+/// A renewal that raises lifts the key's counter, becomes the claim's run, and is seen.
+pub async fn a_raise_lifts_the_counter_and_becomes_the_claims_run(trial: Trial) {
+    let ([holder, other], key) = (trial.two().await, trial.key());
+    let claim = holder.claim(&key, Mode::Exclusive);
+    let Some(run) = holder.granted(&claim).await.tokens else {
+        return;
+    };
+    let raised = beyond(run);
+    let answers = holder
+        .renew_all(vec![raising(renewal(&claim, Phase::Granted), raised)])
+        .await;
+    assert!(matches!(answers[..], [Renewed::Alive { .. }]), "{answers:?}");
+    assert_eq!(holder.granted(&claim).await.tokens, Some(raised));
+    let shown = other.status(&key).await.expect("a held key is shown").holders[0].token;
+    assert_eq!(shown, Some(raised.first()));
+    holder.release(&claim).await;
+    let mut greatest = Some(raised.last());
+    let run = other
+        .granted_soon(&other.claim(&key, Mode::Exclusive))
+        .await
+        .tokens;
+    rises(&mut greatest, run);
+}
+
+/// A raise below the counter does not lower it.
+pub async fn a_raise_never_lowers_the_counter(trial: Trial) {
+    let ([holder, other], key) = (trial.two().await, trial.key());
+    let first = holder.claim(&key, Mode::Exclusive);
+    let Some(old) = holder.granted(&first).await.tokens else {
+        return;
+    };
+    holder.release(&first).await;
+    let claim = holder.claim(&key, Mode::Exclusive);
+    let Some(newer) = holder.granted_soon(&claim).await.tokens else {
+        return;
+    };
+    let answers = holder
+        .renew_all(vec![raising(renewal(&claim, Phase::Granted), old)])
+        .await;
+    assert!(matches!(answers[..], [Renewed::Alive { .. }]), "{answers:?}");
+    holder.release(&claim).await;
+    let mut greatest = Some(newer.last());
+    let run = other
+        .granted_soon(&other.claim(&key, Mode::Exclusive))
+        .await
+        .tokens;
+    rises(&mut greatest, run);
+}
+
+/// A renewal that finds its claim gone, or in another phase, lifts nothing.
+pub async fn a_raise_of_a_claim_that_is_gone_has_no_effect(trial: Trial) {
+    let ([holder, other], key) = (trial.two().await, trial.key());
+    let claim = holder.claim(&key, Mode::Exclusive);
+    let Some(run) = holder.granted(&claim).await.tokens else {
+        return;
+    };
+    let far = TokenRun::new(token(FencingToken::MAX / 2), NonZeroU32::MIN).expect("far below the greatest");
+    let answers = holder
+        .renew_all(vec![raising(renewal(&claim, Phase::Waiting), far)])
+        .await;
+    assert!(
+        matches!(answers[..], [Renewed::Gone(Loss::Missing)]),
+        "{answers:?}"
+    );
+    assert_eq!(holder.granted(&claim).await.tokens, Some(run));
+    holder.release(&claim).await;
+    let answers = holder
+        .renew_all(vec![raising(renewal(&claim, Phase::Granted), far)])
+        .await;
+    assert!(matches!(answers[..], [Renewed::Gone(_)]), "{answers:?}");
+    let next = granted_run(&other, &key).await;
+    assert!(
+        next.first() < far.first(),
+        "{next:?} was lifted by a claim that was gone"
+    );
+}
+
+async fn granted_run(client: &Client, key: &LockKey) -> TokenRun {
+    let grant = client.granted_soon(&client.claim(key, Mode::Exclusive)).await;
+    grant
+        .tokens
+        .expect("a store that fences gives every grant tokens")
+}
+
+/// Asserts that a run is beyond the greatest token so far, which it then is.
+fn rises(greatest: &mut Option<FencingToken>, run: Option<TokenRun>) {
+    let Some(run) = run else { return };
+    assert!(
+        Some(run.first()) > *greatest,
+        "{run:?} is not greater than {greatest:?}"
+    );
+    *greatest = Some(run.last());
+}
+
+fn raising(renewal: Renewal, run: TokenRun) -> Renewal {
+    Renewal {
+        raise: Some(run),
+        ..renewal
+    }
+}
+
+/// A run well beyond that one.
+fn beyond(run: TokenRun) -> TokenRun {
+    let first = token(run.last().get() + 1_000_000_000_000);
+    TokenRun::new(first, run.count()).expect("far below the greatest token")
+}
+
+fn token(number: u64) -> FencingToken {
+    FencingToken::new(number).expect("a number between 1 and the greatest token")
+}

@@ -1,0 +1,368 @@
+//! Leases: they end when nobody renews them, not before, and never come back.
+//! How long a waiter's own lease holds up a queue is in `fifo.rs`.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tenure_backend::{
+    Claim, Clock, Grant, Guarantee, LockKey, Loss, Mode, Phase, Reach, Renewal, Renewed, Standing,
+};
+
+use super::client::renewal;
+use super::trial::permits;
+use super::{Client, Trial};
+use crate::JumpingClock;
+
+/// What a store may be late by when it ends a lease.
+const GRACE: Duration = Duration::from_millis(100);
+
+/// A holder that falls silent holds the key for its lease, and no longer.
+pub async fn a_lease_that_is_not_renewed_ends(trial: Trial) {
+    if trial.lives_by_session().await {
+        return;
+    }
+    let ([silent, other], key) = (trial.two().await, trial.key());
+    let claim = silent.claim_as(&key, Mode::Exclusive, |claim| claim.lease = trial.brief());
+    let grant = silent.granted(&claim).await;
+    other.finds_busy(&key, Mode::Exclusive).await;
+    let next = other.claim(&key, Mode::Exclusive);
+    other.granted_within(&next, grant.lease + GRACE).await;
+    assert!(
+        other.now() >= grant.held_from + grant.lease,
+        "the key was free before the lease had ended"
+    );
+}
+
+/// Renewed within its lease, a claim lives on.
+pub async fn a_renewed_claim_outlives_its_first_lease(trial: Trial) {
+    if trial.lives_by_session().await {
+        return;
+    }
+    let ([holder, other], key) = (trial.two().await, trial.key());
+    let claim = holder.claim_as(&key, Mode::Exclusive, |claim| claim.lease = trial.brief());
+    let mut lease = holder.granted(&claim).await.lease;
+    for _ in 0..3 {
+        trial.pass(lease.mul_f64(0.6)).await;
+        lease = holder.stays_alive(&claim, Phase::Granted).await.1;
+    }
+    other.finds_busy(&key, Mode::Exclusive).await;
+    let next = other.claim(&key, Mode::Exclusive);
+    other.granted_within(&next, lease * 2 + GRACE).await;
+}
+
+/// `acquire` on a granted claim restarts its lease.
+pub async fn a_granted_claim_that_asks_again_restarts_its_lease(trial: Trial) {
+    if trial.lives_by_session().await {
+        return;
+    }
+    let ([holder, other], key) = (trial.two().await, trial.key());
+    let claim = holder.claim_as(&key, Mode::Exclusive, |claim| claim.lease = trial.brief());
+    let first = holder.granted(&claim).await;
+    trial.pass(first.lease.mul_f64(0.6)).await;
+    let second = holder.granted(&claim).await;
+    assert!(second.held_from >= first.held_from + first.lease.mul_f64(0.5));
+    trial.pass(second.lease.mul_f64(0.6)).await;
+    other.finds_busy(&key, Mode::Exclusive).await;
+    holder.stays_alive(&claim, Phase::Granted).await;
+}
+
+/// A renewal gives the lease that it asks for, from the moment at which the store acts.
+pub async fn a_renewal_gives_the_lease_that_it_asks_for(trial: Trial) {
+    if trial.lives_by_session().await {
+        return;
+    }
+    let ([holder, other], key) = (trial.two().await, trial.key());
+    let claim = holder.claim(&key, Mode::Exclusive);
+    holder.granted(&claim).await;
+    let renewal = Renewal {
+        lease: trial.brief(),
+        ..renewal(&claim, Phase::Granted)
+    };
+    let mut answers = holder.renew_all(vec![renewal]).await;
+    let Some(Renewed::Alive { held_from, lease }) = answers.pop() else {
+        panic!("a claim that holds is renewed");
+    };
+    assert!(lease >= trial.brief() && lease <= trial.brief() * 2, "{lease:?}");
+    other.finds_busy(&key, Mode::Exclusive).await;
+    let next = other.claim(&key, Mode::Exclusive);
+    other.granted_within(&next, lease + GRACE).await;
+    assert!(
+        other.now() >= held_from + lease,
+        "the key was free before the lease had ended"
+    );
+}
+
+/// Where the profile says so, a holder on another machine keeps the key while the store restarts.
+pub async fn a_claim_outlives_a_restart_where_the_profile_says_so(trial: Trial) {
+    let (holder, key) = (trial.client().await, trial.key());
+    let claim = holder.claim(&key, Mode::Exclusive);
+    holder.granted(&claim).await;
+    // Where the store restarts with its machine, its holders are gone too.
+    let outlives_it = trial.profile().reach == Reach::Network;
+    if outlives_it
+        && trial.profile().offers(Guarantee::SurvivesRestart)
+        && let Some(restarted) = trial.subject().restart()
+    {
+        restarted.await.expect("the store starts again");
+    }
+    trial.client().await.finds_busy(&key, Mode::Exclusive).await;
+}
+
+/// An expired claim is not renewed, also if nobody else has asked for the key, and not re-created (R7).
+pub async fn an_expired_claim_is_never_renewed(trial: Trial) {
+    if trial.lives_by_session().await {
+        return;
+    }
+    let ([late, other], key) = (trial.two().await, trial.key());
+    let claim = expired(&trial, &late, &key, Mode::Exclusive).await;
+    for phase in [Phase::Granted, Phase::Either] {
+        let answer = late.renew_in(&claim, phase).await;
+        assert!(
+            matches!(answer, Renewed::Gone(Loss::Expired | Loss::Missing)),
+            "{answer:?}"
+        );
+    }
+    assert_eq!(other.status(&key).await, None);
+    other.finds_free(&key, Mode::Exclusive).await;
+}
+
+/// An expired claim is not granted again, also if nobody else has asked for the key.
+pub async fn an_expired_claim_is_never_granted_again(trial: Trial) {
+    if trial.lives_by_session().await {
+        return;
+    }
+    let ([late, other], key) = (trial.two().await, trial.key());
+    let claim = expired(&trial, &late, &key, Mode::Exclusive).await;
+    if trial.profile().remembers_ended {
+        late.has_ended(&claim).await;
+        assert_eq!(other.status(&key).await, None);
+        trial.pass(trial.brief()).await;
+        late.has_ended(&claim).await;
+    }
+    other.finds_free(&key, Mode::Exclusive).await;
+}
+
+/// A late release of an expired claim frees nobody who came after (R23).
+pub async fn a_late_release_of_an_expired_claim_frees_nobody(trial: Trial) {
+    if trial.lives_by_session().await {
+        return;
+    }
+    let ([late, other], key) = (trial.two().await, trial.key());
+    let claim = expired(&trial, &late, &key, Mode::Exclusive).await;
+    let next = other.claim(&key, Mode::Exclusive);
+    other.granted(&next).await;
+    late.release(&claim).await.freed_nobody();
+    other.stays_alive(&next, Phase::Granted).await;
+}
+
+/// Renewal is for the phase that it names: for another one the claim is left as it is.
+pub async fn a_renewal_of_another_phase_has_no_effect(trial: Trial) {
+    if trial.lives_by_session().await {
+        return;
+    }
+    let ([holder, other], key) = (trial.two().await, trial.key());
+    let claim = holder.claim_as(&key, Mode::Exclusive, |claim| claim.lease = trial.brief());
+    let grant = holder.granted(&claim).await;
+    trial.pass(grant.lease.mul_f64(0.6)).await;
+    let answer = holder.renew_in(&claim, Phase::Waiting).await;
+    assert!(matches!(answer, Renewed::Gone(Loss::Missing)), "{answer:?}");
+    other.finds_busy(&key, Mode::Exclusive).await;
+    let next = other.claim(&key, Mode::Exclusive);
+    other.granted_within(&next, grant.lease * 2).await;
+}
+
+/// One reader's renewal and release change nothing about another's lease (R27).
+pub async fn one_readers_renewal_and_release_leave_the_others_lease_alone(trial: Trial) {
+    if trial.lacks(Mode::Read).await || trial.lives_by_session().await {
+        return;
+    }
+    let ([silent, busy, other], key) = (trial.three().await, trial.key());
+    let claim = silent.claim_as(&key, Mode::Read, |claim| claim.lease = trial.brief());
+    let neighbour = busy.claim(&key, Mode::Read);
+    let lease = silent.granted(&claim).await.lease;
+    busy.granted(&neighbour).await;
+    busy.stays_alive(&neighbour, Phase::Granted).await;
+    trial.pass(lease.mul_f64(0.5)).await;
+    busy.release(&neighbour).await.freed_it(&neighbour);
+    silent.stays_alive(&claim, Phase::Granted).await;
+    other.finds_busy(&key, Mode::Write).await;
+}
+
+/// A dead reader goes with its own lease, although other readers live and renew (R11).
+pub async fn a_dead_reader_does_not_stay_for_the_others_sake(trial: Trial) {
+    if trial.lacks(Mode::Read).await || trial.lives_by_session().await {
+        return;
+    }
+    let ([dead, alive, writer], key) = (trial.three().await, trial.key());
+    let neighbour = alive.claim(&key, Mode::Read);
+    alive.granted(&neighbour).await;
+    expired(&trial, &dead, &key, Mode::Read).await;
+    writer.finds_busy(&key, Mode::Write).await;
+    alive.release(&neighbour).await.freed_it(&neighbour);
+    writer.finds_free(&key, Mode::Write).await;
+}
+
+/// The permits of dead holders are given out again, however many they were (R29).
+pub async fn permits_of_dead_holders_are_given_out_again(trial: Trial) {
+    const HOLDERS: u32 = 200;
+    if trial.lacks(permits(1, HOLDERS)).await || trial.lives_by_session().await {
+        return;
+    }
+    let ([dead, other], key) = (trial.two().await, trial.key());
+    let lease = trial
+        .brief()
+        .max(Duration::from_secs(5))
+        .min(trial.profile().limits.max_lease);
+    let mut given = lease;
+    for _ in 0..HOLDERS {
+        let claim = dead.claim_as(&key, permits(1, HOLDERS), |claim| claim.lease = lease);
+        given = dead.granted(&claim).await.lease;
+    }
+    other.finds_busy(&key, permits(1, HOLDERS)).await;
+    trial.pass(given + GRACE).await;
+    other.finds_free(&key, permits(HOLDERS, HOLDERS)).await;
+}
+
+/// A lease that is too short for the store is rounded up, and the grant says so.
+pub async fn a_lease_too_short_is_rounded_up_and_says_so(trial: Trial) {
+    let (client, key) = (trial.client().await, trial.key());
+    let least = trial.profile().limits.min_lease;
+    let claim = client.claim_as(&key, Mode::Exclusive, |claim| claim.lease = least / 2);
+    let grant = client.granted(&claim).await;
+    assert!(grant.lease >= least, "{:?} is below {least:?}", grant.lease);
+}
+
+/// A waiter is told to poll no later than the moment at which the holder's lease ends.
+pub async fn a_waiter_polls_no_later_than_the_holders_lease_ends(trial: Trial) {
+    if trial.lives_by_session().await {
+        return;
+    }
+    let ([silent, other], key) = (trial.two().await, trial.key());
+    let claim = silent.claim_as(&key, Mode::Exclusive, |claim| claim.lease = trial.brief());
+    let lease = silent.granted(&claim).await.lease;
+    let waiter = other.claim(&key, Mode::Exclusive);
+    match other.acquire(&waiter).await {
+        Standing::Waiting { poll_after, .. } => {
+            assert!(
+                poll_after >= Duration::from_millis(1),
+                "{poll_after:?} is no pause"
+            );
+            assert!(
+                poll_after <= lease + GRACE,
+                "{poll_after:?} is after the lease of {lease:?}"
+            );
+        }
+        other => panic!("{other:?}"),
+    }
+    other.granted_within(&waiter, lease + GRACE).await;
+}
+
+/// What the client may believe ends no later than what the store shows as the lease's rest.
+pub async fn what_is_believed_ends_no_later_than_the_lease_in_the_store(trial: Trial) {
+    let (client, key) = (trial.client().await, trial.key());
+    let claim = client.claim(&key, Mode::Exclusive);
+    let before = client.now();
+    let grant = client.granted(&claim).await;
+    assert!(
+        grant.held_from <= client.now(),
+        "a lease is not held from the future"
+    );
+    assert!(
+        grant.held_from >= before - grant.lease,
+        "a lease that has ended is no grant"
+    );
+    if !trial.profile().inspection.remaining {
+        return;
+    }
+    for _ in 0..3 {
+        trial.pass(Duration::from_millis(50)).await;
+        let (held_from, lease) = client.stays_alive(&claim, Phase::Granted).await;
+        let status = client.status(&key).await.expect("a held key is shown");
+        let remaining = status.holders[0].remaining.expect("the time left is known");
+        assert!(
+            held_from + lease <= client.now() + remaining,
+            "belief outlives the lease"
+        );
+    }
+}
+
+/// Wherever in a call the client is interrupted, its belief ends no later than the store's lease.
+///
+/// The clock jumps at its k-th reading within the call, for each k: a `held_from` that is read after the store
+/// has counted shows at one of them.
+pub async fn no_interruption_makes_belief_outlive_the_lease(trial: Trial) {
+    for reading in 1..=8 {
+        for jump in [Duration::from_secs(3), Duration::from_secs(3_600)] {
+            let clock = JumpingClock::new();
+            let shared: Arc<dyn Clock> = Arc::new(clock.clone());
+            let Some(client) = trial.subject().client_on(shared) else {
+                return what_is_believed_ends_no_later_than_the_lease_in_the_store(trial).await;
+            };
+            let client = trial.client_of(client.await.expect("the subject makes a client"));
+            interrupted_acquire(&trial, &client, &clock, reading, jump).await;
+            interrupted_renewal(&trial, &client, &clock, reading, jump).await;
+        }
+    }
+}
+
+async fn interrupted_acquire(
+    trial: &Trial,
+    client: &Client,
+    clock: &JumpingClock,
+    reading: u32,
+    jump: Duration,
+) {
+    let key = trial.key();
+    let claim = client.claim_as(&key, Mode::Exclusive, |claim| claim.lease = trial.brief());
+    let place_by = clock.manual().now() + Duration::from_secs(5);
+    clock.arm(reading, jump);
+    let answer = client.acquire_by(&claim, place_by).await;
+    clock.disarm();
+    if let Ok(Standing::Granted(grant)) = answer {
+        still_held_at_the_end_of(client, clock, &claim.at.key, &grant).await;
+    }
+    client.withdraw(&claim).await;
+}
+
+async fn interrupted_renewal(
+    trial: &Trial,
+    client: &Client,
+    clock: &JumpingClock,
+    reading: u32,
+    jump: Duration,
+) {
+    let key = trial.key();
+    let claim = client.claim_as(&key, Mode::Exclusive, |claim| claim.lease = trial.brief());
+    let grant = client.granted(&claim).await;
+    clock.arm(reading, jump);
+    let answer = client.renew(&claim).await;
+    clock.disarm();
+    if let Renewed::Alive { held_from, lease } = answer {
+        let renewed = Grant {
+            held_from,
+            lease,
+            ..grant
+        };
+        still_held_at_the_end_of(client, clock, &key, &renewed).await;
+    }
+    client.withdraw(&claim).await;
+}
+
+/// In the last moment in which the grant may be believed another client must find the key held.
+async fn still_held_at_the_end_of(client: &Client, clock: &JumpingClock, key: &LockKey, grant: &Grant) {
+    let believed_until = grant.held_from + grant.lease;
+    if clock.manual().now() < believed_until {
+        clock
+            .manual()
+            .advance_to(believed_until - Duration::from_millis(2));
+        client.renamed().finds_busy(key, Mode::Exclusive).await;
+    }
+}
+
+/// A claim of that client whose lease has ended.
+async fn expired(trial: &Trial, client: &Client, key: &LockKey, mode: Mode) -> Arc<Claim> {
+    let claim = client.claim_as(key, mode, |claim| claim.lease = trial.brief());
+    let grant = client.granted(&claim).await;
+    trial.pass(grant.lease + GRACE).await;
+    claim
+}

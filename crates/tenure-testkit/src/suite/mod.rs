@@ -1,0 +1,24 @@
+//! The conformance suite: each case is one sentence of the contract, tried on a store that is made for it.
+//!
+//! Authors run it with [`conformance!`](crate::conformance); the cases are public to be read, and to be run one by
+//! one. A case looks at the store's profile: what a store does not serve it must refuse without effect, which is
+//! then the case.
+
+mod client;
+mod run;
+mod trial;
+mod weather;
+
+pub mod claim;
+pub mod fence;
+pub mod fifo;
+pub mod lease;
+pub mod mutual;
+pub mod refuse;
+pub mod taker;
+pub mod watch;
+
+pub use client::{Client, Departed};
+pub use run::{Case, all, run, run_under_chaos};
+pub use trial::Trial;
+pub use weather::InWeather;

@@ -1,0 +1,199 @@
+//! Mutual exclusion: what `Mode::admits` refuses is never granted together.
+//! Ends of leases are in `lease.rs`, order in `fifo.rs`.
+
+use std::sync::Arc;
+
+use tenure_backend::{Claim, Instant, LockKey, Mode, Standing, SystemClock};
+
+use super::trial::permits;
+use super::{Client, Trial};
+use crate::{Dice, Recorder, check};
+
+/// A mutex has one holder, whichever client asks.
+pub async fn two_exclusive_claims_are_never_granted_together(trial: Trial) {
+    if trial.lacks(Mode::Exclusive).await {
+        return;
+    }
+    let ([a, b], key) = (trial.two().await, trial.key());
+    let held = a.claim(&key, Mode::Exclusive);
+    a.granted(&held).await;
+    b.finds_busy(&key, Mode::Exclusive).await;
+    b.finds_busy(&key, Mode::Exclusive).await;
+    a.release(&held).await.freed_it(&held);
+    b.finds_free(&key, Mode::Exclusive).await;
+}
+
+/// Claims of one owner are as foreign to each other as any: re-entry is counted in the process.
+pub async fn two_claims_of_one_owner_exclude_each_other(trial: Trial) {
+    if trial.lacks(Mode::Exclusive).await {
+        return;
+    }
+    let (client, key) = (trial.client().await, trial.key());
+    let held = client.claim(&key, Mode::Exclusive);
+    client.granted(&held).await;
+    client.finds_busy(&key, Mode::Exclusive).await;
+}
+
+/// Readers share, a writer waits for the last of them.
+pub async fn readers_hold_together_and_exclude_a_writer(trial: Trial) {
+    if trial.lacks(Mode::Read).await {
+        return;
+    }
+    let ([a, b, c], key) = (trial.three().await, trial.key());
+    let (first, second) = (a.claim(&key, Mode::Read), b.claim(&key, Mode::Read));
+    a.granted(&first).await;
+    b.granted(&second).await;
+    c.finds_busy(&key, Mode::Write).await;
+    a.release(&first).await.freed_it(&first);
+    c.finds_busy(&key, Mode::Write).await;
+    b.release(&second).await.freed_it(&second);
+    c.finds_free(&key, Mode::Write).await;
+}
+
+/// A writer is alone.
+pub async fn a_writer_excludes_readers_and_writers(trial: Trial) {
+    if trial.lacks(Mode::Write).await {
+        return;
+    }
+    let ([a, b], key) = (trial.two().await, trial.key());
+    let held = a.claim(&key, Mode::Write);
+    a.granted(&held).await;
+    b.finds_busy(&key, Mode::Read).await;
+    b.finds_busy(&key, Mode::Write).await;
+    a.release(&held).await.freed_it(&held);
+    b.finds_free(&key, Mode::Read).await;
+}
+
+/// A semaphore gives out its permits and not one more.
+pub async fn permits_are_given_out_up_to_the_size_and_no_further(trial: Trial) {
+    if trial.lacks(permits(1, 3)).await {
+        return;
+    }
+    let ([a, b], key) = (trial.two().await, trial.key());
+    let (two, one) = (a.claim(&key, permits(2, 3)), b.claim(&key, permits(1, 3)));
+    a.granted(&two).await;
+    b.finds_busy(&key, permits(2, 3)).await;
+    b.granted(&one).await;
+    b.finds_busy(&key, permits(1, 3)).await;
+    a.release(&two).await.freed_it(&two);
+    a.finds_busy(&key, permits(3, 3)).await;
+    a.finds_free(&key, permits(2, 3)).await;
+    b.release(&one).await.freed_it(&one);
+    a.finds_free(&key, permits(3, 3)).await;
+}
+
+/// Over a random walk of claims and releases each answer is the one of `Mode::admits`.
+pub async fn what_is_granted_together_is_what_admits_allows(trial: Trial) {
+    for (seed, modes) in [
+        vec![Mode::Exclusive],
+        vec![Mode::Read, Mode::Read, Mode::Write],
+        vec![permits(1, 4), permits(2, 4), permits(3, 4), permits(4, 4)],
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        if !trial.lacks(modes[0]).await {
+            walk(&trial, &modes, seed as u64).await;
+        }
+    }
+}
+
+async fn walk(trial: &Trial, modes: &[Mode], seed: u64) {
+    let (clients, key) = (trial.three().await, trial.key());
+    let mut dice = Dice::new(seed);
+    let mut pick = |bound: usize| usize::try_from(dice.below(bound as u64)).unwrap_or(0);
+    let mut held: Vec<(Client, Arc<Claim>)> = Vec::new();
+    for _ in 0..60 {
+        if !held.is_empty() && pick(3) == 0 {
+            let (client, claim) = held.swap_remove(pick(held.len()));
+            client.release(&claim).await.freed_it(&claim);
+            continue;
+        }
+        let (client, mode) = (&clients[pick(3)], modes[pick(modes.len())]);
+        let claim = client.claim(&key, mode);
+        if mode.admits(held.iter().map(|(_, holder)| holder.mode)) {
+            client.granted(&claim).await;
+            held.push((client.clone(), claim));
+        } else {
+            client.waits(&claim).await;
+            client.withdraw(&claim).await;
+        }
+    }
+}
+
+/// Many clients at once on leases that do not end: the history has no overlap, and its tokens rise.
+pub async fn clients_that_compete_at_full_speed_never_overlap(trial: Trial) {
+    if trial.lacks(Mode::Exclusive).await {
+        return;
+    }
+    let key = trial.key();
+    let recorder = Recorder::new(Arc::new(SystemClock));
+    let mut workers = Vec::new();
+    for owner in 0..4 {
+        let worker = compete(trial.client().await, recorder.clone(), key.clone(), owner);
+        workers.push(tokio::spawn(worker));
+    }
+    for worker in workers {
+        worker
+            .await
+            .expect("a competing client fails only by the store's answers");
+    }
+    let judged = check(recorder.history());
+    let summary = judged.unwrap_or_else(|violations| panic!("{}", violations[0]));
+    assert!(summary.acquired > 0, "somebody got the key");
+}
+
+async fn compete(client: Client, recorder: Recorder, key: LockKey, owner: u64) {
+    for _ in 0..40 {
+        let claim = client.claim(&key, Mode::Exclusive);
+        let attempt = recorder.acquire_invoked(&key, owner, Mode::Exclusive);
+        match client.acquire(&claim).await {
+            Standing::Granted(grant) => {
+                let token = grant.tokens.map(|run| run.first());
+                attempt.acquired(token, Instant::NEVER);
+                tokio::task::yield_now().await;
+                attempt.release_invoked();
+            }
+            Standing::Waiting { .. } | Standing::Recovering => {}
+            other => panic!("a fresh claim is {other:?}"),
+        }
+        client.withdraw(&claim).await;
+        attempt.released();
+        tokio::task::yield_now().await;
+    }
+}
+
+/// Keys are compared byte for byte: near names are other keys (R17).
+pub async fn keys_that_differ_at_all_do_not_exclude_each_other(trial: Trial) {
+    if trial.lacks(Mode::Exclusive).await {
+        return;
+    }
+    let client = trial.client().await;
+    let names = [
+        "order",
+        "Order",
+        "ORDER",
+        "order ",
+        " order",
+        "order:",
+        "order:1",
+        "order%",
+        "order_",
+        "{order}",
+        "örder",
+        "o\u{308}rder",
+        "order/",
+        "order/..",
+        "ord",
+        "orderorder",
+    ];
+    for name in names {
+        let key = LockKey::new(name).expect("a name without control characters");
+        let claim = client.claim(&key, Mode::Exclusive);
+        client.granted(&claim).await;
+    }
+    for name in names {
+        let key = LockKey::new(name).expect("a name without control characters");
+        client.finds_busy(&key, Mode::Exclusive).await;
+    }
+}

@@ -1,0 +1,203 @@
+//! Refusals: what a store cannot do, or must not, it refuses without effect.
+//! Refusals by time are in `claim` and `lease.rs`.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tenure_backend::{
+    BackendError, Batch, Cause, Claim, Effect, Fairness, Fault, Liveness, Mode, Phase, Query, Released,
+    Renewed,
+};
+
+use super::client::{departure, renewal};
+use super::trial::permits;
+use super::{Client, Trial};
+
+/// Each mode in each fairness is served if the profile says so, and refused without effect if not.
+pub async fn what_the_profile_does_not_list_is_refused_without_effect(trial: Trial) {
+    for mode in [Mode::Exclusive, Mode::Read, Mode::Write, permits(1, 2)] {
+        for fairness in [Fairness::Unfair, Fairness::Fifo] {
+            if !trial.lacks_so(mode, fairness).await {
+                let (client, key) = (trial.client().await, trial.key());
+                let claim = client.claim_as(&key, mode, |claim| claim.fairness = fairness);
+                client.granted(&claim).await;
+            }
+        }
+    }
+}
+
+/// A held key is of one kind: another is a mismatch, with both kinds, and without effect.
+pub async fn another_kind_than_the_holders_is_a_mismatch(trial: Trial) {
+    let modes = served(
+        &trial,
+        [Mode::Exclusive, Mode::Read, permits(1, 2), permits(1, 3)],
+    )
+    .await;
+    for &held_as in &modes {
+        let ([holder, other], key) = (trial.two().await, trial.key());
+        let held = holder.claim(&key, held_as);
+        holder.granted(&held).await;
+        for &asked_as in modes.iter().filter(|mode| mode.kind() != held_as.kind()) {
+            mismatches(&other, &other.claim(&key, asked_as), held_as).await;
+        }
+        holder.stays_alive(&held, Phase::Granted).await;
+        holder.release(&held).await.freed_it(&held);
+        assert_eq!(other.status(&key).await, None);
+        for &mode in &modes {
+            other.finds_free(&key, mode).await;
+        }
+    }
+}
+
+/// A key that is queued for is of the queue's kind, also when its holder has gone.
+pub async fn another_kind_than_the_queues_is_a_mismatch(trial: Trial) {
+    if trial.lacks_so(Mode::Exclusive, Fairness::Fifo).await {
+        return;
+    }
+    let ([holder, waiter, other], key) = (trial.three().await, trial.key());
+    let (held, waiting) = (
+        holder.fair(&key, Mode::Exclusive),
+        waiter.fair(&key, Mode::Exclusive),
+    );
+    holder.granted(&held).await;
+    waiter.waits(&waiting).await;
+    holder.release(&held).await.freed_it(&held);
+    for mode in served(&trial, [Mode::Read, permits(1, 2)]).await {
+        mismatches(&other, &other.claim(&key, mode), Mode::Exclusive).await;
+    }
+    waiter.granted_soon(&waiting).await;
+}
+
+/// More permits than there are can never be granted, so they are not waited for.
+pub async fn more_permits_than_there_are_is_refused_without_effect(trial: Trial) {
+    if trial.lacks(permits(1, 2)).await {
+        return;
+    }
+    let (client, key) = (trial.client().await, trial.key());
+    refused(
+        &client,
+        &client.claim(&key, permits(3, 2)),
+        &[Fault::Invalid, Fault::Limit],
+    )
+    .await;
+}
+
+/// A lease longer than the store's longest is beyond its limits.
+pub async fn a_lease_beyond_the_longest_is_refused_without_effect(trial: Trial) {
+    let (client, key) = (trial.client().await, trial.key());
+    let longest = trial.profile().limits.max_lease;
+    let Some(longer) = longest.checked_add(Duration::from_secs(1)) else {
+        return;
+    };
+    let claim = client.claim_as(&key, Mode::Exclusive, |claim| claim.lease = longer);
+    refused(&client, &claim, &[Fault::Limit]).await;
+}
+
+/// A closed client does nothing and says so; its claims are left to their leases.
+pub async fn a_closed_client_refuses_and_leaves_its_claims_to_their_leases(trial: Trial) {
+    let ([client, other], key) = (trial.two().await, trial.key());
+    let claim = client.claim(&key, Mode::Exclusive);
+    client.granted(&claim).await;
+    client.backend().clone().close().await.expect("a client closes");
+    let (late, free) = (client.claim(&key, Mode::Exclusive), trial.key());
+    let backend = client.backend();
+    closed(client.try_acquire(&late).await.map(drop));
+    closed(
+        client
+            .try_acquire(&client.claim(&free, Mode::Exclusive))
+            .await
+            .map(drop),
+    );
+    closed(backend.clone().inspect(Query::Key(free.clone())).await.map(drop));
+    let renewals = Batch::from_iter([renewal(&claim, Phase::Granted)]);
+    match backend.clone().renew(renewals).await.pop() {
+        Some(Renewed::Unknown(error)) if error.is_weather() => {}
+        Some(Renewed::Unknown(error)) => closed(Err(error)),
+        other => panic!("a closed client answers {other:?}"),
+    }
+    let departures = Batch::from_iter([departure(&claim, Cause::Unlocked)]);
+    match backend.clone().release(departures).await.pop() {
+        Some(Released::Unknown(error)) if error.is_weather() => {}
+        Some(Released::Unknown(error)) => closed(Err(error)),
+        other => panic!("a closed client answers {other:?}"),
+    }
+    if trial.profile().liveness != Liveness::Session {
+        other.finds_busy(&key, Mode::Exclusive).await;
+    }
+    other.finds_free(&free, Mode::Exclusive).await;
+}
+
+/// A client may be closed again.
+pub async fn closing_may_be_repeated(trial: Trial) {
+    let [client, other] = trial.two().await;
+    for _ in 0..2 {
+        client.backend().clone().close().await.expect("a client closes");
+    }
+    other.finds_free(&trial.key(), Mode::Exclusive).await;
+}
+
+/// `doctor` has an answer.
+pub async fn the_store_can_be_examined(trial: Trial) {
+    let client = trial.client().await;
+    loop {
+        match client.backend().clone().examine().await {
+            Err(error) if error.is_weather() => {}
+            answer => {
+                let findings = answer.expect("a store that is in order can be examined");
+                assert!(findings.iter().all(|found| !found.what.is_empty()));
+                return;
+            }
+        }
+    }
+}
+
+/// Those of the modes that the store serves; the others it has refused.
+async fn served<const N: usize>(trial: &Trial, modes: [Mode; N]) -> Vec<Mode> {
+    let mut served = Vec::new();
+    for mode in modes {
+        if !trial.lacks(mode).await {
+            served.push(mode);
+        }
+    }
+    served
+}
+
+async fn mismatches(client: &Client, claim: &Arc<Claim>, held_as: Mode) {
+    let fault = Fault::Mismatch {
+        held: held_as.kind(),
+        asked: claim.mode.kind(),
+    };
+    let refusal = client
+        .try_acquire(claim)
+        .await
+        .expect_err("another kind is a mismatch");
+    assert_eq!(
+        (refusal.fault(), refusal.effect()),
+        (fault, Effect::None),
+        "{refusal}"
+    );
+}
+
+async fn refused(client: &Client, claim: &Arc<Claim>, faults: &[Fault]) {
+    let refusal = client.try_acquire(claim).await.expect_err("it is refused");
+    assert!(faults.contains(&refusal.fault()), "{refusal:?}");
+    assert_eq!(refusal.effect(), Effect::None, "{refusal}");
+    assert_eq!(
+        client.status(&claim.at.key).await,
+        None,
+        "a refusal leaves nothing behind"
+    );
+}
+
+#[track_caller]
+fn closed(answer: Result<(), BackendError>) {
+    match answer {
+        Err(error) if error.is_weather() => {}
+        Err(error) => assert_eq!(
+            (error.fault(), error.effect()),
+            (Fault::Closed, Effect::None),
+            "{error}"
+        ),
+        Ok(()) => panic!("a closed client answers as if it were open"),
+    }
+}

@@ -1,0 +1,88 @@
+//! Runs cases: each on a runtime and a store of its own, within a time limit.
+//! Which cases there are is `macros.rs`.
+
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::time::Duration;
+
+use super::{InWeather, Trial};
+use crate::{Subject, Weather};
+
+/// How long a case may take before it counts as stuck.
+const CASE_LIMIT: Duration = Duration::from_secs(120);
+/// In how many weathers each case is run under chaos. Fixed, so that a failure is seen again.
+const SEEDS: u64 = 5;
+
+/// One case of the suite.
+#[derive(Clone, Copy)]
+pub struct Case {
+    /// Its group.
+    pub group: &'static str,
+    /// Its sentence.
+    pub name: &'static str,
+    /// The case itself: it panics if the store breaks the sentence.
+    pub check: fn(Trial) -> Pin<Box<dyn Future<Output = ()> + Send>>,
+}
+
+impl fmt::Debug for Case {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}::{}", self.group, self.name)
+    }
+}
+
+/// Every case, group by group.
+pub fn all() -> Vec<Case> {
+    [
+        crate::__cases!(mutual, __list,),
+        crate::__cases!(claim, __list,),
+        crate::__cases!(lease, __list,),
+        crate::__cases!(fifo, __list,),
+        crate::__cases!(fence, __list,),
+        crate::__cases!(watch, __list,),
+        crate::__cases!(taker, __list,),
+        crate::__cases!(refuse, __list,),
+    ]
+    .concat()
+}
+
+/// Runs one case on a fresh subject.
+///
+/// # Panics
+/// If the store breaks the case's sentence, or takes longer than two minutes.
+pub fn run<S: Subject>(subject: impl AsyncFnOnce() -> S, case: impl AsyncFnOnce(Trial)) {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .expect("a runtime can be made");
+    runtime.block_on(async {
+        let trial = Trial::new(subject().await).await;
+        let finished = tokio::time::timeout(CASE_LIMIT, case(trial)).await;
+        finished.expect("the case is stuck: it takes longer than two minutes");
+    });
+    runtime.shutdown_background();
+}
+
+/// Runs one case in several weathers, each on a fresh subject whose clients live in [`Chaos`](crate::Chaos).
+///
+/// # Panics
+/// As [`run`]; the weather's seed is printed.
+pub fn run_under_chaos<S: Subject>(subject: impl AsyncFn() -> S, case: impl AsyncFn(Trial)) {
+    for seed in (1..=SEEDS).map(|n| n * 1_000) {
+        let _seed = SeedOnPanic(seed);
+        let in_weather = async || InWeather::new(subject().await, seed, Weather::ROUGH);
+        run(in_weather, async |trial| case(trial).await);
+    }
+}
+
+/// Names the seed if the case fails.
+struct SeedOnPanic(u64);
+
+impl Drop for SeedOnPanic {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            eprintln!("the weather's seed was {}", self.0);
+        }
+    }
+}

@@ -1,0 +1,230 @@
+//! The hand-over: a release that grants its heir in the same step, unless others wait.
+//! Passing a claim on in memory is the engine's.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tenure_backend::{Claim, Fairness, Grant, HolderId, Mode, Phase, Standing, WakeUp};
+
+use super::client::hears;
+use super::{Client, Departed, Trial};
+
+/// With nobody else waiting the heir is granted by the release itself, with greater tokens.
+pub async fn an_heir_is_granted_by_the_release_when_nobody_else_waits(trial: Trial) {
+    let ([client, other], key) = (trial.two().await, trial.key());
+    let (held, heir) = (
+        client.claim(&key, Mode::Exclusive),
+        client.claim(&key, Mode::Exclusive),
+    );
+    let before = client.granted(&held).await;
+    let departed = client.hand_over(&held, &heir).await;
+    departed.freed_it(&held);
+    let grant = inherits(&departed);
+    if let (Some(before), Some(after)) = (before.tokens, grant.tokens) {
+        assert!(
+            after.first() > before.last(),
+            "{after:?} is not greater than {before:?}"
+        );
+    }
+    let status = other.status(&key).await.expect("the heir holds the key");
+    assert_eq!(status.holders.len(), 1, "{status:?}");
+    assert_eq!(status.holders[0].id, HolderId::Claim(heir.at.id));
+    other.finds_busy(&key, Mode::Exclusive).await;
+    assert_eq!(client.granted(&heir).await.tokens, grant.tokens);
+    client.release(&heir).await.freed_it(&heir);
+    other.finds_free(&key, Mode::Exclusive).await;
+}
+
+/// A hand-over that is repeated gives the same answer: the heir holds, with the same tokens.
+pub async fn a_hand_over_may_be_repeated(trial: Trial) {
+    let ([client, other], key) = (trial.two().await, trial.key());
+    let (held, heir) = (
+        client.claim(&key, Mode::Exclusive),
+        client.claim(&key, Mode::Exclusive),
+    );
+    client.granted(&held).await;
+    let first = inherits(&client.hand_over(&held, &heir).await);
+    let again = client.hand_over(&held, &heir).await;
+    again.freed_nobody();
+    assert_eq!(inherits(&again).tokens, first.tokens);
+    other.finds_busy(&key, Mode::Exclusive).await;
+    client.release(&heir).await.freed_it(&heir);
+    other.finds_free(&key, Mode::Exclusive).await;
+}
+
+/// Another client that queues goes first; a fair heir stands in the queue behind it.
+pub async fn an_heir_waits_when_another_client_queues(trial: Trial) {
+    if trial.lacks_so(Mode::Exclusive, Fairness::Fifo).await {
+        return;
+    }
+    let ([client, other], key) = (trial.two().await, trial.key());
+    let [held, heir] = [(), ()].map(|()| client.fair(&key, Mode::Exclusive));
+    let waiting = other.fair(&key, Mode::Exclusive);
+    client.granted(&held).await;
+    other.waits(&waiting).await;
+    let departed = client.hand_over(&held, &heir).await;
+    departed.freed_it(&held);
+    waits(&departed);
+    other.granted_soon(&waiting).await;
+    client.waits(&heir).await;
+    other.release(&waiting).await.freed_it(&waiting);
+    client.granted_soon(&heir).await;
+}
+
+/// An unfair heir waits for a queue as any unfair claim does, and leaves nothing.
+pub async fn an_unfair_heir_does_not_overtake_a_queue(trial: Trial) {
+    for fairness in [Fairness::Fifo, Fairness::Unfair] {
+        if trial.lacks_so(Mode::Exclusive, fairness).await {
+            return;
+        }
+    }
+    let ([client, other], key) = (trial.two().await, trial.key());
+    let [held, heir] = [(), ()].map(|()| client.claim(&key, Mode::Exclusive));
+    let waiting = other.fair(&key, Mode::Exclusive);
+    client.granted(&held).await;
+    other.waits(&waiting).await;
+    waits(&client.hand_over(&held, &heir).await);
+    client.withdraw(&heir).await;
+    other.granted_soon(&waiting).await;
+    other.release(&waiting).await.freed_it(&waiting);
+    other.finds_free(&key, Mode::Exclusive).await;
+}
+
+/// Another client that watches is woken and goes first, where the store can tell.
+pub async fn an_heir_waits_when_another_client_watches(trial: Trial) {
+    let ([client, other], key) = (trial.two().await, trial.key());
+    let [held, heir] = [(), ()].map(|()| client.claim(&key, Mode::Exclusive));
+    let waiting = other.claim(&key, Mode::Exclusive);
+    client.granted(&held).await;
+    let mut wakes = other.watch(&waiting).await;
+    other.waits(&waiting).await;
+    let departed = client.hand_over(&held, &heir).await;
+    if let Some(wakes) = &mut wakes
+        && trial.profile().wake_up == WakeUp::Reliable
+    {
+        assert!(hears(wakes).await, "the wake-up never came");
+    }
+    if wakes.is_some() && trial.profile().tells_others {
+        waits(&departed);
+        assert_eq!(departed.others, Some(1));
+    }
+    client.withdraw(&heir).await;
+    other.granted_soon(&waiting).await;
+}
+
+/// Waiters of the releasing client are in its own hands and do not stand in the heir's way.
+pub async fn the_clients_own_watchers_do_not_stand_in_its_heirs_way(trial: Trial) {
+    let (client, key) = (trial.client().await, trial.key());
+    let [held, heir, third] = [(), (), ()].map(|()| client.claim(&key, Mode::Exclusive));
+    client.granted(&held).await;
+    let heirs_own = client.watch(&heir).await;
+    let another = client.watch(&third).await;
+    inherits(&client.hand_over(&held, &heir).await);
+    drop((heirs_own, another));
+}
+
+/// After its `place_by` an heir is not placed, though the release takes effect.
+pub async fn an_heir_that_comes_too_late_is_not_placed(trial: Trial) {
+    let ([client, other], key) = (trial.two().await, trial.key());
+    let [held, heir] = [(), ()].map(|()| client.claim(&key, Mode::Exclusive));
+    client.granted(&held).await;
+    let place_by = client.now() + Duration::from_millis(50);
+    trial.pass(Duration::from_millis(100)).await;
+    let departed = client.hand_over_by(&held, &heir, place_by).await;
+    departed.freed_it(&held);
+    assert!(matches!(departed.heir, Some(Standing::TooLate)), "{departed:?}");
+    assert_eq!(other.status(&key).await, None);
+    other.finds_free(&key, Mode::Exclusive).await;
+}
+
+/// An heir that was withdrawn before has ended, though the release takes effect (R1, R2).
+pub async fn an_heir_that_has_ended_is_not_granted(trial: Trial) {
+    if !trial.profile().remembers_ended {
+        return an_heir_that_comes_too_late_is_not_placed(trial).await;
+    }
+    let ([client, other], key) = (trial.two().await, trial.key());
+    let [held, heir] = [(), ()].map(|()| client.claim(&key, Mode::Exclusive));
+    client.granted(&held).await;
+    client.withdraw(&heir).await;
+    let departed = client.hand_over(&held, &heir).await;
+    departed.freed_it(&held);
+    assert!(matches!(departed.heir, Some(Standing::Ended)), "{departed:?}");
+    assert_eq!(other.status(&key).await, None);
+    other.finds_free(&key, Mode::Exclusive).await;
+}
+
+/// An heir that the remaining holders do not admit waits.
+pub async fn an_heir_that_is_not_admitted_waits(trial: Trial) {
+    if trial.lacks(Mode::Read).await {
+        return;
+    }
+    let ([client, reader], key) = (trial.two().await, trial.key());
+    let (held, heir) = (client.claim(&key, Mode::Read), client.claim(&key, Mode::Write));
+    let other = reader.claim(&key, Mode::Read);
+    client.granted(&held).await;
+    reader.granted(&other).await;
+    let departed = client.hand_over(&held, &heir).await;
+    departed.freed_it(&held);
+    waits(&departed);
+    client.waits(&heir).await;
+    reader.release(&other).await.freed_it(&other);
+    client.granted_soon(&heir).await;
+}
+
+/// The heir of a claim that is gone already is placed as `acquire` would place it.
+pub async fn an_heir_of_an_absent_claim_is_placed_all_the_same(trial: Trial) {
+    let ([client, other], key) = (trial.two().await, trial.key());
+    let [held, heir] = [(), ()].map(|()| client.claim(&key, Mode::Exclusive));
+    client.granted(&held).await;
+    client.release(&held).await.freed_it(&held);
+    let departed = client.hand_over(&held, &heir).await;
+    departed.freed_nobody();
+    inherits(&departed);
+    other.finds_busy(&key, Mode::Exclusive).await;
+}
+
+/// A claim that never held the key cannot make its heir hold beside the one who does.
+pub async fn an_heir_of_a_waiter_does_not_hold_beside_the_holder(trial: Trial) {
+    let ([holder, client], key) = (trial.two().await, trial.key());
+    let held = holder.claim(&key, Mode::Exclusive);
+    let [waiting, heir] = [(), ()].map(|()| client.claim(&key, Mode::Exclusive));
+    holder.granted(&held).await;
+    client.waits(&waiting).await;
+    waits(&client.hand_over(&waiting, &heir).await);
+    client.withdraw(&heir).await;
+    holder.stays_alive(&held, Phase::Granted).await;
+    client.finds_busy(&key, Mode::Exclusive).await;
+}
+
+/// A chain of hand-overs keeps the key from everybody else, and gives it back at its end.
+pub async fn a_chain_of_hand_overs_holds_the_key_throughout(trial: Trial) {
+    let ([client, other], key) = (trial.two().await, trial.key());
+    let mut held = client.claim(&key, Mode::Exclusive);
+    client.granted(&held).await;
+    for _ in 0..20 {
+        held = next_in_chain(&client, &held).await;
+        other.finds_busy(&key, Mode::Exclusive).await;
+    }
+    client.release(&held).await.freed_it(&held);
+    other.finds_free(&key, Mode::Exclusive).await;
+}
+
+async fn next_in_chain(client: &Client, held: &Claim) -> Arc<Claim> {
+    let heir = client.claim(&held.at.key, Mode::Exclusive);
+    inherits(&client.hand_over(held, &heir).await);
+    heir
+}
+
+/// Asserts that the heir was granted.
+fn inherits(departed: &Departed) -> Grant {
+    match &departed.heir {
+        Some(Standing::Granted(grant)) => grant.clone(),
+        other => panic!("the heir must be granted, and is {other:?}"),
+    }
+}
+
+/// Asserts that the heir waits.
+fn waits(departed: &Departed) {
+    let waits = matches!(departed.heir, Some(Standing::Waiting { .. }));
+    assert!(waits, "the heir must wait, and is {:?}", departed.heir);
+}

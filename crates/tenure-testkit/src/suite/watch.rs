@@ -1,0 +1,170 @@
+//! Wake-ups: hints that may be lost, always backed by a poll.
+//! Who is granted is never decided by them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tenure_backend::{Claim, Fairness, Grant, Mode, Phase, WakeUp, Wakes};
+
+use super::client::hears;
+use super::{Client, Trial};
+
+/// A waiter that watches is woken by the release; where wake-ups may be lost, polling brings it on.
+pub async fn a_release_brings_a_watching_waiter_on(trial: Trial) {
+    let ([holder, waiter], key) = (trial.two().await, trial.key());
+    let (held, waiting) = (
+        holder.claim(&key, Mode::Exclusive),
+        waiter.claim(&key, Mode::Exclusive),
+    );
+    holder.granted(&held).await;
+    let wakes = waiter.watch(&waiting).await;
+    waiter.waits(&waiting).await;
+    holder.release(&held).await.freed_it(&held);
+    brought_on(&trial, &waiter, &waiting, wakes).await;
+}
+
+/// So is one by an eviction, once the bar has passed.
+pub async fn an_eviction_brings_a_watching_waiter_on(trial: Trial) {
+    let ([holder, waiter], key) = (trial.two().await, trial.key());
+    let (held, waiting) = (
+        holder.claim(&key, Mode::Exclusive),
+        waiter.claim(&key, Mode::Exclusive),
+    );
+    holder.granted(&held).await;
+    let wakes = waiter.watch(&waiting).await;
+    waiter.waits(&waiting).await;
+    holder.evict(&held, "alice").await.freed_it(&held);
+    brought_on(&trial, &waiter, &waiting, wakes).await;
+}
+
+/// Every release in a row is heard: a watch is armed until it is dropped.
+pub async fn a_watch_is_armed_until_it_is_dropped(trial: Trial) {
+    let ([holder, waiter], key) = (trial.two().await, trial.key());
+    let waiting = waiter.claim(&key, Mode::Exclusive);
+    let Some(mut wakes) = waiter.watch(&waiting).await else {
+        return assert_eq!(trial.profile().wake_up, WakeUp::Poll);
+    };
+    for _ in 0..3 {
+        let held = holder.claim(&key, Mode::Exclusive);
+        holder.granted_soon(&held).await;
+        holder.release(&held).await.freed_it(&held);
+        if trial.profile().wake_up == WakeUp::Reliable {
+            assert!(hears(&mut wakes).await, "a release was not heard");
+        }
+    }
+    drop(wakes);
+    waiter.withdraw(&waiting).await;
+    holder.finds_free(&key, Mode::Exclusive).await;
+}
+
+/// A waiter that never hears anything is granted by polling alone (R15).
+pub async fn a_waiter_that_hears_nothing_gets_on_by_polling(trial: Trial) {
+    let ([holder, waiter], key) = (trial.two().await, trial.key());
+    let (held, waiting) = (
+        holder.claim(&key, Mode::Exclusive),
+        waiter.claim(&key, Mode::Exclusive),
+    );
+    holder.granted(&held).await;
+    waiter.waits(&waiting).await;
+    holder.release(&held).await.freed_it(&held);
+    waiter.granted_soon(&waiting).await;
+}
+
+/// A watch changes nothing about the claim: it is neither placed nor kept by it.
+pub async fn a_watch_changes_nothing_about_the_claim(trial: Trial) {
+    let ([a, b], key) = (trial.two().await, trial.key());
+    let claim = a.claim(&key, Mode::Exclusive);
+    let before = a.watch(&claim).await;
+    assert_eq!(b.status(&key).await, None, "a watch places nothing");
+    drop(before);
+    a.granted_soon(&claim).await;
+    let during = a.watch(&claim).await;
+    a.stays_alive(&claim, Phase::Granted).await;
+    drop(during);
+    a.stays_alive(&claim, Phase::Granted).await;
+    b.finds_busy(&key, Mode::Exclusive).await;
+}
+
+/// When the head of the queue is withdrawn, the next one hears of it.
+pub async fn a_withdrawn_head_brings_the_next_in_the_queue_on(trial: Trial) {
+    if trial.lacks_so(Mode::Exclusive, Fairness::Fifo).await {
+        return;
+    }
+    let ([holder, first, second], key) = (trial.three().await, trial.key());
+    let [held, head, next] = [&holder, &first, &second].map(|client| client.fair(&key, Mode::Exclusive));
+    holder.granted(&held).await;
+    first.waits(&head).await;
+    second.waits(&next).await;
+    holder.release(&held).await.freed_it(&held);
+    let wakes = second.watch(&next).await;
+    second.waits(&next).await;
+    first.withdraw(&head).await.freed_it(&head);
+    brought_on(&trial, &second, &next, wakes).await;
+}
+
+/// Those who queue elsewhere are told of too.
+pub async fn a_release_tells_of_those_who_queue_elsewhere(trial: Trial) {
+    if trial.lacks_so(Mode::Exclusive, Fairness::Fifo).await {
+        return;
+    }
+    let ([holder, waiter], key) = (trial.two().await, trial.key());
+    let [held, own] = [(), ()].map(|()| holder.fair(&key, Mode::Exclusive));
+    holder.granted(&held).await;
+    holder.waits(&own).await;
+    holder.waits(&holder.fair(&key, Mode::Exclusive)).await;
+    let alone = holder.release(&held).await;
+    holder.granted_soon(&own).await;
+    waiter.waits(&waiter.fair(&key, Mode::Exclusive)).await;
+    let followed = holder.release(&own).await;
+    if trial.profile().tells_others {
+        assert_eq!((alone.others, followed.others), (Some(0), Some(1)));
+    }
+}
+
+/// A store that can tell counts those who watch elsewhere, and stops when they stop.
+pub async fn a_release_tells_how_many_wait_elsewhere(trial: Trial) {
+    let ([holder, waiter], key) = (trial.two().await, trial.key());
+    let waiting = waiter.claim(&key, Mode::Exclusive);
+    for (watches, expected) in [(false, 0), (true, 1), (false, 0)] {
+        let held = holder.claim(&key, Mode::Exclusive);
+        holder.granted_soon(&held).await;
+        let wakes = if watches {
+            waiter.watch(&waiting).await
+        } else {
+            None
+        };
+        let departed = holder.release(&held).await;
+        let counted = wakes.is_some() || !watches;
+        if trial.profile().tells_others && counted {
+            assert_eq!(departed.others, Some(expected), "watching: {watches}");
+        }
+    }
+}
+
+/// Those who watch in the releasing client itself do not count as waiting elsewhere.
+pub async fn the_clients_own_waiters_do_not_count_as_others(trial: Trial) {
+    let (client, key) = (trial.client().await, trial.key());
+    let (held, waiting) = (
+        client.claim(&key, Mode::Exclusive),
+        client.claim(&key, Mode::Exclusive),
+    );
+    client.granted(&held).await;
+    let wakes = client.watch(&waiting).await;
+    let departed = client.release(&held).await;
+    if trial.profile().tells_others {
+        assert_eq!(departed.others, Some(0));
+    }
+    drop(wakes);
+    client.granted_soon(&waiting).await;
+}
+
+/// Lets a waiter go on as the engine does: it polls after each wake-up, and without one when time has passed.
+async fn brought_on(trial: &Trial, waiter: &Client, waiting: &Arc<Claim>, wakes: Option<Wakes>) -> Grant {
+    if let Some(mut wakes) = wakes
+        && trial.profile().wake_up == WakeUp::Reliable
+    {
+        assert!(hears(&mut wakes).await, "the wake-up never came");
+        return waiter.granted_soon(waiting).await;
+    }
+    waiter.granted_within(waiting, Duration::from_secs(1)).await
+}

@@ -1,0 +1,58 @@
+//! A subject whose clients all live in bad weather.
+//! The weather itself is `chaos.rs`.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use tenure_backend::{Backend, Call, Clock};
+
+use crate::{Chaos, Subject, Weather};
+
+/// Wraps each client of a subject in [`Chaos`].
+#[derive(Debug)]
+pub struct InWeather<S> {
+    subject: S,
+    weather: Weather,
+    seeds: AtomicU64,
+}
+
+impl<S: Subject> InWeather<S> {
+    /// The subject in that weather; each client has a seed of its own, counted from `seed`.
+    pub fn new(subject: S, seed: u64, weather: Weather) -> Self {
+        InWeather {
+            subject,
+            weather,
+            seeds: AtomicU64::new(seed),
+        }
+    }
+
+    fn wrap(&self, client: Call<Arc<dyn Backend>>) -> Call<Arc<dyn Backend>> {
+        let seed = self.seeds.fetch_add(1, Ordering::Relaxed);
+        let weather = self.weather;
+        Call::new(async move {
+            let chaos: Arc<dyn Backend> = Arc::new(Chaos::new(client.await?, seed, weather));
+            Ok(chaos)
+        })
+    }
+}
+
+impl<S: Subject> Subject for InWeather<S> {
+    fn client(&self) -> Call<Arc<dyn Backend>> {
+        self.wrap(self.subject.client())
+    }
+
+    fn pass(&self, time: Duration) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
+        self.subject.pass(time)
+    }
+
+    fn client_on(&self, clock: Arc<dyn Clock>) -> Option<Call<Arc<dyn Backend>>> {
+        self.subject.client_on(clock).map(|client| self.wrap(client))
+    }
+
+    fn restart(&self) -> Option<Call<()>> {
+        self.subject.restart()
+    }
+}

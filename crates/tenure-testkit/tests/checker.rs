@@ -1,0 +1,264 @@
+//! The checker against random histories: correct ones pass, and on any the sweep agrees with a brute-force oracle.
+//! Chosen faults are in `planted.rs`.
+
+use std::collections::BTreeSet;
+use std::num::NonZeroU32;
+
+use tenure_backend::{FencingToken, Instant, LockKey, Mode};
+use tenure_testkit::{Dice, Event, Rule, What, check};
+
+/// One attempt, as the oracle reads it: whole.
+#[derive(Clone, Debug)]
+struct Attempt {
+    number: u64,
+    mode: Mode,
+    invoked: u64,
+    queued: Option<u64>,
+    acquired: Option<(u64, u64, Option<u64>)>,
+    release: Option<u64>,
+    lost: Option<u64>,
+    samples: Vec<(u64, u64)>,
+    writes: Vec<(u64, u64)>,
+}
+
+impl Attempt {
+    fn events(&self) -> Vec<Event> {
+        let event = |at, what| Event {
+            at: Instant::from_nanos(at),
+            attempt: self.number,
+            what,
+        };
+        let invoked = What::Invoked {
+            key: LockKey::new("k").unwrap(),
+            owner: self.number,
+            mode: self.mode,
+        };
+        let mut events = vec![event(self.invoked, invoked)];
+        events.extend(self.queued.map(|at| event(at, What::Queued)));
+        events.extend(self.acquired.map(|(at, until, token)| {
+            let token = token.and_then(FencingToken::new);
+            let until = Instant::from_nanos(until);
+            event(at, What::Acquired { token, until })
+        }));
+        events.extend(self.release.map(|at| event(at, What::ReleaseInvoked)));
+        events.extend(self.lost.map(|at| event(at, What::Lost)));
+        events.extend(self.samples.iter().map(|&(since, at)| {
+            let since = Instant::from_nanos(since);
+            event(at, What::Sampled { since, held: true })
+        }));
+        events.extend(self.writes.iter().map(|&(at, token)| {
+            let token = FencingToken::new(token).unwrap();
+            event(at, What::Accepted { token })
+        }));
+        events
+    }
+
+    /// From when to when it is believed, by the definition; empty if it never is.
+    fn belief(&self) -> Option<(u64, u64)> {
+        let (from, until, _) = self.acquired?;
+        let ends = [Some(until), self.release, self.lost];
+        let until = ends.into_iter().flatten().min()?;
+        (from < until).then_some((from, until))
+    }
+
+    fn conflicts(&self, other: &Attempt) -> bool {
+        !self.mode.admits([other.mode])
+    }
+}
+
+/// What a history breaks, straight from the definitions, in no hurry.
+fn oracle(history: &[Attempt]) -> BTreeSet<Rule> {
+    let mut broken = BTreeSet::new();
+    for a in history {
+        if let Some((from, _)) = a.belief() {
+            let others = history.iter().filter(|b| b.number != a.number);
+            let together: Vec<Mode> = others
+                .filter(|b| b.belief().is_some_and(|(start, end)| start <= from && from < end))
+                .map(|b| b.mode)
+                .collect();
+            if !together.is_empty() && !a.mode.admits(together) {
+                broken.insert(Rule::V1);
+            }
+        }
+        for &(since, at) in &a.samples {
+            let overdue = a.acquired.is_some_and(|(_, until, _)| since >= until);
+            let told = a.lost.is_some_and(|lost| since >= lost);
+            let others = history.iter().filter(|b| b.number != a.number);
+            let around: Vec<Mode> = others
+                .filter(|b| b.belief().is_some_and(|(start, end)| start <= since && at < end))
+                .map(|b| b.mode)
+                .collect();
+            if overdue || told || !around.is_empty() && !a.mode.admits(around) {
+                broken.insert(Rule::V2);
+            }
+        }
+        for b in history.iter().filter(|b| b.number != a.number && a.conflicts(b)) {
+            if let (Some((a_ok, _, Some(first))), Some((_, _, Some(second)))) = (a.acquired, b.acquired)
+                && (a_ok < b.invoked && first >= second || first == second)
+            {
+                broken.insert(Rule::V3);
+            }
+            let left = [a.acquired.map(|(at, ..)| at), a.release, a.lost];
+            let left = left.into_iter().flatten().min().unwrap_or(u64::MAX);
+            if let (Some(queued), Some((b_ok, ..))) = (a.queued, b.acquired)
+                && queued < b.invoked
+                && b_ok < left
+            {
+                broken.insert(Rule::L3);
+            }
+        }
+    }
+    let mut writes: Vec<(u64, u64)> = history.iter().flat_map(|a| a.writes.clone()).collect();
+    writes.sort_by_key(|&(at, _)| at);
+    if !writes.is_sorted_by_key(|&(_, token)| token) {
+        broken.insert(Rule::V4);
+    }
+    broken
+}
+
+fn permits(take: u32) -> Mode {
+    Mode::Permits {
+        take: NonZeroU32::new(take).unwrap(),
+        of: NonZeroU32::new(3).unwrap(),
+    }
+}
+
+fn any_mode(dice: &mut Dice, kind: u64) -> Mode {
+    match (kind, dice.below(3)) {
+        (0, _) => Mode::Exclusive,
+        (1, 0) => Mode::Write,
+        (1, _) => Mode::Read,
+        (_, n) => permits(u32::try_from(n).unwrap() + 1),
+    }
+}
+
+/// A history in which anything may happen. Times are distinct where the order of equal ones would be open.
+fn any_history(dice: &mut Dice) -> Vec<Attempt> {
+    let kind = dice.below(3);
+    let attempts = 2 + dice.below(3);
+    let mut write_times: Vec<u64> = (0..40).collect();
+    (0..attempts)
+        .map(|number| {
+            let mode = any_mode(dice, kind);
+            let invoked = dice.below(30);
+            let mut later = |from: u64| from + 1 + dice.below(12);
+            let queued = later(invoked);
+            let acquired = later(queued);
+            let (until, release, lost) = (later(acquired), later(acquired), later(acquired));
+            let sample = (later(invoked), later(invoked));
+            Attempt {
+                number,
+                mode,
+                invoked,
+                queued: dice.chance(30).then_some(queued),
+                acquired: dice.chance(80).then(|| {
+                    let token = dice.chance(80).then(|| 1 + dice.below(6));
+                    (acquired, until, token)
+                }),
+                release: dice.chance(60).then_some(release),
+                lost: dice.chance(20).then_some(lost),
+                samples: Vec::from_iter(
+                    dice.chance(30)
+                        .then_some((sample.0.min(sample.1), sample.0.max(sample.1))),
+                ),
+                writes: Vec::from_iter(dice.chance(20).then(|| {
+                    let chosen = dice.below(write_times.len() as u64);
+                    let at = write_times.swap_remove(usize::try_from(chosen).unwrap());
+                    (100 + at, 1 + dice.below(6))
+                })),
+            }
+        })
+        .collect()
+}
+
+#[test]
+fn the_sweep_and_a_brute_force_oracle_never_disagree() {
+    let mut found = BTreeSet::new();
+    let mut clean = 0;
+    for seed in 0..20_000 {
+        let mut dice = Dice::new(seed);
+        let history = any_history(&mut dice);
+        let expected = oracle(&history);
+        let events = history.iter().flat_map(Attempt::events);
+        let judged: BTreeSet<Rule> = match check(events) {
+            Ok(_) => BTreeSet::new(),
+            Err(violations) => violations.iter().map(|violation| violation.rule).collect(),
+        };
+        assert_eq!(judged, expected, "seed {seed}: {history:#?}");
+        clean += usize::from(expected.is_empty());
+        found.extend(expected);
+    }
+    assert_eq!(found.len(), 5, "only {found:?} were ever found");
+    assert!(clean > 1_000, "only {clean} histories were clean");
+}
+
+/// A history of a lock that is granted in the order of its queue, whose holders release, expire and get lost.
+fn correct_history(dice: &mut Dice) -> Vec<Event> {
+    let kind = dice.below(3);
+    let (mut now, mut token) = (1, 0);
+    let mut held: Vec<Attempt> = Vec::new();
+    let mut done: Vec<Attempt> = Vec::new();
+    for number in 0..50 {
+        let mode = any_mode(dice, kind);
+        let invoked = now;
+        now += 1 + dice.below(5);
+        while !mode.admits(held.iter().map(|holder| holder.mode)) {
+            let mut leaving = held.swap_remove(usize::try_from(dice.below(held.len() as u64)).unwrap());
+            match dice.below(3) {
+                0 => now = now.max(leaving.belief().map_or(now, |(_, until)| until)),
+                1 => leaving.lost = Some(now),
+                _ => leaving.release = Some(now),
+            }
+            now += dice.below(3);
+            done.push(leaving);
+        }
+        token += 1 + dice.below(3);
+        let until = now + 1 + dice.below(200);
+        let asked = (now, now + dice.below(2));
+        held.push(Attempt {
+            number,
+            mode,
+            invoked,
+            queued: None,
+            acquired: Some((now, until, Some(token))),
+            release: None,
+            lost: None,
+            samples: Vec::from_iter((asked.1 < until).then_some(asked)),
+            writes: vec![(now, token)],
+        });
+        now = asked.1 + 1;
+    }
+    done.extend(held);
+    done.iter().flat_map(Attempt::events).collect()
+}
+
+#[test]
+fn a_thousand_random_histories_of_a_correct_lock_pass() {
+    for seed in 0..1_000 {
+        let history = correct_history(&mut Dice::new(seed));
+        let summary = check(history).unwrap_or_else(|violations| panic!("seed {seed}: {}", violations[0]));
+        assert_eq!(summary.acquired, 50);
+    }
+}
+
+#[test]
+fn a_history_of_many_events_is_judged_in_seconds() {
+    let mut history = Vec::new();
+    for number in 0..100_000 {
+        let reader = Attempt {
+            number,
+            mode: Mode::Read,
+            invoked: number,
+            queued: None,
+            acquired: Some((number + 1, 1_000_000 + number, Some(number + 1))),
+            release: None,
+            lost: None,
+            samples: Vec::new(),
+            writes: Vec::new(),
+        };
+        history.extend(reader.events());
+    }
+    let start = std::time::Instant::now();
+    check(history).unwrap();
+    assert!(start.elapsed().as_secs() < 10, "{:?}", start.elapsed());
+}

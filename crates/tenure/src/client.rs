@@ -1,0 +1,168 @@
+//! A client of one store: where locks come from, and what can be seen and done about everybody's.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use smallvec::smallvec;
+use tenure_backend::{
+    Backend, Cause, Departure, Fault, Finding, Guarantee, Holder, HolderId, LockStatus, Mode, PASS_WINDOW, Page, Profile,
+    Query, Released,
+};
+
+use crate::engine::Engine;
+use crate::error::Error;
+use crate::mutex::Mutex;
+use crate::options::Face;
+use crate::owner::Owner;
+use crate::rwlock::RwLock;
+use crate::semaphore::Semaphore;
+use crate::settings::Settings;
+use crate::striped::Striped;
+
+/// A client of one store. Clone it freely: clones are the same client, with one watchdog.
+///
+/// # Examples
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tenure::Error> {
+/// use std::time::Duration;
+///
+/// let client = tenure::connect("memory:").await?;
+/// client.mutex("nightly").with(async |_guard| println!("only one of us does this")).await?;
+/// client.close(Duration::from_secs(1)).await?;
+/// # Ok(()) }
+/// ```
+#[derive(Clone, Debug)]
+pub struct Client {
+    engine: Arc<Engine>,
+}
+
+impl Client {
+    /// A client of your own backend. Does no I/O; the watchdog starts with the first lock, on the runtime of its caller.
+    pub fn new(backend: Arc<dyn Backend>, settings: Settings) -> Client {
+        Client { engine: Engine::new(backend, settings) }
+    }
+
+    /// A lock that one holds at a time. No I/O; a bad key is [`Error::Invalid`] at first use.
+    pub fn mutex(&self, key: impl AsRef<str>) -> Mutex {
+        Mutex(Face::new(&self.engine, key.as_ref(), Mode::Exclusive))
+    }
+
+    /// A lock that many readers share and one writer holds alone. No I/O.
+    pub fn rwlock(&self, key: impl AsRef<str>) -> RwLock {
+        RwLock(Face::new(&self.engine, key.as_ref(), Mode::Read))
+    }
+
+    /// A lock of `of` permits. No I/O.
+    pub fn semaphore(&self, key: impl AsRef<str>, of: u32) -> Semaphore {
+        Semaphore(Face::semaphore(&self.engine, key.as_ref(), of))
+    }
+
+    /// Any number of names on `stripes` mutexes (at least one), called `key#0`, `key#1` and so on. No I/O.
+    pub fn striped(&self, key: impl AsRef<str>, stripes: usize) -> Striped {
+        Striped::new(self, key.as_ref(), stripes)
+    }
+
+    /// An owner, on whose behalf locks can be nested. Two owners are never the same, whatever their names.
+    pub fn owner(&self, name: impl AsRef<str>) -> Owner {
+        Owner::new(self.engine.next_owner(), name.as_ref())
+    }
+
+    /// What the store promises, and what it cannot do.
+    pub fn profile(&self) -> &Profile {
+        self.engine.backend.profile()
+    }
+
+    /// Demands a guarantee of the store, so that a program refuses to start on one that is too weak for it.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] if the store does not give it.
+    pub fn require(&self, guarantee: Guarantee) -> Result<(), Error> {
+        let profile = self.profile();
+        if profile.offers(guarantee) {
+            return Ok(());
+        }
+        let message = format!("{} ({}) does not promise: {guarantee}", profile.store, profile.layout);
+        Err(tenure_backend::BackendError::unsupported(message).into())
+    }
+
+    /// What people and tools see of locks. Never decide by it who holds one.
+    ///
+    /// # Errors
+    /// [`Error::Backend`], [`Error::Unsupported`], [`Error::Closed`].
+    ///
+    /// # Cancel safety
+    /// Dropping the future leaves nothing behind.
+    pub async fn inspect(&self, query: Query) -> Result<Page<LockStatus>, Error> {
+        Ok(self.engine.backend.clone().inspect(query).await?)
+    }
+
+    /// Takes locks away from their holders, foreign ones too; answers who was freed.
+    ///
+    /// A holder of ours learns at its next renewal, within a third of its lease. For 10 ms the key admits nobody, so
+    /// that no grant that is passed on in its client's memory is older than the next one.
+    ///
+    /// # Errors
+    /// [`Error::Backend`], [`Error::Unsupported`], [`Error::Closed`]. After an unknown outcome it is safe to repeat.
+    ///
+    /// # Cancel safety
+    /// Dropping the future leaves the eviction's outcome unknown; repeating it is safe.
+    pub async fn evict(&self, holder: Holder) -> Result<Vec<HolderId>, Error> {
+        let by = Some(self.engine.settings.label.clone());
+        let departure = Departure { who: holder, cause: Cause::Evicted { by }, heir: None, bar: PASS_WINDOW };
+        match self.engine.backend.clone().release(smallvec![departure]).await.pop() {
+            Some(Released::Done { freed, .. }) => Ok(freed.into_vec()),
+            Some(Released::Unknown(error)) => Err(error.into()),
+            None => Ok(Vec::new()),
+        }
+    }
+
+    /// Everything about the store that weakens its locks.
+    ///
+    /// # Errors
+    /// [`Error::Backend`], [`Error::Closed`].
+    ///
+    /// # Cancel safety
+    /// Dropping the future leaves nothing behind.
+    pub async fn examine(&self) -> Result<Vec<Finding>, Error> {
+        Ok(self.engine.backend.clone().examine().await?)
+    }
+
+    /// Gives every lock and every waiting claim of this client back, waits until that is confirmed, and disconnects.
+    ///
+    /// Call it last in `main`: when a runtime ends before the watchdog has given back what was dropped, that is left to
+    /// its lease. Waiting attempts end with [`Error::Closed`], live guards are lost.
+    ///
+    /// # Errors
+    /// [`Error::Timeout`] if it was not all confirmed within `limit`; what is left ends with its lease.
+    ///
+    /// # Cancel safety
+    /// Dropped after its first poll, the client is closed, and the watchdog goes on giving back what is left.
+    pub async fn close(&self, limit: Duration) -> Result<(), Error> {
+        let watchdog = &self.engine.watchdog;
+        watchdog.shut();
+        for line in self.engine.lines.all() {
+            for held in line.close() {
+                line.leave_behind(&held);
+            }
+        }
+        let engine = self.engine.clone();
+        let settle = async move {
+            engine.watchdog.settled().await;
+            let closed = engine.backend.clone().close().await;
+            engine.watchdog.stop();
+            match closed {
+                Err(error) if error.fault() != Fault::Closed => Err(error.into()),
+                _ => Ok(()),
+            }
+        };
+        within(limit, settle).await
+    }
+}
+
+async fn within(limit: Duration, work: impl Future<Output = Result<(), Error>>) -> Result<(), Error> {
+    match tokio::time::timeout(limit, work).await {
+        Ok(result) => result,
+        Err(_) => Err(Error::Timeout),
+    }
+}

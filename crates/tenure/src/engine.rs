@@ -1,0 +1,119 @@
+//! What all parts of one client share: its store, its clock, its names, its lines and its watchdog.
+
+use std::num::NonZeroU64;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+
+use tenure_backend::{Backend, Claim, ClaimId, ClaimRef, ClientId, Clock, Fairness, Instant, MAX_PLACE_AHEAD, Order, OwnerId};
+
+use crate::error::Error;
+use crate::line::Line;
+use crate::lines::Lines;
+use crate::owner::Owner;
+use crate::settings::Settings;
+use crate::want::Want;
+use crate::watchdog::Watchdog;
+
+#[derive(Debug)]
+pub(crate) struct Engine {
+    pub(crate) backend: Arc<dyn Backend>,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) settings: Settings,
+    pub(crate) id: ClientId,
+    pub(crate) lines: Lines,
+    pub(crate) watchdog: Watchdog,
+    claims: AtomicU64,
+    owners: AtomicU64,
+    /// Attempts and held claims, for the limit.
+    live: AtomicUsize,
+    dice: AtomicU64,
+}
+
+impl Engine {
+    pub(crate) fn new(backend: Arc<dyn Backend>, settings: Settings) -> Arc<Self> {
+        let mut random = [0; 16];
+        // Without the system's randomness two clients could take one name, and free each other's locks.
+        getrandom::fill(&mut random).expect("the operating system has random numbers to give");
+        let clock = backend.clock().clone();
+        let seed = random.iter().fold(1, |seed: u64, byte| seed.rotate_left(8) ^ u64::from(*byte));
+        Arc::new(Engine {
+            watchdog: Watchdog::new(backend.clone(), clock.clone(), settings.own_thread),
+            backend,
+            clock,
+            settings,
+            id: ClientId::from_random(random),
+            lines: Lines::default(),
+            claims: AtomicU64::new(0),
+            owners: AtomicU64::new(0),
+            live: AtomicUsize::new(0),
+            dice: AtomicU64::new(seed),
+        })
+    }
+
+    /// Names a new claim on the line's key.
+    pub(crate) fn claim(&self, line: &Line, want: &Want, fairness: Fairness) -> Arc<Claim> {
+        let number = self.claims.fetch_add(1, Ordering::Relaxed) + 1;
+        Arc::new(Claim {
+            at: ClaimRef { key: line.key.clone(), id: ClaimId::new(self.id, number) },
+            owner: OwnerId(want.owner.as_ref().map_or(0, Owner::number)),
+            label: want.label.clone(),
+            mode: want.mode,
+            fairness,
+            lease: want.lease,
+            grants: want.grants(self),
+        })
+    }
+
+    /// Whether the store keeps a claim that it refused, and it must be withdrawn.
+    pub(crate) fn queues_in_store(&self, claim: &Claim) -> bool {
+        let profile = self.backend.profile();
+        claim.fairness == Fairness::Fifo || profile.order(claim.mode) == Order::FifoForBoth
+    }
+
+    /// The number of a new owner, from 1: 0 is nobody's.
+    pub(crate) fn next_owner(&self) -> NonZeroU64 {
+        NonZeroU64::MIN.saturating_add(self.owners.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// After which moment a claim asked for at `now` is not to be placed any more.
+    pub(crate) fn place_by(&self, now: Instant) -> Instant {
+        now + self.settings.call_limit.min(MAX_PLACE_AHEAD)
+    }
+
+    /// Reserves a place for an attempt or a held claim.
+    pub(crate) fn reserve(self: &Arc<Self>) -> Result<Place, Error> {
+        if self.live.fetch_add(1, Ordering::Relaxed) >= self.settings.max_claims {
+            self.live.fetch_sub(1, Ordering::Relaxed);
+            let message = format!(
+                "this client holds or waits for {} locks, its limit: release some, or raise Settings::max_claims",
+                self.settings.max_claims
+            );
+            return Err(Error::Limit(message.into()));
+        }
+        Ok(Place(self.clone()))
+    }
+
+    /// A number to spread waits and renewals with; it need not be good.
+    pub(crate) fn dice(&self) -> u64 {
+        let mut x = self.dice.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed);
+        x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        x ^ (x >> 31)
+    }
+}
+
+impl Drop for Engine {
+    fn drop(&mut self) {
+        self.watchdog.stop();
+    }
+}
+
+/// A reserved place among the client's claims; free again when dropped.
+#[derive(Debug)]
+pub(crate) struct Place(Arc<Engine>);
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.0.live.fetch_sub(1, Ordering::Relaxed);
+    }
+}

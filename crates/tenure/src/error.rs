@@ -1,0 +1,174 @@
+//! What can go wrong, one variant for each decision a caller can take.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::sync::Arc;
+
+use tenure_backend::{BackendError, Effect, Fault, InvalidKey, Kind, Loss};
+
+/// Why a lock could not be taken, kept or given back. That a lock is busy is not an error.
+///
+/// `Display` never repeats the [`source`](std::error::Error::source).
+#[derive(Clone, Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The wait's limit passed before the lock was granted. Nothing is left behind; try again, or give up.
+    #[error("the lock was not free within the time limit")]
+    Timeout,
+    /// The lock is no longer held: another may hold it. Stop, and do not trust what was done since.
+    #[error(transparent)]
+    Lost(#[from] Lost),
+    /// This owner holds the key for reading and asked to write: it would wait for itself. Release the read first.
+    #[error("this owner holds the key for reading and would wait for itself to write: release the read lock first")]
+    WouldDeadlock,
+    /// The key is used as one kind of lock and was asked for as another. Use another key, or wait until it is free.
+    #[error("the key is {held} and was asked for as {asked}: use another key, or wait until it is free")]
+    Mismatch {
+        /// What it is used as.
+        held: Kind,
+        /// What it was asked for as.
+        asked: Kind,
+    },
+    /// The store cannot do this, by its profile. Nothing was sent. Choose another lock or another store.
+    #[error("the store cannot do this")]
+    Unsupported(#[source] BackendError),
+    /// What was asked makes no sense. Nothing was sent. Correct the call.
+    #[error("{0}")]
+    Invalid(Cow<'static, str>),
+    /// What was asked is beyond a limit of the store or of [`Settings`](crate::Settings). Nothing was sent.
+    #[error("{0}")]
+    Limit(Cow<'static, str>),
+    /// The store failed. Its [`effect`](Error::effect) says whether it may have acted.
+    #[error("the store failed")]
+    Backend(#[source] BackendError),
+    /// The client was closed, or the runtime it ran on has ended. Make another client.
+    #[error("{0}")]
+    Closed(&'static str),
+}
+
+impl Error {
+    /// Whether the store may have acted on the call that failed.
+    pub fn effect(&self) -> Effect {
+        match self {
+            Error::Backend(error) => error.effect(),
+            Error::Lost(_) => Effect::Unknown,
+            _ => Effect::None,
+        }
+    }
+
+    /// Whether the same call may go through later: the store did not answer.
+    pub fn is_weather(&self) -> bool {
+        matches!(self, Error::Backend(error) if error.is_weather())
+    }
+}
+
+impl From<BackendError> for Error {
+    fn from(error: BackendError) -> Self {
+        match error.fault() {
+            Fault::Unsupported => Error::Unsupported(error),
+            Fault::Mismatch { held, asked } => Error::Mismatch { held, asked },
+            Fault::Limit => Error::Limit(error.to_string().into()),
+            Fault::Invalid => Error::Invalid(error.to_string().into()),
+            Fault::Closed => Error::Closed("the connection to the store was closed: make another client"),
+            _ => Error::Backend(error),
+        }
+    }
+}
+
+impl From<InvalidKey> for Error {
+    fn from(error: InvalidKey) -> Self {
+        Error::Invalid(error.to_string().into())
+    }
+}
+
+/// A lock that was held is held no longer.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the lock was lost: {cause}")]
+pub struct Lost {
+    /// Why.
+    pub cause: LostCause,
+}
+
+/// Why a lock was lost, as far as anybody knows.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum LostCause {
+    /// Its lease ended: it was a fixed one, or the program was stopped for too long to renew it.
+    Expired,
+    /// Somebody took it away.
+    Evicted {
+        /// Who, if they said so.
+        by: Option<Arc<str>>,
+    },
+    /// The session or connection that carried it ended.
+    Session,
+    /// The store has no record of it.
+    Missing,
+    /// The store could not be reached to renew it before its local deadline.
+    Unreachable,
+    /// Its `max_hold` was reached.
+    MaxHold,
+    /// Its client was closed.
+    Closed,
+}
+
+impl LostCause {
+    /// One word for logs, labels and the command's events.
+    pub fn as_str(&self) -> &'static str {
+        match self {
+            LostCause::Expired => "expired",
+            LostCause::Evicted { .. } => "evicted",
+            LostCause::Session => "session",
+            LostCause::Missing => "missing",
+            LostCause::Unreachable => "unreachable",
+            LostCause::MaxHold => "max_hold",
+            LostCause::Closed => "closed",
+        }
+    }
+}
+
+impl fmt::Display for LostCause {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            LostCause::Expired => f.write_str("its lease ended"),
+            LostCause::Evicted { by: Some(by) } => write!(f, "it was evicted by {by}"),
+            LostCause::Evicted { by: None } => f.write_str("it was evicted"),
+            LostCause::Session => f.write_str("the session that carried it ended"),
+            LostCause::Missing => f.write_str("the store has no record of it"),
+            LostCause::Unreachable => f.write_str("the store could not be reached to renew it"),
+            LostCause::MaxHold => f.write_str("its longest hold time was reached"),
+            LostCause::Closed => f.write_str("its client was closed"),
+        }
+    }
+}
+
+impl From<Loss> for LostCause {
+    fn from(loss: Loss) -> Self {
+        match loss {
+            Loss::Expired => LostCause::Expired,
+            Loss::Evicted { by } => LostCause::Evicted { by },
+            Loss::Session => LostCause::Session,
+            _ => LostCause::Missing,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_error_is_small_and_can_travel() {
+        fn travels<T: Send + Sync + 'static>() {}
+        travels::<Error>();
+        assert!(size_of::<Error>() <= 32, "{}", size_of::<Error>());
+    }
+
+    #[test]
+    fn display_never_repeats_its_source() {
+        let error = Error::from(BackendError::new(Fault::Unavailable, Effect::Unknown, "no answer within 3 s"));
+        let source = std::error::Error::source(&error).expect("a store's fault is the source");
+        assert!(!error.to_string().contains(&source.to_string()));
+        assert!(error.is_weather());
+    }
+}

@@ -1,0 +1,249 @@
+//! What a holder holds: the proof of a lock, and how it learns that the proof has ended.
+
+use std::fmt;
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use tenure_backend::{ClaimRef, FencingToken, Instant, LockKey, Mode};
+
+use crate::engine::Place;
+use crate::error::{Error, Lost};
+use crate::held::Held;
+use crate::line::Exit;
+use crate::release::{Departing, Left};
+use crate::timer::sleep_until;
+
+/// A held lock. Dropping it gives the lock back.
+///
+/// It is a value: whoever has it holds the lock, whatever task or thread it is on. Dropping it never blocks and
+/// never panics, also outside a runtime; the watchdog gives the lock back, within a round trip as a rule, and when
+/// the store does not answer, with the end of the lease. [`unlock`](Guard::unlock) confirms it.
+///
+/// # Guarantees
+/// - While [`is_held`](Guard::is_held) is true, no conflicting guard of another client believes the same, on every
+///   store whose clock is honest. Belief ends before the lease: at
+///   `held_from + lease − lease/100 − max(10 ms, lease/100)`.
+/// - Loss is sticky: once it was seen, it is seen for ever.
+/// - No guarantee that a process that was paused does nothing after its deadline: only the
+///   [`token`](Guard::token), checked by the resource, protects against that.
+///
+/// # Examples
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tenure::Error> {
+/// let client = tenure::connect("memory:").await?;
+/// let guard = client.mutex("invoice:7").lock().await?;
+/// println!("fenced by {:?}", guard.token());
+/// guard.unlock().await?;
+/// # Ok(()) }
+/// ```
+#[must_use = "a lock is given back when its guard is dropped"]
+pub struct Guard {
+    held: Option<Arc<Held>>,
+    nth: u32,
+    /// Its place among the client's claims.
+    place: Option<Place>,
+}
+
+impl Guard {
+    pub(crate) fn new(held: Arc<Held>, nth: u32, place: Option<Place>) -> Self {
+        Guard { held: Some(held), nth, place }
+    }
+
+    fn held(&self) -> &Arc<Held> {
+        self.held.as_ref().expect("a guard has its claim until it is consumed")
+    }
+
+    fn now(&self) -> Instant {
+        self.held().line.engine.clock.now()
+    }
+
+    /// The number that fences this grant: greater than that of every conflicting grant of the key before it.
+    ///
+    /// `None` where the store has none. A guard that an owner took again has the token of the first.
+    pub fn token(&self) -> Option<FencingToken> {
+        self.held().token(self.nth)
+    }
+
+    /// The key that is locked.
+    pub fn key(&self) -> &LockKey {
+        &self.held().claim.at.key
+    }
+
+    /// How it is held.
+    pub fn mode(&self) -> Mode {
+        self.held().claim.mode
+    }
+
+    /// The claim's name in the store: what `tenure ls` shows and `tenure evict --claim` takes.
+    pub fn claim(&self) -> &ClaimRef {
+        &self.held().claim.at
+    }
+
+    /// Whether the lock is believed to be held at this moment. Reads a clock, does no I/O.
+    pub fn is_held(&self) -> bool {
+        self.held().is_believed(self.now())
+    }
+
+    /// How long the lock is believed to be held unless a renewal comes; zero once it is lost.
+    pub fn remaining(&self) -> Duration {
+        let now = self.now();
+        if self.held().is_believed(now) { self.held().deadline() - now } else { Duration::ZERO }
+    }
+
+    /// The moment at which belief ends unless a renewal comes, on the belief clock; its origin once it is lost.
+    pub fn believe_until(&self) -> Instant {
+        if self.is_held() { self.held().deadline() } else { Instant::ORIGIN }
+    }
+
+    /// Why the lock was lost; `None` while it is held.
+    pub fn loss(&self) -> Option<Lost> {
+        self.held().check(self.now()).err()
+    }
+
+    /// The backend's own proof of the grant, for its guarded-write helpers.
+    pub fn evidence(&self) -> Option<&tenure_backend::Evidence> {
+        self.held().evidence.as_ref()
+    }
+
+    /// Waits until the lock is lost, and says why.
+    ///
+    /// It resolves at the local deadline even when the network is silent, and never while the lock is held.
+    ///
+    /// # Cancel safety
+    /// Dropping the future leaves nothing behind.
+    pub async fn lost(&self) -> Lost {
+        self.held().lost().await
+    }
+
+    /// Runs `work` for as long as the lock is held.
+    ///
+    /// Belief is checked before every poll of `work`. Once it has ended, `work` is never polled again but dropped,
+    /// and its outcome is unknown; output of a poll that began while the lock was held is returned. What `work`
+    /// spawned is not stopped, and requests it has sent may still take effect.
+    ///
+    /// # Errors
+    /// [`Lost`]: stop, and look at what `work` may have done.
+    ///
+    /// # Cancel safety
+    /// Dropping the future drops `work`.
+    ///
+    /// # Examples
+    /// ```
+    /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tenure::Error> {
+    /// # let client = tenure::connect("memory:").await?;
+    /// let guard = client.mutex("report").lock().await?;
+    /// let pages = guard.while_held(async { 3 }).await?;
+    /// assert_eq!(pages, 3);
+    /// # Ok(()) }
+    /// ```
+    pub async fn while_held<F: Future>(&self, work: F) -> Result<F::Output, Lost> {
+        let held = self.held();
+        while_all_held(|| held.check(held.line.engine.clock.now()), held.lost(), work).await
+    }
+
+    /// Asks the store whether the lock is held: one round trip, which also renews it.
+    ///
+    /// # Errors
+    /// [`Error::Lost`] if it is not; [`Error::Backend`] if the store did not answer, which says nothing of the lock.
+    ///
+    /// # Cancel safety
+    /// Dropping the future leaves nothing behind.
+    pub async fn verify(&self) -> Result<(), Error> {
+        let held = self.held();
+        held.check(self.now())?;
+        held.line.engine.watchdog.verify(held).await
+    }
+
+    /// Gives the lock back, and confirms it: the store says that it is free, or the next waiter of this client has it.
+    ///
+    /// While the store does not answer, it asks again for [`unlock_limit`](crate::Settings::unlock_limit). With
+    /// `at_least` it waits until that time has come.
+    ///
+    /// # Errors
+    /// [`Error::Lost`] if the lock was not held any more when it was given back: another may have held it meanwhile.
+    /// [`Error::Backend`] if the store did not answer in time; the watchdog goes on trying until the lease would
+    /// have ended.
+    ///
+    /// # Cancel safety
+    /// Dropped at any point, the lock is given back by the watchdog.
+    pub async fn unlock(mut self) -> Result<(), Error> {
+        let engine = self.held().line.engine.clone();
+        if let Some(until) = self.kept_until() {
+            sleep_until(&*engine.clock, until).await;
+        }
+        let Some(held) = self.held.take() else { return Ok(()) };
+        if !held.leave() {
+            return Ok(held.check(engine.clock.now())?);
+        }
+        let believed = held.check(engine.clock.now());
+        let mut departing: Departing = match held.line.leave(&held) {
+            Exit::Passed => return Ok(()),
+            Exit::Gone => return Ok(believed?),
+            Exit::Release(departing) => departing,
+        };
+        let limit = engine.settings.unlock_limit.min(held.claim.lease);
+        match departing.run(engine.clock.now() + limit).await? {
+            Left::WasGone if believed.is_ok() => Err(Lost { cause: crate::error::LostCause::Missing }.into()),
+            Left::Freed | Left::WasGone | Left::Absent => Ok(believed?),
+        }
+    }
+
+    /// Until when the claim must be kept though its holder is done.
+    fn kept_until(&self) -> Option<Instant> {
+        let held = self.held();
+        held.kept_until().filter(|until| held.guards() == 1 && *until > self.now() && self.is_held())
+    }
+}
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        if self.held.is_none() {
+            return;
+        }
+        let kept_until = self.kept_until();
+        let Some(held) = self.held.take() else { return };
+        if let Some(until) = kept_until {
+            let engine = held.line.engine.clone();
+            let rest = Guard { held: Some(held), nth: self.nth, place: self.place.take() };
+            let clock = engine.clock.clone();
+            engine.watchdog.spawn(async move {
+                sleep_until(&*clock, until).await;
+                drop(rest);
+            });
+        } else if held.leave() {
+            held.line.leave_behind(&held);
+        }
+    }
+}
+
+impl fmt::Debug for Guard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Guard")
+            .field("claim", self.claim())
+            .field("mode", &self.mode())
+            .field("token", &self.token())
+            .field("loss", &self.loss())
+            .finish()
+    }
+}
+
+/// Polls `work` as long as `check` allows it, and gives up when `lost` resolves.
+pub(crate) async fn while_all_held<F: Future>(
+    check: impl Fn() -> Result<(), Lost>,
+    lost: impl Future<Output = Lost>,
+    work: F,
+) -> Result<F::Output, Lost> {
+    let mut work = pin!(work);
+    let mut lost = pin!(lost);
+    poll_fn(|cx| {
+        check()?;
+        if let Poll::Ready(output) = work.as_mut().poll(cx) {
+            return Poll::Ready(Ok(output));
+        }
+        lost.as_mut().poll(cx).map(Err)
+    })
+    .await
+}

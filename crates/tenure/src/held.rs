@@ -1,0 +1,235 @@
+//! A claim that this client holds: its deadline, its run of tokens, and how its loss becomes known.
+//! Who gets it next is the line's business.
+
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use tenure_backend::{Claim, Evidence, FencingToken, Grant, Instant, TokenRun};
+use tokio::sync::Notify;
+
+use crate::belief::believe_until;
+use crate::error::{Lost, LostCause};
+use crate::line::Line;
+use crate::want::Want;
+use crate::wheel::Mark;
+
+/// Belief is over: the deadline of a lost claim. Once stored it is never replaced, which makes loss sticky.
+const LOST: u64 = 0;
+
+/// A granted claim, shared by its guards, its line and the watchdog.
+#[derive(Debug)]
+pub(crate) struct Held {
+    pub(crate) claim: Arc<Claim>,
+    pub(crate) line: Arc<Line>,
+    pub(crate) want: Arc<Want>,
+    pub(crate) tokens: Option<TokenRun>,
+    pub(crate) evidence: Option<Evidence>,
+    /// The lease that renewal reckons with: what was asked for, or what the store gave if that is less.
+    pub(crate) lease: Duration,
+    /// The local deadline in nanoseconds, or [`LOST`].
+    deadline: AtomicU64,
+    /// When the request was sent that the store confirmed last.
+    confirmed: AtomicU64,
+    /// When the grant was received.
+    since: Instant,
+    /// How many grants of the run were handed out after the first.
+    passed: AtomicU32,
+    /// How many guards of one owner share it.
+    guards: AtomicU32,
+    /// A release was sent, or is about to be: the claim is nobody's to pass or renew.
+    departed: AtomicBool,
+    /// The last renewal failed: if the deadline comes, the store was out of reach.
+    strained: AtomicBool,
+    loss: OnceLock<LostCause>,
+    lost: Notify,
+    pub(crate) mark: Mark,
+}
+
+impl Held {
+    /// Takes a grant; `None` if it arrived dead, that is, with no belief left at `now`.
+    pub(crate) fn new(line: &Arc<Line>, claim: Arc<Claim>, grant: Grant, want: Arc<Want>, now: Instant) -> Option<Arc<Held>> {
+        let margin = line.engine.backend.profile().limits.margin;
+        let mut deadline = believe_until(grant.held_from, grant.lease, margin);
+        if let Some(max_hold) = want.max_hold {
+            deadline = deadline.min(now + max_hold);
+        }
+        if now >= deadline {
+            return None;
+        }
+        let lease = grant.lease.min(claim.lease);
+        Some(Arc::new(Held {
+            claim,
+            line: line.clone(),
+            want,
+            tokens: grant.tokens,
+            evidence: grant.evidence,
+            lease,
+            deadline: AtomicU64::new(deadline.as_nanos()),
+            confirmed: AtomicU64::new(grant.held_from.as_nanos()),
+            since: now,
+            passed: AtomicU32::new(0),
+            guards: AtomicU32::new(1),
+            departed: AtomicBool::new(false),
+            strained: AtomicBool::new(false),
+            loss: OnceLock::new(),
+            lost: Notify::new(),
+            mark: Mark::default(),
+        }))
+    }
+
+    /// Whether the claim is believed to be held at `now`. Once it was not, it never is again.
+    pub(crate) fn check(&self, now: Instant) -> Result<(), Lost> {
+        let deadline = self.deadline.load(Ordering::Acquire);
+        if deadline != LOST && now.as_nanos() < deadline {
+            return Ok(());
+        }
+        if deadline != LOST {
+            self.lose_if(deadline, self.why_belief_ends(deadline));
+            // A renewal may have come in between: then belief goes on, and this reading was in time.
+            if self.deadline.load(Ordering::Acquire) > now.as_nanos() {
+                return Ok(());
+            }
+        }
+        // Whoever stored LOST stores the cause as its next step: this waits for nothing but that.
+        Err(Lost { cause: self.loss.wait().clone() })
+    }
+
+    /// Like [`check`](Self::check), for those who do not care why.
+    pub(crate) fn is_believed(&self, now: Instant) -> bool {
+        self.check(now).is_ok()
+    }
+
+    /// Why the local deadline came without a confirmation.
+    fn why_belief_ends(&self, deadline: u64) -> LostCause {
+        if self.max_hold_ends().is_some_and(|end| deadline >= end.as_nanos()) {
+            LostCause::MaxHold
+        } else if self.want.renewed && self.strained.load(Ordering::Relaxed) {
+            LostCause::Unreachable
+        } else {
+            LostCause::Expired
+        }
+    }
+
+    /// Ends belief, for good.
+    pub(crate) fn lose(&self, cause: LostCause) {
+        let mut deadline = self.deadline.load(Ordering::Acquire);
+        while deadline != LOST && !self.lose_if(deadline, cause.clone()) {
+            deadline = self.deadline.load(Ordering::Acquire);
+        }
+    }
+
+    /// Ends belief unless the deadline has changed.
+    fn lose_if(&self, deadline: u64, cause: LostCause) -> bool {
+        let won = self.deadline.compare_exchange(deadline, LOST, Ordering::AcqRel, Ordering::Acquire).is_ok();
+        if won {
+            let _ = self.loss.set(cause);
+            self.lost.notify_waiters();
+        }
+        won
+    }
+
+    /// Moves the deadline after a renewal, unless belief ended before the answer was read: loss is sticky.
+    pub(crate) fn extend(&self, held_from: Instant, lease: Duration, now: Instant) {
+        self.strained.store(false, Ordering::Relaxed);
+        let margin = self.line.engine.backend.profile().limits.margin;
+        let mut later = believe_until(held_from, lease, margin);
+        if let Some(end) = self.max_hold_ends() {
+            later = later.min(end);
+        }
+        let moved = self.deadline.fetch_update(Ordering::AcqRel, Ordering::Acquire, |deadline| {
+            (deadline != LOST && now.as_nanos() < deadline && later.as_nanos() > deadline).then_some(later.as_nanos())
+        });
+        if moved.is_ok() {
+            self.confirmed.fetch_max(held_from.as_nanos(), Ordering::AcqRel);
+        }
+    }
+
+    /// Remembers that a renewal failed.
+    pub(crate) fn strain(&self) {
+        self.strained.store(true, Ordering::Relaxed);
+    }
+
+    /// When belief ends unless a renewal comes.
+    pub(crate) fn deadline(&self) -> Instant {
+        Instant::from_nanos(self.deadline.load(Ordering::Acquire))
+    }
+
+    /// When the request was sent that the store confirmed last.
+    pub(crate) fn confirmed(&self) -> Instant {
+        Instant::from_nanos(self.confirmed.load(Ordering::Acquire))
+    }
+
+    /// When its longest hold time ends, if it has one.
+    fn max_hold_ends(&self) -> Option<Instant> {
+        self.want.max_hold.map(|max_hold| self.since + max_hold)
+    }
+
+    /// Until when it is kept though its holder is done.
+    pub(crate) fn kept_until(&self) -> Option<Instant> {
+        self.want.at_least.map(|at_least| self.since + at_least)
+    }
+
+    /// Draws the next grant of the run; `None` when it is used up.
+    pub(crate) fn next_in_run(&self) -> Option<u32> {
+        let limit = self.claim.grants.get();
+        self.passed
+            .fetch_update(Ordering::AcqRel, Ordering::Acquire, |passed| (passed + 1 < limit).then_some(passed + 1))
+            .map(|before| before + 1)
+            .ok()
+    }
+
+    /// The token of the run's `nth` grant.
+    pub(crate) fn token(&self, nth: u32) -> Option<FencingToken> {
+        self.tokens.and_then(|run| run.nth(nth))
+    }
+
+    /// Counts one more guard of the same owner; false if the last one is gone already.
+    pub(crate) fn enter_again(&self) -> bool {
+        self.guards
+            .fetch_update(Ordering::AcqRel, Ordering::Acquire, |guards| (guards > 0).then_some(guards + 1))
+            .is_ok()
+    }
+
+    /// Counts one guard less; true if it was the last.
+    pub(crate) fn leave(&self) -> bool {
+        self.guards.fetch_sub(1, Ordering::AcqRel) == 1
+    }
+
+    /// The claim is handed on: its next holder has the one guard.
+    pub(crate) fn hand_on(&self) {
+        self.guards.store(1, Ordering::Release);
+    }
+
+    /// How many guards there are.
+    pub(crate) fn guards(&self) -> u32 {
+        self.guards.load(Ordering::Acquire)
+    }
+
+    /// Marks the claim as nobody's to pass or renew; false if it was so marked before.
+    pub(crate) fn depart(&self) -> bool {
+        !self.departed.swap(true, Ordering::AcqRel)
+    }
+
+    /// Whether a release was sent or is about to be.
+    pub(crate) fn has_departed(&self) -> bool {
+        self.departed.load(Ordering::Acquire)
+    }
+
+    /// Waits until belief has ended, on the belief clock: also when the network is silent.
+    pub(crate) async fn lost(&self) -> Lost {
+        let clock = &self.line.engine.clock;
+        loop {
+            let mut notified = std::pin::pin!(self.lost.notified());
+            notified.as_mut().enable();
+            let now = clock.now();
+            if let Err(lost) = self.check(now) {
+                return lost;
+            }
+            tokio::select! {
+                () = notified => {}
+                () = crate::timer::nap(self.deadline() - now) => {}
+            }
+        }
+    }
+}

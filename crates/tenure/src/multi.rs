@@ -1,0 +1,296 @@
+//! Several locks held together, all or nothing.
+
+use std::collections::HashSet;
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
+use tokio::time::Instant;
+
+use crate::acquire::Acquire;
+use crate::attempt::{OnWaiting, Patience};
+use crate::error::{Error, Lost};
+use crate::guard::{Guard, while_all_held};
+use crate::mutex::Mutex;
+use crate::options::Face;
+use crate::rwlock::RwLock;
+use crate::semaphore::Semaphore;
+
+/// One lock among those that are held together. A [`Mutex`] is one; see also [`read`](Member::read),
+/// [`write`](Member::write) and [`permits`](Member::permits).
+#[derive(Clone, Debug)]
+pub struct Member(Face);
+
+impl Member {
+    fn new(face: Face) -> Self {
+        Member(face.set(|want| want.member = true))
+    }
+
+    /// The shared side of a read-write lock.
+    pub fn read(lock: &RwLock) -> Self {
+        Self::new(lock.reader())
+    }
+
+    /// The exclusive side of a read-write lock.
+    pub fn write(lock: &RwLock) -> Self {
+        Self::new(lock.writer())
+    }
+
+    /// So many permits of a semaphore.
+    pub fn permits(semaphore: &Semaphore, permits: u32) -> Self {
+        Self::new(semaphore.0.taking(permits))
+    }
+
+    fn try_lock(&self) -> Acquire<Option<Guard>> {
+        Acquire::try_one(self.0.line.clone(), self.0.want.clone())
+    }
+
+    fn lock(&self, patience: Patience) -> Acquire<Guard> {
+        Acquire::one(self.0.line.clone(), self.0.want.clone(), patience)
+    }
+}
+
+impl From<Mutex> for Member {
+    fn from(mutex: Mutex) -> Self {
+        Member::new(mutex.0)
+    }
+}
+
+impl From<&Mutex> for Member {
+    fn from(mutex: &Mutex) -> Self {
+        Member::new(mutex.0.clone())
+    }
+}
+
+/// Several locks that are taken and given back together, of one client or of several.
+///
+/// It never holds while it waits: on a busy member all others are released, that member alone is waited for, and the
+/// attempt starts again from it. So two of them never block each other for ever, whatever their order.
+///
+/// # Examples
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tenure::Error> {
+/// let client = tenure::connect("memory:").await?;
+/// let both = tenure::multi([client.mutex("account:1"), client.mutex("account:2")]);
+/// let guards = both.lock().await?;
+/// assert_eq!(guards.members().len(), 2);
+/// guards.unlock().await?;
+/// # Ok(()) }
+/// ```
+#[derive(Clone, Debug)]
+pub struct Multi {
+    members: Vec<Member>,
+}
+
+/// Locks to be held together. A member named twice, or none at all, is `Invalid` at first use.
+pub fn multi(members: impl IntoIterator<Item = impl Into<Member>>) -> Multi {
+    Multi { members: members.into_iter().map(Into::into).collect() }
+}
+
+impl Multi {
+    /// Waits for all members, for as long as it takes.
+    ///
+    /// # Cancel safety
+    /// Dropping the future leaves nothing behind.
+    pub fn lock(&self) -> Acquire<MultiGuard> {
+        Acquire::many(Hunt::new(self.members.clone(), Patience::Forever))
+    }
+
+    /// Waits for all members for at most `limit`; then [`Error::Timeout`].
+    ///
+    /// # Cancel safety
+    /// Dropping the future leaves nothing behind.
+    pub fn lock_within(&self, limit: Duration) -> Acquire<MultiGuard> {
+        Acquire::many(Hunt::new(self.members.clone(), Patience::Within(limit)))
+    }
+
+    /// Takes all members if they are free; `None` if any is busy.
+    ///
+    /// # Cancel safety
+    /// Dropping the future leaves nothing behind.
+    pub fn try_lock(&self) -> Acquire<Option<MultiGuard>> {
+        Acquire::try_many(Hunt::new(self.members.clone(), Patience::Try))
+    }
+}
+
+/// Several held locks. Dropping it gives them all back.
+#[must_use = "locks are given back when their guard is dropped"]
+pub struct MultiGuard {
+    guards: Vec<Guard>,
+}
+
+impl MultiGuard {
+    /// The guards, in the order in which the members were named.
+    pub fn members(&self) -> &[Guard] {
+        &self.guards
+    }
+
+    /// Whether all members are believed to be held at this moment.
+    pub fn is_held(&self) -> bool {
+        self.guards.iter().all(Guard::is_held)
+    }
+
+    /// Waits until any member is lost, and says why.
+    ///
+    /// # Cancel safety
+    /// Dropping the future leaves nothing behind.
+    pub async fn lost(&self) -> Lost {
+        let mut members: FuturesUnordered<_> = self.guards.iter().map(Guard::lost).collect();
+        match members.next().await {
+            Some(lost) => lost,
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Runs `work` for as long as all members are held; see [`Guard::while_held`].
+    ///
+    /// # Errors
+    /// [`Lost`] as soon as any member is.
+    ///
+    /// # Cancel safety
+    /// Dropping the future drops `work`.
+    pub async fn while_held<F: Future>(&self, work: F) -> Result<F::Output, Lost> {
+        let check = || self.guards.iter().find_map(Guard::loss).map_or(Ok(()), Err);
+        while_all_held(check, self.lost(), work).await
+    }
+
+    /// Gives all members back, at the same time, and confirms it.
+    ///
+    /// # Errors
+    /// The first member's error; the others are given back all the same.
+    ///
+    /// # Cancel safety
+    /// Dropped at any point, the locks are given back by the watchdog.
+    pub async fn unlock(self) -> Result<(), Error> {
+        let mut unlocks: FuturesUnordered<_> = self.guards.into_iter().map(Guard::unlock).collect();
+        let mut first = Ok(());
+        while let Some(result) = unlocks.next().await {
+            first = first.and(result);
+        }
+        first
+    }
+}
+
+impl fmt::Debug for MultiGuard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("MultiGuard").field(&self.guards).finish()
+    }
+}
+
+type Running = Pin<Box<dyn Future<Output = Result<Option<MultiGuard>, Error>> + Send>>;
+
+/// The search for all members at once.
+pub(crate) struct Hunt {
+    members: Vec<Member>,
+    patience: Patience,
+    on_waiting: Option<OnWaiting>,
+    running: Option<Running>,
+}
+
+impl Hunt {
+    fn new(members: Vec<Member>, patience: Patience) -> Self {
+        Hunt { members, patience, on_waiting: None, running: None }
+    }
+
+    pub(crate) fn on_waiting(&mut self, told: OnWaiting) {
+        self.on_waiting = Some(told);
+    }
+}
+
+impl Future for Hunt {
+    type Output = Result<Option<MultiGuard>, Error>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let hunt = &mut *self;
+        let running = hunt.running.get_or_insert_with(|| {
+            Box::pin(search(std::mem::take(&mut hunt.members), hunt.patience, hunt.on_waiting.take()))
+        });
+        running.as_mut().poll(cx)
+    }
+}
+
+/// Takes the members one by one; on a busy one it lets go of all others, waits for that one, and starts from it.
+async fn search(members: Vec<Member>, patience: Patience, mut told: Option<OnWaiting>) -> Result<Option<MultiGuard>, Error> {
+    check(&members)?;
+    let deadline = match patience {
+        Patience::Within(limit) => Some(Instant::now() + limit),
+        Patience::Forever | Patience::Try => None,
+    };
+    let mut awaited = None;
+    for round in 0u32.. {
+        let mut guards: Vec<Option<Guard>> = members.iter().map(|_| None).collect();
+        if let Some(busy) = awaited {
+            let mut lock = Member::lock(&members[busy], patience_left(patience, deadline));
+            if let Some(told) = told.take() {
+                lock = lock.on_waiting(told);
+            }
+            guards[busy] = Some(lock.await?);
+        }
+        awaited = fill(&members, &mut guards, patience).await?;
+        let guards = guards.into_iter().flatten();
+        if awaited.is_none() {
+            let guards = MultiGuard { guards: guards.collect() };
+            if guards.is_held() {
+                return Ok(Some(guards));
+            }
+            // A member was lost while the others were taken: all are given back, and the search starts again.
+            awaited = Some(0);
+        } else {
+            let _ = MultiGuard { guards: guards.collect() }.unlock().await;
+        }
+        if matches!(patience, Patience::Try) {
+            return Ok(None);
+        }
+        if round > 0 {
+            pause(&members, round).await;
+        }
+    }
+    unreachable!("the rounds have no end")
+}
+
+fn patience_left(patience: Patience, deadline: Option<Instant>) -> Patience {
+    deadline.map_or(patience, |deadline| Patience::Within(deadline - Instant::now().min(deadline)))
+}
+
+/// Tries every member that is not held yet; answers which one is busy.
+async fn fill(members: &[Member], guards: &mut [Option<Guard>], patience: Patience) -> Result<Option<usize>, Error> {
+    for (at, member) in members.iter().enumerate() {
+        if guards[at].is_some() {
+            continue;
+        }
+        match member.try_lock().await {
+            Ok(Some(guard)) => guards[at] = Some(guard),
+            Ok(None) => return Ok(Some(at)),
+            // While it waits, weather is not an answer.
+            Err(error) if error.is_weather() && !matches!(patience, Patience::Try) => return Ok(Some(at)),
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(None)
+}
+
+/// Waits a little, differently for each search, so that two of them do not chase each other.
+async fn pause(members: &[Member], round: u32) {
+    let dice = members[0].0.line.as_ref().map_or(0, |line| line.engine.dice());
+    let most = Duration::from_millis(1 << round.min(5));
+    tokio::time::sleep(most.mul_f64((dice % 1024) as f64 / 1024.0)).await;
+}
+
+/// Refuses what can never be held together, before anything is sent.
+fn check(members: &[Member]) -> Result<(), Error> {
+    if members.is_empty() {
+        return Err(Error::Invalid("a multi-lock has at least one member".into()));
+    }
+    let mut names = HashSet::new();
+    for member in members {
+        let line = member.0.line.as_ref().map_err(Clone::clone)?;
+        if !names.insert((line.engine.id, line.key.clone())) {
+            return Err(Error::Invalid(format!("the key {:?} is named twice in one multi-lock", line.key).into()));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,107 @@
+//! A lock that one holds at a time.
+
+use std::time::Duration;
+
+use crate::acquire::Acquire;
+use crate::attempt::Patience;
+use crate::error::Error;
+use crate::guard::Guard;
+use crate::options::{Face, options};
+
+/// A lock that one holds at a time, among all clients of the store.
+///
+/// It holds no data and does no I/O: it is a name and some options, cheap to clone. A second
+/// [`lock`](Mutex::lock) waits, whoever asks: to nest, pass the guard down, or use an [`Owner`](crate::Owner).
+///
+/// # Examples
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tenure::Error> {
+/// let client = tenure::connect("memory:").await?;
+/// let mutex = client.mutex("stock:shoes");
+/// let guard = mutex.lock().await?;
+/// assert!(mutex.try_lock().await?.is_none());
+/// guard.unlock().await?;
+/// # Ok(()) }
+/// ```
+#[derive(Clone, Debug)]
+pub struct Mutex(pub(crate) Face);
+
+options!(Mutex);
+
+impl Mutex {
+    /// Waits for the lock, for as long as it takes.
+    ///
+    /// # Cancel safety
+    /// See [`Acquire`]: dropping the future leaves nothing behind.
+    pub fn lock(&self) -> Acquire<Guard> {
+        Acquire::one(self.0.line.clone(), self.0.want.clone(), Patience::Forever)
+    }
+
+    /// Waits for the lock for at most `limit`; then [`Error::Timeout`](crate::Error::Timeout).
+    ///
+    /// # Cancel safety
+    /// See [`Acquire`]: dropping the future leaves nothing behind, and neither does the time limit.
+    pub fn lock_within(&self, limit: Duration) -> Acquire<Guard> {
+        Acquire::one(self.0.line.clone(), self.0.want.clone(), Patience::Within(limit))
+    }
+
+    /// Takes the lock if it is free; `None` if it is busy. Never waits for another holder.
+    ///
+    /// # Cancel safety
+    /// See [`Acquire`]: dropping the future leaves nothing behind.
+    pub fn try_lock(&self) -> Acquire<Option<Guard>> {
+        Acquire::try_one(self.0.line.clone(), self.0.want.clone())
+    }
+
+    /// Waits for the lock and runs `work` under it, for as long as it is held.
+    ///
+    /// # Errors
+    /// As [`lock`](Mutex::lock); [`Error::Lost`](crate::Error::Lost) if the lock was lost before `work` had finished:
+    /// it is dropped then, and its outcome unknown. What `work` gave is returned even if the lock cannot be given
+    /// back at once: the watchdog sees to that.
+    ///
+    /// # Cancel safety
+    /// Dropping the future drops `work` and gives the lock back.
+    pub async fn with<T>(&self, work: impl AsyncFnOnce(&Guard) -> T) -> Result<T, Error> {
+        run(self.lock().await?, work).await
+    }
+
+    /// Runs `work` under the lock, or `fallback` if it is not free within `limit` (zero: at once).
+    ///
+    /// The fallback runs only when the lock is busy or the wait timed out: never once `work` has begun, and never on a
+    /// store's fault.
+    ///
+    /// # Errors
+    /// As [`with`](Mutex::with), without `Timeout`.
+    ///
+    /// # Cancel safety
+    /// Dropping the future drops whichever runs, and gives the lock back.
+    pub async fn with_or_else<T>(
+        &self,
+        limit: Duration,
+        work: impl AsyncFnOnce(&Guard) -> T,
+        fallback: impl AsyncFnOnce() -> T,
+    ) -> Result<T, Error> {
+        let got = if limit.is_zero() {
+            self.try_lock().await?
+        } else {
+            match self.lock_within(limit).await {
+                Ok(guard) => Some(guard),
+                Err(Error::Timeout) => None,
+                Err(error) => return Err(error),
+            }
+        };
+        match got {
+            Some(guard) => run(guard, work).await,
+            None => Ok(fallback().await),
+        }
+    }
+}
+
+async fn run<T>(guard: Guard, work: impl AsyncFnOnce(&Guard) -> T) -> Result<T, Error> {
+    let output = guard.while_held(work(&guard)).await?;
+    if let Err(error) = guard.unlock().await {
+        tracing::warn!(%error, "work was done under a lock that could not be given back in order");
+    }
+    Ok(output)
+}

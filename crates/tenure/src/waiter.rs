@@ -1,0 +1,235 @@
+//! One caller that waits: the cell through which grants are offered to it, taken, and taken back.
+//! The cell knows neither the queue it stands in nor the store.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::future::Future;
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tenure_backend::{BackendError, Call, Claim, Instant, Standing};
+use tokio::sync::Notify;
+
+use crate::error::Error;
+use crate::held::Held;
+use crate::want::Want;
+use crate::wheel::Mark;
+
+/// A grant on its way to a waiter.
+#[derive(Debug)]
+pub(crate) struct Offer {
+    pub(crate) held: Arc<Held>,
+    /// Which grant of the claim's run it is.
+    pub(crate) nth: u32,
+    /// Handed on in memory, not granted by the store just now: it must be returned within the pass window.
+    pub(crate) passed: bool,
+}
+
+/// A waiting caller, shared by its future, its line's queue and whoever drives it.
+#[derive(Debug)]
+pub(crate) struct Waiter {
+    pub(crate) want: Arc<Want>,
+    state: Mutex<State>,
+    /// Its place in its line's queue: smaller goes first. Written only under the line's lock.
+    place: AtomicI64,
+    /// Rung when its future has gone, or has taken what was offered.
+    pub(crate) changed: Notify,
+    pub(crate) mark: Mark,
+}
+
+#[derive(Debug)]
+enum State {
+    /// The caller itself polls a call to the store; its waker is for whoever takes the call over.
+    Calling(Call<Standing>, Arc<Claim>, Option<Waker>),
+    /// It waits for an offer.
+    Waiting(Option<Waker>),
+    /// It missed an offer: nothing is offered until it is polled again.
+    Dormant,
+    /// A grant is its own if it is polled before the offer is taken back.
+    Offered(Offer, Instant),
+    /// It was refused (it only tried), or failed.
+    Answered(Result<(), Error>),
+    /// Its future has gone.
+    Gone,
+}
+
+/// What a caller finds when it polls its own call.
+pub(crate) enum CallPoll {
+    Pending,
+    Answer(Result<Standing, BackendError>, Arc<Claim>),
+    /// The client's task drives the call: wait for its offer.
+    Taken,
+}
+
+/// What a caller finds when it waits.
+pub(crate) enum WaitPoll {
+    Pending,
+    /// It had missed an offer and is waiting again as of this poll.
+    Revived,
+    Offer(Offer),
+    Refused,
+    Failed(Error),
+}
+
+/// What a departing future leaves behind.
+pub(crate) enum Leftover {
+    Nothing,
+    Call(Call<Standing>, Arc<Claim>),
+    Offer(Offer),
+}
+
+/// What became of an offer.
+pub(crate) enum Offered {
+    /// It is there; wake its future.
+    Yes(Option<Waker>),
+    /// Its future has gone, or is not being polled: offer it to somebody else.
+    No,
+}
+
+impl Waiter {
+    pub(crate) fn calling(want: Arc<Want>, call: Call<Standing>, claim: Arc<Claim>, waker: &Waker) -> Arc<Self> {
+        Self::with(want, State::Calling(call, claim, Some(waker.clone())))
+    }
+
+    pub(crate) fn waiting(want: Arc<Want>) -> Arc<Self> {
+        Self::with(want, State::Waiting(None))
+    }
+
+    fn with(want: Arc<Want>, state: State) -> Arc<Self> {
+        Arc::new(Waiter {
+            want,
+            state: Mutex::new(state),
+            place: AtomicI64::new(0),
+            changed: Notify::new(),
+            mark: Mark::default(),
+        })
+    }
+
+    pub(crate) fn place(&self) -> i64 {
+        self.place.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_place(&self, place: i64) {
+        self.place.store(place, Ordering::Relaxed);
+    }
+
+    /// Polls the caller's own call in place.
+    pub(crate) fn poll_call(&self, cx: &mut Context<'_>) -> CallPoll {
+        let mut state = self.state.lock();
+        let State::Calling(call, claim, waker) = &mut *state else { return CallPoll::Taken };
+        match std::pin::Pin::new(call).poll(cx) {
+            Poll::Pending => {
+                if !waker.as_ref().is_some_and(|waker| waker.will_wake(cx.waker())) {
+                    *waker = Some(cx.waker().clone());
+                }
+                CallPoll::Pending
+            }
+            Poll::Ready(answer) => {
+                let claim = claim.clone();
+                *state = State::Waiting(None);
+                CallPoll::Answer(answer, claim)
+            }
+        }
+    }
+
+    /// Takes the call away from its caller, who may have stopped polling it.
+    pub(crate) fn take_call(&self) -> Option<(Call<Standing>, Arc<Claim>)> {
+        let mut state = self.state.lock();
+        match std::mem::replace(&mut *state, State::Waiting(None)) {
+            State::Calling(call, claim, waker) => {
+                *state = State::Waiting(waker);
+                Some((call, claim))
+            }
+            other => {
+                *state = other;
+                None
+            }
+        }
+    }
+
+    /// Looks for an offer or an answer, and leaves the waker.
+    pub(crate) fn poll_wait(&self, cx: &mut Context<'_>) -> WaitPoll {
+        let mut state = self.state.lock();
+        match std::mem::replace(&mut *state, State::Gone) {
+            State::Offered(offer, _) => {
+                *state = State::Waiting(None);
+                drop(state);
+                self.changed.notify_one();
+                WaitPoll::Offer(offer)
+            }
+            State::Answered(Ok(())) => WaitPoll::Refused,
+            State::Answered(Err(error)) => WaitPoll::Failed(error),
+            State::Waiting(Some(waker)) if waker.will_wake(cx.waker()) => {
+                *state = State::Waiting(Some(waker));
+                WaitPoll::Pending
+            }
+            was => {
+                *state = State::Waiting(Some(cx.waker().clone()));
+                if matches!(was, State::Dormant) { WaitPoll::Revived } else { WaitPoll::Pending }
+            }
+        }
+    }
+
+    /// Offers a grant, if it waits and is being polled as far as anybody knows.
+    pub(crate) fn offer(&self, offer: Offer, now: Instant) -> Offered {
+        let mut state = self.state.lock();
+        match &mut *state {
+            State::Waiting(waker) => {
+                let waker = waker.take();
+                *state = State::Offered(offer, now);
+                Offered::Yes(waker)
+            }
+            _ => Offered::No,
+        }
+    }
+
+    /// Takes an offer back that was not taken within `window`; the waiter is passed over until it is polled.
+    pub(crate) fn retract(&self, now: Instant, window: Duration) -> Option<Offer> {
+        let mut state = self.state.lock();
+        match &*state {
+            State::Offered(_, at) if now - *at >= window => match std::mem::replace(&mut *state, State::Dormant) {
+                State::Offered(offer, _) => Some(offer),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+
+    /// Tells the caller that its try was refused, or that the store failed.
+    pub(crate) fn answer(&self, answer: Result<(), Error>) {
+        let mut state = self.state.lock();
+        if let State::Waiting(waker) = &mut *state {
+            let waker = waker.take();
+            *state = State::Answered(answer);
+            drop(state);
+            waker.map(Waker::wake);
+        }
+    }
+
+    /// The future goes away: nothing is offered any more, and what it left must be seen to.
+    pub(crate) fn go(&self) -> Leftover {
+        let was = std::mem::replace(&mut *self.state.lock(), State::Gone);
+        self.changed.notify_one();
+        match was {
+            State::Calling(call, claim, _) => Leftover::Call(call, claim),
+            State::Offered(offer, _) => Leftover::Offer(offer),
+            _ => Leftover::Nothing,
+        }
+    }
+
+    /// Whether it waits for an offer.
+    pub(crate) fn is_waiting(&self) -> bool {
+        matches!(*self.state.lock(), State::Waiting(_))
+    }
+
+    /// Whether an offer is on its way to it.
+    pub(crate) fn is_offered(&self) -> bool {
+        matches!(*self.state.lock(), State::Offered(..))
+    }
+
+    /// Whether its future has gone.
+    pub(crate) fn is_gone(&self) -> bool {
+        matches!(*self.state.lock(), State::Gone)
+    }
+}

@@ -1,0 +1,399 @@
+//! The client's own task: renews what is held, takes over calls that nobody polls, and runs what callers leave
+//! behind. One for each client, started by its first attempt.
+
+use std::future::Future;
+use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tenure_backend::{Backend, Batch, Clock, Instant, Phase, Renewal, Renewed};
+use tokio::runtime::Handle;
+use tokio::sync::Notify;
+use tokio::sync::futures::Notified;
+
+use crate::belief::{renew_after, retry_after, stall_after};
+use crate::drive;
+use crate::error::{Error, Lost, LostCause};
+use crate::held::Held;
+use crate::line::Line;
+use crate::timer::nap;
+use crate::waiter::Waiter;
+use crate::wheel::{Entry, Wheel};
+
+const CLOSED: &str = "this client was closed: make another one";
+const RUNTIME_GONE: &str =
+    "the runtime on which this client's watchdog ran has ended: make another client, or use Settings::own_thread";
+const NO_RUNTIME: &str = "a client needs a tokio runtime with a timer: call it inside one, or use Settings::own_thread";
+
+const NEW: u8 = 0;
+const RUNNING: u8 = 1;
+const SHUT: u8 = 2;
+const GONE: u8 = 3;
+
+#[derive(Debug)]
+pub(crate) struct Watchdog(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    backend: Arc<dyn Backend>,
+    clock: Arc<dyn Clock>,
+    own_thread: bool,
+    state: AtomicU8,
+    starting: Mutex<()>,
+    runtime: OnceLock<Handle>,
+    due: Mutex<Due>,
+    bell: Notify,
+    closing: Notify,
+    /// Tasks under way on behalf of callers.
+    busy: AtomicUsize,
+    idle: Notify,
+}
+
+#[derive(Debug)]
+struct Due {
+    wheel: Wheel,
+    /// When the watchdog wakes by itself.
+    wakes_at: Instant,
+}
+
+impl Watchdog {
+    pub(crate) fn new(backend: Arc<dyn Backend>, clock: Arc<dyn Clock>, own_thread: bool) -> Self {
+        let due = Due { wheel: Wheel::new(clock.now()), wakes_at: Instant::NEVER };
+        Watchdog(Arc::new(Shared {
+            backend,
+            clock,
+            own_thread,
+            state: AtomicU8::new(NEW),
+            starting: Mutex::new(()),
+            runtime: OnceLock::new(),
+            due: Mutex::new(due),
+            bell: Notify::new(),
+            closing: Notify::new(),
+            busy: AtomicUsize::new(0),
+            idle: Notify::new(),
+        }))
+    }
+
+    /// Sees to it that the watchdog runs, on the caller's runtime or on a thread of its own.
+    pub(crate) fn start(&self) -> Result<(), Error> {
+        match self.0.state.load(Ordering::Acquire) {
+            RUNNING => Ok(()),
+            NEW => self.start_now(),
+            _ => Err(self.closed()),
+        }
+    }
+
+    #[cold]
+    fn start_now(&self) -> Result<(), Error> {
+        let _one_starter = self.0.starting.lock();
+        if self.0.runtime.get().is_some() {
+            return self.start();
+        }
+        let watchdog = run(self.0.clone(), Gone(self.0.clone()));
+        let state = &self.0.state;
+        if self.0.own_thread {
+            let runtime = on_a_thread(watchdog)?;
+            let _ = self.0.runtime.set(runtime);
+        } else {
+            let runtime = Handle::try_current().map_err(|_| Error::Closed(NO_RUNTIME))?;
+            runtime.spawn(watchdog);
+            let _ = self.0.runtime.set(runtime);
+        }
+        // Last, so that whoever finds it running also finds its runtime.
+        state.compare_exchange(NEW, RUNNING, Ordering::AcqRel, Ordering::Acquire).map_err(|_| self.closed())?;
+        self.0.bell.notify_one();
+        Ok(())
+    }
+
+    /// Why calls are refused: the client was closed, or its runtime has ended.
+    pub(crate) fn closed(&self) -> Error {
+        Error::Closed(if self.0.state.load(Ordering::Acquire) == GONE { RUNTIME_GONE } else { CLOSED })
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        self.0.state.load(Ordering::Acquire) >= SHUT
+    }
+
+    /// Resolves when the client is closed after this was called.
+    pub(crate) fn closing(&self) -> Notified<'_> {
+        self.0.closing.notified()
+    }
+
+    /// Runs `work` on the client's runtime. If that has ended, nothing is done: leases end what is left.
+    pub(crate) fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
+        let Some(runtime) = self.0.runtime.get() else { return };
+        let busy = Busy::new(self.0.clone());
+        runtime.spawn(async move {
+            work.await;
+            drop(busy);
+        });
+    }
+
+    /// Watches over a claim that was granted.
+    pub(crate) fn track(&self, held: &Arc<Held>, now: Instant) {
+        let due = next_look(held, now + renew_after(held.lease, held.line.engine.dice()));
+        self.0.insert(Entry::Claim(held.clone()), due);
+    }
+
+    /// Stops watching over a claim.
+    pub(crate) fn untrack(&self, held: &Held) {
+        let entry = self.0.due.lock().wheel.remove(&held.mark);
+        drop(entry);
+    }
+
+    /// Takes a caller's call over if it is still under way after the offer window.
+    pub(crate) fn track_call(&self, waiter: &Arc<Waiter>, line: &Arc<Line>, tries: bool) {
+        let due = self.0.clock.now() + line.engine.settings.offer_window;
+        self.0.insert(Entry::Call(waiter.clone(), line.clone(), tries), due);
+    }
+
+    pub(crate) fn untrack_call(&self, waiter: &Waiter) {
+        let entry = self.0.due.lock().wheel.remove(&waiter.mark);
+        drop(entry);
+    }
+
+    /// Asks the store at once whether a claim is alive.
+    pub(crate) async fn verify(&self, held: &Arc<Held>) -> Result<(), Error> {
+        let (answer, answered) = tokio::sync::oneshot::channel();
+        let (shared, held) = (self.0.clone(), held.clone());
+        self.spawn(async move {
+            let failed = renew(&shared, vec![held]).await;
+            let _ = answer.send(failed);
+        });
+        match answered.await {
+            Ok(None) => Ok(()),
+            Ok(Some(error)) => Err(error),
+            Err(_) => Err(self.closed()),
+        }
+    }
+
+    /// Refuses new attempts, wakes what waits, and takes over every call under way.
+    pub(crate) fn shut(&self) {
+        self.0.state.store(SHUT, Ordering::Release);
+        self.0.closing.notify_waiters();
+        let entries = self.0.due.lock().wheel.drain();
+        for entry in entries {
+            if let Entry::Call(waiter, line, tries) = entry {
+                take_over(waiter, line, tries);
+            }
+        }
+    }
+
+    /// Waits until nothing is under way on behalf of callers.
+    pub(crate) async fn settled(&self) {
+        loop {
+            let mut idle = std::pin::pin!(self.0.idle.notified());
+            idle.as_mut().enable();
+            if self.0.busy.load(Ordering::Acquire) == 0 {
+                return;
+            }
+            idle.await;
+        }
+    }
+
+    /// Ends the watchdog's task: the client is gone.
+    pub(crate) fn stop(&self) {
+        let _ = self.0.state.fetch_max(SHUT, Ordering::AcqRel);
+        self.0.bell.notify_one();
+    }
+}
+
+impl Shared {
+    fn insert(&self, entry: Entry, at: Instant) {
+        let mut due = self.due.lock();
+        due.wheel.insert(entry, at);
+        // Woken only if it would wake too late by itself: locking does not wake a task each time.
+        if at < due.wakes_at {
+            due.wakes_at = at;
+            drop(due);
+            self.bell.notify_one();
+        }
+    }
+
+    fn reschedule(&self, held: &Held, at: Instant) {
+        self.due.lock().wheel.reschedule(&held.mark, at);
+    }
+}
+
+/// When to look at a claim: at `renewal`, or at its deadline if that comes first or it is not renewed.
+fn next_look(held: &Held, renewal: Instant) -> Instant {
+    if held.want.renewed { renewal.min(held.deadline()) } else { held.deadline() }
+}
+
+/// Runs the watchdog on a thread and a runtime of its own, which end with it.
+fn on_a_thread(watchdog: impl Future<Output = ()> + Send + 'static) -> Result<Handle, Error> {
+    const NO_THREAD: Error = Error::Closed("the system gave no thread for the watchdog");
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|_| NO_THREAD)?;
+    let handle = runtime.handle().clone();
+    let thread = std::thread::Builder::new().name("tenure-watchdog".to_owned());
+    thread.spawn(move || runtime.block_on(watchdog)).map_err(|_| NO_THREAD)?;
+    Ok(handle)
+}
+
+/// Says that the watchdog's task is no more.
+struct Gone(Arc<Shared>);
+
+impl Drop for Gone {
+    fn drop(&mut self) {
+        if self.0.state.compare_exchange(RUNNING, GONE, Ordering::AcqRel, Ordering::Acquire).is_ok() {
+            self.0.closing.notify_waiters();
+        }
+    }
+}
+
+/// Counts a task for as long as it lives, also if its runtime drops it.
+struct Busy(Arc<Shared>);
+
+impl Busy {
+    fn new(shared: Arc<Shared>) -> Self {
+        shared.busy.fetch_add(1, Ordering::AcqRel);
+        Busy(shared)
+    }
+}
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        if self.0.busy.fetch_sub(1, Ordering::AcqRel) == 1 {
+            self.0.idle.notify_waiters();
+        }
+    }
+}
+
+/// The watchdog's loop.
+async fn run(shared: Arc<Shared>, _gone: Gone) {
+    while shared.state.load(Ordering::Acquire) < SHUT {
+        let next = tick(&shared);
+        let now = shared.clock.now();
+        match next {
+            None => shared.bell.notified().await,
+            Some(next) if next > now => {
+                tokio::select! {
+                    () = shared.bell.notified() => {}
+                    () = nap(next - now) => {}
+                }
+            }
+            Some(_) => tokio::task::yield_now().await,
+        }
+    }
+}
+
+/// Sees to everything that is due, and says when to look again.
+fn tick(shared: &Arc<Shared>) -> Option<Instant> {
+    let now = shared.clock.now();
+    let due = shared.due.lock().wheel.take_due(now, may_be_early);
+    let mut renewals = Vec::new();
+    let mut stalled = Duration::ZERO;
+    for (entry, at) in due {
+        let held = match entry {
+            Entry::Call(waiter, line, tries) => {
+                take_over(waiter, line, tries);
+                continue;
+            }
+            Entry::Claim(held) => held,
+        };
+        if now - at > stall_after(held.lease) {
+            stalled = stalled.max(now - at);
+        }
+        if let Err(lost) = held.check(now) {
+            tell_lost(&held, &lost);
+            continue;
+        }
+        if held.has_departed() {
+            continue;
+        }
+        // Back into the wheel at once: a renewal that never answers is tried again within the same third.
+        let again = next_look(&held, now + stall_after(held.lease));
+        shared.due.lock().wheel.insert(Entry::Claim(held.clone()), again);
+        if held.want.renewed {
+            renewals.push(held);
+        }
+    }
+    if !stalled.is_zero() {
+        tracing::warn!("runtime stalled {} ms: leases are renewed late", stalled.as_millis());
+    }
+    let most = shared.backend.profile().limits.max_batch.get() as usize;
+    while !renewals.is_empty() {
+        let rest = renewals.split_off(most.min(renewals.len()));
+        let batch = std::mem::replace(&mut renewals, rest);
+        let (work, busy) = (shared.clone(), Busy::new(shared.clone()));
+        if let Some(runtime) = shared.runtime.get() {
+            runtime.spawn(async move {
+                renew(&work, batch).await;
+                drop(busy);
+            });
+        }
+    }
+    let mut due = shared.due.lock();
+    let next = due.wheel.next_due();
+    due.wakes_at = next.unwrap_or(Instant::NEVER);
+    next
+}
+
+/// Renewals may be a twelfth of their lease early, so that they travel together.
+fn may_be_early(entry: &Entry) -> Duration {
+    match entry {
+        Entry::Claim(held) if held.want.renewed => held.lease / 12,
+        _ => Duration::ZERO,
+    }
+}
+
+/// Takes a call over from a caller who may have stopped polling it.
+fn take_over(waiter: Arc<Waiter>, line: Arc<Line>, tries: bool) {
+    if let Some((call, claim)) = waiter.take_call() {
+        let watchdog = &line.engine.watchdog;
+        watchdog.spawn(drive::finish(line.clone(), waiter, call, claim, tries));
+    }
+}
+
+/// Renews a batch of claims of one store. Answers why the first one is not renewed, if it is not.
+async fn renew(shared: &Shared, batch: Vec<Arc<Held>>) -> Option<Error> {
+    let renewals: Batch<Renewal> = batch
+        .iter()
+        .map(|held| Renewal { who: held.claim.at.clone(), lease: held.claim.lease, only: Phase::Granted, raise: None })
+        .collect();
+    let answers = shared.backend.clone().renew(renewals).await;
+    let now = shared.clock.now();
+    let mut first = None;
+    for (held, answer) in batch.iter().zip(answers) {
+        let failed = match answer {
+            _ if held.has_departed() => None,
+            Renewed::Alive { held_from, lease } => {
+                held.extend(held_from, lease, now);
+                let renewal = now + renew_after(held.lease, held.line.engine.dice());
+                shared.reschedule(held, next_look(held, renewal));
+                held.check(now).err().map(Error::Lost)
+            }
+            Renewed::Gone(loss) => {
+                held.lose(loss.into());
+                shared.due.lock().wheel.remove(&held.mark);
+                let lost = held.check(now).err();
+                if let Some(lost) = &lost {
+                    tell_lost(held, lost);
+                }
+                lost.map(Error::Lost)
+            }
+            Renewed::Unknown(error) => {
+                tracing::debug!(key = %held.claim.at.key, claim = %held.claim.at.id, %error, "a renewal failed");
+                held.strain();
+                shared.reschedule(held, next_look(held, now + retry_after(held.lease)));
+                Some(error.into())
+            }
+        };
+        first = first.or(failed);
+    }
+    first
+}
+
+/// A claim is lost: its line looks for the next holder, and what may still stand in the store is given back.
+fn tell_lost(held: &Arc<Held>, lost: &Lost) {
+    if held.has_departed() {
+        return;
+    }
+    tracing::warn!(key = %held.claim.at.key, claim = %held.claim.at.id, cause = lost.cause.as_str(), "{lost}");
+    if lost.cause == LostCause::MaxHold {
+        held.line.leave_behind(held);
+    } else {
+        held.line.revive();
+    }
+}

@@ -1,0 +1,16 @@
+//! The engine's promises, each a test, over the memory store on a clock that tests move.
+//! Stores have their own suite: `tenure-testkit`.
+
+mod cancel;
+mod close;
+mod fair;
+mod locks;
+mod loss;
+mod multi;
+mod owner;
+mod passing;
+mod promises;
+mod stage;
+mod unpolled;
+mod weather;
+mod world;

@@ -1,0 +1,111 @@
+//! Several locks at once: all or nothing, and never holding while waiting.
+
+use tenure::{Error, Member, multi};
+
+use crate::world::{MS, SECOND, World, pass, poll_once, settle};
+
+#[tokio::test(start_paused = true)]
+async fn while_it_waits_for_one_it_holds_none() {
+    let world = World::new();
+    let (here, elsewhere) = (world.client(), world.client());
+    let busy = elsewhere.mutex("b").lock().await.unwrap();
+    let all = multi(["a", "b", "c"].map(|key| here.mutex(key)));
+    let mut waiting = Box::pin(all.lock());
+    for _ in 0..20 {
+        assert!(poll_once(&mut waiting).await.is_none());
+        pass(10 * MS).await;
+    }
+    assert!(world.is_free("a").await && world.is_free("c").await);
+    busy.unlock().await.unwrap();
+    let guards = waiting.await.unwrap();
+    assert_eq!(guards.members().iter().map(|guard| guard.key().as_str()).collect::<Vec<_>>(), ["a", "b", "c"]);
+    guards.unlock().await.unwrap();
+    for key in ["a", "b", "c"] {
+        world.freed(key, MS).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_try_takes_all_or_nothing() {
+    let world = World::new();
+    let client = world.client();
+    let busy = client.mutex("b").lock().await.unwrap();
+    let all = multi([client.mutex("a"), client.mutex("b")]);
+    assert!(all.try_lock().await.unwrap().is_none());
+    settle().await;
+    assert!(world.is_free("a").await);
+    busy.unlock().await.unwrap();
+    assert!(all.try_lock().await.unwrap().is_some());
+}
+
+/// R31: two of them in opposite order neither deadlock nor livelock.
+#[tokio::test(start_paused = true)]
+async fn multi_locks_in_opposite_order_all_get_their_turn() {
+    let world = World::new();
+    let mut tasks = Vec::new();
+    for n in 0..8 {
+        let client = world.client();
+        let mut keys = vec!["a", "b", "c"];
+        keys.rotate_left(n % 3);
+        if n % 2 == 0 {
+            keys.reverse();
+        }
+        tasks.push(tokio::spawn(async move {
+            for _ in 0..5 {
+                let guards = multi(keys.iter().map(|key| client.mutex(key))).lock().await.unwrap();
+                pass(MS).await;
+                guards.unlock().await.unwrap();
+            }
+        }));
+    }
+    let all = async {
+        for task in tasks {
+            task.await.unwrap();
+        }
+    };
+    tokio::time::timeout(60 * SECOND, all).await.expect("they block each other");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_member_that_is_lost_is_the_loss_of_all() {
+    let world = World::new();
+    let client = world.client();
+    let guards = multi([client.mutex("a"), client.mutex("b").fixed_lease(SECOND)]).lock().await.unwrap();
+    let work = guards.while_held(std::future::pending::<()>());
+    assert!(work.await.is_err());
+    assert!(!guards.is_held());
+    assert!(matches!(guards.unlock().await, Err(Error::Lost(_))));
+    world.freed("a", MS).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn members_may_be_of_every_kind_and_are_named_once() {
+    let world = World::new();
+    let client = world.client();
+    let members = || {
+        [
+            Member::from(client.mutex("m")),
+            Member::read(&client.rwlock("r")),
+            Member::write(&client.rwlock("w")),
+            Member::permits(&client.semaphore("s", 3), 2),
+        ]
+    };
+    let guards = multi(members()).lock().await.unwrap();
+    assert!(client.rwlock("r").try_read().await.unwrap().is_some());
+    assert!(client.semaphore("s", 3).try_acquire_many(2).await.unwrap().is_none());
+    guards.unlock().await.unwrap();
+    let twice = members().into_iter().chain([Member::write(&client.rwlock("r"))]);
+    assert!(matches!(multi(twice).lock().await, Err(Error::Invalid(_))));
+    assert!(matches!(multi(Vec::<Member>::new()).try_lock().await, Err(Error::Invalid(_))));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_multi_wait_that_times_out_leaves_nothing() {
+    let world = World::new();
+    let client = world.client();
+    let _busy = client.mutex("b").lock().await.unwrap();
+    let all = multi([client.mutex("a"), client.mutex("b")]);
+    assert!(matches!(all.lock_within(SECOND).await, Err(Error::Timeout)));
+    settle().await;
+    assert!(world.is_free("a").await);
+}

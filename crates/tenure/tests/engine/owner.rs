@@ -1,0 +1,101 @@
+//! Re-entry: by name of an owner, never by task or thread.
+
+use tenure::Error;
+
+use crate::stage::Verb;
+use crate::world::{SECOND, World, pass, poll_once, settle};
+
+#[tokio::test(start_paused = true)]
+async fn an_owner_takes_its_lock_again_without_a_call() {
+    let world = World::new();
+    let (client, stage) = world.staged();
+    let owner = client.owner("o");
+    let mutex = client.mutex("k").owned_by(&owner);
+    let outer = mutex.lock().await.unwrap();
+    let calls = stage.act(Verb::Acquire).count();
+    let inner = mutex.lock().await.unwrap();
+    let tried = mutex.try_lock().await.unwrap().unwrap();
+    assert_eq!(stage.act(Verb::Acquire).count(), calls);
+    assert_eq!((inner.token(), inner.claim()), (outer.token(), outer.claim()));
+    outer.unlock().await.unwrap();
+    tried.unlock().await.unwrap();
+    assert!(inner.is_held() && !world.is_free("k").await, "the last guard gives it back");
+    inner.unlock().await.unwrap();
+    assert!(world.is_free("k").await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn two_branches_of_one_task_are_not_one_owner() {
+    let world = World::new();
+    let mutex = world.client().mutex("k");
+    let guard = mutex.lock().await.unwrap();
+    let mut second = mutex.lock();
+    assert!(poll_once(&mut second).await.is_none());
+    drop(guard);
+    drop(second.await.unwrap());
+}
+
+#[tokio::test(start_paused = true)]
+async fn two_owners_exclude_each_other_though_they_have_one_name() {
+    let world = World::new();
+    let client = world.client();
+    let (one, two) = (client.owner("o"), client.owner("o"));
+    let _guard = client.mutex("k").owned_by(&one).lock().await.unwrap();
+    assert!(client.mutex("k").owned_by(&two).try_lock().await.unwrap().is_none());
+    assert!(client.mutex("k").try_lock().await.unwrap().is_none());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_owner_that_reads_and_asks_to_write_is_told_that_it_would_deadlock() {
+    let world = World::new();
+    let client = world.client();
+    let owner = client.owner("o");
+    let lock = client.rwlock("k").owned_by(&owner);
+    let read = lock.read().await.unwrap();
+    assert!(matches!(lock.write().await, Err(Error::WouldDeadlock)));
+    let nested = lock.read().await.unwrap();
+    drop((read, nested));
+    settle().await;
+    let write = lock.write().await.unwrap();
+    let read_inside = lock.read().await.unwrap();
+    assert_eq!(read_inside.token(), write.token());
+}
+
+/// R27: a nested unlock neither shrinks the lease nor stops the watchdog.
+#[tokio::test(start_paused = true)]
+async fn a_nested_unlock_leaves_the_watchdog_running() {
+    let world = World::new();
+    let client = world.client();
+    let owner = client.owner("o");
+    let lock = client.rwlock("k").owned_by(&owner);
+    let write = lock.write().await.unwrap();
+    lock.read().await.unwrap().unlock().await.unwrap();
+    pass(100 * SECOND).await;
+    assert!(write.is_held());
+    write.verify().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn two_attempts_of_one_owner_at_once_share_the_claim() {
+    let world = World::new();
+    let (client, stage) = world.staged();
+    stage.yield_everywhere(2);
+    let owner = client.owner("o");
+    let mutex = client.mutex("k").owned_by(&owner);
+    let (one, two) = tokio::join!(mutex.lock(), mutex.lock());
+    let (one, two) = (one.unwrap(), two.unwrap());
+    assert_eq!(one.claim(), two.claim());
+    assert_eq!(stage.act(Verb::Acquire).count(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_owner_whose_lock_was_lost_takes_it_anew() {
+    let world = World::new();
+    let client = world.client();
+    let owner = client.owner("o");
+    let mutex = client.mutex("k").owned_by(&owner).fixed_lease(SECOND);
+    let lost = mutex.lock().await.unwrap();
+    pass(2 * SECOND).await;
+    let fresh = mutex.lock().await.unwrap();
+    assert!(!lost.is_held() && fresh.is_held() && fresh.token() > lost.token());
+}

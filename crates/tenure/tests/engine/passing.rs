@@ -1,0 +1,245 @@
+//! Handing a claim on in memory: how far, for how long, and to whom.
+
+use std::sync::Arc;
+
+use tenure::{Guard, Holder, Settings};
+
+use crate::stage::{Stage, Verb};
+use crate::world::{MS, SECOND, World, pass, poll_once, settle};
+
+/// Locks, has a second task wait, and gives the first guard back; answers the second guard.
+async fn hand_over(client: &tenure::Client, guard: Guard) -> Guard {
+    let next = tokio::spawn(client.mutex("k").lock());
+    settle().await;
+    guard.unlock().await.unwrap();
+    next.await.unwrap().unwrap()
+}
+
+fn calls(stage: &Stage) -> usize {
+    stage.act(Verb::Acquire).count() + stage.act(Verb::Release).count()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_fresh_claim_is_handed_on_without_a_call_and_with_a_greater_token() {
+    let world = World::new();
+    let (client, stage) = world.staged();
+    let mut guard = client.mutex("k").lock().await.unwrap();
+    let before = calls(&stage);
+    for _ in 0..10 {
+        let (token, claim) = (guard.token(), guard.claim().clone());
+        guard = hand_over(&client, guard).await;
+        assert!(guard.token() > token && guard.claim() == &claim);
+    }
+    assert_eq!(calls(&stage), before);
+    guard.unlock().await.unwrap();
+    assert!(world.is_free("k").await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_ends_when_its_grants_are_used_up() {
+    let world = World::new();
+    let (client, _stage) = world.staged();
+    let mut guard = client.mutex("k").lock().await.unwrap();
+    let first = guard.claim().clone();
+    for grant in 1..64 {
+        guard = hand_over(&client, guard).await;
+        assert_eq!(guard.claim(), &first, "grant {grant}");
+    }
+    let last = guard.token();
+    guard = hand_over(&client, guard).await;
+    assert_ne!(guard.claim(), &first, "the 65th grant is the store's");
+    assert!(guard.token() > last);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_claim_is_handed_on_only_within_the_pass_window() {
+    let world = World::new();
+    let (client, stage) = world.staged();
+    let guard = client.mutex("k").lock().await.unwrap();
+    pass(11 * MS).await;
+    let (token, claim, before) = (guard.token(), guard.claim().clone(), calls(&stage));
+    let guard = hand_over(&client, guard).await;
+    assert_ne!(guard.claim(), &claim);
+    assert!(guard.token() > token);
+    assert_eq!(calls(&stage), before + 1, "release and grant are one round trip");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_receiver_that_is_polled_after_the_window_does_not_return_what_was_handed_on() {
+    let world = World::new();
+    let client = world.client();
+    let guard = client.mutex("k").lock().await.unwrap();
+    let claim = guard.claim().clone();
+    let mut next = client.mutex("k").lock();
+    assert!(poll_once(&mut next).await.is_none());
+    settle().await;
+    guard.unlock().await.unwrap();
+    world.clock.suspend(11 * MS);
+    let guard = next.await.unwrap();
+    assert_ne!(guard.claim(), &claim, "the run ended: the store granted anew");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_claim_is_not_handed_on_after_belief_in_it_has_ended() {
+    let world = World::new();
+    let client = world.client();
+    let short = client.mutex("k").lease(30 * MS);
+    let guard = short.lock().await.unwrap();
+    let claim = guard.claim().clone();
+    let next = tokio::spawn(short.lock());
+    settle().await;
+    world.clock.suspend(25 * MS);
+    assert!(!guard.is_held());
+    drop(guard);
+    let guard = next.await.unwrap().unwrap();
+    assert_ne!(guard.claim(), &claim);
+}
+
+/// Belief may end within the pass window: both are read when the receiver is polled.
+#[tokio::test(start_paused = true)]
+async fn a_receiver_never_returns_a_claim_that_is_believed_no_more() {
+    let world = World::new();
+    let client = world.client();
+    let short = client.mutex("k").lease(30 * MS);
+    let guard = short.lock().await.unwrap();
+    let claim = guard.claim().clone();
+    let mut next = short.lock();
+    assert!(poll_once(&mut next).await.is_none());
+    settle().await;
+    guard.unlock().await.unwrap();
+    world.clock.suspend(25 * MS);
+    let guard = next.await.unwrap();
+    assert!(guard.is_held() && guard.claim() != &claim);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_receiver_that_was_dropped_passes_on() {
+    let world = World::new();
+    let client = world.client();
+    let guard = client.mutex("k").lock().await.unwrap();
+    let mut gone = client.mutex("k").lock();
+    assert!(poll_once(&mut gone).await.is_none());
+    let next = tokio::spawn(client.mutex("k").lock());
+    settle().await;
+    guard.unlock().await.unwrap();
+    drop(gone);
+    let before = tokio::time::Instant::now();
+    let guard = next.await.unwrap().unwrap();
+    assert!(before.elapsed() <= 2 * MS, "{:?}", before.elapsed());
+    guard.unlock().await.unwrap();
+    world.freed("k", MS).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_last_receiver_that_was_dropped_gives_the_claim_back() {
+    let world = World::new();
+    let client = world.client();
+    let guard = client.mutex("k").lock().await.unwrap();
+    let mut gone = client.mutex("k").lock();
+    assert!(poll_once(&mut gone).await.is_none());
+    settle().await;
+    guard.unlock().await.unwrap();
+    drop(gone);
+    world.freed("k", MS).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn locks_of_other_terms_are_not_handed_on() {
+    let world = World::new();
+    let (client, stage) = world.staged();
+    let owner = client.owner("o");
+    let others = [
+        client.mutex("k").fixed_lease(30 * SECOND),
+        client.mutex("k").max_hold(SECOND),
+        client.mutex("k").at_least(MS),
+        client.mutex("k").lease(20 * SECOND),
+        client.mutex("k").owned_by(&owner),
+        client.mutex("k").label("another"),
+    ];
+    for (case, other) in others.iter().enumerate() {
+        let guard = client.mutex("k").lock().await.unwrap();
+        let (claim, before) = (guard.claim().clone(), calls(&stage));
+        let next = tokio::spawn(other.lock());
+        settle().await;
+        guard.unlock().await.unwrap();
+        let guard = next.await.unwrap().unwrap();
+        assert_ne!(guard.claim(), &claim, "case {case}");
+        assert!(calls(&stage) > before, "case {case}");
+        drop(guard);
+        pass(10 * MS).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn turned_off_every_hand_over_is_the_stores() {
+    let world = World::new();
+    let (client, stage) = world.staged_with(Settings::default().passing(false));
+    let guard = client.mutex("k").lock().await.unwrap();
+    let (claim, before) = (guard.claim().clone(), calls(&stage));
+    let guard = hand_over(&client, guard).await;
+    assert_ne!(guard.claim(), &claim);
+    assert_eq!(calls(&stage), before + 1);
+}
+
+/// V3: a grant that is handed on is never older than another's, also after an eviction.
+#[tokio::test(start_paused = true)]
+async fn after_an_eviction_nobody_is_granted_an_older_token_than_another() {
+    let world = World::new();
+    let (here, elsewhere) = (world.client(), world.client());
+    let guard = here.mutex("k").lock().await.unwrap();
+    let waiting: Vec<_> = (0..3).map(|_| tokio::spawn(here.mutex("k").lock())).collect();
+    let other = tokio::spawn(elsewhere.mutex("k").lock());
+    settle().await;
+    elsewhere.evict(Holder::All(guard.key().clone())).await.unwrap();
+    let handed_on = hand_over_from(guard, waiting).await;
+    let other = other.await.unwrap().unwrap();
+    assert!(handed_on.iter().all(|token| *token < other.token()), "{handed_on:?} before {:?}", other.token());
+}
+
+/// Gives a guard back again and again, for as long as the next one is handed on at once.
+async fn hand_over_from(
+    guard: Guard,
+    waiting: Vec<tokio::task::JoinHandle<Result<Guard, tenure::Error>>>,
+) -> Vec<Option<tenure::FencingToken>> {
+    let claim = guard.claim().clone();
+    drop(guard);
+    let mut tokens = Vec::new();
+    for next in waiting {
+        settle().await;
+        if !next.is_finished() {
+            next.abort();
+            continue;
+        }
+        let next = next.await.unwrap().unwrap();
+        if next.claim() == &claim {
+            tokens.push(next.token());
+        }
+    }
+    tokens
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_waiter_elsewhere_gets_the_key_while_local_tasks_hammer_it() {
+    let world = World::new();
+    let (here, elsewhere) = (world.client(), world.client());
+    let stop = Arc::new(std::sync::atomic::AtomicBool::new(false));
+    for _ in 0..8 {
+        let (mutex, stop) = (here.mutex("k"), stop.clone());
+        tokio::spawn(async move {
+            while !stop.load(std::sync::atomic::Ordering::Relaxed) {
+                let guard = mutex.lock().await.unwrap();
+                tokio::time::sleep(MS).await;
+                guard.unlock().await.unwrap();
+            }
+        });
+    }
+    pass(100 * MS).await;
+    for _ in 0..20 {
+        let before = tokio::time::Instant::now();
+        let guard = elsewhere.mutex("k").lock().await.unwrap();
+        assert!(before.elapsed() < 50 * MS, "{:?}", before.elapsed());
+        guard.unlock().await.unwrap();
+        pass(20 * MS).await;
+    }
+    stop.store(true, std::sync::atomic::Ordering::Relaxed);
+}

@@ -1,0 +1,210 @@
+//! A decorator that holds calls up before or after their effect, lets them fail, and counts them.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+
+use parking_lot::Mutex;
+use tenure_backend::{
+    Backend, BackendError, Batch, Call, Claim, Clock, Departure, Each, Effect, Fault, Finding, Instant, LockStatus, Page,
+    Profile, Query, Released, Renewal, Renewed, Standing, Wakes,
+};
+use tokio::sync::Notify;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Verb {
+    Acquire,
+    Renew,
+    Release,
+    Watch,
+}
+
+#[derive(Debug)]
+pub(crate) struct Stage {
+    inner: Arc<dyn Backend>,
+    profile: Profile,
+    acts: Mutex<HashMap<Verb, Arc<Act>>>,
+}
+
+/// What happens to the calls of one verb.
+#[derive(Debug, Default)]
+pub(crate) struct Act {
+    /// Calls made.
+    pub(crate) calls: AtomicUsize,
+    /// Elements of all batches.
+    pub(crate) elements: AtomicUsize,
+    /// Yields before and after the effect of each call: await points.
+    pub(crate) yields: AtomicU32,
+    held_before: AtomicBool,
+    held_after: AtomicBool,
+    go: Notify,
+    fail_before: AtomicUsize,
+    fail_after: AtomicUsize,
+}
+
+impl Stage {
+    pub(crate) fn new(inner: Arc<dyn Backend>) -> Arc<Self> {
+        let profile = inner.profile().clone();
+        Self::with_profile(inner, profile)
+    }
+
+    /// A stage that claims another profile than its store's.
+    pub(crate) fn with_profile(inner: Arc<dyn Backend>, profile: Profile) -> Arc<Self> {
+        Arc::new(Stage { inner, profile, acts: Mutex::default() })
+    }
+
+    pub(crate) fn act(&self, verb: Verb) -> Arc<Act> {
+        self.acts.lock().entry(verb).or_default().clone()
+    }
+
+    /// Has every call of every verb yield so often before and after its effect.
+    pub(crate) fn yield_everywhere(&self, yields: u32) {
+        for verb in [Verb::Acquire, Verb::Renew, Verb::Release, Verb::Watch] {
+            self.act(verb).yields.store(yields, Ordering::Relaxed);
+        }
+    }
+}
+
+impl Act {
+    /// Calls from here on wait before they reach the store.
+    pub(crate) fn hold_before(&self) {
+        self.held_before.store(true, Ordering::Relaxed);
+    }
+
+    /// Calls from here on wait after the store has acted.
+    pub(crate) fn hold_after(&self) {
+        self.held_after.store(true, Ordering::Relaxed);
+    }
+
+    /// Lets all calls go on.
+    pub(crate) fn go_on(&self) {
+        self.held_before.store(false, Ordering::Relaxed);
+        self.held_after.store(false, Ordering::Relaxed);
+        self.go.notify_waiters();
+    }
+
+    /// The next calls fail without having reached the store.
+    pub(crate) fn fail_before(&self, calls: usize) {
+        self.fail_before.store(calls, Ordering::Relaxed);
+    }
+
+    /// The next calls fail though the store has acted.
+    pub(crate) fn fail_after(&self, calls: usize) {
+        self.fail_after.store(calls, Ordering::Relaxed);
+    }
+
+    pub(crate) fn count(&self) -> usize {
+        self.calls.load(Ordering::Relaxed)
+    }
+
+    async fn enter(&self, elements: usize) -> Result<(), BackendError> {
+        self.calls.fetch_add(1, Ordering::Relaxed);
+        self.elements.fetch_add(elements, Ordering::Relaxed);
+        self.stop(&self.held_before).await;
+        if take_one(&self.fail_before) {
+            return Err(BackendError::new(Fault::Unavailable, Effect::None, "the test lets this call fail"));
+        }
+        Ok(())
+    }
+
+    async fn leave(&self) -> Result<(), BackendError> {
+        self.stop(&self.held_after).await;
+        if take_one(&self.fail_after) {
+            return Err(BackendError::new(Fault::Unavailable, Effect::Unknown, "the test loses this reply"));
+        }
+        Ok(())
+    }
+
+    async fn stop(&self, held: &AtomicBool) {
+        for _ in 0..self.yields.load(Ordering::Relaxed) {
+            tokio::task::yield_now().await;
+        }
+        loop {
+            let go = self.go.notified();
+            if !held.load(Ordering::Relaxed) {
+                return;
+            }
+            go.await;
+        }
+    }
+}
+
+fn take_one(left: &AtomicUsize) -> bool {
+    left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).is_ok()
+}
+
+impl Backend for Stage {
+    fn profile(&self) -> &Profile {
+        &self.profile
+    }
+
+    fn clock(&self) -> &Arc<dyn Clock> {
+        self.inner.clock()
+    }
+
+    fn acquire(self: Arc<Self>, claim: Arc<Claim>, place_by: Instant) -> Call<Standing> {
+        let act = self.act(Verb::Acquire);
+        let sent = self.inner.clock().now();
+        Call::new(async move {
+            act.enter(1).await?;
+            let mut standing = self.inner.clone().acquire(claim, place_by).await?;
+            if let Standing::Granted(grant) = &mut standing {
+                grant.held_from = grant.held_from.min(sent);
+            }
+            act.leave().await?;
+            Ok(standing)
+        })
+    }
+
+    fn renew(self: Arc<Self>, batch: Batch<Renewal>) -> Each<Renewed> {
+        let act = self.act(Verb::Renew);
+        Each::new(async move {
+            let count = batch.len();
+            if let Err(error) = act.enter(count).await {
+                return (0..count).map(|_| Renewed::Unknown(error.clone())).collect();
+            }
+            let answers = self.inner.clone().renew(batch).await;
+            match act.leave().await {
+                Ok(()) => answers,
+                Err(error) => (0..count).map(|_| Renewed::Unknown(error.clone())).collect(),
+            }
+        })
+    }
+
+    fn release(self: Arc<Self>, batch: Batch<Departure>) -> Each<Released> {
+        let act = self.act(Verb::Release);
+        Each::new(async move {
+            let count = batch.len();
+            if let Err(error) = act.enter(count).await {
+                return (0..count).map(|_| Released::Unknown(error.clone())).collect();
+            }
+            let answers = self.inner.clone().release(batch).await;
+            match act.leave().await {
+                Ok(()) => answers,
+                Err(error) => (0..count).map(|_| Released::Unknown(error.clone())).collect(),
+            }
+        })
+    }
+
+    fn watch(self: Arc<Self>, claim: Arc<Claim>) -> Call<Wakes> {
+        let act = self.act(Verb::Watch);
+        Call::new(async move {
+            act.enter(1).await?;
+            let wakes = self.inner.clone().watch(claim).await?;
+            act.leave().await?;
+            Ok(wakes)
+        })
+    }
+
+    fn inspect(self: Arc<Self>, query: Query) -> Call<Page<LockStatus>> {
+        self.inner.clone().inspect(query)
+    }
+
+    fn examine(self: Arc<Self>) -> Call<Vec<Finding>> {
+        self.inner.clone().examine()
+    }
+
+    fn close(self: Arc<Self>) -> Call<()> {
+        self.inner.clone().close()
+    }
+}

@@ -1,0 +1,115 @@
+//! A store that does not answer, or whose answers are lost.
+
+use tenure::Error;
+
+use crate::stage::Verb;
+use crate::world::{MS, SECOND, World, pass, settle};
+
+#[tokio::test(start_paused = true)]
+async fn while_waiting_an_unavailable_store_is_asked_again() {
+    let world = World::new();
+    for fair in [false, true] {
+        let (client, stage) = world.staged();
+        stage.act(Verb::Acquire).fail_before(5);
+        let mutex = if fair { client.mutex("k").fair() } else { client.mutex("k") };
+        let guard = mutex.lock_within(10 * SECOND).await.unwrap();
+        guard.unlock().await.unwrap();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_stays_unavailable_is_a_timeout_to_who_waits() {
+    let world = World::new();
+    let (client, stage) = world.staged();
+    stage.act(Verb::Acquire).fail_before(usize::MAX);
+    assert!(matches!(client.mutex("k").lock_within(3 * SECOND).await, Err(Error::Timeout)));
+    assert!(matches!(client.mutex("k").try_lock().await, Err(Error::Backend(_))));
+}
+
+/// R25: a reply that was lost is resolved by polling the claim, and counts once.
+#[tokio::test(start_paused = true)]
+async fn a_lost_reply_is_resolved_by_polling_the_same_claim() {
+    let world = World::new();
+    for fair in [false, true] {
+        let (client, stage) = world.staged();
+        stage.act(Verb::Acquire).fail_after(1);
+        let mutex = if fair { client.mutex("k").fair() } else { client.mutex("k") };
+        let guard = mutex.lock().await.unwrap();
+        assert_eq!(world.status("k").await.unwrap().holders.len(), 1);
+        guard.unlock().await.unwrap();
+        assert!(world.is_free("k").await);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_unlock_is_repeated_until_the_store_confirms_it() {
+    let world = World::new();
+    let (client, stage) = world.staged();
+    for lost_reply in [false, true] {
+        let guard = client.mutex("k").lock().await.unwrap();
+        if lost_reply {
+            stage.act(Verb::Release).fail_after(3);
+        } else {
+            stage.act(Verb::Release).fail_before(3);
+        }
+        guard.unlock().await.unwrap();
+        assert!(world.is_free("k").await);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_unlock_that_cannot_be_confirmed_says_so_and_goes_on_behind() {
+    let world = World::new();
+    let (client, stage) = world.staged();
+    let guard = client.mutex("k").lock().await.unwrap();
+    stage.act(Verb::Release).fail_before(usize::MAX);
+    let before = tokio::time::Instant::now();
+    assert!(matches!(guard.unlock().await, Err(Error::Backend(_))));
+    assert!(before.elapsed() <= 5 * SECOND);
+    stage.act(Verb::Release).fail_before(0);
+    world.freed("k", 2 * SECOND).await;
+}
+
+/// R16: the local queue goes on after the remote acquire of its head has failed.
+#[tokio::test(start_paused = true)]
+async fn a_failed_head_does_not_strand_who_waits_behind_it() {
+    let world = World::new();
+    let (client, stage) = world.staged();
+    let blocker = world.client().rwlock("k").read().await.unwrap();
+    stage.yield_everywhere(3);
+    let waiters: Vec<_> = (0..5).map(|_| tokio::spawn(client.mutex("k").lock())).collect();
+    for waiter in waiters {
+        let failed = tokio::time::timeout(SECOND, waiter).await.expect("stranded").unwrap();
+        assert!(matches!(failed, Err(Error::Mismatch { .. })));
+    }
+    blocker.unlock().await.unwrap();
+    drop(client.mutex("k").lock_within(SECOND).await.unwrap());
+}
+
+/// R15: a lost wake-up strands nobody: polls back it.
+#[tokio::test(start_paused = true)]
+async fn a_waiter_without_wake_ups_polls() {
+    let world = World::new();
+    let (client, stage) = world.staged();
+    stage.act(Verb::Watch).fail_before(usize::MAX);
+    let guard = world.client().mutex("k").lock().await.unwrap();
+    let waiting = tokio::spawn(client.mutex("k").lock());
+    settle().await;
+    guard.unlock().await.unwrap();
+    let before = tokio::time::Instant::now();
+    drop(waiting.await.unwrap().unwrap());
+    assert!(before.elapsed() < 200 * MS, "{:?}", before.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_idle_waiter_asks_seldom() {
+    let world = World::new();
+    let (client, stage) = world.staged();
+    let guard = world.client().mutex("k").lock().await.unwrap();
+    let waiting = tokio::spawn(client.mutex("k").lock());
+    pass(300 * SECOND).await;
+    let asked = stage.act(Verb::Acquire).count();
+    assert!(asked <= 40, "{asked} times in 300 s");
+    guard.unlock().await.unwrap();
+    drop(waiting.await.unwrap().unwrap());
+}

@@ -1,0 +1,96 @@
+//! A store, its clock and its clients, for one test; and what stands in the store.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use tenure::{Client, LockKey, LockStatus, Query, Settings};
+use tenure_backend::{Backend, Clock};
+use tenure_memory::MemoryStore;
+use tenure_testkit::SimClock;
+
+use crate::stage::Stage;
+
+pub(crate) struct World {
+    pub(crate) clock: SimClock,
+    store: MemoryStore,
+}
+
+impl World {
+    pub(crate) fn new() -> Self {
+        let clock = SimClock::new();
+        let store = MemoryStore::new(Arc::new(clock.clone()));
+        World { clock, store }
+    }
+
+    /// A client whose calls are answered at once.
+    pub(crate) fn client(&self) -> Client {
+        self.client_with(Settings::default())
+    }
+
+    pub(crate) fn client_with(&self, settings: Settings) -> Client {
+        Client::new(self.backend(), settings)
+    }
+
+    /// A client whose calls a test can hold up and let fail.
+    pub(crate) fn staged(&self) -> (Client, Arc<Stage>) {
+        self.staged_with(Settings::default())
+    }
+
+    pub(crate) fn staged_with(&self, settings: Settings) -> (Client, Arc<Stage>) {
+        let stage = Stage::new(self.backend());
+        (Client::new(stage.clone(), settings), stage)
+    }
+
+    pub(crate) fn backend(&self) -> Arc<dyn Backend> {
+        self.store.client(Arc::new(self.clock.clone()))
+    }
+
+    /// What stands in the store about that key.
+    pub(crate) async fn status(&self, key: &str) -> Option<LockStatus> {
+        let key = LockKey::new(key).expect("tests use good keys");
+        let page = self.backend().inspect(Query::Key(key)).await.expect("memory can be inspected");
+        page.items.into_iter().next()
+    }
+
+    /// Whether nobody holds that key or queues for it.
+    pub(crate) async fn is_free(&self, key: &str) -> bool {
+        self.status(key).await.is_none()
+    }
+
+    /// Waits until nobody holds that key or queues for it; fails after `limit`.
+    pub(crate) async fn freed(&self, key: &str, limit: Duration) {
+        let end = self.clock.now() + limit;
+        while let Some(status) = self.status(key).await {
+            assert!(self.clock.now() < end, "{key} is not free within {limit:?}: {status:?}");
+            pass(Duration::from_millis(1)).await;
+        }
+    }
+}
+
+/// Lets tokio's paused time pass, and every task do what it has to do meanwhile.
+pub(crate) async fn pass(time: Duration) {
+    // sleep: time is paused, so this is an instruction and not a wait.
+    tokio::time::sleep(time).await;
+}
+
+/// Lets every task that can go on do so, without time passing.
+pub(crate) async fn settle() {
+    for _ in 0..200 {
+        tokio::task::yield_now().await;
+    }
+}
+
+/// Polls a future once.
+pub(crate) async fn poll_once<F: Future + Unpin>(future: &mut F) -> Option<F::Output> {
+    std::future::poll_fn(|cx: &mut Context<'_>| match Pin::new(&mut *future).poll(cx) {
+        Poll::Ready(output) => Poll::Ready(Some(output)),
+        Poll::Pending => Poll::Ready(None),
+    })
+    .await
+}
+
+pub(crate) const SECOND: Duration = Duration::from_secs(1);
+pub(crate) const MS: Duration = Duration::from_millis(1);

@@ -1,0 +1,49 @@
+//! The project's chores: `cargo xtask {setup,test,ci,tidy}`.
+//! Not here: the chores themselves, one module each.
+
+mod ci;
+mod lean;
+mod metadata;
+mod needs;
+mod process;
+mod setup;
+mod suite;
+mod tidy;
+
+use std::process::ExitCode;
+
+const USAGE: &str = "\
+cargo xtask VERB
+
+  setup [--check]   install what the tests need (--check: only look)
+  test [ARGS…]      every test of the workspace; ARGS go to `cargo test`
+  tidy              the rules that no compiler checks: arrows, file shape, words
+  ci                everything that must hold before a merge";
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let Some((verb, rest)) = args.split_first() else {
+        return usage();
+    };
+    let rest: Vec<&str> = rest.iter().map(String::as_str).collect();
+    let done = match (verb.as_str(), rest.as_slice()) {
+        ("setup", []) => setup::install(),
+        ("setup", ["--check"]) => setup::check(),
+        ("test", args) => suite::run(args),
+        ("tidy", []) => tidy::run(),
+        ("ci", []) => ci::run(),
+        _ => return usage(),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            eprintln!("\nxtask {verb}: {failure}");
+            ExitCode::from(failure.code)
+        }
+    }
+}
+
+fn usage() -> ExitCode {
+    eprintln!("{USAGE}");
+    ExitCode::from(2)
+}

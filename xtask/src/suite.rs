@@ -1,0 +1,162 @@
+//! `cargo xtask test`: every test of the workspace, with a summary that hides nothing.
+//! Not here: what the tests need (`needs`) and how it is installed (`setup`).
+
+use std::io::{self, BufRead, BufReader, Write};
+use std::process::Stdio;
+
+use crate::needs::{SKIP, Wanted};
+use crate::process::{Failure, cargo, show};
+use crate::setup;
+
+/// Runs unit, integration and documentation tests and builds the examples, with all features; `args` are cargo's.
+pub(crate) fn run(args: &[&str]) -> Result<(), Failure> {
+    setup::install()?;
+    let wanted = Wanted::read()?;
+    let mut command = cargo();
+    command
+        .arg("test")
+        .args(scope(args))
+        .args(["--all-features", "--no-fail-fast"])
+        .args(args);
+    command.stdout(Stdio::piped());
+    let shown = show(&command);
+    println!("test: {shown}");
+
+    let cannot = |error: io::Error| Failure::new(format!("`{shown}` cannot be run: {error}"));
+    let mut child = command.spawn().map_err(cannot)?;
+    let mut total = Total::default();
+    if let Some(stdout) = child.stdout.take() {
+        pass_through(BufReader::new(stdout), &mut io::stdout(), &mut total).map_err(cannot)?;
+    }
+    let status = child.wait().map_err(cannot)?;
+
+    println!("\ntest: {}", total.sentence());
+    for need in wanted.skipped {
+        println!(
+            "test: without `{}`, which {}: {SKIP} names it",
+            need.program, need.why
+        );
+    }
+    if status.success() {
+        return Ok(());
+    }
+    Err(Failure::of(status, format!("`{shown}` failed ({status})")))
+}
+
+/// The whole workspace, unless packages are named; cargo would otherwise test both.
+fn scope(args: &[&str]) -> Option<&'static str> {
+    let mut ours = args.iter().take_while(|arg| **arg != "--");
+    let names_packages = ours.any(|arg| arg.starts_with("-p") || arg.starts_with("--package"));
+    (!names_packages).then_some("--workspace")
+}
+
+/// Copies line by line, and counts what the `test result:` lines say.
+fn pass_through(mut from: impl BufRead, to: &mut impl Write, total: &mut Total) -> io::Result<()> {
+    let mut line = Vec::new();
+    while from.read_until(b'\n', &mut line)? > 0 {
+        to.write_all(&line)?;
+        to.flush()?;
+        total.add(&String::from_utf8_lossy(&line));
+        line.clear();
+    }
+    Ok(())
+}
+
+/// The sum of all `test result:` lines.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Total {
+    suites: u64,
+    passed: u64,
+    failed: u64,
+    ignored: u64,
+    filtered: u64,
+}
+
+impl Total {
+    /// Adds one line: `test result: ok. 3 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; …`.
+    fn add(&mut self, line: &str) {
+        let Some((_, counts)) = line.split_once("test result: ") else {
+            return;
+        };
+        self.suites += 1;
+        let counts = counts.split_once(". ").map_or(counts, |(_, counts)| counts);
+        for count in counts.split(';') {
+            let (number, what) = count.trim().split_once(' ').unwrap_or_default();
+            let number: u64 = number.parse().unwrap_or(0);
+            match what.trim() {
+                "passed" => self.passed += number,
+                "failed" => self.failed += number,
+                "ignored" => self.ignored += number,
+                "filtered out" => self.filtered += number,
+                _ => {}
+            }
+        }
+    }
+
+    fn sentence(&self) -> String {
+        let Self {
+            suites,
+            passed,
+            failed,
+            ignored,
+            filtered,
+        } = self;
+        let mut text = format!("{passed} passed, {failed} failed in {suites} suites");
+        for (count, what) in [(ignored, "ignored"), (filtered, "filtered out")] {
+            if *count > 0 {
+                text += &format!(", {count} {what}");
+            }
+        }
+        text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PRINTED: &[u8] = b"\nrunning 2 tests\ntest a ... ok\ntest \xff ... FAILED\n\
+        test result: FAILED. 1 passed; 1 failed; 0 ignored; 0 measured; 3 filtered out; finished in 0.00s\n\
+        test result: ok. 40 passed; 0 failed; 2 ignored; 0 measured; 0 filtered out; finished in 1.00s\nno end";
+
+    #[test]
+    fn what_the_tests_print_is_passed_through_and_counted() {
+        let (mut copy, mut total) = (Vec::new(), Total::default());
+        pass_through(PRINTED, &mut copy, &mut total).unwrap();
+        assert_eq!(copy, PRINTED);
+        assert_eq!(
+            total,
+            Total {
+                suites: 2,
+                passed: 41,
+                failed: 1,
+                ignored: 2,
+                filtered: 3
+            }
+        );
+        assert_eq!(
+            total.sentence(),
+            "41 passed, 1 failed in 2 suites, 2 ignored, 3 filtered out"
+        );
+    }
+
+    #[test]
+    fn every_package_is_tested_unless_some_are_named() {
+        for args in [
+            &[][..],
+            &["fifo"],
+            &["--profile", "release"],
+            &["fifo", "--", "-p"],
+        ] {
+            assert_eq!(scope(args), Some("--workspace"), "{args:?}");
+        }
+        for args in [["-p", "tenure"], ["--package=tenure", "fifo"]] {
+            assert_eq!(scope(&args), None, "{args:?}");
+        }
+    }
+
+    #[test]
+    fn the_summary_of_no_test_is_not_a_success_story() {
+        assert_eq!(Total::default().sentence(), "0 passed, 0 failed in 0 suites");
+    }
+}
