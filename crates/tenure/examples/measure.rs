@@ -15,7 +15,10 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     for _ in 0..SOLO {
         mutex.lock().await?.unlock().await?;
     }
-    println!("solo: {} ns for lock and unlock", start.elapsed().as_nanos() / u128::from(SOLO));
+    println!(
+        "solo: {} ns for lock and unlock",
+        start.elapsed().as_nanos() / u128::from(SOLO)
+    );
 
     let mut tasks = Vec::new();
     let end = Instant::now() + HOT;
@@ -54,7 +57,10 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     for n in 0..HELD {
         guards.push(client.mutex(format!("held:{n}")).lock().await?);
     }
-    println!("held: {} bytes for each of {HELD} locks", (resident()? - before) / HELD);
+    println!(
+        "held: {} bytes for each of {HELD} locks",
+        (resident()? - before) / HELD
+    );
     drop(guards);
     client.close(Duration::from_secs(10)).await?;
     Ok(())
@@ -63,6 +69,10 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// The process's resident memory, in bytes.
 fn resident() -> Result<usize, Box<dyn std::error::Error>> {
     let statm = std::fs::read_to_string("/proc/self/statm")?;
-    let pages: usize = statm.split(' ').nth(1).ok_or("statm has a second field")?.parse()?;
+    let pages: usize = statm
+        .split(' ')
+        .nth(1)
+        .ok_or("statm has a second field")?
+        .parse()?;
     Ok(pages * 4096)
 }

@@ -50,25 +50,37 @@ pub(crate) enum Found {
 
 impl Acquire<Guard> {
     pub(crate) fn one(line: Result<Arc<Line>, Error>, want: Arc<Want>, patience: Patience) -> Self {
-        Acquire { state: State::One(Attempt::new(line, want, patience)), finish: the_guard }
+        Acquire {
+            state: State::One(Attempt::new(line, want, patience)),
+            finish: the_guard,
+        }
     }
 }
 
 impl Acquire<Option<Guard>> {
     pub(crate) fn try_one(line: Result<Arc<Line>, Error>, want: Arc<Want>) -> Self {
-        Acquire { state: State::One(Attempt::new(line, want, Patience::Try)), finish: a_guard }
+        Acquire {
+            state: State::One(Attempt::new(line, want, Patience::Try)),
+            finish: a_guard,
+        }
     }
 }
 
 impl Acquire<MultiGuard> {
     pub(crate) fn many(hunt: Hunt) -> Self {
-        Acquire { state: State::Many(Box::pin(hunt)), finish: the_guards }
+        Acquire {
+            state: State::Many(Box::pin(hunt)),
+            finish: the_guards,
+        }
     }
 }
 
 impl Acquire<Option<MultiGuard>> {
     pub(crate) fn try_many(hunt: Hunt) -> Self {
-        Acquire { state: State::Many(Box::pin(hunt)), finish: guards }
+        Acquire {
+            state: State::Many(Box::pin(hunt)),
+            finish: guards,
+        }
     }
 }
 
@@ -114,8 +126,13 @@ impl<G> Future for Acquire<G> {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let found = match &mut self.state {
-            State::One(attempt) => attempt.poll(cx).map_ok(|guard| guard.map_or(Found::Busy, Found::One)),
-            State::Many(hunt) => hunt.as_mut().poll(cx).map_ok(|guards| guards.map_or(Found::Busy, Found::Many)),
+            State::One(attempt) => attempt
+                .poll(cx)
+                .map_ok(|guard| guard.map_or(Found::Busy, Found::One)),
+            State::Many(hunt) => hunt
+                .as_mut()
+                .poll(cx)
+                .map_ok(|guards| guards.map_or(Found::Busy, Found::Many)),
         };
         let finish = self.finish;
         found.map_ok(finish)

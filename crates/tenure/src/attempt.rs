@@ -7,15 +7,19 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use tenure_backend::{BackendError, Call, Claim, ClaimRef, Effect, Fairness, Mode, PASS_WINDOW, Standing};
+use tenure_backend::{
+    BackendError, Call, Claim, ClaimRef, Effect, Fairness, Fault, Instant, Mode, PASS_WINDOW, Standing,
+};
 
+use crate::belief::{MIN_LEASE, believe_until};
 use crate::drive;
 use crate::engine::Place;
 use crate::error::Error;
 use crate::guard::Guard;
 use crate::held::Held;
 use crate::line::{Enter, Line};
-use crate::owner::{Reentry, Ticket};
+use crate::owner::{Reentry, Seat};
+use crate::timer::sleep;
 use crate::waiter::{CallPoll, Leftover, Offer, WaitPoll, Waiter};
 use crate::want::Want;
 
@@ -38,14 +42,14 @@ pub(crate) struct Attempt {
     on_waiting: Option<OnWaiting>,
     timer: Option<Pin<Box<tokio::time::Sleep>>>,
     place: Option<Place>,
-    ticket: Option<Ticket>,
+    seat: Option<Seat>,
     stage: Stage,
 }
 
 enum Stage {
     Start,
     /// The call is under way, polled in place until the client's task takes it over.
-    Calling(Arc<Waiter>),
+    Calling(Arc<Waiter>, Arc<Claim>),
     Waiting(Arc<Waiter>),
     Done,
 }
@@ -61,6 +65,7 @@ pub(crate) enum Verdict {
 }
 
 impl Verdict {
+    /// Judges the answer. An unfair caller that does not merely try counts as asking until this.
     pub(crate) fn of(
         line: &Arc<Line>,
         answer: Result<Standing, BackendError>,
@@ -68,56 +73,64 @@ impl Verdict {
         want: &Arc<Want>,
         tries: bool,
     ) -> Verdict {
-        let asked = claim.fairness == Fairness::Unfair;
+        let asks = claim.fairness == Fairness::Unfair && !tries;
         let verdict = match answer {
             Ok(Standing::Granted(grant)) => {
-                let held = if asked { line.hold_asked(claim, grant, want) } else { line.hold(claim, grant, want) };
+                let held = if asks {
+                    line.hold_asked(claim, grant, want)
+                } else {
+                    line.hold(claim, grant, want)
+                };
                 match held {
                     Some(held) => return Verdict::Held(held),
-                    // It arrived dead: it is given back, and asked for anew.
-                    None => {
-                        line.withdraw(claim.clone());
-                        Verdict::Wait(line.engine.claim(line, want, claim.fairness))
-                    }
+                    None => Self::dead_on_arrival(line, claim, want, tries),
                 }
             }
             Ok(Standing::Waiting { .. }) if tries => {
-                if line.engine.queues_in_store(claim) {
+                if claim.fairness == Fairness::Fifo {
                     line.withdraw(claim.clone());
                 }
                 Verdict::Refused
             }
-            Ok(Standing::Ended) => Verdict::Wait(line.engine.claim(line, want, claim.fairness)),
-            Ok(Standing::Recovering) if tries => Verdict::Failed(Error::Backend(BackendError::new(
-                tenure_backend::Fault::Unavailable,
-                Effect::None,
-                "the store is recovering and grants nothing until older leases have ended: try again later",
-            ))),
-            Ok(_) => Verdict::Wait(claim.clone()),
-            Err(error) if error.is_weather() && !tries => Verdict::Wait(claim.clone()),
+            Ok(Standing::Waiting { .. }) => Verdict::Wait(claim.clone()),
+            Ok(_) if tries => Verdict::Failed(no_answer(
+                "the store could not judge this request in time: try again",
+            )),
+            Ok(_) => Verdict::Wait(line.engine.claim(line, want, claim.fairness)),
+            Err(error) if error.is_weather() && !tries && claim.fairness == Fairness::Fifo => {
+                Verdict::Wait(claim.clone())
+            }
             Err(error) => {
                 if error.effect() == Effect::Unknown {
                     line.withdraw(claim.clone());
                 }
-                Verdict::Failed(error.into())
+                if error.is_weather() && !tries {
+                    Verdict::Wait(claim.clone())
+                } else {
+                    Verdict::Failed(error.into())
+                }
             }
         };
-        match verdict {
-            Verdict::Wait(_) if tries => {
-                if asked {
-                    line.stop_asking();
-                }
-                Verdict::Refused
-            }
-            Verdict::Wait(claim) => Verdict::Wait(claim),
-            other => {
-                if asked {
-                    line.stop_asking();
-                }
-                other
-            }
+        if asks && matches!(verdict, Verdict::Failed(_)) {
+            line.stop_asking();
         }
+        verdict
     }
+
+    /// A grant in which no belief is left is given back, never returned.
+    fn dead_on_arrival(line: &Arc<Line>, claim: &Arc<Claim>, want: &Arc<Want>, tries: bool) -> Verdict {
+        line.withdraw(claim.clone());
+        if tries {
+            return Verdict::Failed(no_answer(
+                "the store answered too late for a lease this short: try again",
+            ));
+        }
+        Verdict::Wait(line.engine.claim(line, want, claim.fairness))
+    }
+}
+
+fn no_answer(message: &str) -> Error {
+    Error::Backend(BackendError::new(Fault::Unavailable, Effect::None, message))
 }
 
 impl Attempt {
@@ -129,7 +142,7 @@ impl Attempt {
             on_waiting: None,
             timer: None,
             place: None,
-            ticket: None,
+            seat: None,
             stage: Stage::Start,
         }
     }
@@ -148,12 +161,16 @@ impl Attempt {
             Ok(line) => line.clone(),
             Err(error) => return Poll::Ready(Err(error.clone())),
         };
+        if let Some(end) = self.enter_again(&line, cx) {
+            self.abandon(&line);
+            return Poll::Ready(end);
+        }
         loop {
             let step = match &self.stage {
                 Stage::Start => self.start(&line, cx),
-                Stage::Calling(waiter) => {
-                    let waiter = waiter.clone();
-                    self.poll_calling(&line, waiter, cx)
+                Stage::Calling(waiter, claim) => {
+                    let (waiter, claim) = (waiter.clone(), claim.clone());
+                    self.poll_calling(&line, waiter, &claim, cx)
                 }
                 Stage::Waiting(waiter) => {
                     let waiter = waiter.clone();
@@ -165,7 +182,7 @@ impl Attempt {
                 Poll::Ready(None) => {}
                 Poll::Ready(Some(end)) => {
                     self.stage = Stage::Done;
-                    self.ticket = None;
+                    self.seat = None;
                     return Poll::Ready(end);
                 }
                 Poll::Pending => return self.poll_timer(&line, cx),
@@ -173,28 +190,35 @@ impl Attempt {
         }
     }
 
-    /// The first poll, and the first one after another attempt of the same owner has ended.
+    /// An owner that holds the key, by now, has it at once.
+    fn enter_again(&mut self, line: &Arc<Line>, cx: &mut Context<'_>) -> Option<End> {
+        if matches!(self.stage, Stage::Done) {
+            return None;
+        }
+        let owner = self.want.owner.as_ref()?;
+        match owner.enter(line, self.want.mode, &mut self.seat, cx.waker()) {
+            Reentry::Again(held) => Some(Ok(Some(Guard::new(held, 0, self.place.take())))),
+            Reentry::Refused(error) => Some(Err(error)),
+            Reentry::No => None,
+        }
+    }
+
+    /// The first poll.
     fn start(&mut self, line: &Arc<Line>, cx: &mut Context<'_>) -> Poll<Option<End>> {
         if let Err(error) = self.admit(line) {
             return Poll::Ready(Some(Err(error)));
         }
-        if self.ticket.is_none()
-            && let Some(owner) = &self.want.owner
-        {
-            match owner.enter(line, self.want.mode, cx) {
-                Reentry::Again(held) => return Poll::Ready(Some(Ok(Some(Guard::new(held, 0, self.place.take()))))),
-                Reentry::Deadlock => return Poll::Ready(Some(Err(Error::WouldDeadlock))),
-                Reentry::Busy if self.tries() => return Poll::Ready(Some(Ok(None))),
-                Reentry::Busy => return Poll::Pending,
-                Reentry::Proceed(ticket) => self.ticket = ticket,
-            }
-        }
-        let serves_unfair = line.engine.backend.profile().serves(self.want.mode, Fairness::Unfair);
+        let serves_unfair = line
+            .engine
+            .backend
+            .profile()
+            .serves(self.want.mode, Fairness::Unfair);
         let fairness = match self.want.fairness {
             // A try does not queue, if the store can do without.
             Fairness::Fifo if self.tries() && serves_unfair => Fairness::Unfair,
             fairness => fairness,
         };
+        let fairness = line.engine.fairness(self.want.mode, fairness);
         if fairness == Fairness::Unfair {
             match line.enter(&self.want, self.tries()) {
                 Enter::Ask => {}
@@ -215,9 +239,10 @@ impl Attempt {
         match Pin::new(&mut call).poll(cx) {
             Poll::Ready(answer) => self.judge(line, answer, claim, None),
             Poll::Pending => {
-                let waiter = Waiter::calling(self.want.clone(), call, claim, cx.waker());
-                line.engine.watchdog.track_call(&waiter, line, self.tries());
-                self.stage = Stage::Calling(waiter);
+                let waiter =
+                    Waiter::calling(line, &self.want, self.tries(), (call, claim.clone()), cx.waker());
+                self.stage = Stage::Calling(waiter.clone(), claim);
+                line.engine.watchdog.track_call(&waiter);
                 Poll::Pending
             }
         }
@@ -229,27 +254,54 @@ impl Attempt {
         if let Mode::Permits { take, of } = self.want.mode
             && take > of
         {
-            return Err(Error::Invalid(format!("{take} permits were asked for of a semaphore that has {of}").into()));
+            return Err(Error::Invalid(
+                format!("{take} permits were asked for of a semaphore that has {of}").into(),
+            ));
         }
-        if self.want.lease < crate::belief::MIN_LEASE {
-            return Err(Error::Invalid("a lease is at least 30 ms long: a shorter one would end on the way".into()));
+        if self.want.lease < MIN_LEASE {
+            return Err(Error::Invalid(
+                "a lease is at least 30 ms long: a shorter one would end on the way".into(),
+            ));
         }
         if !profile.serves(self.want.mode, self.want.fairness) {
-            let order = if self.want.fairness == Fairness::Fifo { "fair" } else { "unfair" };
-            let message = format!("{} ({}) has no {order} locks of mode {}", profile.store, profile.layout, self.want.mode);
+            let order = if self.want.fairness == Fairness::Fifo {
+                "fair"
+            } else {
+                "unfair"
+            };
+            let message = format!(
+                "{} ({}) has no {order} locks of mode {}",
+                profile.store, profile.layout, self.want.mode
+            );
             return Err(BackendError::unsupported(message).into());
         }
-        line.engine.watchdog.start()?;
+        if believe_until(Instant::ORIGIN, self.want.lease, profile.limits.margin) == Instant::ORIGIN {
+            let message = format!(
+                "{} takes more off a lease than this one has: ask for a longer one",
+                profile.store
+            );
+            return Err(Error::Invalid(message.into()));
+        }
+        line.engine.watchdog.start(&line.engine)?;
         if self.place.is_none() {
             self.place = Some(line.engine.reserve()?);
         }
         Ok(())
     }
 
-    fn poll_calling(&mut self, line: &Arc<Line>, waiter: Arc<Waiter>, cx: &mut Context<'_>) -> Poll<Option<End>> {
+    fn poll_calling(
+        &mut self,
+        line: &Arc<Line>,
+        waiter: Arc<Waiter>,
+        claim: &Claim,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<End>> {
         match waiter.poll_call(cx) {
             CallPoll::Pending => Poll::Pending,
             CallPoll::Taken => {
+                if waiter.is_waiting() {
+                    self.tell_waiting(claim);
+                }
                 self.stage = Stage::Waiting(waiter);
                 Poll::Ready(None)
             }
@@ -270,31 +322,34 @@ impl Attempt {
     ) -> Poll<Option<End>> {
         // Whatever comes of it, a drop from here on has no call to see to.
         self.stage = Stage::Done;
-        Poll::Ready(match Verdict::of(line, answer, &claim, &self.want, self.tries()) {
-            Verdict::Held(held) => Some(Ok(Some(self.guard(held, 0)))),
-            Verdict::Refused => Some(Ok(None)),
-            Verdict::Failed(error) => Some(Err(error)),
-            Verdict::Wait(claim) => {
-                let waiter = waiter.unwrap_or_else(|| Waiter::waiting(self.want.clone()));
-                self.stage = Stage::Waiting(waiter.clone());
-                self.tell_waiting(&claim);
-                drive::wait(line, waiter, claim);
-                None
-            }
-        })
+        Poll::Ready(
+            match Verdict::of(line, answer, &claim, &self.want, self.tries()) {
+                Verdict::Held(held) => Some(Ok(Some(self.guard(held, 0)))),
+                Verdict::Refused => Some(Ok(None)),
+                Verdict::Failed(error) => Some(Err(error)),
+                Verdict::Wait(claim) => {
+                    let waiter = waiter.unwrap_or_else(|| Waiter::waiting(line, &self.want));
+                    self.stage = Stage::Waiting(waiter.clone());
+                    drive::wait(waiter, claim.clone());
+                    self.tell_waiting(&claim);
+                    None
+                }
+            },
+        )
     }
 
-    fn poll_waiting(&mut self, line: &Arc<Line>, waiter: &Arc<Waiter>, cx: &mut Context<'_>) -> Poll<Option<End>> {
+    fn poll_waiting(
+        &mut self,
+        line: &Arc<Line>,
+        waiter: &Arc<Waiter>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<End>> {
         match waiter.poll_wait(cx) {
             WaitPoll::Pending => Poll::Pending,
             WaitPoll::Revived => {
-                if self.want.fairness == Fairness::Fifo {
-                    let claim = line.engine.claim(line, &self.want, Fairness::Fifo);
-                    drive::wait(line, waiter.clone(), claim);
-                } else {
-                    line.revive();
-                }
-                Poll::Pending
+                self.wait_again(line, waiter);
+                // It may have been answered at once: the client was closed.
+                Poll::Ready(None)
             }
             WaitPoll::Offer(offer) => self.receive(line, waiter, offer),
             WaitPoll::Refused => Poll::Ready(Some(Ok(None))),
@@ -310,18 +365,26 @@ impl Attempt {
         if fresh && held.is_believed(now) {
             return Poll::Ready(Some(Ok(Some(self.guard(held, nth)))));
         }
-        if self.want.fairness == Fairness::Fifo {
-            line.leave_behind(&held);
-            drive::wait(line, waiter.clone(), line.engine.claim(line, &self.want, Fairness::Fifo));
-        } else {
-            line.return_late(waiter.clone(), &held);
-        }
+        self.wait_again(line, waiter);
+        line.leave_behind(&held);
         Poll::Ready(None)
     }
 
+    /// Waits once more, where it stood in this client's queue, or at the tail of the store's.
+    fn wait_again(&self, line: &Arc<Line>, waiter: &Arc<Waiter>) {
+        if line.engine.fairness(self.want.mode, self.want.fairness) == Fairness::Fifo {
+            drive::wait(
+                waiter.clone(),
+                line.engine.claim(line, &self.want, Fairness::Fifo),
+            );
+        } else {
+            line.revive(waiter);
+        }
+    }
+
     fn guard(&mut self, held: Arc<Held>, nth: u32) -> Guard {
-        if let Some(ticket) = self.ticket.take() {
-            ticket.holds(&held);
+        if let Some(owner) = &self.want.owner {
+            owner.holds(&held);
         }
         Guard::new(held, nth, self.place.take())
     }
@@ -334,8 +397,12 @@ impl Attempt {
 
     /// Whether the caller's patience has ended.
     fn poll_timer(&mut self, line: &Arc<Line>, cx: &mut Context<'_>) -> Poll<Result<Option<Guard>, Error>> {
-        let Patience::Within(limit) = self.patience else { return Poll::Pending };
-        let timer = self.timer.get_or_insert_with(|| Box::pin(tokio::time::sleep(limit)));
+        let Patience::Within(limit) = self.patience else {
+            return Poll::Pending;
+        };
+        let timer = self
+            .timer
+            .get_or_insert_with(|| Box::pin(sleep(&line.engine.watchdog, limit)));
         if timer.as_mut().poll(cx).is_pending() {
             return Poll::Pending;
         }
@@ -345,10 +412,10 @@ impl Attempt {
 
     /// Gives the attempt up: what it left is withdrawn or handed to the next.
     fn abandon(&mut self, line: &Arc<Line>) {
-        self.ticket = None;
+        self.seat = None;
         match std::mem::replace(&mut self.stage, Stage::Done) {
             Stage::Start | Stage::Done => {}
-            Stage::Calling(waiter) | Stage::Waiting(waiter) => {
+            Stage::Calling(waiter, _) | Stage::Waiting(waiter) => {
                 line.engine.watchdog.untrack_call(&waiter);
                 match waiter.go() {
                     Leftover::Nothing => line.forget_waiter(&waiter),
@@ -363,10 +430,12 @@ impl Attempt {
     }
 
     fn give_up_call(&self, line: &Arc<Line>, call: Call<Standing>, claim: Arc<Claim>) {
-        if claim.fairness == Fairness::Unfair {
+        if claim.fairness == Fairness::Unfair && !self.tries() {
             line.stop_asking();
         }
-        line.engine.watchdog.spawn(drive::finish_and_withdraw(line.clone(), call, claim));
+        line.engine
+            .watchdog
+            .spawn(drive::finish_and_withdraw(line.clone(), call, claim));
     }
 }
 

@@ -15,7 +15,10 @@ fn margin(lease: Duration) -> Duration {
 
 /// The local deadline of a grant: `held_from + lease − drift − margin`, where drift is a hundredth of the lease.
 pub(crate) fn believe_until(held_from: Instant, lease: Duration, own: Option<Duration>) -> Instant {
-    held_from + lease.saturating_sub(lease / 100).saturating_sub(own.unwrap_or_else(|| margin(lease)))
+    held_from
+        + lease
+            .saturating_sub(lease / 100)
+            .saturating_sub(own.unwrap_or_else(|| margin(lease)))
 }
 
 /// How long after a confirmation the next renewal is due: a third of the lease, up to a tenth of it earlier.
@@ -48,7 +51,10 @@ mod tests {
             let lease = Duration::from_millis(ms);
             let from = Instant::ORIGIN + SECOND;
             let until = believe_until(from, lease, None);
-            assert!(until > from && until + lease / 100 + Duration::from_millis(10) <= from + lease, "{lease:?}");
+            assert!(
+                until > from && until + lease / 100 + Duration::from_millis(10) <= from + lease,
+                "{lease:?}"
+            );
         }
     }
 
@@ -66,7 +72,10 @@ mod tests {
 
     #[test]
     fn a_lease_shorter_than_its_margins_is_never_believed() {
-        assert_eq!(believe_until(Instant::ORIGIN + SECOND, Duration::from_millis(5), None), Instant::ORIGIN + SECOND);
+        assert_eq!(
+            believe_until(Instant::ORIGIN + SECOND, Duration::from_millis(5), None),
+            Instant::ORIGIN + SECOND
+        );
     }
 
     #[test]

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use smallvec::smallvec;
 use tenure_backend::{
-    Backend, Cause, Departure, Fault, Finding, Guarantee, Holder, HolderId, LockStatus, Mode, PASS_WINDOW, Page, Profile,
-    Query, Released,
+    Backend, Cause, Departure, Fault, Finding, Guarantee, Holder, HolderId, LockStatus, Mode, PASS_WINDOW,
+    Page, Profile, Query, Released,
 };
 
 use crate::engine::Engine;
@@ -40,7 +40,9 @@ pub struct Client {
 impl Client {
     /// A client of your own backend. Does no I/O; the watchdog starts with the first lock, on the runtime of its caller.
     pub fn new(backend: Arc<dyn Backend>, settings: Settings) -> Client {
-        Client { engine: Engine::new(backend, settings) }
+        Client {
+            engine: Engine::new(backend, settings),
+        }
     }
 
     /// A lock that one holds at a time. No I/O; a bad key is [`Error::Invalid`] at first use.
@@ -65,7 +67,7 @@ impl Client {
 
     /// An owner, on whose behalf locks can be nested. Two owners are never the same, whatever their names.
     pub fn owner(&self, name: impl AsRef<str>) -> Owner {
-        Owner::new(self.engine.next_owner(), name.as_ref())
+        Owner::new(self.engine.next_owner(), name.as_ref(), self.engine.id)
     }
 
     /// What the store promises, and what it cannot do.
@@ -82,7 +84,10 @@ impl Client {
         if profile.offers(guarantee) {
             return Ok(());
         }
-        let message = format!("{} ({}) does not promise: {guarantee}", profile.store, profile.layout);
+        let message = format!(
+            "{} ({}) does not promise: {guarantee}",
+            profile.store, profile.layout
+        );
         Err(tenure_backend::BackendError::unsupported(message).into())
     }
 
@@ -109,8 +114,20 @@ impl Client {
     /// Dropping the future leaves the eviction's outcome unknown; repeating it is safe.
     pub async fn evict(&self, holder: Holder) -> Result<Vec<HolderId>, Error> {
         let by = Some(self.engine.settings.label.clone());
-        let departure = Departure { who: holder, cause: Cause::Evicted { by }, heir: None, bar: PASS_WINDOW };
-        match self.engine.backend.clone().release(smallvec![departure]).await.pop() {
+        let departure = Departure {
+            who: holder,
+            cause: Cause::Evicted { by },
+            heir: None,
+            bar: PASS_WINDOW,
+        };
+        match self
+            .engine
+            .backend
+            .clone()
+            .release(smallvec![departure])
+            .await
+            .pop()
+        {
             Some(Released::Done { freed, .. }) => Ok(freed.into_vec()),
             Some(Released::Unknown(error)) => Err(error.into()),
             None => Ok(Vec::new()),

@@ -70,7 +70,9 @@ const SQLITE_OPTIONS: &[tenure_endpoint::Known] = &[tenure_endpoint::Known::one_
 #[cfg(feature = "sqlite")]
 async fn sqlite(url: &StoreUrl) -> Result<Arc<dyn Backend>, Error> {
     url.options(SQLITE_OPTIONS)?;
-    let path = Some(url.path()).filter(|path| !path.is_empty()).map(std::path::PathBuf::from);
+    let path = Some(url.path())
+        .filter(|path| !path.is_empty())
+        .map(std::path::PathBuf::from);
     Ok(tenure_sql::sqlite::open(path, Arc::new(SystemClock)).await?)
 }
 
@@ -88,6 +90,8 @@ fn left_out_or_unknown(scheme: &str) -> Error {
 
 #[cfg(any(not(feature = "memory"), not(feature = "sqlite")))]
 fn missing(feature: &str) -> Error {
-    let message = format!("this store was left out of this build: enable the feature `{feature}` of the crate `tenure`");
+    let message = format!(
+        "this store was left out of this build: enable the feature `{feature}` of the crate `tenure`"
+    );
     tenure_backend::BackendError::unsupported(message).into()
 }

@@ -1,61 +1,83 @@
-//! The client's own tasks that wait on behalf of callers: one for each line with unfair waiters, one for each fair
-//! waiter, and one for each call that its caller may have stopped polling.
+//! The client's own tasks that wait on behalf of callers: one for each line with unfair waiters, one for each claim
+//! that queues in the store, and one for each call that its caller may have stopped polling.
 
 use std::sync::Arc;
+use std::task::Waker;
 use std::time::Duration;
 
-use tenure_backend::{BackendError, Call, Claim, Effect, Fairness, Standing};
+use tenure_backend::{Call, Claim, Effect, Fairness, Standing};
 use tokio::sync::Notify;
 
 use crate::attempt::Verdict;
+use crate::held::Held;
 use crate::line::{Line, Step};
+use crate::release::backoff;
 use crate::seek::{Found, seek};
-use crate::timer::nap;
+use crate::timer::{nap, sleep};
 use crate::waiter::{Offer, Offered, Waiter};
 
 /// Waits for the unfair waiters of a line, one after the other, as long as there are any.
 pub(crate) async fn drive(line: Arc<Line>, bell: Arc<Notify>) {
+    let mut failures = 0;
     loop {
         let (claim, polite) = match line.step() {
             Step::Exit => return,
             Step::Rest(time) => {
                 tokio::select! {
                     () = bell.notified() => {}
-                    () = nap(time) => {}
+                    () = nap(&line.engine.watchdog, time) => {}
                 }
                 continue;
             }
             Step::Ask(claim, polite) => (claim, polite),
         };
-        match seek(&line.engine, &claim, polite, &bell, || line.still_asks(&claim)).await {
+        let found = seek(&line.engine, &claim, polite, &bell, || line.still_asks(&claim)).await;
+        let served = match found {
             Found::Granted(grant) => line.deliver(&claim, grant),
-            Found::Ended => {}
-            Found::Failed(error) => {
-                if error.effect() == Effect::Unknown {
+            Found::Ended => false,
+            Found::Failed { error, uncertain } => {
+                if uncertain {
+                    line.withdraw(claim.clone());
+                }
+                line.fail_first(&claim, error.into());
+                true
+            }
+            Found::Stopped { uncertain } => {
+                if uncertain {
                     line.withdraw(claim);
                 }
-                line.fail_first(error.into());
+                // The client may be closing: its line follows.
+                tokio::task::yield_now().await;
+                true
             }
-            Found::Stopped { uncertain: true } => line.withdraw(claim),
-            Found::Stopped { uncertain: false } => line.stopped_asking(claim),
-        }
+        };
+        failures = pause_if_vain(&line, failures, served).await;
     }
 }
 
-/// Waits in the store's queue for one fair waiter.
+/// Leaves the store alone for a while if what it granted was dead or ended: asking at once would not help.
+async fn pause_if_vain(line: &Line, failures: u32, served: bool) -> u32 {
+    if served {
+        return 0;
+    }
+    sleep(&line.engine.watchdog, backoff(failures + 1, line.engine.dice())).await;
+    failures + 1
+}
+
+/// Waits in the store's queue for one waiter.
 pub(crate) async fn queue_up(line: Arc<Line>, waiter: Arc<Waiter>, mut claim: Arc<Claim>) {
+    let mut failures = 0;
     loop {
         let wanted = || waiter.is_waiting().then_some(Duration::MAX);
         match seek(&line.engine, &claim, Duration::ZERO, &waiter.changed, wanted).await {
             Found::Granted(grant) => match line.hold(&claim, grant, &waiter.want) {
-                Some(held) => return offer(line, waiter, held).await,
+                Some(held) => return offer(waiter, held).await,
                 None => line.withdraw(claim),
             },
             Found::Ended => {}
-            Found::Failed(error) => {
-                if error.effect() == Effect::Unknown {
-                    line.withdraw(claim);
-                }
+            Found::Failed { error, .. } => {
+                // Whatever this call did, an earlier one may have placed the claim.
+                line.withdraw(claim);
                 return waiter.answer(Err(error.into()));
             }
             Found::Stopped { .. } => {
@@ -63,57 +85,70 @@ pub(crate) async fn queue_up(line: Arc<Line>, waiter: Arc<Waiter>, mut claim: Ar
                 return waiter.answer(Err(line.engine.watchdog.closed()));
             }
         }
+        failures = pause_if_vain(&line, failures, false).await;
         // A claim is used once: whoever was ended is placed again, at the tail.
         claim = line.engine.claim(&line, &waiter.want, Fairness::Fifo);
     }
 }
 
 /// Offers a grant to one waiter; not taken within the offer window, it goes to the next.
-async fn offer(line: Arc<Line>, waiter: Arc<Waiter>, held: Arc<crate::held::Held>) {
-    let clock = line.engine.clock.clone();
+async fn offer(waiter: Arc<Waiter>, held: Arc<Held>) {
+    let line = &waiter.line;
     let window = line.engine.settings.offer_window;
-    match waiter.offer(Offer { held: held.clone(), nth: 0, passed: false }, clock.now()) {
-        Offered::Yes(waker) => waker.map(std::task::Waker::wake),
+    match waiter.offer(
+        Offer {
+            held: held.clone(),
+            nth: 0,
+            passed: false,
+        },
+        line.engine.clock.now(),
+    ) {
+        Offered::Yes(waker) => waker.map(Waker::wake),
         Offered::No => return line.leave_behind(&held),
     };
+    drop(held);
     while waiter.is_offered() {
-        if waiter.retract(clock.now(), window).is_some() {
-            return line.leave_behind(&held);
-        }
         tokio::select! {
             () = waiter.changed.notified() => {}
-            () = nap(window) => {}
+            () = nap(&line.engine.watchdog, window) => {}
+        }
+        if let Some(missed) = waiter.retract(line.engine.clock.now(), window) {
+            return line.leave_behind(&missed.held);
         }
     }
 }
 
 /// Finishes a call that its caller may have stopped polling, and tells the caller.
-pub(crate) async fn finish(line: Arc<Line>, waiter: Arc<Waiter>, call: Call<Standing>, claim: Arc<Claim>, tries: bool) {
+pub(crate) async fn finish(waiter: Arc<Waiter>, call: Call<Standing>, claim: Arc<Claim>) {
     let answer = call.await;
-    match Verdict::of(&line, answer, &claim, &waiter.want, tries) {
-        Verdict::Held(held) => offer(line, waiter, held).await,
+    match Verdict::of(&waiter.line, answer, &claim, &waiter.want, waiter.tries) {
+        Verdict::Held(held) => offer(waiter, held).await,
         Verdict::Refused => waiter.answer(Ok(())),
         Verdict::Failed(error) => waiter.answer(Err(error)),
-        Verdict::Wait(claim) => wait(&line, waiter, claim),
+        Verdict::Wait(claim) => {
+            waiter.nudge();
+            wait(waiter, claim);
+        }
     }
 }
 
 /// Lets a waiter wait whose claim was refused.
-pub(crate) fn wait(line: &Arc<Line>, waiter: Arc<Waiter>, claim: Arc<Claim>) {
-    if waiter.want.fairness == Fairness::Fifo {
+pub(crate) fn wait(waiter: Arc<Waiter>, claim: Arc<Claim>) {
+    let line = waiter.line.clone();
+    if claim.fairness == Fairness::Fifo {
         line.engine.watchdog.spawn(queue_up(line.clone(), waiter, claim));
     } else {
-        line.wait_first(waiter, claim);
+        line.wait_first(waiter);
     }
 }
 
 /// Finishes a call whose caller has gone, then withdraws the claim. It never withdraws before the call has ended:
 /// the call could re-create the claim.
 pub(crate) async fn finish_and_withdraw(line: Arc<Line>, call: Call<Standing>, claim: Arc<Claim>) {
-    let answer: Result<Standing, BackendError> = call.await;
+    let answer = call.await;
     let leaves_nothing = match &answer {
         Ok(Standing::Granted(_)) => false,
-        Ok(Standing::Waiting { .. }) => !line.engine.queues_in_store(&claim),
+        Ok(Standing::Waiting { .. }) => claim.fairness == Fairness::Unfair,
         Ok(_) => true,
         Err(error) => error.effect() == Effect::None,
     };
@@ -123,7 +158,7 @@ pub(crate) async fn finish_and_withdraw(line: Arc<Line>, call: Call<Standing>, c
     line.withdraw(claim.clone());
     // Where the store forgets ended claims, a request that is still on its way could place this one until then.
     if answer.is_err() && !line.engine.backend.profile().remembers_ended {
-        tokio::time::sleep(line.engine.settings.call_limit).await;
+        sleep(&line.engine.watchdog, line.engine.settings.call_limit).await;
         line.withdraw(claim);
     }
 }

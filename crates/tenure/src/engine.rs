@@ -4,7 +4,11 @@ use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-use tenure_backend::{Backend, Claim, ClaimId, ClaimRef, ClientId, Clock, Fairness, Instant, MAX_PLACE_AHEAD, Order, OwnerId};
+use tenure_backend::{
+    Backend, Claim, ClaimId, ClaimRef, ClientId, Clock, Fairness, Instant, MAX_PLACE_AHEAD, Mode, Order,
+    OwnerId,
+};
+use tokio::sync::Notify;
 
 use crate::error::Error;
 use crate::line::Line;
@@ -13,6 +17,9 @@ use crate::owner::Owner;
 use crate::settings::Settings;
 use crate::want::Want;
 use crate::watchdog::Watchdog;
+
+/// Bells that claims share, so that a claim need not carry one.
+const LOSS_BELLS: usize = 16;
 
 #[derive(Debug)]
 pub(crate) struct Engine {
@@ -27,6 +34,7 @@ pub(crate) struct Engine {
     /// Attempts and held claims, for the limit.
     live: AtomicUsize,
     dice: AtomicU64,
+    losses: [Notify; LOSS_BELLS],
 }
 
 impl Engine {
@@ -35,7 +43,9 @@ impl Engine {
         // Without the system's randomness two clients could take one name, and free each other's locks.
         getrandom::fill(&mut random).expect("the operating system has random numbers to give");
         let clock = backend.clock().clone();
-        let seed = random.iter().fold(1, |seed: u64, byte| seed.rotate_left(8) ^ u64::from(*byte));
+        let seed = random
+            .iter()
+            .fold(1, |seed: u64, byte| seed.rotate_left(8) ^ u64::from(*byte));
         Arc::new(Engine {
             watchdog: Watchdog::new(backend.clone(), clock.clone(), settings.own_thread),
             backend,
@@ -47,6 +57,7 @@ impl Engine {
             owners: AtomicU64::new(0),
             live: AtomicUsize::new(0),
             dice: AtomicU64::new(seed),
+            losses: Default::default(),
         })
     }
 
@@ -54,7 +65,10 @@ impl Engine {
     pub(crate) fn claim(&self, line: &Line, want: &Want, fairness: Fairness) -> Arc<Claim> {
         let number = self.claims.fetch_add(1, Ordering::Relaxed) + 1;
         Arc::new(Claim {
-            at: ClaimRef { key: line.key.clone(), id: ClaimId::new(self.id, number) },
+            at: ClaimRef {
+                key: line.key.clone(),
+                id: ClaimId::new(self.id, number),
+            },
             owner: OwnerId(want.owner.as_ref().map_or(0, Owner::number)),
             label: want.label.clone(),
             mode: want.mode,
@@ -64,10 +78,17 @@ impl Engine {
         })
     }
 
-    /// Whether the store keeps a claim that it refused, and it must be withdrawn.
-    pub(crate) fn queues_in_store(&self, claim: &Claim) -> bool {
-        let profile = self.backend.profile();
-        claim.fairness == Fairness::Fifo || profile.order(claim.mode) == Order::FifoForBoth
+    /// How a claim of that mode is placed: where the store has one order, an unfair one queues there like a fair one.
+    pub(crate) fn fairness(&self, mode: Mode, wanted: Fairness) -> Fairness {
+        match self.backend.profile().order(mode) {
+            Order::FifoForBoth => Fairness::Fifo,
+            _ => wanted,
+        }
+    }
+
+    /// The bell that is rung when the claim is lost; some claims share one.
+    pub(crate) fn loss_bell(&self, claim: ClaimId) -> &Notify {
+        &self.losses[claim.number() as usize % LOSS_BELLS]
     }
 
     /// The number of a new owner, from 1: 0 is nobody's.

@@ -19,7 +19,9 @@ pub enum Error {
     #[error(transparent)]
     Lost(#[from] Lost),
     /// This owner holds the key for reading and asked to write: it would wait for itself. Release the read first.
-    #[error("this owner holds the key for reading and would wait for itself to write: release the read lock first")]
+    #[error(
+        "this owner holds the key for reading and would wait for itself to write: release the read lock first"
+    )]
     WouldDeadlock,
     /// The key is used as one kind of lock and was asked for as another. Use another key, or wait until it is free.
     #[error("the key is {held} and was asked for as {asked}: use another key, or wait until it is free")]
@@ -166,7 +168,11 @@ mod tests {
 
     #[test]
     fn display_never_repeats_its_source() {
-        let error = Error::from(BackendError::new(Fault::Unavailable, Effect::Unknown, "no answer within 3 s"));
+        let error = Error::from(BackendError::new(
+            Fault::Unavailable,
+            Effect::Unknown,
+            "no answer within 3 s",
+        ));
         let source = std::error::Error::source(&error).expect("a store's fault is the source");
         assert!(!error.to_string().contains(&source.to_string()));
         assert!(error.is_weather());

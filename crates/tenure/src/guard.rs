@@ -10,11 +10,10 @@ use std::time::Duration;
 use tenure_backend::{ClaimRef, FencingToken, Instant, LockKey, Mode};
 
 use crate::engine::Place;
-use crate::error::{Error, Lost};
+use crate::error::{Error, Lost, LostCause};
 use crate::held::Held;
 use crate::line::Exit;
-use crate::release::{Departing, Left};
-use crate::timer::sleep_until;
+use crate::release::Left;
 
 /// A held lock. Dropping it gives the lock back.
 ///
@@ -43,17 +42,23 @@ use crate::timer::sleep_until;
 pub struct Guard {
     held: Option<Arc<Held>>,
     nth: u32,
-    /// Its place among the client's claims.
-    place: Option<Place>,
+    /// Its place among the client's claims, for as long as it lives.
+    _place: Option<Place>,
 }
 
 impl Guard {
     pub(crate) fn new(held: Arc<Held>, nth: u32, place: Option<Place>) -> Self {
-        Guard { held: Some(held), nth, place }
+        Guard {
+            held: Some(held),
+            nth,
+            _place: place,
+        }
     }
 
     fn held(&self) -> &Arc<Held> {
-        self.held.as_ref().expect("a guard has its claim until it is consumed")
+        self.held
+            .as_ref()
+            .expect("a guard has its claim until it is consumed")
     }
 
     fn now(&self) -> Instant {
@@ -90,12 +95,20 @@ impl Guard {
     /// How long the lock is believed to be held unless a renewal comes; zero once it is lost.
     pub fn remaining(&self) -> Duration {
         let now = self.now();
-        if self.held().is_believed(now) { self.held().deadline() - now } else { Duration::ZERO }
+        if self.held().is_believed(now) {
+            self.held().deadline() - now
+        } else {
+            Duration::ZERO
+        }
     }
 
     /// The moment at which belief ends unless a renewal comes, on the belief clock; its origin once it is lost.
     pub fn believe_until(&self) -> Instant {
-        if self.is_held() { self.held().deadline() } else { Instant::ORIGIN }
+        if self.is_held() {
+            self.held().deadline()
+        } else {
+            Instant::ORIGIN
+        }
     }
 
     /// Why the lock was lost; `None` while it is held.
@@ -105,7 +118,7 @@ impl Guard {
 
     /// The backend's own proof of the grant, for its guarded-write helpers.
     pub fn evidence(&self) -> Option<&tenure_backend::Evidence> {
-        self.held().evidence.as_ref()
+        self.held().evidence.as_deref()
     }
 
     /// Waits until the lock is lost, and says why.
@@ -160,7 +173,7 @@ impl Guard {
     /// Gives the lock back, and confirms it: the store says that it is free, or the next waiter of this client has it.
     ///
     /// While the store does not answer, it asks again for [`unlock_limit`](crate::Settings::unlock_limit). With
-    /// `at_least` it waits until that time has come.
+    /// `at_least` the store keeps the lock until that time has come, and nothing of this process is needed for it.
     ///
     /// # Errors
     /// [`Error::Lost`] if the lock was not held any more when it was given back: another may have held it meanwhile.
@@ -169,52 +182,101 @@ impl Guard {
     ///
     /// # Cancel safety
     /// Dropped at any point, the lock is given back by the watchdog.
-    pub async fn unlock(mut self) -> Result<(), Error> {
-        let engine = self.held().line.engine.clone();
-        if let Some(until) = self.kept_until() {
-            sleep_until(&*engine.clock, until).await;
-        }
-        let Some(held) = self.held.take() else { return Ok(()) };
-        if !held.leave() {
-            return Ok(held.check(engine.clock.now())?);
-        }
-        let believed = held.check(engine.clock.now());
-        let mut departing: Departing = match held.line.leave(&held) {
-            Exit::Passed => return Ok(()),
-            Exit::Gone => return Ok(believed?),
-            Exit::Release(departing) => departing,
+    pub async fn unlock(self) -> Result<(), Error> {
+        let mut guard = self;
+        let Some(leaving) = guard.leave() else {
+            return Ok(());
         };
-        let limit = engine.settings.unlock_limit.min(held.claim.lease);
-        match departing.run(engine.clock.now() + limit).await? {
-            Left::WasGone if believed.is_ok() => Err(Lost { cause: crate::error::LostCause::Missing }.into()),
-            Left::Freed | Left::WasGone | Left::Absent => Ok(believed?),
+        let believed = leaving.believed();
+        match leaving {
+            Leaving::Shared(_) => Ok(believed?),
+            Leaving::Last(held, None) => give_back(&held, believed).await,
+            Leaving::Last(held, Some(until)) => {
+                keep(held, until).await;
+                Ok(believed?)
+            }
         }
     }
 
-    /// Until when the claim must be kept though its holder is done.
-    fn kept_until(&self) -> Option<Instant> {
-        let held = self.held();
-        held.kept_until().filter(|until| held.guards() == 1 && *until > self.now() && self.is_held())
+    /// Gives the lock back at once, whatever `at_least` says: for a search that did not find all it wanted.
+    pub(crate) async fn give_up(mut self) -> Result<(), Error> {
+        let Some(leaving) = self.leave() else {
+            return Ok(());
+        };
+        let believed = leaving.believed();
+        match leaving {
+            Leaving::Shared(_) => Ok(believed?),
+            Leaving::Last(held, _) => give_back(&held, believed).await,
+        }
+    }
+
+    /// Leaves the claim; once, whatever happens to the guard afterwards.
+    fn leave(&mut self) -> Option<Leaving> {
+        let held = self.held.take()?;
+        if !held.leave() {
+            return Some(Leaving::Shared(held));
+        }
+        if let Some(owner) = &held.want.owner {
+            owner.forget(&held);
+        }
+        let now = held.line.engine.clock.now();
+        let keep_until = held
+            .kept_until()
+            .filter(|until| *until > now && held.is_believed(now));
+        Some(Leaving::Last(held, keep_until))
+    }
+}
+
+/// What a guard leaves.
+enum Leaving {
+    /// A claim that other guards of its owner share.
+    Shared(Arc<Held>),
+    /// A claim that is nobody's; until when it must be kept in the store.
+    Last(Arc<Held>, Option<Instant>),
+}
+
+impl Leaving {
+    fn believed(&self) -> Result<(), Lost> {
+        let (Leaving::Shared(held) | Leaving::Last(held, _)) = self;
+        held.check(held.line.engine.clock.now())
+    }
+}
+
+async fn give_back(held: &Arc<Held>, believed: Result<(), Lost>) -> Result<(), Error> {
+    let departing = match held.line.leave(held) {
+        Exit::Passed => return Ok(()),
+        Exit::Gone => return Ok(believed?),
+        Exit::Release(departing) => departing,
+    };
+    let limit = held.line.engine.settings.unlock_limit.min(held.claim.lease);
+    match departing.run(limit).await? {
+        Left::WasGone if believed.is_ok() => Err(Lost {
+            cause: LostCause::Missing,
+        }
+        .into()),
+        Left::Freed | Left::WasGone | Left::Absent => Ok(believed?),
+    }
+}
+
+/// Leaves the claim in the store until then, also if this process ends: by a last renewal for what is left.
+fn keep(held: Arc<Held>, until: Instant) -> impl Future<Output = ()> {
+    let (tell, told) = tokio::sync::oneshot::channel();
+    let line = held.line.clone();
+    line.engine.watchdog.spawn(async move {
+        held.line.engine.watchdog.keep(&held, until).await;
+        let _ = tell.send(());
+    });
+    async move {
+        let _ = told.await;
     }
 }
 
 impl Drop for Guard {
     fn drop(&mut self) {
-        if self.held.is_none() {
-            return;
-        }
-        let kept_until = self.kept_until();
-        let Some(held) = self.held.take() else { return };
-        if let Some(until) = kept_until {
-            let engine = held.line.engine.clone();
-            let rest = Guard { held: Some(held), nth: self.nth, place: self.place.take() };
-            let clock = engine.clock.clone();
-            engine.watchdog.spawn(async move {
-                sleep_until(&*clock, until).await;
-                drop(rest);
-            });
-        } else if held.leave() {
-            held.line.leave_behind(&held);
+        match self.leave() {
+            Some(Leaving::Last(held, Some(until))) => drop(keep(held, until)),
+            Some(Leaving::Last(held, None)) => held.line.leave_behind(&held),
+            Some(Leaving::Shared(_)) | None => {}
         }
     }
 }

@@ -24,7 +24,7 @@ pub(crate) struct Held {
     pub(crate) line: Arc<Line>,
     pub(crate) want: Arc<Want>,
     pub(crate) tokens: Option<TokenRun>,
-    pub(crate) evidence: Option<Evidence>,
+    pub(crate) evidence: Option<Box<Evidence>>,
     /// The lease that renewal reckons with: what was asked for, or what the store gave if that is less.
     pub(crate) lease: Duration,
     /// The local deadline in nanoseconds, or [`LOST`].
@@ -41,16 +41,27 @@ pub(crate) struct Held {
     departed: AtomicBool,
     /// The last renewal failed: if the deadline comes, the store was out of reach.
     strained: AtomicBool,
-    loss: OnceLock<LostCause>,
-    lost: Notify,
+    loss: OnceLock<Box<LostCause>>,
     pub(crate) mark: Mark,
 }
 
 impl Held {
     /// Takes a grant; `None` if it arrived dead, that is, with no belief left at `now`.
-    pub(crate) fn new(line: &Arc<Line>, claim: Arc<Claim>, grant: Grant, want: Arc<Want>, now: Instant) -> Option<Arc<Held>> {
+    pub(crate) fn new(
+        line: &Arc<Line>,
+        claim: Arc<Claim>,
+        grant: Grant,
+        want: Arc<Want>,
+        now: Instant,
+    ) -> Option<Arc<Held>> {
         let margin = line.engine.backend.profile().limits.margin;
-        let mut deadline = believe_until(grant.held_from, grant.lease, margin);
+        // A fixed lease is not longer than it was asked for, also where the store rounds it up.
+        let believed = if want.renewed {
+            grant.lease
+        } else {
+            grant.lease.min(claim.lease)
+        };
+        let mut deadline = believe_until(grant.held_from, believed, margin);
         if let Some(max_hold) = want.max_hold {
             deadline = deadline.min(now + max_hold);
         }
@@ -63,7 +74,7 @@ impl Held {
             line: line.clone(),
             want,
             tokens: grant.tokens,
-            evidence: grant.evidence,
+            evidence: grant.evidence.map(Box::new),
             lease,
             deadline: AtomicU64::new(deadline.as_nanos()),
             confirmed: AtomicU64::new(grant.held_from.as_nanos()),
@@ -73,26 +84,25 @@ impl Held {
             departed: AtomicBool::new(false),
             strained: AtomicBool::new(false),
             loss: OnceLock::new(),
-            lost: Notify::new(),
             mark: Mark::default(),
         }))
     }
 
     /// Whether the claim is believed to be held at `now`. Once it was not, it never is again.
     pub(crate) fn check(&self, now: Instant) -> Result<(), Lost> {
-        let deadline = self.deadline.load(Ordering::Acquire);
-        if deadline != LOST && now.as_nanos() < deadline {
-            return Ok(());
-        }
-        if deadline != LOST {
-            self.lose_if(deadline, self.why_belief_ends(deadline));
-            // A renewal may have come in between: then belief goes on, and this reading was in time.
-            if self.deadline.load(Ordering::Acquire) > now.as_nanos() {
+        loop {
+            let deadline = self.deadline.load(Ordering::Acquire);
+            if deadline == LOST {
+                // Whoever stored LOST stores the cause as its next step: this waits for nothing but that.
+                return Err(Lost {
+                    cause: LostCause::clone(self.loss.wait()),
+                });
+            }
+            if now.as_nanos() < deadline {
                 return Ok(());
             }
+            self.lose_if(deadline, self.why_belief_ends(deadline));
         }
-        // Whoever stored LOST stores the cause as its next step: this waits for nothing but that.
-        Err(Lost { cause: self.loss.wait().clone() })
     }
 
     /// Like [`check`](Self::check), for those who do not care why.
@@ -121,12 +131,20 @@ impl Held {
 
     /// Ends belief unless the deadline has changed.
     fn lose_if(&self, deadline: u64, cause: LostCause) -> bool {
-        let won = self.deadline.compare_exchange(deadline, LOST, Ordering::AcqRel, Ordering::Acquire).is_ok();
+        let won = self
+            .deadline
+            .compare_exchange(deadline, LOST, Ordering::AcqRel, Ordering::Acquire)
+            .is_ok();
         if won {
-            let _ = self.loss.set(cause);
-            self.lost.notify_waiters();
+            let _ = self.loss.set(Box::new(cause));
+            self.bell().notify_waiters();
         }
         won
+    }
+
+    /// Rung when this claim, or one of several others, is lost.
+    fn bell(&self) -> &Notify {
+        self.line.engine.loss_bell(self.claim.at.id)
     }
 
     /// Moves the deadline after a renewal, unless belief ended before the answer was read: loss is sticky.
@@ -137,9 +155,12 @@ impl Held {
         if let Some(end) = self.max_hold_ends() {
             later = later.min(end);
         }
-        let moved = self.deadline.fetch_update(Ordering::AcqRel, Ordering::Acquire, |deadline| {
-            (deadline != LOST && now.as_nanos() < deadline && later.as_nanos() > deadline).then_some(later.as_nanos())
-        });
+        let moved = self
+            .deadline
+            .fetch_update(Ordering::AcqRel, Ordering::Acquire, |deadline| {
+                (deadline != LOST && now.as_nanos() < deadline && later.as_nanos() > deadline)
+                    .then_some(later.as_nanos())
+            });
         if moved.is_ok() {
             self.confirmed.fetch_max(held_from.as_nanos(), Ordering::AcqRel);
         }
@@ -172,9 +193,14 @@ impl Held {
 
     /// Draws the next grant of the run; `None` when it is used up.
     pub(crate) fn next_in_run(&self) -> Option<u32> {
-        let limit = self.claim.grants.get();
+        let limit = self
+            .tokens
+            .map_or(self.claim.grants, |run| run.count().min(self.claim.grants))
+            .get();
         self.passed
-            .fetch_update(Ordering::AcqRel, Ordering::Acquire, |passed| (passed + 1 < limit).then_some(passed + 1))
+            .fetch_update(Ordering::AcqRel, Ordering::Acquire, |passed| {
+                (passed + 1 < limit).then_some(passed + 1)
+            })
             .map(|before| before + 1)
             .ok()
     }
@@ -187,7 +213,9 @@ impl Held {
     /// Counts one more guard of the same owner; false if the last one is gone already.
     pub(crate) fn enter_again(&self) -> bool {
         self.guards
-            .fetch_update(Ordering::AcqRel, Ordering::Acquire, |guards| (guards > 0).then_some(guards + 1))
+            .fetch_update(Ordering::AcqRel, Ordering::Acquire, |guards| {
+                (guards > 0).then_some(guards + 1)
+            })
             .is_ok()
     }
 
@@ -201,9 +229,9 @@ impl Held {
         self.guards.store(1, Ordering::Release);
     }
 
-    /// How many guards there are.
-    pub(crate) fn guards(&self) -> u32 {
-        self.guards.load(Ordering::Acquire)
+    /// Whether any guard is left.
+    pub(crate) fn has_guards(&self) -> bool {
+        self.guards.load(Ordering::Acquire) > 0
     }
 
     /// Marks the claim as nobody's to pass or renew; false if it was so marked before.
@@ -220,7 +248,7 @@ impl Held {
     pub(crate) async fn lost(&self) -> Lost {
         let clock = &self.line.engine.clock;
         loop {
-            let mut notified = std::pin::pin!(self.lost.notified());
+            let mut notified = std::pin::pin!(self.bell().notified());
             notified.as_mut().enable();
             let now = clock.now();
             if let Err(lost) = self.check(now) {
@@ -228,7 +256,7 @@ impl Held {
             }
             tokio::select! {
                 () = notified => {}
-                () = crate::timer::nap(self.deadline() - now) => {}
+                () = crate::timer::nap(&self.line.engine.watchdog, self.deadline() - now) => {}
             }
         }
     }

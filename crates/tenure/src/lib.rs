@@ -33,6 +33,7 @@ mod multi;
 mod mutex;
 mod options;
 mod owner;
+mod queue;
 mod release;
 mod rwlock;
 mod seek;
@@ -58,8 +59,8 @@ pub use semaphore::Semaphore;
 pub use settings::Settings;
 pub use striped::Striped;
 pub use tenure_backend::{
-    self as backend, Backend, BackendError, ClaimId, ClaimRef, Cursor, Effect, Evidence, Fairness, Fault, FencingToken,
-    Fencing, Finding, Guarantee, Holder, HolderId, HolderStatus, Instant, Kind, LockKey, LockStatus, Mode, Page, Profile,
-    Query, Severity, WaiterStatus,
+    self as backend, Backend, BackendError, ClaimId, ClaimRef, Cursor, Effect, Evidence, Fairness, Fault,
+    Fencing, FencingToken, Finding, Guarantee, Holder, HolderId, HolderStatus, Instant, Kind, LockKey,
+    LockStatus, Mode, Page, Profile, Query, Severity, WaiterStatus,
 };
 pub use tenure_endpoint::{DurationError, StoreUrl, UrlError, parse_duration};

@@ -50,6 +50,15 @@ impl Lines {
 
     /// All lines there are.
     pub(crate) fn all(&self) -> Vec<Arc<Line>> {
-        self.shards.iter().flat_map(|shard| shard.lock().values().filter_map(Weak::upgrade).collect::<Vec<_>>()).collect()
+        self.shards
+            .iter()
+            .flat_map(|shard| {
+                shard
+                    .lock()
+                    .values()
+                    .filter_map(Weak::upgrade)
+                    .collect::<Vec<_>>()
+            })
+            .collect()
     }
 }

@@ -9,7 +9,6 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
-use tokio::time::Instant;
 
 use crate::acquire::Acquire;
 use crate::attempt::{OnWaiting, Patience};
@@ -49,8 +48,8 @@ impl Member {
         Acquire::try_one(self.0.line.clone(), self.0.want.clone())
     }
 
-    fn lock(&self, patience: Patience) -> Acquire<Guard> {
-        Acquire::one(self.0.line.clone(), self.0.want.clone(), patience)
+    fn lock(&self) -> Acquire<Guard> {
+        Acquire::one(self.0.line.clone(), self.0.want.clone(), Patience::Forever)
     }
 }
 
@@ -88,7 +87,9 @@ pub struct Multi {
 
 /// Locks to be held together. A member named twice, or none at all, is `Invalid` at first use.
 pub fn multi(members: impl IntoIterator<Item = impl Into<Member>>) -> Multi {
-    Multi { members: members.into_iter().map(Into::into).collect() }
+    Multi {
+        members: members.into_iter().map(Into::into).collect(),
+    }
 }
 
 impl Multi {
@@ -193,7 +194,12 @@ pub(crate) struct Hunt {
 
 impl Hunt {
     fn new(members: Vec<Member>, patience: Patience) -> Self {
-        Hunt { members, patience, on_waiting: None, running: None }
+        Hunt {
+            members,
+            patience,
+            on_waiting: None,
+            running: None,
+        }
     }
 
     pub(crate) fn on_waiting(&mut self, told: OnWaiting) {
@@ -207,24 +213,39 @@ impl Future for Hunt {
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let hunt = &mut *self;
         let running = hunt.running.get_or_insert_with(|| {
-            Box::pin(search(std::mem::take(&mut hunt.members), hunt.patience, hunt.on_waiting.take()))
+            let search = search(
+                std::mem::take(&mut hunt.members),
+                hunt.patience,
+                hunt.on_waiting.take(),
+            );
+            match hunt.patience {
+                Patience::Within(limit) => Box::pin(within(limit, search)),
+                Patience::Forever | Patience::Try => Box::pin(search),
+            }
         });
         running.as_mut().poll(cx)
     }
 }
 
+/// The search is dropped when its time is over; it leaves nothing behind wherever that is.
+async fn within<T>(limit: Duration, search: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
+    tokio::time::timeout(limit, search)
+        .await
+        .unwrap_or(Err(Error::Timeout))
+}
+
 /// Takes the members one by one; on a busy one it lets go of all others, waits for that one, and starts from it.
-async fn search(members: Vec<Member>, patience: Patience, mut told: Option<OnWaiting>) -> Result<Option<MultiGuard>, Error> {
+async fn search(
+    members: Vec<Member>,
+    patience: Patience,
+    mut told: Option<OnWaiting>,
+) -> Result<Option<MultiGuard>, Error> {
     check(&members)?;
-    let deadline = match patience {
-        Patience::Within(limit) => Some(Instant::now() + limit),
-        Patience::Forever | Patience::Try => None,
-    };
-    let mut awaited = None;
+    let mut awaited: Option<usize> = None;
     for round in 0u32.. {
         let mut guards: Vec<Option<Guard>> = members.iter().map(|_| None).collect();
         if let Some(busy) = awaited {
-            let mut lock = Member::lock(&members[busy], patience_left(patience, deadline));
+            let mut lock: Acquire<Guard> = members[busy].lock();
             if let Some(told) = told.take() {
                 lock = lock.on_waiting(told);
             }
@@ -233,14 +254,17 @@ async fn search(members: Vec<Member>, patience: Patience, mut told: Option<OnWai
         awaited = fill(&members, &mut guards, patience).await?;
         let guards = guards.into_iter().flatten();
         if awaited.is_none() {
-            let guards = MultiGuard { guards: guards.collect() };
+            let guards = MultiGuard {
+                guards: guards.collect(),
+            };
             if guards.is_held() {
                 return Ok(Some(guards));
             }
             // A member was lost while the others were taken: all are given back, and the search starts again.
             awaited = Some(0);
         } else {
-            let _ = MultiGuard { guards: guards.collect() }.unlock().await;
+            let mut returns: FuturesUnordered<_> = guards.map(Guard::give_up).collect();
+            while returns.next().await.is_some() {}
         }
         if matches!(patience, Patience::Try) {
             return Ok(None);
@@ -252,12 +276,12 @@ async fn search(members: Vec<Member>, patience: Patience, mut told: Option<OnWai
     unreachable!("the rounds have no end")
 }
 
-fn patience_left(patience: Patience, deadline: Option<Instant>) -> Patience {
-    deadline.map_or(patience, |deadline| Patience::Within(deadline - Instant::now().min(deadline)))
-}
-
 /// Tries every member that is not held yet; answers which one is busy.
-async fn fill(members: &[Member], guards: &mut [Option<Guard>], patience: Patience) -> Result<Option<usize>, Error> {
+async fn fill(
+    members: &[Member],
+    guards: &mut [Option<Guard>],
+    patience: Patience,
+) -> Result<Option<usize>, Error> {
     for (at, member) in members.iter().enumerate() {
         if guards[at].is_some() {
             continue;
@@ -289,7 +313,9 @@ fn check(members: &[Member]) -> Result<(), Error> {
     for member in members {
         let line = member.0.line.as_ref().map_err(Clone::clone)?;
         if !names.insert((line.engine.id, line.key.clone())) {
-            return Err(Error::Invalid(format!("the key {:?} is named twice in one multi-lock", line.key).into()));
+            return Err(Error::Invalid(
+                format!("the key {:?} is named twice in one multi-lock", line.key).into(),
+            ));
         }
     }
     Ok(())

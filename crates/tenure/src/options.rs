@@ -20,19 +20,35 @@ pub(crate) struct Face {
 impl Face {
     /// A face on that key; what is wrong with it is told at first use.
     pub(crate) fn new(engine: &Arc<Engine>, key: &str, mode: Mode) -> Self {
-        let line = LockKey::new(key).map_err(Error::from).map(|key| engine.lines.get(engine, key, mode.kind()));
-        Face { line, want: Arc::new(Want::new(&engine.settings, mode)) }
+        let line = LockKey::new(key)
+            .map_err(Error::from)
+            .map(|key| engine.lines.get(engine, key, mode.kind()));
+        Face {
+            line,
+            want: Arc::new(Want::new(&engine.settings, mode)),
+        }
     }
 
     /// A semaphore's face: `of` permits of which claims take some.
     pub(crate) fn semaphore(engine: &Arc<Engine>, key: &str, of: u32) -> Self {
         match NonZeroU32::new(of) {
-            Some(of) => Self::new(engine, key, Mode::Permits { take: NonZeroU32::MIN, of }),
+            Some(of) => Self::new(
+                engine,
+                key,
+                Mode::Permits {
+                    take: NonZeroU32::MIN,
+                    of,
+                },
+            ),
             None => {
                 let one = NonZeroU32::MIN;
                 let want = Want::new(&engine.settings, Mode::Permits { take: one, of: one });
-                let error = Error::Invalid("a semaphore has at least one permit: it was asked for with none".into());
-                Face { line: Err(error), want: Arc::new(want) }
+                let error =
+                    Error::Invalid("a semaphore has at least one permit: it was asked for with none".into());
+                Face {
+                    line: Err(error),
+                    want: Arc::new(want),
+                }
             }
         }
     }
@@ -49,7 +65,9 @@ impl Face {
         match (NonZeroU32::new(permits), self.want.mode.kind()) {
             (Some(take), Kind::Semaphore { of }) => self.with_mode(Mode::Permits { take, of }),
             _ => Face {
-                line: Err(Error::Invalid("at least one permit is taken: none were asked for".into())),
+                line: Err(Error::Invalid(
+                    "at least one permit is taken: none were asked for".into(),
+                )),
                 want: self.want.clone(),
             },
         }
@@ -84,7 +102,10 @@ macro_rules! options {
             /// Serves waiters first come, first served, across all clients of the store.
             #[must_use]
             pub fn fair(self) -> Self {
-                Self(self.0.set(|want| want.fairness = tenure_backend::Fairness::Fifo))
+                Self(
+                    self.0
+                        .set(|want| want.fairness = tenure_backend::Fairness::Fifo),
+                )
             }
 
             /// Sets the lease: how long the store keeps the lock if this client dies. Renewed at a third of it.

@@ -4,11 +4,12 @@ use std::collections::HashMap;
 use std::fmt;
 use std::num::NonZeroU64;
 use std::sync::{Arc, Weak};
-use std::task::{Context, Waker};
+use std::task::Waker;
 
 use parking_lot::Mutex;
-use tenure_backend::{Kind, LockKey, Mode};
+use tenure_backend::{ClientId, Kind, LockKey, Mode};
 
+use crate::error::Error;
 use crate::held::Held;
 use crate::line::Line;
 
@@ -38,38 +39,55 @@ pub struct Owner(Arc<Inner>);
 struct Inner {
     number: NonZeroU64,
     name: Arc<str>,
+    client: ClientId,
     holds: Mutex<HashMap<(LockKey, Kind), Hold>>,
 }
 
-/// What an owner has of one key.
+/// What an owner has, and wants, of one key.
 #[derive(Default)]
 struct Hold {
     claims: Vec<Weak<Held>>,
-    /// An attempt is under way; others of this owner wait for how it ends.
-    pending: bool,
-    waiting: Vec<Waker>,
+    /// Its attempts that wait: the first that is granted serves them all.
+    waiting: HashMap<u64, Waker>,
+    last_seat: u64,
+}
+
+impl Hold {
+    fn prune(&mut self) {
+        self.claims
+            .retain(|claim| claim.upgrade().is_some_and(|held| held.has_guards()));
+    }
+
+    fn is_empty(&self) -> bool {
+        self.claims.is_empty() && self.waiting.is_empty()
+    }
 }
 
 /// What an owner's attempt is told.
 pub(crate) enum Reentry {
     /// It holds the key: this is one more guard.
     Again(Arc<Held>),
-    Deadlock,
-    /// Another attempt of this owner for this key is under way; the waker is woken when it has ended.
-    Busy,
-    /// Go on, and say how it went by means of the ticket, if there is one.
-    Proceed(Option<Ticket>),
+    /// It would wait for itself, or is another client's.
+    Refused(Error),
+    /// It does not hold the key; the waker is woken when it does.
+    No,
 }
 
-/// An owner's attempt under way; dropped, it has ended.
-pub(crate) struct Ticket {
+/// An owner's attempt that waits; dropped, it does so no more.
+pub(crate) struct Seat {
     owner: Owner,
     name: (LockKey, Kind),
+    number: u64,
 }
 
 impl Owner {
-    pub(crate) fn new(number: NonZeroU64, name: &str) -> Self {
-        Owner(Arc::new(Inner { number, name: name.into(), holds: Mutex::default() }))
+    pub(crate) fn new(number: NonZeroU64, name: &str, client: ClientId) -> Self {
+        Owner(Arc::new(Inner {
+            number,
+            name: name.into(),
+            client,
+            holds: Mutex::default(),
+        }))
     }
 
     /// The name it was given, for people.
@@ -81,9 +99,17 @@ impl Owner {
         self.0.number.get()
     }
 
-    pub(crate) fn enter(&self, line: &Line, mode: Mode, cx: &mut Context<'_>) -> Reentry {
+    /// Takes the key again if this owner holds it. If not, `seat` keeps the waker until the attempt has ended.
+    pub(crate) fn enter(&self, line: &Line, mode: Mode, seat: &mut Option<Seat>, waker: &Waker) -> Reentry {
+        if line.engine.id != self.0.client {
+            let message = format!(
+                "the owner {:?} is another client's: make one with this client",
+                self.name()
+            );
+            return Reentry::Refused(Error::Invalid(message.into()));
+        }
         if matches!(mode, Mode::Permits { .. }) {
-            return Reentry::Proceed(None);
+            return Reentry::No;
         }
         let name = (line.key.clone(), mode.kind());
         let now = line.engine.clock.now();
@@ -94,61 +120,67 @@ impl Owner {
                 continue;
             }
             if held.claim.mode == Mode::Read && mode == Mode::Write {
-                return Reentry::Deadlock;
+                return Reentry::Refused(Error::WouldDeadlock);
             }
             if held.enter_again() {
                 return Reentry::Again(held);
             }
         }
-        if hold.pending {
-            hold.waiting.push(cx.waker().clone());
-            return Reentry::Busy;
-        }
-        hold.pending = true;
-        Reentry::Proceed(Some(Ticket { owner: self.clone(), name }))
+        let seat = seat.get_or_insert_with(|| {
+            hold.last_seat += 1;
+            Seat {
+                owner: self.clone(),
+                name,
+                number: hold.last_seat,
+            }
+        });
+        hold.waiting.insert(seat.number, waker.clone());
+        Reentry::No
     }
-}
 
-impl Owner {
+    /// The owner was granted a key: its other attempts at it have it too.
+    pub(crate) fn holds(&self, held: &Arc<Held>) {
+        let waiting = {
+            let mut holds = self.0.holds.lock();
+            let hold = holds
+                .entry((held.claim.at.key.clone(), held.claim.mode.kind()))
+                .or_default();
+            hold.prune();
+            hold.claims.push(Arc::downgrade(held));
+            std::mem::take(&mut hold.waiting)
+        };
+        waiting.into_values().for_each(Waker::wake);
+    }
+
     /// Forgets a key of which nothing is left: nothing stays behind per name.
-    pub(crate) fn forget(&self, key: &LockKey, kind: Kind) {
-        let name = (key.clone(), kind);
+    pub(crate) fn forget(&self, held: &Held) {
+        self.tidy((held.claim.at.key.clone(), held.claim.mode.kind()), |_| {});
+    }
+
+    fn tidy(&self, name: (LockKey, Kind), change: impl FnOnce(&mut Hold)) {
         let mut holds = self.0.holds.lock();
         let Some(hold) = holds.get_mut(&name) else { return };
-        hold.claims.retain(|claim| claim.upgrade().is_some_and(|held| held.guards() > 0));
-        if hold.claims.is_empty() && hold.waiting.is_empty() && !hold.pending {
+        change(hold);
+        hold.prune();
+        if hold.is_empty() {
             holds.remove(&name);
         }
     }
 }
 
-impl Ticket {
-    /// The attempt was granted.
-    pub(crate) fn holds(self, held: &Arc<Held>) {
-        let mut holds = self.owner.0.holds.lock();
-        let hold = holds.entry(self.name.clone()).or_default();
-        hold.claims.retain(|claim| claim.strong_count() > 0);
-        hold.claims.push(Arc::downgrade(held));
-    }
-}
-
-impl Drop for Ticket {
+impl Drop for Seat {
     fn drop(&mut self) {
-        let mut holds = self.owner.0.holds.lock();
-        let Some(hold) = holds.get_mut(&self.name) else { return };
-        hold.pending = false;
-        let waiting = std::mem::take(&mut hold.waiting);
-        hold.claims.retain(|claim| claim.strong_count() > 0);
-        if hold.claims.is_empty() && waiting.is_empty() {
-            holds.remove(&self.name);
-        }
-        drop(holds);
-        waiting.into_iter().for_each(Waker::wake);
+        let number = self.number;
+        self.owner
+            .tidy(self.name.clone(), |hold| drop(hold.waiting.remove(&number)));
     }
 }
 
 impl fmt::Debug for Owner {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Owner").field("number", &self.0.number).field("name", &self.0.name).finish()
+        f.debug_struct("Owner")
+            .field("number", &self.0.number)
+            .field("name", &self.0.name)
+            .finish()
     }
 }

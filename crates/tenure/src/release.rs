@@ -6,9 +6,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use smallvec::smallvec;
-use tenure_backend::{BackendError, Cause, Claim, Departure, Each, Heir, Holder, HolderId, Instant, Released};
+use tenure_backend::{
+    BackendError, Cause, Claim, Departure, Each, Effect, Fault, Heir, Holder, HolderId, Released, Standing,
+};
 
 use crate::line::Line;
+use crate::timer::sleep;
+use crate::watchdog::Busy;
 
 /// A release that must be carried out. Dropped before it is, it is seen through by the client's own task.
 pub(crate) struct Departing(Option<Release>);
@@ -20,6 +24,7 @@ struct Release {
     heir: Option<Arc<Claim>>,
     call: Option<Each<Released>>,
     tries: u32,
+    _busy: Busy,
 }
 
 /// How a release ended that was carried out.
@@ -35,25 +40,60 @@ pub(crate) enum Left {
 impl Departing {
     /// The holder is done, and the heir may have the key at once.
     pub(crate) fn new(line: Arc<Line>, claim: Arc<Claim>, heir: Option<Arc<Claim>>) -> Self {
-        Departing(Some(Release { line, claim, cause: Cause::Unlocked, heir, call: None, tries: 0 }))
+        Self::with(line, claim, Cause::Unlocked, heir)
     }
 
     /// The claim is given up, whatever state it is in.
     pub(crate) fn withdrawing(line: Arc<Line>, claim: Arc<Claim>) -> Self {
-        Departing(Some(Release { line, claim, cause: Cause::Withdrawn, heir: None, call: None, tries: 0 }))
+        Self::with(line, claim, Cause::Withdrawn, None)
     }
 
-    /// Carries the release out, repeating it until `give_up` while nobody knows whether it took effect.
+    fn with(line: Arc<Line>, claim: Arc<Claim>, cause: Cause, heir: Option<Arc<Claim>>) -> Self {
+        let busy = line.engine.watchdog.busy();
+        Departing(Some(Release {
+            line,
+            claim,
+            cause,
+            heir,
+            call: None,
+            tries: 0,
+            _busy: busy,
+        }))
+    }
+
+    /// Carries the release out, repeating it for `limit` while nobody knows whether it took effect.
+    ///
+    /// With an heir it runs as the client's own task: waiters depend on it, so it must not depend on the caller's
+    /// future being polled.
     ///
     /// # Cancel safety
     /// Dropped on the way, the rest is done by the client's own task.
-    pub(crate) async fn run(&mut self, give_up: Instant) -> Result<Left, BackendError> {
-        let Some(release) = &mut self.0 else { return Ok(Left::Absent) };
-        let answer = release.run(give_up).await;
-        if answer.is_ok() {
-            self.0 = None;
+    pub(crate) async fn run(mut self, limit: Duration) -> Result<Left, BackendError> {
+        match &mut self.0 {
+            Some(release) if release.heir.is_none() => {
+                let answer = release.run(limit).await;
+                if answer.is_ok() {
+                    self.0 = None;
+                }
+                answer
+            }
+            Some(release) => {
+                let line = release.line.clone();
+                let (tell, told) = tokio::sync::oneshot::channel();
+                line.engine.watchdog.spawn(async move {
+                    let Some(mut release) = self.0.take() else { return };
+                    let answer = release.run(limit).await;
+                    let failed = answer.is_err();
+                    // Nobody may be there to hear it.
+                    let _ = tell.send(answer);
+                    if failed {
+                        release.see_through().await;
+                    }
+                });
+                told.await.unwrap_or_else(|_| Err(BackendError::closed()))
+            }
+            None => Ok(Left::Absent),
         }
-        answer
     }
 
     /// Carries the release out, for as long as the claim's lease could last.
@@ -75,22 +115,21 @@ impl Drop for Departing {
 
 impl Release {
     async fn see_through(mut self) {
-        let clock = &self.line.engine.clock;
-        let give_up = clock.now() + self.claim.lease;
-        if let Err(error) = self.run(give_up).await {
+        let limit = self.claim.lease;
+        if let Err(error) = self.run(limit).await {
             tracing::warn!(key = %self.claim.at.key, claim = %self.claim.at.id, %error,
                 "a lock could not be given back: it ends with its lease");
         }
-        self.settle_heir(None, None);
     }
 
-    async fn run(&mut self, give_up: Instant) -> Result<Left, BackendError> {
+    async fn run(&mut self, limit: Duration) -> Result<Left, BackendError> {
+        let mut give_up = None;
         loop {
             let call = match &mut self.call {
                 Some(call) => call,
                 none => {
                     self.tries += 1;
-                    let departure = Self::departure(&self.line, &self.claim, &self.cause, self.heir.as_ref());
+                    let departure = departure(&self.line, &self.claim, &self.cause, self.heir.as_ref());
                     none.insert(self.line.engine.backend.clone().release(smallvec![departure]))
                 }
             };
@@ -107,34 +146,51 @@ impl Release {
                 }
                 Some(Released::Unknown(error)) => error,
                 None => BackendError::new(
-                    tenure_backend::Fault::Store,
-                    tenure_backend::Effect::Unknown,
+                    Fault::Store,
+                    Effect::Unknown,
                     "the store did not answer a release",
                 ),
             };
+            let now = self.line.engine.clock.now();
+            let give_up = *give_up.get_or_insert(now + limit);
             let pause = backoff(self.tries, self.line.engine.dice());
-            if !error.is_weather() || self.line.engine.clock.now() + pause >= give_up {
+            let may_go_through = error.is_weather() || error.effect() == Effect::Unknown;
+            if !may_go_through || now + pause >= give_up {
                 return Err(error);
             }
-            tokio::time::sleep(pause).await;
+            sleep(&self.line.engine.watchdog, pause).await;
         }
     }
 
-    fn departure(line: &Line, claim: &Arc<Claim>, cause: &Cause, heir: Option<&Arc<Claim>>) -> Departure {
-        let place_by = || line.engine.place_by(line.engine.clock.now());
-        Departure {
-            who: Holder::Claim(claim.at.clone()),
-            cause: cause.clone(),
-            heir: heir.map(|claim| Heir { claim: claim.clone(), place_by: place_by() }),
-            bar: Duration::ZERO,
-        }
-    }
-
-    /// Tells the line where its heir stands; given up, the line asks for itself with the same claim.
-    fn settle_heir(&mut self, others: Option<u32>, standing: Option<tenure_backend::Standing>) {
+    /// Tells the line where its heir stands.
+    fn settle_heir(&mut self, others: Option<u32>, standing: Option<Standing>) {
         if let Some(heir) = self.heir.take() {
+            // A first try that was not answered may have placed it: then it is withdrawn, unless it was granted.
+            let placed_perhaps = self.tries > 1 || standing.is_none();
+            if placed_perhaps && self.tries > 0 && !matches!(standing, Some(Standing::Granted(_))) {
+                self.line.withdraw(heir.clone());
+            }
             self.line.heir_answered(heir, others, standing);
         }
+    }
+}
+
+impl Drop for Release {
+    fn drop(&mut self) {
+        self.settle_heir(None, None);
+    }
+}
+
+fn departure(line: &Line, claim: &Arc<Claim>, cause: &Cause, heir: Option<&Arc<Claim>>) -> Departure {
+    let place_by = || line.engine.place_by(line.engine.clock.now());
+    Departure {
+        who: Holder::Claim(claim.at.clone()),
+        cause: cause.clone(),
+        heir: heir.map(|claim| Heir {
+            claim: claim.clone(),
+            place_by: place_by(),
+        }),
+        bar: Duration::ZERO,
     }
 }
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_core::Stream;
-use tenure_backend::{BackendError, Claim, Effect, Grant, Instant, Standing, Wakes, WakeUp};
+use tenure_backend::{BackendError, Claim, Effect, Grant, Instant, Standing, WakeUp, Wakes};
 use tokio::sync::Notify;
 
 use crate::engine::Engine;
@@ -24,10 +24,15 @@ pub(crate) enum Found {
     Granted(Grant),
     /// The claim was ended by somebody else.
     Ended,
-    /// The store refused for good.
-    Failed(BackendError),
-    /// Nobody wants it any more. Nobody knows whether the claim is there if a call of unknown outcome came last.
-    Stopped { uncertain: bool },
+    /// The store refused for good. Uncertain, if any call's outcome was unknown: the claim may be there.
+    Failed {
+        error: BackendError,
+        uncertain: bool,
+    },
+    /// Nobody wants it any more. Uncertain, if any call's outcome was unknown: the claim may be there.
+    Stopped {
+        uncertain: bool,
+    },
 }
 
 /// Asks for `claim` until it is granted, or until `wanted` (how soon to look again) says `None`.
@@ -41,7 +46,14 @@ pub(crate) async fn seek(
     bell: &Notify,
     wanted: impl Fn() -> Option<Duration>,
 ) -> Found {
-    let mut seeker = Seeker { engine, claim, wakes: None, rearm_at: Instant::ORIGIN, failures: 0, uncertain: false };
+    let mut seeker = Seeker {
+        engine,
+        claim,
+        wakes: None,
+        rearm_at: Instant::ORIGIN,
+        failures: 0,
+        uncertain: false,
+    };
     let mut pause = Pause::ForWakeUp(first);
     loop {
         let time = match pause {
@@ -55,7 +67,9 @@ pub(crate) async fn seek(
             }
         };
         if !seeker.wait(time, bell, &wanted).await {
-            return Found::Stopped { uncertain: seeker.uncertain };
+            return Found::Stopped {
+                uncertain: seeker.uncertain,
+            };
         }
         pause = match pause {
             // Armed first: whatever happened meanwhile is found by the poll that follows.
@@ -105,26 +119,29 @@ impl Seeker<'_> {
     /// Asks once. `Ok` is what to do before the next time.
     async fn ask(&mut self) -> Result<Pause, Found> {
         let place_by = self.engine.place_by(self.engine.clock.now());
-        let answer = self.engine.backend.clone().acquire(self.claim.clone(), place_by).await;
+        let answer = self
+            .engine
+            .backend
+            .clone()
+            .acquire(self.claim.clone(), place_by)
+            .await;
         match answer {
-            Ok(standing) => {
-                self.uncertain = false;
-                match standing {
-                    Standing::Granted(grant) => return Err(Found::Granted(grant)),
-                    Standing::Ended => return Err(Found::Ended),
-                    Standing::Waiting { poll_after, .. } => {
-                        self.failures = 0;
-                        let most = if self.wakes.is_some() { Duration::MAX } else { POLL };
-                        return Ok(Pause::ForWakeUp(self.spread(poll_after.min(most))));
-                    }
-                    Standing::TooLate | Standing::Recovering => {}
-                }
+            Ok(Standing::Granted(grant)) => return Err(Found::Granted(grant)),
+            Ok(Standing::Ended) => return Err(Found::Ended),
+            Ok(Standing::Waiting { poll_after, .. }) => {
+                self.failures = 0;
+                let most = if self.wakes.is_some() { Duration::MAX } else { POLL };
+                return Ok(Pause::ForWakeUp(self.spread(poll_after.min(most))));
             }
+            Ok(Standing::TooLate | Standing::Recovering) => {}
             Err(error) if error.is_weather() => {
                 self.uncertain |= error.effect() == Effect::Unknown;
                 tracing::debug!(key = %self.claim.at.key, %error, "the store did not answer: asking again");
             }
-            Err(error) => return Err(Found::Failed(error)),
+            Err(error) => {
+                let uncertain = self.uncertain || error.effect() == Effect::Unknown;
+                return Err(Found::Failed { error, uncertain });
+            }
         }
         self.failures += 1;
         Ok(Pause::Blind(backoff(self.failures, self.engine.dice())))
@@ -162,7 +179,7 @@ impl Seeker<'_> {
                 }
                 () = bell.notified() => {}
                 () = closing => {}
-                () = nap(left.min(check)) => {}
+                () = nap(&self.engine.watchdog, left.min(check)) => {}
             }
         }
     }

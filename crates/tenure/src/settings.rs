@@ -99,7 +99,9 @@ impl Settings {
 
 /// `user@host:pid`, as far as the environment and the system tell.
 fn default_label() -> Arc<str> {
-    let user = ["USER", "LOGNAME", "USERNAME"].iter().find_map(|name| std::env::var(name).ok());
+    let user = ["USER", "LOGNAME", "USERNAME"]
+        .iter()
+        .find_map(|name| std::env::var(name).ok());
     let user = user.unwrap_or_else(|| "unknown".to_owned());
     format!("{user}@{}:{}", host(), std::process::id()).into()
 }

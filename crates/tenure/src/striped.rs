@@ -26,7 +26,11 @@ pub struct Striped {
 
 impl Striped {
     pub(crate) fn new(client: &Client, key: &str, stripes: usize) -> Self {
-        Striped { stripes: (0..stripes.max(1)).map(|stripe| client.mutex(format!("{key}#{stripe}"))).collect() }
+        Striped {
+            stripes: (0..stripes.max(1))
+                .map(|stripe| client.mutex(format!("{key}#{stripe}")))
+                .collect(),
+        }
     }
 
     /// The mutex that stands for `name`: `key#stripe`.

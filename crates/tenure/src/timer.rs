@@ -2,24 +2,24 @@
 
 use std::time::Duration;
 
-use tenure_backend::{Clock, Instant};
+use crate::watchdog::Watchdog;
 
 /// How long a timer runs at the most before the belief clock is read again.
-const RECHECK: Duration = Duration::from_secs(1);
+pub(crate) const RECHECK: Duration = Duration::from_secs(1);
 
 /// Sleeps for `time` or a second, whichever is shorter: the caller reads the belief clock again.
-pub(crate) fn nap(time: Duration) -> tokio::time::Sleep {
+///
+/// The timer is the client's runtime's: it works wherever its future is polled.
+pub(crate) fn nap(watchdog: &Watchdog, time: Duration) -> tokio::time::Sleep {
     // Timers tick in milliseconds: one more, so that the clock has really got there.
-    tokio::time::sleep(time.saturating_add(Duration::from_millis(1)).min(RECHECK))
+    sleep(
+        watchdog,
+        time.saturating_add(Duration::from_millis(1)).min(RECHECK),
+    )
 }
 
-/// Sleeps until the belief clock has reached `until`.
-pub(crate) async fn sleep_until(clock: &dyn Clock, until: Instant) {
-    loop {
-        let left = until - clock.now();
-        if left.is_zero() {
-            return;
-        }
-        nap(left).await;
-    }
+/// Sleeps for `time` on the timers of the client's runtime.
+pub(crate) fn sleep(watchdog: &Watchdog, time: Duration) -> tokio::time::Sleep {
+    let _entered = watchdog.enter();
+    tokio::time::sleep(time)
 }

@@ -1,9 +1,9 @@
 //! One caller that waits: the cell through which grants are offered to it, taken, and taken back.
 //! The cell knows neither the queue it stands in nor the store.
 
+use std::future::Future;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::future::Future;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
@@ -13,6 +13,7 @@ use tokio::sync::Notify;
 
 use crate::error::Error;
 use crate::held::Held;
+use crate::line::Line;
 use crate::want::Want;
 use crate::wheel::Mark;
 
@@ -29,7 +30,10 @@ pub(crate) struct Offer {
 /// A waiting caller, shared by its future, its line's queue and whoever drives it.
 #[derive(Debug)]
 pub(crate) struct Waiter {
+    pub(crate) line: Arc<Line>,
     pub(crate) want: Arc<Want>,
+    /// Whether it only tries: refused, it does not wait.
+    pub(crate) tries: bool,
     state: Mutex<State>,
     /// Its place in its line's queue: smaller goes first. Written only under the line's lock.
     place: AtomicI64,
@@ -88,17 +92,32 @@ pub(crate) enum Offered {
 }
 
 impl Waiter {
-    pub(crate) fn calling(want: Arc<Want>, call: Call<Standing>, claim: Arc<Claim>, waker: &Waker) -> Arc<Self> {
-        Self::with(want, State::Calling(call, claim, Some(waker.clone())))
-    }
-
-    pub(crate) fn waiting(want: Arc<Want>) -> Arc<Self> {
-        Self::with(want, State::Waiting(None))
-    }
-
-    fn with(want: Arc<Want>, state: State) -> Arc<Self> {
-        Arc::new(Waiter {
+    /// A caller whose call to the store is under way.
+    pub(crate) fn calling(
+        line: &Arc<Line>,
+        want: &Arc<Want>,
+        tries: bool,
+        (call, claim): (Call<Standing>, Arc<Claim>),
+        waker: &Waker,
+    ) -> Arc<Self> {
+        Self::with(
+            line,
             want,
+            tries,
+            State::Calling(call, claim, Some(waker.clone())),
+        )
+    }
+
+    /// A caller that waits for an offer.
+    pub(crate) fn waiting(line: &Arc<Line>, want: &Arc<Want>) -> Arc<Self> {
+        Self::with(line, want, false, State::Waiting(None))
+    }
+
+    fn with(line: &Arc<Line>, want: &Arc<Want>, tries: bool, state: State) -> Arc<Self> {
+        Arc::new(Waiter {
+            line: line.clone(),
+            want: want.clone(),
+            tries,
             state: Mutex::new(state),
             place: AtomicI64::new(0),
             changed: Notify::new(),
@@ -117,7 +136,9 @@ impl Waiter {
     /// Polls the caller's own call in place.
     pub(crate) fn poll_call(&self, cx: &mut Context<'_>) -> CallPoll {
         let mut state = self.state.lock();
-        let State::Calling(call, claim, waker) = &mut *state else { return CallPoll::Taken };
+        let State::Calling(call, claim, waker) = &mut *state else {
+            return CallPoll::Taken;
+        };
         match std::pin::Pin::new(call).poll(cx) {
             Poll::Pending => {
                 if !waker.as_ref().is_some_and(|waker| waker.will_wake(cx.waker())) {
@@ -166,7 +187,11 @@ impl Waiter {
             }
             was => {
                 *state = State::Waiting(Some(cx.waker().clone()));
-                if matches!(was, State::Dormant) { WaitPoll::Revived } else { WaitPoll::Pending }
+                if matches!(was, State::Dormant) {
+                    WaitPoll::Revived
+                } else {
+                    WaitPoll::Pending
+                }
             }
         }
     }
@@ -188,23 +213,36 @@ impl Waiter {
     pub(crate) fn retract(&self, now: Instant, window: Duration) -> Option<Offer> {
         let mut state = self.state.lock();
         match &*state {
-            State::Offered(_, at) if now - *at >= window => match std::mem::replace(&mut *state, State::Dormant) {
-                State::Offered(offer, _) => Some(offer),
-                _ => None,
-            },
+            State::Offered(_, at) if now - *at >= window => {
+                match std::mem::replace(&mut *state, State::Dormant) {
+                    State::Offered(offer, _) => Some(offer),
+                    _ => None,
+                }
+            }
             _ => None,
         }
+    }
+
+    /// Has the caller look: it waits now, and may want to say so.
+    pub(crate) fn nudge(&self) {
+        let waker = match &*self.state.lock() {
+            State::Waiting(Some(waker)) => waker.clone(),
+            _ => return,
+        };
+        waker.wake();
     }
 
     /// Tells the caller that its try was refused, or that the store failed.
     pub(crate) fn answer(&self, answer: Result<(), Error>) {
         let mut state = self.state.lock();
-        if let State::Waiting(waker) = &mut *state {
-            let waker = waker.take();
-            *state = State::Answered(answer);
-            drop(state);
-            waker.map(Waker::wake);
-        }
+        let waker = match &mut *state {
+            State::Waiting(waker) => waker.take(),
+            State::Dormant => None,
+            _ => return,
+        };
+        *state = State::Answered(answer);
+        drop(state);
+        waker.map(Waker::wake);
     }
 
     /// The future goes away: nothing is offered any more, and what it left must be seen to.

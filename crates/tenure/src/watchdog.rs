@@ -3,33 +3,37 @@
 
 use std::future::Future;
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use smallvec::smallvec;
 use tenure_backend::{Backend, Batch, Clock, Instant, Phase, Renewal, Renewed};
-use tokio::runtime::Handle;
+use tokio::runtime::{EnterGuard, Handle};
 use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
 
 use crate::belief::{renew_after, retry_after, stall_after};
 use crate::drive;
-use crate::error::{Error, Lost, LostCause};
+use crate::engine::Engine;
+use crate::error::{Error, Lost};
 use crate::held::Held;
-use crate::line::Line;
-use crate::timer::nap;
+use crate::release::backoff;
+use crate::timer::{RECHECK, sleep};
 use crate::waiter::Waiter;
 use crate::wheel::{Entry, Wheel};
 
 const CLOSED: &str = "this client was closed: make another one";
-const RUNTIME_GONE: &str =
-    "the runtime on which this client's watchdog ran has ended: make another client, or use Settings::own_thread";
-const NO_RUNTIME: &str = "a client needs a tokio runtime with a timer: call it inside one, or use Settings::own_thread";
+const RUNTIME_GONE: &str = "the runtime on which this client's watchdog ran has ended: make another client, or use Settings::own_thread";
+const NO_RUNTIME: &str =
+    "a client needs a tokio runtime with a timer: call it inside one, or use Settings::own_thread";
 
+// The states of a watchdog, in the order in which they can follow each other.
 const NEW: u8 = 0;
 const RUNNING: u8 = 1;
 const SHUT: u8 = 2;
 const GONE: u8 = 3;
+const STOPPED: u8 = 4;
 
 #[derive(Debug)]
 pub(crate) struct Watchdog(Arc<Shared>);
@@ -42,6 +46,8 @@ struct Shared {
     state: AtomicU8,
     starting: Mutex<()>,
     runtime: OnceLock<Handle>,
+    /// For telling the lines that the runtime has ended.
+    engine: OnceLock<Weak<Engine>>,
     due: Mutex<Due>,
     bell: Notify,
     closing: Notify,
@@ -59,7 +65,10 @@ struct Due {
 
 impl Watchdog {
     pub(crate) fn new(backend: Arc<dyn Backend>, clock: Arc<dyn Clock>, own_thread: bool) -> Self {
-        let due = Due { wheel: Wheel::new(clock.now()), wakes_at: Instant::NEVER };
+        let due = Due {
+            wheel: Wheel::new(clock.now()),
+            wakes_at: Instant::NEVER,
+        };
         Watchdog(Arc::new(Shared {
             backend,
             clock,
@@ -67,6 +76,7 @@ impl Watchdog {
             state: AtomicU8::new(NEW),
             starting: Mutex::new(()),
             runtime: OnceLock::new(),
+            engine: OnceLock::new(),
             due: Mutex::new(due),
             bell: Notify::new(),
             closing: Notify::new(),
@@ -76,20 +86,21 @@ impl Watchdog {
     }
 
     /// Sees to it that the watchdog runs, on the caller's runtime or on a thread of its own.
-    pub(crate) fn start(&self) -> Result<(), Error> {
+    pub(crate) fn start(&self, engine: &Arc<Engine>) -> Result<(), Error> {
         match self.0.state.load(Ordering::Acquire) {
             RUNNING => Ok(()),
-            NEW => self.start_now(),
+            NEW => self.start_now(engine),
             _ => Err(self.closed()),
         }
     }
 
     #[cold]
-    fn start_now(&self) -> Result<(), Error> {
+    fn start_now(&self, engine: &Arc<Engine>) -> Result<(), Error> {
         let _one_starter = self.0.starting.lock();
         if self.0.runtime.get().is_some() {
-            return self.start();
+            return self.start(engine);
         }
+        let _ = self.0.engine.set(Arc::downgrade(engine));
         let watchdog = run(self.0.clone(), Gone(self.0.clone()));
         let state = &self.0.state;
         if self.0.own_thread {
@@ -101,14 +112,20 @@ impl Watchdog {
             let _ = self.0.runtime.set(runtime);
         }
         // Last, so that whoever finds it running also finds its runtime.
-        state.compare_exchange(NEW, RUNNING, Ordering::AcqRel, Ordering::Acquire).map_err(|_| self.closed())?;
+        state
+            .compare_exchange(NEW, RUNNING, Ordering::AcqRel, Ordering::Acquire)
+            .map_err(|_| self.closed())?;
         self.0.bell.notify_one();
         Ok(())
     }
 
     /// Why calls are refused: the client was closed, or its runtime has ended.
     pub(crate) fn closed(&self) -> Error {
-        Error::Closed(if self.0.state.load(Ordering::Acquire) == GONE { RUNTIME_GONE } else { CLOSED })
+        Error::Closed(if self.0.state.load(Ordering::Acquire) == GONE {
+            RUNTIME_GONE
+        } else {
+            CLOSED
+        })
     }
 
     pub(crate) fn is_closed(&self) -> bool {
@@ -122,12 +139,17 @@ impl Watchdog {
 
     /// Runs `work` on the client's runtime. If that has ended, nothing is done: leases end what is left.
     pub(crate) fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
-        let Some(runtime) = self.0.runtime.get() else { return };
-        let busy = Busy::new(self.0.clone());
-        runtime.spawn(async move {
-            work.await;
-            drop(busy);
-        });
+        spawn(&self.0, work);
+    }
+
+    /// Counts something under way on behalf of a caller, for as long as the answer lives.
+    pub(crate) fn busy(&self) -> Busy {
+        Busy::new(self.0.clone())
+    }
+
+    /// Enters the client's runtime, for its timers; nothing if there is none yet.
+    pub(crate) fn enter(&self) -> Option<EnterGuard<'_>> {
+        self.0.runtime.get().map(Handle::enter)
     }
 
     /// Watches over a claim that was granted.
@@ -143,9 +165,14 @@ impl Watchdog {
     }
 
     /// Takes a caller's call over if it is still under way after the offer window.
-    pub(crate) fn track_call(&self, waiter: &Arc<Waiter>, line: &Arc<Line>, tries: bool) {
-        let due = self.0.clock.now() + line.engine.settings.offer_window;
-        self.0.insert(Entry::Call(waiter.clone(), line.clone(), tries), due);
+    pub(crate) fn track_call(&self, waiter: &Arc<Waiter>) {
+        let due = self.0.clock.now() + waiter.line.engine.settings.offer_window;
+        self.0.insert(Entry::Call(waiter.clone()), due);
+        if self.is_closed() {
+            // Too late for the close to have seen it.
+            self.untrack_call(waiter);
+            take_over(waiter.clone());
+        }
     }
 
     pub(crate) fn untrack_call(&self, waiter: &Waiter) {
@@ -168,14 +195,39 @@ impl Watchdog {
         }
     }
 
+    /// Has the store keep a claim until then by itself: its holder is done.
+    pub(crate) async fn keep(&self, held: &Arc<Held>, until: Instant) {
+        let mut failures = 0;
+        loop {
+            let now = self.0.clock.now();
+            if !held.is_believed(now) {
+                break;
+            }
+            let renewal = Renewal {
+                who: held.claim.at.clone(),
+                lease: until - now,
+                only: Phase::Granted,
+                raise: None,
+            };
+            match self.0.backend.clone().renew(smallvec![renewal]).await.pop() {
+                Some(Renewed::Unknown(error)) if error.is_weather() => {
+                    failures += 1;
+                    sleep(self, backoff(failures, held.line.engine.dice())).await;
+                }
+                _ => break,
+            }
+        }
+        held.line.leave_standing(held);
+    }
+
     /// Refuses new attempts, wakes what waits, and takes over every call under way.
     pub(crate) fn shut(&self) {
-        self.0.state.store(SHUT, Ordering::Release);
+        self.0.state.fetch_max(SHUT, Ordering::AcqRel);
         self.0.closing.notify_waiters();
         let entries = self.0.due.lock().wheel.drain();
         for entry in entries {
-            if let Entry::Call(waiter, line, tries) = entry {
-                take_over(waiter, line, tries);
+            if let Entry::Call(waiter) = entry {
+                take_over(waiter);
             }
         }
     }
@@ -194,7 +246,12 @@ impl Watchdog {
 
     /// Ends the watchdog's task: the client is gone.
     pub(crate) fn stop(&self) {
-        let _ = self.0.state.fetch_max(SHUT, Ordering::AcqRel);
+        let _ = self
+            .0
+            .state
+            .fetch_update(Ordering::AcqRel, Ordering::Acquire, |state| {
+                (state != GONE).then_some(STOPPED)
+            });
         self.0.bell.notify_one();
     }
 }
@@ -218,16 +275,25 @@ impl Shared {
 
 /// When to look at a claim: at `renewal`, or at its deadline if that comes first or it is not renewed.
 fn next_look(held: &Held, renewal: Instant) -> Instant {
-    if held.want.renewed { renewal.min(held.deadline()) } else { held.deadline() }
+    if held.want.renewed {
+        renewal.min(held.deadline())
+    } else {
+        held.deadline()
+    }
 }
 
 /// Runs the watchdog on a thread and a runtime of its own, which end with it.
 fn on_a_thread(watchdog: impl Future<Output = ()> + Send + 'static) -> Result<Handle, Error> {
     const NO_THREAD: Error = Error::Closed("the system gave no thread for the watchdog");
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().map_err(|_| NO_THREAD)?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|_| NO_THREAD)?;
     let handle = runtime.handle().clone();
     let thread = std::thread::Builder::new().name("tenure-watchdog".to_owned());
-    thread.spawn(move || runtime.block_on(watchdog)).map_err(|_| NO_THREAD)?;
+    thread
+        .spawn(move || runtime.block_on(watchdog))
+        .map_err(|_| NO_THREAD)?;
     Ok(handle)
 }
 
@@ -236,14 +302,26 @@ struct Gone(Arc<Shared>);
 
 impl Drop for Gone {
     fn drop(&mut self) {
-        if self.0.state.compare_exchange(RUNNING, GONE, Ordering::AcqRel, Ordering::Acquire).is_ok() {
-            self.0.closing.notify_waiters();
+        let gone = |state| (state < GONE).then_some(GONE);
+        if self
+            .0
+            .state
+            .fetch_update(Ordering::AcqRel, Ordering::Acquire, gone)
+            .is_err()
+        {
+            return;
+        }
+        self.0.closing.notify_waiters();
+        // Nobody is left to wait or to renew: whoever does so on another runtime is told.
+        if let Some(engine) = self.0.engine.get().and_then(Weak::upgrade) {
+            engine.lines.all().iter().for_each(|line| drop(line.close()));
         }
     }
 }
 
-/// Counts a task for as long as it lives, also if its runtime drops it.
-struct Busy(Arc<Shared>);
+/// Counts something under way for as long as it lives, also if its runtime drops it.
+#[derive(Debug)]
+pub(crate) struct Busy(Arc<Shared>);
 
 impl Busy {
     fn new(shared: Arc<Shared>) -> Self {
@@ -260,9 +338,20 @@ impl Drop for Busy {
     }
 }
 
+fn spawn(shared: &Arc<Shared>, work: impl Future<Output = ()> + Send + 'static) {
+    let Some(runtime) = shared.runtime.get() else {
+        return;
+    };
+    let busy = Busy::new(shared.clone());
+    runtime.spawn(async move {
+        work.await;
+        drop(busy);
+    });
+}
+
 /// The watchdog's loop.
 async fn run(shared: Arc<Shared>, _gone: Gone) {
-    while shared.state.load(Ordering::Acquire) < SHUT {
+    while shared.state.load(Ordering::Acquire) < GONE {
         let next = tick(&shared);
         let now = shared.clock.now();
         match next {
@@ -270,7 +359,7 @@ async fn run(shared: Arc<Shared>, _gone: Gone) {
             Some(next) if next > now => {
                 tokio::select! {
                     () = shared.bell.notified() => {}
-                    () = nap(next - now) => {}
+                    () = tokio::time::sleep((next - now).min(RECHECK)) => {}
                 }
             }
             Some(_) => tokio::task::yield_now().await,
@@ -286,8 +375,8 @@ fn tick(shared: &Arc<Shared>) -> Option<Instant> {
     let mut stalled = Duration::ZERO;
     for (entry, at) in due {
         let held = match entry {
-            Entry::Call(waiter, line, tries) => {
-                take_over(waiter, line, tries);
+            Entry::Call(waiter) => {
+                take_over(waiter);
                 continue;
             }
             Entry::Claim(held) => held,
@@ -310,19 +399,19 @@ fn tick(shared: &Arc<Shared>) -> Option<Instant> {
         }
     }
     if !stalled.is_zero() {
-        tracing::warn!("runtime stalled {} ms: leases are renewed late", stalled.as_millis());
+        tracing::warn!(
+            "runtime stalled {} ms: leases are renewed late",
+            stalled.as_millis()
+        );
     }
     let most = shared.backend.profile().limits.max_batch.get() as usize;
     while !renewals.is_empty() {
         let rest = renewals.split_off(most.min(renewals.len()));
         let batch = std::mem::replace(&mut renewals, rest);
-        let (work, busy) = (shared.clone(), Busy::new(shared.clone()));
-        if let Some(runtime) = shared.runtime.get() {
-            runtime.spawn(async move {
-                renew(&work, batch).await;
-                drop(busy);
-            });
-        }
+        let work = shared.clone();
+        spawn(shared, async move {
+            renew(&work, batch).await;
+        });
     }
     let mut due = shared.due.lock();
     let next = due.wheel.next_due();
@@ -339,10 +428,10 @@ fn may_be_early(entry: &Entry) -> Duration {
 }
 
 /// Takes a call over from a caller who may have stopped polling it.
-fn take_over(waiter: Arc<Waiter>, line: Arc<Line>, tries: bool) {
+fn take_over(waiter: Arc<Waiter>) {
     if let Some((call, claim)) = waiter.take_call() {
-        let watchdog = &line.engine.watchdog;
-        watchdog.spawn(drive::finish(line.clone(), waiter, call, claim, tries));
+        let line = waiter.line.clone();
+        line.engine.watchdog.spawn(drive::finish(waiter, call, claim));
     }
 }
 
@@ -350,14 +439,20 @@ fn take_over(waiter: Arc<Waiter>, line: Arc<Line>, tries: bool) {
 async fn renew(shared: &Shared, batch: Vec<Arc<Held>>) -> Option<Error> {
     let renewals: Batch<Renewal> = batch
         .iter()
-        .map(|held| Renewal { who: held.claim.at.clone(), lease: held.claim.lease, only: Phase::Granted, raise: None })
+        .map(|held| Renewal {
+            who: held.claim.at.clone(),
+            lease: renewed_lease(held, shared),
+            only: Phase::Granted,
+            raise: None,
+        })
         .collect();
     let answers = shared.backend.clone().renew(renewals).await;
     let now = shared.clock.now();
     let mut first = None;
     for (held, answer) in batch.iter().zip(answers) {
         let failed = match answer {
-            _ if held.has_departed() => None,
+            _ if held.has_departed() => held.check(now).err().map(Error::Lost),
+            Renewed::Alive { .. } if !held.want.renewed => held.check(now).err().map(Error::Lost),
             Renewed::Alive { held_from, lease } => {
                 held.extend(held_from, lease, now);
                 let renewal = now + renew_after(held.lease, held.line.engine.dice());
@@ -369,7 +464,8 @@ async fn renew(shared: &Shared, batch: Vec<Arc<Held>>) -> Option<Error> {
                 shared.due.lock().wheel.remove(&held.mark);
                 let lost = held.check(now).err();
                 if let Some(lost) = &lost {
-                    tell_lost(held, lost);
+                    warn_lost(held, lost);
+                    held.line.look_again();
                 }
                 lost.map(Error::Lost)
             }
@@ -385,15 +481,24 @@ async fn renew(shared: &Shared, batch: Vec<Arc<Held>>) -> Option<Error> {
     first
 }
 
-/// A claim is lost: its line looks for the next holder, and what may still stand in the store is given back.
-fn tell_lost(held: &Arc<Held>, lost: &Lost) {
-    if held.has_departed() {
-        return;
-    }
-    tracing::warn!(key = %held.claim.at.key, claim = %held.claim.at.id, cause = lost.cause.as_str(), "{lost}");
-    if lost.cause == LostCause::MaxHold {
-        held.line.leave_behind(held);
+/// For how long a claim is to be kept from now on: a fixed lease gets what is left of it, and no more.
+fn renewed_lease(held: &Held, shared: &Shared) -> Duration {
+    if held.want.renewed {
+        held.claim.lease
     } else {
-        held.line.revive();
+        held.deadline() - shared.clock.now()
     }
+}
+
+/// Belief in a claim has ended: its line looks for the next holder, and what may still stand in the store is given
+/// back.
+fn tell_lost(held: &Arc<Held>, lost: &Lost) {
+    if !held.has_departed() {
+        warn_lost(held, lost);
+        held.line.leave_behind(held);
+    }
+}
+
+fn warn_lost(held: &Held, lost: &Lost) {
+    tracing::warn!(key = %held.claim.at.key, claim = %held.claim.at.id, cause = lost.cause.as_str(), "{lost}");
 }

@@ -8,7 +8,6 @@ use std::time::Duration;
 use tenure_backend::Instant;
 
 use crate::held::Held;
-use crate::line::Line;
 use crate::waiter::Waiter;
 
 /// Slots of the wheel. With [`TICK_BITS`] one turn takes 17 s: longer times stay in their slot for more turns.
@@ -23,15 +22,15 @@ const OUT: u32 = u32::MAX;
 pub(crate) enum Entry {
     /// A held claim: renew it, or its deadline is here.
     Claim(Arc<Held>),
-    /// A call that its caller may have stopped polling; whether the caller only tries.
-    Call(Arc<Waiter>, Arc<Line>, bool),
+    /// A call that its caller may have stopped polling.
+    Call(Arc<Waiter>),
 }
 
 impl Entry {
     fn mark(&self) -> &Mark {
         match self {
             Entry::Claim(held) => &held.mark,
-            Entry::Call(waiter, ..) => &waiter.mark,
+            Entry::Call(waiter) => &waiter.mark,
         }
     }
 }
@@ -46,14 +45,20 @@ pub(crate) struct Mark {
 
 impl Default for Mark {
     fn default() -> Self {
-        Mark { slot: AtomicU32::new(OUT), index: AtomicU32::new(0), due: AtomicU64::new(0) }
+        Mark {
+            slot: AtomicU32::new(OUT),
+            index: AtomicU32::new(0),
+            due: AtomicU64::new(0),
+        }
     }
 }
 
 impl Mark {
     fn place(&self, slot: usize, index: usize) {
-        self.slot.store(u32::try_from(slot).unwrap_or(OUT), Ordering::Relaxed);
-        self.index.store(u32::try_from(index).unwrap_or(OUT), Ordering::Relaxed);
+        self.slot
+            .store(u32::try_from(slot).unwrap_or(OUT), Ordering::Relaxed);
+        self.index
+            .store(u32::try_from(index).unwrap_or(OUT), Ordering::Relaxed);
     }
 
     fn is_in(&self) -> bool {
@@ -75,7 +80,11 @@ pub(crate) struct Wheel {
 
 impl Wheel {
     pub(crate) fn new(now: Instant) -> Self {
-        Wheel { slots: vec![Vec::new(); SLOTS].into_boxed_slice(), len: 0, done: tick(now) }
+        Wheel {
+            slots: vec![Vec::new(); SLOTS].into_boxed_slice(),
+            len: 0,
+            done: tick(now),
+        }
     }
 
     pub(crate) fn insert(&mut self, entry: Entry, due: Instant) {
@@ -114,7 +123,11 @@ impl Wheel {
     }
 
     /// Takes out what is due at `now`, and with it what `ahead` allows to be served early: batches stay large.
-    pub(crate) fn take_due(&mut self, now: Instant, ahead: impl Fn(&Entry) -> Duration) -> Vec<(Entry, Instant)> {
+    pub(crate) fn take_due(
+        &mut self,
+        now: Instant,
+        ahead: impl Fn(&Entry) -> Duration,
+    ) -> Vec<(Entry, Instant)> {
         let mut due = Vec::new();
         let last = tick(now);
         let turn = (last.saturating_sub(self.done) + 1).min(SLOTS as u64);
@@ -125,13 +138,20 @@ impl Wheel {
         if let Some(most) = due.iter().map(|(entry, _)| ahead(entry)).max() {
             let ahead_ticks = (tick(now + most) - last).min(SLOTS as u64 - 1);
             for t in last..=last + ahead_ticks {
-                self.sweep(slot_of(t), &mut due, |entry, at| at - now <= ahead(entry) && !ahead(entry).is_zero());
+                self.sweep(slot_of(t), &mut due, |entry, at| {
+                    at - now <= ahead(entry) && !ahead(entry).is_zero()
+                });
             }
         }
         due
     }
 
-    fn sweep(&mut self, slot: usize, into: &mut Vec<(Entry, Instant)>, is_due: impl Fn(&Entry, Instant) -> bool) {
+    fn sweep(
+        &mut self,
+        slot: usize,
+        into: &mut Vec<(Entry, Instant)>,
+        is_due: impl Fn(&Entry, Instant) -> bool,
+    ) {
         let mut index = 0;
         while let Some(entry) = self.slots[slot].get(index) {
             let at = entry.mark().due();
@@ -152,9 +172,16 @@ impl Wheel {
         let horizon = Instant::from_nanos(self.done << TICK_BITS) + turn;
         let this_turn = |t: u64| {
             let slot = &self.slots[slot_of(t)];
-            slot.iter().map(|entry| entry.mark().due()).filter(|due| *due < horizon).min()
+            slot.iter()
+                .map(|entry| entry.mark().due())
+                .filter(|due| *due < horizon)
+                .min()
         };
-        Some((self.done..self.done + SLOTS as u64).find_map(this_turn).unwrap_or(horizon))
+        Some(
+            (self.done..self.done + SLOTS as u64)
+                .find_map(this_turn)
+                .unwrap_or(horizon),
+        )
     }
 
     /// Takes everything out.

@@ -32,7 +32,9 @@ async fn at_every_await_point(keys: &[&str], operation: impl Fn(Client) -> Task)
         let elsewhere = tokio::spawn(turn(world.client(), keys[0].to_owned()));
         settle().await;
         drop(task);
-        let limit = tokio::time::timeout(2 * SECOND, async { (here.await.unwrap(), elsewhere.await.unwrap()) });
+        let limit = tokio::time::timeout(2 * SECOND, async {
+            (here.await.unwrap(), elsewhere.await.unwrap())
+        });
         assert!(limit.await.is_ok(), "a waiter is stuck after {polls} polls");
         for key in keys {
             world.freed(key, SECOND).await;
@@ -63,12 +65,18 @@ async fn of_acquire() {
 
 #[tokio::test(start_paused = true)]
 async fn of_a_fair_acquire() {
-    at_every_await_point(&["k"], |client| Box::pin(async move { drop(client.mutex("k").fair().lock().await) })).await;
+    at_every_await_point(&["k"], |client| {
+        Box::pin(async move { drop(client.mutex("k").fair().lock().await) })
+    })
+    .await;
 }
 
 #[tokio::test(start_paused = true)]
 async fn of_a_try() {
-    at_every_await_point(&["k"], |client| Box::pin(async move { drop(client.mutex("k").try_lock().await) })).await;
+    at_every_await_point(&["k"], |client| {
+        Box::pin(async move { drop(client.mutex("k").try_lock().await) })
+    })
+    .await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -107,7 +115,11 @@ async fn of_a_hand_over() {
             let mut done = false;
             for poll in 0..polls {
                 // Both futures are polled in turn, so that each is dropped in every state of the other.
-                done |= if poll % 2 == 0 { poll_once(&mut unlock).await.is_some() } else { false };
+                done |= if poll % 2 == 0 {
+                    poll_once(&mut unlock).await.is_some()
+                } else {
+                    false
+                };
                 if done {
                     break;
                 }
@@ -202,7 +214,9 @@ async fn of_close() {
         } else {
             assert!(!guard.is_held());
             for waiter in waiting {
-                let ended = tokio::time::timeout(SECOND, waiter).await.expect("a waiter outlives its client");
+                let ended = tokio::time::timeout(SECOND, waiter)
+                    .await
+                    .expect("a waiter outlives its client");
                 assert!(ended.unwrap().is_err());
             }
         }
@@ -245,7 +259,11 @@ async fn a_try_whose_reply_is_lost_leaves_no_claim() {
 
 #[test]
 fn a_guard_can_be_dropped_outside_a_runtime() {
-    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .enable_all()
+        .build()
+        .unwrap();
     let client = runtime.block_on(tenure::connect("memory:")).unwrap();
     let guard: Guard = runtime.block_on(client.mutex("k").lock()).unwrap();
     drop(guard);
@@ -255,13 +273,23 @@ fn a_guard_can_be_dropped_outside_a_runtime() {
 
 #[test]
 fn a_client_whose_runtime_has_ended_says_so() {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
     let client = runtime.block_on(tenure::connect("memory:")).unwrap();
     let guard = runtime.block_on(client.mutex("k").lock()).unwrap();
     drop(runtime);
     drop(guard);
-    let other = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let Err(error) = other.block_on(client.mutex("j").lock()) else { panic!("its watchdog is gone") };
-    assert!(matches!(error, tenure::Error::Closed(why) if why.contains("runtime")), "{error}");
+    let other = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    let Err(error) = other.block_on(client.mutex("j").lock()) else {
+        panic!("its watchdog is gone")
+    };
+    assert!(
+        matches!(error, tenure::Error::Closed(why) if why.contains("runtime")),
+        "{error}"
+    );
 }
-

@@ -22,7 +22,10 @@ async fn close_gives_everything_back_and_refuses_from_then_on() {
     assert!(world.is_free("held").await && world.is_free("dropped").await);
     assert_eq!(world.status("busy").await.unwrap().waiters.unwrap().len(), 0);
     assert!(matches!(client.mutex("k").lock().await, Err(Error::Closed(_))));
-    assert!(matches!(client.mutex("k").try_lock().await, Err(Error::Closed(_))));
+    assert!(matches!(
+        client.mutex("k").try_lock().await,
+        Err(Error::Closed(_))
+    ));
     drop(guard);
     busy.unlock().await.unwrap();
 }
@@ -52,7 +55,10 @@ async fn a_client_that_is_dropped_after_its_guards_gives_them_back() {
 
 #[test]
 fn with_a_thread_of_its_own_the_watchdog_renews_while_the_runtime_is_blocked() {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
     runtime.block_on(async {
         let settings = Settings::default().own_thread(true).lease(300 * MS);
         let client = tenure::connect_with("memory:", settings).await.unwrap();
@@ -67,7 +73,10 @@ fn with_a_thread_of_its_own_the_watchdog_renews_while_the_runtime_is_blocked() {
 
 #[test]
 fn without_a_runtime_a_client_says_what_it_needs() {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
     let client = runtime.block_on(tenure::connect("memory:")).unwrap();
     let locked = futures_util::FutureExt::now_or_never(client.mutex("k").lock()).unwrap();
     assert!(matches!(locked, Err(Error::Closed(why)) if why.contains("runtime")));

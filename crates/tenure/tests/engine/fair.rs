@@ -1,6 +1,5 @@
 //! Fair locks: first come, first served, across clients.
 
-
 use crate::world::{MS, SECOND, World, pass, poll_once, settle};
 
 #[tokio::test(start_paused = true)]
@@ -11,7 +10,11 @@ async fn fair_waiters_enter_in_the_order_of_their_arrival() {
     let order = std::sync::Arc::new(parking_lot::Mutex::new(Vec::new()));
     let mut waiters = Vec::new();
     for n in 0..10 {
-        let mutex = if n % 2 == 0 { here.mutex("k").fair() } else { elsewhere.mutex("k").fair() };
+        let mutex = if n % 2 == 0 {
+            here.mutex("k").fair()
+        } else {
+            elsewhere.mutex("k").fair()
+        };
         let order = order.clone();
         waiters.push(tokio::spawn(async move {
             let guard = mutex.lock().await.unwrap();

@@ -88,14 +88,35 @@ async fn bad_keys_and_senseless_wishes_are_refused_before_anything_is_sent() {
     let world = World::new();
     let (client, stage) = world.staged();
     for key in ["", "a\nb", &"x".repeat(201)] {
-        assert!(matches!(client.mutex(key).lock().await, Err(Error::Invalid(_))), "{key:?}");
-        assert!(matches!(client.rwlock(key).try_read().await, Err(Error::Invalid(_))), "{key:?}");
+        assert!(
+            matches!(client.mutex(key).lock().await, Err(Error::Invalid(_))),
+            "{key:?}"
+        );
+        assert!(
+            matches!(client.rwlock(key).try_read().await, Err(Error::Invalid(_))),
+            "{key:?}"
+        );
     }
-    assert!(matches!(client.semaphore("s", 0).acquire().await, Err(Error::Invalid(_))));
-    assert!(matches!(client.semaphore("s", 3).acquire_many(4).await, Err(Error::Invalid(_))));
-    assert!(matches!(client.semaphore("s", 3).acquire_many(0).await, Err(Error::Invalid(_))));
-    assert!(matches!(client.mutex("k").lease(MS).lock().await, Err(Error::Invalid(_))));
-    assert!(matches!(multi([client.mutex("k"), client.mutex("k")]).lock().await, Err(Error::Invalid(_))));
+    assert!(matches!(
+        client.semaphore("s", 0).acquire().await,
+        Err(Error::Invalid(_))
+    ));
+    assert!(matches!(
+        client.semaphore("s", 3).acquire_many(4).await,
+        Err(Error::Invalid(_))
+    ));
+    assert!(matches!(
+        client.semaphore("s", 3).acquire_many(0).await,
+        Err(Error::Invalid(_))
+    ));
+    assert!(matches!(
+        client.mutex("k").lease(MS).lock().await,
+        Err(Error::Invalid(_))
+    ));
+    assert!(matches!(
+        multi([client.mutex("k"), client.mutex("k")]).lock().await,
+        Err(Error::Invalid(_))
+    ));
     assert_eq!(stage.act(Verb::Acquire).count(), 0);
 }
 
@@ -104,18 +125,26 @@ async fn a_key_of_one_kind_is_refused_as_another_with_both_named() {
     let world = World::new();
     let client = world.client();
     let _mutex = client.mutex("k").lock().await.unwrap();
-    let Err(error) = client.rwlock("k").read().await else { panic!("a mutex is no read-write lock") };
+    let Err(error) = client.rwlock("k").read().await else {
+        panic!("a mutex is no read-write lock")
+    };
     assert!(matches!(error, Error::Mismatch { .. }));
     let words = error.to_string();
-    assert!(words.contains("a mutex") && words.contains("a read-write lock"), "{words}");
+    assert!(
+        words.contains("a mutex") && words.contains("a read-write lock"),
+        "{words}"
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn readers_share_and_writers_do_not() {
     let world = World::new();
     let (here, elsewhere) = (world.client().rwlock("k"), world.client().rwlock("k"));
-    let (one, two, three) =
-        (here.read().await.unwrap(), here.read().await.unwrap(), elsewhere.read().await.unwrap());
+    let (one, two, three) = (
+        here.read().await.unwrap(),
+        here.read().await.unwrap(),
+        elsewhere.read().await.unwrap(),
+    );
     assert_eq!(one.mode(), Mode::Read);
     assert!(elsewhere.try_write().await.unwrap().is_none());
     let mut writer = here.write();
@@ -123,7 +152,10 @@ async fn readers_share_and_writers_do_not() {
     one.unlock().await.unwrap();
     two.unlock().await.unwrap();
     settle().await;
-    assert!(poll_once(&mut writer).await.is_none(), "a reader elsewhere still holds it");
+    assert!(
+        poll_once(&mut writer).await.is_none(),
+        "a reader elsewhere still holds it"
+    );
     three.unlock().await.unwrap();
     let writer = writer.await.unwrap();
     assert!(here.try_read().await.unwrap().is_none() && elsewhere.try_read().await.unwrap().is_none());
@@ -145,7 +177,10 @@ async fn concurrent_tries_to_read_all_succeed() {
 async fn permits_add_up_and_come_back() {
     let world = World::new();
     let semaphore = world.client().semaphore("s", 3);
-    let (one, two) = (semaphore.acquire().await.unwrap(), semaphore.acquire_many(2).await.unwrap());
+    let (one, two) = (
+        semaphore.acquire().await.unwrap(),
+        semaphore.acquire_many(2).await.unwrap(),
+    );
     assert!(semaphore.try_acquire().await.unwrap().is_none());
     let mut waiting = semaphore.acquire();
     assert!(poll_once(&mut waiting).await.is_none());
@@ -175,7 +210,9 @@ async fn with_runs_its_work_under_the_lock_and_gives_it_back() {
     let world = World::new();
     let client = world.client();
     let mutex = client.mutex("k");
-    let inside = mutex.with(async |guard| guard.is_held() && mutex.try_lock().await.unwrap().is_none()).await;
+    let inside = mutex
+        .with(async |guard| guard.is_held() && mutex.try_lock().await.unwrap().is_none())
+        .await;
     assert!(inside.unwrap());
     assert!(world.is_free("k").await);
 }
@@ -195,17 +232,26 @@ async fn the_fallback_runs_only_when_the_lock_is_busy() {
     let world = World::new();
     let (client, stage) = world.staged();
     let mutex = client.mutex("k");
-    let free = mutex.with_or_else(50 * MS, async |_| "work", async || "fallback").await;
+    let free = mutex
+        .with_or_else(50 * MS, async |_| "work", async || "fallback")
+        .await;
     assert_eq!(free.unwrap(), "work");
     let guard = mutex.lock().await.unwrap();
     for limit in [std::time::Duration::ZERO, 50 * MS] {
-        let busy = mutex.with_or_else(limit, async |_| "work", async || "fallback").await;
+        let busy = mutex
+            .with_or_else(limit, async |_| "work", async || "fallback")
+            .await;
         assert_eq!(busy.unwrap(), "fallback");
     }
     guard.unlock().await.unwrap();
     stage.act(Verb::Acquire).fail_before(1);
-    let broken = mutex.with_or_else(std::time::Duration::ZERO, async |_| "work", async || "fallback").await;
-    assert!(matches!(broken, Err(Error::Backend(_))), "a store's fault is not busy");
+    let broken = mutex
+        .with_or_else(std::time::Duration::ZERO, async |_| "work", async || "fallback")
+        .await;
+    assert!(
+        matches!(broken, Err(Error::Backend(_))),
+        "a store's fault is not busy"
+    );
 }
 
 #[tokio::test(start_paused = true)]
@@ -223,13 +269,19 @@ async fn a_lock_that_is_lost_while_the_work_runs_is_an_error_and_not_the_fallbac
 #[tokio::test(start_paused = true)]
 async fn a_striped_name_always_has_the_same_stripe() {
     let world = World::new();
-    let (here, elsewhere) = (world.client().striped("cart", 8), world.client().striped("cart", 8));
+    let (here, elsewhere) = (
+        world.client().striped("cart", 8),
+        world.client().striped("cart", 8),
+    );
     let guard = here.mutex("customer 1").lock().await.unwrap();
     assert!(elsewhere.mutex("customer 1").try_lock().await.unwrap().is_none());
     assert!(guard.key().as_str().starts_with("cart#"));
     let free = here.stripes().iter().map(|stripe| stripe.try_lock());
     let taken = futures_util::future::join_all(free).await;
-    assert_eq!(taken.iter().filter(|guard| matches!(guard, Ok(Some(_)))).count(), 7);
+    assert_eq!(
+        taken.iter().filter(|guard| matches!(guard, Ok(Some(_)))).count(),
+        7
+    );
 }
 
 /// R17: two names never share a lock in the process.
@@ -259,7 +311,10 @@ async fn more_claims_than_the_limit_are_refused_until_one_is_given_back() {
 async fn a_guarantee_that_the_store_does_not_give_can_be_demanded_in_vain() {
     let client = World::new().client();
     assert!(client.require(Guarantee::Fencing).is_ok());
-    assert!(matches!(client.require(Guarantee::BetweenMachines), Err(Error::Unsupported(_))));
+    assert!(matches!(
+        client.require(Guarantee::BetweenMachines),
+        Err(Error::Unsupported(_))
+    ));
 }
 
 #[tokio::test(start_paused = true)]
@@ -269,7 +324,11 @@ async fn who_waits_is_told_once_with_the_claim_that_waits() {
     let guard = here.mutex("k").fair().lock().await.unwrap();
     let told = Arc::new(parking_lot::Mutex::new(Vec::new()));
     let tell = told.clone();
-    let waiting = elsewhere.mutex("k").fair().lock().on_waiting(move |claim| tell.lock().push(claim.id));
+    let waiting = elsewhere
+        .mutex("k")
+        .fair()
+        .lock()
+        .on_waiting(move |claim| tell.lock().push(claim.id));
     let waiting = tokio::spawn(waiting);
     settle().await;
     let queue = world.status("k").await.unwrap().waiters.unwrap();
@@ -291,7 +350,11 @@ async fn a_label_is_shown_and_at_most_one_watch_is_armed_for_many_waiters() {
     pass(SECOND).await;
     let status = world.status("k").await.unwrap();
     assert_eq!(status.holders[0].label.as_deref(), Some("somebody else"));
-    assert_eq!(stage.act(Verb::Watch).count(), 1, "one waiter talks to the store for all");
+    assert_eq!(
+        stage.act(Verb::Watch).count(),
+        1,
+        "one waiter talks to the store for all"
+    );
     assert!(stage.act(Verb::Acquire).calls.load(Ordering::Relaxed) <= 3);
     guard.unlock().await.unwrap();
     for waiter in waiters {

@@ -4,6 +4,7 @@
 mod cancel;
 mod close;
 mod fair;
+mod hazards;
 mod locks;
 mod loss;
 mod multi;

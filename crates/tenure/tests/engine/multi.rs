@@ -18,7 +18,14 @@ async fn while_it_waits_for_one_it_holds_none() {
     assert!(world.is_free("a").await && world.is_free("c").await);
     busy.unlock().await.unwrap();
     let guards = waiting.await.unwrap();
-    assert_eq!(guards.members().iter().map(|guard| guard.key().as_str()).collect::<Vec<_>>(), ["a", "b", "c"]);
+    assert_eq!(
+        guards
+            .members()
+            .iter()
+            .map(|guard| guard.key().as_str())
+            .collect::<Vec<_>>(),
+        ["a", "b", "c"]
+    );
     guards.unlock().await.unwrap();
     for key in ["a", "b", "c"] {
         world.freed(key, MS).await;
@@ -52,7 +59,10 @@ async fn multi_locks_in_opposite_order_all_get_their_turn() {
         }
         tasks.push(tokio::spawn(async move {
             for _ in 0..5 {
-                let guards = multi(keys.iter().map(|key| client.mutex(key))).lock().await.unwrap();
+                let guards = multi(keys.iter().map(|key| client.mutex(key)))
+                    .lock()
+                    .await
+                    .unwrap();
                 pass(MS).await;
                 guards.unlock().await.unwrap();
             }
@@ -63,14 +73,19 @@ async fn multi_locks_in_opposite_order_all_get_their_turn() {
             task.await.unwrap();
         }
     };
-    tokio::time::timeout(60 * SECOND, all).await.expect("they block each other");
+    tokio::time::timeout(60 * SECOND, all)
+        .await
+        .expect("they block each other");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_member_that_is_lost_is_the_loss_of_all() {
     let world = World::new();
     let client = world.client();
-    let guards = multi([client.mutex("a"), client.mutex("b").fixed_lease(SECOND)]).lock().await.unwrap();
+    let guards = multi([client.mutex("a"), client.mutex("b").fixed_lease(SECOND)])
+        .lock()
+        .await
+        .unwrap();
     let work = guards.while_held(std::future::pending::<()>());
     assert!(work.await.is_err());
     assert!(!guards.is_held());
@@ -92,11 +107,21 @@ async fn members_may_be_of_every_kind_and_are_named_once() {
     };
     let guards = multi(members()).lock().await.unwrap();
     assert!(client.rwlock("r").try_read().await.unwrap().is_some());
-    assert!(client.semaphore("s", 3).try_acquire_many(2).await.unwrap().is_none());
+    assert!(
+        client
+            .semaphore("s", 3)
+            .try_acquire_many(2)
+            .await
+            .unwrap()
+            .is_none()
+    );
     guards.unlock().await.unwrap();
     let twice = members().into_iter().chain([Member::write(&client.rwlock("r"))]);
     assert!(matches!(multi(twice).lock().await, Err(Error::Invalid(_))));
-    assert!(matches!(multi(Vec::<Member>::new()).try_lock().await, Err(Error::Invalid(_))));
+    assert!(matches!(
+        multi(Vec::<Member>::new()).try_lock().await,
+        Err(Error::Invalid(_))
+    ));
 }
 
 #[tokio::test(start_paused = true)]

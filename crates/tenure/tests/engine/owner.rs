@@ -19,7 +19,10 @@ async fn an_owner_takes_its_lock_again_without_a_call() {
     assert_eq!((inner.token(), inner.claim()), (outer.token(), outer.claim()));
     outer.unlock().await.unwrap();
     tried.unlock().await.unwrap();
-    assert!(inner.is_held() && !world.is_free("k").await, "the last guard gives it back");
+    assert!(
+        inner.is_held() && !world.is_free("k").await,
+        "the last guard gives it back"
+    );
     inner.unlock().await.unwrap();
     assert!(world.is_free("k").await);
 }
@@ -41,7 +44,15 @@ async fn two_owners_exclude_each_other_though_they_have_one_name() {
     let client = world.client();
     let (one, two) = (client.owner("o"), client.owner("o"));
     let _guard = client.mutex("k").owned_by(&one).lock().await.unwrap();
-    assert!(client.mutex("k").owned_by(&two).try_lock().await.unwrap().is_none());
+    assert!(
+        client
+            .mutex("k")
+            .owned_by(&two)
+            .try_lock()
+            .await
+            .unwrap()
+            .is_none()
+    );
     assert!(client.mutex("k").try_lock().await.unwrap().is_none());
 }
 

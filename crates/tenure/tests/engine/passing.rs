@@ -193,7 +193,11 @@ async fn after_an_eviction_nobody_is_granted_an_older_token_than_another() {
     elsewhere.evict(Holder::All(guard.key().clone())).await.unwrap();
     let handed_on = hand_over_from(guard, waiting).await;
     let other = other.await.unwrap().unwrap();
-    assert!(handed_on.iter().all(|token| *token < other.token()), "{handed_on:?} before {:?}", other.token());
+    assert!(
+        handed_on.iter().all(|token| *token < other.token()),
+        "{handed_on:?} before {:?}",
+        other.token()
+    );
 }
 
 /// Gives a guard back again and again, for as long as the next one is handed on at once.

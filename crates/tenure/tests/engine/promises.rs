@@ -1,6 +1,9 @@
 //! What the compiler can promise of the public types.
 
-use tenure::{Acquire, Client, Error, Guard, Lost, Member, Multi, MultiGuard, Mutex, Owner, RwLock, Semaphore, Settings, Striped};
+use tenure::{
+    Acquire, Client, Error, Guard, Lost, Member, Multi, MultiGuard, Mutex, Owner, RwLock, Semaphore,
+    Settings, Striped,
+};
 
 fn send<T: Send>() {}
 fn sync<T: Sync>() {}
@@ -13,7 +16,10 @@ fn every_public_type_can_travel_between_threads() {
     macro_rules! travels {
         ($($type:ty),*) => { $( send::<$type>(); sync::<$type>(); unpin::<$type>(); owns::<$type>(); )* };
     }
-    travels!(Client, Error, Guard, Lost, Member, Multi, MultiGuard, Mutex, Owner, RwLock, Semaphore, Settings, Striped);
+    travels!(
+        Client, Error, Guard, Lost, Member, Multi, MultiGuard, Mutex, Owner, RwLock, Semaphore, Settings,
+        Striped
+    );
     send::<Acquire<Guard>>();
     send::<Acquire<Option<MultiGuard>>>();
     owns::<Acquire<Guard>>();

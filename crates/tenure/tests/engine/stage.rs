@@ -3,11 +3,12 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use tenure_backend::{
-    Backend, BackendError, Batch, Call, Claim, Clock, Departure, Each, Effect, Fault, Finding, Instant, LockStatus, Page,
-    Profile, Query, Released, Renewal, Renewed, Standing, Wakes,
+    Backend, BackendError, Batch, Call, Claim, Clock, Departure, Each, Effect, Fault, Finding, Instant,
+    LockStatus, Page, Profile, Query, Released, Renewal, Renewed, Standing, Wakes,
 };
 use tokio::sync::Notify;
 
@@ -40,6 +41,8 @@ pub(crate) struct Act {
     go: Notify,
     fail_before: AtomicUsize,
     fail_after: AtomicUsize,
+    refuse: AtomicUsize,
+    delay: Mutex<Duration>,
 }
 
 impl Stage {
@@ -50,7 +53,11 @@ impl Stage {
 
     /// A stage that claims another profile than its store's.
     pub(crate) fn with_profile(inner: Arc<dyn Backend>, profile: Profile) -> Arc<Self> {
-        Arc::new(Stage { inner, profile, acts: Mutex::default() })
+        Arc::new(Stage {
+            inner,
+            profile,
+            acts: Mutex::default(),
+        })
     }
 
     pub(crate) fn act(&self, verb: Verb) -> Arc<Act> {
@@ -93,6 +100,16 @@ impl Act {
         self.fail_after.store(calls, Ordering::Relaxed);
     }
 
+    /// The next calls are refused by the store, which does nothing.
+    pub(crate) fn refuse(&self, calls: usize) {
+        self.refuse.store(calls, Ordering::Relaxed);
+    }
+
+    /// Calls from here on take so long after their effect.
+    pub(crate) fn delay(&self, time: Duration) {
+        *self.delay.lock() = time;
+    }
+
     pub(crate) fn count(&self) -> usize {
         self.calls.load(Ordering::Relaxed)
     }
@@ -102,15 +119,35 @@ impl Act {
         self.elements.fetch_add(elements, Ordering::Relaxed);
         self.stop(&self.held_before).await;
         if take_one(&self.fail_before) {
-            return Err(BackendError::new(Fault::Unavailable, Effect::None, "the test lets this call fail"));
+            return Err(BackendError::new(
+                Fault::Unavailable,
+                Effect::None,
+                "the test lets this call fail",
+            ));
+        }
+        if take_one(&self.refuse) {
+            return Err(BackendError::new(
+                Fault::Store,
+                Effect::None,
+                "the test refuses this call",
+            ));
         }
         Ok(())
     }
 
     async fn leave(&self) -> Result<(), BackendError> {
         self.stop(&self.held_after).await;
+        let delay = *self.delay.lock();
+        if !delay.is_zero() {
+            // sleep: time is paused, and this is the network's.
+            tokio::time::sleep(delay).await;
+        }
         if take_one(&self.fail_after) {
-            return Err(BackendError::new(Fault::Unavailable, Effect::Unknown, "the test loses this reply"));
+            return Err(BackendError::new(
+                Fault::Unavailable,
+                Effect::Unknown,
+                "the test loses this reply",
+            ));
         }
         Ok(())
     }
@@ -130,7 +167,8 @@ impl Act {
 }
 
 fn take_one(left: &AtomicUsize) -> bool {
-    left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1)).is_ok()
+    left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1))
+        .is_ok()
 }
 
 impl Backend for Stage {

@@ -52,7 +52,11 @@ async fn a_caller_that_stops_polling_its_call_does_not_hold_up_who_comes_after()
     for fair in [false, true] {
         let world = World::new();
         let (client, stage) = world.staged();
-        let mutex = if fair { client.mutex("k").fair() } else { client.mutex("k") };
+        let mutex = if fair {
+            client.mutex("k").fair()
+        } else {
+            client.mutex("k")
+        };
         stage.act(Verb::Acquire).hold_after();
         let mut unpolled = mutex.lock();
         assert!(poll_once(&mut unpolled).await.is_none());
@@ -61,7 +65,11 @@ async fn a_caller_that_stops_polling_its_call_does_not_hold_up_who_comes_after()
         stage.act(Verb::Acquire).go_on();
         let before = tokio::time::Instant::now();
         let guard = next.await.unwrap().unwrap();
-        assert!(before.elapsed() <= 2 * LIMIT, "fair {fair}: {:?}", before.elapsed());
+        assert!(
+            before.elapsed() <= 2 * LIMIT,
+            "fair {fair}: {:?}",
+            before.elapsed()
+        );
         guard.unlock().await.unwrap();
         drop(unpolled);
         world.freed("k", LIMIT).await;
@@ -82,7 +90,11 @@ async fn an_unpolled_waiter_is_passed_over_only_once_and_waits_elsewhere_too() {
     for _ in 0..10 {
         here.mutex("k").lock().await.unwrap().unlock().await.unwrap();
     }
-    assert!(before.elapsed() <= 20 * MS, "passed over without further ado: {:?}", before.elapsed());
+    assert!(
+        before.elapsed() <= 20 * MS,
+        "passed over without further ado: {:?}",
+        before.elapsed()
+    );
     drop(unpolled);
     world.freed("k", LIMIT).await;
 }

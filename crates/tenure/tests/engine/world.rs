@@ -51,7 +51,11 @@ impl World {
     /// What stands in the store about that key.
     pub(crate) async fn status(&self, key: &str) -> Option<LockStatus> {
         let key = LockKey::new(key).expect("tests use good keys");
-        let page = self.backend().inspect(Query::Key(key)).await.expect("memory can be inspected");
+        let page = self
+            .backend()
+            .inspect(Query::Key(key))
+            .await
+            .expect("memory can be inspected");
         page.items.into_iter().next()
     }
 
@@ -64,7 +68,10 @@ impl World {
     pub(crate) async fn freed(&self, key: &str, limit: Duration) {
         let end = self.clock.now() + limit;
         while let Some(status) = self.status(key).await {
-            assert!(self.clock.now() < end, "{key} is not free within {limit:?}: {status:?}");
+            assert!(
+                self.clock.now() < end,
+                "{key} is not free within {limit:?}: {status:?}"
+            );
             pass(Duration::from_millis(1)).await;
         }
     }

@@ -1,0 +1,124 @@
+//! The waiters of one line, in order. What is offered to them, and by whom, is the line's.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+use tenure_backend::Instant;
+use tokio::sync::Notify;
+
+use crate::waiter::Waiter;
+
+/// The part of a line that exists only while somebody waits.
+#[derive(Debug)]
+pub(crate) struct Queue {
+    /// In order of their places, which are never used twice.
+    waiters: VecDeque<Arc<Waiter>>,
+    first_place: i64,
+    last_place: i64,
+    /// Who was offered a grant and may not have taken it yet.
+    offers: SmallVec<[Arc<Waiter>; 1]>,
+    /// Wakes the driver.
+    pub(crate) bell: Arc<Notify>,
+    /// A release with an heir is under way: the driver leaves the store alone.
+    pub(crate) heir: bool,
+    /// Until then others may go first.
+    pub(crate) yield_until: Instant,
+    /// Hand-overs that this run may still have.
+    pub(crate) run_left: u32,
+    /// Runs that ended here.
+    pub(crate) runs: u32,
+    /// Somebody else was waiting when the store was last asked.
+    pub(crate) others: bool,
+}
+
+impl Queue {
+    pub(crate) fn new() -> Self {
+        Queue {
+            waiters: VecDeque::new(),
+            first_place: 0,
+            last_place: 0,
+            offers: SmallVec::new(),
+            bell: Arc::new(Notify::new()),
+            heir: false,
+            yield_until: Instant::ORIGIN,
+            run_left: u32::MAX,
+            runs: 0,
+            others: false,
+        }
+    }
+
+    pub(crate) fn push_back(&mut self, waiter: Arc<Waiter>) {
+        self.last_place += 1;
+        waiter.set_place(self.last_place);
+        self.waiters.push_back(waiter);
+    }
+
+    pub(crate) fn push_front(&mut self, waiter: Arc<Waiter>) {
+        self.first_place -= 1;
+        waiter.set_place(self.first_place);
+        self.waiters.push_front(waiter);
+    }
+
+    /// Puts a waiter back where it stood.
+    pub(crate) fn put_back(&mut self, waiter: Arc<Waiter>) {
+        let at = self.at(&waiter);
+        self.waiters.insert(at, waiter);
+    }
+
+    fn at(&self, waiter: &Waiter) -> usize {
+        self.waiters
+            .partition_point(|other| other.place() < waiter.place())
+    }
+
+    /// Takes a waiter out, wherever it is.
+    pub(crate) fn remove(&mut self, waiter: &Arc<Waiter>) {
+        let at = self.at(waiter);
+        if self
+            .waiters
+            .get(at)
+            .is_some_and(|found| Arc::ptr_eq(found, waiter))
+        {
+            self.waiters.remove(at);
+        }
+        self.offers.retain(|other| !Arc::ptr_eq(other, waiter));
+    }
+
+    /// The first waiter whose future is there.
+    pub(crate) fn first(&self) -> Option<&Arc<Waiter>> {
+        self.waiters.iter().find(|waiter| waiter.is_waiting())
+    }
+
+    /// Takes out the first waiter whose future is there.
+    pub(crate) fn take_first(&mut self) -> Option<Arc<Waiter>> {
+        let at = self.waiters.iter().position(|waiter| waiter.is_waiting())?;
+        self.waiters.remove(at)
+    }
+
+    /// How many wait.
+    pub(crate) fn len(&self) -> u32 {
+        u32::try_from(self.waiters.len()).unwrap_or(u32::MAX)
+    }
+
+    /// Notes that a waiter, who has left the queue, was offered a grant.
+    pub(crate) fn offered(&mut self, waiter: Arc<Waiter>) {
+        self.offers.retain(|other| other.is_offered());
+        self.offers.push(waiter);
+    }
+
+    /// Whose offers may not have been taken yet.
+    pub(crate) fn offers(&mut self) -> &[Arc<Waiter>] {
+        self.offers.retain(|waiter| waiter.is_offered());
+        &self.offers
+    }
+
+    /// Whether nobody waits and nothing is under way.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.waiters.is_empty() && !self.heir && !self.offers.iter().any(|waiter| waiter.is_offered())
+    }
+
+    /// Everybody in it.
+    pub(crate) fn into_waiters(self) -> VecDeque<Arc<Waiter>> {
+        self.waiters
+    }
+}

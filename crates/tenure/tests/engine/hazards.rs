@@ -1,0 +1,345 @@
+//! Interleavings that once went wrong somewhere: calls that outlast their callers, futures that are kept and not
+//! polled, clients that close in between.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use tenure::{Client, Error, Settings, multi};
+
+use crate::stage::{Stage, Verb};
+use crate::world::{MS, SECOND, World, pass, poll_once, settle};
+
+/// The background tasks of the test's runtime that are alive.
+fn tasks() -> usize {
+    tokio::runtime::Handle::current().metrics().num_alive_tasks()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_slower_than_the_offer_window_still_wakes_its_caller() {
+    for fair in [false, true] {
+        let world = World::new();
+        let (client, stage) = world.staged();
+        let mutex = if fair {
+            client.mutex("k").fair()
+        } else {
+            client.mutex("k")
+        };
+        stage.act(Verb::Acquire).hold_after();
+        let lock = tokio::spawn(mutex.lock());
+        let tried = tokio::spawn(client.mutex("other").try_lock());
+        pass(250 * MS).await;
+        stage.act(Verb::Acquire).go_on();
+        let guard = tokio::time::timeout(SECOND, lock)
+            .await
+            .expect("never woken")
+            .unwrap()
+            .unwrap();
+        assert!(guard.is_held());
+        assert!(
+            tokio::time::timeout(SECOND, tried)
+                .await
+                .expect("never woken")
+                .unwrap()
+                .unwrap()
+                .is_some()
+        );
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_owner_of_another_client_is_refused() {
+    let world = World::new();
+    let (here, elsewhere) = (world.client(), world.client());
+    let owner = here.owner("o");
+    let _guard = here.mutex("k").owned_by(&owner).lock().await.unwrap();
+    assert!(matches!(
+        elsewhere.mutex("k").owned_by(&owner).try_lock().await,
+        Err(Error::Invalid(_))
+    ));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wait_that_ends_after_a_lost_reply_leaves_no_claim() {
+    let world = World::new();
+    for fair in [false, true] {
+        let (client, stage) = world.staged();
+        let mutex = if fair {
+            client.mutex("k").fair()
+        } else {
+            client.mutex("k")
+        };
+        stage.act(Verb::Acquire).fail_after(1);
+        let mut lock = mutex.lock();
+        assert!(poll_once(&mut lock).await.is_none());
+        drop(lock);
+        world.freed("k", 10 * MS).await;
+    }
+}
+
+/// R26: what a failed poll says of itself says nothing of the claim that an earlier call placed.
+#[tokio::test(start_paused = true)]
+async fn a_fair_waiter_whose_poll_is_refused_leaves_no_ghost() {
+    let world = World::new();
+    let (client, stage) = world.staged();
+    let guard = world.client().mutex("k").fair().lock().await.unwrap();
+    let waiting = tokio::spawn(client.mutex("k").fair().lock());
+    settle().await;
+    assert_eq!(world.status("k").await.unwrap().waiters.unwrap().len(), 1);
+    stage.act(Verb::Acquire).refuse(1);
+    pass(11 * SECOND).await;
+    assert!(matches!(waiting.await.unwrap(), Err(Error::Backend(_))));
+    settle().await;
+    assert_eq!(world.status("k").await.unwrap().waiters.unwrap().len(), 0);
+    guard.unlock().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn close_ends_a_waiter_that_has_an_offer_in_its_hands() {
+    let world = World::new();
+    let client = world.client();
+    let guard = client.mutex("k").lock().await.unwrap();
+    let mut waiting = client.mutex("k").lock();
+    assert!(poll_once(&mut waiting).await.is_none());
+    guard.unlock().await.unwrap();
+    client.close(SECOND).await.unwrap();
+    let ended = tokio::time::timeout(SECOND, waiting).await.expect("stranded");
+    assert!(matches!(ended, Err(Error::Closed(_))));
+    assert!(world.is_free("k").await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn close_ends_a_waiter_that_missed_its_offer() {
+    for fair in [false, true] {
+        let world = World::new();
+        let client = world.client();
+        let mutex = if fair {
+            client.mutex("k").fair()
+        } else {
+            client.mutex("k")
+        };
+        let guard = mutex.lock().await.unwrap();
+        let mut waiting = mutex.lock();
+        assert!(poll_once(&mut waiting).await.is_none());
+        settle().await;
+        guard.unlock().await.unwrap();
+        pass(500 * MS).await;
+        client.close(SECOND).await.unwrap();
+        let ended = tokio::time::timeout(SECOND, waiting).await.expect("stranded");
+        assert!(matches!(ended, Err(Error::Closed(_))));
+    }
+}
+
+#[test]
+fn on_a_thread_of_its_own_too_close_confirms_what_it_gave_back() {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    runtime.block_on(async {
+        let memory = tenure_memory::Memory::new();
+        let stage = Stage::new(memory.clone());
+        let client = Client::new(stage.clone(), Settings::default().own_thread(true));
+        let guard = client.mutex("k").lock().await.unwrap();
+        stage.act(Verb::Release).hold_before();
+        let closer = client.clone();
+        let close = tokio::spawn(async move { closer.close(Duration::from_secs(10)).await });
+        // sleep: longer than the watchdog sleeps between two looks at its clock.
+        tokio::time::sleep(Duration::from_millis(1_200)).await;
+        assert!(!close.is_finished());
+        stage.act(Verb::Release).go_on();
+        close.await.unwrap().unwrap();
+        assert!(!guard.is_held());
+    });
+}
+
+#[test]
+fn with_a_thread_of_its_own_a_client_works_outside_a_runtime() {
+    let client = Client::new(tenure_memory::Memory::new(), Settings::default().own_thread(true));
+    let mutex = client.mutex("k");
+    let guard = mutex.lock().now_or_never().unwrap().unwrap();
+    assert!(guard.lost().now_or_never().is_none());
+    assert!(mutex.lock_within(SECOND).now_or_never().is_none());
+    drop(guard);
+}
+
+#[tokio::test(start_paused = true)]
+async fn verify_does_not_prolong_a_fixed_lease() {
+    let world = World::new();
+    let guard = world
+        .client()
+        .mutex("k")
+        .fixed_lease(SECOND)
+        .lock()
+        .await
+        .unwrap();
+    pass(500 * MS).await;
+    guard.verify().await.unwrap();
+    assert!(guard.remaining() < 500 * MS);
+    pass(600 * MS).await;
+    assert!(world.is_free("k").await, "nor in the store");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_unlock_that_is_not_polled_does_not_strand_who_waits() {
+    let world = World::new();
+    let (client, stage) = world.staged_with(Settings::default().passing(false));
+    let guard = client.mutex("k").lock().await.unwrap();
+    let waiting = tokio::spawn(client.mutex("k").lock());
+    settle().await;
+    stage.act(Verb::Release).hold_before();
+    let mut unlock = Box::pin(guard.unlock());
+    assert!(poll_once(&mut unlock).await.is_none());
+    stage.act(Verb::Release).go_on();
+    let next = tokio::time::timeout(SECOND, waiting)
+        .await
+        .expect("stranded")
+        .unwrap()
+        .unwrap();
+    assert!(next.is_held());
+    unlock.await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wait_that_times_out_during_its_own_call_leaves_no_driver_behind() {
+    let world = World::new();
+    let (client, stage) = world.staged();
+    let guard = world.client().mutex("k").lock().await.unwrap();
+    stage.act(Verb::Acquire).hold_after();
+    assert!(client.mutex("k").lock_within(200 * MS).await.is_err());
+    pass(SECOND).await;
+    stage.act(Verb::Acquire).go_on();
+    pass(SECOND).await;
+    guard.unlock().await.unwrap();
+    pass(SECOND).await;
+    assert_eq!(tasks(), 1, "the watchdog");
+}
+
+#[tokio::test(start_paused = true)]
+async fn waiters_that_miss_offers_and_go_leave_no_driver_behind() {
+    let world = World::new();
+    let client = world.client();
+    let mutex = client.mutex("k");
+    let guard = mutex.lock().await.unwrap();
+    let mut first = mutex.lock();
+    assert!(poll_once(&mut first).await.is_none());
+    guard.unlock().await.unwrap();
+    let mut second = mutex.lock();
+    assert!(poll_once(&mut second).await.is_none());
+    pass(SECOND).await;
+    drop((first, second));
+    pass(SECOND).await;
+    assert_eq!(tasks(), 1, "the watchdog");
+    world.freed("k", MS).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_waits_is_told_also_after_its_call_was_taken_over() {
+    let world = World::new();
+    let (client, stage) = world.staged();
+    let _guard = world.client().mutex("k").lock().await.unwrap();
+    stage.act(Verb::Acquire).hold_after();
+    let told = Arc::new(AtomicU32::new(0));
+    let tell = told.clone();
+    let waiting = client.mutex("k").lock().on_waiting(move |_| {
+        tell.fetch_add(1, Ordering::Relaxed);
+    });
+    let waiting = tokio::spawn(waiting);
+    pass(250 * MS).await;
+    stage.act(Verb::Acquire).go_on();
+    pass(SECOND).await;
+    assert_eq!(told.load(Ordering::Relaxed), 1);
+    waiting.abort();
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_owners_attempt_that_is_not_polled_does_not_strand_its_other_one() {
+    let world = World::new();
+    let client = world.client();
+    let owner = client.owner("o");
+    let guard = client.mutex("k").lock().await.unwrap();
+    let mutex = client.mutex("k").owned_by(&owner);
+    let mut unpolled = mutex.lock();
+    assert!(poll_once(&mut unpolled).await.is_none());
+    let other = tokio::spawn(mutex.lock());
+    settle().await;
+    guard.unlock().await.unwrap();
+    assert!(
+        tokio::time::timeout(SECOND, other)
+            .await
+            .expect("stranded")
+            .unwrap()
+            .is_ok()
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_multi_lock_never_takes_longer_than_its_limit() {
+    let world = World::new();
+    let (client, stage) = world.staged();
+    stage.act(Verb::Acquire).hold_before();
+    let before = tokio::time::Instant::now();
+    let members = (0..10).map(|n| client.mutex(format!("m{n}")));
+    assert!(matches!(
+        multi(members).lock_within(200 * MS).await,
+        Err(Error::Timeout)
+    ));
+    assert!(before.elapsed() < 210 * MS);
+    stage.act(Verb::Acquire).go_on();
+    assert!(
+        multi([client.mutex("k")])
+            .lock_within(Duration::MAX)
+            .await
+            .is_ok()
+    );
+}
+
+#[test]
+fn waiters_on_another_runtime_are_told_when_the_watchdogs_ends() {
+    let runtime = || {
+        tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .enable_all()
+            .build()
+            .unwrap()
+    };
+    let (first, second) = (runtime(), runtime());
+    let client = Client::new(tenure_memory::Memory::new(), Settings::default());
+    let mutex = client.mutex("k");
+    let guard = first.block_on(mutex.lock()).unwrap();
+    let (tell, told) = std::sync::mpsc::channel();
+    let waiting = second.spawn(mutex.lock().on_waiting(move |_| tell.send(()).unwrap()));
+    told.recv_timeout(Duration::from_secs(10)).unwrap();
+    first.shutdown_timeout(Duration::from_secs(10));
+    let ended = second.block_on(async { tokio::time::timeout(Duration::from_secs(10), waiting).await });
+    assert!(matches!(ended.expect("stranded").unwrap(), Err(Error::Closed(why)) if why.contains("runtime")));
+    assert!(!guard.is_held(), "nobody renews it");
+}
+
+/// R16, and a store that answers too late for its lease, must not be asked in a loop without a pause.
+#[tokio::test(start_paused = true)]
+async fn a_store_that_always_answers_too_late_is_asked_with_pauses() {
+    let world = World::new();
+    let (client, stage) = world.staged();
+    stage.act(Verb::Acquire).delay(100 * MS);
+    let never = client.mutex("k").lease(50 * MS).lock_within(10 * SECOND).await;
+    assert!(matches!(never, Err(Error::Timeout)));
+    let asked = stage.act(Verb::Acquire).count();
+    assert!((5..60).contains(&asked), "{asked} times in 10 s");
+    world.freed("k", SECOND).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_refusal_is_told_to_the_waiter_whose_wish_it_was() {
+    let world = World::new();
+    let client = world.client();
+    let guard = world.client().mutex("k").lock().await.unwrap();
+    let year = Duration::from_secs(400 * 86_400);
+    let refused = client.mutex("k").lease(year).lock().await;
+    assert!(matches!(refused, Err(Error::Limit(_))), "{refused:?}");
+    let waiting = tokio::spawn(client.mutex("k").lock());
+    settle().await;
+    guard.unlock().await.unwrap();
+    assert!(waiting.await.unwrap().is_ok());
+}
