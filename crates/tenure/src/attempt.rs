@@ -306,7 +306,6 @@ impl Attempt {
                 Poll::Ready(None)
             }
             CallPoll::Answer(answer, claim) => {
-                line.engine.watchdog.untrack_call(&waiter);
                 self.judge(line, answer, claim, Some(waiter))
             }
         }
@@ -416,7 +415,6 @@ impl Attempt {
         match std::mem::replace(&mut self.stage, Stage::Done) {
             Stage::Start | Stage::Done => {}
             Stage::Calling(waiter, _) | Stage::Waiting(waiter) => {
-                line.engine.watchdog.untrack_call(&waiter);
                 match waiter.go() {
                     Leftover::Nothing => line.forget_waiter(&waiter),
                     Leftover::Offer(offer) => {

@@ -26,7 +26,7 @@ pub(crate) fn believe_until(held_from: Instant, lease: Duration, own: Option<Dur
 /// `dice` (any number) spreads the renewals of several clients.
 pub(crate) fn renew_after(lease: Duration, dice: u64) -> Duration {
     let third = lease / 3;
-    third - third.mul_f64((dice % 1024) as f64 / 10_240.0)
+    third - third / 10_240 * u32::try_from(dice % 1024).unwrap_or(0)
 }
 
 /// How long after a renewal of unknown outcome the next one is due: several tries fit into the same third.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tenure_backend::{Backend, SystemClock};
+use tenure_backend::Backend;
 use tenure_endpoint::{StoreUrl, UrlError};
 
 use crate::client::Client;
@@ -54,8 +54,7 @@ impl From<UrlError> for Error {
 #[cfg(feature = "memory")]
 fn memory(url: &StoreUrl) -> Result<Arc<dyn Backend>, Error> {
     url.options(&[])?;
-    let store = tenure_memory::MemoryStore::new(Arc::new(SystemClock));
-    Ok(store.client(Arc::new(SystemClock)))
+    Ok(tenure_memory::Memory::new())
 }
 
 #[cfg(not(feature = "memory"))]
@@ -73,7 +72,7 @@ async fn sqlite(url: &StoreUrl) -> Result<Arc<dyn Backend>, Error> {
     let path = Some(url.path())
         .filter(|path| !path.is_empty())
         .map(std::path::PathBuf::from);
-    Ok(tenure_sql::sqlite::open(path, Arc::new(SystemClock)).await?)
+    Ok(tenure_sql::sqlite::open(path, Arc::new(tenure_backend::SystemClock)).await?)
 }
 
 #[cfg(not(feature = "sqlite"))]

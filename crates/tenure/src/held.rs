@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use tenure_backend::{Claim, Evidence, FencingToken, Grant, Instant, TokenRun};
+use tenure_backend::{Claim, Evidence, FencingToken, Grant, Instant};
 use tokio::sync::Notify;
 
 use crate::belief::believe_until;
@@ -23,7 +23,9 @@ pub(crate) struct Held {
     pub(crate) claim: Arc<Claim>,
     pub(crate) line: Arc<Line>,
     pub(crate) want: Arc<Want>,
-    pub(crate) tokens: Option<TokenRun>,
+    /// The run's first token, and how many grants it has.
+    first_token: Option<FencingToken>,
+    run: u32,
     pub(crate) evidence: Option<Box<Evidence>>,
     /// The lease that renewal reckons with: what was asked for, or what the store gave if that is less.
     pub(crate) lease: Duration,
@@ -69,11 +71,13 @@ impl Held {
             return None;
         }
         let lease = grant.lease.min(claim.lease);
+        let run = grant.tokens.map_or(claim.grants, |run| run.count().min(claim.grants)).get();
         Some(Arc::new(Held {
             claim,
             line: line.clone(),
             want,
-            tokens: grant.tokens,
+            first_token: grant.tokens.map(|run| run.first()),
+            run,
             evidence: grant.evidence.map(Box::new),
             lease,
             deadline: AtomicU64::new(deadline.as_nanos()),
@@ -193,10 +197,7 @@ impl Held {
 
     /// Draws the next grant of the run; `None` when it is used up.
     pub(crate) fn next_in_run(&self) -> Option<u32> {
-        let limit = self
-            .tokens
-            .map_or(self.claim.grants, |run| run.count().min(self.claim.grants))
-            .get();
+        let limit = self.run;
         self.passed
             .fetch_update(Ordering::AcqRel, Ordering::Acquire, |passed| {
                 (passed + 1 < limit).then_some(passed + 1)
@@ -207,7 +208,7 @@ impl Held {
 
     /// The token of the run's `nth` grant.
     pub(crate) fn token(&self, nth: u32) -> Option<FencingToken> {
-        self.tokens.and_then(|run| run.nth(nth))
+        FencingToken::new(self.first_token?.get() + u64::from(nth))
     }
 
     /// Counts one more guard of the same owner; false if the last one is gone already.

@@ -87,6 +87,11 @@ impl Line {
         })
     }
 
+    /// Whether this is the line of that name.
+    pub(crate) fn is_for(&self, key: &LockKey, kind: Kind) -> bool {
+        self.key == *key && self.kind == kind
+    }
+
     /// An unfair caller comes. Told to ask, it counts as asking until it says how that went, unless it only tries.
     pub(crate) fn enter(self: &Arc<Self>, want: &Arc<Want>, tries: bool) -> Enter {
         let mut state = self.state.lock();

@@ -1,10 +1,10 @@
 //! Where a client's lines are found: one for each key and kind that somebody of this client uses.
 
-use std::collections::HashMap;
 use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
 use std::sync::{Arc, Weak};
 
+use hashbrown::HashTable;
 use parking_lot::Mutex;
 use tenure_backend::{Kind, LockKey};
 
@@ -13,52 +13,65 @@ use crate::line::Line;
 
 const SHARDS: usize = 16;
 
-type Shard = HashMap<(LockKey, Kind), Weak<Line>>;
+/// A line, with the hash of its name: the name itself is the line's.
+#[derive(Debug)]
+struct Known {
+    hash: u64,
+    line: Weak<Line>,
+}
 
 #[derive(Debug, Default)]
 pub(crate) struct Lines {
     hasher: RandomState,
-    shards: [Mutex<Shard>; SHARDS],
+    shards: [Mutex<HashTable<Known>>; SHARDS],
 }
 
 impl Lines {
-    fn shard(&self, name: &(LockKey, Kind)) -> &Mutex<Shard> {
-        // The high bits: the maps inside use the low ones.
-        &self.shards[(self.hasher.hash_one(name) >> 60) as usize % SHARDS]
+    fn hash(&self, key: &LockKey, kind: Kind) -> u64 {
+        self.hasher.hash_one((key, kind))
+    }
+
+    fn shard(&self, hash: u64) -> &Mutex<HashTable<Known>> {
+        &self.shards[(hash >> 32) as usize % SHARDS]
     }
 
     /// The line of that key and kind: two names never share one.
     pub(crate) fn get(&self, engine: &Arc<Engine>, key: LockKey, kind: Kind) -> Arc<Line> {
-        let name = (key, kind);
-        let mut shard = self.shard(&name).lock();
-        if let Some(line) = shard.get(&name).and_then(Weak::upgrade) {
-            return line;
+        let hash = self.hash(&key, kind);
+        let mut shard = self.shard(hash).lock();
+        // Lines of other names are let go only after the shard is unlocked: a line's drop comes here.
+        let mut others = Vec::new();
+        let mut found = None;
+        for known in shard.iter_hash(hash).filter(|known| known.hash == hash) {
+            match known.line.upgrade() {
+                Some(line) if line.is_for(&key, kind) => found = Some(line),
+                other => others.extend(other),
+            }
         }
-        let line = Line::new(engine.clone(), name.0.clone(), kind);
-        shard.insert(name, Arc::downgrade(&line));
+        let line = found.unwrap_or_else(|| {
+            let line = Line::new(engine.clone(), key, kind);
+            shard.insert_unique(hash, Known { hash, line: Arc::downgrade(&line) }, |known| known.hash);
+            line
+        });
+        drop(shard);
         line
     }
 
-    /// Forgets a line that was dropped, unless another has taken its name.
+    /// Forgets lines of that name's hash that were dropped.
     pub(crate) fn forget(&self, key: &LockKey, kind: Kind) {
-        let name = (key.clone(), kind);
-        let mut shard = self.shard(&name).lock();
-        if shard.get(&name).is_some_and(|line| line.strong_count() == 0) {
-            shard.remove(&name);
+        let hash = self.hash(key, kind);
+        let mut shard = self.shard(hash).lock();
+        while let Ok(dead) = shard.find_entry(hash, |known| known.hash == hash && known.line.strong_count() == 0) {
+            dead.remove();
         }
     }
 
     /// All lines there are.
     pub(crate) fn all(&self) -> Vec<Arc<Line>> {
-        self.shards
-            .iter()
-            .flat_map(|shard| {
-                shard
-                    .lock()
-                    .values()
-                    .filter_map(Weak::upgrade)
-                    .collect::<Vec<_>>()
-            })
-            .collect()
+        let mut all = Vec::new();
+        for shard in &self.shards {
+            all.extend(shard.lock().iter().filter_map(|known| known.line.upgrade()));
+        }
+        all
     }
 }

@@ -15,7 +15,6 @@ use crate::error::Error;
 use crate::held::Held;
 use crate::line::Line;
 use crate::want::Want;
-use crate::wheel::Mark;
 
 /// A grant on its way to a waiter.
 #[derive(Debug)]
@@ -39,7 +38,6 @@ pub(crate) struct Waiter {
     place: AtomicI64,
     /// Rung when its future has gone, or has taken what was offered.
     pub(crate) changed: Notify,
-    pub(crate) mark: Mark,
 }
 
 #[derive(Debug)]
@@ -121,7 +119,6 @@ impl Waiter {
             state: Mutex::new(state),
             place: AtomicI64::new(0),
             changed: Notify::new(),
-            mark: Mark::default(),
         })
     }
 

@@ -1,12 +1,13 @@
 //! The client's own task: renews what is held, takes over calls that nobody polls, and runs what callers leave
 //! behind. One for each client, started by its first attempt.
 
+use std::collections::VecDeque;
 use std::future::Future;
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use smallvec::smallvec;
 use tenure_backend::{Backend, Batch, Clock, Instant, Phase, Renewal, Renewed};
 use tokio::runtime::{EnterGuard, Handle};
@@ -21,7 +22,7 @@ use crate::held::Held;
 use crate::release::backoff;
 use crate::timer::{RECHECK, sleep};
 use crate::waiter::Waiter;
-use crate::wheel::{Entry, Wheel};
+use crate::wheel::Wheel;
 
 const CLOSED: &str = "this client was closed: make another one";
 const RUNTIME_GONE: &str = "the runtime on which this client's watchdog ran has ended: make another client, or use Settings::own_thread";
@@ -59,6 +60,9 @@ struct Shared {
 #[derive(Debug)]
 struct Due {
     wheel: Wheel,
+    /// Calls that their callers may have stopped polling, in the order in which they are taken over. One that has
+    /// ended stays until its time.
+    calls: VecDeque<(Instant, Arc<Waiter>)>,
     /// When the watchdog wakes by itself.
     wakes_at: Instant,
 }
@@ -67,6 +71,7 @@ impl Watchdog {
     pub(crate) fn new(backend: Arc<dyn Backend>, clock: Arc<dyn Clock>, own_thread: bool) -> Self {
         let due = Due {
             wheel: Wheel::new(clock.now()),
+            calls: VecDeque::new(),
             wakes_at: Instant::NEVER,
         };
         Watchdog(Arc::new(Shared {
@@ -155,7 +160,9 @@ impl Watchdog {
     /// Watches over a claim that was granted.
     pub(crate) fn track(&self, held: &Arc<Held>, now: Instant) {
         let due = next_look(held, now + renew_after(held.lease, held.line.engine.dice()));
-        self.0.insert(Entry::Claim(held.clone()), due);
+        let mut all = self.0.due.lock();
+        all.wheel.insert(held.clone(), due);
+        self.0.wake_by(all, due);
     }
 
     /// Stops watching over a claim.
@@ -167,17 +174,13 @@ impl Watchdog {
     /// Takes a caller's call over if it is still under way after the offer window.
     pub(crate) fn track_call(&self, waiter: &Arc<Waiter>) {
         let due = self.0.clock.now() + waiter.line.engine.settings.offer_window;
-        self.0.insert(Entry::Call(waiter.clone()), due);
+        let mut all = self.0.due.lock();
+        all.calls.push_back((due, waiter.clone()));
+        self.0.wake_by(all, due);
         if self.is_closed() {
             // Too late for the close to have seen it.
-            self.untrack_call(waiter);
             take_over(waiter.clone());
         }
-    }
-
-    pub(crate) fn untrack_call(&self, waiter: &Waiter) {
-        let entry = self.0.due.lock().wheel.remove(&waiter.mark);
-        drop(entry);
     }
 
     /// Asks the store at once whether a claim is alive.
@@ -222,14 +225,10 @@ impl Watchdog {
 
     /// Refuses new attempts, wakes what waits, and takes over every call under way.
     pub(crate) fn shut(&self) {
-        self.0.state.fetch_max(SHUT, Ordering::AcqRel);
+        self.0.state.fetch_max(SHUT, Ordering::SeqCst);
         self.0.closing.notify_waiters();
-        let entries = self.0.due.lock().wheel.drain();
-        for entry in entries {
-            if let Entry::Call(waiter) = entry {
-                take_over(waiter);
-            }
-        }
+        let calls = std::mem::take(&mut self.0.due.lock().calls);
+        calls.into_iter().for_each(|(_, waiter)| take_over(waiter));
     }
 
     /// Waits until nothing is under way on behalf of callers.
@@ -237,7 +236,7 @@ impl Watchdog {
         loop {
             let mut idle = std::pin::pin!(self.0.idle.notified());
             idle.as_mut().enable();
-            if self.0.busy.load(Ordering::Acquire) == 0 {
+            if self.0.busy.load(Ordering::SeqCst) == 0 {
                 return;
             }
             idle.await;
@@ -257,10 +256,8 @@ impl Watchdog {
 }
 
 impl Shared {
-    fn insert(&self, entry: Entry, at: Instant) {
-        let mut due = self.due.lock();
-        due.wheel.insert(entry, at);
-        // Woken only if it would wake too late by itself: locking does not wake a task each time.
+    /// Wakes the watchdog if it would wake too late by itself: locking does not wake a task each time.
+    fn wake_by(&self, mut due: MutexGuard<'_, Due>, at: Instant) {
         if at < due.wakes_at {
             due.wakes_at = at;
             drop(due);
@@ -332,7 +329,8 @@ impl Busy {
 
 impl Drop for Busy {
     fn drop(&mut self) {
-        if self.0.busy.fetch_sub(1, Ordering::AcqRel) == 1 {
+        // Nobody waits for idleness before the client is closed.
+        if self.0.busy.fetch_sub(1, Ordering::SeqCst) == 1 && self.0.state.load(Ordering::SeqCst) >= SHUT {
             self.0.idle.notify_waiters();
         }
     }
@@ -370,17 +368,15 @@ async fn run(shared: Arc<Shared>, _gone: Gone) {
 /// Sees to everything that is due, and says when to look again.
 fn tick(shared: &Arc<Shared>) -> Option<Instant> {
     let now = shared.clock.now();
-    let due = shared.due.lock().wheel.take_due(now, may_be_early);
+    let (due, calls) = {
+        let mut all = shared.due.lock();
+        let over = all.calls.partition_point(|(at, _)| *at <= now);
+        (all.wheel.take_due(now, may_be_early), all.calls.drain(..over).collect::<Vec<_>>())
+    };
+    calls.into_iter().for_each(|(_, waiter)| take_over(waiter));
     let mut renewals = Vec::new();
     let mut stalled = Duration::ZERO;
-    for (entry, at) in due {
-        let held = match entry {
-            Entry::Call(waiter) => {
-                take_over(waiter);
-                continue;
-            }
-            Entry::Claim(held) => held,
-        };
+    for (held, at) in due {
         if now - at > stall_after(held.lease) {
             stalled = stalled.max(now - at);
         }
@@ -393,7 +389,7 @@ fn tick(shared: &Arc<Shared>) -> Option<Instant> {
         }
         // Back into the wheel at once: a renewal that never answers is tried again within the same third.
         let again = next_look(&held, now + stall_after(held.lease));
-        shared.due.lock().wheel.insert(Entry::Claim(held.clone()), again);
+        shared.due.lock().wheel.insert(held.clone(), again);
         if held.want.renewed {
             renewals.push(held);
         }
@@ -414,17 +410,14 @@ fn tick(shared: &Arc<Shared>) -> Option<Instant> {
         });
     }
     let mut due = shared.due.lock();
-    let next = due.wheel.next_due();
+    let next = due.wheel.next_due().into_iter().chain(due.calls.front().map(|(at, _)| *at)).min();
     due.wakes_at = next.unwrap_or(Instant::NEVER);
     next
 }
 
 /// Renewals may be a twelfth of their lease early, so that they travel together.
-fn may_be_early(entry: &Entry) -> Duration {
-    match entry {
-        Entry::Claim(held) if held.want.renewed => held.lease / 12,
-        _ => Duration::ZERO,
-    }
+fn may_be_early(held: &Held) -> Duration {
+    if held.want.renewed { held.lease / 12 } else { Duration::ZERO }
 }
 
 /// Takes a call over from a caller who may have stopped polling it.

@@ -1,5 +1,5 @@
-//! A timer wheel for claims: constant-time insertion and removal, so that locking does not pay for renewal.
-//! It tells what is due; what is done about it is the watchdog's.
+//! A timer wheel for held claims: constant-time insertion and removal, so that locking does not pay for renewal.
+//! It tells which are due; what is done about them is the watchdog's.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -8,34 +8,15 @@ use std::time::Duration;
 use tenure_backend::Instant;
 
 use crate::held::Held;
-use crate::waiter::Waiter;
 
 /// Slots of the wheel. With [`TICK_BITS`] one turn takes 17 s: longer times stay in their slot for more turns.
 const SLOTS: usize = 1024;
 /// A slot is 2^24 ns, 16.8 ms, wide.
 const TICK_BITS: u32 = 24;
-/// The slot of an entry that is not in the wheel.
+/// The slot of a claim that is not in the wheel.
 const OUT: u32 = u32::MAX;
 
-/// Something with a time at which the watchdog must look at it.
-#[derive(Clone, Debug)]
-pub(crate) enum Entry {
-    /// A held claim: renew it, or its deadline is here.
-    Claim(Arc<Held>),
-    /// A call that its caller may have stopped polling.
-    Call(Arc<Waiter>),
-}
-
-impl Entry {
-    fn mark(&self) -> &Mark {
-        match self {
-            Entry::Claim(held) => &held.mark,
-            Entry::Call(waiter) => &waiter.mark,
-        }
-    }
-}
-
-/// Where an entry is in the wheel. Written only under the lock that guards the wheel.
+/// Where a claim is in the wheel. Written only under the lock that guards the wheel.
 #[derive(Debug)]
 pub(crate) struct Mark {
     slot: AtomicU32,
@@ -72,7 +53,7 @@ impl Mark {
 
 #[derive(Debug)]
 pub(crate) struct Wheel {
-    slots: Box<[Vec<Entry>]>,
+    slots: Box<[Vec<Arc<Held>>]>,
     len: usize,
     /// The tick up to which everything due was taken.
     done: u64,
@@ -87,16 +68,16 @@ impl Wheel {
         }
     }
 
-    pub(crate) fn insert(&mut self, entry: Entry, due: Instant) {
+    pub(crate) fn insert(&mut self, held: Arc<Held>, due: Instant) {
         let slot = slot_of(tick(due).max(self.done));
-        entry.mark().due.store(due.as_nanos(), Ordering::Relaxed);
-        entry.mark().place(slot, self.slots[slot].len());
-        self.slots[slot].push(entry);
+        held.mark.due.store(due.as_nanos(), Ordering::Relaxed);
+        held.mark.place(slot, self.slots[slot].len());
+        self.slots[slot].push(held);
         self.len += 1;
     }
 
-    /// Takes an entry out; `None` if it is not in.
-    pub(crate) fn remove(&mut self, mark: &Mark) -> Option<Entry> {
+    /// Takes a claim out; `None` if it is not in.
+    pub(crate) fn remove(&mut self, mark: &Mark) -> Option<Arc<Held>> {
         if !mark.is_in() {
             return None;
         }
@@ -105,29 +86,29 @@ impl Wheel {
         Some(self.take(slot, index))
     }
 
-    /// Gives an entry that is in the wheel another time.
+    /// Gives a claim that is in the wheel another time.
     pub(crate) fn reschedule(&mut self, mark: &Mark, due: Instant) {
-        if let Some(entry) = self.remove(mark) {
-            self.insert(entry, due);
+        if let Some(held) = self.remove(mark) {
+            self.insert(held, due);
         }
     }
 
-    fn take(&mut self, slot: usize, index: usize) -> Entry {
-        let entry = self.slots[slot].swap_remove(index);
+    fn take(&mut self, slot: usize, index: usize) -> Arc<Held> {
+        let held = self.slots[slot].swap_remove(index);
         if let Some(moved) = self.slots[slot].get(index) {
-            moved.mark().place(slot, index);
+            moved.mark.place(slot, index);
         }
-        entry.mark().slot.store(OUT, Ordering::Relaxed);
+        held.mark.slot.store(OUT, Ordering::Relaxed);
         self.len -= 1;
-        entry
+        held
     }
 
     /// Takes out what is due at `now`, and with it what `ahead` allows to be served early: batches stay large.
     pub(crate) fn take_due(
         &mut self,
         now: Instant,
-        ahead: impl Fn(&Entry) -> Duration,
-    ) -> Vec<(Entry, Instant)> {
+        ahead: impl Fn(&Held) -> Duration,
+    ) -> Vec<(Arc<Held>, Instant)> {
         let mut due = Vec::new();
         let last = tick(now);
         let turn = (last.saturating_sub(self.done) + 1).min(SLOTS as u64);
@@ -135,11 +116,11 @@ impl Wheel {
             self.sweep(slot_of(t), &mut due, |_, at| at <= now);
         }
         self.done = last;
-        if let Some(most) = due.iter().map(|(entry, _)| ahead(entry)).max() {
+        if let Some(most) = due.iter().map(|(held, _)| ahead(held)).max() {
             let ahead_ticks = (tick(now + most) - last).min(SLOTS as u64 - 1);
             for t in last..=last + ahead_ticks {
-                self.sweep(slot_of(t), &mut due, |entry, at| {
-                    at - now <= ahead(entry) && !ahead(entry).is_zero()
+                self.sweep(slot_of(t), &mut due, |held, at| {
+                    at - now <= ahead(held) && !ahead(held).is_zero()
                 });
             }
         }
@@ -149,13 +130,13 @@ impl Wheel {
     fn sweep(
         &mut self,
         slot: usize,
-        into: &mut Vec<(Entry, Instant)>,
-        is_due: impl Fn(&Entry, Instant) -> bool,
+        into: &mut Vec<(Arc<Held>, Instant)>,
+        is_due: impl Fn(&Held, Instant) -> bool,
     ) {
         let mut index = 0;
-        while let Some(entry) = self.slots[slot].get(index) {
-            let at = entry.mark().due();
-            if is_due(entry, at) {
+        while let Some(held) = self.slots[slot].get(index) {
+            let at = held.mark.due();
+            if is_due(held, at) {
                 into.push((self.take(slot, index), at));
             } else {
                 index += 1;
@@ -173,7 +154,7 @@ impl Wheel {
         let this_turn = |t: u64| {
             let slot = &self.slots[slot_of(t)];
             slot.iter()
-                .map(|entry| entry.mark().due())
+                .map(|held| held.mark.due())
                 .filter(|due| *due < horizon)
                 .min()
         };
@@ -182,17 +163,6 @@ impl Wheel {
                 .find_map(this_turn)
                 .unwrap_or(horizon),
         )
-    }
-
-    /// Takes everything out.
-    pub(crate) fn drain(&mut self) -> Vec<Entry> {
-        let mut all = Vec::with_capacity(self.len);
-        for slot in 0..SLOTS {
-            while !self.slots[slot].is_empty() {
-                all.push(self.take(slot, 0));
-            }
-        }
-        all
     }
 }
 
