@@ -305,9 +305,7 @@ impl Attempt {
                 self.stage = Stage::Waiting(waiter);
                 Poll::Ready(None)
             }
-            CallPoll::Answer(answer, claim) => {
-                self.judge(line, answer, claim, Some(waiter))
-            }
+            CallPoll::Answer(answer, claim) => self.judge(line, answer, claim, Some(waiter)),
         }
     }
 
@@ -414,16 +412,14 @@ impl Attempt {
         self.seat = None;
         match std::mem::replace(&mut self.stage, Stage::Done) {
             Stage::Start | Stage::Done => {}
-            Stage::Calling(waiter, _) | Stage::Waiting(waiter) => {
-                match waiter.go() {
-                    Leftover::Nothing => line.forget_waiter(&waiter),
-                    Leftover::Offer(offer) => {
-                        line.forget_waiter(&waiter);
-                        line.leave_behind(&offer.held);
-                    }
-                    Leftover::Call(call, claim) => self.give_up_call(line, call, claim),
+            Stage::Calling(waiter, _) | Stage::Waiting(waiter) => match waiter.go() {
+                Leftover::Nothing => line.forget_waiter(&waiter),
+                Leftover::Offer(offer) => {
+                    line.forget_waiter(&waiter);
+                    line.leave_behind(&offer.held);
                 }
-            }
+                Leftover::Call(call, claim) => self.give_up_call(line, call, claim),
+            },
         }
     }
 

@@ -118,7 +118,7 @@ impl Guard {
 
     /// The backend's own proof of the grant, for its guarded-write helpers.
     pub fn evidence(&self) -> Option<&tenure_backend::Evidence> {
-        self.held().evidence.as_deref()
+        self.held().evidence()
     }
 
     /// Waits until the lock is lost, and says why.

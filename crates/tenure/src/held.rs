@@ -17,6 +17,28 @@ use crate::wheel::Mark;
 /// Belief is over: the deadline of a lost claim. Once stored it is never replaced, which makes loss sticky.
 const LOST: u64 = 0;
 
+/// What few claims have, out of the way, so that a claim that is merely held takes little.
+#[derive(Debug)]
+struct Extra {
+    evidence: Option<Evidence>,
+    max_hold_ends: Option<Instant>,
+    kept_until: Option<Instant>,
+}
+
+impl Extra {
+    fn of(want: &Want, evidence: Option<Evidence>, now: Instant) -> Option<Box<Self>> {
+        let (max_hold_ends, kept_until) = (want.max_hold.map(|d| now + d), want.at_least.map(|d| now + d));
+        let any = evidence.is_some() || max_hold_ends.is_some() || kept_until.is_some();
+        any.then(|| {
+            Box::new(Extra {
+                evidence,
+                max_hold_ends,
+                kept_until,
+            })
+        })
+    }
+}
+
 /// A granted claim, shared by its guards, its line and the watchdog.
 #[derive(Debug)]
 pub(crate) struct Held {
@@ -26,15 +48,12 @@ pub(crate) struct Held {
     /// The run's first token, and how many grants it has.
     first_token: Option<FencingToken>,
     run: u32,
-    pub(crate) evidence: Option<Box<Evidence>>,
-    /// The lease that renewal reckons with: what was asked for, or what the store gave if that is less.
-    pub(crate) lease: Duration,
+    extra: Option<Box<Extra>>,
+    lease_nanos: u64,
     /// The local deadline in nanoseconds, or [`LOST`].
     deadline: AtomicU64,
     /// When the request was sent that the store confirmed last.
     confirmed: AtomicU64,
-    /// When the grant was received.
-    since: Instant,
     /// How many grants of the run were handed out after the first.
     passed: AtomicU32,
     /// How many guards of one owner share it.
@@ -64,25 +83,28 @@ impl Held {
             grant.lease.min(claim.lease)
         };
         let mut deadline = believe_until(grant.held_from, believed, margin);
-        if let Some(max_hold) = want.max_hold {
-            deadline = deadline.min(now + max_hold);
+        let extra = Extra::of(&want, grant.evidence, now);
+        if let Some(end) = extra.as_ref().and_then(|extra| extra.max_hold_ends) {
+            deadline = deadline.min(end);
         }
         if now >= deadline {
             return None;
         }
         let lease = grant.lease.min(claim.lease);
-        let run = grant.tokens.map_or(claim.grants, |run| run.count().min(claim.grants)).get();
+        let run = grant
+            .tokens
+            .map_or(claim.grants, |run| run.count().min(claim.grants))
+            .get();
         Some(Arc::new(Held {
             claim,
             line: line.clone(),
             want,
             first_token: grant.tokens.map(|run| run.first()),
             run,
-            evidence: grant.evidence.map(Box::new),
-            lease,
+            extra,
+            lease_nanos: (Instant::ORIGIN + lease).as_nanos(),
             deadline: AtomicU64::new(deadline.as_nanos()),
             confirmed: AtomicU64::new(grant.held_from.as_nanos()),
-            since: now,
             passed: AtomicU32::new(0),
             guards: AtomicU32::new(1),
             departed: AtomicBool::new(false),
@@ -175,6 +197,16 @@ impl Held {
         self.strained.store(true, Ordering::Relaxed);
     }
 
+    /// The lease that renewal reckons with: what was asked for, or what the store gave if that is less.
+    pub(crate) fn lease(&self) -> Duration {
+        Duration::from_nanos(self.lease_nanos)
+    }
+
+    /// The backend's own proof of the grant.
+    pub(crate) fn evidence(&self) -> Option<&Evidence> {
+        self.extra.as_ref()?.evidence.as_ref()
+    }
+
     /// When belief ends unless a renewal comes.
     pub(crate) fn deadline(&self) -> Instant {
         Instant::from_nanos(self.deadline.load(Ordering::Acquire))
@@ -187,12 +219,12 @@ impl Held {
 
     /// When its longest hold time ends, if it has one.
     fn max_hold_ends(&self) -> Option<Instant> {
-        self.want.max_hold.map(|max_hold| self.since + max_hold)
+        self.extra.as_ref()?.max_hold_ends
     }
 
     /// Until when it is kept though its holder is done.
     pub(crate) fn kept_until(&self) -> Option<Instant> {
-        self.want.at_least.map(|at_least| self.since + at_least)
+        self.extra.as_ref()?.kept_until
     }
 
     /// Draws the next grant of the run; `None` when it is used up.

@@ -50,7 +50,14 @@ impl Lines {
         }
         let line = found.unwrap_or_else(|| {
             let line = Line::new(engine.clone(), key, kind);
-            shard.insert_unique(hash, Known { hash, line: Arc::downgrade(&line) }, |known| known.hash);
+            shard.insert_unique(
+                hash,
+                Known {
+                    hash,
+                    line: Arc::downgrade(&line),
+                },
+                |known| known.hash,
+            );
             line
         });
         drop(shard);
@@ -61,7 +68,9 @@ impl Lines {
     pub(crate) fn forget(&self, key: &LockKey, kind: Kind) {
         let hash = self.hash(key, kind);
         let mut shard = self.shard(hash).lock();
-        while let Ok(dead) = shard.find_entry(hash, |known| known.hash == hash && known.line.strong_count() == 0) {
+        while let Ok(dead) =
+            shard.find_entry(hash, |known| known.hash == hash && known.line.strong_count() == 0)
+        {
             dead.remove();
         }
     }

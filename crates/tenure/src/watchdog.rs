@@ -159,7 +159,7 @@ impl Watchdog {
 
     /// Watches over a claim that was granted.
     pub(crate) fn track(&self, held: &Arc<Held>, now: Instant) {
-        let due = next_look(held, now + renew_after(held.lease, held.line.engine.dice()));
+        let due = next_look(held, now + renew_after(held.lease(), held.line.engine.dice()));
         let mut all = self.0.due.lock();
         all.wheel.insert(held.clone(), due);
         self.0.wake_by(all, due);
@@ -371,13 +371,16 @@ fn tick(shared: &Arc<Shared>) -> Option<Instant> {
     let (due, calls) = {
         let mut all = shared.due.lock();
         let over = all.calls.partition_point(|(at, _)| *at <= now);
-        (all.wheel.take_due(now, may_be_early), all.calls.drain(..over).collect::<Vec<_>>())
+        (
+            all.wheel.take_due(now, may_be_early),
+            all.calls.drain(..over).collect::<Vec<_>>(),
+        )
     };
     calls.into_iter().for_each(|(_, waiter)| take_over(waiter));
     let mut renewals = Vec::new();
     let mut stalled = Duration::ZERO;
     for (held, at) in due {
-        if now - at > stall_after(held.lease) {
+        if now - at > stall_after(held.lease()) {
             stalled = stalled.max(now - at);
         }
         if let Err(lost) = held.check(now) {
@@ -388,7 +391,7 @@ fn tick(shared: &Arc<Shared>) -> Option<Instant> {
             continue;
         }
         // Back into the wheel at once: a renewal that never answers is tried again within the same third.
-        let again = next_look(&held, now + stall_after(held.lease));
+        let again = next_look(&held, now + stall_after(held.lease()));
         shared.due.lock().wheel.insert(held.clone(), again);
         if held.want.renewed {
             renewals.push(held);
@@ -410,14 +413,23 @@ fn tick(shared: &Arc<Shared>) -> Option<Instant> {
         });
     }
     let mut due = shared.due.lock();
-    let next = due.wheel.next_due().into_iter().chain(due.calls.front().map(|(at, _)| *at)).min();
+    let next = due
+        .wheel
+        .next_due()
+        .into_iter()
+        .chain(due.calls.front().map(|(at, _)| *at))
+        .min();
     due.wakes_at = next.unwrap_or(Instant::NEVER);
     next
 }
 
 /// Renewals may be a twelfth of their lease early, so that they travel together.
 fn may_be_early(held: &Held) -> Duration {
-    if held.want.renewed { held.lease / 12 } else { Duration::ZERO }
+    if held.want.renewed {
+        held.lease() / 12
+    } else {
+        Duration::ZERO
+    }
 }
 
 /// Takes a call over from a caller who may have stopped polling it.
@@ -448,7 +460,7 @@ async fn renew(shared: &Shared, batch: Vec<Arc<Held>>) -> Option<Error> {
             Renewed::Alive { .. } if !held.want.renewed => held.check(now).err().map(Error::Lost),
             Renewed::Alive { held_from, lease } => {
                 held.extend(held_from, lease, now);
-                let renewal = now + renew_after(held.lease, held.line.engine.dice());
+                let renewal = now + renew_after(held.lease(), held.line.engine.dice());
                 shared.reschedule(held, next_look(held, renewal));
                 held.check(now).err().map(Error::Lost)
             }
@@ -465,7 +477,7 @@ async fn renew(shared: &Shared, batch: Vec<Arc<Held>>) -> Option<Error> {
             Renewed::Unknown(error) => {
                 tracing::debug!(key = %held.claim.at.key, claim = %held.claim.at.id, %error, "a renewal failed");
                 held.strain();
-                shared.reschedule(held, next_look(held, now + retry_after(held.lease)));
+                shared.reschedule(held, next_look(held, now + retry_after(held.lease())));
                 Some(error.into())
             }
         };
