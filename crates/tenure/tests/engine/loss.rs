@@ -4,10 +4,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use tenure::{Error, Holder, LostCause, Settings};
+use tenure::{Error, Guard, Holder, Lost, LostCause, Settings};
 
 use crate::stage::Verb;
 use crate::world::{MS, SECOND, World, pass, settle};
+
+/// Waits for the loss, but not for ever.
+async fn lost(guard: &Guard) -> Lost {
+    tokio::time::timeout(120 * SECOND, guard.lost())
+        .await
+        .expect("the loss is never told")
+}
 
 /// The default lease less drift and margin.
 const BELIEF: Duration = Duration::from_millis(29_400);
@@ -36,7 +43,7 @@ async fn a_silent_network_is_a_loss_at_the_local_deadline() {
     let locked = tokio::time::Instant::now();
     stage.act(Verb::Renew).hold_before();
     stage.act(Verb::Release).hold_before();
-    let lost = guard.lost().await;
+    let lost = lost(&guard).await;
     let after = locked.elapsed();
     assert!(after >= BELIEF && after < BELIEF + 50 * MS, "{after:?}");
     assert!(!guard.is_held() && guard.remaining().is_zero());
@@ -50,7 +57,7 @@ async fn renewals_that_fail_until_the_deadline_are_named_as_the_cause() {
     let (client, stage) = world.staged();
     let guard = client.mutex("k").lock().await.unwrap();
     stage.act(Verb::Renew).fail_before(usize::MAX);
-    assert_eq!(guard.lost().await.cause, LostCause::Unreachable);
+    assert_eq!(lost(&guard).await.cause, LostCause::Unreachable);
 }
 
 /// R5, R6: a renewal that fails is tried again within the same third, and never gives the lock up.
@@ -88,6 +95,22 @@ async fn loss_is_sticky_though_a_renewal_is_answered_later() {
     assert!(guard.loss().is_some());
 }
 
+/// R13: nor does one that is answered before the watchdog has looked.
+#[tokio::test(start_paused = true)]
+async fn loss_that_was_seen_once_is_seen_for_ever() {
+    let world = World::new();
+    let (client, stage) = world.staged();
+    let guard = client.mutex("k").lock().await.unwrap();
+    stage.act(Verb::Renew).hold_after();
+    pass(11 * SECOND).await;
+    assert_eq!(stage.act(Verb::Renew).count(), 1, "its renewal is on the way");
+    world.clock.suspend(BELIEF - 11 * SECOND);
+    assert!(!guard.is_held());
+    stage.act(Verb::Renew).go_on();
+    settle().await;
+    assert!(!guard.is_held(), "seen once, it is seen for ever");
+}
+
 /// R22: a machine that was suspended beyond the lease wakes without belief, at the first look.
 #[tokio::test(start_paused = true)]
 async fn a_suspended_machine_wakes_without_the_lock() {
@@ -97,7 +120,7 @@ async fn a_suspended_machine_wakes_without_the_lock() {
     world.clock.suspend(BELIEF);
     assert!(!guard.is_held(), "timers have not run, the clock has");
     let woke = tokio::time::Instant::now();
-    guard.lost().await;
+    lost(&guard).await;
     assert!(
         woke.elapsed() <= SECOND,
         "timers look at the belief clock at least each second"
@@ -110,7 +133,7 @@ async fn a_suspend_is_noticed_by_who_waits_for_the_loss_within_a_second() {
     let guard = Arc::new(world.client().mutex("k").lock().await.unwrap());
     let waiting = tokio::spawn({
         let guard = guard.clone();
-        async move { guard.lost().await }
+        async move { lost(&guard).await }
     });
     settle().await;
     world.clock.suspend(BELIEF);
@@ -130,7 +153,7 @@ async fn an_evicted_holder_learns_within_a_third_of_its_lease_who_did_it() {
     let freed = operator.evict(Holder::All(guard.key().clone())).await.unwrap();
     assert_eq!(freed.len(), 1);
     let evicted = tokio::time::Instant::now();
-    let lost = guard.lost().await;
+    let lost = lost(&guard).await;
     assert!(evicted.elapsed() <= 10 * SECOND, "{:?}", evicted.elapsed());
     assert_eq!(
         lost.cause,
@@ -168,7 +191,7 @@ async fn a_fixed_lease_is_never_renewed() {
     let (client, stage) = world.staged();
     let guard = client.mutex("k").fixed_lease(2 * SECOND).lock().await.unwrap();
     let locked = tokio::time::Instant::now();
-    assert_eq!(guard.lost().await.cause, LostCause::Expired);
+    assert_eq!(lost(&guard).await.cause, LostCause::Expired);
     assert!(locked.elapsed() < 2 * SECOND);
     assert_eq!(stage.act(Verb::Renew).count(), 0);
     pass(100 * MS).await;
@@ -181,7 +204,7 @@ async fn a_longest_hold_ends_the_hold_and_gives_the_lock_back() {
     let client = world.client();
     let guard = client.mutex("k").max_hold(45 * SECOND).lock().await.unwrap();
     let locked = tokio::time::Instant::now();
-    assert_eq!(guard.lost().await.cause, LostCause::MaxHold);
+    assert_eq!(lost(&guard).await.cause, LostCause::MaxHold);
     assert!(
         (45 * SECOND..46 * SECOND).contains(&locked.elapsed()),
         "{:?}",
@@ -259,7 +282,13 @@ async fn work_that_waits_is_dropped_at_the_deadline() {
         .await
         .unwrap();
     let before = tokio::time::Instant::now();
-    assert!(guard.while_held(std::future::pending::<()>()).await.is_err());
+    let work = guard.while_held(std::future::pending::<()>());
+    assert!(
+        tokio::time::timeout(120 * SECOND, work)
+            .await
+            .expect("never dropped")
+            .is_err()
+    );
     assert!(before.elapsed() < SECOND);
 }
 

@@ -79,37 +79,53 @@ async fn a_receiver_that_is_polled_after_the_window_does_not_return_what_was_han
     assert_ne!(guard.claim(), &claim, "the run ended: the store granted anew");
 }
 
+/// Belief may end within the pass window: here the holder has learned of an eviction.
 #[tokio::test(start_paused = true)]
 async fn a_claim_is_not_handed_on_after_belief_in_it_has_ended() {
     let world = World::new();
     let client = world.client();
-    let short = client.mutex("k").lease(30 * MS);
-    let guard = short.lock().await.unwrap();
-    let claim = guard.claim().clone();
-    let next = tokio::spawn(short.lock());
+    let guard = client.mutex("k").lock().await.unwrap();
+    let (claim, token) = (guard.claim().clone(), guard.token());
+    let next = tokio::spawn(client.mutex("k").lock());
     settle().await;
-    world.clock.suspend(25 * MS);
-    assert!(!guard.is_held());
+    client.evict(Holder::All(claim.key.clone())).await.unwrap();
+    assert!(guard.verify().await.is_err());
     drop(guard);
-    let guard = next.await.unwrap().unwrap();
-    assert_ne!(guard.claim(), &claim);
+    let guard = tokio::time::timeout(SECOND, next)
+        .await
+        .expect("stranded")
+        .unwrap()
+        .unwrap();
+    assert!(guard.claim() != &claim && guard.token() > token && guard.is_held());
 }
 
-/// Belief may end within the pass window: both are read when the receiver is polled.
+/// As above, with the eviction between the offer and the receiver's poll: both ends look.
 #[tokio::test(start_paused = true)]
 async fn a_receiver_never_returns_a_claim_that_is_believed_no_more() {
     let world = World::new();
-    let client = world.client();
-    let short = client.mutex("k").lease(30 * MS);
-    let guard = short.lock().await.unwrap();
+    let (client, stage) = world.staged();
+    let guard = client.mutex("k").lock().await.unwrap();
     let claim = guard.claim().clone();
-    let mut next = short.lock();
+    let mut next = client.mutex("k").lock();
     assert!(poll_once(&mut next).await.is_none());
     settle().await;
-    guard.unlock().await.unwrap();
-    world.clock.suspend(25 * MS);
-    let guard = next.await.unwrap();
-    assert!(guard.is_held() && guard.claim() != &claim);
+    stage.act(Verb::Renew).hold_before();
+    let mut verify = Box::pin(async move {
+        let verified = guard.verify().await;
+        (guard, verified)
+    });
+    assert!(poll_once(&mut verify).await.is_none());
+    settle().await;
+    drop(verify);
+    // The dropped guard has handed the claim on; now its renewal learns that it is gone.
+    client.evict(Holder::All(claim.key.clone())).await.unwrap();
+    stage.act(Verb::Renew).go_on();
+    settle().await;
+    let guard = tokio::time::timeout(SECOND, next)
+        .await
+        .expect("stranded")
+        .unwrap();
+    assert!(guard.claim() != &claim && guard.is_held());
 }
 
 #[tokio::test(start_paused = true)]
@@ -179,6 +195,19 @@ async fn turned_off_every_hand_over_is_the_stores() {
     let guard = hand_over(&client, guard).await;
     assert_ne!(guard.claim(), &claim);
     assert_eq!(calls(&stage), before + 1);
+}
+
+/// V3: for as long as the evicted client may hand its claim on, nobody else is admitted.
+#[tokio::test(start_paused = true)]
+async fn an_eviction_bars_the_key_for_the_pass_window() {
+    let world = World::new();
+    let (here, elsewhere) = (world.client(), world.client());
+    let guard = here.mutex("k").lock().await.unwrap();
+    elsewhere.evict(Holder::All(guard.key().clone())).await.unwrap();
+    pass(9 * MS).await;
+    assert!(elsewhere.mutex("k").try_lock().await.unwrap().is_none());
+    pass(2 * MS).await;
+    assert!(elsewhere.mutex("k").try_lock().await.unwrap().is_some());
 }
 
 /// V3: a grant that is handed on is never older than another's, also after an eviction.

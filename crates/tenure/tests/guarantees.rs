@@ -1,0 +1,165 @@
+//! `GUARANTEES.md` says what the stores' profiles say: it is written from them, and this fails when it is not.
+//! To write it anew: `TENURE_WRITE=1 cargo test -p tenure --all-features --test guarantees`.
+#![cfg(all(feature = "memory", feature = "sqlite"))]
+
+use std::fmt::Write;
+
+use tenure::backend::{Hazard, LeaseClock, Liveness, Order, Reach, WakeUp};
+use tenure::{Fencing, Guarantee, Profile};
+
+const FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../GUARANTEES.md");
+
+#[tokio::test]
+async fn guarantees_md_is_what_the_profiles_say() {
+    let folder = tempfile::tempdir().unwrap();
+    let sqlite = format!("sqlite:{}", folder.path().join("locks.db").display());
+    let mut profiles = Vec::new();
+    for url in ["memory:", &sqlite] {
+        let client = tenure::connect(url).await.unwrap();
+        profiles.push(client.profile().clone());
+        client.close(std::time::Duration::from_secs(5)).await.unwrap();
+    }
+    let text = render(&profiles);
+    if std::env::var_os("TENURE_WRITE").is_some() {
+        std::fs::write(FILE, &text).unwrap();
+    }
+    let stands = std::fs::read_to_string(FILE).unwrap_or_default();
+    assert!(
+        stands == text,
+        "GUARANTEES.md is out of date: see the head of this test for how to write it"
+    );
+}
+
+fn render(profiles: &[Profile]) -> String {
+    let mut text = String::from(
+        "# What each store guarantees\n\n\
+         Written from the stores' own profiles, the data by which the engine refuses what a store cannot do; a test holds\n\
+         the two together. A program can demand each line of the first table: `client.require(Guarantee::Fencing)?`.\n\n\
+         Whatever the store: a process that is paused beyond its lease, or a request that was sent before it, may still act\n\
+         after another holds the lock. Only the fencing token, checked by the resource, protects against that.\n\n",
+    );
+    table(
+        &mut text,
+        profiles,
+        Guarantee::ALL.iter().map(|guarantee| {
+            let cells = profiles
+                .iter()
+                .map(|profile| if profile.offers(*guarantee) { "yes" } else { "no" }.to_owned());
+            (guarantee.to_string(), cells.collect())
+        }),
+    );
+    type Row = (&'static str, fn(&Profile) -> String);
+    let facts: [Row; 13] = [
+        ("who can share its locks", |p| reach(p.reach).to_owned()),
+        ("mutex", |p| order(p.mutex).to_owned()),
+        ("read-write lock", |p| order(p.read_write).to_owned()),
+        ("semaphore", |p| order(p.semaphore).to_owned()),
+        ("a dead holder is noticed by", |p| liveness(p.liveness).to_owned()),
+        ("two may hold at once after", |p| hazards(p.hazards)),
+        ("tokens rise", |p| fencing(p.fencing).to_owned()),
+        ("waiters learn by", |p| wake_up(p.wake_up).to_owned()),
+        ("a late request cannot re-create an ended claim", |p| {
+            yes(p.remembers_ended).to_owned()
+        }),
+        ("an unlock knows who waits elsewhere", |p| {
+            yes(p.tells_others).to_owned()
+        }),
+        ("`ls` lists keys / shows queues", |p| {
+            format!("{} / {}", yes(p.inspection.lists), yes(p.inspection.queue))
+        }),
+        ("shortest and longest lease", |p| {
+            format!(
+                "{:?} to {} days",
+                p.limits.min_lease,
+                p.limits.max_lease.as_secs() / 86_400
+            )
+        }),
+        ("grants handed on in memory per round trip, at most", |p| {
+            p.limits.max_grants.to_string()
+        }),
+    ];
+    text.push('\n');
+    table(
+        &mut text,
+        profiles,
+        facts
+            .iter()
+            .map(|(name, fact)| ((*name).to_owned(), profiles.iter().map(fact).collect())),
+    );
+    text
+}
+
+fn table(text: &mut String, profiles: &[Profile], rows: impl Iterator<Item = (String, Vec<String>)>) {
+    let names = profiles
+        .iter()
+        .map(|profile| format!("{} ({})", profile.store, profile.layout))
+        .collect::<Vec<_>>();
+    writeln!(text, "| | {} |", names.join(" | ")).unwrap();
+    writeln!(text, "|---|{}", "---|".repeat(profiles.len())).unwrap();
+    for (name, cells) in rows {
+        writeln!(text, "| {name} | {} |", cells.join(" | ")).unwrap();
+    }
+}
+
+fn yes(yes: bool) -> &'static str {
+    if yes { "yes" } else { "no" }
+}
+
+fn reach(reach: Reach) -> &'static str {
+    match reach {
+        Reach::Process => "tasks of one process",
+        Reach::Machine => "processes of one machine",
+        Reach::Network => "everybody who reaches the server",
+    }
+}
+
+fn order(order: Order) -> &'static str {
+    match order {
+        Order::None => "no",
+        Order::Unfair => "unfair",
+        Order::Fifo => "fair",
+        Order::Both => "unfair and fair",
+        Order::FifoForBoth => "fair, also when unfair is asked for",
+    }
+}
+
+fn liveness(liveness: Liveness) -> &'static str {
+    match liveness {
+        Liveness::Lease(LeaseClock::Shared) => "its lease, on the clock that the client reads too",
+        Liveness::Lease(LeaseClock::ServerWall) => "its lease, on the server's wall clock",
+        Liveness::Lease(LeaseClock::ServerMonotonic) => "its lease, on the server's monotonic clock",
+        Liveness::Session => "the end of its session",
+    }
+}
+
+fn hazards(hazards: &[Hazard]) -> String {
+    if hazards.is_empty() {
+        return "nothing but a fault of ours".to_owned();
+    }
+    let words = hazards.iter().map(|hazard| match hazard {
+        Hazard::DataLoss => "loss of the data",
+        Hazard::Restart => "a restart that lost writes",
+        Hazard::ClockSet => "a server clock set forward",
+        Hazard::Failover => "a failover that lost writes",
+        Hazard::SessionDeath => "a session that died unnoticed",
+        _ => "another hazard",
+    });
+    words.collect::<Vec<_>>().join(", ")
+}
+
+fn fencing(fencing: Fencing) -> &'static str {
+    match fencing {
+        Fencing::None => "there are none",
+        Fencing::Process => "as long as the process lives",
+        Fencing::UntilDataLossAndBackwardClock => "until the data is lost and the clock runs backward",
+        Fencing::Durable => "always",
+    }
+}
+
+fn wake_up(wake_up: WakeUp) -> &'static str {
+    match wake_up {
+        WakeUp::Poll => "polling",
+        WakeUp::Lossy => "a message that may be lost, and polling",
+        WakeUp::Reliable => "a message, and polling",
+    }
+}
