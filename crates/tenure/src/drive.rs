@@ -2,7 +2,6 @@
 //! that queues in the store, and one for each call that its caller may have stopped polling.
 
 use std::sync::Arc;
-use std::task::Waker;
 use std::time::Duration;
 
 use tenure_backend::{Call, Claim, Effect, Fairness, Standing};
@@ -14,7 +13,7 @@ use crate::line::{Line, Step};
 use crate::release::backoff;
 use crate::seek::{Found, seek};
 use crate::timer::{nap, sleep};
-use crate::waiter::{Offer, Offered, Waiter};
+use crate::waiter::{Offer, Offered, Waiter, wake};
 
 /// Waits for the unfair waiters of a line, one after the other, as long as there are any.
 pub(crate) async fn drive(line: Arc<Line>, bell: Arc<Notify>) {
@@ -103,9 +102,9 @@ async fn offer(waiter: Arc<Waiter>, held: Arc<Held>) {
         },
         line.engine.clock.now(),
     ) {
-        Offered::Yes(waker) => waker.map(Waker::wake),
+        Offered::Yes(waker) => wake(waker),
         Offered::No => return line.leave_behind(&held),
-    };
+    }
     drop(held);
     while waiter.is_offered() {
         tokio::select! {

@@ -17,7 +17,7 @@ use crate::error::{Error, LostCause};
 use crate::held::Held;
 use crate::queue::Queue;
 use crate::release::Departing;
-use crate::waiter::{Offer, Offered, Waiter};
+use crate::waiter::{Offer, Offered, Waiter, wake};
 use crate::want::Want;
 
 /// How long an heir that was refused lets others go first.
@@ -244,7 +244,7 @@ impl Line {
         let mut state = self.state.lock();
         if let Some(waker) = self.pass(&mut state, held) {
             drop(state);
-            waker.map(Waker::wake);
+            wake(waker);
             return Exit::Passed;
         }
         state.holders.retain(|other| !Arc::ptr_eq(other, held));
@@ -386,7 +386,7 @@ impl Line {
             ) {
                 self.queue(&mut state).offered(waiter);
                 drop(state);
-                waker.map(Waker::wake);
+                wake(waker);
                 return true;
             }
             state.holders.retain(|other| !Arc::ptr_eq(other, &held));

@@ -239,7 +239,7 @@ impl Waiter {
         };
         *state = State::Answered(answer);
         drop(state);
-        waker.map(Waker::wake);
+        wake(waker);
     }
 
     /// The future goes away: nothing is offered any more, and what it left must be seen to.
@@ -266,5 +266,12 @@ impl Waiter {
     /// Whether its future has gone.
     pub(crate) fn is_gone(&self) -> bool {
         matches!(*self.state.lock(), State::Gone)
+    }
+}
+
+/// Wakes a future that waits, if it has said how.
+pub(crate) fn wake(waker: Option<Waker>) {
+    if let Some(waker) = waker {
+        waker.wake();
     }
 }

@@ -52,7 +52,7 @@ async fn multi_locks_in_opposite_order_all_get_their_turn() {
     let mut tasks = Vec::new();
     for n in 0..8 {
         let client = world.client();
-        let mut keys = vec!["a", "b", "c"];
+        let mut keys = ["a", "b", "c"];
         keys.rotate_left(n % 3);
         if n % 2 == 0 {
             keys.reverse();
