@@ -21,13 +21,20 @@ use crate::{
 ///   the store counts, so that the client's belief ends first.
 /// - **Placing ends.** A claim is never placed after `place_by` (at most
 ///   [`MAX_PLACE_AHEAD`](crate::MAX_PLACE_AHEAD) ahead): a request that was delayed on the way cannot re-create a
-///   claim after its release.
+///   claim after its release. A store without a clock answers by then, `TooLate` or an error of unknown effect; what
+///   it carries out after that is undone by, and never outlives, the next `release` of that claim. A claim that is
+///   placed already may be polled later than that.
 /// - **Ending is final.** A claim that was released, evicted or has expired answers `Ended` to `acquire` and
 ///   `Gone` to `renew`, and is never granted again. Where a layout cannot remember,
 ///   [`Profile::remembers_ended`] is false.
-/// - **Repetition is safe.** `acquire` on a granted claim gives the same tokens and restarts its lease in the
-///   same atomic step; on a waiting claim it keeps its place and restarts its lease. `release` from any state
-///   makes the claim absent.
+/// - **Repetition is safe** for whatever names a claim. `acquire` on a granted claim gives the same tokens and
+///   restarts its lease, and never reports a grant that had ended when the lease was restarted; on a waiting claim it
+///   keeps its place and restarts its lease. `release` from any state makes the claim absent. A release of
+///   [`Holder::All`](crate::Holder) takes whoever holds by then: nobody repeats it unasked.
+/// - **Waiting means not told yet.** Until `acquire` has answered `Granted` a claim waits, whatever the store's queue
+///   says of its turn, and `Phase::Waiting` renews it.
+/// - **A refusal ends nothing.** A request that was refused without effect has not ended its claim. A backend never
+///   sends a request again that was answered.
 /// - **Tokens** rise strictly per key across release, expiry, eviction and restart, as far as
 ///   [`Profile::fencing`] promises.
 /// - **Order.** `Fifo` claims are granted in the order in which they were placed; one that is not admitted yet

@@ -59,7 +59,8 @@ pub struct HolderStatus {
     pub mode: Mode,
     /// The grant's token, or the first one of its run.
     pub token: Option<FencingToken>,
-    /// What is left of its lease; `None` where liveness is a session, or the store cannot tell.
+    /// What is left of its lease, rounded up to what the store can tell; `None` where liveness is a session, or the
+    /// store cannot tell.
     pub remaining: Option<Duration>,
 }
 

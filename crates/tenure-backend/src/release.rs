@@ -111,7 +111,8 @@ pub enum Released {
     Done {
         /// Who held the key or queued for it and is gone by this very call; empty on a repetition.
         freed: Batch<HolderId>,
-        /// How many wait elsewhere, not for this client; `None` where the store cannot tell.
+        /// How many wait elsewhere, not for this client; `None` where the store cannot tell. It may count one who has
+        /// just gone.
         others: Option<u32>,
         /// Where the heir stands, if there was one.
         heir: Option<Standing>,

@@ -108,10 +108,11 @@ impl Client {
     /// that no grant that is passed on in its client's memory is older than the next one.
     ///
     /// # Errors
-    /// [`Error::Backend`], [`Error::Unsupported`], [`Error::Closed`]. After an unknown outcome it is safe to repeat.
+    /// [`Error::Backend`], [`Error::Unsupported`], [`Error::Closed`]. After an unknown outcome it is safe to repeat for a
+    /// named holder; repeated for all, it takes whoever holds by then.
     ///
     /// # Cancel safety
-    /// Dropping the future leaves the eviction's outcome unknown; repeating it is safe.
+    /// Dropping the future leaves the eviction's outcome unknown.
     pub async fn evict(&self, holder: Holder) -> Result<Vec<HolderId>, Error> {
         let by = Some(self.engine.settings.label.clone());
         let departure = Departure {
