@@ -1,0 +1,194 @@
+//! Measures one client that takes and frees one key, beside the same statements without a store around them: with
+//! `synchronous=FULL`, and with the release's commit not synced, as the store does it (see `docs.md`).
+//! Run with `cargo run --release --features sqlite-bundled --example measure [DIRECTORY]`; how fast the directory's
+//! disk is decides most of it.
+
+use std::num::NonZeroU32;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use rusqlite::Connection;
+use tenure_backend::{
+    Backend, Batch, Cause, Claim, ClaimId, ClaimRef, ClientId, Departure, Fairness, Holder, LockKey, Mode,
+    OwnerId, Released, Standing, SystemClock,
+};
+use tenure_sql::{SqlStore, sqlite};
+
+const ROUNDS: usize = 2_000;
+const BLOCKS: usize = 5;
+
+/// The statements of one acquisition and one release, as the store runs them.
+struct Bare<'c> {
+    connection: &'c Connection,
+    statements: Vec<rusqlite::Statement<'c>>,
+    level: &'static str,
+}
+
+const TEXTS: [&str; 7] = [
+    "BEGIN IMMEDIATE",
+    "SELECT last FROM bucket WHERE number = 7",
+    "SELECT client, number, phase, kind, take, size, place, until, reserved, token, run, label, evictor \
+     FROM claim WHERE key = 'bare' AND live = 1",
+    "SELECT client, number, phase, kind, take, size, place, until, reserved, token, run, label, evictor \
+     FROM claim WHERE key = 'bare' AND live = 0 AND client = x'00' AND number = ?1",
+    "INSERT INTO claim (key, live, client, number, phase, kind, take, size, place, until, reserved, forget, token, \
+     run, label) VALUES ('bare', 1, x'00', ?1, 4, 0, 0, 0, 0, 9, 0, 0, 1, 64, 'measure@host:1')",
+    "UPDATE bucket SET last = last + 64 WHERE number = 7",
+    "COMMIT",
+];
+const END: &str = "UPDATE claim SET live = 0, phase = 0, kind = 0, take = 0, size = 0, place = 0, until = 9, \
+     reserved = 0, forget = 0, token = 1, run = 64, label = 'measure@host:1', evictor = NULL \
+     WHERE key = 'bare' AND live = 1 AND client = x'00' AND number = ?1";
+
+impl<'c> Bare<'c> {
+    fn new(connection: &'c Connection) -> Self {
+        let texts = TEXTS.iter().chain([&END]);
+        let statements = texts
+            .map(|text| connection.prepare(text).expect("the statement is sound"))
+            .collect();
+        Bare {
+            connection,
+            statements,
+            level: "FULL",
+        }
+    }
+
+    fn run(&mut self, at: usize, number: Option<i64>) {
+        let statement = &mut self.statements[at];
+        if let Some(number) = number {
+            statement
+                .raw_bind_parameter(1, number)
+                .expect("the statement has a parameter");
+        }
+        let mut rows = statement.raw_query();
+        while rows.next().expect("the statement runs").is_some() {}
+    }
+
+    fn round(&mut self, number: i64, release: &'static str) {
+        for at in 0..TEXTS.len() {
+            self.run(at, (at == 3 || at == 4).then_some(number));
+        }
+        self.sync(release);
+        for at in [0, 1, 2] {
+            self.run(at, None);
+        }
+        self.run(7, Some(number));
+        self.run(6, None);
+        self.sync("FULL");
+    }
+
+    /// Sets the level only if it is another one, as the store does.
+    fn sync(&mut self, level: &'static str) {
+        if self.level != level {
+            self.connection
+                .pragma_update(None, "synchronous", level)
+                .expect("the level can be set");
+            self.level = level;
+        }
+    }
+}
+
+async fn round(store: &Arc<SqlStore>, client: ClientId, number: u64) {
+    let claim = Arc::new(Claim {
+        at: ClaimRef {
+            key: LockKey::new("solo").expect("a short text"),
+            id: ClaimId::new(client, number),
+        },
+        owner: OwnerId(0),
+        label: "measure@host:1".into(),
+        mode: Mode::Exclusive,
+        fairness: Fairness::Unfair,
+        lease: Duration::from_secs(30),
+        grants: NonZeroU32::new(64).expect("64 is positive"),
+    });
+    let place_by = store.clock().now() + Duration::from_secs(5);
+    let standing = store
+        .clone()
+        .acquire(claim.clone(), place_by)
+        .await
+        .expect("the store answers");
+    assert!(matches!(standing, Standing::Granted(_)), "{standing:?}");
+    let departure = Departure {
+        who: Holder::Claim(claim.at.clone()),
+        cause: Cause::Unlocked,
+        heir: None,
+        bar: Duration::ZERO,
+    };
+    let released = store.clone().release(Batch::from_iter([departure])).await;
+    assert!(matches!(released[0], Released::Done { .. }), "{released:?}");
+}
+
+fn report(what: &str, mut times: Vec<Duration>) -> f64 {
+    times.sort();
+    let at = |share: f64| times[(times.len() as f64 * share) as usize];
+    let mean = times.iter().sum::<Duration>() / times.len() as u32;
+    println!(
+        "{what:22} p50 {:>9.1?}  p99 {:>9.1?}  mean {:>9.1?}",
+        at(0.5),
+        at(0.99),
+        mean
+    );
+    mean.as_secs_f64()
+}
+
+fn main() {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .build()
+        .expect("a runtime can be made");
+    let root = std::env::args()
+        .nth(1)
+        .map_or_else(std::env::temp_dir, Into::into);
+    let dir = tempfile::tempdir_in(root).expect("a temporary directory can be made");
+    let open = |name: &str| {
+        let path = dir.path().join(name);
+        runtime
+            .block_on(sqlite::open(Some(path), Arc::new(SystemClock)))
+            .expect("the lock file opens")
+    };
+    let store = open("store.db");
+    drop(open("bare.db"));
+    let connection = open_bare(&dir.path().join("bare.db"));
+    let mut bare = Bare::new(&connection);
+    let client = ClientId::from_random([7; 16]);
+    let (mut ours, mut full, mut same) = (Vec::new(), Vec::new(), Vec::new());
+    let time = |times: &mut Vec<Duration>, run: &mut dyn FnMut()| {
+        let start = Instant::now();
+        run();
+        times.push(start.elapsed());
+    };
+    // In turns, so that a slow moment of the disk hits all.
+    let mut number = 0;
+    for _ in 0..BLOCKS {
+        for _ in 0..ROUNDS {
+            number += 1;
+            time(&mut ours, &mut || runtime.block_on(round(&store, client, number)));
+        }
+        for (times, release) in [(&mut full, "FULL"), (&mut same, "NORMAL")] {
+            for _ in 0..ROUNDS {
+                number += 1;
+                time(times, &mut || bare.round(number as i64, release));
+            }
+        }
+    }
+    let ours = report("lock + unlock", ours);
+    let full = report("bare, synchronous=FULL", full);
+    let same = report("bare, synced as ours", same);
+    println!(
+        "ratio of the means: {:.2} to FULL, {:.2} to the same syncs",
+        ours / full,
+        ours / same
+    );
+}
+
+fn open_bare(path: &Path) -> Connection {
+    let connection = Connection::open(path).expect("the file opens");
+    let journal: String = connection
+        .query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0))
+        .expect("WAL can be had");
+    assert_eq!(journal, "wal");
+    connection
+        .pragma_update(None, "synchronous", "FULL")
+        .expect("the level can be set");
+    connection
+}

@@ -1,0 +1,192 @@
+//! `acquire`: places or polls a claim, and the one decision who may go.
+//! The heir of a release is placed by the same function.
+
+use std::time::Duration;
+
+use tenure_backend::{BackendError, Claim, ClientId, Fairness, Grant, Instant, Mode, Standing};
+
+use super::{Phase, Row, View};
+use crate::profile;
+
+/// The shortest time between two polls that the store advises.
+const MIN_POLL: Duration = Duration::from_millis(1);
+
+/// Whether a claim may have its key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Admission {
+    Now,
+    /// Nothing but time is in the way: a bar, or another client's turn.
+    From(Instant),
+    /// Somebody holds the key or is before it; the first of their leases ends then.
+    Behind(Instant),
+}
+
+/// Whether a claim that could go lets those of other clients go first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Manners {
+    Goes,
+    Yields,
+}
+
+/// Places the claim, or polls it. On an error the view is as it was.
+pub(crate) fn acquire(view: &mut View, claim: &Claim, place_by: Instant) -> Result<Standing, BackendError> {
+    attempt(view, claim, place_by, Manners::Goes)
+}
+
+pub(super) fn attempt(
+    view: &mut View,
+    claim: &Claim,
+    place_by: Instant,
+    manners: Manners,
+) -> Result<Standing, BackendError> {
+    profile::check(claim)?;
+    let now = view.now();
+    let known = view.row(claim.at.id).cloned();
+    let place = match &known {
+        Some(row) if row.is_over(now) => return Ok(Standing::Ended),
+        Some(row) if row.phase == Phase::Granted => {
+            return Ok(granted(
+                view,
+                claim,
+                Row {
+                    until: now + lease(claim),
+                    ..row.clone()
+                },
+            ));
+        }
+        Some(row) if row.phase == Phase::Waiting => Some(row.place),
+        _ if place_by < now => return Ok(Standing::TooLate),
+        _ => {
+            view.check_kind(claim.mode)?;
+            None
+        }
+    };
+    let admission = admission(view, claim.at.id.client(), claim.mode, place);
+    if manners == Manners::Goes && view.barred_until().is_none() {
+        take_turns(view, claim.at.id.client());
+    }
+    match admission {
+        Admission::Now if manners == Manners::Goes => {
+            let tokens = Some(view.draw(claim.grants)?);
+            let row = Row {
+                tokens,
+                ..placed(claim, Phase::Granted, 0, now)
+            };
+            if place.is_some() {
+                // Those behind it may hold beside it, such as the next reader.
+                view.stir();
+            }
+            Ok(granted(view, claim, row))
+        }
+        Admission::Now => Ok(refused(view, claim, known, place, now)),
+        Admission::From(at) | Admission::Behind(at) => Ok(refused(view, claim, known, place, at)),
+    }
+}
+
+fn refused(view: &mut View, claim: &Claim, known: Option<Row>, place: Option<i64>, at: Instant) -> Standing {
+    match claim.fairness {
+        Fairness::Fifo => queued(view, claim, place, at),
+        Fairness::Unfair => {
+            keep_watching(view, known);
+            waiting(None, at - view.now())
+        }
+    }
+}
+
+/// Whether a claim of that client and mode may hold the key beside those who do. `place` is its place in the
+/// queue, if it has one.
+pub(super) fn admission(view: &View, client: ClientId, mode: Mode, place: Option<i64>) -> Admission {
+    let before = |row: &&Row| place.is_none_or(|place| row.place < place);
+    let held = || view.holders().map(|row| row.mode);
+    let predecessors = view.queue().filter(before).map(|row| row.until);
+    let in_the_way = if mode.admits(held()) {
+        predecessors.min()
+    } else {
+        view.holders().map(|row| row.until).chain(predecessors).min()
+    };
+    if let Some(first) = in_the_way {
+        return Admission::Behind(first);
+    }
+    let turns = || view.turns(client);
+    let kept = if mode.admits(held().chain(turns().map(|row| row.mode))) {
+        None
+    } else {
+        turns().map(|row| row.reserved).max()
+    };
+    match kept.max(view.barred_until()) {
+        Some(until) => Admission::From(until),
+        None => Admission::Now,
+    }
+}
+
+/// The answer to a claim that has to wait until `at` at the least.
+pub(super) fn waiting(ahead: Option<u32>, time: Duration) -> Standing {
+    Standing::Waiting {
+        ahead,
+        poll_after: time.max(MIN_POLL),
+    }
+}
+
+fn lease(claim: &Claim) -> Duration {
+    profile::lease(claim.lease)
+}
+
+fn placed(claim: &Claim, phase: Phase, place: i64, now: Instant) -> Row {
+    Row {
+        id: claim.at.id,
+        phase,
+        mode: claim.mode,
+        place,
+        until: now + lease(claim),
+        reserved: Instant::ORIGIN,
+        tokens: None,
+        label: claim.label.clone(),
+        evictor: None,
+    }
+}
+
+fn granted(view: &mut View, claim: &Claim, row: Row) -> Standing {
+    let tokens = row.tokens;
+    view.put(row);
+    Standing::Granted(Grant {
+        tokens,
+        held_from: view.now(),
+        lease: lease(claim),
+        evidence: None,
+    })
+}
+
+/// Restarts the waiting lease at the claim's place, or at the tail.
+fn queued(view: &mut View, claim: &Claim, place: Option<i64>, at: Instant) -> Standing {
+    let now = view.now();
+    let tail = || view.queue().map(|row| row.place).max().map_or(1, |last| last + 1);
+    let place = place.unwrap_or_else(tail);
+    let ahead = view.queue().filter(|row| row.place < place).count();
+    view.put(placed(claim, Phase::Waiting, place, now));
+    let ahead = Some(u32::try_from(ahead).unwrap_or(u32::MAX));
+    waiting(ahead, (at - now).min(lease(claim) / 3))
+}
+
+/// The client has asked: the key is no longer kept for it.
+fn take_turns(view: &mut View, client: ClientId) {
+    let now = view.now();
+    let of_client = |row: &&Row| row.id.client() == client && now < row.reserved;
+    let turns: Vec<Row> = view.watchers().filter(of_client).cloned().collect();
+    for row in turns {
+        view.put(Row {
+            reserved: Instant::ORIGIN,
+            ..row
+        });
+    }
+}
+
+/// A watcher that asks is heard of: a turn that it missed is forgiven, and it keeps its seniority.
+fn keep_watching(view: &mut View, known: Option<Row>) {
+    let now = view.now();
+    if let Some(row) = known.filter(|row| row.missed_its_turn(now)) {
+        view.put(Row {
+            reserved: Instant::ORIGIN,
+            ..row
+        });
+    }
+}

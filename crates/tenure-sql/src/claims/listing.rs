@@ -1,0 +1,74 @@
+//! `inspect`: rows in the order of their keys become the statuses of keys that somebody holds or waits for.
+
+use std::sync::Arc;
+
+use tenure_backend::{Cursor, HolderId, HolderStatus, LockStatus, Page, WaiterStatus};
+
+use super::{Row, View};
+
+/// A page of keys, gathered view by view.
+#[derive(Debug)]
+pub(crate) struct Listing {
+    items: Vec<LockStatus>,
+    limit: usize,
+    more: bool,
+}
+
+impl Listing {
+    pub(crate) fn new(limit: usize) -> Self {
+        Listing {
+            items: Vec::new(),
+            limit,
+            more: false,
+        }
+    }
+
+    /// Adds a key, which must be greater than those before it. Whether there is room for another.
+    pub(crate) fn add(&mut self, view: &View) -> bool {
+        if let Some(status) = status(view) {
+            if self.items.len() == self.limit {
+                self.more = true;
+                return false;
+            }
+            self.items.push(status);
+        }
+        true
+    }
+
+    /// The page; its cursor is its last key.
+    pub(crate) fn finish(self) -> Page<LockStatus> {
+        let last = self.items.last().filter(|_| self.more);
+        let next = last.map(|status| Cursor(Arc::from(status.key.as_str())));
+        Page {
+            items: self.items,
+            next,
+        }
+    }
+}
+
+/// The key as people see it; `None` while nobody holds it or queues for it.
+fn status(view: &View) -> Option<LockStatus> {
+    let kind = view.kind()?;
+    let id = |row: &Row| HolderId::Claim(row.id);
+    let label = |row: &Row| Some(row.label.clone());
+    let holder = |row: &Row| HolderStatus {
+        id: id(row),
+        label: label(row),
+        mode: row.mode,
+        token: row.tokens.map(|run| run.first()),
+        remaining: Some(row.until - view.now()),
+    };
+    let waiter = |row: &Row| WaiterStatus {
+        id: id(row),
+        label: label(row),
+        mode: row.mode,
+    };
+    let mut queue: Vec<&Row> = view.queue().collect();
+    queue.sort_by_key(|row| row.place);
+    Some(LockStatus {
+        key: view.key.clone(),
+        kind,
+        holders: view.holders().map(holder).collect(),
+        waiters: Some(queue.into_iter().map(waiter).collect()),
+    })
+}

@@ -1,0 +1,21 @@
+//! The claim logic of every SQL dialect: what a verb decides, given the rows of one key.
+//! No SQL, no clock and no I/O live here: a dialect reads a [`View`], lets a verb change it, and writes what changed.
+
+mod acquire;
+mod listing;
+mod release;
+mod renew;
+mod row;
+mod view;
+mod watching;
+
+#[cfg(test)]
+mod tests;
+
+pub(crate) use acquire::acquire;
+pub(crate) use listing::Listing;
+pub(crate) use release::release;
+pub(crate) use renew::renew;
+pub(crate) use row::{Phase, Row};
+pub(crate) use view::{Change, Moment, View};
+pub(crate) use watching::{Look, REFRESH, look, unwatch, watch};

@@ -1,0 +1,143 @@
+//! `release`: makes a claim absent, and gives the key to whoever goes next: heir, queue, or the longest watcher.
+
+use std::time::Duration;
+
+use tenure_backend::{
+    Batch, Cause, ClaimId, ClientId, Departure, Fairness, Heir, Holder, HolderId, Instant, MAX_PLACE_AHEAD,
+    Mode, Released, Standing,
+};
+
+use super::acquire::{Manners, attempt, waiting};
+use super::{Phase, Row, View};
+
+/// For how long a key is kept for the watcher whose turn it is: long enough for a wake-up and a request.
+const TURN: Duration = Duration::from_millis(10);
+
+/// Ends whoever was named, and then lets the heir or others go on.
+pub(crate) fn release(view: &mut View, departure: &Departure) -> Released {
+    let mut freed = Batch::new();
+    match &departure.who {
+        Holder::Claim(claim) => end(view, claim.id, departure, &mut freed),
+        Holder::All(_) => {
+            let holders: Vec<ClaimId> = view.holders().map(|row| row.id).collect();
+            for id in holders {
+                end(view, id, departure, &mut freed);
+            }
+        }
+        // This layout has claims of ours alone: a foreign hold is absent already.
+        Holder::Foreign { .. } => {}
+    }
+    let client = match &departure.who {
+        Holder::Claim(claim) => Some(claim.id.client()),
+        Holder::All(_) | Holder::Foreign { .. } => None,
+    };
+    let others = others(view, client);
+    let succeeds = |view: &mut View, heir: &Heir| succeed(view, heir, others);
+    let (early, late) = match &departure.heir {
+        // A queued heir must be in the queue before turns are given: a queue goes before all watchers.
+        Some(heir) if heir.claim.fairness == Fairness::Fifo => (Some(heir), None),
+        heir => (None, heir.as_ref()),
+    };
+    let early = early.map(|heir| succeeds(view, heir));
+    if !freed.is_empty() {
+        view.stir();
+        give_turns(view, client);
+    }
+    let late = late.map(|heir| succeeds(view, heir));
+    Released::Done {
+        freed,
+        others: Some(others),
+        heir: early.or(late),
+    }
+}
+
+/// Places the heir; it is granted only if nobody else waits. A heir that is refused with an error (another kind,
+/// say) must not keep the claim before it from being released: it learns at its own next poll.
+fn succeed(view: &mut View, heir: &Heir, others: u32) -> Standing {
+    let manners = if others == 0 {
+        Manners::Goes
+    } else {
+        Manners::Yields
+    };
+    attempt(view, &heir.claim, heir.place_by, manners).unwrap_or_else(|_| waiting(None, Duration::ZERO))
+}
+
+/// Makes one claim absent for good. A claim that was never placed is remembered too: its request may be on its way.
+fn end(view: &mut View, id: ClaimId, departure: &Departure, freed: &mut Batch<HolderId>) {
+    let now = view.now();
+    let known = view.row(id).cloned();
+    let remember = now + MAX_PLACE_AHEAD;
+    let held = known
+        .as_ref()
+        .is_some_and(|row| matches!(row.phase, Phase::Waiting | Phase::Granted) && row.lasts(now));
+    if held {
+        freed.push(HolderId::Claim(id));
+    }
+    let (phase, evictor) = match (&departure.cause, &known) {
+        // Whoever evicted it first is whom the holder hears of.
+        (_, Some(row)) if row.phase == Phase::Evicted => (Phase::Evicted, row.evictor.clone()),
+        (Cause::Evicted { by }, Some(_)) if held => (Phase::Evicted, by.clone()),
+        _ => (Phase::Ended, None),
+    };
+    let bar = if held { now + departure.bar } else { now };
+    let (until, reserved) = match &known {
+        Some(row) if row.phase == Phase::Evicted => (row.until.max(remember), row.reserved.max(bar)),
+        Some(row) if held => (row.until.max(remember), bar),
+        _ => (remember, bar),
+    };
+    let row = known.unwrap_or_else(|| unplaced(id));
+    view.put(Row {
+        phase,
+        until,
+        reserved,
+        evictor,
+        ..row
+    });
+}
+
+fn unplaced(id: ClaimId) -> Row {
+    Row {
+        id,
+        phase: Phase::Ended,
+        mode: Mode::Exclusive,
+        place: 0,
+        until: Instant::ORIGIN,
+        reserved: Instant::ORIGIN,
+        tokens: None,
+        label: "".into(),
+        evictor: None,
+    }
+}
+
+/// How many queue or watch for other clients. Those who missed their turn do not count: they may be dead.
+fn others(view: &View, client: Option<ClientId>) -> u32 {
+    let now = view.now();
+    let elsewhere = |row: &&Row| Some(row.id.client()) != client;
+    let watchers = view.watchers().filter(|row| !row.missed_its_turn(now));
+    let count = view.queue().chain(watchers).filter(elsewhere).count();
+    u32::try_from(count).unwrap_or(u32::MAX)
+}
+
+/// Keeps the key for a moment for those of other clients who have watched longest and may hold it, so that a
+/// client that is quick to ask again does not starve them.
+fn give_turns(view: &mut View, client: Option<ClientId>) {
+    if view.queue().next().is_some() {
+        return;
+    }
+    let now = view.now();
+    let mut held: Vec<Mode> = view.holders().map(|row| row.mode).collect();
+    let mut candidates: Vec<Row> = view
+        .watchers()
+        .filter(|row| !row.missed_its_turn(now))
+        .cloned()
+        .collect();
+    candidates.retain(|row| Some(row.id.client()) != client);
+    candidates.sort_by_key(|row| row.place);
+    let end = view.barred_until().unwrap_or(now) + TURN;
+    for row in candidates {
+        if row.mode.admits(held.iter().copied()) {
+            held.push(row.mode);
+            view.put(Row { reserved: end, ..row });
+        }
+    }
+}

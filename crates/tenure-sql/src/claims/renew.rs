@@ -1,0 +1,43 @@
+//! `renew`: keeps one claim alive, or tells why it is gone. It never creates a row and never ends one.
+
+use tenure_backend::{BackendError, Effect, Fault, Loss, Phase as Only, Renewal, Renewed};
+
+use super::{Phase, Row, View};
+use crate::profile;
+
+/// Renews the claim if it is alive in the phase that was asked for.
+pub(crate) fn renew(view: &mut View, renewal: &Renewal) -> Renewed {
+    let now = view.now();
+    if renewal.lease > profile::LIMITS.max_lease {
+        return Renewed::Unknown(too_long());
+    }
+    let row = match view.row(renewal.who.id) {
+        None => return Renewed::Gone(Loss::Missing),
+        Some(row) => row.clone(),
+    };
+    match row.phase {
+        Phase::Ended | Phase::Watching => return Renewed::Gone(Loss::Missing),
+        Phase::Evicted => return Renewed::Gone(Loss::Evicted { by: row.evictor }),
+        Phase::Waiting | Phase::Granted if !row.lasts(now) => return Renewed::Gone(Loss::Expired),
+        Phase::Waiting if renewal.only == Only::Granted => return Renewed::Gone(Loss::Missing),
+        Phase::Granted if renewal.only == Only::Waiting => return Renewed::Gone(Loss::Missing),
+        Phase::Waiting | Phase::Granted => {}
+    }
+    if let Some(run) = renewal.raise {
+        view.lift_counter(run.last().get());
+    }
+    let lease = profile::lease(renewal.lease);
+    view.put(Row {
+        until: now + lease,
+        tokens: renewal.raise.or(row.tokens),
+        ..row
+    });
+    Renewed::Alive {
+        held_from: now,
+        lease,
+    }
+}
+
+fn too_long() -> BackendError {
+    BackendError::new(Fault::Limit, Effect::None, profile::LEASE_TOO_LONG)
+}

@@ -1,0 +1,84 @@
+//! One claim's row, free of any dialect: its phases and what its columns mean.
+//! How a dialect spells the columns is in `dialect/`.
+
+use std::sync::Arc;
+
+use tenure_backend::{ClaimId, Instant, MAX_PLACE_AHEAD, Mode, TokenRun};
+
+/// What a row says about its claim. The numbers are what the database keeps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Phase {
+    /// It was released or withdrawn, or will never be placed. Kept so that it is not placed again.
+    Ended = 0,
+    /// It was taken away. Kept so that its holder learns by whom, and to bar the key.
+    Evicted = 1,
+    /// An unfair claim that was refused, whose client has asked to be woken. It has no say over the key but for
+    /// the moment of its turn.
+    Watching = 2,
+    /// It has a place in the queue.
+    Waiting = 3,
+    /// It holds the key.
+    Granted = 4,
+}
+
+impl Phase {
+    pub(crate) fn from_number(number: i64) -> Option<Self> {
+        [
+            Phase::Ended,
+            Phase::Evicted,
+            Phase::Watching,
+            Phase::Waiting,
+            Phase::Granted,
+        ]
+        .into_iter()
+        .find(|phase| *phase as i64 == number)
+    }
+}
+
+/// One claim on the key of its [`View`](super::View).
+#[derive(Clone, Debug)]
+pub(crate) struct Row {
+    pub(crate) id: ClaimId,
+    pub(crate) phase: Phase,
+    pub(crate) mode: Mode,
+    /// Waiting: its place in the queue. Watching: since when, in nanoseconds of the store's clock.
+    pub(crate) place: i64,
+    /// From when on the row says nothing any more: the lease's end; of an ended claim, when it may be forgotten.
+    pub(crate) until: Instant,
+    /// Watching: the end of its turn, for which the key is kept; past or [`Instant::ORIGIN`]: it has none.
+    /// Evicted: until when the key admits nobody.
+    pub(crate) reserved: Instant,
+    pub(crate) tokens: Option<TokenRun>,
+    pub(crate) label: Arc<str>,
+    /// Evicted: by whom.
+    pub(crate) evictor: Option<Arc<str>>,
+}
+
+impl Row {
+    /// Whether its lease lasts.
+    pub(crate) fn lasts(&self, now: Instant) -> bool {
+        now < self.until
+    }
+
+    /// Whether the claim has ended for good: released, evicted, or expired while it held or queued.
+    pub(crate) fn is_over(&self, now: Instant) -> bool {
+        match self.phase {
+            Phase::Ended | Phase::Evicted => true,
+            Phase::Waiting | Phase::Granted => !self.lasts(now),
+            Phase::Watching => false,
+        }
+    }
+
+    /// From when on the row may be deleted: a claim whose lease ran out is remembered like one that was released.
+    pub(crate) fn forget_from(&self) -> Instant {
+        match self.phase {
+            Phase::Waiting | Phase::Granted => self.until + MAX_PLACE_AHEAD,
+            Phase::Ended | Phase::Evicted | Phase::Watching => self.until,
+        }
+    }
+
+    /// Whether it was given a turn, did not come, and has not been heard of since: perhaps its process is gone.
+    pub(crate) fn missed_its_turn(&self, now: Instant) -> bool {
+        self.reserved != Instant::ORIGIN && self.reserved <= now
+    }
+}

@@ -1,0 +1,312 @@
+//! Who goes next among unfair waiters of several clients: the part of the claim logic that the contract leaves open.
+//! The contract's own rules are in the conformance suite.
+
+use std::num::NonZeroU32;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tenure_backend::{
+    Batch, Cause, Claim, ClaimId, ClaimRef, ClientId, Departure, Fairness, Heir, Holder, Instant, LockKey,
+    Mode, OwnerId, Released, Standing,
+};
+
+use super::*;
+
+/// One key over time: every verb reads what the ones before it wrote, as from a table.
+struct Key {
+    rows: Vec<Row>,
+    now: Instant,
+}
+
+impl Key {
+    fn new() -> Self {
+        Key {
+            rows: Vec::new(),
+            now: Instant::from_nanos(1 << 40),
+        }
+    }
+
+    fn pass(&mut self, ms: u64) {
+        self.now = self.now + Duration::from_millis(ms);
+    }
+
+    fn visit<T>(&mut self, decide: impl FnOnce(&mut View) -> T) -> T {
+        let at = Moment {
+            now: self.now,
+            wall_micros: 1,
+        };
+        let mut view = View::new(key(), at, 0);
+        self.rows.iter().cloned().for_each(|row| view.add(row));
+        let decided = decide(&mut view);
+        for change in view.changes() {
+            match change {
+                Change::Insert(row) => self.rows.push(row.clone()),
+                Change::Update(new, _) => {
+                    let row = self.rows.iter_mut().find(|row| row.id == new.id);
+                    *row.expect("an updated row was there") = new.clone();
+                }
+                Change::Delete(old, _) => self.rows.retain(|row| row.id != old.id),
+                Change::Counter(_) => {}
+            }
+        }
+        decided
+    }
+
+    fn asks(&mut self, claim: &Claim) -> Standing {
+        let place_by = self.now + Duration::from_secs(10);
+        self.visit(|view| acquire(view, claim, place_by))
+            .expect("no claim here is refused")
+    }
+
+    fn gets(&mut self, claim: &Claim) -> bool {
+        matches!(self.asks(claim), Standing::Granted(_))
+    }
+
+    /// Asks in vain, and asks to be woken.
+    fn watches(&mut self, claim: &Claim) {
+        assert!(!self.gets(claim));
+        self.visit(|view| watch(view, claim));
+        self.pass(1);
+    }
+
+    fn frees(&mut self, claim: &Claim) -> Released {
+        self.departs(claim, None)
+    }
+
+    fn departs(&mut self, claim: &Claim, heir: Option<Heir>) -> Released {
+        let departure = Departure {
+            who: Holder::Claim(claim.at.clone()),
+            cause: Cause::Unlocked,
+            heir,
+            bar: Duration::ZERO,
+        };
+        self.visit(|view| release(view, &departure))
+    }
+
+    fn looks(&mut self, claim: &Claim) -> Look {
+        self.visit(|view| look(view, claim))
+    }
+}
+
+fn key() -> LockKey {
+    LockKey::new("k").expect("a short text")
+}
+
+/// The client's claim of that number.
+fn claim(client: u8, number: u64) -> Claim {
+    Claim {
+        at: ClaimRef {
+            key: key(),
+            id: ClaimId::new(ClientId::from_random([client; 16]), number),
+        },
+        owner: OwnerId(0),
+        label: "test".into(),
+        mode: Mode::Exclusive,
+        fairness: Fairness::Unfair,
+        lease: Duration::from_secs(30),
+        grants: NonZeroU32::MIN,
+    }
+}
+
+fn of_mode(client: u8, number: u64, mode: Mode) -> Claim {
+    Claim {
+        mode,
+        ..claim(client, number)
+    }
+}
+
+fn others(released: &Released) -> u32 {
+    match released {
+        Released::Done { others, .. } => others.expect("this layout can tell"),
+        Released::Unknown(error) => panic!("{error}"),
+    }
+}
+
+#[test]
+fn a_freed_key_is_kept_for_the_client_that_watched_longest() {
+    let mut key = Key::new();
+    let (held, first, second) = (claim(1, 1), claim(2, 1), claim(3, 1));
+    assert!(key.gets(&held));
+    key.watches(&first);
+    key.watches(&second);
+    assert_eq!(others(&key.frees(&held)), 2);
+    assert_eq!(key.looks(&first), Look::Poll);
+    assert!(matches!(key.looks(&second), Look::From(_)));
+    assert!(
+        !key.gets(&claim(1, 2)) && !key.gets(&second),
+        "it is not their turn"
+    );
+    assert!(key.gets(&first));
+}
+
+#[test]
+fn a_turn_that_nobody_takes_is_anybodys_after_ten_milliseconds() {
+    let mut key = Key::new();
+    let (held, dead, quick) = (claim(1, 1), claim(2, 1), claim(3, 1));
+    assert!(key.gets(&held));
+    key.watches(&dead);
+    key.frees(&held);
+    let Standing::Waiting { poll_after, .. } = key.asks(&quick) else {
+        panic!("it is not its turn")
+    };
+    assert!(poll_after <= Duration::from_millis(10), "{poll_after:?}");
+    key.pass(10);
+    assert!(key.gets(&quick));
+}
+
+#[test]
+fn who_missed_a_turn_is_passed_over_until_it_is_heard_of_and_then_comes_first() {
+    let mut key = Key::new();
+    let (held, late, next) = (claim(1, 1), claim(2, 1), claim(3, 1));
+    assert!(key.gets(&held));
+    key.watches(&late);
+    key.watches(&next);
+    key.frees(&held);
+    key.pass(10);
+    let held = claim(1, 2);
+    assert!(key.gets(&held));
+    assert_eq!(
+        others(&key.frees(&held)),
+        1,
+        "whoever missed its turn may be dead"
+    );
+    assert_eq!(key.looks(&next), Look::Poll);
+    assert!(key.gets(&next));
+    assert_eq!(key.looks(&late), Look::Poll, "it is told to be heard of");
+    assert!(!key.gets(&late), "late, but alive");
+    assert_eq!(key.looks(&late), Look::Sleep);
+    key.watches(&claim(4, 1));
+    assert_eq!(others(&key.frees(&next)), 2);
+    assert_eq!(key.looks(&late), Look::Poll);
+    assert!(key.gets(&late));
+}
+
+#[test]
+fn a_turn_is_over_once_its_client_has_asked() {
+    let mut key = Key::new();
+    let readers = [of_mode(2, 1, Mode::Read), of_mode(2, 2, Mode::Read)];
+    let held = of_mode(1, 1, Mode::Write);
+    assert!(key.gets(&held));
+    key.watches(&readers[0]);
+    key.frees(&held);
+    assert!(!key.gets(&of_mode(3, 1, Mode::Write)));
+    assert!(key.gets(&readers[1]), "the client asks with another claim");
+    key.frees(&readers[1]);
+    assert!(key.gets(&of_mode(3, 2, Mode::Write)));
+}
+
+#[test]
+fn readers_that_watch_have_their_turn_together_and_stand_in_no_readers_way() {
+    let mut key = Key::new();
+    let held = of_mode(1, 1, Mode::Write);
+    let readers = [2, 3].map(|client| of_mode(client, 1, Mode::Read));
+    assert!(key.gets(&held));
+    readers.iter().for_each(|reader| key.watches(reader));
+    key.watches(&of_mode(4, 1, Mode::Write));
+    key.frees(&held);
+    assert!(readers.iter().all(|reader| key.looks(reader) == Look::Poll));
+    assert!(!key.gets(&of_mode(5, 1, Mode::Write)));
+    assert!(key.gets(&of_mode(6, 1, Mode::Read)));
+}
+
+#[test]
+fn a_watcher_that_could_not_go_anyway_has_no_turn() {
+    let mut key = Key::new();
+    let holders = [of_mode(1, 1, Mode::Read), of_mode(2, 1, Mode::Read)];
+    holders.iter().for_each(|holder| assert!(key.gets(holder)));
+    key.watches(&of_mode(3, 1, Mode::Write));
+    key.frees(&holders[0]);
+    assert!(key.gets(&of_mode(4, 1, Mode::Read)));
+}
+
+#[test]
+fn a_queue_goes_before_all_watchers() {
+    let mut key = Key::new();
+    let (held, watching) = (claim(1, 1), claim(2, 1));
+    let queued = Claim {
+        fairness: Fairness::Fifo,
+        ..claim(3, 1)
+    };
+    assert!(key.gets(&held));
+    key.watches(&watching);
+    assert!(!key.gets(&queued));
+    key.frees(&held);
+    assert_eq!(key.looks(&watching), Look::Sleep);
+    assert!(!key.gets(&watching));
+    assert!(key.gets(&queued));
+}
+
+#[test]
+fn a_fair_heir_is_queued_before_a_turn_is_given() {
+    let mut key = Key::new();
+    let (held, watching) = (claim(1, 1), claim(2, 1));
+    let heir = Arc::new(Claim {
+        fairness: Fairness::Fifo,
+        ..claim(1, 2)
+    });
+    assert!(key.gets(&held));
+    key.watches(&watching);
+    let place_by = key.now + Duration::from_secs(10);
+    let claim = heir.clone();
+    let released = key.departs(&held, Some(Heir { claim, place_by }));
+    let Released::Done {
+        heir: Some(Standing::Waiting { ahead, .. }),
+        ..
+    } = released
+    else {
+        panic!("{released:?}")
+    };
+    assert_eq!(ahead, Some(0));
+    assert!(key.gets(&heir));
+}
+
+#[test]
+fn an_heir_that_is_refused_does_not_keep_its_predecessor() {
+    let mut key = Key::new();
+    let held = of_mode(1, 1, Mode::Read);
+    assert!(key.gets(&held) && key.gets(&of_mode(2, 1, Mode::Read)));
+    let heir = Heir {
+        claim: Arc::new(claim(1, 2)),
+        place_by: key.now + Duration::from_secs(10),
+    };
+    let released = key.departs(&held, Some(heir));
+    let Released::Done { freed, heir, .. } = released else {
+        panic!("{released:?}")
+    };
+    assert_eq!(
+        freed,
+        Batch::from_iter([tenure_backend::HolderId::Claim(held.at.id)])
+    );
+    assert!(
+        matches!(heir, Some(Standing::Waiting { .. })),
+        "it learns of the mismatch when it asks"
+    );
+}
+
+#[test]
+fn a_registration_that_is_not_renewed_ends() {
+    let mut key = Key::new();
+    let (held, watching) = (claim(1, 1), claim(2, 1));
+    assert!(key.gets(&held));
+    key.watches(&watching);
+    key.pass(5_000);
+    key.visit(|view| watch(view, &watching));
+    key.pass(5_000);
+    key.visit(|view| view.watchers().for_each(|row| assert_eq!(row.id, watching.at.id)));
+    key.pass(5_000);
+    assert_eq!(others(&key.frees(&held)), 0);
+}
+
+#[test]
+fn a_registration_is_taken_back_and_nothing_else_is() {
+    let mut key = Key::new();
+    let (held, watching) = (claim(1, 1), claim(2, 1));
+    assert!(key.gets(&held));
+    key.watches(&watching);
+    key.visit(|view| unwatch(view, &watching));
+    key.visit(|view| unwatch(view, &held));
+    assert_eq!(
+        key.rows.iter().map(|row| row.id).collect::<Vec<_>>(),
+        [held.at.id]
+    );
+}

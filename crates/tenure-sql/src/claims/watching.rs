@@ -1,0 +1,80 @@
+//! Interest: who has asked to be woken, and whether it is time to wake them.
+//! The wake-ups themselves are in `watch.rs` and the dialects.
+
+use std::time::Duration;
+
+use tenure_backend::{Claim, Fairness, Instant};
+
+use super::acquire::{Admission, admission};
+use super::{Phase, Row, View};
+
+/// For how long a registration lasts unless it is renewed: a watcher whose process died counts for so long.
+const REGISTRATION: Duration = Duration::from_secs(10);
+
+/// How often a registration is to be renewed.
+pub(crate) const REFRESH: Duration = Duration::from_secs(3);
+
+/// Whether a claim that waits should poll.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Look {
+    /// It should: it may go, or it is no longer what it was.
+    Poll,
+    /// Not before then, unless something changes.
+    From(Instant),
+    /// Not until something changes.
+    Sleep,
+}
+
+/// Registers a claim's interest, or renews the registration. A claim that queues, holds or has ended needs none.
+pub(crate) fn watch(view: &mut View, claim: &Claim) {
+    let now = view.now();
+    let (place, reserved) = match view.row(claim.at.id) {
+        Some(row) if row.phase != Phase::Watching => return,
+        Some(row) if row.lasts(now) && now < row.reserved => (row.place, row.reserved),
+        Some(row) if row.lasts(now) => (row.place, Instant::ORIGIN),
+        _ => (i64::try_from(now.as_nanos()).unwrap_or(i64::MAX), Instant::ORIGIN),
+    };
+    if claim.fairness == Fairness::Fifo {
+        return;
+    }
+    view.put(Row {
+        id: claim.at.id,
+        phase: Phase::Watching,
+        mode: claim.mode,
+        place,
+        until: now + REGISTRATION,
+        reserved,
+        tokens: None,
+        label: claim.label.clone(),
+        evictor: None,
+    });
+}
+
+/// Takes the registration back. Whatever else the claim is, it stays.
+pub(crate) fn unwatch(view: &mut View, claim: &Claim) {
+    if view
+        .row(claim.at.id)
+        .is_some_and(|row| row.phase == Phase::Watching)
+    {
+        view.remove(claim.at.id);
+    }
+}
+
+/// Whether the claim should poll. Reads only.
+pub(crate) fn look(view: &View, claim: &Claim) -> Look {
+    let now = view.now();
+    let place = match view.row(claim.at.id) {
+        Some(row) if row.phase == Phase::Granted && row.lasts(now) => return Look::Sleep,
+        Some(row) if row.is_over(now) => return Look::Poll,
+        Some(row) if row.phase == Phase::Waiting => Some(row.place),
+        // It was too slow; asking shows that it is alive, so that it has the next turn.
+        Some(row) if row.missed_its_turn(now) => return Look::Poll,
+        _ if claim.fairness == Fairness::Fifo => return Look::Poll,
+        _ => None,
+    };
+    match admission(view, claim.at.id.client(), claim.mode, place) {
+        Admission::Now => Look::Poll,
+        Admission::From(at) => Look::From(at),
+        Admission::Behind(_) => Look::Sleep,
+    }
+}

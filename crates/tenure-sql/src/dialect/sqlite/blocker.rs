@@ -1,0 +1,121 @@
+//! Who keeps the file to itself: read from the kernel's list of locks, for an error that names the process.
+
+use std::fs;
+use std::path::Path;
+
+/// The first byte of a `-shm` file that SQLite locks in WAL mode: the right to write.
+const WRITE_LOCK: u64 = 120;
+
+/// A process that has the right to write, and so stops all others from writing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Blocker {
+    pid: u32,
+    name: String,
+    stopped: bool,
+}
+
+impl Blocker {
+    /// What it is and what to do about it, to follow "by ".
+    pub(super) fn describe(&self) -> String {
+        let Blocker { pid, name, .. } = self;
+        if self.stopped {
+            format!(
+                "process {pid} ({name}), which is stopped: continue it (kill -CONT {pid}) or end it (kill -KILL {pid})"
+            )
+        } else {
+            format!("process {pid} ({name}): see what it does, or end it")
+        }
+    }
+}
+
+/// The process that may write the database at `path`, if it is another than this one and can be seen.
+pub(super) fn find(path: &Path) -> Option<Blocker> {
+    let (device, inode) = super::file::inode(&super::file::beside(path, "-shm"))?;
+    let device = (rustix::fs::major(device), rustix::fs::minor(device));
+    let locks = fs::read_to_string("/proc/locks").ok()?;
+    let pid = locks
+        .lines()
+        .filter_map(parse)
+        .find(|lock| lock.device == device && lock.inode == inode && lock.covers(WRITE_LOCK))?
+        .pid;
+    let pid = u32::try_from(pid)
+        .ok()
+        .filter(|pid| *pid != 0 && *pid != std::process::id())?;
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name));
+    Some(Blocker {
+        pid,
+        name: field("Name:")?.trim().to_owned(),
+        stopped: field("State:")?.trim().starts_with(['T', 't']),
+    })
+}
+
+#[derive(Debug, PartialEq, Eq)]
+struct Lock {
+    pid: i64,
+    device: (u32, u32),
+    inode: u64,
+    first: u64,
+    last: u64,
+}
+
+impl Lock {
+    fn covers(&self, byte: u64) -> bool {
+        self.first <= byte && byte <= self.last
+    }
+}
+
+/// A line such as `3: POSIX  ADVISORY  WRITE 741 fe:00:1310739 120 120`; waiting processes (`->`) and readers are
+/// passed over.
+fn parse(line: &str) -> Option<Lock> {
+    let mut words = line.split_whitespace().skip(1);
+    let (_class, _manner, access) = (words.next()?, words.next()?, words.next()?);
+    if access != "WRITE" {
+        return None;
+    }
+    let pid = words.next()?.parse().ok()?;
+    let mut place = words.next()?.split(':');
+    let major = u32::from_str_radix(place.next()?, 16).ok()?;
+    let minor = u32::from_str_radix(place.next()?, 16).ok()?;
+    let inode = place.next()?.parse().ok()?;
+    let first = words.next()?.parse().ok()?;
+    let last = match words.next()? {
+        "EOF" => u64::MAX,
+        last => last.parse().ok()?,
+    };
+    Some(Lock {
+        pid,
+        device: (major, minor),
+        inode,
+        first,
+        last,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_writer_is_read_from_the_list_of_locks_and_others_are_not() {
+        let lock = Lock {
+            pid: 741,
+            device: (0xfe, 0),
+            inode: 1_310_739,
+            first: 120,
+            last: 120,
+        };
+        assert_eq!(
+            parse("3: POSIX  ADVISORY  WRITE 741 fe:00:1310739 120 120"),
+            Some(lock)
+        );
+        assert_eq!(parse("3: POSIX  ADVISORY  READ  741 fe:00:1310739 120 120"), None);
+        assert_eq!(
+            parse("3: -> POSIX  ADVISORY  WRITE 741 fe:00:1310739 120 120"),
+            None
+        );
+        assert_eq!(parse(""), None);
+        let whole = parse("1: FLOCK  ADVISORY  WRITE 9 00:1b:7 0 EOF");
+        assert!(whole.is_some_and(|lock| lock.covers(WRITE_LOCK)));
+    }
+}

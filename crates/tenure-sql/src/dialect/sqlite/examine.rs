@@ -1,0 +1,174 @@
+//! `examine`: everything about the file that weakens its locks, each with what follows from it.
+//! It looks and never repairs.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use rusqlite::Connection;
+use tenure_backend::{Effect, Finding, Severity};
+
+use super::file::{beside, mode};
+use super::origin::Origin;
+use super::worker::Worker;
+use super::{blocker, busy, file, place, schema};
+use crate::error;
+
+/// How long another process may have the right to write before it is worth a word: far longer than a transaction.
+const LONG_HELD: Duration = Duration::from_secs(1);
+
+/// Below so much free space a write may soon fail: the log beside the file takes 4 MiB, and the file some more.
+const SPACE_WARNING: u64 = 64 << 20;
+const SPACE_DANGER: u64 = 8 << 20;
+
+pub(super) fn examine(worker: &mut Worker<'_>) -> Vec<Finding> {
+    let path = worker.path;
+    if let Err(error) = worker.check_identity() {
+        return vec![danger(
+            error.to_string(),
+            "processes that use the old and the new file do not exclude each other",
+        )];
+    }
+    let mut findings = Vec::new();
+    permissions(path, &mut findings);
+    disk(path, &mut findings);
+    long_held(worker, &mut findings);
+    busy::wait_until(Instant::now(), worker.config.busy_limit);
+    if let Err(error) = inside(worker.connection, &mut findings) {
+        let error = error::sqlite(path, error, Effect::None);
+        findings.push(danger(
+            error.to_string(),
+            "no lock can be had as long as this lasts",
+        ));
+    }
+    if place::default_path().is_ok_and(|default| file::inode(&default) == file::inode(path))
+        && let Some(other) = place::shadowed_path()
+    {
+        findings.push(warning(
+            format!(
+                "there is another lock file at {}, used where XDG_STATE_HOME is not set",
+                other.display()
+            ),
+            "programs that use one do not exclude those that use the other",
+        ));
+    }
+    findings
+}
+
+fn permissions(path: &Path, findings: &mut Vec<Finding>) {
+    for file in [path.to_owned(), beside(path, "-wal"), beside(path, "-shm")] {
+        let Some(mode) = mode(&file) else { continue };
+        let name = file.display();
+        if mode & 0o022 != 0 {
+            findings.push(danger(
+                format!("other users can write {name} (mode {mode:04o}; 0600 is safe)"),
+                "they can free or take every lock in it, or stop all who use it",
+            ));
+        } else if mode & 0o044 != 0 {
+            findings.push(warning(
+                format!("other users can read {name} (mode {mode:04o}; 0600 is safe)"),
+                "they see the names of all locks and who holds them, and can keep the file busy",
+            ));
+        }
+    }
+    let Some(directory) = path.parent() else { return };
+    // The sticky bit keeps others from replacing a file that is not theirs, as in /tmp.
+    if mode(directory).is_some_and(|mode| mode & 0o022 != 0 && mode & 0o1000 == 0) {
+        findings.push(danger(
+            format!("other users can write the directory {}", directory.display()),
+            "they can replace the lock file, and then two can hold one lock",
+        ));
+    }
+}
+
+fn disk(path: &Path, findings: &mut Vec<Finding>) {
+    let Ok(space) = rustix::fs::statvfs(path) else {
+        return;
+    };
+    let free = space.f_bavail.saturating_mul(space.f_frsize);
+    if free < SPACE_WARNING {
+        findings.push(Finding {
+            severity: if free < SPACE_DANGER {
+                Severity::Danger
+            } else {
+                Severity::Warning
+            },
+            what: format!("the disk of {} has {} MiB left", path.display(), free >> 20),
+            consequence:
+                "once it is full no lock can be taken or renewed, and held ones are lost with their leases"
+                    .to_owned(),
+        });
+    }
+}
+
+/// A process that keeps the right to write, for example one that is stopped within a transaction.
+fn long_held(worker: &mut Worker<'_>, findings: &mut Vec<Finding>) {
+    let limit = LONG_HELD.min(worker.config.busy_limit);
+    if worker.try_right_to_write(limit).is_ok() {
+        return;
+    }
+    let who = blocker::find(worker.path).map_or_else(
+        || "a process that cannot be found out".to_owned(),
+        |blocker| blocker.describe(),
+    );
+    findings.push(danger(
+        format!("{} is kept busy by {who}", worker.path.display()),
+        "nobody can take, renew or free a lock until then",
+    ));
+}
+
+/// What only the database can tell.
+fn inside(connection: &Connection, findings: &mut Vec<Finding>) -> rusqlite::Result<()> {
+    let text = |pragma: &str| connection.query_row(pragma, [], |row| row.get::<_, String>(0));
+    let journal = text("PRAGMA journal_mode")?;
+    if journal != "wal" {
+        findings.push(danger(
+            format!("the file keeps its journal as {journal:?}, not as \"wal\": another program changed it"),
+            "a lock that was just taken may be forgotten when the power fails",
+        ));
+    }
+    let sound = text("PRAGMA quick_check(1)")?;
+    if sound != "ok" {
+        findings.push(danger(
+            format!("the file is damaged: {sound}"),
+            "claims may be missing, so that two can hold one lock: move the file away",
+        ));
+    }
+    for name in strangers(connection)? {
+        findings.push(warning(
+            format!("there is a table or trigger {name:?} in the file that is not ours"),
+            "another program writes to this file, and may keep it busy or change claims",
+        ));
+    }
+    let (here, there) = (Origin::here(), schema::origin(connection)?);
+    if here != there {
+        findings.push(danger(
+            "the file says that its claims are of another boot, machine or time namespace".to_owned(),
+            "their leases are counted on another clock, so two can hold one lock: connect again",
+        ));
+    }
+    Ok(())
+}
+
+fn strangers(connection: &Connection) -> rusqlite::Result<Vec<String>> {
+    let mut names =
+        connection.prepare("SELECT name FROM sqlite_schema WHERE name NOT LIKE 'sqlite\\_%' ESCAPE '\\'")?;
+    let names: Vec<String> = names.query_map([], |row| row.get(0))?.collect::<Result<_, _>>()?;
+    let ours = |name: &String| schema::NAMES.contains(&name.as_str());
+    Ok(names.into_iter().filter(|name| !ours(name)).collect())
+}
+
+fn danger(what: String, consequence: &str) -> Finding {
+    Finding {
+        severity: Severity::Danger,
+        what,
+        consequence: consequence.to_owned(),
+    }
+}
+
+fn warning(what: String, consequence: &str) -> Finding {
+    Finding {
+        severity: Severity::Warning,
+        what,
+        consequence: consequence.to_owned(),
+    }
+}

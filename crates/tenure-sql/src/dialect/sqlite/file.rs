@@ -1,0 +1,185 @@
+//! The lock file as a file: that it may be used at all, how it is made, and whether it is still the same one.
+//! Nothing here opens a file that may be open in this process: closing it would drop the locks SQLite holds on it.
+
+use std::fs::{self, OpenOptions};
+use std::io;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+
+use parking_lot::Mutex;
+use tenure_backend::{BackendError, Effect, Fault};
+
+use super::network;
+
+/// The device and inode of whatever is at a path; `None` if nothing is.
+///
+/// It does not ask for the times: a kernel that knows somebody has read them gives the next write a time of its
+/// own, and the disk then has more to do for each commit.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+pub(super) fn inode(path: &Path) -> Option<(u64, u64)> {
+    use rustix::fs::{AtFlags, CWD, StatxFlags, makedev, statx};
+
+    let status = statx(CWD, path, AtFlags::empty(), StatxFlags::INO).ok()?;
+    Some((
+        makedev(status.stx_dev_major, status.stx_dev_minor),
+        status.stx_ino,
+    ))
+}
+
+/// The device and inode of whatever is at a path; `None` if nothing is.
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
+pub(super) fn inode(path: &Path) -> Option<(u64, u64)> {
+    let status = rustix::fs::stat(path).ok()?;
+    Some((status.st_dev as u64, status.st_ino as u64))
+}
+
+/// A file beside the database, such as its `-wal`.
+pub(super) fn beside(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_owned();
+    name.push(suffix);
+    PathBuf::from(name)
+}
+
+/// The permission bits of a file.
+pub(super) fn mode(path: &Path) -> Option<u32> {
+    Some(fs::metadata(path).ok()?.mode() & 0o7777)
+}
+
+/// Sets the permission bits, whatever the umask.
+pub(super) fn set_mode(path: &Path, mode: u32) -> io::Result<()> {
+    fs::set_permissions(path, fs::Permissions::from_mode(mode))
+}
+
+/// Which file was opened, so that another one in its place is noticed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Identity {
+    main: Option<(u64, u64)>,
+    wal: Option<(u64, u64)>,
+}
+
+impl Identity {
+    /// The files at the path. The `-wal` file lasts as long as anybody has the database open.
+    pub(super) fn of(path: &Path, wal: &Path) -> Self {
+        Identity {
+            main: inode(path),
+            wal: inode(wal),
+        }
+    }
+}
+
+/// The path without links and relative parts, so that a changed working directory does not matter, and SQLite's
+/// files beside it are found where it has them.
+pub(super) fn resolve(path: &Path) -> Result<PathBuf, BackendError> {
+    if path.file_name().is_none() {
+        return Err(refused(path, "names no file", "name a file, such as locks.db"));
+    }
+    match fs::canonicalize(path) {
+        Ok(real) => Ok(real),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            let absolute = std::path::absolute(path).map_err(|error| failed(path, error))?;
+            let (Some(parent), Some(name)) = (absolute.parent(), absolute.file_name()) else {
+                return Err(refused(path, "names no file", "name a file, such as locks.db"));
+            };
+            match fs::canonicalize(parent) {
+                Ok(parent) => Ok(parent.join(name)),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => Err(refused(
+                    path,
+                    "lies in a directory that does not exist",
+                    "make the directory first",
+                )),
+                Err(error) => Err(failed(path, error)),
+            }
+        }
+        Err(error) => Err(failed(path, error)),
+    }
+}
+
+/// What lies at the path before SQLite opens it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Found {
+    /// An empty file: ours to fill.
+    Empty,
+    /// Something that only SQLite can judge.
+    Something,
+}
+
+/// One thread of this process at a time looks for a file and makes it: closing a file that was just made must not
+/// drop the locks of a thread that found it at once.
+static MAKING: Mutex<()> = Mutex::new(());
+
+/// Refuses what is no place for a lock file, and makes the file if there is none.
+pub(super) fn prepare(path: &Path) -> Result<Found, BackendError> {
+    let _alone = MAKING.lock();
+    let directory = path.parent().unwrap_or(Path::new("/"));
+    if let Some(name) = network::find(directory) {
+        let why =
+            format!("is on a network file system ({name}), where locks of several machines do not exclude");
+        let then = "choose a file on a local disk, or a store with a server";
+        return Err(refused(path, &why, then));
+    }
+    match fs::metadata(path) {
+        Ok(there) if there.is_dir() => Err(refused(path, "is a directory", "name a file in it")),
+        Ok(there) if !there.is_file() => Err(refused(path, "is no regular file", "choose another file")),
+        Ok(there) if there.len() == 0 => Ok(Found::Empty),
+        Ok(_) => Ok(Found::Something),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => create(path),
+        Err(error) => Err(failed(path, error)),
+    }
+}
+
+/// Makes an empty file for this user alone.
+fn create(path: &Path) -> Result<Found, BackendError> {
+    let mut options = OpenOptions::new();
+    options.write(true).create_new(true).mode(0o600);
+    match options.open(path) {
+        Ok(made) => {
+            drop(made);
+            set_mode(path, 0o600).map_err(|error| failed(path, error))?;
+            keep_name(path);
+            Ok(Found::Empty)
+        }
+        // Another process was quicker. If it has filled the file already, that shows when the tables are made.
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(Found::Empty),
+        Err(error) => Err(failed(path, error)),
+    }
+}
+
+/// Writes the directory to the disk: a name that the power takes away takes the tokens with it.
+fn keep_name(path: &Path) {
+    let directory = path.parent().map(fs::File::open);
+    if let Some(Ok(directory)) = directory {
+        // A file system that cannot do it keeps names in its own way.
+        let _ = directory.sync_all();
+    }
+}
+
+/// Whose lock file it is that cannot be used, why, and what to do.
+pub(super) fn refused(path: &Path, why: &str, then: &str) -> BackendError {
+    let message = format!("the lock file {} {why}: {then}", path.display());
+    BackendError::new(Fault::Store, Effect::None, message)
+}
+
+fn failed(path: &Path, error: io::Error) -> BackendError {
+    let file = path.display();
+    let (fault, message) = match error.kind() {
+        io::ErrorKind::PermissionDenied => (
+            Fault::Denied,
+            format!(
+                "this user may not use the lock file {file}: give it access to file and directory, or choose another file"
+            ),
+        ),
+        io::ErrorKind::ReadOnlyFilesystem => (
+            Fault::Store,
+            format!("the lock file {file} is on a read-only file system: choose another file"),
+        ),
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => (
+            Fault::Store,
+            format!("the disk of the lock file {file} is full: free some space"),
+        ),
+        _ => (
+            Fault::Store,
+            format!("the lock file {file} cannot be used: see the cause beneath, or choose another file"),
+        ),
+    };
+    BackendError::because(fault, Effect::None, message, error)
+}

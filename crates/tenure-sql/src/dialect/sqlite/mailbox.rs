@@ -1,0 +1,152 @@
+//! The way from callers to the thread that serves a file: a bounded queue, and a bell the thread can sleep on.
+
+use std::collections::VecDeque;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use tenure_backend::{BackendError, Claim, Effect, Fault};
+
+use super::bell::{Knocker, News};
+use crate::request::{Request, Write};
+use crate::watch::Disarm;
+
+/// Requests on their way to the thread.
+#[derive(Debug)]
+pub(super) struct Mailbox {
+    state: Mutex<State>,
+    /// Whether the thread sleeps, or is about to, and has to be knocked up.
+    asleep: AtomicBool,
+    knocker: Knocker,
+    limit: usize,
+}
+
+/// A request, and since when it waits.
+#[derive(Debug)]
+pub(super) struct Posted {
+    pub(super) since: Instant,
+    pub(super) request: Request,
+}
+
+impl Posted {
+    fn now(request: Request) -> Self {
+        Posted {
+            since: Instant::now(),
+            request,
+        }
+    }
+}
+
+#[derive(Debug, Default)]
+struct State {
+    requests: VecDeque<Posted>,
+    closed: bool,
+}
+
+impl Mailbox {
+    pub(super) fn new(limit: usize) -> io::Result<Self> {
+        Ok(Mailbox {
+            state: Mutex::default(),
+            asleep: AtomicBool::new(false),
+            knocker: Knocker::new()?,
+            limit,
+        })
+    }
+
+    /// Takes a request in, or answers it at once if it cannot be served.
+    pub(super) fn post(&self, request: Request) {
+        let refused = {
+            let mut state = self.state.lock();
+            if state.closed {
+                Some((request, BackendError::closed()))
+            } else if state.requests.len() >= self.limit {
+                Some((request, overrun()))
+            } else {
+                state.requests.push_back(Posted::now(request));
+                None
+            }
+        };
+        match refused {
+            Some((request, error)) => request.fail(&error),
+            None => self.knock(),
+        }
+    }
+
+    /// Takes in no more. What is in the queue is served, then the thread ends.
+    pub(super) fn close(&self) {
+        self.state.lock().closed = true;
+        self.knock();
+    }
+
+    /// The next requests, at most `limit`; `None` once it is closed and empty.
+    pub(super) fn take(&self, limit: usize) -> Option<VecDeque<Posted>> {
+        let mut state = self.state.lock();
+        if state.closed && state.requests.is_empty() {
+            return None;
+        }
+        let count = state.requests.len().min(limit);
+        Some(state.requests.drain(..count).collect())
+    }
+
+    /// Sleeps until a request or news comes in, or the time is over. Spurious wake-ups happen.
+    pub(super) fn sleep(&self, news: &mut News, listen: bool, time: Option<Duration>) {
+        self.asleep.store(true, Ordering::SeqCst);
+        let idle = {
+            let state = self.state.lock();
+            state.requests.is_empty() && !state.closed
+        };
+        if idle {
+            news.wait(&self.knocker, listen, time);
+        }
+        self.asleep.store(false, Ordering::SeqCst);
+    }
+
+    /// The queue is looked at after `asleep` was set, and `asleep` after the queue was filled: whichever comes
+    /// second sees the other.
+    fn knock(&self) {
+        if self.asleep.swap(false, Ordering::SeqCst) {
+            self.knocker.knock();
+        }
+    }
+}
+
+/// Answers whatever is left when the thread ends, however it ends.
+#[derive(Debug)]
+pub(super) struct Closing(pub(super) Arc<Mailbox>);
+
+impl Drop for Closing {
+    fn drop(&mut self) {
+        let left = {
+            let mut state = self.0.state.lock();
+            state.closed = true;
+            std::mem::take(&mut state.requests)
+        };
+        for posted in left {
+            posted.request.fail(&BackendError::closed());
+        }
+    }
+}
+
+impl Disarm for Mailbox {
+    fn disarm(&self, claim: &Arc<Claim>) {
+        // Not bounded by the limit: there is at most one for each stream that was handed out.
+        let mut state = self.state.lock();
+        if !state.closed {
+            state
+                .requests
+                .push_back(Posted::now(Request::Write(Write::Unwatch(claim.clone()))));
+            drop(state);
+            self.knock();
+        }
+    }
+}
+
+fn overrun() -> BackendError {
+    BackendError::new(
+        Fault::Unavailable,
+        Effect::None,
+        "more requests wait for the lock file than it takes at once: make fewer at a time, or try again",
+    )
+}

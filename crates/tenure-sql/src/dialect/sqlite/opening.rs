@@ -1,0 +1,78 @@
+//! Opening a file: on the thread that will serve it, since that blocks.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::thread;
+use std::time::Instant;
+
+use rusqlite::Connection;
+use tenure_backend::{BackendError, Effect, Fault};
+use tokio::sync::oneshot;
+
+use super::mailbox::{Closing, Mailbox};
+use super::worker::{Worker, blocked};
+use super::{busy, file, place, schema};
+use crate::config::Config;
+
+/// Starts the thread and waits until it has opened the file.
+pub(super) async fn start(
+    path: Option<PathBuf>,
+    config: Config,
+    mailbox: Arc<Mailbox>,
+) -> Result<(), BackendError> {
+    let (ready, opened) = oneshot::channel();
+    let run = move || {
+        let _closing = Closing(mailbox.clone());
+        match open(path, &config) {
+            Ok((path, connection)) => {
+                let closed = match Worker::new(&path, &connection, &config, mailbox) {
+                    Ok(worker) => {
+                        // If nobody waits any more, the mailbox is closed and the worker ends at once.
+                        let _ = ready.send(Ok(()));
+                        worker.run()
+                    }
+                    Err(error) => {
+                        let _ = ready.send(Err(error));
+                        Vec::new()
+                    }
+                };
+                drop(connection);
+                closed.into_iter().for_each(|ask| ask.answer(Ok(())));
+            }
+            Err(error) => {
+                let _ = ready.send(Err(error));
+            }
+        }
+    };
+    let thread = thread::Builder::new().name("tenure-sqlite".to_owned()).spawn(run);
+    thread.map_err(|error| {
+        let message = "no thread can be started in this process: end some, or raise its limit";
+        BackendError::because(Fault::Store, Effect::None, message, error)
+    })?;
+    opened.await.unwrap_or_else(|_| {
+        let message = "the thread that opens the lock file ended unexpectedly: please report it";
+        Err(BackendError::new(Fault::Store, Effect::Unknown, message))
+    })
+}
+
+fn open(path: Option<PathBuf>, config: &Config) -> Result<(PathBuf, Connection), BackendError> {
+    let path = match path {
+        Some(path) => path,
+        None => {
+            let path = place::default_path()?;
+            place::make_directory_of(&path)?;
+            path
+        }
+    };
+    let path = file::resolve(&path)?;
+    busy::wait_until(Instant::now(), config.busy_limit);
+    let found = file::prepare(&path)?;
+    let connection = schema::open(&path, found, config.max_bytes).map_err(|error| {
+        if error.is_weather() {
+            blocked(&path, config.busy_limit, error)
+        } else {
+            error
+        }
+    })?;
+    Ok((path, connection))
+}

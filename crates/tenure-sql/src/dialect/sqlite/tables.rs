@@ -1,0 +1,336 @@
+//! The statements on the tables: views are read, and their changes are written, within one transaction.
+//! What the rows mean is claim logic; what the tables are is in `schema.rs`.
+
+use std::num::NonZeroU32;
+use std::sync::Arc;
+
+use rusqlite::types::Type;
+use rusqlite::{Connection, OptionalExtension, Row as SqlRow, Statement};
+use tenure_backend::{ClaimId, ClientId, FencingToken, Instant, LockKey, Mode, TokenRun};
+
+use super::schema::BUCKETS;
+use crate::claims::{Change, Moment, Phase, Row, View};
+
+/// The columns of a claim but for its key, in the order in which [`read`] takes them.
+macro_rules! columns {
+    () => {
+        "client, number, phase, kind, take, size, place, until, reserved, token, run, label, evictor"
+    };
+}
+
+/// How many rows one sweep looks at.
+const SWEEP: u32 = 64;
+
+/// The prepared statements of one connection. None of them has text from outside: keys are parameters.
+pub(super) struct Tables<'c> {
+    /// Takes the right to write, before anything is read: what is read stays true until the end.
+    pub(super) begin: Statement<'c>,
+    /// A look at one moment; takes no right and keeps nobody from writing.
+    pub(super) begin_look: Statement<'c>,
+    pub(super) commit: Statement<'c>,
+    pub(super) rollback: Statement<'c>,
+    counter: Statement<'c>,
+    set_counter: Statement<'c>,
+    live: Statement<'c>,
+    ended: Statement<'c>,
+    insert: Statement<'c>,
+    update: Statement<'c>,
+    delete: Statement<'c>,
+    listed: Statement<'c>,
+    swept: Statement<'c>,
+    sweep_end: Statement<'c>,
+    sweep: Statement<'c>,
+    set_swept: Statement<'c>,
+}
+
+impl<'c> Tables<'c> {
+    pub(super) fn prepare(connection: &'c Connection) -> rusqlite::Result<Self> {
+        let prepare = |text| connection.prepare(text);
+        Ok(Tables {
+            begin: prepare("BEGIN IMMEDIATE")?,
+            begin_look: prepare("BEGIN")?,
+            commit: prepare("COMMIT")?,
+            rollback: prepare("ROLLBACK")?,
+            counter: prepare("SELECT last FROM bucket WHERE number = ?1")?,
+            set_counter: prepare("UPDATE bucket SET last = ?2 WHERE number = ?1")?,
+            // One key: everything that counts, by one range scan.
+            live: prepare(concat!(
+                "SELECT ",
+                columns!(),
+                " FROM claim WHERE key = ?1 AND live = 1"
+            ))?,
+            // One claim that has ended, of which there may be many thousand on a busy key.
+            ended: prepare(concat!(
+                "SELECT ",
+                columns!(),
+                " FROM claim WHERE key = ?1 AND live = 0 AND client = ?2 AND number = ?3"
+            ))?,
+            insert: prepare(
+                "INSERT INTO claim (key, client, number, live, phase, kind, take, size, place, until, reserved, \
+                 forget, token, run, label, evictor) \
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16)",
+            )?,
+            // ?17 is where the row lies: ending a claim moves it from the rows that count to the others.
+            update: prepare(
+                "UPDATE claim SET live = ?4, phase = ?5, kind = ?6, take = ?7, size = ?8, place = ?9, until = ?10, \
+                 reserved = ?11, forget = ?12, token = ?13, run = ?14, label = ?15, evictor = ?16 \
+                 WHERE key = ?1 AND live = ?17 AND client = ?2 AND number = ?3",
+            )?,
+            delete: prepare(
+                "DELETE FROM claim WHERE key = ?1 AND live = ?2 AND client = ?3 AND number = ?4",
+            )?,
+            // A listing: from a key on (?1), or after one (?2), in the order of their bytes.
+            listed: prepare(concat!(
+                "SELECT ",
+                columns!(),
+                ", key FROM claim WHERE key >= ?1 AND key > ?2 AND live = 1 ORDER BY key"
+            ))?,
+            swept: prepare(
+                "SELECT swept_key, swept_live, swept_client, swept_number FROM store WHERE one = 1",
+            )?,
+            sweep_end: prepare(
+                "SELECT key, live, client, number FROM claim WHERE (key, live, client, number) > (?1, ?2, ?3, ?4) \
+                 ORDER BY key, live, client, number LIMIT 1 OFFSET ?5",
+            )?,
+            sweep: prepare(
+                "DELETE FROM claim WHERE (key, live, client, number) > (?1, ?2, ?3, ?4) \
+                 AND (key, live, client, number) <= (?5, ?6, ?7, ?8) AND forget <= ?9",
+            )?,
+            set_swept: prepare(
+                "UPDATE store SET swept_key = ?1, swept_live = ?2, swept_client = ?3, swept_number = ?4 WHERE one = 1",
+            )?,
+        })
+    }
+
+    /// Reads what is live on a key, the rows of `ids` in any phase, and the key's token counter.
+    pub(super) fn view(&mut self, key: &LockKey, ids: &[ClaimId], at: Moment) -> rusqlite::Result<View> {
+        let counter: i64 = self.counter.query_row([bucket(key)], |row| row.get(0))?;
+        let mut view = View::new(key.clone(), at, counter.cast_unsigned());
+        self.fill(&mut view)?;
+        for id in ids {
+            if view.row(*id).is_none() {
+                let client = id.client();
+                let at = (key.as_str(), client.as_bytes(), id.number().cast_signed());
+                if let Some(row) = self.ended.query_row(at, read).optional()? {
+                    view.add(row);
+                }
+            }
+        }
+        Ok(view)
+    }
+
+    /// Reads what is live on a key, only to look at it.
+    pub(super) fn glance(&mut self, key: &LockKey, at: Moment) -> rusqlite::Result<View> {
+        let mut view = View::new(key.clone(), at, 0);
+        self.fill(&mut view)?;
+        Ok(view)
+    }
+
+    fn fill(&mut self, view: &mut View) -> rusqlite::Result<()> {
+        let mut rows = self.live.query([view.key.as_str()])?;
+        while let Some(row) = rows.next()? {
+            view.add(read(row)?);
+        }
+        Ok(())
+    }
+
+    /// Writes what changed in a view. Whether anything did.
+    pub(super) fn write(&mut self, view: &View) -> rusqlite::Result<bool> {
+        let mut changed = false;
+        for change in view.changes() {
+            changed = true;
+            match change {
+                Change::Counter(last) => {
+                    self.set_counter
+                        .execute((bucket(&view.key), last.cast_signed()))?;
+                }
+                Change::Insert(row) => {
+                    bind(&mut self.insert, &view.key, row)?;
+                    self.insert.raw_execute()?;
+                }
+                Change::Update(row, stored) => {
+                    bind(&mut self.update, &view.key, row)?;
+                    self.update.raw_bind_parameter(17, live(stored))?;
+                    self.update.raw_execute()?;
+                }
+                Change::Delete(row, stored) => {
+                    let client = row.id.client();
+                    let number = row.id.number().cast_signed();
+                    self.delete
+                        .execute((view.key.as_str(), live(stored), client.as_bytes(), number))?;
+                }
+            }
+        }
+        Ok(changed)
+    }
+
+    /// Shows every key from `from` on and after `after`, in order, until `show` has seen enough.
+    pub(super) fn list(
+        &mut self,
+        from: &str,
+        after: &str,
+        at: Moment,
+        mut show: impl FnMut(&View) -> bool,
+    ) -> rusqlite::Result<()> {
+        let mut rows = self.listed.query((from, after))?;
+        let mut current: Option<View> = None;
+        while let Some(row) = rows.next()? {
+            let name = row.get_ref(13)?.as_str()?;
+            if current.as_ref().is_none_or(|view| view.key.as_str() != name) {
+                let key = LockKey::new(name).map_err(|_| damaged(13, "a key"))?;
+                if current
+                    .replace(View::new(key, at, 0))
+                    .is_some_and(|done| !show(&done))
+                {
+                    return Ok(());
+                }
+            }
+            if let Some(view) = &mut current {
+                view.add(read(row)?);
+            }
+        }
+        if let Some(last) = current {
+            show(&last);
+        }
+        Ok(())
+    }
+
+    /// Deletes what may be forgotten among the next rows, going on where the last sweep of any process ended, and
+    /// round again from the end. Whether it wrote anything.
+    pub(super) fn sweep(&mut self, now: Instant) -> rusqlite::Result<bool> {
+        type Place = (String, i64, Vec<u8>, i64);
+        let place = |row: &SqlRow<'_>| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?));
+        let from: Place = self.swept.query_row([], place)?;
+        let (key, alive, client, number) = &from;
+        let end: Option<Place> = self
+            .sweep_end
+            .query_row((key, alive, client, number, SWEEP - 1), place)
+            .optional()?;
+        // No key has a byte as great as this one, so it lies behind all of them.
+        let last = || ("\u{10FFFF}".repeat(60), 2, Vec::new(), 0);
+        let to = end.clone().unwrap_or_else(last);
+        let next = end.unwrap_or_default();
+        let (to_key, to_alive, to_client, to_number) = &to;
+        let deleted = self.sweep.execute((
+            key,
+            alive,
+            client,
+            number,
+            to_key,
+            to_alive,
+            to_client,
+            to_number,
+            nanos(now),
+        ))?;
+        if next != from {
+            self.set_swept.execute((&next.0, next.1, &next.2, next.3))?;
+        }
+        Ok(deleted > 0 || next != from)
+    }
+}
+
+/// The counter of a key, by the FNV-1a hash of its bytes: the same in every process and version.
+fn bucket(key: &LockKey) -> i64 {
+    let hash = key.as_str().bytes().fold(0xCBF2_9CE4_8422_2325u64, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01B3)
+    });
+    (hash % BUCKETS).cast_signed()
+}
+
+/// Whether a row counts for others than its own claim.
+fn live(phase: Phase) -> i64 {
+    i64::from(phase != Phase::Ended)
+}
+
+fn nanos(at: Instant) -> i64 {
+    i64::try_from(at.as_nanos()).unwrap_or(i64::MAX)
+}
+
+/// Binds the parameters that insertion and update have in common.
+fn bind(statement: &mut Statement<'_>, key: &LockKey, row: &Row) -> rusqlite::Result<()> {
+    let (kind, take, size) = match row.mode {
+        Mode::Exclusive => (0, 0, 0),
+        Mode::Read => (1, 0, 0),
+        Mode::Write => (2, 0, 0),
+        Mode::Permits { take, of } => (3, i64::from(take.get()), i64::from(of.get())),
+    };
+    let (token, run) = row
+        .tokens
+        .map_or((0, 0), |run| (run.first().as_i64(), i64::from(run.count().get())));
+    statement.raw_bind_parameter(1, key.as_str())?;
+    statement.raw_bind_parameter(2, row.id.client().as_bytes())?;
+    statement.raw_bind_parameter(3, row.id.number().cast_signed())?;
+    statement.raw_bind_parameter(4, live(row.phase))?;
+    statement.raw_bind_parameter(5, row.phase as i64)?;
+    let numbers = [
+        kind,
+        take,
+        size,
+        row.place,
+        nanos(row.until),
+        nanos(row.reserved),
+        nanos(row.forget_from()),
+        token,
+        run,
+    ];
+    for (at, number) in numbers.into_iter().enumerate() {
+        statement.raw_bind_parameter(6 + at, number)?;
+    }
+    statement.raw_bind_parameter(15, &*row.label)?;
+    statement.raw_bind_parameter(16, row.evictor.as_deref())
+}
+
+/// Reads a row in the order of `columns!`.
+fn read(row: &SqlRow<'_>) -> rusqlite::Result<Row> {
+    let number = |at| row.get::<_, i64>(at);
+    let instant = |at| Ok::<_, rusqlite::Error>(Instant::from_nanos(number(at)?.max(0).cast_unsigned()));
+    let permits = |at| -> rusqlite::Result<NonZeroU32> {
+        let count = u32::try_from(number(at)?).ok().and_then(NonZeroU32::new);
+        count.ok_or_else(|| damaged(at, "a number of permits"))
+    };
+    let mode = match number(3)? {
+        0 => Mode::Exclusive,
+        1 => Mode::Read,
+        2 => Mode::Write,
+        3 => Mode::Permits {
+            take: permits(4)?,
+            of: permits(5)?,
+        },
+        _ => return Err(damaged(3, "a mode")),
+    };
+    let count = u32::try_from(number(10)?).ok().and_then(NonZeroU32::new);
+    let first = FencingToken::new(number(9)?.cast_unsigned());
+    Ok(Row {
+        id: ClaimId::new(ClientId::from_bytes(row.get(0)?), number(1)?.cast_unsigned()),
+        phase: Phase::from_number(number(2)?).ok_or_else(|| damaged(2, "a phase"))?,
+        mode,
+        place: number(6)?,
+        until: instant(7)?,
+        reserved: instant(8)?,
+        tokens: first
+            .zip(count)
+            .and_then(|(first, count)| TokenRun::new(first, count)),
+        label: Arc::from(row.get_ref(11)?.as_str()?),
+        evictor: row.get_ref(12)?.as_str_or_null()?.map(Arc::from),
+    })
+}
+
+/// The file is sound for SQLite, but not for us.
+fn damaged(column: usize, what: &str) -> rusqlite::Error {
+    let cause = format!("a row of the table `claim` has no {what} where one belongs");
+    rusqlite::Error::FromSqlConversionFailure(column, Type::Null, cause.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Files outlive versions: a key must find its counter again.
+    #[test]
+    fn a_key_always_has_the_same_counter() {
+        let of = |name: &str| bucket(&LockKey::new(name).expect("the names are sound"));
+        assert_eq!([of("k"), of("order:42"), of("ä"), of("K")], [10, 49, 2, 42]);
+        let all: std::collections::BTreeSet<i64> = (0..1000).map(|n| of(&format!("key {n}"))).collect();
+        assert_eq!(all, (0..64).collect());
+    }
+}

@@ -1,0 +1,386 @@
+//! The thread that serves a file: requests that are there together share a transaction, and so one write to the
+//! disk. What it does for those who wait is in `vigil.rs`; what a request decides is claim logic.
+
+use std::collections::VecDeque;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use rusqlite::Connection;
+use tenure_backend::{
+    BackendError, Clock, Effect, Fault, Holder, LockKey, LockStatus, Page, Query, Standing,
+};
+
+use super::bell::{self, News};
+use super::file::{self, Identity};
+use super::mailbox::{Mailbox, Posted};
+use super::tables::Tables;
+use super::{blocker, busy, examine, schema};
+use crate::claims::{Listing, Moment, REFRESH, View};
+use crate::config::Config;
+use crate::error;
+use crate::request::{Ask, Decided, Ids, Request, Transaction, Write};
+use crate::watch::Watchers;
+
+/// One write in so many also sweeps: each sweep looks at more rows than were written since the last one.
+const WRITES_PER_SWEEP: u32 = 32;
+
+/// Everything that the thread has.
+pub(super) struct Worker<'c> {
+    pub(super) path: &'c Path,
+    pub(super) connection: &'c Connection,
+    pub(super) config: &'c Config,
+    wal: PathBuf,
+    identity: Identity,
+    pub(super) tables: Tables<'c>,
+    mailbox: Arc<Mailbox>,
+    pub(super) watchers: Watchers,
+    pub(super) news: News,
+    /// Whether a commit waits for the disk at this moment.
+    durable: bool,
+    writes: u32,
+    pub(super) refresh_at: Instant,
+    pub(super) look_at: Instant,
+    /// Until then no rings are heard.
+    pub(super) resting_until: Instant,
+    /// Set once the file at the path is another one: all claims in ours are lost.
+    pub(super) lost: Option<BackendError>,
+}
+
+impl<'c> Worker<'c> {
+    pub(super) fn new(
+        path: &'c Path,
+        connection: &'c Connection,
+        config: &'c Config,
+        mailbox: Arc<Mailbox>,
+    ) -> Result<Self, BackendError> {
+        let sql = |error| error::sqlite(path, error, Effect::None);
+        connection
+            .pragma_update(None, "synchronous", "FULL")
+            .map_err(sql)?;
+        let tables = Tables::prepare(connection).map_err(sql)?;
+        // From the first read on the log is there, and stays as long as anybody has the file open.
+        schema::origin(connection).map_err(sql)?;
+        let wal = file::beside(path, "-wal");
+        let now = Instant::now();
+        Ok(Worker {
+            path,
+            connection,
+            config,
+            identity: Identity::of(path, &wal),
+            wal,
+            tables,
+            mailbox,
+            watchers: Watchers::default(),
+            news: News::new(path),
+            durable: true,
+            writes: 0,
+            refresh_at: now,
+            look_at: now,
+            resting_until: now,
+            lost: None,
+        })
+    }
+
+    /// Serves until the mailbox is closed and empty. Gives back whoever waits for the end.
+    pub(super) fn run(mut self) -> Vec<Ask<(), Result<(), BackendError>>> {
+        let mut closing = Vec::new();
+        let mailbox = self.mailbox.clone();
+        while let Some(posted) = mailbox.take(self.config.max_group) {
+            self.serve(posted, &mut closing);
+            self.keep_watch();
+            let listens = !self.watchers.is_empty() && self.resting_until <= Instant::now();
+            let time = self.time_to_sleep();
+            mailbox.sleep(&mut self.news, listens, time);
+        }
+        // Whoever watches through this handle cannot be woken any more, and must not be counted on.
+        let now = Instant::now();
+        let left = self.watchers.registered().into_iter();
+        self.write(left.map(|claim| (now, Write::Unwatch(claim))).collect());
+        closing
+    }
+
+    /// Serves requests in order; neighbours that write share a transaction.
+    fn serve(&mut self, posted: VecDeque<Posted>, closing: &mut Vec<Ask<(), Result<(), BackendError>>>) {
+        let mut group = VecDeque::new();
+        for Posted { since, request } in posted {
+            match request {
+                Request::Write(Write::Unwatch(claim)) => {
+                    if self.watchers.forget(&claim) {
+                        group.push_back((since, Write::Unwatch(claim)));
+                    }
+                }
+                Request::Write(write) => group.push_back((since, write)),
+                Request::Inspect(ask) => {
+                    self.write(std::mem::take(&mut group));
+                    let page = self.inspect(since, &ask.question);
+                    ask.answer(page);
+                }
+                Request::Examine(ask) => {
+                    self.write(std::mem::take(&mut group));
+                    let findings = examine::examine(self);
+                    ask.answer(Ok(findings));
+                }
+                Request::Close(ask) => {
+                    self.mailbox.close();
+                    closing.push(ask);
+                }
+            }
+        }
+        self.write(group);
+    }
+
+    /// Serves a group in one transaction. Whoever has waited too long for another process is answered so.
+    fn write(&mut self, mut group: VecDeque<(Instant, Write)>) {
+        while let Some((since, _)) = group.front() {
+            if let Some(error) = &self.lost {
+                group.drain(..).for_each(|(_, write)| write.lose(error));
+                return;
+            }
+            let durable = group.iter().any(|(_, write)| write.must_last());
+            match self.begin(*since, durable) {
+                Ok(()) => return self.transact(group.into_iter().map(|(_, write)| write).collect()),
+                Err(error) if busy::is_busy(&error) => {
+                    let limit = self.config.busy_limit;
+                    let error = blocked(self.path, limit, error::sqlite(self.path, error, Effect::None));
+                    // The first one has waited for so long, and those who came soon after it.
+                    let waited = |(since, _): &&(Instant, Write)| limit <= since.elapsed();
+                    let count = group.iter().take_while(waited).count().max(1);
+                    group.drain(..count).for_each(|(_, write)| write.fail(&error));
+                }
+                Err(error) => {
+                    let error = error::sqlite(self.path, error, Effect::None);
+                    group.drain(..).for_each(|(_, write)| write.fail(&error));
+                }
+            }
+        }
+    }
+
+    /// Takes the right to write, waiting for other processes until the limit after `since`.
+    pub(super) fn begin(&mut self, since: Instant, durable: bool) -> rusqlite::Result<()> {
+        if self.durable != durable {
+            let level = if durable { "FULL" } else { "NORMAL" };
+            self.connection.pragma_update(None, "synchronous", level)?;
+            self.durable = durable;
+        }
+        busy::wait_until(since, self.config.busy_limit);
+        self.tables.begin.execute([]).map(drop)
+    }
+
+    /// Decides and commits. The transaction has begun.
+    fn transact(&mut self, group: Vec<Write>) {
+        if let Err(error) = self.check_identity() {
+            self.undo();
+            group.into_iter().for_each(|write| write.lose(&error));
+            return;
+        }
+        let mut turn = self.turn();
+        let decided: rusqlite::Result<Vec<Decided>> =
+            group.iter().map(|write| write.decide(&mut turn)).collect();
+        let (wrote, rings) = (turn.wrote, turn.rings);
+        let done = match decided {
+            Ok(decided) => self.finish(wrote).map(|()| decided),
+            Err(error) => {
+                self.undo();
+                Err(error::sqlite(self.path, error, Effect::None))
+            }
+        };
+        match done {
+            Ok(decided) => {
+                if rings {
+                    self.ring();
+                }
+                for (write, decided) in group.into_iter().zip(decided) {
+                    self.answer(write, decided);
+                }
+            }
+            Err(error) => group.into_iter().for_each(|write| write.fail(&error)),
+        }
+    }
+
+    /// One moment and the tables, for the claim logic. Time is read here, after the right to write was taken.
+    pub(super) fn turn(&mut self) -> Turn<'_, 'c> {
+        Turn {
+            at: moment(&*self.config.clock),
+            tables: &mut self.tables,
+            watchers: &mut self.watchers,
+            wrote: false,
+            rings: false,
+        }
+    }
+
+    /// Commits what was written, with a sweep now and then.
+    fn finish(&mut self, wrote: bool) -> Result<(), BackendError> {
+        if !wrote {
+            self.undo();
+            return Ok(());
+        }
+        let sweeps = self.writes.is_multiple_of(WRITES_PER_SWEEP);
+        self.writes = self.writes.wrapping_add(1);
+        let swept = match sweeps {
+            true => self.tables.sweep(self.config.clock.now()).map(drop),
+            false => Ok(()),
+        };
+        if let Err(error) = swept {
+            self.undo();
+            return Err(error::sqlite(self.path, error, Effect::None));
+        }
+        self.tables.commit.execute([]).map(drop).map_err(|error| {
+            self.undo();
+            error::sqlite(self.path, error, Effect::Unknown)
+        })
+    }
+
+    pub(super) fn undo(&mut self) {
+        if !self.connection.is_autocommit()
+            && let Err(error) = self.tables.rollback.execute([])
+        {
+            tracing::warn!(%error, path = %self.path.display(), "a transaction could not be rolled back");
+        }
+    }
+
+    fn answer(&mut self, write: Write, decided: Decided) {
+        match (&write, &decided) {
+            (Write::Acquire(ask), Decided::Acquire(Ok(Standing::Granted(_)))) => {
+                self.watchers.settle(&ask.question.0.at);
+            }
+            (Write::Release(ask), Decided::Release(_)) => {
+                for departure in &ask.question {
+                    if let Holder::Claim(claim) = &departure.who {
+                        self.watchers.settle(claim);
+                    }
+                }
+            }
+            _ => {}
+        }
+        let (watchers, news, mailbox) = (&mut self.watchers, &mut self.news, &self.mailbox);
+        let arms_first = watchers.is_empty();
+        let until_refresh = &mut self.refresh_at;
+        write.answer(decided, |claim| {
+            if arms_first {
+                *until_refresh = Instant::now() + REFRESH;
+            }
+            news.tune_in();
+            watchers.arm(claim, mailbox.clone())
+        });
+    }
+
+    fn ring(&self) {
+        if let Err(error) = bell::ring(self.path) {
+            // They look from time to time by themselves.
+            tracing::debug!(%error, path = %self.path.display(), "waiters of other processes could not be told");
+        }
+    }
+
+    /// Another file at the path than the one that is open: whoever opens it next knows nothing of our claims.
+    pub(super) fn check_identity(&mut self) -> Result<(), BackendError> {
+        if let Some(error) = &self.lost {
+            return Err(error.clone());
+        }
+        if Identity::of(self.path, &self.wal) == self.identity {
+            return Ok(());
+        }
+        let error = BackendError::new(
+            Fault::Store,
+            Effect::None,
+            format!(
+                "the lock file {} was deleted or replaced while it was in use, and all locks in it are lost: \
+                 connect again, and never move a lock file that is in use",
+                self.path.display()
+            ),
+        );
+        self.watchers.wake_all();
+        self.lost = Some(error.clone());
+        Err(error)
+    }
+
+    /// Takes the right to write and gives it back: whether anybody keeps it.
+    pub(super) fn try_right_to_write(&mut self, limit: Duration) -> rusqlite::Result<()> {
+        busy::wait_until(Instant::now(), limit);
+        let taken = self.tables.begin.execute([]).map(drop);
+        self.undo();
+        taken
+    }
+
+    fn inspect(&mut self, since: Instant, query: &Query) -> Result<Page<LockStatus>, BackendError> {
+        self.check_identity()?;
+        busy::wait_until(since, self.config.busy_limit);
+        let looked = self.tables.begin_look.execute([]).and_then(|_| self.list(query));
+        self.undo();
+        looked.map_err(|error| error::sqlite(self.path, error, Effect::None))
+    }
+
+    fn list(&mut self, query: &Query) -> rusqlite::Result<Page<LockStatus>> {
+        let at = moment(&*self.config.clock);
+        match query {
+            Query::Key(key) => {
+                let mut listing = Listing::new(1);
+                listing.add(&self.tables.glance(key, at)?);
+                Ok(listing.finish())
+            }
+            Query::Prefix { prefix, after, limit } => {
+                let mut listing = Listing::new(usize::try_from(limit.get()).unwrap_or(usize::MAX));
+                let after = after.as_ref().map_or("", |cursor| &cursor.0);
+                self.tables.list(prefix, after, at, |view| {
+                    view.key.as_str().starts_with(&**prefix) && listing.add(view)
+                })?;
+                Ok(listing.finish())
+            }
+        }
+    }
+}
+
+/// A transaction as the claim logic sees it.
+pub(super) struct Turn<'a, 'c> {
+    at: Moment,
+    tables: &'a mut Tables<'c>,
+    watchers: &'a mut Watchers,
+    wrote: bool,
+    /// Whether somebody outside this handle has to be told.
+    rings: bool,
+}
+
+impl Transaction for Turn<'_, '_> {
+    type Error = rusqlite::Error;
+
+    fn visit<T>(
+        &mut self,
+        key: &LockKey,
+        ids: Ids,
+        decide: impl FnOnce(&mut View) -> T,
+    ) -> rusqlite::Result<T> {
+        let mut view = self.tables.view(key, &ids, self.at)?;
+        let decided = decide(&mut view);
+        self.wrote |= self.tables.write(&view)?;
+        let mut waiters = view.to_wake().peekable();
+        if waiters.peek().is_some() {
+            self.rings |= waiters.any(|id| !self.watchers.contains(key, id));
+            self.watchers.wake(&view);
+        }
+        Ok(decided)
+    }
+}
+
+pub(super) fn moment(clock: &dyn Clock) -> Moment {
+    let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    Moment {
+        now: clock.now(),
+        wall_micros: u64::try_from(wall.as_micros()).unwrap_or(u64::MAX),
+    }
+}
+
+/// The file could not be had in time: says who keeps it, if that can be found out.
+pub(super) fn blocked(path: &Path, limit: Duration, cause: BackendError) -> BackendError {
+    let who = match blocker::find(path) {
+        Some(blocker) => format!("by {}", blocker.describe()),
+        None => {
+            "by a process that cannot be found out: look for one that uses the file and is stopped".to_owned()
+        }
+    };
+    let message = format!(
+        "the lock file {} has been kept busy for {:.1} s {who}",
+        path.display(),
+        limit.as_secs_f64()
+    );
+    BackendError::because(Fault::Unavailable, Effect::None, message, cause)
+}

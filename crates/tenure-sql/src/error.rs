@@ -1,0 +1,60 @@
+//! What went wrong in SQLite, in the contract's words: the fault, its effect, and what to do.
+
+use std::path::Path;
+
+use rusqlite::ErrorCode;
+use tenure_backend::{BackendError, Effect, Fault};
+
+/// How an error of SQLite reads to people. `effect` is what is known about the statement that failed.
+pub(crate) fn sqlite(path: &Path, error: rusqlite::Error, effect: Effect) -> BackendError {
+    let file = path.display();
+    let (fault, message) = match error.sqlite_error_code() {
+        Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked | ErrorCode::FileLockingProtocolFailed) => (
+            Fault::Unavailable,
+            format!("the lock file {file} is in use by other processes all the time: try again"),
+        ),
+        Some(ErrorCode::DiskFull) => (
+            Fault::Store,
+            format!(
+                "the lock file {file} cannot grow, since its disk is full or it has reached its own limit: free some \
+                 space; until then held locks end with their leases"
+            ),
+        ),
+        Some(ErrorCode::ReadOnly) => (
+            Fault::Store,
+            format!(
+                "the lock file {file} cannot be written: give this user write access to it and its directory"
+            ),
+        ),
+        Some(ErrorCode::PermissionDenied | ErrorCode::AuthorizationForStatementDenied) => (
+            Fault::Denied,
+            format!("this user may not use the lock file {file}: give it access, or choose another file"),
+        ),
+        Some(ErrorCode::CannotOpen) => (
+            Fault::Store,
+            format!(
+                "the lock file {file} or the files beside it (-wal, -shm) cannot be opened or made: \
+                 this user needs write access to the directory too"
+            ),
+        ),
+        Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => (Fault::Store, damaged(path)),
+        Some(ErrorCode::SystemIoFailure) => (
+            Fault::Store,
+            format!("reading or writing the lock file {file} failed: check its disk"),
+        ),
+        _ => (
+            Fault::Store,
+            format!("SQLite could not work on the lock file {file}: see the cause beneath"),
+        ),
+    };
+    BackendError::because(fault, effect, message, error)
+}
+
+/// What to say about a file that is not in order, and how to go on.
+pub(crate) fn damaged(path: &Path) -> String {
+    format!(
+        "{} is damaged, or no SQLite database; it was left as it is. Choose another file, or end everything that \
+         uses this one and move it away: locks then start afresh",
+        path.display()
+    )
+}

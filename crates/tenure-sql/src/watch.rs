@@ -1,0 +1,177 @@
+//! The wake-ups of this handle: who is armed, and how an armed claim is woken.
+//! Registrations in the database are claim logic; how news crosses processes is the dialect's.
+
+use std::collections::HashMap;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use futures_core::Stream;
+use tenure_backend::{Claim, ClaimId, ClaimRef, Fairness, Instant, LockKey, Wakes};
+use tokio::sync::mpsc;
+
+use crate::claims::{Look, View, look};
+
+/// Told when a stream of wake-ups was dropped.
+pub(crate) trait Disarm: Send + Sync + 'static {
+    fn disarm(&self, claim: &Arc<Claim>);
+}
+
+/// Everybody in this handle who wants to be woken.
+#[derive(Debug, Default)]
+pub(crate) struct Watchers {
+    keys: HashMap<LockKey, Key>,
+}
+
+#[derive(Debug, Default)]
+struct Key {
+    armed: Vec<Armed>,
+    /// How the key stood at the last look.
+    state: u64,
+}
+
+#[derive(Debug)]
+struct Armed {
+    claim: Arc<Claim>,
+    /// Holds one hint at the most: hints that nobody took are one.
+    bell: mpsc::Sender<()>,
+    /// When to look again although nothing changes: the end of a bar, or of somebody's turn.
+    again: Option<Instant>,
+    /// Whether the database has a registration of it that must be renewed and taken back.
+    registered: bool,
+}
+
+impl Watchers {
+    /// Arms wake-ups for the claim until the stream is dropped.
+    pub(crate) fn arm(&mut self, claim: Arc<Claim>, disarm: Arc<dyn Disarm>) -> Wakes {
+        let (bell, hints) = mpsc::channel(1);
+        let armed = Armed {
+            claim: claim.clone(),
+            bell,
+            again: None,
+            registered: claim.fairness == Fairness::Unfair,
+        };
+        self.keys
+            .entry(claim.at.key.clone())
+            .or_default()
+            .armed
+            .push(armed);
+        Wakes::new(Hints { hints, claim, disarm })
+    }
+
+    /// Forgets the streams of the claim that were dropped. Whether a registration is left behind.
+    pub(crate) fn forget(&mut self, claim: &Claim) -> bool {
+        let Some(Key { armed, .. }) = self.keys.get_mut(&claim.at.key) else {
+            return false;
+        };
+        let mut left_behind = false;
+        armed.retain(|armed| {
+            let dropped = armed.claim.at.id == claim.at.id && armed.bell.is_closed();
+            left_behind |= dropped && armed.registered;
+            !dropped
+        });
+        left_behind &= armed.iter().all(|armed| armed.claim.at.id != claim.at.id);
+        if armed.is_empty() {
+            self.keys.remove(&claim.at.key);
+        }
+        left_behind
+    }
+
+    /// The claim holds, queues or has ended: its row is no registration any more.
+    pub(crate) fn settle(&mut self, at: &ClaimRef) {
+        let armed = self
+            .keys
+            .get_mut(&at.key)
+            .into_iter()
+            .flat_map(|key| &mut key.armed);
+        armed
+            .filter(|armed| armed.claim.at.id == at.id)
+            .for_each(|armed| armed.registered = false);
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.keys.is_empty()
+    }
+
+    pub(crate) fn contains(&self, key: &LockKey, id: ClaimId) -> bool {
+        let key = self.keys.get(key);
+        key.is_some_and(|key| key.armed.iter().any(|armed| armed.claim.at.id == id))
+    }
+
+    pub(crate) fn keys(&self) -> Vec<LockKey> {
+        self.keys.keys().cloned().collect()
+    }
+
+    /// The claims whose registrations are to be renewed.
+    pub(crate) fn registered(&self) -> Vec<Arc<Claim>> {
+        let registered = self.armed().filter(|armed| armed.registered);
+        registered.map(|armed| armed.claim.clone()).collect()
+    }
+
+    /// The keys to look at again by then, although nothing changed.
+    pub(crate) fn due(&self, now: Instant) -> Vec<LockKey> {
+        let due = |armed: &Armed| armed.again.is_some_and(|again| again <= now);
+        let keys = self.keys.iter().filter(|(_, key)| key.armed.iter().any(due));
+        keys.map(|(key, _)| key.clone()).collect()
+    }
+
+    /// When the next key is [`due`](Self::due).
+    pub(crate) fn next_due(&self) -> Option<Instant> {
+        self.armed().filter_map(|armed| armed.again).min()
+    }
+
+    /// Wakes the claims on the view's key that should poll. Whether the key stands otherwise than at the last look.
+    pub(crate) fn wake(&mut self, view: &View) -> bool {
+        let Some(key) = self.keys.get_mut(&view.key) else {
+            return false;
+        };
+        for armed in &mut key.armed {
+            armed.again = None;
+            match look(view, &armed.claim) {
+                Look::Poll => armed.ring(),
+                Look::From(at) => armed.again = Some(at),
+                Look::Sleep => {}
+            }
+        }
+        let before = std::mem::replace(&mut key.state, view.state());
+        before != key.state
+    }
+
+    /// Wakes everybody: nobody knows what changed.
+    pub(crate) fn wake_all(&self) {
+        self.armed().for_each(Armed::ring);
+    }
+
+    fn armed(&self) -> impl Iterator<Item = &Armed> {
+        self.keys.values().flat_map(|key| &key.armed)
+    }
+}
+
+impl Armed {
+    fn ring(&self) {
+        // It is full if a hint waits to be taken already, and closed if nobody listens any more.
+        let _ = self.bell.try_send(());
+    }
+}
+
+/// The stream of one claim's hints.
+struct Hints {
+    hints: mpsc::Receiver<()>,
+    claim: Arc<Claim>,
+    disarm: Arc<dyn Disarm>,
+}
+
+impl Stream for Hints {
+    type Item = ();
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<()>> {
+        self.hints.poll_recv(cx)
+    }
+}
+
+impl Drop for Hints {
+    fn drop(&mut self) {
+        self.hints.close();
+        self.disarm.disarm(&self.claim);
+    }
+}

@@ -1,0 +1,65 @@
+//! The contract's suite on SQLite, in fair weather and foul.
+//! What is SQLite's own (files, processes) is in the tests beside this one.
+
+use std::future::Future;
+use std::path::Path;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tempfile::TempDir;
+use tenure_backend::{Backend, Call, Clock};
+use tenure_sql::sqlite;
+use tenure_testkit::{ManualClock, Subject};
+
+/// A lock file in a directory of its own, with a clock that is moved by hand.
+struct LockFile {
+    dir: TempDir,
+    clock: ManualClock,
+}
+
+fn client(dir: &Path, name: &str, clock: Arc<dyn Clock>) -> Call<Arc<dyn Backend>> {
+    let path = dir.join(name);
+    Call::new(async move {
+        let store = sqlite::open(Some(path), clock).await?;
+        Ok(store as Arc<dyn Backend>)
+    })
+}
+
+impl Subject for LockFile {
+    fn client(&self) -> Call<Arc<dyn Backend>> {
+        client(self.dir.path(), "locks.db", Arc::new(self.clock.clone()))
+    }
+
+    fn pass(&self, time: Duration) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
+        self.clock.advance(time);
+        Box::pin(std::future::ready(()))
+    }
+
+    fn client_on(&self, clock: Arc<dyn Clock>) -> Option<Call<Arc<dyn Backend>>> {
+        Some(client(self.dir.path(), "other.db", clock))
+    }
+
+    /// Pretends that the machine was started again: the next client finds claims of another boot.
+    fn restart(&self) -> Option<Call<()>> {
+        let path = self.dir.path().join("locks.db");
+        Some(Call::new(async move {
+            let file = rusqlite::Connection::open(path).expect("the lock file opens");
+            file.busy_timeout(Duration::from_secs(5))
+                .expect("a time limit can be set");
+            file.execute("UPDATE store SET boot = 'the boot before'", [])
+                .expect("the boot can be set");
+            Ok(())
+        }))
+    }
+}
+
+async fn subject() -> impl Subject {
+    LockFile {
+        dir: tempfile::tempdir().expect("a temporary directory can be made"),
+        clock: ManualClock::new(),
+    }
+}
+
+tenure_testkit::conformance!(subject);
+tenure_testkit::conformance_under_chaos!(subject);

@@ -1,0 +1,505 @@
+//! The lock file as a file: made for its owner alone, refused and left as it is when it is not in order.
+//! Several processes are in `processes.rs`.
+#![cfg(unix)]
+
+mod scene;
+
+use std::fs;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use rusqlite::Connection;
+use rusqlite::config::DbConfig;
+use tenure_backend::{
+    Backend, BackendError, Clock, Effect, Fault, Finding, Loss, Phase, Renewal, Renewed, Severity, Standing,
+    SystemClock,
+};
+use tenure_sql::{Config, SqlStore, sqlite};
+use tenure_testkit::ManualClock;
+
+use scene::{Client, as_another_user, child_role, spawn};
+
+async fn open(path: &Path) -> Result<Arc<SqlStore>, BackendError> {
+    sqlite::open(Some(path.to_owned()), Arc::new(SystemClock)).await
+}
+
+/// Opens what must be refused, and checks that it was left as it was.
+async fn refused(path: &Path) -> BackendError {
+    let before = contents(path);
+    let error = open(path).await.expect_err("the file is refused");
+    assert_eq!(contents(path), before, "{error}: the file is left as it was");
+    assert_eq!(error.effect(), Effect::None, "{error}");
+    let text = error.to_string();
+    let name = path.file_name().expect("test files have names").to_string_lossy();
+    assert!(text.contains(&*name), "the error names the file: {text}");
+    assert!(text.contains(": "), "the error says what to do: {text}");
+    error
+}
+
+/// What is in a file, read by another process: a file that is opened and closed here loses this process's locks.
+fn contents(path: &Path) -> Option<Vec<u8>> {
+    let read = std::process::Command::new("cat")
+        .arg(path)
+        .output()
+        .expect("cat can be run");
+    read.status.success().then_some(read.stdout)
+}
+
+fn mode(path: &Path) -> u32 {
+    fs::metadata(path).expect("the file exists").mode() & 0o7777
+}
+
+fn beside(path: &Path, suffix: &str) -> PathBuf {
+    PathBuf::from(format!("{}{suffix}", path.display()))
+}
+
+fn scratch() -> (tempfile::TempDir, PathBuf) {
+    let dir = tempfile::tempdir().expect("a temporary directory can be made");
+    let path = dir.path().join("locks.db");
+    (dir, path)
+}
+
+/// A lock file with a released claim in it, closed.
+async fn made(path: &Path) {
+    let store = open(path).await.expect("the file is made");
+    let mut client = Client::new(store.clone());
+    let claim = client.lock("k").await;
+    client.unlock(&claim).await;
+    store.close().await.expect("the file is closed");
+}
+
+#[tokio::test]
+async fn a_lock_file_and_the_files_beside_it_are_for_their_owner_alone() {
+    let (_dir, path) = scratch();
+    let mut client = Client::new(open(&path).await.expect("the file is made"));
+    client.lock("k").await;
+    for suffix in ["", "-wal", "-shm"] {
+        assert_eq!(mode(&beside(&path, suffix)), 0o600, "{suffix}");
+    }
+}
+
+#[tokio::test]
+async fn an_empty_file_is_made_a_lock_file() {
+    let (_dir, path) = scratch();
+    fs::write(&path, "").unwrap();
+    let mut client = Client::new(open(&path).await.expect("an empty file is ours to fill"));
+    client.lock("k").await;
+}
+
+#[tokio::test]
+async fn a_lock_file_that_is_reached_by_a_link_is_the_file_itself() {
+    let (dir, path) = scratch();
+    made(&path).await;
+    let link = dir.path().join("link.db");
+    std::os::unix::fs::symlink(&path, &link).unwrap();
+    let (mut one, mut other) = (
+        Client::new(open(&path).await.unwrap()),
+        Client::new(open(&link).await.unwrap()),
+    );
+    one.lock("k").await;
+    assert!(!other.try_lock("k").await);
+}
+
+#[tokio::test]
+async fn what_is_no_database_is_refused_and_left() {
+    let (_dir, path) = scratch();
+    for garbage in [
+        &b"hello"[..],
+        &[0; 4096],
+        &[0xFF; 100_000],
+        b"SQLite format 3\0 and then nothing of the kind",
+    ] {
+        fs::write(&path, garbage).unwrap();
+        assert_eq!(refused(&path).await.fault(), Fault::Store);
+        assert!(!beside(&path, "-wal").exists() && !beside(&path, "-shm").exists());
+    }
+}
+
+#[tokio::test]
+async fn a_damaged_lock_file_is_refused_and_left() {
+    let (_dir, path) = scratch();
+    made(&path).await;
+    let sound = fs::read(&path).unwrap();
+    let page = 4096;
+    let mut torn = sound.clone();
+    torn[3 * page..4 * page].fill(0xA5);
+    let mut headless = sound.clone();
+    headless[100..page].fill(0);
+    for damaged in [
+        torn,
+        headless,
+        sound[..sound.len() - page].to_vec(),
+        sound[..page / 2].to_vec(),
+    ] {
+        fs::write(&path, damaged).unwrap();
+        let error = refused(&path).await;
+        assert_eq!(error.fault(), Fault::Store);
+        assert!(error.to_string().contains("damaged"), "{error}");
+    }
+    fs::write(&path, sound).unwrap();
+    open(&path).await.expect("a sound file is opened");
+}
+
+/// The application has its own database open in this process, with commits that are in its log alone: a look at it
+/// must neither write the log back nor drop the application's locks.
+#[tokio::test]
+async fn a_database_of_another_program_is_refused_and_left_with_its_locks() {
+    for journal in ["WAL", "DELETE"] {
+        let (_dir, path) = scratch();
+        let theirs = Connection::open(&path).unwrap();
+        theirs.pragma_update(None, "journal_mode", journal).unwrap();
+        theirs
+            .execute_batch("CREATE TABLE notes (text TEXT); INSERT INTO notes VALUES ('mine')")
+            .unwrap();
+        theirs.execute_batch("BEGIN IMMEDIATE").unwrap();
+        let log = contents(&beside(&path, "-wal"));
+        let error = refused(&path).await;
+        assert!(error.to_string().contains("another program"), "{error}");
+        assert_eq!(contents(&beside(&path, "-wal")), log);
+        let stranger = spawn("a_child_tries_to_write", &[("FILE", path.as_os_str())]);
+        assert_eq!(
+            stranger.line(),
+            "busy",
+            "{journal}: the other program still has its lock"
+        );
+        theirs
+            .execute_batch("COMMIT; INSERT INTO notes VALUES ('still mine')")
+            .unwrap();
+    }
+}
+
+#[test]
+fn a_child_tries_to_write() {
+    let Some(role) = child_role("a_child_tries_to_write") else {
+        return;
+    };
+    let file = Connection::open(role.var("FILE")).unwrap();
+    file.busy_timeout(Duration::ZERO).unwrap();
+    role.say(if file.execute_batch("BEGIN IMMEDIATE").is_ok() {
+        "free"
+    } else {
+        "busy"
+    });
+}
+
+#[tokio::test]
+async fn what_is_no_file_or_lies_nowhere_is_refused() {
+    let (dir, path) = scratch();
+    assert!(refused(dir.path()).await.to_string().contains("is a directory"));
+    let nowhere = dir.path().join("missing").join("locks.db");
+    assert!(refused(&nowhere).await.to_string().contains("does not exist"));
+    assert!(
+        !nowhere.parent().unwrap().exists(),
+        "no directory is made that was not asked for"
+    );
+    let made = std::process::Command::new("mkfifo").arg(&path).status().unwrap();
+    assert!(made.success());
+    let error = open(&path).await.expect_err("a pipe is refused");
+    assert!(error.to_string().contains("no regular file"), "{error}");
+}
+
+#[tokio::test]
+async fn a_file_that_cannot_be_written_is_refused() {
+    let (dir, path) = scratch();
+    made(&path).await;
+    fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o444)).unwrap();
+    let before = fs::read(&path).unwrap();
+    let reader = as_another_user("a_child_opens_a_file", &[("FILE", path.as_os_str())]);
+    let (fault, text) = (reader.line(), reader.line());
+    assert!(fault == "Store" && text.contains("read-only"), "{fault}: {text}");
+    assert_eq!(fs::read(&path).unwrap(), before);
+
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o666)).unwrap();
+    fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o555)).unwrap();
+    let shut_in = as_another_user("a_child_opens_a_file", &[("FILE", path.as_os_str())]);
+    let (fault, text) = (shut_in.line(), shut_in.line());
+    fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    assert!(fault == "Store" && text.contains("directory"), "{fault}: {text}");
+    assert_eq!(fs::read(&path).unwrap(), before);
+}
+
+#[test]
+fn a_child_opens_a_file() {
+    let Some(role) = child_role("a_child_opens_a_file") else {
+        return;
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    match runtime.block_on(open(Path::new(&role.var("FILE")))) {
+        Ok(_) => role.say("opened"),
+        Err(error) => role.say(&format!("{:?}\n{error}", error.fault())),
+    }
+}
+
+#[tokio::test]
+async fn a_lock_file_is_for_its_owner_alone_whatever_the_umask() {
+    for umask in ["0", "0777"] {
+        let (dir, path) = scratch();
+        let env = [("FILE", path.as_os_str()), ("UMASK", umask.as_ref())];
+        assert_eq!(spawn("a_child_opens_a_file", &env).line(), "opened");
+        assert_eq!(mode(&path), 0o600, "umask {umask}");
+        let env = [
+            ("XDG_STATE_HOME", dir.path().as_os_str()),
+            ("UMASK", umask.as_ref()),
+        ];
+        let text = spawn("a_child_opens_its_own_file", &env).line();
+        assert_eq!(text, dir.path().join("tenure/locks.db").to_string_lossy());
+        assert_eq!(mode(&dir.path().join("tenure")), 0o700, "umask {umask}");
+        assert_eq!(mode(Path::new(&text)), 0o600, "umask {umask}");
+    }
+}
+
+#[test]
+fn a_child_opens_its_own_file() {
+    let Some(role) = child_role("a_child_opens_its_own_file") else {
+        return;
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let opened = runtime.block_on(sqlite::open(None, Arc::new(SystemClock)));
+    opened.expect("the default file is made");
+    role.say(&sqlite::default_path().unwrap().to_string_lossy());
+}
+
+#[tokio::test]
+async fn without_a_home_in_the_environment_the_user_database_is_asked() {
+    let env = [("XDG_STATE_HOME", "not/absolute".as_ref()), ("HOME", "".as_ref())];
+    let text = spawn("a_child_tells_its_own_file", &env).line();
+    assert!(
+        text.starts_with('/') && text.ends_with("/.local/state/tenure/locks.db"),
+        "{text}"
+    );
+}
+
+#[test]
+fn a_child_tells_its_own_file() {
+    let Some(role) = child_role("a_child_tells_its_own_file") else {
+        return;
+    };
+    role.say(&sqlite::default_path().unwrap().to_string_lossy());
+}
+
+#[tokio::test]
+async fn a_full_file_refuses_in_words_and_takes_no_harm() {
+    let (_dir, path) = scratch();
+    made(&path).await;
+    let config = Config {
+        max_bytes: fs::metadata(&path).unwrap().len() + 8 * 4096,
+        ..Config::default()
+    };
+    let store = sqlite::open_with(Some(path.clone()), config).await.unwrap();
+    let mut client = Client::new(store.clone());
+    let mut held = Vec::new();
+    let error = loop {
+        let label = "x".repeat(1000);
+        match client
+            .acquire(&format!("k{}", held.len()), |claim| claim.label = label.into())
+            .await
+        {
+            (claim, Ok(Standing::Granted(_))) => held.push(claim),
+            (_, Ok(other)) => panic!("{other:?}"),
+            (_, Err(error)) => break error,
+        }
+        assert!(held.len() < 1000, "the file has a limit");
+    };
+    assert_eq!(
+        (error.fault(), error.effect()),
+        (Fault::Store, Effect::None),
+        "{error}"
+    );
+    assert!(error.to_string().contains("free some space"), "{error}");
+    for claim in &held {
+        client.unlock(claim).await;
+    }
+    drop((client, store));
+    let mut client = Client::new(open(&path).await.expect("the file is sound"));
+    client.lock("k0").await;
+}
+
+#[tokio::test]
+async fn a_replaced_file_is_a_loss_that_every_holder_learns_of() {
+    for suffix in ["", "-wal"] {
+        let (dir, path) = scratch();
+        let store = open(&path).await.unwrap();
+        let mut client = Client::new(store.clone());
+        let held = client.lock("k").await;
+        let other = dir.path().join("other.db");
+        let _kept_open = open(&other).await.unwrap();
+        fs::rename(beside(&other, suffix), beside(&path, suffix)).unwrap();
+        let renewal = Renewal {
+            who: held.at.clone(),
+            lease: held.lease,
+            only: Phase::Granted,
+            raise: None,
+        };
+        let renewed = store.clone().renew([renewal].into_iter().collect()).await;
+        assert!(
+            matches!(renewed[0], Renewed::Gone(Loss::Missing)),
+            "{suffix}: {renewed:?}"
+        );
+        let (_, refused) = client.acquire("k2", |_| {}).await;
+        let error = refused.expect_err("nothing is granted in a file that is gone");
+        assert!(
+            error.fault() == Fault::Store && error.to_string().contains("replaced"),
+            "{error}"
+        );
+        let findings = store.examine().await.unwrap();
+        assert_eq!(
+            findings.iter().map(|found| found.severity).collect::<Vec<_>>(),
+            [Severity::Danger]
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_deleted_file_is_a_loss() {
+    let (_dir, path) = scratch();
+    let mut client = Client::new(open(&path).await.unwrap());
+    client.lock("k").await;
+    fs::remove_file(&path).unwrap();
+    let (_, refused) = client.acquire("k", |_| {}).await;
+    assert_eq!(refused.expect_err("the file is gone").fault(), Fault::Store);
+    assert!(!path.exists(), "no other file is made in its place unasked");
+}
+
+/// Changes what the file says of its origin, and leaves the change in its log, as a process that was killed does.
+fn set(path: &Path, column: &str) {
+    let file = Connection::open(path).unwrap();
+    file.busy_timeout(Duration::from_secs(5)).unwrap();
+    file.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)
+        .unwrap();
+    file.execute(&format!("UPDATE store SET {column} = 'another'"), [])
+        .unwrap();
+}
+
+#[tokio::test]
+async fn claims_of_another_boot_are_dead_and_their_tokens_stay() {
+    let (_dir, path) = scratch();
+    let mut client = Client::new(open(&path).await.unwrap());
+    let before = client.token("k").await;
+    set(&path, "boot");
+    set(&path, "namespace");
+    let mut client = Client::new(open(&path).await.unwrap());
+    assert!(client.token("k").await > before);
+    let mut third = Client::new(open(&path).await.unwrap());
+    assert!(!third.try_lock("k").await, "claims of this boot are not dead");
+}
+
+#[tokio::test]
+async fn a_file_of_another_machine_or_time_namespace_is_refused() {
+    for (column, word) in [("machine", "another machine"), ("namespace", "time namespace")] {
+        let (_dir, path) = scratch();
+        made(&path).await;
+        set(&path, column);
+        let error = refused(&path).await;
+        assert!(
+            error.fault() == Fault::Store && error.to_string().contains(word),
+            "{error}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn a_file_of_a_later_version_is_refused() {
+    let (_dir, path) = scratch();
+    made(&path).await;
+    Connection::open(&path)
+        .unwrap()
+        .execute("UPDATE store SET format = 2", [])
+        .unwrap();
+    let error = refused(&path).await;
+    assert!(error.to_string().contains("later version"), "{error}");
+}
+
+async fn findings(store: &Arc<SqlStore>) -> Vec<(Severity, String)> {
+    let findings = store.clone().examine().await.expect("the store can be examined");
+    let told = |Finding {
+                    severity,
+                    what,
+                    consequence,
+                }| {
+        assert!(!consequence.is_empty());
+        (severity, what)
+    };
+    findings.into_iter().map(told).collect()
+}
+
+#[tokio::test]
+async fn a_file_that_others_may_use_is_found() {
+    let (dir, path) = scratch();
+    let store = open(&path).await.unwrap();
+    assert_eq!(findings(&store).await, [], "a fresh file is in order");
+    for (bits, severity) in [(0o644, Severity::Warning), (0o622, Severity::Danger)] {
+        fs::set_permissions(&path, fs::Permissions::from_mode(bits)).unwrap();
+        let found = findings(&store).await;
+        assert!(found.len() == 1 && found[0].0 == severity, "{found:?}");
+    }
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
+    fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o777)).unwrap();
+    let found = findings(&store).await;
+    assert!(found.len() == 1 && found[0].1.contains("directory"), "{found:?}");
+}
+
+#[tokio::test]
+async fn strange_tables_and_a_changed_origin_are_found() {
+    let (_dir, path) = scratch();
+    let store = open(&path).await.unwrap();
+    Connection::open(&path)
+        .unwrap()
+        .execute_batch("CREATE TABLE notes (text TEXT)")
+        .unwrap();
+    set(&path, "machine");
+    let found: Vec<Severity> = findings(&store)
+        .await
+        .into_iter()
+        .map(|(severity, _)| severity)
+        .collect();
+    assert_eq!(found, [Severity::Warning, Severity::Danger]);
+}
+
+#[tokio::test]
+async fn nothing_is_left_of_keys_that_are_not_used_again() {
+    let (_dir, path) = scratch();
+    let clock = ManualClock::new();
+    let store = sqlite::open(Some(path.clone()), Arc::new(clock.clone()))
+        .await
+        .unwrap();
+    let mut client = Client::new(store);
+    for n in 0..600 {
+        let claim = client.lock(&format!("key {n}")).await;
+        // Every third holder dies without a word.
+        if n % 3 != 0 {
+            client.unlock(&claim).await;
+        }
+    }
+    clock.advance(Duration::from_secs(60 + 11));
+    for _ in 0..600 {
+        let claim = client.lock("the last key").await;
+        client.unlock(&claim).await;
+    }
+    let file = Connection::open(&path).unwrap();
+    let left: i64 = file
+        .query_row(
+            "SELECT count(*) FROM claim WHERE key <> 'the last key'",
+            [],
+            |row| row.get(0),
+        )
+        .unwrap();
+    assert_eq!(left, 0);
+    clock.advance(Duration::from_secs(11));
+    for _ in 0..600 {
+        let claim = client.lock("the last key").await;
+        client.unlock(&claim).await;
+    }
+    let now = i64::try_from(clock.now().as_nanos()).unwrap();
+    let dead: i64 = file
+        .query_row("SELECT count(*) FROM claim WHERE forget <= ?1", [now], |row| {
+            row.get(0)
+        })
+        .unwrap();
+    assert_eq!(
+        dead, 0,
+        "what has ended is forgotten, also on a key that is used all the time"
+    );
+}
