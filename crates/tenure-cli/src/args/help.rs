@@ -1,0 +1,101 @@
+//! The parts of `--help` that are not about single options: examples, exit codes, and what is promised.
+//! The same words as the README's.
+
+/// Below the short help.
+pub(super) const EXAMPLES: &str = "\
+Examples:
+  tenure run backup -- ./backup.sh             wait for the lock, run, release
+  tenure run -n -E 0 backup -- ./backup.sh     for cron: elsewhere is fine too
+  tenure ls                                    who holds what
+
+More: `tenure --help`, `tenure run --help`.";
+
+macro_rules! run_exit_codes {
+    () => {
+        "\
+Exit codes of `run`:
+  the command's own, or 128+n if signal n ended it: it ran under the lock
+  123  the lock was lost (or --max-hold reached), the command was stopped
+  124  (or --busy-exit) not acquired in time; the command never ran
+  125  our own failure: usage, store unreachable, wrong kind; it never ran
+  126  the command could not be executed; the lock was released
+  127  the command was not found; the lock was released"
+    };
+}
+
+macro_rules! promise {
+    () => {
+        "\
+What is promised:
+  A second small process, the guardian, holds the lock's deadline. If the
+  lock cannot be renewed in time, it sends TERM to the command and to all that
+  the command started, and KILL a grace later, both before the store may give
+  the lock to another: also when tenure itself is stopped. If tenure is
+  killed, the command is killed at once. When the command ends, what it left
+  running is killed, and then the lock is released. With --on-lost ignore
+  there is no deadline for as long as tenure lives.
+
+Not promised:
+  - A system call in progress (a disk or network file system that hangs) and
+    requests that were already sent may still take effect.
+  - If the machine was suspended or its virtual machine paused, the kill
+    comes on waking. Another may have held the lock meanwhile: then only the
+    fencing token (TENURE_TOKEN), checked by what you write to, protects it.
+  - After an eviction, a lost session or lost data in the store, another may
+    hold the lock before the command is told.
+  - A process of another user (sudo, when you are not root) and work handed
+    to another daemon or host (docker, systemd-run, ssh) are not reached.
+  - If tenure and its guardian are both killed with KILL, only the command
+    itself is sure to die.
+  - Where the lock lives with a connection, killing tenure frees it at that
+    moment; the kill of the command follows at once, but not provably first."
+    };
+}
+
+/// Below `tenure --help`.
+pub(super) const TENURE: &str = concat!(
+    "\
+Examples:
+  tenure run backup -- ./backup.sh
+  tenure run -n -E 0 backup -- ./backup.sh
+  tenure --url redis://10.0.0.5 run deploy --wait 10m -- make deploy
+
+The store is --url or --url-file; else TENURE_URL; else the first line of
+$XDG_CONFIG_HOME/tenure/url, then of /etc/tenure/url; else a SQLite file of
+your own, which locks only between your processes on this machine.
+Durations are written `500ms`, `5s`, `2m`, `1h30m`.
+
+",
+    promise!(),
+    "\n\n",
+    run_exit_codes!(),
+    "
+
+Exit codes of the other verbs:
+  0 done · 1 busy, timed out or findings · 2 usage · 3 the store failed · 4 lock lost"
+);
+
+/// Below `tenure run -h`.
+pub(super) const RUN_SHORT: &str = run_exit_codes!();
+
+/// Below `tenure run --help`.
+pub(super) const RUN: &str = concat!(
+    "\
+The command runs in a process group of its own with your stdin, stdout and
+stderr, and sees TENURE_KEY, TENURE_TOKEN, TENURE_CLAIM and TENURE_STORE.
+INT, TERM, HUP and QUIT are forwarded to its group, USR1 and USR2 to the
+command alone. While still waiting for the lock, INT, TERM, HUP and QUIT give
+up: the command never runs.
+
+",
+    promise!(),
+    "\n\n",
+    run_exit_codes!()
+);
+
+/// Below `tenure hold --help`.
+pub(super) const HOLD: &str = "\
+Prints one JSON object a line: waiting, acquired, and then one of released
+(exit 0), lost (4), busy, timeout, cancelled (1) or error (3). Holds until
+stdin ends, or INT or TERM comes, then releases. Where stdin is the null
+device, as under a service manager, say --no-stdin.";

@@ -1,0 +1,185 @@
+//! The options that say what is locked, and how: the same for `run` and `hold`.
+//! Keys are taken as they come; whether one is valid is the library's to say.
+
+use std::num::NonZeroU32;
+use std::time::Duration;
+
+use clap::Args;
+
+use super::parse_duration;
+
+/// The lease that is asked for when no other is.
+const DEFAULT_LEASE: &str = "30s";
+/// A shorter lease could not be renewed in time over a network.
+const SHORTEST_LEASE: Duration = Duration::from_secs(1);
+
+/// What to lock, as what, and for how long.
+#[derive(Args, Clone, Debug, PartialEq)]
+pub struct LockArgs {
+    /// What to lock. Several keys are one lock: all or nothing, in any order
+    #[arg(value_name = "KEY")]
+    positional: Vec<String>,
+
+    /// A key taken verbatim, also `--key=-n`: for keys that come from variables. Repeatable
+    #[arg(long = "key", value_name = "KEY", help_heading = "The lock")]
+    verbatim: Vec<String>,
+
+    /// First come, first served
+    #[arg(long, conflicts_with_all = ["shared", "exclusive", "permits"], help_heading = "The lock")]
+    fair: bool,
+
+    /// The read side of a read-write lock
+    #[arg(short, long, conflicts_with_all = ["exclusive", "permits"], help_heading = "The lock")]
+    shared: bool,
+
+    /// The write side of a read-write lock
+    #[arg(short = 'x', long, conflicts_with = "permits", help_heading = "The lock")]
+    exclusive: bool,
+
+    /// That many permits of a semaphore
+    #[arg(long, value_name = "N", requires = "of", help_heading = "The lock")]
+    permits: Option<NonZeroU32>,
+
+    /// How many permits the semaphore has
+    #[arg(long, value_name = "M", requires = "permits", help_heading = "The lock")]
+    of: Option<NonZeroU32>,
+
+    /// How long to wait for it (default: for ever)
+    #[arg(short, long, value_name = "D", value_parser = parse_duration)]
+    #[arg(conflicts_with = "no_wait", help_heading = "Waiting")]
+    wait: Option<Duration>,
+
+    /// Do not wait at all
+    #[arg(short, long, help_heading = "Waiting")]
+    no_wait: bool,
+
+    /// How long the store keeps the lock without a sign of life; renewed at a third
+    #[arg(long, value_name = "D", default_value = DEFAULT_LEASE, value_parser = lease)]
+    #[arg(allow_hyphen_values = true, help_heading = "Holding")]
+    pub lease: Duration,
+
+    /// End the hold after that time (default: no limit)
+    #[arg(long, value_name = "D", value_parser = more_than_zero, help_heading = "Holding")]
+    pub max_hold: Option<Duration>,
+
+    /// Keep the lock for at least that time, even if all is done earlier
+    #[arg(long, value_name = "D", default_value = "0s", hide_default_value = true)]
+    #[arg(value_parser = parse_duration, help_heading = "Holding")]
+    pub at_least: Duration,
+
+    /// Shown by `ls` (default: user@host:pid)
+    #[arg(long, value_name = "TEXT", help_heading = "Holding")]
+    pub label: Option<String>,
+}
+
+/// How long to wait for a lock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wait {
+    /// For ever.
+    Forever,
+    /// At most so long.
+    AtMost(Duration),
+    /// Not at all.
+    Not,
+}
+
+/// What a key is locked as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A mutex.
+    Mutex {
+        /// First come, first served.
+        fair: bool,
+    },
+    /// The read side of a read-write lock.
+    Read,
+    /// The write side of a read-write lock.
+    Write,
+    /// Permits of a semaphore.
+    Permits {
+        /// How many to take.
+        take: NonZeroU32,
+        /// How many there are.
+        of: NonZeroU32,
+    },
+}
+
+impl LockArgs {
+    /// The keys, those given by `--key` last.
+    pub fn keys(&self) -> Vec<&str> {
+        self.positional
+            .iter()
+            .chain(&self.verbatim)
+            .map(String::as_str)
+            .collect()
+    }
+
+    /// What they are locked as.
+    pub fn kind(&self) -> Kind {
+        match (self.permits, self.of) {
+            (Some(take), Some(of)) => Kind::Permits { take, of },
+            _ if self.shared => Kind::Read,
+            _ if self.exclusive => Kind::Write,
+            _ => Kind::Mutex { fair: self.fair },
+        }
+    }
+
+    /// How long to wait.
+    pub fn wait(&self) -> Wait {
+        match self.wait {
+            Some(limit) => Wait::AtMost(limit),
+            None if self.no_wait => Wait::Not,
+            None => Wait::Forever,
+        }
+    }
+
+    /// What the options say together and the parser cannot see, in a sentence with what to do.
+    pub(super) fn contradiction(&self) -> Option<String> {
+        let keys = self.keys();
+        if keys.is_empty() {
+            return Some("no key was given: name what to lock".to_owned());
+        }
+        if let Some(twice) = keys
+            .iter()
+            .enumerate()
+            .find(|(at, key)| keys[..*at].contains(key))
+            .map(|(_, key)| key)
+        {
+            return Some(format!(
+                "the key {twice:?} was given twice: a lock would wait for itself; name it once"
+            ));
+        }
+        if let Kind::Permits { take, of } = self.kind()
+            && take > of
+        {
+            return Some(format!(
+                "--permits {take} --of {of} can never be had: ask for at most {of}"
+            ));
+        }
+        match self.max_hold {
+            Some(max) if max < self.at_least => Some(
+                "--at-least is longer than --max-hold: the lock would end before it may; make it shorter"
+                    .to_owned(),
+            ),
+            _ => None,
+        }
+    }
+}
+
+fn lease(text: &str) -> Result<Duration, String> {
+    match parse_duration(text) {
+        Ok(span) if span < SHORTEST_LEASE => {
+            Err("a lease is at least `1s`, or it could not be renewed in time".to_owned())
+        }
+        other => other.map_err(|error| error.to_string()),
+    }
+}
+
+fn more_than_zero(text: &str) -> Result<Duration, String> {
+    match parse_duration(text) {
+        Ok(Duration::ZERO) => {
+            Err("it would end before it began; leave the option out for no limit".to_owned())
+        }
+        other => other.map_err(|error| error.to_string()),
+    }
+}

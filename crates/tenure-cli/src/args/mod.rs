@@ -1,0 +1,13 @@
+//! The command line: one definition that yields parser, help and completions.
+//! What the verbs do is elsewhere, and so is the choice of the store.
+
+mod duration;
+mod help;
+mod lock;
+mod parse;
+mod verbs;
+
+pub use duration::{BadDuration, parse_duration};
+pub use lock::{Kind, LockArgs, Wait};
+pub use parse::{BadUsage, parse};
+pub use verbs::{Cli, Evict, Global, Hold, Ls, OnLost, Run, Show, Verb};

@@ -1,0 +1,361 @@
+//! From arguments to a verb, or to a usage error with the right exit code and no password in it.
+//! Prints nothing.
+
+use std::ffi::{OsStr, OsString};
+
+use clap::error::ErrorKind;
+use clap::{CommandFactory, Parser};
+
+use super::{Cli, Verb};
+
+/// Exit code of a usage error of `run`: 2 could be its command's own.
+const RUN_USAGE: u8 = 125;
+/// Exit code of every other usage error.
+const USAGE: u8 = 2;
+
+/// What to print instead of doing something.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BadUsage {
+    /// 0 if help was asked for.
+    pub exit_code: u8,
+    /// Goes to stdout if help was asked for, and to stderr otherwise.
+    pub text: String,
+}
+
+/// Reads the arguments; the first is the program's name.
+///
+/// # Errors
+/// Help, or a usage error in words. A password in a URL that was misplaced is not repeated.
+pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Cli, BadUsage> {
+    let args: Vec<OsString> = args.into_iter().collect();
+    let checked = Cli::try_parse_from(&args).and_then(|cli| match contradiction(&cli.verb) {
+        Some(words) => Err(complaint(&cli.verb, &words)),
+        None => Ok(cli),
+    });
+    checked.map_err(|error| {
+        let mut text = without_passwords(&error.render().to_string());
+        if !text.ends_with('\n') {
+            text.push('\n');
+        }
+        if !error.use_stderr() {
+            return BadUsage { exit_code: 0, text };
+        }
+        let run = is_run(&args);
+        if run && !args.iter().any(|arg| arg == "--") {
+            text.push_str("\nThe command comes after `--`, as in: tenure run k -- echo hi\n");
+        }
+        BadUsage {
+            exit_code: if run { RUN_USAGE } else { USAGE },
+            text,
+        }
+    })
+}
+
+fn contradiction(verb: &Verb) -> Option<String> {
+    match verb {
+        Verb::Run(run) => run.contradiction(),
+        Verb::Hold(hold) => hold.lock.contradiction(),
+        _ => None,
+    }
+}
+
+/// An error like the parser's own, with the usage of the verb.
+fn complaint(verb: &Verb, words: &str) -> clap::Error {
+    let mut command = Cli::command();
+    command.build();
+    let name = if matches!(verb, Verb::Run(_)) {
+        "run"
+    } else {
+        "hold"
+    };
+    match command.find_subcommand_mut(name) {
+        Some(verb) => verb.error(ErrorKind::ValueValidation, words),
+        None => command.error(ErrorKind::ValueValidation, words),
+    }
+}
+
+/// Whether the verb is `run`, for arguments that may be wrong anywhere.
+fn is_run(args: &[OsString]) -> bool {
+    let command = Cli::command();
+    let is_verb = |word: &OsStr| command.get_subcommands().any(|verb| word == verb.get_name());
+    let words: Vec<&OsStr> = args
+        .iter()
+        .skip(1)
+        .map(OsString::as_os_str)
+        .take_while(|word| *word != "--")
+        .collect();
+    let mut swallowed = None;
+    let mut at = 0;
+    while let Some(word) = words.get(at) {
+        let text = word.to_string_lossy();
+        let value = words.get(at + 1).copied();
+        if text == "--url" || text == "--url-file" {
+            // If nothing else is the verb, what the option took for its value was meant to be.
+            swallowed = swallowed.or(value);
+            at += 2;
+        } else if text.starts_with('-') {
+            // It may be an option that we do not know, with a value.
+            let known =
+                ["-q", "-v", "--json", "--quiet", "--verbose"].contains(&&*text) || text.contains('=');
+            at += if known
+                || value.is_none_or(|value| is_verb(value) || value.to_string_lossy().starts_with('-'))
+            {
+                1
+            } else {
+                2
+            };
+        } else if is_verb(word) {
+            return *word == "run";
+        } else {
+            break;
+        }
+    }
+    swallowed.is_some_and(|word| word == "run")
+}
+
+/// Masks what stands between `:` and `@` after `://`.
+fn without_passwords(text: &str) -> String {
+    let mut clean = String::with_capacity(text.len());
+    let mut rest = text;
+    while let Some((before, after)) = rest.split_once("://") {
+        clean.push_str(before);
+        clean.push_str("://");
+        let end = after
+            .find(|c: char| c.is_whitespace() || c == '\'')
+            .unwrap_or(after.len());
+        let masked = after[..end]
+            .rfind('@')
+            .and_then(|at| after[..at].find(':').map(|colon| (colon, at)));
+        rest = match masked {
+            Some((colon, at)) => {
+                clean.push_str(&after[..=colon]);
+                clean.push_str("***");
+                &after[at..]
+            }
+            None => after,
+        };
+    }
+    clean + rest
+}
+
+#[cfg(test)]
+mod tests {
+    use std::num::NonZeroU32;
+    use std::time::Duration;
+
+    use super::super::{Kind, OnLost, Run, Wait};
+    use super::*;
+
+    fn read(line: &str) -> Result<Cli, BadUsage> {
+        parse(
+            std::iter::once("tenure")
+                .chain(line.split_whitespace())
+                .map(OsString::from),
+        )
+    }
+
+    fn run(line: &str) -> Run {
+        match read(line).map(|cli| cli.verb) {
+            Ok(Verb::Run(run)) => run,
+            other => panic!("{line}: {other:?}"),
+        }
+    }
+
+    fn refused(line: &str, code: u8, words: &[&str]) {
+        let error = read(line).expect_err(line);
+        assert_eq!(error.exit_code, code, "{line}: {}", error.text);
+        for word in words {
+            assert!(
+                error.text.contains(word),
+                "{line}: {word:?} is missing in\n{}",
+                error.text
+            );
+        }
+    }
+
+    #[test]
+    fn the_definition_is_sound() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn the_defaults_are_as_documented() {
+        let run = run("run k -- true");
+        assert_eq!(run.lock.keys(), ["k"]);
+        assert_eq!(run.lock.kind(), Kind::Mutex { fair: false });
+        assert_eq!(run.lock.wait(), Wait::Forever);
+        assert_eq!(run.lock.lease, Duration::from_secs(30));
+        assert_eq!(run.lock.at_least, Duration::ZERO);
+        assert_eq!((run.lock.max_hold, run.lock.label.clone()), (None, None));
+        assert_eq!(
+            (run.busy_exit, run.on_lost, run.grace()),
+            (124, OnLost::Term, Duration::from_secs(5))
+        );
+        assert_eq!(run.command, ["true"]);
+    }
+
+    #[test]
+    fn short_and_long_forms_say_the_same() {
+        assert_eq!(
+            run("run k -n -E 0 -s -- true"),
+            run("run --no-wait --busy-exit 0 --shared k -- true")
+        );
+        assert_eq!(
+            run("run k -x -w 5s -- true"),
+            run("run k --exclusive --wait=5s -- true")
+        );
+        assert_eq!(run("run k -x -- a").lock.kind(), Kind::Write);
+        assert_eq!(run("run k -s -- a").lock.kind(), Kind::Read);
+        assert_eq!(run("run k --fair -- a").lock.kind(), Kind::Mutex { fair: true });
+        let (take, of) = (NonZeroU32::MIN, NonZeroU32::MIN.saturating_add(2));
+        assert_eq!(
+            run("run k --permits 1 --of 3 -- a").lock.kind(),
+            Kind::Permits { take, of }
+        );
+        assert_eq!(run("run k -n -- a").lock.wait(), Wait::Not);
+        assert_eq!(
+            run("run k -w 2m -- a").lock.wait(),
+            Wait::AtMost(Duration::from_secs(120))
+        );
+    }
+
+    #[test]
+    fn everything_after_the_dashes_is_the_commands() {
+        assert_eq!(
+            run("run k -- sh -c x -- --lease -n").command,
+            ["sh", "-c", "x", "--", "--lease", "-n"]
+        );
+    }
+
+    #[test]
+    fn keys_are_taken_verbatim() {
+        assert_eq!(
+            run("run --key=-n a --key=--lease -- true").lock.keys(),
+            ["a", "-n", "--lease"]
+        );
+        let empty =
+            parse(["tenure", "run", "", "--", "true"].map(OsString::from)).expect("the library judges keys");
+        assert!(matches!(empty.verb, Verb::Run(run) if run.lock.keys() == [""]));
+    }
+
+    #[test]
+    fn global_options_stand_before_or_after_the_verb() {
+        let before = read("--url sqlite: --json -q ls").expect("valid");
+        assert_eq!(before, read("ls --url sqlite: --json -q").expect("valid"));
+        assert_eq!(before.global.url.as_deref(), Some("sqlite:"));
+    }
+
+    #[test]
+    fn a_usage_error_of_run_is_125_wherever_it_stands() {
+        refused("run k -- ", 125, &["no command"]);
+        refused("run -- true", 125, &["no key"]);
+        refused("run k k -- true", 125, &["\"k\"", "twice"]);
+        refused("run k --key=k -- true", 125, &["twice"]);
+        refused("run k --wait 5 -- true", 125, &["--wait", "`5s`"]);
+        refused("run k --lease 0s -- true", 125, &["`1s`"]);
+        refused("run k --lease=-1s -- true", 125, &["negative"]);
+        refused("run k --max-hold 0s -- true", 125, &["no limit"]);
+        refused("run k --max-hold 2s --at-least 3s -- true", 125, &["--at-least"]);
+        refused("run k --permits 3 --of 2 -- true", 125, &["at most 2"]);
+        refused("run k --permits 0 --of 2 -- true", 125, &["--permits"]);
+        refused("run k --permits 1 -- true", 125, &["--of"]);
+        refused("run k --of 1 -- true", 125, &["--permits"]);
+        refused("run k --permits 1 --of 2 -s -- true", 125, &["cannot be used"]);
+        refused("run k --fair -x -- true", 125, &["cannot be used"]);
+        refused("run k -s -x -- true", 125, &["cannot be used"]);
+        refused("run k -n -w 1s -- true", 125, &["cannot be used"]);
+        refused("run k -E 256 -- true", 125, &["256"]);
+        refused("run k --lease 3s --grace 2s -- true", 125, &["third", "1s"]);
+        refused("run k --on-lost wait -- true", 125, &["term", "kill", "ignore"]);
+        refused("run k --frobnicate -- true", 125, &["--frobnicate"]);
+        refused("--frobnicate run k -- true", 125, &["--frobnicate"]);
+        refused("--frobnicate 5 run k -- true", 125, &["--frobnicate"]);
+        refused("--frobnicate=5 -q run k -- true", 125, &["--frobnicate"]);
+        refused("--url a --url-file b run k -- true", 125, &["--url-file"]);
+        refused("-q -v run k -- true", 125, &["cannot be used"]);
+        refused("--url run k -- true", 125, &["k"]);
+    }
+
+    #[test]
+    fn a_usage_error_of_anything_else_is_2() {
+        refused("", 2, &["Usage"]);
+        refused("frobnicate", 2, &["frobnicate"]);
+        refused("frobnicate run", 2, &["frobnicate"]);
+        refused("--frobnicate hold run", 2, &["--frobnicate"]);
+        refused("hold", 2, &["no key"]);
+        refused("hold k k", 2, &["twice"]);
+        refused("hold k --no-stdin --lease=-1s", 2, &["negative"]);
+        refused("hold k -E 3", 2, &["-E"]);
+        refused("show", 2, &["KEY"]);
+        refused("evict k", 2, &["--claim", "--all"]);
+        refused("evict k --all --claim x", 2, &["cannot be used"]);
+        refused("ls --limit 0", 2, &["--limit"]);
+        refused("completions tcsh", 2, &["bash"]);
+    }
+
+    #[test]
+    fn an_eviction_names_one_claim_or_all() {
+        let claim = |line: &str| match read(line).map(|cli| cli.verb) {
+            Ok(Verb::Evict(evict)) => (evict.claim, evict.all),
+            other => panic!("{line}: {other:?}"),
+        };
+        assert_eq!(claim("evict k --claim x"), (Some("x".to_owned()), false));
+        assert_eq!(claim("evict k --all"), (None, true));
+    }
+
+    #[test]
+    fn without_dashes_the_message_shows_where_they_belong() {
+        for line in ["run k", "run k echo hi", "run k sh -c true", "run"] {
+            refused(line, 125, &["tenure run k -- echo hi"]);
+        }
+    }
+
+    #[test]
+    fn help_goes_to_stdout_and_keeps_no_promise_back() {
+        for line in ["--help", "-h", "run --help", "hold --help", "ls -h", "--version"] {
+            let help = read(line).expect_err("help is no verb");
+            assert_eq!(help.exit_code, 0, "{line}");
+        }
+        for line in ["--help", "run --help"] {
+            let text = read(line).expect_err("help is no verb").text;
+            for word in [
+                "123",
+                "124",
+                "125",
+                "126",
+                "127",
+                "KILL",
+                "fencing token",
+                "Not promised",
+                "sudo",
+            ] {
+                assert!(text.contains(word), "{line}: {word:?} is missing in\n{text}");
+            }
+        }
+    }
+
+    #[test]
+    fn help_lists_only_what_works() {
+        let text = read("--help").expect_err("help is no verb").text;
+        for verb in ["doctor", "schema", "elect", "watch "] {
+            assert!(!text.contains(&format!("\n  {verb}")), "{verb} is listed");
+        }
+    }
+
+    #[test]
+    fn a_misplaced_url_does_not_show_its_password() {
+        for line in [
+            "redis://u:s3cr3t@h run",
+            "run k --lease redis://u:s3cr3t@h/0 -- true",
+            "ls postgres://:s3cr3t@x@y a",
+        ] {
+            let text = read(line).expect_err(line).text;
+            assert!(!text.contains("s3cr3t"), "{text}");
+        }
+        assert_eq!(
+            without_passwords("a redis://u:p@h:1/0' b c://d"),
+            "a redis://u:***@h:1/0' b c://d"
+        );
+        assert_eq!(without_passwords("redis://h:1/0 x@y"), "redis://h:1/0 x@y");
+    }
+}

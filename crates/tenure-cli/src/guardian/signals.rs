@@ -1,0 +1,117 @@
+//! Signals that reach `tenure` and its guardian themselves.
+//! Sending signals to the command is `sweep`'s and `keeper`'s.
+
+use std::future::poll_fn;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
+use std::task::Poll;
+
+use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP, SIGTTIN, SIGTTOU, SIGUSR1, SIGUSR2};
+use tokio::signal::unix::{Signal, SignalKind, signal};
+
+/// The signals whose dispositions a caller of `tenure` chose to be "ignore", as `nohup` does with HUP.
+///
+/// Must be read before any handler is installed. Where the system cannot tell, none.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Ignored {
+    mask: u64,
+}
+
+impl Ignored {
+    pub(super) fn by_our_caller() -> Ignored {
+        let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+        Ignored {
+            mask: ignore_mask(&status),
+        }
+    }
+
+    pub(super) fn contains(self, signal: i32) -> bool {
+        (1..=64).contains(&signal) && self.mask >> (signal - 1) & 1 == 1
+    }
+}
+
+fn ignore_mask(status: &str) -> u64 {
+    let field = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    field
+        .and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok())
+        .unwrap_or(0)
+}
+
+/// Makes the guardian deaf to what a terminal, a shell or `pkill tenure` may send it.
+///
+/// The handlers do nothing: unlike "ignore" they are reset by exec, so the command starts with the
+/// dispositions that `tenure`'s caller had set. What that caller ignored is left ignored, for the same
+/// reason.
+pub(super) fn deafen() -> io::Result<()> {
+    let ignored = Ignored::by_our_caller();
+    for heard in [
+        SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGTSTP, SIGUSR1, SIGUSR2, SIGTTIN, SIGTTOU,
+    ] {
+        if !ignored.contains(heard) {
+            signal_hook::flag::register(heard, Arc::new(AtomicBool::new(false)))?;
+        }
+    }
+    Ok(())
+}
+
+/// The signals that `tenure` acts on, as they arrive.
+///
+/// Holds INT, TERM, HUP, QUIT, USR1 and USR2, but for those that the caller of `tenure` had set to be
+/// ignored: they stay ignored (`nohup tenure run …`).
+#[derive(Debug)]
+pub struct Inbox {
+    streams: Vec<(i32, Signal)>,
+}
+
+impl Inbox {
+    /// Starts listening. Only the first call in a process sees what the caller had set.
+    ///
+    /// # Errors
+    /// When a handler cannot be installed.
+    pub fn open() -> io::Result<Inbox> {
+        Inbox::listen(&[SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2])
+    }
+
+    pub(super) fn listen(signals: &[i32]) -> io::Result<Inbox> {
+        let ignored = Ignored::by_our_caller();
+        let heard = signals
+            .iter()
+            .copied()
+            .filter(|&number| !ignored.contains(number));
+        let streams = heard.map(|number| Ok((number, signal(SignalKind::from_raw(number))?)));
+        Ok(Inbox {
+            streams: streams.collect::<io::Result<_>>()?,
+        })
+    }
+
+    /// Waits for the next signal and gives its number. Waits for ever if all are ignored.
+    ///
+    /// # Cancel safety
+    /// Dropping the future loses no signal.
+    pub async fn recv(&mut self) -> i32 {
+        poll_fn(|context| {
+            for (number, stream) in &mut self.streams {
+                if let Poll::Ready(Some(())) = stream.poll_recv(context) {
+                    return Poll::Ready(*number);
+                }
+            }
+            Poll::Pending
+        })
+        .await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_ignored_signal_is_read_from_the_kernels_mask() {
+        let ignored = Ignored {
+            mask: ignore_mask("Name:\tx\nSigBlk:\t00\nSigIgn:\t0000000000001001\nSigCgt:\t0f\n"),
+        };
+        assert!(ignored.contains(1) && ignored.contains(13));
+        assert!(!ignored.contains(2) && !ignored.contains(0) && !ignored.contains(99));
+    }
+}

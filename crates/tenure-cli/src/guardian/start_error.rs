@@ -1,0 +1,83 @@
+//! Why a command did not start, and the exit code that says so.
+//! Nothing is printed here.
+
+use std::error::Error;
+use std::ffi::OsStr;
+use std::path::Path;
+use std::{env, fmt, io};
+
+/// Why there is no command. Nothing was left behind, and the command never ran.
+#[derive(Debug)]
+pub enum StartError {
+    /// The system refused to execute it.
+    Exec(io::Error),
+    /// No deadline was armed, or it had passed: the lock was as good as lost.
+    TooLate,
+    /// The guardian is gone.
+    Guardian,
+}
+
+impl StartError {
+    /// The exit code of `tenure run`: 127 if there is no such program, 126 if it cannot be executed,
+    /// 123 if the lock was lost before the start, 125 if the failure was ours.
+    pub fn exit_code(&self, program: &OsStr) -> u8 {
+        match self {
+            StartError::Exec(error) if error.kind() == io::ErrorKind::NotFound && !is_there(program) => 127,
+            StartError::Exec(_) => 126,
+            StartError::TooLate => 123,
+            StartError::Guardian => 125,
+        }
+    }
+}
+
+/// The system says "not found" also of a script whose interpreter is missing.
+fn is_there(program: &OsStr) -> bool {
+    let direct = Path::new(program);
+    if direct.components().count() > 1 || direct.has_root() {
+        return direct.exists();
+    }
+    let path = env::var_os("PATH").unwrap_or_default();
+    !program.is_empty() && env::split_paths(&path).any(|folder| folder.join(program).is_file())
+}
+
+impl fmt::Display for StartError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            StartError::Exec(_) => "the command could not be executed",
+            StartError::TooLate => "the lock's deadline had passed before the command could start",
+            StartError::Guardian => "the guardian process ended before the command could start",
+        })
+    }
+}
+
+impl Error for StartError {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            StartError::Exec(error) => Some(error),
+            StartError::TooLate | StartError::Guardian => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::ErrorKind;
+
+    use super::*;
+
+    #[test]
+    fn a_missing_program_is_127_and_a_missing_interpreter_126() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let script = folder.path().join("script");
+        std::fs::write(&script, "#!/nonexistent/interpreter").expect("the folder is ours");
+        let missing = || StartError::Exec(ErrorKind::NotFound.into());
+        assert_eq!(missing().exit_code(script.as_os_str()), 126);
+        assert_eq!(missing().exit_code(folder.path().join("other").as_os_str()), 127);
+        assert_eq!(missing().exit_code(OsStr::new("no-such-program-anywhere")), 127);
+        assert_eq!(missing().exit_code(OsStr::new("")), 127);
+        assert_eq!(
+            StartError::Exec(ErrorKind::PermissionDenied.into()).exit_code(script.as_os_str()),
+            126
+        );
+    }
+}

@@ -1,0 +1,369 @@
+//! `tenure`'s own side of the guardian: starts it, arms it, hears from it, and acts in its place if it dies.
+//! Knows no lock; who holds one decides when to arm, and what a loss means.
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream as StdUnixStream;
+use std::path::Path;
+use std::process::Child;
+use std::time::Duration;
+
+use rustix::net::{SendFlags, send};
+use rustix::process::{Pid, getpgrp};
+use signal_hook::consts::SIGCONT;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::UnixStream;
+
+use super::entry::{GUARDIAN, helper};
+use super::job::{Job, Wish};
+use super::protocol::{Ended, Inflow, Launch, Order, Recipient, Report, line};
+use super::sweep::{Left, Sweep};
+use super::{BootTime, Deadline, StartError, Why, handover, kin, terminal};
+
+/// The longest sleep: tokio's timers do not count suspend, so the clock is read again this often.
+const LONGEST_SLEEP: Duration = Duration::from_secs(1);
+/// How far past the moment of KILL a silent guardian is taken for stuck.
+const STUCK_AFTER: Duration = Duration::from_millis(50);
+/// Between two rounds of killing in the guardian's place: doubles from the first to the second.
+const SHORTEST_PAUSE: Duration = Duration::from_millis(1);
+const LONGEST_PAUSE: Duration = Duration::from_millis(100);
+
+/// What the guardian, or its death, has to tell.
+#[derive(Debug, PartialEq)]
+pub enum Event {
+    /// TERM went out; KILL follows after the grace.
+    Terming(Why),
+    /// KILL went out; `Ended` follows once nobody is left.
+    Killing(Why),
+    /// The command was stopped by this signal, and nobody could continue us if we stopped too: it stays
+    /// stopped.
+    Stuck(i32),
+    /// Nothing is left of the command. The last event.
+    Ended(Ended),
+}
+
+/// A guardian and, once started, its command.
+///
+/// Dropping it ends the command with KILL: to the guardian that is the same as our death.
+#[derive(Debug)]
+pub struct Supervisor {
+    guardian: Child,
+    socket: UnixStream,
+    inflow: Inflow,
+    leader: Option<Pid>,
+    /// Children that this process had before the guardian.
+    spared: Vec<Pid>,
+    armed: Option<Deadline>,
+    /// When KILL is due by our own order to stop.
+    stop: Option<(Why, BootTime)>,
+    /// The guardian has said that TERM or KILL went out.
+    ending: bool,
+    /// The guardian has said that it kills.
+    killing: Option<Why>,
+    job: Option<Job>,
+    /// The command was told to end while we were stopped.
+    missed: bool,
+    revenge: Option<Sweep>,
+}
+
+impl Supervisor {
+    /// Starts a guardian from `binary` ([`own_binary`](super::own_binary)), without a command.
+    ///
+    /// Costs a few milliseconds in another process, so it is worth doing before the lock is asked for.
+    /// From here on this process is a subreaper (Linux).
+    ///
+    /// # Errors
+    /// When the process cannot be started.
+    ///
+    /// # Panics
+    /// Outside a tokio runtime.
+    pub fn spawn(binary: &Path) -> io::Result<Supervisor> {
+        let spared = kin::children();
+        #[cfg(target_os = "linux")]
+        rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
+        let (ours, theirs) = StdUnixStream::pair()?;
+        ours.set_nonblocking(true)?;
+        let guardian = helper(binary.into(), GUARDIAN, OwnedFd::from(theirs)).spawn()?;
+        handover::give_stdin(&ours, rustix::stdio::stdin())?;
+        Ok(Supervisor {
+            guardian,
+            socket: UnixStream::from_std(ours)?,
+            inflow: Inflow::default(),
+            leader: None,
+            spared,
+            armed: None,
+            stop: None,
+            ending: false,
+            killing: None,
+            job: None,
+            missed: false,
+            revenge: None,
+        })
+    }
+
+    /// The guardian's process.
+    pub fn guardian_pid(&self) -> u32 {
+        self.guardian.id()
+    }
+
+    /// Sets the deadline. Needed before [`start`](Self::start), and again after each renewal.
+    ///
+    /// A command that was already told to end is not saved by a later deadline.
+    pub fn arm(&mut self, deadline: Deadline) {
+        self.armed = Some(deadline);
+        self.order(&Order::Arm(deadline));
+    }
+
+    /// Lifts the deadline for as long as this process lives.
+    pub fn waive(&mut self) {
+        self.armed = None;
+        self.order(&Order::Waive);
+    }
+
+    /// Starts the command and gives its process id. The terminal is handed to it if it may have it.
+    ///
+    /// # Cancel safety
+    /// Not cancel safe: drop the supervisor afterwards, which ends the command.
+    ///
+    /// # Errors
+    /// See [`StartError`]; the command never ran.
+    pub async fn start(&mut self, mut launch: Launch) -> Result<u32, StartError> {
+        let shares_terminal = terminal::is_shared_with_the_command();
+        launch.terminal_owner = shares_terminal.then(|| getpgrp().as_raw_pid());
+        self.job = Job::open(shares_terminal).map_err(|_| StartError::Guardian)?;
+        // A guardian that is gone is noticed in the reading.
+        let _ = self.socket.write_all(&line(&Order::Start(launch))).await;
+        loop {
+            match self.report().await {
+                Some(Report::Spawned { pid }) => {
+                    self.leader = Pid::from_raw(pid);
+                    self.let_it_run(&Order::Go);
+                }
+                // It was ended before it began, and says so next.
+                Some(Report::Started | Report::Killing { .. }) => break,
+                Some(Report::ExecFailed { errno }) => {
+                    return Err(StartError::Exec(io::Error::from_raw_os_error(errno)));
+                }
+                Some(Report::Refused) => return Err(StartError::TooLate),
+                Some(_) => {}
+                None => {
+                    // A stub without its guardian dies by itself, before it becomes the command.
+                    return Err(StartError::Guardian);
+                }
+            }
+        }
+        Ok(self.leader.map_or(0, |leader| leader.as_raw_pid().unsigned_abs()))
+    }
+
+    /// Forwards a signal. Does nothing before the command was started, and once it has ended.
+    pub fn signal(&mut self, signal: i32, to: Recipient) {
+        self.order(&Order::Signal { signal, to });
+    }
+
+    /// Tells the command to end: TERM now and KILL a grace later, or at the deadline if that is sooner.
+    ///
+    /// With a grace of zero, KILL now. The first reason given stands.
+    pub fn stop(&mut self, why: Why, grace: Duration) {
+        if self.stop.is_none() {
+            self.stop = Some((why, BootTime::now() + grace));
+            self.order(&Order::Stop { why, grace });
+        }
+    }
+
+    /// Waits for what happens next. Also does what job control asks for, while it is polled.
+    ///
+    /// # Cancel safety
+    /// Dropping the future loses no event.
+    pub async fn next(&mut self) -> Event {
+        loop {
+            if self.revenge.is_some() {
+                return Event::Ended(self.act_in_its_place().await);
+            }
+            let overdue = overdue(self.silent_until());
+            let event = tokio::select! {
+                report = read_report(&mut self.inflow, &mut self.socket) => match report {
+                    Some(report) => self.heed(report),
+                    None => self.take_over(),
+                },
+                wish = next_wish(&mut self.job) => self.grant(wish),
+                () = overdue => self.take_over(),
+            };
+            if let Some(event) = event {
+                return event;
+            }
+        }
+    }
+
+    /// Sends a short order without waiting. A guardian whose socket is full reads nothing: it is stuck.
+    fn order(&mut self, order: &Order) {
+        let bytes = line(order);
+        let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+        if !send(self.socket.as_fd(), &bytes, flags).is_ok_and(|sent| sent == bytes.len()) {
+            // Its end is noticed by the next reading. It may be dead already.
+            let _ = self.guardian.kill();
+        }
+    }
+
+    async fn report(&mut self) -> Option<Report> {
+        read_report(&mut self.inflow, &mut self.socket).await
+    }
+
+    fn heed(&mut self, report: Report) -> Option<Event> {
+        match report {
+            Report::Terming { why } => {
+                self.end_begins();
+                Some(Event::Terming(why))
+            }
+            Report::Killing { why } => {
+                self.end_begins();
+                self.killing = Some(why);
+                Some(Event::Killing(why))
+            }
+            // A command that is being ended stops for nobody: not even for its wish to read
+            // from the terminal.
+            Report::Stopped { .. } if self.ending => None,
+            Report::Stopped { signal, continued } => {
+                let wish = self
+                    .job
+                    .as_mut()
+                    .map(|job| job.command_stopped(signal, continued));
+                self.grant(wish.unwrap_or(Wish::Nothing))
+            }
+            Report::Ended(mut ended) => {
+                ended.while_suspended = self.missed;
+                // It has nothing left to do but to exit.
+                let _ = self.guardian.wait();
+                Some(Event::Ended(ended))
+            }
+            Report::Continued => {
+                if let Some(job) = &mut self.job {
+                    job.command_continued();
+                }
+                None
+            }
+            Report::Spawned { .. } | Report::Started | Report::ExecFailed { .. } | Report::Refused => None,
+        }
+    }
+
+    fn end_begins(&mut self) {
+        self.ending = true;
+        self.missed |= self.suspended();
+    }
+
+    fn suspended(&self) -> bool {
+        self.job.as_ref().is_some_and(Job::suspended)
+    }
+
+    fn grant(&mut self, wish: Wish) -> Option<Event> {
+        match wish {
+            Wish::Nothing => {}
+            Wish::GoOn => self.let_it_run(&Order::Signal {
+                signal: SIGCONT,
+                to: Recipient::Group,
+            }),
+            Wish::Forward(signal) => self.order(&Order::Signal {
+                signal,
+                to: Recipient::Group,
+            }),
+            Wish::Stuck(signal) => return Some(Event::Stuck(signal)),
+        }
+        None
+    }
+
+    /// Hands over the terminal, if it is to be had, and then gives the order on which the command runs.
+    fn let_it_run(&mut self, order: &Order) {
+        if let (Some(job), Some(leader)) = (&self.job, self.leader)
+            && job.shares_terminal
+        {
+            terminal::hand_to(leader);
+        }
+        self.order(order);
+    }
+
+    /// When the guardian must have been heard to kill.
+    fn silent_until(&self) -> Option<BootTime> {
+        self.leader?;
+        if self.killing.is_some() {
+            return None;
+        }
+        let armed = self.armed.map(|deadline| deadline.kill_at);
+        let due = armed.into_iter().chain(self.stop.map(|(_, at)| at)).min()?;
+        Some(due + STUCK_AFTER)
+    }
+
+    /// The guardian is dead, or stuck: what it was the parent of is ours from here on.
+    fn take_over(&mut self) -> Option<Event> {
+        // It may be dead already.
+        let _ = self.guardian.kill();
+        let _ = self.guardian.wait();
+        self.revenge = Some(Sweep::of(self.leader, self.spared.clone()));
+        None
+    }
+
+    async fn act_in_its_place(&mut self) -> Ended {
+        if let (Some(job), Some(leader)) = (&self.job, self.leader)
+            && job.shares_terminal
+        {
+            terminal::take_back(leader, getpgrp());
+        }
+        let mut pause = SHORTEST_PAUSE;
+        while let Some(sweep) = &mut self.revenge {
+            match sweep.round(BootTime::now()) {
+                Left::Somebody => {}
+                Left::Nobody => return self.ended_in_its_place(Vec::new()),
+                Left::Unreachable(pids) => return self.ended_in_its_place(pids),
+            }
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(LONGEST_PAUSE);
+        }
+        self.ended_in_its_place(Vec::new())
+    }
+
+    fn ended_in_its_place(&mut self, unreached: Vec<i32>) -> Ended {
+        let overdue = |at: BootTime| BootTime::now() >= at;
+        let why = match (self.killing, self.stop, self.armed) {
+            (Some(why), ..) | (None, Some((why, _)), _) => why,
+            (None, None, Some(deadline)) if overdue(deadline.kill_at) => Why::Deadline,
+            _ => Why::GuardianDied,
+        };
+        Ended {
+            status: self.revenge.as_ref().and_then(Sweep::status),
+            stopped_by: Some(why),
+            unreached,
+            while_suspended: self.missed || self.suspended(),
+        }
+    }
+}
+
+async fn next_wish(job: &mut Option<Job>) -> Wish {
+    match job {
+        Some(job) => job.next().await,
+        None => std::future::pending().await,
+    }
+}
+
+/// The next report; none once the guardian is gone, or speaks another language.
+async fn read_report(inflow: &mut Inflow, socket: &mut UnixStream) -> Option<Report> {
+    loop {
+        if let Some(report) = inflow.next() {
+            return report.ok();
+        }
+        if socket.read_buf(inflow.buffer()).await.ok()? == 0 {
+            return None;
+        }
+    }
+}
+
+/// Waits until `at`, on the clock that counts suspend.
+async fn overdue(at: Option<BootTime>) {
+    let Some(at) = at else {
+        return std::future::pending().await;
+    };
+    loop {
+        let left = at.left(BootTime::now());
+        if left.is_zero() {
+            return;
+        }
+        tokio::time::sleep(left.min(LONGEST_SLEEP)).await;
+    }
+}

@@ -1,0 +1,173 @@
+//! Ends every process below this one, without ever hitting another.
+//! When to do so, and how to wait between rounds, is the caller's: `keeper` and `supervisor`.
+
+use std::time::Duration;
+
+use rustix::io::Errno;
+use rustix::process::{
+    Pid, Signal, WaitId, WaitIdOptions, WaitOptions, kill_process_group, wait, waitid, waitpid,
+};
+
+use super::protocol::Status;
+use super::{BootTime, kin};
+
+/// How long a process that refuses our signals may live on before it is reported as unreached.
+const PATIENCE: Duration = Duration::from_secs(1);
+
+/// What a round left alive.
+#[derive(Debug, PartialEq)]
+pub(super) enum Left {
+    Nobody,
+    /// Do another round, soon.
+    Somebody,
+    /// Only processes of other users, for longer than it is worth waiting.
+    Unreachable(Vec<i32>),
+}
+
+/// An end put to a command's leader and to all processes below this one.
+///
+/// The leader stays unreaped until nothing else is left, so that its group's number is never another's.
+#[derive(Debug)]
+pub(super) struct Sweep {
+    leader: Option<Pid>,
+    /// Children that were there before us, and are not ours to end.
+    spared: Vec<Pid>,
+    status: Option<Status>,
+    refused_since: Option<BootTime>,
+}
+
+impl Sweep {
+    pub(super) fn of(leader: Option<Pid>, spared: Vec<Pid>) -> Sweep {
+        Sweep {
+            leader,
+            spared,
+            status: None,
+            refused_since: None,
+        }
+    }
+
+    /// How the leader ended, once it was reaped.
+    pub(super) fn status(&self) -> Option<Status> {
+        self.status
+    }
+
+    /// KILLs whatever is left, and reaps what is dead.
+    pub(super) fn round(&mut self, now: BootTime) -> Left {
+        if let Some(leader) = self.leader {
+            // First, because the kernel does it in one step that no fork can slip through.
+            let _ = kill_process_group(leader, Signal::KILL);
+        }
+        let children = self.children();
+        let mut refused = Vec::new();
+        for &child in &children {
+            if kin::Kin::child(child).signal(Signal::KILL) == Err(Errno::PERM) {
+                refused.push(child);
+            }
+        }
+        for kin in children.iter().flat_map(|&child| kin::below(child)) {
+            // It died meanwhile, or belongs to another user; if so it becomes a child, and is counted then.
+            let _ = kin.signal(Signal::KILL);
+        }
+        children
+            .iter()
+            .filter(|&&child| Some(child) != self.leader)
+            .for_each(|&child| reap(child));
+        self.judge(&refused, now)
+    }
+
+    fn judge(&mut self, refused: &[Pid], now: BootTime) -> Left {
+        let dead_leader = self.leader.filter(|&leader| ended(leader));
+        let left: Vec<Pid> = self
+            .children()
+            .into_iter()
+            .filter(|&pid| Some(pid) != dead_leader)
+            .collect();
+        if left.is_empty() {
+            return self.conclude();
+        }
+        if !left.iter().all(|pid| refused.contains(pid)) {
+            self.refused_since = None;
+            return Left::Somebody;
+        }
+        if self.refused_since.get_or_insert(now).left_of(PATIENCE, now) {
+            return Left::Somebody;
+        }
+        self.reap_leader();
+        Left::Unreachable(left.into_iter().map(Pid::as_raw_pid).collect())
+    }
+
+    /// The lists in /proc may miss a child that is being born or handed over: the kernel has the last word.
+    fn conclude(&mut self) -> Left {
+        self.reap_leader();
+        if self.leader.is_some() {
+            return Left::Somebody;
+        }
+        if !self.spared.is_empty() {
+            return if self.children().is_empty() {
+                Left::Nobody
+            } else {
+                Left::Somebody
+            };
+        }
+        match wait(WaitOptions::NOHANG) {
+            Err(Errno::CHILD) => Left::Nobody,
+            _ => Left::Somebody,
+        }
+    }
+
+    fn children(&self) -> Vec<Pid> {
+        kin::children()
+            .into_iter()
+            .filter(|pid| !self.spared.contains(pid))
+            .collect()
+    }
+
+    fn reap_leader(&mut self) {
+        let Some(leader) = self.leader else { return };
+        match waitpid(Some(leader), WaitOptions::NOHANG) {
+            Ok(Some((_, status))) => {
+                self.status = status
+                    .exit_status()
+                    .map(Status::Exited)
+                    .or(status.terminating_signal().map(Status::Signaled));
+                self.leader = None;
+            }
+            // Not our child, or not any more: nothing is known of its end.
+            Err(_) => self.leader = None,
+            Ok(None) => {}
+        }
+    }
+}
+
+impl BootTime {
+    /// Whether `span`, begun at `self`, is still running.
+    fn left_of(self, span: Duration, now: BootTime) -> bool {
+        now < self + span
+    }
+}
+
+/// Whether a child has ended; it stays unreaped.
+pub(super) fn ended(child: Pid) -> bool {
+    let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+    matches!(waitid(WaitId::Pid(child), options), Ok(Some(_)))
+}
+
+/// Reaps a child if it has ended.
+pub(super) fn reap(child: Pid) {
+    // A child that is alive, or was reaped already, is left as it is.
+    let _ = waitpid(Some(child), WaitOptions::NOHANG);
+}
+
+/// Sends `signal` to the group that `leader` leads and to every process below this one outside it.
+pub(super) fn tell_all(leader: Pid, signal: Signal) {
+    let outside: Vec<kin::Kin> = kin::children()
+        .into_iter()
+        .flat_map(|child| std::iter::once(kin::Kin::child(child)).chain(kin::below(child)))
+        .filter(|kin| kin.group() != Some(leader))
+        .collect();
+    // Who cannot be told is ended later, or reported as unreached.
+    let _ = kill_process_group(leader, signal);
+    for kin in outside {
+        let _ = kin.signal(signal);
+    }
+}

@@ -1,0 +1,31 @@
+//! The `tenure` command: tells the helper processes from the command itself, and reads the command line.
+//! No verb lives here.
+
+use std::env;
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+use tenure_cli::args::{self, BadUsage};
+use tenure_cli::{output, verbs};
+
+fn main() -> ExitCode {
+    #[cfg(unix)]
+    if let Some(code) = tenure_cli::guardian::play_part() {
+        return code;
+    }
+    match args::parse(env::args_os()) {
+        Ok(cli) => verbs::obey(&cli),
+        Err(BadUsage { exit_code: 0, text }) => match output::print(text.as_bytes()) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(failure) => {
+                failure.print();
+                ExitCode::FAILURE
+            }
+        },
+        Err(BadUsage { exit_code, text }) => {
+            // A stderr that nobody reads changes nothing.
+            let _ = io::stderr().write_all(text.as_bytes());
+            ExitCode::from(exit_code)
+        }
+    }
+}

@@ -1,0 +1,217 @@
+//! The events of `tenure hold`: one JSON object a line, with fields that programs rely on.
+//! Decides nothing; which exit code follows is in each event's words.
+
+use std::io::{self, Write};
+
+use serde::Serialize;
+
+/// An event of `tenure hold`.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(tag = "event", rename_all = "snake_case")]
+pub enum Event {
+    /// Not granted at once. At most one of it.
+    Waiting {
+        /// The key that is waited for.
+        key: String,
+        /// Our claim on it.
+        claim: String,
+    },
+    /// The lock is held.
+    Acquired(Acquired),
+    /// The lock was lost; exit 4.
+    Lost {
+        /// Why.
+        cause: Cause,
+    },
+    /// The lock was released; exit 0.
+    Released,
+    /// Another holds it and `--no-wait` was given; exit 1.
+    Busy,
+    /// Others held it for all of `--wait`; exit 1.
+    Timeout,
+    /// Stdin ended, or INT or TERM came, while waiting; exit 1.
+    Cancelled,
+    /// Our own failure; exit 3.
+    Error {
+        /// What, why, and what to do.
+        message: String,
+    },
+}
+
+/// What was acquired.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Acquired {
+    #[serde(flatten)]
+    what: What,
+    mode: &'static str,
+    /// Always there for one key, null where the store has no tokens; never there for several.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    token: Option<Option<u64>>,
+    lease_ms: Option<u64>,
+    waited_ms: u64,
+    store: String,
+}
+
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(untagged)]
+enum What {
+    One { key: String, claim: String },
+    Several { members: Vec<Member> },
+}
+
+/// One key of a multi-lock, or the key of a single one.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Member {
+    /// The key.
+    pub key: String,
+    /// Our claim on it.
+    pub claim: String,
+    /// Its fencing token, where the store has them.
+    pub token: Option<u64>,
+}
+
+impl Acquired {
+    /// One key, or the members of a multi-lock. `lease_ms` is what the store gave; none where it has no
+    /// time limit.
+    pub fn new(
+        mut members: Vec<Member>,
+        mode: &'static str,
+        lease_ms: Option<u64>,
+        waited_ms: u64,
+        store: String,
+    ) -> Acquired {
+        let (what, token) = match members.pop() {
+            Some(Member { key, claim, token }) if members.is_empty() => {
+                (What::One { key, claim }, Some(token))
+            }
+            last => {
+                members.extend(last);
+                (What::Several { members }, None)
+            }
+        };
+        Acquired {
+            what,
+            mode,
+            token,
+            lease_ms,
+            waited_ms,
+            store,
+        }
+    }
+}
+
+/// Why a lock was lost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Cause {
+    /// Its lease ended in the store.
+    Expired,
+    /// An operator freed it.
+    Evicted,
+    /// The session that it lived with ended.
+    Session,
+    /// The store has no record of it, and nobody knows why.
+    Missing,
+    /// The store could not be reached until the lease might have ended.
+    Unreachable,
+    /// `--max-hold` was reached.
+    MaxHold,
+}
+
+impl Event {
+    /// Writes the event as a line, and flushes it.
+    ///
+    /// # Errors
+    /// Those of `out`; the reader may be gone.
+    pub fn write(&self, mut out: impl Write) -> io::Result<()> {
+        serde_json::to_writer(&mut out, self)?;
+        out.write_all(b"\n")?;
+        out.flush()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(event: Event) -> String {
+        let mut out = Vec::new();
+        event.write(&mut out).expect("a vector takes all");
+        String::from_utf8(out).expect("JSON is text")
+    }
+
+    fn member(key: &str, token: Option<u64>) -> Member {
+        Member {
+            key: key.into(),
+            claim: format!("c-{key}"),
+            token,
+        }
+    }
+
+    #[test]
+    fn every_event_has_its_documented_fields_in_order() {
+        assert_eq!(
+            text(Event::Waiting {
+                key: "k\"".into(),
+                claim: "c".into()
+            }),
+            "{\"event\":\"waiting\",\"key\":\"k\\\"\",\"claim\":\"c\"}\n"
+        );
+        assert_eq!(
+            text(Event::Acquired(Acquired::new(
+                vec![member("k", Some(7))],
+                "exclusive",
+                Some(30_000),
+                12,
+                "redis".into()
+            ))),
+            "{\"event\":\"acquired\",\"key\":\"k\",\"claim\":\"c-k\",\"mode\":\"exclusive\",\"token\":7,\
+             \"lease_ms\":30000,\"waited_ms\":12,\"store\":\"redis\"}\n"
+        );
+        assert_eq!(
+            text(Event::Lost {
+                cause: Cause::MaxHold
+            }),
+            "{\"event\":\"lost\",\"cause\":\"max_hold\"}\n"
+        );
+        assert_eq!(text(Event::Released), "{\"event\":\"released\"}\n");
+        assert_eq!(text(Event::Busy), "{\"event\":\"busy\"}\n");
+        assert_eq!(text(Event::Timeout), "{\"event\":\"timeout\"}\n");
+        assert_eq!(text(Event::Cancelled), "{\"event\":\"cancelled\"}\n");
+        assert_eq!(
+            text(Event::Error {
+                message: "why".into()
+            }),
+            "{\"event\":\"error\",\"message\":\"why\"}\n"
+        );
+    }
+
+    #[test]
+    fn what_a_store_lacks_is_null() {
+        let event = Event::Acquired(Acquired::new(
+            vec![member("k", None)],
+            "read",
+            None,
+            0,
+            "zookeeper".into(),
+        ));
+        assert!(text(event).contains("\"mode\":\"read\",\"token\":null,\"lease_ms\":null,"));
+    }
+
+    #[test]
+    fn a_multi_lock_has_members_instead_of_a_key() {
+        let members = vec![member("a", Some(1)), member("b", None)];
+        assert_eq!(
+            text(Event::Acquired(Acquired::new(
+                members,
+                "write",
+                Some(1),
+                2,
+                "sqlite".into()
+            ))),
+            "{\"event\":\"acquired\",\"members\":[{\"key\":\"a\",\"claim\":\"c-a\",\"token\":1},\
+             {\"key\":\"b\",\"claim\":\"c-b\",\"token\":null}],\"mode\":\"write\",\"lease_ms\":1,\"waited_ms\":2,\
+             \"store\":\"sqlite\"}\n"
+        );
+    }
+}

@@ -1,0 +1,101 @@
+//! The objects of `ls --json` and `show --json`, with fields that programs rely on, in this order.
+//! Filled from the library's status by the verbs.
+
+use serde::Serialize;
+
+/// One key with its holders and waiters.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct KeyStatus {
+    /// As it was written.
+    pub key: String,
+    /// `mutex`, `read-write` or `semaphore`; none while nobody holds it or waits for it.
+    pub kind: Option<&'static str>,
+    /// Who holds it.
+    pub holders: Vec<Holder>,
+    /// Who waits, in order; none where the store cannot tell.
+    pub waiters: Option<Vec<Waiter>>,
+}
+
+/// A holder of a key.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Holder {
+    /// What `evict --claim` accepts.
+    pub claim: String,
+    /// Another kind of client's.
+    pub foreign: bool,
+    /// Who it says it is.
+    pub label: Option<String>,
+    /// `exclusive`, `read`, `write` or `permits`.
+    pub mode: &'static str,
+    /// How many permits it has; none unless it is a semaphore's.
+    pub permits: Option<u32>,
+    /// Its fencing token, or the first of its run.
+    pub token: Option<u64>,
+    /// Until its lease ends; none where there is no time limit, or the store cannot tell another's.
+    pub remaining_ms: Option<u64>,
+}
+
+/// A waiter for a key.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Waiter {
+    /// What `evict --claim` accepts.
+    pub claim: String,
+    /// Another kind of client's.
+    pub foreign: bool,
+    /// Who it says it is.
+    pub label: Option<String>,
+    /// What it waits for: `exclusive`, `read`, `write` or `permits`.
+    pub mode: &'static str,
+    /// Its place in the queue, from 0; none where there is no order.
+    pub position: Option<u32>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_object_has_its_documented_fields_in_order() {
+        let status = KeyStatus {
+            key: "k".into(),
+            kind: Some("mutex"),
+            holders: vec![Holder {
+                claim: "c".into(),
+                foreign: false,
+                label: Some("me".into()),
+                mode: "exclusive",
+                permits: None,
+                token: Some(7),
+                remaining_ms: Some(100),
+            }],
+            waiters: Some(vec![Waiter {
+                claim: "w".into(),
+                foreign: true,
+                label: None,
+                mode: "exclusive",
+                position: Some(0),
+            }]),
+        };
+        assert_eq!(
+            serde_json::to_string(&status).expect("it is JSON"),
+            "{\"key\":\"k\",\"kind\":\"mutex\",\"holders\":[{\"claim\":\"c\",\"foreign\":false,\"label\":\"me\",\
+             \"mode\":\"exclusive\",\"permits\":null,\"token\":7,\"remaining_ms\":100}],\"waiters\":[{\"claim\":\"w\",\
+             \"foreign\":true,\"label\":null,\"mode\":\"exclusive\",\"position\":0}]}"
+        );
+    }
+
+    #[test]
+    fn a_queue_that_the_store_cannot_tell_is_null() {
+        let status = KeyStatus {
+            key: "k".into(),
+            kind: Some("semaphore"),
+            holders: vec![],
+            waiters: None,
+        };
+        assert!(
+            serde_json::to_string(&status)
+                .expect("it is JSON")
+                .ends_with("\"holders\":[],\"waiters\":null}")
+        );
+    }
+}

@@ -1,0 +1,224 @@
+//! Tables for people: `ls` and `show` without `--json`.
+//! Nothing here is for programs to parse.
+
+use super::status::{Holder, KeyStatus};
+
+/// `ls`: a row for each holder, and one for a key that has only waiters. Empty if there is no key.
+pub fn list(keys: &[KeyStatus]) -> String {
+    let mut rows = Vec::new();
+    for status in keys {
+        let queue = status
+            .waiters
+            .as_ref()
+            .map_or("?".to_owned(), |waiters| waiters.len().to_string());
+        let row = |holder: Option<&Holder>| {
+            let [who, mode, token, left] =
+                holder.map_or(["-".into(), "-".into(), "-".into(), "-".into()], cells);
+            vec![status.key.clone(), mode, who, token, left, queue.clone()]
+        };
+        if status.holders.is_empty() {
+            rows.push(row(None));
+        }
+        rows.extend(status.holders.iter().map(|holder| row(Some(holder))));
+    }
+    aligned(&["KEY", "MODE", "HOLDER", "TOKEN", "LEFT", "WAITERS"], &rows)
+}
+
+/// `show`: one key, its holders, and the queue in order.
+pub fn show(status: &KeyStatus) -> String {
+    let kind = status.kind.map_or(String::new(), |kind| format!(" ({kind})"));
+    let mut text = format!("{}{kind}\n", status.key);
+    if status.holders.is_empty() {
+        text.push_str("\nnobody holds it\n");
+    } else {
+        let rows: Vec<Vec<String>> = status
+            .holders
+            .iter()
+            .map(|holder| {
+                let [who, mode, token, left] = cells(holder);
+                vec![who, mode, token, left, holder.claim.clone()]
+            })
+            .collect();
+        text.push('\n');
+        text.push_str(&aligned(&["HOLDER", "MODE", "TOKEN", "LEFT", "CLAIM"], &rows));
+    }
+    match &status.waiters {
+        None => text.push_str("\nthis store cannot tell who waits\n"),
+        Some(waiters) if waiters.is_empty() => text.push_str("\nnobody waits\n"),
+        Some(waiters) => {
+            let rows: Vec<Vec<String>> = waiters
+                .iter()
+                .map(|waiter| {
+                    let place = waiter
+                        .position
+                        .map_or("-".to_owned(), |position| (position + 1).to_string());
+                    let who = name(waiter.label.as_deref(), waiter.foreign);
+                    vec![place, who, waiter.mode.to_owned(), waiter.claim.clone()]
+                })
+                .collect();
+            text.push('\n');
+            text.push_str(&aligned(&["PLACE", "WAITER", "MODE", "CLAIM"], &rows));
+        }
+    }
+    text
+}
+
+/// Who, mode, token and time left.
+fn cells(holder: &Holder) -> [String; 4] {
+    let mode = match holder.permits {
+        Some(permits) => format!("{permits} {}", holder.mode),
+        None => holder.mode.to_owned(),
+    };
+    let token = holder.token.map_or("-".to_owned(), |token| token.to_string());
+    let left = holder.remaining_ms.map_or("-".to_owned(), seconds);
+    [name(holder.label.as_deref(), holder.foreign), mode, token, left]
+}
+
+fn name(label: Option<&str>, foreign: bool) -> String {
+    match (label, foreign) {
+        (Some(label), false) => visible(label),
+        (Some(label), true) => format!("{} (foreign)", visible(label)),
+        (None, false) => "-".to_owned(),
+        (None, true) => "(foreign)".to_owned(),
+    }
+}
+
+/// A label is another process's text: it must not steer the terminal.
+fn visible(text: &str) -> String {
+    text.chars()
+        .map(|c| if c.is_control() { '\u{fffd}' } else { c })
+        .collect()
+}
+
+fn seconds(remaining_ms: u64) -> String {
+    format!("{}.{}s", remaining_ms / 1000, remaining_ms % 1000 / 100)
+}
+
+/// Columns as wide as their widest cell, two spaces apart; nothing at the end of a line.
+fn aligned(titles: &[&str], rows: &[Vec<String>]) -> String {
+    if rows.is_empty() {
+        return String::new();
+    }
+    let head: Vec<String> = titles.iter().map(|title| (*title).to_owned()).collect();
+    let lines: Vec<&Vec<String>> = std::iter::once(&head).chain(rows).collect();
+    let width = |column: usize| {
+        lines
+            .iter()
+            .map(|line| line[column].chars().count())
+            .max()
+            .unwrap_or(0)
+    };
+    let widths: Vec<usize> = (0..titles.len()).map(width).collect();
+    let mut text = String::new();
+    for line in lines {
+        let cells = line
+            .iter()
+            .zip(&widths)
+            .map(|(cell, width)| format!("{cell:<width$}"));
+        text.push_str(cells.collect::<Vec<_>>().join("  ").trim_end());
+        text.push('\n');
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Waiter;
+    use super::*;
+
+    fn holder(label: &str, mode: &'static str, permits: Option<u32>) -> Holder {
+        Holder {
+            claim: format!("claim-{label}"),
+            foreign: false,
+            label: Some(label.into()),
+            mode,
+            permits,
+            token: Some(1_732_000_000_000_001),
+            remaining_ms: Some(29_950),
+        }
+    }
+
+    fn keys() -> Vec<KeyStatus> {
+        let stranger = Holder {
+            claim: "x:1".into(),
+            foreign: true,
+            label: None,
+            mode: "exclusive",
+            permits: None,
+            token: None,
+            remaining_ms: None,
+        };
+        let waiter = |label: &str, position| Waiter {
+            claim: format!("claim-{label}"),
+            foreign: false,
+            label: Some(label.into()),
+            mode: "exclusive",
+            position,
+        };
+        vec![
+            KeyStatus {
+                key: "backup".into(),
+                kind: Some("mutex"),
+                holders: vec![holder("ann@host:1", "exclusive", None)],
+                waiters: Some(vec![waiter("bob@host:2", Some(0)), waiter("cy@host:3", None)]),
+            },
+            KeyStatus {
+                key: "pool".into(),
+                kind: Some("semaphore"),
+                holders: vec![
+                    holder("a", "permits", Some(2)),
+                    holder("b\u{1b}[2J", "permits", Some(1)),
+                ],
+                waiters: Some(vec![]),
+            },
+            KeyStatus {
+                key: "java".into(),
+                kind: Some("mutex"),
+                holders: vec![stranger],
+                waiters: None,
+            },
+            KeyStatus {
+                key: "free".into(),
+                kind: Some("mutex"),
+                holders: vec![],
+                waiters: Some(vec![waiter("d", Some(0))]),
+            },
+        ]
+    }
+
+    #[test]
+    fn a_list_has_a_row_for_each_holder() {
+        assert_eq!(
+            list(&keys()),
+            "\
+KEY     MODE       HOLDER      TOKEN             LEFT   WAITERS
+backup  exclusive  ann@host:1  1732000000000001  29.9s  2
+pool    2 permits  a           1732000000000001  29.9s  0
+pool    1 permits  b\u{fffd}[2J       1732000000000001  29.9s  0
+java    exclusive  (foreign)   -                 -      ?
+free    -          -           -                 -      1
+"
+        );
+        assert_eq!(list(&[]), "");
+    }
+
+    #[test]
+    fn one_key_shows_its_holders_and_its_queue() {
+        assert_eq!(
+            show(&keys()[0]),
+            "\
+backup (mutex)
+
+HOLDER      MODE       TOKEN             LEFT   CLAIM
+ann@host:1  exclusive  1732000000000001  29.9s  claim-ann@host:1
+
+PLACE  WAITER      MODE       CLAIM
+1      bob@host:2  exclusive  claim-bob@host:2
+-      cy@host:3   exclusive  claim-cy@host:3
+"
+        );
+        assert!(show(&keys()[1]).ends_with("\nnobody waits\n"));
+        assert!(show(&keys()[2]).ends_with("\nthis store cannot tell who waits\n"));
+        assert!(show(&keys()[3]).contains("\nnobody holds it\n"));
+    }
+}

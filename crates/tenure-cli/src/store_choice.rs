@@ -1,0 +1,455 @@
+//! Which store a command line means: options, environment, files, or else the embedded store.
+//! Connects to nothing; but for `sqlite:`'s folder and `memory:`'s refusal, URLs are the library's to read.
+
+use std::error::Error;
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::io::{self, BufRead, Read};
+use std::path::{Path, PathBuf};
+use std::{env, fmt};
+
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
+
+use crate::args::Global;
+
+/// Where the machine's administrator says which store to use.
+const ETC_URL: &str = "/etc/tenure/url";
+/// The embedded store's file, in its folder.
+const FILE: &str = "locks.db";
+/// A URL is shorter than this; a longer first line is not one.
+const LONGEST_URL: u64 = 64 * 1024;
+/// What a path keeps as it is in a URL.
+const IN_PATH: &AsciiSet = &NON_ALPHANUMERIC
+    .remove(b'/')
+    .remove(b'.')
+    .remove(b'-')
+    .remove(b'_')
+    .remove(b'~');
+
+/// All that the choice depends on, but for the files it names.
+#[derive(Clone, Debug, Default)]
+pub struct Surroundings {
+    /// `--url`.
+    pub url: Option<String>,
+    /// `--url-file`.
+    pub url_file: Option<PathBuf>,
+    /// `TENURE_URL`.
+    pub tenure_url: Option<OsString>,
+    /// `XDG_CONFIG_HOME`.
+    pub config_home: Option<OsString>,
+    /// `XDG_STATE_HOME`.
+    pub state_home: Option<OsString>,
+    /// `HOME`, or else the home that the user database knows.
+    pub home: Option<PathBuf>,
+    /// The administrator's file.
+    pub etc_url: PathBuf,
+}
+
+impl Surroundings {
+    /// Those of this process.
+    pub fn of(global: &Global) -> Surroundings {
+        Surroundings {
+            url: global.url.clone(),
+            url_file: global.url_file.clone(),
+            tenure_url: env::var_os("TENURE_URL"),
+            config_home: env::var_os("XDG_CONFIG_HOME"),
+            state_home: env::var_os("XDG_STATE_HOME"),
+            home: absolute(env::var_os("HOME").as_deref()).or_else(home_of_this_user),
+            etc_url: PathBuf::from(ETC_URL),
+        }
+    }
+}
+
+/// The store that was chosen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Choice {
+    /// For the library. May hold a password.
+    pub url: String,
+    /// The embedded store's folder, to be created before connecting. `None` for every other store.
+    pub folder: Option<PathBuf>,
+    /// For stderr, unless `-q`.
+    pub notes: Vec<String>,
+}
+
+/// Why no store could be chosen. A usage error.
+#[derive(Debug)]
+pub enum NoStore {
+    /// A file that should name the store cannot be read.
+    Unreadable(PathBuf, io::Error),
+    /// A source names no URL.
+    Empty(String),
+    /// A source is not text.
+    NotText(String),
+    /// `memory:`.
+    Memory,
+    /// Nothing says where the embedded store could be.
+    Homeless,
+}
+
+impl fmt::Display for NoStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            NoStore::Unreadable(path, _) => {
+                let path = path.display();
+                write!(
+                    f,
+                    "cannot read the store's URL from {path}; another store would not be the same lock"
+                )
+            }
+            NoStore::Empty(source) => {
+                write!(
+                    f,
+                    "{source} holds no URL; write one, as `redis://host` or `sqlite:`, or remove it"
+                )
+            }
+            NoStore::NotText(source) => write!(f, "{source} is not UTF-8; percent-encode odd bytes"),
+            NoStore::Memory => f.write_str(
+                "the store `memory:` lives in one process: commands would lock nothing; use `sqlite:`",
+            ),
+            NoStore::Homeless => f.write_str(
+                "the embedded store needs a home directory; set HOME, or use --url sqlite:/path/locks.db",
+            ),
+        }
+    }
+}
+
+impl Error for NoStore {
+    fn source(&self) -> Option<&(dyn Error + 'static)> {
+        match self {
+            NoStore::Unreadable(_, error) => Some(error),
+            _ => None,
+        }
+    }
+}
+
+/// Chooses the store: `--url` or `--url-file`, then `TENURE_URL`, then the user's file, then the
+/// administrator's, and at last the embedded store.
+///
+/// # Errors
+/// A source that is there but cannot be used is never passed over: another store would not be the same lock.
+pub fn choose(surroundings: &Surroundings) -> Result<Choice, NoStore> {
+    let named = match named_url(surroundings)? {
+        Some(url) => url,
+        None => {
+            let mut choice = embedded(surroundings, "")?;
+            let folder = choice.folder.as_deref().unwrap_or(Path::new("")).display();
+            let note = format!(
+                "no store was named, so this lock is local to this user on this machine ({folder}); \
+                 for more name one with --url or TENURE_URL, or say `--url sqlite:` to silence this"
+            );
+            choice.notes.insert(0, note);
+            return Ok(choice);
+        }
+    };
+    let (scheme, rest) = named.split_once(':').unwrap_or((&named, ""));
+    if scheme.eq_ignore_ascii_case("memory") {
+        return Err(NoStore::Memory);
+    }
+    if scheme.eq_ignore_ascii_case("sqlite") && (rest.is_empty() || rest.starts_with('?')) {
+        return embedded(surroundings, rest);
+    }
+    Ok(Choice {
+        url: named,
+        folder: None,
+        notes: Vec::new(),
+    })
+}
+
+/// Creates the embedded store's folder, readable by nobody else; leaves one that exists as it is.
+///
+/// # Errors
+/// When the folder cannot be created.
+pub fn create_folder(folder: &Path) -> io::Result<()> {
+    if let Some(parent) = folder.parent() {
+        fs::create_dir_all(parent)?;
+    }
+    let mut builder = fs::DirBuilder::new();
+    #[cfg(unix)]
+    std::os::unix::fs::DirBuilderExt::mode(&mut builder, 0o700);
+    match builder.create(folder) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists && folder.is_dir() => Ok(()),
+        other => other,
+    }
+}
+
+fn named_url(surroundings: &Surroundings) -> Result<Option<String>, NoStore> {
+    if let Some(url) = &surroundings.url {
+        return some_url(url, "--url").map(Some);
+    }
+    if let Some(path) = &surroundings.url_file {
+        return match first_line(path)? {
+            Some(url) => Ok(Some(url)),
+            None => Err(NoStore::Unreadable(path.clone(), io::ErrorKind::NotFound.into())),
+        };
+    }
+    if let Some(url) = surroundings.tenure_url.as_deref().filter(|url| !url.is_empty()) {
+        let text = url
+            .to_str()
+            .ok_or_else(|| NoStore::NotText("TENURE_URL".to_owned()))?;
+        return some_url(text, "TENURE_URL").map(Some);
+    }
+    let config = absolute(surroundings.config_home.as_deref());
+    let config = config.or_else(|| surroundings.home.as_ref().map(|home| home.join(".config")));
+    let files = config
+        .map(|folder| folder.join("tenure/url"))
+        .into_iter()
+        .chain([surroundings.etc_url.clone()]);
+    for file in files {
+        if let Some(url) = first_line(&file)? {
+            return Ok(Some(url));
+        }
+    }
+    Ok(None)
+}
+
+/// The first line of a file; none if there is no such file.
+fn first_line(path: &Path) -> Result<Option<String>, NoStore> {
+    let file = match fs::File::open(path) {
+        Err(error) if [io::ErrorKind::NotFound, io::ErrorKind::NotADirectory].contains(&error.kind()) => {
+            return Ok(None);
+        }
+        other => other.map_err(|error| NoStore::Unreadable(path.to_owned(), error))?,
+    };
+    let mut line = Vec::new();
+    io::BufReader::new(file.take(LONGEST_URL))
+        .read_until(b'\n', &mut line)
+        .map_err(|error| NoStore::Unreadable(path.to_owned(), error))?;
+    let source = path.display().to_string();
+    let text = String::from_utf8(line).map_err(|_| NoStore::NotText(source.clone()))?;
+    some_url(&text, &source).map(Some)
+}
+
+fn some_url(text: &str, source: &str) -> Result<String, NoStore> {
+    match text.trim() {
+        "" => Err(NoStore::Empty(source.to_owned())),
+        url => Ok(url.to_owned()),
+    }
+}
+
+/// The embedded store, with the URL's query as it was given.
+fn embedded(surroundings: &Surroundings, query: &str) -> Result<Choice, NoStore> {
+    let usual = surroundings
+        .home
+        .as_ref()
+        .map(|home| home.join(".local/state/tenure"));
+    let chosen = absolute(surroundings.state_home.as_deref()).map(|state| state.join("tenure"));
+    let folder = chosen
+        .clone()
+        .or_else(|| usual.clone())
+        .ok_or(NoStore::Homeless)?;
+    let mut notes = Vec::new();
+    if let (Some(chosen), Some(usual)) = (chosen, usual)
+        && chosen != usual
+        && usual.join(FILE).exists()
+    {
+        notes.push(format!(
+            "XDG_STATE_HOME is set, so locks are kept in {}, but {} has a store too: \
+             commands that run without XDG_STATE_HOME lock there, and neither sees the other's locks",
+            chosen.display(),
+            usual.display()
+        ));
+    }
+    let file = folder.join(FILE);
+    let path = percent_encode(file.as_os_str().as_encoded_bytes(), IN_PATH);
+    Ok(Choice {
+        url: format!("sqlite:{path}{query}"),
+        folder: Some(folder),
+        notes,
+    })
+}
+
+/// Variables that name folders count only if they are absolute paths, as the XDG specification has it.
+fn absolute(value: Option<&OsStr>) -> Option<PathBuf> {
+    value.map(PathBuf::from).filter(|path| path.is_absolute())
+}
+
+/// The home directory that the user database knows, for callers without `HOME`.
+#[cfg(unix)]
+fn home_of_this_user() -> Option<PathBuf> {
+    let user = rustix::process::geteuid().as_raw();
+    let listed = fs::read_to_string("/etc/passwd")
+        .ok()
+        .and_then(|table| home_in(&table, user));
+    listed.or_else(|| {
+        // Users of a directory service are in no file.
+        let getent = std::process::Command::new("getent")
+            .arg("passwd")
+            .arg(user.to_string())
+            .output()
+            .ok()?;
+        home_in(&String::from_utf8_lossy(&getent.stdout), user)
+    })
+}
+
+#[cfg(not(unix))]
+fn home_of_this_user() -> Option<PathBuf> {
+    env::home_dir()
+}
+
+#[cfg(unix)]
+fn home_in(table: &str, user: u32) -> Option<PathBuf> {
+    let home = table.lines().find_map(|line| {
+        let fields: Vec<&str> = line.split(':').collect();
+        (fields.get(2)?.parse() == Ok(user)).then(|| fields.get(5).copied())?
+    });
+    absolute(home.map(OsStr::new))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    struct Machine {
+        folder: tempfile::TempDir,
+        around: Surroundings,
+    }
+
+    impl Machine {
+        fn new() -> Machine {
+            let folder = tempfile::tempdir().expect("a folder");
+            let around = Surroundings {
+                home: Some(folder.path().join("home")),
+                etc_url: folder.path().join("etc/tenure/url"),
+                ..Surroundings::default()
+            };
+            Machine { folder, around }
+        }
+
+        fn write(&self, path: &str, text: &str) {
+            let path = self.folder.path().join(path);
+            fs::create_dir_all(path.parent().expect("below the folder")).expect("the folder is ours");
+            fs::write(path, text).expect("the folder is ours");
+        }
+
+        fn url(&self) -> String {
+            choose(&self.around).expect("a store").url
+        }
+    }
+
+    #[test]
+    fn each_source_yields_to_the_one_before_it() {
+        let mut machine = Machine::new();
+        let home = machine.folder.path().join("home");
+        assert_eq!(
+            machine.url(),
+            format!("sqlite:{}/.local/state/tenure/locks.db", home.display())
+        );
+        machine.write("etc/tenure/url", "redis://etc\nredis://second-line\n");
+        assert_eq!(machine.url(), "redis://etc");
+        machine.write("home/.config/tenure/url", "redis://config");
+        assert_eq!(machine.url(), "redis://config");
+        machine.around.config_home = Some(machine.folder.path().join("xdg").into());
+        assert_eq!(machine.url(), "redis://etc");
+        machine.write("xdg/tenure/url", " redis://xdg \r\n");
+        assert_eq!(machine.url(), "redis://xdg");
+        machine.around.tenure_url = Some("redis://env".into());
+        assert_eq!(machine.url(), "redis://env");
+        machine.write("file", "redis://file\n");
+        machine.around.url_file = Some(machine.folder.path().join("file"));
+        assert_eq!(machine.url(), "redis://file");
+        machine.around.url = Some("redis://option".into());
+        assert_eq!(machine.url(), "redis://option");
+    }
+
+    #[test]
+    fn an_empty_variable_is_no_variable_and_a_relative_folder_is_no_folder() {
+        let mut machine = Machine::new();
+        machine.around.tenure_url = Some(OsString::new());
+        machine.around.config_home = Some("relative".into());
+        machine.around.state_home = Some("relative".into());
+        machine.write("home/.config/tenure/url", "redis://config");
+        assert_eq!(machine.url(), "redis://config");
+    }
+
+    #[test]
+    fn only_a_store_that_nobody_named_is_announced() {
+        let mut machine = Machine::new();
+        let choice = choose(&machine.around).expect("a store");
+        let folder = machine.folder.path().join("home/.local/state/tenure");
+        assert_eq!(choice.folder.as_deref(), Some(&*folder));
+        assert!(choice.notes[0].contains("local") && choice.notes[0].contains(&folder.display().to_string()));
+        machine.around.url = Some("sqlite:".into());
+        let named = choose(&machine.around).expect("a store");
+        assert_eq!(
+            (named.url, named.folder, named.notes),
+            (choice.url, choice.folder, Vec::new())
+        );
+    }
+
+    #[test]
+    fn a_second_embedded_store_is_told_of() {
+        let mut machine = Machine::new();
+        machine.around.url = Some("SQLITE:?fencing=x".into());
+        machine.around.state_home = Some(machine.folder.path().join("st ate").into());
+        let path = machine.folder.path().join("st%20ate/tenure/locks.db");
+        let choice = choose(&machine.around).expect("a store");
+        assert_eq!(choice.url, format!("sqlite:{}?fencing=x", path.display()));
+        assert!(choice.notes.is_empty());
+        machine.write("home/.local/state/tenure/locks.db", "");
+        let notes = choose(&machine.around).expect("a store").notes;
+        assert!(
+            notes.len() == 1 && notes[0].contains("home/.local/state/tenure"),
+            "{notes:?}"
+        );
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_used_is_never_passed_over() {
+        let mut machine = Machine::new();
+        machine.write("etc/tenure/url", "redis://etc");
+        machine.write("home/.config/tenure/url", "\nredis://second-line");
+        assert!(matches!(choose(&machine.around), Err(NoStore::Empty(_))));
+        machine.around.config_home = Some(machine.folder.path().into());
+        fs::create_dir_all(machine.folder.path().join("tenure/url")).expect("the folder is ours");
+        assert!(matches!(choose(&machine.around), Err(NoStore::Unreadable(..))));
+        machine.around.url_file = Some("/nonexistent".into());
+        assert!(matches!(choose(&machine.around), Err(NoStore::Unreadable(..))));
+        machine.around.url = Some(" ".into());
+        assert!(matches!(choose(&machine.around), Err(NoStore::Empty(_))));
+    }
+
+    #[test]
+    fn memory_is_refused_in_words() {
+        let mut machine = Machine::new();
+        for url in ["memory:", "Memory:", "memory"] {
+            machine.around.url = Some(url.into());
+            let refusal = choose(&machine.around).expect_err("nothing is shared");
+            assert!(refusal.to_string().contains("lock nothing"), "{refusal}");
+        }
+    }
+
+    #[test]
+    fn without_any_home_the_message_says_what_to_set() {
+        let mut machine = Machine::new();
+        machine.around.home = None;
+        let refusal = choose(&machine.around).expect_err("no folder");
+        assert!(refusal.to_string().contains("HOME"), "{refusal}");
+        machine.around.state_home = Some("/state".into());
+        assert_eq!(machine.url(), "sqlite:/state/tenure/locks.db");
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn the_user_database_knows_the_home() {
+        let table =
+            "root:x:0:0:root:/root:/bin/sh\nann:x:1000:7:Ann:/home/ann:/bin/sh\nodd:x:7:7::x:/bin/sh\n";
+        assert_eq!(home_in(table, 1000), Some("/home/ann".into()));
+        assert_eq!(home_in(table, 0), Some("/root".into()));
+        assert_eq!(home_in(table, 7), None);
+        assert_eq!(home_in(table, 1), None);
+    }
+
+    #[cfg(unix)]
+    #[test]
+    fn the_folder_is_private_and_created_once() {
+        use std::os::unix::fs::PermissionsExt;
+        let machine = Machine::new();
+        let folder = machine.folder.path().join("a/b/tenure");
+        create_folder(&folder).expect("the folder is ours");
+        create_folder(&folder).expect("it is there already");
+        let mode = fs::metadata(&folder).expect("it is there").permissions().mode();
+        assert_eq!(mode & 0o777, 0o700);
+        machine.write("plain", "");
+        assert!(create_folder(&machine.folder.path().join("plain")).is_err());
+    }
+}

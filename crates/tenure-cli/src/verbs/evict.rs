@@ -1,0 +1,56 @@
+//! `tenure evict`: takes a key away from its holders and waiters by force.
+//! When the holders learn of it is theirs: at their next renewal.
+
+use serde::Serialize;
+use tenure::backend::PASS_WINDOW;
+use tenure::{Holder, HolderId};
+
+use super::keys::key;
+use super::store::{leave, visit};
+use crate::args::{Evict, Global};
+use crate::output;
+use crate::words::Failure;
+
+/// What was done, for programs.
+#[derive(Serialize)]
+struct Evicted<'a> {
+    key: &'a str,
+    freed: Vec<String>,
+}
+
+/// Frees the key and says whom it was taken from.
+pub(super) async fn evict(global: &Global, evict: &Evict) -> Result<u8, Failure> {
+    let key = key(&evict.key)?;
+    let whom = match &evict.claim {
+        Some(id) => HolderId::parse(id).on(key.clone()),
+        None => Holder::All(key.clone()),
+    };
+    let client = visit(global).await?;
+    let freed = client
+        .evict(whom)
+        .await
+        .map_err(|error| Failure::of(format!("cannot evict from {key:?}"), &error))?;
+    if !freed.is_empty() {
+        // An eviction bars the key for that long: once this verb is done, the key is to be had.
+        tokio::time::sleep(PASS_WINDOW).await;
+    }
+    leave(&client).await;
+    let freed: Vec<String> = freed.iter().map(ToString::to_string).collect();
+    output::print(&if global.json {
+        output::object(&Evicted {
+            key: key.as_str(),
+            freed,
+        })
+    } else {
+        sentence(key.as_str(), &freed).into_bytes()
+    })?;
+    Ok(0)
+}
+
+fn sentence(key: &str, freed: &[String]) -> String {
+    if freed.is_empty() {
+        return format!("nothing to free: no such holder or waiter of {key:?}\n");
+    }
+    let lines = freed.iter().map(|claim| format!("freed {key:?} from {claim}\n"));
+    lines.collect()
+}

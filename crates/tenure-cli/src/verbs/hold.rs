@@ -1,0 +1,168 @@
+//! `tenure hold`: a lock for another program, which reads events and closes our stdin to release.
+//! What the events look like is `output`'s.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use tenure::{ClaimRef, Client, Lost, LostCause};
+
+use super::lock::{Held, Outcome, Release, Wanted};
+use super::signals::order_to_go;
+use super::stdin::{self, Stdin};
+use super::store::{Chosen, leave};
+use crate::args::{Global, Hold};
+use crate::guardian::{BootTime, Inbox};
+use crate::output::{Cause, Event};
+use crate::words::{Blame, Failure, note, warn};
+
+const DONE: u8 = 0;
+const NOT_HELD: u8 = 1;
+const LOST: u8 = 4;
+/// Timers do not count suspend, so the clock is read again this often.
+const LONGEST_SLEEP: Duration = Duration::from_secs(1);
+
+/// Holds the lock, tells what happens to it, and gives the exit code.
+pub(super) async fn hold(global: &Global, hold: &Hold) -> Result<u8, Failure> {
+    if !hold.no_stdin && stdin::is_the_null_device() {
+        return Err(Failure::usage(
+            "stdin is the null device, so the lock would be released at once",
+            io::Error::other("a hold ends with its stdin: keep a pipe open, or say --no-stdin"),
+        ));
+    }
+    let wanted = Wanted::of(&hold.lock)?;
+    let store = Chosen::of(global)?;
+    let done = hold_in(&store, &wanted, hold, global.quiet).await;
+    if let Err(failure) = &done
+        && failure.blame == Blame::Store
+    {
+        tell(&Event::Error {
+            message: failure.to_string(),
+        })?;
+    }
+    done
+}
+
+async fn hold_in(store: &Chosen, wanted: &Wanted<'_>, hold: &Hold, quiet: bool) -> Result<u8, Failure> {
+    let mut inbox = Inbox::open().map_err(|error| Failure::system("cannot listen for signals", error))?;
+    let mut stdin = if hold.no_stdin {
+        Stdin::ignored()
+    } else {
+        Stdin::watched()
+            .map_err(|error| Failure::system("cannot start the thread that reads stdin", error))?
+    };
+    let connected = tokio::select! {
+        biased;
+        _ = order_to_go(&mut inbox) => return cancelled(),
+        connected = wanted.connect(store) => connected,
+    };
+    let client = connected?;
+    let done = acquire_and_keep(&client, wanted, hold, &mut inbox, &mut stdin, quiet).await;
+    leave(&client).await;
+    done
+}
+
+async fn acquire_and_keep(
+    client: &Client,
+    wanted: &Wanted<'_>,
+    hold: &Hold,
+    inbox: &mut Inbox,
+    stdin: &mut Stdin,
+    quiet: bool,
+) -> Result<u8, Failure> {
+    let waits = Arc::new(AtomicBool::new(false));
+    let sets_waits = waits.clone();
+    let on_waiting = move |claim: &ClaimRef| {
+        sets_waits.store(true, Ordering::Relaxed);
+        let (key, claim) = (claim.key.to_string(), claim.id.to_string());
+        // A reader that is gone is noticed with the next event.
+        let _ = tell(&Event::Waiting { key, claim });
+    };
+    let outcome = tokio::select! {
+        biased;
+        _ = order_to_go(inbox) => return cancelled(),
+        outcome = wanted.acquire(client, hold.lock.max_hold, on_waiting) => outcome?,
+        () = stdin.ended_in_vain(&waits) => return cancelled(),
+    };
+    match outcome {
+        Outcome::Held(held) => {
+            tell(&Event::Acquired(held.described(client.profile())))?;
+            keep(held, hold, inbox, stdin).await
+        }
+        Outcome::Busy => {
+            note(quiet, &format!("{} is busy", wanted.names()));
+            tell(&Event::Busy)?;
+            Ok(NOT_HELD)
+        }
+        Outcome::Timeout => {
+            note(quiet, &format!("{} was busy for all of --wait", wanted.names()));
+            tell(&Event::Timeout)?;
+            Ok(NOT_HELD)
+        }
+    }
+}
+
+fn cancelled() -> Result<u8, Failure> {
+    tell(&Event::Cancelled)?;
+    Ok(NOT_HELD)
+}
+
+/// Holds until the caller wishes its end, or it is lost.
+async fn keep(held: Held, hold: &Hold, inbox: &mut Inbox, stdin: &mut Stdin) -> Result<u8, Failure> {
+    let earliest = BootTime::now() + hold.lock.at_least;
+    let enough = async {
+        stdin.ended().await;
+        until(earliest).await;
+    };
+    let lost = tokio::select! {
+        biased;
+        lost = held.lost() => Some(lost),
+        _ = order_to_go(inbox) => None,
+        () = enough => None,
+    };
+    if let Some(lost) = lost {
+        return lose(&lost);
+    }
+    match held.release().await {
+        Release::Confirmed => {
+            tell(&Event::Released)?;
+            Ok(DONE)
+        }
+        Release::WasLost(lost) => lose(&lost),
+        Release::Unconfirmed(error) => {
+            let what = "the store has not confirmed the release; the lock ends with its lease";
+            Err(error.map_or_else(|| Failure::silence(what), |error| Failure::of(what, &error)))
+        }
+    }
+}
+
+fn lose(lost: &Lost) -> Result<u8, Failure> {
+    warn(&lost.to_string());
+    let cause = match lost.cause {
+        LostCause::Expired => Cause::Expired,
+        LostCause::Evicted { .. } => Cause::Evicted,
+        LostCause::Session => Cause::Session,
+        LostCause::Unreachable => Cause::Unreachable,
+        LostCause::MaxHold => Cause::MaxHold,
+        _ => Cause::Missing,
+    };
+    tell(&Event::Lost { cause })?;
+    Ok(LOST)
+}
+
+/// A reader that is gone knows nothing of the lock: there is no use in holding it.
+fn tell(event: &Event) -> Result<(), Failure> {
+    let told = event.write(io::stdout().lock());
+    told.map_err(|error| Failure::system("nobody reads the events on stdout", error))
+}
+
+async fn until(time: BootTime) {
+    loop {
+        let left = time.left(BootTime::now());
+        if left.is_zero() {
+            return;
+        }
+        tokio::time::sleep(left.min(LONGEST_SLEEP)).await;
+    }
+}

@@ -1,0 +1,11 @@
+//! Keys as they were written, checked before a store is touched.
+//! The rule of what is a key is the library's.
+
+use tenure::LockKey;
+
+use crate::words::Failure;
+
+/// One key.
+pub(super) fn key(name: &str) -> Result<LockKey, Failure> {
+    LockKey::new(name).map_err(|why| Failure::usage(format!("{name:?} cannot be a key"), why))
+}

@@ -1,0 +1,290 @@
+//! What `run` and `hold` lock: from options to a held lock of one key or of several.
+//! What happens while it is held is theirs.
+
+use std::num::NonZeroU32;
+use std::time::{Duration, Instant as Stopwatch};
+
+use tenure::backend::Liveness;
+use tenure::{
+    Acquire, ClaimRef, Client, Error, Guard, Instant, LockKey, Lost, Member, Multi, MultiGuard, Mutex,
+    Profile, RwLock, Semaphore, Settings,
+};
+
+use super::keys::key;
+use super::store::Chosen;
+use crate::args::{Kind, LockArgs, Wait};
+use crate::output;
+use crate::words::Failure;
+
+/// How long the release of a lock is tried at the most.
+const RELEASE: Duration = Duration::from_secs(5);
+/// The same for a lock of which nothing is left: other members of a multi-lock may be.
+const LOST_RELEASE: Duration = Duration::from_secs(1);
+
+/// A lock that is wanted, of keys that could be keys.
+pub(super) struct Wanted<'a> {
+    args: &'a LockArgs,
+    keys: Vec<LockKey>,
+}
+
+/// A lock that is held.
+pub(super) struct Held {
+    guards: Guards,
+    /// The lease that the store gives.
+    pub(super) lease: Duration,
+    /// How long it was waited for.
+    pub(super) waited: Duration,
+}
+
+enum Guards {
+    One(Guard),
+    Several(MultiGuard),
+}
+
+/// How an attempt ended that did not fail.
+pub(super) enum Outcome {
+    Held(Held),
+    /// `--no-wait`, and somebody else has it.
+    Busy,
+    /// `--wait` is over.
+    Timeout,
+}
+
+/// How a release ended.
+pub(super) enum Release {
+    Confirmed,
+    /// It had been lost before.
+    WasLost(Lost),
+    /// The store did not answer; the lock ends with its lease.
+    Unconfirmed(Option<Error>),
+}
+
+impl<'a> Wanted<'a> {
+    pub(super) fn of(args: &'a LockArgs) -> Result<Wanted<'a>, Failure> {
+        let keys: Result<_, _> = args.keys().into_iter().map(key).collect();
+        Ok(Wanted { args, keys: keys? })
+    }
+
+    /// The keys, in words: `"a", "b"`.
+    pub(super) fn names(&self) -> String {
+        let names: Vec<String> = self.keys.iter().map(|key| format!("{key:?}")).collect();
+        names.join(", ")
+    }
+
+    /// Connects as a client that bears the label.
+    pub(super) async fn connect(&self, store: &Chosen) -> Result<Client, Failure> {
+        let settings = Settings::default();
+        store
+            .connect(match &self.args.label {
+                Some(label) => settings.label(label.as_str()),
+                None => settings,
+            })
+            .await
+    }
+
+    /// Waits for the lock as long as the options say. `max_hold` is where the claim itself is capped.
+    ///
+    /// # Cancel safety
+    /// Dropped, it withdraws; closing the client waits for that.
+    pub(super) async fn acquire(
+        &self,
+        client: &Client,
+        max_hold: Option<Duration>,
+        on_waiting: impl FnOnce(&ClaimRef) + Send + 'static,
+    ) -> Result<Outcome, Failure> {
+        let lease = self.lease(client.profile());
+        let face = |key| Face::of(client, key, self.args.kind(), lease, max_hold);
+        let began = Stopwatch::now();
+        let guards = match self.keys.as_slice() {
+            [key] => face(key)
+                .take(self.args.wait(), on_waiting)
+                .await
+                .map(|guard| guard.map(Guards::One)),
+            keys => several(
+                &tenure::multi(keys.iter().map(|key| face(key).member())),
+                self.args.wait(),
+                on_waiting,
+            )
+            .await
+            .map(|guards| guards.map(Guards::Several)),
+        };
+        match guards {
+            Ok(Some(guards)) => Ok(Outcome::Held(Held {
+                guards,
+                lease,
+                waited: began.elapsed(),
+            })),
+            Ok(None) => Ok(Outcome::Busy),
+            Err(Error::Timeout) => Ok(Outcome::Timeout),
+            Err(error) => Err(Failure::of(format!("cannot lock {}", self.names()), &error)),
+        }
+    }
+
+    /// A lease outside the store's limits is rounded to them.
+    fn lease(&self, profile: &Profile) -> Duration {
+        let limits = &profile.limits;
+        self.args.lease.min(limits.max_lease).max(limits.min_lease)
+    }
+}
+
+/// One key with everything that the options say of it.
+enum Face {
+    Mutex(Mutex),
+    Read(RwLock),
+    Write(RwLock),
+    Permits(Semaphore, NonZeroU32),
+}
+
+/// The options that all kinds share.
+macro_rules! dressed {
+    ($face:expr, $lease:expr, $max_hold:expr) => {{
+        let face = $face.lease($lease);
+        match $max_hold {
+            Some(time) => face.max_hold(time),
+            None => face,
+        }
+    }};
+}
+
+impl Face {
+    fn of(client: &Client, key: &LockKey, kind: Kind, lease: Duration, max_hold: Option<Duration>) -> Face {
+        match kind {
+            Kind::Mutex { fair } => {
+                let mutex = dressed!(client.mutex(key.as_str()), lease, max_hold);
+                Face::Mutex(if fair { mutex.fair() } else { mutex })
+            }
+            Kind::Read => Face::Read(dressed!(client.rwlock(key.as_str()), lease, max_hold)),
+            Kind::Write => Face::Write(dressed!(client.rwlock(key.as_str()), lease, max_hold)),
+            Kind::Permits { take, of } => {
+                let semaphore = client.semaphore(key.as_str(), of.get());
+                Face::Permits(dressed!(semaphore, lease, max_hold), take)
+            }
+        }
+    }
+
+    fn member(&self) -> Member {
+        match self {
+            Face::Mutex(mutex) => mutex.into(),
+            Face::Read(lock) => Member::read(lock),
+            Face::Write(lock) => Member::write(lock),
+            Face::Permits(semaphore, take) => Member::permits(semaphore, take.get()),
+        }
+    }
+
+    async fn take(
+        &self,
+        wait: Wait,
+        on_waiting: impl FnOnce(&ClaimRef) + Send + 'static,
+    ) -> Result<Option<Guard>, Error> {
+        match wait {
+            Wait::Not => self.try_lock().await,
+            Wait::Forever => self.lock().on_waiting(on_waiting).await.map(Some),
+            Wait::AtMost(limit) => self.lock_within(limit).on_waiting(on_waiting).await.map(Some),
+        }
+    }
+
+    fn lock(&self) -> Acquire<Guard> {
+        match self {
+            Face::Mutex(mutex) => mutex.lock(),
+            Face::Read(lock) => lock.read(),
+            Face::Write(lock) => lock.write(),
+            Face::Permits(semaphore, take) => semaphore.acquire_many(take.get()),
+        }
+    }
+
+    fn lock_within(&self, limit: Duration) -> Acquire<Guard> {
+        match self {
+            Face::Mutex(mutex) => mutex.lock_within(limit),
+            Face::Read(lock) => lock.read_within(limit),
+            Face::Write(lock) => lock.write_within(limit),
+            Face::Permits(semaphore, take) => semaphore.acquire_many_within(take.get(), limit),
+        }
+    }
+
+    fn try_lock(&self) -> Acquire<Option<Guard>> {
+        match self {
+            Face::Mutex(mutex) => mutex.try_lock(),
+            Face::Read(lock) => lock.try_read(),
+            Face::Write(lock) => lock.try_write(),
+            Face::Permits(semaphore, take) => semaphore.try_acquire_many(take.get()),
+        }
+    }
+}
+
+async fn several(
+    multi: &Multi,
+    wait: Wait,
+    on_waiting: impl FnOnce(&ClaimRef) + Send + 'static,
+) -> Result<Option<MultiGuard>, Error> {
+    match wait {
+        Wait::Not => multi.try_lock().await,
+        Wait::Forever => multi.lock().on_waiting(on_waiting).await.map(Some),
+        Wait::AtMost(limit) => multi.lock_within(limit).on_waiting(on_waiting).await.map(Some),
+    }
+}
+
+impl Held {
+    /// The locks it is made of, in the order in which their keys were named.
+    pub(super) fn members(&self) -> &[Guard] {
+        match &self.guards {
+            Guards::One(guard) => std::slice::from_ref(guard),
+            Guards::Several(guards) => guards.members(),
+        }
+    }
+
+    /// Until when all of it is believed to be held unless renewals come; the origin of time once any of it is lost.
+    pub(super) fn believe_until(&self) -> Instant {
+        let all = self.members().iter().map(Guard::believe_until);
+        all.min().unwrap_or(Instant::ORIGIN)
+    }
+
+    /// Waits until any of it is lost.
+    ///
+    /// # Cancel safety
+    /// Dropping the future leaves nothing behind.
+    pub(super) async fn lost(&self) -> Lost {
+        match &self.guards {
+            Guards::One(guard) => guard.lost().await,
+            Guards::Several(guards) => guards.lost().await,
+        }
+    }
+
+    /// How it is described to programs.
+    pub(super) fn described(&self, profile: &Profile) -> output::Acquired {
+        let member = |guard: &Guard| output::Member {
+            key: guard.key().to_string(),
+            claim: guard.claim().id.to_string(),
+            token: guard.token().map(u64::from),
+        };
+        let mode = self
+            .members()
+            .first()
+            .map_or("exclusive", |guard| super::look::mode(guard.mode()));
+        let has_limit = matches!(profile.liveness, Liveness::Lease(_));
+        output::Acquired::new(
+            self.members().iter().map(member).collect(),
+            mode,
+            has_limit.then_some(output::ms(self.lease)),
+            output::ms(self.waited),
+            profile.store.to_owned(),
+        )
+    }
+
+    /// Gives it back, and tries until that is confirmed or it would have ended by itself.
+    pub(super) async fn release(self) -> Release {
+        let left = self.members().iter().map(Guard::remaining).min();
+        let limit = left.unwrap_or_default().clamp(LOST_RELEASE, RELEASE);
+        let unlocked = async {
+            match self.guards {
+                Guards::One(guard) => guard.unlock().await,
+                Guards::Several(guards) => guards.unlock().await,
+            }
+        };
+        match tokio::time::timeout(limit, unlocked).await {
+            Ok(Ok(())) => Release::Confirmed,
+            Ok(Err(Error::Lost(lost))) => Release::WasLost(lost),
+            Ok(Err(error)) => Release::Unconfirmed(Some(error)),
+            Err(_) => Release::Unconfirmed(None),
+        }
+    }
+}

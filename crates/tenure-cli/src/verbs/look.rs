@@ -1,0 +1,143 @@
+//! `tenure ls` and `tenure show`: what the store shows of its locks.
+//! How it looks on paper is `output`'s.
+
+use std::num::NonZeroU32;
+use std::sync::Arc;
+
+use tenure::{Client, HolderId, HolderStatus, Kind, LockStatus, Mode, Query, WaiterStatus};
+
+use super::keys::key;
+use super::store::{leave, visit};
+use crate::args::{Global, Ls, Show};
+use crate::output::{self, Holder, KeyStatus, Waiter};
+use crate::words::{Failure, note};
+
+/// How many keys are asked for at once.
+const PAGE: u32 = 256;
+
+/// Lists keys with holders or waiters.
+pub(super) async fn ls(global: &Global, ls: &Ls) -> Result<u8, Failure> {
+    let client = visit(global).await?;
+    let (keys, more) = listing(&client, ls)
+        .await
+        .map_err(|error| Failure::of("cannot list the locks", &error))?;
+    leave(&client).await;
+    output::print(&if global.json {
+        keys.iter().flat_map(output::object).collect()
+    } else {
+        output::list(&keys).into_bytes()
+    })?;
+    if more {
+        note(
+            global.quiet,
+            &format!("there are more keys: --limit {} shows no more of them", ls.limit),
+        );
+    } else if keys.is_empty() && !global.json {
+        note(global.quiet, "nobody holds a lock or waits for one");
+    }
+    Ok(0)
+}
+
+/// At most as many keys as asked for, and whether there are more.
+async fn listing(client: &Client, ls: &Ls) -> Result<(Vec<KeyStatus>, bool), tenure::Error> {
+    let prefix: Arc<str> = ls.prefix.clone().unwrap_or_default().into();
+    let (mut keys, mut after) = (Vec::new(), None);
+    loop {
+        let left = ls
+            .limit
+            .saturating_sub(u32::try_from(keys.len()).unwrap_or(u32::MAX));
+        let Some(limit) = NonZeroU32::new(left.min(PAGE)) else {
+            return Ok((keys, after.is_some()));
+        };
+        let query = Query::Prefix {
+            prefix: prefix.clone(),
+            after,
+            limit,
+        };
+        let page = client.inspect(query).await?;
+        keys.extend(page.items.iter().map(status));
+        after = page.next;
+        if after.is_none() {
+            return Ok((keys, false));
+        }
+    }
+}
+
+/// Shows one key.
+pub(super) async fn show(global: &Global, show: &Show) -> Result<u8, Failure> {
+    let key = key(&show.key)?;
+    let client = visit(global).await?;
+    let found = client
+        .inspect(Query::Key(key.clone()))
+        .await
+        .map_err(|error| Failure::of(format!("cannot look at {key:?}"), &error))?;
+    let free = || KeyStatus {
+        key: key.to_string(),
+        kind: None,
+        holders: Vec::new(),
+        waiters: client.profile().inspection.queue.then(Vec::new),
+    };
+    let status = found.items.first().map_or_else(free, status);
+    leave(&client).await;
+    output::print(&if global.json {
+        output::object(&status)
+    } else {
+        output::show(&status).into_bytes()
+    })?;
+    Ok(0)
+}
+
+fn status(of: &LockStatus) -> KeyStatus {
+    KeyStatus {
+        key: of.key.to_string(),
+        kind: Some(match of.kind {
+            Kind::Mutex => "mutex",
+            Kind::ReadWrite => "read-write",
+            Kind::Semaphore { .. } => "semaphore",
+        }),
+        holders: of.holders.iter().map(holder).collect(),
+        waiters: of
+            .waiters
+            .as_ref()
+            .map(|queue| queue.iter().zip(0..).map(waiter).collect()),
+    }
+}
+
+fn holder(of: &HolderStatus) -> Holder {
+    Holder {
+        claim: of.id.to_string(),
+        foreign: is_foreign(&of.id),
+        label: of.label.as_deref().map(str::to_owned),
+        mode: mode(of.mode),
+        permits: match of.mode {
+            Mode::Permits { take, .. } => Some(take.get()),
+            _ => None,
+        },
+        token: of.token.map(u64::from),
+        remaining_ms: of.remaining.map(output::ms),
+    }
+}
+
+fn waiter((of, position): (&WaiterStatus, u32)) -> Waiter {
+    Waiter {
+        claim: of.id.to_string(),
+        foreign: is_foreign(&of.id),
+        label: of.label.as_deref().map(str::to_owned),
+        mode: mode(of.mode),
+        position: Some(position),
+    }
+}
+
+fn is_foreign(id: &HolderId) -> bool {
+    matches!(id, HolderId::Foreign(_))
+}
+
+/// A mode in the one word that programs know.
+pub(super) fn mode(mode: Mode) -> &'static str {
+    match mode {
+        Mode::Exclusive => "exclusive",
+        Mode::Read => "read",
+        Mode::Write => "write",
+        Mode::Permits { .. } => "permits",
+    }
+}

@@ -1,0 +1,223 @@
+//! A command under a lock, from its start to its end: renewals move the guardian's deadline, losses stop the command.
+//! Getting the lock and giving it back is `run`'s; ending processes is the guardian's.
+
+use std::ffi::OsString;
+use std::time::Duration;
+
+use rustix::process::Signal;
+use tenure::{Instant, Lost};
+
+use super::lock::Held;
+use super::signals::is;
+use crate::args::OnLost;
+use crate::guardian::{
+    BootTime, Deadline, Ended, Event, Inbox, Launch, Recipient, StartError, Supervisor, Why,
+};
+use crate::words::warn;
+
+/// The deadline is moved that many times a lease, when a renewal allows it.
+const LOOKS_PER_LEASE: u32 = 20;
+/// Timers do not count suspend, so the clock is read again this often.
+const LONGEST_SLEEP: Duration = Duration::from_secs(1);
+
+/// What the command line says of losing the lock.
+pub(super) struct Terms {
+    pub(super) on_lost: OnLost,
+    /// Between TERM and KILL.
+    pub(super) grace: Duration,
+    pub(super) max_hold: Option<Duration>,
+    pub(super) at_least: Duration,
+}
+
+/// A held lock and the guardian of the command that runs under it.
+pub(super) struct Ward<'a> {
+    supervisor: Supervisor,
+    inbox: &'a mut Inbox,
+    held: &'a Held,
+    terms: Terms,
+    /// When the lock was had.
+    since: BootTime,
+    armed_until: Instant,
+    lost: bool,
+    /// It was said that the command is being stopped.
+    told_stop: bool,
+}
+
+impl<'a> Ward<'a> {
+    pub(super) fn new(
+        supervisor: Supervisor,
+        inbox: &'a mut Inbox,
+        held: &'a Held,
+        terms: Terms,
+    ) -> Ward<'a> {
+        Ward {
+            supervisor,
+            inbox,
+            held,
+            terms,
+            since: BootTime::now(),
+            armed_until: Instant::ORIGIN,
+            lost: false,
+            told_stop: false,
+        }
+    }
+
+    /// Arms the guardian, and then starts the command.
+    pub(super) async fn start(
+        &mut self,
+        argv: Vec<OsString>,
+        env: Vec<(OsString, OsString)>,
+    ) -> Result<(), StartError> {
+        match self.terms.on_lost {
+            OnLost::Ignore => self.supervisor.waive(),
+            OnLost::Term | OnLost::Kill => self.move_deadline(),
+        }
+        self.supervisor.start(Launch::new(argv, env)).await.map(|_| ())
+    }
+
+    /// Keeps the command until nothing is left of it.
+    pub(super) async fn keep(&mut self) -> Ended {
+        loop {
+            if self.terms.on_lost != OnLost::Ignore {
+                self.move_deadline();
+            }
+            let pause = self.enforce_max_hold().min(self.held.lease / LOOKS_PER_LEASE);
+            tokio::select! {
+                event = self.supervisor.next() => match event {
+                    Event::Ended(ended) => return self.report(ended),
+                    event => self.tell(&event),
+                },
+                signal = self.inbox.recv() => self.forward(signal),
+                lost = self.held.lost(), if !self.lost => self.lose(&lost),
+                () = tokio::time::sleep(pause) => {}
+            }
+        }
+    }
+
+    /// Keeps the lock for as long as `--at-least` says, unless told to go or the lock is lost.
+    pub(super) async fn linger(&mut self) {
+        let until = self.since + self.terms.at_least;
+        while !self.lost {
+            let left = until.left(BootTime::now());
+            if left.is_zero() {
+                return;
+            }
+            tokio::select! {
+                signal = self.inbox.recv() => {
+                    if is(signal, Signal::INT) || is(signal, Signal::TERM) {
+                        return;
+                    }
+                }
+                lost = self.held.lost() => {
+                    self.lost = true;
+                    warn(&format!("{lost}, sooner than --at-least says"));
+                }
+                () = tokio::time::sleep(left.min(LONGEST_SLEEP)) => {}
+            }
+        }
+    }
+
+    /// Whether the loss of the lock is known, and was told.
+    pub(super) fn has_lost(&self) -> bool {
+        self.lost
+    }
+
+    /// Moves the guardian's deadline to where the last renewals allow it to be.
+    fn move_deadline(&mut self) {
+        let until = self.held.believe_until();
+        if until <= self.armed_until {
+            return;
+        }
+        self.armed_until = until;
+        let grace = self.grace_on_loss();
+        let until = BootTime::from_nanos(until.as_nanos());
+        self.supervisor
+            .arm(Deadline::before(until, self.held.lease, grace));
+    }
+
+    /// Stops the command at `--max-hold`; answers how long to sleep at the most.
+    fn enforce_max_hold(&mut self) -> Duration {
+        let Some(max_hold) = self.terms.max_hold else {
+            return LONGEST_SLEEP;
+        };
+        let left = (self.since + max_hold).left(BootTime::now());
+        if left.is_zero() {
+            self.supervisor.stop(Why::MaxHold, self.terms.grace);
+            return LONGEST_SLEEP;
+        }
+        left.min(LONGEST_SLEEP)
+    }
+
+    fn lose(&mut self, lost: &Lost) {
+        self.lost = true;
+        match self.terms.on_lost {
+            OnLost::Ignore => warn(&format!("{lost}; the command runs on, as --on-lost ignore says")),
+            OnLost::Term | OnLost::Kill => {
+                self.told_stop = true;
+                warn(&format!("{lost}; the command is being stopped"));
+                self.supervisor.stop(Why::Lost, self.grace_on_loss());
+            }
+        }
+    }
+
+    fn grace_on_loss(&self) -> Duration {
+        match self.terms.on_lost {
+            OnLost::Kill => Duration::ZERO,
+            OnLost::Term | OnLost::Ignore => self.terms.grace,
+        }
+    }
+
+    /// INT, TERM, HUP and QUIT go to the command's group, USR1 and USR2 to the command alone.
+    fn forward(&mut self, signal: i32) {
+        let alone = is(signal, Signal::USR1) || is(signal, Signal::USR2);
+        let to = if alone {
+            Recipient::Leader
+        } else {
+            Recipient::Group
+        };
+        self.supervisor.signal(signal, to);
+    }
+
+    fn tell(&mut self, event: &Event) {
+        match event {
+            Event::Terming(why) | Event::Killing(why) if !self.told_stop => {
+                self.told_stop = true;
+                if let Some(words) = reason(*why) {
+                    warn(&format!("{words}; the command is being stopped"));
+                }
+            }
+            Event::Stuck(signal) => warn(&format!(
+                "the command was stopped by signal {signal} and stays so, since no shell could continue it; \
+                 it is ended when its lock is, or continue it with `kill -CONT`"
+            )),
+            Event::Terming(_) | Event::Killing(_) | Event::Ended(_) => {}
+        }
+    }
+
+    fn report(&self, ended: Ended) -> Ended {
+        if ended.stopped_by == Some(Why::GuardianDied) {
+            warn("the guardian process died, so the command was ended");
+        }
+        if ended.while_suspended {
+            warn("the lock's deadline came while this job was suspended, so its command was ended");
+        }
+        if !ended.unreached.is_empty() {
+            let pids: Vec<String> = ended.unreached.iter().map(ToString::to_string).collect();
+            warn(&format!(
+                "these processes of the command run on without the lock, since they are another user's: {}",
+                pids.join(", ")
+            ));
+        }
+        ended
+    }
+}
+
+/// Why the guardian stops a command, where it was not told to.
+fn reason(why: Why) -> Option<&'static str> {
+    match why {
+        Why::Deadline => Some("the lock could not be renewed in time"),
+        Why::MaxHold => Some("--max-hold is over"),
+        Why::Lost => Some("the lock was lost"),
+        Why::GuardianDied | Why::CallerDied => None,
+    }
+}

@@ -1,0 +1,171 @@
+//! What goes to stderr: failures in words (what, why, what to do), warnings and notes.
+//! Which exit code a failure has is the verb's to say.
+
+use std::error::Error as StdError;
+use std::fmt;
+use std::io::{self, Write};
+
+use tenure::{Error, Fault};
+
+/// Why a verb could not do what it was told.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    /// Whose fault it is.
+    pub blame: Blame,
+    what: String,
+    why: Vec<String>,
+    help: Option<String>,
+}
+
+/// Whose fault a failure is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Blame {
+    /// What was asked cannot be done, by this store or by any.
+    Usage,
+    /// The store or this machine failed.
+    Store,
+}
+
+impl Failure {
+    /// What was asked makes no sense.
+    pub fn usage(what: impl Into<String>, why: impl StdError) -> Failure {
+        Failure {
+            blame: Blame::Usage,
+            what: what.into(),
+            why: chain(&why),
+            help: None,
+        }
+    }
+
+    /// The machine refused something that every verb needs.
+    pub fn system(what: impl Into<String>, why: impl StdError) -> Failure {
+        Failure {
+            blame: Blame::Store,
+            what: what.into(),
+            why: chain(&why),
+            help: None,
+        }
+    }
+
+    /// The store did not answer in time.
+    pub fn silence(what: impl Into<String>) -> Failure {
+        Failure {
+            blame: Blame::Store,
+            what: what.into(),
+            why: vec!["the store did not answer in time".to_owned()],
+            help: None,
+        }
+    }
+
+    /// What the library answered when `what` was tried.
+    pub fn of(what: impl Into<String>, error: &Error) -> Failure {
+        let failure = |blame, why, help: Option<&str>| Failure {
+            blame,
+            what: what.into(),
+            why,
+            help: help.map(str::to_owned),
+        };
+        match error {
+            Error::Mismatch { held, asked } => failure(
+                Blame::Usage,
+                vec![format!("the key is {held} and was asked for as {asked}")],
+                Some("use another key, or wait until nobody holds it or waits for it"),
+            ),
+            Error::Unsupported(cause) => failure(
+                Blame::Usage,
+                chain(cause),
+                Some("choose another lock, or another store with --url or TENURE_URL"),
+            ),
+            Error::Invalid(_) | Error::Limit(_) => failure(Blame::Usage, chain(error), None),
+            Error::Backend(cause) => failure(
+                Blame::Store,
+                chain(cause),
+                (cause.fault() == Fault::Unavailable)
+                    .then_some("see that the store runs and is the one you mean, then try again"),
+            ),
+            _ => failure(Blame::Store, chain(error), None),
+        }
+    }
+
+    /// Prints it to stderr.
+    pub fn print(&self) {
+        say(&format!("error: {self}"));
+    }
+}
+
+/// A line of what, then lines of why and of what to do.
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.what)?;
+        for why in &self.why {
+            write!(f, "\n  = why: {why}")?;
+        }
+        match &self.help {
+            Some(help) => write!(f, "\n  = help: {help}"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// An error and what caused it, each in its own words.
+fn chain(error: &dyn StdError) -> Vec<String> {
+    let (mut words, mut cause) = (Vec::new(), Some(error));
+    while let Some(error) = cause {
+        words.push(error.to_string());
+        cause = error.source();
+    }
+    words
+}
+
+/// Says what went wrong although the verb goes on.
+pub fn warn(words: &str) {
+    say(&format!("warning: {words}"));
+}
+
+/// Says what may be good to know. Silent with `-q`.
+pub fn note(quiet: bool, words: &str) {
+    if !quiet {
+        say(&format!("note: {words}"));
+    }
+}
+
+/// A stderr that nobody reads is no reason to stop.
+fn say(text: &str) {
+    let _ = io::stderr().write_all(format!("{text}\n").as_bytes());
+}
+
+#[cfg(test)]
+mod tests {
+    use tenure::backend::BackendError;
+    use tenure::{Effect, Kind};
+
+    use super::*;
+
+    #[test]
+    fn a_failure_says_what_why_and_what_to_do() {
+        let held = Error::Mismatch {
+            held: Kind::Mutex,
+            asked: Kind::ReadWrite,
+        };
+        let failure = Failure::of("cannot lock \"k\"", &held);
+        assert_eq!(failure.blame, Blame::Usage);
+        assert_eq!(
+            failure.to_string(),
+            "cannot lock \"k\"\n  = why: the key is a mutex and was asked for as a read-write lock\n  \
+             = help: use another key, or wait until nobody holds it or waits for it"
+        );
+    }
+
+    #[test]
+    fn a_cause_beneath_is_told_too() {
+        let cause = io::Error::other("the wire is cut");
+        let fault = BackendError::because(Fault::Unavailable, Effect::Unknown, "no answer within 3 s", cause);
+        let failure = Failure::of("cannot lock \"k\"", &fault.into());
+        assert_eq!(failure.blame, Blame::Store);
+        let text = failure.to_string();
+        assert!(
+            text.contains("= why: no answer within 3 s\n  = why: the wire is cut\n  = help: "),
+            "{text}"
+        );
+    }
+}

@@ -1,0 +1,140 @@
+//! `tenure run` when the lock is lost, or `tenure` itself: no command outlives its lock.
+
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+
+use crate::scene::{Scene, alive, assert_dead, wait_for};
+
+/// A command with a child in its group and one that left it, which writes all three process ids.
+const FAMILY: &str = "sleep 600 & a=$!; setsid sleep 600 & echo $$ $a $! > pids; wait";
+
+#[test]
+fn kill_9_leaves_no_process_and_frees_within_the_lease() {
+    let scene = Scene::new();
+    let run = scene.shell(&["k", "--lease", "1s"], FAMILY);
+    let pids = scene.pids("pids", 3);
+    run.send(Signal::KILL);
+    let began = Instant::now();
+    let hold = scene.hold(&["k"]);
+    hold.next("waiting");
+    hold.next("acquired");
+    assert_dead(&pids);
+    assert!(began.elapsed() < Duration::from_secs(3), "{:?}", began.elapsed());
+    hold.release();
+}
+
+#[test]
+fn a_stopped_tenure_does_not_keep_its_command_alive() {
+    let scene = Scene::new();
+    let run = scene.shell(&["k", "--lease", "1s"], FAMILY);
+    let pids = scene.pids("pids", 3);
+    run.send(Signal::STOP);
+    let hold = scene.hold(&["k"]);
+    hold.next("waiting");
+    hold.next("acquired");
+    assert_dead(&pids);
+    run.send(Signal::CONT);
+    assert_eq!(run.finish().code, 123);
+    hold.release();
+}
+
+#[test]
+fn the_guardian_is_armed_before_the_command_starts() {
+    let scene = Scene::new();
+    // The command's first act is to stop `tenure`, which is the guardian's parent: whatever `tenure` does only
+    // after the start, it does not do.
+    let script = "kill -STOP $(cut -d' ' -f4 /proc/$PPID/stat); echo $$ > pid; exec sleep 600";
+    let run = scene.shell(&["k", "--lease", "1s"], script);
+    let pid = scene.pids("pid", 1)[0];
+    wait_for("the command's end", || !alive(pid));
+    run.send(Signal::CONT);
+    assert_eq!(run.finish().code, 123);
+}
+
+#[test]
+fn renewals_move_the_deadline_for_as_long_as_the_command_runs() {
+    let scene = Scene::new();
+    let began = Instant::now();
+    let run = scene.shell(&["k", "--lease", "1s"], "touch ran; sleep 3; exit 6");
+    scene.wait_for_file("ran");
+    assert!(scene.is_busy("k"));
+    assert_eq!(run.finish().code, 6);
+    assert!(began.elapsed() >= Duration::from_secs(3));
+}
+
+#[test]
+fn an_evicted_command_gets_term_then_kill_and_123() {
+    let scene = Scene::new();
+    let script = "trap 'echo term >> told' TERM; echo $$ > pid; while :; do sleep 0.02; done";
+    let run = scene.shell(&["k", "--lease", "1s"], script);
+    let pids = scene.pids("pid", 1);
+    assert_eq!(scene.call(&["evict", "k", "--all"]).code, 0);
+    let done = run.finish();
+    assert_eq!(done.code, 123, "{done:?}");
+    assert!(done.stderr.contains("evicted"), "{done:?}");
+    assert!(scene.path("told").exists(), "TERM comes before KILL");
+    assert_dead(&pids);
+}
+
+#[test]
+fn on_lost_kill_sends_no_term() {
+    let scene = Scene::new();
+    let script = "trap 'touch told' TERM; echo $$ > pid; while :; do sleep 0.02; done";
+    let run = scene.shell(&["k", "--lease", "1s", "--on-lost", "kill"], script);
+    let pids = scene.pids("pid", 1);
+    scene.call(&["evict", "k", "--all"]);
+    assert_eq!(run.finish().code, 123);
+    assert!(!scene.path("told").exists());
+    assert_dead(&pids);
+}
+
+#[test]
+fn on_lost_ignore_warns_and_lets_the_command_end() {
+    let scene = Scene::new();
+    let script = "touch ready; while ! [ -e go ]; do sleep 0.02; done; exit 6";
+    let run = scene.shell(&["k", "--lease", "1s", "--on-lost", "ignore"], script);
+    scene.wait_for_file("ready");
+    scene.call(&["evict", "k", "--all"]);
+    let other = scene.hold(&["k"]);
+    other.next("acquired");
+    // sleep: time itself is the event, the end of the lease that was lost.
+    std::thread::sleep(Duration::from_millis(1500));
+    std::fs::write(scene.path("go"), "").expect("the folder is ours");
+    let done = run.finish();
+    assert_eq!(done.code, 6, "{done:?}");
+    assert!(done.stderr.contains("lost"), "{done:?}");
+    other.release();
+}
+
+#[test]
+fn on_lost_ignore_does_not_outlive_tenure() {
+    let scene = Scene::new();
+    let run = scene.shell(&["k", "--on-lost", "ignore"], FAMILY);
+    let pids = scene.pids("pids", 3);
+    run.send(Signal::KILL);
+    wait_for("the end of all", || !pids.iter().any(|&pid| alive(pid)));
+}
+
+#[test]
+fn max_hold_stops_the_command_while_the_lock_is_still_held() {
+    let scene = Scene::new();
+    for on_lost in ["term", "ignore"] {
+        let script = "trap 'touch told' TERM; echo $$ > pid; while :; do sleep 0.02; done";
+        let began = Instant::now();
+        let options = ["k", "--lease", "1s", "--max-hold", "1200ms", "--on-lost", on_lost];
+        let run = scene.shell(&options, script);
+        scene.wait_for_file("told");
+        assert!(began.elapsed() >= Duration::from_millis(1200));
+        let pids = scene.pids("pid", 1);
+        assert!(
+            !alive(pids[0]) || scene.is_busy("k"),
+            "the lock outlives the command"
+        );
+        assert_eq!(run.finish().code, 123);
+        assert_dead(&pids);
+        assert!(!scene.is_busy("k"));
+        std::fs::remove_file(scene.path("told")).expect("it is there");
+        std::fs::remove_file(scene.path("pid")).expect("it is there");
+    }
+}

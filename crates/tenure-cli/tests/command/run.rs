@@ -1,0 +1,237 @@
+//! `tenure run` while all goes well: exit codes, environment, waiting, and what is kept for how long.
+
+use std::fs;
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+
+use crate::scene::{LIMIT, Scene, wait_for};
+
+#[test]
+fn the_exit_code_is_the_commands_or_128_and_the_signal() {
+    let scene = Scene::new();
+    assert_eq!(scene.call(&["run", "k", "--", "true"]).code, 0);
+    assert_eq!(scene.shell(&["k"], "exit 7").finish().code, 7);
+    assert_eq!(scene.shell(&["k"], "kill -TERM $$").finish().code, 143);
+    assert!(!scene.is_busy("k"));
+}
+
+#[test]
+fn a_command_that_cannot_start_is_126_or_127_and_frees_the_lock() {
+    let scene = Scene::new();
+    fs::write(scene.path("plain"), "x").expect("the folder is ours");
+    let missing = scene.call(&["run", "k", "--", "/nonexistent/program"]);
+    assert_eq!(missing.code, 127);
+    assert!(missing.stderr.contains("/nonexistent/program"), "{missing:?}");
+    assert_eq!(scene.call(&["run", "k", "--", "./plain"]).code, 126);
+    assert!(!scene.is_busy("k"));
+}
+
+#[test]
+fn a_busy_lock_is_124_or_what_was_asked_and_the_command_never_runs() {
+    let scene = Scene::new();
+    let hold = scene.hold(&["k"]);
+    hold.next("acquired");
+    let code = |options: &[&str]| {
+        scene
+            .shell(&[&["k"], options].concat(), "touch ran")
+            .finish()
+            .code
+    };
+    assert_eq!(code(&["-n"]), 124);
+    assert_eq!(code(&["-n", "-E", "0"]), 0);
+    let began = Instant::now();
+    assert_eq!(code(&["-w", "300ms", "--busy-exit", "9"]), 9);
+    assert!(began.elapsed() >= Duration::from_millis(300));
+    assert!(!scene.path("ran").exists());
+    hold.release();
+}
+
+#[test]
+fn cron_hears_nothing_of_a_busy_lock() {
+    let scene = Scene::new();
+    let hold = scene.hold(&["k"]);
+    hold.next("acquired");
+    let done = scene.call(&["run", "k", "-n", "-E", "0", "--", "true"]);
+    assert_eq!((done.code, done.stderr.as_str()), (0, ""));
+    assert!(
+        scene
+            .call(&["run", "k", "-n", "--", "true"])
+            .stderr
+            .contains("busy")
+    );
+    hold.release();
+}
+
+#[test]
+fn the_command_sees_its_lock_and_the_store_without_a_password() {
+    let scene = Scene::new();
+    let script = r#"printf '%s|%s|%s|%s|%s' "$TENURE_KEY" "$TENURE_TOKEN" "$TENURE_CLAIM" "$TENURE_STORE" "$TENURE_URL""#;
+    let mut command = scene.command(&["run", "k", "--", "sh", "-c", script]);
+    command.env("TENURE_URL", "redis://u:s3cr3t@nowhere/0");
+    let output = command.output().expect("the command starts");
+    let text = String::from_utf8(output.stdout).expect("text");
+    let values: Vec<&str> = text.split('|').collect();
+    assert_eq!((values[0], values[3]), ("k", scene.url().as_str()));
+    assert!(values[1].parse::<u64>().is_ok_and(|token| token > 0), "{text}");
+    assert!(values[2].contains(':'), "{text}");
+    assert_eq!(values[4], "redis://u:s3cr3t@nowhere/0", "it passes through");
+}
+
+#[test]
+fn of_a_multi_lock_the_command_sees_one_value_a_line() {
+    let scene = Scene::new();
+    let script = r#"printf '%s|%s|%s' "$TENURE_KEY" "$TENURE_TOKEN" "$TENURE_CLAIM""#;
+    let done = scene.shell(&["b", "a"], script).finish();
+    let values: Vec<Vec<&str>> = done
+        .stdout
+        .split('|')
+        .map(|value| value.lines().collect())
+        .collect();
+    assert_eq!(values[0], ["b", "a"]);
+    assert_eq!((values[1].len(), values[2].len()), (2, 2), "{done:?}");
+    assert_ne!(values[2][0], values[2][1]);
+}
+
+#[test]
+fn nothing_of_ours_goes_to_stdout() {
+    let scene = Scene::new();
+    for words in [&["-v"][..], &["--json"], &["--json", "-v"]] {
+        let done = scene.call(&[words, &["run", "k", "--", "echo", "mine"]].concat());
+        assert_eq!(done.stdout, "mine\n");
+        let refused = scene.call(&[words, &["run", "", "--", "true"]].concat());
+        assert_eq!((refused.code, refused.stdout.as_str()), (125, ""));
+    }
+}
+
+#[test]
+fn a_counter_of_several_processes_is_exact() {
+    let scene = Scene::new();
+    fs::write(scene.path("counter"), "0\n").expect("the folder is ours");
+    let adders: Vec<_> = (0..24)
+        .map(|_| scene.shell(&["k"], "n=$(cat counter); echo $((n + 1)) > counter"))
+        .collect();
+    for adder in adders {
+        assert_eq!(adder.finish().code, 0);
+    }
+    assert_eq!(
+        fs::read_to_string(scene.path("counter")).expect("it is there"),
+        "24\n"
+    );
+}
+
+#[test]
+fn a_signal_while_waiting_withdraws_and_the_command_never_runs() {
+    let scene = Scene::new();
+    for (signal, code) in [
+        (Signal::INT, 130),
+        (Signal::TERM, 143),
+        (Signal::HUP, 129),
+        (Signal::QUIT, 131),
+    ] {
+        let hold = scene.hold(&["k", "--fair"]);
+        hold.next("acquired");
+        let waiter = scene.start(&["run", "k", "--fair", "--", "touch", "ran"]);
+        let waiters = || {
+            scene.call(&["--json", "show", "k"]).objects()[0]["waiters"]
+                .as_array()
+                .map(Vec::len)
+        };
+        wait_for("the waiter in the queue", || waiters() == Some(1));
+        waiter.send(signal);
+        assert_eq!(waiter.finish().code, code);
+        assert_eq!(waiters(), Some(0), "nothing is left behind");
+        hold.release();
+    }
+    assert!(!scene.path("ran").exists());
+}
+
+#[test]
+fn signals_reach_the_command() {
+    let scene = Scene::new();
+    let script = "trap 'echo $? > got; exit 5' TERM; touch ready; while :; do sleep 0.02; done";
+    let run = scene.shell(&["k"], script);
+    scene.wait_for_file("ready");
+    run.send(Signal::TERM);
+    assert_eq!(run.finish().code, 5);
+    assert!(scene.path("got").exists());
+}
+
+#[test]
+fn the_lock_is_kept_for_at_least_as_long_as_asked() {
+    let scene = Scene::new();
+    let began = Instant::now();
+    let run = scene.shell(&["k", "--at-least", "1500ms"], "touch ran; exit 6");
+    scene.wait_for_file("ran");
+    assert!(scene.is_busy("k"));
+    assert_eq!(run.finish().code, 6);
+    assert!(began.elapsed() >= Duration::from_millis(1500));
+    assert!(!scene.is_busy("k"));
+}
+
+#[test]
+fn a_signal_ends_the_wait_of_at_least_and_frees_the_lock() {
+    let scene = Scene::new();
+    let run = scene.shell(&["k", "--at-least", "10m"], "echo $$ > pid; exit 6");
+    let pid = scene.pids("pid", 1)[0];
+    wait_for("the command's end", || !crate::scene::alive(pid));
+    let began = Instant::now();
+    let mut run = Some(run);
+    wait_for("an answer to TERM", || {
+        // It may still be forwarded to a command that is ending.
+        let mut process = run.take().expect("put back below");
+        process.send(Signal::TERM);
+        let ended = process.has_ended();
+        run = Some(process);
+        ended
+    });
+    let done = run.take().expect("put back above").finish();
+    assert_eq!(done.code, 6);
+    assert!(began.elapsed() < LIMIT);
+    assert!(!scene.is_busy("k"));
+}
+
+#[test]
+fn bad_input_is_125_with_a_reason() {
+    let scene = Scene::new();
+    let long = "x".repeat(201);
+    for args in [
+        &["run", "", "--", "true"][..],
+        &["run", &long, "--", "true"],
+        &["run", "a\nb", "--", "true"],
+        &["run", "k", "k", "--", "true"],
+        &[
+            "run",
+            "k",
+            "--lease",
+            "400000h",
+            "--busy-exit",
+            "999",
+            "--",
+            "true",
+        ],
+        &["run", "k"],
+    ] {
+        let done = scene.call(args);
+        assert_eq!(done.code, 125, "{args:?}: {done:?}");
+        assert!(
+            done.stderr.starts_with("error: ") && !done.stderr.contains("panicked"),
+            "{done:?}"
+        );
+    }
+    assert!(!scene.path("locks.db").exists(), "no store was touched");
+}
+
+#[test]
+fn a_store_that_is_not_one_is_125_in_words_and_left_as_it_was() {
+    let scene = Scene::new();
+    fs::write(
+        scene.path("locks.db"),
+        "this is no database, and long enough to be taken for one\n".repeat(99),
+    )
+    .expect("the folder is ours");
+    let done = scene.call(&["run", "k", "--", "true"]);
+    assert_eq!(done.code, 125, "{done:?}");
+    assert!(done.stderr.contains("  = why: "), "{done:?}");
+    assert!(fs::read_to_string(scene.path("locks.db")).is_ok_and(|text| text.starts_with("this is no")));
+}

@@ -1,0 +1,115 @@
+//! Stands in for `tenure run`: drives a guardian by what its arguments say, and tells events on stderr.
+//! Takes no lock.
+//!
+//! `guardian-probe [WORD=MS]… -- CMD ARG…`, times in milliseconds from the start:
+//! `term`, `kill` (the deadline), `renew` (re-arms it that often), `waive`, `stop` and `grace` (a loss).
+
+use std::env;
+use std::ffi::OsString;
+use std::io::Write;
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use tenure_cli::guardian::{BootTime, Deadline, Ended, Event, Inbox, Launch, Recipient, Supervisor, Why};
+
+pub(crate) const NAME: &str = "guardian-probe";
+
+#[derive(Default)]
+struct Script {
+    term: Option<Duration>,
+    kill: Option<Duration>,
+    renew: Option<Duration>,
+    stop: Option<Duration>,
+    grace: Duration,
+    waive: bool,
+    argv: Vec<OsString>,
+}
+
+impl Script {
+    fn from_args() -> Script {
+        let mut script = Script::default();
+        let mut args = env::args_os().skip(1);
+        for word in args.by_ref().map_while(|arg| (arg != "--").then_some(arg)) {
+            let word = word.into_string().expect("words are plain text");
+            let (name, ms) = word.split_once('=').expect("WORD=MS");
+            let span = Duration::from_millis(ms.parse().expect("a number"));
+            match name {
+                "term" => script.term = Some(span),
+                "kill" => script.kill = Some(span),
+                "renew" => script.renew = Some(span),
+                "stop" => script.stop = Some(span),
+                "grace" => script.grace = span,
+                "waive" => script.waive = true,
+                _ => panic!("unknown word {name}"),
+            }
+        }
+        script.argv = args.collect();
+        script
+    }
+
+    fn deadline(&self) -> Option<Deadline> {
+        let now = BootTime::now();
+        Some(Deadline {
+            term_at: now + self.term?,
+            kill_at: now + self.kill?,
+        })
+    }
+}
+
+pub(crate) fn main() -> ExitCode {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    runtime.expect("a runtime").block_on(run(Script::from_args()))
+}
+
+/// One line in one piece: the command's own stderr is the same.
+fn tell(line: &str) {
+    // A test that went away reads nothing.
+    let _ = std::io::stderr().write_all(format!("{line}\n").as_bytes());
+}
+
+async fn run(script: Script) -> ExitCode {
+    let mut inbox = Inbox::open().expect("signals can be heard");
+    let mut supervisor = Supervisor::spawn(Path::new(env!("CARGO_BIN_EXE_tenure"))).expect("a guardian");
+    tell(&format!("tenure {}", std::process::id()));
+    tell(&format!("guardian {}", supervisor.guardian_pid()));
+    if let Some(deadline) = script.deadline() {
+        supervisor.arm(deadline);
+    }
+    if script.waive {
+        supervisor.waive();
+    }
+    let env = vec![("TENURE_KEY".into(), "k".into())];
+    match supervisor.start(Launch::new(script.argv.clone(), env)).await {
+        Ok(pid) => tell(&format!("started {pid}")),
+        Err(error) => {
+            tell(&format!("not started {error:?}"));
+            return ExitCode::from(error.exit_code(&script.argv[0]));
+        }
+    }
+    let mut renewals = tokio::time::interval(script.renew.unwrap_or(Duration::from_secs(3600)));
+    renewals.tick().await;
+    let loss = tokio::time::sleep(script.stop.unwrap_or(Duration::from_secs(3600)));
+    tokio::pin!(loss);
+    let mut lost = false;
+    loop {
+        tokio::select! {
+            event = supervisor.next() => {
+                tell(&format!("{event:?}"));
+                if let Event::Ended(Ended { status, .. }) = event {
+                    return ExitCode::from(status.map_or(99, |status| status.exit_code()));
+                }
+            }
+            signal = inbox.recv() => {
+                // As `tenure run` does: USR1 and USR2 go to the command alone.
+                let to = if [10, 12].contains(&signal) { Recipient::Leader } else { Recipient::Group };
+                supervisor.signal(signal, to);
+            }
+            _ = renewals.tick() => supervisor.arm(script.deadline().expect("renew needs term and kill")),
+            () = &mut loss, if !lost => {
+                lost = true;
+                supervisor.stop(Why::Lost, script.grace);
+            }
+        }
+    }
+}

@@ -1,0 +1,284 @@
+//! The terminal, under a shell with job control: a person's keys, typed into a pseudo-terminal.
+
+use std::fs::File;
+use std::io::{Read, Write};
+use std::os::fd::OwnedFd;
+use std::process::{Child, Command};
+use std::sync::mpsc::{self, Receiver};
+use std::time::Instant;
+
+use rustix::process::{Pid, Signal};
+use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
+
+use crate::scene::{LIMIT, Scene, alive, wait_for};
+use crate::{probe, trials};
+
+trials![
+    the_command_has_the_terminal_and_gives_it_back,
+    an_interrupt_key_reaches_the_command_and_not_tenure,
+    a_suspended_command_continues_in_the_foreground,
+    a_command_suspended_beyond_its_deadline_is_killed_and_it_is_said,
+    a_command_in_the_background_is_not_given_the_terminal,
+    a_suspended_pipeline_stops_the_command_too,
+    a_killed_guardian_leaves_the_terminal_to_the_shell,
+];
+
+/// A shell with job control, and what it shows.
+struct Screen {
+    shell: Child,
+    keys: File,
+    output: Receiver<Vec<u8>>,
+    seen: String,
+}
+
+impl Screen {
+    fn open(scene: &Scene) -> Screen {
+        let keys = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a pseudo-terminal");
+        grantpt(&keys).expect("it is ours");
+        unlockpt(&keys).expect("it is ours");
+        let name = ptsname(&keys, Vec::new())
+            .expect("it has a name")
+            .into_string()
+            .expect("plain text");
+        let screen = || -> OwnedFd {
+            File::options()
+                .read(true)
+                .write(true)
+                .open(&name)
+                .expect("it opens")
+                .into()
+        };
+        let mut shell = Command::new("setsid");
+        shell
+            .args(["--ctty", "bash", "--norc", "--noediting", "-i"])
+            .current_dir(scene.folder.path());
+        shell
+            .env("PS1", "ready> ")
+            .env("PROBE", std::env::current_exe().expect("our own path"));
+        let shell = shell
+            .stdin(screen())
+            .stdout(screen())
+            .stderr(screen())
+            .spawn()
+            .expect("bash starts");
+        let keys = File::from(keys);
+        let mut reader = keys.try_clone().expect("a descriptor");
+        let (sender, output) = mpsc::channel();
+        std::thread::spawn(move || {
+            let mut chunk = [0; 4096];
+            while let Ok(count) = reader.read(&mut chunk) {
+                if count == 0 || sender.send(chunk[..count].to_vec()).is_err() {
+                    return;
+                }
+            }
+        });
+        let mut screen = Screen {
+            shell,
+            keys,
+            output,
+            seen: String::new(),
+        };
+        screen.shows("ready> ");
+        let probe = probe::NAME;
+        // The shell tells at once what it learns of its jobs.
+        screen.types(&format!(
+            "set -b; probe() {{ (exec -a {probe} \"$PROBE\" \"$@\"); }}\n"
+        ));
+        screen.shows("ready> ");
+        screen
+    }
+
+    fn types(&mut self, keys: &str) {
+        self.keys
+            .write_all(keys.as_bytes())
+            .expect("the terminal takes keys");
+    }
+
+    /// Waits until the screen shows `text`, after what earlier waits have seen; gives all up to there.
+    fn shows(&mut self, text: &str) -> String {
+        let end = Instant::now() + LIMIT;
+        loop {
+            if let Some(at) = self.seen.find(text) {
+                return self.seen.drain(..at + text.len()).collect();
+            }
+            match self
+                .output
+                .recv_timeout(end.saturating_duration_since(Instant::now()))
+            {
+                Ok(bytes) => self.seen.push_str(&String::from_utf8_lossy(&bytes)),
+                Err(_) => panic!("the screen never showed {text:?}, but {:?}", self.seen),
+            }
+        }
+    }
+}
+
+impl Screen {
+    fn shows_pid(&mut self, word: &str) -> i32 {
+        self.shows(word);
+        self.shows("\r\n").trim().parse().expect("a process id")
+    }
+}
+
+impl Drop for Screen {
+    fn drop(&mut self) {
+        // Nothing of a failed test may live on.
+        let session = self.shell.id().to_string();
+        let processes = std::fs::read_dir("/proc").expect("/proc is there").flatten();
+        for pid in processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok()) {
+            if field(pid, 3).is_some_and(|id| id == session) {
+                // It may be gone by itself.
+                let _ = rustix::process::kill_process(Pid::from_raw(pid).expect("not zero"), Signal::KILL);
+            }
+        }
+        let _ = self.shell.wait();
+    }
+}
+
+const INTERRUPT: &str = "\u{3}";
+const SUSPEND: &str = "\u{1a}";
+/// No command that is suspended forks: a shell in the middle of a vfork is stopped by nothing.
+const FAR: &str = "term=600000 kill=600000";
+
+fn the_command_has_the_terminal_and_gives_it_back() {
+    let scene = Scene::new();
+    let mut screen = Screen::open(&scene);
+    // In a script, where no shell takes the terminal back for us.
+    let script = format!(
+        "exec -a {} \"$PROBE\" {FAR} -- sh -c 'read a; echo got:$a'",
+        probe::NAME
+    );
+    std::fs::write(
+        scene.path("script"),
+        format!(
+            "bash -c '{}'\nread b; echo then:$b\n",
+            script.replace('\'', "'\\''")
+        ),
+    )
+    .expect("the folder is ours");
+    screen.types("sh script\n");
+    screen.shows("started");
+    screen.types("one\n");
+    screen.shows("got:one");
+    screen.shows("Ended");
+    screen.types("two\n");
+    screen.shows("then:two");
+    screen.shows("ready> ");
+}
+
+fn an_interrupt_key_reaches_the_command_and_not_tenure() {
+    let scene = Scene::new();
+    let mut screen = Screen::open(&scene);
+    let script = "trap \"echo once; exit 9\" INT; touch up; while :; do sleep 0.05; done";
+    screen.types(&format!("probe {FAR} -- sh -c '{script}'; echo code:$?\n"));
+    screen.shows("started");
+    scene.wait_for_file("up");
+    screen.types(INTERRUPT);
+    let shown = screen.shows("code:9");
+    assert_eq!(shown.matches("once\r\n").count(), 1, "{shown}");
+}
+
+fn a_suspended_command_continues_in_the_foreground() {
+    let scene = Scene::new();
+    let mut screen = Screen::open(&scene);
+    screen.types(&format!(
+        "probe {FAR} -- sh -c 'echo $$ > pids; read a; echo got:$a; exit 3'\n"
+    ));
+    screen.shows("started");
+    let leader = scene.pids("pids", 1)[0];
+    screen.types(SUSPEND);
+    screen.shows("Stopped");
+    screen.shows("ready> ");
+    wait_for("the command's stop", || state(leader) == Some('T'));
+    screen.types("fg\n");
+    wait_for("the command's going on", || state(leader) == Some('S'));
+    screen.types("word\n");
+    screen.shows("got:word");
+    screen.shows("ready> ");
+    screen.types("echo code:$?\n");
+    screen.shows("code:3");
+}
+
+fn a_command_suspended_beyond_its_deadline_is_killed_and_it_is_said() {
+    let scene = Scene::new();
+    let mut screen = Screen::open(&scene);
+    let script = "trap : TERM; echo $$ > pids; while :; do read a; done";
+    screen.types(&format!(
+        "probe term=2000 kill=2500 renew=200 -- sh -c '{script}'\n"
+    ));
+    let leader = scene.pids("pids", 1)[0];
+    screen.types(SUSPEND);
+    screen.shows("Stopped");
+    wait_for("the command's end", || !alive(leader));
+    screen.types("fg\n");
+    screen.shows("stopped_by: Some(Deadline)");
+    screen.shows("while_suspended: true");
+}
+
+fn a_command_in_the_background_is_not_given_the_terminal() {
+    let scene = Scene::new();
+    let mut screen = Screen::open(&scene);
+    screen.types(&format!(
+        "probe {FAR} -- sh -c 'echo $$ > pids; read a; echo got:$a' &\n"
+    ));
+    let leader = scene.pids("pids", 1)[0];
+    // It wishes to read. Until the shell knows that the job has stopped, it would not continue it.
+    screen.shows("Stopped");
+    assert_eq!(state(leader), Some('T'));
+    // The shell still has the terminal, and can give it.
+    screen.types("echo still:here\n");
+    screen.shows("still:here\r\n");
+    screen.types("fg\n");
+    wait_for("the command's going on", || state(leader) == Some('S'));
+    screen.types("word\n");
+    screen.shows("got:word");
+}
+
+fn a_suspended_pipeline_stops_the_command_too() {
+    let scene = Scene::new();
+    let mut screen = Screen::open(&scene);
+    screen.types(&format!(
+        "probe {FAR} -- sh -c 'echo $$ > pids; exec sleep 600' | cat\n"
+    ));
+    let tenure = screen.shows_pid("tenure ");
+    let leader = scene.pids("pids", 1)[0];
+    screen.types(SUSPEND);
+    screen.shows("Stopped");
+    // The shell tells as soon as one process of the pipeline has stopped.
+    wait_for("the stop of both", || {
+        state(leader) == Some('T') && state(tenure) == Some('T')
+    });
+    screen.types("fg\n");
+    wait_for("the command's going on", || state(leader) == Some('S'));
+    screen.types(INTERRUPT);
+    wait_for("the command's end", || !alive(leader));
+    screen.shows("ready> ");
+}
+
+fn a_killed_guardian_leaves_the_terminal_to_the_shell() {
+    let scene = Scene::new();
+    let mut screen = Screen::open(&scene);
+    let script = format!(
+        "bash -c 'exec -a {} \"$PROBE\" {FAR} -- sleep 600'\nread b; echo then:$b\n",
+        probe::NAME
+    );
+    std::fs::write(scene.path("script"), script).expect("the folder is ours");
+    screen.types("sh script\n");
+    let guardian = screen.shows_pid("guardian ");
+    screen.shows("started");
+    crate::scene::send(guardian, Signal::KILL);
+    screen.shows("GuardianDied");
+    screen.types("two\n");
+    screen.shows("then:two");
+}
+
+/// A process's state letter: `S` and `R` run, `T` is stopped.
+fn state(pid: i32) -> Option<char> {
+    let letter = field(pid, 0)?.chars().next()?;
+    Some(if letter == 'R' { 'S' } else { letter })
+}
+
+/// A field of `/proc/PID/stat`, counted from the state: 3 is the session.
+fn field(pid: i32, index: usize) -> Option<String> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    stat.rsplit_once(") ")?.1.split(' ').nth(index).map(str::to_owned)
+}
