@@ -261,7 +261,7 @@ async fn a_waiter_elsewhere_gets_the_key_while_local_tasks_hammer_it() {
         tokio::spawn(async move {
             while !stop.load(std::sync::atomic::Ordering::Relaxed) {
                 let guard = mutex.lock().await.unwrap();
-                tokio::time::sleep(MS).await;
+                tokio::time::sleep(MS).await; // sleep: the work under the lock, in paused time.
                 guard.unlock().await.unwrap();
             }
         });
