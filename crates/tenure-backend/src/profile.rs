@@ -112,7 +112,8 @@ pub enum Fencing {
     Process,
     /// Until the store loses its data and its clock runs backward.
     UntilDataLossAndBackwardClock,
-    /// Always.
+    /// Through every crash: each is on stable storage before it is granted. Only a store that was lost, or replaced by
+    /// an older copy, and whose clock also ran backward, repeats one.
     Durable,
 }
 
@@ -221,7 +222,7 @@ pub enum Guarantee {
     Semaphore,
     /// Each grant has a token.
     Fencing,
-    /// Tokens rise whatever happens to the store.
+    /// Tokens rise through every crash of the store.
     DurableFencing,
     /// Waiters are woken, not left to poll.
     PromptWakeUp,
@@ -259,7 +260,7 @@ impl fmt::Display for Guarantee {
             Guarantee::ReadWrite => "read-write locks",
             Guarantee::Semaphore => "semaphores",
             Guarantee::Fencing => "a fencing token with each grant",
-            Guarantee::DurableFencing => "tokens that rise whatever happens to the store",
+            Guarantee::DurableFencing => "tokens that rise through every crash of the store",
             Guarantee::PromptWakeUp => "waiters are woken, not left to poll",
             Guarantee::Listing => "keys can be listed",
         })

@@ -151,8 +151,8 @@ fn fencing(fencing: Fencing) -> &'static str {
     match fencing {
         Fencing::None => "there are none",
         Fencing::Process => "as long as the process lives",
-        Fencing::UntilDataLossAndBackwardClock => "until the data is lost and the clock runs backward",
-        Fencing::Durable => "always",
+        Fencing::UntilDataLossAndBackwardClock => "until writes are lost and the clock runs backward",
+        Fencing::Durable => "through every crash, until the data is lost and the clock runs backward",
     }
 }
 
