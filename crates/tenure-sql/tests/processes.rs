@@ -192,6 +192,7 @@ async fn wait_for_waiter(path: &Path) {
     };
     while waits().unwrap() == 0 {
         assert!(start.elapsed() < DEADLINE, "nobody waits");
+        // sleep: between two looks, within the deadline above.
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
 }
@@ -302,6 +303,7 @@ async fn wait_until_stopped(pid: u32) {
         .contains("State:\tT")
     {
         assert!(start.elapsed() < DEADLINE, "the child does not stop");
+        // sleep: between two looks, within the deadline above.
         tokio::time::sleep(Duration::from_millis(1)).await;
     }
 }
@@ -346,6 +348,7 @@ fn a_child_writes_for_a_while() {
         .unwrap();
     role.say("writes");
     role.listen();
+    // sleep: the time for which this process keeps the file to itself is the point.
     std::thread::sleep(Duration::from_millis(600));
     file.execute_batch("COMMIT").unwrap();
 }

@@ -89,6 +89,7 @@ async fn run(script: Script) -> ExitCode {
     }
     let mut renewals = tokio::time::interval(script.renew.unwrap_or(Duration::from_secs(3600)));
     renewals.tick().await;
+    // sleep: when the probe says that the lock is lost.
     let loss = tokio::time::sleep(script.stop.unwrap_or(Duration::from_secs(3600)));
     tokio::pin!(loss);
     let mut lost = false;

@@ -199,6 +199,7 @@ pub(crate) fn wait_for(what: &str, mut happened: impl FnMut() -> bool) {
     let end = Instant::now() + LIMIT;
     while !happened() {
         assert!(Instant::now() < end, "not within {LIMIT:?}: {what}");
+        // sleep: between two looks, within the deadline above.
         std::thread::sleep(Duration::from_millis(2));
     }
 }
