@@ -28,19 +28,25 @@ impl Blocker {
     }
 }
 
+/// How often the list is read before it counts as not telling: the kernel gives it out in pieces, and may leave a
+/// lock out while other processes take and free theirs.
+const READINGS: u32 = 20;
+
 /// The process that may write the database at `path`, if it is another than this one and can be seen.
 pub(super) fn find(path: &Path) -> Option<Blocker> {
     let (device, inode) = super::file::inode(&super::file::beside(path, "-shm"))?;
     let device = (rustix::fs::major(device), rustix::fs::minor(device));
-    let locks = fs::read_to_string("/proc/locks").ok()?;
-    let pid = locks
-        .lines()
-        .filter_map(parse)
-        .find(|lock| lock.device == device && lock.inode == inode && lock.covers(WRITE_LOCK))?
-        .pid;
-    let pid = u32::try_from(pid)
-        .ok()
-        .filter(|pid| *pid != 0 && *pid != std::process::id())?;
+    let is_right_to_write =
+        |lock: &Lock| lock.device == device && lock.inode == inode && lock.covers(WRITE_LOCK);
+    let read = |_| {
+        let locks = fs::read_to_string("/proc/locks").ok()?;
+        let lock = locks.lines().filter_map(parse).find(is_right_to_write)?;
+        u32::try_from(lock.pid).ok()
+    };
+    let pid = (0..READINGS).find_map(read)?;
+    if pid == 0 || pid == std::process::id() {
+        return None;
+    }
     let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name));
     Some(Blocker {
