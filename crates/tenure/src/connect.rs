@@ -80,10 +80,21 @@ async fn sqlite(_: &StoreUrl) -> Result<Arc<dyn Backend>, Error> {
     Err(missing("sqlite"))
 }
 
-/// A scheme without a store in this build.
+/// A scheme that names no store.
 fn left_out_or_unknown(scheme: &str) -> Error {
-    const STORES: &str = "memory: and sqlite:";
-    let message = format!("there is no store for {scheme:?} URLs in this build: it has {STORES}");
+    let stores = [
+        ("memory", cfg!(feature = "memory")),
+        ("sqlite", cfg!(feature = "sqlite")),
+    ];
+    let built = stores
+        .iter()
+        .filter(|(_, built)| *built)
+        .map(|(store, _)| format!("`{store}:`"))
+        .collect::<Vec<_>>();
+    let message = format!(
+        "no store is named `{scheme}:`; this build has {}",
+        built.join(" and ")
+    );
     tenure_backend::BackendError::unsupported(message).into()
 }
 
