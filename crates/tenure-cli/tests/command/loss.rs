@@ -78,6 +78,19 @@ fn an_evicted_command_gets_term_then_kill_and_123() {
 }
 
 #[test]
+fn a_loss_is_acted_on_when_it_is_known_and_not_only_at_the_deadline() {
+    let scene = Scene::new();
+    let run = scene.shell(&["k", "--lease", "9s"], "echo $$ > pid; exec sleep 600");
+    let pids = scene.pids("pid", 1);
+    let began = Instant::now();
+    scene.call(&["evict", "k", "--all"]);
+    assert_eq!(run.finish().code, 123);
+    // The next renewal tells it, at a third of the lease; the deadline's TERM comes after 7 s.
+    assert!(began.elapsed() < Duration::from_secs(6), "{:?}", began.elapsed());
+    assert_dead(&pids);
+}
+
+#[test]
 fn on_lost_kill_sends_no_term() {
     let scene = Scene::new();
     let script = "trap 'touch told' TERM; echo $$ > pid; while :; do sleep 0.02; done";
