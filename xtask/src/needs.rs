@@ -19,11 +19,43 @@ pub(crate) struct Need {
 }
 
 /// Everything the tests need.
-pub(crate) const NEEDS: &[Need] = &[Need {
-    program: "cc",
-    package: "build-essential",
-    why: "compiles the bundled SQLite",
-}];
+pub(crate) const NEEDS: &[Need] = &[
+    Need {
+        program: "cc",
+        package: "build-essential",
+        why: "compiles the bundled SQLite",
+    },
+    Need {
+        program: "bash",
+        package: "bash",
+        why: "tries its completions",
+    },
+    Need {
+        program: "zsh",
+        package: "zsh",
+        why: "tries its completions",
+    },
+    Need {
+        program: "fish",
+        package: "fish",
+        why: "tries its completions",
+    },
+    Need {
+        program: "mandoc",
+        package: "mandoc",
+        why: "checks the manual page",
+    },
+    Need {
+        program: "prometheus",
+        package: "prometheus",
+        why: "reads the metrics that the example exports",
+    },
+    Need {
+        program: "promtool",
+        package: "prometheus",
+        why: "checks the alert rules",
+    },
+];
 
 /// The environment variable that names needs, by program and separated by commas, to do without.
 pub(crate) const SKIP: &str = "TENURE_SKIP";

@@ -49,7 +49,7 @@ pub(crate) enum Found {
 }
 
 impl Acquire<Guard> {
-    pub(crate) fn one(line: Result<Arc<Line>, Error>, want: Arc<Want>, patience: Patience) -> Self {
+    pub(crate) fn one(line: Result<Arc<Line>, Error>, want: Want, patience: Patience) -> Self {
         Acquire {
             state: State::One(Attempt::new(line, want, patience)),
             finish: the_guard,
@@ -58,7 +58,7 @@ impl Acquire<Guard> {
 }
 
 impl Acquire<Option<Guard>> {
-    pub(crate) fn try_one(line: Result<Arc<Line>, Error>, want: Arc<Want>) -> Self {
+    pub(crate) fn try_one(line: Result<Arc<Line>, Error>, want: Want) -> Self {
         Acquire {
             state: State::One(Attempt::new(line, want, Patience::Try)),
             finish: a_guard,

@@ -37,7 +37,7 @@ pub(crate) type OnWaiting = Box<dyn FnOnce(&ClaimRef) + Send>;
 
 pub(crate) struct Attempt {
     line: Result<Arc<Line>, Error>,
-    want: Arc<Want>,
+    want: Want,
     patience: Patience,
     on_waiting: Option<OnWaiting>,
     timer: Option<Pin<Box<tokio::time::Sleep>>>,
@@ -70,7 +70,7 @@ impl Verdict {
         line: &Arc<Line>,
         answer: Result<Standing, BackendError>,
         claim: &Arc<Claim>,
-        want: &Arc<Want>,
+        want: &Want,
         tries: bool,
     ) -> Verdict {
         let asks = claim.fairness == Fairness::Unfair && !tries;
@@ -102,7 +102,7 @@ impl Verdict {
             }
             Err(error) => {
                 if error.effect() == Effect::Unknown {
-                    line.withdraw(claim.clone());
+                    line.withdraw_unanswered(claim.clone());
                 }
                 if error.is_weather() && !tries {
                     Verdict::Wait(claim.clone())
@@ -118,7 +118,7 @@ impl Verdict {
     }
 
     /// A grant in which no belief is left is given back, never returned.
-    fn dead_on_arrival(line: &Arc<Line>, claim: &Arc<Claim>, want: &Arc<Want>, tries: bool) -> Verdict {
+    fn dead_on_arrival(line: &Arc<Line>, claim: &Arc<Claim>, want: &Want, tries: bool) -> Verdict {
         line.withdraw(claim.clone());
         if tries {
             return Verdict::Failed(no_answer(
@@ -134,7 +134,7 @@ fn no_answer(message: &str) -> Error {
 }
 
 impl Attempt {
-    pub(crate) fn new(line: Result<Arc<Line>, Error>, want: Arc<Want>, patience: Patience) -> Self {
+    pub(crate) fn new(line: Result<Arc<Line>, Error>, want: Want, patience: Patience) -> Self {
         Attempt {
             line,
             want,
@@ -195,7 +195,7 @@ impl Attempt {
         if matches!(self.stage, Stage::Done) {
             return None;
         }
-        let owner = self.want.owner.as_ref()?;
+        let owner = self.want.options.owner.as_ref()?;
         match owner.enter(line, self.want.mode, &mut self.seat, cx.waker()) {
             Reentry::Again(held) => Some(Ok(Some(Guard::new(held, 0, self.place.take())))),
             Reentry::Refused(error) => Some(Err(error)),
@@ -213,7 +213,7 @@ impl Attempt {
             .backend
             .profile()
             .serves(self.want.mode, Fairness::Unfair);
-        let fairness = match self.want.fairness {
+        let fairness = match self.want.options.fairness {
             // A try does not queue, if the store can do without.
             Fairness::Fifo if self.tries() && serves_unfair => Fairness::Unfair,
             fairness => fairness,
@@ -258,13 +258,13 @@ impl Attempt {
                 format!("{take} permits were asked for of a semaphore that has {of}").into(),
             ));
         }
-        if self.want.lease < MIN_LEASE {
+        if self.want.options.lease < MIN_LEASE {
             return Err(Error::Invalid(
                 "a lease is at least 30 ms long: a shorter one would end on the way".into(),
             ));
         }
-        if !profile.serves(self.want.mode, self.want.fairness) {
-            let order = if self.want.fairness == Fairness::Fifo {
+        if !profile.serves(self.want.mode, self.want.options.fairness) {
+            let order = if self.want.options.fairness == Fairness::Fifo {
                 "fair"
             } else {
                 "unfair"
@@ -275,7 +275,7 @@ impl Attempt {
             );
             return Err(BackendError::unsupported(message).into());
         }
-        if believe_until(Instant::ORIGIN, self.want.lease, profile.limits.margin) == Instant::ORIGIN {
+        if believe_until(Instant::ORIGIN, self.want.options.lease, profile.limits.margin) == Instant::ORIGIN {
             let message = format!(
                 "{} takes more off a lease than this one has: ask for a longer one",
                 profile.store
@@ -369,7 +369,7 @@ impl Attempt {
 
     /// Waits once more, where it stood in this client's queue, or at the tail of the store's.
     fn wait_again(&self, line: &Arc<Line>, waiter: &Arc<Waiter>) {
-        if line.engine.fairness(self.want.mode, self.want.fairness) == Fairness::Fifo {
+        if line.engine.fairness(self.want.mode, self.want.options.fairness) == Fairness::Fifo {
             drive::wait(
                 waiter.clone(),
                 line.engine.claim(line, &self.want, Fairness::Fifo),
@@ -380,7 +380,7 @@ impl Attempt {
     }
 
     fn guard(&mut self, held: Arc<Held>, nth: u32) -> Guard {
-        if let Some(owner) = &self.want.owner {
+        if let Some(owner) = &self.want.options.owner {
             owner.holds(&held);
         }
         Guard::new(held, nth, self.place.take())

@@ -10,11 +10,15 @@ use tenure_backend::{
     Page, Profile, Query, Released,
 };
 
+use crate::changes::{Changes, Scope};
+use crate::election::Election;
 use crate::engine::Engine;
 use crate::error::Error;
+use crate::line::Line;
 use crate::mutex::Mutex;
 use crate::options::Face;
 use crate::owner::Owner;
+use crate::release::see_all_through;
 use crate::rwlock::RwLock;
 use crate::semaphore::Semaphore;
 use crate::settings::Settings;
@@ -34,7 +38,7 @@ use crate::striped::Striped;
 /// ```
 #[derive(Clone, Debug)]
 pub struct Client {
-    engine: Arc<Engine>,
+    pub(crate) engine: Arc<Engine>,
 }
 
 impl Client {
@@ -68,6 +72,16 @@ impl Client {
     /// An owner, on whose behalf locks can be nested. Two owners are never the same, whatever their names.
     pub fn owner(&self, name: impl AsRef<str>) -> Owner {
         Owner::new(self.engine.next_owner(), name.as_ref(), self.engine.id)
+    }
+
+    /// An election: of all that campaign for `name`, one leads at a time. No I/O.
+    pub fn election(&self, name: impl AsRef<str>) -> Election {
+        Election::new(self, name.as_ref())
+    }
+
+    /// Watches all keys that begin with `prefix`, by a look at the store once a second. No I/O until it is awaited.
+    pub fn watch(&self, prefix: impl AsRef<str>) -> Changes {
+        Changes::new(self.clone(), Ok(Scope::Prefix(prefix.as_ref().into())))
     }
 
     /// What the store promises, and what it cannot do.
@@ -159,12 +173,13 @@ impl Client {
     pub async fn close(&self, limit: Duration) -> Result<(), Error> {
         let watchdog = &self.engine.watchdog;
         watchdog.shut();
-        for line in self.engine.lines.all() {
-            for held in line.close() {
-                line.leave_behind(&held);
-            }
-        }
         let engine = self.engine.clone();
+        let lines = engine.lines.all();
+        let departing: Vec<_> = lines.iter().flat_map(Line::empty).collect();
+        if !departing.is_empty() {
+            let most = self.profile().limits.max_batch.get() as usize;
+            watchdog.spawn(see_all_through(departing, most));
+        }
         let settle = async move {
             engine.watchdog.settled().await;
             let closed = engine.backend.clone().close().await;

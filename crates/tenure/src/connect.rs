@@ -9,6 +9,9 @@ use crate::client::Client;
 use crate::error::Error;
 use crate::settings::Settings;
 
+#[cfg(feature = "testing")]
+pub(crate) use tenure_memory::{Memory, MemoryStore};
+
 /// Connects to the store that `url` names, with default settings.
 ///
 /// # Errors
@@ -45,6 +48,31 @@ pub async fn connect_with(url: &str, settings: Settings) -> Result<Client, Error
     Ok(Client::new(backend, settings))
 }
 
+/// The statements that make the tables of the SQL store that `url` names. Connects to nothing.
+///
+/// A store makes its tables by itself where it may; this is for those who want to see them, or to make them beforehand.
+///
+/// # Errors
+/// [`Error::Unsupported`] for a store without tables, or one that was left out of this build; [`Error::Invalid`] for a
+/// URL that makes no sense.
+///
+/// # Examples
+/// ```
+/// assert!(tenure::schema("memory:").is_err());
+/// ```
+pub fn schema(url: &str) -> Result<String, Error> {
+    let url = StoreUrl::parse(url)?;
+    match url.scheme() {
+        "memory" => Err(unsupported("the store `memory:` has no tables")),
+        "sqlite" => sqlite_schema(&url),
+        scheme => Err(left_out_or_unknown(scheme)),
+    }
+}
+
+fn unsupported(message: impl Into<String>) -> Error {
+    tenure_backend::BackendError::unsupported(message.into()).into()
+}
+
 impl From<UrlError> for Error {
     fn from(error: UrlError) -> Self {
         Error::Invalid(error.to_string().into())
@@ -75,6 +103,17 @@ async fn sqlite(url: &StoreUrl) -> Result<Arc<dyn Backend>, Error> {
     Ok(tenure_sql::sqlite::open(path, Arc::new(tenure_backend::SystemClock)).await?)
 }
 
+#[cfg(feature = "sqlite")]
+fn sqlite_schema(url: &StoreUrl) -> Result<String, Error> {
+    url.options(SQLITE_OPTIONS)?;
+    Ok(tenure_sql::sqlite::schema())
+}
+
+#[cfg(not(feature = "sqlite"))]
+fn sqlite_schema(_: &StoreUrl) -> Result<String, Error> {
+    Err(missing("sqlite"))
+}
+
 #[cfg(not(feature = "sqlite"))]
 async fn sqlite(_: &StoreUrl) -> Result<Arc<dyn Backend>, Error> {
     Err(missing("sqlite"))
@@ -91,17 +130,13 @@ fn left_out_or_unknown(scheme: &str) -> Error {
         .filter(|(_, built)| *built)
         .map(|(store, _)| format!("`{store}:`"))
         .collect::<Vec<_>>();
-    let message = format!(
-        "no store is named `{scheme}:`; this build has {}",
-        built.join(" and ")
-    );
-    tenure_backend::BackendError::unsupported(message).into()
+    let built = built.join(" and ");
+    unsupported(format!("no store is named `{scheme}:`; this build has {built}"))
 }
 
 #[cfg(any(not(feature = "memory"), not(feature = "sqlite")))]
 fn missing(feature: &str) -> Error {
-    let message = format!(
+    unsupported(format!(
         "this store was left out of this build: enable the feature `{feature}` of the crate `tenure`"
-    );
-    tenure_backend::BackendError::unsupported(message).into()
+    ))
 }

@@ -36,14 +36,14 @@ pub(crate) async fn drive(line: Arc<Line>, bell: Arc<Notify>) {
             Found::Ended => false,
             Found::Failed { error, uncertain } => {
                 if uncertain {
-                    line.withdraw(claim.clone());
+                    line.withdraw_unanswered(claim.clone());
                 }
                 line.fail_first(&claim, error.into());
                 true
             }
             Found::Stopped { uncertain } => {
                 if uncertain {
-                    line.withdraw(claim);
+                    line.withdraw_unanswered(claim);
                 }
                 // The client may be closing: its line follows.
                 tokio::task::yield_now().await;
@@ -74,19 +74,27 @@ pub(crate) async fn queue_up(line: Arc<Line>, waiter: Arc<Waiter>, mut claim: Ar
                 None => line.withdraw(claim),
             },
             Found::Ended => {}
-            Found::Failed { error, .. } => {
+            Found::Failed { error, uncertain } => {
                 // Whatever this call did, an earlier one may have placed the claim.
-                line.withdraw(claim);
+                withdraw_queued(&line, claim, uncertain);
                 return waiter.answer(Err(error.into()));
             }
-            Found::Stopped { .. } => {
-                line.withdraw(claim);
+            Found::Stopped { uncertain } => {
+                withdraw_queued(&line, claim, uncertain);
                 return waiter.answer(Err(line.engine.watchdog.closed()));
             }
         }
         failures = pause_if_vain(&line, failures, false).await;
         // A claim is used once: whoever was ended is placed again, at the tail.
         claim = line.engine.claim(&line, &waiter.want, Fairness::Fifo);
+    }
+}
+
+fn withdraw_queued(line: &Arc<Line>, claim: Arc<Claim>, uncertain: bool) {
+    if uncertain {
+        line.withdraw_unanswered(claim);
+    } else {
+        line.withdraw(claim);
     }
 }
 
@@ -144,20 +152,10 @@ pub(crate) fn wait(waiter: Arc<Waiter>, claim: Arc<Claim>) {
 /// Finishes a call whose caller has gone, then withdraws the claim. It never withdraws before the call has ended:
 /// the call could re-create the claim.
 pub(crate) async fn finish_and_withdraw(line: Arc<Line>, call: Call<Standing>, claim: Arc<Claim>) {
-    let answer = call.await;
-    let leaves_nothing = match &answer {
-        Ok(Standing::Granted(_)) => false,
-        Ok(Standing::Waiting { .. }) => claim.fairness == Fairness::Unfair,
-        Ok(_) => true,
-        Err(error) => error.effect() == Effect::None,
-    };
-    if leaves_nothing {
-        return;
-    }
-    line.withdraw(claim.clone());
-    // Where the store forgets ended claims, a request that is still on its way could place this one until then.
-    if answer.is_err() && !line.engine.backend.profile().remembers_ended {
-        sleep(&line.engine.watchdog, line.engine.settings.call_limit).await;
-        line.withdraw(claim);
+    match call.await {
+        Ok(Standing::Granted(_)) => line.withdraw(claim),
+        Ok(Standing::Waiting { .. }) if claim.fairness == Fairness::Fifo => line.withdraw(claim),
+        Err(error) if error.effect() == Effect::Unknown => line.withdraw_unanswered(claim),
+        Ok(_) | Err(_) => {}
     }
 }

@@ -15,7 +15,7 @@ use crate::line::Line;
 use crate::lines::Lines;
 use crate::owner::Owner;
 use crate::settings::Settings;
-use crate::want::Want;
+use crate::want::{Options, Want};
 use crate::watchdog::Watchdog;
 
 /// Bells that claims share, so that a claim need not carry one.
@@ -26,6 +26,8 @@ pub(crate) struct Engine {
     pub(crate) backend: Arc<dyn Backend>,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) settings: Settings,
+    /// What the settings say of a lock of which nothing else was asked.
+    pub(crate) options: Arc<Options>,
     pub(crate) id: ClientId,
     pub(crate) lines: Lines,
     pub(crate) watchdog: Watchdog,
@@ -50,6 +52,7 @@ impl Engine {
             watchdog: Watchdog::new(backend.clone(), clock.clone(), settings.own_thread),
             backend,
             clock,
+            options: Arc::new(Options::new(&settings)),
             settings,
             id: ClientId::from_random(random),
             lines: Lines::default(),
@@ -69,11 +72,11 @@ impl Engine {
                 key: line.key.clone(),
                 id: ClaimId::new(self.id, number),
             },
-            owner: OwnerId(want.owner.as_ref().map_or(0, Owner::number)),
-            label: want.label.clone(),
+            owner: OwnerId(want.options.owner.as_ref().map_or(0, Owner::number)),
+            label: want.options.label.clone(),
             mode: want.mode,
             fairness,
-            lease: want.lease,
+            lease: want.options.lease,
             grants: want.grants(self),
         })
     }

@@ -10,7 +10,7 @@ use std::time::Duration;
 use tenure_backend::{ClaimRef, FencingToken, Instant, LockKey, Mode};
 
 use crate::engine::Place;
-use crate::error::{Error, Lost, LostCause};
+use crate::error::{Error, Lost};
 use crate::held::Held;
 use crate::line::Exit;
 use crate::release::Left;
@@ -109,6 +109,12 @@ impl Guard {
         } else {
             Instant::ORIGIN
         }
+    }
+
+    /// How long the store keeps the lock without a renewal, as it said when it granted it: what was asked for, rounded
+    /// to what the store can do.
+    pub fn lease(&self) -> Duration {
+        self.held().given_lease()
     }
 
     /// Why the lock was lost; `None` while it is held.
@@ -216,7 +222,7 @@ impl Guard {
         if !held.leave() {
             return Some(Leaving::Shared(held));
         }
-        if let Some(owner) = &held.want.owner {
+        if let Some(owner) = &held.options.owner {
             owner.forget(&held);
         }
         let now = held.line.engine.clock.now();
@@ -250,10 +256,10 @@ async fn give_back(held: &Arc<Held>, believed: Result<(), Lost>) -> Result<(), E
     };
     let limit = held.line.engine.settings.unlock_limit.min(held.claim.lease);
     match departing.run(limit).await? {
-        Left::WasGone if believed.is_ok() => Err(Lost {
-            cause: LostCause::Missing,
+        Left::WasGone if believed.is_ok() => {
+            let cause = held.line.engine.watchdog.why_gone(held).await;
+            Err(Lost { cause }.into())
         }
-        .into()),
         Left::Freed | Left::WasGone | Left::Absent => Ok(believed?),
     }
 }

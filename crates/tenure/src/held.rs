@@ -11,8 +11,8 @@ use tokio::sync::Notify;
 use crate::belief::believe_until;
 use crate::error::{Lost, LostCause};
 use crate::line::Line;
-use crate::want::Want;
-use crate::wheel::Mark;
+use crate::want::Options;
+use crate::watchdog::Mark;
 
 /// Belief is over: the deadline of a lost claim. Once stored it is never replaced, which makes loss sticky.
 const LOST: u64 = 0;
@@ -26,8 +26,11 @@ struct Extra {
 }
 
 impl Extra {
-    fn of(want: &Want, evidence: Option<Evidence>, now: Instant) -> Option<Box<Self>> {
-        let (max_hold_ends, kept_until) = (want.max_hold.map(|d| now + d), want.at_least.map(|d| now + d));
+    fn of(options: &Options, evidence: Option<Evidence>, now: Instant) -> Option<Box<Self>> {
+        let (max_hold_ends, kept_until) = (
+            options.max_hold.map(|d| now + d),
+            options.at_least.map(|d| now + d),
+        );
         let any = evidence.is_some() || max_hold_ends.is_some() || kept_until.is_some();
         any.then(|| {
             Box::new(Extra {
@@ -44,7 +47,7 @@ impl Extra {
 pub(crate) struct Held {
     pub(crate) claim: Arc<Claim>,
     pub(crate) line: Arc<Line>,
-    pub(crate) want: Arc<Want>,
+    pub(crate) options: Arc<Options>,
     /// The run's first token, and how many grants it has.
     first_token: Option<FencingToken>,
     run: u32,
@@ -72,25 +75,24 @@ impl Held {
         line: &Arc<Line>,
         claim: Arc<Claim>,
         grant: Grant,
-        want: Arc<Want>,
+        options: Arc<Options>,
         now: Instant,
     ) -> Option<Arc<Held>> {
         let margin = line.engine.backend.profile().limits.margin;
         // A fixed lease is not longer than it was asked for, also where the store rounds it up.
-        let believed = if want.renewed {
+        let believed = if options.renewed {
             grant.lease
         } else {
             grant.lease.min(claim.lease)
         };
         let mut deadline = believe_until(grant.held_from, believed, margin);
-        let extra = Extra::of(&want, grant.evidence, now);
+        let extra = Extra::of(&options, grant.evidence, now);
         if let Some(end) = extra.as_ref().and_then(|extra| extra.max_hold_ends) {
             deadline = deadline.min(end);
         }
         if now >= deadline {
             return None;
         }
-        let lease = grant.lease.min(claim.lease);
         let run = grant
             .tokens
             .map_or(claim.grants, |run| run.count().min(claim.grants))
@@ -98,11 +100,11 @@ impl Held {
         Some(Arc::new(Held {
             claim,
             line: line.clone(),
-            want,
+            options,
             first_token: grant.tokens.map(|run| run.first()),
             run,
             extra,
-            lease_nanos: (Instant::ORIGIN + lease).as_nanos(),
+            lease_nanos: (Instant::ORIGIN + grant.lease).as_nanos(),
             deadline: AtomicU64::new(deadline.as_nanos()),
             confirmed: AtomicU64::new(grant.held_from.as_nanos()),
             passed: AtomicU32::new(0),
@@ -140,7 +142,7 @@ impl Held {
     fn why_belief_ends(&self, deadline: u64) -> LostCause {
         if self.max_hold_ends().is_some_and(|end| deadline >= end.as_nanos()) {
             LostCause::MaxHold
-        } else if self.want.renewed && self.strained.load(Ordering::Relaxed) {
+        } else if self.options.renewed && self.strained.load(Ordering::Relaxed) {
             LostCause::Unreachable
         } else {
             LostCause::Expired
@@ -199,6 +201,11 @@ impl Held {
 
     /// The lease that renewal reckons with: what was asked for, or what the store gave if that is less.
     pub(crate) fn lease(&self) -> Duration {
+        self.given_lease().min(self.claim.lease)
+    }
+
+    /// The lease that the store said it gave.
+    pub(crate) fn given_lease(&self) -> Duration {
         Duration::from_nanos(self.lease_nanos)
     }
 

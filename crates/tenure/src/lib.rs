@@ -20,9 +20,11 @@
 mod acquire;
 mod attempt;
 mod belief;
+mod changes;
 mod client;
 mod connect;
 mod drive;
+mod election;
 mod engine;
 mod error;
 mod guard;
@@ -44,11 +46,12 @@ mod timer;
 mod waiter;
 mod want;
 mod watchdog;
-mod wheel;
 
 pub use acquire::Acquire;
+pub use changes::{Change, Changes};
 pub use client::Client;
-pub use connect::{connect, connect_with};
+pub use connect::{connect, connect_with, schema};
+pub use election::{Election, Leader};
 pub use error::{Error, Lost, LostCause};
 pub use guard::Guard;
 pub use multi::{Member, Multi, MultiGuard, multi};

@@ -26,7 +26,7 @@ pub struct Member(Face);
 
 impl Member {
     fn new(face: Face) -> Self {
-        Member(face.set(|want| want.member = true))
+        Member(face.set(|options| options.member = true))
     }
 
     /// The shared side of a read-write lock.

@@ -3,18 +3,18 @@
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
-use tenure_backend::{Fairness, Kind, LockKey, Mode};
+use tenure_backend::{Kind, LockKey, Mode};
 
 use crate::engine::Engine;
 use crate::error::Error;
 use crate::line::Line;
-use crate::want::Want;
+use crate::want::{Options, Want};
 
 /// What every face is made of: where to go, and what to ask for.
 #[derive(Clone, Debug)]
 pub(crate) struct Face {
     pub(crate) line: Result<Arc<Line>, Error>,
-    pub(crate) want: Arc<Want>,
+    pub(crate) want: Want,
 }
 
 impl Face {
@@ -23,40 +23,30 @@ impl Face {
         let line = LockKey::new(key)
             .map_err(Error::from)
             .map(|key| engine.lines.get(engine, key, mode.kind()));
+        let options = engine.options.clone();
         Face {
             line,
-            want: Arc::new(Want::new(&engine.settings, mode)),
+            want: Want { mode, options },
         }
     }
 
     /// A semaphore's face: `of` permits of which claims take some.
     pub(crate) fn semaphore(engine: &Arc<Engine>, key: &str, of: u32) -> Self {
-        match NonZeroU32::new(of) {
-            Some(of) => Self::new(
-                engine,
-                key,
-                Mode::Permits {
-                    take: NonZeroU32::MIN,
-                    of,
-                },
-            ),
-            None => {
-                let one = NonZeroU32::MIN;
-                let want = Want::new(&engine.settings, Mode::Permits { take: one, of: one });
-                let error =
-                    Error::Invalid("a semaphore has at least one permit: it was asked for with none".into());
-                Face {
-                    line: Err(error),
-                    want: Arc::new(want),
-                }
-            }
+        let take = NonZeroU32::MIN;
+        let asked = NonZeroU32::new(of);
+        let of = asked.unwrap_or(take);
+        let mut face = Self::new(engine, key, Mode::Permits { take, of });
+        if asked.is_none() {
+            let message = "a semaphore has at least one permit: it was asked for with none";
+            face.line = Err(Error::Invalid(message.into()));
         }
+        face
     }
 
     /// The same face in another mode of the same kind.
     pub(crate) fn with_mode(&self, mode: Mode) -> Self {
         let mut face = self.clone();
-        Arc::make_mut(&mut face.want).mode = mode;
+        face.want.mode = mode;
         face
     }
 
@@ -73,25 +63,9 @@ impl Face {
         }
     }
 
-    pub(crate) fn set(mut self, change: impl FnOnce(&mut Want)) -> Self {
-        change(Arc::make_mut(&mut self.want));
+    pub(crate) fn set(mut self, change: impl FnOnce(&mut Options)) -> Self {
+        change(Arc::make_mut(&mut self.want.options));
         self
-    }
-}
-
-impl Want {
-    fn new(settings: &crate::Settings, mode: Mode) -> Self {
-        Want {
-            mode,
-            fairness: Fairness::Unfair,
-            lease: settings.lease,
-            renewed: true,
-            max_hold: None,
-            at_least: None,
-            label: settings.label.clone(),
-            owner: None,
-            member: false,
-        }
     }
 }
 
@@ -104,7 +78,7 @@ macro_rules! options {
             pub fn fair(self) -> Self {
                 Self(
                     self.0
-                        .set(|want| want.fairness = tenure_backend::Fairness::Fifo),
+                        .set(|options| options.fairness = tenure_backend::Fairness::Fifo),
                 )
             }
 
@@ -113,44 +87,44 @@ macro_rules! options {
             /// The default is [`Settings::lease`](crate::Settings::lease), 30 s. At least 30 ms.
             #[must_use]
             pub fn lease(self, lease: std::time::Duration) -> Self {
-                Self(self.0.set(|want| {
-                    want.lease = lease;
-                    want.renewed = true;
+                Self(self.0.set(|options| {
+                    options.lease = lease;
+                    options.renewed = true;
                 }))
             }
 
             /// Sets a lease that is never renewed: belief ends with it, whatever the holder does.
             #[must_use]
             pub fn fixed_lease(self, lease: std::time::Duration) -> Self {
-                Self(self.0.set(|want| {
-                    want.lease = lease;
-                    want.renewed = false;
+                Self(self.0.set(|options| {
+                    options.lease = lease;
+                    options.renewed = false;
                 }))
             }
 
             /// Ends the hold after that time: the lock is then lost, and the watchdog gives it back.
             #[must_use]
             pub fn max_hold(self, time: std::time::Duration) -> Self {
-                Self(self.0.set(|want| want.max_hold = Some(time)))
+                Self(self.0.set(|options| options.max_hold = Some(time)))
             }
 
             /// Keeps the lock for at least that time, even if its guard goes earlier: for jobs on hosts with skewed
             /// clocks, that must not run again at once.
             #[must_use]
             pub fn at_least(self, time: std::time::Duration) -> Self {
-                Self(self.0.set(|want| want.at_least = Some(time)))
+                Self(self.0.set(|options| options.at_least = Some(time)))
             }
 
             /// Sets what people see of the holder. The default is [`Settings::label`](crate::Settings::label).
             #[must_use]
             pub fn label(self, label: impl Into<std::sync::Arc<str>>) -> Self {
-                Self(self.0.set(|want| want.label = label.into()))
+                Self(self.0.set(|options| options.label = label.into()))
             }
 
             /// Takes the lock on behalf of an owner, who may take it again while it has it.
             #[must_use]
             pub fn owned_by(self, owner: &crate::Owner) -> Self {
-                Self(self.0.set(|want| want.owner = Some(owner.clone())))
+                Self(self.0.set(|options| options.owner = Some(owner.clone())))
             }
         }
     };

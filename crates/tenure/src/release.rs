@@ -27,6 +27,29 @@ struct Release {
     _busy: Busy,
 }
 
+/// Carries many releases out at once, in batches of `most`; those of which the store does not say that the claim is
+/// absent are seen through one by one. Heirs are not named here.
+pub(crate) async fn see_all_through(departing: Vec<Departing>, most: usize) {
+    let mut all: Vec<Release> = departing
+        .into_iter()
+        .filter_map(|mut departing| departing.0.take())
+        .collect();
+    while !all.is_empty() {
+        let rest = all.split_off(most.min(all.len()));
+        let batch = std::mem::replace(&mut all, rest);
+        let engine = batch[0].line.engine.clone();
+        let departures = batch.iter().map(Release::departure).collect();
+        let answers = engine.backend.clone().release(departures).await;
+        let mut answers = answers.into_iter();
+        for mut release in batch {
+            release.tries += 1;
+            if !matches!(answers.next(), Some(Released::Done { .. })) {
+                engine.watchdog.spawn(release.see_through());
+            }
+        }
+    }
+}
+
 /// How a release ended that was carried out.
 pub(crate) enum Left {
     /// The claim was there and is absent as of this release.
@@ -162,13 +185,17 @@ impl Release {
         }
     }
 
+    fn departure(&self) -> Departure {
+        departure(&self.line, &self.claim, &self.cause, self.heir.as_ref())
+    }
+
     /// Tells the line where its heir stands.
     fn settle_heir(&mut self, others: Option<u32>, standing: Option<Standing>) {
         if let Some(heir) = self.heir.take() {
             // A first try that was not answered may have placed it: then it is withdrawn, unless it was granted.
             let placed_perhaps = self.tries > 1 || standing.is_none();
             if placed_perhaps && self.tries > 0 && !matches!(standing, Some(Standing::Granted(_))) {
-                self.line.withdraw(heir.clone());
+                self.line.withdraw_unanswered(heir.clone());
             }
             self.line.heir_answered(heir, others, standing);
         }

@@ -30,7 +30,7 @@ pub(crate) struct Offer {
 #[derive(Debug)]
 pub(crate) struct Waiter {
     pub(crate) line: Arc<Line>,
-    pub(crate) want: Arc<Want>,
+    pub(crate) want: Want,
     /// Whether it only tries: refused, it does not wait.
     pub(crate) tries: bool,
     state: Mutex<State>,
@@ -93,7 +93,7 @@ impl Waiter {
     /// A caller whose call to the store is under way.
     pub(crate) fn calling(
         line: &Arc<Line>,
-        want: &Arc<Want>,
+        want: &Want,
         tries: bool,
         (call, claim): (Call<Standing>, Arc<Claim>),
         waker: &Waker,
@@ -107,11 +107,11 @@ impl Waiter {
     }
 
     /// A caller that waits for an offer.
-    pub(crate) fn waiting(line: &Arc<Line>, want: &Arc<Want>) -> Arc<Self> {
+    pub(crate) fn waiting(line: &Arc<Line>, want: &Want) -> Arc<Self> {
         Self::with(line, want, false, State::Waiting(None))
     }
 
-    fn with(line: &Arc<Line>, want: &Arc<Want>, tries: bool, state: State) -> Arc<Self> {
+    fn with(line: &Arc<Line>, want: &Want, tries: bool, state: State) -> Arc<Self> {
         Arc::new(Waiter {
             line: line.clone(),
             want: want.clone(),

@@ -8,11 +8,18 @@ use tenure_backend::{Claim, Fairness, Mode};
 
 use crate::engine::Engine;
 use crate::owner::Owner;
+use crate::settings::Settings;
 
-/// How a lock is wanted. Shared by every attempt of one face, so that an attempt copies a pointer.
+/// How a lock is wanted: an attempt copies a mode and a pointer.
 #[derive(Clone, Debug)]
 pub(crate) struct Want {
     pub(crate) mode: Mode,
+    pub(crate) options: Arc<Options>,
+}
+
+/// The options of a face, shared by every attempt of it; those that nobody changed are shared by all faces of a client.
+#[derive(Clone, Debug)]
+pub(crate) struct Options {
     pub(crate) fairness: Fairness,
     pub(crate) lease: Duration,
     /// Whether the watchdog renews the lease.
@@ -25,12 +32,27 @@ pub(crate) struct Want {
     pub(crate) member: bool,
 }
 
-impl Want {
-    /// Whether a claim made for this may be handed on in memory, and whether this may receive one.
+impl Options {
+    /// What a client's settings say.
+    pub(crate) fn new(settings: &Settings) -> Self {
+        Options {
+            fairness: Fairness::Unfair,
+            lease: settings.lease,
+            renewed: true,
+            max_hold: None,
+            at_least: None,
+            label: settings.label.clone(),
+            owner: None,
+            member: false,
+        }
+    }
+
+    /// Whether a claim of that mode that was made with these may be handed on in memory, and whether a caller with
+    /// these may receive one.
     ///
     /// An owner's claim is not: its re-entries are counted on it.
-    pub(crate) fn may_pass(&self) -> bool {
-        matches!(self.mode, Mode::Exclusive | Mode::Write)
+    pub(crate) fn may_pass(&self, mode: Mode) -> bool {
+        matches!(mode, Mode::Exclusive | Mode::Write)
             && self.fairness == Fairness::Unfair
             && self.renewed
             && !self.member
@@ -38,10 +60,12 @@ impl Want {
             && self.at_least.is_none()
             && self.owner.is_none()
     }
+}
 
+impl Want {
     /// How many grants a claim made for this reserves.
     pub(crate) fn grants(&self, engine: &Engine) -> NonZeroU32 {
-        if !self.may_pass() || !engine.settings.passing {
+        if !self.options.may_pass(self.mode) || !engine.settings.passing {
             return NonZeroU32::MIN;
         }
         let wished = NonZeroU32::new(engine.settings.grants).unwrap_or(NonZeroU32::MIN);
@@ -50,11 +74,18 @@ impl Want {
 
     /// Whether a claim that was made for somebody else serves this just as well.
     pub(crate) fn fits(&self, claim: &Claim, engine: &Engine) -> bool {
+        let Options {
+            fairness,
+            lease,
+            label,
+            owner,
+            ..
+        } = &*self.options;
         self.mode == claim.mode
-            && self.fairness == claim.fairness
-            && self.lease == claim.lease
-            && self.label == claim.label
+            && *fairness == claim.fairness
+            && *lease == claim.lease
+            && *label == claim.label
             && self.grants(engine) == claim.grants
-            && self.owner.as_ref().map_or(0, Owner::number) == claim.owner.0
+            && owner.as_ref().map_or(0, Owner::number) == claim.owner.0
     }
 }

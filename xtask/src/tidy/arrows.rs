@@ -38,6 +38,13 @@ const ARROWS: &[Arrows] = &[
     Arrows("tenure-servers", &[]),
     Arrows("tenure-cli", &["tenure"]),
     Arrows("tenure-bench", &["tenure"]),
+    Arrows("cron-job", &["tenure"]),
+    Arrows("fenced-write", &["tenure"]),
+    Arrows("guides", &["tenure"]),
+    Arrows("leader-worker", &["tenure"]),
+    Arrows("metrics", &["tenure"]),
+    Arrows("migration-guard", &["tenure"]),
+    Arrows("web-once", &["tenure"]),
     Arrows("xtask", &[]),
 ];
 

@@ -4,6 +4,7 @@
 mod bell;
 mod blocker;
 mod busy;
+mod ddl;
 mod examine;
 mod file;
 mod handle;
@@ -17,5 +18,6 @@ mod tables;
 mod vigil;
 mod worker;
 
+pub use ddl::schema;
 pub use handle::{open, open_with};
 pub use place::{default_path, shadowed_path};

@@ -8,71 +8,16 @@ use rusqlite::{Connection, OpenFlags, OptionalExtension, TransactionBehavior};
 use tenure_backend::{BackendError, Effect, Fault};
 
 use super::busy;
+use super::ddl::{self, APPLICATION, FORMAT};
 use super::file::{Found, refused};
 use super::origin::Origin;
 use crate::error;
-
-/// `TENU`: marks a SQLite file as ours, where `file(1)` and others see it.
-const APPLICATION: i64 = 0x5445_4E55;
-
-/// The format of the tables.
-const FORMAT: i64 = 1;
-
-/// How many token counters there are. Keys share them by their hash, so that no key leaves anything behind.
-pub(super) const BUCKETS: u64 = 64;
 
 /// How long the log beside the file may stay: as long as it gets between two checkpoints anyway.
 const LOG_BYTES: i64 = 4 << 20;
 
 /// Into how many looks of 5 ms the judgement of a file is spread that another process may be writing.
 const LOOKS: u32 = 40;
-
-/// Makes the tables of an empty file. One transaction: a file has all of them or none.
-///
-/// - `store`: one row; where and when the claims were made, and how far the sweep of dead rows has come.
-/// - `bucket`: the greatest token drawn on any key of that bucket.
-/// - `claim`: all claims of a key lie side by side, those that have ended (`live = 0`) apart from those that count,
-///   so that a key is read by one short range scan, however many claims it has seen. `forget` says from when on
-///   a row may be swept away, so an ended claim, a dead process or a key that is not used again leaves nothing.
-///   Times are nanoseconds of the lease clock.
-const TABLES: &str = "
-    CREATE TABLE store (
-        one INTEGER PRIMARY KEY CHECK (one = 1),
-        format INTEGER NOT NULL,
-        boot TEXT NOT NULL,
-        machine TEXT NOT NULL,
-        namespace TEXT NOT NULL,
-        swept_key TEXT NOT NULL DEFAULT '',
-        swept_live INTEGER NOT NULL DEFAULT 0,
-        swept_client BLOB NOT NULL DEFAULT x'',
-        swept_number INTEGER NOT NULL DEFAULT 0
-    );
-    CREATE TABLE bucket (
-        number INTEGER PRIMARY KEY,
-        last INTEGER NOT NULL
-    );
-    CREATE TABLE claim (
-        key TEXT NOT NULL,
-        live INTEGER NOT NULL,
-        client BLOB NOT NULL,
-        number INTEGER NOT NULL,
-        phase INTEGER NOT NULL,
-        kind INTEGER NOT NULL,
-        take INTEGER NOT NULL,
-        size INTEGER NOT NULL,
-        place INTEGER NOT NULL,
-        until INTEGER NOT NULL,
-        reserved INTEGER NOT NULL,
-        forget INTEGER NOT NULL,
-        token INTEGER NOT NULL,
-        run INTEGER NOT NULL,
-        label TEXT NOT NULL,
-        evictor TEXT,
-        PRIMARY KEY (key, live, client, number)
-    ) WITHOUT ROWID;
-    WITH RECURSIVE numbers(number) AS (SELECT 0 UNION ALL SELECT number + 1 FROM numbers WHERE number < 63)
-        INSERT INTO bucket SELECT number, 0 FROM numbers;
-";
 
 /// The names of our tables, as `sqlite_schema` has them.
 pub(super) const NAMES: [&str; 3] = ["bucket", "claim", "store"];
@@ -177,17 +122,7 @@ fn make(connection: &mut Connection) -> rusqlite::Result<()> {
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     let tables: i64 = transaction.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
     if tables == 0 {
-        let Origin {
-            boot,
-            machine,
-            namespace,
-        } = Origin::here();
-        transaction.pragma_update(None, "application_id", APPLICATION)?;
-        transaction.execute_batch(TABLES)?;
-        transaction.execute(
-            "INSERT INTO store (one, format, boot, machine, namespace) VALUES (1, ?1, ?2, ?3, ?4)",
-            (FORMAT, boot, machine, namespace),
-        )?;
+        transaction.execute_batch(&ddl::statements())?;
     }
     transaction.commit()
 }

@@ -8,7 +8,7 @@ use rusqlite::types::Type;
 use rusqlite::{Connection, OptionalExtension, Row as SqlRow, Statement};
 use tenure_backend::{ClaimId, ClientId, FencingToken, Instant, LockKey, Mode, TokenRun};
 
-use super::schema::BUCKETS;
+use super::ddl::BUCKETS;
 use crate::claims::{Change, Moment, Phase, Row, View};
 
 /// The columns of a claim but for its key, in the order in which [`read`] takes them.

@@ -52,7 +52,7 @@ impl Mark {
 }
 
 #[derive(Debug)]
-pub(crate) struct Wheel {
+pub(super) struct Wheel {
     slots: Box<[Vec<Arc<Held>>]>,
     len: usize,
     /// The tick up to which everything due was taken.
@@ -60,7 +60,7 @@ pub(crate) struct Wheel {
 }
 
 impl Wheel {
-    pub(crate) fn new(now: Instant) -> Self {
+    pub(super) fn new(now: Instant) -> Self {
         Wheel {
             slots: vec![Vec::new(); SLOTS].into_boxed_slice(),
             len: 0,
@@ -68,7 +68,7 @@ impl Wheel {
         }
     }
 
-    pub(crate) fn insert(&mut self, held: Arc<Held>, due: Instant) {
+    pub(super) fn insert(&mut self, held: Arc<Held>, due: Instant) {
         let slot = slot_of(tick(due).max(self.done));
         held.mark.due.store(due.as_nanos(), Ordering::Relaxed);
         held.mark.place(slot, self.slots[slot].len());
@@ -77,7 +77,7 @@ impl Wheel {
     }
 
     /// Takes a claim out; `None` if it is not in.
-    pub(crate) fn remove(&mut self, mark: &Mark) -> Option<Arc<Held>> {
+    pub(super) fn remove(&mut self, mark: &Mark) -> Option<Arc<Held>> {
         if !mark.is_in() {
             return None;
         }
@@ -87,7 +87,7 @@ impl Wheel {
     }
 
     /// Gives a claim that is in the wheel another time.
-    pub(crate) fn reschedule(&mut self, mark: &Mark, due: Instant) {
+    pub(super) fn reschedule(&mut self, mark: &Mark, due: Instant) {
         if let Some(held) = self.remove(mark) {
             self.insert(held, due);
         }
@@ -104,7 +104,7 @@ impl Wheel {
     }
 
     /// Takes out what is due at `now`, and with it what `ahead` allows to be served early: batches stay large.
-    pub(crate) fn take_due(
+    pub(super) fn take_due(
         &mut self,
         now: Instant,
         ahead: impl Fn(&Held) -> Duration,
@@ -145,7 +145,7 @@ impl Wheel {
     }
 
     /// When to look again; `None` if the wheel is empty. Never too late; early only by turns of the wheel.
-    pub(crate) fn next_due(&self) -> Option<Instant> {
+    pub(super) fn next_due(&self) -> Option<Instant> {
         if self.len == 0 {
             return None;
         }

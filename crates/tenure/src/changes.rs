@@ -1,0 +1,279 @@
+//! What changes among a store's locks, seen by looking at it again and again. Not here: a single look, which is
+//! [`Client::inspect`].
+
+use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
+use std::fmt;
+use std::future::{Future, poll_fn};
+use std::num::NonZeroU32;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use futures_core::Stream;
+use tenure_backend::{Cursor, HolderId, LockKey, LockStatus, Query};
+
+use crate::client::Client;
+use crate::error::Error;
+
+/// How long it rests between two looks, unless told otherwise.
+const INTERVAL: Duration = Duration::from_secs(1);
+/// How many keys it keeps in mind, unless told otherwise.
+const LIMIT: usize = 100_000;
+/// How many keys it asks for at once.
+const PAGE: NonZeroU32 = NonZeroU32::MIN.saturating_add(255);
+
+/// A change among the locks of a store. Each status is what the store showed when the change was seen.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub enum Change {
+    /// Somebody holds a key that nobody held before.
+    Held(LockStatus),
+    /// Nobody holds the key any more. Somebody may wait for it.
+    Freed(LockStatus),
+    /// Others hold the key than before.
+    Holders(LockStatus),
+    /// The same hold the key, or still nobody does, and others wait for it than before.
+    Waiters(LockStatus),
+    /// The store does not answer. Said once; the watch goes on.
+    Unavailable(Error),
+    /// The store answers again. What has changed meanwhile follows.
+    Available,
+}
+
+/// The changes among the locks of a store, one after the other.
+///
+/// It begins with what stands: every key that is held, and every key that is only waited for. From then on it looks
+/// at the store once a second ([`every`](Changes::every)) and tells what is different, in the order of the keys.
+/// Unavailability of the store does not end it.
+///
+/// # Guarantees
+/// - Whoever follows it knows the store as it stood at the last look.
+/// - No guarantee that every hand-over is seen: what begins and ends between two looks is not, nor is a claim that is
+///   passed on in the memory of one client. Never decide by it who holds a lock.
+///
+/// # Examples
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tenure::Error> {
+/// use tenure::Change;
+///
+/// let client = tenure::connect("memory:").await?;
+/// let _guard = client.mutex("invoice:7").lock().await?;
+/// let mut changes = client.watch("invoice:");
+/// let Change::Held(status) = changes.next().await? else { panic!("it is held") };
+/// assert_eq!(status.key.as_str(), "invoice:7");
+/// # Ok(()) }
+/// ```
+#[must_use = "nothing is watched until the next change is awaited"]
+pub struct Changes {
+    client: Client,
+    scope: Result<Scope, Error>,
+    interval: Duration,
+    limit: usize,
+    seen: Seen,
+    /// Seen and not told yet.
+    untold: VecDeque<Change>,
+    /// The look that is under way, or rests before it begins.
+    look: Option<Look>,
+    unavailable: bool,
+    ended: bool,
+}
+
+type Seen = BTreeMap<LockKey, LockStatus>;
+type Look = Pin<Box<dyn Future<Output = Result<Seen, Error>> + Send>>;
+
+/// Which keys are watched.
+#[derive(Clone, Debug)]
+pub(crate) enum Scope {
+    Key(LockKey),
+    Prefix(Arc<str>),
+}
+
+impl Changes {
+    pub(crate) fn new(client: Client, scope: Result<Scope, Error>) -> Self {
+        Changes {
+            client,
+            scope,
+            interval: INTERVAL,
+            limit: LIMIT,
+            seen: Seen::new(),
+            untold: VecDeque::new(),
+            look: None,
+            unavailable: false,
+            ended: false,
+        }
+    }
+
+    /// Sets how long it rests between two looks: 1 s by default, which costs a store little.
+    pub fn every(mut self, interval: Duration) -> Self {
+        self.interval = interval;
+        self
+    }
+
+    /// Sets how many keys it keeps in mind: 100,000 by default, some hundred bytes each. More end it with
+    /// [`Error::Limit`].
+    pub fn limit(mut self, keys: usize) -> Self {
+        self.limit = keys;
+        self
+    }
+
+    /// Waits for the next change.
+    ///
+    /// # Cancel safety
+    /// Dropping the future loses no change: the next call gives it.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for a name that is no key; [`Error::Unsupported`] where the store cannot list keys;
+    /// [`Error::Limit`] if there are more keys than [`limit`](Changes::limit): name a longer prefix;
+    /// [`Error::Closed`]; [`Error::Backend`] for a fault of the store that time does not mend. Called again, it looks
+    /// again.
+    ///
+    /// # Panics
+    /// Outside a tokio runtime with timers.
+    pub async fn next(&mut self) -> Result<Change, Error> {
+        poll_fn(|context| self.poll(context)).await
+    }
+
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<Change, Error>> {
+        loop {
+            if let Some(change) = self.untold.pop_front() {
+                return Poll::Ready(Ok(change));
+            }
+            let mut look = match self.look.take() {
+                Some(look) => look,
+                None => self.next_look(Duration::ZERO)?,
+            };
+            match look.as_mut().poll(context) {
+                Poll::Pending => {
+                    self.look = Some(look);
+                    return Poll::Pending;
+                }
+                Poll::Ready(Err(error)) if !error.is_weather() => return Poll::Ready(Err(error)),
+                Poll::Ready(looked) => {
+                    self.take_in(looked);
+                    self.look = Some(self.next_look(self.interval)?);
+                }
+            }
+        }
+    }
+
+    /// A look after a rest.
+    fn next_look(&self, rest: Duration) -> Result<Look, Error> {
+        let (client, scope, limit) = (self.client.clone(), self.scope.clone()?, self.limit);
+        Ok(Box::pin(async move {
+            if !rest.is_zero() {
+                tokio::time::sleep(rest).await;
+            }
+            look(&client, &scope, limit).await
+        }))
+    }
+
+    fn take_in(&mut self, looked: Result<Seen, Error>) {
+        match looked {
+            Ok(seen) => {
+                if std::mem::take(&mut self.unavailable) {
+                    self.untold.push_back(Change::Available);
+                }
+                self.untold.extend(differences(&self.seen, &seen));
+                self.seen = seen;
+            }
+            Err(error) => {
+                if !std::mem::replace(&mut self.unavailable, true) {
+                    self.untold.push_back(Change::Unavailable(error));
+                }
+            }
+        }
+    }
+}
+
+/// As [`next`](Changes::next), but that it ends after an error.
+impl Stream for Changes {
+    type Item = Result<Change, Error>;
+
+    fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
+        if self.ended {
+            return Poll::Ready(None);
+        }
+        let change = self.poll(context);
+        self.ended = matches!(change, Poll::Ready(Err(_)));
+        change.map(Some)
+    }
+}
+
+impl fmt::Debug for Changes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Changes")
+            .field("scope", &self.scope)
+            .field("interval", &self.interval)
+            .field("unavailable", &self.unavailable)
+            .finish_non_exhaustive()
+    }
+}
+
+/// Looks at all of it, page by page.
+async fn look(client: &Client, scope: &Scope, limit: usize) -> Result<Seen, Error> {
+    let mut seen = Seen::new();
+    let mut after = None;
+    loop {
+        let page = client.inspect(query(scope, after)).await?;
+        seen.extend(page.items.into_iter().map(|status| (status.key.clone(), status)));
+        if seen.len() > limit {
+            let message = format!("more than {limit} keys are held or waited for: name a longer prefix");
+            return Err(Error::Limit(message.into()));
+        }
+        match page.next {
+            Some(next) => after = Some(next),
+            None => return Ok(seen),
+        }
+    }
+}
+
+fn query(scope: &Scope, after: Option<Cursor>) -> Query {
+    match scope {
+        Scope::Key(key) => Query::Key(key.clone()),
+        Scope::Prefix(prefix) => Query::Prefix {
+            prefix: prefix.clone(),
+            after,
+            limit: PAGE,
+        },
+    }
+}
+
+fn differences(before: &Seen, after: &Seen) -> Vec<Change> {
+    let keys: BTreeSet<&LockKey> = before.keys().chain(after.keys()).collect();
+    let changes = keys
+        .into_iter()
+        .filter_map(|key| difference(before.get(key), after.get(key)));
+    changes.collect()
+}
+
+fn difference(before: Option<&LockStatus>, after: Option<&LockStatus>) -> Option<Change> {
+    let status = after.cloned().or_else(|| before.map(vacated))?;
+    let held_before = before.is_some_and(|status| !status.holders.is_empty());
+    let is_held = !status.holders.is_empty();
+    match (held_before, is_held) {
+        (false, true) => Some(Change::Held(status)),
+        (true, false) => Some(Change::Freed(status)),
+        _ if before.map(holders).unwrap_or_default() != holders(&status) => Some(Change::Holders(status)),
+        _ if before.map(waiters).unwrap_or_default() != waiters(&status) => Some(Change::Waiters(status)),
+        _ => None,
+    }
+}
+
+/// The status of a key of which nothing is left: stores do not show such keys.
+fn vacated(before: &LockStatus) -> LockStatus {
+    LockStatus {
+        key: before.key.clone(),
+        kind: before.kind,
+        holders: Vec::new(),
+        waiters: before.waiters.as_ref().map(|_| Vec::new()),
+    }
+}
+
+fn holders(status: &LockStatus) -> HashSet<&HolderId> {
+    status.holders.iter().map(|holder| &holder.id).collect()
+}
+
+fn waiters(status: &LockStatus) -> Vec<&HolderId> {
+    status.waiters.iter().flatten().map(|waiter| &waiter.id).collect()
+}

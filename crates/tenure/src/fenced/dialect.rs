@@ -1,0 +1,60 @@
+//! Which SQL is spoken, and how its parameters are written.
+
+use super::name::{Name, Table};
+
+/// The database that a statement is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Dialect {
+    /// SQLite, 3.24 and later.
+    Sqlite,
+    /// PostgreSQL, 11 and later.
+    Postgres,
+    /// MySQL 5.7, MariaDB 10.2 and later.
+    MySql,
+}
+
+/// How parameters are written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum Placeholders {
+    /// `?`, by position; a value that is used twice is bound twice. Most clients of SQLite and MySQL.
+    Question,
+    /// `$1`, by number. Clients of PostgreSQL.
+    Dollar,
+    /// `:balance`, by the column's name.
+    Colon,
+    /// `@p1`, by number.
+    At,
+}
+
+impl Dialect {
+    /// What the usual clients of that database take: `$1` on PostgreSQL, else `?`.
+    pub(crate) fn placeholders(self) -> Placeholders {
+        match self {
+            Dialect::Postgres => Placeholders::Dollar,
+            Dialect::Sqlite | Dialect::MySql => Placeholders::Question,
+        }
+    }
+
+    /// A name as an identifier, whatever word it is.
+    pub(crate) fn quote(self, name: &Name) -> String {
+        match self {
+            Dialect::Postgres => format!("\"{}\"", name.as_str()),
+            // In double quotes SQLite takes the misspelt name of a column for a text.
+            Dialect::Sqlite | Dialect::MySql => format!("`{}`", name.as_str()),
+        }
+    }
+
+    pub(crate) fn quote_table(self, table: &Table) -> String {
+        self.quote_beside(table, &table.name)
+    }
+
+    /// Something of that name in the table's schema.
+    pub(crate) fn quote_beside(self, table: &Table, name: &Name) -> String {
+        match &table.schema {
+            Some(schema) => format!("{}.{}", self.quote(schema), self.quote(name)),
+            None => self.quote(name),
+        }
+    }
+}

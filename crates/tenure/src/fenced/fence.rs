@@ -1,0 +1,247 @@
+//! The statements of a fenced table.
+
+use super::dialect::{Dialect, Placeholders};
+use super::name::{BadName, Name, Table};
+use super::statement::{Statement, Writer};
+use super::trigger::Trigger;
+
+/// A table whose rows remember the greatest fencing token that has written them.
+///
+/// It gives the text of statements that write a row only if the writer's token is not older. Names are checked and
+/// quoted: nothing but a name gets into the text, and values are always parameters.
+///
+/// # Examples
+/// ```
+/// use tenure::fenced::{Dialect, Fence};
+///
+/// let accounts = Fence::new(Dialect::MySql, "bank.accounts", &["branch", "id"])?.column("written_by")?;
+/// assert_eq!(
+///     accounts.update(&["balance"])?.sql(),
+///     "UPDATE `bank`.`accounts` SET `balance` = ?, `written_by` = ? \
+///      WHERE `branch` = ? AND `id` = ? AND `written_by` <= ?"
+/// );
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Fence {
+    pub(crate) dialect: Dialect,
+    placeholders: Placeholders,
+    pub(crate) table: Table,
+    pub(crate) keys: Vec<Name>,
+    pub(crate) fence: Name,
+}
+
+/// Why there is no such statement.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum BadStatement {
+    /// A name is not one.
+    #[error(transparent)]
+    Name(#[from] BadName),
+    /// A column is named twice, or is both a key and written, or is the fence itself.
+    #[error("the column {0:?} is named twice: a column is a key, is written, or is the fence")]
+    Twice(Box<str>),
+    /// Without a key every row of the table would be written.
+    #[error("a fenced table has at least one key column: without it a statement would write every row")]
+    NoKey,
+    /// The database cannot tell a refused row from a written one.
+    #[error(
+        "on MySQL the number of rows does not tell a refused upsert from one that wrote: use `insert`, and `update` if that wrote no row"
+    )]
+    Upsert,
+}
+
+impl Fence {
+    /// A fence on `table` (or `schema.table`), whose rows are found by the columns `keys`. The column that remembers
+    /// the token is called `fence`.
+    ///
+    /// # Errors
+    /// [`BadStatement`] if a name is not plain (ASCII letters, digits, `_`), named twice, or there is no key.
+    pub fn new(
+        dialect: Dialect,
+        table: &str,
+        keys: &[&str],
+    ) -> Result<Self, BadStatement> {
+        let fence = Fence {
+            dialect,
+            placeholders: dialect.placeholders(),
+            table: Table::new(table)?,
+            keys: names(keys)?,
+            fence: Name::new("fence")?,
+        };
+        if fence.keys.is_empty() {
+            return Err(BadStatement::NoKey);
+        }
+        fence.check_twice(&[])?;
+        Ok(fence)
+    }
+
+    /// Calls the column that remembers the token differently.
+    ///
+    /// # Errors
+    /// [`BadStatement`] if the name is not plain, or is a key's.
+    pub fn column(mut self, name: &str) -> Result<Self, BadStatement> {
+        self.fence = Name::new(name)?;
+        self.check_twice(&[])?;
+        Ok(self)
+    }
+
+    /// Writes parameters differently than the usual clients of the database do.
+    #[must_use]
+    pub fn placeholders(mut self, placeholders: Placeholders) -> Self {
+        self.placeholders = placeholders;
+        self
+    }
+
+    /// `UPDATE … SET columns, fence WHERE keys AND fence <= token`. Judge the number of rows with
+    /// [`applied`](crate::fenced::applied).
+    ///
+    /// With no columns it only fences the row: whoever is older can write it no more.
+    ///
+    /// # Errors
+    /// [`BadStatement`] if a name is not plain or named twice.
+    pub fn update(&self, columns: &[&str]) -> Result<Statement, BadStatement> {
+        let columns = self.written(columns)?;
+        let mut out = self.writer();
+        out.text(&format!("UPDATE {} SET ", self.dialect.quote_table(&self.table)));
+        for column in &columns {
+            out.text(&format!("{} = ", self.dialect.quote(column)));
+            out.column(column);
+            out.text(", ");
+        }
+        let fence = self.dialect.quote(&self.fence);
+        out.text(&format!("{fence} = "));
+        out.token();
+        self.where_keys(&mut out);
+        out.text(&format!(" AND {fence} <= "));
+        out.token();
+        Ok(out.finish())
+    }
+
+    /// Inserts a row that is not there; if it is, nothing is written and no row counted: then [`update`](Fence::update)
+    /// it. The keys must be unique together.
+    ///
+    /// # Errors
+    /// [`BadStatement`] if a name is not plain or named twice.
+    pub fn insert(&self, columns: &[&str]) -> Result<Statement, BadStatement> {
+        let columns = self.written(columns)?;
+        let mut out = self.writer();
+        let ignore = if self.dialect == Dialect::MySql { "IGNORE " } else { "" };
+        self.insert_row(&mut out, ignore, &columns);
+        if self.dialect != Dialect::MySql {
+            out.text(&format!(" ON CONFLICT ({}) DO NOTHING", self.list(&self.keys)));
+        }
+        Ok(out.finish())
+    }
+
+    /// Inserts the row, or updates it if its token is not newer. Judge the number of rows with
+    /// [`applied`](crate::fenced::applied). The keys must be unique together.
+    ///
+    /// # Errors
+    /// [`BadStatement::Upsert`] on MySQL, whose count of rows cannot be judged; else as [`update`](Fence::update).
+    pub fn upsert(&self, columns: &[&str]) -> Result<Statement, BadStatement> {
+        if self.dialect == Dialect::MySql {
+            return Err(BadStatement::Upsert);
+        }
+        let columns = self.written(columns)?;
+        let mut out = self.writer();
+        self.insert_row(&mut out, "", &columns);
+        let sets: Vec<_> = columns
+            .iter()
+            .chain([&self.fence])
+            .map(|column| self.dialect.quote(column))
+            .map(|column| format!("{column} = excluded.{column}"))
+            .collect();
+        let (table, fence) = (self.dialect.quote(&self.table.name), self.dialect.quote(&self.fence));
+        out.text(&format!(
+            " ON CONFLICT ({}) DO UPDATE SET {} WHERE {table}.{fence} <= excluded.{fence}",
+            self.list(&self.keys),
+            sets.join(", ")
+        ));
+        Ok(out.finish())
+    }
+
+    /// `SELECT fence … WHERE keys`: after a refusal it tells a row that a newer token has written from one that does
+    /// not exist.
+    pub fn read(&self) -> Statement {
+        let mut out = self.writer();
+        out.text(&format!(
+            "SELECT {} FROM {}",
+            self.dialect.quote(&self.fence),
+            self.dialect.quote_table(&self.table)
+        ));
+        self.where_keys(&mut out);
+        out.finish()
+    }
+
+    /// The statement that adds the fence's column to an existing table: rows that are there have 0, older than every
+    /// token.
+    pub fn column_ddl(&self) -> String {
+        format!(
+            "ALTER TABLE {} ADD COLUMN {} BIGINT NOT NULL DEFAULT 0",
+            self.dialect.quote_table(&self.table),
+            self.dialect.quote(&self.fence)
+        )
+    }
+
+    /// Triggers that fence the table against statements that do not fence themselves.
+    pub fn guard(&self) -> Trigger {
+        Trigger::new(self.clone())
+    }
+
+    fn writer(&self) -> Writer {
+        Writer::new(self.placeholders, &self.fence)
+    }
+
+    fn where_keys(&self, out: &mut Writer) {
+        for (at, key) in self.keys.iter().enumerate() {
+            let before = if at == 0 { " WHERE" } else { " AND" };
+            out.text(&format!("{before} {} = ", self.dialect.quote(key)));
+            out.key(key);
+        }
+    }
+
+    /// The values stand in the order of every fenced statement: columns, token, keys.
+    fn insert_row(&self, out: &mut Writer, ignore: &str, columns: &[Name]) {
+        let all: Vec<_> = columns.iter().chain([&self.fence]).chain(&self.keys).cloned().collect();
+        let table = self.dialect.quote_table(&self.table);
+        out.text(&format!("INSERT {ignore}INTO {table} ({}) VALUES (", self.list(&all)));
+        for column in columns {
+            out.column(column);
+            out.text(", ");
+        }
+        out.token();
+        for key in &self.keys {
+            out.text(", ");
+            out.key(key);
+        }
+        out.text(")");
+    }
+
+    fn list(&self, names: &[Name]) -> String {
+        let quoted: Vec<_> = names.iter().map(|name| self.dialect.quote(name)).collect();
+        quoted.join(", ")
+    }
+
+    fn written(&self, columns: &[&str]) -> Result<Vec<Name>, BadStatement> {
+        let columns = names(columns)?;
+        self.check_twice(&columns)?;
+        Ok(columns)
+    }
+
+    /// Databases fold the case of names, some of them also of quoted ones.
+    fn check_twice(&self, columns: &[Name]) -> Result<(), BadStatement> {
+        let mut seen: Vec<&str> = Vec::new();
+        for name in columns.iter().chain(&self.keys).chain([&self.fence]).map(Name::as_str) {
+            if seen.iter().any(|other| other.eq_ignore_ascii_case(name)) {
+                return Err(BadStatement::Twice(name.into()));
+            }
+            seen.push(name);
+        }
+        Ok(())
+    }
+}
+
+fn names(names: &[&str]) -> Result<Vec<Name>, BadName> {
+    names.iter().map(|name| Name::new(name)).collect()
+}

@@ -1,0 +1,54 @@
+//! Writes that only the newest holder of a lock can make: SQL for any client, and a cell for tests. Nothing here talks
+//! to a database: it gives text and parameters, and judges the answer.
+//!
+//! A holder that was paused beyond its lease, or whose request was on the wire for too long, writes after another has
+//! taken the lock; no lock can prevent that. The resource can: it keeps the greatest
+//! [token](crate::Guard::token) that has written, and refuses a smaller one. That takes one column and one line of SQL:
+//!
+//! ```
+//! use tenure::fenced::{self, Dialect, Fence};
+//!
+//! let accounts = Fence::new(Dialect::Sqlite, "accounts", &["id"])?;
+//! let update = accounts.update(&["balance"])?;
+//! assert_eq!(
+//!     update.sql(),
+//!     "UPDATE `accounts` SET `balance` = ?, `fence` = ? WHERE `id` = ? AND `fence` <= ?"
+//! );
+//! // With any client: let rows = connection.execute(update.sql(), (balance, token, id, token))?;
+//! # let rows = 1;
+//! fenced::applied(rows)?; // no row: a newer holder has written
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # What it gives, and what not
+//! - **Old holders do not interleave.** Once a token has written a row, no smaller one writes it again, whatever was
+//!   paused, delayed or repeated.
+//! - **Not atomicity.** What an old holder wrote *before* the new one's first write stays: two rows may be half an old
+//!   holder's and half a new one's. Write what belongs together in one transaction, and let the new holder write (or
+//!   only fence, with no columns) every row before it trusts what it reads.
+//! - **Not reading.** An old holder may read, and show what it read.
+//! - **Only where it is asked.** A statement written without the condition is not fenced, unless the table has a
+//!   [guard](Fence::guard): triggers that refuse it.
+//!
+//! **Why `<=` and not `<`.** One holder may write a row many times with one token, and concurrent readers may share
+//! one. With `<` the second write of a holder would be refused as stale.
+//!
+//! **What the column is.** `BIGINT NOT NULL DEFAULT 0` ([`Fence::column_ddl`]): tokens are 1 to `i64::MAX`, so 0 is
+//! older than all. Where it may be NULL, rows with NULL are never written. A row that is deleted takes its fence along:
+//! keep it, and mark it as deleted.
+
+mod cell;
+mod dialect;
+mod fence;
+mod name;
+mod stale;
+mod statement;
+mod trigger;
+
+pub use cell::FencedCell;
+pub use dialect::{Dialect, Placeholders};
+pub use fence::{BadStatement, Fence};
+pub use name::BadName;
+pub use stale::{REFUSED, Stale, applied};
+pub use statement::{Slot, Statement};
+pub use trigger::Trigger;

@@ -1,0 +1,44 @@
+//! The refusal of a write, and how to read it out of a count of rows. Who refuses is the resource's business.
+
+use tenure_backend::FencingToken;
+
+/// What every error of a [guard](crate::fenced::Fence::guard)'s triggers begins with, so that a program can tell it from
+/// another error of its database.
+pub const REFUSED: &str = "refused by fence";
+
+/// A write was refused: its token is older than one that has written. Stop: another holds the lock.
+///
+/// # Examples
+/// ```
+/// use tenure::fenced::{Stale, applied};
+///
+/// assert_eq!(applied(1), Ok(()));
+/// assert_eq!(applied(0), Err(Stale { newest: None }));
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "the write was refused: {}",
+    match .newest {
+        Some(newest) => format!("its fencing token is older than {newest}, which has written since"),
+        None => "a newer fencing token has written the row, or there is no such row".to_owned(),
+    }
+)]
+pub struct Stale {
+    /// The greatest token that has written, where it is known. A count of rows does not tell it.
+    pub newest: Option<FencingToken>,
+}
+
+/// Judges the number of rows that a fenced statement has written: none means that it was refused.
+///
+/// A row that does not exist counts as refused too: [`Fence::read`](crate::fenced::Fence::read) tells the two apart.
+/// MySQL counts the rows that *changed*, unless the client asks for those that were found (`CLIENT_FOUND_ROWS`, which
+/// sqlx sets): there, repeating a write with equal values and an equal token counts as refused, although it is in place.
+///
+/// # Errors
+/// [`Stale`] if no row was written (or fewer than none).
+pub fn applied(rows: impl TryInto<u64>) -> Result<(), Stale> {
+    match rows.try_into() {
+        Ok(1..) => Ok(()),
+        Ok(0) | Err(_) => Err(Stale { newest: None }),
+    }
+}

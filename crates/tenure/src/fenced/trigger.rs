@@ -1,0 +1,243 @@
+//! Triggers that refuse writes with an old token, or with none, also of statements that do not ask for it.
+//! What each database can see of a statement differs; that is said at [`Trigger`].
+
+use super::dialect::Dialect;
+use super::fence::Fence;
+use super::name::{BadName, Name};
+use super::stale::REFUSED;
+
+const OLD: &str = "a newer token has written this row";
+const NONE: &str = "this write brings no token";
+const DELETED: &str = "a deleted row would forget its token";
+
+/// Triggers on a fenced table, as DDL. Each statement is sent by itself; in a transaction, where the database has DDL in
+/// transactions.
+///
+/// | a write | SQLite | PostgreSQL | MySQL |
+/// |---|---|---|---|
+/// | with an older token than the row's | refused | refused | refused |
+/// | `UPDATE` that does not set the token | refused | refused | **taken for one with the row's own token**, unless [`once`](Trigger::once) |
+/// | `INSERT` without a token | refused | refused | refused |
+/// | `REPLACE`, `INSERT OR REPLACE` | refused if older | – | refused if the row exists |
+/// | `DELETE` (`TRUNCATE`) | refused | refused (both) | refused (`DELETE` alone) |
+///
+/// A refusal is an error of the database whose message begins with [`REFUSED`](crate::fenced::REFUSED); nothing is
+/// written. Not guarded against: who drops the triggers, changes the table's definition or restores a backup.
+///
+/// # Examples
+/// ```
+/// use tenure::fenced::{Dialect, Fence};
+///
+/// let guard = Fence::new(Dialect::Sqlite, "accounts", &["id"])?.guard();
+/// for statement in guard.create()? {
+///     println!("{statement};");
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug)]
+#[must_use = "a guard is DDL to be executed: see `create`"]
+pub struct Trigger {
+    fence: Fence,
+    once: bool,
+    deletes: bool,
+}
+
+impl Trigger {
+    pub(crate) fn new(fence: Fence) -> Self {
+        Trigger {
+            fence,
+            once: false,
+            deletes: false,
+        }
+    }
+
+    /// Refuses an equal token too: each hold of the lock then writes a row at most once. It is the only way in which
+    /// MySQL notices an update that does not set the token.
+    pub fn once(mut self) -> Self {
+        self.once = true;
+        self
+    }
+
+    /// Lets rows be deleted. What was deleted may be inserted again by any holder, an old one too.
+    pub fn allow_delete(mut self) -> Self {
+        self.deletes = true;
+        self
+    }
+
+    /// The statements that make the guard. They fail if it is there already.
+    ///
+    /// # Errors
+    /// [`BadName::TooLong`] if the table's name leaves no room for the triggers' own.
+    pub fn create(&self) -> Result<Vec<String>, BadName> {
+        match self.fence.dialect {
+            Dialect::Sqlite => self.sqlite(),
+            Dialect::Postgres => self.postgres(),
+            Dialect::MySql => self.mysql(),
+        }
+    }
+
+    /// The statements that take the guard away, if it is there.
+    ///
+    /// # Errors
+    /// As [`create`](Trigger::create).
+    pub fn drop(&self) -> Result<Vec<String>, BadName> {
+        let Fence { dialect, table, .. } = &self.fence;
+        if *dialect == Dialect::Postgres {
+            return Ok(vec![format!("DROP FUNCTION IF EXISTS {} CASCADE", self.beside("fence")?)]);
+        }
+        let suffixes: &[&str] = match dialect {
+            Dialect::Sqlite => &["fence_bring", "fence_check", "fence_insert", "fence_delete"],
+            _ => &["fence_update", "fence_insert", "fence_delete"],
+        };
+        let mut all = Vec::new();
+        for suffix in suffixes {
+            let name = dialect.quote_beside(table, &self.name(suffix)?);
+            all.push(format!("DROP TRIGGER IF EXISTS {name}"));
+        }
+        if *dialect == Dialect::Sqlite {
+            all.push(format!("DROP TABLE IF EXISTS {}", self.beside("fence_brought")?));
+        }
+        Ok(all)
+    }
+
+    /// Of a statement SQLite shows a trigger which columns it sets, by `UPDATE OF`, but not which it leaves. So the
+    /// first trigger, which fires only if the token is set, leaves a mark for the row, and the second one, which always
+    /// fires and after the first, wants to find it. The mark never outlives the statement, but for an `UPDATE OR IGNORE`
+    /// that skips the row.
+    fn sqlite(&self) -> Result<Vec<String>, BadName> {
+        let dialect = self.fence.dialect;
+        let table = dialect.quote(&self.fence.table.name);
+        let fence = dialect.quote(&self.fence.fence);
+        // Inside a trigger, tables are of its schema and cannot be qualified.
+        let brought = dialect.quote(&self.name("fence_brought")?);
+        let keys: Vec<_> = self.fence.keys.iter().map(|key| dialect.quote(key)).collect();
+        let new_keys: Vec<_> = keys.iter().map(|key| format!("NEW.{key}")).collect();
+        let same = |operator: &str| -> String {
+            let pairs: Vec<_> = keys.iter().map(|key| format!("{key} {operator} NEW.{key}")).collect();
+            pairs.join(" AND ")
+        };
+        let too_old = if self.once { "<=" } else { "<" };
+        // A text is greater than every number: only an integer is a token.
+        let no_token = format!("typeof(NEW.{fence}) <> 'integer' OR NEW.{fence} < 1");
+        let mut all = vec![
+            format!(
+                "CREATE TABLE {} ({}, PRIMARY KEY ({}))",
+                self.beside("fence_brought")?,
+                keys.join(", "),
+                keys.join(", ")
+            ),
+            format!(
+                "CREATE TRIGGER {} BEFORE UPDATE OF {fence} ON {table} FOR EACH ROW BEGIN \
+                 SELECT RAISE(ABORT, '{REFUSED}: {NONE}') WHERE {no_token}; \
+                 SELECT RAISE(ABORT, '{REFUSED}: {OLD}') WHERE NEW.{fence} {too_old} OLD.{fence}; \
+                 INSERT OR IGNORE INTO {brought} VALUES ({}); END",
+                self.beside("fence_bring")?,
+                new_keys.join(", ")
+            ),
+            format!(
+                "CREATE TRIGGER {} AFTER UPDATE ON {table} FOR EACH ROW BEGIN \
+                 SELECT RAISE(ABORT, '{REFUSED}: {NONE}') WHERE NOT EXISTS (SELECT 1 FROM {brought} WHERE {same}); \
+                 DELETE FROM {brought} WHERE {same}; END",
+                self.beside("fence_check")?,
+                same = same("IS")
+            ),
+            // `INSERT OR REPLACE` removes the old row without asking the triggers of DELETE.
+            format!(
+                "CREATE TRIGGER {} BEFORE INSERT ON {table} FOR EACH ROW BEGIN \
+                 SELECT RAISE(ABORT, '{REFUSED}: {NONE}') WHERE {no_token}; \
+                 SELECT RAISE(ABORT, '{REFUSED}: {OLD}') WHERE EXISTS \
+                 (SELECT 1 FROM {table} WHERE {} AND {fence} > NEW.{fence}); END",
+                self.beside("fence_insert")?,
+                same("=")
+            ),
+        ];
+        if !self.deletes {
+            all.push(format!(
+                "CREATE TRIGGER {} BEFORE DELETE ON {table} FOR EACH ROW BEGIN \
+                 SELECT RAISE(ABORT, '{REFUSED}: {DELETED}'); END",
+                self.beside("fence_delete")?
+            ));
+        }
+        Ok(all)
+    }
+
+    /// Triggers fire in the order of their names, and each sees what the one before it made of the row. The first,
+    /// which fires only if the token is set, turns its sign; the second, which always fires, wants to find it turned,
+    /// and turns it back.
+    fn postgres(&self) -> Result<Vec<String>, BadName> {
+        let dialect = self.fence.dialect;
+        let table = dialect.quote_table(&self.fence.table);
+        let fence = dialect.quote(&self.fence.fence);
+        let function = self.beside("fence")?;
+        let too_old = if self.once { "<=" } else { "<" };
+        let raise = |what: &str| format!("RAISE EXCEPTION '{REFUSED}: {what}'");
+        let body = format!(
+            "CREATE FUNCTION {function}() RETURNS trigger LANGUAGE plpgsql AS $fence$ BEGIN \
+             IF TG_ARGV[0] = 'delete' THEN {deleted}; END IF; \
+             IF TG_ARGV[0] = 'check' THEN \
+             IF NEW.{fence} IS NULL OR NEW.{fence} >= 0 THEN {none}; END IF; \
+             NEW.{fence} := -NEW.{fence}; RETURN NEW; END IF; \
+             IF NEW.{fence} IS NULL OR NEW.{fence} < 1 THEN {none}; END IF; \
+             IF TG_ARGV[0] = 'bring' THEN \
+             IF NEW.{fence} {too_old} OLD.{fence} THEN {old}; END IF; \
+             NEW.{fence} := -NEW.{fence}; END IF; \
+             RETURN NEW; END $fence$",
+            deleted = raise(DELETED),
+            none = raise(NONE),
+            old = raise(OLD),
+        );
+        let mut triggers = vec![
+            ("fence_1_bring", format!("UPDATE OF {fence}"), "ROW", "bring"),
+            ("fence_2_check", "UPDATE".to_owned(), "ROW", "check"),
+            ("fence_insert", "INSERT".to_owned(), "ROW", "insert"),
+        ];
+        if !self.deletes {
+            triggers.push(("fence_delete", "DELETE OR TRUNCATE".to_owned(), "STATEMENT", "delete"));
+        }
+        let mut all = vec![body];
+        for (suffix, event, each, part) in triggers {
+            let name = dialect.quote(&self.name(suffix)?);
+            all.push(format!(
+                "CREATE TRIGGER {name} BEFORE {event} ON {table} FOR EACH {each} \
+                 EXECUTE FUNCTION {function}('{part}')"
+            ));
+        }
+        Ok(all)
+    }
+
+    fn mysql(&self) -> Result<Vec<String>, BadName> {
+        let dialect = self.fence.dialect;
+        let table = dialect.quote_table(&self.fence.table);
+        let fence = dialect.quote(&self.fence.fence);
+        let too_old = if self.once { "<=" } else { "<" };
+        let signal = |what: &str| format!("SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = '{REFUSED}: {what}';");
+        let unless_token = format!("IF NEW.{fence} IS NULL OR NEW.{fence} < 1 THEN {} END IF;", signal(NONE));
+        let unless_newer = format!("IF NEW.{fence} {too_old} OLD.{fence} THEN {} END IF;", signal(OLD));
+        let mut triggers = vec![
+            ("fence_update", "UPDATE", format!("{unless_token} {unless_newer}")),
+            ("fence_insert", "INSERT", unless_token),
+        ];
+        if !self.deletes {
+            // `REPLACE` asks it too.
+            triggers.push(("fence_delete", "DELETE", signal(DELETED)));
+        }
+        let mut all = Vec::new();
+        for (suffix, event, body) in triggers {
+            all.push(format!(
+                "CREATE TRIGGER {} BEFORE {event} ON {table} FOR EACH ROW BEGIN {body} END",
+                self.beside(suffix)?
+            ));
+        }
+        Ok(all)
+    }
+
+    /// The name of something of the guard's.
+    fn name(&self, suffix: &str) -> Result<Name, BadName> {
+        Name::new(&format!("{}_{suffix}", self.fence.table.name.as_str()))
+    }
+
+    /// The same, in the table's schema and quoted.
+    fn beside(&self, suffix: &str) -> Result<String, BadName> {
+        Ok(self.fence.dialect.quote_beside(&self.fence.table, &self.name(suffix)?))
+    }
+}

@@ -1,0 +1,220 @@
+//! How a claim leaves its holder: to the next waiter in memory, to an heir in the store, or back to the store.
+
+use std::sync::Arc;
+use std::task::Waker;
+
+use tenure_backend::{Claim, Fairness, Grant, PASS_WINDOW, Standing};
+
+use super::driving::YIELD;
+use super::state::{Line, State};
+use crate::held::Held;
+use crate::release::Departing;
+use crate::timer::sleep;
+use crate::waiter::{Offer, Offered, wake};
+
+/// Where the store cannot tell whether others wait, every so manyth run ends by letting them go first.
+const RUNS_PER_YIELD: u32 = 4;
+
+/// What became of a claim whose holder is done.
+pub(crate) enum Exit {
+    /// The next waiter of this client has it.
+    Passed,
+    /// It was given back before: the client was closed, or belief in it had ended.
+    Gone,
+    /// It goes back to the store.
+    Release(Departing),
+}
+
+impl Line {
+    /// A holder is done: the next waiter gets the claim in memory, or it goes back to the store.
+    pub(crate) fn leave(self: &Arc<Self>, held: &Arc<Held>) -> Exit {
+        let mut state = self.state.lock();
+        if let Some(waker) = self.pass(&mut state, held) {
+            drop(state);
+            wake(waker);
+            return Exit::Passed;
+        }
+        state.holders.retain(|other| !Arc::ptr_eq(other, held));
+        if !held.depart() {
+            return Exit::Gone;
+        }
+        let heir = self.heir(&mut state);
+        if heir.is_none() {
+            Self::ring(&state);
+        }
+        drop(state);
+        self.engine.watchdog.untrack(held);
+        Exit::Release(Departing::new(self.clone(), held.claim.clone(), heir))
+    }
+
+    /// As [`leave`](Self::leave), with what follows done by the client's own task.
+    pub(crate) fn leave_behind(self: &Arc<Self>, held: &Arc<Held>) {
+        if let Exit::Release(departing) = self.leave(held) {
+            self.engine.watchdog.spawn(departing.see_through());
+        }
+    }
+
+    /// Closes the line, and gives what was held to be released.
+    pub(crate) fn empty(self: &Arc<Self>) -> Vec<Departing> {
+        let release = |held| match self.leave(&held) {
+            Exit::Release(departing) => Some(departing),
+            Exit::Passed | Exit::Gone => None,
+        };
+        self.close().into_iter().filter_map(release).collect()
+    }
+
+    /// The holder is done, and the claim stays in the store until its lease ends: it is nobody's.
+    pub(crate) fn leave_standing(&self, held: &Arc<Held>) {
+        let mut state = self.state.lock();
+        state.holders.retain(|other| !Arc::ptr_eq(other, held));
+        held.depart();
+        Self::ring(&state);
+        drop(state);
+        self.engine.watchdog.untrack(held);
+    }
+
+    /// Hands the claim to the next local waiter. The outer `None` says that it cannot be handed on.
+    fn pass(&self, state: &mut State, held: &Arc<Held>) -> Option<Option<Waker>> {
+        let queue = state.queue.as_mut()?;
+        if !held.options.may_pass(held.claim.mode)
+            || !self.engine.settings.passing
+            || held.has_departed()
+            || queue.run_left == 0
+        {
+            return None;
+        }
+        loop {
+            if !queue.first()?.want.fits(&held.claim, &self.engine) {
+                return None;
+            }
+            let waiter = queue.take_first()?;
+            // Read after the receiver has left the queue: what is handed on was fresh at that moment.
+            let now = self.engine.clock.now();
+            let fresh = held.is_believed(now) && now - held.confirmed() < PASS_WINDOW;
+            let Some(nth) = fresh.then(|| held.next_in_run()).flatten() else {
+                queue.put_back(waiter);
+                return None;
+            };
+            held.hand_on();
+            if let Offered::Yes(waker) = waiter.offer(
+                Offer {
+                    held: held.clone(),
+                    nth,
+                    passed: true,
+                },
+                now,
+            ) {
+                queue.run_left -= 1;
+                queue.offered(waiter);
+                return Some(waker);
+            }
+        }
+    }
+
+    /// The claim to which a release may give the key at once, for the first local waiter.
+    fn heir(&self, state: &mut State) -> Option<Arc<Claim>> {
+        let first = state.queue.as_ref()?.first()?.want.clone();
+        if state.closed || state.callers > 0 || !self.admits(state, first.mode) {
+            return None;
+        }
+        let now = self.engine.clock.now();
+        let queue = state.queue.as_mut().filter(|queue| !queue.heir)?;
+        if !self.engine.backend.profile().tells_others {
+            queue.runs += 1;
+            if queue.runs.is_multiple_of(RUNS_PER_YIELD) {
+                queue.yield_until = now + YIELD;
+                return None;
+            }
+        }
+        queue.heir = true;
+        Some(self.engine.claim(self, &first, Fairness::Unfair))
+    }
+
+    /// The release that named an heir was answered, or given up.
+    pub(crate) fn heir_answered(
+        self: &Arc<Self>,
+        claim: Arc<Claim>,
+        others: Option<u32>,
+        heir: Option<Standing>,
+    ) {
+        {
+            let mut state = self.state.lock();
+            if let Some(queue) = &mut state.queue {
+                queue.heir = false;
+                if let Some(others) = others {
+                    queue.others = others > 0;
+                }
+                if matches!(heir, Some(Standing::Waiting { .. })) {
+                    queue.yield_until = self.engine.clock.now() + YIELD;
+                }
+                queue.bell.notify_one();
+            }
+        }
+        if let Some(Standing::Granted(grant)) = heir {
+            self.deliver(&claim, grant);
+        }
+    }
+
+    /// A grant came from the store for whoever waits first and is served by it; otherwise it goes back.
+    /// False if it arrived dead.
+    pub(crate) fn deliver(self: &Arc<Self>, claim: &Arc<Claim>, grant: Grant) -> bool {
+        let mut state = self.state.lock();
+        let mut alive = true;
+        while let Some(queue) = &mut state.queue
+            && queue
+                .first()
+                .is_some_and(|first| first.want.fits(claim, &self.engine))
+            && let Some(waiter) = queue.take_first()
+        {
+            let Some(held) = self.hold_in(&mut state, claim, grant.clone(), &waiter.want) else {
+                self.queue(&mut state).put_back(waiter);
+                alive = false;
+                break;
+            };
+            let now = self.engine.clock.now();
+            if let Offered::Yes(waker) = waiter.offer(
+                Offer {
+                    held: held.clone(),
+                    nth: 0,
+                    passed: false,
+                },
+                now,
+            ) {
+                self.queue(&mut state).offered(waiter);
+                drop(state);
+                wake(waker);
+                return true;
+            }
+            state.holders.retain(|other| !Arc::ptr_eq(other, &held));
+            self.engine.watchdog.untrack(&held);
+        }
+        drop(state);
+        self.withdraw(claim.clone());
+        alive
+    }
+
+    /// Makes a claim absent whose every call was answered, by the client's own task.
+    pub(crate) fn withdraw(self: &Arc<Self>, claim: Arc<Claim>) {
+        self.engine
+            .watchdog
+            .spawn(Departing::withdrawing(self.clone(), claim).see_through());
+    }
+
+    /// Makes a claim absent of which some call was not answered, by the client's own task.
+    ///
+    /// A request that is still on its way could place it again where the store forgets ended claims: there it is
+    /// withdrawn once more when no request can place it any longer.
+    pub(crate) fn withdraw_unanswered(self: &Arc<Self>, claim: Arc<Claim>) {
+        if self.engine.backend.profile().remembers_ended {
+            return self.withdraw(claim);
+        }
+        let line = self.clone();
+        self.engine.watchdog.spawn(async move {
+            Departing::withdrawing(line.clone(), claim.clone())
+                .see_through()
+                .await;
+            sleep(&line.engine.watchdog, line.engine.settings.call_limit).await;
+            Departing::withdrawing(line, claim).see_through().await;
+        });
+    }
+}

@@ -1,0 +1,234 @@
+//! When a watchdog starts, on which runtime it works for others, and how it ends. What it does is in `rounds.rs`.
+
+use std::future::Future;
+use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock, Weak};
+
+use parking_lot::Mutex;
+use tenure_backend::{Backend, Clock};
+use tokio::runtime::{EnterGuard, Handle};
+use tokio::sync::Notify;
+use tokio::sync::futures::Notified;
+
+use super::rounds::{Due, run, take_over};
+use crate::engine::Engine;
+use crate::error::Error;
+
+const CLOSED: &str = "this client was closed: make another one";
+const RUNTIME_GONE: &str = "the runtime on which this client's watchdog ran has ended: make another client, or use Settings::own_thread";
+const NO_RUNTIME: &str =
+    "a client needs a tokio runtime with a timer: call it inside one, or use Settings::own_thread";
+
+// The states of a watchdog, in the order in which they can follow each other.
+const NEW: u8 = 0;
+const RUNNING: u8 = 1;
+const SHUT: u8 = 2;
+pub(super) const GONE: u8 = 3;
+const STOPPED: u8 = 4;
+
+#[derive(Debug)]
+pub(crate) struct Watchdog(pub(super) Arc<Shared>);
+
+#[derive(Debug)]
+pub(super) struct Shared {
+    pub(super) backend: Arc<dyn Backend>,
+    pub(super) clock: Arc<dyn Clock>,
+    own_thread: bool,
+    pub(super) state: AtomicU8,
+    starting: Mutex<()>,
+    runtime: OnceLock<Handle>,
+    /// For telling the lines that the runtime has ended.
+    engine: OnceLock<Weak<Engine>>,
+    pub(super) due: Mutex<Due>,
+    pub(super) bell: Notify,
+    closing: Notify,
+    /// Tasks under way on behalf of callers.
+    busy: AtomicUsize,
+    idle: Notify,
+}
+
+impl Watchdog {
+    pub(crate) fn new(backend: Arc<dyn Backend>, clock: Arc<dyn Clock>, own_thread: bool) -> Self {
+        let due = Due::new(clock.now());
+        Watchdog(Arc::new(Shared {
+            backend,
+            clock,
+            own_thread,
+            state: AtomicU8::new(NEW),
+            starting: Mutex::new(()),
+            runtime: OnceLock::new(),
+            engine: OnceLock::new(),
+            due: Mutex::new(due),
+            bell: Notify::new(),
+            closing: Notify::new(),
+            busy: AtomicUsize::new(0),
+            idle: Notify::new(),
+        }))
+    }
+
+    /// Sees to it that the watchdog runs, on the caller's runtime or on a thread of its own.
+    pub(crate) fn start(&self, engine: &Arc<Engine>) -> Result<(), Error> {
+        match self.0.state.load(Ordering::Acquire) {
+            RUNNING => Ok(()),
+            NEW => self.start_now(engine),
+            _ => Err(self.closed()),
+        }
+    }
+
+    #[cold]
+    fn start_now(&self, engine: &Arc<Engine>) -> Result<(), Error> {
+        let _one_starter = self.0.starting.lock();
+        if self.0.runtime.get().is_some() {
+            return self.start(engine);
+        }
+        let _ = self.0.engine.set(Arc::downgrade(engine));
+        let watchdog = run(self.0.clone(), Gone(self.0.clone()));
+        let state = &self.0.state;
+        if self.0.own_thread {
+            let runtime = on_a_thread(watchdog)?;
+            let _ = self.0.runtime.set(runtime);
+        } else {
+            let runtime = Handle::try_current().map_err(|_| Error::Closed(NO_RUNTIME))?;
+            runtime.spawn(watchdog);
+            let _ = self.0.runtime.set(runtime);
+        }
+        // Last, so that whoever finds it running also finds its runtime.
+        state
+            .compare_exchange(NEW, RUNNING, Ordering::AcqRel, Ordering::Acquire)
+            .map_err(|_| self.closed())?;
+        self.0.bell.notify_one();
+        Ok(())
+    }
+
+    /// Why calls are refused: the client was closed, or its runtime has ended.
+    pub(crate) fn closed(&self) -> Error {
+        Error::Closed(if self.0.state.load(Ordering::Acquire) == GONE {
+            RUNTIME_GONE
+        } else {
+            CLOSED
+        })
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        self.0.state.load(Ordering::Acquire) >= SHUT
+    }
+
+    /// Resolves when the client is closed after this was called.
+    pub(crate) fn closing(&self) -> Notified<'_> {
+        self.0.closing.notified()
+    }
+
+    /// Runs `work` on the client's runtime. If that has ended, nothing is done: leases end what is left.
+    pub(crate) fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
+        spawn(&self.0, work);
+    }
+
+    /// Counts something under way on behalf of a caller, for as long as the answer lives.
+    pub(crate) fn busy(&self) -> Busy {
+        Busy::new(self.0.clone())
+    }
+
+    /// Enters the client's runtime, for its timers; nothing if there is none yet.
+    pub(crate) fn enter(&self) -> Option<EnterGuard<'_>> {
+        self.0.runtime.get().map(Handle::enter)
+    }
+
+    /// Refuses new attempts, wakes what waits, and takes over every call under way.
+    pub(crate) fn shut(&self) {
+        self.0.state.fetch_max(SHUT, Ordering::SeqCst);
+        self.0.closing.notify_waiters();
+        let calls = std::mem::take(&mut self.0.due.lock().calls);
+        calls.into_iter().for_each(|(_, waiter)| take_over(waiter));
+    }
+
+    /// Waits until nothing is under way on behalf of callers.
+    pub(crate) async fn settled(&self) {
+        loop {
+            let mut idle = std::pin::pin!(self.0.idle.notified());
+            idle.as_mut().enable();
+            if self.0.busy.load(Ordering::SeqCst) == 0 {
+                return;
+            }
+            idle.await;
+        }
+    }
+
+    /// Ends the watchdog's task: the client is gone.
+    pub(crate) fn stop(&self) {
+        let _ = self
+            .0
+            .state
+            .fetch_update(Ordering::AcqRel, Ordering::Acquire, |state| {
+                (state != GONE).then_some(STOPPED)
+            });
+        self.0.bell.notify_one();
+    }
+}
+
+/// Runs the watchdog on a thread and a runtime of its own, which end with it.
+fn on_a_thread(watchdog: impl Future<Output = ()> + Send + 'static) -> Result<Handle, Error> {
+    const NO_THREAD: Error = Error::Closed("the system gave no thread for the watchdog");
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .map_err(|_| NO_THREAD)?;
+    let handle = runtime.handle().clone();
+    let thread = std::thread::Builder::new().name("tenure-watchdog".to_owned());
+    thread
+        .spawn(move || runtime.block_on(watchdog))
+        .map_err(|_| NO_THREAD)?;
+    Ok(handle)
+}
+
+/// Says that the watchdog's task is no more.
+pub(super) struct Gone(Arc<Shared>);
+
+impl Drop for Gone {
+    fn drop(&mut self) {
+        let gone = |state| (state < GONE).then_some(GONE);
+        if self
+            .0
+            .state
+            .fetch_update(Ordering::AcqRel, Ordering::Acquire, gone)
+            .is_err()
+        {
+            return;
+        }
+        self.0.closing.notify_waiters();
+        // Nobody is left to wait or to renew: whoever does so on another runtime is told.
+        if let Some(engine) = self.0.engine.get().and_then(Weak::upgrade) {
+            engine.lines.all().iter().for_each(|line| drop(line.close()));
+        }
+    }
+}
+
+/// Counts something under way for as long as it lives, also if its runtime drops it.
+#[derive(Debug)]
+pub(crate) struct Busy(Arc<Shared>);
+
+impl Busy {
+    fn new(shared: Arc<Shared>) -> Self {
+        shared.busy.fetch_add(1, Ordering::AcqRel);
+        Busy(shared)
+    }
+}
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        // Nobody waits for idleness before the client is closed.
+        if self.0.busy.fetch_sub(1, Ordering::SeqCst) == 1 && self.0.state.load(Ordering::SeqCst) >= SHUT {
+            self.0.idle.notify_waiters();
+        }
+    }
+}
+
+pub(super) fn spawn(shared: &Arc<Shared>, work: impl Future<Output = ()> + Send + 'static) {
+    let Some(runtime) = shared.runtime.get() else {
+        return;
+    };
+    let busy = Busy::new(shared.clone());
+    runtime.spawn(async move {
+        work.await;
+        drop(busy);
+    });
+}

@@ -1,0 +1,139 @@
+//! How claims are kept alive, and what is done when one is not. When that is due is in `rounds.rs`.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use smallvec::smallvec;
+use tenure_backend::{Batch, Instant, Phase, Renewal, Renewed};
+
+use super::life::{Shared, Watchdog};
+use super::rounds::next_look;
+use crate::belief::{renew_after, retry_after};
+use crate::error::{Error, Lost, LostCause};
+use crate::held::Held;
+use crate::release::backoff;
+use crate::timer::sleep;
+
+impl Watchdog {
+    /// Asks the store at once whether a claim is alive.
+    pub(crate) async fn verify(&self, held: &Arc<Held>) -> Result<(), Error> {
+        let (answer, answered) = tokio::sync::oneshot::channel();
+        let (shared, held) = (self.0.clone(), held.clone());
+        self.spawn(async move {
+            let failed = renew(&shared, vec![held]).await;
+            let _ = answer.send(failed);
+        });
+        match answered.await {
+            Ok(None) => Ok(()),
+            Ok(Some(error)) => Err(error),
+            Err(_) => Err(self.closed()),
+        }
+    }
+
+    /// Why the store has no such claim any more, as far as it remembers.
+    pub(crate) async fn why_gone(&self, held: &Held) -> LostCause {
+        let renewal = Renewal {
+            who: held.claim.at.clone(),
+            lease: held.claim.lease,
+            only: Phase::Granted,
+            raise: None,
+        };
+        match self.0.backend.clone().renew(smallvec![renewal]).await.pop() {
+            Some(Renewed::Gone(loss)) => loss.into(),
+            _ => LostCause::Missing,
+        }
+    }
+
+    /// Has the store keep a claim until then by itself: its holder is done.
+    pub(crate) async fn keep(&self, held: &Arc<Held>, until: Instant) {
+        let mut failures = 0;
+        loop {
+            let now = self.0.clock.now();
+            if !held.is_believed(now) {
+                break;
+            }
+            let renewal = Renewal {
+                who: held.claim.at.clone(),
+                lease: until - now,
+                only: Phase::Granted,
+                raise: None,
+            };
+            match self.0.backend.clone().renew(smallvec![renewal]).await.pop() {
+                Some(Renewed::Unknown(error)) if error.is_weather() => {
+                    failures += 1;
+                    sleep(self, backoff(failures, held.line.engine.dice())).await;
+                }
+                _ => break,
+            }
+        }
+        held.line.leave_standing(held);
+    }
+}
+
+/// Renews a batch of claims of one store. Answers why the first one is not renewed, if it is not.
+pub(super) async fn renew(shared: &Shared, batch: Vec<Arc<Held>>) -> Option<Error> {
+    let renewals: Batch<Renewal> = batch
+        .iter()
+        .map(|held| Renewal {
+            who: held.claim.at.clone(),
+            lease: renewed_lease(held, shared),
+            only: Phase::Granted,
+            raise: None,
+        })
+        .collect();
+    let answers = shared.backend.clone().renew(renewals).await;
+    let now = shared.clock.now();
+    let mut first = None;
+    for (held, answer) in batch.iter().zip(answers) {
+        let failed = match answer {
+            _ if held.has_departed() => held.check(now).err().map(Error::Lost),
+            Renewed::Alive { .. } if !held.options.renewed => held.check(now).err().map(Error::Lost),
+            Renewed::Alive { held_from, lease } => {
+                held.extend(held_from, lease, now);
+                let renewal = now + renew_after(held.lease(), held.line.engine.dice());
+                shared.reschedule(held, next_look(held, renewal));
+                held.check(now).err().map(Error::Lost)
+            }
+            Renewed::Gone(loss) => {
+                held.lose(loss.into());
+                shared.due.lock().wheel.remove(&held.mark);
+                let lost = held.check(now).err();
+                if let Some(lost) = &lost {
+                    warn_lost(held, lost);
+                    held.line.look_again();
+                }
+                lost.map(Error::Lost)
+            }
+            Renewed::Unknown(error) => {
+                tracing::debug!(key = %held.claim.at.key, claim = %held.claim.at.id, %error, "a renewal failed");
+                held.strain();
+                shared.reschedule(held, next_look(held, now + retry_after(held.lease())));
+                Some(error.into())
+            }
+        };
+        first = first.or(failed);
+    }
+    first
+}
+
+/// For how long a claim is to be kept from now on: a fixed lease gets what is left of it, and no more.
+fn renewed_lease(held: &Held, shared: &Shared) -> Duration {
+    if held.options.renewed {
+        held.claim.lease
+    } else {
+        held.deadline() - shared.clock.now()
+    }
+}
+
+/// Belief in a claim has ended: its line looks for the next holder, and what may still stand in the store is given
+/// back.
+pub(super) fn tell_lost(held: &Arc<Held>, lost: &Lost) {
+    if !held.has_departed() {
+        warn_lost(held, lost);
+        held.line.leave_behind(held);
+    }
+}
+
+fn warn_lost(held: &Held, lost: &Lost) {
+    tracing::warn!(key = %held.claim.at.key, claim = %held.claim.at.id, cause = lost.cause.as_str(), "{lost}");
+}

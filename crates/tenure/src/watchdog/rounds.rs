@@ -1,0 +1,184 @@
+//! The watchdog's rounds: what is due is looked at, and calls that their callers may have stopped polling are taken
+//! over. How claims are renewed is in `renewal.rs`, and when it all begins and ends in `life.rs`.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use parking_lot::MutexGuard;
+use tenure_backend::Instant;
+
+use super::life::{GONE, Gone, Shared, Watchdog, spawn};
+use super::renewal::{renew, tell_lost};
+use super::wheel::Wheel;
+use crate::belief::{renew_after, stall_after};
+use crate::drive;
+use crate::held::Held;
+use crate::timer::RECHECK;
+use crate::waiter::Waiter;
+
+#[derive(Debug)]
+pub(super) struct Due {
+    pub(super) wheel: Wheel,
+    /// Calls that their callers may have stopped polling, in the order in which they are taken over. One that has
+    /// ended stays until its time.
+    pub(super) calls: VecDeque<(Instant, Arc<Waiter>)>,
+    /// When the watchdog wakes by itself.
+    wakes_at: Instant,
+}
+
+impl Due {
+    pub(super) fn new(now: Instant) -> Self {
+        Due {
+            wheel: Wheel::new(now),
+            calls: VecDeque::new(),
+            wakes_at: Instant::NEVER,
+        }
+    }
+}
+
+impl Watchdog {
+    /// Watches over a claim that was granted.
+    pub(crate) fn track(&self, held: &Arc<Held>, now: Instant) {
+        let due = next_look(held, now + renew_after(held.lease(), held.line.engine.dice()));
+        let mut all = self.0.due.lock();
+        all.wheel.insert(held.clone(), due);
+        self.0.wake_by(all, due);
+    }
+
+    /// Stops watching over a claim.
+    pub(crate) fn untrack(&self, held: &Held) {
+        let entry = self.0.due.lock().wheel.remove(&held.mark);
+        drop(entry);
+    }
+
+    /// Takes a caller's call over if it is still under way after the offer window.
+    pub(crate) fn track_call(&self, waiter: &Arc<Waiter>) {
+        let due = self.0.clock.now() + waiter.line.engine.settings.offer_window;
+        let mut all = self.0.due.lock();
+        all.calls.push_back((due, waiter.clone()));
+        self.0.wake_by(all, due);
+        if self.is_closed() {
+            // Too late for the close to have seen it.
+            take_over(waiter.clone());
+        }
+    }
+}
+
+impl Shared {
+    /// Wakes the watchdog if it would wake too late by itself: locking does not wake a task each time.
+    fn wake_by(&self, mut due: MutexGuard<'_, Due>, at: Instant) {
+        if at < due.wakes_at {
+            due.wakes_at = at;
+            drop(due);
+            self.bell.notify_one();
+        }
+    }
+
+    pub(super) fn reschedule(&self, held: &Held, at: Instant) {
+        self.due.lock().wheel.reschedule(&held.mark, at);
+    }
+}
+
+/// When to look at a claim: at `renewal`, or at its deadline if that comes first or it is not renewed.
+pub(super) fn next_look(held: &Held, renewal: Instant) -> Instant {
+    if held.options.renewed {
+        renewal.min(held.deadline())
+    } else {
+        held.deadline()
+    }
+}
+
+/// The watchdog's loop.
+pub(super) async fn run(shared: Arc<Shared>, _gone: Gone) {
+    while shared.state.load(Ordering::Acquire) < GONE {
+        let next = tick(&shared);
+        let now = shared.clock.now();
+        match next {
+            None => shared.bell.notified().await,
+            Some(next) if next > now => {
+                tokio::select! {
+                    () = shared.bell.notified() => {}
+                    () = tokio::time::sleep((next - now).min(RECHECK)) => {}
+                }
+            }
+            Some(_) => tokio::task::yield_now().await,
+        }
+    }
+}
+
+/// Sees to everything that is due, and says when to look again.
+fn tick(shared: &Arc<Shared>) -> Option<Instant> {
+    let now = shared.clock.now();
+    let (due, calls) = {
+        let mut all = shared.due.lock();
+        let over = all.calls.partition_point(|(at, _)| *at <= now);
+        (
+            all.wheel.take_due(now, may_be_early),
+            all.calls.drain(..over).collect::<Vec<_>>(),
+        )
+    };
+    calls.into_iter().for_each(|(_, waiter)| take_over(waiter));
+    let mut renewals = Vec::new();
+    let mut stalled = Duration::ZERO;
+    for (held, at) in due {
+        if now - at > stall_after(held.lease()) {
+            stalled = stalled.max(now - at);
+        }
+        if let Err(lost) = held.check(now) {
+            tell_lost(&held, &lost);
+            continue;
+        }
+        if held.has_departed() {
+            continue;
+        }
+        // Back into the wheel at once: a renewal that never answers is tried again within the same third.
+        let again = next_look(&held, now + stall_after(held.lease()));
+        shared.due.lock().wheel.insert(held.clone(), again);
+        if held.options.renewed {
+            renewals.push(held);
+        }
+    }
+    if !stalled.is_zero() {
+        tracing::warn!(
+            "runtime stalled {} ms: leases are renewed late",
+            stalled.as_millis()
+        );
+    }
+    let most = shared.backend.profile().limits.max_batch.get() as usize;
+    while !renewals.is_empty() {
+        let rest = renewals.split_off(most.min(renewals.len()));
+        let batch = std::mem::replace(&mut renewals, rest);
+        let work = shared.clone();
+        spawn(shared, async move {
+            renew(&work, batch).await;
+        });
+    }
+    let mut due = shared.due.lock();
+    let next = due
+        .wheel
+        .next_due()
+        .into_iter()
+        .chain(due.calls.front().map(|(at, _)| *at))
+        .min();
+    due.wakes_at = next.unwrap_or(Instant::NEVER);
+    next
+}
+
+/// Renewals may be a twelfth of their lease early, so that they travel together.
+fn may_be_early(held: &Held) -> Duration {
+    if held.options.renewed {
+        held.lease() / 12
+    } else {
+        Duration::ZERO
+    }
+}
+
+/// Takes a call over from a caller who may have stopped polling it.
+pub(super) fn take_over(waiter: Arc<Waiter>) {
+    if let Some((call, claim)) = waiter.take_call() {
+        let line = waiter.line.clone();
+        line.engine.watchdog.spawn(drive::finish(waiter, call, claim));
+    }
+}
