@@ -4,14 +4,14 @@
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use tenure_backend::{
-    BackendError, Call, Claim, ClaimRef, Effect, Fairness, Fault, Instant, Mode, PASS_WINDOW, Standing,
+    BackendError, Call, Claim, ClaimRef, Effect, Fairness, Fault, Instant, PASS_WINDOW, Standing,
 };
 
-use crate::belief::{MIN_LEASE, believe_until};
+use crate::belief::believe_until;
 use crate::drive;
 use crate::engine::Place;
 use crate::error::Error;
@@ -19,7 +19,7 @@ use crate::guard::Guard;
 use crate::held::Held;
 use crate::line::{Enter, Line};
 use crate::owner::{Reentry, Seat};
-use crate::timer::sleep;
+use crate::timer::Limit;
 use crate::waiter::{CallPoll, Leftover, Offer, WaitPoll, Waiter};
 use crate::want::Want;
 
@@ -40,7 +40,7 @@ pub(crate) struct Attempt {
     want: Want,
     patience: Patience,
     on_waiting: Option<OnWaiting>,
-    timer: Option<Pin<Box<tokio::time::Sleep>>>,
+    limit: Option<Limit>,
     place: Option<Place>,
     seat: Option<Seat>,
     stage: Stage,
@@ -140,7 +140,7 @@ impl Attempt {
             want,
             patience,
             on_waiting: None,
-            timer: None,
+            limit: None,
             place: None,
             seat: None,
             stage: Stage::Start,
@@ -161,20 +161,30 @@ impl Attempt {
             Ok(line) => line.clone(),
             Err(error) => return Poll::Ready(Err(error.clone())),
         };
-        if let Some(end) = self.enter_again(&line, cx) {
-            self.abandon(&line);
+        // Where a store answers at once, a task that locks and unlocks in a loop would never let others run.
+        let progress = ready!(tokio::task::coop::poll_proceed(cx));
+        let polled = self.poll_on(&line, cx);
+        if polled.is_ready() {
+            progress.made_progress();
+        }
+        polled
+    }
+
+    fn poll_on(&mut self, line: &Arc<Line>, cx: &mut Context<'_>) -> Poll<Result<Option<Guard>, Error>> {
+        if let Some(end) = self.enter_again(line, cx) {
+            self.abandon(line);
             return Poll::Ready(end);
         }
         loop {
             let step = match &self.stage {
-                Stage::Start => self.start(&line, cx),
+                Stage::Start => self.start(line, cx),
                 Stage::Calling(waiter, claim) => {
                     let (waiter, claim) = (waiter.clone(), claim.clone());
-                    self.poll_calling(&line, waiter, &claim, cx)
+                    self.poll_calling(line, waiter, &claim, cx)
                 }
                 Stage::Waiting(waiter) => {
                     let waiter = waiter.clone();
-                    self.poll_waiting(&line, &waiter, cx)
+                    self.poll_waiting(line, &waiter, cx)
                 }
                 Stage::Done => panic!("an acquisition was polled after it had finished"),
             };
@@ -185,7 +195,7 @@ impl Attempt {
                     self.seat = None;
                     return Poll::Ready(end);
                 }
-                Poll::Pending => return self.poll_timer(&line, cx),
+                Poll::Pending => return self.poll_limit(line, cx),
             }
         }
     }
@@ -251,18 +261,7 @@ impl Attempt {
     /// Checks all that can be checked before anything is sent.
     fn admit(&mut self, line: &Arc<Line>) -> Result<(), Error> {
         let profile = line.engine.backend.profile();
-        if let Mode::Permits { take, of } = self.want.mode
-            && take > of
-        {
-            return Err(Error::Invalid(
-                format!("{take} permits were asked for of a semaphore that has {of}").into(),
-            ));
-        }
-        if self.want.options.lease < MIN_LEASE {
-            return Err(Error::Invalid(
-                "a lease is at least 30 ms long: a shorter one would end on the way".into(),
-            ));
-        }
+        self.want.check()?;
         if !profile.serves(self.want.mode, self.want.options.fairness) {
             let order = if self.want.options.fairness == Fairness::Fifo {
                 "fair"
@@ -393,14 +392,13 @@ impl Attempt {
     }
 
     /// Whether the caller's patience has ended.
-    fn poll_timer(&mut self, line: &Arc<Line>, cx: &mut Context<'_>) -> Poll<Result<Option<Guard>, Error>> {
+    fn poll_limit(&mut self, line: &Arc<Line>, cx: &mut Context<'_>) -> Poll<Result<Option<Guard>, Error>> {
         let Patience::Within(limit) = self.patience else {
             return Poll::Pending;
         };
-        let timer = self
-            .timer
-            .get_or_insert_with(|| Box::pin(sleep(&line.engine.watchdog, limit)));
-        if timer.as_mut().poll(cx).is_pending() {
+        let engine = &line.engine;
+        let limit = self.limit.get_or_insert_with(|| Limit::new(engine, limit));
+        if limit.poll(engine, cx).is_pending() {
             return Poll::Pending;
         }
         self.abandon(line);

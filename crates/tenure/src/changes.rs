@@ -15,9 +15,12 @@ use tenure_backend::{Cursor, HolderId, LockKey, LockStatus, Query};
 
 use crate::client::Client;
 use crate::error::Error;
+use crate::timer::sleep;
 
 /// How long it rests between two looks, unless told otherwise.
 const INTERVAL: Duration = Duration::from_secs(1);
+/// It rests at least so long: without a rest it would never let others go on.
+const SHORTEST: Duration = Duration::from_millis(1);
 /// How many keys it keeps in mind, unless told otherwise.
 const LIMIT: usize = 100_000;
 /// How many keys it asks for at once.
@@ -104,9 +107,9 @@ impl Changes {
         }
     }
 
-    /// Sets how long it rests between two looks: 1 s by default, which costs a store little.
+    /// Sets how long it rests between two looks: 1 s by default, which costs a store little; at least 1 ms.
     pub fn every(mut self, interval: Duration) -> Self {
-        self.interval = interval;
+        self.interval = interval.max(SHORTEST);
         self
     }
 
@@ -125,11 +128,8 @@ impl Changes {
     /// # Errors
     /// [`Error::Invalid`] for a name that is no key; [`Error::Unsupported`] where the store cannot list keys;
     /// [`Error::Limit`] if there are more keys than [`limit`](Changes::limit): name a longer prefix;
-    /// [`Error::Closed`]; [`Error::Backend`] for a fault of the store that time does not mend. Called again, it looks
-    /// again.
-    ///
-    /// # Panics
-    /// Outside a tokio runtime with timers.
+    /// [`Error::Closed`], also outside a tokio runtime with timers; [`Error::Backend`] for a fault of the store that
+    /// time does not mend. Called again, it looks again.
     pub async fn next(&mut self) -> Result<Change, Error> {
         poll_fn(|context| self.poll(context)).await
     }
@@ -160,9 +160,10 @@ impl Changes {
     /// A look after a rest.
     fn next_look(&self, rest: Duration) -> Result<Look, Error> {
         let (client, scope, limit) = (self.client.clone(), self.scope.clone()?, self.limit);
+        client.engine.watchdog.start(&client.engine)?;
         Ok(Box::pin(async move {
             if !rest.is_zero() {
-                tokio::time::sleep(rest).await;
+                sleep(&client.engine.watchdog, rest).await;
             }
             look(&client, &scope, limit).await
         }))

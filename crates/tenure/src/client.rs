@@ -1,6 +1,5 @@
 //! A client of one store: where locks come from, and what can be seen and done about everybody's.
 
-use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -23,6 +22,7 @@ use crate::rwlock::RwLock;
 use crate::semaphore::Semaphore;
 use crate::settings::Settings;
 use crate::striped::Striped;
+use crate::timer::within;
 
 /// A client of one store. Clone it freely: clones are the same client, with one watchdog.
 ///
@@ -118,7 +118,7 @@ impl Client {
 
     /// Takes locks away from their holders, foreign ones too; answers who was freed.
     ///
-    /// A holder of ours learns at its next renewal, within a third of its lease. For 10 ms the key admits nobody, so
+    /// A holder of ours learns at its next renewal, within a third of its lease; one whose lease is not renewed, at its end. For 10 ms the key admits nobody, so
     /// that no grant that is passed on in its client's memory is older than the next one.
     ///
     /// # Errors
@@ -189,13 +189,8 @@ impl Client {
                 _ => Ok(()),
             }
         };
-        within(limit, settle).await
-    }
-}
-
-async fn within(limit: Duration, work: impl Future<Output = Result<(), Error>>) -> Result<(), Error> {
-    match tokio::time::timeout(limit, work).await {
-        Ok(result) => result,
-        Err(_) => Err(Error::Timeout),
+        within(&self.engine, limit, settle)
+            .await
+            .unwrap_or(Err(Error::Timeout))
     }
 }

@@ -28,7 +28,7 @@ use crate::mutex::Mutex;
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tenure::Error> {
 /// let client = tenure::connect("memory:").await?;
 /// let election = client.election("scheduler").label("10.0.0.5:8080");
-/// let jobs = election.lead(async |_leader| 3).await?;
+/// let jobs = election.lead(|token| async move { println!("fenced by {token:?}"); 3 }).await?;
 /// assert_eq!(jobs, 3);
 /// # Ok(()) }
 /// ```
@@ -82,6 +82,8 @@ impl Election {
 
     /// Runs `work` while this candidate leads: campaigns, runs it, and campaigns again whenever the lead is lost.
     ///
+    /// `work` is told the [token](Leader::token) of the term. For more of the [`Leader`], campaign and keep it yourself.
+    ///
     /// When the lead is lost, `work` is dropped, its outcome unknown, as by [`Guard::while_held`]; when this candidate is
     /// elected once more, `work` is called once more. When `work` ends by itself, the leader resigns and its output is
     /// returned, even if the resignation cannot be confirmed: the watchdog sees to that.
@@ -91,10 +93,13 @@ impl Election {
     ///
     /// # Errors
     /// As [`campaign`](Election::campaign).
-    pub async fn lead<T>(&self, mut work: impl AsyncFnMut(&Leader) -> T) -> Result<T, Error> {
+    pub async fn lead<F: Future>(
+        &self,
+        mut work: impl FnMut(Option<FencingToken>) -> F,
+    ) -> Result<F::Output, Error> {
         loop {
             let leader = self.campaign().await?;
-            match leader.while_leader(work(&leader)).await {
+            match leader.while_leader(work(leader.token())).await {
                 Ok(output) => {
                     if let Err(error) = leader.resign().await {
                         tracing::warn!(%error, "a leader's work was done and its resignation is not confirmed");

@@ -14,6 +14,7 @@ use crate::error::Error;
 use crate::line::Line;
 use crate::lines::Lines;
 use crate::owner::Owner;
+use crate::queue::Places;
 use crate::settings::Settings;
 use crate::want::{Options, Want};
 use crate::watchdog::Watchdog;
@@ -36,11 +37,13 @@ pub(crate) struct Engine {
     /// Attempts and held claims, for the limit.
     live: AtomicUsize,
     dice: AtomicU64,
+    pub(crate) places: Places,
     losses: [Notify; LOSS_BELLS],
 }
 
 impl Engine {
     pub(crate) fn new(backend: Arc<dyn Backend>, settings: Settings) -> Arc<Self> {
+        let settings = settings.within_reason();
         let mut random = [0; 16];
         // Without the system's randomness two clients could take one name, and free each other's locks.
         getrandom::fill(&mut random).expect("the operating system has random numbers to give");
@@ -60,6 +63,7 @@ impl Engine {
             owners: AtomicU64::new(0),
             live: AtomicUsize::new(0),
             dice: AtomicU64::new(seed),
+            places: Places::default(),
             losses: Default::default(),
         })
     }

@@ -216,6 +216,13 @@ impl Guard {
         }
     }
 
+    /// As [`give_up`](Self::give_up), with the rest done by the client's own task.
+    pub(crate) fn abandon(mut self) {
+        if let Some(Leaving::Last(held, _)) = self.leave() {
+            held.line.leave_behind(&held);
+        }
+    }
+
     /// Leaves the claim; once, whatever happens to the guard afterwards.
     fn leave(&mut self) -> Option<Leaving> {
         let held = self.held.take()?;
@@ -264,14 +271,10 @@ async fn give_back(held: &Arc<Held>, believed: Result<(), Lost>) -> Result<(), E
     }
 }
 
-/// Leaves the claim in the store until then, also if this process ends: by a last renewal for what is left.
+/// Has the store keep the claim until then, also if this process ends. Resolves when the store has said so.
 fn keep(held: Arc<Held>, until: Instant) -> impl Future<Output = ()> {
     let (tell, told) = tokio::sync::oneshot::channel();
-    let line = held.line.clone();
-    line.engine.watchdog.spawn(async move {
-        held.line.engine.watchdog.keep(&held, until).await;
-        let _ = tell.send(());
-    });
+    held.line.keep(&held, until, tell);
     async move {
         let _ = told.await;
     }

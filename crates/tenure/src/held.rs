@@ -12,7 +12,7 @@ use crate::belief::believe_until;
 use crate::error::{Lost, LostCause};
 use crate::line::Line;
 use crate::want::Options;
-use crate::watchdog::Mark;
+use crate::watchdog::{Mark, Marked};
 
 /// Belief is over: the deadline of a lost claim. Once stored it is never replaced, which makes loss sticky.
 const LOST: u64 = 0;
@@ -66,7 +66,7 @@ pub(crate) struct Held {
     /// The last renewal failed: if the deadline comes, the store was out of reach.
     strained: AtomicBool,
     loss: OnceLock<Box<LostCause>>,
-    pub(crate) mark: Mark,
+    mark: Mark,
 }
 
 impl Held {
@@ -299,5 +299,11 @@ impl Held {
                 () = crate::timer::nap(&self.line.engine.watchdog, self.deadline() - now) => {}
             }
         }
+    }
+}
+
+impl Marked for Held {
+    fn mark(&self) -> &Mark {
+        &self.mark
     }
 }

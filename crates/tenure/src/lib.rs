@@ -20,6 +20,8 @@
 mod acquire;
 mod attempt;
 mod belief;
+#[cfg(feature = "blocking")]
+pub mod blocking;
 mod changes;
 mod client;
 mod connect;
@@ -27,6 +29,7 @@ mod drive;
 mod election;
 mod engine;
 mod error;
+pub mod fenced;
 mod guard;
 mod held;
 mod line;
@@ -42,6 +45,8 @@ mod seek;
 mod semaphore;
 mod settings;
 mod striped;
+#[cfg(feature = "testing")]
+pub mod testing;
 mod timer;
 mod waiter;
 mod want;

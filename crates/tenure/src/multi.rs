@@ -18,6 +18,7 @@ use crate::mutex::Mutex;
 use crate::options::Face;
 use crate::rwlock::RwLock;
 use crate::semaphore::Semaphore;
+use crate::timer::{sleep, within};
 
 /// One lock among those that are held together. A [`Mutex`] is one; see also [`read`](Member::read),
 /// [`write`](Member::write) and [`permits`](Member::permits).
@@ -213,14 +214,10 @@ impl Future for Hunt {
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         let hunt = &mut *self;
         let running = hunt.running.get_or_insert_with(|| {
-            let search = search(
-                std::mem::take(&mut hunt.members),
-                hunt.patience,
-                hunt.on_waiting.take(),
-            );
+            let (members, told) = (std::mem::take(&mut hunt.members), hunt.on_waiting.take());
             match hunt.patience {
-                Patience::Within(limit) => Box::pin(within(limit, search)),
-                Patience::Forever | Patience::Try => Box::pin(search),
+                Patience::Within(limit) => Box::pin(search_within(limit, members, hunt.patience, told)),
+                Patience::Forever | Patience::Try => Box::pin(search(members, hunt.patience, told)),
             }
         });
         running.as_mut().poll(cx)
@@ -228,8 +225,17 @@ impl Future for Hunt {
 }
 
 /// The search is dropped when its time is over; it leaves nothing behind wherever that is.
-async fn within<T>(limit: Duration, search: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
-    tokio::time::timeout(limit, search)
+async fn search_within(
+    limit: Duration,
+    members: Vec<Member>,
+    patience: Patience,
+    told: Option<OnWaiting>,
+) -> Result<Option<MultiGuard>, Error> {
+    check(&members)?;
+    let line = members[0].0.line.clone()?;
+    // The timer is the first client's: all its members may be.
+    line.engine.watchdog.start(&line.engine)?;
+    within(&line.engine, limit, search(members, patience, told))
         .await
         .unwrap_or(Err(Error::Timeout))
 }
@@ -243,29 +249,26 @@ async fn search(
     check(&members)?;
     let mut awaited: Option<usize> = None;
     for round in 0u32.. {
-        let mut guards: Vec<Option<Guard>> = members.iter().map(|_| None).collect();
+        let mut guards: Vec<Option<Taken>> = members.iter().map(|_| None).collect();
         if let Some(busy) = awaited {
             let mut lock: Acquire<Guard> = members[busy].lock();
             if let Some(told) = told.take() {
                 lock = lock.on_waiting(told);
             }
-            guards[busy] = Some(lock.await?);
+            guards[busy] = Some(Taken(Some(lock.await?)));
         }
         awaited = fill(&members, &mut guards, patience).await?;
-        let guards = guards.into_iter().flatten();
+        let taken: Vec<Taken> = guards.into_iter().flatten().collect();
         if awaited.is_none() {
-            let guards = MultiGuard {
-                guards: guards.collect(),
-            };
-            if guards.is_held() {
-                return Ok(Some(guards));
+            if taken.iter().all(Taken::is_held) {
+                let guards = taken.into_iter().filter_map(Taken::keep).collect();
+                return Ok(Some(MultiGuard { guards }));
             }
             // A member was lost while the others were taken: all are given back, and the search starts again.
             awaited = Some(0);
-        } else {
-            let mut returns: FuturesUnordered<_> = guards.map(Guard::give_up).collect();
-            while returns.next().await.is_some() {}
         }
+        let mut returns: FuturesUnordered<_> = taken.into_iter().map(Taken::give_up).collect();
+        while returns.next().await.is_some() {}
         if matches!(patience, Patience::Try) {
             return Ok(None);
         }
@@ -276,10 +279,39 @@ async fn search(
     unreachable!("the rounds have no end")
 }
 
+/// A member that was taken while the search goes on: given back at once unless the search keeps it, whatever `at_least`
+/// says.
+struct Taken(Option<Guard>);
+
+impl Taken {
+    fn is_held(&self) -> bool {
+        self.0.as_ref().is_some_and(Guard::is_held)
+    }
+
+    fn keep(mut self) -> Option<Guard> {
+        self.0.take()
+    }
+
+    async fn give_up(mut self) {
+        if let Some(guard) = self.0.take() {
+            // What could not be confirmed is seen through by the watchdog.
+            let _ = guard.give_up().await;
+        }
+    }
+}
+
+impl Drop for Taken {
+    fn drop(&mut self) {
+        if let Some(guard) = self.0.take() {
+            guard.abandon();
+        }
+    }
+}
+
 /// Tries every member that is not held yet; answers which one is busy.
 async fn fill(
     members: &[Member],
-    guards: &mut [Option<Guard>],
+    guards: &mut [Option<Taken>],
     patience: Patience,
 ) -> Result<Option<usize>, Error> {
     for (at, member) in members.iter().enumerate() {
@@ -287,7 +319,7 @@ async fn fill(
             continue;
         }
         match member.try_lock().await {
-            Ok(Some(guard)) => guards[at] = Some(guard),
+            Ok(Some(guard)) => guards[at] = Some(Taken(Some(guard))),
             Ok(None) => return Ok(Some(at)),
             // While it waits, weather is not an answer.
             Err(error) if error.is_weather() && !matches!(patience, Patience::Try) => return Ok(Some(at)),
@@ -299,9 +331,11 @@ async fn fill(
 
 /// Waits a little, differently for each search, so that two of them do not chase each other.
 async fn pause(members: &[Member], round: u32) {
-    let dice = members[0].0.line.as_ref().map_or(0, |line| line.engine.dice());
+    // A search with a member that has no line ended before.
+    let Ok(line) = &members[0].0.line else { return };
     let most = Duration::from_millis(1 << round.min(5));
-    tokio::time::sleep(most.mul_f64((dice % 1024) as f64 / 1024.0)).await;
+    let time = most.mul_f64((line.engine.dice() % 1024) as f64 / 1024.0);
+    sleep(&line.engine.watchdog, time).await;
 }
 
 /// Refuses what can never be held together, before anything is sent.

@@ -94,6 +94,9 @@ macro_rules! options {
             }
 
             /// Sets a lease that is never renewed: belief ends with it, whatever the holder does.
+            ///
+            /// Nothing is sent while it is held, so a holder that is evicted learns of it when its lease ends, or by
+            /// [`verify`](crate::Guard::verify).
             #[must_use]
             pub fn fixed_lease(self, lease: std::time::Duration) -> Self {
                 Self(self.0.set(|options| {
@@ -110,6 +113,10 @@ macro_rules! options {
 
             /// Keeps the lock for at least that time, even if its guard goes earlier: for jobs on hosts with skewed
             /// clocks, that must not run again at once.
+            ///
+            /// When the guard goes, the store is told to keep it for what is left, also if this process ends, but never
+            /// for longer than its longest lease once this client is closed. Longer than `max_hold` or than a fixed lease
+            /// is [`Invalid`](crate::Error::Invalid).
             #[must_use]
             pub fn at_least(self, time: std::time::Duration) -> Self {
                 Self(self.0.set(|options| options.at_least = Some(time)))

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::num::NonZeroU64;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::task::Waker;
 
@@ -40,6 +41,8 @@ struct Inner {
     number: NonZeroU64,
     name: Arc<str>,
     client: ClientId,
+    /// Seats that were taken: their numbers are never used twice.
+    seats: AtomicU64,
     holds: Mutex<HashMap<(LockKey, Kind), Hold>>,
 }
 
@@ -49,7 +52,6 @@ struct Hold {
     claims: Vec<Weak<Held>>,
     /// Its attempts that wait: the first that is granted serves them all.
     waiting: HashMap<u64, Waker>,
-    last_seat: u64,
 }
 
 impl Hold {
@@ -86,6 +88,7 @@ impl Owner {
             number,
             name: name.into(),
             client,
+            seats: AtomicU64::new(0),
             holds: Mutex::default(),
         }))
     }
@@ -126,13 +129,10 @@ impl Owner {
                 return Reentry::Again(held);
             }
         }
-        let seat = seat.get_or_insert_with(|| {
-            hold.last_seat += 1;
-            Seat {
-                owner: self.clone(),
-                name,
-                number: hold.last_seat,
-            }
+        let seat = seat.get_or_insert_with(|| Seat {
+            owner: self.clone(),
+            name,
+            number: self.0.seats.fetch_add(1, Ordering::Relaxed),
         });
         hold.waiting.insert(seat.number, waker.clone());
         Reentry::No

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
 
 use smallvec::SmallVec;
 use tenure_backend::Instant;
@@ -9,13 +10,31 @@ use tokio::sync::Notify;
 
 use crate::waiter::Waiter;
 
+/// Where the places of a client's waiters come from. None is given twice, so that a waiter who comes back to a queue that
+/// was made anew meets nobody on its place.
+#[derive(Debug, Default)]
+pub(crate) struct Places {
+    behind: AtomicI64,
+    before: AtomicI64,
+}
+
+impl Places {
+    /// Behind everybody.
+    pub(crate) fn last(&self) -> i64 {
+        self.behind.fetch_add(1, Ordering::Relaxed) + 1
+    }
+
+    /// Before everybody.
+    pub(crate) fn first(&self) -> i64 {
+        self.before.fetch_sub(1, Ordering::Relaxed) - 1
+    }
+}
+
 /// The part of a line that exists only while somebody waits.
 #[derive(Debug)]
 pub(crate) struct Queue {
-    /// In order of their places, which are never used twice.
+    /// In order of their places.
     waiters: VecDeque<Arc<Waiter>>,
-    first_place: i64,
-    last_place: i64,
     /// Who was offered a grant and may not have taken it yet.
     offers: SmallVec<[Arc<Waiter>; 1]>,
     /// Wakes the driver.
@@ -36,8 +55,6 @@ impl Queue {
     pub(crate) fn new() -> Self {
         Queue {
             waiters: VecDeque::new(),
-            first_place: 0,
-            last_place: 0,
             offers: SmallVec::new(),
             bell: Arc::new(Notify::new()),
             heir: false,
@@ -48,20 +65,8 @@ impl Queue {
         }
     }
 
-    pub(crate) fn push_back(&mut self, waiter: Arc<Waiter>) {
-        self.last_place += 1;
-        waiter.set_place(self.last_place);
-        self.waiters.push_back(waiter);
-    }
-
-    pub(crate) fn push_front(&mut self, waiter: Arc<Waiter>) {
-        self.first_place -= 1;
-        waiter.set_place(self.first_place);
-        self.waiters.push_front(waiter);
-    }
-
-    /// Puts a waiter back where it stood.
-    pub(crate) fn put_back(&mut self, waiter: Arc<Waiter>) {
+    /// Puts a waiter at its place: the one that it was given, or had before.
+    pub(crate) fn put(&mut self, waiter: Arc<Waiter>) {
         let at = self.at(&waiter);
         self.waiters.insert(at, waiter);
     }

@@ -3,6 +3,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+const MIN_CALL_LIMIT: Duration = Duration::from_millis(100);
+const MIN_OFFER_WINDOW: Duration = Duration::from_millis(10);
+
 /// How a [`Client`](crate::Client) behaves. Every queue, retry and wait has its limit here.
 ///
 /// # Examples
@@ -19,9 +22,10 @@ pub struct Settings {
     pub lease: Duration,
     /// What `tenure ls` shows for this client's locks: `user@host:pid`.
     pub label: Arc<str>,
-    /// How long one call to place a claim may take before the store refuses to place it: 5 s, at most 10 s.
+    /// How long one call to place a claim may take before the store refuses to place it: 5 s. At least 100 ms, at most
+    /// 10 s.
     pub call_limit: Duration,
-    /// How long an offered grant waits for its waiter to be polled before it goes to the next: 100 ms.
+    /// How long an offered grant waits for its waiter to be polled before it goes to the next: 100 ms. At least 10 ms.
     pub offer_window: Duration,
     /// Whether an unlock hands the claim to the next waiter of this client in memory: yes.
     ///
@@ -54,6 +58,13 @@ impl Default for Settings {
 }
 
 impl Settings {
+    /// With nothing so short that no call or offer could ever succeed.
+    pub(crate) fn within_reason(mut self) -> Self {
+        self.call_limit = self.call_limit.max(MIN_CALL_LIMIT);
+        self.offer_window = self.offer_window.max(MIN_OFFER_WINDOW);
+        self
+    }
+
     /// Sets [`Settings::lease`].
     #[must_use]
     pub fn lease(mut self, lease: Duration) -> Self {

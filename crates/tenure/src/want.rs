@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use tenure_backend::{Claim, Fairness, Mode};
 
+use crate::belief::MIN_LEASE;
 use crate::engine::Engine;
+use crate::error::Error;
 use crate::owner::Owner;
 use crate::settings::Settings;
 
@@ -63,6 +65,37 @@ impl Options {
 }
 
 impl Want {
+    /// Refuses what no store could do.
+    pub(crate) fn check(&self) -> Result<(), Error> {
+        let Options {
+            lease,
+            renewed,
+            max_hold,
+            at_least,
+            ..
+        } = &*self.options;
+        if let Mode::Permits { take, of } = self.mode
+            && take > of
+        {
+            let message = format!("{take} permits were asked for of a semaphore that has {of}");
+            return Err(Error::Invalid(message.into()));
+        }
+        let message = match (max_hold, at_least) {
+            _ if *lease < MIN_LEASE => "a lease is at least 30 ms long: a shorter one would end on the way",
+            (Some(most), _) if *most < MIN_LEASE => {
+                "max_hold is at least 30 ms: a shorter one would be over before the lock is held"
+            }
+            (Some(most), Some(least)) if least > most => {
+                "at_least is longer than max_hold: the lock cannot be kept for longer than it may be held"
+            }
+            (_, Some(least)) if !renewed && least > lease => {
+                "at_least is longer than the fixed lease: the lock cannot be kept for longer than its lease"
+            }
+            _ => return Ok(()),
+        };
+        Err(Error::Invalid(message.into()))
+    }
+
     /// How many grants a claim made for this reserves.
     pub(crate) fn grants(&self, engine: &Engine) -> NonZeroU32 {
         if !self.options.may_pass(self.mode) || !engine.settings.passing {

@@ -58,7 +58,7 @@ impl Source {
 /// Reads every `.rs` file below `crates` and `xtask`.
 pub(crate) fn read_all(root: &Path) -> Result<Vec<Source>, Failure> {
     let mut paths = Vec::new();
-    for folder in ["crates", "xtask"] {
+    for folder in ["crates", "examples", "xtask"] {
         find(&root.join(folder), &mut paths)?;
     }
     paths.sort();

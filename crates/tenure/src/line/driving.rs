@@ -73,6 +73,9 @@ impl Line {
     pub(crate) fn still_asks(self: &Arc<Self>, claim: &Claim) -> Option<Duration> {
         self.retract_offers();
         let mut state = self.state.lock();
+        if !self.admits(&mut state, claim.mode) {
+            return None;
+        }
         let queue = state.queue.as_mut()?;
         let fits = queue.first()?.want.fits(claim, &self.engine);
         let check = if queue.offers().is_empty() {

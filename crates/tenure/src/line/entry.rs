@@ -40,8 +40,9 @@ impl Line {
             return Enter::Ask;
         }
         let waiter = Waiter::waiting(self, want);
+        waiter.set_place(self.engine.places.last());
         let queue = self.queue(&mut state);
-        queue.push_back(waiter.clone());
+        queue.put(waiter.clone());
         if !held {
             queue.bell.notify_one();
         }
@@ -58,7 +59,8 @@ impl Line {
         }
         // A future that has gone has looked for itself in the queue already.
         if !waiter.is_gone() {
-            self.queue(&mut state).push_front(waiter);
+            waiter.set_place(self.engine.places.first());
+            self.queue(&mut state).put(waiter);
         }
         Self::ring(&state);
     }
@@ -79,7 +81,7 @@ impl Line {
         }
         let queue = self.queue(&mut state);
         queue.remove(waiter);
-        queue.put_back(waiter.clone());
+        queue.put(waiter.clone());
         queue.bell.notify_one();
     }
 
@@ -94,7 +96,11 @@ impl Line {
 
     /// Takes a grant for `want`; `None` if it arrived dead, and the claim is to be withdrawn.
     pub(crate) fn hold(self: &Arc<Self>, claim: &Arc<Claim>, grant: Grant, want: &Want) -> Option<Arc<Held>> {
-        self.hold_in(&mut self.state.lock(), claim, grant, want)
+        let mut state = self.state.lock();
+        let held = self.hold_in(&mut state, claim, grant, want)?;
+        // Whoever asks for the waiters need not: the key is this client's.
+        Self::ring(&state);
+        Some(held)
     }
 
     /// As [`hold`](Self::hold), for a caller that counts as asking: it does so no more, unless it got `None`.

@@ -3,10 +3,12 @@
 use std::sync::Arc;
 use std::task::Waker;
 
-use tenure_backend::{Claim, Fairness, Grant, PASS_WINDOW, Standing};
+use tenure_backend::{Claim, Fairness, Grant, Instant, PASS_WINDOW, Standing};
+use tokio::sync::oneshot;
 
 use super::driving::YIELD;
 use super::state::{Line, State};
+use crate::error::LostCause;
 use crate::held::Held;
 use crate::release::Departing;
 use crate::timer::sleep;
@@ -54,8 +56,19 @@ impl Line {
         }
     }
 
-    /// Closes the line, and gives what was held to be released.
+    /// Closes the line, and gives what was held to be released. What must be held longer is left to the store.
     pub(crate) fn empty(self: &Arc<Self>) -> Vec<Departing> {
+        let now = self.engine.clock.now();
+        let holders = self.state.lock().holders.clone();
+        for held in holders {
+            if let Some(until) = held
+                .kept_until()
+                .filter(|until| *until > now && held.is_believed(now))
+            {
+                self.keep(&held, until, oneshot::channel().0);
+                held.lose(LostCause::Closed);
+            }
+        }
         let release = |held| match self.leave(&held) {
             Exit::Release(departing) => Some(departing),
             Exit::Passed | Exit::Gone => None,
@@ -63,14 +76,29 @@ impl Line {
         self.close().into_iter().filter_map(release).collect()
     }
 
-    /// The holder is done, and the claim stays in the store until its lease ends: it is nobody's.
-    pub(crate) fn leave_standing(&self, held: &Arc<Held>) {
+    /// The holder is done, and the store is to keep the claim until then: it is nobody's. `told` hears when the store
+    /// has said so.
+    pub(crate) fn keep(self: &Arc<Self>, held: &Arc<Held>, until: Instant, told: oneshot::Sender<()>) {
         let mut state = self.state.lock();
         state.holders.retain(|other| !Arc::ptr_eq(other, held));
-        held.depart();
+        if !held.depart() {
+            return;
+        }
         Self::ring(&state);
         drop(state);
         self.engine.watchdog.untrack(held);
+        let (line, held) = (self.clone(), held.clone());
+        let believed_until = held.deadline();
+        self.engine.watchdog.spawn(async move {
+            if line
+                .engine
+                .watchdog
+                .keep(&held, until, believed_until, told)
+                .await
+            {
+                Departing::new(line, held.claim.clone(), None).see_through().await;
+            }
+        });
     }
 
     /// Hands the claim to the next local waiter. The outer `None` says that it cannot be handed on.
@@ -92,7 +120,7 @@ impl Line {
             let now = self.engine.clock.now();
             let fresh = held.is_believed(now) && now - held.confirmed() < PASS_WINDOW;
             let Some(nth) = fresh.then(|| held.next_in_run()).flatten() else {
-                queue.put_back(waiter);
+                queue.put(waiter);
                 return None;
             };
             held.hand_on();
@@ -167,7 +195,7 @@ impl Line {
             && let Some(waiter) = queue.take_first()
         {
             let Some(held) = self.hold_in(&mut state, claim, grant.clone(), &waiter.want) else {
-                self.queue(&mut state).put_back(waiter);
+                self.queue(&mut state).put(waiter);
                 alive = false;
                 break;
             };

@@ -128,6 +128,11 @@ impl Watchdog {
         Busy::new(self.0.clone())
     }
 
+    /// Whether there is a runtime whose timers can be used: the client's, or the caller's.
+    pub(crate) fn has_timers(&self) -> bool {
+        self.0.runtime.get().is_some() || Handle::try_current().is_ok()
+    }
+
     /// Enters the client's runtime, for its timers; nothing if there is none yet.
     pub(crate) fn enter(&self) -> Option<EnterGuard<'_>> {
         self.0.runtime.get().map(Handle::enter)

@@ -7,4 +7,4 @@ mod rounds;
 mod wheel;
 
 pub(crate) use life::{Busy, Watchdog};
-pub(crate) use wheel::Mark;
+pub(crate) use wheel::{Mark, Marked};

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use smallvec::smallvec;
 use tenure_backend::{Batch, Instant, Phase, Renewal, Renewed};
+use tokio::sync::oneshot;
 
 use super::life::{Shared, Watchdog};
 use super::rounds::next_look;
@@ -12,7 +13,7 @@ use crate::belief::{renew_after, retry_after};
 use crate::error::{Error, Lost, LostCause};
 use crate::held::Held;
 use crate::release::backoff;
-use crate::timer::sleep;
+use crate::timer::nap;
 
 impl Watchdog {
     /// Asks the store at once whether a claim is alive.
@@ -44,29 +45,74 @@ impl Watchdog {
         }
     }
 
-    /// Has the store keep a claim until then by itself: its holder is done.
-    pub(crate) async fn keep(&self, held: &Arc<Held>, until: Instant) {
+    /// Has the store keep a claim until then by itself: its holder is done. Belief in it ends at `believed_until` unless
+    /// the store confirms it. `told` hears when the store keeps it; true when the time has come, false if that is left to
+    /// the store: the client closes, or the claim is gone.
+    pub(crate) async fn keep(
+        &self,
+        held: &Held,
+        until: Instant,
+        mut believed_until: Instant,
+        told: oneshot::Sender<()>,
+    ) -> bool {
+        let most = self.0.backend.profile().limits.max_lease;
+        let mut told = Some(told);
         let mut failures = 0;
         loop {
+            // Made before the flag is read: a close between the two is not missed.
+            let closing = self.closing();
             let now = self.0.clock.now();
-            if !held.is_believed(now) {
-                break;
+            if now >= until {
+                return true;
             }
+            if now >= believed_until {
+                return false;
+            }
+            let lease = (until - now).min(most);
             let renewal = Renewal {
                 who: held.claim.at.clone(),
-                lease: until - now,
+                lease,
                 only: Phase::Granted,
                 raise: None,
             };
-            match self.0.backend.clone().renew(smallvec![renewal]).await.pop() {
+            let pause = match self.0.backend.clone().renew(smallvec![renewal]).await.pop() {
+                Some(Renewed::Alive { held_from, lease }) => {
+                    failures = 0;
+                    believed_until = held_from + lease;
+                    drop(told.take());
+                    if now + lease < until {
+                        lease / 3
+                    } else {
+                        until - now
+                    }
+                }
                 Some(Renewed::Unknown(error)) if error.is_weather() => {
                     failures += 1;
-                    sleep(self, backoff(failures, held.line.engine.dice())).await;
+                    backoff(failures, held.line.engine.dice())
                 }
-                _ => break,
+                _ => return false,
+            };
+            let over = self.0.clock.now() + pause;
+            // A closing client waits for the store's word, and leaves the rest to it.
+            if told.is_none() && self.is_closed() {
+                return false;
+            }
+            tokio::select! {
+                () = rest_until(self, over) => {}
+                () = closing, if told.is_none() => return false,
             }
         }
-        held.line.leave_standing(held);
+    }
+}
+
+/// Sleeps until then on the belief clock.
+async fn rest_until(watchdog: &Watchdog, then: Instant) {
+    loop {
+        let now = watchdog.0.clock.now();
+        if now >= then {
+            return;
+        }
+        nap(watchdog, then - now).await;
     }
 }
 
@@ -87,16 +133,17 @@ pub(super) async fn renew(shared: &Shared, batch: Vec<Arc<Held>>) -> Option<Erro
     for (held, answer) in batch.iter().zip(answers) {
         let failed = match answer {
             _ if held.has_departed() => held.check(now).err().map(Error::Lost),
-            Renewed::Alive { .. } if !held.options.renewed => held.check(now).err().map(Error::Lost),
             Renewed::Alive { held_from, lease } => {
-                held.extend(held_from, lease, now);
+                if held.options.renewed {
+                    held.extend(held_from, lease, now);
+                }
                 let renewal = now + renew_after(held.lease(), held.line.engine.dice());
                 shared.reschedule(held, next_look(held, renewal));
                 held.check(now).err().map(Error::Lost)
             }
             Renewed::Gone(loss) => {
                 held.lose(loss.into());
-                shared.due.lock().wheel.remove(&held.mark);
+                shared.due.lock().wheel.remove(held);
                 let lost = held.check(now).err();
                 if let Some(lost) = &lost {
                     warn_lost(held, lost);
@@ -121,7 +168,7 @@ fn renewed_lease(held: &Held, shared: &Shared) -> Duration {
     if held.options.renewed {
         held.claim.lease
     } else {
-        held.deadline() - shared.clock.now()
+        held.confirmed() + held.lease() - shared.clock.now()
     }
 }
 

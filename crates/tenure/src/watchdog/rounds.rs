@@ -20,7 +20,7 @@ use crate::waiter::Waiter;
 
 #[derive(Debug)]
 pub(super) struct Due {
-    pub(super) wheel: Wheel,
+    pub(super) wheel: Wheel<Held>,
     /// Calls that their callers may have stopped polling, in the order in which they are taken over. One that has
     /// ended stays until its time.
     pub(super) calls: VecDeque<(Instant, Arc<Waiter>)>,
@@ -49,7 +49,7 @@ impl Watchdog {
 
     /// Stops watching over a claim.
     pub(crate) fn untrack(&self, held: &Held) {
-        let entry = self.0.due.lock().wheel.remove(&held.mark);
+        let entry = self.0.due.lock().wheel.remove(held);
         drop(entry);
     }
 
@@ -77,7 +77,7 @@ impl Shared {
     }
 
     pub(super) fn reschedule(&self, held: &Held, at: Instant) {
-        self.due.lock().wheel.reschedule(&held.mark, at);
+        self.due.lock().wheel.reschedule(held, at);
     }
 }
 

@@ -1,5 +1,5 @@
-//! A timer wheel for held claims: constant-time insertion and removal, so that locking does not pay for renewal.
-//! It tells which are due; what is done about them is the watchdog's.
+//! A timer wheel: constant-time insertion and removal, so that locking does not pay for renewal.
+//! It tells what is due; what is done about it is the watchdog's.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -7,16 +7,19 @@ use std::time::Duration;
 
 use tenure_backend::Instant;
 
-use crate::held::Held;
-
 /// Slots of the wheel. With [`TICK_BITS`] one turn takes 17 s: longer times stay in their slot for more turns.
 const SLOTS: usize = 1024;
 /// A slot is 2^24 ns, 16.8 ms, wide.
 const TICK_BITS: u32 = 24;
-/// The slot of a claim that is not in the wheel.
+/// The slot of what is not in the wheel.
 const OUT: u32 = u32::MAX;
 
-/// Where a claim is in the wheel. Written only under the lock that guards the wheel.
+/// What can be in a wheel: it keeps its own place in it.
+pub(crate) trait Marked {
+    fn mark(&self) -> &Mark;
+}
+
+/// A place in the wheel. Written only under the lock that guards the wheel.
 #[derive(Debug)]
 pub(crate) struct Mark {
     slot: AtomicU32,
@@ -52,32 +55,33 @@ impl Mark {
 }
 
 #[derive(Debug)]
-pub(super) struct Wheel {
-    slots: Box<[Vec<Arc<Held>>]>,
+pub(super) struct Wheel<T> {
+    slots: Box<[Vec<Arc<T>>]>,
     len: usize,
     /// The tick up to which everything due was taken.
     done: u64,
 }
 
-impl Wheel {
+impl<T: Marked> Wheel<T> {
     pub(super) fn new(now: Instant) -> Self {
         Wheel {
-            slots: vec![Vec::new(); SLOTS].into_boxed_slice(),
+            slots: (0..SLOTS).map(|_| Vec::new()).collect(),
             len: 0,
             done: tick(now),
         }
     }
 
-    pub(super) fn insert(&mut self, held: Arc<Held>, due: Instant) {
+    pub(super) fn insert(&mut self, item: Arc<T>, due: Instant) {
         let slot = slot_of(tick(due).max(self.done));
-        held.mark.due.store(due.as_nanos(), Ordering::Relaxed);
-        held.mark.place(slot, self.slots[slot].len());
-        self.slots[slot].push(held);
+        item.mark().due.store(due.as_nanos(), Ordering::Relaxed);
+        item.mark().place(slot, self.slots[slot].len());
+        self.slots[slot].push(item);
         self.len += 1;
     }
 
-    /// Takes a claim out; `None` if it is not in.
-    pub(super) fn remove(&mut self, mark: &Mark) -> Option<Arc<Held>> {
+    /// Takes an item out; `None` if it is not in.
+    pub(super) fn remove(&mut self, item: &T) -> Option<Arc<T>> {
+        let mark = item.mark();
         if !mark.is_in() {
             return None;
         }
@@ -86,29 +90,29 @@ impl Wheel {
         Some(self.take(slot, index))
     }
 
-    /// Gives a claim that is in the wheel another time.
-    pub(super) fn reschedule(&mut self, mark: &Mark, due: Instant) {
-        if let Some(held) = self.remove(mark) {
-            self.insert(held, due);
+    /// Gives an item that is in the wheel another time.
+    pub(super) fn reschedule(&mut self, item: &T, due: Instant) {
+        if let Some(item) = self.remove(item) {
+            self.insert(item, due);
         }
     }
 
-    fn take(&mut self, slot: usize, index: usize) -> Arc<Held> {
-        let held = self.slots[slot].swap_remove(index);
+    fn take(&mut self, slot: usize, index: usize) -> Arc<T> {
+        let item = self.slots[slot].swap_remove(index);
         if let Some(moved) = self.slots[slot].get(index) {
-            moved.mark.place(slot, index);
+            moved.mark().place(slot, index);
         }
-        held.mark.slot.store(OUT, Ordering::Relaxed);
+        item.mark().slot.store(OUT, Ordering::Relaxed);
         self.len -= 1;
-        held
+        item
     }
 
     /// Takes out what is due at `now`, and with it what `ahead` allows to be served early: batches stay large.
     pub(super) fn take_due(
         &mut self,
         now: Instant,
-        ahead: impl Fn(&Held) -> Duration,
-    ) -> Vec<(Arc<Held>, Instant)> {
+        ahead: impl Fn(&T) -> Duration,
+    ) -> Vec<(Arc<T>, Instant)> {
         let mut due = Vec::new();
         let last = tick(now);
         let turn = (last.saturating_sub(self.done) + 1).min(SLOTS as u64);
@@ -116,11 +120,11 @@ impl Wheel {
             self.sweep(slot_of(t), &mut due, |_, at| at <= now);
         }
         self.done = last;
-        if let Some(most) = due.iter().map(|(held, _)| ahead(held)).max() {
+        if let Some(most) = due.iter().map(|(item, _)| ahead(item)).max() {
             let ahead_ticks = (tick(now + most) - last).min(SLOTS as u64 - 1);
             for t in last..=last + ahead_ticks {
-                self.sweep(slot_of(t), &mut due, |held, at| {
-                    at - now <= ahead(held) && !ahead(held).is_zero()
+                self.sweep(slot_of(t), &mut due, |item, at| {
+                    at - now <= ahead(item) && !ahead(item).is_zero()
                 });
             }
         }
@@ -130,13 +134,13 @@ impl Wheel {
     fn sweep(
         &mut self,
         slot: usize,
-        into: &mut Vec<(Arc<Held>, Instant)>,
-        is_due: impl Fn(&Held, Instant) -> bool,
+        into: &mut Vec<(Arc<T>, Instant)>,
+        is_due: impl Fn(&T, Instant) -> bool,
     ) {
         let mut index = 0;
-        while let Some(held) = self.slots[slot].get(index) {
-            let at = held.mark.due();
-            if is_due(held, at) {
+        while let Some(item) = self.slots[slot].get(index) {
+            let at = item.mark().due();
+            if is_due(item, at) {
                 into.push((self.take(slot, index), at));
             } else {
                 index += 1;
@@ -154,7 +158,7 @@ impl Wheel {
         let this_turn = |t: u64| {
             let slot = &self.slots[slot_of(t)];
             slot.iter()
-                .map(|held| held.mark.due())
+                .map(|item| item.mark().due())
                 .filter(|due| *due < horizon)
                 .min()
         };
@@ -172,4 +176,124 @@ fn tick(at: Instant) -> u64 {
 
 fn slot_of(tick: u64) -> usize {
     usize::try_from(tick % SLOTS as u64).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+    const TURN: Duration = Duration::from_nanos((SLOTS as u64) << TICK_BITS);
+
+    #[derive(Debug, Default)]
+    struct Item(Mark);
+
+    impl Marked for Item {
+        fn mark(&self) -> &Mark {
+            &self.0
+        }
+    }
+
+    /// A wheel with an item for each of these times after the beginning, and the beginning.
+    fn wheel(times: &[Duration]) -> (Wheel<Item>, Vec<Arc<Item>>, Instant) {
+        let start = Instant::ORIGIN + 1_000 * SECOND;
+        let mut wheel = Wheel::new(start);
+        let items: Vec<_> = times.iter().map(|_| Arc::new(Item::default())).collect();
+        for (item, time) in items.iter().zip(times) {
+            wheel.insert(item.clone(), start + *time);
+        }
+        (wheel, items, start)
+    }
+
+    /// What is due after that time, in the order in which it is due; nothing early.
+    fn due(wheel: &mut Wheel<Item>, start: Instant, after: Duration) -> Vec<Duration> {
+        let mut due: Vec<_> = wheel
+            .take_due(start + after, |_| Duration::ZERO)
+            .into_iter()
+            .map(|(_, at)| at - start)
+            .collect();
+        due.sort();
+        due
+    }
+
+    #[test]
+    fn nothing_is_due_before_its_time_and_everything_at_it() {
+        let times = [SECOND, 2 * SECOND, TURN - SECOND, TURN + SECOND, 3 * TURN];
+        let (mut wheel, _items, start) = wheel(&times);
+        for time in times {
+            assert!(
+                due(&mut wheel, start, time - Duration::from_nanos(1)).is_empty(),
+                "{time:?}"
+            );
+            assert_eq!(due(&mut wheel, start, time), [time]);
+        }
+        assert_eq!(wheel.next_due(), None);
+    }
+
+    #[test]
+    fn what_became_due_during_several_turns_is_found_at_once() {
+        let (mut wheel, _items, start) = wheel(&[SECOND, TURN / 2, 2 * TURN, 5 * TURN]);
+        assert_eq!(due(&mut wheel, start, 4 * TURN), [SECOND, TURN / 2, 2 * TURN]);
+        assert_eq!(due(&mut wheel, start, 5 * TURN), [5 * TURN]);
+    }
+
+    #[test]
+    fn what_is_already_due_when_it_comes_is_due_at_once() {
+        let (mut wheel, _items, start) = wheel(&[]);
+        assert!(due(&mut wheel, start, 10 * SECOND).is_empty());
+        wheel.insert(Arc::new(Item::default()), start + SECOND);
+        assert!(wheel.next_due().is_some_and(|next| next <= start + 10 * SECOND));
+        assert_eq!(due(&mut wheel, start, 10 * SECOND), [SECOND]);
+    }
+
+    #[test]
+    fn an_item_leaves_from_wherever_it_is_and_moves_nobody_else() {
+        // All in one slot, so that each removal moves another into its place.
+        let times: Vec<_> = (1..=8).map(|n| SECOND + Duration::from_nanos(n)).collect();
+        let (mut wheel, items, start) = wheel(&times);
+        for at in [3, 7, 0] {
+            assert!(Arc::ptr_eq(&wheel.remove(&items[at]).unwrap(), &items[at]));
+            assert!(wheel.remove(&items[at]).is_none());
+        }
+        let left = due(&mut wheel, start, 2 * SECOND);
+        assert_eq!(left, [1, 2, 4, 5, 6].map(|at| times[at]));
+        assert!(items.iter().all(|item| wheel.remove(item).is_none()));
+    }
+
+    #[test]
+    fn an_item_that_is_given_another_time_is_due_then_and_not_before() {
+        let (mut wheel, items, start) = wheel(&[SECOND]);
+        wheel.reschedule(&items[0], start + 5 * SECOND);
+        assert!(due(&mut wheel, start, 4 * SECOND).is_empty());
+        assert_eq!(due(&mut wheel, start, 5 * SECOND), [5 * SECOND]);
+        // It is out: there is nothing to reschedule.
+        wheel.reschedule(&items[0], start + 6 * SECOND);
+        assert_eq!(wheel.next_due(), None);
+    }
+
+    #[test]
+    fn what_may_be_served_early_travels_with_what_is_due_and_not_alone() {
+        let ahead = |_: &Item| 3 * SECOND;
+        let (mut wheel, _items, start) = wheel(&[10 * SECOND, 12 * SECOND, 14 * SECOND]);
+        assert!(wheel.take_due(start + 9 * SECOND, ahead).is_empty());
+        let taken = wheel.take_due(start + 10 * SECOND, ahead);
+        assert_eq!(taken.len(), 2);
+        assert_eq!(due(&mut wheel, start, 14 * SECOND), [14 * SECOND]);
+    }
+
+    #[test]
+    fn the_next_look_is_never_too_late() {
+        let times = [SECOND, TURN / 2, TURN + SECOND, 4 * TURN + SECOND];
+        let (mut wheel, _items, start) = wheel(&times);
+        let mut served = Vec::new();
+        while let Some(next) = wheel.next_due() {
+            let missed = times.iter().find(|time| !served.contains(*time)).copied();
+            assert!(
+                missed.is_some_and(|missed| next <= start + missed),
+                "{next:?} {missed:?}"
+            );
+            served.extend(due(&mut wheel, start, next - start));
+        }
+        assert_eq!(served, times);
+    }
 }

@@ -3,6 +3,7 @@
 
 mod cancel;
 mod close;
+mod edges;
 mod fair;
 mod hazards;
 mod locks;

@@ -1,0 +1,364 @@
+//! Options at their limits, claims kept beyond their guards, and what is told of a claim that was taken away.
+//! Misuse of futures is in `hazards.rs`.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Wake, Waker};
+use std::time::Duration;
+
+use tenure::{Acquire, Client, Error, Guard, Holder, LockKey, LostCause, Settings, multi};
+
+use crate::stage::{Stage, Verb};
+use crate::world::{MS, SECOND, World, pass, poll_once, settle};
+
+const LEAST: Duration = Duration::from_secs(5);
+
+fn key() -> LockKey {
+    LockKey::new("k").unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn at_least_outlives_the_guard_and_the_client() {
+    for ending in ["drop", "unlock", "neither"] {
+        let world = World::new();
+        let client = world.client();
+        let guard = client.mutex("k").at_least(LEAST).lock().await.unwrap();
+        let mut alive = None;
+        match ending {
+            "drop" => drop(guard),
+            "unlock" => guard.unlock().await.unwrap(),
+            _ => alive = Some(guard),
+        }
+        client.close(SECOND).await.unwrap();
+        assert!(alive.is_none_or(|guard| !guard.is_held()), "{ending}");
+        let other = world.client().mutex("k");
+        assert!(other.try_lock().await.unwrap().is_none(), "{ending}");
+        pass(LEAST - 100 * MS).await;
+        assert!(other.try_lock().await.unwrap().is_none(), "{ending}");
+        pass(200 * MS).await;
+        assert!(other.try_lock().await.unwrap().is_some(), "{ending}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_waits_for_a_key_that_is_kept_has_it_as_soon_as_the_time_is_over() {
+    let world = World::new();
+    let guard = world.client().mutex("k").at_least(LEAST).lock().await.unwrap();
+    let client = world.client();
+    let waiting = tokio::spawn(client.mutex("k").lock());
+    settle().await;
+    let start = tokio::time::Instant::now();
+    guard.unlock().await.unwrap();
+    let next = waiting.await.unwrap().unwrap();
+    let waited = start.elapsed();
+    assert!(waited > LEAST - 50 * MS && waited < LEAST + 50 * MS, "{waited:?}");
+    drop(next);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_key_is_kept_for_longer_than_the_longest_lease_while_its_client_lives() {
+    let world = World::new();
+    let longest = 10 * SECOND;
+    let mut profile = world.backend().profile().clone();
+    profile.limits.max_lease = longest;
+    let client = Client::new(Stage::with_profile(world.backend(), profile), Settings::default());
+    let guard = client
+        .mutex("k")
+        .lease(longest)
+        .at_least(3 * longest)
+        .lock()
+        .await
+        .unwrap();
+    drop(guard);
+    pass(longest + longest / 2).await;
+    assert!(!world.is_free("k").await);
+    client.close(SECOND).await.unwrap();
+    pass(longest).await;
+    assert!(world.is_free("k").await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_search_that_fails_keeps_no_member_however_long_it_was_to_be_held() {
+    let world = World::new();
+    let client = world.client();
+    let _reader = world.client().rwlock("of another kind").read().await.unwrap();
+    let members = [client.mutex("k").at_least(LEAST), client.mutex("of another kind")];
+    assert!(matches!(multi(members).lock().await, Err(Error::Mismatch { .. })));
+    settle().await;
+    assert!(world.is_free("k").await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_search_that_is_dropped_keeps_no_member_however_long_it_was_to_be_held() {
+    let world = World::new();
+    let (client, stage) = world.staged();
+    stage.yield_everywhere(1);
+    for polls in 1..12 {
+        let members = [
+            client.mutex("k").at_least(LEAST),
+            client.mutex("l").at_least(LEAST),
+        ];
+        let mut lock = multi(members).lock();
+        for _ in 0..polls {
+            if let Some(guards) = poll_once(&mut lock).await {
+                // Found: these are kept, as was asked.
+                drop(guards);
+                return;
+            }
+        }
+        drop(lock);
+        world.freed("k", 100 * MS).await;
+        world.freed("l", 100 * MS).await;
+    }
+    panic!("twelve polls find two free keys");
+}
+
+#[tokio::test(start_paused = true)]
+async fn waiters_that_come_back_to_a_queue_that_was_made_anew_leave_nothing_behind() {
+    let world = World::new();
+    let (one, other) = (world.client(), world.client().mutex("k"));
+    let mutex = one.mutex("k");
+    let guard = other.lock().await.unwrap();
+    let mut first = mutex.lock();
+    assert!(poll_once(&mut first).await.is_none());
+    settle().await;
+    guard.unlock().await.unwrap();
+    // The offer is missed, and the queue is gone.
+    pass(SECOND).await;
+    let guard = other.lock().await.unwrap();
+    let mut second = mutex.lock();
+    assert!(poll_once(&mut second).await.is_none());
+    settle().await;
+    assert!(poll_once(&mut first).await.is_none());
+    settle().await;
+    drop(second);
+    settle().await;
+    drop(first);
+    settle().await;
+    guard.unlock().await.unwrap();
+    pass(SECOND).await;
+    let tasks = tokio::runtime::Handle::current().metrics().num_alive_tasks();
+    assert_eq!(tasks, 2, "two watchdogs, and nobody drives a queue");
+}
+
+/// Counts how often it was woken.
+#[derive(Default)]
+struct Count(AtomicUsize);
+
+impl Wake for Count {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+fn poll_with(lock: &mut Acquire<Guard>, count: &Arc<Count>) -> Option<Guard> {
+    let waker = Waker::from(count.clone());
+    match std::pin::Pin::new(lock).poll(&mut Context::from_waker(&waker)) {
+        std::task::Poll::Ready(guard) => Some(guard.unwrap()),
+        std::task::Poll::Pending => None,
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_waiting_attempt_of_an_owner_is_woken_when_it_has_the_key() {
+    let world = World::new();
+    let client = world.client();
+    let plain = client.mutex("k");
+    let owned = plain.clone().owned_by(&client.owner("one"));
+    let guard = plain.lock().await.unwrap();
+    let (mut first, mut late) = (owned.lock(), owned.lock());
+    let nobody = Arc::new(Count::default());
+    assert!(poll_with(&mut first, &nobody).is_none() && poll_with(&mut late, &nobody).is_none());
+    drop(guard);
+    settle().await;
+    drop(poll_with(&mut first, &nobody).expect("it was offered the key"));
+    // The other one misses its offer.
+    pass(SECOND).await;
+    let guard = plain.lock().await.unwrap();
+    let (mut third, mut fourth) = (owned.lock(), owned.lock());
+    let woken = [Arc::new(Count::default()), Arc::new(Count::default())];
+    assert!(poll_with(&mut third, &woken[0]).is_none() && poll_with(&mut fourth, &woken[1]).is_none());
+    assert!(poll_with(&mut late, &nobody).is_none());
+    drop(late);
+    drop(guard);
+    settle().await;
+    let held = poll_with(&mut third, &woken[0]).expect("it was offered the key");
+    assert!(
+        woken[1].0.load(Ordering::Relaxed) > 0,
+        "nobody told the other attempt"
+    );
+    assert!(poll_with(&mut fourth, &woken[1]).is_some());
+    drop(held);
+}
+
+#[tokio::test(start_paused = true)]
+async fn options_that_contradict_each_other_are_refused_before_anything_is_sent() {
+    let world = World::new();
+    let (client, stage) = world.staged();
+    let mutex = || client.mutex("k");
+    for refused in [
+        mutex().max_hold(Duration::ZERO),
+        mutex().max_hold(29 * MS),
+        mutex().lease(Duration::ZERO),
+        mutex().at_least(2 * SECOND).max_hold(SECOND),
+        mutex().at_least(2 * SECOND).fixed_lease(SECOND),
+    ] {
+        assert!(matches!(refused.lock().await, Err(Error::Invalid(_))));
+        assert!(matches!(refused.try_lock().await, Err(Error::Invalid(_))));
+    }
+    assert_eq!(stage.act(Verb::Acquire).calls.load(Ordering::Relaxed), 0);
+    assert!(mutex().at_least(SECOND).max_hold(SECOND).lock().await.is_ok());
+}
+
+#[tokio::test(start_paused = true)]
+async fn settings_of_nothing_are_as_short_as_they_can_be_and_still_work() {
+    let world = World::new();
+    let mut settings = Settings::default();
+    (settings.call_limit, settings.offer_window) = (Duration::ZERO, Duration::ZERO);
+    let client = world.client_with(settings);
+    let mut tasks = tokio::task::JoinSet::new();
+    for _ in 0..8 {
+        let mutex = client.mutex("k");
+        tasks.spawn(async move {
+            for _ in 0..100 {
+                let guard = mutex.lock().await.unwrap();
+                tokio::task::yield_now().await;
+                guard.unlock().await.unwrap();
+            }
+        });
+    }
+    tokio::time::timeout(60 * SECOND, tasks.join_all())
+        .await
+        .expect("stuck");
+}
+
+#[tokio::test(start_paused = true)]
+async fn asking_after_a_fixed_lease_does_not_shorten_it_in_the_store() {
+    let world = World::new();
+    let client = world.client();
+    let guard = client.mutex("k").fixed_lease(10 * SECOND).lock().await.unwrap();
+    pass(2 * SECOND).await;
+    guard.verify().await.unwrap();
+    let left = world.status("k").await.unwrap().holders[0].remaining.unwrap();
+    assert!(left > guard.remaining() + 100 * MS, "{left:?}");
+    assert!(left <= 8 * SECOND, "{left:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_try_that_overtakes_an_unpolled_waiter_stalls_the_next_one_at_most_200_ms() {
+    let world = World::new();
+    let (one, other) = (world.client(), world.client().mutex("k"));
+    let mutex = one.mutex("k");
+    let guard = other.lock().await.unwrap();
+    let mut unpolled = mutex.lock();
+    assert!(poll_once(&mut unpolled).await.is_none());
+    let next = tokio::spawn(mutex.lock());
+    settle().await;
+    guard.unlock().await.unwrap();
+    let overtaken = mutex.try_lock().await.unwrap().expect("the key is free");
+    settle().await;
+    overtaken.unlock().await.unwrap();
+    let served = tokio::time::timeout(200 * MS, next).await;
+    assert!(served.is_ok(), "the next waiter is stranded");
+    drop(unpolled);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_time_limit_counts_the_time_that_the_machine_was_suspended() {
+    let world = World::new();
+    let _guard = world.client().mutex("k").lock().await.unwrap();
+    let client = world.client();
+    let alone = tokio::spawn(client.mutex("k").lock_within(60 * SECOND));
+    let several = multi([client.mutex("k"), client.mutex("l")]).lock_within(60 * SECOND);
+    let several = tokio::spawn(several);
+    settle().await;
+    world.clock.suspend(120 * SECOND);
+    let soon = tokio::time::timeout(2 * SECOND, async { (alone.await, several.await) }).await;
+    let (alone, several) = soon.expect("both read the belief clock once a second");
+    assert!(matches!(alone.unwrap(), Err(Error::Timeout)));
+    assert!(matches!(several.unwrap(), Err(Error::Timeout)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_unlock_says_that_the_lock_was_evicted() {
+    let world = World::new();
+    let client = world.client();
+    let guard = client.mutex("k").lock().await.unwrap();
+    world.client().evict(Holder::All(key())).await.unwrap();
+    assert!(guard.is_held(), "nobody has told it");
+    match guard.unlock().await {
+        Err(Error::Lost(lost)) => assert!(matches!(lost.cause, LostCause::Evicted { .. }), "{lost:?}"),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_guard_says_which_lease_the_store_gave() {
+    let world = World::new();
+    let client = world.client();
+    let guard = client.mutex("k").lease(7 * SECOND).lock().await.unwrap();
+    assert_eq!(guard.lease(), 7 * SECOND);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_closes_gives_all_its_locks_back_in_few_calls() {
+    let world = World::new();
+    let (client, stage) = world.staged();
+    let mut guards = Vec::new();
+    for n in 0..1_000 {
+        guards.push(client.mutex(format!("k{n}")).lock().await.unwrap());
+    }
+    let release = stage.act(Verb::Release);
+    // The first batch fails as a whole: each of its claims is given back by itself.
+    release.fail_before(1);
+    client.close(SECOND).await.unwrap();
+    let most = client.profile().limits.max_batch.get() as usize;
+    assert!(release.calls.load(Ordering::Relaxed) <= 1_000_usize.div_ceil(most) + most);
+    for n in 0..1_000 {
+        assert!(world.is_free(&format!("k{n}")).await);
+    }
+    drop(guards);
+}
+
+#[test]
+fn with_a_thread_of_its_own_a_client_needs_no_runtime_around_it() {
+    let settings = Settings::default().own_thread(true);
+    let unused = World::new().client_with(settings.clone());
+    let client = World::new().client_with(settings);
+    drive(async {
+        let members = [client.mutex("k"), client.mutex("l")];
+        let guards = multi(members.clone()).lock_within(SECOND).await.unwrap();
+        assert!(multi(members).try_lock().await.unwrap().is_none());
+        guards.unlock().await.unwrap();
+        client.close(SECOND).await.unwrap();
+        unused.close(SECOND).await.unwrap();
+    });
+}
+
+/// Polls a future to its end on this thread, without any runtime.
+fn drive(work: impl Future<Output = ()>) {
+    struct Unpark(std::thread::Thread);
+    impl Wake for Unpark {
+        fn wake(self: Arc<Self>) {
+            self.0.unpark();
+        }
+    }
+    let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
+    let mut work = std::pin::pin!(work);
+    while work.as_mut().poll(&mut Context::from_waker(&waker)).is_pending() {
+        std::thread::park();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_task_that_locks_in_a_loop_lets_others_run() {
+    let client = World::new().client();
+    let locking = tokio::spawn(async move {
+        loop {
+            client.mutex("k").lock().await.unwrap().unlock().await.unwrap();
+        }
+    });
+    let other = tokio::spawn(async {});
+    other.await.unwrap();
+    locking.abort();
+}
