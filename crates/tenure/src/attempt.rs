@@ -32,6 +32,16 @@ pub(crate) enum Patience {
     Try,
 }
 
+impl Patience {
+    /// A limit of nothing is a try: a free lock is taken, however long the store's answer travels. True if it was one.
+    pub(crate) fn or_try(self) -> (Self, bool) {
+        match self {
+            Patience::Within(Duration::ZERO) => (Patience::Try, true),
+            other => (other, false),
+        }
+    }
+}
+
 /// Told once, when the wait begins, which claim waits.
 pub(crate) type OnWaiting = Box<dyn FnOnce(&ClaimRef) + Send>;
 
@@ -39,6 +49,8 @@ pub(crate) struct Attempt {
     line: Result<Arc<Line>, Error>,
     want: Want,
     patience: Patience,
+    /// That it is busy is told as a time-out: the caller had a limit, of nothing.
+    busy_is_late: bool,
     on_waiting: Option<OnWaiting>,
     limit: Option<Limit>,
     place: Option<Place>,
@@ -135,10 +147,12 @@ fn no_answer(message: &str) -> Error {
 
 impl Attempt {
     pub(crate) fn new(line: Result<Arc<Line>, Error>, want: Want, patience: Patience) -> Self {
+        let (patience, busy_is_late) = patience.or_try();
         Attempt {
             line,
             want,
             patience,
+            busy_is_late,
             on_waiting: None,
             limit: None,
             place: None,
@@ -167,7 +181,10 @@ impl Attempt {
         if polled.is_ready() {
             progress.made_progress();
         }
-        polled
+        match polled {
+            Poll::Ready(Ok(None)) if self.busy_is_late => Poll::Ready(Err(Error::Timeout)),
+            polled => polled,
+        }
     }
 
     fn poll_on(&mut self, line: &Arc<Line>, cx: &mut Context<'_>) -> Poll<Result<Option<Guard>, Error>> {
@@ -366,9 +383,11 @@ impl Attempt {
         Poll::Ready(None)
     }
 
-    /// Waits once more, where it stood in this client's queue, or at the tail of the store's.
-    fn wait_again(&self, line: &Arc<Line>, waiter: &Arc<Waiter>) {
-        if line.engine.fairness(self.want.mode, self.want.options.fairness) == Fairness::Fifo {
+    /// Waits once more, where it stood in this client's queue, or at the tail of the store's; a try tries once more.
+    fn wait_again(&mut self, line: &Arc<Line>, waiter: &Arc<Waiter>) {
+        if self.tries() {
+            self.stage = Stage::Start;
+        } else if line.engine.fairness(self.want.mode, self.want.options.fairness) == Fairness::Fifo {
             drive::wait(
                 waiter.clone(),
                 line.engine.claim(line, &self.want, Fairness::Fifo),

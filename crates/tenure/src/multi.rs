@@ -189,15 +189,18 @@ type Running = Pin<Box<dyn Future<Output = Result<Option<MultiGuard>, Error>> + 
 pub(crate) struct Hunt {
     members: Vec<Member>,
     patience: Patience,
+    busy_is_late: bool,
     on_waiting: Option<OnWaiting>,
     running: Option<Running>,
 }
 
 impl Hunt {
     fn new(members: Vec<Member>, patience: Patience) -> Self {
+        let (patience, busy_is_late) = patience.or_try();
         Hunt {
             members,
             patience,
+            busy_is_late,
             on_waiting: None,
             running: None,
         }
@@ -220,7 +223,10 @@ impl Future for Hunt {
                 Patience::Forever | Patience::Try => Box::pin(search(members, hunt.patience, told)),
             }
         });
-        running.as_mut().poll(cx)
+        match running.as_mut().poll(cx) {
+            Poll::Ready(Ok(None)) if hunt.busy_is_late => Poll::Ready(Err(Error::Timeout)),
+            polled => polled,
+        }
     }
 }
 

@@ -39,6 +39,8 @@ impl Mutex {
 
     /// Waits for the lock for at most `limit`; then [`Error::Timeout`](crate::Error::Timeout).
     ///
+    /// A limit of zero takes the lock if it is free, as [`try_lock`](Mutex::try_lock) does.
+    ///
     /// # Cancel safety
     /// See [`Acquire`]: dropping the future leaves nothing behind, and neither does the time limit.
     pub fn lock_within(&self, limit: Duration) -> Acquire<Guard> {
@@ -46,6 +48,8 @@ impl Mutex {
     }
 
     /// Takes the lock if it is free; `None` if it is busy. Never waits for another holder.
+    ///
+    /// A guard that was just dropped may still count, until the store has its lock back: `unlock().await` before.
     ///
     /// # Cancel safety
     /// See [`Acquire`]: dropping the future leaves nothing behind.

@@ -1,5 +1,6 @@
 //! Giving a claim back: polled in place by `unlock`, seen through by the client's own task when nobody waits.
 
+use std::fmt;
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::sync::Arc;
@@ -28,23 +29,24 @@ struct Release {
 }
 
 /// Carries many releases out at once, in batches of `most`; those of which the store does not say that the claim is
-/// absent are seen through one by one. Heirs are not named here.
+/// absent, and those that are under way, are seen through one by one.
 pub(crate) async fn see_all_through(departing: Vec<Departing>, most: usize) {
-    let mut all: Vec<Release> = departing
+    let releases = departing
         .into_iter()
-        .filter_map(|mut departing| departing.0.take())
-        .collect();
-    while !all.is_empty() {
-        let rest = all.split_off(most.min(all.len()));
-        let batch = std::mem::replace(&mut all, rest);
-        let engine = batch[0].line.engine.clone();
+        .filter_map(|mut departing| departing.0.take());
+    let (under_way, mut fresh): (Vec<_>, Vec<_>) = releases.partition(|release| release.call.is_some());
+    under_way.into_iter().for_each(Release::see_through_behind);
+    while !fresh.is_empty() {
+        let rest = fresh.split_off(most.min(fresh.len()));
+        let batch = std::mem::replace(&mut fresh, rest);
         let departures = batch.iter().map(Release::departure).collect();
-        let answers = engine.backend.clone().release(departures).await;
+        let answers = batch[0].line.engine.backend.clone().release(departures).await;
         let mut answers = answers.into_iter();
         for mut release in batch {
             release.tries += 1;
-            if !matches!(answers.next(), Some(Released::Done { .. })) {
-                engine.watchdog.spawn(release.see_through());
+            match answers.next() {
+                Some(Released::Done { others, heir, .. }) => release.settle_heir(others, heir),
+                _ => release.see_through_behind(),
             }
         }
     }
@@ -119,6 +121,11 @@ impl Departing {
         }
     }
 
+    /// Leaves it to the lease: there is no runtime to carry it out on.
+    pub(crate) fn forget(mut self) {
+        self.0 = None;
+    }
+
     /// Carries the release out, for as long as the claim's lease could last.
     pub(crate) async fn see_through(mut self) {
         if let Some(release) = self.0.take() {
@@ -131,12 +138,25 @@ impl Drop for Departing {
     fn drop(&mut self) {
         if let Some(release) = self.0.take() {
             let line = release.line.clone();
-            line.engine.watchdog.spawn(release.see_through());
+            line.engine.watchdog.give_back(Departing(Some(release)));
         }
     }
 }
 
+impl fmt::Debug for Departing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Departing")
+            .field(&self.0.as_ref().map(|release| &release.claim.at))
+            .finish()
+    }
+}
+
 impl Release {
+    fn see_through_behind(self) {
+        let line = self.line.clone();
+        line.engine.watchdog.spawn(self.see_through());
+    }
+
     async fn see_through(mut self) {
         let limit = self.claim.lease;
         if let Err(error) = self.run(limit).await {

@@ -52,7 +52,7 @@ impl Line {
     /// As [`leave`](Self::leave), with what follows done by the client's own task.
     pub(crate) fn leave_behind(self: &Arc<Self>, held: &Arc<Held>) {
         if let Exit::Release(departing) = self.leave(held) {
-            self.engine.watchdog.spawn(departing.see_through());
+            self.engine.watchdog.give_back(departing);
         }
     }
 
@@ -223,9 +223,8 @@ impl Line {
 
     /// Makes a claim absent whose every call was answered, by the client's own task.
     pub(crate) fn withdraw(self: &Arc<Self>, claim: Arc<Claim>) {
-        self.engine
-            .watchdog
-            .spawn(Departing::withdrawing(self.clone(), claim).see_through());
+        let departing = Departing::withdrawing(self.clone(), claim);
+        self.engine.watchdog.give_back(departing);
     }
 
     /// Makes a claim absent of which some call was not answered, by the client's own task.

@@ -13,6 +13,7 @@ use tokio::sync::futures::Notified;
 use super::rounds::{Due, run, take_over};
 use crate::engine::Engine;
 use crate::error::Error;
+use crate::release::Departing;
 
 const CLOSED: &str = "this client was closed: make another one";
 const RUNTIME_GONE: &str = "the runtime on which this client's watchdog ran has ended: make another client, or use Settings::own_thread";
@@ -200,6 +201,8 @@ impl Drop for Gone {
             return;
         }
         self.0.closing.notify_waiters();
+        let departures = std::mem::take(&mut self.0.due.lock().departures);
+        departures.into_iter().for_each(Departing::forget);
         // Nobody is left to wait or to renew: whoever does so on another runtime is told.
         if let Some(engine) = self.0.engine.get().and_then(Weak::upgrade) {
             engine.lines.all().iter().for_each(|line| drop(line.close()));

@@ -15,6 +15,7 @@ use super::wheel::Wheel;
 use crate::belief::{renew_after, stall_after};
 use crate::drive;
 use crate::held::Held;
+use crate::release::{Departing, see_all_through};
 use crate::timer::RECHECK;
 use crate::waiter::Waiter;
 
@@ -24,6 +25,8 @@ pub(super) struct Due {
     /// Calls that their callers may have stopped polling, in the order in which they are taken over. One that has
     /// ended stays until its time.
     pub(super) calls: VecDeque<(Instant, Arc<Waiter>)>,
+    /// What callers left to be given back, in one call if it may be.
+    pub(super) departures: Vec<Departing>,
     /// When the watchdog wakes by itself.
     wakes_at: Instant,
 }
@@ -33,6 +36,7 @@ impl Due {
         Due {
             wheel: Wheel::new(now),
             calls: VecDeque::new(),
+            departures: Vec::new(),
             wakes_at: Instant::NEVER,
         }
     }
@@ -51,6 +55,21 @@ impl Watchdog {
     pub(crate) fn untrack(&self, held: &Held) {
         let entry = self.0.due.lock().wheel.remove(held);
         drop(entry);
+    }
+
+    /// Gives a claim back on behalf of a caller who does not wait for it.
+    pub(crate) fn give_back(&self, departing: Departing) {
+        let mut all = self.0.due.lock();
+        // Nobody is left to send it: the lease ends it.
+        if self.0.state.load(Ordering::Acquire) >= GONE {
+            drop(all);
+            return departing.forget();
+        }
+        all.departures.push(departing);
+        if all.departures.len() == 1 {
+            drop(all);
+            self.0.bell.notify_one();
+        }
     }
 
     /// Takes a caller's call over if it is still under way after the offer window.
@@ -111,14 +130,19 @@ pub(super) async fn run(shared: Arc<Shared>, _gone: Gone) {
 /// Sees to everything that is due, and says when to look again.
 fn tick(shared: &Arc<Shared>) -> Option<Instant> {
     let now = shared.clock.now();
-    let (due, calls) = {
+    let (due, calls, departures) = {
         let mut all = shared.due.lock();
         let over = all.calls.partition_point(|(at, _)| *at <= now);
         (
             all.wheel.take_due(now, may_be_early),
             all.calls.drain(..over).collect::<Vec<_>>(),
+            std::mem::take(&mut all.departures),
         )
     };
+    let most = shared.backend.profile().limits.max_batch.get() as usize;
+    if !departures.is_empty() {
+        spawn(shared, see_all_through(departures, most));
+    }
     calls.into_iter().for_each(|(_, waiter)| take_over(waiter));
     let mut renewals = Vec::new();
     let mut stalled = Duration::ZERO;
@@ -146,7 +170,6 @@ fn tick(shared: &Arc<Shared>) -> Option<Instant> {
             stalled.as_millis()
         );
     }
-    let most = shared.backend.profile().limits.max_batch.get() as usize;
     while !renewals.is_empty() {
         let rest = renewals.split_off(most.min(renewals.len()));
         let batch = std::mem::replace(&mut renewals, rest);

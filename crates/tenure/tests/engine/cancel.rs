@@ -79,6 +79,7 @@ async fn of_a_try() {
     .await;
 }
 
+/// R2: nor at some await point of a release.
 #[tokio::test(start_paused = true)]
 async fn of_release() {
     at_every_await_point(&["k"], |client| {
@@ -87,6 +88,7 @@ async fn of_release() {
     .await;
 }
 
+/// R2: nor at some await point of a renewal.
 #[tokio::test(start_paused = true)]
 async fn of_renew() {
     at_every_await_point(&["k"], |client| {
@@ -99,7 +101,7 @@ async fn of_renew() {
     .await;
 }
 
-/// Two guards pass the claim between them, in memory and through the store.
+/// Two guards pass the claim between them, in memory and through the store (R2).
 #[tokio::test(start_paused = true)]
 async fn of_a_hand_over() {
     for passing in [true, false] {
@@ -245,7 +247,7 @@ async fn a_dropped_lock_is_withdrawn_after_its_own_call() {
     assert_eq!(stage.act(Verb::Release).count(), 1);
 }
 
-/// A reply that is lost may hide a grant: the claim is withdrawn all the same.
+/// A reply that is lost may hide a grant: the claim is withdrawn all the same (R2, R25).
 #[tokio::test(start_paused = true)]
 async fn a_try_whose_reply_is_lost_leaves_no_claim() {
     use crate::stage::Verb;

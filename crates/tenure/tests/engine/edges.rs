@@ -362,3 +362,61 @@ async fn a_task_that_locks_in_a_loop_lets_others_run() {
     other.await.unwrap();
     locking.abort();
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_try_that_missed_its_offer_tries_again_and_does_not_wait() {
+    let world = World::new();
+    let (client, stage) = world.staged();
+    let acquire = stage.act(Verb::Acquire);
+    acquire.hold_before();
+    let mut late = client.mutex("k").try_lock();
+    assert!(poll_once(&mut late).await.is_none());
+    // Taken over, granted, offered, and not taken.
+    pass(200 * MS).await;
+    acquire.go_on();
+    pass(SECOND).await;
+    let guard = world.client().mutex("k").lock().await.unwrap();
+    let answer = tokio::time::timeout(SECOND, late)
+        .await
+        .expect("a try never waits for another");
+    assert!(answer.unwrap().is_none());
+    drop(guard);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_limit_of_nothing_takes_a_free_lock_however_slow_the_store_is() {
+    let world = World::new();
+    let (client, stage) = world.staged();
+    stage.act(Verb::Acquire).delay(50 * MS);
+    let (one, other) = (client.mutex("k"), client.mutex("l"));
+    let guard = one.lock_within(Duration::ZERO).await.unwrap();
+    assert!(matches!(
+        one.lock_within(Duration::ZERO).await,
+        Err(Error::Timeout)
+    ));
+    let both = multi([&one, &other]);
+    assert!(matches!(
+        both.lock_within(Duration::ZERO).await,
+        Err(Error::Timeout)
+    ));
+    guard.unlock().await.unwrap();
+    let guards = both.lock_within(Duration::ZERO).await.unwrap();
+    drop(guards);
+    world.freed("k", SECOND).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn guards_that_are_dropped_together_are_given_back_together() {
+    let world = World::new();
+    let (client, stage) = world.staged();
+    let mut guards = Vec::new();
+    for n in 0..1_000 {
+        guards.push(client.mutex(format!("k{n}")).lock().await.unwrap());
+    }
+    drop(guards);
+    settle().await;
+    let most = client.profile().limits.max_batch.get() as usize;
+    let calls = stage.act(Verb::Release).calls.load(Ordering::Relaxed);
+    assert!(calls <= 1_000_usize.div_ceil(most) + 1, "{calls}");
+    assert!(world.is_free("k0").await && world.is_free("k999").await);
+}

@@ -22,6 +22,7 @@ async fn a_second_lock_waits_until_the_first_is_given_back() {
     assert!(second.is_held());
 }
 
+/// R3: nothing keeps a lock whose guard is gone.
 #[tokio::test(start_paused = true)]
 async fn a_dropped_guard_frees_the_key() {
     let world = World::new();

@@ -19,7 +19,7 @@ async fn lost(guard: &Guard) -> Lost {
 /// The default lease less drift and margin.
 const BELIEF: Duration = Duration::from_millis(29_400);
 
-/// R4, R14: the watchdog renews at a third of the lease for as long as the guard lives.
+/// The watchdog renews at a third of the lease for as long as the guard lives.
 #[tokio::test(start_paused = true)]
 async fn a_lock_is_held_for_as_long_as_its_guard_lives() {
     let world = World::new();
@@ -127,6 +127,7 @@ async fn a_suspended_machine_wakes_without_the_lock() {
     );
 }
 
+/// R22: timers do not count a suspend, the belief clock does.
 #[tokio::test(start_paused = true)]
 async fn a_suspend_is_noticed_by_who_waits_for_the_loss_within_a_second() {
     let world = World::new();
@@ -142,6 +143,7 @@ async fn a_suspend_is_noticed_by_who_waits_for_the_loss_within_a_second() {
     assert!(woke.elapsed() <= SECOND + 5 * MS);
 }
 
+/// R28: a holder is told that its lock is gone, and by whom.
 #[tokio::test(start_paused = true)]
 async fn an_evicted_holder_learns_within_a_third_of_its_lease_who_did_it() {
     let world = World::new();

@@ -78,6 +78,7 @@ async fn multi_locks_in_opposite_order_all_get_their_turn() {
         .expect("they block each other");
 }
 
+/// R31: an error of one member keeps no other from being given back.
 #[tokio::test(start_paused = true)]
 async fn a_member_that_is_lost_is_the_loss_of_all() {
     let world = World::new();

@@ -38,6 +38,7 @@ async fn two_branches_of_one_task_are_not_one_owner() {
     drop(second.await.unwrap());
 }
 
+/// R23: a name is for people, and identifies nobody.
 #[tokio::test(start_paused = true)]
 async fn two_owners_exclude_each_other_though_they_have_one_name() {
     let world = World::new();
