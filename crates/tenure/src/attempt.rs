@@ -10,6 +10,7 @@ use std::time::Duration;
 use tenure_backend::{
     BackendError, Call, Claim, ClaimRef, Effect, Fairness, Fault, Instant, PASS_WINDOW, Standing,
 };
+use tracing::Span;
 
 use crate::belief::believe_until;
 use crate::drive;
@@ -19,6 +20,7 @@ use crate::guard::Guard;
 use crate::held::Held;
 use crate::line::{Enter, Line};
 use crate::owner::{Reentry, Seat};
+use crate::telemetry::{Outcome, acquiring, granted};
 use crate::timer::Limit;
 use crate::waiter::{CallPoll, Leftover, Offer, WaitPoll, Waiter};
 use crate::want::Want;
@@ -54,8 +56,13 @@ pub(crate) struct Attempt {
     on_waiting: Option<OnWaiting>,
     limit: Option<Limit>,
     place: Option<Place>,
-    seat: Option<Seat>,
+    seat: Option<Box<Seat>>,
     stage: Stage,
+    /// When it asked first, until it has ended.
+    since: Option<Instant>,
+    /// Whether it is counted among those that wait.
+    waits: bool,
+    span: Span,
 }
 
 enum Stage {
@@ -158,6 +165,9 @@ impl Attempt {
             place: None,
             seat: None,
             stage: Stage::Start,
+            since: None,
+            waits: false,
+            span: Span::none(),
         }
     }
 
@@ -177,14 +187,44 @@ impl Attempt {
         };
         // Where a store answers at once, a task that locks and unlocks in a loop would never let others run.
         let progress = ready!(tokio::task::coop::poll_proceed(cx));
-        let polled = self.poll_on(&line, cx);
-        if polled.is_ready() {
-            progress.made_progress();
+        if matches!(self.stage, Stage::Start) {
+            self.span = acquiring(&line.key, self.want.mode);
         }
-        match polled {
-            Poll::Ready(Ok(None)) if self.busy_is_late => Poll::Ready(Err(Error::Timeout)),
-            polled => polled,
+        let span = std::mem::replace(&mut self.span, Span::none());
+        let polled = span.in_scope(|| self.poll_on(&line, cx));
+        self.span = span;
+        let Poll::Ready(end) = polled else {
+            if !self.waits {
+                self.waits = true;
+                line.meters().waiters.increment(1);
+            }
+            return Poll::Pending;
+        };
+        progress.made_progress();
+        let end = match end {
+            Ok(None) if self.busy_is_late => Err(Error::Timeout),
+            end => end,
+        };
+        let now = match &end {
+            Ok(Some(guard)) => {
+                granted(&self.span, guard);
+                guard.since()
+            }
+            _ => line.engine.clock.now(),
+        };
+        self.ended(&line, Outcome::of(&end), now);
+        Poll::Ready(end)
+    }
+
+    /// Counts how the attempt ended.
+    fn ended(&mut self, line: &Line, outcome: Outcome, now: Instant) {
+        let meters = line.meters();
+        if std::mem::take(&mut self.waits) {
+            meters.waiters.decrement(1);
         }
+        // An owner who enters again has not asked the store.
+        let since = self.since.take().unwrap_or(now);
+        meters.acquisition(outcome, now - since);
     }
 
     fn poll_on(&mut self, line: &Arc<Line>, cx: &mut Context<'_>) -> Poll<Result<Option<Guard>, Error>> {
@@ -224,7 +264,10 @@ impl Attempt {
         }
         let owner = self.want.options.owner.as_ref()?;
         match owner.enter(line, self.want.mode, &mut self.seat, cx.waker()) {
-            Reentry::Again(held) => Some(Ok(Some(Guard::new(held, 0, self.place.take())))),
+            Reentry::Again(held) => {
+                let now = line.engine.clock.now();
+                Some(Ok(Some(Guard::new(held, 0, self.place.take(), now))))
+            }
             Reentry::Refused(error) => Some(Err(error)),
             Reentry::No => None,
         }
@@ -235,6 +278,8 @@ impl Attempt {
         if let Err(error) = self.admit(line) {
             return Poll::Ready(Some(Err(error)));
         }
+        let now = line.engine.clock.now();
+        self.since.get_or_insert(now);
         let serves_unfair = line
             .engine
             .backend
@@ -261,7 +306,7 @@ impl Attempt {
             }
         }
         let claim = line.engine.claim(line, &self.want, fairness);
-        let place_by = line.engine.place_by(line.engine.clock.now());
+        let place_by = line.engine.place_by(now);
         let mut call = line.engine.backend.clone().acquire(claim.clone(), place_by);
         match Pin::new(&mut call).poll(cx) {
             Poll::Ready(answer) => self.judge(line, answer, claim, None),
@@ -401,7 +446,8 @@ impl Attempt {
         if let Some(owner) = &self.want.options.owner {
             owner.holds(&held);
         }
-        Guard::new(held, nth, self.place.take())
+        let now = held.line.engine.clock.now();
+        Guard::new(held, nth, self.place.take(), now)
     }
 
     fn tell_waiting(&mut self, claim: &Claim) {
@@ -458,6 +504,9 @@ impl Drop for Attempt {
         if let Ok(line) = &self.line {
             let line = line.clone();
             self.abandon(&line);
+            if self.since.is_some() {
+                self.ended(&line, Outcome::Cancelled, line.engine.clock.now());
+            }
         }
     }
 }

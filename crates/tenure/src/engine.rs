@@ -1,8 +1,8 @@
 //! What all parts of one client share: its store, its clock, its names, its lines and its watchdog.
 
 use std::num::NonZeroU64;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use tenure_backend::{
     Backend, Claim, ClaimId, ClaimRef, ClientId, Clock, Fairness, Instant, MAX_PLACE_AHEAD, Mode, Order,
@@ -16,6 +16,7 @@ use crate::lines::Lines;
 use crate::owner::Owner;
 use crate::queue::Places;
 use crate::settings::Settings;
+use crate::telemetry::Meters;
 use crate::want::{Options, Want};
 use crate::watchdog::Watchdog;
 
@@ -39,6 +40,7 @@ pub(crate) struct Engine {
     dice: AtomicU64,
     pub(crate) places: Places,
     losses: [Notify; LOSS_BELLS],
+    meters: OnceLock<Meters>,
 }
 
 impl Engine {
@@ -65,6 +67,7 @@ impl Engine {
             dice: AtomicU64::new(seed),
             places: Places::default(),
             losses: Default::default(),
+            meters: OnceLock::new(),
         })
     }
 
@@ -91,6 +94,12 @@ impl Engine {
             Order::FifoForBoth => Fairness::Fifo,
             _ => wanted,
         }
+    }
+
+    /// The client's instruments, made when they are first needed.
+    pub(crate) fn meters(&self) -> &Meters {
+        self.meters
+            .get_or_init(|| Meters::new(self.backend.profile().store, None))
     }
 
     /// The bell that is rung when the claim is lost; some claims share one.

@@ -8,12 +8,14 @@ use std::task::Poll;
 use std::time::Duration;
 
 use tenure_backend::{ClaimRef, FencingToken, Instant, LockKey, Mode};
+use tracing::Instrument;
 
 use crate::engine::Place;
 use crate::error::{Error, Lost};
 use crate::held::Held;
 use crate::line::Exit;
 use crate::release::Left;
+use crate::telemetry::holding;
 
 /// A held lock. Dropping it gives the lock back.
 ///
@@ -42,17 +44,26 @@ use crate::release::Left;
 pub struct Guard {
     held: Option<Arc<Held>>,
     nth: u32,
+    since: Instant,
     /// Its place among the client's claims, for as long as it lives.
     _place: Option<Place>,
 }
 
 impl Guard {
-    pub(crate) fn new(held: Arc<Held>, nth: u32, place: Option<Place>) -> Self {
+    /// A guard that begins `now`.
+    pub(crate) fn new(held: Arc<Held>, nth: u32, place: Option<Place>, now: Instant) -> Self {
+        held.line.meters().held.increment(1);
         Guard {
             held: Some(held),
             nth,
+            since: now,
             _place: place,
         }
+    }
+
+    /// When it began.
+    pub(crate) fn since(&self) -> Instant {
+        self.since
     }
 
     fn held(&self) -> &Arc<Held> {
@@ -70,6 +81,18 @@ impl Guard {
     /// `None` where the store has none. A guard that an owner took again has the token of the first.
     pub fn token(&self) -> Option<FencingToken> {
         self.held().token(self.nth)
+    }
+
+    /// As [`token`](Self::token), for resources that must be fenced.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] where the store has no tokens: ask [`Client::require`](crate::Client::require) at the start.
+    pub fn fence(&self) -> Result<FencingToken, Error> {
+        self.token().ok_or_else(|| {
+            let profile = self.held().line.engine.backend.profile();
+            let message = format!("{} ({}) has no fencing tokens", profile.store, profile.layout);
+            tenure_backend::BackendError::unsupported(message).into()
+        })
     }
 
     /// The key that is locked.
@@ -160,7 +183,8 @@ impl Guard {
     /// ```
     pub async fn while_held<F: Future>(&self, work: F) -> Result<F::Output, Lost> {
         let held = self.held();
-        while_all_held(|| held.check(held.line.engine.clock.now()), held.lost(), work).await
+        let check = || held.check(held.line.engine.clock.now());
+        while_all_held(check, held.lost(), work.instrument(holding(self))).await
     }
 
     /// Asks the store whether the lock is held: one round trip, which also renews it.
@@ -226,13 +250,16 @@ impl Guard {
     /// Leaves the claim; once, whatever happens to the guard afterwards.
     fn leave(&mut self) -> Option<Leaving> {
         let held = self.held.take()?;
+        let now = held.line.engine.clock.now();
+        let meters = held.line.meters();
+        meters.held.decrement(1);
+        meters.hold.record(now - self.since);
         if !held.leave() {
             return Some(Leaving::Shared(held));
         }
         if let Some(owner) = &held.options.owner {
             owner.forget(&held);
         }
-        let now = held.line.engine.clock.now();
         let keep_until = held
             .kept_until()
             .filter(|until| *until > now && held.is_believed(now));
@@ -265,6 +292,7 @@ async fn give_back(held: &Arc<Held>, believed: Result<(), Lost>) -> Result<(), E
     match departing.run(limit).await? {
         Left::WasGone if believed.is_ok() => {
             let cause = held.line.engine.watchdog.why_gone(held).await;
+            held.lose(cause.clone());
             Err(Lost { cause }.into())
         }
         Left::Freed | Left::WasGone | Left::Absent => Ok(believed?),

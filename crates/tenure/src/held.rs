@@ -63,7 +63,7 @@ pub(crate) struct Held {
     guards: AtomicU32,
     /// A release was sent, or is about to be: the claim is nobody's to pass or renew.
     departed: AtomicBool,
-    /// The last renewal failed: if the deadline comes, the store was out of reach.
+    /// The last renewal failed, or was not answered: if the deadline comes, the store was out of reach.
     strained: AtomicBool,
     loss: OnceLock<Box<LostCause>>,
     mark: Mark,
@@ -165,6 +165,7 @@ impl Held {
             .is_ok();
         if won {
             let _ = self.loss.set(Box::new(cause));
+            self.line.meters().lost(self.loss.wait());
             self.bell().notify_waiters();
         }
         won
@@ -194,7 +195,7 @@ impl Held {
         }
     }
 
-    /// Remembers that a renewal failed.
+    /// Remembers that a renewal was asked for and not confirmed.
     pub(crate) fn strain(&self) {
         self.strained.store(true, Ordering::Relaxed);
     }

@@ -9,7 +9,8 @@
 //! # assert_eq!(done, Ok("sent")); Ok(()) }
 //! ```
 //!
-//! - [`Client`] is a store; [`Mutex`], [`RwLock`], [`Semaphore`], [`Striped`] and [`multi`] are names in it.
+//! - [`Client`] is a store; [`Mutex`], [`RwLock`], [`Semaphore`], [`Striped`], [`Election`] and [`multi`] are names in it,
+//!   and [`Changes`] shows what happens to them.
 //! - [`Guard`] is a held lock: it says when it is [lost](Guard::lost), runs work [only while it is
 //!   held](Guard::while_held), and has a fencing [token](Guard::token).
 //! - Every held lock has a lease, renewed by the client's watchdog at a third of it: a dead holder's lock frees itself.
@@ -45,6 +46,7 @@ mod seek;
 mod semaphore;
 mod settings;
 mod striped;
+pub mod telemetry;
 #[cfg(feature = "testing")]
 pub mod testing;
 mod timer;

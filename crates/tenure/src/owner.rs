@@ -103,7 +103,13 @@ impl Owner {
     }
 
     /// Takes the key again if this owner holds it. If not, `seat` keeps the waker until the attempt has ended.
-    pub(crate) fn enter(&self, line: &Line, mode: Mode, seat: &mut Option<Seat>, waker: &Waker) -> Reentry {
+    pub(crate) fn enter(
+        &self,
+        line: &Line,
+        mode: Mode,
+        seat: &mut Option<Box<Seat>>,
+        waker: &Waker,
+    ) -> Reentry {
         if line.engine.id != self.0.client {
             let message = format!(
                 "the owner {:?} is another client's: make one with this client",
@@ -129,10 +135,12 @@ impl Owner {
                 return Reentry::Again(held);
             }
         }
-        let seat = seat.get_or_insert_with(|| Seat {
-            owner: self.clone(),
-            name,
-            number: self.0.seats.fetch_add(1, Ordering::Relaxed),
+        let seat = seat.get_or_insert_with(|| {
+            Box::new(Seat {
+                owner: self.clone(),
+                name,
+                number: self.0.seats.fetch_add(1, Ordering::Relaxed),
+            })
         });
         hold.waiting.insert(seat.number, waker.clone());
         Reentry::No

@@ -160,6 +160,7 @@ impl Release {
     async fn see_through(mut self) {
         let limit = self.claim.lease;
         if let Err(error) = self.run(limit).await {
+            self.line.meters().unreturned.increment(1);
             tracing::warn!(key = %self.claim.at.key, claim = %self.claim.at.id, %error,
                 "a lock could not be given back: it ends with its lease");
         }

@@ -39,6 +39,8 @@ pub struct Settings {
     pub max_claims: usize,
     /// Whether the watchdog runs on a thread of its own, for programs whose tasks block their runtime: no.
     pub own_thread: bool,
+    /// Whether metrics tell keys apart by a label: no, since there may be millions of them.
+    pub key_labels: bool,
 }
 
 impl Default for Settings {
@@ -53,6 +55,7 @@ impl Default for Settings {
             unlock_limit: Duration::from_secs(5),
             max_claims: 1_000_000,
             own_thread: false,
+            key_labels: false,
         }
     }
 }
@@ -104,6 +107,13 @@ impl Settings {
     #[must_use]
     pub fn own_thread(mut self, own_thread: bool) -> Self {
         self.own_thread = own_thread;
+        self
+    }
+
+    /// Sets [`Settings::key_labels`].
+    #[must_use]
+    pub fn key_labels(mut self, key_labels: bool) -> Self {
+        self.key_labels = key_labels;
         self
     }
 }

@@ -57,11 +57,7 @@ impl Fence {
     ///
     /// # Errors
     /// [`BadStatement`] if a name is not plain (ASCII letters, digits, `_`), named twice, or there is no key.
-    pub fn new(
-        dialect: Dialect,
-        table: &str,
-        keys: &[&str],
-    ) -> Result<Self, BadStatement> {
+    pub fn new(dialect: Dialect, table: &str, keys: &[&str]) -> Result<Self, BadStatement> {
         let fence = Fence {
             dialect,
             placeholders: dialect.placeholders(),
@@ -126,7 +122,11 @@ impl Fence {
     pub fn insert(&self, columns: &[&str]) -> Result<Statement, BadStatement> {
         let columns = self.written(columns)?;
         let mut out = self.writer();
-        let ignore = if self.dialect == Dialect::MySql { "IGNORE " } else { "" };
+        let ignore = if self.dialect == Dialect::MySql {
+            "IGNORE "
+        } else {
+            ""
+        };
         self.insert_row(&mut out, ignore, &columns);
         if self.dialect != Dialect::MySql {
             out.text(&format!(" ON CONFLICT ({}) DO NOTHING", self.list(&self.keys)));
@@ -152,7 +152,10 @@ impl Fence {
             .map(|column| self.dialect.quote(column))
             .map(|column| format!("{column} = excluded.{column}"))
             .collect();
-        let (table, fence) = (self.dialect.quote(&self.table.name), self.dialect.quote(&self.fence));
+        let (table, fence) = (
+            self.dialect.quote(&self.table.name),
+            self.dialect.quote(&self.fence),
+        );
         out.text(&format!(
             " ON CONFLICT ({}) DO UPDATE SET {} WHERE {table}.{fence} <= excluded.{fence}",
             self.list(&self.keys),
@@ -203,9 +206,17 @@ impl Fence {
 
     /// The values stand in the order of every fenced statement: columns, token, keys.
     fn insert_row(&self, out: &mut Writer, ignore: &str, columns: &[Name]) {
-        let all: Vec<_> = columns.iter().chain([&self.fence]).chain(&self.keys).cloned().collect();
+        let all: Vec<_> = columns
+            .iter()
+            .chain([&self.fence])
+            .chain(&self.keys)
+            .cloned()
+            .collect();
         let table = self.dialect.quote_table(&self.table);
-        out.text(&format!("INSERT {ignore}INTO {table} ({}) VALUES (", self.list(&all)));
+        out.text(&format!(
+            "INSERT {ignore}INTO {table} ({}) VALUES (",
+            self.list(&all)
+        ));
         for column in columns {
             out.column(column);
             out.text(", ");
@@ -232,7 +243,12 @@ impl Fence {
     /// Databases fold the case of names, some of them also of quoted ones.
     fn check_twice(&self, columns: &[Name]) -> Result<(), BadStatement> {
         let mut seen: Vec<&str> = Vec::new();
-        for name in columns.iter().chain(&self.keys).chain([&self.fence]).map(Name::as_str) {
+        for name in columns
+            .iter()
+            .chain(&self.keys)
+            .chain([&self.fence])
+            .map(Name::as_str)
+        {
             if seen.iter().any(|other| other.eq_ignore_ascii_case(name)) {
                 return Err(BadStatement::Twice(name.into()));
             }

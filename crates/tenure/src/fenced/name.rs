@@ -47,9 +47,14 @@ impl Name {
             return Err(BadName::Empty);
         };
         let strange = |c: &char| !c.is_ascii_alphanumeric() && *c != '_';
-        let bad = Some(first).filter(char::is_ascii_digit).or_else(|| name.chars().find(strange));
+        let bad = Some(first)
+            .filter(char::is_ascii_digit)
+            .or_else(|| name.chars().find(strange));
         if let Some(found) = bad {
-            return Err(BadName::Character { name: name.into(), found });
+            return Err(BadName::Character {
+                name: name.into(),
+                found,
+            });
         }
         if name.len() > LONGEST {
             return Err(BadName::TooLong { name: name.into() });
@@ -93,12 +98,16 @@ mod tests {
     #[test]
     fn a_name_can_be_nothing_but_a_name() {
         for bad in [
-            "", "a b", "a;b", "a\"b", "a`b", "a'b", "a]b", "a-b", "a\0b", "a\nb", "1a", "ä", "a$b", "a.b", "--", "*",
+            "", "a b", "a;b", "a\"b", "a`b", "a'b", "a]b", "a-b", "a\0b", "a\nb", "1a", "ä", "a$b", "a.b",
+            "--", "*",
         ] {
             assert!(Name::new(bad).is_err(), "{bad:?}");
         }
         for good in ["a", "_", "A1", "order", "SELECT", &"n".repeat(63)] {
-            assert_eq!(Name::new(good).map(|name| name.as_str().to_owned()), Ok(good.to_owned()));
+            assert_eq!(
+                Name::new(good).map(|name| name.as_str().to_owned()),
+                Ok(good.to_owned())
+            );
         }
         assert!(matches!(Name::new(&"n".repeat(64)), Err(BadName::TooLong { .. })));
     }

@@ -83,7 +83,10 @@ impl Trigger {
     pub fn drop(&self) -> Result<Vec<String>, BadName> {
         let Fence { dialect, table, .. } = &self.fence;
         if *dialect == Dialect::Postgres {
-            return Ok(vec![format!("DROP FUNCTION IF EXISTS {} CASCADE", self.beside("fence")?)]);
+            return Ok(vec![format!(
+                "DROP FUNCTION IF EXISTS {} CASCADE",
+                self.beside("fence")?
+            )]);
         }
         let suffixes: &[&str] = match dialect {
             Dialect::Sqlite => &["fence_bring", "fence_check", "fence_insert", "fence_delete"],
@@ -113,7 +116,10 @@ impl Trigger {
         let keys: Vec<_> = self.fence.keys.iter().map(|key| dialect.quote(key)).collect();
         let new_keys: Vec<_> = keys.iter().map(|key| format!("NEW.{key}")).collect();
         let same = |operator: &str| -> String {
-            let pairs: Vec<_> = keys.iter().map(|key| format!("{key} {operator} NEW.{key}")).collect();
+            let pairs: Vec<_> = keys
+                .iter()
+                .map(|key| format!("{key} {operator} NEW.{key}"))
+                .collect();
             pairs.join(" AND ")
         };
         let too_old = if self.once { "<=" } else { "<" };
@@ -192,7 +198,12 @@ impl Trigger {
             ("fence_insert", "INSERT".to_owned(), "ROW", "insert"),
         ];
         if !self.deletes {
-            triggers.push(("fence_delete", "DELETE OR TRUNCATE".to_owned(), "STATEMENT", "delete"));
+            triggers.push((
+                "fence_delete",
+                "DELETE OR TRUNCATE".to_owned(),
+                "STATEMENT",
+                "delete",
+            ));
         }
         let mut all = vec![body];
         for (suffix, event, each, part) in triggers {
@@ -211,8 +222,14 @@ impl Trigger {
         let fence = dialect.quote(&self.fence.fence);
         let too_old = if self.once { "<=" } else { "<" };
         let signal = |what: &str| format!("SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = '{REFUSED}: {what}';");
-        let unless_token = format!("IF NEW.{fence} IS NULL OR NEW.{fence} < 1 THEN {} END IF;", signal(NONE));
-        let unless_newer = format!("IF NEW.{fence} {too_old} OLD.{fence} THEN {} END IF;", signal(OLD));
+        let unless_token = format!(
+            "IF NEW.{fence} IS NULL OR NEW.{fence} < 1 THEN {} END IF;",
+            signal(NONE)
+        );
+        let unless_newer = format!(
+            "IF NEW.{fence} {too_old} OLD.{fence} THEN {} END IF;",
+            signal(OLD)
+        );
         let mut triggers = vec![
             ("fence_update", "UPDATE", format!("{unless_token} {unless_newer}")),
             ("fence_insert", "INSERT", unless_token),
@@ -238,6 +255,9 @@ impl Trigger {
 
     /// The same, in the table's schema and quoted.
     fn beside(&self, suffix: &str) -> Result<String, BadName> {
-        Ok(self.fence.dialect.quote_beside(&self.fence.table, &self.name(suffix)?))
+        Ok(self
+            .fence
+            .dialect
+            .quote_beside(&self.fence.table, &self.name(suffix)?))
     }
 }

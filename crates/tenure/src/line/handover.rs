@@ -134,6 +134,7 @@ impl Line {
             ) {
                 queue.run_left -= 1;
                 queue.offered(waiter);
+                self.meters().passed.increment(1);
                 return Some(waker);
             }
         }

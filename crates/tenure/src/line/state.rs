@@ -1,6 +1,6 @@
 //! What a line knows, and how it ends. Who comes, goes and asks is told in its other files.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
 use smallvec::SmallVec;
@@ -10,12 +10,15 @@ use crate::engine::Engine;
 use crate::error::LostCause;
 use crate::held::Held;
 use crate::queue::Queue;
+use crate::telemetry::Meters;
 
 #[derive(Debug)]
 pub(crate) struct Line {
     pub(crate) key: LockKey,
     kind: Kind,
     pub(crate) engine: Arc<Engine>,
+    /// Instruments of its own, if keys are told apart.
+    meters: OnceLock<Box<Meters>>,
     pub(super) state: Mutex<State>,
 }
 
@@ -36,8 +39,19 @@ impl Line {
             key,
             kind,
             engine,
+            meters: OnceLock::new(),
             state: Mutex::default(),
         })
+    }
+
+    /// Where what happens to this key is counted.
+    pub(crate) fn meters(&self) -> &Meters {
+        if !self.engine.settings.key_labels {
+            return self.engine.meters();
+        }
+        let store = self.engine.backend.profile().store;
+        self.meters
+            .get_or_init(|| Box::new(Meters::new(store, Some(self.key.as_str()))))
     }
 
     /// Whether this is the line of that name.

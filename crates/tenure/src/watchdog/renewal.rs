@@ -6,6 +6,7 @@ use std::time::Duration;
 use smallvec::smallvec;
 use tenure_backend::{Batch, Instant, Phase, Renewal, Renewed};
 use tokio::sync::oneshot;
+use tracing::Instrument;
 
 use super::life::{Shared, Watchdog};
 use super::rounds::next_look;
@@ -13,6 +14,7 @@ use crate::belief::{renew_after, retry_after};
 use crate::error::{Error, Lost, LostCause};
 use crate::held::Held;
 use crate::release::backoff;
+use crate::telemetry::renewing;
 use crate::timer::nap;
 
 impl Watchdog {
@@ -127,14 +129,24 @@ pub(super) async fn renew(shared: &Shared, batch: Vec<Arc<Held>>) -> Option<Erro
             raise: None,
         })
         .collect();
-    let answers = shared.backend.clone().renew(renewals).await;
+    // Until it is answered: a store that is silent is out of reach.
+    batch.iter().for_each(|held| held.strain());
+    let sent = shared.clock.now();
+    let call = shared.backend.clone().renew(renewals);
+    let answers = call.instrument(renewing(batch.len())).await;
     let now = shared.clock.now();
+    if let Some(held) = batch.first() {
+        held.line.engine.meters().renewal.record(now - sent);
+    }
     let mut first = None;
     for (held, answer) in batch.iter().zip(answers) {
         let failed = match answer {
             _ if held.has_departed() => held.check(now).err().map(Error::Lost),
             Renewed::Alive { held_from, lease } => {
+                let meters = held.line.engine.meters();
+                meters.renewed.increment(1);
                 if held.options.renewed {
+                    meters.margin.record(held.deadline() - now);
                     held.extend(held_from, lease, now);
                 }
                 let renewal = now + renew_after(held.lease(), held.line.engine.dice());
@@ -153,7 +165,7 @@ pub(super) async fn renew(shared: &Shared, batch: Vec<Arc<Held>>) -> Option<Erro
             }
             Renewed::Unknown(error) => {
                 tracing::debug!(key = %held.claim.at.key, claim = %held.claim.at.id, %error, "a renewal failed");
-                held.strain();
+                held.line.engine.meters().renewal_failed.increment(1);
                 shared.reschedule(held, next_look(held, now + retry_after(held.lease())));
                 Some(error.into())
             }

@@ -146,7 +146,10 @@ fn tick(shared: &Arc<Shared>) -> Option<Instant> {
     calls.into_iter().for_each(|(_, waiter)| take_over(waiter));
     let mut renewals = Vec::new();
     let mut stalled = Duration::ZERO;
+    let mut late = None;
+    let engine = due.first().map(|(held, _)| held.line.engine.clone());
     for (held, at) in due {
+        late = late.max(Some(now - at));
         if now - at > stall_after(held.lease()) {
             stalled = stalled.max(now - at);
         }
@@ -163,6 +166,9 @@ fn tick(shared: &Arc<Shared>) -> Option<Instant> {
         if held.options.renewed {
             renewals.push(held);
         }
+    }
+    if let Some((engine, late)) = engine.zip(late) {
+        engine.meters().lateness.record(late);
     }
     if !stalled.is_zero() {
         tracing::warn!(

@@ -13,6 +13,7 @@ mod owner;
 mod passing;
 mod promises;
 mod stage;
+mod telemetry;
 mod unpolled;
 mod weather;
 mod world;

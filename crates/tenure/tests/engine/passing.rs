@@ -5,14 +5,14 @@ use std::sync::Arc;
 use tenure::{Guard, Holder, Settings};
 
 use crate::stage::{Stage, Verb};
-use crate::world::{MS, SECOND, World, pass, poll_once, settle};
+use crate::world::{MS, SECOND, World, pass, poll_once, served, settle};
 
 /// Locks, has a second task wait, and gives the first guard back; answers the second guard.
 async fn hand_over(client: &tenure::Client, guard: Guard) -> Guard {
     let next = tokio::spawn(client.mutex("k").lock());
     settle().await;
     guard.unlock().await.unwrap();
-    next.await.unwrap().unwrap()
+    served(next).await
 }
 
 fn calls(stage: &Stage) -> usize {
@@ -140,7 +140,7 @@ async fn a_receiver_that_was_dropped_passes_on() {
     guard.unlock().await.unwrap();
     drop(gone);
     let before = tokio::time::Instant::now();
-    let guard = next.await.unwrap().unwrap();
+    let guard = served(next).await;
     assert!(before.elapsed() <= 2 * MS, "{:?}", before.elapsed());
     guard.unlock().await.unwrap();
     world.freed("k", MS).await;
@@ -178,7 +178,7 @@ async fn locks_of_other_terms_are_not_handed_on() {
         let next = tokio::spawn(other.lock());
         settle().await;
         guard.unlock().await.unwrap();
-        let guard = next.await.unwrap().unwrap();
+        let guard = served(next).await;
         assert_ne!(guard.claim(), &claim, "case {case}");
         assert!(calls(&stage) > before, "case {case}");
         drop(guard);
@@ -243,7 +243,7 @@ async fn hand_over_from(
             next.abort();
             continue;
         }
-        let next = next.await.unwrap().unwrap();
+        let next = served(next).await;
         if next.claim() == &claim {
             tokens.push(next.token());
         }

@@ -6,10 +6,11 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use tenure::{Client, LockKey, LockStatus, Query, Settings};
+use tenure::{Client, Error, Guard, LockKey, LockStatus, Query, Settings};
 use tenure_backend::{Backend, Clock};
 use tenure_memory::MemoryStore;
 use tenure_testkit::SimClock;
+use tokio::task::JoinHandle;
 
 use crate::stage::Stage;
 
@@ -88,6 +89,12 @@ pub(crate) async fn settle() {
     for _ in 0..200 {
         tokio::task::yield_now().await;
     }
+}
+
+/// The guard of a task that waits for it; fails when it is stranded.
+pub(crate) async fn served(next: JoinHandle<Result<Guard, Error>>) -> Guard {
+    let served = tokio::time::timeout(60 * SECOND, next).await;
+    served.expect("a waiter is stranded").unwrap().unwrap()
 }
 
 /// Polls a future once.

@@ -1,0 +1,47 @@
+//! The same locks for threads: the same names without async. What a lock is and promises is said at the async types;
+//! here stands only what differs.
+//!
+//! ```
+//! # fn main() -> Result<(), tenure::Error> {
+//! use std::time::Duration;
+//!
+//! let client = tenure::blocking::connect("memory:")?;
+//! let guard = client.mutex("invoice:7").lock()?;
+//! println!("fenced by {:?}", guard.token());
+//! guard.unlock()?;
+//! client.close(Duration::from_secs(1))?;
+//! # Ok(()) }
+//! ```
+//!
+//! # Guarantees
+//! - A call runs on its caller's thread and blocks nothing else. Each client has one thread of its own, `tenure-blocking`,
+//!   on which its watchdog and its I/O run; no code of yours runs there, so nothing you do delays a renewal. It ends
+//!   when the client, its locks and its guards are gone and what they held is given back.
+//! - Dropping a guard or a client never blocks and never panics, wherever that happens.
+//! - No guarantee that work under a lock stops when the lock is lost: a thread cannot be stopped from outside. Ask
+//!   [`Guard::check`] between steps, or wait on another thread with [`Guard::lost_within`].
+//!
+//! # Panics
+//! Every call that can wait panics on a thread that drives async tasks, since it would stop them all: use
+//! [`tenure::Client`](crate::Client) there, or `tokio::task::spawn_blocking`, where blocking calls work.
+
+mod client;
+mod guard;
+mod multi;
+mod mutex;
+mod options;
+mod runtime;
+mod rwlock;
+mod semaphore;
+mod striped;
+
+pub use crate::owner::Owner;
+pub use client::{Client, connect, connect_with};
+pub use guard::Guard;
+pub use multi::{Member, Multi, MultiGuard, multi};
+pub use mutex::Mutex;
+#[cfg(feature = "testing")]
+pub(crate) use runtime::Runtime;
+pub use rwlock::RwLock;
+pub use semaphore::Semaphore;
+pub use striped::Striped;

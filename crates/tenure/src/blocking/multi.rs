@@ -1,0 +1,225 @@
+//! Several locks held together, all or nothing, for threads.
+
+use std::fmt;
+use std::time::Duration;
+
+use futures_util::FutureExt;
+
+use super::mutex::Mutex;
+use super::runtime::Runtime;
+use super::rwlock::RwLock;
+use super::semaphore::Semaphore;
+use crate::acquire::Acquire;
+use crate::error::{Error, Lost};
+
+/// One lock among those that are held together. A [`Mutex`] is one; see also [`read`](Member::read),
+/// [`write`](Member::write) and [`permits`](Member::permits).
+#[derive(Clone, Debug)]
+pub struct Member {
+    inner: crate::Member,
+    runtime: Runtime,
+}
+
+impl Member {
+    /// The shared side of a read-write lock.
+    pub fn read(lock: &RwLock) -> Self {
+        Self::new(crate::Member::read(&lock.inner), &lock.runtime)
+    }
+
+    /// The exclusive side of a read-write lock.
+    pub fn write(lock: &RwLock) -> Self {
+        Self::new(crate::Member::write(&lock.inner), &lock.runtime)
+    }
+
+    /// So many permits of a semaphore.
+    pub fn permits(semaphore: &Semaphore, permits: u32) -> Self {
+        Self::new(
+            crate::Member::permits(&semaphore.inner, permits),
+            &semaphore.runtime,
+        )
+    }
+
+    fn new(inner: crate::Member, runtime: &Runtime) -> Self {
+        let runtime = runtime.clone();
+        Member { inner, runtime }
+    }
+}
+
+impl From<Mutex> for Member {
+    fn from(mutex: Mutex) -> Self {
+        Self::from(&mutex)
+    }
+}
+
+impl From<&Mutex> for Member {
+    fn from(mutex: &Mutex) -> Self {
+        Self::new((&mutex.inner).into(), &mutex.runtime)
+    }
+}
+
+/// Several locks that are taken and given back together, of one client or of several: see
+/// [`tenure::Multi`](crate::Multi).
+///
+/// # Panics
+/// Every call that can wait panics on a thread that drives async tasks.
+///
+/// # Examples
+/// ```
+/// # fn main() -> Result<(), tenure::Error> {
+/// use tenure::blocking::{connect, multi};
+///
+/// let client = connect("memory:")?;
+/// let guards = multi([client.mutex("account:1"), client.mutex("account:2")]).lock()?;
+/// assert_eq!(guards.members().len(), 2);
+/// guards.unlock()?;
+/// # Ok(()) }
+/// ```
+#[derive(Clone, Debug)]
+pub struct Multi {
+    inner: crate::Multi,
+    /// Those of the members' clients. A search waits on the first one's timers.
+    runtimes: Vec<Runtime>,
+}
+
+/// Locks to be held together. A member named twice, or none at all, is `Invalid` at first use.
+pub fn multi(members: impl IntoIterator<Item = impl Into<Member>>) -> Multi {
+    let (members, runtimes): (Vec<_>, _) = members
+        .into_iter()
+        .map(Into::into)
+        .map(|Member { inner, runtime }| (inner, runtime))
+        .unzip();
+    Multi {
+        inner: crate::multi(members),
+        runtimes,
+    }
+}
+
+impl Multi {
+    /// Waits for all members, for as long as it takes.
+    ///
+    /// # Errors
+    /// As [`Acquire`](crate::Acquire).
+    pub fn lock(&self) -> Result<MultiGuard, Error> {
+        self.run(self.inner.lock()).map(|inner| self.guard(inner))
+    }
+
+    /// Waits for all members for at most `limit`.
+    ///
+    /// # Errors
+    /// [`Error::Timeout`]; else as [`lock`](Multi::lock).
+    pub fn lock_within(&self, limit: Duration) -> Result<MultiGuard, Error> {
+        if self.runtimes.is_empty() {
+            return self.lock();
+        }
+        self.run(self.inner.lock_within(limit))
+            .map(|inner| self.guard(inner))
+    }
+
+    /// Takes all members if they are free; `None` if any is busy.
+    ///
+    /// # Errors
+    /// As [`lock`](Multi::lock), and [`Error::Backend`] if a store does not answer.
+    pub fn try_lock(&self) -> Result<Option<MultiGuard>, Error> {
+        let inner = self.run(self.inner.try_lock())?;
+        Ok(inner.map(|inner| self.guard(inner)))
+    }
+
+    fn run<G>(&self, search: Acquire<G>) -> Result<G, Error> {
+        match self.runtimes.first() {
+            Some(runtime) => runtime.block_on(search),
+            None => search
+                .now_or_never()
+                .expect("a search for no members is refused before it waits"),
+        }
+    }
+
+    fn guard(&self, inner: crate::MultiGuard) -> MultiGuard {
+        MultiGuard {
+            inner,
+            runtimes: self.runtimes.clone(),
+        }
+    }
+}
+
+const HAS_MEMBERS: &str = "a multi-lock that is held has members";
+
+/// Several held locks. Dropping it gives them all back, without waiting for that.
+#[must_use = "locks are given back when their guard is dropped"]
+pub struct MultiGuard {
+    // Goes first: what it leaves behind is the runtimes' to do.
+    inner: crate::MultiGuard,
+    runtimes: Vec<Runtime>,
+}
+
+impl MultiGuard {
+    /// The guards, in the order in which the members were named: for their keys and tokens.
+    pub fn members(&self) -> &[crate::Guard] {
+        self.inner.members()
+    }
+
+    /// Whether all members are believed to be held at this moment.
+    pub fn is_held(&self) -> bool {
+        self.inner.is_held()
+    }
+
+    /// Goes on only while all members are held.
+    ///
+    /// # Errors
+    /// [`Lost`] of the first member that is lost.
+    pub fn check(&self) -> Result<(), Lost> {
+        let mut losses = self.members().iter().filter_map(crate::Guard::loss);
+        losses.next().map_or(Ok(()), Err)
+    }
+
+    /// Waits until any member is lost, and says why.
+    ///
+    /// # Panics
+    /// On a thread that drives async tasks.
+    pub fn lost(&self) -> Lost {
+        self.runtime().block_on(self.inner.lost())
+    }
+
+    /// Waits until any member is lost, for at most `limit`; `None` if all are held until then.
+    ///
+    /// # Panics
+    /// On a thread that drives async tasks.
+    pub fn lost_within(&self, limit: Duration) -> Option<Lost> {
+        let lost = async { tokio::time::timeout(limit, self.inner.lost()).await };
+        self.runtime().block_on(lost).ok()
+    }
+
+    /// Runs `work` on this thread, and answers what it gave if all members were held from its beginning to its end; see
+    /// [`Guard::while_held`](super::Guard::while_held).
+    ///
+    /// # Errors
+    /// [`Lost`] if any member was lost before `work` had finished.
+    pub fn while_held<T>(&self, work: impl FnOnce(&MultiGuard) -> T) -> Result<T, Lost> {
+        self.check()?;
+        let output = work(self);
+        self.check()?;
+        Ok(output)
+    }
+
+    /// Gives all members back, at the same time, and confirms it.
+    ///
+    /// # Errors
+    /// The first member's error; the others are given back all the same.
+    ///
+    /// # Panics
+    /// On a thread that drives async tasks; the locks are then given back by the watchdog.
+    pub fn unlock(self) -> Result<(), Error> {
+        let MultiGuard { inner, runtimes } = self;
+        let runtime = runtimes.first().expect(HAS_MEMBERS);
+        runtime.block_on(inner.unlock())
+    }
+
+    fn runtime(&self) -> &Runtime {
+        self.runtimes.first().expect(HAS_MEMBERS)
+    }
+}
+
+impl fmt::Debug for MultiGuard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.inner.fmt(f)
+    }
+}

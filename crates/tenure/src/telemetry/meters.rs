@@ -1,0 +1,163 @@
+//! The instruments of one client, or of one key where that was asked for. What they are called is in `names.rs`.
+
+use std::time::Duration;
+
+use metrics::{Counter, Gauge, Histogram, Label, Unit};
+
+use super::names::{
+    ACQUISITIONS, HELD, HOLD, LATENESS, LOST, MARGIN, PASSED, RENEWAL, RENEWALS, UNRETURNED, WAIT, WAITERS,
+};
+use crate::error::{Error, LostCause};
+
+/// Made once, so that to record is one atomic step: the recorder is the one that is installed by then.
+pub(crate) struct Meters {
+    labels: Vec<Label>,
+    /// By outcome, as [`Outcome::ALL`] has them.
+    acquisitions: [(Counter, Histogram); Outcome::ALL.len()],
+    pub(crate) hold: Histogram,
+    pub(crate) held: Gauge,
+    pub(crate) waiters: Gauge,
+    pub(crate) passed: Counter,
+    pub(crate) renewal: Histogram,
+    pub(crate) renewed: Counter,
+    pub(crate) renewal_failed: Counter,
+    pub(crate) margin: Histogram,
+    pub(crate) lateness: Histogram,
+    pub(crate) unreturned: Counter,
+}
+
+/// How an acquisition ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(usize)]
+pub(crate) enum Outcome {
+    Acquired,
+    Busy,
+    Timeout,
+    Cancelled,
+    Failed,
+    Refused,
+    Closed,
+}
+
+impl Outcome {
+    const ALL: [Outcome; 7] = [
+        Outcome::Acquired,
+        Outcome::Busy,
+        Outcome::Timeout,
+        Outcome::Cancelled,
+        Outcome::Failed,
+        Outcome::Refused,
+        Outcome::Closed,
+    ];
+
+    /// The outcome of an acquisition that was polled to its end; the `Option` is empty if it was busy.
+    pub(crate) fn of<T>(end: &Result<Option<T>, Error>) -> Self {
+        match end {
+            Ok(Some(_)) => Outcome::Acquired,
+            Ok(None) => Outcome::Busy,
+            Err(Error::Timeout) => Outcome::Timeout,
+            Err(Error::Backend(_) | Error::Lost(_)) => Outcome::Failed,
+            Err(Error::Closed(_)) => Outcome::Closed,
+            Err(_) => Outcome::Refused,
+        }
+    }
+
+    fn as_str(self) -> &'static str {
+        match self {
+            Outcome::Acquired => "acquired",
+            Outcome::Busy => "busy",
+            Outcome::Timeout => "timeout",
+            Outcome::Cancelled => "cancelled",
+            Outcome::Failed => "failed",
+            Outcome::Refused => "refused",
+            Outcome::Closed => "closed",
+        }
+    }
+}
+
+impl Meters {
+    /// Instruments for a store, and for one of its keys if that is to be told apart.
+    pub(crate) fn new(store: &'static str, key: Option<&str>) -> Self {
+        describe();
+        let mut labels = vec![Label::from_static_parts("store", store)];
+        labels.extend(key.map(|key| Label::new("key", key.to_owned())));
+        let with = |label: &'static str, value: &'static str| {
+            let mut labels = labels.clone();
+            labels.push(Label::from_static_parts(label, value));
+            labels
+        };
+        let acquisitions = Outcome::ALL.map(|outcome| {
+            let labels = with("outcome", outcome.as_str());
+            (
+                metrics::counter!(ACQUISITIONS, labels.clone()),
+                metrics::histogram!(WAIT, labels),
+            )
+        });
+        Meters {
+            acquisitions,
+            hold: metrics::histogram!(HOLD, labels.clone()),
+            held: metrics::gauge!(HELD, labels.clone()),
+            waiters: metrics::gauge!(WAITERS, labels.clone()),
+            passed: metrics::counter!(PASSED, labels.clone()),
+            renewal: metrics::histogram!(RENEWAL, labels.clone()),
+            renewed: metrics::counter!(RENEWALS, with("outcome", "renewed")),
+            renewal_failed: metrics::counter!(RENEWALS, with("outcome", "failed")),
+            margin: metrics::histogram!(MARGIN, labels.clone()),
+            lateness: metrics::histogram!(LATENESS, labels.clone()),
+            unreturned: metrics::counter!(UNRETURNED, labels.clone()),
+            labels,
+        }
+    }
+
+    /// An acquisition ended.
+    pub(crate) fn acquisition(&self, outcome: Outcome, wait: Duration) {
+        let (ended, waited) = &self.acquisitions[outcome as usize];
+        ended.increment(1);
+        waited.record(wait);
+    }
+
+    /// A lock was lost.
+    pub(crate) fn lost(&self, cause: &LostCause) {
+        let mut labels = self.labels.clone();
+        labels.push(Label::from_static_parts("cause", cause.as_str()));
+        metrics::counter!(LOST, labels).increment(1);
+    }
+}
+
+impl std::fmt::Debug for Meters {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("Meters").field(&self.labels).finish()
+    }
+}
+
+fn describe() {
+    use metrics::{describe_counter as counter, describe_gauge as gauge, describe_histogram as histogram};
+    counter!(ACQUISITIONS, "Acquisitions that ended, by outcome");
+    histogram!(
+        WAIT,
+        Unit::Seconds,
+        "From the first poll of an acquisition to its end"
+    );
+    histogram!(HOLD, Unit::Seconds, "From the grant to the end of its guard");
+    gauge!(HELD, "Guards that are alive");
+    gauge!(WAITERS, "Acquisitions that wait");
+    counter!(PASSED, "Grants that were handed on in memory");
+    counter!(LOST, "Locks that were lost, by cause");
+    histogram!(
+        RENEWAL,
+        Unit::Seconds,
+        "How long a renewal took, for all claims of one call"
+    );
+    counter!(RENEWALS, "Claims that were to be renewed, by outcome");
+    histogram!(
+        MARGIN,
+        Unit::Seconds,
+        "Belief that was left when a renewal was confirmed"
+    );
+    histogram!(
+        LATENESS,
+        Unit::Seconds,
+        "How late the watchdog looked at what was due"
+    );
+    counter!(UNRETURNED, "Locks that could not be given back in time");
+}

@@ -1,0 +1,8 @@
+#![doc = include_str!("../../docs/telemetry.md")]
+
+mod meters;
+pub mod names;
+mod spans;
+
+pub(crate) use meters::{Meters, Outcome};
+pub(crate) use spans::{acquiring, granted, holding, renewing};

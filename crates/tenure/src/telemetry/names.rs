@@ -1,0 +1,26 @@
+//! The names of the metrics, for dashboards and tests that are written in Rust.
+
+/// Counter: acquisitions that ended, by `outcome`.
+pub const ACQUISITIONS: &str = "tenure_acquisitions_total";
+/// Histogram, seconds: from the first poll of an acquisition to its end, by `outcome`.
+pub const WAIT: &str = "tenure_wait_seconds";
+/// Histogram, seconds: from the grant to the end of its guard.
+pub const HOLD: &str = "tenure_hold_seconds";
+/// Gauge: guards that are alive.
+pub const HELD: &str = "tenure_held";
+/// Gauge: acquisitions that wait.
+pub const WAITERS: &str = "tenure_waiters";
+/// Counter: grants that were handed on in memory, without a call to the store.
+pub const PASSED: &str = "tenure_passed_total";
+/// Counter: locks that were lost, by `cause`.
+pub const LOST: &str = "tenure_lost_total";
+/// Histogram, seconds: how long a renewal took, for all claims of one call.
+pub const RENEWAL: &str = "tenure_renewal_seconds";
+/// Counter: claims that were to be renewed, by `outcome`.
+pub const RENEWALS: &str = "tenure_renewals_total";
+/// Histogram, seconds: how long a claim would still have been believed when its renewal was confirmed.
+pub const MARGIN: &str = "tenure_renewal_margin_seconds";
+/// Histogram, seconds: how late the watchdog looked at what was due.
+pub const LATENESS: &str = "tenure_watchdog_lateness_seconds";
+/// Counter: locks that could not be given back in time, and end with their lease.
+pub const UNRETURNED: &str = "tenure_unreturned_total";

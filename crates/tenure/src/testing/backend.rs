@@ -1,0 +1,111 @@
+//! The memory store as one client of a lab reaches it: or not, or without its claims. What a claim's rules are is the
+//! memory store's business.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use parking_lot::Mutex;
+use tenure_backend::{
+    Backend, BackendError, Batch, Call, Claim, ClaimId, Clock, Departure, Each, Effect, Fault, Finding,
+    Instant, LockStatus, Loss, Page, Profile, Query, Released, Renewal, Renewed, Standing, Wakes,
+};
+
+use crate::connect::Memory;
+
+/// What the lab has done to all its clients.
+#[derive(Debug, Default)]
+pub(crate) struct Fate {
+    /// Nobody reaches the store.
+    pub(crate) down: AtomicBool,
+    /// Claims that were taken away, and what their holders are told.
+    pub(crate) losses: Mutex<HashMap<ClaimId, Loss>>,
+}
+
+/// One client's way to the store.
+#[derive(Debug)]
+pub(crate) struct Link {
+    pub(crate) store: Arc<Memory>,
+    pub(crate) fate: Arc<Fate>,
+    /// This client does not reach the store.
+    pub(crate) cut: AtomicBool,
+}
+
+impl Link {
+    fn reach(&self) -> Result<(), BackendError> {
+        if self.cut.load(Ordering::SeqCst) || self.fate.down.load(Ordering::SeqCst) {
+            let message = "the lab keeps this client from its store";
+            return Err(BackendError::new(Fault::Unavailable, Effect::None, message));
+        }
+        Ok(())
+    }
+
+    /// What the store answers about claims that it has, and the lab about those that it took.
+    async fn renew_each(&self, batch: Batch<Renewal>) -> Batch<Renewed> {
+        let ids: Vec<ClaimId> = batch.iter().map(|renewal| renewal.who.id).collect();
+        let mut answers = self.store.clone().renew(batch).await;
+        let losses = self.fate.losses.lock();
+        for (id, answer) in ids.iter().zip(answers.iter_mut()) {
+            if let Some(loss) = losses.get(id) {
+                *answer = Renewed::Gone(loss.clone());
+            }
+        }
+        answers
+    }
+}
+
+impl Backend for Link {
+    fn profile(&self) -> &Profile {
+        self.store.profile()
+    }
+
+    fn clock(&self) -> &Arc<dyn Clock> {
+        self.store.clock()
+    }
+
+    fn acquire(self: Arc<Self>, claim: Arc<Claim>, place_by: Instant) -> Call<Standing> {
+        match self.reach() {
+            Ok(()) => self.store.clone().acquire(claim, place_by),
+            Err(error) => Call::ready(Err(error)),
+        }
+    }
+
+    fn renew(self: Arc<Self>, batch: Batch<Renewal>) -> Each<Renewed> {
+        match self.reach() {
+            Ok(()) => Each::new(async move { self.renew_each(batch).await }),
+            Err(error) => Each::ready(batch.iter().map(|_| Renewed::Unknown(error.clone())).collect()),
+        }
+    }
+
+    fn release(self: Arc<Self>, batch: Batch<Departure>) -> Each<Released> {
+        match self.reach() {
+            Ok(()) => self.store.clone().release(batch),
+            Err(error) => Each::ready(batch.iter().map(|_| Released::Unknown(error.clone())).collect()),
+        }
+    }
+
+    fn watch(self: Arc<Self>, claim: Arc<Claim>) -> Call<Wakes> {
+        match self.reach() {
+            Ok(()) => self.store.clone().watch(claim),
+            Err(error) => Call::ready(Err(error)),
+        }
+    }
+
+    fn inspect(self: Arc<Self>, query: Query) -> Call<Page<LockStatus>> {
+        match self.reach() {
+            Ok(()) => self.store.clone().inspect(query),
+            Err(error) => Call::ready(Err(error)),
+        }
+    }
+
+    fn examine(self: Arc<Self>) -> Call<Vec<Finding>> {
+        match self.reach() {
+            Ok(()) => self.store.clone().examine(),
+            Err(error) => Call::ready(Err(error)),
+        }
+    }
+
+    fn close(self: Arc<Self>) -> Call<()> {
+        self.store.clone().close()
+    }
+}

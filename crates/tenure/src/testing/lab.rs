@@ -1,0 +1,289 @@
+//! The lab itself: its clients, and what a test can do to them.
+
+use std::fmt;
+use std::num::NonZeroU32;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use futures_util::FutureExt;
+use parking_lot::Mutex;
+use smallvec::smallvec;
+use tenure_backend::{
+    Backend, Cause, Clock, Departure, Holder, HolderId, HolderStatus, Instant, LockKey, LockStatus, Loss,
+    PASS_WINDOW, Query,
+};
+
+use super::backend::{Fate, Link};
+use super::clock::LabClock;
+use crate::client::Client;
+use crate::connect::{Memory, MemoryStore};
+use crate::engine::Engine;
+use crate::settings::Settings;
+use crate::timer::RECHECK;
+
+const READY: &str = "the memory store answers at once";
+
+/// A store in memory with its own time, for several clients to share. Clones are one lab.
+///
+/// # Guarantees
+/// - Time goes on by itself as tokio's does, and [`advance`](Lab::advance) lets it pass without waiting. Made on a
+///   current-thread runtime (`#[tokio::test]`), the lab's time *is* that runtime's: your own timers move along, and
+///   where time is paused it goes on only when tokio lets it. Elsewhere (on a multi-thread runtime, or in a plain test) the
+///   lab has a runtime of its own, on a thread of its own, and moves the time of its locks alone.
+/// - What the lab does to a lock is what a store would do: guards learn it by the answer to a renewal.
+/// - No guarantee on the order in which tasks *of other threads* see time pass.
+///
+/// # Examples
+/// ```
+/// use std::time::Duration;
+/// use tenure::testing::Lab;
+///
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tenure::Error> {
+/// let lab = Lab::new();
+/// let guard = lab.client().mutex("k").lock().await?;
+/// lab.suspend(Duration::from_secs(60)).await; // the machine sleeps for longer than the lease
+/// assert!(!guard.is_held());
+/// # Ok(()) }
+/// ```
+#[derive(Clone)]
+pub struct Lab(Arc<Inner>);
+
+struct Inner {
+    clock: Arc<LabClock>,
+    store: MemoryStore,
+    /// The lab's own way to the store, always open.
+    own: Arc<Memory>,
+    fate: Arc<Fate>,
+    members: Mutex<Vec<Member>>,
+}
+
+/// A client of the lab.
+struct Member {
+    engine: Weak<Engine>,
+    link: Arc<Link>,
+}
+
+impl Lab {
+    /// An empty store whose time is that of the current runtime, if that has one thread; else its own.
+    pub fn new() -> Self {
+        let clock = Arc::new(LabClock::new());
+        let store = MemoryStore::new(clock.clone());
+        Lab(Arc::new(Inner {
+            own: store.client(clock.clone()),
+            clock,
+            store,
+            fate: Arc::default(),
+            members: Mutex::default(),
+        }))
+    }
+
+    /// One more client, as if of another service, with default settings.
+    pub fn client(&self) -> Client {
+        self.client_with(Settings::default())
+    }
+
+    /// One more client. Its watchdog runs where the lab's time is, whatever [`Settings::own_thread`] says.
+    pub fn client_with(&self, settings: Settings) -> Client {
+        let Inner {
+            clock,
+            store,
+            fate,
+            members,
+            ..
+        } = &*self.0;
+        let link = Arc::new(Link {
+            store: store.client(clock.clone()),
+            fate: fate.clone(),
+            cut: AtomicBool::new(false),
+        });
+        let client = Client::new(link.clone(), settings.own_thread(false));
+        let engine = Arc::downgrade(&client.engine);
+        let _entered = clock.runtime.enter();
+        client
+            .engine
+            .watchdog
+            .start(&client.engine)
+            .expect("a client that was just made is open, and its runtime is the lab's");
+        let mut members = members.lock();
+        members.retain(|member| member.engine.strong_count() > 0);
+        members.push(Member { engine, link });
+        client
+    }
+
+    /// One more client, for threads.
+    #[cfg(feature = "blocking")]
+    pub fn blocking_client(&self) -> crate::blocking::Client {
+        let runtime = crate::blocking::Runtime::beside(self.0.clock.runtime.clone());
+        crate::blocking::Client::on(runtime, self.client())
+            .expect("a client that was just made is open, and its runtime is the lab's")
+    }
+
+    /// Lets time pass, for the store, the clients and their timers, without waiting for it. Everybody runs meanwhile:
+    /// leases are renewed as the time for it comes, time limits pass.
+    ///
+    /// On a current-thread runtime it waits for the end of every `spawn_blocking` under way: until then tokio lets no
+    /// paused time pass.
+    ///
+    /// # Cancel safety
+    /// Dropping the future does not stop the time that is passing.
+    pub async fn advance(&self, time: Duration) {
+        let clock = self.0.clock.clone();
+        let passing = self.0.clock.runtime.spawn(async move { clock.pass(time).await });
+        // It cannot panic, and is not aborted but with the runtime itself.
+        let _ = passing.await;
+    }
+
+    /// Lets time pass in which nobody runs, as when a machine sleeps or a process is stopped, and then one second in which
+    /// everybody finds out: leases that ended meanwhile are lost.
+    ///
+    /// # Cancel safety
+    /// As [`advance`](Lab::advance).
+    pub async fn suspend(&self, time: Duration) {
+        self.0.clock.suspend(time);
+        self.advance(RECHECK).await;
+    }
+
+    /// [`advance`](Lab::advance) for a test on a plain thread.
+    ///
+    /// # Panics
+    /// On a thread that drives async tasks.
+    #[cfg(feature = "blocking")]
+    pub fn blocking_advance(&self, time: Duration) {
+        crate::blocking::Runtime::beside(self.0.clock.runtime.clone()).block_on(self.advance(time));
+    }
+
+    /// What the lab's clock shows: the one on which guards believe.
+    pub fn now(&self) -> Instant {
+        self.0.clock.now()
+    }
+
+    /// Takes a lock away from everybody who holds it, as an operator's eviction does, and lets the holders renew at
+    /// once, so that they learn it.
+    ///
+    /// # Panics
+    /// If nobody holds the key, or it is none: such a test would test nothing.
+    pub fn lose(&self, key: &str) {
+        let by = Some("the lab".into());
+        self.lose_as(key, Loss::Evicted { by });
+    }
+
+    /// Takes a lock away for that reason: an expired lease, a session that ended, a record that is missing.
+    ///
+    /// # Panics
+    /// As [`lose`](Lab::lose).
+    pub fn lose_as(&self, key: &str, loss: Loss) {
+        let holders = self.holders(key);
+        assert!(
+            !holders.is_empty(),
+            "nobody holds {key:?}: there is nothing to lose"
+        );
+        let claims = holders.iter().filter_map(|holder| match holder.id {
+            HolderId::Claim(id) => Some((id, loss.clone())),
+            HolderId::Foreign(_) => None,
+        });
+        self.0.fate.losses.lock().extend(claims);
+        let (cause, bar) = match loss {
+            Loss::Evicted { by } => (Cause::Evicted { by }, PASS_WINDOW),
+            _ => (Cause::Withdrawn, Duration::ZERO),
+        };
+        let key = checked(key);
+        let departure = Departure {
+            who: Holder::All(key.clone()),
+            cause,
+            heir: None,
+            bar,
+        };
+        let release = self.0.own.clone().release(smallvec![departure]);
+        drop(release.now_or_never().expect(READY));
+        self.have_renewed(&key);
+    }
+
+    /// Has every client ask the store about its hold of that key.
+    fn have_renewed(&self, key: &LockKey) {
+        let engines: Vec<_> = self
+            .0
+            .members
+            .lock()
+            .iter()
+            .filter_map(|member| member.engine.upgrade())
+            .collect();
+        for engine in engines {
+            for line in engine.lines.all().into_iter().filter(|line| line.key == *key) {
+                for held in line.holders() {
+                    let engine = engine.clone();
+                    // What comes of it is the guard's to tell.
+                    let ask = async move { drop(engine.watchdog.verify(&held).await) };
+                    line.engine.watchdog.spawn(ask);
+                }
+            }
+        }
+    }
+
+    /// Makes the store unavailable to everybody, until [`restore`](Lab::restore): calls fail at once, without effect.
+    /// Leases go on.
+    pub fn fail(&self) {
+        self.0.fate.down.store(true, Ordering::SeqCst);
+    }
+
+    /// Makes the store available again, to everybody.
+    pub fn restore(&self) {
+        self.0.fate.down.store(false, Ordering::SeqCst);
+        for member in self.0.members.lock().iter() {
+            member.link.cut.store(false, Ordering::SeqCst);
+        }
+    }
+
+    /// Keeps one client from the store, until [`restore`](Lab::restore): others can take over when its leases end.
+    ///
+    /// # Panics
+    /// If it is not a client of this lab.
+    pub fn cut_off(&self, client: &Client) {
+        let members = self.0.members.lock();
+        let engine = Arc::downgrade(&client.engine);
+        let member = members.iter().find(|member| member.engine.ptr_eq(&engine));
+        let member = member.expect("only a client of this lab can be cut off from its store");
+        member.link.cut.store(true, Ordering::SeqCst);
+    }
+
+    /// Who holds a key, as the store sees it.
+    ///
+    /// # Panics
+    /// If it is no key.
+    pub fn holders(&self, key: &str) -> Vec<HolderStatus> {
+        let found = self.look(Query::Key(checked(key)));
+        found.into_iter().flat_map(|status| status.holders).collect()
+    }
+
+    /// Every key that somebody holds or queues for, as the store sees it.
+    pub fn keys(&self) -> Vec<LockStatus> {
+        self.look(Query::Prefix {
+            prefix: "".into(),
+            after: None,
+            limit: NonZeroU32::MAX,
+        })
+    }
+
+    fn look(&self, query: Query) -> Vec<LockStatus> {
+        let page = self.0.own.clone().inspect(query).now_or_never().expect(READY);
+        page.expect("the lab's own connection is never closed").items
+    }
+}
+
+fn checked(key: &str) -> LockKey {
+    LockKey::new(key).unwrap_or_else(|error| panic!("{key:?} is not the key of a lock: {error}"))
+}
+
+impl Default for Lab {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl fmt::Debug for Lab {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Lab")
+            .field("now", &self.now())
+            .finish_non_exhaustive()
+    }
+}

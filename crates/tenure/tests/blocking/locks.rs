@@ -1,0 +1,371 @@
+//! Every kind of lock, with every option, on threads: who excludes whom, and in what order tokens rise.
+//! Not here: what happens when a lock is lost.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Barrier};
+use std::time::{Duration, Instant};
+
+use tenure::backend::SystemClock;
+use tenure::blocking::{
+    self, Client, Guard, Member, Multi, MultiGuard, Mutex, RwLock, Semaphore, Striped, multi,
+};
+use tenure::{Error, Guarantee, Kind, LostCause, Settings};
+use tenure_memory::MemoryStore;
+
+use crate::stage::{SOON, client, everybody_on, two_clients, until};
+
+#[test]
+fn a_lock_excludes_and_every_grant_has_a_greater_token() {
+    let client = client();
+    let mutex = client.mutex("k");
+    let mut last = None;
+    for _ in 0..3 {
+        let guard = mutex.lock().expect("it is free");
+        assert!(guard.is_held() && guard.remaining() > Duration::from_secs(29));
+        assert_eq!(guard.key().as_str(), "k");
+        assert!(guard.token() > last, "{:?} after {last:?}", guard.token());
+        last = guard.token();
+        assert!(mutex.try_lock().expect("memory answers").is_none());
+        assert!(matches!(
+            mutex.lock_within(Duration::from_millis(20)),
+            Err(Error::Timeout)
+        ));
+        guard.verify().expect("it is held");
+        guard.unlock().expect("it is held");
+    }
+}
+
+#[test]
+fn thirty_two_threads_on_one_key_exclude_each_other() {
+    let client = client();
+    let inside = AtomicUsize::new(0);
+    let sum = AtomicU64::new(0);
+    let greatest = AtomicU64::new(0);
+    std::thread::scope(|scope| {
+        for _ in 0..32 {
+            scope.spawn(|| {
+                for _ in 0..50 {
+                    let guard = client.mutex("hot").lock().expect("it becomes free");
+                    assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0, "two threads are inside");
+                    let token = guard.token().expect("memory has tokens").get();
+                    assert!(greatest.swap(token, Ordering::SeqCst) < token, "tokens rise");
+                    // Not atomic on purpose: a second thread inside would lose one.
+                    let before = sum.load(Ordering::Relaxed);
+                    std::thread::yield_now();
+                    sum.store(before + 1, Ordering::Relaxed);
+                    inside.fetch_sub(1, Ordering::SeqCst);
+                    guard.unlock().expect("it is held");
+                }
+            });
+        }
+    });
+    assert_eq!(sum.into_inner(), 32 * 50);
+}
+
+#[test]
+fn an_owner_nests_its_locks_across_threads() {
+    let client = client();
+    let owner = client.owner("importer");
+    let mutex = client.mutex("k").owned_by(&owner);
+    let outer = mutex.lock().expect("it is free");
+    let inner = std::thread::scope(|scope| {
+        let nested = scope.spawn(|| mutex.lock_within(SOON).expect("the owner has it"));
+        nested.join().expect("the thread does not panic")
+    });
+    assert_eq!(inner.token(), outer.token());
+    outer.unlock().expect("it is held");
+    assert!(
+        client.mutex("k").try_lock().expect("memory answers").is_none(),
+        "the inner guard holds it"
+    );
+    inner.unlock().expect("it is held");
+    assert!(client.mutex("k").try_lock().expect("memory answers").is_some());
+
+    let lock = client.rwlock("rw").owned_by(&owner);
+    let _reading = lock.read().expect("it is free");
+    assert!(matches!(lock.write(), Err(Error::WouldDeadlock)));
+}
+
+#[test]
+fn a_fallback_runs_only_when_the_lock_is_busy() {
+    let client = client();
+    let mutex = client.mutex("k");
+    assert_eq!(
+        mutex
+            .with_or_else(Duration::ZERO, |_| "work", || "busy")
+            .expect("memory answers"),
+        "work"
+    );
+    let guard = mutex.lock().expect("it is free");
+    for limit in [Duration::ZERO, Duration::from_millis(10)] {
+        assert_eq!(
+            mutex
+                .with_or_else(limit, |_| "work", || "busy")
+                .expect("memory answers"),
+            "busy"
+        );
+    }
+    drop(guard);
+    let bad = client
+        .mutex("")
+        .with_or_else(Duration::ZERO, |_| "work", || "busy");
+    assert!(matches!(bad, Err(Error::Invalid(_))), "{bad:?}");
+}
+
+#[test]
+fn every_option_reaches_the_lock() {
+    let (one, other) = two_clients();
+    let holder = |key: &str| everybody_on(&other, key)[0].holders[0].clone();
+
+    let guard = one
+        .mutex("label")
+        .label("the importer")
+        .lock()
+        .expect("it is free");
+    assert_eq!(holder("label").label.as_deref(), Some("the importer"));
+    drop(guard);
+
+    let guard = one
+        .mutex("lease")
+        .lease(Duration::from_secs(7))
+        .lock()
+        .expect("it is free");
+    assert!(
+        guard.remaining() <= Duration::from_secs(7)
+            && holder("lease").remaining <= Some(Duration::from_secs(7))
+    );
+    drop(guard);
+
+    let guard = one
+        .mutex("fixed")
+        .fixed_lease(Duration::from_millis(50))
+        .lock()
+        .expect("it is free");
+    assert_eq!(guard.lost().cause, LostCause::Expired);
+
+    let guard = one
+        .mutex("most")
+        .max_hold(Duration::from_millis(50))
+        .lock()
+        .expect("it is free");
+    assert_eq!(guard.lost().cause, LostCause::MaxHold);
+
+    let began = Instant::now();
+    let guard = one
+        .mutex("least")
+        .at_least(Duration::from_millis(200))
+        .lock()
+        .expect("it is free");
+    guard.unlock().expect("it is held");
+    let next = other.mutex("least").lock_within(SOON).expect("it becomes free");
+    assert!(
+        began.elapsed() >= Duration::from_millis(200),
+        "{:?}",
+        began.elapsed()
+    );
+    drop(next);
+
+    let guard = one.mutex("fair").fair().lock().expect("it is free");
+    std::thread::scope(|scope| {
+        let second = scope.spawn(|| one.mutex("fair").fair().lock().map(|_| ()));
+        until("the fair waiter queues in the store", || {
+            everybody_on(&other, "fair")[0]
+                .waiters
+                .as_ref()
+                .is_some_and(|waiters| waiters.len() == 1)
+        });
+        drop(guard);
+        second
+            .join()
+            .expect("the thread does not panic")
+            .expect("it becomes free");
+    });
+}
+
+#[test]
+fn readers_share_and_a_writer_is_alone() {
+    let lock = client().rwlock("rw");
+    let readers = (
+        lock.read().expect("free"),
+        lock.try_read().expect("memory answers").expect("shared"),
+    );
+    assert!(lock.try_write().expect("memory answers").is_none());
+    assert!(matches!(
+        lock.write_within(Duration::from_millis(10)),
+        Err(Error::Timeout)
+    ));
+    drop(readers);
+    let writer = lock.write_within(SOON).expect("it becomes free");
+    assert!(matches!(
+        lock.read_within(Duration::from_millis(10)),
+        Err(Error::Timeout)
+    ));
+    writer.unlock().expect("it is held");
+    lock.write().expect("free").unlock().expect("held");
+}
+
+#[test]
+fn a_semaphore_has_so_many_permits() {
+    let semaphore = client().semaphore("s", 3);
+    let one = semaphore.acquire().expect("free");
+    let two = semaphore.acquire_many_within(2, SOON).expect("free");
+    assert!(semaphore.try_acquire().expect("memory answers").is_none());
+    assert!(matches!(
+        semaphore.acquire_within(Duration::from_millis(10)),
+        Err(Error::Timeout)
+    ));
+    drop(two);
+    let more = semaphore.acquire_many(2).expect("they come back");
+    assert!(semaphore.try_acquire_many(1).expect("memory answers").is_none());
+    assert!(matches!(
+        semaphore.acquire_many(4),
+        Err(Error::Invalid(_) | Error::Limit(_))
+    ));
+    drop((one, more));
+}
+
+#[test]
+fn a_name_has_the_same_stripe_here_and_in_async() {
+    let store = MemoryStore::new(Arc::new(SystemClock));
+    let threads =
+        Client::new(store.client(Arc::new(SystemClock)), Settings::default()).expect("there is a thread");
+    let tasks = tenure::Client::new(store.client(Arc::new(SystemClock)), Settings::default());
+    let carts = threads.striped("carts", 8);
+    let guard = carts.mutex("customer 4711").lock().expect("it is free");
+    assert_eq!(carts.stripes().len(), 8);
+    let free = carts
+        .stripes()
+        .filter(|stripe| stripe.try_lock().expect("memory answers").is_some());
+    assert_eq!(free.count(), 7);
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .expect("tokio starts");
+    let theirs = tasks.striped("carts", 8);
+    let taken = runtime
+        .block_on(theirs.mutex("customer 4711").try_lock())
+        .expect("memory answers");
+    assert!(taken.is_none(), "{guard:?} excludes it");
+}
+
+#[test]
+fn several_locks_of_several_clients_are_taken_together_or_not_at_all() {
+    let (one, other) = (client(), client());
+    let members = || {
+        [
+            Member::from(one.mutex("a")),
+            Member::write(&other.rwlock("b")),
+            Member::read(&one.rwlock("c")),
+            Member::permits(&other.semaphore("d", 2), 2),
+        ]
+    };
+    let guards = multi(members()).lock().expect("all are free");
+    assert_eq!(guards.members().len(), 4);
+    assert!(guards.is_held() && guards.check().is_ok());
+    assert_eq!(guards.while_held(|all| all.members().len()), Ok(4));
+    assert_eq!(guards.lost_within(Duration::from_millis(10)), None);
+    assert!(multi(members()).try_lock().expect("memory answers").is_none());
+    assert!(matches!(
+        multi(members()).lock_within(Duration::from_millis(20)),
+        Err(Error::Timeout)
+    ));
+    guards.unlock().expect("all are held");
+
+    let guards = multi(members()).lock_within(SOON).expect("all are free");
+    let lost = std::thread::scope(|scope| {
+        let watcher = scope.spawn(|| guards.lost());
+        one.close(SOON).expect("it is confirmed");
+        watcher.join().expect("the thread does not panic")
+    });
+    assert_eq!(lost.cause, LostCause::Closed);
+    assert_eq!(guards.check(), Err(lost.clone()));
+    assert_eq!(guards.lost_within(SOON), Some(lost));
+    assert!(guards.while_held(|_| unreachable!("a member is lost")).is_err());
+
+    let nobody: [Mutex; 0] = [];
+    let nobody = multi(nobody);
+    assert!(matches!(nobody.lock(), Err(Error::Invalid(_))));
+    assert!(matches!(nobody.lock_within(SOON), Err(Error::Invalid(_))));
+    assert!(matches!(nobody.try_lock(), Err(Error::Invalid(_))));
+    let twice = multi([other.mutex("x"), other.mutex("x")]);
+    assert!(matches!(twice.lock(), Err(Error::Invalid(_))));
+}
+
+#[test]
+fn locks_held_together_with_another_client_do_not_hang_on_its_thread() {
+    let (one, other) = (client(), client());
+    let both = multi([one.mutex("a"), other.mutex("b")])
+        .lock()
+        .expect("both are free");
+    both.unlock().expect("both are held");
+    one.close(SOON).expect("it is confirmed");
+    drop(one);
+    let guard = other
+        .mutex("b")
+        .lease(Duration::from_millis(300))
+        .lock()
+        .expect("it is free");
+    assert_eq!(
+        guard.lost_within(Duration::from_millis(900)),
+        None,
+        "its own watchdog renews it"
+    );
+    guard.unlock().expect("it is held");
+}
+
+#[test]
+fn what_the_client_tells_of_its_store_is_told_here_too() {
+    let client = client();
+    assert_eq!(client.profile().store, "memory");
+    assert!(!client.examine().expect("memory answers").is_empty());
+    assert!(matches!(
+        client.require(Guarantee::SurvivesFailover),
+        Err(Error::Unsupported(_))
+    ));
+    let guard = client.mutex("k").lock().expect("it is free");
+    let seen = everybody_on(&client, "k");
+    assert_eq!((seen[0].kind, seen[0].holders.len()), (Kind::Mutex, 1));
+    assert_eq!(seen[0].holders[0].token, guard.token());
+    let Err(error) = blocking::connect("nowhere://") else {
+        panic!("no store is called so")
+    };
+    assert!(
+        matches!(error, Error::Unsupported(_) | Error::Invalid(_)),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_waiting_thread_is_woken_by_the_thread_that_unlocks() {
+    let client = client();
+    let ready = Barrier::new(2);
+    let unlocked = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let guard = client.mutex("k").lock().expect("it is free");
+        let waiter = scope.spawn(|| {
+            ready.wait();
+            let guard = client.mutex("k").lock_within(SOON).expect("it becomes free");
+            assert!(unlocked.load(Ordering::SeqCst), "it did not hold before");
+            guard.unlock().expect("it is held");
+        });
+        ready.wait();
+        unlocked.store(true, Ordering::SeqCst);
+        guard.unlock().expect("it is held");
+        waiter.join().expect("the thread does not panic");
+    });
+}
+
+#[test]
+fn everything_of_it_can_travel_between_threads() {
+    fn travels<T: Send + Sync + 'static>() {}
+    travels::<Client>();
+    travels::<Mutex>();
+    travels::<RwLock>();
+    travels::<Semaphore>();
+    travels::<Striped>();
+    travels::<Multi>();
+    travels::<Member>();
+    travels::<Guard>();
+    travels::<MultiGuard>();
+    travels::<blocking::Owner>();
+}

@@ -1,0 +1,130 @@
+//! How a thread learns that it holds no lock any more, and what a closed or dropped client leaves.
+//! Not here: threads that drive async tasks.
+
+use std::cell::Cell;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tenure::backend::SystemClock;
+use tenure::blocking::Client;
+use tenure::{Error, Holder, LostCause, Settings};
+use tenure_memory::{Memory, MemoryStore};
+
+use crate::stage::{SOON, client, everybody_on, two_clients, until};
+
+#[test]
+fn loss_is_noticed_by_waiting_and_by_asking() {
+    let (one, other) = two_clients();
+    let guard = one
+        .mutex("k")
+        .lease(Duration::from_millis(300))
+        .lock()
+        .expect("it is free");
+    assert_eq!(guard.check(), Ok(()));
+    assert_eq!(guard.lost_within(Duration::from_millis(10)), None, "it is held");
+    let freed = other
+        .evict(Holder::All(guard.key().clone()))
+        .expect("memory answers");
+    assert_eq!(freed.len(), 1);
+    let lost = guard.lost_within(SOON).expect("a renewal tells it");
+    assert!(matches!(lost.cause, LostCause::Evicted { .. }), "{lost}");
+    assert_eq!(guard.check(), Err(lost.clone()));
+    assert_eq!(guard.lost(), lost);
+    assert!(!guard.is_held());
+    assert!(matches!(guard.unlock(), Err(Error::Lost(_))));
+}
+
+#[test]
+fn work_whose_lock_was_lost_meanwhile_is_not_reported_as_done() {
+    let client = client();
+    let short = client.mutex("k").fixed_lease(Duration::from_millis(60));
+    let (steps, began) = (Cell::new(0), Instant::now());
+    let done = short.with(|guard| {
+        while guard.check().is_ok() && began.elapsed() < SOON {
+            steps.set(steps.get() + 1);
+            std::thread::yield_now();
+        }
+        "done"
+    });
+    assert!(matches!(done, Err(Error::Lost(_))), "{done:?}");
+    assert!(steps.get() > 0, "it worked while it held the lock");
+
+    let guard = short.lock().expect("it is free");
+    assert_eq!(guard.while_held(|_| 7), Ok(7));
+    guard.lost();
+    assert!(guard.while_held(|_| unreachable!("the lock is lost")).is_err());
+}
+
+#[test]
+fn a_thread_that_never_waits_keeps_its_lock_renewed() {
+    let client = client();
+    let guard = client
+        .mutex("k")
+        .lease(Duration::from_millis(600))
+        .lock()
+        .expect("it is free");
+    let began = Instant::now();
+    while began.elapsed() < Duration::from_millis(1500) {
+        assert!(guard.is_held(), "lost after {:?}", began.elapsed());
+        std::hint::spin_loop();
+    }
+    guard.unlock().expect("it is held");
+}
+
+#[test]
+fn a_client_ends_its_thread_when_everything_of_it_has_gone_and_not_before() {
+    let store = MemoryStore::new(Arc::new(SystemClock));
+    let backend: Arc<Memory> = store.client(Arc::new(SystemClock));
+    let gone = Arc::downgrade(&backend);
+    let client = Client::new(backend, Settings::default()).expect("there is a thread");
+    let guard = client
+        .mutex("k")
+        .lease(Duration::from_millis(600))
+        .lock()
+        .expect("it is free");
+    let mutex = client.mutex("other");
+    drop(client);
+    assert_eq!(
+        guard.lost_within(Duration::from_millis(900)),
+        None,
+        "a guard keeps its watchdog"
+    );
+    mutex
+        .lock()
+        .expect("a lock keeps its client")
+        .unlock()
+        .expect("it is held");
+    drop((guard, mutex));
+    until("the thread lets go of its store", || gone.upgrade().is_none());
+    let next =
+        Client::new(store.client(Arc::new(SystemClock)), Settings::default()).expect("there is a thread");
+    assert!(
+        next.mutex("k").try_lock().expect("memory answers").is_some(),
+        "it was given back first"
+    );
+}
+
+#[test]
+fn closing_ends_waits_and_belief_and_gives_everything_back() {
+    let (one, other) = two_clients();
+    let foreign = other.mutex("busy").lock().expect("it is free");
+    let mine = one.mutex("mine").lock().expect("it is free");
+    std::thread::scope(|scope| {
+        let waiter = scope.spawn(|| one.mutex("busy").fair().lock().map(|_| ()));
+        until("it queues", || {
+            everybody_on(&other, "busy")[0]
+                .waiters
+                .as_ref()
+                .is_some_and(|w| w.len() == 1)
+        });
+        one.close(SOON).expect("it is confirmed");
+        assert!(matches!(
+            waiter.join().expect("the thread does not panic"),
+            Err(Error::Closed(_))
+        ));
+    });
+    assert_eq!(mine.lost().cause, LostCause::Closed);
+    assert!(matches!(one.mutex("mine").lock(), Err(Error::Closed(_))));
+    assert!(other.mutex("mine").try_lock().expect("memory answers").is_some());
+    foreign.unlock().expect("it is another client's");
+}

@@ -1,0 +1,139 @@
+//! Threads of async runtimes: where blocking calls are refused, where they work, and that dropping never waits.
+//! Not here: plain threads.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use tenure::blocking::{self, multi};
+
+use crate::stage::{SOON, client, two_clients};
+
+const SENTENCE: &str = "tenure::blocking was called on a thread that drives async tasks";
+
+/// What a call panics with inside a task of that runtime.
+fn panic_inside(runtime: &tokio::runtime::Runtime, call: impl FnOnce() + Send + 'static) -> String {
+    let failed = runtime.block_on(async { tokio::spawn(async move { call() }).await });
+    let panic = failed.expect_err("the call panics").into_panic();
+    panic
+        .downcast_ref::<String>()
+        .cloned()
+        .or_else(|| panic.downcast_ref::<&str>().map(ToString::to_string))
+        .expect("a panic has a sentence")
+}
+
+#[test]
+fn on_an_async_worker_every_call_that_can_wait_panics_with_a_sentence() {
+    let workers = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build();
+    let alone = tokio::runtime::Builder::new_current_thread().enable_all().build();
+    for runtime in [workers, alone].map(|runtime| runtime.expect("tokio starts")) {
+        let client = client();
+        let held = Arc::new(client.mutex("held").lock().expect("it is free"));
+        let calls: Vec<Box<dyn FnOnce() + Send>> = vec![
+            Box::new(|| drop(blocking::connect("memory:"))),
+            Box::new({
+                let mutex = client.mutex("k");
+                move || drop(mutex.lock())
+            }),
+            Box::new({
+                let mutex = client.mutex("k");
+                move || drop(mutex.try_lock())
+            }),
+            Box::new({
+                let guard = held.clone();
+                move || drop(guard.lost())
+            }),
+            Box::new({
+                let client = client.clone();
+                move || drop(client.close(SOON))
+            }),
+        ];
+        for call in calls {
+            let sentence = panic_inside(&runtime, call);
+            assert!(sentence.starts_with(SENTENCE), "{sentence}");
+        }
+        let in_the_root = AssertUnwindSafe(|| runtime.block_on(async { drop(client.mutex("k").lock()) }));
+        let root = catch_unwind(in_the_root);
+        assert!(root.is_err(), "also in the task that block_on runs");
+        assert!(held.is_held(), "what was refused did no harm");
+        client
+            .mutex("k")
+            .lock()
+            .expect("it is free")
+            .unlock()
+            .expect("it is held");
+    }
+}
+
+#[test]
+fn a_guard_unlocked_on_an_async_worker_is_given_back_all_the_same() {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .build()
+        .expect("tokio starts");
+    let client = client();
+    let guard = client.mutex("k").lock().expect("it is free");
+    let sentence = panic_inside(&runtime, move || drop(guard.unlock()));
+    assert!(sentence.starts_with(SENTENCE), "{sentence}");
+    drop(client.mutex("k").lock_within(SOON).expect("it was given back"));
+}
+
+#[test]
+fn calls_work_inside_spawn_blocking_and_block_in_place() {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .expect("tokio starts");
+    let client = client();
+    runtime.block_on(async {
+        let mutex = client.mutex("k");
+        let in_a_blocking_thread = tokio::task::spawn_blocking(move || {
+            let guard = mutex.lock().expect("it is free");
+            let client = blocking::connect("memory:").expect("memory is always there");
+            client
+                .mutex("own")
+                .lock()
+                .expect("it is free")
+                .unlock()
+                .expect("it is held");
+            guard.unlock().expect("it is held");
+        });
+        in_a_blocking_thread.await.expect("it does not panic");
+        let mutex = client.mutex("k");
+        let in_place = tokio::spawn(async move {
+            tokio::task::block_in_place(|| mutex.lock().expect("it is free").unlock().expect("it is held"));
+        });
+        in_place.await.expect("it does not panic");
+    });
+    let entered = runtime.enter();
+    client
+        .mutex("k")
+        .lock()
+        .expect("a thread that only entered a runtime may wait")
+        .unlock()
+        .expect("it is held");
+    drop(entered);
+}
+
+#[test]
+fn dropping_never_waits_and_works_on_an_async_worker_and_outside() {
+    let (one, other) = two_clients();
+    let outside = one.mutex("outside").lock().expect("it is free");
+    let inside = one.mutex("inside").lock().expect("it is free");
+    let both = multi([one.mutex("a"), one.mutex("b")])
+        .lock()
+        .expect("they are free");
+    drop(outside);
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .build()
+        .expect("tokio starts");
+    runtime.block_on(async move {
+        drop((inside, both));
+        drop(one);
+    });
+    for key in ["outside", "inside", "a", "b"] {
+        drop(other.mutex(key).lock_within(SOON).expect("it was given back"));
+    }
+}

@@ -1,0 +1,239 @@
+//! `Client::watch`: what is told of changes, in which order, and how it lives through bad weather.
+
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use tenure::{Change, Changes, Client, Error, Guard, LockStatus, Settings};
+use tenure_memory::MemoryStore;
+use tenure_testkit::{Chaos, SimClock, Weather};
+
+const SECOND: Duration = Duration::from_secs(1);
+
+fn store() -> (MemoryStore, Arc<SimClock>) {
+    let clock = Arc::new(SimClock::new());
+    (MemoryStore::new(clock.clone()), clock)
+}
+
+fn client() -> Client {
+    let (store, clock) = store();
+    Client::new(store.client(clock), Settings::default())
+}
+
+async fn hold(client: &Client, key: &str) -> Guard {
+    client.mutex(key).lock().await.expect("the lock is free")
+}
+
+async fn next(changes: &mut Changes) -> Change {
+    tokio::time::timeout(60 * SECOND, changes.next())
+        .await
+        .expect("a change in time")
+        .expect("no error")
+}
+
+/// The change in one word, and its status.
+async fn word(changes: &mut Changes) -> (&'static str, LockStatus) {
+    match next(changes).await {
+        Change::Held(status) => ("held", status),
+        Change::Freed(status) => ("freed", status),
+        Change::Holders(status) => ("holders", status),
+        Change::Waiters(status) => ("waiters", status),
+        other => panic!("no change of a key: {other:?}"),
+    }
+}
+
+/// Asserts that nothing is told for some seconds.
+async fn silent(changes: &mut Changes) {
+    let change = tokio::time::timeout(5 * SECOND, changes.next()).await;
+    assert!(change.is_err(), "{change:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn it_begins_with_what_stands_in_the_order_of_the_keys() {
+    let client = client();
+    let _guards = [
+        hold(&client, "b").await,
+        hold(&client, "a:2").await,
+        hold(&client, "a:1").await,
+    ];
+    let mut changes = client.watch("a:");
+    for key in ["a:1", "a:2"] {
+        let (what, status) = word(&mut changes).await;
+        assert_eq!((what, status.key.as_str()), ("held", key));
+    }
+    silent(&mut changes).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_key_is_told_when_it_is_held_waited_for_passed_on_and_freed() {
+    let client = client();
+    let mut changes = client.watch("");
+    silent(&mut changes).await;
+    let first = hold(&client, "k").await;
+    let (what, status) = word(&mut changes).await;
+    assert_eq!((what, status.holders.len()), ("held", 1));
+    assert_eq!(status.holders[0].token, first.token());
+
+    let waiter = tokio::spawn(client.mutex("k").fair().lock());
+    let (what, status) = word(&mut changes).await;
+    assert_eq!(
+        (what, status.waiters.map(|queue| queue.len())),
+        ("waiters", Some(1))
+    );
+
+    first.unlock().await.expect("it was held");
+    let second = waiter.await.expect("no panic").expect("it is free");
+    let (what, status) = word(&mut changes).await;
+    assert_eq!((what, status.holders[0].token), ("holders", second.token()));
+    assert_eq!(status.waiters.map(|queue| queue.len()), Some(0));
+
+    second.unlock().await.expect("it was held");
+    let (what, status) = word(&mut changes).await;
+    assert_eq!(
+        (what, status.key.as_str(), status.holders.len()),
+        ("freed", "k", 0)
+    );
+    silent(&mut changes).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn renewals_and_the_passing_of_time_are_no_changes() {
+    let client = client();
+    let guard = hold(&client, "k").await;
+    let mut changes = client.watch("");
+    assert_eq!(word(&mut changes).await.0, "held");
+    let quiet = tokio::time::timeout(100 * SECOND, changes.next()).await;
+    assert!(quiet.is_err() && guard.is_held(), "{quiet:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn many_keys_are_told_once_each_though_they_come_in_pages() {
+    let client = client();
+    let mut guards = Vec::new();
+    for number in 0..600 {
+        guards.push(hold(&client, &format!("k:{number:03}")).await);
+    }
+    let mut changes = client.watch("k:");
+    for number in 0..600 {
+        let (what, status) = word(&mut changes).await;
+        assert_eq!((what, status.key.to_string()), ("held", format!("k:{number:03}")));
+    }
+    silent(&mut changes).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn more_keys_than_its_limit_end_it_in_words() {
+    let client = client();
+    let _guards = [hold(&client, "a").await, hold(&client, "b").await];
+    let mut changes = client.watch("").limit(1);
+    let error = changes.next().await.expect_err("two keys are too many");
+    assert!(
+        matches!(&error, Error::Limit(words) if words.contains("longer prefix")),
+        "{error}"
+    );
+    assert!(matches!(
+        client.watch("a").limit(1).next().await,
+        Ok(Change::Held(_))
+    ));
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_store_is_looked_at_once_a_second_or_as_often_as_asked() {
+    let client = client();
+    for (mut changes, interval) in [
+        (client.watch(""), SECOND),
+        (client.watch("").every(7 * SECOND), 7 * SECOND),
+        (client.watch("").every(Duration::ZERO), Duration::ZERO),
+    ] {
+        silent(&mut changes).await;
+        let guard = hold(&client, "k").await;
+        let began = tokio::time::Instant::now();
+        assert_eq!(word(&mut changes).await.0, "held");
+        guard.unlock().await.expect("it was held");
+        assert_eq!(word(&mut changes).await.0, "freed");
+        let took = began.elapsed();
+        assert!(took > interval && took < 2 * interval + SECOND, "{took:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_next_that_is_dropped_loses_no_change() {
+    let client = client();
+    let _guards = [hold(&client, "a").await, hold(&client, "b").await];
+    let mut changes = client.watch("");
+    let mut told = Vec::new();
+    for _ in 0..200 {
+        let mut next = pin!(changes.next());
+        let polled = std::future::poll_fn(|cx| std::task::Poll::Ready(next.as_mut().poll(cx))).await;
+        if let std::task::Poll::Ready(change) = polled {
+            told.push(change.expect("no error"));
+        }
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(told.len(), 2, "{told:?}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn weather_is_told_once_and_does_not_end_it() {
+    for seed in 0..4 {
+        let (store, clock) = store();
+        let calm = Client::new(store.client(clock.clone()), Settings::default());
+        let weather = Weather {
+            fails_before: 50,
+            ..Weather::CALM
+        };
+        let chaos = Chaos::new(store.client(clock), seed, weather);
+        let mut changes = Client::new(Arc::new(chaos), Settings::default()).watch("");
+        let (mut known, mut silences) = (BTreeMap::new(), Vec::new());
+        for number in 0..40 {
+            let key = format!("k{}", number % 3);
+            let guard = hold(&calm, &key).await;
+            let end = tokio::time::Instant::now() + 30 * SECOND;
+            while let Ok(change) = tokio::time::timeout_at(end, changes.next()).await {
+                match change.expect("weather is no error") {
+                    Change::Unavailable(error) => {
+                        assert!(error.is_weather());
+                        silences.push(true);
+                    }
+                    Change::Available => silences.push(false),
+                    Change::Held(status) => drop(known.insert(status.key.to_string(), status)),
+                    Change::Freed(status) => drop(known.remove(status.key.as_str())),
+                    other => panic!("nobody waits: {other:?}"),
+                }
+            }
+            assert_eq!(known.keys().collect::<Vec<_>>(), [&key], "seed {seed}");
+            guard.unlock().await.expect("it was held");
+        }
+        let alternating: Vec<bool> = (0..silences.len()).map(|nth| nth % 2 == 0).collect();
+        assert!(silences.len() > 10, "seed {seed}: no weather");
+        assert_eq!(silences, alternating, "seed {seed}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_fault_that_time_does_not_mend_ends_the_stream() {
+    let client = client();
+    let _guard = hold(&client, "k").await;
+    let mut changes = client.watch("");
+    assert!(matches!(
+        StreamExt::next(&mut changes).await,
+        Some(Ok(Change::Held(_)))
+    ));
+    client.close(SECOND).await.expect("memory closes");
+    assert!(matches!(
+        StreamExt::next(&mut changes).await,
+        Some(Err(Error::Closed(_)))
+    ));
+    assert!(StreamExt::next(&mut changes).await.is_none());
+}
+
+#[test]
+fn it_travels_between_threads() {
+    fn travels<T: Send + Unpin + 'static>() {}
+    travels::<Changes>();
+    fn is_shared<T: Send + Sync + Unpin + 'static>() {}
+    is_shared::<Change>();
+}

@@ -1,0 +1,222 @@
+//! `Client::election`: one leader at a time, whose work ends with its lead.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use tenure::{Change, Client, Election, Error, Holder, Leader, LockKey, LostCause, Query, Settings};
+use tenure_memory::MemoryStore;
+use tenure_testkit::SimClock;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+struct World {
+    store: MemoryStore,
+    clock: Arc<SimClock>,
+}
+
+impl World {
+    fn new() -> World {
+        let clock = Arc::new(SimClock::new());
+        let store = MemoryStore::new(clock.clone());
+        World { store, clock }
+    }
+
+    /// A candidate with a client of its own, labelled by its name.
+    fn candidate(&self, name: &str) -> (Client, Election) {
+        let client = Client::new(self.store.client(self.clock.clone()), Settings::default());
+        let election = client.election("chair").label(name);
+        (client, election)
+    }
+}
+
+/// The label of whoever leads.
+async fn leader(election: &Election) -> Option<String> {
+    let leader = election.leader().await.expect("memory can be inspected");
+    leader.and_then(|leader| leader.label.as_deref().map(str::to_owned))
+}
+
+/// The labels of the candidates, in the order in which the store has them.
+async fn candidates(client: &Client) -> Vec<String> {
+    let key = LockKey::new("chair").expect("a good key");
+    let page = client
+        .inspect(Query::Key(key))
+        .await
+        .expect("memory can be inspected");
+    let queue = page.items[0].waiters.as_ref().expect("memory shows its queue");
+    let labels = queue
+        .iter()
+        .map(|waiter| waiter.label.as_deref().unwrap_or_default().to_owned());
+    labels.collect()
+}
+
+async fn depose(client: &Client) {
+    let key = LockKey::new("chair").expect("a good key");
+    let freed = client.evict(Holder::All(key)).await.expect("memory evicts");
+    assert!(!freed.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_leads_and_the_others_follow_in_their_order() {
+    let world = World::new();
+    let (client, first) = world.candidate("first");
+    assert_eq!(leader(&first).await, None);
+    let chair = first.campaign().await.expect("nobody leads");
+    let (_, second) = world.candidate("second");
+    let (_, third) = world.candidate("third");
+    let campaign = |election: Election| tokio::spawn(async move { election.campaign().await });
+    let followers = [campaign(second.clone()), {
+        tokio::time::sleep(SECOND).await; // sleep: time is paused, it is an instruction.
+        campaign(third)
+    }];
+    tokio::time::sleep(SECOND).await; // sleep: time is paused, it is an instruction.
+    assert_eq!(leader(&second).await.as_deref(), Some("first"));
+    assert!(chair.is_leader() && !followers[1].is_finished());
+    assert_eq!(candidates(&client).await, ["second", "third"]);
+    let mut tokens = vec![chair.token()];
+    chair.resign().await.expect("it led");
+    for (follower, name) in followers.into_iter().zip(["second", "third"]) {
+        let chair = follower.await.expect("no panic").expect("elected");
+        assert_eq!(leader(&first).await.as_deref(), Some(name));
+        tokens.push(chair.token());
+        chair.resign().await.expect("it led");
+    }
+    assert!(
+        tokens.is_sorted() && tokens[0].is_some() && tokens[0] != tokens[2],
+        "{tokens:?}"
+    );
+    assert_eq!(leader(&first).await, None);
+    client.close(SECOND).await.expect("memory closes");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_lost_lead_ends_the_work_and_the_candidate_campaigns_again() {
+    let world = World::new();
+    let (client, election) = world.candidate("first");
+    let (_, rival) = world.candidate("rival");
+    let terms = Arc::new(AtomicUsize::new(0));
+    let counter = terms.clone();
+    let lead = tokio::spawn(async move {
+        election
+            .lead(|token| {
+                let first = counter.fetch_add(1, Ordering::SeqCst) == 0;
+                async move {
+                    if first {
+                        std::future::pending::<()>().await;
+                    }
+                    token
+                }
+            })
+            .await
+    });
+    while terms.load(Ordering::SeqCst) == 0 {
+        tokio::task::yield_now().await;
+    }
+    let second = tokio::spawn(async move { rival.campaign().await });
+    tokio::time::sleep(SECOND).await; // sleep: time is paused, it is an instruction.
+    depose(&client).await;
+    // The eviction took the rival's candidacy too; both stand again.
+    let chair = second.await.expect("no panic").expect("elected");
+    tokio::time::sleep(60 * SECOND).await; // sleep: time is paused, it is an instruction.
+    assert_eq!(
+        terms.load(Ordering::SeqCst),
+        1,
+        "its work runs only while it leads"
+    );
+    let rivals_token = chair.token();
+    chair.resign().await.expect("it led");
+    let token = lead.await.expect("no panic").expect("it led to its end");
+    assert_eq!(terms.load(Ordering::SeqCst), 2);
+    assert!(token > rivals_token && rivals_token.is_some());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_leader_is_told_why_it_leads_no_more() {
+    let world = World::new();
+    let (client, election) = world.candidate("first");
+    let chair = election.campaign().await.expect("nobody leads");
+    depose(&client).await;
+    let work = chair.while_leader(std::future::pending::<()>()).await;
+    let lost = work.expect_err("pending never ends");
+    assert!(matches!(lost.cause, LostCause::Evicted { .. }), "{lost}");
+    assert_eq!(chair.lost().await, lost);
+    assert!(!chair.is_leader());
+    assert!(matches!(chair.resign().await, Err(Error::Lost(_))));
+}
+
+#[tokio::test(start_paused = true)]
+async fn work_that_ends_resigns_before_its_output_is_returned() {
+    let world = World::new();
+    let (_, election) = world.candidate("first");
+    let output = election.lead(|_| async { 7 }).await;
+    assert!(matches!(output, Ok(7)), "{output:?}");
+    assert_eq!(leader(&election).await, None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_campaign_that_is_dropped_leaves_no_candidate() {
+    let world = World::new();
+    let (client, election) = world.candidate("first");
+    let (_, rival) = world.candidate("rival");
+    let chair = election.campaign().await.expect("nobody leads");
+    let campaign = tokio::time::timeout(SECOND, rival.campaign()).await;
+    assert!(campaign.is_err());
+    chair.resign().await.expect("it led");
+    tokio::time::sleep(SECOND).await; // sleep: time is paused, it is an instruction.
+    assert_eq!(leader(&election).await, None);
+    client.close(SECOND).await.expect("memory closes");
+}
+
+#[tokio::test(start_paused = true)]
+async fn observers_see_who_leads_and_nothing_of_other_keys() {
+    let world = World::new();
+    let (client, election) = world.candidate("first");
+    let _other = client.mutex("chairs").lock().await.expect("it is free");
+    let mut seen = world.candidate("observer").1.observe();
+    let chair = election.campaign().await.expect("nobody leads");
+    match seen.next().await {
+        Ok(Change::Held(status)) => {
+            assert_eq!(status.holders[0].label.as_deref(), Some("first"));
+            assert_eq!(status.holders[0].token, chair.token());
+        }
+        other => panic!("{other:?}"),
+    }
+    drop(chair);
+    assert!(matches!(seen.next().await, Ok(Change::Freed(_))));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_dead_leader_is_replaced_when_its_lease_has_ended() {
+    let world = World::new();
+    let (client, election) = world.candidate("first");
+    let chair = election.lease(3 * SECOND).campaign().await.expect("nobody leads");
+    let began = tokio::time::Instant::now();
+    // It dies: nothing is given back.
+    std::mem::forget(chair);
+    std::mem::forget(client);
+    world.clock.suspend(3 * SECOND);
+    let (_, rival) = world.candidate("rival");
+    let chair = rival.campaign().await.expect("elected");
+    assert!(
+        chair.is_leader() && began.elapsed() < SECOND,
+        "{:?}",
+        began.elapsed()
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_name_that_is_no_key_is_refused_at_first_use() {
+    let world = World::new();
+    let (client, _) = world.candidate("first");
+    let election = client.election("");
+    assert!(matches!(election.campaign().await, Err(Error::Invalid(_))));
+    assert!(matches!(election.leader().await, Err(Error::Invalid(_))));
+    assert!(matches!(election.observe().next().await, Err(Error::Invalid(_))));
+}
+
+#[test]
+fn they_travel_between_threads() {
+    fn travels<T: Send + Sync + Unpin + 'static>() {}
+    travels::<Election>();
+    travels::<Leader>();
+}

@@ -1,0 +1,236 @@
+//! What can be seen of a client at work is what the documentation's table says.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use metrics_util::MetricKind;
+use metrics_util::debugging::{DebugValue, DebuggingRecorder, Snapshotter};
+use parking_lot::Mutex;
+use tenure::telemetry::names;
+use tenure::{Holder, LockKey, Settings};
+use tracing::field::{Field, Visit};
+use tracing::{Subscriber, span};
+
+use crate::stage::Verb;
+use crate::world::{MS, SECOND, World, pass, settle};
+
+/// The rows of the documented table: name, kind and labels.
+fn documented() -> BTreeSet<(String, String, BTreeSet<String>)> {
+    let table = include_str!("../../docs/telemetry.md");
+    let rows = table.lines().filter(|line| line.starts_with("| `tenure_"));
+    rows.map(|row| {
+        let cells: Vec<_> = row.split('|').map(str::trim).collect();
+        let labels = cells[3].split(',').map(|label| label.trim().replace('`', ""));
+        (cells[1].replace('`', ""), cells[2].to_owned(), labels.collect())
+    })
+    .collect()
+}
+
+/// A name, and labels.
+type Series = (String, Vec<(String, String)>);
+
+/// Everything that was recorded.
+fn recorded(snapshotter: &Snapshotter) -> BTreeMap<Series, (MetricKind, DebugValue)> {
+    let entries = snapshotter.snapshot().into_vec().into_iter();
+    entries
+        .map(|(key, _, _, value)| {
+            let (kind, key) = key.into_parts();
+            let label = |label: &metrics::Label| (label.key().to_owned(), label.value().to_owned());
+            let labels = key.labels().map(label).collect();
+            ((key.name().to_owned(), labels), (kind, value))
+        })
+        .collect()
+}
+
+/// Runs `work` in paused time with a recorder of its own.
+fn record(work: impl AsyncFnOnce()) -> Snapshotter {
+    let recorder = DebuggingRecorder::new();
+    let snapshotter = recorder.snapshotter();
+    metrics::with_local_recorder(&recorder, || {
+        let mut runtime = tokio::runtime::Builder::new_current_thread();
+        let runtime = runtime.enable_all().start_paused(true).build().unwrap();
+        runtime.block_on(work());
+    });
+    snapshotter
+}
+
+/// A life with everything in it.
+async fn live(settings: Settings) {
+    let world = World::new();
+    let (client, stage) = world.staged_with(settings);
+    let mutex = client.mutex("k");
+    let guard = mutex.lock().await.unwrap();
+    assert!(mutex.try_lock().await.unwrap().is_none());
+    assert!(mutex.lock_within(MS).await.is_err());
+    let (next, gone) = (tokio::spawn(mutex.lock()), tokio::spawn(mutex.lock()));
+    settle().await;
+    gone.abort();
+    guard.unlock().await.unwrap();
+    let guard = next.await.unwrap().unwrap();
+    stage.act(Verb::Renew).fail_before(1);
+    pass(12 * SECOND).await;
+    world
+        .client()
+        .evict(Holder::All(LockKey::new("k").unwrap()))
+        .await
+        .unwrap();
+    guard.lost().await;
+    let unlucky = client.mutex("l").lock().await.unwrap();
+    stage.act(Verb::Release).fail_before(usize::MAX);
+    drop(unlucky);
+    pass(60 * SECOND).await;
+}
+
+#[test]
+fn the_documented_table_is_what_is_recorded() {
+    let snapshotter = record(async || live(Settings::default()).await);
+    let seen: BTreeSet<_> = recorded(&snapshotter)
+        .into_iter()
+        .map(|((name, labels), (kind, _))| {
+            let labels: BTreeSet<_> = labels.into_iter().map(|(label, _)| label).collect();
+            (name, format!("{kind:?}").to_lowercase(), labels)
+        })
+        .collect();
+    assert_eq!(seen, documented());
+}
+
+#[test]
+fn every_outcome_is_counted_once() {
+    let seen = recorded(&record(async || live(Settings::default()).await));
+    let counted = |name: &str, label: &str, value: &str| {
+        let labels = vec![
+            ("store".to_owned(), "memory".to_owned()),
+            (label.to_owned(), value.to_owned()),
+        ];
+        match &seen
+            .get(&(name.to_owned(), labels))
+            .unwrap_or_else(|| panic!("{name} {value}"))
+            .1
+        {
+            DebugValue::Counter(count) => *count,
+            DebugValue::Histogram(values) => values.len() as u64,
+            DebugValue::Gauge(_) => panic!("{name} is a gauge"),
+        }
+    };
+    for (outcome, times) in [
+        ("acquired", 3),
+        ("busy", 1),
+        ("timeout", 1),
+        ("cancelled", 1),
+        ("failed", 0),
+    ] {
+        assert_eq!(
+            counted(names::ACQUISITIONS, "outcome", outcome),
+            times,
+            "{outcome}"
+        );
+        assert_eq!(counted(names::WAIT, "outcome", outcome), times, "{outcome}");
+    }
+    assert_eq!(counted(names::LOST, "cause", "evicted"), 1);
+    assert_eq!(counted(names::RENEWALS, "outcome", "failed"), 1);
+    assert!(counted(names::RENEWALS, "outcome", "renewed") >= 1);
+    let plain = |name: &str| &seen[&(name.to_owned(), vec![("store".to_owned(), "memory".to_owned())])].1;
+    assert!(matches!(plain(names::PASSED), DebugValue::Counter(1)));
+    assert!(matches!(plain(names::UNRETURNED), DebugValue::Counter(1)));
+    for gauge in [names::HELD, names::WAITERS] {
+        assert!(
+            matches!(plain(gauge), DebugValue::Gauge(value) if value.0 == 0.0),
+            "{gauge}: {:?}",
+            plain(gauge)
+        );
+    }
+    let DebugValue::Histogram(margins) = plain(names::MARGIN) else {
+        panic!("the margin is a histogram")
+    };
+    assert!(
+        margins.iter().all(|margin| margin.0 > 10.0 && margin.0 < 29.4),
+        "{margins:?}"
+    );
+}
+
+#[test]
+fn a_key_is_a_label_only_if_that_was_asked_for() {
+    let keys = |settings: Settings| -> BTreeSet<String> {
+        let seen = recorded(&record(async || live(settings).await));
+        let labels = seen.into_keys().flat_map(|(_, labels)| labels);
+        labels
+            .filter(|(label, _)| label == "key")
+            .map(|(_, key)| key)
+            .collect()
+    };
+    assert!(keys(Settings::default()).is_empty());
+    let asked = keys(Settings::default().key_labels(true));
+    assert_eq!(asked, ["k", "l"].map(str::to_owned).into());
+}
+
+/// Notes the spans that are made, with their fields.
+#[derive(Clone, Default)]
+struct Notes(Arc<Mutex<BTreeMap<u64, Note>>>);
+
+/// A span's name and fields.
+type Note = (String, BTreeMap<String, String>);
+
+impl Visit for Notes {
+    fn record_debug(&mut self, field: &Field, value: &dyn std::fmt::Debug) {
+        let mut spans = self.0.lock();
+        let (_, (_, fields)) = spans.iter_mut().next_back().expect("a span was made before");
+        fields.insert(field.name().to_owned(), format!("{value:?}"));
+    }
+}
+
+impl Subscriber for Notes {
+    fn enabled(&self, metadata: &tracing::Metadata<'_>) -> bool {
+        metadata.is_span() && metadata.target().starts_with("tenure")
+    }
+
+    fn new_span(&self, span: &span::Attributes<'_>) -> span::Id {
+        let id = self.0.lock().len() as u64 + 1;
+        let name = span.metadata().name().to_owned();
+        self.0.lock().insert(id, (name, BTreeMap::new()));
+        span.record(&mut self.clone());
+        span::Id::from_u64(id)
+    }
+
+    fn record(&self, _: &span::Id, values: &span::Record<'_>) {
+        values.record(&mut self.clone());
+    }
+
+    fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
+    fn event(&self, _: &tracing::Event<'_>) {}
+    fn enter(&self, _: &span::Id) {}
+    fn exit(&self, _: &span::Id) {}
+}
+
+#[test]
+fn locks_and_the_work_under_them_have_spans_with_key_claim_and_token() {
+    let notes = Notes::default();
+    let expected = tracing::subscriber::with_default(notes.clone(), || {
+        let mut runtime = tokio::runtime::Builder::new_current_thread();
+        runtime
+            .enable_all()
+            .start_paused(true)
+            .build()
+            .unwrap()
+            .block_on(async {
+                let guard = World::new().client().mutex("k").lock().await.unwrap();
+                guard.while_held(async {}).await.unwrap();
+                (
+                    guard.claim().id.to_string(),
+                    guard.token().unwrap().get().to_string(),
+                )
+            })
+    });
+    let spans = notes.0.lock();
+    for name in ["acquire", "hold"] {
+        let (_, fields) = spans
+            .values()
+            .find(|(span, _)| span == name)
+            .expect("there is such a span");
+        assert_eq!(fields["key"], "k", "{name}");
+        assert_eq!(
+            (&fields["claim"], &fields["token"]),
+            (&expected.0, &expected.1),
+            "{name}"
+        );
+    }
+}

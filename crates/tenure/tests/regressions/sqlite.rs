@@ -1,0 +1,171 @@
+//! What only SQLite can get wrong, with a clock that a test can stop.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::{Condvar, Mutex};
+use tenure_backend::{
+    Backend, Batch, Cause, Claim, ClaimId, ClaimRef, ClientId, Clock, Departure, Fairness, Heir, Holder,
+    Instant, LockKey, Loss, Mode, OwnerId, Phase, Released, Renewal, Renewed, Standing,
+};
+use tenure_testkit::ManualClock;
+
+use crate::world::{MS, SECOND};
+
+/// A clock at which every reader has to wait while it is stopped. The store reads it within its transactions, so that
+/// whoever is stopped there keeps the file.
+#[derive(Clone, Debug)]
+struct Turnstile {
+    inner: ManualClock,
+    /// Whether it is stopped, and how many wait at it.
+    gate: Arc<(Mutex<(bool, u32)>, Condvar)>,
+}
+
+impl Turnstile {
+    fn new(inner: ManualClock) -> Self {
+        let gate = Arc::default();
+        Turnstile { inner, gate }
+    }
+
+    fn stop(&self) {
+        self.gate.0.lock().0 = true;
+    }
+
+    fn go_on(&self) {
+        self.gate.0.lock().0 = false;
+        self.gate.1.notify_all();
+    }
+
+    fn wait_until_somebody_waits(&self) {
+        let mut gate = self.gate.0.lock();
+        while gate.1 == 0 {
+            let waited = self.gate.1.wait_for(&mut gate, 30 * SECOND);
+            assert!(!waited.timed_out(), "nobody reads the clock");
+        }
+    }
+}
+
+impl Clock for Turnstile {
+    fn now(&self) -> Instant {
+        let mut gate = self.gate.0.lock();
+        gate.1 += 1;
+        self.gate.1.notify_all();
+        while gate.0 {
+            self.gate.1.wait(&mut gate);
+        }
+        gate.1 -= 1;
+        self.inner.now()
+    }
+}
+
+async fn open(path: &Path, clock: impl Clock) -> Arc<dyn Backend> {
+    let path = Some(path.to_owned());
+    tenure_sql::sqlite::open(path, Arc::new(clock))
+        .await
+        .expect("the file opens")
+}
+
+fn claim(client: u8, key: &str, fairness: Fairness) -> Arc<Claim> {
+    Arc::new(Claim {
+        at: ClaimRef {
+            key: LockKey::new(key).expect("a good key"),
+            id: ClaimId::new(ClientId::from_random([client; 16]), 1 + fairness as u64),
+        },
+        owner: OwnerId(0),
+        label: "test".into(),
+        mode: Mode::Exclusive,
+        fairness,
+        lease: 10 * SECOND,
+        grants: std::num::NonZeroU32::MIN,
+    })
+}
+
+/// R7, R22: a process that had to wait for the file decides by the time at which it had it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_renewal_that_waited_for_the_file_does_not_bring_an_expired_claim_back() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let path = dir.path().join("locks.db");
+    let clock = ManualClock::new();
+    let turnstile = Turnstile::new(clock.clone());
+    let (slow, holder) = (
+        open(&path, turnstile.clone()).await,
+        open(&path, clock.clone()).await,
+    );
+    let held = claim(1, "k", Fairness::Unfair);
+    let granted = holder.clone().acquire(held.clone(), clock.now() + SECOND).await;
+    assert!(matches!(granted, Ok(Standing::Granted(_))), "{granted:?}");
+
+    turnstile.stop();
+    let keeps_the_file = tokio::spawn(
+        slow.clone()
+            .acquire(claim(2, "other", Fairness::Unfair), clock.now() + SECOND),
+    );
+    turnstile.wait_until_somebody_waits();
+    let renewal = Renewal {
+        who: held.at.clone(),
+        lease: 10 * SECOND,
+        only: Phase::Granted,
+        raise: None,
+    };
+    let renewed = tokio::spawn(holder.clone().renew(Batch::from_iter([renewal])));
+    // sleep: the renewal is to be waiting for the file by then; if it is not, this test sees less and fails no more.
+    tokio::time::sleep(200 * MS).await;
+    clock.advance(Duration::from_secs(11));
+    turnstile.go_on();
+
+    let answers = renewed.await.expect("no panic");
+    assert!(
+        matches!(answers[..], [Renewed::Gone(Loss::Expired)]),
+        "{answers:?}"
+    );
+    keeps_the_file
+        .await
+        .expect("no panic")
+        .expect("the file was free in the end");
+    for store in [slow, holder] {
+        store.close().await.expect("it closes");
+    }
+}
+
+/// Who is known to wait elsewhere goes first, also before an heir that queues.
+#[tokio::test]
+async fn a_fair_heir_is_not_granted_while_another_client_watches() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let path = dir.path().join("locks.db");
+    let clock = ManualClock::new();
+    let (here, elsewhere) = (open(&path, clock.clone()).await, open(&path, clock.clone()).await);
+    let held = claim(1, "k", Fairness::Unfair);
+    let granted = here.clone().acquire(held.clone(), clock.now() + SECOND).await;
+    assert!(matches!(granted, Ok(Standing::Granted(_))), "{granted:?}");
+    let watching = claim(2, "k", Fairness::Unfair);
+    let _wakes = elsewhere
+        .clone()
+        .watch(watching.clone())
+        .await
+        .expect("it can be watched");
+    let refused = elsewhere.clone().acquire(watching, clock.now() + SECOND).await;
+    assert!(matches!(refused, Ok(Standing::Waiting { .. })), "{refused:?}");
+
+    let departure = Departure {
+        who: Holder::Claim(held.at.clone()),
+        cause: Cause::Unlocked,
+        heir: Some(Heir {
+            claim: claim(1, "k", Fairness::Fifo),
+            place_by: clock.now() + SECOND,
+        }),
+        bar: Duration::ZERO,
+    };
+    let answers = here.release(Batch::from_iter([departure])).await;
+    assert!(
+        matches!(
+            answers[..],
+            [Released::Done {
+                others: Some(1),
+                heir: Some(Standing::Waiting { .. }),
+                ..
+            }]
+        ),
+        "{answers:?}"
+    );
+}

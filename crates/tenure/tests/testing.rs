@@ -1,0 +1,387 @@
+//! The lab: what a test does to a lock reaches its holders, and time moves without waiting, on every kind of runtime.
+
+use std::future::Future;
+use std::sync::mpsc::{self, RecvTimeoutError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use tenure::backend::Loss;
+use tenure::fenced::{FencedCell, Stale};
+use tenure::testing::Lab;
+use tenure::{Error, Kind, LostCause, Settings};
+
+const LEASE: Duration = Duration::from_secs(30);
+/// Less than any lease, renewal or limit below would take in real time.
+const AT_ONCE: Duration = Duration::from_secs(8);
+/// Reached only by a test that fails.
+const LIMIT: Duration = Duration::from_secs(30);
+
+/// Runs a test on a runtime of each kind: with one thread, with one thread and paused time, and with several.
+fn on_every_runtime<F: Future<Output = ()>>(test: impl Fn() -> F + Copy + Send + 'static) {
+    use tokio::runtime::Builder;
+    type Kind = (&'static str, fn() -> Builder);
+    let kinds: [Kind; 3] = [
+        ("one thread", Builder::new_current_thread),
+        ("paused", || {
+            let mut builder = Builder::new_current_thread();
+            builder.start_paused(true);
+            builder
+        }),
+        ("several threads", Builder::new_multi_thread),
+    ];
+    for (kind, builder) in kinds {
+        let runtime = builder().enable_all().build().expect("tokio starts");
+        let began = Instant::now();
+        // A deadline in real time: a timer of the runtime's could be moved by the lab.
+        let (done, ended) = mpsc::channel();
+        let thread = thread::spawn(move || {
+            runtime.block_on(test());
+            done.send(())
+        });
+        if ended.recv_timeout(LIMIT) == Err(RecvTimeoutError::Timeout) {
+            panic!("{kind}: it hangs");
+        }
+        thread
+            .join()
+            .expect("the test passes")
+            .expect("somebody waits for it");
+        let took = began.elapsed();
+        assert!(took < AT_ONCE, "{kind}: {took:?} went by in reality");
+    }
+}
+
+#[test]
+fn a_lock_that_is_lost_on_demand_is_lost_at_once() {
+    on_every_runtime(|| async {
+        let lab = Lab::new();
+        let guard = lab.client().mutex("k").lock().await.expect("it is free");
+        lab.lose("k");
+        let lost = guard.lost().await;
+        assert_eq!(
+            lost.cause,
+            LostCause::Evicted {
+                by: Some("the lab".into())
+            }
+        );
+        assert!(!guard.is_held());
+        assert!(lab.holders("k").is_empty());
+        assert!(matches!(guard.unlock().await, Err(Error::Lost(_))));
+    });
+}
+
+#[test]
+fn every_reason_that_a_store_can_give_reaches_the_guard() {
+    on_every_runtime(|| async {
+        let lab = Lab::new();
+        let client = lab.client();
+        for (loss, cause) in [
+            (Loss::Expired, LostCause::Expired),
+            (Loss::Session, LostCause::Session),
+            (Loss::Missing, LostCause::Missing),
+            (Loss::Evicted { by: None }, LostCause::Evicted { by: None }),
+        ] {
+            let guard = client.mutex("k").lock().await.expect("it is free again");
+            let work = guard.while_held(std::future::pending::<()>());
+            lab.lose_as("k", loss);
+            assert_eq!(work.await.expect_err("the work ends").cause, cause);
+        }
+    });
+}
+
+#[test]
+fn whoever_waits_takes_over_a_lock_that_is_lost_with_a_greater_token() {
+    on_every_runtime(|| async {
+        let lab = Lab::new();
+        let (one, other) = (lab.client(), lab.client());
+        let cell = FencedCell::new("nobody");
+        let old = one.mutex("k").lock().await.expect("it is free");
+        lab.lose("k");
+        let new = other.mutex("k").lock().await.expect("it is free");
+        let (stale, fresh) = (
+            old.token().expect("memory has tokens"),
+            new.token().expect("memory has tokens"),
+        );
+        assert_eq!(cell.write(fresh, "new"), Ok(()));
+        assert_eq!(cell.write(stale, "old"), Err(Stale { newest: Some(fresh) }));
+        assert_eq!(cell.read(), "new");
+        assert_eq!(lab.holders("k")[0].token, Some(fresh));
+    });
+}
+
+#[test]
+fn time_that_passes_is_time_to_renew() {
+    on_every_runtime(|| async {
+        let lab = Lab::new();
+        let guard = lab.client().mutex("k").lock().await.expect("it is free");
+        let before = lab.now();
+        lab.advance(Duration::from_secs(3600)).await;
+        assert!(lab.now() - before >= Duration::from_secs(3600));
+        assert!(guard.is_held(), "{:?}", guard.loss());
+        assert_eq!(lab.holders("k").len(), 1);
+        guard.unlock().await.expect("it is held");
+    });
+}
+
+#[test]
+fn a_suspension_beyond_the_lease_loses_the_lock() {
+    on_every_runtime(|| async {
+        let lab = Lab::new();
+        let guard = lab.client().mutex("k").lock().await.expect("it is free");
+        lab.suspend(LEASE / 2).await;
+        assert!(guard.is_held(), "half a lease is not enough");
+        lab.suspend(LEASE).await;
+        assert!(!guard.is_held());
+        assert_eq!(guard.lost().await.cause, LostCause::Expired);
+        assert!(
+            lab.client()
+                .mutex("k")
+                .try_lock()
+                .await
+                .expect("memory answers")
+                .is_some()
+        );
+    });
+}
+
+#[test]
+fn a_client_that_is_cut_off_loses_its_locks_before_another_can_have_them() {
+    on_every_runtime(|| async {
+        let lab = Lab::new();
+        let (one, other) = (lab.client(), lab.client());
+        let guard = one.mutex("k").lock().await.expect("it is free");
+        lab.cut_off(&one);
+        assert!(
+            other
+                .mutex("k")
+                .try_lock()
+                .await
+                .expect("the other reaches it")
+                .is_none()
+        );
+        lab.advance(LEASE - Duration::from_millis(500)).await;
+        assert_eq!(guard.lost().await.cause, LostCause::Unreachable);
+        lab.advance(Duration::from_secs(1)).await;
+        assert!(
+            other
+                .mutex("k")
+                .try_lock()
+                .await
+                .expect("the other reaches it")
+                .is_some()
+        );
+        let failed = one
+            .mutex("other")
+            .try_lock()
+            .await
+            .expect_err("it reaches nothing");
+        assert!(failed.is_weather(), "{failed}");
+        lab.restore();
+        assert!(
+            one.mutex("other")
+                .try_lock()
+                .await
+                .expect("it reaches it")
+                .is_some()
+        );
+    });
+}
+
+#[test]
+fn a_store_that_fails_for_a_while_is_waited_for() {
+    on_every_runtime(|| async {
+        let lab = Lab::new();
+        let client = lab.client();
+        let held = client.mutex("held").lock().await.expect("it is free");
+        lab.fail();
+        let failed = client
+            .mutex("k")
+            .try_lock()
+            .await
+            .expect_err("nobody reaches the store");
+        assert!(failed.is_weather(), "{failed}");
+        let waiting = tokio::spawn(client.mutex("k").lock());
+        lab.advance(LEASE / 3).await;
+        assert!(!waiting.is_finished());
+        assert!(held.is_held(), "a renewal that fails does not release");
+        lab.restore();
+        lab.advance(LEASE / 3).await;
+        let guard = waiting
+            .await
+            .expect("it does not panic")
+            .expect("the store is back");
+        assert!(guard.is_held() && held.is_held());
+    });
+}
+
+#[test]
+fn time_limits_and_fixed_leases_end_when_time_is_moved() {
+    on_every_runtime(|| async {
+        let lab = Lab::new();
+        let (one, other) = (lab.client(), lab.client());
+        let guard = one
+            .mutex("k")
+            .fixed_lease(Duration::from_secs(20))
+            .lock()
+            .await
+            .expect("it is free");
+        let (began, queue) = tokio::sync::oneshot::channel();
+        let limited = other.mutex("k").lock_within(Duration::from_secs(5));
+        let waiting = tokio::spawn(limited.on_waiting(|_| began.send(()).expect("the test listens")));
+        queue.await.expect("it waits");
+        lab.advance(Duration::from_secs(10)).await;
+        assert!(matches!(
+            waiting.await.expect("it does not panic"),
+            Err(Error::Timeout)
+        ));
+        assert!(guard.is_held());
+        lab.advance(Duration::from_secs(10)).await;
+        assert_eq!(guard.lost().await.cause, LostCause::Expired);
+    });
+}
+
+#[test]
+fn a_waiter_gets_the_lock_of_a_holder_that_is_cut_off() {
+    on_every_runtime(|| async {
+        let lab = Lab::new();
+        let (one, other) = (lab.client(), lab.client());
+        let guard = one.mutex("k").lock().await.expect("it is free");
+        lab.cut_off(&one);
+        let (began, queue) = tokio::sync::oneshot::channel();
+        let waiting = other
+            .mutex("k")
+            .fair()
+            .lock()
+            .on_waiting(|_| began.send(()).expect("the test listens"));
+        let waiting = tokio::spawn(waiting);
+        queue.await.expect("it waits");
+        lab.advance(LEASE + Duration::from_secs(1)).await;
+        let next = waiting
+            .await
+            .expect("it does not panic")
+            .expect("the lease has ended");
+        assert!(next.token() > guard.token());
+        assert!(!guard.is_held());
+    });
+}
+
+#[test]
+fn what_is_held_can_be_seen() {
+    on_every_runtime(|| async {
+        let lab = Lab::new();
+        assert!(lab.keys().is_empty());
+        let client = lab.client_with(Settings::default().label("the importer"));
+        let _mutex = client.mutex("a").lock().await.expect("it is free");
+        let _permits = client
+            .semaphore("b", 3)
+            .acquire_many(2)
+            .await
+            .expect("they are free");
+        let keys: Vec<_> = lab
+            .keys()
+            .into_iter()
+            .map(|status| (status.key.to_string(), status.kind))
+            .collect();
+        let of = 3.try_into().expect("three is not zero");
+        assert_eq!(
+            keys,
+            [
+                ("a".to_owned(), Kind::Mutex),
+                ("b".to_owned(), Kind::Semaphore { of })
+            ]
+        );
+        assert_eq!(lab.holders("a")[0].label.as_deref(), Some("the importer"));
+        assert!(lab.holders("nobody's").is_empty());
+    });
+}
+
+#[tokio::test(start_paused = true)]
+async fn where_time_is_paused_it_goes_on_when_nothing_else_is_to_do() {
+    let lab = Lab::new();
+    let began = (lab.now(), Instant::now());
+    let _held = lab.client().mutex("k").lock().await.expect("it is free");
+    let busy = lab
+        .client()
+        .mutex("k")
+        .lock_within(Duration::from_secs(300))
+        .await;
+    assert!(matches!(busy, Err(Error::Timeout)));
+    assert!(lab.now() - began.0 >= Duration::from_secs(300));
+    assert!(began.1.elapsed() < AT_ONCE);
+}
+
+#[tokio::test]
+async fn on_a_current_thread_runtime_your_own_timers_move_along() {
+    let lab = Lab::new();
+    let (began, real) = (tokio::time::Instant::now(), Instant::now());
+    // sleep: a timer of the test's own, which the lab moves.
+    let sleeper = tokio::spawn(tokio::time::sleep(Duration::from_secs(600)));
+    tokio::join!(
+        lab.advance(Duration::from_secs(400)),
+        lab.advance(Duration::from_secs(200))
+    );
+    sleeper.await.expect("it does not panic");
+    assert!(began.elapsed() >= Duration::from_secs(600));
+    assert!(real.elapsed() < AT_ONCE);
+    let (began, real) = (tokio::time::Instant::now(), Instant::now());
+    while real.elapsed() < Duration::from_millis(5) {
+        std::hint::spin_loop();
+    }
+    assert!(began.elapsed() > Duration::ZERO, "time goes on by itself again");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn on_a_multi_thread_runtime_only_the_time_of_locks_moves() {
+    let lab = Lab::new();
+    let began = tokio::time::Instant::now();
+    lab.advance(Duration::from_secs(600)).await;
+    assert!(began.elapsed() < AT_ONCE);
+}
+
+#[test]
+fn threads_have_their_lab_too() {
+    let lab = Lab::new();
+    let began = Instant::now();
+    let (one, other) = (lab.blocking_client(), lab.blocking_client());
+    let guard = one.mutex("k").lock().expect("it is free");
+    lab.blocking_advance(Duration::from_secs(600));
+    assert!(guard.is_held());
+    lab.lose("k");
+    assert!(matches!(guard.lost().cause, LostCause::Evicted { .. }));
+    let next = other.mutex("k").lock().expect("it is free");
+    assert!(next.token() > guard.token());
+    std::thread::scope(|scope| {
+        let limited = scope.spawn(|| one.mutex("k").lock_within(Duration::from_secs(60)).map(|_| ()));
+        while !limited.is_finished() {
+            lab.blocking_advance(Duration::from_secs(10));
+        }
+        assert!(matches!(
+            limited.join().expect("it does not panic"),
+            Err(Error::Timeout)
+        ));
+    });
+    drop((lab, one, other));
+    assert!(next.is_held(), "a guard keeps its lab's time going");
+    next.unlock().expect("it is held");
+    assert!(began.elapsed() < AT_ONCE);
+}
+
+#[tokio::test]
+#[should_panic(expected = "nobody holds \"k\": there is nothing to lose")]
+async fn losing_what_nobody_holds_is_a_mistake_of_the_test() {
+    let lab = Lab::new();
+    let guard = lab.client().mutex("k").lock().await.expect("it is free");
+    guard.unlock().await.expect("it is held");
+    lab.lose("k");
+}
+
+#[tokio::test]
+#[should_panic(expected = "only a client of this lab can be cut off")]
+async fn a_client_of_another_lab_cannot_be_cut_off() {
+    Lab::new().cut_off(&Lab::new().client());
+}
+
+#[test]
+fn a_lab_can_travel_between_threads() {
+    fn travels<T: Send + Sync + 'static>() {}
+    travels::<Lab>();
+}
