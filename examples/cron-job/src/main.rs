@@ -1,0 +1,47 @@
+//! A nightly report that must not run twice at the same time, whichever hosts start it.
+//! Not here: the same without Rust, which is the line in `crontab`.
+
+use std::time::Duration;
+
+use tenure::{Client, Error};
+use tokio::io::{AsyncBufReadExt, BufReader, stdin};
+
+#[tokio::main]
+async fn main() -> Result<(), Error> {
+    let client = tenure::connect(&store()).await?;
+    let outcome = report_once(&client).await;
+    // Last: what is still held is given back before the process ends, not when its lease does.
+    client.close(Duration::from_secs(5)).await?;
+    outcome
+}
+
+/// Another host that is at it is fine for cron: nothing is written to stderr, and the exit code is 0.
+async fn report_once(client: &Client) -> Result<(), Error> {
+    let mutex = client.mutex("nightly-report");
+    // Once the lock is lost, `report` is dropped where it stands and the answer is `Error::Lost`: cron mails it.
+    mutex
+        .with_or_else(
+            Duration::ZERO,
+            async |_guard| report().await,
+            async || println!("busy: the report runs elsewhere"),
+        )
+        .await
+}
+
+/// The job itself: adds up the amounts that it reads, one a line.
+async fn report() {
+    println!("running");
+    let mut lines = BufReader::new(stdin()).lines();
+    let (mut sales, mut total) = (0, 0);
+    while let Ok(Some(line)) = lines.next_line().await {
+        sales += 1;
+        total += line.trim().parse().unwrap_or(0);
+    }
+    println!("report: {sales} sales, {total} in total");
+}
+
+/// `TENURE_URL`, as for the command; without it, a file that the processes of this machine share.
+fn store() -> String {
+    let file = std::env::temp_dir().join("cron-job-locks.db");
+    std::env::var("TENURE_URL").unwrap_or_else(|_| format!("sqlite:{}", file.display()))
+}

@@ -1,0 +1,80 @@
+//! Two processes are started at once: one runs the job, the other says that it is busy.
+//! Not here: the job under a lost lock; `leader-worker` shows that.
+#![cfg(unix)]
+
+#[path = "../../scene.rs"]
+mod scene;
+
+use std::ffi::OsString;
+use std::fs;
+use std::io::Write;
+use std::path::Path;
+use std::process::Command;
+
+use scene::{Process, Scene, tenure_command};
+
+/// Starts two at once, of which one must run and the other say this; answers both, the one that runs first.
+fn one_runs(start: impl Fn() -> Command, busy: Option<&str>) -> (Process, Process) {
+    // The job reads until its input ends, and that is ours: so while one runs, the other finds the lock busy.
+    let [one, other] = [Process::start(start()), Process::start(start())];
+    let (said, other_said) = (one.line(), other.line());
+    let runs = |said: &Option<String>| said.as_deref() == Some("running");
+    assert_ne!(
+        runs(&said),
+        runs(&other_said),
+        "exactly one runs: {said:?}, {other_said:?}"
+    );
+    let is_first = runs(&said);
+    let the_other_said = if is_first { other_said } else { said };
+    assert_eq!(the_other_said.as_deref(), busy);
+    if is_first { (one, other) } else { (other, one) }
+}
+
+fn finishes(mut running: Process) {
+    running.stdin().write_all(b"19\n23\n").unwrap();
+    running.close_stdin();
+    assert_eq!(running.line().as_deref(), Some("report: 2 sales, 42 in total"));
+    assert_eq!(running.exit_code(), 0);
+}
+
+#[test]
+fn of_two_processes_started_at_once_one_runs_and_the_other_is_busy() {
+    let scene = Scene::new();
+    let start = || scene.command(env!("CARGO_BIN_EXE_cron-job"));
+    let (running, mut busy) = one_runs(start, Some("busy: the report runs elsewhere"));
+    assert_eq!((busy.line(), busy.exit_code()), (None, 0));
+    finishes(running);
+
+    let again = Process::start(start());
+    assert_eq!(again.line().as_deref(), Some("running"), "it is free again");
+    finishes(again);
+}
+
+#[test]
+fn the_line_of_crontab_does_the_same() {
+    let scene = Scene::new();
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let crontab = fs::read_to_string(folder.join("crontab")).unwrap();
+    let line = crontab.lines().find(|line| !line.starts_with('#')).unwrap();
+    let job = line.splitn(6, char::is_whitespace).last().unwrap();
+
+    let tenure = tenure_command();
+    let mut path = OsString::from(tenure.parent().unwrap());
+    path.push(":/usr/bin:/bin");
+    // As cron does it: an empty environment, a shell, and the store from a file.
+    let config = scene.path("home/.config/tenure");
+    fs::create_dir_all(&config).unwrap();
+    fs::write(config.join("url"), scene.url()).unwrap();
+    let start = || {
+        let mut command = Command::new("/bin/sh");
+        // What goes to stderr would be mailed too.
+        command.args(["-c", &format!("exec 2>&1; {job}")]);
+        command.current_dir(folder).env_clear();
+        command.env("PATH", &path).env("HOME", scene.path("home"));
+        command
+    };
+    // Not a word, which cron would mail.
+    let (running, mut busy) = one_runs(start, None);
+    assert_eq!(busy.exit_code(), 0);
+    finishes(running);
+}

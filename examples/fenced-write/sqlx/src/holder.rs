@@ -1,0 +1,36 @@
+//! One holder, a process of its own: takes the lock, says so, and writes when it is told to.
+//! Not here: who stops it meanwhile.
+
+use std::error::Error;
+use std::path::Path;
+use std::time::Duration;
+
+use tokio::io::{AsyncBufReadExt, BufReader, stdin};
+
+use crate::ledger::{Ledger, Writer};
+
+/// Short, so that the story is. The watchdog renews it as long as the process runs.
+const LEASE: Duration = Duration::from_secs(2);
+
+/// Plays a holder: prints `held TOKEN` when it has the lock; then, for a line on stdin, writes `balance` and prints
+/// `written` or `refused: …`; and gives the lock back when stdin ends.
+pub async fn hold(folder: &Path, writer: Writer, balance: i64) -> Result<(), Box<dyn Error>> {
+    let locks = format!("sqlite:{}", folder.join("locks.db").display());
+    let client = tenure::connect(&locks).await?;
+    let ledger = Ledger::open(&folder.join("ledger.db")).await?;
+    let guard = client.mutex("account:alice").lease(LEASE).lock().await?;
+    let token = guard.token().ok_or("this store has no fencing tokens")?;
+    println!("held {token}");
+
+    let mut told = BufReader::new(stdin()).lines();
+    if told.next_line().await?.is_some() {
+        // The lock was held a moment ago. Whatever was asked here once more could be out of date before the write is.
+        match ledger.write(writer, token, balance).await {
+            Ok(()) => println!("written"),
+            Err(error) => println!("refused: {error}"),
+        }
+        while told.next_line().await?.is_some() {}
+    }
+    drop(guard);
+    Ok(client.close(LEASE).await?)
+}

@@ -1,0 +1,10 @@
+//! A table that refuses the writes of old holders, the process that holds, and the story that they play.
+//! Not here: the same with sqlx, which is a package of its own beside this one.
+
+mod holder;
+mod ledger;
+mod story;
+
+pub use holder::hold;
+pub use ledger::{Ledger, Writer};
+pub use story::{Ending, play};

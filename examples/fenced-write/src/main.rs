@@ -1,0 +1,34 @@
+//! Tells the story of a paused holder, once for each way to write; its processes are this program again.
+//! Not here: the story, the table and the holder.
+
+use std::error::Error;
+use std::path::Path;
+use std::process::Command;
+use std::{env, fs};
+
+use fenced_write::{Ledger, Writer, hold, play};
+
+fn main() -> Result<(), Box<dyn Error>> {
+    let arguments: Vec<String> = env::args().skip(1).collect();
+    match &arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        [] => Writer::ALL.into_iter().try_for_each(tell),
+        ["hold", folder, writer, balance] => hold(Path::new(folder), writer.parse()?, balance.parse()?),
+        _ => Err("usage: fenced-write".into()),
+    }
+}
+
+fn tell(writer: Writer) -> Result<(), Box<dyn Error>> {
+    println!("The writer is {}.", writer.name());
+    let folder = tempfile::tempdir()?;
+    let ledger = Ledger::create(&folder.path().join("ledger.db"), writer)?;
+    let program = fs::canonicalize(env::current_exe()?)?;
+    let holder = |balance: i64| {
+        let mut command = Command::new(&program);
+        command.arg("hold").arg(folder.path());
+        command.args([writer.name(), &balance.to_string()]);
+        command
+    };
+    play(holder, |event| println!("  {event}"))?;
+    println!("  The balance is {}.\n", ledger.balance()?);
+    Ok(())
+}

@@ -1,0 +1,1 @@
+#![doc = include_str!("../../../docs/guides/what-a-lock-cannot-do.md")]

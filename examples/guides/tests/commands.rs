@@ -1,0 +1,105 @@
+//! Runs every command in the guides, and compares what it prints with what the guide says.
+//! Not here: the guides' Rust code, which rustdoc compiles and runs.
+#![cfg(unix)]
+
+#[path = "../../scene.rs"]
+mod scene;
+
+use std::env;
+use std::ffi::OsString;
+use std::fs;
+use std::path::Path;
+
+use scene::{Process, Scene, tenure_command};
+
+/// What stands after a `$`, with its further lines after `>`, and what it prints to stdout.
+#[derive(Debug, Default)]
+struct Step {
+    command: String,
+    prints: String,
+}
+
+fn guide(name: &str) -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../../docs/guides")
+        .join(name);
+    fs::read_to_string(path).unwrap()
+}
+
+/// The blocks of one language.
+fn blocks<'a>(text: &'a str, language: &str) -> Vec<&'a str> {
+    let opens = format!("```{language}\n");
+    let rests = text.split(&opens).skip(1);
+    rests.map(|rest| rest.split_once("```").unwrap().0).collect()
+}
+
+fn steps(block: &str) -> Vec<Step> {
+    let mut steps: Vec<Step> = Vec::new();
+    for line in block.lines() {
+        if let Some(command) = line.strip_prefix("$ ") {
+            steps.push(Step {
+                command: command.to_owned(),
+                ..Step::default()
+            });
+            continue;
+        }
+        let step = steps.last_mut().expect("a block begins with a command");
+        match line.strip_prefix("> ") {
+            Some(more) => step.command.extend(["\n", more]),
+            None => step.prints.extend([line, "\n"]),
+        }
+    }
+    steps
+}
+
+/// Runs it in a shell, in the scene's folder, with the built `tenure` before all others; its lines and exit code.
+fn run(scene: &Scene, command: &str) -> (String, i32) {
+    let mut path = OsString::from(tenure_command().parent().unwrap());
+    path.push(":");
+    path.push(env::var_os("PATH").unwrap());
+    let mut shell = scene.command("/bin/sh");
+    shell.args(["-c", command]).env("PATH", path);
+    let mut shell = Process::start(shell);
+    shell.close_stdin();
+    let lines = shell.rest().into_iter().map(|line| line + "\n").collect();
+    (lines, shell.exit_code())
+}
+
+#[test]
+fn every_command_of_coming_from_flock_prints_what_the_guide_says() {
+    let scene = Scene::new();
+    let text = guide("coming-from-flock.md");
+    let steps: Vec<Step> = blocks(&text, "console").into_iter().flat_map(steps).collect();
+    assert!(steps.len() > 30, "the blocks are found: {}", steps.len());
+    for Step { command, prints } in steps {
+        assert_eq!(run(&scene, &command).0, prints, "$ {command}");
+    }
+    for line in blocks(&text, "crontab").into_iter().flat_map(str::lines) {
+        // Five words say when.
+        let command = (0..5).fold(line, |rest, _| rest.trim_start().split_once(' ').unwrap().1);
+        assert_eq!(run(&scene, command), ("backed up\n".to_owned(), 0), "{command}");
+    }
+}
+
+#[test]
+fn no_guide_has_code_that_is_neither_compiled_nor_run() {
+    for name in [
+        "choosing-a-lock.md",
+        "coming-from-flock.md",
+        "what-a-lock-cannot-do.md",
+    ] {
+        let text = guide(name);
+        let fences = text.lines().filter(|line| line.starts_with("```"));
+        let opens = fences.step_by(2).map(|fence| &fence[3..]);
+        let run_at = |language: &str| match language {
+            "rust" => true,
+            "console" | "crontab" => name == "coming-from-flock.md",
+            // Drawings.
+            "text" => true,
+            _ => false,
+        };
+        for language in opens {
+            assert!(run_at(language), "{name}: a block of {language:?}");
+        }
+    }
+}

@@ -1,0 +1,85 @@
+//! Several of these processes run; one works at a time, and another takes over when it ends, dies or hangs.
+//! Not here: what is recorded of the work (`journal`).
+
+mod journal;
+
+use std::error::Error;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+use std::{fs, io};
+
+use tenure::{Client, HolderStatus, Leader};
+use tokio::time::sleep;
+
+use journal::Journal;
+
+/// How long a dead leader is waited for. Short, so that this can be watched; a real one is rather 30 s.
+const LEASE: Duration = Duration::from_secs(2);
+
+/// `leader-worker SPOOL DATABASE`: each file in the folder is a task.
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn Error>> {
+    let mut args = std::env::args().skip(1);
+    let spool = PathBuf::from(args.next().ok_or("name the folder of the tasks")?);
+    let journal = Journal::open(&args.next().unwrap_or_else(|| "journal.db".to_owned()))?;
+
+    let client = tenure::connect(&store()).await?;
+    let outcome = tokio::select! {
+        outcome = stand_and_lead(&client, &spool, &journal) => outcome,
+        interrupted = tokio::signal::ctrl_c() => interrupted.map_err(Into::into),
+    };
+    // Last: the lead is given back before the process ends, so the next takes it at once.
+    client.close(Duration::from_secs(5)).await?;
+    outcome
+}
+
+/// Campaigns, works while it leads, and campaigns again when it has lost the lead.
+async fn stand_and_lead(client: &Client, spool: &Path, journal: &Journal) -> Result<(), Box<dyn Error>> {
+    let name = format!("worker {}", std::process::id());
+    let election = client.election("leader-worker").lease(LEASE).label(name);
+    loop {
+        if let Some(HolderStatus {
+            label: Some(label), ..
+        }) = election.leader().await?
+        {
+            println!("led by {label}");
+        }
+        let leader = election.campaign().await?;
+        println!("leading");
+        // The lead is looked at before each poll of the work: a process that was stopped for too long does not go on.
+        match leader.while_leader(work(&leader, spool, journal)).await {
+            Ok(ended) => println!("refused: {}", ended?),
+            Err(lost) => println!("stopped: {lost}"),
+        }
+    }
+}
+
+/// Works until it learns from the journal that a later leader has worked.
+async fn work(leader: &Leader, spool: &Path, journal: &Journal) -> Result<&'static str, Box<dyn Error>> {
+    loop {
+        if let Some(task) = next_task(spool)? {
+            let name = task.file_name().unwrap_or_default().to_string_lossy();
+            println!("{name}: begun");
+            // What has begun is not called back: a process that is stopped here has only its token against it.
+            if !journal.record(&name, leader.token())? {
+                return Ok("a later leader has worked");
+            }
+            fs::remove_file(&task)?;
+            println!("{name}: done");
+        }
+        sleep(Duration::from_millis(20)).await;
+    }
+}
+
+fn next_task(spool: &Path) -> io::Result<Option<PathBuf>> {
+    fs::read_dir(spool)?
+        .next()
+        .map(|entry| Ok(entry?.path()))
+        .transpose()
+}
+
+/// `TENURE_URL`, as for the command; without it, a file that the processes of this machine share.
+fn store() -> String {
+    let file = std::env::temp_dir().join("leader-worker-locks.db");
+    std::env::var("TENURE_URL").unwrap_or_else(|_| format!("sqlite:{}", file.display()))
+}

@@ -1,0 +1,133 @@
+//! The leader is killed, stopped or interrupted: another works, and nothing that the first still sends is recorded.
+//! Not here: who wins when several are free to lead; any may.
+#![cfg(unix)]
+
+#[path = "../../scene.rs"]
+mod scene;
+
+use std::fs;
+use std::time::{Duration, Instant};
+
+use rusqlite::{Connection, TransactionBehavior};
+use rustix::process::Signal;
+use scene::{LIMIT, Process, Scene};
+
+/// The example's.
+const LEASE: Duration = Duration::from_secs(2);
+/// What a take-over may need beyond the lease: a poll, and a machine that does other work too.
+const A_LITTLE: Duration = Duration::from_secs(2);
+
+/// A leader, and another process that waits.
+fn two(scene: &Scene) -> (Process, Process) {
+    fs::create_dir(scene.path("spool")).unwrap();
+    let start = || {
+        let mut command = scene.command(env!("CARGO_BIN_EXE_leader-worker"));
+        command.args(["spool", "journal.db"]);
+        Process::start(command)
+    };
+    let leader = start();
+    leader.line_with("leading");
+    let next = start();
+    assert_eq!(
+        next.line(),
+        Some(format!("led by worker {}", leader.pid())),
+        "one works at a time"
+    );
+    (leader, next)
+}
+
+fn add_task(scene: &Scene, name: &str) {
+    fs::write(scene.path("spool").join(name), "").unwrap();
+}
+
+fn journal(scene: &Scene) -> Connection {
+    let journal = Connection::open(scene.path("journal.db")).unwrap();
+    journal.busy_timeout(LIMIT).unwrap();
+    journal
+}
+
+/// Which process did which task; and the tokens rose with each change of the leader.
+fn recorded(scene: &Scene) -> Vec<(String, u32)> {
+    let journal = journal(scene);
+    let mut rows = journal
+        .prepare("SELECT task, worker, fence FROM journal ORDER BY rowid")
+        .unwrap();
+    let rows = rows.query_map((), |row| Ok((row.get(0)?, row.get(1)?, row.get::<_, i64>(2)?)));
+    let rows: Vec<(String, u32, i64)> = rows.unwrap().map(Result::unwrap).collect();
+    let rise = |pair: &[(String, u32, i64)]| (pair[0].1 == pair[1].1, pair[0].2 < pair[1].2);
+    assert!(
+        rows.windows(2).map(rise).all(|(same, rises)| same || rises),
+        "{rows:?}"
+    );
+    rows.into_iter().map(|(task, worker, _)| (task, worker)).collect()
+}
+
+#[test]
+fn a_killed_leader_is_followed_within_its_lease_and_a_little() {
+    let scene = Scene::new();
+    let (leader, next) = two(&scene);
+    add_task(&scene, "a");
+    leader.line_with("a: done");
+    let killed = Instant::now();
+    leader.send(Signal::KILL);
+    next.line_with("leading");
+    assert!(killed.elapsed() < LEASE + A_LITTLE, "{:?}", killed.elapsed());
+    add_task(&scene, "b");
+    next.line_with("b: done");
+    assert_eq!(
+        recorded(&scene),
+        [("a".to_owned(), leader.pid()), ("b".to_owned(), next.pid())]
+    );
+}
+
+#[test]
+fn an_interrupted_leader_gives_the_lead_back_at_once() {
+    let scene = Scene::new();
+    let (mut leader, next) = two(&scene);
+    let interrupted = Instant::now();
+    leader.send(Signal::INT);
+    next.line_with("leading");
+    assert!(interrupted.elapsed() < LEASE / 2, "{:?}", interrupted.elapsed());
+    assert_eq!(leader.exit_code(), 0);
+}
+
+#[test]
+fn a_leader_that_was_stopped_beyond_its_lease_does_not_go_on() {
+    let scene = Scene::new();
+    let (leader, next) = two(&scene);
+    leader.send(Signal::STOP);
+    next.line_with("leading");
+    add_task(&scene, "a");
+    next.line_with("a: done");
+    leader.send(Signal::CONT);
+    assert!(leader.line().unwrap().starts_with("stopped: the lock was lost"));
+    add_task(&scene, "b");
+    next.line_with("b: done");
+    assert_eq!(
+        recorded(&scene),
+        [("a".to_owned(), next.pid()), ("b".to_owned(), next.pid())]
+    );
+}
+
+#[test]
+fn a_task_in_the_middle_of_which_the_leader_was_stopped_is_refused_by_its_token() {
+    let scene = Scene::new();
+    let (leader, next) = two(&scene);
+    // While the journal is busy, the leader's record has begun and cannot end.
+    let mut busy = journal(&scene);
+    let busy = busy
+        .transaction_with_behavior(TransactionBehavior::Immediate)
+        .unwrap();
+    add_task(&scene, "a");
+    leader.line_with("a: begun");
+    leader.send(Signal::STOP);
+    next.line_with("a: begun");
+    drop(busy);
+    next.line_with("a: done");
+    leader.send(Signal::CONT);
+    assert_eq!(
+        leader.line().as_deref(),
+        Some("refused: a later leader has worked")
+    );
+    assert_eq!(recorded(&scene), [("a".to_owned(), next.pid())]);
+}

@@ -1,0 +1,42 @@
+//! Exports the metrics of a program's locks over HTTP, for Prometheus to read.
+//! Not here: what the program does with its locks (`shop`), nor what to make of the numbers (`monitoring/`).
+
+mod shop;
+
+use std::error::Error;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use metrics_exporter_prometheus::PrometheusBuilder;
+
+/// Upper bounds of the histograms' buckets, in seconds: from an unlock in memory to what no lock should last.
+///
+/// Buckets and not quantiles, because only buckets can be added up over several processes.
+const BUCKETS: &[f64] = &[
+    0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0,
+    30.0, 60.0,
+];
+
+/// `metrics-export [ADDRESS]`: `curl http://ADDRESS/metrics` shows what Prometheus reads.
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn Error>> {
+    let address = std::env::args().nth(1);
+    let address: SocketAddr = address.as_deref().unwrap_or("127.0.0.1:9464").parse()?;
+
+    // First: a client asks for its instruments once, from the recorder that is installed by then.
+    PrometheusBuilder::new()
+        .with_http_listener(address)
+        .set_buckets(BUCKETS)?
+        .install()?;
+
+    let store = std::env::var("TENURE_URL").unwrap_or_else(|_| "memory:".to_owned());
+    let client = tenure::connect(&store).await?;
+    println!("exporting on http://{address}/metrics");
+    let outcome = tokio::select! {
+        outcome = shop::open(&client) => outcome.map_err(Into::into),
+        interrupted = tokio::signal::ctrl_c() => interrupted.map_err(Into::into),
+    };
+    // Last: every lock is given back before the process ends.
+    client.close(Duration::from_secs(5)).await?;
+    outcome
+}

@@ -1,0 +1,81 @@
+//! A replica that starts: it, or another, migrates the database, and it goes on only when that is done.
+//! Not here: the steps (`steps`).
+
+mod steps;
+
+use std::error::Error;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use tenure::{Client, Guard};
+
+use steps::Database;
+
+/// `migration-guard FOLDER DATABASE [MAX_WAIT]`: applies the `.sql` files of a folder in the order of their names.
+#[tokio::main]
+async fn main() -> ExitCode {
+    match start().await {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("not started: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn start() -> Result<(), Box<dyn Error>> {
+    let mut args = std::env::args().skip(1);
+    let folder: PathBuf = args.next().ok_or("name the folder of the migrations")?.into();
+    let database = args.next().unwrap_or_else(|| "shop.db".to_owned());
+    let max_wait = tenure::parse_duration(&args.next().unwrap_or_else(|| "1m".to_owned()))?;
+
+    let database = Database::open(&database)?;
+    let client = tenure::connect(&store()).await?;
+    let outcome = migrate(&client, &database, &folder, max_wait).await;
+    if outcome.is_ok() {
+        println!("ready");
+        // The replica serves here.
+    }
+    // Last: what is still held is given back before the process ends, not when its lease does.
+    client.close(Duration::from_secs(5)).await?;
+    outcome
+}
+
+/// Waits for whoever migrates; looks, under the lock, what is left to do; and does it.
+async fn migrate(
+    client: &Client,
+    database: &Database,
+    folder: &Path,
+    max_wait: Duration,
+) -> Result<(), Box<dyn Error>> {
+    // A migrator that dies is followed after this time. Short, so that this can be watched.
+    let lock = client.mutex("migration").lease(Duration::from_secs(2));
+    let waiting = lock.lock_within(max_wait).on_waiting(|_| println!("waiting"));
+    let guard = waiting.await?;
+    guard.while_held(apply(&guard, database, folder)).await??;
+    guard.unlock().await?;
+    Ok(())
+}
+
+async fn apply(guard: &Guard, database: &Database, folder: &Path) -> Result<(), Box<dyn Error>> {
+    for file in steps::files(folder)? {
+        let name = steps::name(&file);
+        if database.has(&name)? {
+            println!("{name}: done before");
+            continue;
+        }
+        println!("{name}: running");
+        // The only await between two looks at the lock: a migrator that lost it stops here.
+        let sql = tokio::fs::read_to_string(&file).await?;
+        database.apply(&name, &sql, guard.token())?;
+        println!("{name}: done");
+    }
+    Ok(())
+}
+
+/// `TENURE_URL`, as for the command; without it, a file that the processes of this machine share.
+fn store() -> String {
+    let file = std::env::temp_dir().join("migration-guard-locks.db");
+    std::env::var("TENURE_URL").unwrap_or_else(|_| format!("sqlite:{}", file.display()))
+}

@@ -1,0 +1,50 @@
+//! A shop that charges once for an order, however often and through whichever server the same request comes.
+//! Not here: the orders themselves (`orders`) and how one is placed (`place`).
+
+mod orders;
+mod place;
+
+use std::error::Error;
+use std::time::Duration;
+
+use axum::Router;
+use axum::routing::post;
+use tokio::net::TcpListener;
+
+use orders::Orders;
+use place::{Shop, place_order};
+
+/// `web-once ADDRESS DATABASE`.
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn Error>> {
+    let mut args = std::env::args().skip(1);
+    let address = args.next().unwrap_or_else(|| "127.0.0.1:8080".to_owned());
+    let database = args.next().unwrap_or_else(|| "shop.db".to_owned());
+
+    let locks = tenure::connect(&store()).await?;
+    let shop = Shop {
+        locks: locks.clone(),
+        orders: Orders::open(&database)?,
+    };
+    let listener = TcpListener::bind(address).await?;
+    println!("listening on {}", listener.local_addr()?);
+    let routes = Router::new().route("/orders", post(place_order)).with_state(shop);
+    axum::serve(listener, routes)
+        .with_graceful_shutdown(interrupted())
+        .await?;
+    // Last: what is still held is given back before the process ends, not when its lease does.
+    Ok(locks.close(Duration::from_secs(5)).await?)
+}
+
+async fn interrupted() {
+    if let Err(error) = tokio::signal::ctrl_c().await {
+        eprintln!("this server cannot be interrupted: {error}");
+        std::future::pending().await
+    }
+}
+
+/// `TENURE_URL`, as for the command; without it, a file that the processes of this machine share.
+fn store() -> String {
+    let file = std::env::temp_dir().join("web-once-locks.db");
+    std::env::var("TENURE_URL").unwrap_or_else(|_| format!("sqlite:{}", file.display()))
+}

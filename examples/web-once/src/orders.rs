@@ -1,0 +1,82 @@
+//! The shop's database: what was charged, and the answer that is kept for each request.
+//! Not here: who may charge (`place`).
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use rusqlite::{Connection, OptionalExtension, params};
+use tenure::FencingToken;
+
+/// A handle on the database; clones share it.
+#[derive(Clone)]
+pub(crate) struct Orders(Arc<Mutex<Connection>>);
+
+/// `charges` stands for a payment provider. A real one gets the key too: only then is a server that dies between the
+/// charge and the answer, or was paused before its charge, harmless. No lock can do that.
+const SCHEMA: &str = "
+    PRAGMA journal_mode = WAL;
+    CREATE TABLE IF NOT EXISTS charges (number INTEGER PRIMARY KEY, key TEXT NOT NULL, body TEXT NOT NULL);
+    CREATE TABLE IF NOT EXISTS answers (key TEXT PRIMARY KEY, answer TEXT NOT NULL, fence INTEGER NOT NULL);";
+
+/// The one line that fences: a holder that was paused, and overtaken, replaces nothing.
+const KEEP: &str = "INSERT INTO answers (key, answer, fence) VALUES (?1, ?2, ?3)
+    ON CONFLICT (key) DO UPDATE SET answer = excluded.answer, fence = excluded.fence WHERE fence <= excluded.fence";
+
+impl Orders {
+    pub(crate) fn open(path: &str) -> rusqlite::Result<Self> {
+        let connection = Connection::open(path)?;
+        connection.execute_batch(SCHEMA)?;
+        Ok(Orders(Arc::new(Mutex::new(connection))))
+    }
+
+    /// The answer that is kept for this request.
+    pub(crate) async fn answer(&self, key: &str) -> rusqlite::Result<Option<String>> {
+        let key = key.to_owned();
+        self.run(move |connection| answer(connection, &key)).await
+    }
+
+    /// Charges; answers the charge's number.
+    pub(crate) async fn charge(&self, key: &str, body: &str) -> rusqlite::Result<i64> {
+        let (key, body) = (key.to_owned(), body.to_owned());
+        self.run(move |connection| {
+            connection.execute(
+                "INSERT INTO charges (key, body) VALUES (?1, ?2)",
+                params![key, body],
+            )?;
+            Ok(connection.last_insert_rowid())
+        })
+        .await
+    }
+
+    /// Keeps an answer, unless a later holder has kept one; says which is kept.
+    pub(crate) async fn keep(
+        &self,
+        key: &str,
+        new: String,
+        token: Option<FencingToken>,
+    ) -> rusqlite::Result<String> {
+        let key = key.to_owned();
+        let fence = token.map_or(0, FencingToken::as_i64);
+        self.run(move |connection| {
+            connection.execute(KEEP, params![key, new, fence])?;
+            Ok(answer(connection, &key)?.unwrap_or(new))
+        })
+        .await
+    }
+
+    /// SQLite blocks, so it works on a thread that may.
+    async fn run<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,
+    ) -> rusqlite::Result<T> {
+        let connection = self.0.clone();
+        let work = move || work(&connection.lock().unwrap_or_else(PoisonError::into_inner));
+        tokio::task::spawn_blocking(work)
+            .await
+            .expect("a statement does not panic")
+    }
+}
+
+fn answer(connection: &Connection, key: &str) -> rusqlite::Result<Option<String>> {
+    let sql = "SELECT answer FROM answers WHERE key = ?1";
+    connection.query_row(sql, [key], |row| row.get(0)).optional()
+}
