@@ -1,0 +1,56 @@
+//! A whole run: every comparison that was asked for, one after the other, and what becomes of the results.
+//! Not here: a single comparison (`contest`).
+
+use std::fs::File;
+use std::io::Write;
+use std::time::Duration;
+
+use crate::Fallible;
+use crate::cli::{Measuring, Pace};
+use crate::plan::{Pairing, name, pairings};
+use crate::row::Row;
+use crate::{contest, report};
+
+pub(crate) fn run(args: &Measuring, usual: Pace) -> Fallible<()> {
+    let pace = args.pace(usual);
+    let (made, left_out) = pairings(&args.workloads, &args.stores);
+    // Made before anything is measured: a file that cannot be written is known at once.
+    let json = args.json.as_ref().map(File::create).transpose()?;
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let rows = runtime.block_on(async {
+        tokio::select! {
+            rows = measure(&made, pace, args) => rows,
+            // What was under way is dropped: processes are killed, folders removed.
+            _ = tokio::signal::ctrl_c() => Err("interrupted".into()),
+        }
+    })?;
+    if let Some(file) = json {
+        write_json(file, &rows)?;
+    }
+    let shown = if args.markdown {
+        report::markdown(&rows, &left_out, pace)
+    } else {
+        report::table(&rows, &left_out)
+    };
+    print!("{shown}");
+    Ok(())
+}
+
+async fn measure(made: &[Pairing], pace: Pace, args: &Measuring) -> Fallible<Vec<Row>> {
+    let section = Duration::from_micros(args.section_us);
+    let root = args.dir.clone().unwrap_or_else(std::env::temp_dir);
+    let mut rows = Vec::new();
+    for pairing in made {
+        eprintln!("{} on {} …", name(pairing.workload), name(pairing.store));
+        rows.extend(contest::hold(pairing, pace, section, &root).await?);
+    }
+    Ok(rows)
+}
+
+fn write_json(mut file: File, rows: &[Row]) -> Fallible<()> {
+    for row in rows {
+        serde_json::to_writer(&file, row)?;
+        file.write_all(b"\n")?;
+    }
+    Ok(())
+}

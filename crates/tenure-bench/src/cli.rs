@@ -1,0 +1,109 @@
+//! The command line.
+//! Not here: what the words mean to a measurement (`plan`).
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{Args, Parser, Subcommand};
+
+use crate::plan::{Client, Store, Workload};
+
+/// How long and how often each client is measured.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Pace {
+    pub(crate) rounds: u32,
+    pub(crate) round: Duration,
+    /// Not counted: files, connections, caches and queues settle.
+    pub(crate) warm_up: Duration,
+}
+
+/// About a minute for everything.
+pub(crate) const QUICK: Pace = Pace {
+    rounds: 5,
+    round: Duration::from_millis(600),
+    warm_up: Duration::from_millis(200),
+};
+
+/// For figures that are published: about ten minutes for everything.
+pub(crate) const FULL: Pace = Pace {
+    rounds: 5,
+    round: Duration::from_secs(6),
+    warm_up: Duration::from_secs(1),
+};
+
+/// Measures what a lock costs, beside the bare statements of its store.
+#[derive(Debug, Parser)]
+#[command(name = "tenure-bench", bin_name = "cargo xtask bench", version)]
+pub(crate) struct Cli {
+    #[command(subcommand)]
+    pub(crate) verb: Verb,
+}
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Verb {
+    /// Every workload, in about a minute
+    Quick(Measuring),
+    /// Every workload with rounds ten times as long
+    Full(Measuring),
+    /// One process of `hot-processes`: told by its stdin when to begin
+    #[command(hide = true)]
+    Work(Work),
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Measuring {
+    /// Only these workloads
+    #[arg(long = "workload", value_enum, value_delimiter = ',', value_name = "WORKLOAD")]
+    pub(crate) workloads: Vec<Workload>,
+    /// Only these stores
+    #[arg(long = "store", value_enum, value_delimiter = ',', value_name = "STORE")]
+    pub(crate) stores: Vec<Store>,
+    /// Write one JSON object a line to this file, one line for each row of the table
+    #[arg(long, value_name = "FILE")]
+    pub(crate) json: Option<PathBuf>,
+    /// Print the section of BENCHMARKS.md that holds the results, instead of a table for the terminal
+    #[arg(long)]
+    pub(crate) markdown: bool,
+    /// Keep every lock for so many microseconds of busy work
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(crate) section_us: u64,
+    /// Where temporary lock files are made: a file store is as fast as the disk beneath it
+    #[arg(long, value_name = "DIRECTORY")]
+    pub(crate) dir: Option<PathBuf>,
+    /// How many rounds instead of five
+    #[arg(long, hide = true, value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) rounds: Option<u32>,
+    /// How long a round lasts
+    #[arg(long, hide = true)]
+    pub(crate) round_ms: Option<u64>,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Work {
+    #[arg(long, value_enum)]
+    pub(crate) store: Store,
+    #[arg(long, value_enum)]
+    pub(crate) client: Client,
+    /// The folder that all processes of this crew share
+    #[arg(long)]
+    pub(crate) folder: PathBuf,
+    #[arg(long)]
+    pub(crate) tasks: u32,
+    /// The number of the first worker in this process
+    #[arg(long)]
+    pub(crate) first: u32,
+    #[arg(long)]
+    pub(crate) section_us: u64,
+}
+
+impl Measuring {
+    /// The pace of the verb, with what the options change.
+    pub(crate) fn pace(&self, usual: Pace) -> Pace {
+        let round = self.round_ms.map(Duration::from_millis);
+        Pace {
+            rounds: self.rounds.unwrap_or(usual.rounds),
+            round: round.unwrap_or(usual.round),
+            warm_up: round.unwrap_or(usual.warm_up),
+        }
+    }
+}

@@ -1,0 +1,208 @@
+//! Beside SQLite: its statements alone, with the journal and sync settings of Tenure's store, as a careful person
+//! would write a lock with them.
+//!
+//! Tasks of one process queue at a `tokio::sync::Mutex` of the key, so that one of them asks the file; it polls with a
+//! pause that doubles. Statements run on the caller's own thread, one transaction for each lock and one for each
+//! unlock. It promises less: no renewal and no expiry (a dead holder keeps its key), no wake-up between processes,
+//! no order between them, nothing to see or to evict, and a slow disk blocks a thread of the runtime.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasher, DefaultHasher, Hash, Hasher, RandomState};
+use std::path::Path;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use rusqlite::{Connection, OpenFlags};
+use tokio::sync::OwnedMutexGuard;
+
+use super::{Lock, Locker};
+use crate::Fallible;
+
+/// The pause after a refusal: doubled each time up to the longest, and shortened by a random part of up to a half.
+const SHORTEST_PAUSE: Duration = Duration::from_millis(1);
+const LONGEST_PAUSE: Duration = Duration::from_millis(16);
+
+/// How often a process looks whether another has left the file, and when it gives up: as the store does.
+const LOOK_EVERY: Duration = Duration::from_micros(100);
+const LOOKS: i32 = 50_000;
+
+/// The store's token counters, and how many tokens a grant reserves there.
+const BUCKETS: u64 = 64;
+const GRANTS: i64 = 64;
+
+const BEGIN: &str = "BEGIN IMMEDIATE";
+const COUNTER: &str = "SELECT last FROM bucket WHERE number = ?1";
+const LIVE: &str = "SELECT client, number, phase, kind, take, size, place, until, reserved, token, run, label, evictor \
+     FROM claim WHERE key = ?1 AND live = 1";
+const ENDED: &str = "SELECT client, number, phase, kind, take, size, place, until, reserved, token, run, label, evictor \
+     FROM claim WHERE key = ?1 AND live = 0 AND client = ?2 AND number = ?3";
+const INSERT: &str = "INSERT INTO claim (key, live, client, number, phase, kind, take, size, place, until, reserved, \
+     forget, token, run, label) VALUES (?1, 1, ?2, ?3, 4, 0, 0, 0, 0, 9, 0, 0, ?4, 64, 'bench@host:1')";
+const SET_COUNTER: &str = "UPDATE bucket SET last = ?2 WHERE number = ?1";
+const END: &str = "UPDATE claim SET live = 0, phase = 0, kind = 0, take = 0, size = 0, place = 0, until = 9, \
+     reserved = 0, forget = 0, token = 1, run = 64, label = 'bench@host:1', evictor = NULL \
+     WHERE key = ?1 AND live = 1 AND client = ?2 AND number = ?3";
+
+/// One connection, as a process has one in Tenure's store too; transactions take it in turns.
+pub(crate) struct Statements {
+    file: Arc<tokio::sync::Mutex<LockFile>>,
+    queues: Mutex<HashMap<String, Arc<tokio::sync::Mutex<()>>>>,
+}
+
+struct LockFile {
+    connection: Connection,
+    client: [u8; 16],
+    claims: i64,
+    /// Whether a commit waits for the disk at this moment.
+    durable: bool,
+}
+
+pub(crate) struct Key {
+    name: String,
+    bucket: i64,
+    file: Arc<tokio::sync::Mutex<LockFile>>,
+    queue: Arc<tokio::sync::Mutex<()>>,
+}
+
+pub(crate) struct Held {
+    _turn: OwnedMutexGuard<()>,
+    number: i64,
+}
+
+impl Statements {
+    /// Opens a file that already has the store's tables.
+    pub(crate) fn open(path: &Path) -> Fallible<Self> {
+        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let mut connection = Connection::open_with_flags(path, flags)?;
+        connection.busy_handler(Some(look_again as fn(i32) -> bool))?;
+        connection.set_prepared_statement_cache_capacity(32);
+        let journal: String = connection.query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0))?;
+        if journal != "wal" {
+            return Err(format!("SQLite keeps no write-ahead log at {}", path.display()).into());
+        }
+        connection.pragma_update(None, "synchronous", "FULL")?;
+        let mut client = [0; 16];
+        client[..8].copy_from_slice(&random().to_le_bytes());
+        Ok(Statements {
+            file: Arc::new(tokio::sync::Mutex::new(LockFile {
+                connection,
+                client,
+                claims: 0,
+                durable: true,
+            })),
+            queues: Mutex::default(),
+        })
+    }
+}
+
+fn look_again(looks: i32) -> bool {
+    std::thread::sleep(LOOK_EVERY);
+    looks < LOOKS
+}
+
+impl LockFile {
+    /// Takes the key if nobody has it; the number of the claim.
+    fn acquire(&mut self, key: &Key) -> rusqlite::Result<Option<i64>> {
+        self.begin(true)?;
+        let last = self.counter(key)?;
+        if self.is_held(key)? {
+            self.run("ROLLBACK")?;
+            return Ok(None);
+        }
+        self.claims += 1;
+        let (number, client) = (self.claims, self.client);
+        let claim = (&key.name, client, number);
+        let mut ended = self.connection.prepare_cached(ENDED)?;
+        let known = ended.exists(claim)?;
+        debug_assert!(!known, "a claim's number is used once");
+        self.connection
+            .prepare_cached(INSERT)?
+            .execute((&key.name, client, number, last + 1))?;
+        self.connection
+            .prepare_cached(SET_COUNTER)?
+            .execute((key.bucket, last + GRANTS))?;
+        self.run("COMMIT")?;
+        Ok(Some(number))
+    }
+
+    fn release(&mut self, key: &Key, number: i64) -> rusqlite::Result<()> {
+        self.begin(false)?;
+        self.counter(key)?;
+        self.is_held(key)?;
+        self.connection
+            .prepare_cached(END)?
+            .execute((&key.name, self.client, number))?;
+        self.run("COMMIT")
+    }
+
+    /// A grant's commit waits for the disk, a release's does not: as the store has it.
+    fn begin(&mut self, durable: bool) -> rusqlite::Result<()> {
+        if self.durable != durable {
+            let level = if durable { "FULL" } else { "NORMAL" };
+            self.connection.pragma_update(None, "synchronous", level)?;
+            self.durable = durable;
+        }
+        self.run(BEGIN)
+    }
+
+    fn run(&self, text: &str) -> rusqlite::Result<()> {
+        self.connection.prepare_cached(text)?.execute([]).map(drop)
+    }
+
+    fn counter(&self, key: &Key) -> rusqlite::Result<i64> {
+        self.connection
+            .prepare_cached(COUNTER)?
+            .query_row([key.bucket], |row| row.get(0))
+    }
+
+    fn is_held(&self, key: &Key) -> rusqlite::Result<bool> {
+        self.connection.prepare_cached(LIVE)?.exists([&key.name])
+    }
+}
+
+impl Locker for Statements {
+    type Lock = Key;
+
+    fn lock_of(&self, key: &str) -> Key {
+        let mut queues = self.queues.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut hasher = DefaultHasher::new();
+        key.hash(&mut hasher);
+        Key {
+            name: key.to_owned(),
+            bucket: (hasher.finish() % BUCKETS).cast_signed(),
+            file: self.file.clone(),
+            queue: queues.entry(key.to_owned()).or_default().clone(),
+        }
+    }
+
+    async fn close(self) -> Fallible<()> {
+        Ok(())
+    }
+}
+
+impl Lock for Key {
+    type Guard = Held;
+
+    async fn lock(&self) -> Fallible<Held> {
+        let turn = self.queue.clone().lock_owned().await;
+        let mut pause = SHORTEST_PAUSE;
+        loop {
+            let granted = self.file.lock().await.acquire(self)?;
+            if let Some(number) = granted {
+                return Ok(Held { _turn: turn, number });
+            }
+            let part = (random() % 512) as f64 / 1024.0;
+            tokio::time::sleep(pause.mul_f64(1.0 - part)).await;
+            pause = (pause * 2).min(LONGEST_PAUSE);
+        }
+    }
+
+    async fn unlock(&self, held: Held) -> Fallible<()> {
+        Ok(self.file.lock().await.release(self, held.number)?)
+    }
+}
+
+/// A number that differs from call to call and from process to process.
+fn random() -> u64 {
+    RandomState::new().hash_one(())
+}

@@ -1,0 +1,59 @@
+//! One comparison: clients that take turns, round by round, so that a slow moment of the machine hits all of them.
+//! Not here: which comparisons there are (`plan`).
+
+use std::path::Path;
+use std::time::Duration;
+
+use crate::Fallible;
+use crate::cli::Pace;
+use crate::crew::{Crew, hire};
+use crate::plan::{Client, Pairing};
+use crate::row::Row;
+use crate::tally::Round;
+
+struct Entrant {
+    client: Client,
+    crew: Box<dyn Crew>,
+    rounds: Vec<Round>,
+    /// Removed with all that is in it, whatever happens.
+    _folder: tempfile::TempDir,
+}
+
+/// Runs all rounds of a pairing; a row for each of its clients.
+pub(crate) async fn hold(
+    pairing: &Pairing,
+    pace: Pace,
+    section: Duration,
+    root: &Path,
+) -> Fallible<Vec<Row>> {
+    let mut entrants = Vec::new();
+    for &client in &pairing.clients {
+        let folder = tempfile::Builder::new()
+            .prefix("tenure-bench-")
+            .tempdir_in(root)?;
+        let mut crew = hire(pairing.workload, pairing.store, client, folder.path(), section).await?;
+        crew.round(pace.warm_up).await?;
+        entrants.push(Entrant {
+            client,
+            crew,
+            rounds: Vec::new(),
+            _folder: folder,
+        });
+    }
+    for _ in 0..pace.rounds {
+        for entrant in &mut entrants {
+            entrant.rounds.push(entrant.crew.round(pace.round).await?);
+        }
+    }
+    let mut rows = Vec::new();
+    for entrant in entrants {
+        rows.push(Row::of(
+            pairing.workload,
+            pairing.store,
+            entrant.client,
+            &entrant.rounds,
+        ));
+        entrant.crew.dismiss().await?;
+    }
+    Ok(rows)
+}

@@ -1,0 +1,41 @@
+//! `tenure-bench`: what a lock costs, beside the bare statements of its store; `cargo xtask bench` builds and runs it.
+//! No measurement is made here: this file reads the command line and says how it went.
+
+mod baton;
+mod bench;
+mod cli;
+mod client;
+mod contest;
+mod crew;
+mod machine;
+mod plan;
+mod processes;
+mod report;
+mod row;
+mod stats;
+mod tally;
+mod tasks;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+use cli::{Cli, Verb};
+
+/// Whatever goes wrong ends the run, in words.
+type Fallible<T> = Result<T, Box<dyn std::error::Error + Send + Sync>>;
+
+fn main() -> ExitCode {
+    let done = match Cli::parse().verb {
+        Verb::Quick(args) => bench::run(&args, cli::QUICK),
+        Verb::Full(args) => bench::run(&args, cli::FULL),
+        Verb::Work(args) => processes::work(args),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("tenure-bench: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! What is measured: workloads, stores, and the clients that compete on them.
+//! Not here: how a round goes (`tasks`, `processes`), nor how a client locks (`client`).
+
+use clap::ValueEnum;
+use serde::{Deserialize, Serialize};
+
+/// What the workers do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Workload {
+    /// One task locks and unlocks one key
+    Solo,
+    /// 256 tasks, each with a key of its own
+    Many,
+    /// 64 tasks on one key
+    Hot,
+    /// 8 processes of 8 tasks on one key
+    HotProcesses,
+}
+
+/// Where the locks are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Store {
+    Memory,
+    Sqlite,
+}
+
+/// Who locks. A peer library is one more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Client {
+    /// Tenure as it comes
+    Tenure,
+    /// Tenure with `Settings::passing` turned off: every hand-over goes through the store
+    TenureNoPassing,
+    /// What the store can do at the most: its own statements, without a library
+    Bare,
+}
+
+/// How many workers there are, and how they share keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Shape {
+    pub(crate) processes: u32,
+    /// In each process.
+    pub(crate) tasks: u32,
+    pub(crate) one_key: bool,
+}
+
+/// One comparison: clients that take turns on one workload of one store.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Pairing {
+    pub(crate) workload: Workload,
+    pub(crate) store: Store,
+    pub(crate) clients: Vec<Client>,
+}
+
+/// A comparison that cannot be made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct LeftOut {
+    pub(crate) workload: Workload,
+    pub(crate) store: Store,
+    pub(crate) why: &'static str,
+}
+
+impl Workload {
+    pub(crate) fn shape(self) -> Shape {
+        let (processes, tasks, one_key) = match self {
+            Workload::Solo => (1, 1, true),
+            Workload::Many => (1, 256, false),
+            Workload::Hot => (1, 64, true),
+            Workload::HotProcesses => (8, 8, true),
+        };
+        Shape {
+            processes,
+            tasks,
+            one_key,
+        }
+    }
+}
+
+/// The name as it is written on the command line and in JSON.
+pub(crate) fn name(value: impl ValueEnum) -> String {
+    // No variant is hidden from the command line.
+    value
+        .to_possible_value()
+        .map(|value| value.get_name().to_owned())
+        .unwrap_or_default()
+}
+
+/// All comparisons of these workloads and stores; none named means all of them.
+pub(crate) fn pairings(workloads: &[Workload], stores: &[Store]) -> (Vec<Pairing>, Vec<LeftOut>) {
+    let (mut made, mut left_out) = (Vec::new(), Vec::new());
+    for &store in Store::value_variants() {
+        for &workload in Workload::value_variants() {
+            let wanted = (workloads.is_empty() || workloads.contains(&workload))
+                && (stores.is_empty() || stores.contains(&store));
+            if !wanted {
+                continue;
+            }
+            if let Some(why) = impossible(workload, store) {
+                left_out.push(LeftOut { workload, store, why });
+                continue;
+            }
+            // Only workers of one process on one key have anything to pass on in memory.
+            let clients = match workload {
+                Workload::Hot => vec![Client::Tenure, Client::TenureNoPassing, Client::Bare],
+                _ => vec![Client::Tenure, Client::Bare],
+            };
+            made.push(Pairing {
+                workload,
+                store,
+                clients,
+            });
+        }
+    }
+    (made, left_out)
+}
+
+fn impossible(workload: Workload, store: Store) -> Option<&'static str> {
+    match (workload, store) {
+        (Workload::HotProcesses, Store::Memory) => Some("memory is not shared between processes"),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_workload_is_measured_on_every_store_that_can_do_it_beside_the_bare_store() {
+        let (made, left_out) = pairings(&[], &[]);
+        assert_eq!((made.len(), left_out.len()), (7, 1));
+        assert_eq!(left_out[0].workload, Workload::HotProcesses);
+        assert_eq!(left_out[0].store, Store::Memory);
+        for pairing in &made {
+            assert_eq!(pairing.clients.first(), Some(&Client::Tenure));
+            assert_eq!(pairing.clients.last(), Some(&Client::Bare));
+            let switched = pairing.clients.contains(&Client::TenureNoPassing);
+            assert_eq!(switched, pairing.workload == Workload::Hot);
+        }
+    }
+
+    #[test]
+    fn a_filter_leaves_what_it_names() {
+        let (made, left_out) = pairings(&[Workload::Hot, Workload::Solo], &[Store::Sqlite]);
+        let kept: Vec<_> = made.iter().map(|pairing| pairing.workload).collect();
+        assert_eq!(kept, [Workload::Solo, Workload::Hot]);
+        assert!(made.iter().all(|pairing| pairing.store == Store::Sqlite));
+        assert_eq!(left_out, []);
+    }
+
+    #[test]
+    fn names_are_the_same_on_the_command_line_and_in_json() {
+        for workload in Workload::value_variants() {
+            assert_eq!(serde_json::json!(workload), name(*workload));
+        }
+        for client in Client::value_variants() {
+            assert_eq!(serde_json::json!(client), name(*client));
+        }
+        for store in Store::value_variants() {
+            assert_eq!(serde_json::json!(store), name(*store));
+        }
+    }
+}

@@ -1,0 +1,293 @@
+//! Results for people: a table for the terminal, and the section of BENCHMARKS.md.
+//! Not here: the judgement of the figures (`stats`).
+
+use std::fmt::Write;
+
+use crate::cli::Pace;
+use crate::machine;
+use crate::plan::{Client, LeftOut, Store, Workload, name};
+use crate::row::Row;
+use crate::stats::{TOO_WIDE, Verdict, compare, is_too_wide, spread};
+
+const HEAD: [&str; 11] = [
+    "workload",
+    "store",
+    "client",
+    "locks/s",
+    "hand-overs/s",
+    "p50",
+    "p99",
+    "max",
+    "min share",
+    "spread",
+    "beside bare",
+];
+
+const NO_CONCLUSION: &str = "no conclusion";
+
+/// Columns from here on are numbers, and stand to the right.
+const NUMBERS_FROM: usize = 3;
+
+/// How the worst wait on one key compares to the mean one.
+const WORST: [&str; 7] = [
+    "workload",
+    "store",
+    "client",
+    "mean wait",
+    "worst / mean",
+    "mean turns",
+    "worst / mean",
+];
+
+/// What is printed to a terminal.
+pub(crate) fn table(rows: &[Row], left_out: &[LeftOut]) -> String {
+    let mut text = aligned(
+        &HEAD,
+        &rows.iter().map(|row| cells(row, rows)).collect::<Vec<_>>(),
+    );
+    let worst: Vec<_> = rows.iter().filter_map(worst_cells).collect();
+    if !worst.is_empty() {
+        text += "\nwaiting in line, in time and in turns of others\n";
+        text += &aligned(&WORST, &worst);
+    }
+    for note in notes(rows, left_out) {
+        text += &format!("\n{note}\n");
+    }
+    text
+}
+
+/// The section of BENCHMARKS.md between its two marks.
+pub(crate) fn markdown(rows: &[Row], left_out: &[LeftOut], pace: Pace) -> String {
+    let mut text = String::from("| on | |\n|---|---|\n");
+    for (what, value) in machine::describe() {
+        text += &format!("| {what} | {value} |\n");
+    }
+    let rounds = format!(
+        "{} rounds of {:?}, after {:?}",
+        pace.rounds, pace.round, pace.warm_up
+    );
+    text += &format!("| rounds | {rounds} of warm-up |\n\n");
+    text += &piped(
+        &HEAD,
+        &rows.iter().map(|row| cells(row, rows)).collect::<Vec<_>>(),
+    );
+    let worst: Vec<_> = rows.iter().filter_map(worst_cells).collect();
+    if !worst.is_empty() {
+        text += "\nWaiting in line, in time and in turns of others:\n\n";
+        text += &piped(&WORST, &worst);
+    }
+    for note in notes(rows, left_out) {
+        text += &format!("\n{note}\n");
+    }
+    text
+}
+
+fn cells(row: &Row, rows: &[Row]) -> Vec<String> {
+    let too_wide = if is_too_wide(&row.rounds) { " (!)" } else { "" };
+    vec![
+        name(row.workload),
+        name(row.store),
+        name(row.client),
+        thousands(row.rate_per_s),
+        thousands(row.handovers_per_s),
+        time(row.p50_us),
+        time(row.p99_us),
+        time(row.max_us),
+        format!("{:.2}", row.min_share),
+        format!("{:.0} %{too_wide}", spread(&row.rounds) * 100.0),
+        beside_bare(row, rows),
+    ]
+}
+
+/// The verdict on a row beside the bare statements of its workload and store.
+fn beside_bare(row: &Row, rows: &[Row]) -> String {
+    let is_partner =
+        |other: &&Row| (other.workload, other.store, other.client) == (row.workload, row.store, Client::Bare);
+    match rows.iter().find(is_partner) {
+        None => String::new(),
+        Some(_) if row.client == Client::Bare => String::new(),
+        Some(bare) => match compare(&row.rounds, &bare.rounds) {
+            Verdict::TooWide => NO_CONCLUSION.to_owned(),
+            Verdict::Alike => "alike".to_owned(),
+            Verdict::Ratio(ratio) if ratio < 10.0 => format!("{ratio:.2} ×"),
+            Verdict::Ratio(ratio) => format!("{ratio:.0} ×"),
+        },
+    }
+}
+
+/// Only where several wait for one key.
+fn worst_cells(row: &Row) -> Option<Vec<String>> {
+    if !matches!(row.workload, Workload::Hot | Workload::HotProcesses) {
+        return None;
+    }
+    let (mean, turns) = (row.waits.time.mean(), row.waits.turns.mean());
+    Some(vec![
+        name(row.workload),
+        name(row.store),
+        name(row.client),
+        time(mean / 1000.0),
+        format!("{:.1}", row.waits.time.max() as f64 / mean),
+        format!("{turns:.1}"),
+        format!("{:.1}", row.waits.turns.max() as f64 / turns),
+    ])
+}
+
+fn notes(rows: &[Row], left_out: &[LeftOut]) -> Vec<String> {
+    let mut notes = Vec::new();
+    for LeftOut { workload, store, why } in left_out {
+        notes.push(format!(
+            "{} on {} is left out: {why}.",
+            name(*workload),
+            name(*store)
+        ));
+    }
+    let percent = TOO_WIDE * 100.0;
+    let wide = rows.iter().filter(|row| is_too_wide(&row.rounds)).count();
+    if wide > 0 {
+        notes.push(format!(
+            "(!) Too wide a spread to conclude anything from the rates so marked ({wide}): their rounds lie more than {percent:.0} % \
+             of the median apart. Run again on a quiet machine, or `full`."
+        ));
+    }
+    if rows.iter().any(|row| beside_bare(row, rows) == NO_CONCLUSION) {
+        notes.push(format!(
+            "{NO_CONCLUSION}: the ratios to the bare rounds lie more than {percent:.0} % of their median apart."
+        ));
+    }
+    if rows
+        .iter()
+        .any(|row| row.client == Client::Bare && row.store == Store::Memory)
+    {
+        notes.push(
+            "bare on memory is `tokio::sync::Mutex`: the physical limit, which promises far less.".to_owned(),
+        );
+    }
+    notes
+}
+
+fn aligned(head: &[&str], rows: &[Vec<String>]) -> String {
+    let width = |at: usize| {
+        let cells = rows.iter().map(|row| row[at].chars().count());
+        cells.chain([head[at].len()]).max().unwrap_or(0)
+    };
+    let widths: Vec<usize> = (0..head.len()).map(width).collect();
+    let mut text = String::new();
+    let head: Vec<String> = head.iter().map(|cell| (*cell).to_owned()).collect();
+    for row in [&head].into_iter().chain(rows) {
+        let mut line = String::new();
+        for (at, (cell, width)) in row.iter().zip(&widths).enumerate() {
+            let gap = if at == 0 { "" } else { "  " };
+            // Writing to a string cannot fail.
+            let _ = match at < NUMBERS_FROM {
+                true => write!(line, "{gap}{cell:width$}"),
+                false => write!(line, "{gap}{cell:>width$}"),
+            };
+        }
+        text += line.trim_end();
+        text.push('\n');
+    }
+    text
+}
+
+fn piped(head: &[&str], rows: &[Vec<String>]) -> String {
+    let mut text = format!("| {} |\n|", head.join(" | "));
+    for at in 0..head.len() {
+        text += if at < NUMBERS_FROM { "---|" } else { "--:|" };
+    }
+    text.push('\n');
+    for row in rows {
+        text += &format!("| {} |\n", row.join(" | "));
+    }
+    text
+}
+
+/// `1234567.8` as `1,234,568`.
+fn thousands(value: f64) -> String {
+    let digits = format!("{value:.0}");
+    let mut text = String::new();
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// Microseconds with three digits that say something.
+fn time(us: f64) -> String {
+    match us {
+        us if us < 10.0 => format!("{us:.2} µs"),
+        us if us < 100.0 => format!("{us:.1} µs"),
+        us if us < 1_000.0 => format!("{us:.0} µs"),
+        us if us < 10_000.0 => format!("{:.2} ms", us / 1e3),
+        us if us < 1_000_000.0 => format!("{:.0} ms", us / 1e3),
+        us => format!("{:.2} s", us / 1e6),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::tally::{Round, Waits};
+
+    fn row(client: Client, rates: &[u64]) -> Row {
+        let round = |rate: &u64| Round {
+            time: Duration::from_secs(1),
+            grants: vec![*rate],
+            handovers: 0,
+            waits: Waits::new(),
+        };
+        let rounds: Vec<_> = rates.iter().map(round).collect();
+        Row::of(Workload::Solo, Store::Sqlite, client, &rounds)
+    }
+
+    #[test]
+    fn a_spread_that_is_too_wide_is_said_and_nothing_is_concluded_from_it() {
+        let rows = [
+            row(Client::Tenure, &[1000, 2000, 1500]),
+            row(Client::Bare, &[100, 101, 100]),
+        ];
+        let text = table(&rows, &[]);
+        assert!(text.contains("no conclusion"), "{text}");
+        assert!(text.contains("67 % (!)"), "{text}");
+        assert!(
+            text.contains("to conclude anything from the rates so marked (1)"),
+            "{text}"
+        );
+        assert!(markdown(&rows, &[], crate::cli::QUICK).contains("no conclusion"));
+    }
+
+    #[test]
+    fn a_steady_row_is_compared_to_the_bare_one() {
+        let rows = [
+            row(Client::Tenure, &[80, 81, 80]),
+            row(Client::Bare, &[100, 101, 100]),
+        ];
+        let text = table(&rows, &[]);
+        assert!(text.contains("0.80 ×"), "{text}");
+        assert!(!text.contains("(!)"), "{text}");
+    }
+
+    #[test]
+    fn what_is_left_out_is_said_with_its_reason() {
+        let (_, left_out) = crate::plan::pairings(&[Workload::HotProcesses], &[Store::Memory]);
+        let said = "hot-processes on memory is left out: memory is not shared between processes.";
+        assert!(table(&[], &left_out).contains(said));
+    }
+
+    #[test]
+    fn numbers_are_written_for_people() {
+        let written: Vec<_> = [0.0, 999.4, 1000.0, 1_234_567.8].map(thousands).into();
+        assert_eq!(written, ["0", "999", "1,000", "1,234,568"]);
+        let written: Vec<_> = [0.4, 12.34, 456.7, 4_567.0, 45_678.0, 2_000_000.0]
+            .map(time)
+            .into();
+        assert_eq!(
+            written,
+            ["0.40 µs", "12.3 µs", "457 µs", "4.57 ms", "46 ms", "2.00 s"]
+        );
+    }
+}

@@ -1,0 +1,129 @@
+//! A row of results: the rounds of one client on one workload of one store.
+//! Not here: how it is shown to people (`report`).
+
+use serde::Serialize;
+
+use crate::plan::{Client, Store, Workload};
+use crate::stats::{median, min_share};
+use crate::tally::{Round, Waits};
+
+/// As it is written to the JSON file, one object a line.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Row {
+    pub(crate) workload: Workload,
+    pub(crate) store: Store,
+    pub(crate) client: Client,
+    /// Locks granted a second: the median of the rounds.
+    pub(crate) rate_per_s: f64,
+    /// Grants a second that went to another worker than the one before: the median of the rounds.
+    pub(crate) handovers_per_s: f64,
+    /// From the call to the grant, over the waits of all rounds.
+    pub(crate) p50_us: f64,
+    pub(crate) p99_us: f64,
+    pub(crate) max_us: f64,
+    /// The poorest worker's share over the fair one: the median of the rounds.
+    pub(crate) min_share: f64,
+    /// The rate of each round, in order.
+    pub(crate) rounds: Vec<f64>,
+    #[serde(skip)]
+    pub(crate) waits: Waits,
+}
+
+impl Row {
+    pub(crate) fn of(workload: Workload, store: Store, client: Client, rounds: &[Round]) -> Self {
+        let each = |figure: fn(&Round) -> f64| rounds.iter().map(figure).collect::<Vec<_>>();
+        let mut waits = Waits::new();
+        rounds.iter().for_each(|round| waits.add(&round.waits));
+        let us = |nanoseconds: u64| to_digits(nanoseconds as f64 / 1000.0, 3);
+        Row {
+            workload,
+            store,
+            client,
+            rate_per_s: to_digits(median(&each(Round::rate)), 1),
+            handovers_per_s: to_digits(median(&each(Round::handovers_rate)), 1),
+            p50_us: us(waits.time.value_at_quantile(0.5)),
+            p99_us: us(waits.time.value_at_quantile(0.99)),
+            max_us: us(waits.time.max()),
+            min_share: to_digits(median(&each(|round| min_share(&round.grants))), 3),
+            rounds: each(|round| to_digits(round.rate(), 1)),
+            waits,
+        }
+    }
+}
+
+/// Rounds to so many decimals: more would claim what no clock knows.
+fn to_digits(value: f64, decimals: i32) -> f64 {
+    let factor = 10f64.powi(decimals);
+    (value * factor).round() / factor
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::baton::Turn;
+    use crate::tally::Tally;
+
+    /// A round of one second in which each worker got so many grants, after waiting 1, 2, 3 … µs.
+    fn round(grants: &[u64]) -> Round {
+        let tallies: Vec<Tally> = grants
+            .iter()
+            .map(|count| {
+                let mut tally = Tally::new();
+                for n in 1..=*count {
+                    let turn = Turn {
+                        number: n,
+                        handed_over: n % 2 == 0,
+                    };
+                    tally.count(Duration::from_micros(n), 0, turn, true);
+                }
+                tally
+            })
+            .collect();
+        Round::of(Duration::from_secs(1), &tallies)
+    }
+
+    fn row() -> Row {
+        let rounds = [round(&[100, 300]), round(&[100, 100]), round(&[0, 1000])];
+        Row::of(Workload::Hot, Store::Sqlite, Client::TenureNoPassing, &rounds)
+    }
+
+    #[test]
+    fn a_row_has_the_medians_of_its_rounds_and_the_percentiles_of_all_waits() {
+        let row = row();
+        assert_eq!(row.rate_per_s, 400.0);
+        assert_eq!(row.handovers_per_s, 200.0);
+        assert_eq!(row.min_share, 0.5);
+        assert_eq!(row.rounds, [400.0, 200.0, 1000.0]);
+        // 400 waits of 1 to 100 µs, 200 more of up to 300, 1000 of up to 1000; to a tenth of a percent.
+        let near = |value: f64, expected: f64| (value / expected - 1.0).abs() < 0.002;
+        assert!(near(row.p50_us, 250.0), "{}", row.p50_us);
+        assert!(near(row.p99_us, 984.0), "{}", row.p99_us);
+        assert!(near(row.max_us, 1000.0), "{}", row.max_us);
+    }
+
+    #[test]
+    fn a_row_of_json_has_exactly_the_documented_fields() {
+        let json = serde_json::to_value(row()).unwrap();
+        let fields: Vec<&str> = json.as_object().unwrap().keys().map(String::as_str).collect();
+        let mut documented = [
+            "workload",
+            "store",
+            "client",
+            "rate_per_s",
+            "handovers_per_s",
+            "p50_us",
+            "p99_us",
+            "max_us",
+            "min_share",
+            "rounds",
+        ];
+        documented.sort_unstable();
+        assert_eq!(fields, documented);
+        assert_eq!(json["workload"], "hot");
+        assert_eq!(json["store"], "sqlite");
+        assert_eq!(json["client"], "tenure-no-passing");
+        assert_eq!(json["rounds"], serde_json::json!([400.0, 200.0, 1000.0]));
+    }
+}
