@@ -1,11 +1,15 @@
-//! The project's chores: `cargo xtask {setup,test,ci,tidy}`.
+//! The project's chores: `cargo xtask {setup,test,mutants,bench,tidy,ci}`.
 //! Not here: the chores themselves, one module each.
 
+mod bench;
 mod ci;
+mod files;
 mod lean;
 mod metadata;
+mod mutants;
 mod needs;
 mod process;
+mod regressions;
 mod setup;
 mod suite;
 mod tidy;
@@ -17,6 +21,9 @@ cargo xtask VERB
 
   setup [--check]   install what the tests need (--check: only look)
   test [ARGS…]      every test of the workspace; ARGS go to `cargo test`
+  mutants [NAME…]   plants known bugs and fails if the tests let one live (--list: which)
+  bench ARGS…       what a lock costs: `quick`, `full`, `--help` (builds and runs tenure-bench)
+  regressions       writes docs/REGRESSIONS.md: which test guards against which bug of others
   tidy              the rules that no compiler checks: arrows, file shape, words
   ci                everything that must hold before a merge";
 
@@ -30,6 +37,9 @@ fn main() -> ExitCode {
         ("setup", []) => setup::install(),
         ("setup", ["--check"]) => setup::check(),
         ("test", args) => suite::run(args),
+        ("mutants", args) => mutants::run(args),
+        ("bench", args) => bench::run(args),
+        ("regressions", []) => regressions::write(),
         ("tidy", []) => tidy::run(),
         ("ci", []) => ci::run(),
         _ => return usage(),

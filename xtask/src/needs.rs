@@ -41,6 +41,11 @@ pub(crate) const NEEDS: &[Need] = &[
         why: "tries its completions",
     },
     Need {
+        program: "flock",
+        package: "util-linux",
+        why: "is what the guide for its users compares with",
+    },
+    Need {
         program: "mandoc",
         package: "mandoc",
         why: "checks the manual page",

@@ -42,7 +42,7 @@ const ARROWS: &[Arrows] = &[
     Arrows("fenced-write", &["tenure"]),
     Arrows("guides", &["tenure"]),
     Arrows("leader-worker", &["tenure"]),
-    Arrows("metrics", &["tenure"]),
+    Arrows("metrics-export", &["tenure"]),
     Arrows("migration-guard", &["tenure"]),
     Arrows("web-once", &["tenure"]),
     Arrows("xtask", &[]),

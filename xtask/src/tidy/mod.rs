@@ -9,6 +9,7 @@ mod header;
 mod manifest;
 mod msrv;
 mod names;
+mod promises;
 mod run;
 mod scrub;
 mod source;

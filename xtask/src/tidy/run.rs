@@ -3,17 +3,18 @@
 
 use super::finding::Finding;
 use super::source::{Source, read_all};
-use super::{arrows, declarations, doors, header, manifest, msrv, names, words};
+use super::{arrows, declarations, doors, header, manifest, msrv, names, promises, words};
 use crate::metadata::Metadata;
 use crate::process::{Failure, root};
 
 /// The rules for one file.
-const RULES: [fn(&Source) -> Vec<Finding>; 5] = [
+const RULES: [fn(&Source) -> Vec<Finding>; 6] = [
     header::check,
     declarations::check,
     names::check,
     words::check,
     doors::check,
+    promises::check,
 ];
 
 /// Fails when any rule is broken.

@@ -1,0 +1,147 @@
+//! Mutants of the engine: handing a claim on in memory.
+
+use super::list::{PLAIN, engine, regressions};
+use crate::mutants::mutant::{Edit, Mutant};
+
+const ATTEMPT: &str = "crates/tenure/src/attempt.rs";
+const HANDOVER: &str = "crates/tenure/src/line/handover.rs";
+const HELD: &str = "crates/tenure/src/held.rs";
+const QUEUE: &str = "crates/tenure/src/queue.rs";
+const WAITER: &str = "crates/tenure/src/waiter.rs";
+
+pub(super) const MUTANTS: &[Mutant] = &[
+    Mutant {
+        name: "passing-without-a-window",
+        promise: "A claim is handed on only while the store's confirmation is fresh",
+        edits: &[
+            Edit {
+                file: HANDOVER,
+                find: "held.is_believed(now) && now - held.confirmed() < PASS_WINDOW",
+                replace: "held.is_believed(now)",
+            },
+            Edit {
+                file: ATTEMPT,
+                find: "!passed || now - held.confirmed() < PASS_WINDOW",
+                replace: "passed || !passed",
+            },
+        ],
+        tests: engine(&["a_claim_is_handed_on_only_within_the_pass_window"]),
+        ..PLAIN
+    },
+    Mutant {
+        name: "passing-without-a-window-at-the-receiver",
+        promise: "A receiver that is polled too late does not return what was handed on",
+        edits: &[Edit {
+            file: ATTEMPT,
+            find: "!passed || now - held.confirmed() < PASS_WINDOW",
+            replace: "passed || !passed",
+        }],
+        tests: engine(&["a_receiver_that_is_polled_after_the_window_does_not_return_what_was_handed_on"]),
+        ..PLAIN
+    },
+    Mutant {
+        name: "passing-without-a-bound",
+        promise: "A run ends when its grants are used up, each of which has a token of its own",
+        edits: &[Edit {
+            file: HELD,
+            find: "(passed + 1 < limit).then_some(passed + 1)",
+            replace: "(passed < u32::MAX - limit).then_some(passed + 1)",
+        }],
+        tests: engine(&["a_run_ends_when_its_grants_are_used_up"]),
+        ..PLAIN
+    },
+    Mutant {
+        name: "passing-after-belief-ended",
+        promise: "A claim is not handed on after belief in it has ended",
+        edits: &[
+            Edit {
+                file: HANDOVER,
+                find: "held.is_believed(now) && now - held.confirmed() < PASS_WINDOW",
+                replace: "now - held.confirmed() < PASS_WINDOW",
+            },
+            Edit {
+                file: ATTEMPT,
+                find: "if fresh && held.is_believed(now) {",
+                replace: "if fresh {",
+            },
+        ],
+        tests: engine(&["a_claim_is_not_handed_on_after_belief_in_it_has_ended"]),
+        ..PLAIN
+    },
+    Mutant {
+        name: "passing-after-belief-ended-at-the-receiver",
+        promise: "A receiver never returns a claim that is believed no more",
+        edits: &[Edit {
+            file: ATTEMPT,
+            find: "if fresh && held.is_believed(now) {",
+            replace: "if fresh {",
+        }],
+        tests: engine(&["a_receiver_never_returns_a_claim_that_is_believed_no_more"]),
+        ..PLAIN
+    },
+    Mutant {
+        name: "hand-over-into-a-dropped-waiter",
+        promise: "A receiver that was dropped passes on",
+        edits: &[
+            Edit {
+                file: WAITER,
+                find: "            _ => Offered::No,",
+                replace: "            State::Gone => {
+                *state = State::Offered(offer, now);
+                Offered::Yes(None)
+            }
+            _ => Offered::No,",
+            },
+            Edit {
+                file: QUEUE,
+                find: ".find(|waiter| waiter.is_waiting())",
+                replace: ".find(|waiter| waiter.is_waiting() || waiter.is_gone())",
+            },
+            Edit {
+                file: QUEUE,
+                find: ".position(|waiter| waiter.is_waiting())",
+                replace: ".position(|waiter| waiter.is_waiting() || waiter.is_gone())",
+            },
+            Edit {
+                file: ATTEMPT,
+                find: "Leftover::Nothing => line.forget_waiter(&waiter),",
+                replace: "Leftover::Nothing => {}",
+            },
+        ],
+        tests: engine(&["passing::", "a_wait_that_times_out_leaves_nothing"]),
+        ..PLAIN
+    },
+    Mutant {
+        name: "dropped-receiver-keeps-its-offer",
+        promise: "A receiver that was dropped with an offer in its hands gives it back",
+        edits: &[Edit {
+            file: ATTEMPT,
+            find: "line.leave_behind(&offer.held);",
+            replace: "drop(offer);",
+        }],
+        tests: engine(&["the_last_receiver_that_was_dropped_gives_the_claim_back"]),
+        ..PLAIN
+    },
+    Mutant {
+        name: "passing-starves-others",
+        promise: "While others wait elsewhere, a run gives each local waiter one turn",
+        edits: &[Edit {
+            file: HANDOVER,
+            find: "queue.others = others > 0;",
+            replace: "queue.others = others > u32::MAX - 1;",
+        }],
+        tests: regressions(&["a_client_does_not_keep_a_key_for_itself_while_another_waits"]),
+        ..PLAIN
+    },
+    Mutant {
+        name: "eviction-without-bar",
+        promise: "An eviction bars the key for the pass window",
+        edits: &[Edit {
+            file: "crates/tenure/src/client.rs",
+            find: "bar: PASS_WINDOW,",
+            replace: "bar: PASS_WINDOW * 0,",
+        }],
+        tests: engine(&["an_eviction_bars_the_key_for_the_pass_window"]),
+        ..PLAIN
+    },
+];
