@@ -1,5 +1,5 @@
-//! Measures one client that takes and frees one key, beside the same statements without a store around them: with
-//! `synchronous=FULL`, and with the release's commit not synced, as the store does it (see `docs.md`).
+//! Measures one client that takes and frees one key, beside the same statements without a store around them, twice:
+//! synced as the store syncs (the grant's commit, not the release's, see `docs.md`), and with every commit synced.
 //! Run with `cargo run --release --features sqlite-bundled --example measure [DIRECTORY]`; how fast the directory's
 //! disk is decides most of it.
 
@@ -15,8 +15,9 @@ use tenure_backend::{
 };
 use tenure_sql::{SqlStore, sqlite};
 
-const ROUNDS: usize = 2_000;
-const BLOCKS: usize = 5;
+/// The three take turns, so that a slow moment of the disk hits all of them.
+const ROUNDS: usize = 50;
+const PAIRS: usize = 100;
 
 /// The statements of one acquisition and one release, as the store runs them.
 struct Bare<'c> {
@@ -65,7 +66,7 @@ impl<'c> Bare<'c> {
         while rows.next().expect("the statement runs").is_some() {}
     }
 
-    fn round(&mut self, number: i64, release: &'static str) {
+    fn pair(&mut self, number: i64, release: &'static str) {
         for at in 0..TEXTS.len() {
             self.run(at, (at == 3 || at == 4).then_some(number));
         }
@@ -89,7 +90,7 @@ impl<'c> Bare<'c> {
     }
 }
 
-async fn round(store: &Arc<SqlStore>, client: ClientId, number: u64) {
+async fn pair(store: &Arc<SqlStore>, client: ClientId, number: u64) {
     let claim = Arc::new(Claim {
         at: ClaimRef {
             key: LockKey::new("solo").expect("a short text"),
@@ -119,17 +120,30 @@ async fn round(store: &Arc<SqlStore>, client: ClientId, number: u64) {
     assert!(matches!(released[0], Released::Done { .. }), "{released:?}");
 }
 
-fn report(what: &str, mut times: Vec<Duration>) -> f64 {
-    times.sort();
-    let at = |share: f64| times[(times.len() as f64 * share) as usize];
-    let mean = times.iter().sum::<Duration>() / times.len() as u32;
-    println!(
-        "{what:22} p50 {:>9.1?}  p99 {:>9.1?}  mean {:>9.1?}",
-        at(0.5),
-        at(0.99),
-        mean
-    );
-    at(0.5).as_secs_f64()
+/// What one round of one of the three took for each pair: their median, in microseconds.
+fn round(mut pair: impl FnMut()) -> f64 {
+    let time = |_| {
+        let start = Instant::now();
+        pair();
+        start.elapsed().as_secs_f64() * 1e6
+    };
+    median((0..PAIRS).map(time).collect())
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    share(&mut values, 0.5)
+}
+
+/// The value that so many of all are below.
+fn share(values: &mut [f64], share: f64) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values[((values.len() - 1) as f64 * share) as usize]
+}
+
+/// A line with the median over all rounds, and where nine rounds of ten lie.
+fn report(what: &str, mut values: Vec<f64>, unit: &str) {
+    let (low, high) = (share(&mut values, 0.05), share(&mut values, 0.95));
+    println!("{what:36} {:>8.2}{unit}  ({low:.2} to {high:.2})", median(values));
 }
 
 fn main() {
@@ -151,34 +165,25 @@ fn main() {
     let connection = open_bare(&dir.path().join("bare.db"));
     let mut bare = Bare::new(&connection);
     let client = ClientId::from_random([7; 16]);
-    let (mut ours, mut full, mut same) = (Vec::new(), Vec::new(), Vec::new());
-    let time = |times: &mut Vec<Duration>, run: &mut dyn FnMut()| {
-        let start = Instant::now();
-        run();
-        times.push(start.elapsed());
-    };
-    // In turns, so that a slow moment of the disk hits all.
     let mut number = 0;
-    for _ in 0..BLOCKS {
-        for _ in 0..ROUNDS {
-            number += 1;
-            time(&mut ours, &mut || runtime.block_on(round(&store, client, number)));
-        }
-        for (times, release) in [(&mut full, "FULL"), (&mut same, "NORMAL")] {
-            for _ in 0..ROUNDS {
-                number += 1;
-                time(times, &mut || bare.round(number as i64, release));
-            }
-        }
+    let mut next = || {
+        number += 1;
+        number
+    };
+    let [mut ours, mut same, mut full] = [const { Vec::new() }; 3];
+    for _ in 0..ROUNDS {
+        ours.push(round(|| runtime.block_on(pair(&store, client, next()))));
+        same.push(round(|| bare.pair(next() as i64, "NORMAL")));
+        full.push(round(|| bare.pair(next() as i64, "FULL")));
     }
-    let ours = report("lock + unlock", ours);
-    let full = report("bare, synchronous=FULL", full);
-    let same = report("bare, synced as ours", same);
-    println!(
-        "ratio of the medians: {:.2} to FULL, {:.2} to the same syncs",
-        ours / full,
-        ours / same
-    );
+    let ratios = |bare: &[f64]| ours.iter().zip(bare).map(|(ours, bare)| ours / bare).collect();
+    let (to_same, to_full) = (ratios(&same), ratios(&full));
+    println!("medians of {ROUNDS} alternating rounds of {PAIRS} pairs (nine rounds of ten)");
+    report("lock + unlock", ours, " us");
+    report("bare statements, synced as ours", same, " us");
+    report("bare statements, every commit synced", full, " us");
+    report("ratio to the same syncs", to_same, "");
+    report("ratio to every commit synced", to_full, "");
 }
 
 fn open_bare(path: &Path) -> Connection {

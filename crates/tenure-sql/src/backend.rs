@@ -73,6 +73,25 @@ impl SqlStore {
             answer.await.unwrap_or_else(|_| Err(gone()))
         })
     }
+
+    /// A batch that is asked for when it is first polled.
+    fn each<Q, A>(
+        self: Arc<Self>,
+        batch: Batch<Q>,
+        wrap: fn(Ask<Batch<Q>, Batch<A>>) -> Request,
+        unknown: fn(BackendError) -> A,
+    ) -> Each<A>
+    where
+        Q: Send + 'static,
+        A: Send + 'static,
+    {
+        Each::new(async move {
+            let count = batch.len();
+            let answer = self.ask(batch, wrap);
+            let lost = |_| (0..count).map(|_| unknown(gone())).collect();
+            answer.await.unwrap_or_else(lost)
+        })
+    }
 }
 
 impl fmt::Debug for SqlStore {
@@ -95,21 +114,13 @@ impl Backend for SqlStore {
     }
 
     fn renew(self: Arc<Self>, batch: Batch<Renewal>) -> Each<Renewed> {
-        Each::new(async move {
-            let count = batch.len();
-            let answer = self.ask(batch, |ask| Request::Write(Write::Renew(ask)));
-            let unknown = |_| (0..count).map(|_| Renewed::Unknown(gone())).collect();
-            answer.await.unwrap_or_else(unknown)
-        })
+        let wrap = |ask| Request::Write(Write::Renew(ask));
+        self.each(batch, wrap, Renewed::Unknown)
     }
 
     fn release(self: Arc<Self>, batch: Batch<Departure>) -> Each<Released> {
-        Each::new(async move {
-            let count = batch.len();
-            let answer = self.ask(batch, |ask| Request::Write(Write::Release(ask)));
-            let unknown = |_| (0..count).map(|_| Released::Unknown(gone())).collect();
-            answer.await.unwrap_or_else(unknown)
-        })
+        let wrap = |ask| Request::Write(Write::Release(ask));
+        self.each(batch, wrap, Released::Unknown)
     }
 
     fn watch(self: Arc<Self>, claim: Arc<Claim>) -> Call<Wakes> {

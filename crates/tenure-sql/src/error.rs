@@ -38,9 +38,17 @@ pub(crate) fn sqlite(path: &Path, error: rusqlite::Error, effect: Effect) -> Bac
             ),
         ),
         Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => (Fault::Store, damaged(path)),
+        // All statements are fixed, so tables or rows are not as they were made.
+        Some(ErrorCode::Unknown) | None => (
+            Fault::Store,
+            format!(
+                "the tables of {file} are not those of a lock file, so another program made or changed it: \
+                 choose another file"
+            ),
+        ),
         Some(ErrorCode::SystemIoFailure) => (
             Fault::Store,
-            format!("reading or writing the lock file {file} failed: check its disk"),
+            format!("reading or writing the lock file {file} failed: check its disk, which may be full"),
         ),
         _ => (
             Fault::Store,

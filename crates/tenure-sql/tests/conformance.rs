@@ -9,8 +9,11 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 use tenure_backend::{Backend, Call, Clock};
-use tenure_sql::sqlite;
+use tenure_sql::{Config, sqlite};
 use tenure_testkit::{ManualClock, Subject};
+
+/// How long clients wait for each other: longer than users would, for a disk that stalls is no test's matter.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A lock file in a directory of its own, with a clock that is moved by hand.
 struct LockFile {
@@ -20,8 +23,13 @@ struct LockFile {
 
 fn client(dir: &Path, name: &str, clock: Arc<dyn Clock>) -> Call<Arc<dyn Backend>> {
     let path = dir.join(name);
+    let config = Config {
+        clock,
+        busy_limit: PATIENCE,
+        ..Config::default()
+    };
     Call::new(async move {
-        let store = sqlite::open(Some(path), clock).await?;
+        let store = sqlite::open_with(Some(path), config).await?;
         Ok(store as Arc<dyn Backend>)
     })
 }
@@ -45,8 +53,7 @@ impl Subject for LockFile {
         let path = self.dir.path().join("locks.db");
         Some(Call::new(async move {
             let file = rusqlite::Connection::open(path).expect("the lock file opens");
-            file.busy_timeout(Duration::from_secs(5))
-                .expect("a time limit can be set");
+            file.busy_timeout(PATIENCE).expect("a time limit can be set");
             file.execute("UPDATE store SET boot = 'the boot before'", [])
                 .expect("the boot can be set");
             Ok(())

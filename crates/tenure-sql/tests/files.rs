@@ -13,17 +13,13 @@ use std::time::Duration;
 use rusqlite::Connection;
 use rusqlite::config::DbConfig;
 use tenure_backend::{
-    Backend, BackendError, Clock, Effect, Fault, Finding, Loss, Phase, Renewal, Renewed, Severity, Standing,
+    Backend, BackendError, Clock, Effect, Fault, Loss, Phase, Renewal, Renewed, Severity, Standing,
     SystemClock,
 };
-use tenure_sql::{Config, SqlStore, sqlite};
+use tenure_sql::{Config, sqlite};
 use tenure_testkit::ManualClock;
 
-use scene::{Client, as_another_user, child_role, spawn};
-
-async fn open(path: &Path) -> Result<Arc<SqlStore>, BackendError> {
-    sqlite::open(Some(path.to_owned()), Arc::new(SystemClock)).await
-}
+use scene::{Client, DEADLINE, as_another_user, child_role, findings, open, scratch, spawn};
 
 /// Opens what must be refused, and checks that it was left as it was.
 async fn refused(path: &Path) -> BackendError {
@@ -53,12 +49,6 @@ fn mode(path: &Path) -> u32 {
 
 fn beside(path: &Path, suffix: &str) -> PathBuf {
     PathBuf::from(format!("{}{suffix}", path.display()))
-}
-
-fn scratch() -> (tempfile::TempDir, PathBuf) {
-    let dir = tempfile::tempdir().expect("a temporary directory can be made");
-    let path = dir.path().join("locks.db");
-    (dir, path)
 }
 
 /// A lock file with a released claim in it, closed.
@@ -319,7 +309,7 @@ async fn a_full_file_refuses_in_words_and_takes_no_harm() {
 
 #[tokio::test]
 async fn a_replaced_file_is_a_loss_that_every_holder_learns_of() {
-    for suffix in ["", "-wal"] {
+    for suffix in ["", "-wal", "-shm"] {
         let (dir, path) = scratch();
         let store = open(&path).await.unwrap();
         let mut client = Client::new(store.clone());
@@ -344,35 +334,43 @@ async fn a_replaced_file_is_a_loss_that_every_holder_learns_of() {
             error.fault() == Fault::Store && error.to_string().contains("replaced"),
             "{error}"
         );
-        let findings = store.examine().await.unwrap();
-        assert_eq!(
-            findings.iter().map(|found| found.severity).collect::<Vec<_>>(),
-            [Severity::Danger]
-        );
+        let found = findings(&store).await;
+        assert!(found.len() == 1 && found[0].0 == Severity::Danger, "{found:?}");
     }
 }
 
+/// Whoever opens a file whose `-wal` or `-shm` is missing makes another, and shares no lock with those before it.
 #[tokio::test]
 async fn a_deleted_file_is_a_loss() {
-    let (_dir, path) = scratch();
-    let mut client = Client::new(open(&path).await.unwrap());
-    client.lock("k").await;
-    fs::remove_file(&path).unwrap();
-    let (_, refused) = client.acquire("k", |_| {}).await;
-    assert_eq!(refused.expect_err("the file is gone").fault(), Fault::Store);
-    assert!(!path.exists(), "no other file is made in its place unasked");
+    for suffix in ["", "-wal", "-shm"] {
+        let (_dir, path) = scratch();
+        let mut client = Client::new(open(&path).await.unwrap());
+        client.lock("k").await;
+        fs::remove_file(beside(&path, suffix)).unwrap();
+        let (_, refused) = client.acquire("k", |_| {}).await;
+        let error = refused.expect_err("the file is gone");
+        assert!(
+            error.fault() == Fault::Store && error.to_string().contains("deleted"),
+            "{suffix}: {error}"
+        );
+        assert!(
+            !beside(&path, suffix).exists(),
+            "{suffix}: no other file is made in its place unasked"
+        );
+    }
 }
 
 /// Changes what the file says of its origin, and leaves the change in its log, as a process that was killed does.
 fn set(path: &Path, column: &str) {
     let file = Connection::open(path).unwrap();
-    file.busy_timeout(Duration::from_secs(5)).unwrap();
+    file.busy_timeout(DEADLINE).unwrap();
     file.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)
         .unwrap();
     file.execute(&format!("UPDATE store SET {column} = 'another'"), [])
         .unwrap();
 }
 
+/// R12: tokens go on where they were.
 #[tokio::test]
 async fn claims_of_another_boot_are_dead_and_their_tokens_stay() {
     let (_dir, path) = scratch();
@@ -412,19 +410,6 @@ async fn a_file_of_a_later_version_is_refused() {
     assert!(error.to_string().contains("later version"), "{error}");
 }
 
-async fn findings(store: &Arc<SqlStore>) -> Vec<(Severity, String)> {
-    let findings = store.clone().examine().await.expect("the store can be examined");
-    let told = |Finding {
-                    severity,
-                    what,
-                    consequence,
-                }| {
-        assert!(!consequence.is_empty());
-        (severity, what)
-    };
-    findings.into_iter().map(told).collect()
-}
-
 #[tokio::test]
 async fn a_file_that_others_may_use_is_found() {
     let (dir, path) = scratch();
@@ -458,6 +443,7 @@ async fn strange_tables_and_a_changed_origin_are_found() {
     assert_eq!(found, [Severity::Warning, Severity::Danger]);
 }
 
+/// R32: no name leaves a row behind.
 #[tokio::test]
 async fn nothing_is_left_of_keys_that_are_not_used_again() {
     let (_dir, path) = scratch();

@@ -383,6 +383,7 @@ fn an_heir_that_has_ended_or_is_late_or_of_another_kind_is_not_placed() {
     );
 }
 
+/// R12: no end of a claim brings a token back.
 #[test]
 fn tokens_rise_over_all_keys_and_ends_and_a_raise_lifts_them() {
     let mut trial = Trial::new();
@@ -540,6 +541,7 @@ fn a_watch_that_comes_too_late_for_the_release_wakes_at_once() {
     );
 }
 
+/// R32: no name of a dead client stays.
 #[test]
 fn rooms_of_the_dead_are_cleared_out_without_being_asked_for() {
     let mut trial = Trial::new();

@@ -8,21 +8,59 @@ use std::io::{BufRead, BufReader, Write};
 use std::num::NonZeroU32;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, mpsc};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures_core::Stream;
 use tenure_backend::{
     Backend, BackendError, Batch, Cause, Claim, ClaimId, ClaimRef, ClientId, Departure, Fairness,
-    FencingToken, Holder, HolderId, LockKey, Mode, OwnerId, Released, Standing,
+    FencingToken, Finding, Holder, HolderId, LockKey, Mode, OwnerId, Released, Severity, Standing,
 };
-use tenure_sql::SqlStore;
+use tenure_sql::{Config, SqlStore, sqlite};
 
-/// How long anything may take before a test counts as stuck.
-pub(crate) const DEADLINE: Duration = Duration::from_secs(60);
+/// How long anything may take before a test counts as stuck: many times what a disk that stalls takes for a sync.
+pub(crate) const DEADLINE: Duration = Duration::from_secs(120);
+
+/// A directory of its own, and a lock file's path in it.
+pub(crate) fn scratch() -> (tempfile::TempDir, PathBuf) {
+    let dir = tempfile::tempdir().expect("a temporary directory can be made");
+    let path = dir.path().join("locks.db");
+    (dir, path)
+}
+
+/// Opens a file, and waits longer for other processes than users would: a disk that stalls is no test's matter.
+pub(crate) async fn open(path: &Path) -> Result<Arc<SqlStore>, BackendError> {
+    let config = Config {
+        busy_limit: DEADLINE,
+        ..Config::default()
+    };
+    sqlite::open_with(Some(path.to_owned()), config).await
+}
+
+/// What weakens the locks of a store, but for the place where these tests keep their files, which may be in memory.
+pub(crate) async fn findings(store: &Arc<SqlStore>) -> Vec<(Severity, String)> {
+    let findings = store.clone().examine().await.expect("the store can be examined");
+    let told = |found: Finding| {
+        assert!(!found.consequence.is_empty());
+        (found.severity, found.what)
+    };
+    let here = |(_, what): &(Severity, String)| !what.contains("file system in memory");
+    findings.into_iter().map(told).filter(here).collect()
+}
+
+/// Looks until something is so.
+pub(crate) async fn until(what: &str, mut so: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !so() {
+        assert!(start.elapsed() < DEADLINE, "{what}: not in time");
+        // sleep: between two looks, within the deadline above.
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+}
 
 /// One client of a store.
 pub(crate) struct Client {
@@ -61,9 +99,15 @@ impl Client {
         }
     }
 
+    /// Asks, and asks again if the disk took so long that the store did not place the claim any more.
     pub(crate) async fn poll(&self, claim: &Arc<Claim>) -> Result<Standing, BackendError> {
-        let place_by = self.store.clock().now() + Duration::from_secs(10);
-        self.store.clone().acquire(claim.clone(), place_by).await
+        loop {
+            let place_by = self.store.clock().now() + Duration::from_secs(10);
+            match self.store.clone().acquire(claim.clone(), place_by).await {
+                Ok(Standing::TooLate) => {}
+                standing => return standing,
+            }
+        }
     }
 
     pub(crate) async fn acquire(
@@ -184,14 +228,17 @@ fn start(
     user: Option<u32>,
     keep: Option<tempfile::TempDir>,
 ) -> Other {
-    let umask = env
-        .iter()
-        .find(|(name, _)| *name == "UMASK")
-        .map_or(OsStr::new("022"), |(_, value)| value);
+    let set = |name: &str, default: &'static str| {
+        let value = env.iter().find(|(set, _)| *set == name);
+        value.map_or(OsStr::new(default), |(_, value)| value)
+    };
+    // The unit of the limit is 512 bytes. A write beyond it fails, since the signal is ignored.
+    const SET_UP: &str = "umask \"$1\"; if [ -n \"$2\" ]; then trap '' XFSZ; ulimit -f $(($2 * 2)); fi; \
+                          shift 2; exec \"$@\"";
     let mut command = Command::new("sh");
     command
-        .args(["-c", "umask \"$1\"; shift; exec \"$@\"", "sh"])
-        .arg(umask)
+        .args(["-c", SET_UP, "sh"])
+        .args([set("UMASK", "022"), set("KIBIBYTES", "")])
         .arg(program);
     command.args([test, "--exact", "--nocapture", "--test-threads=1"]);
     command.env(ROLE, test).envs(env.iter().copied());

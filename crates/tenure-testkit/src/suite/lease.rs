@@ -289,7 +289,7 @@ pub async fn what_is_believed_ends_no_later_than_the_lease_in_the_store(trial: T
 /// Wherever in a call the client is interrupted, its belief ends no later than the store's lease.
 ///
 /// The clock jumps at its k-th reading within the call, for each k: a `held_from` that is read after the store
-/// has counted shows at one of them.
+/// has counted shows at one of them (R22).
 pub async fn no_interruption_makes_belief_outlive_the_lease(trial: Trial) {
     for reading in 1..=8 {
         for jump in [Duration::from_secs(3), Duration::from_secs(3_600)] {

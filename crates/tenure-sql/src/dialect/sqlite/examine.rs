@@ -10,7 +10,7 @@ use tenure_backend::{Effect, Finding, Severity};
 use super::file::{beside, mode};
 use super::origin::Origin;
 use super::worker::Worker;
-use super::{blocker, busy, file, place, schema};
+use super::{blocker, busy, file, network, place, schema};
 use crate::error;
 
 /// How long another process may have the right to write before it is worth a word: far longer than a transaction.
@@ -30,7 +30,17 @@ pub(super) fn examine(worker: &mut Worker<'_>) -> Vec<Finding> {
     }
     let mut findings = Vec::new();
     permissions(path, &mut findings);
-    disk(path, &mut findings);
+    let owners = [file::owner(path), path.parent().and_then(file::owner)];
+    strange_owners(path, owners, rustix::process::geteuid().as_raw(), &mut findings);
+    if let Ok(space) = rustix::fs::statvfs(path) {
+        disk(path, space.f_bavail.saturating_mul(space.f_frsize), &mut findings);
+    }
+    if network::is_memory(path) {
+        findings.push(warning(
+            format!("{} is on a file system in memory", path.display()),
+            "a restart of the machine takes the file, and fencing tokens then rise only if the system clock does",
+        ));
+    }
     long_held(worker, &mut findings);
     busy::wait_until(Instant::now(), worker.config.busy_limit);
     if let Err(error) = inside(worker.connection, &mut findings) {
@@ -80,11 +90,31 @@ fn permissions(path: &Path, findings: &mut Vec<Finding>) {
     }
 }
 
-fn disk(path: &Path, findings: &mut Vec<Finding>) {
-    let Ok(space) = rustix::fs::statvfs(path) else {
-        return;
-    };
-    let free = space.f_bavail.saturating_mul(space.f_frsize);
+/// The owners of a file and of its directory may do with them what they like, whatever the permissions. The
+/// superuser may in any case.
+fn strange_owners(path: &Path, [file, directory]: [Option<u32>; 2], us: u32, findings: &mut Vec<Finding>) {
+    let stranger = |owner: &u32| ![us, 0].contains(owner);
+    if let Some(owner) = file.filter(stranger) {
+        findings.push(warning(
+            format!(
+                "{} belongs to another user ({owner}, this is {us})",
+                path.display()
+            ),
+            "that user can free or take every lock in it, and decides who else can",
+        ));
+    }
+    if let Some(owner) = directory.filter(stranger) {
+        findings.push(warning(
+            format!(
+                "the directory of {} belongs to another user ({owner}, this is {us})",
+                path.display()
+            ),
+            "that user can replace the lock file, and then two can hold one lock",
+        ));
+    }
+}
+
+fn disk(path: &Path, free: u64, findings: &mut Vec<Finding>) {
     if free < SPACE_WARNING {
         findings.push(Finding {
             severity: if free < SPACE_DANGER {
@@ -170,5 +200,68 @@ fn warning(what: String, consequence: &str) -> Finding {
         severity: Severity::Warning,
         what,
         consequence: consequence.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(look: impl FnOnce(&mut Vec<Finding>)) -> Vec<(Severity, String)> {
+        let mut findings = Vec::new();
+        look(&mut findings);
+        findings
+            .into_iter()
+            .map(|found| (found.severity, found.what))
+            .collect()
+    }
+
+    #[test]
+    fn a_disk_that_is_nearly_full_is_found() {
+        let path = Path::new("locks.db");
+        let severity = |free| {
+            found(|findings| disk(path, free, findings))
+                .pop()
+                .map(|(severity, _)| severity)
+        };
+        assert_eq!(severity(SPACE_WARNING), None);
+        assert_eq!(severity(SPACE_WARNING - 1), Some(Severity::Warning));
+        assert_eq!(severity(SPACE_DANGER - 1), Some(Severity::Danger));
+    }
+
+    #[test]
+    fn a_file_or_directory_of_another_user_is_found() {
+        let whose = |owners| found(|findings| strange_owners(Path::new("locks.db"), owners, 1000, findings));
+        assert_eq!(
+            whose([Some(1000), Some(0)]),
+            [],
+            "ours, in a directory of the superuser's"
+        );
+        for owners in [[Some(1001), Some(1000)], [Some(1000), Some(1001)]] {
+            let found = whose(owners);
+            assert!(
+                found.len() == 1 && found[0].0 == Severity::Warning && found[0].1.contains("1001"),
+                "{found:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_journal_that_another_program_changed_is_found() {
+        let dir = tempfile::tempdir().expect("a temporary directory can be made");
+        let path = dir.path().join("locks.db");
+        std::fs::write(&path, "").expect("the directory is ours");
+        let file = schema::open(&path, file::Found::Empty, 1 << 20).expect("the file is made");
+        assert_eq!(
+            found(|findings| inside(&file, findings).expect("it can be read")),
+            []
+        );
+        file.pragma_update(None, "journal_mode", "DELETE")
+            .expect("nobody else has it open");
+        let found = found(|findings| inside(&file, findings).expect("it can be read"));
+        assert!(
+            found.len() == 1 && found[0].0 == Severity::Danger && found[0].1.contains("\"delete\""),
+            "{found:?}"
+        );
     }
 }

@@ -45,6 +45,11 @@ pub(super) fn mode(path: &Path) -> Option<u32> {
     Some(fs::metadata(path).ok()?.mode() & 0o7777)
 }
 
+/// The user to whom a file belongs.
+pub(super) fn owner(path: &Path) -> Option<u32> {
+    Some(fs::metadata(path).ok()?.uid())
+}
+
 /// Sets the permission bits, whatever the umask.
 pub(super) fn set_mode(path: &Path, mode: u32) -> io::Result<()> {
     fs::set_permissions(path, fs::Permissions::from_mode(mode))
@@ -55,26 +60,47 @@ pub(super) fn set_mode(path: &Path, mode: u32) -> io::Result<()> {
 pub(super) struct Identity {
     main: Option<(u64, u64)>,
     wal: Option<(u64, u64)>,
+    shm: Option<(u64, u64)>,
 }
 
 impl Identity {
-    /// The files at the path. The `-wal` file lasts as long as anybody has the database open.
-    pub(super) fn of(path: &Path, wal: &Path) -> Self {
+    /// The files at the paths of a database, its `-wal` and its `-shm`. The two last as long as anybody has the
+    /// database open; whoever finds one of them missing makes another, and shares no lock with those of the old one.
+    pub(super) fn of(path: &Path, wal: &Path, shm: &Path) -> Self {
         Identity {
             main: inode(path),
             wal: inode(wal),
+            shm: inode(shm),
         }
     }
 }
 
+/// The longest path that SQLite opens, with room for what it appends.
+const LONGEST_PATH: usize = 500;
+
 /// The path without links and relative parts, so that a changed working directory does not matter, and SQLite's
 /// files beside it are found where it has them.
 pub(super) fn resolve(path: &Path) -> Result<PathBuf, BackendError> {
-    if path.file_name().is_none() {
+    if path.file_name().is_none() || path.as_os_str().as_encoded_bytes().ends_with(b"/") {
         return Err(refused(path, "names no file", "name a file, such as locks.db"));
     }
+    let real = follow(path)?;
+    let length = real.as_os_str().len();
+    if length > LONGEST_PATH {
+        let why = format!("has too long a path ({length} bytes, SQLite takes {LONGEST_PATH})");
+        return Err(refused(path, &why, "choose a shorter one"));
+    }
+    Ok(real)
+}
+
+fn follow(path: &Path) -> Result<PathBuf, BackendError> {
     match fs::canonicalize(path) {
         Ok(real) => Ok(real),
+        Err(error) if error.kind() == io::ErrorKind::NotFound && path.is_symlink() => Err(refused(
+            path,
+            "is a link to nothing",
+            "make what it leads to, or remove the link",
+        )),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             let absolute = std::path::absolute(path).map_err(|error| failed(path, error))?;
             let (Some(parent), Some(name)) = (absolute.parent(), absolute.file_name()) else {
@@ -171,6 +197,14 @@ fn failed(path: &Path, error: io::Error) -> BackendError {
         io::ErrorKind::ReadOnlyFilesystem => (
             Fault::Store,
             format!("the lock file {file} is on a read-only file system: choose another file"),
+        ),
+        io::ErrorKind::InvalidFilename => (
+            Fault::Store,
+            format!("the lock file {file} has too long a name: choose a shorter one"),
+        ),
+        io::ErrorKind::NotADirectory => (
+            Fault::Store,
+            format!("the lock file {file} lies in something that is no directory: choose another place"),
         ),
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => (
             Fault::Store,

@@ -90,17 +90,31 @@ impl Mailbox {
         Some(state.requests.drain(..count).collect())
     }
 
+    /// Waits for a request without sleeping. Whether one came before that time.
+    ///
+    /// At every look it offers the core to whoever else could use it.
+    pub(super) fn stay_awake(&self, until: Instant) -> bool {
+        while self.is_idle() {
+            if until <= Instant::now() {
+                return false;
+            }
+            std::thread::yield_now();
+        }
+        true
+    }
+
     /// Sleeps until a request or news comes in, or the time is over. Spurious wake-ups happen.
     pub(super) fn sleep(&self, news: &mut News, listen: bool, time: Option<Duration>) {
         self.asleep.store(true, Ordering::SeqCst);
-        let idle = {
-            let state = self.state.lock();
-            state.requests.is_empty() && !state.closed
-        };
-        if idle {
+        if self.is_idle() {
             news.wait(&self.knocker, listen, time);
         }
         self.asleep.store(false, Ordering::SeqCst);
+    }
+
+    fn is_idle(&self) -> bool {
+        let state = self.state.lock();
+        state.requests.is_empty() && !state.closed
     }
 
     /// The queue is looked at after `asleep` was set, and `asleep` after the queue was filled: whichever comes

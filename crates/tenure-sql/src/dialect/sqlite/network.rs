@@ -1,4 +1,5 @@
-//! File systems that other machines write too, on which neither locks nor shared memory of SQLite can be trusted.
+//! Kinds of file systems: those that other machines write too, on which neither locks nor shared memory of SQLite
+//! can be trusted, and those in memory. What follows from a kind is decided by whoever asks.
 
 use std::fs;
 use std::path::Path;
@@ -22,7 +23,12 @@ const NETWORK: &[(u64, &str)] = &[
     (0x786F_4256, "VirtualBox shared folder"),
     (0xBACB_ACBC, "VMware shared folder"),
     (0x564C, "NCP"),
+    (0xAAD7_AAEA, "PanFS"),
+    (0x2003_0528, "OrangeFS"),
 ];
+
+/// File systems that are gone when the machine stops.
+const MEMORY: &[u32] = &[0x0102_1994, 0x8584_58F6];
 
 /// File systems in user space: some are local, some are not; their names tell.
 const FUSE: u64 = 0x6573_5546;
@@ -69,6 +75,11 @@ pub(super) fn find(path: &Path) -> Option<String> {
     }
     let known = NETWORK.iter().find(|(magic, _)| *magic == number);
     known.map(|(_, name)| (*name).to_owned())
+}
+
+/// Whether `path` is on a file system in memory, such as a tmpfs.
+pub(super) fn is_memory(path: &Path) -> bool {
+    kind(path).is_some_and(|number| MEMORY.contains(&number))
 }
 
 /// The number of the file system's kind, as the kernel has it in 32 bits.

@@ -11,6 +11,7 @@ use super::busy;
 use super::ddl::{self, APPLICATION, FORMAT};
 use super::file::{Found, refused};
 use super::origin::Origin;
+use super::tables::Tables;
 use crate::error;
 
 /// How long the log beside the file may stay: as long as it gets between two checkpoints anyway.
@@ -61,6 +62,8 @@ pub(super) fn open(path: &Path, found: Found, max_bytes: u64) -> Result<Connecti
         let cause = problem.unwrap_or_default();
         return Err(BackendError::because(Fault::Store, Effect::None, message, cause));
     }
+    // Every statement fits the tables, or the file is not ours to change.
+    busy::retry(|| Tables::prepare(&connection).map(drop)).map_err(sql)?;
     settle(path, &mut connection)?;
     let page: i64 = connection
         .query_row("PRAGMA page_size", [], |row| row.get(0))

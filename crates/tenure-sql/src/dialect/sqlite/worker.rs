@@ -25,12 +25,17 @@ use crate::watch::Watchers;
 /// One write in so many also sweeps: each sweep looks at more rows than were written since the last one.
 const WRITES_PER_SWEEP: u32 = 32;
 
+/// For how long the thread looks for the next request before it sleeps, if the last one came as soon: being woken
+/// takes longer than a release. Nobody waits at that time, so a waiter costs none of it.
+const AWAKE: Duration = Duration::from_micros(150);
+
 /// Everything that the thread has.
 pub(super) struct Worker<'c> {
     pub(super) path: &'c Path,
     pub(super) connection: &'c Connection,
     pub(super) config: &'c Config,
     wal: PathBuf,
+    shm: PathBuf,
     identity: Identity,
     pub(super) tables: Tables<'c>,
     mailbox: Arc<Mailbox>,
@@ -59,16 +64,17 @@ impl<'c> Worker<'c> {
             .pragma_update(None, "synchronous", "FULL")
             .map_err(sql)?;
         let tables = Tables::prepare(connection).map_err(sql)?;
-        // From the first read on the log is there, and stays as long as anybody has the file open.
+        // From the first read on the files beside it are there, and stay as long as anybody has it open.
         schema::origin(connection).map_err(sql)?;
-        let wal = file::beside(path, "-wal");
+        let (wal, shm) = (file::beside(path, "-wal"), file::beside(path, "-shm"));
         let now = Instant::now();
         Ok(Worker {
             path,
             connection,
             config,
-            identity: Identity::of(path, &wal),
+            identity: Identity::of(path, &wal, &shm),
             wal,
+            shm,
             tables,
             mailbox,
             watchers: Watchers::default(),
@@ -86,8 +92,15 @@ impl<'c> Worker<'c> {
     pub(super) fn run(mut self) -> Vec<Ask<(), Result<(), BackendError>>> {
         let mut closing = Vec::new();
         let mailbox = self.mailbox.clone();
+        let mut answered = Instant::now();
         while let Some(posted) = mailbox.take(self.config.max_group) {
+            // Whoever took so short a time to come again will very likely do so once more.
+            let quick = posted.front().is_some_and(|first| first.since < answered + AWAKE);
             self.serve(posted, &mut closing);
+            answered = Instant::now();
+            if quick && self.watchers.is_empty() && mailbox.stay_awake(answered + AWAKE) {
+                continue;
+            }
             self.keep_watch();
             let listens = !self.watchers.is_empty() && self.resting_until <= Instant::now();
             let time = self.time_to_sleep();
@@ -277,15 +290,15 @@ impl<'c> Worker<'c> {
         if let Some(error) = &self.lost {
             return Err(error.clone());
         }
-        if Identity::of(self.path, &self.wal) == self.identity {
+        if Identity::of(self.path, &self.wal, &self.shm) == self.identity {
             return Ok(());
         }
         let error = BackendError::new(
             Fault::Store,
             Effect::None,
             format!(
-                "the lock file {} was deleted or replaced while it was in use, and all locks in it are lost: \
-                 connect again, and never move a lock file that is in use",
+                "the lock file {} (or its -wal or -shm) was deleted or replaced while it was in use, and all locks \
+                 in it are lost: connect again, and never move a lock file that is in use",
                 self.path.display()
             ),
         );

@@ -1,0 +1,236 @@
+//! Paths and files that nobody means to lock in, as they come up: each is refused in words, and left as it is, or
+//! simply works. What a damaged or foreign file is, and who may use one, is in `files.rs`.
+#![cfg(unix)]
+
+mod scene;
+
+use std::ffi::OsStr;
+use std::fs;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use rusqlite::Connection;
+use tenure_backend::{Backend, BackendError, Effect, Fairness, Severity};
+
+use scene::{Client, child_role, findings, open, scratch, spawn};
+
+/// What opening the path answers, which must be an error without effect.
+async fn refusal(path: &Path) -> String {
+    let error: BackendError = open(path).await.expect_err("the path is refused");
+    assert_eq!(error.effect(), Effect::None, "{error}");
+    error.to_string()
+}
+
+async fn works(path: &Path) {
+    let store = open(path).await.expect("the path is a place for a lock file");
+    Client::new(store.clone()).lock("k").await;
+    store.close().await.expect("the file is closed");
+}
+
+#[tokio::test]
+async fn a_link_to_nothing_is_refused_and_a_link_to_a_file_is_that_file() {
+    let (dir, path) = scratch();
+    for target in ["missing.db", "missing/locks.db"] {
+        let link = dir.path().join("link.db");
+        symlink(dir.path().join(target), &link).unwrap();
+        let text = refusal(&link).await;
+        assert!(text.contains("is a link to nothing"), "{text}");
+        assert!(
+            !dir.path().join(target).exists(),
+            "nothing was made that was not asked for"
+        );
+        fs::remove_file(&link).unwrap();
+    }
+    symlink(&path, &path).unwrap();
+    refusal(&path).await;
+}
+
+#[tokio::test]
+async fn a_path_that_names_a_directory_or_lies_in_a_file_is_refused() {
+    let (dir, path) = scratch();
+    let text = refusal(&dir.path().join("locks/")).await;
+    assert!(text.contains("names no file"), "{text}");
+    assert!(!dir.path().join("locks").exists());
+    fs::write(&path, "").unwrap();
+    let text = refusal(&path.join("locks.db")).await;
+    assert!(text.contains("no directory"), "{text}");
+    let text = refusal(Path::new("/dev/null")).await;
+    assert!(text.contains("no regular file"), "{text}");
+}
+
+#[tokio::test]
+async fn a_path_may_be_any_bytes_up_to_a_length_that_is_named() {
+    let (dir, _) = scratch();
+    for name in [
+        &b"\xFF\xFE.db"[..],
+        b"a%20b?c#d.db",
+        "schlüssel \u{1F511}.db".as_bytes(),
+    ] {
+        works(&dir.path().join(OsStr::from_bytes(name))).await;
+    }
+    let long = |length: usize| -> PathBuf {
+        let mut deep = fs::canonicalize(dir.path()).unwrap();
+        while deep.as_os_str().len() + 102 < length {
+            deep.push("d".repeat(99));
+        }
+        fs::create_dir_all(&deep).unwrap();
+        let rest = length - deep.as_os_str().len() - 1;
+        deep.join("f".repeat(rest))
+    };
+    works(&long(500)).await;
+    let text = refusal(&long(501)).await;
+    assert!(text.contains("501 bytes"), "{text}");
+    let text = refusal(&dir.path().join("n".repeat(300))).await;
+    assert!(text.contains("too long"), "{text}");
+}
+
+/// A file that bears our mark, but whose tables are another program's, or are not all there.
+#[tokio::test]
+async fn tables_that_only_look_like_ours_are_refused_and_left() {
+    let ours = "CREATE TABLE store (one INTEGER PRIMARY KEY, format, boot, machine, namespace);
+        INSERT INTO store VALUES (1, 1, '', '', '');";
+    let others = format!("{ours} CREATE TABLE bucket (text); CREATE TABLE claim (key, text)");
+    for tables in [
+        "CREATE TABLE notes (text)",
+        "CREATE TABLE claim (key, text)",
+        ours,
+        &others,
+    ] {
+        let (_dir, path) = scratch();
+        let theirs = Connection::open(&path).unwrap();
+        theirs.pragma_update(None, "application_id", 0x5445_4E55).unwrap();
+        theirs.execute_batch(tables).unwrap();
+        drop(theirs);
+        let before = fs::read(&path).unwrap();
+        let text = refusal(&path).await;
+        assert!(text.contains("another program"), "{text}");
+        assert!(
+            fs::read(&path).unwrap() == before,
+            "{tables}: the file is left as it was"
+        );
+    }
+}
+
+/// A log of a few bytes holds no commit, and one that is cut short holds those before the cut.
+#[tokio::test]
+async fn a_log_that_was_cut_short_costs_no_more_than_its_end() {
+    let (dir, path) = scratch();
+    let store = open(&path).await.unwrap();
+    let mut client = Client::new(store.clone());
+    for n in 0..20 {
+        client.lock(&format!("k{n}")).await;
+    }
+    let copy = dir.path().join("copy.db");
+    let beside = |path: &Path, suffix| format!("{}{suffix}", path.display());
+    let log = beside(&copy, "-wal");
+    for lost in [7, 10_000, fs::metadata(beside(&path, "-wal")).unwrap().len() - 7] {
+        for suffix in ["", "-wal"] {
+            let mut copying = Command::new("cp");
+            copying.args(["-p", &beside(&path, suffix), &beside(&copy, suffix)]);
+            assert!(copying.status().unwrap().success());
+        }
+        let file = fs::OpenOptions::new().write(true).open(&log).unwrap();
+        file.set_len(file.metadata().unwrap().len() - lost).unwrap();
+        let store = open(&copy).await.expect("the rest of the log is sound");
+        assert_eq!(findings(&store).await, []);
+        store.close().await.unwrap();
+    }
+}
+
+#[tokio::test]
+#[cfg(target_os = "linux")]
+async fn a_file_in_memory_is_found() {
+    let dir = tempfile::tempdir_in("/dev/shm").expect("Linux has a file system in memory");
+    let store = open(&dir.path().join("locks.db")).await.unwrap();
+    let found = store.examine().await.unwrap();
+    let memory = |found: &&tenure_backend::Finding| found.what.contains("in memory");
+    assert_eq!(
+        found.iter().find(memory).map(|found| found.severity),
+        Some(Severity::Warning)
+    );
+}
+
+#[test]
+fn a_second_file_of_the_same_user_is_found() {
+    let (dir, _) = scratch();
+    let (home, state) = (dir.path().join("home"), dir.path().join("state"));
+    let other = home.join(".local/state/tenure");
+    fs::create_dir_all(&other).unwrap();
+    let env = [("XDG_STATE_HOME", state.as_os_str()), ("HOME", home.as_os_str())];
+    assert_eq!(spawn("a_child_examines_its_own_file", &env).line(), "examined");
+    fs::write(other.join("locks.db"), "").unwrap();
+    let child = spawn("a_child_examines_its_own_file", &env);
+    assert!(child.line().contains("another lock file"));
+}
+
+#[test]
+fn a_child_examines_its_own_file() {
+    let Some(role) = child_role("a_child_examines_its_own_file") else {
+        return;
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    runtime.block_on(async {
+        let path = tenure_sql::sqlite::default_path().unwrap();
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        let found = findings(&open(&path).await.unwrap()).await;
+        found.iter().for_each(|(_, what)| role.say(what));
+    });
+    role.say("examined");
+}
+
+/// A write that fails stands for any disk that gives out: the error says so, and what was there stays.
+#[test]
+fn a_write_that_fails_is_named_and_the_file_takes_no_harm() {
+    let (_dir, path) = scratch();
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let before = runtime.block_on(async {
+        let store = open(&path).await.unwrap();
+        let token = Client::new(store.clone()).token("k").await;
+        store.close().await.unwrap();
+        token
+    });
+    let env = [("FILE", path.as_os_str()), ("KIBIBYTES", "64".as_ref())];
+    let child = spawn("a_child_writes_until_it_cannot", &env);
+    let text = child.line();
+    assert!(
+        text.contains("locks.db") && text.contains("check its disk"),
+        "{text}"
+    );
+    assert_eq!(child.line(), "refused again");
+    drop(child);
+    runtime.block_on(async {
+        let store = open(&path).await.expect("the file is sound");
+        assert_eq!(findings(&store).await, []);
+        let mut client = Client::new(store);
+        assert!(!client.try_lock("k").await, "what was held before is held");
+        assert!(client.token("another").await > before);
+    });
+}
+
+#[test]
+fn a_child_writes_until_it_cannot() {
+    let Some(role) = child_role("a_child_writes_until_it_cannot") else {
+        return;
+    };
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    runtime.block_on(async {
+        let mut client = Client::new(open(Path::new(&role.var("FILE"))).await.unwrap());
+        let error = loop {
+            if let (_, Err(error)) = client
+                .acquire("of the child", |claim| claim.fairness = Fairness::Fifo)
+                .await
+            {
+                break error;
+            }
+        };
+        role.say(&error.to_string());
+        client
+            .acquire("another", |_| {})
+            .await
+            .1
+            .expect_err("it still cannot write");
+        role.say("refused again");
+    });
+}
