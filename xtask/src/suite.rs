@@ -8,28 +8,32 @@ use crate::needs::{SKIP, Wanted};
 use crate::process::{Failure, cargo, show};
 use crate::setup;
 
+/// Packages that cannot share the workspace's lock file, each with one of its own, and why.
+const APART: &[(&str, &str)] = &[(
+    "examples/fenced-write/sqlx/Cargo.toml",
+    "sqlx needs an older libsqlite3-sys than the rest",
+)];
+
 /// Runs unit, integration and documentation tests and builds the examples, with all features; `args` are cargo's.
+/// Without any it also tests what is apart.
 pub(crate) fn run(args: &[&str]) -> Result<(), Failure> {
     setup::install()?;
     let wanted = Wanted::read()?;
-    let mut command = cargo();
-    command
-        .arg("test")
-        .args(scope(args))
-        .args(["--all-features", "--no-fail-fast"])
-        .args(args);
-    command.stdout(Stdio::piped());
-    let shown = show(&command);
-    println!("test: {shown}");
-
-    let cannot = |error: io::Error| Failure::new(format!("`{shown}` cannot be run: {error}"));
-    let mut child = command.spawn().map_err(cannot)?;
     let mut total = Total::default();
-    if let Some(stdout) = child.stdout.take() {
-        pass_through(BufReader::new(stdout), &mut io::stdout(), &mut total).map_err(cannot)?;
+    let mut outcome = test(&[scope(args).as_slice(), args].concat(), &mut total);
+    if args.is_empty() {
+        for (manifest, why) in APART {
+            println!("\ntest: {manifest}, apart: {why}");
+            let apart = [
+                "--manifest-path",
+                manifest,
+                "--target-dir",
+                "target/apart",
+                "--locked",
+            ];
+            outcome = outcome.and(test(&apart, &mut total));
+        }
     }
-    let status = child.wait().map_err(cannot)?;
-
     println!("\ntest: {}", total.sentence());
     for need in wanted.skipped {
         println!(
@@ -37,6 +41,24 @@ pub(crate) fn run(args: &[&str]) -> Result<(), Failure> {
             need.program, need.why
         );
     }
+    outcome
+}
+
+/// One run of `cargo test`, whose results are added up.
+fn test(args: &[&str], total: &mut Total) -> Result<(), Failure> {
+    let mut command = cargo();
+    command
+        .args(["test", "--all-features", "--no-fail-fast"])
+        .args(args);
+    command.stdout(Stdio::piped());
+    let shown = show(&command);
+    println!("test: {shown}");
+    let cannot = |error: io::Error| Failure::new(format!("`{shown}` cannot be run: {error}"));
+    let mut child = command.spawn().map_err(cannot)?;
+    if let Some(stdout) = child.stdout.take() {
+        pass_through(BufReader::new(stdout), &mut io::stdout(), total).map_err(cannot)?;
+    }
+    let status = child.wait().map_err(cannot)?;
     if status.success() {
         return Ok(());
     }
@@ -44,10 +66,14 @@ pub(crate) fn run(args: &[&str]) -> Result<(), Failure> {
 }
 
 /// The whole workspace, unless packages are named; cargo would otherwise test both.
-fn scope(args: &[&str]) -> Option<&'static str> {
+fn scope(args: &[&str]) -> Vec<&'static str> {
     let mut ours = args.iter().take_while(|arg| **arg != "--");
     let names_packages = ours.any(|arg| arg.starts_with("-p") || arg.starts_with("--package"));
-    (!names_packages).then_some("--workspace")
+    if names_packages {
+        Vec::new()
+    } else {
+        vec!["--workspace"]
+    }
 }
 
 /// Copies line by line, and counts what the `test result:` lines say.
@@ -148,10 +174,10 @@ mod tests {
             &["--profile", "release"],
             &["fifo", "--", "-p"],
         ] {
-            assert_eq!(scope(args), Some("--workspace"), "{args:?}");
+            assert_eq!(scope(args), ["--workspace"], "{args:?}");
         }
         for args in [["-p", "tenure"], ["--package=tenure", "fifo"]] {
-            assert_eq!(scope(&args), None, "{args:?}");
+            assert!(scope(&args).is_empty(), "{args:?}");
         }
     }
 

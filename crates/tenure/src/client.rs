@@ -107,11 +107,11 @@ impl Client {
 
     /// What people and tools see of locks. Never decide by it who holds one.
     ///
-    /// # Errors
-    /// [`Error::Backend`], [`Error::Unsupported`], [`Error::Closed`].
-    ///
     /// # Cancel safety
     /// Dropping the future leaves nothing behind.
+    ///
+    /// # Errors
+    /// [`Error::Backend`], [`Error::Unsupported`], [`Error::Closed`].
     pub async fn inspect(&self, query: Query) -> Result<Page<LockStatus>, Error> {
         Ok(self.engine.backend.clone().inspect(query).await?)
     }
@@ -121,12 +121,12 @@ impl Client {
     /// A holder of ours learns at its next renewal, within a third of its lease; one whose lease is not renewed, at its end. For 10 ms the key admits nobody, so
     /// that no grant that is passed on in its client's memory is older than the next one.
     ///
+    /// # Cancel safety
+    /// Dropping the future leaves the eviction's outcome unknown.
+    ///
     /// # Errors
     /// [`Error::Backend`], [`Error::Unsupported`], [`Error::Closed`]. After an unknown outcome it is safe to repeat for a
     /// named holder; repeated for all, it takes whoever holds by then.
-    ///
-    /// # Cancel safety
-    /// Dropping the future leaves the eviction's outcome unknown.
     pub async fn evict(&self, holder: Holder) -> Result<Vec<HolderId>, Error> {
         let by = Some(self.engine.settings.label.clone());
         let departure = Departure {
@@ -151,11 +151,11 @@ impl Client {
 
     /// Everything about the store that weakens its locks.
     ///
-    /// # Errors
-    /// [`Error::Backend`], [`Error::Closed`].
-    ///
     /// # Cancel safety
     /// Dropping the future leaves nothing behind.
+    ///
+    /// # Errors
+    /// [`Error::Backend`], [`Error::Closed`].
     pub async fn examine(&self) -> Result<Vec<Finding>, Error> {
         Ok(self.engine.backend.clone().examine().await?)
     }
@@ -165,11 +165,11 @@ impl Client {
     /// Call it last in `main`: when a runtime ends before the watchdog has given back what was dropped, that is left to
     /// its lease. Waiting attempts end with [`Error::Closed`], live guards are lost.
     ///
-    /// # Errors
-    /// [`Error::Timeout`] if it was not all confirmed within `limit`; what is left ends with its lease.
-    ///
     /// # Cancel safety
     /// Dropped after its first poll, the client is closed, and the watchdog goes on giving back what is left.
+    ///
+    /// # Errors
+    /// [`Error::Timeout`] if it was not all confirmed within `limit`; what is left ends with its lease.
     pub async fn close(&self, limit: Duration) -> Result<(), Error> {
         let watchdog = &self.engine.watchdog;
         watchdog.shut();

@@ -14,12 +14,12 @@ pub(crate) use tenure_memory::{Memory, MemoryStore};
 
 /// Connects to the store that `url` names, with default settings.
 ///
+/// # Cancel safety
+/// Dropping the future leaves nothing behind.
+///
 /// # Errors
 /// [`Error::Invalid`] for a URL that makes no sense (never showing its password); [`Error::Unsupported`] for a store
 /// that was left out of this build, with the feature to enable; [`Error::Backend`] if the store cannot be reached.
-///
-/// # Cancel safety
-/// Dropping the future leaves nothing behind.
 ///
 /// # Examples
 /// ```
@@ -33,11 +33,11 @@ pub async fn connect(url: &str) -> Result<Client, Error> {
 
 /// Connects to the store that `url` names. The store is tried once.
 ///
-/// # Errors
-/// As [`connect`].
-///
 /// # Cancel safety
 /// Dropping the future leaves nothing behind.
+///
+/// # Errors
+/// As [`connect`].
 pub async fn connect_with(url: &str, settings: Settings) -> Result<Client, Error> {
     let url = StoreUrl::parse(url)?;
     let backend: Arc<dyn Backend> = match url.scheme() {

@@ -23,6 +23,7 @@ pub(crate) async fn drive(line: Arc<Line>, bell: Arc<Notify>) {
             Step::Exit => return,
             Step::Rest(time) => {
                 tokio::select! {
+                    biased;
                     () = bell.notified() => {}
                     () = nap(&line.engine.watchdog, time) => {}
                 }
@@ -116,6 +117,7 @@ async fn offer(waiter: Arc<Waiter>, held: Arc<Held>) {
     drop(held);
     while waiter.is_offered() {
         tokio::select! {
+            biased;
             () = waiter.changed.notified() => {}
             () = nap(&line.engine.watchdog, window) => {}
         }

@@ -46,9 +46,12 @@ pub(crate) struct Engine {
 impl Engine {
     pub(crate) fn new(backend: Arc<dyn Backend>, settings: Settings) -> Arc<Self> {
         let settings = settings.within_reason();
-        let mut random = [0; 16];
-        // Without the system's randomness two clients could take one name, and free each other's locks.
-        getrandom::fill(&mut random).expect("the operating system has random numbers to give");
+        let random = settings.seed.unwrap_or_else(|| {
+            let mut random = [0; 16];
+            // Without the system's randomness two clients could take one name, and free each other's locks.
+            getrandom::fill(&mut random).expect("the operating system has random numbers to give");
+            random
+        });
         let clock = backend.clock().clone();
         let seed = random
             .iter()

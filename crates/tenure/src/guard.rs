@@ -166,11 +166,11 @@ impl Guard {
     /// and its outcome is unknown; output of a poll that began while the lock was held is returned. What `work`
     /// spawned is not stopped, and requests it has sent may still take effect.
     ///
-    /// # Errors
-    /// [`Lost`]: stop, and look at what `work` may have done.
-    ///
     /// # Cancel safety
     /// Dropping the future drops `work`.
+    ///
+    /// # Errors
+    /// [`Lost`]: stop, and look at what `work` may have done.
     ///
     /// # Examples
     /// ```
@@ -189,11 +189,11 @@ impl Guard {
 
     /// Asks the store whether the lock is held: one round trip, which also renews it.
     ///
-    /// # Errors
-    /// [`Error::Lost`] if it is not; [`Error::Backend`] if the store did not answer, which says nothing of the lock.
-    ///
     /// # Cancel safety
     /// Dropping the future leaves nothing behind.
+    ///
+    /// # Errors
+    /// [`Error::Lost`] if it is not; [`Error::Backend`] if the store did not answer, which says nothing of the lock.
     pub async fn verify(&self) -> Result<(), Error> {
         let held = self.held();
         held.check(self.now())?;
@@ -205,13 +205,13 @@ impl Guard {
     /// While the store does not answer, it asks again for [`unlock_limit`](crate::Settings::unlock_limit). With
     /// `at_least` the store keeps the lock until that time has come, and nothing of this process is needed for it.
     ///
+    /// # Cancel safety
+    /// Dropped at any point, the lock is given back by the watchdog.
+    ///
     /// # Errors
     /// [`Error::Lost`] if the lock was not held any more when it was given back: another may have held it meanwhile.
     /// [`Error::Backend`] if the store did not answer in time; the watchdog goes on trying until the lease would
     /// have ended.
-    ///
-    /// # Cancel safety
-    /// Dropped at any point, the lock is given back by the watchdog.
     pub async fn unlock(self) -> Result<(), Error> {
         let mut guard = self;
         let Some(leaving) = guard.leave() else {

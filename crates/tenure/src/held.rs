@@ -296,6 +296,7 @@ impl Held {
                 return lost;
             }
             tokio::select! {
+                biased;
                 () = notified => {}
                 () = crate::timer::nap(&self.line.engine.watchdog, self.deadline() - now) => {}
             }

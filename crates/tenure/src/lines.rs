@@ -75,12 +75,13 @@ impl Lines {
         }
     }
 
-    /// All lines there are.
+    /// All lines there are, in the order of their keys: what is done to all is then done in the same order each time.
     pub(crate) fn all(&self) -> Vec<Arc<Line>> {
         let mut all = Vec::new();
         for shard in &self.shards {
             all.extend(shard.lock().iter().filter_map(|known| known.line.upgrade()));
         }
+        all.sort_unstable_by(|one, other| one.key.cmp(&other.key));
         all
     }
 }

@@ -150,11 +150,11 @@ impl MultiGuard {
 
     /// Runs `work` for as long as all members are held; see [`Guard::while_held`].
     ///
-    /// # Errors
-    /// [`Lost`] as soon as any member is.
-    ///
     /// # Cancel safety
     /// Dropping the future drops `work`.
+    ///
+    /// # Errors
+    /// [`Lost`] as soon as any member is.
     pub async fn while_held<F: Future>(&self, work: F) -> Result<F::Output, Lost> {
         let check = || self.guards.iter().find_map(Guard::loss).map_or(Ok(()), Err);
         while_all_held(check, self.lost(), work).await
@@ -162,11 +162,11 @@ impl MultiGuard {
 
     /// Gives all members back, at the same time, and confirms it.
     ///
-    /// # Errors
-    /// The first member's error; the others are given back all the same.
-    ///
     /// # Cancel safety
     /// Dropped at any point, the locks are given back by the watchdog.
+    ///
+    /// # Errors
+    /// The first member's error; the others are given back all the same.
     pub async fn unlock(self) -> Result<(), Error> {
         let mut unlocks: FuturesUnordered<_> = self.guards.into_iter().map(Guard::unlock).collect();
         let mut first = Ok(());

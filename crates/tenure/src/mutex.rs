@@ -59,13 +59,13 @@ impl Mutex {
 
     /// Waits for the lock and runs `work` under it, for as long as it is held.
     ///
+    /// # Cancel safety
+    /// Dropping the future drops `work` and gives the lock back.
+    ///
     /// # Errors
     /// As [`lock`](Mutex::lock); [`Error::Lost`](crate::Error::Lost) if the lock was lost before `work` had finished:
     /// it is dropped then, and its outcome unknown. What `work` gave is returned even if the lock cannot be given
     /// back at once: the watchdog sees to that.
-    ///
-    /// # Cancel safety
-    /// Dropping the future drops `work` and gives the lock back.
     pub async fn with<T>(&self, work: impl AsyncFnOnce(&Guard) -> T) -> Result<T, Error> {
         run(self.lock().await?, work).await
     }
@@ -75,11 +75,11 @@ impl Mutex {
     /// The fallback runs only when the lock is busy or the wait timed out: never once `work` has begun, and never on a
     /// store's fault.
     ///
-    /// # Errors
-    /// As [`with`](Mutex::with), without `Timeout`.
-    ///
     /// # Cancel safety
     /// Dropping the future drops whichever runs, and gives the lock back.
+    ///
+    /// # Errors
+    /// As [`with`](Mutex::with), without `Timeout`.
     pub async fn with_or_else<T>(
         &self,
         limit: Duration,

@@ -1,6 +1,6 @@
 //! Re-entry, asked for by name: an owner's second lock of a key is its first one once more, without I/O.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::num::NonZeroU64;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -51,7 +51,7 @@ struct Inner {
 struct Hold {
     claims: Vec<Weak<Held>>,
     /// Its attempts that wait: the first that is granted serves them all.
-    waiting: HashMap<u64, Waker>,
+    waiting: BTreeMap<u64, Waker>,
 }
 
 impl Hold {

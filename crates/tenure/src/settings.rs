@@ -41,6 +41,11 @@ pub struct Settings {
     pub own_thread: bool,
     /// Whether metrics tell keys apart by a label: no, since there may be millions of them.
     pub key_labels: bool,
+    /// Where the client's name and the jitter of its timers come from; none by default: the operating system.
+    ///
+    /// For tests that must be repeated exactly. Two clients of one seed have one name, and free each other's locks.
+    #[doc(hidden)]
+    pub seed: Option<[u8; 16]>,
 }
 
 impl Default for Settings {
@@ -56,6 +61,7 @@ impl Default for Settings {
             max_claims: 1_000_000,
             own_thread: false,
             key_labels: false,
+            seed: None,
         }
     }
 }

@@ -100,6 +100,7 @@ impl Watchdog {
                 return false;
             }
             tokio::select! {
+                biased;
                 () = rest_until(self, over) => {}
                 () = closing, if told.is_none() => return false,
             }

@@ -118,6 +118,7 @@ pub(super) async fn run(shared: Arc<Shared>, _gone: Gone) {
             None => shared.bell.notified().await,
             Some(next) if next > now => {
                 tokio::select! {
+                    biased;
                     () = shared.bell.notified() => {}
                     () = tokio::time::sleep((next - now).min(RECHECK)) => {}
                 }
