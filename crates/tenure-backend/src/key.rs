@@ -9,9 +9,6 @@ use std::sync::Arc;
 /// A key is stored and shown as written, compared byte for byte, and never hashed, folded or trimmed silently.
 /// Cloning it copies a pointer.
 ///
-/// # Errors
-/// [`LockKey::new`] answers [`InvalidKey`], which says what is wrong with the name.
-///
 /// # Examples
 /// ```
 /// use tenure_backend::LockKey;
@@ -28,6 +25,9 @@ impl LockKey {
     pub const MAX_BYTES: usize = 200;
 
     /// Checks a name and makes it a key.
+    ///
+    /// # Errors
+    /// [`InvalidKey`] says which rule the name breaks: choose another name.
     pub fn new(name: impl AsRef<str>) -> Result<Self, InvalidKey> {
         let name = name.as_ref();
         match name.len() {

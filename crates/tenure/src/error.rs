@@ -115,6 +115,17 @@ pub enum LostCause {
 }
 
 impl LostCause {
+    /// All that [`as_str`](Self::as_str) may say.
+    pub(crate) const WORDS: [&'static str; 7] = [
+        "expired",
+        "evicted",
+        "session",
+        "missing",
+        "unreachable",
+        "max_hold",
+        "closed",
+    ];
+
     /// One word for logs, labels and the command's events.
     pub fn as_str(&self) -> &'static str {
         match self {
@@ -164,6 +175,20 @@ mod tests {
         fn travels<T: Send + Sync + 'static>() {}
         travels::<Error>();
         assert!(size_of::<Error>() <= 32, "{}", size_of::<Error>());
+    }
+
+    #[test]
+    fn every_cause_has_one_of_the_words() {
+        let causes = [
+            LostCause::Expired,
+            LostCause::Evicted { by: None },
+            LostCause::Session,
+            LostCause::Missing,
+            LostCause::Unreachable,
+            LostCause::MaxHold,
+            LostCause::Closed,
+        ];
+        assert_eq!(causes.map(|cause| cause.as_str()), LostCause::WORDS);
     }
 
     #[test]

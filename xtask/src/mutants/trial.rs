@@ -63,6 +63,8 @@ pub(crate) fn run(
     command.arg("--").args(names);
     let (status, said) = run_within(copy, command, Some(limit))?;
     let mut ran = read(&said);
+    // In the order of their names, and not in that in which they happened to end.
+    ran.failed.sort_unstable();
     ran.ended = match status {
         Some(status) if status.success() => Ended::Green,
         Some(_) => Ended::Red,

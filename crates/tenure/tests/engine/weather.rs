@@ -1,9 +1,9 @@
 //! A store that does not answer, or whose answers are lost.
 
-use tenure::Error;
+use tenure::{Client, Error, Settings};
 
-use crate::stage::Verb;
-use crate::world::{MS, SECOND, World, pass, settle};
+use crate::stage::{Stage, Verb};
+use crate::world::{MS, SECOND, World, pass, poll_once, settle};
 
 #[tokio::test(start_paused = true)]
 async fn while_waiting_an_unavailable_store_is_asked_again() {
@@ -129,4 +129,32 @@ async fn an_idle_waiter_asks_seldom() {
     assert!(asked <= 40, "{asked} times in 300 s");
     guard.unlock().await.unwrap();
     drop(waiting.await.unwrap().unwrap());
+}
+
+/// R4: a store that forgets could place a claim by a request that is still on its way.
+#[tokio::test(start_paused = true)]
+async fn where_ended_claims_are_forgotten_one_that_was_not_answered_is_withdrawn_twice() {
+    for fair in [false, true] {
+        let world = World::new();
+        let mut profile = world.backend().profile().clone();
+        profile.remembers_ended = false;
+        let stage = Stage::with_profile(world.backend(), profile);
+        let client = Client::new(stage.clone(), Settings::default());
+        let mutex = if fair {
+            client.mutex("k").fair()
+        } else {
+            client.mutex("k")
+        };
+        stage.act(Verb::Acquire).fail_after(1);
+        let mut lock = mutex.lock();
+        assert!(poll_once(&mut lock).await.is_none());
+        settle().await;
+        drop(lock);
+        settle().await;
+        let release = stage.act(Verb::Release);
+        let before = release.count();
+        assert!(before >= 1 && world.is_free("k").await, "fair {fair}");
+        pass(Settings::default().call_limit + SECOND).await;
+        assert!(release.count() > before, "fair {fair}");
+    }
 }
