@@ -116,7 +116,8 @@ impl Verdict {
                 "the store could not judge this request in time: try again",
             )),
             Ok(_) => Verdict::Wait(line.engine.claim(line, want, claim.fairness)),
-            Err(error) if error.is_weather() && !tries && claim.fairness == Fairness::Fifo => {
+            // It may be placed: what was not answered is asked again, and keeps its place.
+            Err(error) if keeps_place(line, &error) && !tries && claim.fairness == Fairness::Fifo => {
                 Verdict::Wait(claim.clone())
             }
             Err(error) => {
@@ -124,7 +125,7 @@ impl Verdict {
                     line.withdraw_unanswered(claim.clone());
                 }
                 if error.is_weather() && !tries {
-                    Verdict::Wait(claim.clone())
+                    Verdict::Wait(line.engine.claim(line, want, claim.fairness))
                 } else {
                     Verdict::Failed(error.into())
                 }
@@ -146,6 +147,13 @@ impl Verdict {
         }
         Verdict::Wait(line.engine.claim(line, want, claim.fairness))
     }
+}
+
+/// Whether a claim is asked for again after this: not where the store forgets ended claims, and a call that is still on its
+/// way could place it after it was given back.
+fn keeps_place(line: &Line, error: &BackendError) -> bool {
+    let forgets = !line.engine.backend.profile().remembers_ended;
+    error.is_weather() && !(forgets && error.effect() == Effect::Unknown)
 }
 
 fn no_answer(message: &str) -> Error {

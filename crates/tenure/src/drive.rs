@@ -33,7 +33,12 @@ pub(crate) async fn drive(line: Arc<Line>, bell: Arc<Notify>) {
         };
         let found = seek(&line.engine, &claim, polite, &bell, || line.still_asks(&claim)).await;
         let served = match found {
-            Found::Granted(grant) => line.deliver(&claim, grant),
+            Found::Granted { grant, uncertain } => {
+                if uncertain {
+                    line.expect_late_call(claim.clone());
+                }
+                line.deliver(&claim, grant)
+            }
             Found::Ended => false,
             Found::Failed { error, uncertain } => {
                 if uncertain {
@@ -70,10 +75,15 @@ pub(crate) async fn queue_up(line: Arc<Line>, waiter: Arc<Waiter>, mut claim: Ar
     loop {
         let wanted = || waiter.is_waiting().then_some(Duration::MAX);
         match seek(&line.engine, &claim, Duration::ZERO, &waiter.changed, wanted).await {
-            Found::Granted(grant) => match line.hold(&claim, grant, &waiter.want) {
-                Some(held) => return offer(waiter, held).await,
-                None => line.withdraw(claim),
-            },
+            Found::Granted { grant, uncertain } => {
+                if uncertain {
+                    line.expect_late_call(claim.clone());
+                }
+                match line.hold(&claim, grant, &waiter.want) {
+                    Some(held) => return offer(waiter, held).await,
+                    None => line.withdraw(claim),
+                }
+            }
             Found::Ended => {}
             Found::Failed { error, uncertain } => {
                 // Whatever this call did, an earlier one may have placed the claim.

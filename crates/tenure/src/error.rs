@@ -110,7 +110,7 @@ pub enum LostCause {
     Unreachable,
     /// Its `max_hold` was reached.
     MaxHold,
-    /// Its client was closed.
+    /// Its client was closed, or the runtime on which its client ran has ended.
     Closed,
 }
 
@@ -150,7 +150,7 @@ impl fmt::Display for LostCause {
             LostCause::Missing => f.write_str("the store has no record of it"),
             LostCause::Unreachable => f.write_str("the store could not be reached to renew it"),
             LostCause::MaxHold => f.write_str("its longest hold time was reached"),
-            LostCause::Closed => f.write_str("its client was closed"),
+            LostCause::Closed => f.write_str("its client was closed, or the runtime it ran on has ended"),
         }
     }
 }

@@ -21,18 +21,14 @@ const REARM: Duration = Duration::from_secs(1);
 
 /// How the search ended.
 pub(crate) enum Found {
-    Granted(Grant),
+    /// Uncertain, if any call's outcome was unknown: it may still be on its way.
+    Granted { grant: Grant, uncertain: bool },
     /// The claim was ended by somebody else.
     Ended,
     /// The store refused for good. Uncertain, if any call's outcome was unknown: the claim may be there.
-    Failed {
-        error: BackendError,
-        uncertain: bool,
-    },
+    Failed { error: BackendError, uncertain: bool },
     /// Nobody wants it any more. Uncertain, if any call's outcome was unknown: the claim may be there.
-    Stopped {
-        uncertain: bool,
-    },
+    Stopped { uncertain: bool },
 }
 
 /// Asks for `claim` until it is granted, or until `wanted` (how soon to look again) says `None`.
@@ -126,7 +122,10 @@ impl Seeker<'_> {
             .acquire(self.claim.clone(), place_by)
             .await;
         match answer {
-            Ok(Standing::Granted(grant)) => return Err(Found::Granted(grant)),
+            Ok(Standing::Granted(grant)) => {
+                let uncertain = self.uncertain;
+                return Err(Found::Granted { grant, uncertain });
+            }
             Ok(Standing::Ended) => return Err(Found::Ended),
             Ok(Standing::Waiting { poll_after, .. }) => {
                 self.failures = 0;

@@ -229,20 +229,24 @@ impl Line {
     }
 
     /// Makes a claim absent of which some call was not answered, by the client's own task.
-    ///
-    /// A request that is still on its way could place it again where the store forgets ended claims: there it is
-    /// withdrawn once more when no request can place it any longer.
     pub(crate) fn withdraw_unanswered(self: &Arc<Self>, claim: Arc<Claim>) {
+        self.withdraw(claim.clone());
+        self.expect_late_call(claim);
+    }
+
+    /// A call for this claim was not answered: where the store forgets ended claims, it could place the claim again after
+    /// it was given back. So it is withdrawn once more when no such call can place it any longer.
+    pub(crate) fn expect_late_call(self: &Arc<Self>, claim: Arc<Claim>) {
         if self.engine.backend.profile().remembers_ended {
-            return self.withdraw(claim);
+            return;
         }
         let line = self.clone();
         self.engine.watchdog.spawn(async move {
-            Departing::withdrawing(line.clone(), claim.clone())
-                .see_through()
-                .await;
             sleep(&line.engine.watchdog, line.engine.settings.call_limit).await;
-            Departing::withdrawing(line, claim).see_through().await;
+            let holds = |held: &Arc<Held>| held.claim.at.id == claim.at.id;
+            if !line.state.lock().holders.iter().any(holds) {
+                line.withdraw(claim);
+            }
         });
     }
 }
