@@ -9,7 +9,7 @@ use futures_util::FutureExt;
 use tenure::{Client, Error, Settings, multi};
 
 use crate::stage::{Stage, Verb};
-use crate::world::{MS, SECOND, World, pass, poll_once, settle};
+use crate::world::{MS, SECOND, World, mutex, pass, poll_once, settle};
 
 /// The background tasks of the test's runtime that are alive.
 fn tasks() -> usize {
@@ -21,11 +21,7 @@ async fn a_call_slower_than_the_offer_window_still_wakes_its_caller() {
     for fair in [false, true] {
         let world = World::new();
         let (client, stage) = world.staged();
-        let mutex = if fair {
-            client.mutex("k").fair()
-        } else {
-            client.mutex("k")
-        };
+        let mutex = mutex(&client, fair);
         stage.act(Verb::Acquire).hold_after();
         let lock = tokio::spawn(mutex.lock());
         let tried = tokio::spawn(client.mutex("other").try_lock());
@@ -65,11 +61,7 @@ async fn a_wait_that_ends_after_a_lost_reply_leaves_no_claim() {
     let world = World::new();
     for fair in [false, true] {
         let (client, stage) = world.staged();
-        let mutex = if fair {
-            client.mutex("k").fair()
-        } else {
-            client.mutex("k")
-        };
+        let mutex = mutex(&client, fair);
         stage.act(Verb::Acquire).fail_after(1);
         let mut lock = mutex.lock();
         assert!(poll_once(&mut lock).await.is_none());
@@ -114,11 +106,7 @@ async fn close_ends_a_waiter_that_missed_its_offer() {
     for fair in [false, true] {
         let world = World::new();
         let client = world.client();
-        let mutex = if fair {
-            client.mutex("k").fair()
-        } else {
-            client.mutex("k")
-        };
+        let mutex = mutex(&client, fair);
         let guard = mutex.lock().await.unwrap();
         let mut waiting = mutex.lock();
         assert!(poll_once(&mut waiting).await.is_none());

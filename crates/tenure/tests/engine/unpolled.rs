@@ -5,7 +5,7 @@ use std::time::Duration;
 use tenure::{Client, Mutex};
 
 use crate::stage::Verb;
-use crate::world::{MS, World, pass, poll_once, served, settle};
+use crate::world::{MS, World, mutex, pass, poll_once, served, settle};
 
 const LIMIT: Duration = Duration::from_millis(200);
 
@@ -52,11 +52,7 @@ async fn a_caller_that_stops_polling_its_call_does_not_hold_up_who_comes_after()
     for fair in [false, true] {
         let world = World::new();
         let (client, stage) = world.staged();
-        let mutex = if fair {
-            client.mutex("k").fair()
-        } else {
-            client.mutex("k")
-        };
+        let mutex = mutex(&client, fair);
         stage.act(Verb::Acquire).hold_after();
         let mut unpolled = mutex.lock();
         assert!(poll_once(&mut unpolled).await.is_none());

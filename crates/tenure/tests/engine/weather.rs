@@ -3,7 +3,7 @@
 use tenure::{Client, Error, Settings};
 
 use crate::stage::{Stage, Verb};
-use crate::world::{MS, SECOND, World, pass, poll_once, settle};
+use crate::world::{MS, SECOND, World, mutex, pass, poll_once, settle};
 
 #[tokio::test(start_paused = true)]
 async fn while_waiting_an_unavailable_store_is_asked_again() {
@@ -11,11 +11,7 @@ async fn while_waiting_an_unavailable_store_is_asked_again() {
     for fair in [false, true] {
         let (client, stage) = world.staged();
         stage.act(Verb::Acquire).fail_before(5);
-        let mutex = if fair {
-            client.mutex("k").fair()
-        } else {
-            client.mutex("k")
-        };
+        let mutex = mutex(&client, fair);
         let guard = mutex.lock_within(10 * SECOND).await.unwrap();
         guard.unlock().await.unwrap();
     }
@@ -43,11 +39,7 @@ async fn a_lost_reply_leaves_one_holder_and_then_none() {
     for fair in [false, true] {
         let (client, stage) = world.staged();
         stage.act(Verb::Acquire).fail_after(1);
-        let mutex = if fair {
-            client.mutex("k").fair()
-        } else {
-            client.mutex("k")
-        };
+        let mutex = mutex(&client, fair);
         let guard = mutex.lock().await.unwrap();
         assert_eq!(world.status("k").await.unwrap().holders.len(), 1);
         guard.unlock().await.unwrap();
@@ -140,11 +132,7 @@ async fn where_ended_claims_are_forgotten_one_that_was_not_answered_is_withdrawn
         profile.remembers_ended = false;
         let stage = Stage::with_profile(world.backend(), profile);
         let client = Client::new(stage.clone(), Settings::default());
-        let mutex = if fair {
-            client.mutex("k").fair()
-        } else {
-            client.mutex("k")
-        };
+        let mutex = mutex(&client, fair);
         stage.act(Verb::Acquire).fail_after(1);
         let mut lock = mutex.lock();
         assert!(poll_once(&mut lock).await.is_none());

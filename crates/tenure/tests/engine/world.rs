@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use tenure::{Client, Error, Guard, LockKey, LockStatus, Query, Settings};
+use tenure::{Client, Error, Guard, LockKey, LockStatus, Mutex, Query, Settings};
 use tenure_backend::{Backend, Clock};
 use tenure_memory::MemoryStore;
 use tenure_testkit::SimClock;
@@ -89,6 +89,12 @@ pub(crate) async fn settle() {
     for _ in 0..200 {
         tokio::task::yield_now().await;
     }
+}
+
+/// The mutex of the key `k`, fair or not.
+pub(crate) fn mutex(client: &Client, fair: bool) -> Mutex {
+    let mutex = client.mutex("k");
+    if fair { mutex.fair() } else { mutex }
 }
 
 /// The guard of a task that waits for it; fails when it is stranded.
