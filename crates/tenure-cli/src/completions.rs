@@ -1,7 +1,7 @@
 //! `tenure completions SHELL`: a script generated from the parser's own definition.
 //! Installs nothing; where the script belongs is the shell's and the packager's.
 
-use clap::CommandFactory;
+use clap::{Arg, Command, CommandFactory};
 use clap_complete::{Shell, generate};
 
 use crate::args::Cli;
@@ -9,8 +9,34 @@ use crate::args::Cli;
 /// The script.
 pub fn script(shell: Shell) -> Vec<u8> {
     let mut script = Vec::new();
-    generate(shell, &mut Cli::command(), "tenure", &mut script);
+    let mut command = Cli::command();
+    generate(shell, &mut command, "tenure", &mut script);
+    match shell {
+        Shell::Fish => script.extend(fish_values(&command).into_bytes()),
+        Shell::Zsh => script = options_after_arguments(&script),
+        _ => {}
+    }
     script
+}
+
+/// The generator tells zsh to look at nothing but arguments once the first of several was given; so options could
+/// not be completed after a key.
+fn options_after_arguments(script: &[u8]) -> Vec<u8> {
+    let script = String::from_utf8_lossy(script);
+    script.replace("\n'*::", "\n'*:").into_bytes()
+}
+
+/// The values that a verb's arguments can have: the generator for fish knows only those of options.
+fn fish_values(command: &Command) -> String {
+    let lines = command.get_subcommands().flat_map(|verb| {
+        let values = verb.get_positionals().flat_map(Arg::get_possible_values);
+        let values: Vec<String> = values.map(|value| value.get_name().to_owned()).collect();
+        (!values.is_empty()).then(|| {
+            let (verb, values) = (verb.get_name(), values.join(" "));
+            format!("complete -c tenure -n \"__fish_tenure_using_subcommand {verb}\" -f -a \"{values}\"\n")
+        })
+    });
+    lines.collect()
 }
 
 #[cfg(test)]

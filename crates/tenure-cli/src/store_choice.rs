@@ -10,6 +10,7 @@ use std::{env, fmt};
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
 
+use crate::account::Account;
 use crate::args::Global;
 
 /// Where the machine's administrator says which store to use.
@@ -54,7 +55,7 @@ impl Surroundings {
             tenure_url: env::var_os("TENURE_URL"),
             config_home: env::var_os("XDG_CONFIG_HOME"),
             state_home: env::var_os("XDG_STATE_HOME"),
-            home: absolute(env::var_os("HOME").as_deref()).or_else(home_of_this_user),
+            home: absolute(env::var_os("HOME").as_deref()).or_else(|| Account::of_this_user()?.home),
             etc_url: PathBuf::from(ETC_URL),
         }
     }
@@ -65,10 +66,27 @@ impl Surroundings {
 pub struct Choice {
     /// For the library. May hold a password.
     pub url: String,
+    /// Who named it.
+    pub source: Source,
     /// The embedded store's folder, to be created before connecting. `None` for every other store.
     pub folder: Option<PathBuf>,
+    /// The folder of another embedded store of this user, which commands without `XDG_STATE_HOME` use.
+    pub other_folder: Option<PathBuf>,
     /// For stderr, unless `-q`.
     pub notes: Vec<String>,
+}
+
+/// Who named a store.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// `--url`.
+    Option,
+    /// The first line of this file.
+    File(PathBuf),
+    /// `TENURE_URL`.
+    Variable,
+    /// Nobody: it is the embedded store.
+    Nobody,
 }
 
 /// Why no store could be chosen. A usage error.
@@ -128,10 +146,10 @@ impl Error for NoStore {
 /// # Errors
 /// A source that is there but cannot be used is never passed over: another store would not be the same lock.
 pub fn choose(surroundings: &Surroundings) -> Result<Choice, NoStore> {
-    let named = match named_url(surroundings)? {
-        Some(url) => url,
+    let (source, named) = match named_url(surroundings)? {
+        Some(named) => named,
         None => {
-            let mut choice = embedded(surroundings, "")?;
+            let mut choice = embedded(surroundings, Source::Nobody, "")?;
             let folder = choice.folder.as_deref().unwrap_or(Path::new("")).display();
             let note = format!(
                 "no store was named, so this lock is local to this user on this machine ({folder}); \
@@ -146,11 +164,13 @@ pub fn choose(surroundings: &Surroundings) -> Result<Choice, NoStore> {
         return Err(NoStore::Memory);
     }
     if scheme.eq_ignore_ascii_case("sqlite") && (rest.is_empty() || rest.starts_with('?')) {
-        return embedded(surroundings, rest);
+        return embedded(surroundings, source, rest);
     }
     Ok(Choice {
         url: named,
+        source,
         folder: None,
+        other_folder: None,
         notes: Vec::new(),
     })
 }
@@ -172,13 +192,13 @@ pub fn create_folder(folder: &Path) -> io::Result<()> {
     }
 }
 
-fn named_url(surroundings: &Surroundings) -> Result<Option<String>, NoStore> {
+fn named_url(surroundings: &Surroundings) -> Result<Option<(Source, String)>, NoStore> {
     if let Some(url) = &surroundings.url {
-        return some_url(url, "--url").map(Some);
+        return Ok(Some((Source::Option, some_url(url, "--url")?)));
     }
     if let Some(path) = &surroundings.url_file {
         return match first_line(path)? {
-            Some(url) => Ok(Some(url)),
+            Some(url) => Ok(Some((Source::File(path.clone()), url))),
             None => Err(NoStore::Unreadable(path.clone(), io::ErrorKind::NotFound.into())),
         };
     }
@@ -186,24 +206,26 @@ fn named_url(surroundings: &Surroundings) -> Result<Option<String>, NoStore> {
         let text = url
             .to_str()
             .ok_or_else(|| NoStore::NotText("TENURE_URL".to_owned()))?;
-        return some_url(text, "TENURE_URL").map(Some);
+        return Ok(Some((Source::Variable, some_url(text, "TENURE_URL")?)));
     }
-    let config = absolute(surroundings.config_home.as_deref());
-    let config = config.or_else(|| surroundings.home.as_ref().map(|home| home.join(".config")));
-    let files = config
-        .map(|folder| folder.join("tenure/url"))
-        .into_iter()
-        .chain([surroundings.etc_url.clone()]);
-    for file in files {
+    for file in url_files(surroundings) {
         if let Some(url) = first_line(&file)? {
-            return Ok(Some(url));
+            return Ok(Some((Source::File(file), url)));
         }
     }
     Ok(None)
 }
 
+/// The files that are asked for a URL when nothing else names one, in their order.
+pub(crate) fn url_files(surroundings: &Surroundings) -> impl Iterator<Item = PathBuf> {
+    let config = absolute(surroundings.config_home.as_deref());
+    let config = config.or_else(|| surroundings.home.as_ref().map(|home| home.join(".config")));
+    let users = config.map(|folder| folder.join("tenure/url"));
+    users.into_iter().chain([surroundings.etc_url.clone()])
+}
+
 /// The first line of a file; none if there is no such file.
-fn first_line(path: &Path) -> Result<Option<String>, NoStore> {
+pub(crate) fn first_line(path: &Path) -> Result<Option<String>, NoStore> {
     let file = match fs::File::open(path) {
         Err(error) if [io::ErrorKind::NotFound, io::ErrorKind::NotADirectory].contains(&error.kind()) => {
             return Ok(None);
@@ -227,34 +249,30 @@ fn some_url(text: &str, source: &str) -> Result<String, NoStore> {
 }
 
 /// The embedded store, with the URL's query as it was given.
-fn embedded(surroundings: &Surroundings, query: &str) -> Result<Choice, NoStore> {
+fn embedded(surroundings: &Surroundings, source: Source, query: &str) -> Result<Choice, NoStore> {
     let usual = surroundings
         .home
         .as_ref()
         .map(|home| home.join(".local/state/tenure"));
     let chosen = absolute(surroundings.state_home.as_deref()).map(|state| state.join("tenure"));
-    let folder = chosen
-        .clone()
-        .or_else(|| usual.clone())
-        .ok_or(NoStore::Homeless)?;
-    let mut notes = Vec::new();
-    if let (Some(chosen), Some(usual)) = (chosen, usual)
-        && chosen != usual
-        && usual.join(FILE).exists()
-    {
-        notes.push(format!(
+    let folder = chosen.or_else(|| usual.clone()).ok_or(NoStore::Homeless)?;
+    let other_folder = usual.filter(|usual| *usual != folder && usual.join(FILE).exists());
+    let told = other_folder.as_ref().map(|other| {
+        format!(
             "XDG_STATE_HOME is set, so locks are kept in {}, but {} has a store too: \
              commands that run without XDG_STATE_HOME lock there, and neither sees the other's locks",
-            chosen.display(),
-            usual.display()
-        ));
-    }
-    let file = folder.join(FILE);
-    let path = percent_encode(file.as_os_str().as_encoded_bytes(), IN_PATH);
+            folder.display(),
+            other.display()
+        )
+    });
+    let path = folder.join(FILE);
+    let path = percent_encode(path.as_os_str().as_encoded_bytes(), IN_PATH);
     Ok(Choice {
         url: format!("sqlite:{path}{query}"),
+        source,
         folder: Some(folder),
-        notes,
+        other_folder,
+        notes: told.into_iter().collect(),
     })
 }
 
@@ -263,67 +281,13 @@ fn absolute(value: Option<&OsStr>) -> Option<PathBuf> {
     value.map(PathBuf::from).filter(|path| path.is_absolute())
 }
 
-/// The home directory that the user database knows, for callers without `HOME`.
-#[cfg(unix)]
-fn home_of_this_user() -> Option<PathBuf> {
-    let user = rustix::process::geteuid().as_raw();
-    let listed = fs::read_to_string("/etc/passwd")
-        .ok()
-        .and_then(|table| home_in(&table, user));
-    listed.or_else(|| {
-        // Users of a directory service are in no file.
-        let getent = std::process::Command::new("getent")
-            .arg("passwd")
-            .arg(user.to_string())
-            .output()
-            .ok()?;
-        home_in(&String::from_utf8_lossy(&getent.stdout), user)
-    })
-}
-
-#[cfg(not(unix))]
-fn home_of_this_user() -> Option<PathBuf> {
-    env::home_dir()
-}
-
-#[cfg(unix)]
-fn home_in(table: &str, user: u32) -> Option<PathBuf> {
-    let home = table.lines().find_map(|line| {
-        let fields: Vec<&str> = line.split(':').collect();
-        (fields.get(2)?.parse() == Ok(user)).then(|| fields.get(5).copied())?
-    });
-    absolute(home.map(OsStr::new))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::machine::Machine;
 
-    struct Machine {
-        folder: tempfile::TempDir,
-        around: Surroundings,
-    }
-
-    impl Machine {
-        fn new() -> Machine {
-            let folder = tempfile::tempdir().expect("a folder");
-            let around = Surroundings {
-                home: Some(folder.path().join("home")),
-                etc_url: folder.path().join("etc/tenure/url"),
-                ..Surroundings::default()
-            };
-            Machine { folder, around }
-        }
-
-        fn write(&self, path: &str, text: &str) {
-            let path = self.folder.path().join(path);
-            fs::create_dir_all(path.parent().expect("below the folder")).expect("the folder is ours");
-            fs::write(path, text).expect("the folder is ours");
-        }
-
-        fn url(&self) -> String {
-            choose(&self.around).expect("a store").url
-        }
+    fn url(machine: &Machine) -> String {
+        choose(&machine.around).expect("a store").url
     }
 
     #[test]
@@ -331,24 +295,24 @@ mod tests {
         let mut machine = Machine::new();
         let home = machine.folder.path().join("home");
         assert_eq!(
-            machine.url(),
+            url(&machine),
             format!("sqlite:{}/.local/state/tenure/locks.db", home.display())
         );
-        machine.write("etc/tenure/url", "redis://etc\nredis://second-line\n");
-        assert_eq!(machine.url(), "redis://etc");
-        machine.write("home/.config/tenure/url", "redis://config");
-        assert_eq!(machine.url(), "redis://config");
+        machine.write("etc/tenure/url", "redis://etc\nredis://second-line\n", 0o600);
+        assert_eq!(url(&machine), "redis://etc");
+        machine.write("home/.config/tenure/url", "redis://config", 0o600);
+        assert_eq!(url(&machine), "redis://config");
         machine.around.config_home = Some(machine.folder.path().join("xdg").into());
-        assert_eq!(machine.url(), "redis://etc");
-        machine.write("xdg/tenure/url", " redis://xdg \r\n");
-        assert_eq!(machine.url(), "redis://xdg");
+        assert_eq!(url(&machine), "redis://etc");
+        machine.write("xdg/tenure/url", " redis://xdg \r\n", 0o600);
+        assert_eq!(url(&machine), "redis://xdg");
         machine.around.tenure_url = Some("redis://env".into());
-        assert_eq!(machine.url(), "redis://env");
-        machine.write("file", "redis://file\n");
+        assert_eq!(url(&machine), "redis://env");
+        machine.write("file", "redis://file\n", 0o600);
         machine.around.url_file = Some(machine.folder.path().join("file"));
-        assert_eq!(machine.url(), "redis://file");
+        assert_eq!(url(&machine), "redis://file");
         machine.around.url = Some("redis://option".into());
-        assert_eq!(machine.url(), "redis://option");
+        assert_eq!(url(&machine), "redis://option");
     }
 
     #[test]
@@ -357,8 +321,8 @@ mod tests {
         machine.around.tenure_url = Some(OsString::new());
         machine.around.config_home = Some("relative".into());
         machine.around.state_home = Some("relative".into());
-        machine.write("home/.config/tenure/url", "redis://config");
-        assert_eq!(machine.url(), "redis://config");
+        machine.write("home/.config/tenure/url", "redis://config", 0o600);
+        assert_eq!(url(&machine), "redis://config");
     }
 
     #[test]
@@ -385,7 +349,7 @@ mod tests {
         let choice = choose(&machine.around).expect("a store");
         assert_eq!(choice.url, format!("sqlite:{}?fencing=x", path.display()));
         assert!(choice.notes.is_empty());
-        machine.write("home/.local/state/tenure/locks.db", "");
+        machine.write("home/.local/state/tenure/locks.db", "", 0o600);
         let notes = choose(&machine.around).expect("a store").notes;
         assert!(
             notes.len() == 1 && notes[0].contains("home/.local/state/tenure"),
@@ -396,8 +360,8 @@ mod tests {
     #[test]
     fn a_file_that_cannot_be_used_is_never_passed_over() {
         let mut machine = Machine::new();
-        machine.write("etc/tenure/url", "redis://etc");
-        machine.write("home/.config/tenure/url", "\nredis://second-line");
+        machine.write("etc/tenure/url", "redis://etc", 0o600);
+        machine.write("home/.config/tenure/url", "\nredis://second-line", 0o600);
         assert!(matches!(choose(&machine.around), Err(NoStore::Empty(_))));
         machine.around.config_home = Some(machine.folder.path().into());
         fs::create_dir_all(machine.folder.path().join("tenure/url")).expect("the folder is ours");
@@ -425,18 +389,7 @@ mod tests {
         let refusal = choose(&machine.around).expect_err("no folder");
         assert!(refusal.to_string().contains("HOME"), "{refusal}");
         machine.around.state_home = Some("/state".into());
-        assert_eq!(machine.url(), "sqlite:/state/tenure/locks.db");
-    }
-
-    #[cfg(unix)]
-    #[test]
-    fn the_user_database_knows_the_home() {
-        let table =
-            "root:x:0:0:root:/root:/bin/sh\nann:x:1000:7:Ann:/home/ann:/bin/sh\nodd:x:7:7::x:/bin/sh\n";
-        assert_eq!(home_in(table, 1000), Some("/home/ann".into()));
-        assert_eq!(home_in(table, 0), Some("/root".into()));
-        assert_eq!(home_in(table, 7), None);
-        assert_eq!(home_in(table, 1), None);
+        assert_eq!(url(&machine), "sqlite:/state/tenure/locks.db");
     }
 
     #[cfg(unix)]
@@ -449,7 +402,7 @@ mod tests {
         create_folder(&folder).expect("it is there already");
         let mode = fs::metadata(&folder).expect("it is there").permissions().mode();
         assert_eq!(mode & 0o777, 0o700);
-        machine.write("plain", "");
+        machine.write("plain", "", 0o600);
         assert!(create_folder(&machine.folder.path().join("plain")).is_err());
     }
 }

@@ -131,7 +131,24 @@ pub fn note(quiet: bool, words: &str) {
 
 /// A stderr that nobody reads is no reason to stop.
 fn say(text: &str) {
-    let _ = io::stderr().write_all(format!("{text}\n").as_bytes());
+    let text = format!("{}\n", without_passwords(text));
+    let _ = io::stderr().write_all(text.as_bytes());
+}
+
+/// Masks what may be the password of a URL, in text that repeats what somebody wrote in a wrong place.
+///
+/// In each line that is everything from the first `:` after a `://` to the last `@`: a password may hold spaces,
+/// quotes and other signs, so rather too much is masked than too little.
+pub fn without_passwords(text: &str) -> String {
+    let lines = text.split_inclusive('\n').map(|line| {
+        let masked = line.split_once("://").and_then(|(scheme, rest)| {
+            let (before, after) = rest.rsplit_once('@')?;
+            let (user, _) = before.split_once(':')?;
+            Some(format!("{scheme}://{user}:***@{after}"))
+        });
+        masked.unwrap_or_else(|| line.to_owned())
+    });
+    lines.collect()
 }
 
 #[cfg(test)]
@@ -154,6 +171,19 @@ mod tests {
             "cannot lock \"k\"\n  = why: the key is a mutex and was asked for as a read-write lock\n  \
              = help: use another key, or wait until nobody holds it or waits for it"
         );
+    }
+
+    #[test]
+    fn a_password_is_masked_whatever_it_is_made_of() {
+        for (text, masked) in [
+            ("a redis://u:p@h:1/0' b c://d", "a redis://u:***@h:1/0' b c://d"),
+            ("'redis://:p'a s:s@x@h'\nx@y z:1", "'redis://:***@h'\nx@y z:1"),
+            ("redis://h:1/0 and x:y", "redis://h:1/0 and x:y"),
+            ("a@b c:d", "a@b c:d"),
+            ("redis://u@h", "redis://u@h"),
+        ] {
+            assert_eq!(without_passwords(text), masked);
+        }
     }
 
     #[test]

@@ -29,6 +29,25 @@ use crate::want::Want;
 /// [`Error::Timeout`] with a time limit; [`Error::Mismatch`], [`Error::Unsupported`], [`Error::Invalid`],
 /// [`Error::Limit`], [`Error::WouldDeadlock`], [`Error::Closed`] at once. While it waits it asks an unavailable store
 /// again; [`Error::Backend`] is every other fault of the store.
+///
+/// # Examples
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tenure::Error> {
+/// use tenure::{Acquire, Guard};
+///
+/// let client = tenure::connect("memory:").await?;
+/// let mutex = client.mutex("report");
+/// let held = mutex.lock().await?;
+/// let waiting: Acquire<Guard> = mutex.lock().on_waiting(|claim| println!("{claim:?} waits"));
+/// let given_up: Acquire<Guard> = mutex.lock();
+/// // It borrows nothing, so a task of its own may wait. Dropping it is giving up.
+/// let task = tokio::spawn(waiting);
+/// drop(given_up);
+/// held.unlock().await?;
+/// let guard = task.await.expect("the task ran to its end")?;
+/// guard.unlock().await
+/// # }
+/// ```
 #[must_use = "a lock is not acquired until its future is awaited"]
 pub struct Acquire<G> {
     state: State,

@@ -9,6 +9,41 @@ use tenure_backend::{BackendError, Effect, Fault, InvalidKey, Kind, Loss};
 /// Why a lock could not be taken, kept or given back. That a lock is busy is not an error.
 ///
 /// `Display` never repeats the [`source`](std::error::Error::source).
+///
+/// # Examples
+/// Each variant is a decision:
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tenure::Error> {
+/// # use std::time::Duration;
+/// use tenure::Error;
+///
+/// let client = tenure::connect("memory:").await?;
+/// let report = client.mutex("report");
+/// let held = report.lock().await?;
+/// match report.lock_within(Duration::from_millis(10)).await {
+///     Ok(guard) => guard.unlock().await?,
+///     Err(Error::Timeout) => println!("another writes the report: nothing to do"),
+///     Err(error) if error.is_weather() => println!("try again later"),
+///     Err(error) => return Err(error),
+/// }
+/// # held.unlock().await }
+/// ```
+/// A `main` that returns `Result<(), tenure::Error>` prints `Debug` when it fails, as every such `main` does. For people,
+/// print `Display` and then each source, which it does not repeat:
+/// ```
+/// use std::error::Error as _;
+/// use tenure::{BackendError, Effect, Error, Fault};
+///
+/// let silent = BackendError::new(Fault::Unavailable, Effect::Unknown, "no answer within 3 s");
+/// let error = Error::from(silent);
+/// let mut words = error.to_string();
+/// let mut source = error.source();
+/// while let Some(cause) = source {
+///     words += &format!(": {cause}");
+///     source = cause.source();
+/// }
+/// assert_eq!(words, "the store failed: no answer within 3 s");
+/// ```
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -84,6 +119,21 @@ impl From<InvalidKey> for Error {
 }
 
 /// A lock that was held is held no longer.
+///
+/// # Examples
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tenure::Error> {
+/// use std::{future::pending, time::Duration};
+/// use tenure::{Lost, LostCause};
+///
+/// let client = tenure::connect("memory:").await?;
+/// let guard = client.mutex("report").fixed_lease(Duration::from_millis(50)).lock().await?;
+/// let endless = guard.while_held(pending::<()>()).await;
+/// assert_eq!(endless, Err(Lost { cause: LostCause::Expired }));
+/// // Once lost, it stays lost: stop, and do not trust what was done since.
+/// assert!(!guard.is_held());
+/// # Ok(()) }
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the lock was lost: {cause}")]
 pub struct Lost {
@@ -92,6 +142,23 @@ pub struct Lost {
 }
 
 /// Why a lock was lost, as far as anybody knows.
+///
+/// # Examples
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tenure::Error> {
+/// use tenure::{Holder, LostCause};
+///
+/// let client = tenure::connect("memory:").await?;
+/// let guard = client.mutex("report").lock().await?;
+/// client.evict(Holder::Claim(guard.claim().clone())).await?;
+/// assert!(guard.verify().await.is_err(), "asked now; otherwise known within a third of the lease");
+/// match guard.lost().await.cause {
+///     LostCause::Evicted { by: Some(by) } => println!("{by} took it away: ask there before trying again"),
+///     LostCause::Unreachable => println!("the store is out of reach: look at the network"),
+///     cause => println!("lost ({}): {cause}", cause.as_str()),
+/// }
+/// # assert_eq!(guard.loss().expect("it is lost").cause.as_str(), "evicted"); Ok(()) }
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum LostCause {

@@ -22,6 +22,25 @@ use crate::timer::{sleep, within};
 
 /// One lock among those that are held together. A [`Mutex`] is one; see also [`read`](Member::read),
 /// [`write`](Member::write) and [`permits`](Member::permits).
+///
+/// # Examples
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tenure::Error> {
+/// use tenure::Member;
+///
+/// let client = tenure::connect("memory:").await?;
+/// let (catalogue, slots) = (client.rwlock("catalogue"), client.semaphore("imports", 4));
+/// let members = [
+///     Member::read(&catalogue),
+///     Member::permits(&slots, 2),
+///     client.mutex("supplier:7").into(),
+/// ];
+/// let guards = tenure::multi(members).lock().await?;
+/// assert!(catalogue.try_write().await?.is_none());
+/// assert!(slots.try_acquire_many(3).await?.is_none());
+/// guards.unlock().await
+/// # }
+/// ```
 #[derive(Clone, Debug)]
 pub struct Member(Face);
 
@@ -120,6 +139,25 @@ impl Multi {
 }
 
 /// Several held locks. Dropping it gives them all back.
+///
+/// # Examples
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tenure::Error> {
+/// use tenure::Holder;
+///
+/// let client = tenure::connect("memory:").await?;
+/// let accounts = [client.mutex("account:1"), client.mutex("account:2")];
+/// let guards = tenure::multi(accounts).lock().await?;
+/// let moved = guards.while_held(async { "100 coins" }).await?;
+/// # assert_eq!(moved, "100 coins");
+/// // One lost member is enough: all that was to be done under all of them must stop.
+/// let second = &guards.members()[1];
+/// client.evict(Holder::Claim(second.claim().clone())).await?;
+/// assert!(second.verify().await.is_err(), "asked now; otherwise known within a third of the lease");
+/// println!("{}", guards.lost().await);
+/// assert!(!guards.is_held() && guards.members()[0].is_held());
+/// # Ok(()) }
+/// ```
 #[must_use = "locks are given back when their guard is dropped"]
 pub struct MultiGuard {
     guards: Vec<Guard>,

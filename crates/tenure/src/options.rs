@@ -129,6 +129,9 @@ macro_rules! options {
             }
 
             /// Takes the lock on behalf of an owner, who may take it again while it has it.
+            ///
+            /// Taken again, it is the first claim once more: the lease, `max_hold`, `at_least` and label of the first
+            /// count, and those of this one are ignored; see [`Owner`](crate::Owner).
             #[must_use]
             pub fn owned_by(self, owner: &crate::Owner) -> Self {
                 Self(self.0.set(|options| options.owner = Some(owner.clone())))

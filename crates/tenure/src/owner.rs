@@ -21,6 +21,9 @@ use crate::line::Line;
 /// lock. A write lock inside a read lock is [`WouldDeadlock`](crate::Error::WouldDeadlock). Semaphores are not
 /// re-entrant: each acquisition takes permits.
 ///
+/// A nested lock is the first one's claim, with all that the first asked for: its lease, `max_hold`, `at_least` and
+/// label. What the nested one asks for is ignored, so a `max_hold` that ends the first lock ends every nested one.
+///
 /// An owner is a value, not a task or a thread: clone it to whoever acts on its behalf.
 ///
 /// # Examples

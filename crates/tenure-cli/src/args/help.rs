@@ -93,6 +93,48 @@ up: the command never runs.
     run_exit_codes!()
 );
 
+macro_rules! elect_exit_codes {
+    () => {
+        "\
+Exit codes of `elect`:
+  the command's own, or 128+n if signal n ended it: it ran to its end as leader
+  128+n  signal n came while another led; the command does not run
+  2      usage
+  3      the store or this machine failed
+  126    the command could not be executed
+  127    the command was not found"
+    };
+}
+
+/// Below `tenure elect -h`.
+pub(super) const ELECT_SHORT: &str = elect_exit_codes!();
+
+/// Below `tenure elect --help`.
+pub(super) const ELECT: &str = concat!(
+    "\
+Of all who elect the same NAME one leads and runs its command; the others
+wait, in their order. When the command ends by itself, the lead is given up and
+elect ends. When the lead is lost, the command is stopped (TERM, and KILL a
+grace later) and elect campaigns again: the command is started anew when it
+leads once more. NAME is a key, held as a mutex: `tenure show NAME` shows the
+leader and the candidates. The command sees TENURE_KEY, TENURE_TOKEN,
+TENURE_CLAIM and TENURE_STORE; signals reach it as under `run`.
+
+",
+    promise!(),
+    "\n\n",
+    elect_exit_codes!()
+);
+
+/// Below `tenure watch --help`.
+pub(super) const WATCH: &str = "\
+Looks at the store once a second and prints what is different: `held`, `freed`,
+`holders` (others hold it) and `waiters` (others wait), and `unavailable` and
+`available` when the store stops and starts to answer. It begins with what
+stands. What begins and ends between two looks is not seen. With --json each
+line is the object of `show --json` and its field `change`. Ends with exit 0 on
+INT or TERM, and when nobody reads it any more.";
+
 /// Below `tenure hold --help`.
 pub(super) const HOLD: &str = "\
 Prints one JSON object a line: waiting, acquired, and then one of released

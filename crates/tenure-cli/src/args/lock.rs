@@ -9,7 +9,7 @@ use clap::Args;
 use super::parse_duration;
 
 /// The lease that is asked for when no other is.
-const DEFAULT_LEASE: &str = "30s";
+pub(super) const DEFAULT_LEASE: &str = "30s";
 /// A shorter lease could not be renewed in time over a network.
 const SHORTEST_LEASE: Duration = Duration::from_secs(1);
 
@@ -54,7 +54,7 @@ pub struct LockArgs {
     no_wait: bool,
 
     /// How long the store keeps the lock without a sign of life; renewed at a third
-    #[arg(long, value_name = "D", default_value = DEFAULT_LEASE, value_parser = lease)]
+    #[arg(long, value_name = "D", default_value = DEFAULT_LEASE, value_parser = parse_lease)]
     #[arg(allow_hyphen_values = true, help_heading = "Holding")]
     pub lease: Duration,
 
@@ -166,7 +166,7 @@ impl LockArgs {
     }
 }
 
-fn lease(text: &str) -> Result<Duration, String> {
+pub(super) fn parse_lease(text: &str) -> Result<Duration, String> {
     match parse_duration(text) {
         Ok(span) if span < SHORTEST_LEASE => {
             Err("a lease is at least `1s`, or it could not be renewed in time".to_owned())

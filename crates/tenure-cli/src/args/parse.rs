@@ -7,6 +7,7 @@ use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser};
 
 use super::{Cli, Verb};
+use crate::words::without_passwords;
 
 /// Exit code of a usage error of `run`: 2 could be its command's own.
 const RUN_USAGE: u8 = 125;
@@ -40,12 +41,20 @@ pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Cli, BadUsage> 
         if !error.use_stderr() {
             return BadUsage { exit_code: 0, text };
         }
-        let run = is_run(&args);
-        if run && !args.iter().any(|arg| arg == "--") {
-            text.push_str("\nThe command comes after `--`, as in: tenure run k -- echo hi\n");
+        let verb = verb_of(&args);
+        if let Some(verb @ ("run" | "elect")) = verb.as_deref()
+            && !args.iter().any(|arg| arg == "--")
+        {
+            text.push_str(&format!(
+                "\nThe command comes after `--`, as in: tenure {verb} k -- echo hi\n"
+            ));
         }
         BadUsage {
-            exit_code: if run { RUN_USAGE } else { USAGE },
+            exit_code: if verb.as_deref() == Some("run") {
+                RUN_USAGE
+            } else {
+                USAGE
+            },
             text,
         }
     })
@@ -55,6 +64,7 @@ fn contradiction(verb: &Verb) -> Option<String> {
     match verb {
         Verb::Run(run) => run.contradiction(),
         Verb::Hold(hold) => hold.lock.contradiction(),
+        Verb::Elect(elect) => elect.contradiction(),
         _ => None,
     }
 }
@@ -63,10 +73,10 @@ fn contradiction(verb: &Verb) -> Option<String> {
 fn complaint(verb: &Verb, words: &str) -> clap::Error {
     let mut command = Cli::command();
     command.build();
-    let name = if matches!(verb, Verb::Run(_)) {
-        "run"
-    } else {
-        "hold"
+    let name = match verb {
+        Verb::Run(_) => "run",
+        Verb::Elect(_) => "elect",
+        _ => "hold",
     };
     match command.find_subcommand_mut(name) {
         Some(verb) => verb.error(ErrorKind::ValueValidation, words),
@@ -74,8 +84,8 @@ fn complaint(verb: &Verb, words: &str) -> clap::Error {
     }
 }
 
-/// Whether the verb is `run`, for arguments that may be wrong anywhere.
-fn is_run(args: &[OsString]) -> bool {
+/// The verb that was meant, for arguments that may be wrong anywhere.
+fn verb_of(args: &[OsString]) -> Option<String> {
     let command = Cli::command();
     let is_verb = |word: &OsStr| command.get_subcommands().any(|verb| word == verb.get_name());
     let words: Vec<&OsStr> = args
@@ -105,37 +115,13 @@ fn is_run(args: &[OsString]) -> bool {
                 2
             };
         } else if is_verb(word) {
-            return *word == "run";
+            return Some(text.into_owned());
         } else {
             break;
         }
     }
-    swallowed.is_some_and(|word| word == "run")
-}
-
-/// Masks what stands between `:` and `@` after `://`.
-fn without_passwords(text: &str) -> String {
-    let mut clean = String::with_capacity(text.len());
-    let mut rest = text;
-    while let Some((before, after)) = rest.split_once("://") {
-        clean.push_str(before);
-        clean.push_str("://");
-        let end = after
-            .find(|c: char| c.is_whitespace() || c == '\'')
-            .unwrap_or(after.len());
-        let masked = after[..end]
-            .rfind('@')
-            .and_then(|at| after[..at].find(':').map(|colon| (colon, at)));
-        rest = match masked {
-            Some((colon, at)) => {
-                clean.push_str(&after[..=colon]);
-                clean.push_str("***");
-                &after[at..]
-            }
-            None => after,
-        };
-    }
-    clean + rest
+    let swallowed = swallowed.filter(|word| is_verb(word));
+    swallowed.map(|word| word.to_string_lossy().into_owned())
 }
 
 #[cfg(test)]
@@ -143,7 +129,8 @@ mod tests {
     use std::num::NonZeroU32;
     use std::time::Duration;
 
-    use super::super::{Kind, OnLost, Run, Wait};
+    use super::super::verbs::VERBS;
+    use super::super::{Kind, OnLost, Run, Stop, Wait};
     use super::*;
 
     fn read(line: &str) -> Result<Cli, BadUsage> {
@@ -176,6 +163,9 @@ mod tests {
     #[test]
     fn the_definition_is_sound() {
         Cli::command().debug_assert();
+        let command = Cli::command();
+        let verbs: Vec<&str> = command.get_subcommands().map(|verb| verb.get_name()).collect();
+        assert_eq!(verbs, VERBS);
     }
 
     #[test]
@@ -291,6 +281,10 @@ mod tests {
         refused("evict k --all --claim x", 2, &["cannot be used"]);
         refused("ls --limit 0", 2, &["--limit"]);
         refused("completions tcsh", 2, &["bash"]);
+        refused("man frobnicate", 2, &["evict"]);
+        refused("schema --frobnicate", 2, &["--frobnicate"]);
+        refused("doctor k", 2, &["k"]);
+        refused("watch a b", 2, &["b"]);
     }
 
     #[test]
@@ -335,11 +329,42 @@ mod tests {
     }
 
     #[test]
-    fn help_lists_only_what_works() {
+    fn help_lists_every_verb_in_one_line_each() {
         let text = read("--help").expect_err("help is no verb").text;
-        for verb in ["doctor", "schema", "elect", "watch "] {
-            assert!(!text.contains(&format!("\n  {verb}")), "{verb} is listed");
+        for verb in VERBS {
+            assert!(
+                text.contains(&format!("\n  {verb} ")),
+                "{verb} is missing in\n{text}"
+            );
         }
+    }
+
+    #[test]
+    fn elect_takes_a_name_and_a_command() {
+        let elect = |line: &str| match read(line).map(|cli| cli.verb) {
+            Ok(Verb::Elect(elect)) => elect,
+            other => panic!("{line}: {other:?}"),
+        };
+        let plain = elect("elect chair -- sh -c true");
+        assert_eq!(
+            (plain.name.as_str(), plain.lease),
+            ("chair", Duration::from_secs(30))
+        );
+        assert_eq!(
+            (plain.grace(), plain.on_lost),
+            (Duration::from_secs(5), Stop::Term)
+        );
+        assert_eq!(plain.command, ["sh", "-c", "true"]);
+        let short = elect("elect chair --lease 3s --grace 1s --on-lost kill -- a");
+        assert_eq!(
+            (short.grace(), short.on_lost),
+            (Duration::from_secs(1), Stop::Kill)
+        );
+        refused("elect chair", 2, &["no command", "tenure elect k -- echo hi"]);
+        refused("elect chair -- ", 2, &["no command"]);
+        refused("elect -- true", 2, &["NAME"]);
+        refused("elect chair --lease 3s --grace 2s -- true", 2, &["third"]);
+        refused("elect chair --on-lost ignore -- true", 2, &["term", "kill"]);
     }
 
     #[test]
@@ -352,10 +377,5 @@ mod tests {
             let text = read(line).expect_err(line).text;
             assert!(!text.contains("s3cr3t"), "{text}");
         }
-        assert_eq!(
-            without_passwords("a redis://u:p@h:1/0' b c://d"),
-            "a redis://u:***@h:1/0' b c://d"
-        );
-        assert_eq!(without_passwords("redis://h:1/0 x@y"), "redis://h:1/0 x@y");
     }
 }

@@ -5,10 +5,27 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use clap::builder::PossibleValuesParser;
 use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 
+use super::lock::{DEFAULT_LEASE, parse_lease};
 use super::{LockArgs, help, parse_duration};
+
+/// All verbs, which have a manual page each.
+pub(super) const VERBS: [&str; 11] = [
+    "run",
+    "hold",
+    "ls",
+    "show",
+    "watch",
+    "evict",
+    "elect",
+    "doctor",
+    "schema",
+    "completions",
+    "man",
+];
 
 /// Run a command under a lock that every machine respects.
 #[derive(Parser, Clone, Debug, PartialEq)]
@@ -72,12 +89,26 @@ pub enum Verb {
     Ls(Ls),
     /// Show one key: all holders and the queue
     Show(Show),
+    /// Show what changes: a line per change, until interrupted
+    Watch(Watch),
     /// Free a key by force; its holder learns at its next renewal
     Evict(Evict),
+    /// Run a command only while leader: one of all candidates runs it
+    Elect(Elect),
+    /// Check the store for everything that weakens a lock
+    Doctor,
+    /// Print the tables of an SQL store, as statements
+    Schema(Schema),
     /// Print a script that completes this command line in a shell
     Completions {
         /// For which shell
         shell: Shell,
+    },
+    /// Print the manual page of this command, or of one verb
+    Man {
+        /// Which verb
+        #[arg(value_name = "VERB", value_parser = PossibleValuesParser::new(VERBS))]
+        verb: Option<String>,
     },
 }
 
@@ -116,18 +147,24 @@ impl Run {
     }
 
     pub(super) fn contradiction(&self) -> Option<String> {
-        if self.command.is_empty() {
-            return Some("no command was given".to_owned());
-        }
-        if self.grace() > self.lock.lease / 3 {
-            let most = self.lock.lease / 3;
-            return Some(format!(
-                "--grace is more than a third of the lease: TERM would come before a late renewal; \
-                 make it {most:?} or less, or the lease longer"
-            ));
-        }
-        self.lock.contradiction()
+        no_command(&self.command)
+            .or_else(|| grace_too_long(self.grace(), self.lock.lease))
+            .or_else(|| self.lock.contradiction())
     }
+}
+
+fn no_command(command: &[OsString]) -> Option<String> {
+    command.is_empty().then(|| "no command was given".to_owned())
+}
+
+fn grace_too_long(grace: Duration, lease: Duration) -> Option<String> {
+    let most = lease / 3;
+    (grace > most).then(|| {
+        format!(
+            "--grace is more than a third of the lease: TERM would come before a late renewal; \
+             make it {most:?} or less, or the lease longer"
+        )
+    })
 }
 
 /// What happens to a command whose lock is lost.
@@ -183,4 +220,74 @@ pub struct Evict {
     /// Every holder and waiter
     #[arg(long, group = "whom")]
     pub all: bool,
+}
+
+/// `tenure watch`.
+#[derive(Args, Clone, Debug, PartialEq)]
+#[command(after_long_help = help::WATCH)]
+pub struct Watch {
+    /// Only keys that begin so
+    pub prefix: Option<String>,
+}
+
+/// `tenure schema`.
+#[derive(Args, Clone, Debug, PartialEq)]
+pub struct Schema {
+    /// Make the tables in the store, where they are not there
+    #[arg(long)]
+    pub apply: bool,
+}
+
+/// `tenure elect`.
+#[derive(Args, Clone, Debug, PartialEq)]
+#[command(override_usage = "tenure elect NAME [OPTIONS] -- CMD [ARG...]")]
+#[command(after_help = help::ELECT_SHORT, after_long_help = help::ELECT)]
+pub struct Elect {
+    /// What is led: candidates of one name elect one of them
+    pub name: String,
+    /// How long a dead leader is waited for; renewed at a third
+    #[arg(long, value_name = "D", default_value = DEFAULT_LEASE, value_parser = parse_lease)]
+    #[arg(allow_hyphen_values = true)]
+    pub lease: Duration,
+    /// What the command gets when the lead is lost
+    #[arg(long, value_name = "WHAT", default_value = "term")]
+    pub on_lost: Stop,
+    /// Time between TERM and KILL, at most a third of the lease (default: a sixth of it)
+    #[arg(long, value_name = "D", value_parser = parse_duration)]
+    grace: Option<Duration>,
+    /// Shown by `ls` (default: user@host:pid)
+    #[arg(long, value_name = "TEXT")]
+    pub label: Option<String>,
+    /// The command and its arguments
+    #[arg(last = true, value_name = "CMD")]
+    pub command: Vec<OsString>,
+}
+
+impl Elect {
+    /// Time between TERM and KILL.
+    pub fn grace(&self) -> Duration {
+        self.grace.unwrap_or(self.lease / 6)
+    }
+
+    pub(super) fn contradiction(&self) -> Option<String> {
+        no_command(&self.command).or_else(|| grace_too_long(self.grace(), self.lease))
+    }
+}
+
+/// How a command is stopped that may not run on.
+#[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stop {
+    /// TERM, and KILL a grace later.
+    Term,
+    /// KILL.
+    Kill,
+}
+
+impl From<Stop> for OnLost {
+    fn from(stop: Stop) -> OnLost {
+        match stop {
+            Stop::Term => OnLost::Term,
+            Stop::Kill => OnLost::Kill,
+        }
+    }
 }

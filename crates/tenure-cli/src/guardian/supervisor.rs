@@ -146,10 +146,13 @@ impl Supervisor {
                 }
                 Some(Report::Refused) => return Err(StartError::TooLate),
                 Some(_) => {}
-                None => {
-                    // A stub without its guardian dies by itself, before it becomes the command.
-                    return Err(StartError::Guardian);
+                // It may have died after the command had begun: whatever there is of it is ended by us.
+                None if self.leader.is_some() => {
+                    self.take_over();
+                    break;
                 }
+                // A stub without its guardian dies by itself, before it becomes the command.
+                None => return Err(StartError::Guardian),
             }
         }
         Ok(self.leader.map_or(0, |leader| leader.as_raw_pid().unsigned_abs()))

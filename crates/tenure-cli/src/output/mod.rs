@@ -1,12 +1,14 @@
-//! What the command prints: events of `hold`, objects and tables of `ls` and `show`.
+//! What the command prints: events of `hold`, objects and tables of `ls` and `show`, lines of `watch`.
 //! Where it goes, and when, is the verbs'.
 
+mod change;
 mod event;
 mod paper;
 mod status;
 mod table;
 
+pub use change::{Seen, change};
 pub use event::{Acquired, Cause, Event, Member};
-pub use paper::{ms, object, print};
+pub use paper::{Reader, ms, object, print, reader, write};
 pub use status::{Holder, KeyStatus, Waiter};
 pub use table::{list, show};

@@ -8,18 +8,53 @@ use serde::Serialize;
 
 use crate::words::Failure;
 
+/// Whether anybody reads what is printed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reader {
+    /// As far as anybody can tell.
+    Reads,
+    /// The pipe's other end is closed.
+    Gone,
+}
+
 /// Prints to stdout. That the reader has enough, as `head` does, is no failure.
 ///
 /// # Errors
 /// Those of the device behind stdout, as a full disk.
 pub fn print(text: &[u8]) -> Result<(), Failure> {
+    write(text).map(|_| ())
+}
+
+/// Prints to stdout, and says whether it was read.
+///
+/// # Errors
+/// As [`print()`].
+pub fn write(text: &[u8]) -> Result<Reader, Failure> {
     let mut out = io::stdout();
     match out.write_all(text).and_then(|()| out.flush()) {
-        Err(error) if error.kind() != io::ErrorKind::BrokenPipe => {
-            Err(Failure::system("cannot write to stdout", error))
-        }
-        _ => Ok(()),
+        Ok(()) => Ok(Reader::Reads),
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(Reader::Gone),
+        Err(error) => Err(Failure::system("cannot write to stdout", error)),
     }
+}
+
+/// Whether anybody would read what is printed next. Elsewhere than on Unix only printing tells.
+pub fn reader() -> Reader {
+    #[cfg(unix)]
+    {
+        use rustix::event::{PollFd, PollFlags, Timespec, poll};
+        let stdout = rustix::stdio::stdout();
+        let mut fds = [PollFd::new(&stdout, PollFlags::empty())];
+        let at_once = Timespec {
+            tv_sec: 0,
+            tv_nsec: 0,
+        };
+        let gone = PollFlags::ERR | PollFlags::HUP;
+        if poll(&mut fds, Some(&at_once)).is_ok() && fds[0].revents().intersects(gone) {
+            return Reader::Gone;
+        }
+    }
+    Reader::Reads
 }
 
 /// One JSON object as a line.

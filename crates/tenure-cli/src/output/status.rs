@@ -50,34 +50,39 @@ pub struct Waiter {
     pub position: Option<u32>,
 }
 
+/// For tests: a key with a holder and a foreign waiter.
+#[cfg(test)]
+pub(super) fn sample() -> KeyStatus {
+    KeyStatus {
+        key: "k".into(),
+        kind: Some("mutex"),
+        holders: vec![Holder {
+            claim: "c".into(),
+            foreign: false,
+            label: Some("me".into()),
+            mode: "exclusive",
+            permits: None,
+            token: Some(7),
+            remaining_ms: Some(100),
+        }],
+        waiters: Some(vec![Waiter {
+            claim: "w".into(),
+            foreign: true,
+            label: None,
+            mode: "exclusive",
+            position: Some(0),
+        }]),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn an_object_has_its_documented_fields_in_order() {
-        let status = KeyStatus {
-            key: "k".into(),
-            kind: Some("mutex"),
-            holders: vec![Holder {
-                claim: "c".into(),
-                foreign: false,
-                label: Some("me".into()),
-                mode: "exclusive",
-                permits: None,
-                token: Some(7),
-                remaining_ms: Some(100),
-            }],
-            waiters: Some(vec![Waiter {
-                claim: "w".into(),
-                foreign: true,
-                label: None,
-                mode: "exclusive",
-                position: Some(0),
-            }]),
-        };
         assert_eq!(
-            serde_json::to_string(&status).expect("it is JSON"),
+            serde_json::to_string(&sample()).expect("it is JSON"),
             "{\"key\":\"k\",\"kind\":\"mutex\",\"holders\":[{\"claim\":\"c\",\"foreign\":false,\"label\":\"me\",\
              \"mode\":\"exclusive\",\"permits\":null,\"token\":7,\"remaining_ms\":100}],\"waiters\":[{\"claim\":\"w\",\
              \"foreign\":true,\"label\":null,\"mode\":\"exclusive\",\"position\":0}]}"

@@ -64,7 +64,7 @@ pub fn show(status: &KeyStatus) -> String {
 }
 
 /// Who, mode, token and time left.
-fn cells(holder: &Holder) -> [String; 4] {
+pub(super) fn cells(holder: &Holder) -> [String; 4] {
     let mode = match holder.permits {
         Some(permits) => format!("{permits} {}", holder.mode),
         None => holder.mode.to_owned(),
@@ -74,7 +74,7 @@ fn cells(holder: &Holder) -> [String; 4] {
     [name(holder.label.as_deref(), holder.foreign), mode, token, left]
 }
 
-fn name(label: Option<&str>, foreign: bool) -> String {
+pub(super) fn name(label: Option<&str>, foreign: bool) -> String {
     match (label, foreign) {
         (Some(label), false) => visible(label),
         (Some(label), true) => format!("{} (foreign)", visible(label)),

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant as Stopwatch};
 
 use tenure::backend::Liveness;
 use tenure::{
-    Acquire, ClaimRef, Client, Error, Guard, Instant, LockKey, Lost, Member, Multi, MultiGuard, Mutex,
-    Profile, RwLock, Semaphore, Settings,
+    Acquire, ClaimRef, Client, Error, Guard, Instant, Leader, LockKey, Lost, Member, Multi, MultiGuard,
+    Mutex, Profile, RwLock, Semaphore,
 };
 
 use super::keys::key;
@@ -73,13 +73,7 @@ impl<'a> Wanted<'a> {
 
     /// Connects as a client that bears the label.
     pub(super) async fn connect(&self, store: &Chosen) -> Result<Client, Failure> {
-        let settings = Settings::default();
-        store
-            .connect(match &self.args.label {
-                Some(label) => settings.label(label.as_str()),
-                None => settings,
-            })
-            .await
+        store.connect(self.args.label.as_deref()).await
     }
 
     /// Waits for the lock as long as the options say. `max_hold` is where the claim itself is capped.
@@ -92,7 +86,7 @@ impl<'a> Wanted<'a> {
         max_hold: Option<Duration>,
         on_waiting: impl FnOnce(&ClaimRef) + Send + 'static,
     ) -> Result<Outcome, Failure> {
-        let lease = self.lease(client.profile());
+        let lease = rounded(self.args.lease, client.profile());
         let face = |key| Face::of(client, key, self.args.kind(), lease, max_hold);
         let began = Stopwatch::now();
         let guards = match self.keys.as_slice() {
@@ -119,12 +113,12 @@ impl<'a> Wanted<'a> {
             Err(error) => Err(Failure::of(format!("cannot lock {}", self.names()), &error)),
         }
     }
+}
 
-    /// A lease outside the store's limits is rounded to them.
-    fn lease(&self, profile: &Profile) -> Duration {
-        let limits = &profile.limits;
-        self.args.lease.min(limits.max_lease).max(limits.min_lease)
-    }
+/// A lease outside the store's limits is rounded to them.
+pub(super) fn rounded(lease: Duration, profile: &Profile) -> Duration {
+    let limits = &profile.limits;
+    lease.min(limits.max_lease).max(limits.min_lease)
 }
 
 /// One key with everything that the options say of it.
@@ -224,6 +218,15 @@ async fn several(
 }
 
 impl Held {
+    /// The lock of a leader that was elected after waiting so long.
+    pub(super) fn by(leader: Leader, lease: Duration, waited: Duration) -> Held {
+        Held {
+            guards: Guards::One(leader.into()),
+            lease,
+            waited,
+        }
+    }
+
     /// The locks it is made of, in the order in which their keys were named.
     pub(super) fn members(&self) -> &[Guard] {
         match &self.guards {

@@ -87,7 +87,8 @@ pub(super) async fn show(global: &Global, show: &Show) -> Result<u8, Failure> {
     Ok(0)
 }
 
-fn status(of: &LockStatus) -> KeyStatus {
+/// What the store shows of a key, as programs know it.
+pub(super) fn status(of: &LockStatus) -> KeyStatus {
     KeyStatus {
         key: of.key.to_string(),
         kind: Some(match of.kind {

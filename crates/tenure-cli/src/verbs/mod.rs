@@ -1,7 +1,13 @@
 //! What each verb does: from arguments to an exit code.
 //! The command line, the guardian and the shape of what is printed have their own modules.
 
+#[cfg(unix)]
+mod command;
+mod doctor;
+#[cfg(unix)]
+mod elect;
 mod evict;
+mod generated;
 #[cfg(unix)]
 mod hold;
 mod keys;
@@ -11,6 +17,7 @@ mod look;
 mod obey;
 #[cfg(unix)]
 mod run;
+mod schema;
 #[cfg(unix)]
 mod signals;
 #[cfg(unix)]
@@ -18,5 +25,6 @@ mod stdin;
 mod store;
 #[cfg(unix)]
 mod ward;
+mod watch;
 
 pub use obey::obey;

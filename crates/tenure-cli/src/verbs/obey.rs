@@ -4,10 +4,9 @@
 use std::future::Future;
 use std::process::ExitCode;
 
-use super::{evict, look};
-use crate::args::{Cli, Verb};
-use crate::completions;
-use crate::output;
+use super::{doctor, evict, generated, look, schema, watch};
+use crate::args::{Cli, Global, Verb};
+use crate::tracing_output::{self, Verbosity};
 use crate::words::{Blame, Failure};
 
 /// What a failure of `run` exits with, whatever it is: 2 and 3 could be the command's own.
@@ -18,13 +17,16 @@ const STORE_FAILED: u8 = 3;
 /// Does what the command line says, and gives the exit code.
 pub fn obey(cli: &Cli) -> ExitCode {
     let global = &cli.global;
+    tracing_output::listen(verbosity(global));
     let done = match &cli.verb {
         #[cfg(unix)]
         Verb::Run(run) => block_on(super::run::run(global, run)),
         #[cfg(unix)]
         Verb::Hold(hold) => block_on(super::hold::hold(global, hold)),
+        #[cfg(unix)]
+        Verb::Elect(elect) => block_on(super::elect::elect(global, elect)),
         #[cfg(not(unix))]
-        Verb::Run(_) | Verb::Hold(_) => Err(Failure::usage(
+        Verb::Run(_) | Verb::Hold(_) | Verb::Elect(_) => Err(Failure::usage(
             "this verb does not work on this system",
             std::io::Error::other(
                 "commands and their descendants cannot be ended surely here: use the library",
@@ -33,7 +35,11 @@ pub fn obey(cli: &Cli) -> ExitCode {
         Verb::Ls(ls) => block_on(look::ls(global, ls)),
         Verb::Show(show) => block_on(look::show(global, show)),
         Verb::Evict(evict) => block_on(evict::evict(global, evict)),
-        Verb::Completions { shell } => output::print(&completions::script(*shell)).map(|()| 0),
+        Verb::Watch(watch) => block_on(watch::watch(global, watch)),
+        Verb::Doctor => block_on(doctor::doctor(global)),
+        Verb::Schema(schema) => block_on(schema::schema(global, schema)),
+        Verb::Completions { shell } => generated::completions(global, *shell),
+        Verb::Man { verb } => generated::man(global, verb.as_deref()),
     };
     let code = done.unwrap_or_else(|failure| {
         failure.print();
@@ -44,6 +50,14 @@ pub fn obey(cli: &Cli) -> ExitCode {
         }
     });
     ExitCode::from(code)
+}
+
+fn verbosity(global: &Global) -> Verbosity {
+    match (global.quiet, global.verbose) {
+        (true, _) => Verbosity::Nothing,
+        (_, true) => Verbosity::Everything,
+        _ => Verbosity::Warnings,
+    }
 }
 
 /// Runs a verb on this thread: nothing here is worth a second one.

@@ -10,14 +10,19 @@ pub(super) fn is(number: i32, signal: Signal) -> bool {
     number == signal.as_raw()
 }
 
-/// Waits for a signal that tells us to go: INT, TERM, HUP or QUIT. The others are for a command, and there is none.
+/// Whether a signal tells us to go: INT, TERM, HUP or QUIT. The others, USR1 and USR2, are for a command alone.
+pub(super) fn orders_to_go(number: i32) -> bool {
+    !is(number, Signal::USR1) && !is(number, Signal::USR2)
+}
+
+/// Waits for a signal that tells us to go.
 ///
 /// # Cancel safety
 /// Dropping the future loses no such signal.
 pub(super) async fn order_to_go(inbox: &mut Inbox) -> i32 {
     loop {
         let signal = inbox.recv().await;
-        if !is(signal, Signal::USR1) && !is(signal, Signal::USR2) {
+        if orders_to_go(signal) {
             return signal;
         }
     }

@@ -1,12 +1,15 @@
 //! From the command line to a connected store.
 //! Which store is meant is `store_choice`'s.
 
+use std::env;
 use std::time::Duration;
 
-use tenure::{Client, Settings, StoreUrl};
+use tenure::{Client, Finding, Settings, StoreUrl};
 
+use crate::account::Account;
 use crate::args::Global;
 use crate::store_choice::{Choice, Surroundings, choose, create_folder};
+use crate::store_findings::store_findings;
 use crate::words::{Failure, note, warn};
 
 /// How long a verb that only looks, or holds nothing any more, waits for the store to say goodbye.
@@ -14,6 +17,7 @@ const GOODBYE: Duration = Duration::from_secs(1);
 
 /// A store that was chosen and not yet touched.
 pub(super) struct Chosen {
+    surroundings: Surroundings,
     choice: Choice,
     /// The URL without its password.
     pub(super) shown: String,
@@ -22,26 +26,46 @@ pub(super) struct Chosen {
 impl Chosen {
     /// Reads the options, the environment and the files that name a store, and says what they leave to be said.
     pub(super) fn of(global: &Global) -> Result<Chosen, Failure> {
-        let choice =
-            choose(&Surroundings::of(global)).map_err(|why| Failure::usage("no store can be chosen", why))?;
+        let surroundings = Surroundings::of(global);
+        let choice = choose(&surroundings).map_err(|why| Failure::usage("no store can be chosen", why))?;
         let shown = StoreUrl::parse(&choice.url)
             .map_err(|why| Failure::usage("the store's URL cannot be used", why))?
             .to_string();
         for words in &choice.notes {
             note(global.quiet, words);
         }
-        Ok(Chosen { choice, shown })
+        Ok(Chosen {
+            surroundings,
+            choice,
+            shown,
+        })
     }
 
-    /// Connects, and makes the embedded store's folder if it is needed.
-    pub(super) async fn connect(&self, settings: Settings) -> Result<Client, Failure> {
+    /// The store's URL, with its password.
+    pub(super) fn url(&self) -> &str {
+        &self.choice.url
+    }
+
+    /// What weakens locks in the way this store was chosen.
+    pub(super) fn findings(&self) -> Vec<Finding> {
+        store_findings(&self.surroundings, &self.choice)
+    }
+
+    /// The folder of another embedded store of this user, in words.
+    pub(super) fn other_store(&self) -> Option<String> {
+        let other = self.choice.other_folder.as_ref();
+        other.map(|folder| folder.display().to_string())
+    }
+
+    /// Connects as a client with that label, and makes the embedded store's folder if it is needed.
+    pub(super) async fn connect(&self, label: Option<&str>) -> Result<Client, Failure> {
         if let Some(folder) = &self.choice.folder {
             create_folder(folder).map_err(|error| {
                 let what = format!("cannot create the folder {} for the locks", folder.display());
                 Failure::system(what, error)
             })?;
         }
-        tenure::connect_with(&self.choice.url, settings)
+        tenure::connect_with(&self.choice.url, settings(label))
             .await
             .map_err(|error| Failure::of(format!("cannot use the store {}", self.shown), &error))
     }
@@ -49,7 +73,26 @@ impl Chosen {
 
 /// Connects for a verb that takes no lock.
 pub(super) async fn visit(global: &Global) -> Result<Client, Failure> {
-    Chosen::of(global)?.connect(Settings::default()).await
+    Chosen::of(global)?.connect(None).await
+}
+
+/// The label that was asked for, or `user@host:pid`. Where the environment does not name the user, as cron's and a
+/// container's may not, the user database does.
+fn settings(label: Option<&str>) -> Settings {
+    let settings = Settings::default();
+    if let Some(label) = label {
+        return settings.label(label);
+    }
+    let named = |name: &str| env::var(name).is_ok_and(|user| !user.is_empty());
+    if ["USER", "LOGNAME", "USERNAME"].into_iter().any(named) {
+        return settings;
+    }
+    let user = Account::of_this_user().map(|account| account.name);
+    let place = settings.label.rsplit_once('@').map(|(_, place)| place.to_owned());
+    match (user.filter(|user| !user.is_empty()), place) {
+        (Some(user), Some(place)) => settings.label(format!("{user}@{place}")),
+        _ => settings,
+    }
 }
 
 /// Disconnects. What was withdrawn or dropped before is gone from the store afterwards, or is warned about.

@@ -8,7 +8,7 @@ use rustix::process::Signal;
 use tenure::{Instant, Lost};
 
 use super::lock::Held;
-use super::signals::is;
+use super::signals::{is, orders_to_go};
 use crate::args::OnLost;
 use crate::guardian::{
     BootTime, Deadline, Ended, Event, Inbox, Launch, Recipient, StartError, Supervisor, Why,
@@ -41,6 +41,8 @@ pub(super) struct Ward<'a> {
     lost: bool,
     /// It was said that the command is being stopped.
     told_stop: bool,
+    /// The first order to go that came when the command was being stopped already.
+    told_to_go: Option<i32>,
 }
 
 impl<'a> Ward<'a> {
@@ -59,6 +61,7 @@ impl<'a> Ward<'a> {
             armed_until: Instant::ORIGIN,
             lost: false,
             told_stop: false,
+            told_to_go: None,
         }
     }
 
@@ -122,6 +125,11 @@ impl<'a> Ward<'a> {
         self.lost
     }
 
+    /// The order to go that the command could not heed any more, since it was being stopped already.
+    pub(super) fn told_to_go(&self) -> Option<i32> {
+        self.told_to_go
+    }
+
     /// Moves the guardian's deadline to where the last renewals allow it to be.
     fn move_deadline(&mut self) {
         let until = self.held.believe_until();
@@ -169,13 +177,13 @@ impl<'a> Ward<'a> {
 
     /// INT, TERM, HUP and QUIT go to the command's group, USR1 and USR2 to the command alone.
     fn forward(&mut self, signal: i32) {
-        let alone = is(signal, Signal::USR1) || is(signal, Signal::USR2);
-        let to = if alone {
-            Recipient::Leader
-        } else {
-            Recipient::Group
-        };
-        self.supervisor.signal(signal, to);
+        if !orders_to_go(signal) {
+            return self.supervisor.signal(signal, Recipient::Leader);
+        }
+        if self.told_stop {
+            self.told_to_go.get_or_insert(signal);
+        }
+        self.supervisor.signal(signal, Recipient::Group);
     }
 
     fn tell(&mut self, event: &Event) {

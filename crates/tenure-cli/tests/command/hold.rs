@@ -1,6 +1,7 @@
 //! `tenure hold`: its events, its exit codes, and what ends it.
 
 use std::fs;
+use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 
@@ -114,6 +115,7 @@ fn the_null_device_as_stdin_is_a_usage_error() {
     assert!(refused.stderr.contains("--no-stdin"), "{refused:?}");
 }
 
+/// R28: who holds a lock for another program is told of its loss.
 #[test]
 fn a_lost_lock_exits_4() {
     let scene = Scene::new();
@@ -126,6 +128,75 @@ fn a_lost_lock_exits_4() {
     capped.next("acquired");
     assert_eq!(capped.next("lost")["cause"], "max_hold");
     assert_eq!(capped.finish().code, 4);
+    assert!(!scene.is_busy("k"));
+}
+
+#[test]
+fn whoever_unlocks_after_an_eviction_is_told_of_it() {
+    let scene = Scene::new();
+    let mut hold = scene.hold(&["k"]);
+    hold.next("acquired");
+    scene.call(&["evict", "k", "--all"]);
+    // Long before the next renewal.
+    hold.close_stdin();
+    assert_eq!(hold.next("lost")["cause"], "evicted");
+    assert_eq!(hold.finish().code, 4);
+}
+
+#[test]
+fn a_store_that_cannot_be_reached_loses_the_lock_at_its_local_deadline() {
+    let scene = Scene::new();
+    let hold = scene.hold(&["k", "--lease", "1s"]);
+    hold.next("acquired");
+    let _blocked = scene.block();
+    let began = Instant::now();
+    let cause = hold.next("lost")["cause"].clone();
+    assert!(cause == "unreachable" || cause == "expired", "{cause}");
+    assert!(began.elapsed() < Duration::from_secs(1), "{:?}", began.elapsed());
+    assert_eq!(hold.finish().code, 4);
+}
+
+#[test]
+fn at_least_outlasts_stdin_and_not_a_signal() {
+    let scene = Scene::new();
+    let began = Instant::now();
+    let mut hold = scene.hold(&["k", "--at-least", "1s"]);
+    hold.next("acquired");
+    hold.close_stdin();
+    hold.next("released");
+    assert!(began.elapsed() >= Duration::from_secs(1), "{:?}", began.elapsed());
+    assert_eq!(hold.finish().code, 0);
+    let mut hold = scene.hold(&["k", "--at-least", "10m"]);
+    hold.next("acquired");
+    hold.close_stdin();
+    hold.process.send(Signal::TERM);
+    hold.next("released");
+    assert_eq!(hold.finish().code, 0);
+    assert!(!scene.is_busy("k"));
+}
+
+#[test]
+fn a_lease_beyond_the_stores_limits_is_rounded_and_shown() {
+    let scene = Scene::new();
+    let hold = scene.hold(&["k", "--lease", "87600h"]);
+    let lease = hold.next("acquired")["lease_ms"].as_u64().expect("a number");
+    assert!(lease > 0 && lease < 87_600 * 3_600_000, "{lease}");
+    let shown = &scene.call(&["--json", "show", "k"]).objects()[0];
+    let left = shown["holders"][0]["remaining_ms"].as_u64().expect("a number");
+    assert!(left <= lease && left > lease - 60_000, "{left} of {lease}");
+    hold.release();
+}
+
+#[test]
+fn events_that_nobody_reads_end_it_and_free_the_lock() {
+    let scene = Scene::new();
+    let mut child = scene
+        .command(&["hold", "k", "--no-stdin"])
+        .spawn()
+        .expect("it starts");
+    drop(child.stdout.take());
+    crate::scene::wait_for("its end", || child.try_wait().expect("it is our child").is_some());
+    assert_eq!(child.wait().expect("it is our child").code(), Some(3));
     assert!(!scene.is_busy("k"));
 }
 

@@ -101,3 +101,58 @@ fn a_bad_key_is_a_usage_error() {
         assert!(done.stderr.starts_with("error: "), "{done:?}");
     }
 }
+
+#[test]
+fn a_store_that_fails_is_3_and_a_usage_error_2_in_words() {
+    let scene = Scene::new();
+    let broken = "this is no database, and long enough to be taken for one\n".repeat(99);
+    scene.write("locks.db", &broken, 0o600);
+    for args in [
+        &["ls"][..],
+        &["show", "k"],
+        &["watch"],
+        &["evict", "k", "--all"],
+        &["doctor"],
+        &["schema", "--apply"],
+        &["elect", "k", "--", "true"],
+    ] {
+        let done = scene.call(args);
+        assert_eq!((done.code, done.stdout.as_str()), (3, ""), "{args:?}: {done:?}");
+        assert!(
+            done.stderr.starts_with("error: ") && done.stderr.contains("\n  = why: "),
+            "{done:?}"
+        );
+        let misused = scene.call(&[args, &["--frobnicate"]].concat());
+        if args[0] != "elect" {
+            assert_eq!(
+                (misused.code, misused.stdout.as_str()),
+                (2, ""),
+                "{args:?}: {misused:?}"
+            );
+        }
+    }
+    assert!(std::fs::read_to_string(scene.path("locks.db")).is_ok_and(|left| left == broken));
+}
+
+#[test]
+fn a_list_shows_mode_holder_token_time_left_and_waiters() {
+    let scene = Scene::new();
+    let holds = [
+        scene.hold(&["a", "--label", "ann"]),
+        scene.hold(&["b", "-s", "--label", "bob"]),
+        scene.hold(&["c", "--permits", "2", "--of", "3", "--label", "cy"]),
+    ];
+    let tokens = holds
+        .each_ref()
+        .map(|hold| hold.next("acquired")["token"].to_string());
+    let text = scene.call(&["ls"]).stdout;
+    let rows: Vec<Vec<&str>> = text
+        .lines()
+        .map(|line| line.split_whitespace().collect())
+        .collect();
+    assert_eq!(rows[0], ["KEY", "MODE", "HOLDER", "TOKEN", "LEFT", "WAITERS"]);
+    assert_eq!(rows[1][..4], ["a", "exclusive", "ann", &tokens[0]]);
+    assert_eq!(rows[2][..4], ["b", "read", "bob", &tokens[1]]);
+    assert_eq!(rows[3][..5], ["c", "2", "permits", "cy", &tokens[2]]);
+    assert!(rows[1][4].ends_with('s') && rows[1][5] == "0", "{text}");
+}

@@ -9,6 +9,7 @@ use crate::scene::{Scene, alive, assert_dead, wait_for};
 /// A command with a child in its group and one that left it, which writes all three process ids.
 const FAMILY: &str = "sleep 600 & a=$!; setsid sleep 600 & echo $$ $a $! > pids; wait";
 
+/// R24: no process of the command outlives a killed tool.
 #[test]
 fn kill_9_leaves_no_process_and_frees_within_the_lease() {
     let scene = Scene::new();
@@ -24,6 +25,7 @@ fn kill_9_leaves_no_process_and_frees_within_the_lease() {
     hold.release();
 }
 
+/// R22, R24: nor a stopped one.
 #[test]
 fn a_stopped_tenure_does_not_keep_its_command_alive() {
     let scene = Scene::new();
@@ -63,6 +65,7 @@ fn renewals_move_the_deadline_for_as_long_as_the_command_runs() {
     assert!(began.elapsed() >= Duration::from_secs(3));
 }
 
+/// R24: the command does not run on without its lock.
 #[test]
 fn an_evicted_command_gets_term_then_kill_and_123() {
     let scene = Scene::new();
@@ -88,6 +91,22 @@ fn a_loss_is_acted_on_when_it_is_known_and_not_only_at_the_deadline() {
     // The next renewal tells it, at a third of the lease; the deadline's TERM comes after 7 s.
     assert!(began.elapsed() < Duration::from_secs(6), "{:?}", began.elapsed());
     assert_dead(&pids);
+}
+
+#[test]
+fn a_command_whose_first_act_is_to_kill_its_guardian_is_ended_with_all_it_started() {
+    let scene = Scene::new();
+    let mut codes = Vec::new();
+    for _ in 0..10 {
+        let script = "setsid sleep 600 & echo $$ $! > pids; kill -KILL $PPID; exec sleep 600";
+        let run = scene.shell(&["k"], script);
+        let pids = scene.pids("pids", 2);
+        codes.push(run.finish().code);
+        assert_dead(&pids);
+        std::fs::remove_file(scene.path("pids")).expect("it is there");
+    }
+    assert_eq!(codes, [123; 10], "it ran, so its end is no failure to start it");
+    assert!(!scene.is_busy("k"));
 }
 
 #[test]

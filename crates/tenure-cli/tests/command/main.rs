@@ -2,12 +2,28 @@
 //! The guardian alone is tried in `tests/guardian`.
 
 #[cfg(unix)]
+mod completions;
+#[cfg(unix)]
+mod doctor;
+#[cfg(unix)]
+mod elect;
+#[cfg(unix)]
 mod hold;
+#[cfg(unix)]
+mod language;
 #[cfg(unix)]
 mod look;
 #[cfg(unix)]
 mod loss;
 #[cfg(unix)]
+mod manual;
+#[cfg(unix)]
 mod run;
 #[cfg(unix)]
 mod scene;
+#[cfg(unix)]
+mod schema;
+#[cfg(unix)]
+mod stores;
+#[cfg(unix)]
+mod watch;

@@ -158,6 +158,103 @@ fn signals_reach_the_command() {
 }
 
 #[test]
+fn int_term_hup_and_quit_reach_the_group_and_usr1_and_usr2_the_command_alone() {
+    let scene = Scene::new();
+    // A child in the command's group, which writes what it hears; both end when told by a file.
+    let script = "
+        child() { for s in INT TERM HUP QUIT USR1 USR2; do trap \"echo child $s >> heard\" $s; done; touch child; wait_for_end; }
+        wait_for_end() { while [ ! -e end ]; do sleep 0.02; done; }
+        child & for s in INT TERM HUP QUIT USR1 USR2; do trap \"echo command $s >> heard\" $s; done
+        touch command; wait_for_end; exit 6";
+    let run = scene.shell(&["k"], script);
+    scene.wait_for_file("child");
+    scene.wait_for_file("command");
+    let heard = |count| {
+        let mut lines = scene.lines("heard", count);
+        lines.sort();
+        lines
+    };
+    let mut count = 0;
+    for (signal, name, of_group) in [
+        (Signal::TERM, "TERM", true),
+        (Signal::USR1, "USR1", false),
+        (Signal::HUP, "HUP", true),
+        (Signal::USR2, "USR2", false),
+    ] {
+        run.send(signal);
+        count += if of_group { 2 } else { 1 };
+        let lines = heard(count);
+        assert_eq!(lines.len(), count, "{lines:?}");
+        assert!(lines.contains(&format!("command {name}")), "{lines:?}");
+        assert_eq!(lines.contains(&format!("child {name}")), of_group, "{lines:?}");
+    }
+    fs::write(scene.path("end"), "").expect("the folder is ours");
+    assert_eq!(run.finish().code, 6);
+}
+
+#[test]
+fn what_the_command_leaves_behind_is_ended_before_the_lock_is_free() {
+    let scene = Scene::new();
+    let script = "(setsid sleep 600 & echo $! > pid); exit 6";
+    assert_eq!(scene.shell(&["k"], script).finish().code, 6);
+    crate::scene::assert_dead(&scene.pids("pid", 1));
+    assert!(!scene.is_busy("k"));
+}
+
+#[test]
+fn a_release_that_is_not_confirmed_is_warned_of_and_the_exit_code_stays_the_commands() {
+    let scene = Scene::new();
+    let script = "touch ready; while [ ! -e end ]; do sleep 0.02; done; exit 6";
+    let run = scene.shell(&["k", "--lease", "3s"], script);
+    scene.wait_for_file("ready");
+    let blocked = scene.block();
+    let began = Instant::now();
+    fs::write(scene.path("end"), "").expect("the folder is ours");
+    let done = run.finish();
+    assert_eq!(done.code, 6, "{done:?}");
+    assert!(
+        done.stderr
+            .contains("warning: the store has not confirmed the release"),
+        "{done:?}"
+    );
+    assert!(
+        began.elapsed() < Duration::from_millis(4500),
+        "{:?}: no longer than the lease",
+        began.elapsed()
+    );
+    drop(blocked);
+}
+
+#[test]
+fn a_command_is_stopped_before_its_lease_ends_when_the_store_cannot_be_reached() {
+    let scene = Scene::new();
+    let run = scene.shell(&["k", "--lease", "2s"], "echo $$ > pid; exec sleep 600");
+    let pids = scene.pids("pid", 1);
+    let _blocked = scene.block();
+    let began = Instant::now();
+    wait_for("the end of the command", || !crate::scene::alive(pids[0]));
+    assert!(began.elapsed() < Duration::from_secs(2), "{:?}", began.elapsed());
+    let done = run.finish();
+    assert_eq!(done.code, 123, "{done:?}");
+}
+
+#[test]
+fn multi_locks_in_any_order_never_wait_for_each_other() {
+    let scene = Scene::new();
+    let orders = [["a", "b", "c"], ["c", "b", "a"], ["b", "c", "a"], ["a", "c", "b"]];
+    let script = "n=$(cat counter); sleep 0.02; echo $((n + 1)) > counter";
+    fs::write(scene.path("counter"), "0\n").expect("the folder is ours");
+    let runs: Vec<_> = (0..3)
+        .flat_map(|_| orders)
+        .map(|keys| scene.shell(&keys, script))
+        .collect();
+    for run in runs {
+        assert_eq!(run.finish().code, 0);
+    }
+    assert_eq!(scene.lines("counter", 1), ["12"]);
+}
+
+#[test]
 fn the_lock_is_kept_for_at_least_as_long_as_asked() {
     let scene = Scene::new();
     let began = Instant::now();

@@ -64,6 +64,52 @@ impl Scene {
         Hold::of(self.command(&[&["hold"], args].concat()))
     }
 
+    /// `--json watch PREFIX`, started; its lines are read as those of a hold.
+    pub(crate) fn watch(&self, prefix: &str) -> Hold {
+        Hold::of(self.command(&["--json", "watch", prefix]))
+    }
+
+    /// The command as a user has it who names no store: at home in the scene's folder, with an empty environment
+    /// but for `PATH`.
+    pub(crate) fn at_home(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_tenure"));
+        command.args(args).env_clear().env("HOME", self.path("home"));
+        command.env("PATH", std::env::var_os("PATH").unwrap_or_default());
+        command.current_dir(self.folder.path()).stdin(Stdio::null());
+        command
+    }
+
+    /// Keeps the store busy, as a process does that is stopped while it writes, until the answer is dropped.
+    pub(crate) fn block(&self) -> rusqlite::Connection {
+        let connection = rusqlite::Connection::open(self.path("locks.db")).expect("the store is there");
+        connection.busy_timeout(LIMIT).expect("a limit");
+        connection
+            .execute_batch("BEGIN IMMEDIATE")
+            .expect("the right to write");
+        connection
+    }
+
+    /// A file in the scene's folder, with these permissions.
+    pub(crate) fn write(&self, name: &str, text: &str, mode: u32) -> PathBuf {
+        use std::os::unix::fs::PermissionsExt;
+        let path = self.path(name);
+        fs::create_dir_all(path.parent().expect("below the folder")).expect("the folder is ours");
+        fs::write(&path, text).expect("the folder is ours");
+        fs::set_permissions(&path, fs::Permissions::from_mode(mode)).expect("the file is ours");
+        path
+    }
+
+    /// Waits until the file has that many lines, and gives them.
+    pub(crate) fn lines(&self, name: &str, count: usize) -> Vec<String> {
+        let mut lines = Vec::new();
+        wait_for(&format!("{count} lines in {name}"), || {
+            let text = fs::read_to_string(self.path(name)).unwrap_or_default();
+            lines = text.lines().map(str::to_owned).collect();
+            lines.len() >= count && text.ends_with('\n')
+        });
+        lines
+    }
+
     /// Whether somebody holds the key.
     pub(crate) fn is_busy(&self, key: &str) -> bool {
         match self.call(&["-q", "run", key, "-n", "--", "true"]).code {
@@ -102,7 +148,7 @@ pub(crate) struct Done {
 }
 
 impl Done {
-    fn of(output: Output) -> Done {
+    pub(crate) fn of(output: Output) -> Done {
         use std::os::unix::process::ExitStatusExt;
         let by_signal = output.status.signal().map(|signal| 128 + signal);
         Done {
@@ -125,6 +171,10 @@ impl Done {
 pub(crate) struct Process(Option<Child>);
 
 impl Process {
+    pub(crate) fn of(child: Child) -> Process {
+        Process(Some(child))
+    }
+
     pub(crate) fn pid(&self) -> i32 {
         let child = self.0.as_ref().expect("it was not waited for");
         i32::try_from(child.id()).expect("process ids are small")
@@ -186,9 +236,18 @@ impl Hold {
 
     /// The next event; it must be this one.
     pub(crate) fn next(&self, name: &str) -> Value {
+        self.next_in("event", name)
+    }
+
+    /// The next change of a watch; it must be this one.
+    pub(crate) fn change(&self, name: &str) -> Value {
+        self.next_in("change", name)
+    }
+
+    fn next_in(&self, field: &str, name: &str) -> Value {
         let event = self.events.recv_timeout(LIMIT);
         let event = event.unwrap_or_else(|error| panic!("no {name:?}: {error}"));
-        assert_eq!(event["event"], name, "{event}");
+        assert_eq!(event[field], name, "{event}");
         event
     }
 
@@ -214,6 +273,26 @@ impl Hold {
         drop(self.stdin);
         self.process.finish()
     }
+}
+
+/// Whether a test that needs this program is to run: not if `TENURE_SKIP` names it.
+///
+/// # Panics
+/// If it is not there: a test is never left out in silence.
+pub(crate) fn needs(program: &str, package: &str) -> bool {
+    let skip = std::env::var("TENURE_SKIP").unwrap_or_default();
+    if skip.split(',').any(|name| name.trim() == program) {
+        eprintln!("not tried with `{program}`: TENURE_SKIP names it");
+        return false;
+    }
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let found = std::env::split_paths(&path).any(|folder| folder.join(program).is_file());
+    assert!(
+        found,
+        "`{program}` is not installed: `cargo xtask setup` or `apt-get install {package}` brings it, \
+         TENURE_SKIP={program} does without"
+    );
+    true
 }
 
 pub(crate) fn wait_for(what: &str, mut happened: impl FnMut() -> bool) {

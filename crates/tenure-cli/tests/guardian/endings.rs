@@ -27,6 +27,7 @@ trials![
     everything_dies_when_tenure_is_killed_even_if_waived,
     everything_dies_at_its_deadline_while_tenure_is_stopped,
     everything_dies_when_the_guardian_is_killed,
+    the_leader_dies_with_the_guardian_though_tenure_is_stopped,
     a_stopped_guardian_does_not_save_the_command,
     only_the_commands_processes_die_with_the_guardian,
     a_process_that_keeps_forking_is_ended,
@@ -174,6 +175,7 @@ fn descendants_that_left_the_group_hear_term_too() {
     assert!(alive(leader), "the grace has not ended");
 }
 
+/// R24: grandchildren do not linger.
 fn what_the_command_leaves_behind_is_killed() {
     let scene = Scene::new();
     let run = scene.shell(&FAR, &format!("{ESCAPE}; exit 6"));
@@ -183,6 +185,7 @@ fn what_the_command_leaves_behind_is_killed() {
     assert_dead(&scene.pids("pids", 4)[1..]);
 }
 
+/// R24: nor do those that left the group.
 fn escapees_die_at_the_deadline() {
     let scene = Scene::new();
     let run = scene.shell(
@@ -195,6 +198,7 @@ fn escapees_die_at_the_deadline() {
     assert_dead(&pids);
 }
 
+/// R24: the children die with the tool.
 fn everything_dies_at_once_when_tenure_is_killed() {
     let scene = Scene::new();
     let mut run = scene.shell(&FAR, &format!("trap : TERM; {ESCAPE}; wait"));
@@ -253,6 +257,19 @@ fn everything_dies_when_the_guardian_is_killed() {
         outcome.told
     );
     assert_dead(&pids);
+}
+
+/// R24: if nobody is left to act, the leader dies with the guardian.
+fn the_leader_dies_with_the_guardian_though_tenure_is_stopped() {
+    let scene = Scene::new();
+    let mut run = scene.shell(&FAR, "echo $$ > pid; exec sleep 600");
+    let guardian = run.told("guardian");
+    let leader = scene.pids("pid", 1)[0];
+    send(run.pid(), Signal::STOP);
+    send(guardian, Signal::KILL);
+    wait_for("the leader's end", || !alive(leader));
+    send(run.pid(), Signal::CONT);
+    run.finish();
 }
 
 fn a_stopped_guardian_does_not_save_the_command() {

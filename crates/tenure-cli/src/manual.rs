@@ -1,0 +1,108 @@
+//! `tenure man`: manual pages generated from the parser's own definition.
+//! Installs nothing and starts no pager: `tenure man | man -l -`.
+
+use std::io;
+
+use clap::{Command, CommandFactory};
+use clap_mangen::Man;
+
+use crate::args::Cli;
+
+/// The page of the command, or of one verb.
+///
+/// # Errors
+/// If there is no such verb.
+pub fn page(verb: Option<&str>) -> io::Result<Vec<u8>> {
+    let mut command = Cli::command();
+    command.build();
+    match verb {
+        None => render(command),
+        Some(verb) => render(of_verb(&command, verb).ok_or(io::ErrorKind::NotFound)?),
+    }
+}
+
+/// The generator's sections; but a title with a date is not ours to invent, and the text below the options keeps its
+/// lines, which the generator would fill.
+fn render(command: Command) -> io::Result<Vec<u8>> {
+    let notes = command
+        .get_after_long_help()
+        .or(command.get_after_help())
+        .map(ToString::to_string);
+    let title = format!(
+        ".TH {} 1 \"\" \"tenure {}\"\n",
+        command.get_name().to_uppercase(),
+        env!("CARGO_PKG_VERSION")
+    );
+    let has_verbs = command.has_subcommands();
+    let man = Man::new(command);
+    let mut page = title.into_bytes();
+    man.render_name_section(&mut page)?;
+    man.render_synopsis_section(&mut page)?;
+    man.render_description_section(&mut page)?;
+    man.render_options_section(&mut page)?;
+    if has_verbs {
+        man.render_subcommands_section(&mut page)?;
+    }
+    if let Some(notes) = notes {
+        page.extend(b".SH NOTES\n.nf\n");
+        page.extend(notes.lines().flat_map(as_it_stands));
+        page.extend(b".fi\n");
+    }
+    Ok(page)
+}
+
+/// A line of text that roff shows as it stands.
+fn as_it_stands(line: &str) -> Vec<u8> {
+    let mut shown = line.replace('\\', "\\e").replace('-', "\\-");
+    if shown.starts_with(['.', '\'']) {
+        shown.insert_str(0, "\\&");
+    }
+    shown.push('\n');
+    shown.into_bytes()
+}
+
+/// The verb as a command of its own, under the name that pages have: `tenure-run`.
+fn of_verb(command: &Command, verb: &str) -> Option<Command> {
+    let found = command.get_subcommands().find(|known| known.get_name() == verb)?;
+    let name = format!("{}-{verb}", command.get_name());
+    Some(found.clone().name(name).version(env!("CARGO_PKG_VERSION")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(verb: Option<&str>) -> String {
+        String::from_utf8(page(verb).expect("there is a page")).expect("pages are text")
+    }
+
+    #[test]
+    fn every_verb_has_a_page_with_its_options() {
+        let command = Cli::command();
+        for verb in command.get_subcommands().map(Command::get_name) {
+            let page = text(Some(verb));
+            assert!(
+                page.contains(&format!(".TH TENURE-{} 1", verb.to_uppercase())),
+                "{verb}: {page}"
+            );
+        }
+        assert!(text(Some("run")).contains("busy\\-exit"));
+        assert!(page(Some("frobnicate")).is_err());
+    }
+
+    #[test]
+    fn a_line_of_text_is_no_request() {
+        assert_eq!(as_it_stands(".so -n"), b"\\&.so \\-n\n");
+        assert_eq!(as_it_stands("'a\\b"), b"\\&'a\\eb\n");
+    }
+
+    #[test]
+    fn the_page_keeps_no_promise_back() {
+        for verb in [None, Some("run")] {
+            let page = text(verb);
+            for word in ["Not promised", "123", "124", "125", "fencing token"] {
+                assert!(page.contains(word), "{verb:?}: {word}");
+            }
+        }
+    }
+}

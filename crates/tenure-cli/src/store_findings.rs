@@ -1,0 +1,223 @@
+//! What weakens locks in the way a store is chosen: for `tenure doctor`.
+//! What weakens them in the store itself is the library's to find.
+
+use std::path::{Path, PathBuf};
+
+use tenure::{Finding, Severity, StoreUrl};
+
+use crate::store_choice::{Choice, Source, Surroundings, choose, first_line, url_files};
+
+/// Everything that is found about how the store was chosen.
+pub fn store_findings(surroundings: &Surroundings, choice: &Choice) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    findings.extend(second_embedded_store(choice));
+    findings.extend(shadowed_files(surroundings, choice));
+    findings.extend(visible_password(choice));
+    if let Source::File(file) = &choice.source {
+        findings.extend(open_file(file, has_password(&choice.url)));
+    }
+    findings
+}
+
+fn second_embedded_store(choice: &Choice) -> Option<Finding> {
+    let (folder, other) = (choice.folder.as_ref()?, choice.other_folder.as_ref()?);
+    Some(Finding {
+        severity: Severity::Warning,
+        what: format!(
+            "XDG_STATE_HOME is set and locks are kept in {}, but {} has a store too",
+            folder.display(),
+            other.display()
+        ),
+        consequence: "commands that run without XDG_STATE_HOME, as cron's, lock there, and neither sees the other's locks"
+            .to_owned(),
+    })
+}
+
+/// Files that name another store than the one that was chosen without a word on the command line.
+fn shadowed_files(surroundings: &Surroundings, choice: &Choice) -> Vec<Finding> {
+    let (source, whose) = match &choice.source {
+        Source::Variable => (
+            "TENURE_URL".to_owned(),
+            "commands that run without TENURE_URL, as cron's,",
+        ),
+        Source::File(file) if surroundings.url_file.is_none() => {
+            (file.display().to_string(), "other users' commands")
+        }
+        _ => return Vec::new(),
+    };
+    let is_another = |url: String| {
+        let named = Surroundings {
+            url: Some(url),
+            ..surroundings.clone()
+        };
+        choose(&named).is_ok_and(|named| named.url != choice.url)
+    };
+    let names_another = |file: &PathBuf| {
+        // A file that cannot be read names no store that anybody uses.
+        let url = first_line(file).ok().flatten();
+        choice.source != Source::File(file.clone()) && url.is_some_and(is_another)
+    };
+    let found = |file: PathBuf| Finding {
+        severity: Severity::Warning,
+        what: format!("{source} names another store than {} does", file.display()),
+        consequence: format!("{whose} lock there, and neither sees the other's locks"),
+    };
+    url_files(surroundings).filter(names_another).map(found).collect()
+}
+
+fn visible_password(choice: &Choice) -> Option<Finding> {
+    (choice.source == Source::Option && has_password(&choice.url)).then(|| Finding {
+        severity: Severity::Warning,
+        what: "--url carries a password".to_owned(),
+        consequence:
+            "every user of this machine can read it in `ps` while the command runs: use TENURE_URL, \
+                      --url-file or password_file"
+                .to_owned(),
+    })
+}
+
+/// A URL file that others can write, or can read though it has a password.
+#[cfg(unix)]
+fn open_file(file: &Path, has_password: bool) -> Option<Finding> {
+    use std::os::unix::fs::MetadataExt;
+    let mode = std::fs::metadata(file).ok()?.mode();
+    let name = file.display();
+    let (severity, what, consequence) = if mode & 0o022 != 0 {
+        let what = format!("other users can write {name} (mode {:04o})", mode & 0o7777);
+        (
+            Severity::Danger,
+            what,
+            "they can lead commands to another store, and then two can hold one lock",
+        )
+    } else if has_password && mode & 0o044 != 0 {
+        let what = format!(
+            "other users can read {name}, which has a password (mode {:04o})",
+            mode & 0o7777
+        );
+        (
+            Severity::Warning,
+            what,
+            "they can take and free every lock in the store: make it 0600",
+        )
+    } else {
+        return None;
+    };
+    Some(Finding {
+        severity,
+        what,
+        consequence: consequence.to_owned(),
+    })
+}
+
+#[cfg(not(unix))]
+fn open_file(_: &Path, _: bool) -> Option<Finding> {
+    None
+}
+
+fn has_password(url: &str) -> bool {
+    StoreUrl::parse(url).is_ok_and(|url| url.password().is_some())
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use super::*;
+    use crate::machine::Machine;
+
+    /// What is found, with severities, as one text.
+    fn examine(machine: &Machine) -> String {
+        let choice = choose(&machine.around).expect("a store");
+        let found = store_findings(&machine.around, &choice);
+        let lines = found.iter().map(|finding| {
+            assert!(
+                !finding.consequence.is_empty() && !finding.what.contains("s3cr3t"),
+                "{finding:?}"
+            );
+            format!(
+                "{}: {}; {}\n",
+                finding.severity, finding.what, finding.consequence
+            )
+        });
+        lines.collect()
+    }
+
+    #[test]
+    fn nothing_is_found_where_nothing_is_wrong() {
+        let mut machine = Machine::new();
+        assert_eq!(examine(&machine), "");
+        machine.around.url = Some("redis://u@h".into());
+        assert_eq!(examine(&machine), "");
+        machine.around.url = None;
+        machine.write("home/.config/tenure/url", "redis://u:s3cr3t@h", 0o600);
+        machine.write("etc/tenure/url", "redis://u:s3cr3t@h", 0o644);
+        machine.around.tenure_url = Some("redis://u:s3cr3t@h".into());
+        assert_eq!(
+            examine(&machine),
+            "",
+            "files that name the same store hide nothing"
+        );
+    }
+
+    #[test]
+    fn a_second_embedded_store_is_found() {
+        let mut machine = Machine::new();
+        machine.around.state_home = Some(machine.folder.path().join("state").into());
+        assert_eq!(examine(&machine), "");
+        machine.write("home/.local/state/tenure/locks.db", "", 0o600);
+        let found = examine(&machine);
+        assert!(found.starts_with("warning: XDG_STATE_HOME"), "{found}");
+        assert!(
+            found.contains("home/.local/state/tenure has a store too"),
+            "{found}"
+        );
+    }
+
+    #[test]
+    fn a_source_that_hides_a_file_with_another_url_is_found() {
+        let mut machine = Machine::new();
+        machine.write("etc/tenure/url", "redis://etc", 0o644);
+        machine.write("home/.config/tenure/url", "redis://mine", 0o600);
+        let found = examine(&machine);
+        assert!(
+            found.contains("home/.config/tenure/url names another store than"),
+            "{found}"
+        );
+        assert!(found.contains("other users"), "{found}");
+        machine.around.tenure_url = Some("redis://env".into());
+        let found = examine(&machine);
+        assert!(
+            found.lines().count() == 2 && found.contains("TENURE_URL names"),
+            "{found}"
+        );
+        machine.around.url = Some("redis://asked-for".into());
+        assert_eq!(
+            examine(&machine),
+            "",
+            "the command line is a wish, not an accident"
+        );
+    }
+
+    #[test]
+    fn a_password_on_the_command_line_is_found() {
+        let mut machine = Machine::new();
+        machine.around.url = Some("redis://u:s3cr3t@h".into());
+        assert!(examine(&machine).contains("`ps`"));
+    }
+
+    #[test]
+    fn a_file_that_others_can_write_or_whose_password_they_can_read_is_found() {
+        let mut machine = Machine::new();
+        for (url, mode, word) in [
+            ("redis://u:s3cr3t@h", 0o600, ""),
+            ("redis://u:s3cr3t@h", 0o640, "can read"),
+            ("redis://u:s3cr3t@h", 0o604, "can read"),
+            ("redis://h", 0o644, ""),
+            ("redis://h", 0o666, "can write"),
+            ("redis://h", 0o620, "can write"),
+        ] {
+            machine.around.url_file = Some(machine.write("file", url, mode));
+            let found = examine(&machine);
+            assert_eq!(found.is_empty(), word.is_empty(), "{url} {mode:o}: {found}");
+            assert!(found.contains(word), "{url} {mode:o}: {found}");
+        }
+    }
+}

@@ -1,0 +1,188 @@
+//! What the library has to tell while it works, on stderr, as plain as the command's own words.
+//! The command's own words are in `words`.
+
+use std::fmt::{self, Write};
+
+use tracing::field::{Field, Visit};
+use tracing::{Event, Level, Metadata, Subscriber};
+use tracing_subscriber::filter::filter_fn;
+use tracing_subscriber::fmt::format::Writer;
+use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::registry::LookupSpan;
+use tracing_subscriber::util::SubscriberInitExt;
+use tracing_subscriber::{Layer, Registry, fmt as to_stderr};
+
+use crate::words::without_passwords;
+
+/// How much the library tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verbosity {
+    /// Nothing: `-q`.
+    Nothing,
+    /// What weakens a lock, or may.
+    Warnings,
+    /// All it does: `-v`.
+    Everything,
+}
+
+/// Has the library's events written to stderr from here on. Only the first call in a process counts.
+pub fn listen(verbosity: Verbosity) {
+    if verbosity == Verbosity::Nothing {
+        return;
+    }
+    let lines = to_stderr::layer()
+        .with_writer(std::io::stderr)
+        .event_format(Line)
+        .with_filter(filter_fn(move |metadata| is_told(metadata, verbosity)));
+    // A subscriber that is there already is another's to keep.
+    let _ = Registry::default().with(lines).try_init();
+}
+
+/// Whether an event is told. Those of other crates never are: they may hold what a wire carries, passwords too.
+fn is_told(metadata: &Metadata<'_>, verbosity: Verbosity) -> bool {
+    let ours = metadata.target().split("::").next();
+    let ours = ours.is_some_and(|name| name == "tenure" || name.starts_with("tenure_"));
+    // The end of a lock has a cause, and the verb that held it tells it in its own words.
+    let is_end_of_a_lock = metadata.fields().field("cause").is_some();
+    ours && match verbosity {
+        Verbosity::Nothing => false,
+        Verbosity::Warnings => *metadata.level() <= Level::WARN && !is_end_of_a_lock,
+        Verbosity::Everything => *metadata.level() <= Level::DEBUG,
+    }
+}
+
+/// One event as one line: `warning: the runtime stalled for 900 ms (late_ms=900)`.
+struct Line;
+
+impl<S, N> FormatEvent<S, N> for Line
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+    N: for<'a> FormatFields<'a> + 'static,
+{
+    fn format_event(
+        &self,
+        context: &FmtContext<'_, S, N>,
+        mut writer: Writer<'_>,
+        event: &Event<'_>,
+    ) -> fmt::Result {
+        let mut words = Words::default();
+        event.record(&mut words);
+        let mut around = String::new();
+        for span in context
+            .event_scope()
+            .into_iter()
+            .flat_map(|scope| scope.from_root())
+        {
+            let extensions = span.extensions();
+            if let Some(fields) = extensions.get::<tracing_subscriber::fmt::FormattedFields<N>>()
+                && !fields.is_empty()
+            {
+                write!(around, " {fields}")?;
+            }
+        }
+        let fields = around + &words.fields;
+        let fields = match fields.trim_start() {
+            "" => String::new(),
+            fields => format!(" ({fields})"),
+        };
+        let line = format!("{}: {}{fields}", name(*event.metadata().level()), words.message);
+        writeln!(writer, "{}", without_passwords(&line).replace('\n', " "))
+    }
+}
+
+/// As the command's own words begin.
+fn name(level: Level) -> &'static str {
+    match level {
+        Level::ERROR => "error",
+        Level::WARN => "warning",
+        _ => "debug",
+    }
+}
+
+#[derive(Default)]
+struct Words {
+    message: String,
+    fields: String,
+}
+
+impl Visit for Words {
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        // Writing to a String cannot fail.
+        let _ = if field.name() == "message" {
+            write!(self.message, "{value:?}")
+        } else {
+            write!(self.fields, " {}={value:?}", field.name())
+        };
+    }
+
+    fn record_str(&mut self, field: &Field, value: &str) {
+        self.record_debug(field, &format_args!("{value}"));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+    use std::sync::{Arc, Mutex};
+
+    use super::*;
+
+    #[derive(Clone, Default)]
+    struct Paper(Arc<Mutex<Vec<u8>>>);
+
+    impl io::Write for Paper {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0.lock().expect("no panic while held").extend(bytes);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    /// What is told of what the library and others say.
+    fn told(verbosity: Verbosity) -> String {
+        let paper = Paper::default();
+        let writer = paper.clone();
+        let lines = to_stderr::layer()
+            .with_writer(move || writer.clone())
+            .event_format(Line)
+            .with_filter(filter_fn(move |metadata| is_told(metadata, verbosity)));
+        tracing::subscriber::with_default(Registry::default().with(lines), || {
+            let span = tracing::debug_span!(target: "tenure", "lock", key = "k");
+            span.in_scope(|| tracing::warn!(target: "tenure::watchdog", late_ms = 900, "runtime stalled"));
+            tracing::warn!(target: "tenure", cause = "evicted", "the lock was lost");
+            tracing::debug!(target: "tenure_sql", error = "redis://u:s3cr3t@h\nis away", "asking again");
+            tracing::trace!(target: "tenure", "too much");
+            tracing::error!(target: "h2", "another crate's: s3cr3t");
+            tracing::error!(target: "tenurelike", "another crate's: s3cr3t");
+        });
+        let bytes = paper.0.lock().expect("no panic while held").clone();
+        String::from_utf8(bytes).expect("we write text")
+    }
+
+    #[test]
+    fn warnings_are_told_in_plain_lines_but_for_the_end_of_a_lock() {
+        assert_eq!(
+            told(Verbosity::Warnings),
+            "warning: runtime stalled (late_ms=900)\n"
+        );
+    }
+
+    #[test]
+    fn verbose_tells_all_of_ours_and_no_password() {
+        assert_eq!(
+            told(Verbosity::Everything),
+            "warning: runtime stalled (key=\"k\" late_ms=900)\n\
+             warning: the lock was lost (cause=evicted)\n\
+             debug: asking again (error=redis://u:***@h is away)\n"
+        );
+    }
+
+    #[test]
+    fn quiet_tells_nothing() {
+        assert_eq!(told(Verbosity::Nothing), "");
+    }
+}

@@ -1,0 +1,126 @@
+//! A command under a lock that is held: what it is told, how its run ended, and the lock given back.
+//! How the command is kept and stopped is `ward`'s; what follows from its end is `run`'s and `elect`'s.
+
+use std::ffi::OsString;
+
+use tenure::Guard;
+
+use super::lock::{Held, Release};
+use super::store::Chosen;
+use super::ward::Ward;
+use crate::guardian::{StartError, Status, Supervisor, own_binary};
+use crate::words::{Failure, warn};
+
+/// Nobody saw how the command ended.
+const UNSEEN: u8 = 125;
+/// What a signal's number is added to.
+const SIGNALED: i32 = 128;
+
+/// How a command's run ended.
+pub(super) enum Ending {
+    /// By itself, with this code.
+    Own(u8),
+    /// It never ran; the code says why.
+    NotStarted(u8),
+    /// It was stopped, or not started, since its lock was lost or its time was over.
+    Stopped {
+        /// A signal that came too late for the command to heed it.
+        told_to_go: Option<i32>,
+    },
+}
+
+/// What became of the command.
+pub(super) struct Ran {
+    pub(super) ending: Result<Ending, Failure>,
+    /// The loss of the lock was told already.
+    told_lost: bool,
+}
+
+/// Starts a guardian, which gets ready while the lock is waited for.
+pub(super) fn guardian() -> Result<Supervisor, Failure> {
+    own_binary()
+        .and_then(|binary| Supervisor::spawn(&binary))
+        .map_err(|error| Failure::system("cannot start the guardian process", error))
+}
+
+/// Runs the command in the ward, and lingers afterwards if that was asked for.
+pub(super) async fn run_in(mut ward: Ward<'_>, env: Vec<(OsString, OsString)>, argv: &[OsString]) -> Ran {
+    let ending = match ward.start(argv.to_vec(), env).await {
+        Ok(()) => {
+            let ended = ward.keep().await;
+            if ended.stopped_by.is_none() {
+                ward.linger().await;
+            }
+            Ok(match (ended.stopped_by, ended.status) {
+                (Some(_), _) => Ending::Stopped {
+                    told_to_go: ward.told_to_go(),
+                },
+                (None, status) => Ending::Own(status.map_or(UNSEEN, Status::exit_code)),
+            })
+        }
+        Err(error) => not_started(&error, argv),
+    };
+    Ran {
+        ending,
+        told_lost: ward.has_lost(),
+    }
+}
+
+fn not_started(error: &StartError, argv: &[OsString]) -> Result<Ending, Failure> {
+    let program = argv.first().cloned().unwrap_or_default();
+    let failure = Failure::system(format!("cannot run {program:?}"), error);
+    match error {
+        StartError::Guardian => return Err(failure),
+        StartError::Exec(_) | StartError::TooLate => failure.print(),
+    }
+    Ok(match error {
+        StartError::TooLate => Ending::Stopped { told_to_go: None },
+        _ => Ending::NotStarted(error.exit_code(&program)),
+    })
+}
+
+/// Gives the lock back. False if the store has not confirmed it in time, which is told.
+pub(super) async fn give_back(held: Held, ran: &Ran) -> bool {
+    match held.release().await {
+        Release::Confirmed => true,
+        Release::WasLost(lost) => {
+            if !ran.told_lost {
+                warn(&format!("{lost}; the command may have run without it at its end"));
+            }
+            true
+        }
+        Release::Unconfirmed(error) => {
+            let what = "the store has not confirmed the release; the lock ends with its lease";
+            let failure = error.map_or_else(|| Failure::silence(what), |error| Failure::of(what, &error));
+            warn(&failure.to_string());
+            false
+        }
+    }
+}
+
+/// The exit code of a shell that a signal ended.
+pub(super) fn ended_by(signal: i32) -> u8 {
+    // Signals end at 64.
+    u8::try_from(SIGNALED + signal).unwrap_or(u8::MAX)
+}
+
+/// What the command is told of its lock: of several keys, one value a line.
+pub(super) fn environment(held: &Held, store: &Chosen) -> Vec<(OsString, OsString)> {
+    let lines = |value: fn(&Guard) -> String| {
+        let values: Vec<String> = held.members().iter().map(value).collect();
+        values.join("\n")
+    };
+    let token = |guard: &Guard| {
+        guard
+            .token()
+            .map_or(String::new(), |token| u64::from(token).to_string())
+    };
+    [
+        ("TENURE_KEY", lines(|guard| guard.key().to_string())),
+        ("TENURE_TOKEN", lines(token)),
+        ("TENURE_CLAIM", lines(|guard| guard.claim().id.to_string())),
+        ("TENURE_STORE", store.shown.clone()),
+    ]
+    .map(|(name, value)| (name.into(), value.into()))
+    .into()
+}

@@ -1,0 +1,101 @@
+//! `tenure elect`: a command that runs only while its candidate leads.
+//! How the command is run is `command`'s; who leads is the library's.
+
+use std::time::{Duration, Instant as Stopwatch};
+
+use tenure::Election;
+
+use super::command::{Ending, ended_by, environment, give_back, guardian, run_in};
+use super::keys::key;
+use super::lock::{Held, rounded};
+use super::signals::order_to_go;
+use super::store::{Chosen, leave};
+use super::ward::{Terms, Ward};
+use crate::args::{Elect, Global};
+use crate::guardian::Inbox;
+use crate::words::{Failure, note};
+
+/// Campaigns and runs the command, term after term, and gives the exit code of its own end.
+pub(super) async fn elect(global: &Global, elect: &Elect) -> Result<u8, Failure> {
+    let name = key(&elect.name)?;
+    let store = Chosen::of(global)?;
+    let mut inbox = Inbox::open().map_err(|error| Failure::system("cannot listen for signals", error))?;
+    let connected = tokio::select! {
+        biased;
+        signal = order_to_go(&mut inbox) => return Ok(ended_by(signal)),
+        connected = store.connect(elect.label.as_deref()) => connected,
+    };
+    let client = connected?;
+    let lease = rounded(elect.lease, client.profile());
+    let candidate = Candidate {
+        election: client.election(name.as_str()).lease(lease),
+        lease,
+        elect,
+        store: &store,
+        quiet: !global.verbose,
+    };
+    let done = candidate.serve(&mut inbox).await;
+    leave(&client).await;
+    done
+}
+
+struct Candidate<'a> {
+    election: Election,
+    lease: Duration,
+    elect: &'a Elect,
+    store: &'a Chosen,
+    quiet: bool,
+}
+
+impl Candidate<'_> {
+    /// Serves terms until the command ends by itself or a signal ends the candidacy.
+    async fn serve(&self, inbox: &mut Inbox) -> Result<u8, Failure> {
+        loop {
+            // The guardian gets ready while another leads.
+            let supervisor = guardian()?;
+            let elected = tokio::select! {
+                biased;
+                signal = order_to_go(inbox) => return Ok(ended_by(signal)),
+                elected = self.campaign() => elected,
+            };
+            let held = elected?;
+            let ward = Ward::new(supervisor, inbox, &held, self.terms());
+            let ran = run_in(ward, environment(&held, self.store), &self.elect.command).await;
+            // Unconfirmed, it was told, and the lead ends with the lease.
+            let _ = give_back(held, &ran).await;
+            match ran.ending? {
+                Ending::Own(code) | Ending::NotStarted(code) => return Ok(code),
+                Ending::Stopped {
+                    told_to_go: Some(signal),
+                } => return Ok(ended_by(signal)),
+                Ending::Stopped { told_to_go: None } => {
+                    note(
+                        self.quiet,
+                        &format!("campaigning for {:?} again", self.elect.name),
+                    );
+                }
+            }
+        }
+    }
+
+    /// Waits until it leads.
+    ///
+    /// # Cancel safety
+    /// Dropped, the candidate withdraws; closing the client waits for that.
+    async fn campaign(&self) -> Result<Held, Failure> {
+        let began = Stopwatch::now();
+        let leader = self.election.campaign().await;
+        let leader = leader
+            .map_err(|error| Failure::of(format!("cannot campaign for {:?}", self.elect.name), &error))?;
+        Ok(Held::by(leader, self.lease, began.elapsed()))
+    }
+
+    fn terms(&self) -> Terms {
+        Terms {
+            on_lost: self.elect.on_lost.into(),
+            grace: self.elect.grace(),
+            max_hold: None,
+            at_least: Duration::ZERO,
+        }
+    }
+}

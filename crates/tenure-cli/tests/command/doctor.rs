@@ -1,0 +1,113 @@
+//! `tenure doctor`: what it finds, in the store and around it.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+
+use crate::scene::{Done, Scene};
+
+fn findings(done: &Done) -> Vec<&str> {
+    done.stdout.lines().collect()
+}
+
+#[test]
+fn where_nothing_is_wrong_it_prints_nothing_and_exits_0() {
+    let scene = Scene::new();
+    let done = scene.call(&["doctor"]);
+    assert_eq!((done.code, done.stdout.as_str()), (0, ""), "{done:?}");
+    assert!(done.stderr.contains("nothing weakens"), "{done:?}");
+    let quiet = scene.call(&["-q", "doctor"]);
+    assert_eq!((quiet.code, quiet.stderr.as_str()), (0, ""));
+    let json = scene.call(&["--json", "doctor"]);
+    assert_eq!(
+        (json.code, json.stdout.as_str(), json.stderr.as_str()),
+        (0, "", "")
+    );
+}
+
+#[test]
+fn each_finding_is_a_line_with_its_consequence_and_exits_1() {
+    let scene = Scene::new();
+    scene.call(&["ls"]);
+    fs::set_permissions(scene.path("locks.db"), fs::Permissions::from_mode(0o666)).expect("it is ours");
+    let done = scene.call(&["doctor"]);
+    assert_eq!(done.code, 1, "{done:?}");
+    assert!(!done.stdout.is_empty());
+    for line in findings(&done) {
+        assert!(line.starts_with("danger: other users can write "), "{line}");
+        assert!(line.contains("; they can free or take every lock"), "{line}");
+    }
+    let json = scene.call(&["--json", "doctor"]);
+    assert_eq!((json.code, json.objects().len()), (1, findings(&done).len()));
+    for found in json.objects() {
+        assert_eq!(found["severity"], "danger");
+        assert!(
+            found["what"].is_string() && found["consequence"].is_string(),
+            "{found}"
+        );
+    }
+}
+
+#[test]
+fn a_second_store_of_this_user_is_found_once_and_told_on_stderr_by_every_verb() {
+    let scene = Scene::new();
+    let call = |args: &[&str]| {
+        let mut command = scene.at_home(args);
+        Done::of(
+            command
+                .env("XDG_STATE_HOME", scene.path("state"))
+                .output()
+                .expect("it starts"),
+        )
+    };
+    assert_eq!(call(&["--url", "sqlite:", "doctor"]).code, 0);
+    scene
+        .at_home(&["-q", "run", "k", "--", "true"])
+        .status()
+        .expect("it starts");
+    let done = call(&["doctor"]);
+    assert_eq!((done.code, findings(&done).len()), (1, 1), "{done:?}");
+    let other = scene.path("home/.local/state/tenure").display().to_string();
+    assert!(
+        done.stdout.contains(&other) && done.stdout.contains("XDG_STATE_HOME"),
+        "{done:?}"
+    );
+    assert!(call(&["run", "k", "--", "true"]).stderr.contains(&other));
+    assert_eq!(call(&["-q", "run", "k", "--", "true"]).stderr, "");
+}
+
+#[test]
+fn a_variable_that_hides_a_file_is_found() {
+    let scene = Scene::new();
+    scene.write("home/.config/tenure/url", &format!("{}\n", scene.url()), 0o600);
+    let call = |url: &str| {
+        let mut command = scene.at_home(&["doctor"]);
+        Done::of(command.env("TENURE_URL", url).output().expect("it starts"))
+    };
+    assert_eq!(call(&scene.url()).code, 0, "both name one store");
+    let other = format!("sqlite:{}", scene.path("other.db").display());
+    let done = call(&other);
+    assert_eq!((done.code, findings(&done).len()), (1, 1), "{done:?}");
+    assert!(
+        done.stdout.contains("TENURE_URL") && done.stdout.contains(".config/tenure/url"),
+        "{done:?}"
+    );
+}
+
+#[test]
+fn what_is_wrong_with_the_url_is_told_even_if_the_store_cannot_be_used() {
+    let scene = Scene::new();
+    let file = scene.write("url", "redis://u:s3cr3t@127.0.0.1:1", 0o644);
+    let file = file.to_str().expect("text");
+    for (args, word) in [
+        (["--url", "redis://u:s3cr3t@127.0.0.1:1", "doctor"], "`ps`"),
+        (["--url-file", file, "doctor"], "0644"),
+    ] {
+        let done = Done::of(scene.at_home(&args).output().expect("it starts"));
+        assert!(done.code == 2 || done.code == 3, "{done:?}");
+        assert!(
+            findings(&done).len() == 1 && done.stdout.contains(word),
+            "{done:?}"
+        );
+        assert!(!format!("{done:?}").contains("s3cr3t"), "{done:?}");
+    }
+}

@@ -1,0 +1,127 @@
+//! What the command says of itself and to whom: labels, verbosity, JSON on every verb, and no password anywhere.
+
+use crate::scene::{Done, Scene};
+
+#[test]
+fn the_default_label_names_the_user_also_where_the_environment_does_not() {
+    let scene = Scene::new();
+    let label = |name: Option<&str>| {
+        let mut command = scene.command(&[
+            "run",
+            "k",
+            "--",
+            "sh",
+            "-c",
+            r#"exec "$TENURE" --url "$STORE" --json ls"#,
+        ]);
+        command
+            .env("TENURE", env!("CARGO_BIN_EXE_tenure"))
+            .env("STORE", scene.url());
+        for variable in ["USER", "LOGNAME", "USERNAME"] {
+            match name {
+                Some(name) => command.env(variable, name),
+                None => command.env_remove(variable),
+            };
+        }
+        let done = Done::of(command.output().expect("it starts"));
+        done.objects()[0]["holders"][0]["label"]
+            .as_str()
+            .expect("a label")
+            .to_owned()
+    };
+    let user = std::process::Command::new("id")
+        .arg("-un")
+        .output()
+        .expect("it is there")
+        .stdout;
+    let user = String::from_utf8(user).expect("text").trim().to_owned();
+    for (label, user) in [
+        (label(Some("ann")), "ann"),
+        (label(None), &user),
+        (label(Some("")), &user),
+    ] {
+        let (name, place) = label.split_once('@').expect("user@host:pid");
+        let (host, pid) = place.rsplit_once(':').expect("user@host:pid");
+        assert_eq!(name, user);
+        assert!(!host.is_empty() && pid.parse::<u32>().is_ok(), "{label}");
+    }
+}
+
+#[test]
+fn a_loss_is_told_once_and_verbosely_with_the_librarys_own_words() {
+    let scene = Scene::new();
+    let told = |flag: &[&str]| {
+        let mut hold = scene.command(&[flag, &["hold", "k", "--lease", "1s", "--no-stdin"]].concat());
+        let hold = crate::scene::Process::of(hold.spawn().expect("it starts"));
+        crate::scene::wait_for("the lock", || {
+            scene.call(&["--json", "ls", "k"]).objects().len() == 1
+        });
+        scene.call(&["evict", "k", "--all"]);
+        let done = hold.finish();
+        assert_eq!(done.code, 4, "{done:?}");
+        done.stderr.lines().filter(|line| line.contains("lost")).count()
+    };
+    assert_eq!(told(&[]), 1);
+    assert_eq!(told(&["-q"]), 1, "what went wrong is never hushed up");
+    assert_eq!(told(&["-v"]), 2);
+}
+
+#[test]
+fn every_verb_that_prints_prints_objects_with_json() {
+    let scene = Scene::new();
+    let hold = scene.hold(&["k"]);
+    let claim = hold.next("acquired")["claim"].clone();
+    let claim = claim.as_str().expect("text");
+    for args in [
+        &["ls"][..],
+        &["show", "k"],
+        &["schema"],
+        &["completions", "bash"],
+        &["man"],
+        &["man", "run"],
+        &["evict", "k", "--claim", claim],
+    ] {
+        let done = scene.call(&[args, &["--json"]].concat());
+        assert_eq!((done.code, done.objects().len()), (0, 1), "{args:?}: {done:?}");
+        assert!(done.objects()[0].is_object(), "{args:?}: {done:?}");
+    }
+}
+
+#[test]
+fn a_password_appears_nowhere_wherever_its_url_stands() {
+    let scene = Scene::new();
+    for secret in ["s3cr3t", "s3cr'3t", "s3cr 3t", "s3cr@3t:x", "s3cr%203t"] {
+        let url = format!("redis://u:{secret}@127.0.0.1:1/0");
+        let file = scene.write("url", &url, 0o600);
+        let file = file.to_str().expect("text");
+        for args in [
+            &["--url", &url, "run", "k", "--", "true"][..],
+            &["-v", "--url", &url, "ls"],
+            &["--url-file", file, "ls"],
+            &["--url-file", &url, "ls"],
+            &["--url", &url, "hold", "k", "--no-stdin"],
+            &["--json", "--url", &url, "watch"],
+            &["--url", &url, "doctor"],
+            &["--url", &url, "schema", "--apply"],
+            &["--url", &url, "elect", "k", "--", "true"],
+            &["ls", "--limit", &url],
+            &["run", "k", "--lease", &url, "--", "true"],
+            &[&url],
+            &[&url, "run"],
+            &["completions", &url],
+            &["man", &url],
+        ] {
+            let done = Done::of(scene.at_home(args).output().expect("it starts"));
+            let said = done.stdout + &done.stderr;
+            assert!(done.code != 0 && !said.contains("s3cr"), "{args:?}: {said}");
+        }
+        let done = Done::of(
+            scene
+                .at_home(&["ls"])
+                .env("TENURE_URL", &url)
+                .output()
+                .expect("it starts"),
+        );
+        assert!(done.code != 0 && !done.stderr.contains("s3cr"), "{done:?}");
+    }
+}

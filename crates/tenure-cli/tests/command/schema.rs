@@ -1,0 +1,68 @@
+//! `tenure schema`: the tables of an SQL store.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+
+use crate::scene::{Done, Scene};
+
+#[test]
+fn it_prints_statements_and_touches_no_store() {
+    let scene = Scene::new();
+    let done = scene.call(&["schema"]);
+    assert_eq!((done.code, done.stderr.as_str()), (0, ""));
+    assert!(done.stdout.contains("CREATE TABLE claim ("), "{done:?}");
+    assert!(done.stdout.ends_with(";\n"), "{done:?}");
+    let json = &scene.call(&["--json", "schema"]).objects()[0];
+    assert_eq!(
+        (&json["store"], &json["applied"]),
+        (&"sqlite".into(), &false.into())
+    );
+    assert_eq!(json["statements"], done.stdout);
+    assert!(!scene.path("locks.db").exists());
+}
+
+#[test]
+fn applied_it_makes_the_tables_and_may_be_repeated() {
+    let scene = Scene::new();
+    for _ in 0..2 {
+        let done = scene.call(&["schema", "--apply"]);
+        assert_eq!((done.code, done.stdout.as_str()), (0, ""), "{done:?}");
+        assert!(done.stderr.contains("locks.db"), "{done:?}");
+        let mode = fs::metadata(scene.path("locks.db"))
+            .expect("it is made")
+            .permissions()
+            .mode();
+        assert_eq!(mode & 0o777, 0o600);
+    }
+    let json = &scene.call(&["--json", "-q", "schema", "--apply"]).objects()[0];
+    assert_eq!(json["applied"], true);
+    assert_eq!(scene.call(&["run", "k", "--", "true"]).code, 0);
+}
+
+#[test]
+fn a_store_without_tables_is_refused_in_words() {
+    let scene = Scene::new();
+    for url in ["memory:", "redis://u:s3cr3t@127.0.0.1:1", "gopher://x"] {
+        for args in [
+            &["--url", url, "schema"][..],
+            &["--url", url, "schema", "--apply"],
+        ] {
+            let done = Done::of(scene.at_home(args).output().expect("it starts"));
+            assert_eq!((done.code, done.stdout.as_str()), (2, ""), "{done:?}");
+            assert!(
+                done.stderr.contains("  = why: ") || done.stderr.contains("memory"),
+                "{done:?}"
+            );
+            assert!(!done.stderr.contains("s3cr3t"), "{done:?}");
+        }
+    }
+}
+
+#[test]
+fn a_file_of_another_program_is_left_as_it_is() {
+    let scene = Scene::new();
+    let text = "this is no database, and long enough to be taken for one\n".repeat(99);
+    scene.write("locks.db", &text, 0o600);
+    assert_eq!(scene.call(&["schema", "--apply"]).code, 3);
+    assert!(fs::read_to_string(scene.path("locks.db")).is_ok_and(|left| left == text));
+}

@@ -1,0 +1,128 @@
+//! Which store a command line means, seen from outside.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+
+use crate::scene::{Done, Scene};
+
+fn call(scene: &Scene, args: &[&str], env: &[(&str, &str)]) -> Done {
+    let mut command = scene.at_home(args);
+    Done::of(command.envs(env.iter().copied()).output().expect("it starts"))
+}
+
+/// The store that the command is told of.
+fn store(scene: &Scene, options: &[&str], env: &[(&str, &str)]) -> String {
+    let run = ["-q", "run", "k", "--", "sh", "-c", "printf %s \"$TENURE_STORE\""];
+    let done = call(scene, &[options, &run].concat(), env);
+    assert_eq!(done.code, 0, "{done:?}");
+    done.stdout
+}
+
+#[test]
+fn options_come_before_the_variable_and_the_variable_before_the_file() {
+    let scene = Scene::new();
+    let url = |name: &str| format!("sqlite:{}", scene.path(name).display());
+    scene.write(
+        "home/.config/tenure/url",
+        &format!("{}\nignored\n", url("config.db")),
+        0o600,
+    );
+    assert_eq!(store(&scene, &[], &[]), url("config.db"));
+    let variable = url("variable.db");
+    let env = [("TENURE_URL", variable.as_str())];
+    assert_eq!(store(&scene, &[], &env), variable);
+    let file = scene.write("file", &url("file.db"), 0o600);
+    assert_eq!(
+        store(&scene, &["--url-file", file.to_str().expect("text")], &env),
+        url("file.db")
+    );
+    assert_eq!(
+        store(&scene, &["--url", &url("option.db")], &env),
+        url("option.db")
+    );
+    fs::remove_file(scene.path("home/.config/tenure/url")).expect("it is there");
+    let folder = scene.path("home/.local/state/tenure");
+    assert_eq!(
+        store(&scene, &[], &[]),
+        format!("sqlite:{}/locks.db", folder.display())
+    );
+    assert_eq!(
+        fs::metadata(folder).expect("it is made").permissions().mode() & 0o777,
+        0o700
+    );
+}
+
+#[test]
+fn without_home_the_user_database_is_asked() {
+    let scene = Scene::new();
+    let mut command = scene.at_home(&["schema"]);
+    let done = Done::of(command.env_remove("HOME").output().expect("it starts"));
+    assert_eq!(done.code, 0, "{done:?}");
+    assert!(done.stderr.contains(".local/state/tenure"), "{done:?}");
+}
+
+#[test]
+fn paths_are_percent_decoded_and_the_query_begins_at_the_question_mark() {
+    let scene = Scene::new();
+    let folder = scene.folder.path().display().to_string();
+    assert_eq!(store(&scene, &["--url", "sqlite:here.db"], &[]), "sqlite:here.db");
+    assert!(
+        scene.path("here.db").exists(),
+        "a path begins where the command runs"
+    );
+    let done = call(
+        &scene,
+        &[
+            "--url",
+            &format!("sqlite:{folder}/a%20b%3Fc.db"),
+            "run",
+            "k",
+            "--",
+            "true",
+        ],
+        &[],
+    );
+    assert_eq!(done.code, 0, "{done:?}");
+    assert!(scene.path("a b?c.db").exists());
+    for (query, words) in [("wibble=1", "layout"), ("layout=redisson", "claims")] {
+        let url = format!("sqlite:{folder}/x.db?{query}");
+        let done = call(&scene, &["--url", &url, "run", "k", "--", "true"], &[]);
+        assert_eq!(done.code, 125, "{done:?}");
+        assert!(done.stderr.contains(words), "the known ones are listed: {done:?}");
+        assert_eq!(call(&scene, &["--url", &url, "ls"], &[]).code, 2);
+    }
+    assert!(!scene.path("x.db").exists());
+}
+
+#[test]
+fn the_helpers_never_carry_the_url_in_their_arguments() {
+    let scene = Scene::new();
+    let script = "for pid in $PPID $(cut -d' ' -f4 /proc/$PPID/stat); do tr '\\0' ' ' < /proc/$pid/cmdline; echo; done";
+    let url = scene.url();
+    let done = call(
+        &scene,
+        &["-q", "run", "k", "--", "sh", "-c", script],
+        &[("TENURE_URL", &url)],
+    );
+    let lines: Vec<&str> = done.stdout.lines().collect();
+    assert!(
+        lines.len() == 2 && lines[0].starts_with("tenure-guardian"),
+        "{done:?}"
+    );
+    assert!(!done.stdout.contains("locks.db"), "{done:?}");
+}
+
+#[test]
+fn memory_is_refused_since_nothing_would_be_shared() {
+    let scene = Scene::new();
+    for (verb, code) in [
+        (&["run", "k", "--", "true"][..], 125),
+        (&["ls"], 2),
+        (&["watch"], 2),
+        (&["doctor"], 2),
+    ] {
+        let done = call(&scene, &[&["--url", "memory:"], verb].concat(), &[]);
+        assert_eq!(done.code, code, "{done:?}");
+        assert!(done.stderr.contains("lock nothing"), "{done:?}");
+    }
+}
