@@ -86,19 +86,27 @@ fn print_times(times: &[(&str, Duration)]) {
 }
 
 fn format() -> Result<(), Failure> {
-    run_command(cargo_with(&["fmt", "--all", "--", "--check"]))
+    run_command(cargo_with(&["fmt", "--all", "--", "--check"]))?;
+    for (manifest, _) in suite::APART {
+        run_command(cargo_with(&["fmt", "--manifest-path", manifest, "--", "--check"]))?;
+    }
+    Ok(())
 }
 
 fn clippy() -> Result<(), Failure> {
-    run_command(cargo_with(&[
-        "clippy",
-        "--workspace",
-        "--all-targets",
-        "--all-features",
-        "--",
-        "-D",
-        "warnings",
-    ]))
+    let strict = ["--all-targets", "--all-features", "--", "-D", "warnings"];
+    run_command(cargo_with(&[&["clippy", "--workspace"][..], &strict].concat()))?;
+    for (manifest, _) in suite::APART {
+        let apart = [
+            "clippy",
+            "--manifest-path",
+            manifest,
+            "--target-dir",
+            "target/apart",
+        ];
+        run_command(cargo_with(&[&apart[..], &strict].concat()))?;
+    }
+    Ok(())
 }
 
 /// Builds `tenure` without features, and with each of its features alone.

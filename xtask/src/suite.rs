@@ -9,7 +9,7 @@ use crate::process::{Failure, cargo, show};
 use crate::setup;
 
 /// Packages that cannot share the workspace's lock file, each with one of its own, and why.
-const APART: &[(&str, &str)] = &[(
+pub(crate) const APART: &[(&str, &str)] = &[(
     "examples/fenced-write/sqlx/Cargo.toml",
     "sqlx needs an older libsqlite3-sys than the rest",
 )];

@@ -17,15 +17,24 @@ const SECTIONS: [&str; 6] = [
 /// The crates that nobody but this workspace uses.
 const UNPUBLISHED: [&str; 2] = ["tenure-bench", "tenure-servers"];
 
+/// Each function says it itself, or its file's header says it once for all of them.
 pub(crate) fn check(source: &Source) -> Vec<Finding> {
     if !is_published(source) {
         return Vec::new();
     }
+    let header: Vec<_> = source
+        .text
+        .lines()
+        .filter_map(|line| line.strip_prefix("//! # "))
+        .collect();
     let docs = docs(&source.text);
     let mut found: Vec<_> = docs.iter().filter_map(|doc| check_order(source, doc)).collect();
     for function in functions(&source.code) {
         let doc = docs.iter().find(|doc| doc.of == function.line);
-        let says = |section| doc.is_some_and(|doc| doc.sections.iter().any(|(_, name)| *name == section));
+        let says = |section| {
+            header.contains(&section)
+                || doc.is_some_and(|doc| doc.sections.iter().any(|(_, name)| *name == section))
+        };
         let mut miss = |section, what: &str, instead: &str| {
             if !says(section) {
                 let what = format!("`{}` does not say {what}", function.name);
@@ -82,9 +91,9 @@ fn docs(text: &str) -> Vec<Doc<'_>> {
             continue;
         }
         // Attributes and plain comments may stand between a doc comment and its item.
-        let begins = text.starts_with("#[");
-        in_attribute = (in_attribute || begins) && !text.ends_with(']');
-        if begins || in_attribute || matches!(text, ")]" | "]") || text.starts_with("//") {
+        let attribute = in_attribute || text.starts_with("#[");
+        in_attribute = attribute && !text.ends_with(']');
+        if attribute || text.starts_with("//") {
             continue;
         }
         if !sections.is_empty() {
@@ -143,7 +152,6 @@ fn functions(code: &str) -> Vec<Function<'_>> {
                     .any(|word| word == "Result"),
             });
         }
-        let outside = depth;
         for c in text.chars() {
             match c {
                 '{' => depth += 1,
@@ -151,9 +159,7 @@ fn functions(code: &str) -> Vec<Function<'_>> {
                 _ => {}
             }
         }
-        if body_of_trait
-            .is_some_and(|inside| depth < inside && (outside >= inside || text.contains(['}', ';'])))
-        {
+        if body_of_trait.is_some_and(|body| depth < body) && text.contains('}') {
             body_of_trait = None;
         }
         at += text.len();
@@ -260,6 +266,8 @@ mod tests {
         assert_eq!(found(both), [format!("8: {NO_CANCEL_SAFETY}")]);
         let in_example = "/// ```\n/// # Errors\n/// ```\npub fn f() -> Result<(), E> {}";
         assert_eq!(found(in_example), [format!("4: {NO_ERRORS}")]);
+        let by_header = "//! Futures.\n//!\n//! # Cancel safety\n//! Leaves nothing.\n\npub async fn f() -> Result<(), E> {}";
+        assert_eq!(found(by_header), [format!("6: {NO_ERRORS}")]);
         let of_another = "/// # Errors\n/// `E`.\npub fn g() {}\n\npub fn f() -> Result<(), E> {}";
         assert_eq!(found(of_another), [format!("5: {NO_ERRORS}")]);
     }

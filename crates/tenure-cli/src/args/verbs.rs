@@ -162,7 +162,8 @@ fn grace_too_long(grace: Duration, lease: Duration) -> Option<String> {
     (grace > most).then(|| {
         format!(
             "--grace is more than a third of the lease: TERM would come before a late renewal; \
-             make it {most:?} or less, or the lease longer"
+             make it {}ms or less, or the lease longer",
+            most.as_millis()
         )
     })
 }

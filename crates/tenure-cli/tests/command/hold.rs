@@ -150,8 +150,7 @@ fn a_store_that_cannot_be_reached_loses_the_lock_at_its_local_deadline() {
     hold.next("acquired");
     let _blocked = scene.block();
     let began = Instant::now();
-    let cause = hold.next("lost")["cause"].clone();
-    assert!(cause == "unreachable" || cause == "expired", "{cause}");
+    assert_eq!(hold.next("lost")["cause"], "unreachable");
     assert!(began.elapsed() < Duration::from_secs(1), "{:?}", began.elapsed());
     assert_eq!(hold.finish().code, 4);
 }

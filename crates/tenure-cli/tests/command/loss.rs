@@ -154,7 +154,7 @@ fn max_hold_stops_the_command_while_the_lock_is_still_held() {
     for on_lost in ["term", "ignore"] {
         let script = "trap 'touch told' TERM; echo $$ > pid; while :; do sleep 0.02; done";
         let began = Instant::now();
-        let options = ["k", "--lease", "1s", "--max-hold", "1200ms", "--on-lost", on_lost];
+        let options = ["k", "--lease", "3s", "--max-hold", "1200ms", "--on-lost", on_lost];
         let run = scene.shell(&options, script);
         scene.wait_for_file("told");
         assert!(began.elapsed() >= Duration::from_millis(1200));

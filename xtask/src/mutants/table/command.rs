@@ -179,8 +179,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
             find: "set_parent_process_death_signal(Some(rustix::process::Signal::KILL))",
             replace: "set_parent_process_death_signal(None)",
         }],
-        tests: guardian(&["die"]),
-        survives: Some("no test kills `tenure` and the guardian at once"),
+        tests: guardian(&["the_leader_dies_with_the_guardian_though_tenure_is_stopped"]),
         ..PLAIN
     },
     Mutant {
