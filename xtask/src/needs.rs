@@ -51,6 +51,11 @@ pub(crate) const NEEDS: &[Need] = &[
         why: "checks the manual page",
     },
     Need {
+        program: "redis-server",
+        package: "redis-server",
+        why: "is a server that the tests start",
+    },
+    Need {
         program: "prometheus",
         package: "prometheus",
         why: "reads the metrics that the example exports",

@@ -5,7 +5,9 @@ use std::ffi::OsString;
 use std::path::Path;
 use std::process::Command;
 
-use crate::scene::{Done, Scene, needs};
+use tenure_servers::needs;
+
+use crate::scene::{Done, Scene};
 
 /// What is typed, and what must be offered.
 const CASES: &[(&str, &[&str])] = &[

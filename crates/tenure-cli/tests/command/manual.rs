@@ -3,7 +3,9 @@
 use std::io::Write;
 use std::process::{Command, Stdio};
 
-use crate::scene::{Done, Scene, needs};
+use tenure_servers::needs;
+
+use crate::scene::{Done, Scene};
 
 /// A filter's output for a page.
 fn read_by(program: &str, args: &[&str], page: &str) -> Done {

@@ -275,26 +275,6 @@ impl Hold {
     }
 }
 
-/// Whether a test that needs this program is to run: not if `TENURE_SKIP` names it.
-///
-/// # Panics
-/// If it is not there: a test is never left out in silence.
-pub(crate) fn needs(program: &str, package: &str) -> bool {
-    let skip = std::env::var("TENURE_SKIP").unwrap_or_default();
-    if skip.split(',').any(|name| name.trim() == program) {
-        eprintln!("not tried with `{program}`: TENURE_SKIP names it");
-        return false;
-    }
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let found = std::env::split_paths(&path).any(|folder| folder.join(program).is_file());
-    assert!(
-        found,
-        "`{program}` is not installed: `cargo xtask setup` or `apt-get install {package}` brings it, \
-         TENURE_SKIP={program} does without"
-    );
-    true
-}
-
 pub(crate) fn wait_for(what: &str, mut happened: impl FnMut() -> bool) {
     let end = Instant::now() + LIMIT;
     while !happened() {

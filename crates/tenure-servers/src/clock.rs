@@ -1,0 +1,71 @@
+//! A clock for one server that tests set forward and back while it runs. It works for programs that ask the C library for
+//! the time: Redis, PostgreSQL, MariaDB and the JVM; not for etcd.
+
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::process::Command;
+
+use parking_lot::Mutex;
+use tempfile::TempDir;
+
+const SOURCE: &str = include_str!("../shim/clock.c");
+
+/// A server's clock: the system's, and an offset.
+#[derive(Debug)]
+pub struct SteppedClock {
+    folder: TempDir,
+    offset: std::fs::File,
+    nanos: Mutex<i64>,
+}
+
+impl SteppedClock {
+    /// A clock that is right. Compiles a small library with the system's C compiler.
+    ///
+    /// # Errors
+    /// What the system says if there is no compiler, or no room.
+    pub fn new() -> io::Result<SteppedClock> {
+        let folder = tempfile::tempdir()?;
+        let source = folder.path().join("clock.c");
+        std::fs::write(&source, SOURCE)?;
+        let made = Command::new("cc")
+            .args(["-O1", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-o"])
+            .arg(folder.path().join("clock.so"))
+            .arg(&source)
+            .output()?;
+        if !made.status.success() {
+            return Err(io::Error::other(
+                String::from_utf8_lossy(&made.stderr).into_owned(),
+            ));
+        }
+        let offset = std::fs::File::options()
+            .create_new(true)
+            .write(true)
+            .open(folder.path().join("offset"))?;
+        offset.write_all_at(&0_i64.to_ne_bytes(), 0)?;
+        Ok(SteppedClock {
+            folder,
+            offset,
+            nanos: Mutex::new(0),
+        })
+    }
+
+    /// What the server's environment must have.
+    pub fn environment(&self) -> Vec<(String, String)> {
+        let path = |name: &str| Path::display(&self.folder.path().join(name)).to_string();
+        vec![
+            ("LD_PRELOAD".to_owned(), path("clock.so")),
+            ("TENURE_CLOCK_OFFSET".to_owned(), path("offset")),
+        ]
+    }
+
+    /// Sets the clock forward by so many milliseconds, or back if there are fewer than none; the server sees it at once.
+    ///
+    /// # Errors
+    /// What the system says if the offset cannot be written.
+    pub fn step_ms(&self, milliseconds: i64) -> io::Result<()> {
+        let mut nanos = self.nanos.lock();
+        *nanos += milliseconds * 1_000_000;
+        self.offset.write_all_at(&nanos.to_ne_bytes(), 0)
+    }
+}

@@ -1,0 +1,106 @@
+//! The proxy does what a bad network does, and nothing else.
+
+use std::time::Duration;
+
+use tenure_servers::{Proxy, Way};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::time::{Instant, timeout};
+
+const SOON: Duration = Duration::from_secs(10);
+const MOMENT: Duration = Duration::from_millis(100);
+
+/// A server that sends back what it gets, behind a proxy, and a client of it.
+async fn scene() -> (Proxy, TcpStream) {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let proxy = Proxy::start(listener.local_addr().unwrap()).await.unwrap();
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            tokio::spawn(async move {
+                let (mut from, mut to) = stream.split();
+                let _ = tokio::io::copy(&mut from, &mut to).await;
+            });
+        }
+    });
+    let client = TcpStream::connect(proxy.address()).await.unwrap();
+    (proxy, client)
+}
+
+/// What comes back within the limit; `None` if nothing does.
+async fn heard(client: &mut TcpStream, limit: Duration) -> Option<Vec<u8>> {
+    let mut bytes = [0; 64];
+    let count = timeout(limit, client.read(&mut bytes)).await.ok()?.unwrap_or(0);
+    Some(bytes[..count].to_vec())
+}
+
+#[tokio::test]
+async fn in_fair_weather_bytes_come_back() {
+    let (_proxy, mut client) = scene().await;
+    client.write_all(b"one").await.unwrap();
+    assert_eq!(heard(&mut client, SOON).await.unwrap(), b"one");
+}
+
+#[tokio::test]
+async fn delayed_bytes_arrive_later_and_do_not_add_their_delays_up() {
+    let (proxy, mut client) = scene().await;
+    proxy.delay(Way::ToServer, MOMENT);
+    let start = Instant::now();
+    for _ in 0..20 {
+        client.write_all(b"x").await.unwrap();
+        // sleep: so that each byte travels by itself.
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+    let mut back = [0; 20];
+    timeout(SOON, client.read_exact(&mut back))
+        .await
+        .unwrap()
+        .unwrap();
+    assert!(
+        start.elapsed() >= MOMENT && start.elapsed() < 10 * MOMENT,
+        "{:?}",
+        start.elapsed()
+    );
+}
+
+#[tokio::test]
+async fn held_bytes_arrive_when_the_network_heals() {
+    for way in [Way::ToServer, Way::ToClient] {
+        let (proxy, mut client) = scene().await;
+        proxy.hold(way);
+        client.write_all(b"one").await.unwrap();
+        assert_eq!(heard(&mut client, MOMENT).await, None);
+        proxy.heal();
+        assert_eq!(heard(&mut client, SOON).await.unwrap(), b"one");
+    }
+}
+
+#[tokio::test]
+async fn swallowed_bytes_never_arrive_and_the_connection_seems_well() {
+    let (proxy, mut client) = scene().await;
+    proxy.swallow(Way::ToServer);
+    client.write_all(b"one").await.unwrap();
+    assert_eq!(heard(&mut client, MOMENT).await, None);
+    proxy.heal();
+    client.write_all(b"two").await.unwrap();
+    assert_eq!(heard(&mut client, SOON).await.unwrap(), b"two");
+}
+
+#[tokio::test]
+async fn a_cut_ends_the_connections_there_are_and_a_refusal_those_that_come() {
+    let (proxy, mut client) = scene().await;
+    client.write_all(b"one").await.unwrap();
+    assert_eq!(heard(&mut client, SOON).await.unwrap(), b"one");
+    proxy.cut();
+    assert_eq!(heard(&mut client, SOON).await.unwrap(), b"");
+    let mut client = TcpStream::connect(proxy.address()).await.unwrap();
+    client.write_all(b"two").await.unwrap();
+    assert_eq!(heard(&mut client, SOON).await.unwrap(), b"two");
+    proxy.refuse();
+    assert_eq!(heard(&mut client, SOON).await.unwrap(), b"");
+    let mut client = TcpStream::connect(proxy.address()).await.unwrap();
+    assert_eq!(heard(&mut client, SOON).await.unwrap(), b"");
+    proxy.heal();
+    let mut client = TcpStream::connect(proxy.address()).await.unwrap();
+    client.write_all(b"three").await.unwrap();
+    assert_eq!(heard(&mut client, SOON).await.unwrap(), b"three");
+}
