@@ -27,6 +27,21 @@ const LIMIT: usize = 100_000;
 const PAGE: NonZeroU32 = NonZeroU32::MIN.saturating_add(255);
 
 /// A change among the locks of a store. Each status is what the store showed when the change was seen.
+///
+/// # Examples
+/// ```
+/// use tenure::Change;
+///
+/// fn line(change: &Change) -> Option<String> {
+///     match change {
+///         Change::Held(status) | Change::Holders(status) => Some(format!("{} is held", status.key)),
+///         Change::Freed(status) => Some(format!("{} is free", status.key)),
+///         Change::Unavailable(error) => Some(format!("no news until the store answers again: {error}")),
+///         _ => None,
+///     }
+/// }
+/// assert_eq!(line(&Change::Available), None);
+/// ```
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Change {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use tenure_backend::{ClaimRef, FencingToken, Instant, LockKey, Mode};
+use tenure_backend::{BackendError, ClaimRef, Effect, Fault, FencingToken, Instant, LockKey, Mode};
 use tracing::Instrument;
 
 use crate::engine::Place;
@@ -16,6 +16,7 @@ use crate::held::Held;
 use crate::line::Exit;
 use crate::release::Left;
 use crate::telemetry::holding;
+use crate::timer::within;
 
 /// A held lock. Dropping it gives the lock back.
 ///
@@ -221,10 +222,7 @@ impl Guard {
         match leaving {
             Leaving::Shared(_) => Ok(believed?),
             Leaving::Last(held, None) => give_back(&held, believed).await,
-            Leaving::Last(held, Some(until)) => {
-                keep(held, until).await;
-                Ok(believed?)
-            }
+            Leaving::Last(held, Some(until)) => keep(held, until, believed).await,
         }
     }
 
@@ -299,19 +297,28 @@ async fn give_back(held: &Arc<Held>, believed: Result<(), Lost>) -> Result<(), E
     }
 }
 
-/// Has the store keep the claim until then, also if this process ends. Resolves when the store has said so.
-fn keep(held: Arc<Held>, until: Instant) -> impl Future<Output = ()> {
+/// Has the store keep the claim until then, also if this process ends, and says what the store said to it.
+async fn keep(held: Arc<Held>, until: Instant, believed: Result<(), Lost>) -> Result<(), Error> {
     let (tell, told) = tokio::sync::oneshot::channel();
+    let engine = held.line.engine.clone();
     held.line.keep(&held, until, tell);
-    async move {
-        let _ = told.await;
+    match within(&engine, engine.settings.unlock_limit, told).await {
+        Some(Ok(said)) => said,
+        // The line was closed: the claim was given back before.
+        Some(Err(_)) => Ok(believed?),
+        None => {
+            let message = "the store did not answer: the watchdog goes on asking it to keep the lock";
+            Err(BackendError::new(Fault::Unavailable, Effect::Unknown, message).into())
+        }
     }
 }
 
 impl Drop for Guard {
     fn drop(&mut self) {
         match self.leave() {
-            Some(Leaving::Last(held, Some(until))) => drop(keep(held, until)),
+            Some(Leaving::Last(held, Some(until))) => {
+                held.line.keep(&held, until, tokio::sync::oneshot::channel().0);
+            }
             Some(Leaving::Last(held, None)) => held.line.leave_behind(&held),
             Some(Leaving::Shared(_)) | None => {}
         }

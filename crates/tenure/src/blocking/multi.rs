@@ -14,6 +14,20 @@ use crate::error::{Error, Lost};
 
 /// One lock among those that are held together. A [`Mutex`] is one; see also [`read`](Member::read),
 /// [`write`](Member::write) and [`permits`](Member::permits).
+///
+/// # Examples
+/// ```
+/// # fn main() -> Result<(), tenure::Error> {
+/// use tenure::blocking::{Member, multi};
+///
+/// let client = tenure::blocking::connect("memory:")?;
+/// let (catalogue, slots) = (client.rwlock("catalogue"), client.semaphore("imports", 4));
+/// let members = [Member::read(&catalogue), Member::permits(&slots, 2), client.mutex("supplier:7").into()];
+/// let guards = multi(members).lock()?;
+/// assert!(catalogue.try_write()?.is_none());
+/// guards.unlock()
+/// # }
+/// ```
 #[derive(Clone, Debug)]
 pub struct Member {
     inner: crate::Member,
@@ -144,6 +158,21 @@ impl Multi {
 const HAS_MEMBERS: &str = "a multi-lock that is held has members";
 
 /// Several held locks. Dropping it gives them all back, without waiting for that.
+///
+/// # Examples
+/// ```
+/// # fn main() -> Result<(), tenure::Error> {
+/// use tenure::blocking::multi;
+///
+/// let client = tenure::blocking::connect("memory:")?;
+/// let guards = multi([client.mutex("account:1"), client.mutex("account:2")]).lock()?;
+/// for _transfer in 0..3 {
+///     // Between two steps: a thread cannot be stopped in the middle of one.
+///     guards.check()?;
+/// }
+/// guards.unlock()
+/// # }
+/// ```
 #[must_use = "locks are given back when their guard is dropped"]
 pub struct MultiGuard {
     // Goes first: what it leaves behind is the runtimes' to do.

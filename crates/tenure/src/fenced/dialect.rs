@@ -3,6 +3,22 @@
 use super::name::{Name, Table};
 
 /// The database that a statement is for.
+///
+/// # Examples
+/// ```
+/// use tenure::fenced::{Dialect, Fence};
+///
+/// let update = |dialect| Fence::new(dialect, "accounts", &["id"])?.update(&[]);
+/// assert_eq!(
+///     update(Dialect::Postgres)?.sql(),
+///     r#"UPDATE "accounts" SET "fence" = $1 WHERE "id" = $2 AND "fence" <= $1"#
+/// );
+/// assert_eq!(
+///     update(Dialect::Sqlite)?.sql(),
+///     "UPDATE `accounts` SET `fence` = ? WHERE `id` = ? AND `fence` <= ?"
+/// );
+/// # Ok::<(), tenure::fenced::BadStatement>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Dialect {
@@ -15,6 +31,16 @@ pub enum Dialect {
 }
 
 /// How parameters are written.
+///
+/// # Examples
+/// ```
+/// use tenure::fenced::{Dialect, Fence, Placeholders};
+///
+/// let accounts = Fence::new(Dialect::Sqlite, "accounts", &["id"])?.placeholders(Placeholders::Colon);
+/// let update = accounts.update(&["balance"])?;
+/// assert!(update.sql().starts_with("UPDATE `accounts` SET `balance` = :balance"));
+/// # Ok::<(), tenure::fenced::BadStatement>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Placeholders {

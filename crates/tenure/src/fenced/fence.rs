@@ -32,6 +32,16 @@ pub struct Fence {
 }
 
 /// Why there is no such statement.
+///
+/// # Examples
+/// ```
+/// use tenure::fenced::{BadStatement, Dialect, Fence};
+///
+/// let fence = |keys: &[&str]| Fence::new(Dialect::Sqlite, "accounts", keys);
+/// assert_eq!(fence(&[]).unwrap_err(), BadStatement::NoKey);
+/// assert_eq!(fence(&["id"])?.update(&["id"]), Err(BadStatement::Twice("id".into())));
+/// # Ok::<(), BadStatement>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum BadStatement {

@@ -6,6 +6,14 @@ use std::fmt;
 const LONGEST: usize = 63;
 
 /// A name that is not one of a table or a column.
+///
+/// # Examples
+/// ```
+/// use tenure::fenced::{BadName, BadStatement, Dialect, Fence};
+///
+/// let refused = Fence::new(Dialect::Sqlite, "accounts; DROP TABLE accounts", &["id"]).unwrap_err();
+/// assert!(matches!(refused, BadStatement::Name(BadName::Character { found: ';', .. })));
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum BadName {

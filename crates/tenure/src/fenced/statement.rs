@@ -28,6 +28,18 @@ pub struct Statement {
 }
 
 /// What is bound to one parameter.
+///
+/// # Examples
+/// ```
+/// use tenure::fenced::{Dialect, Fence, Slot};
+///
+/// // For clients that bind one value after the other, each of its own type.
+/// let update = Fence::new(Dialect::Postgres, "accounts", &["id"])?.update(&["balance"])?;
+/// let [balance, token, id] = update.slots() else { panic!("three parameters") };
+/// assert_eq!((balance, token), (&Slot::Column("balance".into()), &Slot::Token));
+/// assert_eq!(id, &Slot::Key("id".into()));
+/// # Ok::<(), tenure::fenced::BadStatement>(())
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Slot {

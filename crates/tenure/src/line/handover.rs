@@ -8,7 +8,7 @@ use tokio::sync::oneshot;
 
 use super::driving::YIELD;
 use super::state::{Line, State};
-use crate::error::LostCause;
+use crate::error::{Error, LostCause};
 use crate::held::Held;
 use crate::release::Departing;
 use crate::timer::sleep;
@@ -76,9 +76,14 @@ impl Line {
         self.close().into_iter().filter_map(release).collect()
     }
 
-    /// The holder is done, and the store is to keep the claim until then: it is nobody's. `told` hears when the store
-    /// has said so.
-    pub(crate) fn keep(self: &Arc<Self>, held: &Arc<Held>, until: Instant, told: oneshot::Sender<()>) {
+    /// The holder is done, and the store is to keep the claim until then: it is nobody's. `told` hears what
+    /// the store said to it.
+    pub(crate) fn keep(
+        self: &Arc<Self>,
+        held: &Arc<Held>,
+        until: Instant,
+        told: oneshot::Sender<Result<(), Error>>,
+    ) {
         let mut state = self.state.lock();
         state.holders.retain(|other| !Arc::ptr_eq(other, held));
         if !held.depart() {

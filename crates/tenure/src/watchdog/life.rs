@@ -10,7 +10,7 @@ use tokio::runtime::{EnterGuard, Handle};
 use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
 
-use super::rounds::{Due, run, take_over};
+use super::rounds::{Due, run, take_over_all};
 use crate::engine::Engine;
 use crate::error::Error;
 use crate::release::Departing;
@@ -144,7 +144,7 @@ impl Watchdog {
         self.0.state.fetch_max(SHUT, Ordering::SeqCst);
         self.0.closing.notify_waiters();
         let calls = std::mem::take(&mut self.0.due.lock().calls);
-        calls.into_iter().for_each(|(_, waiter)| take_over(waiter));
+        take_over_all(calls);
     }
 
     /// Waits until nothing is under way on behalf of callers.
@@ -191,20 +191,21 @@ pub(super) struct Gone(Arc<Shared>);
 
 impl Drop for Gone {
     fn drop(&mut self) {
+        let shared = &self.0;
         let gone = |state| (state < GONE).then_some(GONE);
-        if self
-            .0
+        let unforeseen = shared
             .state
             .fetch_update(Ordering::AcqRel, Ordering::Acquire, gone)
-            .is_err()
-        {
+            .is_ok();
+        // Whatever was left to be given back is left to its lease: it would keep the client alive for nothing.
+        let departures = std::mem::take(&mut shared.due.lock().departures);
+        departures.into_iter().for_each(Departing::forget);
+        if !unforeseen {
             return;
         }
-        self.0.closing.notify_waiters();
-        let departures = std::mem::take(&mut self.0.due.lock().departures);
-        departures.into_iter().for_each(Departing::forget);
+        shared.closing.notify_waiters();
         // Nobody is left to wait or to renew: whoever does so on another runtime is told.
-        if let Some(engine) = self.0.engine.get().and_then(Weak::upgrade) {
+        if let Some(engine) = shared.engine.get().and_then(Weak::upgrade) {
             engine.lines.all().iter().for_each(|line| drop(line.close()));
         }
     }

@@ -48,17 +48,19 @@ impl Watchdog {
     }
 
     /// Has the store keep a claim until then by itself: its holder is done. Belief in it ends at `believed_until` unless
-    /// the store confirms it. `told` hears when the store keeps it; true when the time has come, false if that is left to
+    /// the store confirms it. `told` hears once what the store said; true when the time has come, false if that is left to
     /// the store: the client closes, or the claim is gone.
     pub(crate) async fn keep(
         &self,
         held: &Held,
         until: Instant,
         mut believed_until: Instant,
-        told: oneshot::Sender<()>,
+        told: oneshot::Sender<Result<(), Error>>,
     ) -> bool {
         let most = self.0.backend.profile().limits.max_lease;
         let mut told = Some(told);
+        let mut tell = |said| told.take().is_some_and(|told| told.send(said).is_ok());
+        let mut kept = false;
         let mut failures = 0;
         loop {
             // Made before the flag is read: a close between the two is not missed.
@@ -68,6 +70,8 @@ impl Watchdog {
                 return true;
             }
             if now >= believed_until {
+                let lost = held.check(now).err();
+                tell(lost.map_or(Ok(()), |lost| Err(lost.into())));
                 return false;
             }
             let lease = (until - now).min(most);
@@ -79,9 +83,9 @@ impl Watchdog {
             };
             let pause = match self.0.backend.clone().renew(smallvec![renewal]).await.pop() {
                 Some(Renewed::Alive { held_from, lease }) => {
-                    failures = 0;
+                    (failures, kept) = (0, true);
                     believed_until = held_from + lease;
-                    drop(told.take());
+                    tell(Ok(()));
                     if now + lease < until {
                         lease / 3
                     } else {
@@ -92,17 +96,27 @@ impl Watchdog {
                     failures += 1;
                     backoff(failures, held.line.engine.dice())
                 }
-                _ => return false,
+                Some(Renewed::Unknown(error)) => {
+                    tell(Err(error.into()));
+                    return false;
+                }
+                Some(Renewed::Gone(loss)) => {
+                    let cause = LostCause::from(loss);
+                    held.lose(cause.clone());
+                    tell(Err(Lost { cause }.into()));
+                    return false;
+                }
+                None => return false,
             };
             let over = self.0.clock.now() + pause;
             // A closing client waits for the store's word, and leaves the rest to it.
-            if told.is_none() && self.is_closed() {
+            if kept && self.is_closed() {
                 return false;
             }
             tokio::select! {
                 biased;
                 () = rest_until(self, over) => {}
-                () = closing, if told.is_none() => return false,
+                () = closing, if kept => return false,
             }
         }
     }

@@ -2,8 +2,8 @@
 //! over. How claims are renewed is in `renewal.rs`, and when it all begins and ends in `life.rs`.
 
 use std::collections::VecDeque;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use parking_lot::MutexGuard;
@@ -23,8 +23,8 @@ use crate::waiter::Waiter;
 pub(super) struct Due {
     pub(super) wheel: Wheel<Held>,
     /// Calls that their callers may have stopped polling, in the order in which they are taken over. One that has
-    /// ended stays until its time.
-    pub(super) calls: VecDeque<(Instant, Arc<Waiter>)>,
+    /// ended stays until its time, and keeps nothing alive.
+    pub(super) calls: VecDeque<(Instant, Weak<Waiter>)>,
     /// What callers left to be given back, in one call if it may be.
     pub(super) departures: Vec<Departing>,
     /// When the watchdog wakes by itself.
@@ -76,11 +76,11 @@ impl Watchdog {
     pub(crate) fn track_call(&self, waiter: &Arc<Waiter>) {
         let due = self.0.clock.now() + waiter.line.engine.settings.offer_window;
         let mut all = self.0.due.lock();
-        all.calls.push_back((due, waiter.clone()));
+        all.calls.push_back((due, Arc::downgrade(waiter)));
         self.0.wake_by(all, due);
         if self.is_closed() {
             // Too late for the close to have seen it.
-            take_over(waiter.clone());
+            take_over(waiter);
         }
     }
 }
@@ -144,7 +144,7 @@ fn tick(shared: &Arc<Shared>) -> Option<Instant> {
     if !departures.is_empty() {
         spawn(shared, see_all_through(departures, most));
     }
-    calls.into_iter().for_each(|(_, waiter)| take_over(waiter));
+    take_over_all(calls);
     let mut renewals = Vec::new();
     let mut stalled = Duration::ZERO;
     let mut late = None;
@@ -205,10 +205,17 @@ fn may_be_early(held: &Held) -> Duration {
     }
 }
 
+/// Takes over the calls of those callers who still wait for them.
+pub(super) fn take_over_all(calls: impl IntoIterator<Item = (Instant, Weak<Waiter>)>) {
+    for waiter in calls.into_iter().filter_map(|(_, waiter)| waiter.upgrade()) {
+        take_over(&waiter);
+    }
+}
+
 /// Takes a call over from a caller who may have stopped polling it.
-pub(super) fn take_over(waiter: Arc<Waiter>) {
+fn take_over(waiter: &Arc<Waiter>) {
     if let Some((call, claim)) = waiter.take_call() {
-        let line = waiter.line.clone();
-        line.engine.watchdog.spawn(drive::finish(waiter, call, claim));
+        let watchdog = &waiter.line.engine.watchdog;
+        watchdog.spawn(drive::finish(waiter.clone(), call, claim));
     }
 }

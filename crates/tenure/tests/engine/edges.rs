@@ -420,3 +420,61 @@ async fn guards_that_are_dropped_together_are_given_back_together() {
     assert!(calls <= 1_000_usize.div_ceil(most) + 1, "{calls}");
     assert!(world.is_free("k0").await && world.is_free("k999").await);
 }
+
+#[tokio::test(start_paused = true)]
+async fn an_unlock_says_whether_the_store_keeps_what_it_was_to_keep() {
+    let world = World::new();
+    let (client, stage) = world.staged();
+    let guard = client.mutex("k").at_least(600 * SECOND).lock().await.unwrap();
+    stage.act(Verb::Renew).fail_before(usize::MAX);
+    let start = tokio::time::Instant::now();
+    let unlocked = guard.unlock().await;
+    assert!(
+        matches!(&unlocked, Err(Error::Backend(error)) if error.is_weather()),
+        "{unlocked:?}"
+    );
+    assert!(
+        start.elapsed() <= Settings::default().unlock_limit + SECOND,
+        "{:?}",
+        start.elapsed()
+    );
+    stage.act(Verb::Renew).fail_before(0);
+    pass(100 * SECOND).await;
+    assert!(!world.is_free("k").await, "the watchdog goes on");
+
+    let guard = client.mutex("l").at_least(600 * SECOND).lock().await.unwrap();
+    world
+        .client()
+        .evict(Holder::All(LockKey::new("l").unwrap()))
+        .await
+        .unwrap();
+    match guard.unlock().await {
+        Err(Error::Lost(lost)) => assert!(matches!(lost.cause, LostCause::Evicted { .. }), "{lost:?}"),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_client_leaves_nothing_when_its_runtime_ends() {
+    let world = World::new();
+    let store = world.backend();
+    let before = Arc::strong_count(&store);
+    for ending in ["at once", "held", "dropped"] {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap();
+        let stage = Stage::new(store.clone());
+        stage.yield_everywhere(1);
+        let client = Client::new(stage.clone(), Settings::default());
+        let guard = runtime.block_on(async {
+            let guard = client.mutex(ending).lock().await.unwrap();
+            (ending == "held").then_some(guard)
+        });
+        drop(client);
+        drop(runtime);
+        drop(guard);
+        drop(stage);
+        assert_eq!(Arc::strong_count(&store), before, "{ending}");
+    }
+}

@@ -1,0 +1,356 @@
+//! What one task of a client does: locks of every kind, held, nested, dropped half-way, given back or let go.
+//! What befalls the client meanwhile is `fate.rs`.
+
+use std::future::{Future, poll_fn};
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::Poll;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tenure::{Client, Error, Guard, Member, Owner, multi};
+use tenure_backend::{Clock, Instant, LockKey, Mode};
+use tenure_testkit::{Dice, What};
+
+use crate::world::{Hold, World};
+
+/// How often a holder is asked whether it believes, at least.
+const LOOK: Duration = Duration::from_millis(7);
+
+/// One task of one client.
+pub(crate) struct Actor {
+    pub(crate) world: Arc<World>,
+    pub(crate) client: Client,
+    pub(crate) number: usize,
+    pub(crate) owner: u64,
+    pub(crate) keys: Vec<(LockKey, u64)>,
+    pub(crate) dice: Dice,
+}
+
+/// What a task asks for.
+struct Ask {
+    key: LockKey,
+    mode: Mode,
+    fair: bool,
+    lease: Duration,
+}
+
+impl Actor {
+    /// Does `turns` things, one after the other; nothing while its client is paused.
+    pub(crate) async fn run(mut self, turns: u64) {
+        for _ in 0..turns {
+            let rest = self.ms(120);
+            self.wait(rest).await;
+            if self.dice.chance(12) && self.keys.len() > 1 {
+                self.take_two().await;
+            } else {
+                self.take_one().await;
+            }
+        }
+    }
+
+    fn ms(&mut self, most: u64) -> Duration {
+        Duration::from_millis(self.dice.below(most))
+    }
+
+    async fn wait(&self, time: Duration) {
+        // sleep: time is paused, and this is the client's own work.
+        tokio::time::sleep(time).await;
+        self.world.runs(self.number).await;
+    }
+
+    /// Polls `work` only while the client runs.
+    async fn alive<F: Future>(&self, work: F) -> F::Output {
+        let mut work = pin!(work);
+        loop {
+            let mut runs = pin!(self.world.runs(self.number));
+            let polled = poll_fn(|cx| {
+                Poll::Ready(match runs.as_mut().poll(cx) {
+                    Poll::Pending => None,
+                    Poll::Ready(()) => Some(work.as_mut().poll(cx)),
+                })
+            });
+            match polled.await {
+                Some(Poll::Ready(output)) => return output,
+                Some(Poll::Pending) => {
+                    // Woken by the work's own waker, which was this task's.
+                    poll_fn({
+                        let mut first = true;
+                        move |_| {
+                            if std::mem::take(&mut first) {
+                                Poll::Pending
+                            } else {
+                                Poll::Ready(())
+                            }
+                        }
+                    })
+                    .await;
+                }
+                None => runs.await,
+            }
+        }
+    }
+
+    fn ask(&mut self) -> Ask {
+        let at = self.dice.below(self.keys.len() as u64);
+        let (key, kind) = self.keys[usize::try_from(at).unwrap_or(0)].clone();
+        let permits = |take: u64| Mode::Permits {
+            take: u32::try_from(take)
+                .ok()
+                .and_then(|n| n.try_into().ok())
+                .expect("1 to 3"),
+            of: 3.try_into().expect("3 is not 0"),
+        };
+        let mode = match kind {
+            0 => Mode::Exclusive,
+            1 if self.dice.chance(60) => Mode::Read,
+            1 => Mode::Write,
+            _ => permits(1 + self.dice.below(3)),
+        };
+        let fair = self.dice.chance(35);
+        let lease = Duration::from_millis(200 + 100 * self.dice.below(6));
+        Ask {
+            key,
+            mode,
+            fair,
+            lease,
+        }
+    }
+
+    async fn take_one(&mut self) {
+        let ask = self.ask();
+        let owner = self.dice.chance(30).then(|| self.client.owner("nested"));
+        let patience = self.dice.below(3);
+        let limit = self.ms(600);
+        let dropped_after = self.dice.chance(25).then(|| self.ms(80));
+        let attempt = self.world.invoke(&ask.key, self.owner, ask.mode);
+        let lock = self.alive(lock(&self.client, &ask, owner.as_ref(), patience, limit));
+        let got = match dropped_after {
+            Some(time) => tokio::time::timeout(time, lock).await.ok(),
+            None => Some(lock.await),
+        };
+        match got {
+            Some(Ok(Some(guard))) => {
+                let hold = self.hold(attempt, guard, ask.lease);
+                self.use_it(&hold, &ask, owner.as_ref()).await;
+                self.give_back(&hold).await;
+            }
+            Some(Ok(None) | Err(Error::Timeout)) => self.world.record(attempt, What::Failed),
+            Some(Err(error)) if error.is_weather() => self.world.record(attempt, What::Unknown),
+            Some(Err(error)) => self
+                .world
+                .violated("L2", format!("an attempt ended with {error:?}")),
+            None => self.world.record(attempt, What::Unknown),
+        }
+    }
+
+    async fn take_two(&mut self) {
+        let asks = [self.ask(), self.ask()];
+        if asks[0].key == asks[1].key {
+            return;
+        }
+        let world = self.world.clone();
+        let attempts = asks
+            .each_ref()
+            .map(|ask| world.invoke(&ask.key, self.owner, ask.mode));
+        let members = asks.each_ref().map(|ask| member(&self.client, ask));
+        let limit = self.ms(800);
+        let got = self.alive(multi(members).lock_within(limit)).await;
+        match got {
+            Ok(guards) => {
+                // The members are believed together, and given back together.
+                for (guard, attempt) in guards.members().iter().zip(attempts) {
+                    let void = self.world.is_void(guard.claim().id);
+                    self.acquired(attempt, guard, void);
+                    if void {
+                        self.world.record(attempt, What::Lost);
+                    }
+                }
+                attempts
+                    .iter()
+                    .for_each(|attempt| self.world.record(*attempt, What::ReleaseInvoked));
+                let _ = self.alive(guards.unlock()).await;
+            }
+            Err(_) => attempts
+                .iter()
+                .for_each(|attempt| self.world.record(*attempt, What::Failed)),
+        }
+    }
+
+    fn acquired(&self, attempt: u64, guard: &Guard, void: bool) {
+        // What the store has forgotten meanwhile is nobody's belief.
+        let until = if void { Instant::ORIGIN } else { Instant::NEVER };
+        let token = guard.token();
+        self.world.record(attempt, What::Acquired { token, until });
+        if !guard.is_held() && !void {
+            self.world
+                .violated("V1", "a grant that was dead already was returned");
+        }
+    }
+
+    /// From here on the lock is observed.
+    fn hold(&self, attempt: u64, guard: Guard, lease: Duration) -> Arc<Hold> {
+        let void = self.world.is_void(guard.claim().id);
+        self.acquired(attempt, &guard, void);
+        let hold = Arc::new(Hold {
+            attempt,
+            client: self.number,
+            lease,
+            guard: Mutex::new(Some(guard)),
+            taken: Mutex::new(void.then(|| self.world.now())),
+            lost: AtomicBool::new(false),
+        });
+        if void {
+            self.world.lose(&hold);
+        }
+        self.world.holds.lock().push(hold.clone());
+        tokio::spawn(observe(self.world.clone(), hold.clone()));
+        hold
+    }
+
+    async fn use_it(&mut self, hold: &Arc<Hold>, ask: &Ask, owner: Option<&Owner>) {
+        let time = self.ms(500);
+        self.wait(time / 2).await;
+        self.write(hold, ask);
+        if let Some(owner) = owner.filter(|_| !matches!(ask.mode, Mode::Permits { .. })) {
+            let again = self
+                .alive(lock(&self.client, ask, Some(owner), 2, Duration::ZERO))
+                .await;
+            let held = hold.guard.lock().as_ref().is_some_and(Guard::is_held);
+            if held && !matches!(again, Ok(Some(_))) {
+                self.world
+                    .violated("L2", format!("re-entry was refused: {again:?}"));
+            }
+        }
+        self.wait(time / 2).await;
+        self.write(hold, ask);
+    }
+
+    /// Writes to the guarded resource, believing or not, as a holder that was paused does.
+    fn write(&self, hold: &Hold, ask: &Ask) {
+        let (token, held) = match hold.guard.lock().as_ref() {
+            Some(guard) => (guard.token(), guard.is_held()),
+            None => return,
+        };
+        let alone = matches!(ask.mode, Mode::Exclusive | Mode::Write);
+        let Some(token) = token.filter(|_| alone) else {
+            return;
+        };
+        let accepted = self.world.write(hold.attempt, &ask.key, token);
+        if held && !accepted && !hold.lost.load(Ordering::Relaxed) {
+            self.world
+                .violated("V3", "the write of a holder that believes was refused as older");
+        }
+    }
+
+    async fn give_back(&mut self, hold: &Hold) {
+        let confirmed = self.dice.chance(60);
+        self.world.record(hold.attempt, What::ReleaseInvoked);
+        let guard = hold.guard.lock().take();
+        if let Some(guard) = guard.filter(|_| confirmed) {
+            let given_up_after = self.dice.chance(20).then(|| self.ms(10));
+            let unlock = self.alive(guard.unlock());
+            let _ = match given_up_after {
+                Some(time) => tokio::time::timeout(time, unlock).await.ok(),
+                None => Some(unlock.await),
+            };
+        }
+    }
+}
+
+async fn lock(
+    client: &Client,
+    ask: &Ask,
+    owner: Option<&Owner>,
+    patience: u64,
+    limit: Duration,
+) -> Result<Option<Guard>, Error> {
+    macro_rules! options {
+        ($face:expr) => {{
+            let face = $face.lease(ask.lease);
+            let face = if ask.fair { face.fair() } else { face };
+            match owner {
+                Some(owner) => face.owned_by(owner),
+                None => face,
+            }
+        }};
+    }
+    let key = ask.key.as_str();
+    match (ask.mode, patience) {
+        (Mode::Exclusive, 0) => options!(client.mutex(key)).lock().await.map(Some),
+        (Mode::Exclusive, 1) => options!(client.mutex(key)).lock_within(limit).await.map(Some),
+        (Mode::Exclusive, _) => options!(client.mutex(key)).try_lock().await,
+        (Mode::Read, 0) => options!(client.rwlock(key)).read().await.map(Some),
+        (Mode::Read, 1) => options!(client.rwlock(key)).read_within(limit).await.map(Some),
+        (Mode::Read, _) => options!(client.rwlock(key)).try_read().await,
+        (Mode::Write, 0) => options!(client.rwlock(key)).write().await.map(Some),
+        (Mode::Write, 1) => options!(client.rwlock(key)).write_within(limit).await.map(Some),
+        (Mode::Write, _) => options!(client.rwlock(key)).try_write().await,
+        (Mode::Permits { take, of }, patience) => {
+            let semaphore = options!(client.semaphore(key, of.get()));
+            match patience {
+                0 => semaphore.acquire_many(take.get()).await.map(Some),
+                1 => semaphore.acquire_many_within(take.get(), limit).await.map(Some),
+                _ => semaphore.try_acquire_many(take.get()).await,
+            }
+        }
+    }
+}
+
+fn member(client: &Client, ask: &Ask) -> Member {
+    let key = ask.key.as_str();
+    match ask.mode {
+        Mode::Exclusive => client.mutex(key).lease(ask.lease).into(),
+        Mode::Read => Member::read(&client.rwlock(key).lease(ask.lease)),
+        Mode::Write => Member::write(&client.rwlock(key).lease(ask.lease)),
+        Mode::Permits { take, of } => {
+            Member::permits(&client.semaphore(key, of.get()).lease(ask.lease), take.get())
+        }
+    }
+}
+
+/// Asks a held lock again and again whether it is believed, as its holder would who runs all the time.
+async fn observe(world: Arc<World>, hold: Arc<Hold>) {
+    let mut was_lost = false;
+    // Nobody looks at the very moment in which belief ends, so the end is the deadline that was seen last.
+    let mut until = Instant::NEVER;
+    loop {
+        let left = {
+            let guard = hold.guard.lock();
+            let Some(guard) = guard.as_ref() else { return };
+            let now = world.bodies[hold.client].clock.now();
+            let held = guard.is_held();
+            if held && was_lost {
+                world.violated("V2", "a lost lock is held again");
+            }
+            was_lost |= !held;
+            held.then(|| guard.believe_until() - now)
+        };
+        let overdue = hold
+            .taken
+            .lock()
+            .is_some_and(|taken| world.now() - taken > hold.lease);
+        match left {
+            None if hold.guard.lock().is_none() => return,
+            None => world.lose_at(&hold, until),
+            Some(_) if overdue && !world.is_dead(hold.client) => {
+                return world.violated("V2", "held a whole lease after it was taken away");
+            }
+            Some(_) if !hold.lost.load(Ordering::Relaxed) => {
+                let since = world.now();
+                world.record(hold.attempt, What::Sampled { since, held: true });
+            }
+            Some(_) => {}
+        }
+        let next = match left {
+            Some(left) => {
+                until = world.now() + left;
+                left.min(LOOK)
+            }
+            None => LOOK * 5,
+        };
+        // sleep: time is paused; a timer ticks in milliseconds, so that the deadline has passed when it fires.
+        tokio::time::sleep(next + Duration::from_millis(1)).await;
+    }
+}

@@ -1,0 +1,148 @@
+//! What is written down of a world as it happens. It becomes text only when somebody reads it.
+//! Attempts and beliefs are the checker's events; `world.rs` sorts both into one story.
+
+use std::fmt;
+use std::time::Duration;
+
+use tenure_backend::{Cause, Departure, Holder, HolderId, Released, Renewed, Standing};
+
+/// One thing that happened beside the attempts themselves.
+#[derive(Clone, Debug)]
+pub(crate) enum Note {
+    Paused {
+        client: usize,
+        time: Duration,
+    },
+    Jumped {
+        client: usize,
+        time: Duration,
+    },
+    Died {
+        client: usize,
+    },
+    StoreDown {
+        time: Duration,
+        loses_data: bool,
+    },
+    WeatherEnds,
+    Closing {
+        client: usize,
+    },
+    Violation {
+        rule: &'static str,
+        what: String,
+    },
+    /// The store answered where the claim stands, whether or not its client ever hears it.
+    Stands {
+        client: usize,
+        claim: u64,
+        standing: &'static str,
+    },
+    Renewed {
+        client: usize,
+        claim: u64,
+        alive: bool,
+    },
+    Released {
+        client: usize,
+        who: Option<u64>,
+        cause: &'static str,
+        freed: Vec<String>,
+        heir: Option<(u64, &'static str)>,
+    },
+    /// The client was told that nobody answered.
+    Unanswered {
+        client: usize,
+        call: &'static str,
+    },
+}
+
+impl Note {
+    /// What the store did on behalf of a release.
+    pub(crate) fn released(client: usize, departure: &Departure, answer: &Released) -> Option<Self> {
+        let Released::Done { freed, heir, .. } = answer else {
+            return None;
+        };
+        let name = |id: &HolderId| match id {
+            HolderId::Claim(id) => id.number().to_string(),
+            HolderId::Foreign(id) => id.to_string(),
+        };
+        let heir = departure.heir.as_ref().zip(heir.as_ref());
+        Some(Note::Released {
+            client,
+            who: match &departure.who {
+                Holder::Claim(claim) => Some(claim.id.number()),
+                _ => None,
+            },
+            cause: match &departure.cause {
+                Cause::Unlocked => "unlocks",
+                Cause::Withdrawn => "withdraws",
+                Cause::Evicted { .. } => "evicts",
+            },
+            freed: freed.iter().map(name).collect(),
+            heir: heir.map(|(heir, standing)| (heir.claim.at.id.number(), word(standing))),
+        })
+    }
+
+    pub(crate) fn renewed(client: usize, claim: u64, answer: &Renewed) -> Self {
+        Note::Renewed {
+            client,
+            claim,
+            alive: matches!(answer, Renewed::Alive { .. }),
+        }
+    }
+}
+
+/// A standing in one word or two.
+pub(crate) fn word(standing: &Standing) -> &'static str {
+    match standing {
+        Standing::Granted(_) => "granted",
+        Standing::Waiting { .. } => "waits",
+        Standing::Ended => "ended",
+        Standing::TooLate => "too late",
+        Standing::Recovering => "recovering",
+    }
+}
+
+impl fmt::Display for Note {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Note::Paused { client, time } => write!(f, "client {client} is paused for {time:?}"),
+            Note::Jumped { client, time } => write!(f, "client {client}'s clock jumps by {time:?}"),
+            Note::Died { client } => write!(f, "client {client} dies"),
+            Note::StoreDown { time, loses_data } => {
+                let data = if *loses_data { "loses" } else { "keeps" };
+                write!(f, "the store is down for {time:?} and {data} its data")
+            }
+            Note::WeatherEnds => f.write_str("the weather ends"),
+            Note::Closing { client } => write!(f, "client {client} closes"),
+            Note::Violation { rule, what } => write!(f, "violation of {rule}: {what}"),
+            Note::Stands {
+                client,
+                claim,
+                standing,
+            } => write!(f, "store: {client}.{claim} {standing}"),
+            Note::Renewed { client, claim, alive } => {
+                write!(
+                    f,
+                    "store: {client}.{claim} {}",
+                    if *alive { "renewed" } else { "is gone to renewal" }
+                )
+            }
+            Note::Released {
+                client,
+                who,
+                cause,
+                freed,
+                heir,
+            } => {
+                let who = who.map_or("everybody".to_owned(), |claim| format!("{client}.{claim}"));
+                write!(f, "store: client {client} {cause} {who}, freed {freed:?}")?;
+                heir.map_or(Ok(()), |(heir, standing)| {
+                    write!(f, ", its heir {client}.{heir} {standing}")
+                })
+            }
+            Note::Unanswered { client, call } => write!(f, "client {client} gets no answer to {call}"),
+        }
+    }
+}

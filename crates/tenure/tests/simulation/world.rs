@@ -1,0 +1,329 @@
+//! One simulated world: the store's state of health, its clients' clocks and pauses, and everything that was seen.
+//! What clients do is `actor.rs`; what befalls them is `fate.rs`.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tenure::Guard;
+use tenure_backend::{Backend, ClaimId, Clock, FencingToken, Instant, LockKey, Mode};
+use tenure_memory::MemoryStore;
+use tenure_testkit::{Event, SimClock, What};
+use tokio::sync::Notify;
+
+use crate::log::Note;
+use crate::queues::Queues;
+
+/// One client's body: whether it runs, and what it holds.
+#[derive(Debug)]
+pub(crate) struct Body {
+    pub(crate) clock: SimClock,
+    pub(crate) paused_until: Mutex<Instant>,
+    pub(crate) dead: AtomicBool,
+    /// Its clock has jumped ahead of the store's: it gives a release up before the store's lease ends.
+    pub(crate) jumped: AtomicBool,
+}
+
+/// One held lock under observation.
+#[derive(Debug)]
+pub(crate) struct Hold {
+    pub(crate) attempt: u64,
+    pub(crate) client: usize,
+    pub(crate) lease: Duration,
+    pub(crate) guard: Mutex<Option<Guard>>,
+    /// When somebody else ended it in the store: from then on it must learn of it within its lease.
+    pub(crate) taken: Mutex<Option<Instant>>,
+    pub(crate) lost: AtomicBool,
+}
+
+#[derive(Debug)]
+pub(crate) struct World {
+    clock: SimClock,
+    /// The store, and the empty one that takes its place when its data are lost: made at the same time, since tokens
+    /// come from the wall clock at a store's making.
+    pub(crate) stores: [MemoryStore; 2],
+    pub(crate) bodies: Vec<Body>,
+    pub(crate) queues: Mutex<Queues>,
+    pub(crate) holds: Mutex<Vec<Arc<Hold>>>,
+    events: Mutex<Vec<Event>>,
+    latest: Mutex<Instant>,
+    log: Mutex<Vec<(Instant, Note)>>,
+    violations: Mutex<Vec<String>>,
+    /// In which memory of the store each claim was granted, and whether it was taken away.
+    claims: Mutex<BTreeMap<ClaimId, (usize, bool)>>,
+    fences: Mutex<BTreeMap<LockKey, FencingToken>>,
+    attempts: AtomicU64,
+    epoch: AtomicUsize,
+    down_until: Mutex<Instant>,
+    calm: AtomicBool,
+    resumed: Notify,
+    lost_data_at: Mutex<Option<Instant>>,
+}
+
+impl World {
+    pub(crate) fn new(clients: usize) -> Arc<Self> {
+        let body = |_| Body {
+            clock: SimClock::new(),
+            paused_until: Mutex::new(Instant::ORIGIN),
+            dead: AtomicBool::new(false),
+            jumped: AtomicBool::new(false),
+        };
+        let clock = SimClock::new();
+        Arc::new(World {
+            stores: [0, 1].map(|_| MemoryStore::new(Arc::new(clock.clone()))),
+            clock,
+            bodies: (0..clients).map(body).collect(),
+            queues: Mutex::default(),
+            holds: Mutex::default(),
+            events: Mutex::default(),
+            latest: Mutex::new(Instant::ORIGIN),
+            log: Mutex::default(),
+            violations: Mutex::default(),
+            claims: Mutex::default(),
+            fences: Mutex::default(),
+            attempts: AtomicU64::new(1),
+            epoch: AtomicUsize::new(0),
+            down_until: Mutex::new(Instant::ORIGIN),
+            calm: AtomicBool::new(false),
+            resumed: Notify::new(),
+            lost_data_at: Mutex::default(),
+        })
+    }
+
+    /// A door to the store that nobody closes.
+    pub(crate) fn door(&self) -> Arc<dyn Backend> {
+        self.stores[self.epoch()].client(Arc::new(self.clock.clone()))
+    }
+
+    pub(crate) fn now(&self) -> Instant {
+        self.clock.now()
+    }
+
+    pub(crate) fn epoch(&self) -> usize {
+        self.epoch.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn is_down(&self) -> bool {
+        self.now() < *self.down_until.lock()
+    }
+
+    pub(crate) fn is_calm(&self) -> bool {
+        self.calm.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn is_dead(&self, client: usize) -> bool {
+        self.bodies[client].dead.load(Ordering::Relaxed)
+    }
+
+    /// Waits until the client runs: for ever, if it is dead.
+    pub(crate) async fn runs(&self, client: usize) {
+        loop {
+            if self.is_dead(client) {
+                std::future::pending::<()>().await;
+            }
+            let left = *self.bodies[client].paused_until.lock() - self.now();
+            if left.is_zero() {
+                return;
+            }
+            let resumed = self.resumed.notified();
+            // sleep: time is paused, and this is the client's pause.
+            let _ = tokio::time::timeout(left, resumed).await;
+        }
+    }
+
+    pub(crate) fn pause(&self, client: usize, time: Duration) {
+        self.say(Note::Paused { client, time });
+        *self.bodies[client].paused_until.lock() = self.now() + time;
+    }
+
+    pub(crate) fn suspend(&self, client: usize, time: Duration) {
+        self.say(Note::Jumped { client, time });
+        self.bodies[client].clock.suspend(time);
+        self.bodies[client].jumped.store(true, Ordering::Relaxed);
+        let holds = self.holds.lock().clone();
+        let ended = |hold: &&Arc<Hold>| hold.guard.lock().as_ref().is_some_and(|guard| !guard.is_held());
+        for hold in holds.iter().filter(|hold| hold.client == client).filter(ended) {
+            self.lose(hold);
+        }
+    }
+
+    pub(crate) fn kill(&self, client: usize) {
+        self.say(Note::Died { client });
+        self.bodies[client].dead.store(true, Ordering::Relaxed);
+        let holds = self.holds.lock().clone();
+        for hold in holds.iter().filter(|hold| hold.client == client) {
+            self.lose(hold);
+        }
+    }
+
+    pub(crate) fn stop_store(&self, time: Duration, loses_data: bool) {
+        self.say(Note::StoreDown { time, loses_data });
+        *self.down_until.lock() = self.now() + time;
+        if loses_data {
+            self.epoch.fetch_add(1, Ordering::Relaxed);
+            *self.lost_data_at.lock() = Some(self.now());
+            self.queues.lock().forget();
+            let holds = self.holds.lock().clone();
+            holds.iter().for_each(|hold| self.take_away(hold));
+        }
+    }
+
+    pub(crate) fn calm_down(&self) {
+        self.say(Note::WeatherEnds);
+        self.calm.store(true, Ordering::Relaxed);
+        *self.down_until.lock() = Instant::ORIGIN;
+        self.resumed.notify_waiters();
+        for body in &self.bodies {
+            let mut until = body.paused_until.lock();
+            *until = (*until).min(self.now());
+        }
+    }
+
+    /// Whether the claim was seen granted before: this is a repetition.
+    pub(crate) fn knows(&self, id: ClaimId) -> bool {
+        self.claims.lock().contains_key(&id)
+    }
+
+    pub(crate) fn granted(&self, id: ClaimId) {
+        let epoch = self.epoch();
+        self.claims.lock().entry(id).or_insert((epoch, false));
+    }
+
+    /// An operator took the claim away: nobody may believe in it any longer than its lease.
+    pub(crate) fn taken_away(&self, id: ClaimId) {
+        if let Some(claim) = self.claims.lock().get_mut(&id) {
+            claim.1 = true;
+        }
+        let holds = self.holds.lock().clone();
+        let of_claim = |hold: &&Arc<Hold>| hold.guard.lock().as_ref().is_some_and(|g| g.claim().id == id);
+        for hold in holds.iter().filter(of_claim) {
+            self.take_away(hold);
+        }
+    }
+
+    fn take_away(&self, hold: &Hold) {
+        hold.taken.lock().get_or_insert(self.now());
+        self.lose(hold);
+    }
+
+    pub(crate) fn lose(&self, hold: &Hold) {
+        self.lose_at(hold, Instant::NEVER);
+    }
+
+    /// The hold is over since then, or as of now if that is sooner.
+    pub(crate) fn lose_at(&self, hold: &Hold, since: Instant) {
+        if hold.guard.lock().is_some() && !hold.lost.swap(true, Ordering::Relaxed) {
+            let (at, attempt, what) = (since, hold.attempt, What::Lost);
+            if at < self.now() {
+                self.events.lock().push(Event { at, attempt, what });
+            } else {
+                self.record(attempt, what);
+            }
+        }
+    }
+
+    /// Whether the store has kept nothing of the claim, though its grant may still be on the way.
+    pub(crate) fn is_void(&self, id: ClaimId) -> bool {
+        let claims = self.claims.lock();
+        claims
+            .get(&id)
+            .is_none_or(|(epoch, taken)| *taken || *epoch < self.epoch())
+    }
+
+    pub(crate) fn invoke(&self, key: &LockKey, owner: u64, mode: Mode) -> u64 {
+        let number = self.attempts.fetch_add(1, Ordering::Relaxed);
+        let key = key.clone();
+        self.record(number, What::Invoked { key, owner, mode });
+        number
+    }
+
+    pub(crate) fn record(&self, attempt: u64, what: What) {
+        let mut latest = self.latest.lock();
+        // No two at one moment: the checker then sees them in the order in which they happened.
+        *latest = self.now().max(*latest + Duration::from_nanos(1));
+        let at = *latest;
+        self.events.lock().push(Event { at, attempt, what });
+    }
+
+    /// A write to a resource that refuses tokens older than the newest it has seen; whether it was accepted.
+    pub(crate) fn write(&self, attempt: u64, key: &LockKey, token: FencingToken) -> bool {
+        let mut fences = self.fences.lock();
+        let newest = fences.entry(key.clone()).or_insert(token);
+        let accepted = token >= *newest;
+        if accepted {
+            *newest = token;
+            self.record(attempt, What::Accepted { token });
+        }
+        accepted
+    }
+
+    pub(crate) fn say(&self, note: Note) {
+        self.log.lock().push((self.now(), note));
+    }
+
+    pub(crate) fn violated(&self, rule: &'static str, what: impl Into<String>) {
+        let what = what.into();
+        self.violations.lock().push(format!("{rule}: {what}"));
+        self.say(Note::Violation { rule, what });
+    }
+
+    /// As [`violated`](Self::violated), when all is over.
+    pub(crate) fn convict(&self, violation: String) {
+        self.violations.lock().push(violation);
+    }
+
+    pub(crate) fn violations(&self) -> Vec<String> {
+        self.violations.lock().clone()
+    }
+
+    pub(crate) fn history(&self) -> Vec<Event> {
+        self.events.lock().clone()
+    }
+
+    pub(crate) fn lost_data_at(&self) -> Option<Instant> {
+        *self.lost_data_at.lock()
+    }
+
+    /// Everything that happened, in order, with tokens by their rank: they come from the wall clock.
+    pub(crate) fn text(&self) -> String {
+        let events = self.history();
+        let mut ranks: Vec<FencingToken> = events.iter().filter_map(|event| token(&event.what)).collect();
+        ranks.sort();
+        ranks.dedup();
+        let said = self.log.lock().clone();
+        let mut lines: Vec<(Instant, String)> = said
+            .into_iter()
+            .map(|(at, note)| (at, note.to_string()))
+            .collect();
+        let told = events
+            .into_iter()
+            .filter(|event| !matches!(event.what, What::Sampled { .. }));
+        for Event { at, attempt, what } in told {
+            let rank = token(&what).map(|token| ranks.partition_point(|other| *other < token) + 1);
+            let mut what = match what {
+                What::Acquired { .. } => "acquired".to_owned(),
+                What::Accepted { .. } => "accepted".to_owned(),
+                other => format!("{other:?}"),
+            };
+            if let Some(rank) = rank {
+                let _ = write!(what, " token {rank}");
+            }
+            lines.push((at, format!("attempt {attempt}: {what}")));
+        }
+        lines.sort_by_key(|(at, _)| *at);
+        let start = lines.first().map_or(Instant::ORIGIN, |(at, _)| *at);
+        let line = |(at, what): (Instant, String)| format!("{:>12?} {what}\n", at - start);
+        lines.into_iter().map(line).collect()
+    }
+}
+
+fn token(what: &What) -> Option<FencingToken> {
+    match what {
+        What::Acquired { token, .. } => *token,
+        What::Accepted { token } => Some(*token),
+        _ => None,
+    }
+}
