@@ -13,8 +13,8 @@ use metrics_exporter_prometheus::PrometheusBuilder;
 ///
 /// Buckets and not quantiles, because only buckets can be added up over several processes.
 const BUCKETS: &[f64] = &[
-    0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 20.0,
-    30.0, 60.0,
+    0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0,
+    20.0, 30.0, 60.0,
 ];
 
 /// `metrics-export [ADDRESS]`: `curl http://ADDRESS/metrics` shows what Prometheus reads.

@@ -1,0 +1,175 @@
+//! The example, scraped by a real Prometheus that has loaded the alerts.
+//! Not here: Grafana; what it would send is sent to Prometheus instead.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::net::{TcpListener, TcpStream};
+
+use rustix::process::Signal;
+use serde_json::Value;
+
+use crate::scene::{Process, Scene, wait_for};
+use crate::{documented, http, loaded, promtool};
+
+/// What the example's workers make happen, over and over.
+const HAPPENS: &[&str] = &[
+    "tenure_passed_total",
+    "tenure_lost_total{cause=\"evicted\"}",
+    "tenure_renewals_total{outcome=\"renewed\"}",
+    "tenure_acquisitions_total{outcome=\"acquired\"}",
+    "tenure_acquisitions_total{outcome=\"busy\"}",
+    "tenure_acquisitions_total{outcome=\"timeout\"}",
+    "tenure_acquisitions_total{outcome=\"cancelled\"}",
+];
+
+/// An address of this machine that nobody listens at.
+fn free_address() -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    listener.local_addr().expect("it is bound").to_string()
+}
+
+/// The example, which exports; and its address.
+fn start_example(scene: &Scene) -> (Process, String) {
+    let address = free_address();
+    let mut command = scene.command(env!("CARGO_BIN_EXE_metrics-export"));
+    command.arg(&address);
+    let example = Process::start(command);
+    assert_eq!(
+        example.line_with("exporting on "),
+        format!("exporting on http://{address}/metrics")
+    );
+    (example, address)
+}
+
+/// A Prometheus that scrapes this address and has loaded the alerts; and its own address.
+fn start_prometheus(scene: &Scene, exporter: &str) -> (Process, String) {
+    let rules = loaded::path("tenure.rules.yml");
+    let config = format!(
+        "global: {{scrape_interval: 500ms, evaluation_interval: 500ms}}\n\
+         rule_files: [{rules:?}]\n\
+         scrape_configs: [{{job_name: shop, static_configs: [{{targets: [{exporter:?}]}}]}}]\n"
+    );
+    fs::write(scene.path("prometheus.yml"), config).expect("the folder is ours");
+    let mut command = scene.command("prometheus");
+    command.args(["--config.file=prometheus.yml", "--storage.tsdb.path=data"]);
+    command.arg("--web.listen-address=127.0.0.1:0");
+    let prometheus = Process::start(command);
+    let mut address = None;
+    wait_for("Prometheus is ready", || {
+        let log = fs::read_to_string(scene.path("stderr")).expect("it is being written");
+        let line = log.lines().find(|line| line.contains("msg=\"Listening on\""));
+        address = line
+            .and_then(|line| line.rsplit_once("address="))
+            .map(|(_, address)| address.to_owned());
+        address.is_some() && log.contains("Server is ready to receive web requests")
+    });
+    (prometheus, address.expect("it listens"))
+}
+
+/// The names of the series that Prometheus has read.
+fn series(prometheus: &str) -> BTreeSet<String> {
+    let found = http::query(prometheus, r#"count by (__name__) ({__name__=~"tenure_.+"})"#);
+    let names = found
+        .iter()
+        .filter_map(|sample| sample["metric"]["__name__"].as_str());
+    names.map(str::to_owned).collect()
+}
+
+/// Whether an expression has a sample that is a number.
+fn shows(prometheus: &str, expression: &str) -> bool {
+    let samples = http::query(prometheus, expression);
+    let value = |sample: &Value| {
+        sample["value"][1]
+            .as_str()
+            .and_then(|text| text.parse::<f64>().ok())
+    };
+    samples.iter().filter_map(value).any(f64::is_finite)
+}
+
+fn alerts(prometheus: &str) -> Vec<Value> {
+    let groups = http::api(prometheus, "rules?type=alert");
+    let groups = groups["groups"].as_array().expect("groups").iter();
+    groups
+        .flat_map(|group| group["rules"].as_array().expect("rules").clone())
+        .collect()
+}
+
+/// Whether all rules were evaluated, without an error, and say all that whoever is called by them must know.
+fn assert_healthy(prometheus: &str) {
+    wait_for("the rules are evaluated", || {
+        alerts(prometheus).iter().all(|rule| rule["health"] != "unknown")
+    });
+    let rules = alerts(prometheus);
+    let names: Vec<_> = rules.iter().filter_map(|rule| rule["name"].as_str()).collect();
+    assert_eq!(names, loaded::alerts());
+    for rule in rules {
+        assert_eq!(rule["health"], "ok", "{rule}");
+        let severity = rule["labels"]["severity"].as_str().unwrap_or_default();
+        assert!(["info", "warning", "critical"].contains(&severity), "{rule}");
+        for annotation in ["summary", "description"] {
+            assert!(rule["annotations"][annotation].is_string(), "{rule}");
+        }
+    }
+}
+
+/// Histograms have buckets, from 100 µs to 60 s.
+fn assert_buckets(address: &str) {
+    let bounds = http::query(address, "count by (le) (tenure_wait_seconds_bucket)");
+    let bounds = bounds.iter().filter_map(|sample| sample["metric"]["le"].as_str());
+    let bounds: Vec<f64> = bounds.filter_map(|bound| bound.parse().ok()).collect();
+    let finite = || bounds.iter().copied().filter(|bound| bound.is_finite());
+    assert_eq!(
+        (
+            finite().fold(f64::INFINITY, f64::min),
+            finite().fold(0.0, f64::max)
+        ),
+        (0.0001, 60.0)
+    );
+}
+
+/// An eviction raises its alert, and the alert says whose locks they were.
+fn assert_an_eviction_is_told(address: &str, exporter: &str) {
+    let mut raised = Value::Null;
+    wait_for("an eviction raises its alert", || {
+        let rules = alerts(address);
+        let rule = rules.iter().find(|rule| rule["name"] == "TenureLocksEvicted");
+        raised = rule.map_or(Value::Null, |rule| rule["alerts"][0].clone());
+        raised["state"] == "firing"
+    });
+    assert_eq!(
+        raised["annotations"]["summary"],
+        format!("Locks of {exporter} on sqlite were taken away")
+    );
+}
+
+#[test]
+fn a_real_prometheus_reads_every_metric_shows_every_panel_and_raises_an_alert() {
+    if !promtool::needs("prometheus") {
+        return;
+    }
+    let scene = Scene::new();
+    let (mut example, exporter) = start_example(&scene);
+    let (mut prometheus, address) = start_prometheus(&scene, &exporter);
+
+    let documented = documented::series();
+    wait_for("every documented metric has series", || {
+        series(&address).is_superset(&documented)
+    });
+    assert_eq!(series(&address), documented, "and no other is exported");
+    assert_buckets(&address);
+    for query in loaded::queries() {
+        wait_for(&query, || shows(&address, &query));
+    }
+    for happened in HAPPENS {
+        wait_for(happened, || shows(&address, &format!("{happened} > 0")));
+    }
+    assert_healthy(&address);
+    assert_an_eviction_is_told(&address, &exporter);
+
+    prometheus.send(Signal::TERM);
+    example.send(Signal::INT);
+    assert_eq!((prometheus.exit_code(), example.exit_code()), (0, 0));
+    for address in [address, exporter] {
+        assert!(TcpStream::connect(&address).is_err(), "{address} is free again");
+    }
+}

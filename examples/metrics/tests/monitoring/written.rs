@@ -1,0 +1,116 @@
+//! What can be known of the alerts and the dashboard without running them.
+//! Not here: whether they show anything (`live`).
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use serde_json::{Value, json};
+use tempfile::tempdir;
+
+use crate::documented;
+use crate::loaded::{self, DASHBOARD, RULES, RULES_TEST};
+use crate::promtool;
+
+#[test]
+fn only_documented_metrics_are_asked_for() {
+    let documented = documented::series();
+    for (file, text) in [
+        ("rules", RULES),
+        ("their tests", RULES_TEST),
+        ("dashboard", DASHBOARD),
+    ] {
+        let names = loaded::names(text);
+        assert!(!names.is_empty(), "{file}");
+        let unknown: Vec<_> = names.iter().filter(|&&name| !documented.contains(name)).collect();
+        assert!(unknown.is_empty(), "{file}: {unknown:?}");
+    }
+}
+
+#[test]
+fn only_documented_outcomes_and_causes_are_asked_for() {
+    let queries = loaded::queries().join("\n");
+    for label in ["outcome", "cause"] {
+        let documented = documented::values(label);
+        for text in [RULES, RULES_TEST, &queries] {
+            let compared = loaded::compared(text, label);
+            assert!(compared.is_subset(&documented), "{label}: {compared:?}");
+        }
+        assert!(!loaded::compared(RULES, label).is_empty());
+    }
+}
+
+#[test]
+fn the_dashboard_shows_every_metric_in_plain_words_by_its_variables() {
+    let shown = loaded::names(DASHBOARD);
+    for metric in documented::metrics() {
+        assert!(
+            metric.series().iter().any(|name| shown.contains(name.as_str())),
+            "{}",
+            metric.name
+        );
+    }
+    for panel in loaded::panels() {
+        let text = |field: &str| panel[field].as_str().unwrap_or_default().to_owned();
+        assert!(
+            !text("title").is_empty() && text("description").ends_with('.'),
+            "{panel}"
+        );
+        assert_eq!(panel["datasource"]["uid"], "${datasource}", "{panel}");
+        for target in panel["targets"].as_array().unwrap() {
+            let query = target["expr"].as_str().unwrap();
+            assert_eq!(
+                query.matches("tenure_").count(),
+                query.matches(r#"store=~"$store""#).count(),
+                "{query}"
+            );
+        }
+    }
+    let dashboard: Value = serde_json::from_str(DASHBOARD).unwrap();
+    let variables = dashboard["templating"]["list"].as_array().unwrap();
+    let variables: BTreeSet<_> = variables.iter().filter_map(|one| one["name"].as_str()).collect();
+    assert_eq!(variables, BTreeSet::from(["datasource", "job", "store"]));
+}
+
+#[test]
+fn every_alert_has_a_test_in_which_it_fires() {
+    assert!(!loaded::alerts().is_empty());
+    for alert in loaded::alerts() {
+        let fires = |line: &str| line.contains("alertname=") && line.contains(&format!("\"{alert}\""));
+        assert!(RULES_TEST.lines().any(fires), "{alert}");
+    }
+}
+
+#[test]
+fn promtool_accepts_the_rules_and_their_tests() {
+    if !promtool::needs("promtool") {
+        return;
+    }
+    for (verb, file) in [("check", "tenure.rules.yml"), ("test", "tenure.rules.test.yml")] {
+        let (content, said) = promtool::rules(verb, &loaded::path(file));
+        assert!(content && said.contains("SUCCESS"), "{said}");
+    }
+}
+
+#[test]
+fn every_expression_of_the_dashboard_is_valid() {
+    if !promtool::needs("promtool") {
+        return;
+    }
+    let folder = tempdir().unwrap();
+    let file = folder.path().join("dashboard.rules.yml");
+    let (content, said) = check_expressions(&file, &loaded::queries());
+    assert!(content, "{said}");
+    let (content, said) = check_expressions(&file, &["sum(tenure_held".to_owned()]);
+    assert!(!content, "an invalid one would be found: {said}");
+}
+
+/// As rules, which `promtool` can check; JSON is YAML.
+fn check_expressions(file: &Path, expressions: &[String]) -> (bool, String) {
+    let rules = expressions.iter().enumerate();
+    let rules: Vec<_> = rules
+        .map(|(number, expression)| json!({ "record": format!("panel:{number}"), "expr": expression }))
+        .collect();
+    let groups = json!({ "groups": [{ "name": "dashboard", "rules": rules }] });
+    std::fs::write(file, groups.to_string()).unwrap();
+    promtool::rules("check", file)
+}
