@@ -7,9 +7,10 @@ use std::net::{TcpListener, TcpStream};
 
 use rustix::process::Signal;
 use serde_json::Value;
+use tenure_servers::needs;
 
 use crate::scene::{Process, Scene, wait_for};
-use crate::{documented, http, loaded, promtool};
+use crate::{documented, http, loaded};
 
 /// What the example's workers make happen, over and over.
 const HAPPENS: &[&str] = &[
@@ -144,7 +145,7 @@ fn assert_an_eviction_is_told(address: &str, exporter: &str) {
 
 #[test]
 fn a_real_prometheus_reads_every_metric_shows_every_panel_and_raises_an_alert() {
-    if !promtool::needs("prometheus") {
+    if !needs("prometheus", "prometheus") {
         return;
     }
     let scene = Scene::new();

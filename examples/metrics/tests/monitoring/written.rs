@@ -6,6 +6,7 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 use tempfile::tempdir;
+use tenure_servers::needs;
 
 use crate::documented;
 use crate::loaded::{self, DASHBOARD, RULES, RULES_TEST};
@@ -82,7 +83,7 @@ fn every_alert_has_a_test_in_which_it_fires() {
 
 #[test]
 fn promtool_accepts_the_rules_and_their_tests() {
-    if !promtool::needs("promtool") {
+    if !needs("promtool", "prometheus") {
         return;
     }
     for (verb, file) in [("check", "tenure.rules.yml"), ("test", "tenure.rules.test.yml")] {
@@ -93,7 +94,7 @@ fn promtool_accepts_the_rules_and_their_tests() {
 
 #[test]
 fn every_expression_of_the_dashboard_is_valid() {
-    if !promtool::needs("promtool") {
+    if !needs("promtool", "prometheus") {
         return;
     }
     let folder = tempdir().unwrap();
