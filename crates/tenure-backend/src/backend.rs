@@ -51,6 +51,9 @@ use crate::{
 /// chunk that fails never delays or clouds another's.
 ///
 /// There are no default methods: a decorator must not bypass what it wraps.
+///
+/// # Examples
+/// The [page of this crate](crate) ends with a whole backend of mutexes in a map, which passes the conformance suite.
 pub trait Backend: Debug + Send + Sync + 'static {
     /// What this store promises and what it cannot do.
     fn profile(&self) -> &Profile;

@@ -20,6 +20,25 @@ pub const PASS_WINDOW: Duration = Duration::from_millis(10);
 ///
 /// In the store a claim is absent, waiting or granted. The client names it before the first byte is sent and
 /// never uses the name again, so that every call about it is safe to repeat.
+///
+/// # Examples
+/// ```
+/// use std::{num::NonZeroU32, time::Duration};
+/// use tenure_backend::{Claim, ClaimId, ClaimRef, ClientId, Fairness, LockKey, Mode, OwnerId};
+///
+/// let client = ClientId::from_random([7; 16]);
+/// let claim = |number| Claim {
+///     at: ClaimRef { key: LockKey::new("order:42").unwrap(), id: ClaimId::new(client, number) },
+///     owner: OwnerId(1),
+///     label: "ada@web-1:4711".into(),
+///     mode: Mode::Exclusive,
+///     fairness: Fairness::Unfair,
+///     lease: Duration::from_secs(30),
+///     grants: NonZeroU32::MIN,
+/// };
+/// // Whoever tries again makes another claim, which differs from the first by its name alone.
+/// assert_ne!(claim(1).at, claim(2).at);
+/// ```
 #[derive(Clone, Debug)]
 pub struct Claim {
     /// The key, and the claim's name.

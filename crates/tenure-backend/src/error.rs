@@ -10,6 +10,18 @@ use crate::Kind;
 ///
 /// One pointer wide and cheap to clone. `Display` says what went wrong and what to do; the cause beneath it is
 /// its `source` and is not repeated. It never holds a credential.
+///
+/// # Examples
+/// ```
+/// use std::error::Error;
+/// use tenure_backend::{BackendError, Effect, Fault};
+///
+/// let cause = std::io::Error::other("connection reset");
+/// let error = BackendError::because(Fault::Unavailable, Effect::Unknown, "the store hung up", cause);
+/// assert_eq!(error.to_string(), "the store hung up");
+/// assert_eq!(error.source().unwrap().to_string(), "connection reset");
+/// assert!(error.is_weather());
+/// ```
 #[derive(Clone)]
 pub struct BackendError(Arc<Inner>);
 
@@ -21,6 +33,22 @@ struct Inner {
 }
 
 /// What kind of fault it is: what the caller can do about it.
+///
+/// # Examples
+/// ```
+/// use tenure_backend::{BackendError, Effect, Fault};
+///
+/// fn advice(error: &BackendError) -> &'static str {
+///     match error.fault() {
+///         Fault::Unavailable => "ask again",
+///         Fault::Mismatch { .. } => "use another key",
+///         Fault::Unsupported | Fault::Limit => "ask for less, or of another store",
+///         _ => "tell somebody",
+///     }
+/// }
+/// let full = BackendError::new(Fault::Store, Effect::None, "the disk is full");
+/// assert_eq!(advice(&full), "tell somebody");
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Fault {
@@ -48,6 +76,22 @@ pub enum Fault {
 }
 
 /// Whether a call that failed may have changed the store.
+///
+/// # Examples
+/// ```
+/// use tenure_backend::{BackendError, Effect, Fault};
+///
+/// fn may_be_left_as_it_is(error: &BackendError) -> bool {
+///     match error.effect() {
+///         Effect::None => true,
+///         // Poll the claim again, or release it: both are safe to repeat.
+///         Effect::Unknown => false,
+///     }
+/// }
+/// assert!(may_be_left_as_it_is(&BackendError::unsupported("this layout has no queue")));
+/// let lost_reply = BackendError::new(Fault::Unavailable, Effect::Unknown, "no answer within 3 s");
+/// assert!(!may_be_left_as_it_is(&lost_reply));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Effect {
     /// It is certain that the store did nothing.

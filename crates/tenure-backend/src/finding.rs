@@ -3,6 +3,19 @@
 use std::fmt;
 
 /// One thing about the store that weakens its locks.
+///
+/// # Examples
+/// ```
+/// use tenure_backend::{Finding, Severity};
+///
+/// let found = Finding {
+///     severity: Severity::Danger,
+///     what: "a replica may take over without the last writes".into(),
+///     consequence: "two can hold the same key after a failover".into(),
+/// };
+/// let line = format!("{}: {}; so {}", found.severity, found.what, found.consequence);
+/// assert!(line.starts_with("danger: a replica may take over without the last writes; so two can hold"));
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
     /// How bad it is.
@@ -14,6 +27,14 @@ pub struct Finding {
 }
 
 /// How bad a finding is.
+///
+/// # Examples
+/// ```
+/// use tenure_backend::Severity;
+///
+/// let worst = [Severity::Warning, Severity::Danger, Severity::Note].into_iter().max();
+/// assert_eq!(worst, Some(Severity::Danger));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Severity {
     /// Good to know.

@@ -9,6 +9,15 @@ use crate::LockKey;
 ///
 /// Two clients never share one, also not on the same host: a name made of host and process id does not tell a
 /// restarted process from its predecessor.
+///
+/// # Examples
+/// ```
+/// use tenure_backend::ClientId;
+///
+/// let id = ClientId::from_random([7; 16]);
+/// assert_eq!(id.to_string(), "07070707-0707-4707-8707-070707070707");
+/// assert_eq!(ClientId::from_bytes(*id.as_bytes()), id);
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ClientId([u8; 16]);
 
@@ -97,6 +106,17 @@ impl fmt::Debug for ClaimId {
 }
 
 /// The text is not a [`ClaimId`]: `uuid:number` was expected.
+///
+/// # Examples
+/// ```
+/// use tenure_backend::{ClaimId, ParseClaimIdError};
+///
+/// let text = "07070707-0707-4707-8707-070707070707:3";
+/// assert!(text.parse::<ClaimId>().is_ok());
+/// for other in ["thread-12", &text.replace('-', ""), &format!("{text} ")] {
+///     assert_eq!(other.parse::<ClaimId>(), Err(ParseClaimIdError));
+/// }
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not a claim: expected a client's uuid, a colon and a number")]
 pub struct ParseClaimIdError;
@@ -129,6 +149,16 @@ impl FromStr for ClaimId {
 }
 
 /// A claim and the key it is for: what renewal and release name.
+///
+/// # Examples
+/// ```
+/// use tenure_backend::{ClaimId, ClaimRef, ClientId, LockKey};
+///
+/// let id = ClaimId::new(ClientId::from_random([7; 16]), 3);
+/// let on = |key| ClaimRef { key: LockKey::new(key).unwrap(), id };
+/// // A store finds a claim by both: the right name on another key is nobody's claim.
+/// assert_ne!(on("order:42"), on("order:43"));
+/// ```
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct ClaimRef {
     /// What is locked.
@@ -146,6 +176,16 @@ impl fmt::Debug for ClaimRef {
 /// On whose behalf a claim was made: a number within its client, the same for all claims of one `Owner`.
 ///
 /// Re-entry is counted in the process, so a store never decides by it; a layout may record it for people.
+///
+/// # Examples
+/// ```
+/// use tenure_backend::{Mode, OwnerId};
+///
+/// // Two claims of one owner are two to the store: only their client may let them share one.
+/// let (outer, inner) = ((OwnerId(1), Mode::Exclusive), (OwnerId(1), Mode::Exclusive));
+/// assert_eq!(outer.0, inner.0);
+/// assert!(!inner.1.admits([outer.1]));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct OwnerId(pub u64);
 

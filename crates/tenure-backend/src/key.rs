@@ -72,6 +72,17 @@ impl fmt::Debug for LockKey {
 }
 
 /// Why a name cannot be a [`LockKey`].
+///
+/// # Examples
+/// ```
+/// use tenure_backend::{InvalidKey, LockKey};
+///
+/// assert_eq!(LockKey::new(""), Err(InvalidKey::Empty));
+/// // Bytes count, not characters.
+/// assert_eq!(LockKey::new("ä".repeat(101)), Err(InvalidKey::TooLong { bytes: 202 }));
+/// let refused = LockKey::new("order\n42").unwrap_err();
+/// assert_eq!(refused.to_string(), r"a key has no control characters, this one has '\n' at byte 5");
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum InvalidKey {

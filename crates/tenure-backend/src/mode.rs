@@ -4,6 +4,24 @@ use std::fmt;
 use std::num::NonZeroU32;
 
 /// How a claim wants to hold its key.
+///
+/// # Examples
+/// ```
+/// use std::num::NonZeroU32;
+/// use tenure_backend::Mode;
+///
+/// let permits = |take, of| Mode::Permits {
+///     take: NonZeroU32::new(take).unwrap(),
+///     of: NonZeroU32::new(of).unwrap(),
+/// };
+/// let modes = [Mode::Exclusive, Mode::Read, Mode::Write, permits(1, 2)];
+/// let admitted_beside = |holder| modes.map(|mode| mode.admits([holder]));
+/// assert_eq!(admitted_beside(Mode::Exclusive), [false, false, false, false]);
+/// assert_eq!(admitted_beside(Mode::Read), [false, true, false, false]);
+/// assert_eq!(admitted_beside(Mode::Write), [false, false, false, false]);
+/// assert_eq!(admitted_beside(permits(1, 2)), [false, false, false, true]);
+/// assert_eq!(admitted_beside(permits(2, 2)), [false, false, false, false]);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Mode {
     /// Alone: a mutex.
@@ -75,6 +93,18 @@ impl fmt::Display for Mode {
 }
 
 /// What a key is used as: it has one kind at a time.
+///
+/// # Examples
+/// ```
+/// use std::num::NonZeroU32;
+/// use tenure_backend::{Kind, Mode};
+///
+/// assert_eq!(Mode::Read.kind(), Mode::Write.kind());
+/// let semaphore = |of| Kind::Semaphore { of: NonZeroU32::new(of).unwrap() };
+/// // A store answers `Mismatch` to a client that counts on another size.
+/// assert_ne!(semaphore(3), semaphore(4));
+/// assert_eq!(semaphore(3).to_string(), "a semaphore of 3");
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Kind {
     /// A mutex.
@@ -99,6 +129,20 @@ impl fmt::Display for Kind {
 }
 
 /// In which order waiting claims of one key are granted.
+///
+/// # Examples
+/// ```
+/// use tenure_backend::Fairness;
+///
+/// /// Whether a claim that was answered `Waiting` must be withdrawn by a client that gives up.
+/// fn leaves_a_place_behind(fairness: Fairness) -> bool {
+///     match fairness {
+///         Fairness::Unfair => false,
+///         Fairness::Fifo => true,
+///     }
+/// }
+/// assert!(!leaves_a_place_behind(Fairness::default()));
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Fairness {
     /// In no order. A claim that is not granted leaves nothing in the store.

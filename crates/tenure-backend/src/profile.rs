@@ -9,6 +9,28 @@ use crate::{Fairness, Mode};
 /// What one store in one layout promises, and what it cannot do.
 ///
 /// Deliberately exhaustive: a new promise makes every backend say where it stands.
+///
+/// # Examples
+/// ```
+/// use tenure_backend::*;
+/// # use std::{num::NonZeroU32, time::Duration};
+/// # let inspection = Inspection { lists: true, queue: true, labels: true, remaining: true };
+/// # let limits = Limits { min_lease: Duration::from_millis(1), max_lease: Duration::from_secs(3_600),
+/// #     max_grants: NonZeroU32::MIN, max_batch: NonZeroU32::MIN, margin: None };
+///
+/// let profile = Profile {
+///     store: "shelf", layout: "rows", reach: Reach::Network,
+///     mutex: Order::FifoForBoth, read_write: Order::None, semaphore: Order::Unfair,
+///     liveness: Liveness::Lease(LeaseClock::ServerWall),
+///     hazards: &[Hazard::ClockSet, Hazard::Failover],
+///     fencing: Fencing::UntilDataLossAndBackwardClock, wake_up: WakeUp::Poll,
+///     remembers_ended: true, tells_others: false, inspection, limits,
+/// };
+/// assert!(profile.serves(Mode::Exclusive, Fairness::Unfair), "in order of arrival, all the same");
+/// assert!(!profile.serves(Mode::Read, Fairness::Unfair), "refused without effect");
+/// assert!(profile.offers(Guarantee::SurvivesRestart) && profile.offers(Guarantee::Fencing));
+/// assert!(!profile.offers(Guarantee::SurvivesFailover) && !profile.offers(Guarantee::DurableFencing));
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Profile {
     /// The store's name: `memory`, `sqlite`, `redis`.
@@ -42,6 +64,9 @@ pub struct Profile {
 }
 
 /// Who can share a store's locks.
+///
+/// # Examples
+/// See [`Profile`]: what reaches the network also excludes the processes of one machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Reach {
     /// Tasks and threads of this process.
@@ -53,6 +78,9 @@ pub enum Reach {
 }
 
 /// In which orders a store serves one kind of lock.
+///
+/// # Examples
+/// See [`Profile`], whose [`serves`](Profile::serves) reads it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Order {
     /// Not at all.
@@ -68,6 +96,20 @@ pub enum Order {
 }
 
 /// How a dead holder is noticed.
+///
+/// # Examples
+/// ```
+/// use tenure_backend::{LeaseClock, Liveness};
+///
+/// fn dead_holder_blocks_for(liveness: Liveness) -> &'static str {
+///     match liveness {
+///         Liveness::Lease(_) => "at most what is left of its lease",
+///         Liveness::Session => "as long as the server keeps its session",
+///     }
+/// }
+/// let blocked = dead_holder_blocks_for(Liveness::Lease(LeaseClock::Shared));
+/// assert_eq!(blocked, "at most what is left of its lease");
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Liveness {
     /// Each claim has a lease that the store counts.
@@ -77,6 +119,20 @@ pub enum Liveness {
 }
 
 /// On which clock a store counts leases.
+///
+/// # Examples
+/// ```
+/// use tenure_backend::{Hazard, LeaseClock};
+///
+/// /// What goes with a clock into `Profile::hazards`.
+/// fn hazards(clock: LeaseClock) -> &'static [Hazard] {
+///     match clock {
+///         LeaseClock::ServerWall => &[Hazard::ClockSet],
+///         LeaseClock::Shared | LeaseClock::ServerMonotonic => &[],
+///     }
+/// }
+/// assert_eq!(hazards(LeaseClock::ServerWall), [Hazard::ClockSet]);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum LeaseClock {
     /// The clock that the client reads too.
@@ -88,6 +144,9 @@ pub enum LeaseClock {
 }
 
 /// Something that must happen before two can hold at once.
+///
+/// # Examples
+/// See [`Profile`], whose [`offers`](Profile::offers) reads it, and [`LeaseClock`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Hazard {
@@ -104,6 +163,16 @@ pub enum Hazard {
 }
 
 /// How far a store's tokens can be trusted to rise.
+///
+/// # Examples
+/// ```
+/// use tenure_backend::Fencing;
+///
+/// // From the weakest to the strongest: a program names the least that it needs.
+/// let enough_for_a_ledger = |fencing| fencing >= Fencing::Durable;
+/// assert!(!enough_for_a_ledger(Fencing::Process));
+/// assert!(Fencing::None < Fencing::Process && Fencing::Process < Fencing::UntilDataLossAndBackwardClock);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Fencing {
     /// It has none.
@@ -118,6 +187,15 @@ pub enum Fencing {
 }
 
 /// How a waiter learns that it may go on.
+///
+/// # Examples
+/// ```
+/// use tenure_backend::WakeUp;
+///
+/// // What `Guarantee::PromptWakeUp` asks for. Beside every wake-up a waiter polls, so a lost one costs time alone.
+/// let is_prompt = |wake_up| wake_up > WakeUp::Poll;
+/// assert!(is_prompt(WakeUp::Lossy) && is_prompt(WakeUp::Reliable));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum WakeUp {
     /// By asking again.
@@ -129,6 +207,9 @@ pub enum WakeUp {
 }
 
 /// What `inspect` can show.
+///
+/// # Examples
+/// See [`Profile`]; what is found is a [`LockStatus`](crate::LockStatus).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Inspection {
     /// Whether keys can be listed by prefix.
@@ -142,6 +223,26 @@ pub struct Inspection {
 }
 
 /// A store's bounds.
+///
+/// # Examples
+/// ```
+/// use std::{num::NonZeroU32, time::Duration};
+/// use tenure_backend::{BackendError, Effect, Fault, Limits};
+///
+/// let limits = Limits {
+///     min_lease: Duration::from_secs(1),
+///     max_lease: Duration::from_secs(60),
+///     max_grants: NonZeroU32::MIN,
+///     max_batch: NonZeroU32::new(128).unwrap(),
+///     margin: None,
+/// };
+/// let lease = |asked: Duration| {
+///     let refusal = BackendError::new(Fault::Limit, Effect::None, "a lease is at most 1m");
+///     if asked > limits.max_lease { Err(refusal) } else { Ok(asked.max(limits.min_lease)) }
+/// };
+/// assert_eq!(lease(Duration::from_millis(50)).unwrap(), limits.min_lease);
+/// assert_eq!(lease(Duration::from_secs(61)).unwrap_err().fault(), Fault::Limit);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// The shortest lease; a shorter one is rounded up.
@@ -201,6 +302,18 @@ impl Profile {
 }
 
 /// A promise that a program can demand of its store before it relies on it.
+///
+/// # Examples
+/// ```
+/// use tenure_backend::{Guarantee, Profile};
+///
+/// /// What a program would miss on a store, in words for people; `tenure`'s `Client::require` demands one.
+/// fn missing(profile: &Profile) -> Vec<String> {
+///     let missing = Guarantee::ALL.iter().filter(|guarantee| !profile.offers(**guarantee));
+///     missing.map(|guarantee| guarantee.to_string()).collect()
+/// }
+/// assert_eq!(Guarantee::BetweenMachines.to_string(), "locks exclude other machines");
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Guarantee {

@@ -7,6 +7,21 @@ use std::time::Duration;
 use crate::{BackendError, Batch, Claim, ClaimId, ClaimRef, Instant, LockKey, Standing};
 
 /// A wish to make one holder or waiter absent.
+///
+/// # Examples
+/// ```
+/// use tenure_backend::{Cause, Departure, Holder, HolderId, LockKey, PASS_WINDOW};
+///
+/// // An operator takes a Java thread's lock away. The bar outlasts every grant passed on in memory.
+/// let key = LockKey::new("order:42").unwrap();
+/// let departure = Departure {
+///     who: HolderId::parse("thread-12").on(key.clone()),
+///     cause: Cause::Evicted { by: Some("ada".into()) },
+///     heir: None,
+///     bar: PASS_WINDOW,
+/// };
+/// assert_eq!(departure.who.key(), &key);
+/// ```
 #[derive(Clone, Debug)]
 pub struct Departure {
     /// Who goes.
@@ -22,6 +37,23 @@ pub struct Departure {
 }
 
 /// A claim that waits in the releasing client, and may be granted by the release itself.
+///
+/// # Examples
+/// ```
+/// use std::{sync::Arc, time::Duration};
+/// use tenure_backend::{Cause, Claim, Departure, Heir, Holder, Instant};
+///
+/// /// An unlock and the next waiter's grant, in one round trip.
+/// fn hand_over(held: &Claim, waiting: Arc<Claim>, now: Instant) -> Departure {
+///     assert_eq!(held.at.key, waiting.at.key, "an heir is of the same key");
+///     Departure {
+///         who: Holder::Claim(held.at.clone()),
+///         cause: Cause::Unlocked,
+///         heir: Some(Heir { claim: waiting, place_by: now + Duration::from_secs(5) }),
+///         bar: Duration::ZERO,
+///     }
+/// }
+/// ```
 #[derive(Clone, Debug)]
 pub struct Heir {
     /// The claim. It is placed as `acquire` would place it, after the departure.
@@ -31,6 +63,24 @@ pub struct Heir {
 }
 
 /// Who departs.
+///
+/// # Examples
+/// ```
+/// use tenure_backend::{ClaimId, ClaimRef, ClientId, Holder, LockKey};
+///
+/// /// Whether a release of it may be repeated after a lost reply.
+/// fn may_be_repeated(holder: &Holder) -> bool {
+///     match holder {
+///         Holder::Claim(_) | Holder::Foreign { .. } => true,
+///         // Somebody else may hold the key by then.
+///         Holder::All(_) => false,
+///     }
+/// }
+/// let key = LockKey::new("order:42").unwrap();
+/// let id = ClaimId::new(ClientId::from_random([7; 16]), 3);
+/// assert!(may_be_repeated(&Holder::Claim(ClaimRef { key: key.clone(), id })));
+/// assert!(!may_be_repeated(&Holder::All(key)));
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Holder {
     /// A claim of ours, waiting or granted.
@@ -57,6 +107,16 @@ impl Holder {
 }
 
 /// The name of a holder, as people see it and as `tenure evict --claim` takes it.
+///
+/// # Examples
+/// ```
+/// use tenure_backend::HolderId;
+///
+/// let ours = HolderId::parse("07070707-0707-4707-8707-070707070707:3");
+/// let foreign = HolderId::parse("07070707-0707-4707-8707-070707070707:thread-12");
+/// assert!(matches!(ours, HolderId::Claim(_)) && matches!(foreign, HolderId::Foreign(_)));
+/// assert_eq!(HolderId::parse(&ours.to_string()), ours);
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum HolderId {
     /// A claim of ours.
@@ -91,6 +151,21 @@ impl fmt::Display for HolderId {
 }
 
 /// Why somebody departs.
+///
+/// # Examples
+/// ```
+/// use tenure_backend::{Cause, Loss};
+///
+/// /// What a holder is told at its next renewal, where the store remembers it.
+/// fn loss(cause: Cause) -> Loss {
+///     match cause {
+///         Cause::Evicted { by } => Loss::Evicted { by },
+///         // Its own client ended it, and asks no more.
+///         Cause::Unlocked | Cause::Withdrawn => Loss::Missing,
+///     }
+/// }
+/// assert_eq!(loss(Cause::Evicted { by: Some("ada".into()) }).to_string(), "it was evicted by ada");
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Cause {
     /// The holder is done.
@@ -105,6 +180,21 @@ pub enum Cause {
 }
 
 /// What became of one departure.
+///
+/// # Examples
+/// ```
+/// use tenure_backend::{Batch, HolderId, Released};
+///
+/// let done = |freed| Released::Done { freed, others: Some(0), heir: None };
+/// let first = done(Batch::from_iter([HolderId::parse("thread-12")]));
+/// let repeated = done(Batch::new());
+/// // Either way the holder is absent; `freed` tells whether this very call made it so.
+/// let freed = |answer| match answer {
+///     Released::Done { freed, .. } => freed.len(),
+///     Released::Unknown(_) => 0,
+/// };
+/// assert_eq!((freed(first), freed(repeated)), (1, 0));
+/// ```
 #[derive(Debug)]
 pub enum Released {
     /// Whoever was named is absent.

@@ -7,6 +7,16 @@ use std::time::Duration;
 use crate::{BackendError, ClaimRef, Instant, TokenRun};
 
 /// A wish to keep one claim alive.
+///
+/// # Examples
+/// ```
+/// use tenure_backend::{Claim, Phase, Renewal};
+///
+/// /// Keeps a lock that is held. A claim that still waits is kept by its own polls, and left alone by this.
+/// fn keep(claim: &Claim) -> Renewal {
+///     Renewal { who: claim.at.clone(), lease: claim.lease, only: Phase::Granted, raise: None }
+/// }
+/// ```
 #[derive(Clone, Debug)]
 pub struct Renewal {
     /// Which claim.
@@ -21,6 +31,21 @@ pub struct Renewal {
 }
 
 /// In which phase a claim must be to be renewed.
+///
+/// # Examples
+/// ```
+/// use tenure_backend::Phase;
+///
+/// /// A store's test, before it touches a claim.
+/// fn concerns(only: Phase, is_granted: bool) -> bool {
+///     match only {
+///         Phase::Waiting => !is_granted,
+///         Phase::Granted => is_granted,
+///         Phase::Either => true,
+///     }
+/// }
+/// assert!(!concerns(Phase::Waiting, true));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Phase {
     /// Only while it waits in the queue.
@@ -32,6 +57,24 @@ pub enum Phase {
 }
 
 /// What became of one renewal.
+///
+/// # Examples
+/// ```
+/// use std::time::Duration;
+/// use tenure_backend::{BackendError, Effect, Fault, Instant, Renewed};
+///
+/// /// Until when the store keeps a claim, as its holder may believe.
+/// fn kept_until(before: Instant, answer: &Renewed) -> Instant {
+///     match answer {
+///         Renewed::Alive { held_from, lease } => before.max(*held_from + *lease),
+///         Renewed::Gone(_) => Instant::ORIGIN,
+///         Renewed::Unknown(_) => before,
+///     }
+/// }
+/// let before = Instant::ORIGIN + Duration::from_secs(30);
+/// let silent = BackendError::new(Fault::Unavailable, Effect::Unknown, "no answer within 3 s");
+/// assert_eq!(kept_until(before, &Renewed::Unknown(silent)), before);
+/// ```
 #[derive(Debug)]
 pub enum Renewed {
     /// The claim is alive.
@@ -48,6 +91,15 @@ pub enum Renewed {
 }
 
 /// Why a claim that was granted is gone, as far as the store knows.
+///
+/// # Examples
+/// ```
+/// use tenure_backend::Loss;
+///
+/// assert_eq!(Loss::Evicted { by: Some("ada".into()) }.to_string(), "it was evicted by ada");
+/// // All that a store can say that does not remember what has ended.
+/// assert_eq!(Loss::Missing.to_string(), "the store has no record of it");
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Loss {

@@ -8,6 +8,23 @@ use std::time::Duration;
 use crate::{Instant, TokenRun};
 
 /// Where a claim stands in the store, as `acquire` saw it.
+///
+/// # Examples
+/// ```
+/// use tenure_backend::Standing;
+///
+/// /// What the engine does next.
+/// fn next(standing: Standing) -> &'static str {
+///     match standing {
+///         Standing::Granted(_) => "hold it, if the grant has not arrived dead",
+///         Standing::Waiting { .. } => "poll again after a wake-up or `poll_after`",
+///         Standing::Ended => "never poll it again: take another claim",
+///         Standing::TooLate => "take another claim: this one was not placed",
+///         Standing::Recovering => "poll again later",
+///     }
+/// }
+/// assert_eq!(next(Standing::Ended), "never poll it again: take another claim");
+/// ```
 #[derive(Clone, Debug)]
 pub enum Standing {
     /// It holds the key.
@@ -29,6 +46,18 @@ pub enum Standing {
 }
 
 /// What the store promised to a claim that it granted.
+///
+/// # Examples
+/// ```
+/// use std::time::Duration;
+/// use tenure_backend::{Clock, Grant, SystemClock};
+///
+/// // Read before the request is sent: a slow reply shortens what is left, and never lengthens it.
+/// let held_from = SystemClock.now();
+/// let grant = Grant { tokens: None, held_from, lease: Duration::from_secs(30), evidence: None };
+/// let answered = held_from + Duration::from_secs(4);
+/// assert_eq!(grant.held_from + grant.lease - answered, Duration::from_secs(26));
+/// ```
 #[derive(Clone, Debug)]
 pub struct Grant {
     /// The fencing tokens reserved, where the store has any.
@@ -45,6 +74,18 @@ pub struct Grant {
 }
 
 /// A value of the backend's own type that came with a grant.
+///
+/// # Examples
+/// ```
+/// use tenure_backend::Evidence;
+///
+/// #[derive(Debug, PartialEq)]
+/// struct Revision(i64);
+///
+/// let evidence = Evidence::new(Revision(7));
+/// assert_eq!(evidence.get::<Revision>(), Some(&Revision(7)));
+/// assert_eq!(evidence.get::<i64>(), None, "another backend's helper does not take it");
+/// ```
 #[derive(Clone)]
 pub struct Evidence(Arc<dyn Any + Send + Sync>);
 

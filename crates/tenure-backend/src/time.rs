@@ -82,6 +82,25 @@ impl Sub for Instant {
 ///
 /// No guarantee that a virtual machine's pause or the restoring of its snapshot is counted: no guest clock
 /// shows them.
+///
+/// # Examples
+/// ```
+/// use std::time::Duration;
+/// use tenure_backend::{Clock, Instant, SystemClock};
+///
+/// /// A clock an hour ahead of the system's: what one reads means nothing on the other.
+/// #[derive(Debug)]
+/// struct Ahead(Duration);
+///
+/// impl Clock for Ahead {
+///     fn now(&self) -> Instant {
+///         SystemClock.now() + self.0
+///     }
+/// }
+/// let clock = Ahead(Duration::from_secs(3_600));
+/// let began = clock.now();
+/// assert!(clock.now() - began < Duration::from_secs(60));
+/// ```
 pub trait Clock: fmt::Debug + Send + Sync + 'static {
     /// The current reading.
     fn now(&self) -> Instant;

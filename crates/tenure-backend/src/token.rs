@@ -77,6 +77,19 @@ impl<'de> serde::Deserialize<'de> for FencingToken {
 ///
 /// A client that hands a claim on within its own process uses the next token of the run for each hand-over, so
 /// that no grant shares a token and no round trip is needed to draw one.
+///
+/// # Examples
+/// ```
+/// use std::num::NonZeroU32;
+/// use tenure_backend::{FencingToken, TokenRun};
+///
+/// let first = FencingToken::new(7).unwrap();
+/// let run = TokenRun::new(first, NonZeroU32::new(3).unwrap()).unwrap();
+/// // One grant of the store, and two hand-overs in its client's memory, each with a token of its own.
+/// assert_eq!([run.nth(0), run.nth(1), run.nth(2)].map(|token| token.unwrap().get()), [7, 8, 9]);
+/// assert_eq!(run.nth(3), None, "the run is used up: the claim goes back to the store");
+/// assert_eq!(run.last().get(), 9);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TokenRun {
     first: FencingToken,

@@ -4,6 +4,15 @@
 use std::time::Duration;
 
 /// Says why a text is not a length of time, and what to write instead.
+///
+/// # Examples
+/// ```
+/// use tenure_endpoint::{DurationError, parse_duration};
+///
+/// assert_eq!(parse_duration("30"), Err(DurationError::NoUnit { number: "30".into() }));
+/// assert_eq!(parse_duration("30m1h"), Err(DurationError::Order));
+/// assert_eq!(parse_duration("1.5s"), Err(DurationError::Syntax), "write `1500ms`");
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DurationError {

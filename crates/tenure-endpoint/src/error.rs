@@ -143,6 +143,16 @@ pub enum UrlError {
 }
 
 /// Names a part of a store URL that is percent-decoded.
+///
+/// # Examples
+/// ```
+/// use tenure_endpoint::{Part, StoreUrl, UrlError};
+///
+/// let refused = StoreUrl::parse("redis://ada:s3cr3t%@cache.example").unwrap_err();
+/// assert_eq!(refused, UrlError::Encoding(Part::Password));
+/// // The part is named, and what stands in it is not.
+/// assert!(!refused.to_string().contains("s3cr3t"));
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Part {

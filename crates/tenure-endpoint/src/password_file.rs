@@ -11,6 +11,19 @@ use crate::secret::Secret;
 const MAX_LEN: u64 = 64 * 1024;
 
 /// Holds what a password file gave, and whether others can read it.
+///
+/// # Examples
+/// ```
+/// # let dir = tempfile::tempdir()?;
+/// # let path = dir.path().join("password");
+/// use tenure_endpoint::read_password_file;
+///
+/// std::fs::write(&path, "s3cr3t\nwhat stands below is ignored\n")?;
+/// let file = read_password_file(&path)?;
+/// assert_eq!(file.password.expose(), "s3cr3t");
+/// assert!(!format!("{file:?}").contains("s3cr3t"));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug, Clone)]
 pub struct PasswordFile {
     /// The first line, without its line end.
@@ -20,6 +33,15 @@ pub struct PasswordFile {
 }
 
 /// Says why a password file gave no password.
+///
+/// # Examples
+/// ```
+/// use tenure_endpoint::{PasswordFileError, read_password_file};
+///
+/// let refused = read_password_file("/nowhere/password".as_ref()).unwrap_err();
+/// assert!(matches!(refused, PasswordFileError::Read { .. }));
+/// assert_eq!(refused.to_string(), "the password file /nowhere/password cannot be read");
+/// ```
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PasswordFileError {

@@ -1,6 +1,6 @@
 //! What a line knows, and how it ends. Who comes, goes and asks is told in its other files.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use parking_lot::Mutex;
 use smallvec::SmallVec;
@@ -18,7 +18,7 @@ pub(crate) struct Line {
     kind: Kind,
     pub(crate) engine: Arc<Engine>,
     /// Instruments of its own, if keys are told apart.
-    meters: OnceLock<Box<Meters>>,
+    meters: Option<Box<Meters>>,
     pub(super) state: Mutex<State>,
 }
 
@@ -35,23 +35,22 @@ pub(super) struct State {
 
 impl Line {
     pub(crate) fn new(engine: Arc<Engine>, key: LockKey, kind: Kind) -> Arc<Self> {
+        let meters = engine.settings.key_labels.then(|| {
+            let store = engine.backend.profile().store;
+            Box::new(Meters::new(store, Some(key.as_str())))
+        });
         Arc::new(Line {
             key,
             kind,
             engine,
-            meters: OnceLock::new(),
+            meters,
             state: Mutex::default(),
         })
     }
 
     /// Where what happens to this key is counted.
     pub(crate) fn meters(&self) -> &Meters {
-        if !self.engine.settings.key_labels {
-            return self.engine.meters();
-        }
-        let store = self.engine.backend.profile().store;
-        self.meters
-            .get_or_init(|| Box::new(Meters::new(store, Some(self.key.as_str()))))
+        self.meters.as_deref().unwrap_or_else(|| self.engine.meters())
     }
 
     /// Whether this is the line of that name.

@@ -10,9 +10,10 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use tenure::{Client, Error, Guard, Member, Owner, multi};
-use tenure_backend::{Clock, Instant, LockKey, Mode};
+use tenure_backend::{ClaimId, Clock, Fairness, Instant, LockKey, Mode, PASS_WINDOW};
 use tenure_testkit::{Dice, What};
 
+use crate::calm::Waits;
 use crate::world::{Hold, World};
 
 /// How often a holder is asked whether it believes, at least.
@@ -125,11 +126,16 @@ impl Actor {
         let limit = self.ms(600);
         let dropped_after = self.dice.chance(25).then(|| self.ms(80));
         let attempt = self.world.invoke(&ask.key, self.owner, ask.mode);
+        let tries = patience >= 2;
+        if !tries {
+            self.world.waits(attempt, self.waits(&ask));
+        }
         let lock = self.alive(lock(&self.client, &ask, owner.as_ref(), patience, limit));
         let got = match dropped_after {
             Some(time) => tokio::time::timeout(time, lock).await.ok(),
             None => Some(lock.await),
         };
+        self.world.waits_no_more(attempt);
         match got {
             Some(Ok(Some(guard))) => {
                 let hold = self.hold(attempt, guard, ask.lease);
@@ -142,6 +148,19 @@ impl Actor {
                 .world
                 .violated("L2", format!("an attempt ended with {error:?}")),
             None => self.world.record(attempt, What::Unknown),
+        }
+    }
+
+    fn waits(&self, ask: &Ask) -> Waits {
+        Waits {
+            client: self.number,
+            key: ask.key.clone(),
+            mode: ask.mode,
+            fairness: if ask.fair {
+                Fairness::Fifo
+            } else {
+                Fairness::Unfair
+            },
         }
     }
 
@@ -160,16 +179,16 @@ impl Actor {
         match got {
             Ok(guards) => {
                 // The members are believed together, and given back together.
+                let ids: Vec<ClaimId> = guards.members().iter().map(|guard| guard.claim().id).collect();
                 for (guard, attempt) in guards.members().iter().zip(attempts) {
-                    let void = self.world.is_void(guard.claim().id);
-                    self.acquired(attempt, guard, void);
-                    if void {
+                    if self.acquired(attempt, guard).is_some() {
                         self.world.record(attempt, What::Lost);
                     }
                 }
-                attempts
-                    .iter()
-                    .for_each(|attempt| self.world.record(*attempt, What::ReleaseInvoked));
+                for (attempt, id) in attempts.iter().zip(ids) {
+                    self.world.record(*attempt, What::ReleaseInvoked);
+                    self.world.lets_go(id);
+                }
                 let _ = self.alive(guards.unlock()).await;
             }
             Err(_) => attempts
@@ -178,30 +197,45 @@ impl Actor {
         }
     }
 
-    fn acquired(&self, attempt: u64, guard: &Guard, void: bool) {
-        // What the store has forgotten meanwhile is nobody's belief.
-        let until = if void { Instant::ORIGIN } else { Instant::NEVER };
-        let token = guard.token();
+    /// The attempt was answered with a guard; since when the store has kept nothing of it.
+    fn acquired(&self, attempt: u64, guard: &Guard) -> Option<Instant> {
+        let (id, token, now) = (guard.claim().id, guard.token(), self.world.now());
+        let (void, passed) = {
+            let claims = self.world.claims.lock();
+            (claims.void_since(id), claims.was_passed(id, token))
+        };
+        self.world.takes(id);
+        // A grant whose answer was on its way when the claim was taken away is believed until a renewal says so: its
+        // token, and nobody's belief.
+        let until = if void.is_some() {
+            Instant::ORIGIN
+        } else {
+            Instant::NEVER
+        };
         self.world.record(attempt, What::Acquired { token, until });
-        if !guard.is_held() && !void {
+        if !guard.is_held() {
             self.world
                 .violated("V1", "a grant that was dead already was returned");
         }
+        if void.is_some_and(|since| passed && now - since >= PASS_WINDOW) {
+            self.world
+                .violated("V3", "a claim was passed on 10 ms after it had been taken away");
+        }
+        void
     }
 
     /// From here on the lock is observed.
     fn hold(&self, attempt: u64, guard: Guard, lease: Duration) -> Arc<Hold> {
-        let void = self.world.is_void(guard.claim().id);
-        self.acquired(attempt, &guard, void);
+        let void = self.acquired(attempt, &guard);
         let hold = Arc::new(Hold {
             attempt,
             client: self.number,
             lease,
             guard: Mutex::new(Some(guard)),
-            taken: Mutex::new(void.then(|| self.world.now())),
+            taken: Mutex::new(void),
             lost: AtomicBool::new(false),
         });
-        if void {
+        if void.is_some() {
             self.world.lose(&hold);
         }
         self.world.holds.lock().push(hold.clone());
@@ -248,6 +282,9 @@ impl Actor {
         let confirmed = self.dice.chance(60);
         self.world.record(hold.attempt, What::ReleaseInvoked);
         let guard = hold.guard.lock().take();
+        if let Some(guard) = &guard {
+            self.world.lets_go(guard.claim().id);
+        }
         if let Some(guard) = guard.filter(|_| confirmed) {
             let given_up_after = self.dice.chance(20).then(|| self.ms(10));
             let unlock = self.alive(guard.unlock());

@@ -50,11 +50,6 @@ pub(crate) enum Note {
         freed: Vec<String>,
         heir: Option<(u64, &'static str)>,
     },
-    /// The client was told that nobody answered.
-    Unanswered {
-        client: usize,
-        call: &'static str,
-    },
 }
 
 impl Note {
@@ -142,7 +137,6 @@ impl fmt::Display for Note {
                     write!(f, ", its heir {client}.{heir} {standing}")
                 })
             }
-            Note::Unanswered { client, call } => write!(f, "client {client} gets no answer to {call}"),
         }
     }
 }

@@ -9,6 +9,8 @@
 //! `TENURE_SEED=n` shows one world, `TENURE_SEEDS=n` runs so many. The same seed is the same world, to the letter.
 
 mod actor;
+mod calm;
+mod claims;
 mod fate;
 mod log;
 mod queues;

@@ -14,18 +14,21 @@ impl Queues {
     /// The store has answered so about the claim.
     pub(crate) fn saw(&mut self, world: &World, claim: &Claim, standing: &Standing) {
         let (id, now) = (claim.at.id, world.now());
+        world.claims.lock().asked(id, world.epoch());
         match standing {
-            Standing::Granted(_) => {
+            Standing::Granted(grant) => {
                 let queue = self.0.entry(claim.at.key.clone()).or_default();
                 let before = queue.iter().take_while(|(other, _)| *other != id);
-                if before.into_iter().any(|(_, ends)| *ends > now) && !world.knows(id) {
+                if before.into_iter().any(|(_, ends)| *ends > now) && !world.claims.lock().knows(id) {
                     world.violated(
                         "L3",
                         "a claim was granted before one that stands before it in the queue",
                     );
                 }
                 self.left(&claim.at);
-                world.granted(id);
+                if world.claims.lock().granted(claim, grant, world.epoch(), now) {
+                    world.violated("V3", "a claim was granted within 10 ms of an eviction");
+                }
             }
             Standing::Waiting { .. } if claim.fairness == Fairness::Fifo => {
                 let ends = now + claim.lease;

@@ -103,7 +103,7 @@ impl Backend for Spy {
                 if matches!(departure.cause, Cause::Evicted { .. }) {
                     for id in freed {
                         if let HolderId::Claim(id) = id {
-                            self.world.taken_away(*id);
+                            self.world.evicted(*id, departure.who.key());
                         }
                     }
                 }

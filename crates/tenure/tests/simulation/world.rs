@@ -9,11 +9,14 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use tenure::Guard;
+use tenure::fenced::FencedCell;
 use tenure_backend::{Backend, ClaimId, Clock, FencingToken, Instant, LockKey, Mode};
 use tenure_memory::MemoryStore;
 use tenure_testkit::{Event, SimClock, What};
 use tokio::sync::Notify;
 
+use crate::calm::{Present, Waits};
+use crate::claims::Claims;
 use crate::log::Note;
 use crate::queues::Queues;
 
@@ -52,9 +55,10 @@ pub(crate) struct World {
     latest: Mutex<Instant>,
     log: Mutex<Vec<(Instant, Note)>>,
     violations: Mutex<Vec<String>>,
-    /// In which memory of the store each claim was granted, and whether it was taken away.
-    claims: Mutex<BTreeMap<ClaimId, (usize, bool)>>,
-    fences: Mutex<BTreeMap<LockKey, FencingToken>>,
+    pub(crate) claims: Mutex<Claims>,
+    pub(crate) present: Mutex<Present>,
+    /// What each key guards: how often it was written.
+    fences: Mutex<BTreeMap<LockKey, FencedCell<u64>>>,
     attempts: AtomicU64,
     epoch: AtomicUsize,
     down_until: Mutex<Instant>,
@@ -83,6 +87,7 @@ impl World {
             log: Mutex::default(),
             violations: Mutex::default(),
             claims: Mutex::default(),
+            present: Mutex::default(),
             fences: Mutex::default(),
             attempts: AtomicU64::new(1),
             epoch: AtomicUsize::new(0),
@@ -166,6 +171,7 @@ impl World {
             self.epoch.fetch_add(1, Ordering::Relaxed);
             *self.lost_data_at.lock() = Some(self.now());
             self.queues.lock().forget();
+            self.claims.lock().forgotten(self.now());
             let holds = self.holds.lock().clone();
             holds.iter().for_each(|hold| self.take_away(hold));
         }
@@ -182,21 +188,9 @@ impl World {
         }
     }
 
-    /// Whether the claim was seen granted before: this is a repetition.
-    pub(crate) fn knows(&self, id: ClaimId) -> bool {
-        self.claims.lock().contains_key(&id)
-    }
-
-    pub(crate) fn granted(&self, id: ClaimId) {
-        let epoch = self.epoch();
-        self.claims.lock().entry(id).or_insert((epoch, false));
-    }
-
     /// An operator took the claim away: nobody may believe in it any longer than its lease.
-    pub(crate) fn taken_away(&self, id: ClaimId) {
-        if let Some(claim) = self.claims.lock().get_mut(&id) {
-            claim.1 = true;
-        }
+    pub(crate) fn evicted(&self, id: ClaimId, key: &LockKey) {
+        self.claims.lock().evicted(id, key, self.now());
         let holds = self.holds.lock().clone();
         let of_claim = |hold: &&Arc<Hold>| hold.guard.lock().as_ref().is_some_and(|g| g.claim().id == id);
         for hold in holds.iter().filter(of_claim) {
@@ -225,12 +219,28 @@ impl World {
         }
     }
 
-    /// Whether the store has kept nothing of the claim, though its grant may still be on the way.
-    pub(crate) fn is_void(&self, id: ClaimId) -> bool {
-        let claims = self.claims.lock();
-        claims
-            .get(&id)
-            .is_none_or(|(epoch, taken)| *taken || *epoch < self.epoch())
+    /// From now on somebody waits for the key.
+    pub(crate) fn waits(&self, attempt: u64, waits: Waits) {
+        self.present.lock().waits.insert(attempt, waits);
+    }
+
+    pub(crate) fn waits_no_more(&self, attempt: u64) {
+        self.present.lock().waits.remove(&attempt);
+    }
+
+    /// A task has the claim in its hands; it may have it several times.
+    pub(crate) fn takes(&self, id: ClaimId) {
+        *self.present.lock().held.entry(id).or_default() += 1;
+    }
+
+    pub(crate) fn lets_go(&self, id: ClaimId) {
+        let held = &mut self.present.lock().held;
+        if let Some(count) = held.get_mut(&id) {
+            *count -= 1;
+            if *count == 0 {
+                held.remove(&id);
+            }
+        }
     }
 
     pub(crate) fn invoke(&self, key: &LockKey, owner: u64, mode: Mode) -> u64 {
@@ -251,10 +261,9 @@ impl World {
     /// A write to a resource that refuses tokens older than the newest it has seen; whether it was accepted.
     pub(crate) fn write(&self, attempt: u64, key: &LockKey, token: FencingToken) -> bool {
         let mut fences = self.fences.lock();
-        let newest = fences.entry(key.clone()).or_insert(token);
-        let accepted = token >= *newest;
+        let cell = fences.entry(key.clone()).or_default();
+        let accepted = cell.update(token, |writes| *writes += 1).is_ok();
         if accepted {
-            *newest = token;
             self.record(attempt, What::Accepted { token });
         }
         accepted

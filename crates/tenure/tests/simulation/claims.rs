@@ -1,0 +1,98 @@
+//! What the store did with each claim: in which of its memories it was asked for and granted, with which token, and when
+//! it was taken away. Attempts and beliefs are the checker's.
+
+use std::collections::BTreeMap;
+
+use tenure_backend::{Claim, ClaimId, FencingToken, Grant, Instant, LockKey, PASS_WINDOW};
+
+/// One claim's life in the store.
+#[derive(Clone, Copy, Debug)]
+struct Life {
+    /// In which memory of the store it was first asked for.
+    epoch: usize,
+    granted: Option<Granted>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Granted {
+    epoch: usize,
+    token: Option<FencingToken>,
+    /// When an operator took it away, or the store lost its data.
+    taken: Option<Instant>,
+}
+
+#[derive(Debug, Default)]
+pub(crate) struct Claims {
+    lives: BTreeMap<ClaimId, Life>,
+    /// Until when a key admits nobody after an eviction.
+    bars: BTreeMap<LockKey, Instant>,
+    /// When the key was granted last to anybody.
+    served: BTreeMap<LockKey, Instant>,
+}
+
+impl Claims {
+    pub(crate) fn asked(&mut self, id: ClaimId, epoch: usize) {
+        let granted = None;
+        self.lives.entry(id).or_insert(Life { epoch, granted });
+    }
+
+    /// The store granted the claim, or said again that it has. True if it broke the bar that an eviction set.
+    pub(crate) fn granted(&mut self, claim: &Claim, grant: &Grant, epoch: usize, now: Instant) -> bool {
+        self.served.insert(claim.at.key.clone(), now);
+        let life = self
+            .lives
+            .entry(claim.at.id)
+            .or_insert(Life { epoch, granted: None });
+        // A store that lost its data may grant the same claim anew, with other tokens.
+        if life.granted.is_some_and(|granted| granted.epoch == epoch) {
+            return false;
+        }
+        let token = grant.tokens.map(|run| run.first());
+        let taken = None;
+        life.granted = Some(Granted { epoch, token, taken });
+        self.bars.get(&claim.at.key).is_some_and(|bar| now < *bar)
+    }
+
+    /// Whether the claim was seen granted before.
+    pub(crate) fn knows(&self, id: ClaimId) -> bool {
+        self.lives.get(&id).is_some_and(|life| life.granted.is_some())
+    }
+
+    /// An operator took the claim away.
+    pub(crate) fn evicted(&mut self, id: ClaimId, key: &LockKey, now: Instant) {
+        let granted = self.lives.get_mut(&id).and_then(|life| life.granted.as_mut());
+        // One that waited leaves no bar: it has given out no token.
+        if let Some(granted) = granted {
+            granted.taken.get_or_insert(now);
+            self.bars.insert(key.clone(), now + PASS_WINDOW);
+        }
+    }
+
+    /// The store has lost its memory.
+    pub(crate) fn forgotten(&mut self, now: Instant) {
+        self.bars.clear();
+        for granted in self.lives.values_mut().filter_map(|life| life.granted.as_mut()) {
+            granted.taken.get_or_insert(now);
+        }
+    }
+
+    /// Since when the store has kept nothing of the claim, though its grant may still be on the way.
+    pub(crate) fn void_since(&self, id: ClaimId) -> Option<Instant> {
+        self.lives.get(&id)?.granted?.taken
+    }
+
+    /// Whether a grant with that token is not the claim's first: it was passed on in memory.
+    pub(crate) fn was_passed(&self, id: ClaimId, token: Option<FencingToken>) -> bool {
+        let granted = self.lives.get(&id).and_then(|life| life.granted);
+        granted.is_some_and(|granted| granted.token != token)
+    }
+
+    /// Whether the claim was asked for before the store lost its data.
+    pub(crate) fn is_older_than(&self, id: ClaimId, epoch: usize) -> bool {
+        self.lives.get(&id).is_some_and(|life| life.epoch < epoch)
+    }
+
+    pub(crate) fn last_served(&self, key: &LockKey) -> Option<Instant> {
+        self.served.get(key).copied()
+    }
+}
