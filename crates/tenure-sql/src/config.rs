@@ -23,10 +23,10 @@ pub struct Config {
     /// How long a request waits for another process to leave the file, before it is answered `Unavailable` with
     /// the name of that process: 5 s, longer than any transaction of a process that runs.
     pub busy_limit: Duration,
-    /// How many requests may wait for the thread that serves the file: 4096. Further ones are answered
-    /// `Unavailable`.
+    /// How many requests may wait for the thread that serves the file, and how many renewals besides: 4096. Further
+    /// ones are answered `Unavailable`.
     pub max_queue: usize,
-    /// How many requests share one transaction at the most: 64, so that other processes get their turn.
+    /// How many claims share one transaction: 64, so that other processes get their turn. A batch is not divided.
     pub max_group: usize,
     /// How large the file may become: 1 GiB, enough for several million claims at a time. What would make it
     /// larger is refused as on a full disk.

@@ -1,13 +1,16 @@
 //! What went wrong in SQLite, in the contract's words: the fault, its effect, and what to do.
 
+use std::borrow::Cow;
 use std::path::Path;
 
 use rusqlite::ErrorCode;
 use tenure_backend::{BackendError, Effect, Fault};
 
+use crate::shown::{harmless, shown};
+
 /// How an error of SQLite reads to people. `effect` is what is known about the statement that failed.
 pub(crate) fn sqlite(path: &Path, error: rusqlite::Error, effect: Effect) -> BackendError {
-    let file = path.display();
+    let file = shown(path);
     let (fault, message) = match error.sqlite_error_code() {
         Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked | ErrorCode::FileLockingProtocolFailed) => (
             Fault::Unavailable,
@@ -55,7 +58,11 @@ pub(crate) fn sqlite(path: &Path, error: rusqlite::Error, effect: Effect) -> Bac
             format!("SQLite could not work on the lock file {file}: see the cause beneath"),
         ),
     };
-    BackendError::because(fault, effect, message, error)
+    // SQLite may name the file in its own words.
+    match harmless(&error.to_string()) {
+        Cow::Borrowed(_) => BackendError::because(fault, effect, message, error),
+        Cow::Owned(text) => BackendError::because(fault, effect, message, text),
+    }
 }
 
 /// What to say about a file that is not in order, and how to go on.
@@ -63,6 +70,6 @@ pub(crate) fn damaged(path: &Path) -> String {
     format!(
         "{} is damaged, or no SQLite database; it was left as it is. Choose another file, or end everything that \
          uses this one and move it away: locks then start afresh",
-        path.display()
+        shown(path)
     )
 }

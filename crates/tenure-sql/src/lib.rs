@@ -10,6 +10,8 @@ mod dialect;
 mod error;
 mod profile;
 mod request;
+#[cfg(all(unix, feature = "sqlite"))]
+mod shown;
 mod watch;
 
 pub use backend::SqlStore;

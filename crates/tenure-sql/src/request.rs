@@ -172,6 +172,15 @@ impl Write {
 }
 
 impl Request {
+    /// How many claims it is about.
+    pub(crate) fn claims(&self) -> usize {
+        match self {
+            Request::Write(Write::Renew(ask)) => ask.question.len(),
+            Request::Write(Write::Release(ask)) => ask.question.len(),
+            _ => 1,
+        }
+    }
+
     /// Answers that the request failed.
     pub(crate) fn fail(self, error: &BackendError) {
         match self {

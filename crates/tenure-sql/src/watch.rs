@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use futures_core::Stream;
+use smallvec::SmallVec;
 use tenure_backend::{Claim, ClaimId, ClaimRef, Fairness, Instant, LockKey, Wakes};
 use tokio::sync::mpsc;
 
@@ -25,7 +26,8 @@ pub(crate) struct Watchers {
 
 #[derive(Debug, Default)]
 struct Key {
-    armed: Vec<Armed>,
+    /// Nearly always one for each claim.
+    armed: HashMap<ClaimId, SmallVec<[Armed; 1]>>,
     /// How the key stood at the last look.
     state: u64,
 }
@@ -51,41 +53,43 @@ impl Watchers {
             again: None,
             registered: claim.fairness == Fairness::Unfair,
         };
-        self.keys
-            .entry(claim.at.key.clone())
-            .or_default()
-            .armed
-            .push(armed);
+        let key = self.keys.entry(claim.at.key.clone()).or_default();
+        key.armed.entry(claim.at.id).or_default().push(armed);
         Wakes::new(Hints { hints, claim, disarm })
     }
 
     /// Forgets the streams of the claim that were dropped. Whether a registration is left behind.
     pub(crate) fn forget(&mut self, claim: &Claim) -> bool {
-        let Some(Key { armed, .. }) = self.keys.get_mut(&claim.at.key) else {
+        let ClaimRef { key: name, id } = &claim.at;
+        let Some(key) = self.keys.get_mut(name) else {
             return false;
         };
-        let mut left_behind = false;
+        let Some(armed) = key.armed.get_mut(id) else {
+            return false;
+        };
+        let mut registered = false;
         armed.retain(|armed| {
-            let dropped = armed.claim.at.id == claim.at.id && armed.bell.is_closed();
-            left_behind |= dropped && armed.registered;
+            let dropped = armed.bell.is_closed();
+            registered |= dropped && armed.registered;
             !dropped
         });
-        left_behind &= armed.iter().all(|armed| armed.claim.at.id != claim.at.id);
-        if armed.is_empty() {
-            self.keys.remove(&claim.at.key);
+        if !armed.is_empty() {
+            return false;
         }
-        left_behind
+        key.armed.remove(id);
+        if key.armed.is_empty() {
+            self.keys.remove(name);
+        }
+        registered
     }
 
     /// The claim holds, queues or has ended: its row is no registration any more.
     pub(crate) fn settle(&mut self, at: &ClaimRef) {
-        let armed = self
-            .keys
-            .get_mut(&at.key)
-            .into_iter()
-            .flat_map(|key| &mut key.armed);
+        let key = self.keys.get_mut(&at.key);
+        let armed = key.and_then(|key| key.armed.get_mut(&at.id));
         armed
-            .filter(|armed| armed.claim.at.id == at.id)
+            .into_iter()
+            .flatten()
             .for_each(|armed| armed.registered = false);
     }
 
@@ -94,8 +98,7 @@ impl Watchers {
     }
 
     pub(crate) fn contains(&self, key: &LockKey, id: ClaimId) -> bool {
-        let key = self.keys.get(key);
-        key.is_some_and(|key| key.armed.iter().any(|armed| armed.claim.at.id == id))
+        self.keys.get(key).is_some_and(|key| key.armed.contains_key(&id))
     }
 
     pub(crate) fn keys(&self) -> Vec<LockKey> {
@@ -111,7 +114,10 @@ impl Watchers {
     /// The keys to look at again by then, although nothing changed.
     pub(crate) fn due(&self, now: Instant) -> Vec<LockKey> {
         let due = |armed: &Armed| armed.again.is_some_and(|again| again <= now);
-        let keys = self.keys.iter().filter(|(_, key)| key.armed.iter().any(due));
+        let keys = self
+            .keys
+            .iter()
+            .filter(|(_, key)| key.armed.values().flatten().any(due));
         keys.map(|(key, _)| key.clone()).collect()
     }
 
@@ -125,7 +131,7 @@ impl Watchers {
         let Some(key) = self.keys.get_mut(&view.key) else {
             return false;
         };
-        for armed in &mut key.armed {
+        for armed in key.armed.values_mut().flatten() {
             armed.again = None;
             match look(view, &armed.claim) {
                 Look::Poll => armed.ring(),
@@ -143,7 +149,7 @@ impl Watchers {
     }
 
     fn armed(&self) -> impl Iterator<Item = &Armed> {
-        self.keys.values().flat_map(|key| &key.armed)
+        self.keys.values().flat_map(|key| key.armed.values()).flatten()
     }
 }
 

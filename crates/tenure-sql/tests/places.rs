@@ -7,7 +7,7 @@ mod scene;
 use std::ffi::OsStr;
 use std::fs;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -27,6 +27,46 @@ async fn works(path: &Path) {
     let store = open(path).await.expect("the path is a place for a lock file");
     Client::new(store.clone()).lock("k").await;
     store.close().await.expect("the file is closed");
+}
+
+/// What is printed of an error: itself and its causes.
+fn chain(error: &dyn std::error::Error) -> String {
+    let causes = std::iter::successors(Some(error), |error| error.source());
+    causes.map(|error| format!("{error}|")).collect()
+}
+
+#[tokio::test]
+async fn a_name_with_control_characters_is_shown_without_them() {
+    let (dir, _) = scratch();
+    let path = dir.path().join("a\n\u{1b}[2J\u{202e}b.db");
+    let check = |text: &str| {
+        assert!(
+            !text.contains(|c: char| c.is_control() || c == '\u{202e}'),
+            "{text:?}"
+        );
+        assert!(text.contains("a\\n\\u{1b}[2J\\u{202e}b.db"), "{text:?}");
+    };
+    works(&path).await;
+    let store = open(&path).await.unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o666)).unwrap();
+    let found = findings(&store).await;
+    assert_eq!(found.len(), 1, "{found:?}");
+    check(&found[0].1);
+    let mut client = Client::new(store);
+    client.lock("other").await;
+    fs::remove_file(&path).unwrap();
+    let (_, lost) = client.acquire("k", |_| {}).await;
+    check(&chain(&lost.expect_err("the file is gone")));
+    fs::write(&path, "no database").unwrap();
+    check(&chain(&open(&path).await.expect_err("it is no database")));
+    fs::remove_file(&path).unwrap();
+    fs::create_dir(&path).unwrap();
+    check(&chain(&open(&path).await.expect_err("it is a directory")));
+    check(&chain(
+        &open(&path.join("none/locks.db"))
+            .await
+            .expect_err("it lies nowhere"),
+    ));
 }
 
 #[tokio::test]

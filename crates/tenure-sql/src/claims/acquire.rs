@@ -17,8 +17,8 @@ pub(super) enum Admission {
     Now,
     /// Nothing but time is in the way: a bar, or another client's turn.
     From(Instant),
-    /// Somebody holds the key or is before it; the first of their leases ends then.
-    Behind(Instant),
+    /// Somebody holds the key or is before it.
+    Behind,
 }
 
 /// Whether a claim that could go lets those of other clients go first.
@@ -79,7 +79,11 @@ pub(super) fn attempt(
             Ok(granted(view, claim, row))
         }
         Admission::Now => Ok(refused(view, claim, known, place, now)),
-        Admission::From(at) | Admission::Behind(at) => Ok(refused(view, claim, known, place, at)),
+        Admission::From(at) => Ok(refused(view, claim, known, place, at)),
+        Admission::Behind => {
+            let at = first_end(view, claim.mode, place);
+            Ok(refused(view, claim, known, place, at))
+        }
     }
 }
 
@@ -94,18 +98,11 @@ fn refused(view: &mut View, claim: &Claim, known: Option<Row>, place: Option<i64
 }
 
 /// Whether a claim of that client and mode may hold the key beside those who do. `place` is its place in the
-/// queue, if it has one.
+/// queue, if it has one. Who is behind another in the queue learns so without a look at the others.
 pub(super) fn admission(view: &View, client: ClientId, mode: Mode, place: Option<i64>) -> Admission {
-    let before = |row: &&Row| place.is_none_or(|place| row.place < place);
     let held = || view.holders().map(|row| row.mode);
-    let predecessors = view.queue().filter(before).map(|row| row.until);
-    let in_the_way = if mode.admits(held()) {
-        predecessors.min()
-    } else {
-        view.holders().map(|row| row.until).chain(predecessors).min()
-    };
-    if let Some(first) = in_the_way {
-        return Admission::Behind(first);
+    if before(view, place).next().is_some() || !mode.admits(held()) {
+        return Admission::Behind;
     }
     let turns = || view.turns(client);
     let kept = if mode.admits(held().chain(turns().map(|row| row.mode))) {
@@ -117,6 +114,24 @@ pub(super) fn admission(view: &View, client: ClientId, mode: Mode, place: Option
         Some(until) => Admission::From(until),
         None => Admission::Now,
     }
+}
+
+/// The members of the queue before that place, or all of them.
+fn before(view: &View, place: Option<i64>) -> impl Iterator<Item = &Row> {
+    view.queue()
+        .take_while(move |row| place.is_none_or(|place| row.place < place))
+}
+
+/// When the first lease ends of those that a claim is [`Behind`](Admission::Behind).
+fn first_end(view: &View, mode: Mode, place: Option<i64>) -> Instant {
+    let holders = || view.holders().map(|row| row.until);
+    let queue = before(view, place).map(|row| row.until);
+    let first = if mode.admits(view.holders().map(|row| row.mode)) {
+        queue.min()
+    } else {
+        holders().chain(queue).min()
+    };
+    first.unwrap_or(view.now())
 }
 
 /// The answer to a claim that has to wait until `at` at the least.
@@ -159,9 +174,9 @@ fn granted(view: &mut View, claim: &Claim, row: Row) -> Standing {
 /// Restarts the waiting lease at the claim's place, or at the tail.
 fn queued(view: &mut View, claim: &Claim, place: Option<i64>, at: Instant) -> Standing {
     let now = view.now();
-    let tail = || view.queue().map(|row| row.place).max().map_or(1, |last| last + 1);
+    let tail = || view.queue().next_back().map_or(1, |last| last.place + 1);
     let place = place.unwrap_or_else(tail);
-    let ahead = view.queue().filter(|row| row.place < place).count();
+    let ahead = before(view, Some(place)).count();
     view.put(placed(claim, Phase::Waiting, place, now));
     let ahead = Some(u32::try_from(ahead).unwrap_or(u32::MAX));
     waiting(ahead, (at - now).min(lease(claim) / 3))

@@ -63,12 +63,10 @@ fn status(view: &View) -> Option<LockStatus> {
         label: label(row),
         mode: row.mode,
     };
-    let mut queue: Vec<&Row> = view.queue().collect();
-    queue.sort_by_key(|row| row.place);
     Some(LockStatus {
         key: view.key.clone(),
         kind,
         holders: view.holders().map(holder).collect(),
-        waiters: Some(queue.into_iter().map(waiter).collect()),
+        waiters: Some(view.queue().map(waiter).collect()),
     })
 }

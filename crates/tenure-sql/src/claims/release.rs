@@ -82,7 +82,8 @@ fn end(view: &mut View, id: ClaimId, departure: &Departure, freed: &mut Batch<Ho
     let bar = if held { now + departure.bar } else { now };
     let (until, reserved) = match &known {
         Some(row) if row.phase == Phase::Evicted => (row.until.max(remember), row.reserved.max(bar)),
-        Some(row) if held => (row.until.max(remember), bar),
+        // Its holder is to learn of it as long as it may believe in its lease.
+        Some(row) if phase == Phase::Evicted => (row.until.max(remember), bar),
         _ => (remember, bar),
     };
     let row = known.unwrap_or_else(|| unplaced(id));
@@ -126,13 +127,8 @@ fn give_turns(view: &mut View, client: Option<ClientId>) {
     }
     let now = view.now();
     let mut held: Vec<Mode> = view.holders().map(|row| row.mode).collect();
-    let mut candidates: Vec<Row> = view
-        .watchers()
-        .filter(|row| !row.missed_its_turn(now))
-        .cloned()
-        .collect();
-    candidates.retain(|row| Some(row.id.client()) != client);
-    candidates.sort_by_key(|row| row.place);
+    let in_time = |row: &&Row| !row.missed_its_turn(now) && Some(row.id.client()) != client;
+    let candidates: Vec<Row> = view.watchers().filter(in_time).cloned().collect();
     let end = view.barred_until().unwrap_or(now) + TURN;
     for row in candidates {
         if row.mode.admits(held.iter().copied()) {

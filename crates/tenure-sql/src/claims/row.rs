@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tenure_backend::{ClaimId, Instant, MAX_PLACE_AHEAD, Mode, TokenRun};
 
 /// What a row says about its claim. The numbers are what the database keeps.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Phase {
     /// It was released or withdrawn, or will never be placed. Kept so that it is not placed again.
     Ended = 0,

@@ -35,7 +35,7 @@ impl Key {
             now: self.now,
             wall_micros: 1,
         };
-        let mut view = View::new(key(), at, 0);
+        let mut view = View::new(key(), at);
         self.rows.iter().cloned().for_each(|row| view.add(row));
         let decided = decide(&mut view);
         for change in view.changes() {

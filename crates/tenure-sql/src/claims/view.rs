@@ -1,7 +1,9 @@
 //! Everything a verb may know about one key at one moment, and what it changed.
 //! Verbs are in the files beside this one; a dialect fills a view and writes its changes in the same transaction.
 
+use std::collections::{BTreeSet, HashMap};
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::ops::RangeInclusive;
 
 use tenure_backend::{
     BackendError, ClaimId, ClientId, Effect, Fault, Instant, Kind, LockKey, Mode, TokenRun,
@@ -9,6 +11,9 @@ use tenure_backend::{
 
 use super::{Phase, Row};
 use crate::profile;
+
+/// How many rows that count make a view long.
+const WORTH_KEEPING: usize = 32;
 
 /// One moment on both clocks, read by a dialect once it has the write lock.
 #[derive(Clone, Copy, Debug)]
@@ -19,33 +24,38 @@ pub(crate) struct Moment {
     pub(crate) wall_micros: u64,
 }
 
-/// The rows of one key.
+/// The rows of one key, at one moment.
 ///
 /// A dialect reads all rows of the key that are not [`Phase::Ended`], those of the claims it was asked about in
-/// any phase, and the key's token counter.
+/// any phase, and the key's token counter. Several verbs may follow each other on one view, so that a key on which
+/// a thousand wait is read once for all of them: none of them goes through all rows unless it has to.
 #[derive(Debug)]
 pub(crate) struct View {
     pub(crate) key: LockKey,
     pub(crate) at: Moment,
     entries: Vec<Entry>,
+    by_id: HashMap<ClaimId, usize>,
+    /// The rows that count at this moment.
+    ranks: BTreeSet<Rank>,
+    /// The entries that differ from the database's, in the order in which they came to.
+    changed: Vec<usize>,
     counter: u64,
     counter_changed: bool,
     stirred: bool,
 }
 
+/// A row that counts: its phase, its place, and its entry.
+type Rank = (Phase, i64, usize);
+
 #[derive(Debug)]
 struct Entry {
     row: Row,
+    /// Whether the row was removed.
+    removed: bool,
     /// The phase that the database has it in, if it has it.
     stored: Option<Phase>,
-    change: State,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum State {
-    AsRead,
-    Changed,
-    Removed,
+    /// Whether it is among [`View::changed`].
+    changed: bool,
 }
 
 /// What a dialect has to write. All of it in the transaction in which the view was read.
@@ -62,74 +72,139 @@ pub(crate) enum Change<'a> {
 }
 
 impl View {
-    pub(crate) fn new(key: LockKey, at: Moment, counter: u64) -> Self {
+    pub(crate) fn new(key: LockKey, at: Moment) -> Self {
         View {
             key,
             at,
             entries: Vec::new(),
-            counter,
+            by_id: HashMap::new(),
+            ranks: BTreeSet::new(),
+            changed: Vec::new(),
+            counter: 0,
             counter_changed: false,
             stirred: false,
         }
     }
 
+    /// The same rows at a later moment. Nobody may have changed them in the database since they were
+    /// [`written`](Self::written).
+    pub(crate) fn later(mut self, at: Moment) -> Self {
+        self.at = at;
+        self.stirred = false;
+        let over = |rank: &&Rank| self.rank(rank.2).is_none();
+        let over: Vec<Rank> = self.ranks.iter().filter(over).copied().collect();
+        for rank in over {
+            self.ranks.remove(&rank);
+        }
+        self
+    }
+
+    /// How many rows there are, those that count and others.
+    pub(crate) fn rows(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Whether to read it again would take long, and most of what is here counts.
+    pub(crate) fn is_worth_keeping(&self) -> bool {
+        WORTH_KEEPING <= self.ranks.len() && self.entries.len() <= 2 * self.ranks.len()
+    }
+
     /// Adds a row as the database has it.
     pub(crate) fn add(&mut self, row: Row) {
-        self.entries.push(Entry {
-            stored: Some(row.phase),
-            row,
-            change: State::AsRead,
-        });
+        let stored = Some(row.phase);
+        self.append(row, stored);
+    }
+
+    /// The key's token counter as the database has it.
+    pub(crate) fn count_from(&mut self, counter: u64) {
+        self.counter = counter;
     }
 
     pub(crate) fn now(&self) -> Instant {
         self.at.now
     }
 
-    fn rows(&self) -> impl Iterator<Item = &Row> {
-        let there = |entry: &&Entry| entry.change != State::Removed;
-        self.entries.iter().filter(there).map(|entry| &entry.row)
+    fn append(&mut self, row: Row, stored: Option<Phase>) -> usize {
+        let at = self.entries.len();
+        self.by_id.insert(row.id, at);
+        self.entries.push(Entry {
+            row,
+            removed: false,
+            stored,
+            changed: false,
+        });
+        self.ranks.extend(self.rank(at));
+        at
+    }
+
+    fn rank(&self, at: usize) -> Option<Rank> {
+        let Entry { row, removed, .. } = &self.entries[at];
+        let counts = match row.phase {
+            Phase::Ended => false,
+            Phase::Evicted => self.now() < row.reserved,
+            Phase::Watching | Phase::Waiting | Phase::Granted => row.lasts(self.now()),
+        };
+        (counts && !removed).then_some((row.phase, row.place, at))
+    }
+
+    fn change(&mut self, at: usize, change: impl FnOnce(&mut Entry)) {
+        if let Some(rank) = self.rank(at) {
+            self.ranks.remove(&rank);
+        }
+        change(&mut self.entries[at]);
+        self.ranks.extend(self.rank(at));
+        if !std::mem::replace(&mut self.entries[at].changed, true) {
+            self.changed.push(at);
+        }
     }
 
     /// The claim's row, in whatever phase, expired or not.
     pub(crate) fn row(&self, id: ClaimId) -> Option<&Row> {
-        self.rows().find(|row| row.id == id)
+        let entry = &self.entries[*self.by_id.get(&id)?];
+        (!entry.removed).then_some(&entry.row)
     }
 
     /// Inserts the row, or replaces the one of the same claim.
     pub(crate) fn put(&mut self, row: Row) {
-        match self.entries.iter_mut().find(|entry| entry.row.id == row.id) {
-            Some(entry) => {
+        match self.by_id.get(&row.id).copied() {
+            Some(at) => self.change(at, |entry| {
                 entry.row = row;
-                entry.change = State::Changed;
-            }
-            None => self.entries.push(Entry {
-                row,
-                stored: None,
-                change: State::Changed,
+                entry.removed = false;
             }),
+            None => {
+                let at = self.append(row, None);
+                self.change(at, |_| {});
+            }
         }
     }
 
     pub(crate) fn remove(&mut self, id: ClaimId) {
-        if let Some(entry) = self.entries.iter_mut().find(|entry| entry.row.id == id) {
-            entry.change = State::Removed;
+        if let Some(at) = self.by_id.get(&id).copied() {
+            self.change(at, |entry| entry.removed = true);
         }
     }
 
-    /// What the verbs changed, in the order in which the rows were read or put.
+    /// What the verbs changed since it was last [`written`](Self::written), in the order of the first changes.
     pub(crate) fn changes(&self) -> impl Iterator<Item = Change<'_>> {
-        let rows = self
-            .entries
-            .iter()
-            .filter_map(|entry| match (entry.change, entry.stored) {
-                (State::AsRead, _) | (State::Removed, None) => None,
-                (State::Changed, None) => Some(Change::Insert(&entry.row)),
-                (State::Changed, Some(stored)) => Some(Change::Update(&entry.row, stored)),
-                (State::Removed, Some(stored)) => Some(Change::Delete(&entry.row, stored)),
-            });
+        let changed = self.changed.iter().map(|at| &self.entries[*at]);
+        let rows = changed.filter_map(|entry| match (entry.removed, entry.stored) {
+            (true, None) => None,
+            (true, Some(stored)) => Some(Change::Delete(&entry.row, stored)),
+            (false, None) => Some(Change::Insert(&entry.row)),
+            (false, Some(stored)) => Some(Change::Update(&entry.row, stored)),
+        });
         let counter = self.counter_changed.then_some(Change::Counter(self.counter));
         rows.chain(counter)
+    }
+
+    /// Notes that the database has all [`changes`](Self::changes).
+    pub(crate) fn written(&mut self) {
+        for at in self.changed.drain(..) {
+            let entry = &mut self.entries[at];
+            entry.changed = false;
+            entry.stored = (!entry.removed).then_some(entry.row.phase);
+        }
+        self.counter_changed = false;
     }
 
     /// Notes that somebody else may go now who could not before.
@@ -137,44 +212,45 @@ impl View {
         self.stirred = true;
     }
 
-    /// Who may have to be woken: everybody who waits or watches, if somebody may go now who could not before.
-    pub(crate) fn to_wake(&self) -> impl Iterator<Item = ClaimId> {
-        let waits =
-            |row: &&Row| matches!(row.phase, Phase::Watching | Phase::Waiting) && row.lasts(self.now());
-        let stirred = self.stirred;
-        self.rows()
-            .filter(move |_| stirred)
-            .filter(waits)
-            .map(|row| row.id)
+    /// Whether somebody may go now who could not before: then all who wait or watch may have to be woken.
+    pub(crate) fn is_stirred(&self) -> bool {
+        self.stirred
+    }
+
+    /// Everybody who waits or watches.
+    pub(crate) fn waiters(&self) -> impl Iterator<Item = ClaimId> {
+        self.ranked(Phase::Watching..=Phase::Waiting).map(|row| row.id)
     }
 
     /// A number that another state of the key very likely does not have: who is there and in which phase, not for
     /// how long.
     pub(crate) fn state(&self) -> u64 {
         let mut hasher = DefaultHasher::new();
-        for row in self.rows().filter(|row| row.lasts(self.now())) {
+        for row in self.ranked(Phase::Evicted..=Phase::Granted) {
             (row.id, row.phase as u8, row.reserved).hash(&mut hasher);
         }
         hasher.finish()
     }
 
     pub(crate) fn holders(&self) -> impl Iterator<Item = &Row> {
-        self.lasting(Phase::Granted)
+        self.ranked(Phase::Granted..=Phase::Granted)
     }
 
-    /// The live members of the queue, in no order.
-    pub(crate) fn queue(&self) -> impl Iterator<Item = &Row> {
-        self.lasting(Phase::Waiting)
+    /// The live members of the queue, in their order.
+    pub(crate) fn queue(&self) -> impl DoubleEndedIterator<Item = &Row> {
+        self.ranked(Phase::Waiting..=Phase::Waiting)
     }
 
+    /// The live watchers, who has watched longest first.
     pub(crate) fn watchers(&self) -> impl Iterator<Item = &Row> {
-        self.lasting(Phase::Watching)
+        self.ranked(Phase::Watching..=Phase::Watching)
     }
 
-    fn lasting(&self, phase: Phase) -> impl Iterator<Item = &Row> {
-        let now = self.now();
-        self.rows()
-            .filter(move |row| row.phase == phase && row.lasts(now))
+    /// The rows of those phases that count, by phase and place.
+    fn ranked(&self, phases: RangeInclusive<Phase>) -> impl DoubleEndedIterator<Item = &Row> {
+        let (first, last) = phases.into_inner();
+        let range = (first, i64::MIN, 0)..=(last, i64::MAX, usize::MAX);
+        self.ranks.range(range).map(|(_, _, at)| &self.entries[*at].row)
     }
 
     /// The watchers for whom the key is kept at this moment, but for those of `asker`.
@@ -186,12 +262,9 @@ impl View {
 
     /// Until when the key admits nobody.
     pub(crate) fn barred_until(&self) -> Option<Instant> {
-        let now = self.now();
-        let bars = self
-            .rows()
-            .filter(|row| row.phase == Phase::Evicted)
-            .map(|row| row.reserved);
-        bars.filter(|until| now < *until).max()
+        self.ranked(Phase::Evicted..=Phase::Evicted)
+            .map(|row| row.reserved)
+            .max()
     }
 
     /// Refuses a mode of another kind than the key's holders and queue members.

@@ -75,6 +75,6 @@ pub(crate) fn look(view: &View, claim: &Claim) -> Look {
     match admission(view, claim.at.id.client(), claim.mode, place) {
         Admission::Now => Look::Poll,
         Admission::From(at) => Look::From(at),
-        Admission::Behind(_) => Look::Sleep,
+        Admission::Behind => Look::Sleep,
     }
 }

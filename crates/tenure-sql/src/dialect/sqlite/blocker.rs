@@ -3,6 +3,8 @@
 use std::fs;
 use std::path::Path;
 
+use crate::shown::harmless;
+
 /// The first byte of a `-shm` file that SQLite locks in WAL mode: the right to write.
 const WRITE_LOCK: u64 = 120;
 
@@ -17,7 +19,7 @@ pub(super) struct Blocker {
 impl Blocker {
     /// What it is and what to do about it, to follow "by ".
     pub(super) fn describe(&self) -> String {
-        let Blocker { pid, name, .. } = self;
+        let (pid, name) = (self.pid, harmless(&self.name));
         if self.stopped {
             format!(
                 "process {pid} ({name}), which is stopped: continue it (kill -CONT {pid}) or end it (kill -KILL {pid})"

@@ -12,6 +12,7 @@ use super::origin::Origin;
 use super::worker::Worker;
 use super::{blocker, busy, file, network, place, schema};
 use crate::error;
+use crate::shown::{harmless, shown};
 
 /// How long another process may have the right to write before it is worth a word: far longer than a transaction.
 const LONG_HELD: Duration = Duration::from_secs(1);
@@ -37,7 +38,7 @@ pub(super) fn examine(worker: &mut Worker<'_>) -> Vec<Finding> {
     }
     if network::is_memory(path) {
         findings.push(warning(
-            format!("{} is on a file system in memory", path.display()),
+            format!("{} is on a file system in memory", shown(path)),
             "a restart of the machine takes the file, and fencing tokens then rise only if the system clock does",
         ));
     }
@@ -56,7 +57,7 @@ pub(super) fn examine(worker: &mut Worker<'_>) -> Vec<Finding> {
         findings.push(warning(
             format!(
                 "there is another lock file at {}, used where XDG_STATE_HOME is not set",
-                other.display()
+                shown(&other)
             ),
             "programs that use one do not exclude those that use the other",
         ));
@@ -67,7 +68,7 @@ pub(super) fn examine(worker: &mut Worker<'_>) -> Vec<Finding> {
 fn permissions(path: &Path, findings: &mut Vec<Finding>) {
     for file in [path.to_owned(), beside(path, "-wal"), beside(path, "-shm")] {
         let Some(mode) = mode(&file) else { continue };
-        let name = file.display();
+        let name = shown(&file);
         if mode & 0o022 != 0 {
             findings.push(danger(
                 format!("other users can write {name} (mode {mode:04o}; 0600 is safe)"),
@@ -84,7 +85,7 @@ fn permissions(path: &Path, findings: &mut Vec<Finding>) {
     // The sticky bit keeps others from replacing a file that is not theirs, as in /tmp.
     if mode(directory).is_some_and(|mode| mode & 0o022 != 0 && mode & 0o1000 == 0) {
         findings.push(danger(
-            format!("other users can write the directory {}", directory.display()),
+            format!("other users can write the directory {}", shown(directory)),
             "they can replace the lock file, and then two can hold one lock",
         ));
     }
@@ -96,10 +97,7 @@ fn strange_owners(path: &Path, [file, directory]: [Option<u32>; 2], us: u32, fin
     let stranger = |owner: &u32| ![us, 0].contains(owner);
     if let Some(owner) = file.filter(stranger) {
         findings.push(warning(
-            format!(
-                "{} belongs to another user ({owner}, this is {us})",
-                path.display()
-            ),
+            format!("{} belongs to another user ({owner}, this is {us})", shown(path)),
             "that user can free or take every lock in it, and decides who else can",
         ));
     }
@@ -107,7 +105,7 @@ fn strange_owners(path: &Path, [file, directory]: [Option<u32>; 2], us: u32, fin
         findings.push(warning(
             format!(
                 "the directory of {} belongs to another user ({owner}, this is {us})",
-                path.display()
+                shown(path)
             ),
             "that user can replace the lock file, and then two can hold one lock",
         ));
@@ -122,7 +120,7 @@ fn disk(path: &Path, free: u64, findings: &mut Vec<Finding>) {
             } else {
                 Severity::Warning
             },
-            what: format!("the disk of {} has {} MiB left", path.display(), free >> 20),
+            what: format!("the disk of {} has {} MiB left", shown(path), free >> 20),
             consequence:
                 "once it is full no lock can be taken or renewed, and held ones are lost with their leases"
                     .to_owned(),
@@ -141,7 +139,7 @@ fn long_held(worker: &mut Worker<'_>, findings: &mut Vec<Finding>) {
         |blocker| blocker.describe(),
     );
     findings.push(danger(
-        format!("{} is kept busy by {who}", worker.path.display()),
+        format!("{} is kept busy by {who}", shown(worker.path)),
         "nobody can take, renew or free a lock until then",
     ));
 }
@@ -159,7 +157,7 @@ fn inside(connection: &Connection, findings: &mut Vec<Finding>) -> rusqlite::Res
     let sound = text("PRAGMA quick_check(1)")?;
     if sound != "ok" {
         findings.push(danger(
-            format!("the file is damaged: {sound}"),
+            format!("the file is damaged: {}", harmless(&sound)),
             "claims may be missing, so that two can hold one lock: move the file away",
         ));
     }

@@ -10,6 +10,7 @@ use parking_lot::Mutex;
 use tenure_backend::{BackendError, Effect, Fault};
 
 use super::network;
+use crate::shown::shown;
 
 /// The device and inode of whatever is at a path; `None` if nothing is.
 ///
@@ -181,12 +182,12 @@ fn keep_name(path: &Path) {
 
 /// Whose lock file it is that cannot be used, why, and what to do.
 pub(super) fn refused(path: &Path, why: &str, then: &str) -> BackendError {
-    let message = format!("the lock file {} {why}: {then}", path.display());
+    let message = format!("the lock file {} {why}: {then}", shown(path));
     BackendError::new(Fault::Store, Effect::None, message)
 }
 
 fn failed(path: &Path, error: io::Error) -> BackendError {
-    let file = path.display();
+    let file = shown(path);
     let (fault, message) = match error.kind() {
         io::ErrorKind::PermissionDenied => (
             Fault::Denied,

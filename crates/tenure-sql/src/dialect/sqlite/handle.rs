@@ -47,6 +47,12 @@ pub async fn open(path: Option<PathBuf>, clock: Arc<dyn Clock>) -> Result<Arc<Sq
 }
 
 /// Opens a lock file with settings of one's own. Otherwise it is [`open`].
+///
+/// # Cancel safety
+/// As [`open`]: dropping the future leaves at most an empty lock file behind.
+///
+/// # Errors
+/// As [`open`].
 pub async fn open_with(path: Option<PathBuf>, config: Config) -> Result<Arc<SqlStore>, BackendError> {
     let mailbox = Mailbox::new(config.max_queue).map_err(|error| {
         let message = "no more files can be opened in this process: close some, or raise its limit";

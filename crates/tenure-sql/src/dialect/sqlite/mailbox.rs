@@ -41,8 +41,23 @@ impl Posted {
 
 #[derive(Debug, Default)]
 struct State {
+    /// Served first: a lease must not end because many others ask.
+    renewals: VecDeque<Posted>,
     requests: VecDeque<Posted>,
     closed: bool,
+}
+
+impl State {
+    fn is_empty(&self) -> bool {
+        self.renewals.is_empty() && self.requests.is_empty()
+    }
+
+    fn queue(&mut self, request: &Request) -> &mut VecDeque<Posted> {
+        match request {
+            Request::Write(Write::Renew(_)) => &mut self.renewals,
+            _ => &mut self.requests,
+        }
+    }
 }
 
 impl Mailbox {
@@ -55,17 +70,21 @@ impl Mailbox {
         })
     }
 
-    /// Takes a request in, or answers it at once if it cannot be served.
+    /// Takes a request in, or answers it at once if it cannot be served. The limit is for renewals and for all
+    /// others, each by themselves.
     pub(super) fn post(&self, request: Request) {
         let refused = {
             let mut state = self.state.lock();
             if state.closed {
                 Some((request, BackendError::closed()))
-            } else if state.requests.len() >= self.limit {
-                Some((request, overrun()))
             } else {
-                state.requests.push_back(Posted::now(request));
-                None
+                let queue = state.queue(&request);
+                if queue.len() < self.limit {
+                    queue.push_back(Posted::now(request));
+                    None
+                } else {
+                    Some((request, overrun()))
+                }
             }
         };
         match refused {
@@ -80,14 +99,22 @@ impl Mailbox {
         self.knock();
     }
 
-    /// The next requests, at most `limit`; `None` once it is closed and empty.
+    /// The next requests, renewals first, with no more than `limit` claims unless one request has more; `None` once
+    /// it is closed and empty. Half of the room is kept for what is no renewal.
     pub(super) fn take(&self, limit: usize) -> Option<VecDeque<Posted>> {
         let mut state = self.state.lock();
-        if state.closed && state.requests.is_empty() {
+        if state.closed && state.is_empty() {
             return None;
         }
-        let count = state.requests.len().min(limit);
-        Some(state.requests.drain(..count).collect())
+        let mut taken = VecDeque::new();
+        let kept = if state.requests.is_empty() { 0 } else { limit / 2 };
+        let used = move_some(&mut state.renewals, &mut taken, limit - kept);
+        move_some(
+            &mut state.requests,
+            &mut taken,
+            limit.saturating_sub(used).max(kept),
+        );
+        Some(taken)
     }
 
     /// Waits for a request without sleeping. Whether one came before that time.
@@ -114,7 +141,7 @@ impl Mailbox {
 
     fn is_idle(&self) -> bool {
         let state = self.state.lock();
-        state.requests.is_empty() && !state.closed
+        state.is_empty() && !state.closed
     }
 
     /// The queue is looked at after `asleep` was set, and `asleep` after the queue was filled: whichever comes
@@ -126,6 +153,19 @@ impl Mailbox {
     }
 }
 
+/// Moves requests until there is no room for more claims; the first one whatever it needs. The claims that it moved.
+fn move_some(from: &mut VecDeque<Posted>, to: &mut VecDeque<Posted>, room: usize) -> usize {
+    let mut used = 0;
+    while let Some(next) = from.pop_front() {
+        used += next.request.claims();
+        to.push_back(next);
+        if room <= used {
+            break;
+        }
+    }
+    used
+}
+
 /// Answers whatever is left when the thread ends, however it ends.
 #[derive(Debug)]
 pub(super) struct Closing(pub(super) Arc<Mailbox>);
@@ -135,9 +175,12 @@ impl Drop for Closing {
         let left = {
             let mut state = self.0.state.lock();
             state.closed = true;
-            std::mem::take(&mut state.requests)
+            [
+                std::mem::take(&mut state.renewals),
+                std::mem::take(&mut state.requests),
+            ]
         };
-        for posted in left {
+        for posted in left.into_iter().flatten() {
             posted.request.fail(&BackendError::closed());
         }
     }

@@ -15,6 +15,7 @@ mod origin;
 mod place;
 mod schema;
 mod tables;
+mod turn;
 mod vigil;
 mod worker;
 

@@ -8,6 +8,8 @@ use std::path::{Path, PathBuf};
 
 use tenure_backend::{BackendError, Effect, Fault};
 
+use crate::shown::shown;
+
 /// The lock file of this user on this machine, for programs that name none.
 ///
 /// `$XDG_STATE_HOME/tenure/locks.db`, or `~/.local/state/tenure/locks.db`. Where `HOME` is not set the user
@@ -107,7 +109,7 @@ pub(super) fn make_directory_of(path: &Path) -> Result<(), BackendError> {
     make().map_err(|error| {
         let message = format!(
             "the directory {} for lock files cannot be made: make it, or name another file",
-            directory.display()
+            shown(directory)
         );
         BackendError::because(Fault::Store, Effect::None, message, error)
     })

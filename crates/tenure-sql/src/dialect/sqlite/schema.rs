@@ -13,6 +13,7 @@ use super::file::{Found, refused};
 use super::origin::Origin;
 use super::tables::Tables;
 use crate::error;
+use crate::shown::harmless;
 
 /// How long the log beside the file may stay: as long as it gets between two checkpoints anyway.
 const LOG_BYTES: i64 = 4 << 20;
@@ -59,7 +60,7 @@ pub(super) fn open(path: &Path, found: Found, max_bytes: u64) -> Result<Connecti
     .map_err(sql)?;
     if problem.as_deref() != Some("ok") {
         let message = error::damaged(path);
-        let cause = problem.unwrap_or_default();
+        let cause = harmless(&problem.unwrap_or_default()).into_owned();
         return Err(BackendError::because(Fault::Store, Effect::None, message, cause));
     }
     // Every statement fits the tables, or the file is not ours to change.
@@ -142,7 +143,8 @@ fn settle(path: &Path, connection: &mut Connection) -> Result<(), BackendError> 
     if there.machine != here.machine {
         let why = format!(
             "was made on another machine ({}, this is {})",
-            there.machine, here.machine
+            harmless(&there.machine),
+            harmless(&here.machine)
         );
         let then = "its leases mean nothing here: choose another file, or delete this one if no other machine uses it";
         return Err(refused(path, &why, then));

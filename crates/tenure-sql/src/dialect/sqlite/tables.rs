@@ -18,9 +18,6 @@ macro_rules! columns {
     };
 }
 
-/// How many rows one sweep looks at.
-const SWEEP: u32 = 64;
-
 /// The prepared statements of one connection. None of them has text from outside: keys are parameters.
 pub(super) struct Tables<'c> {
     /// Takes the right to write, before anything is read: what is read stays true until the end.
@@ -41,6 +38,7 @@ pub(super) struct Tables<'c> {
     sweep_end: Statement<'c>,
     sweep: Statement<'c>,
     set_swept: Statement<'c>,
+    version: Statement<'c>,
 }
 
 impl<'c> Tables<'c> {
@@ -99,46 +97,42 @@ impl<'c> Tables<'c> {
             set_swept: prepare(
                 "UPDATE store SET swept_key = ?1, swept_live = ?2, swept_client = ?3, swept_number = ?4 WHERE one = 1",
             )?,
+            version: prepare("PRAGMA data_version")?,
         })
     }
 
-    /// Reads what is live on a key, the rows of `ids` in any phase, and the key's token counter.
-    pub(super) fn view(&mut self, key: &LockKey, ids: &[ClaimId], at: Moment) -> rusqlite::Result<View> {
-        let counter: i64 = self.counter.query_row([bucket(key)], |row| row.get(0))?;
-        let mut view = View::new(key.clone(), at, counter.cast_unsigned());
-        self.fill(&mut view)?;
+    /// Reads what is live on a key.
+    pub(super) fn glance(&mut self, key: &LockKey, at: Moment) -> rusqlite::Result<View> {
+        let mut view = View::new(key.clone(), at);
+        let mut rows = self.live.query([key.as_str()])?;
+        while let Some(row) = rows.next()? {
+            view.add(read(row)?);
+        }
+        Ok(view)
+    }
+
+    /// Reads what a verb needs besides: the rows of `ids` in any phase, and the key's token counter, which the
+    /// verbs on another key may have lifted since.
+    pub(super) fn complete(&mut self, view: &mut View, ids: &[ClaimId]) -> rusqlite::Result<()> {
+        let counter: i64 = self.counter.query_row([bucket(&view.key)], |row| row.get(0))?;
+        view.count_from(counter.cast_unsigned());
         for id in ids {
             if view.row(*id).is_none() {
                 let client = id.client();
-                let at = (key.as_str(), client.as_bytes(), id.number().cast_signed());
+                let at = (view.key.as_str(), client.as_bytes(), id.number().cast_signed());
                 if let Some(row) = self.ended.query_row(at, read).optional()? {
                     view.add(row);
                 }
             }
         }
-        Ok(view)
-    }
-
-    /// Reads what is live on a key, only to look at it.
-    pub(super) fn glance(&mut self, key: &LockKey, at: Moment) -> rusqlite::Result<View> {
-        let mut view = View::new(key.clone(), at, 0);
-        self.fill(&mut view)?;
-        Ok(view)
-    }
-
-    fn fill(&mut self, view: &mut View) -> rusqlite::Result<()> {
-        let mut rows = self.live.query([view.key.as_str()])?;
-        while let Some(row) = rows.next()? {
-            view.add(read(row)?);
-        }
         Ok(())
     }
 
-    /// Writes what changed in a view. Whether anything did.
-    pub(super) fn write(&mut self, view: &View) -> rusqlite::Result<bool> {
-        let mut changed = false;
+    /// Writes what changed in a view.
+    pub(super) fn write(&mut self, view: &mut View) -> rusqlite::Result<Written> {
+        let mut written = Written::default();
         for change in view.changes() {
-            changed = true;
+            written.any = true;
             match change {
                 Change::Counter(last) => {
                     self.set_counter
@@ -147,6 +141,7 @@ impl<'c> Tables<'c> {
                 Change::Insert(row) => {
                     bind(&mut self.insert, &view.key, row)?;
                     self.insert.raw_execute()?;
+                    written.rows += 1;
                 }
                 Change::Update(row, stored) => {
                     bind(&mut self.update, &view.key, row)?;
@@ -161,7 +156,8 @@ impl<'c> Tables<'c> {
                 }
             }
         }
-        Ok(changed)
+        view.written();
+        Ok(written)
     }
 
     /// Shows every key from `from` on and after `after`, in order, until `show` has seen enough.
@@ -179,7 +175,7 @@ impl<'c> Tables<'c> {
             if current.as_ref().is_none_or(|view| view.key.as_str() != name) {
                 let key = LockKey::new(name).map_err(|_| damaged(13, "a key"))?;
                 if current
-                    .replace(View::new(key, at, 0))
+                    .replace(View::new(key, at))
                     .is_some_and(|done| !show(&done))
                 {
                     return Ok(());
@@ -195,16 +191,16 @@ impl<'c> Tables<'c> {
         Ok(())
     }
 
-    /// Deletes what may be forgotten among the next rows, going on where the last sweep of any process ended, and
-    /// round again from the end. Whether it wrote anything.
-    pub(super) fn sweep(&mut self, now: Instant) -> rusqlite::Result<bool> {
+    /// Deletes what may be forgotten among the next `count` rows, going on where the last sweep of any process
+    /// ended, and round again from the end. How many it deleted.
+    pub(super) fn sweep(&mut self, count: u32, now: Instant) -> rusqlite::Result<usize> {
         type Place = (String, i64, Vec<u8>, i64);
         let place = |row: &SqlRow<'_>| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?));
         let from: Place = self.swept.query_row([], place)?;
         let (key, alive, client, number) = &from;
         let end: Option<Place> = self
             .sweep_end
-            .query_row((key, alive, client, number, SWEEP - 1), place)
+            .query_row((key, alive, client, number, count.saturating_sub(1)), place)
             .optional()?;
         // No key has a byte as great as this one, so it lies behind all of them.
         let last = || ("\u{10FFFF}".repeat(60), 2, Vec::new(), 0);
@@ -225,7 +221,28 @@ impl<'c> Tables<'c> {
         if next != from {
             self.set_swept.execute((&next.0, next.1, &next.2, next.3))?;
         }
-        Ok(deleted > 0 || next != from)
+        Ok(deleted)
+    }
+
+    /// A number that changes when another connection has committed, as of this transaction.
+    pub(super) fn version(&mut self) -> rusqlite::Result<i64> {
+        self.version.query_row([], |row| row.get(0))
+    }
+}
+
+/// What was written.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Written {
+    /// Whether anything was.
+    pub(super) any: bool,
+    /// How many rows there are more of.
+    pub(super) rows: u32,
+}
+
+impl Written {
+    pub(super) fn add(&mut self, more: Self) {
+        self.any |= more.any;
+        self.rows = self.rows.saturating_add(more.rows);
     }
 }
 

@@ -9,6 +9,7 @@ use super::busy;
 use super::worker::{Worker, moment};
 use crate::claims::REFRESH;
 use crate::request::register;
+use crate::shown::shown;
 
 /// After a look for which there was no reason, since the rings were for keys of others: for how many times as long
 /// as the look took no further rings are heard. So a waiter takes less than a hundredth of a core, however many keys
@@ -56,7 +57,7 @@ impl Worker<'_> {
         self.undo();
         looked.unwrap_or_else(|error| {
             // Whoever is woken asks, and learns what is wrong.
-            tracing::debug!(%error, path = %self.path.display(), "a look at the lock file failed");
+            tracing::debug!(%error, path = %shown(self.path), "a look at the lock file failed");
             self.watchers.wake_all();
             false
         })
@@ -86,11 +87,13 @@ impl Worker<'_> {
             }
             let mut turn = self.turn();
             claims.iter().try_for_each(|claim| register(&mut turn, claim))?;
+            let written = turn.written;
+            self.count(written);
             self.tables.commit.execute([]).map(drop)
         });
         self.undo();
         if let Err(error) = renewed {
-            tracing::debug!(%error, path = %self.path.display(), "waiters could not be registered again");
+            tracing::debug!(%error, path = %shown(self.path), "waiters could not be registered again");
         }
     }
 

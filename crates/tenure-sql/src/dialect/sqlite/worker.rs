@@ -1,7 +1,8 @@
 //! The thread that serves a file: requests that are there together share a transaction, and so one write to the
 //! disk. What it does for those who wait is in `vigil.rs`; what a request decides is claim logic.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -14,16 +15,23 @@ use tenure_backend::{
 use super::bell::{self, News};
 use super::file::{self, Identity};
 use super::mailbox::{Mailbox, Posted};
-use super::tables::Tables;
+use super::tables::{Tables, Written};
+use super::turn::{Kept, Turn};
 use super::{blocker, busy, examine, schema};
 use crate::claims::{Listing, Moment, REFRESH, View};
 use crate::config::Config;
 use crate::error;
-use crate::request::{Ask, Decided, Ids, Request, Transaction, Write};
+use crate::request::{Ask, Decided, Request, Write};
+use crate::shown::shown;
 use crate::watch::Watchers;
 
-/// One write in so many also sweeps: each sweep looks at more rows than were written since the last one.
-const WRITES_PER_SWEEP: u32 = 32;
+/// How many rows are swept for each one that is written: so many more that what has ended is forgotten soon, and
+/// that what was left behind while nobody wrote is caught up with.
+const SWEPT_PER_ROW: u32 = 4;
+
+/// How many rows a sweep looks at: not for every row that is written, since a sweep costs a page more, and never so
+/// many that other processes would wait for long. What is left is for the next commits.
+const SWEEP: RangeInclusive<u32> = 64..=1024;
 
 /// For how long the thread looks for the next request before it sleeps, if the last one came as soon: being woken
 /// takes longer than a release. Nobody waits at that time, so a waiter costs none of it.
@@ -38,12 +46,14 @@ pub(super) struct Worker<'c> {
     shm: PathBuf,
     identity: Identity,
     pub(super) tables: Tables<'c>,
+    kept: Kept,
     mailbox: Arc<Mailbox>,
     pub(super) watchers: Watchers,
     pub(super) news: News,
     /// Whether a commit waits for the disk at this moment.
     durable: bool,
-    writes: u32,
+    /// How many rows are to be swept for those that were written.
+    unswept: u32,
     pub(super) refresh_at: Instant,
     pub(super) look_at: Instant,
     /// Until then no rings are heard.
@@ -76,11 +86,13 @@ impl<'c> Worker<'c> {
             wal,
             shm,
             tables,
+            kept: Kept::default(),
             mailbox,
             watchers: Watchers::default(),
             news: News::new(path),
             durable: true,
-            writes: 0,
+            // A process that takes a single lock sweeps too.
+            unswept: *SWEEP.start(),
             refresh_at: now,
             look_at: now,
             resting_until: now,
@@ -95,7 +107,8 @@ impl<'c> Worker<'c> {
         let mut answered = Instant::now();
         while let Some(posted) = mailbox.take(self.config.max_group) {
             // Whoever took so short a time to come again will very likely do so once more.
-            let quick = posted.front().is_some_and(|first| first.since < answered + AWAKE);
+            let first = posted.iter().map(|posted| posted.since).min();
+            let quick = first.is_some_and(|since| since < answered + AWAKE);
             self.serve(posted, &mut closing);
             answered = Instant::now();
             if quick && self.watchers.is_empty() && mailbox.stay_awake(answered + AWAKE) {
@@ -115,15 +128,15 @@ impl<'c> Worker<'c> {
 
     /// Serves requests in order; neighbours that write share a transaction.
     fn serve(&mut self, posted: VecDeque<Posted>, closing: &mut Vec<Ask<(), Result<(), BackendError>>>) {
-        let mut group = VecDeque::new();
+        let mut group = Vec::new();
         for Posted { since, request } in posted {
             match request {
                 Request::Write(Write::Unwatch(claim)) => {
                     if self.watchers.forget(&claim) {
-                        group.push_back((since, Write::Unwatch(claim)));
+                        group.push((since, Write::Unwatch(claim)));
                     }
                 }
-                Request::Write(write) => group.push_back((since, write)),
+                Request::Write(write) => group.push((since, write)),
                 Request::Inspect(ask) => {
                     self.write(std::mem::take(&mut group));
                     let page = self.inspect(since, &ask.question);
@@ -144,22 +157,23 @@ impl<'c> Worker<'c> {
     }
 
     /// Serves a group in one transaction. Whoever has waited too long for another process is answered so.
-    fn write(&mut self, mut group: VecDeque<(Instant, Write)>) {
-        while let Some((since, _)) = group.front() {
+    fn write(&mut self, mut group: Vec<(Instant, Write)>) {
+        while let Some(oldest) = group.iter().map(|(since, _)| *since).min() {
             if let Some(error) = &self.lost {
                 group.drain(..).for_each(|(_, write)| write.lose(error));
                 return;
             }
             let durable = group.iter().any(|(_, write)| write.must_last());
-            match self.begin(*since, durable) {
+            match self.begin(oldest, durable) {
                 Ok(()) => return self.transact(group.into_iter().map(|(_, write)| write).collect()),
                 Err(error) if busy::is_busy(&error) => {
                     let limit = self.config.busy_limit;
                     let error = blocked(self.path, limit, error::sqlite(self.path, error, Effect::None));
-                    // The first one has waited for so long, and those who came soon after it.
-                    let waited = |(since, _): &&(Instant, Write)| limit <= since.elapsed();
-                    let count = group.iter().take_while(waited).count().max(1);
-                    group.drain(..count).for_each(|(_, write)| write.fail(&error));
+                    // The oldest one has waited for so long, and those who came soon after it.
+                    let waited = |since: Instant| since == oldest || limit <= since.elapsed();
+                    for (_, write) in group.extract_if(.., |(since, _)| waited(*since)) {
+                        write.fail(&error);
+                    }
                 }
                 Err(error) => {
                     let error = error::sqlite(self.path, error, Effect::None);
@@ -177,7 +191,9 @@ impl<'c> Worker<'c> {
             self.durable = durable;
         }
         busy::wait_until(since, self.config.busy_limit);
-        self.tables.begin.execute([]).map(drop)
+        self.tables.begin.execute([])?;
+        self.kept.check(&mut self.tables);
+        Ok(())
     }
 
     /// Decides and commits. The transaction has begun.
@@ -187,21 +203,18 @@ impl<'c> Worker<'c> {
             group.into_iter().for_each(|write| write.lose(&error));
             return;
         }
-        let mut turn = self.turn();
-        let decided: rusqlite::Result<Vec<Decided>> =
-            group.iter().map(|write| write.decide(&mut turn)).collect();
-        let (wrote, rings) = (turn.wrote, turn.rings);
-        let done = match decided {
-            Ok(decided) => self.finish(wrote).map(|()| decided),
+        let done = match self.decide(&group) {
+            Ok((decided, views, written)) => self.finish(written).map(|()| (decided, views)),
             Err(error) => {
                 self.undo();
                 Err(error::sqlite(self.path, error, Effect::None))
             }
         };
         match done {
-            Ok(decided) => {
-                if rings {
-                    self.ring();
+            Ok((decided, Seen { views, version })) => {
+                self.wake(&views);
+                if let Some(version) = version {
+                    self.kept.keep(views, version);
                 }
                 for (write, decided) in group.into_iter().zip(decided) {
                     self.answer(write, decided);
@@ -211,32 +224,35 @@ impl<'c> Worker<'c> {
         }
     }
 
+    /// Sweeps if it is time, and decides. The answers, what was seen on the way, and what was written.
+    fn decide(&mut self, group: &[Write]) -> rusqlite::Result<(Vec<Decided>, Seen, Written)> {
+        let swept = self.sweep()?;
+        let mut turn = self.turn();
+        let decided: rusqlite::Result<_> = group.iter().map(|write| write.decide(&mut turn)).collect();
+        let (mut written, views) = (turn.written, turn.views);
+        self.count(written);
+        written.any |= swept;
+        let keeps = views.values().any(View::is_worth_keeping);
+        let version = keeps.then(|| self.tables.version()).transpose()?;
+        Ok((decided?, Seen { views, version }, written))
+    }
+
     /// One moment and the tables, for the claim logic. Time is read here, after the right to write was taken.
     pub(super) fn turn(&mut self) -> Turn<'_, 'c> {
         Turn {
             at: moment(&*self.config.clock),
             tables: &mut self.tables,
-            watchers: &mut self.watchers,
-            wrote: false,
-            rings: false,
+            kept: &mut self.kept,
+            views: HashMap::new(),
+            written: Written::default(),
         }
     }
 
-    /// Commits what was written, with a sweep now and then.
-    fn finish(&mut self, wrote: bool) -> Result<(), BackendError> {
-        if !wrote {
+    /// Commits what was written.
+    fn finish(&mut self, written: Written) -> Result<(), BackendError> {
+        if !written.any {
             self.undo();
             return Ok(());
-        }
-        let sweeps = self.writes.is_multiple_of(WRITES_PER_SWEEP);
-        self.writes = self.writes.wrapping_add(1);
-        let swept = match sweeps {
-            true => self.tables.sweep(self.config.clock.now()).map(drop),
-            false => Ok(()),
-        };
-        if let Err(error) = swept {
-            self.undo();
-            return Err(error::sqlite(self.path, error, Effect::None));
         }
         self.tables.commit.execute([]).map(drop).map_err(|error| {
             self.undo();
@@ -244,11 +260,30 @@ impl<'c> Worker<'c> {
         })
     }
 
+    /// Notes how many rows are to be swept for those that were written.
+    pub(super) fn count(&mut self, written: Written) {
+        let more = written.rows.saturating_mul(SWEPT_PER_ROW);
+        self.unswept = self.unswept.saturating_add(more);
+    }
+
+    /// Sweeps, if enough rows were written before. Whether it did.
+    fn sweep(&mut self) -> rusqlite::Result<bool> {
+        if self.unswept < *SWEEP.start() {
+            return Ok(false);
+        }
+        let count = self.unswept.min(*SWEEP.end());
+        self.unswept -= count;
+        if self.tables.sweep(count, self.config.clock.now())? > 0 {
+            self.kept.clear();
+        }
+        Ok(true)
+    }
+
     pub(super) fn undo(&mut self) {
         if !self.connection.is_autocommit()
             && let Err(error) = self.tables.rollback.execute([])
         {
-            tracing::warn!(%error, path = %self.path.display(), "a transaction could not be rolled back");
+            tracing::warn!(%error, path = %shown(self.path), "a transaction could not be rolled back");
         }
     }
 
@@ -278,10 +313,22 @@ impl<'c> Worker<'c> {
         });
     }
 
+    /// Wakes whoever may go since something was committed on those keys, each key once.
+    fn wake(&mut self, views: &HashMap<LockKey, View>) {
+        let mut rings = false;
+        for view in views.values().filter(|view| view.is_stirred()) {
+            rings = rings || view.waiters().any(|id| !self.watchers.contains(&view.key, id));
+            self.watchers.wake(view);
+        }
+        if rings {
+            self.ring();
+        }
+    }
+
     fn ring(&self) {
         if let Err(error) = bell::ring(self.path) {
             // They look from time to time by themselves.
-            tracing::debug!(%error, path = %self.path.display(), "waiters of other processes could not be told");
+            tracing::debug!(%error, path = %shown(self.path), "waiters of other processes could not be told");
         }
     }
 
@@ -299,7 +346,7 @@ impl<'c> Worker<'c> {
             format!(
                 "the lock file {} (or its -wal or -shm) was deleted or replaced while it was in use, and all locks \
                  in it are lost: connect again, and never move a lock file that is in use",
-                self.path.display()
+                shown(self.path)
             ),
         );
         self.watchers.wake_all();
@@ -343,35 +390,10 @@ impl<'c> Worker<'c> {
     }
 }
 
-/// A transaction as the claim logic sees it.
-pub(super) struct Turn<'a, 'c> {
-    at: Moment,
-    tables: &'a mut Tables<'c>,
-    watchers: &'a mut Watchers,
-    wrote: bool,
-    /// Whether somebody outside this handle has to be told.
-    rings: bool,
-}
-
-impl Transaction for Turn<'_, '_> {
-    type Error = rusqlite::Error;
-
-    fn visit<T>(
-        &mut self,
-        key: &LockKey,
-        ids: Ids,
-        decide: impl FnOnce(&mut View) -> T,
-    ) -> rusqlite::Result<T> {
-        let mut view = self.tables.view(key, &ids, self.at)?;
-        let decided = decide(&mut view);
-        self.wrote |= self.tables.write(&view)?;
-        let mut waiters = view.to_wake().peekable();
-        if waiters.peek().is_some() {
-            self.rings |= waiters.any(|id| !self.watchers.contains(key, id));
-            self.watchers.wake(&view);
-        }
-        Ok(decided)
-    }
+/// The views of a transaction, and the version of the file if some of them are worth keeping.
+struct Seen {
+    views: HashMap<LockKey, View>,
+    version: Option<i64>,
 }
 
 pub(super) fn moment(clock: &dyn Clock) -> Moment {
@@ -392,7 +414,7 @@ pub(super) fn blocked(path: &Path, limit: Duration, cause: BackendError) -> Back
     };
     let message = format!(
         "the lock file {} has been kept busy for {:.1} s {who}",
-        path.display(),
+        shown(path),
         limit.as_secs_f64()
     );
     BackendError::because(Fault::Unavailable, Effect::None, message, cause)

@@ -1,0 +1,83 @@
+//! One write transaction as the claim logic sees it, and the views of long queues that outlive it.
+//! When a transaction begins and how it ends is in `worker.rs`.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+
+use tenure_backend::LockKey;
+
+use super::tables::{Tables, Written};
+use crate::claims::{Moment, View};
+use crate::request::{Ids, Transaction};
+
+/// How many rows are kept at the most: some 20 MiB.
+const MOST_ROWS: usize = 1 << 16;
+
+/// A transaction under way.
+pub(super) struct Turn<'a, 'c> {
+    pub(super) at: Moment,
+    pub(super) tables: &'a mut Tables<'c>,
+    pub(super) kept: &'a mut Kept,
+    /// The keys that were visited: each is read once, however many requests are for it.
+    pub(super) views: HashMap<LockKey, View>,
+    pub(super) written: Written,
+}
+
+impl Transaction for Turn<'_, '_> {
+    type Error = rusqlite::Error;
+
+    fn visit<T>(
+        &mut self,
+        key: &LockKey,
+        ids: Ids,
+        decide: impl FnOnce(&mut View) -> T,
+    ) -> rusqlite::Result<T> {
+        let view = match self.views.entry(key.clone()) {
+            Entry::Occupied(known) => known.into_mut(),
+            Entry::Vacant(unknown) => match self.kept.views.remove(key) {
+                Some(kept) => unknown.insert(kept.later(self.at)),
+                None => unknown.insert(self.tables.glance(key, self.at)?),
+            },
+        };
+        self.tables.complete(view, &ids)?;
+        let decided = decide(view);
+        self.written.add(self.tables.write(view)?);
+        Ok(decided)
+    }
+}
+
+/// Long views that are true as long as nobody but this connection changes the file: to read a thousand waiters takes
+/// longer than all else that a hand-over does. Whoever visits a key takes its view away, so that one which a failed
+/// transaction changed is not found again.
+#[derive(Debug, Default)]
+pub(super) struct Kept {
+    views: HashMap<LockKey, View>,
+    /// Changes with each commit of another connection.
+    version: i64,
+}
+
+impl Kept {
+    /// Drops everything that may not be true any more. The transaction has begun.
+    pub(super) fn check(&mut self, tables: &mut Tables<'_>) {
+        if !self.views.is_empty() && tables.version().ok() != Some(self.version) {
+            self.clear();
+        }
+    }
+
+    /// Rows were changed, but by no verb.
+    pub(super) fn clear(&mut self) {
+        self.views.clear();
+    }
+
+    /// Keeps what is worth it of a transaction that was committed. `version` was read in it.
+    pub(super) fn keep(&mut self, views: HashMap<LockKey, View>, version: i64) {
+        self.version = version;
+        let mut rows: usize = self.views.values().map(View::rows).sum();
+        for (key, view) in views {
+            if view.is_worth_keeping() && rows + view.rows() <= MOST_ROWS {
+                rows += view.rows();
+                self.views.insert(key, view);
+            }
+        }
+    }
+}

@@ -1,0 +1,279 @@
+//! The lock file under load: many requests at once, many claims that end, many that wait for one key.
+//! What is decided is in the conformance suite; several processes are in `processes.rs`.
+#![cfg(unix)]
+
+mod scene;
+
+use std::future::{Future, poll_fn};
+use std::path::Path;
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::{Context, Poll, Waker};
+use std::time::{Duration, Instant};
+
+use futures_core::Stream;
+use rusqlite::Connection;
+use tenure_backend::{
+    Backend, Batch, Call, Cause, Claim, Departure, Fairness, Grant, Holder, Phase, Released, Renewal,
+    Renewed, Standing, Wakes,
+};
+use tenure_sql::{Config, SqlStore, sqlite};
+use tenure_testkit::ManualClock;
+
+use scene::{Client, DEADLINE, open, scratch};
+
+/// Keeps the file busy until it is dropped, so that all requests made meanwhile are there together.
+struct Busy(Connection);
+
+impl Busy {
+    fn new(path: &Path) -> Self {
+        let file = Connection::open(path).unwrap();
+        file.busy_timeout(DEADLINE).unwrap();
+        file.execute_batch("BEGIN IMMEDIATE").unwrap();
+        Busy(file)
+    }
+}
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        self.0.execute_batch("ROLLBACK").unwrap();
+    }
+}
+
+/// Sends a request that cannot be answered yet.
+fn send<F: Future + Unpin>(mut call: F) -> F {
+    let poll = pin!(&mut call).poll(&mut Context::from_waker(Waker::noop()));
+    assert!(poll.is_pending(), "the file is busy");
+    call
+}
+
+fn ask(store: &Arc<SqlStore>, claim: Claim) -> (Arc<Claim>, Call<Standing>) {
+    let claim = Arc::new(claim);
+    let place_by = store.clock().now() + Duration::from_secs(10);
+    (claim.clone(), send(store.clone().acquire(claim, place_by)))
+}
+
+async fn granted(call: Call<Standing>) -> Grant {
+    match call.await.expect("the store answers") {
+        Standing::Granted(grant) => grant,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn departure(claim: &Claim) -> Departure {
+    Departure {
+        who: Holder::Claim(claim.at.clone()),
+        cause: Cause::Withdrawn,
+        heir: None,
+        bar: Duration::ZERO,
+    }
+}
+
+fn renewal(claim: &Claim) -> Renewal {
+    Renewal {
+        who: claim.at.clone(),
+        lease: claim.lease,
+        only: Phase::Granted,
+        raise: None,
+    }
+}
+
+async fn opened(path: &Path, clock: &ManualClock) -> Arc<SqlStore> {
+    let config = Config {
+        clock: Arc::new(clock.clone()),
+        busy_limit: DEADLINE,
+        ..Config::default()
+    };
+    sqlite::open_with(Some(path.to_owned()), config)
+        .await
+        .expect("the file is made")
+}
+
+fn number(file: &Connection, query: &str) -> i64 {
+    file.query_row(query, [], |row| row.get(0)).unwrap()
+}
+
+/// R32: however many requests share a transaction, as many rows are forgotten as are written.
+#[tokio::test]
+async fn the_file_stops_growing_however_many_keys_are_used_at_once() {
+    const AT_ONCE: i64 = 256;
+    let (_dir, path) = scratch();
+    let clock = ManualClock::new();
+    let store = opened(&path, &clock).await;
+    let mut client = Client::new(store.clone());
+    let file = Connection::open(&path).unwrap();
+    let mut pages = 0;
+    for second in 0..60 {
+        let busy = Busy::new(&path);
+        let asked: Vec<_> = (0..AT_ONCE)
+            .map(|task| ask(&store, client.claim(&format!("job {task} {second}"))))
+            .collect();
+        drop(busy);
+        let departures = asked.iter().map(|(claim, _)| departure(claim)).collect();
+        for (_, call) in asked {
+            granted(call).await;
+        }
+        store.clone().release(departures).await;
+        clock.advance(Duration::from_secs(1));
+        if second == 30 {
+            pages = number(&file, "PRAGMA page_count");
+        }
+    }
+    let rows = number(&file, "SELECT count(*) FROM claim");
+    assert!(rows < 15 * AT_ONCE, "claims are remembered for 10 s: {rows}");
+    let grown = number(&file, "PRAGMA page_count") - pages;
+    assert!(grown * 4 < pages, "{grown} pages more than {pages}");
+}
+
+/// R5: a lease does not end because many others ask.
+#[tokio::test]
+async fn a_renewal_goes_before_locks_that_were_asked_for_earlier() {
+    let (_dir, path) = scratch();
+    let store = open(&path).await.unwrap();
+    let mut client = Client::new(store.clone());
+    let held = client.lock("held").await;
+    let busy = Busy::new(&path);
+    let asked: Vec<_> = (0..1000)
+        .map(|n| ask(&store, client.claim(&format!("key {n}"))))
+        .collect();
+    let renewed = send(store.clone().renew(Batch::from_iter([renewal(&held)])));
+    drop(busy);
+    let [Renewed::Alive { held_from, .. }] = renewed.await[..] else {
+        panic!("the claim is alive")
+    };
+    let mut earlier = 0;
+    for (_, call) in asked {
+        earlier += usize::from(granted(call).await.held_from < held_from);
+    }
+    // Those that were on their way already.
+    assert!(earlier <= 64, "{earlier} went first");
+}
+
+#[tokio::test]
+async fn a_full_queue_of_locks_refuses_no_renewal() {
+    let (_dir, path) = scratch();
+    let config = Config {
+        max_queue: 8,
+        busy_limit: DEADLINE,
+        ..Config::default()
+    };
+    let store = sqlite::open_with(Some(path.clone()), config).await.unwrap();
+    let mut client = Client::new(store.clone());
+    let held = client.lock("held").await;
+    let busy = Busy::new(&path);
+    let mut asked = Vec::new();
+    loop {
+        let place_by = store.clock().now() + Duration::from_secs(10);
+        let mut call = store.clone().acquire(Arc::new(client.claim("other")), place_by);
+        match Pin::new(&mut call).poll(&mut Context::from_waker(Waker::noop())) {
+            Poll::Pending => asked.push(call),
+            Poll::Ready(refused) => {
+                refused.expect_err("there is no room");
+                break;
+            }
+        }
+    }
+    let renewed = send(store.clone().renew(Batch::from_iter([renewal(&held)])));
+    drop(busy);
+    assert!(matches!(renewed.await[..], [Renewed::Alive { .. }]));
+}
+
+/// A handle with a queue on one key, everybody in it listening.
+async fn queue(client: &mut Client, count: usize) -> Vec<(Arc<Claim>, Wakes)> {
+    let mut queue = Vec::new();
+    for _ in 0..count {
+        let (claim, standing) = client.acquire("k", |claim| claim.fairness = Fairness::Fifo).await;
+        assert!(matches!(standing, Ok(Standing::Waiting { .. })), "{standing:?}");
+        let wakes = client.store.clone().watch(claim.clone()).await;
+        queue.push((claim, wakes.expect("the store watches")));
+    }
+    queue
+}
+
+#[tokio::test]
+async fn a_thousand_waiters_that_leave_at_once_keep_nobody_waiting() {
+    let (_dir, path) = scratch();
+    let store = open(&path).await.unwrap();
+    let mut client = Client::new(store.clone());
+    let held = client.lock("k").await;
+    let queue = queue(&mut client, 1000).await;
+    let start = Instant::now();
+    let leaving = queue.iter().map(|(claim, _)| departure(claim)).collect();
+    let left = store.clone().release(leaving).await;
+    assert!(
+        left.iter()
+            .all(|left| matches!(left, Released::Done { freed, .. } if freed.len() == 1))
+    );
+    drop(queue);
+    let renewed = store.clone().renew(Batch::from_iter([renewal(&held)])).await;
+    assert!(matches!(renewed[..], [Renewed::Alive { .. }]));
+    // Many times what it takes; it takes longer than this if each one that leaves has all others judged anew.
+    assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
+}
+
+#[tokio::test]
+async fn of_a_long_queue_only_its_head_is_woken() {
+    let (_dir, path) = scratch();
+    let store = open(&path).await.unwrap();
+    let mut client = Client::new(store.clone());
+    let mut held = client.lock("k").await;
+    let mut queue = queue(&mut client, 100).await.into_iter();
+    while let Some((next, mut wakes)) = queue.next() {
+        client.unlock(&held).await;
+        let woken = poll_fn(|cx| Pin::new(&mut wakes).poll_next(cx));
+        tokio::time::timeout(DEADLINE, woken)
+            .await
+            .expect("the head is woken");
+        let standing = client.poll(&next).await;
+        assert!(matches!(standing, Ok(Standing::Granted(_))), "{standing:?}");
+        for (_, wakes) in queue.as_mut_slice() {
+            let poll = Pin::new(wakes).poll_next(&mut Context::from_waker(Waker::noop()));
+            assert!(poll.is_pending(), "nobody else can go");
+        }
+        held = next;
+    }
+}
+
+/// What is known of a long queue is kept from one transaction to the next, but not over what others do to it.
+#[tokio::test]
+async fn a_long_queue_that_another_handle_changed_is_seen_as_it_is() {
+    let (_dir, path) = scratch();
+    let mut client = Client::new(open(&path).await.unwrap());
+    let other = Client::new(open(&path).await.unwrap());
+    let held = client.lock("k").await;
+    let queue = queue(&mut client, 100).await;
+    let standing = client.poll(&queue[1].0).await;
+    assert!(
+        matches!(standing, Ok(Standing::Waiting { ahead: Some(1), .. })),
+        "{standing:?}"
+    );
+    other.unlock(&held).await;
+    other.unlock(&queue[0].0).await;
+    let standing = client.poll(&queue[1].0).await;
+    assert!(matches!(standing, Ok(Standing::Granted(_))), "{standing:?}");
+}
+
+/// A withdrawal that comes twice, the second time when the first one is forgotten, must be remembered again.
+#[tokio::test]
+async fn an_end_that_was_swept_from_under_a_long_queue_can_be_noted_again() {
+    let (_dir, path) = scratch();
+    let clock = ManualClock::new();
+    let store = opened(&path, &clock).await;
+    let mut client = Client::new(store.clone());
+    client.lock("k").await;
+    let queue = queue(&mut client, 100).await;
+    let gone = &queue[0].0;
+    client.unlock(gone).await;
+    clock.advance(Duration::from_secs(11));
+    for n in 0..100 {
+        client.lock(&format!("other {n}")).await;
+    }
+    let file = Connection::open(&path).unwrap();
+    assert_eq!(number(&file, "SELECT count(*) FROM claim WHERE live = 0"), 0);
+    let again = Batch::from_iter([departure(gone)]);
+    store.clone().release(again).await;
+    drop(store);
+    let late = Client::new(opened(&path, &clock).await);
+    let standing = late.poll(gone).await;
+    assert!(matches!(standing, Ok(Standing::Ended)), "{standing:?}");
+}
