@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
 use std::fmt;
 use std::future::{Future, poll_fn};
 use std::num::NonZeroU32;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -14,8 +14,9 @@ use futures_core::Stream;
 use tenure_backend::{Cursor, HolderId, LockKey, LockStatus, Query};
 
 use crate::client::Client;
+use crate::engine::Engine;
 use crate::error::Error;
-use crate::timer::sleep;
+use crate::timer::nap;
 
 /// How long it rests between two looks, unless told otherwise.
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -63,7 +64,7 @@ pub enum Change {
 ///
 /// It begins with what stands: every key that is held, and every key that is only waited for. From then on it looks
 /// at the store once a second ([`every`](Changes::every)) and tells what is different, in the order of the keys.
-/// Unavailability of the store does not end it.
+/// Unavailability of the store does not end it; the end of its client does, at once.
 ///
 /// # Guarantees
 /// - Whoever follows it knows the store as it stood at the last look.
@@ -143,8 +144,8 @@ impl Changes {
     /// # Errors
     /// [`Error::Invalid`] for a name that is no key; [`Error::Unsupported`] where the store cannot list keys;
     /// [`Error::Limit`] if there are more keys than [`limit`](Changes::limit): name a longer prefix;
-    /// [`Error::Closed`], also outside a tokio runtime with timers; [`Error::Backend`] for a fault of the store that
-    /// time does not mend. Called again, it looks again.
+    /// [`Error::Closed`] once the client is closed or the runtime of its watchdog has ended, and outside a tokio runtime
+    /// with timers; [`Error::Backend`] for a fault of the store that time does not mend. Called again, it looks again.
     pub async fn next(&mut self) -> Result<Change, Error> {
         poll_fn(|context| self.poll(context)).await
     }
@@ -156,7 +157,7 @@ impl Changes {
             }
             let mut look = match self.look.take() {
                 Some(look) => look,
-                None => self.next_look(Duration::ZERO)?,
+                None => self.next_look(Duration::ZERO),
             };
             match look.as_mut().poll(context) {
                 Poll::Pending => {
@@ -166,22 +167,21 @@ impl Changes {
                 Poll::Ready(Err(error)) if !error.is_weather() => return Poll::Ready(Err(error)),
                 Poll::Ready(looked) => {
                     self.take_in(looked);
-                    self.look = Some(self.next_look(self.interval)?);
+                    self.look = Some(self.next_look(self.interval));
                 }
             }
         }
     }
 
     /// A look after a rest.
-    fn next_look(&self, rest: Duration) -> Result<Look, Error> {
-        let (client, scope, limit) = (self.client.clone(), self.scope.clone()?, self.limit);
-        client.engine.watchdog.start(&client.engine)?;
-        Ok(Box::pin(async move {
-            if !rest.is_zero() {
-                sleep(&client.engine.watchdog, rest).await;
-            }
+    fn next_look(&self, time: Duration) -> Look {
+        let (client, scope, limit) = (self.client.clone(), self.scope.clone(), self.limit);
+        Box::pin(async move {
+            let scope = scope?;
+            client.engine.watchdog.start(&client.engine)?;
+            rest(&client.engine, time).await?;
             look(&client, &scope, limit).await
-        }))
+        })
     }
 
     fn take_in(&mut self, looked: Result<Seen, Error>) {
@@ -223,6 +223,28 @@ impl fmt::Debug for Changes {
             .field("interval", &self.interval)
             .field("unavailable", &self.unavailable)
             .finish_non_exhaustive()
+    }
+}
+
+/// Rests for `time` on the belief clock, unless the client ends meanwhile.
+async fn rest(engine: &Engine, time: Duration) -> Result<(), Error> {
+    let watchdog = &engine.watchdog;
+    let until = engine.clock.now() + time;
+    let mut closing = pin!(watchdog.closing());
+    loop {
+        if watchdog.is_closed() {
+            return Err(watchdog.closed());
+        }
+        let now = engine.clock.now();
+        if now >= until {
+            return Ok(());
+        }
+        tokio::select! {
+            // First: the timers of a runtime that has ended panic when they are asked.
+            biased;
+            () = &mut closing => {}
+            () = nap(watchdog, until - now) => {}
+        }
     }
 }
 

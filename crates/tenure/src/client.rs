@@ -17,7 +17,6 @@ use crate::line::Line;
 use crate::mutex::Mutex;
 use crate::options::Face;
 use crate::owner::Owner;
-use crate::release::see_all_through;
 use crate::rwlock::RwLock;
 use crate::semaphore::Semaphore;
 use crate::settings::Settings;
@@ -174,11 +173,8 @@ impl Client {
         let watchdog = &self.engine.watchdog;
         watchdog.shut();
         let engine = self.engine.clone();
-        let lines = engine.lines.all();
-        let departing: Vec<_> = lines.iter().flat_map(Line::empty).collect();
-        if !departing.is_empty() {
-            let most = self.profile().limits.max_batch.get() as usize;
-            watchdog.spawn(see_all_through(departing, most));
+        for departing in engine.lines.all().iter().flat_map(Line::empty) {
+            watchdog.give_back(departing);
         }
         let settle = async move {
             engine.watchdog.settled().await;

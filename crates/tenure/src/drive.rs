@@ -1,6 +1,7 @@
 //! The client's own tasks that wait on behalf of callers: one for each line with unfair waiters, one for each claim
 //! that queues in the store, and one for each call that its caller may have stopped polling.
 
+use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -69,8 +70,34 @@ async fn pause_if_vain(line: &Line, failures: u32, served: bool) -> u32 {
     failures + 1
 }
 
+/// A waiter that is told if the task that serves it ends unfinished, with its runtime.
+struct Served(Option<Arc<Waiter>>);
+
+impl Served {
+    /// Serves the waiter by `work`, from now on: also if that is never polled.
+    fn by(waiter: Arc<Waiter>, work: impl Future<Output = ()>) -> impl Future<Output = ()> {
+        let served = Served(Some(waiter));
+        async move {
+            work.await;
+            served.done();
+        }
+    }
+
+    fn done(mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        if let Some(waiter) = self.0.take() {
+            waiter.answer(Err(waiter.line.engine.watchdog.abandoned()));
+        }
+    }
+}
+
 /// Waits in the store's queue for one waiter.
-pub(crate) async fn queue_up(line: Arc<Line>, waiter: Arc<Waiter>, mut claim: Arc<Claim>) {
+async fn queue_up(line: Arc<Line>, waiter: Arc<Waiter>, mut claim: Arc<Claim>) {
     let mut failures = 0;
     loop {
         let wanted = || waiter.is_waiting().then_some(Duration::MAX);
@@ -137,8 +164,14 @@ async fn offer(waiter: Arc<Waiter>, held: Arc<Held>) {
     }
 }
 
-/// Finishes a call that its caller may have stopped polling, and tells the caller.
-pub(crate) async fn finish(waiter: Arc<Waiter>, call: Call<Standing>, claim: Arc<Claim>) {
+/// Takes over a call that its caller may have stopped polling, and tells the caller.
+pub(crate) fn take_over(waiter: Arc<Waiter>, call: Call<Standing>, claim: Arc<Claim>) {
+    let line = waiter.line.clone();
+    let work = Served::by(waiter.clone(), finish(waiter, call, claim));
+    line.engine.watchdog.spawn(work);
+}
+
+async fn finish(waiter: Arc<Waiter>, call: Call<Standing>, claim: Arc<Claim>) {
     let answer = call.await;
     match Verdict::of(&waiter.line, answer, &claim, &waiter.want, waiter.tries) {
         Verdict::Held(held) => offer(waiter, held).await,
@@ -155,7 +188,8 @@ pub(crate) async fn finish(waiter: Arc<Waiter>, call: Call<Standing>, claim: Arc
 pub(crate) fn wait(waiter: Arc<Waiter>, claim: Arc<Claim>) {
     let line = waiter.line.clone();
     if claim.fairness == Fairness::Fifo {
-        line.engine.watchdog.spawn(queue_up(line.clone(), waiter, claim));
+        let work = Served::by(waiter.clone(), queue_up(line.clone(), waiter, claim));
+        line.engine.watchdog.spawn(work);
     } else {
         line.wait_first(waiter);
     }

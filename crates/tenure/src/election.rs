@@ -14,8 +14,8 @@ use crate::mutex::Mutex;
 /// An election: of all that [campaign](Election::campaign) for its name, one leads at a time.
 ///
 /// The name is a key and the leader holds it as a mutex: `tenure show NAME` shows the leader and the candidates,
-/// `tenure evict NAME` deposes, and [`Client::mutex`] of that name is the same lock. Candidates are elected in the order
-/// in which they began to campaign, where the store has an order. It holds no data and does no I/O.
+/// `tenure evict NAME --all` deposes, and [`Client::mutex`] of that name is the same lock. Candidates are elected in the
+/// order in which they began to campaign, where the store has an order. It holds no data and does no I/O.
 ///
 /// # Guarantees
 /// - While a leader [leads](Leader::is_leader), no other believes that it does, as with every [`Guard`].
@@ -78,6 +78,17 @@ impl Election {
     /// As [`Mutex::lock`]; it waits for a store that is unavailable.
     pub async fn campaign(&self) -> Result<Leader, Error> {
         self.seat.lock().await.map(Leader)
+    }
+
+    /// Waits until this candidate is elected, for at most `limit`.
+    ///
+    /// # Cancel safety
+    /// As [`campaign`](Election::campaign).
+    ///
+    /// # Errors
+    /// [`Error::Timeout`]: the candidate is withdrawn; else as [`campaign`](Election::campaign).
+    pub async fn campaign_within(&self, limit: Duration) -> Result<Leader, Error> {
+        self.seat.lock_within(limit).await.map(Leader)
     }
 
     /// Runs `work` while this candidate leads: campaigns, runs it, and campaigns again whenever the lead is lost.

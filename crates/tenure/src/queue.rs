@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
 
 use smallvec::SmallVec;
 use tenure_backend::Instant;
@@ -37,6 +38,10 @@ pub(crate) struct Queue {
     waiters: VecDeque<Arc<Waiter>>,
     /// Who was offered a grant and may not have taken it yet.
     offers: SmallVec<[Arc<Waiter>; 1]>,
+    /// Somebody was offered a grant since the driver looked last.
+    lively: bool,
+    /// The driver looks again only when it is woken.
+    sleeps: bool,
     /// Wakes the driver.
     pub(crate) bell: Arc<Notify>,
     /// A release with an heir is under way: the driver leaves the store alone.
@@ -56,6 +61,8 @@ impl Queue {
         Queue {
             waiters: VecDeque::new(),
             offers: SmallVec::new(),
+            lively: true,
+            sleeps: false,
             bell: Arc::new(Notify::new()),
             heir: false,
             yield_until: Instant::ORIGIN,
@@ -109,6 +116,23 @@ impl Queue {
     pub(crate) fn offered(&mut self, waiter: Arc<Waiter>) {
         self.offers.retain(|other| other.is_offered());
         self.offers.push(waiter);
+        self.lively = true;
+        if std::mem::take(&mut self.sleeps) {
+            self.bell.notify_one();
+        }
+    }
+
+    /// How soon the driver is to look after offers that may not be taken, each of which it has to find within `window`.
+    pub(crate) fn until_next_look(&mut self, window: Duration) -> Duration {
+        if !self.offers().is_empty() {
+            return window / 4;
+        }
+        // While there are offers it is not woken for each of them: that would cost more than the hand-overs.
+        if std::mem::take(&mut self.lively) {
+            return window;
+        }
+        self.sleeps = true;
+        Duration::MAX
     }
 
     /// Whose offers may not have been taken yet.

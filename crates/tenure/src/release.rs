@@ -28,26 +28,23 @@ struct Release {
     _busy: Busy,
 }
 
-/// Carries many releases out at once, in batches of `most`; those of which the store does not say that the claim is
-/// absent, and those that are under way, are seen through one by one.
-pub(crate) async fn see_all_through(departing: Vec<Departing>, most: usize) {
+/// Carries several releases out in one call; those of which the store does not say that the claim is absent, and those
+/// that are under way, are seen through one by one.
+pub(crate) async fn see_through_together(departing: Vec<Departing>) {
     let releases = departing
         .into_iter()
         .filter_map(|mut departing| departing.0.take());
-    let (under_way, mut fresh): (Vec<_>, Vec<_>) = releases.partition(|release| release.call.is_some());
+    let (under_way, fresh): (Vec<_>, Vec<_>) = releases.partition(|release| release.call.is_some());
     under_way.into_iter().for_each(Release::see_through_behind);
-    while !fresh.is_empty() {
-        let rest = fresh.split_off(most.min(fresh.len()));
-        let batch = std::mem::replace(&mut fresh, rest);
-        let departures = batch.iter().map(Release::departure).collect();
-        let answers = batch[0].line.engine.backend.clone().release(departures).await;
-        let mut answers = answers.into_iter();
-        for mut release in batch {
-            release.tries += 1;
-            match answers.next() {
-                Some(Released::Done { others, heir, .. }) => release.settle_heir(others, heir),
-                _ => release.see_through_behind(),
-            }
+    let Some(first) = fresh.first() else { return };
+    let departures = fresh.iter().map(Release::departure).collect();
+    let answers = first.line.engine.backend.clone().release(departures).await;
+    let mut answers = answers.into_iter();
+    for mut release in fresh {
+        release.tries += 1;
+        match answers.next() {
+            Some(Released::Done { others, heir, .. }) => release.settle_heir(others, heir),
+            _ => release.see_through_behind(),
         }
     }
 }
@@ -197,11 +194,12 @@ impl Release {
             };
             let now = self.line.engine.clock.now();
             let give_up = *give_up.get_or_insert(now + limit);
-            let pause = backoff(self.tries, self.line.engine.dice());
             let may_go_through = error.is_weather() || error.effect() == Effect::Unknown;
-            if !may_go_through || now + pause >= give_up {
+            if !may_go_through || now >= give_up {
                 return Err(error);
             }
+            // The last try is at the limit itself: until then the store may keep the claim.
+            let pause = backoff(self.tries, self.line.engine.dice()).min(give_up - now);
             sleep(&self.line.engine.watchdog, pause).await;
         }
     }

@@ -42,6 +42,10 @@ impl Limit {
 
     /// Ready when the time is over.
     pub(crate) fn poll(&mut self, engine: &Engine, cx: &mut Context<'_>) -> Poll<()> {
+        if engine.watchdog.is_gone() {
+            // Its timers are no more; what is waited for ends with the runtime.
+            return Poll::Pending;
+        }
         while self.nap.as_mut().poll(cx).is_ready() {
             let now = engine.clock.now();
             if now >= self.until {

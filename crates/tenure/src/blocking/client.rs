@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use tenure_backend::{Backend, Finding, Guarantee, Holder, HolderId, LockStatus, Page, Profile, Query};
 
+use super::changes::Changes;
+use super::election::Election;
 use super::mutex::Mutex;
 use super::runtime::Runtime;
 use super::rwlock::RwLock;
@@ -102,6 +104,16 @@ impl Client {
     /// It is a value and no thread: clone it to the threads that act on its behalf.
     pub fn owner(&self, name: impl AsRef<str>) -> Owner {
         self.inner.owner(name)
+    }
+
+    /// An election: of all that campaign for `name`, one leads at a time. No I/O.
+    pub fn election(&self, name: impl AsRef<str>) -> Election {
+        Election::new(self.inner.election(name), &self.runtime)
+    }
+
+    /// Watches all keys that begin with `prefix`, by a look at the store once a second. No I/O until it is asked.
+    pub fn watch(&self, prefix: impl AsRef<str>) -> Changes {
+        Changes::new(self.inner.watch(prefix), &self.runtime)
     }
 
     /// What the store promises, and what it cannot do.

@@ -4,7 +4,7 @@ use std::fmt;
 use std::future::Future;
 use std::time::Duration;
 
-use tenure_backend::{ClaimRef, Evidence, FencingToken, LockKey, Mode};
+use tenure_backend::{ClaimRef, Evidence, FencingToken, Instant, LockKey, Mode};
 
 use super::runtime::Runtime;
 use crate::error::{Error, Lost};
@@ -30,8 +30,8 @@ use crate::error::{Error, Lost};
 #[must_use = "a lock is given back when its guard is dropped"]
 pub struct Guard {
     // Goes first: what it leaves behind is the runtime's to do.
-    inner: crate::Guard,
-    runtime: Runtime,
+    pub(super) inner: crate::Guard,
+    pub(super) runtime: Runtime,
 }
 
 impl Guard {
@@ -58,6 +58,14 @@ impl Guard {
     /// `None` where the store has none. A guard that an owner took again has the token of the first.
     pub fn token(&self) -> Option<FencingToken> {
         self.inner.token()
+    }
+
+    /// As [`token`](Self::token), for resources that must be fenced.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] where the store has no tokens: ask [`Client::require`](super::Client::require) at the start.
+    pub fn fence(&self) -> Result<FencingToken, Error> {
+        self.inner.fence()
     }
 
     /// The key that is locked.
@@ -90,6 +98,17 @@ impl Guard {
         self.inner.remaining()
     }
 
+    /// The moment at which belief ends unless a renewal comes, on the belief clock; its origin once it is lost.
+    pub fn believe_until(&self) -> Instant {
+        self.inner.believe_until()
+    }
+
+    /// How long the store keeps the lock without a renewal, as it said when it granted it: what was asked for, rounded
+    /// to what the store can do.
+    pub fn lease(&self) -> Duration {
+        self.inner.lease()
+    }
+
     /// Goes on only while the lock is held: for the steps of a long work. Reads a clock, does no I/O.
     ///
     /// # Errors
@@ -116,8 +135,7 @@ impl Guard {
     /// # Panics
     /// On a thread that drives async tasks.
     pub fn lost_within(&self, limit: Duration) -> Option<Lost> {
-        let lost = async { tokio::time::timeout(limit, self.inner.lost()).await };
-        self.runtime.block_on(lost).ok()
+        self.runtime.block_within(limit, self.inner.lost())
     }
 
     /// Runs `work` on this thread, and answers what it gave if the lock was held from its beginning to its end.

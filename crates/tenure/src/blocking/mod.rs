@@ -1,5 +1,7 @@
 //! The same locks for threads: the same names without async. What a lock is and promises is said at the async types;
-//! here stands only what differs.
+//! here stands only what differs: work is handed the guard to [`check`](Guard::check), since it cannot be dropped in its
+//! midst; what is waited for without an end has a second name that ends in `_within`; [`Changes`] is an iterator; and
+//! there is no `on_waiting`: a thread that is to say that it waits asks `try_lock` first.
 //!
 //! ```
 //! # fn main() -> Result<(), tenure::Error> {
@@ -25,7 +27,9 @@
 //! Every call that can wait panics on a thread that drives async tasks, since it would stop them all: use
 //! [`tenure::Client`](crate::Client) there, or `tokio::task::spawn_blocking`, where blocking calls work.
 
+mod changes;
 mod client;
+mod election;
 mod guard;
 mod multi;
 mod mutex;
@@ -36,7 +40,9 @@ mod semaphore;
 mod striped;
 
 pub use crate::owner::Owner;
+pub use changes::Changes;
 pub use client::{Client, connect, connect_with};
+pub use election::{Election, Leader};
 pub use guard::Guard;
 pub use multi::{Member, Multi, MultiGuard, multi};
 pub use mutex::Mutex;

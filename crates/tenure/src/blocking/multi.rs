@@ -213,8 +213,7 @@ impl MultiGuard {
     /// # Panics
     /// On a thread that drives async tasks.
     pub fn lost_within(&self, limit: Duration) -> Option<Lost> {
-        let lost = async { tokio::time::timeout(limit, self.inner.lost()).await };
-        self.runtime().block_on(lost).ok()
+        self.runtime().block_within(limit, self.inner.lost())
     }
 
     /// Runs `work` on this thread, and answers what it gave if all members were held from its beginning to its end; see

@@ -11,8 +11,10 @@ use tokio::runtime::{Builder, Handle};
 use tokio::sync::oneshot;
 
 use crate::error::Error;
+use crate::timer::within;
 
 const NO_THREAD: Error = Error::Closed("the system gave no thread for this client");
+const ADOPTED: &str = "whatever waits for so long came from the client that runs here";
 const ON_A_WORKER: &str = "tenure::blocking was called on a thread that drives async tasks, and would stop them all: \
      use tenure::Client there, or make the call inside tokio::task::spawn_blocking";
 
@@ -82,6 +84,13 @@ impl Runtime {
     pub(crate) fn block_on<T>(&self, future: impl Future<Output = T>) -> T {
         self.refuse_on_a_worker();
         self.0.handle.block_on(future)
+    }
+
+    /// Waits for `future` as [`block_on`](Self::block_on) does, for at most `limit` on the client's belief clock; `None` if
+    /// it was not done by then, and dropped.
+    pub(crate) fn block_within<T>(&self, limit: Duration, future: impl Future<Output = T>) -> Option<T> {
+        let client = self.0.client.get().expect(ADOPTED);
+        self.block_on(within(&client.engine, limit, future))
     }
 
     /// Threads of `spawn_blocking` are in a runtime too: only an attempt to wait tells whether one may. Tokio says its own

@@ -65,6 +65,10 @@ impl Fence {
     /// A fence on `table` (or `schema.table`), whose rows are found by the columns `keys`. The column that remembers
     /// the token is called `fence`.
     ///
+    /// That column is an integer of 64 bits and NOT NULL, as [`column_ddl`](Fence::column_ddl) makes it. Where it is NULL,
+    /// every write of the row is refused, as if a newer token had written it; in a column of texts `'10'` is less than
+    /// `'9'`, and an older token gets through.
+    ///
     /// # Errors
     /// [`BadStatement`] if a name is not plain (ASCII letters, digits, `_`), named twice, or there is no key.
     pub fn new(dialect: Dialect, table: &str, keys: &[&str]) -> Result<Self, BadStatement> {
@@ -126,6 +130,9 @@ impl Fence {
 
     /// Inserts a row that is not there; if it is, nothing is written and no row counted: then [`update`](Fence::update)
     /// it. The keys must be unique together.
+    ///
+    /// On MySQL it is `INSERT IGNORE`: also a row of other keys that has the value of another unique index is one that is
+    /// there, and values that do not fit are cut or changed to some that do, with a warning instead of an error.
     ///
     /// # Errors
     /// [`BadStatement`] if a name is not plain or named twice.

@@ -34,7 +34,7 @@
 //! one. With `<` the second write of a holder would be refused as stale.
 //!
 //! **What the column is.** `BIGINT NOT NULL DEFAULT 0` ([`Fence::column_ddl`]): tokens are 1 to `i64::MAX`, so 0 is
-//! older than all. Where it may be NULL, rows with NULL are never written. A row that is deleted takes its fence along:
+//! older than all. An integer that is NOT NULL, as [`Fence::new`] says. A row that is deleted takes its fence along:
 //! keep it, and mark it as deleted.
 
 mod cell;

@@ -9,6 +9,7 @@ use super::stale::REFUSED;
 const OLD: &str = "a newer token has written this row";
 const NONE: &str = "this write brings no token";
 const DELETED: &str = "a deleted row would forget its token";
+const MOVED: &str = "a changed key would forget its token";
 
 /// Triggers on a fenced table, as DDL. Each statement is sent by itself; in a transaction, where the database has DDL in
 /// transactions.
@@ -18,11 +19,16 @@ const DELETED: &str = "a deleted row would forget its token";
 /// | with an older token than the row's | refused | refused | refused |
 /// | `UPDATE` that does not set the token | refused | refused | **taken for one with the row's own token**, unless [`once`](Trigger::once) |
 /// | `INSERT` without a token | refused | refused | refused |
-/// | `REPLACE`, `INSERT OR REPLACE` | refused if older | – | refused if the row exists |
-/// | `DELETE` (`TRUNCATE`) | refused | refused (both) | refused (`DELETE` alone) |
+/// | `UPDATE` that changes a key, unless [`allow_delete`](Trigger::allow_delete) | refused | refused | refused |
+/// | `REPLACE`, `INSERT OR REPLACE` | refused if older than the row of its keys | – | refused if the row exists |
+/// | `DELETE` (`TRUNCATE`), unless [`allow_delete`](Trigger::allow_delete) | refused | refused (both) | refused (`DELETE` alone) |
 ///
 /// A refusal is an error of the database whose message begins with [`REFUSED`](crate::fenced::REFUSED); nothing is
 /// written. Not guarded against: who drops the triggers, changes the table's definition or restores a backup.
+///
+/// On SQLite, `REPLACE` and every `OR REPLACE` also remove rows that have the new one's value in *another* unique index,
+/// without asking a trigger and whatever their token. Where the keys are not the only unique index, set
+/// `PRAGMA recursive_triggers = ON` on each connection: every replacement of a row is then asked as a `DELETE`.
 ///
 /// # Examples
 /// ```
@@ -51,14 +57,15 @@ impl Trigger {
         }
     }
 
-    /// Refuses an equal token too: each hold of the lock then writes a row at most once. It is the only way in which
+    /// Refuses an equal token too: each hold of the lock then writes a row that is there at most once. It is the only way in which
     /// MySQL notices an update that does not set the token.
     pub fn once(mut self) -> Self {
         self.once = true;
         self
     }
 
-    /// Lets rows be deleted. What was deleted may be inserted again by any holder, an old one too.
+    /// Lets rows be deleted, and their keys be changed. What was deleted, or has another key since, may be inserted again
+    /// by any holder, an old one too.
     pub fn allow_delete(mut self) -> Self {
         self.deletes = true;
         self
@@ -89,7 +96,13 @@ impl Trigger {
             )]);
         }
         let suffixes: &[&str] = match dialect {
-            Dialect::Sqlite => &["fence_bring", "fence_check", "fence_insert", "fence_delete"],
+            Dialect::Sqlite => &[
+                "fence_bring",
+                "fence_clear",
+                "fence_check",
+                "fence_insert",
+                "fence_delete",
+            ],
             _ => &["fence_update", "fence_insert", "fence_delete"],
         };
         let mut all = Vec::new();
@@ -104,9 +117,12 @@ impl Trigger {
     }
 
     /// Of a statement SQLite shows a trigger which columns it sets, by `UPDATE OF`, but not which it leaves. So the
-    /// first trigger, which fires only if the token is set, leaves a mark for the row, and the second one, which always
-    /// fires and after the first, wants to find it. The mark never outlives the statement, but for an `UPDATE OR IGNORE`
-    /// that skips the row.
+    /// trigger `bring`, which fires only if the token is set, leaves a mark for the row, and `check`, which always fires
+    /// and after it, wants to find it.
+    ///
+    /// A row that is not written after all (`UPDATE OR IGNORE`, `OR FAIL`) keeps its mark beyond the statement; `clear`
+    /// takes it away when the next one begins. It must fire before `bring`, and does, because SQLite begins with the
+    /// trigger that was made last. It does not promise that: the other way round, every update would be refused.
     fn sqlite(&self) -> Result<Vec<String>, BadName> {
         let dialect = self.fence.dialect;
         let table = dialect.quote(&self.fence.table.name);
@@ -123,6 +139,18 @@ impl Trigger {
             pairs.join(" AND ")
         };
         let too_old = if self.once { "<=" } else { "<" };
+        // The row that `OR REPLACE` would put this one in the place of.
+        let unless_replaced = format!(
+            "SELECT RAISE(ABORT, '{REFUSED}: {OLD}') WHERE EXISTS \
+             (SELECT 1 FROM {table} WHERE {} AND NEW.{fence} {too_old} {fence})",
+            same("=")
+        );
+        let key_changes = if self.deletes {
+            unless_replaced.clone()
+        } else {
+            let changed = self.changed(|key| format!("NEW.{key} IS NOT OLD.{key}"));
+            format!("SELECT RAISE(ABORT, '{REFUSED}: {MOVED}') WHERE {changed}")
+        };
         // A text is greater than every number: only an integer is a token.
         let no_token = format!("typeof(NEW.{fence}) <> 'integer' OR NEW.{fence} < 1");
         let mut all = vec![
@@ -136,9 +164,15 @@ impl Trigger {
                 "CREATE TRIGGER {} BEFORE UPDATE OF {fence} ON {table} FOR EACH ROW BEGIN \
                  SELECT RAISE(ABORT, '{REFUSED}: {NONE}') WHERE {no_token}; \
                  SELECT RAISE(ABORT, '{REFUSED}: {OLD}') WHERE NEW.{fence} {too_old} OLD.{fence}; \
-                 INSERT OR IGNORE INTO {brought} VALUES ({}); END",
+                 {key_changes}; INSERT INTO {brought} VALUES ({}); END",
                 self.beside("fence_bring")?,
                 new_keys.join(", ")
+            ),
+            format!(
+                "CREATE TRIGGER {} BEFORE UPDATE ON {table} FOR EACH ROW BEGIN \
+                 DELETE FROM {brought} WHERE {}; END",
+                self.beside("fence_clear")?,
+                same("IS")
             ),
             format!(
                 "CREATE TRIGGER {} AFTER UPDATE ON {table} FOR EACH ROW BEGIN \
@@ -151,10 +185,8 @@ impl Trigger {
             format!(
                 "CREATE TRIGGER {} BEFORE INSERT ON {table} FOR EACH ROW BEGIN \
                  SELECT RAISE(ABORT, '{REFUSED}: {NONE}') WHERE {no_token}; \
-                 SELECT RAISE(ABORT, '{REFUSED}: {OLD}') WHERE EXISTS \
-                 (SELECT 1 FROM {table} WHERE {} AND {fence} > NEW.{fence}); END",
-                self.beside("fence_insert")?,
-                same("=")
+                 {unless_replaced}; END",
+                self.beside("fence_insert")?
             ),
         ];
         if !self.deletes {
@@ -177,6 +209,12 @@ impl Trigger {
         let function = self.beside("fence")?;
         let too_old = if self.once { "<=" } else { "<" };
         let raise = |what: &str| format!("RAISE EXCEPTION '{REFUSED}: {what}'");
+        let unless_moved = if self.deletes {
+            String::new()
+        } else {
+            let changed = self.changed(|key| format!("NEW.{key} IS DISTINCT FROM OLD.{key}"));
+            format!("IF {changed} THEN {}; END IF; ", raise(MOVED))
+        };
         let body = format!(
             "CREATE FUNCTION {function}() RETURNS trigger LANGUAGE plpgsql AS $fence$ BEGIN \
              IF TG_ARGV[0] = 'delete' THEN {deleted}; END IF; \
@@ -186,7 +224,7 @@ impl Trigger {
              IF NEW.{fence} IS NULL OR NEW.{fence} < 1 THEN {none}; END IF; \
              IF TG_ARGV[0] = 'bring' THEN \
              IF NEW.{fence} {too_old} OLD.{fence} THEN {old}; END IF; \
-             NEW.{fence} := -NEW.{fence}; END IF; \
+             {unless_moved}NEW.{fence} := -NEW.{fence}; END IF; \
              RETURN NEW; END $fence$",
             deleted = raise(DELETED),
             none = raise(NONE),
@@ -230,8 +268,13 @@ impl Trigger {
             "IF NEW.{fence} {too_old} OLD.{fence} THEN {} END IF;",
             signal(OLD)
         );
+        let mut update = format!("{unless_token} {unless_newer}");
+        if !self.deletes {
+            let changed = self.changed(|key| format!("NOT (NEW.{key} <=> OLD.{key})"));
+            update += &format!(" IF {changed} THEN {} END IF;", signal(MOVED));
+        }
         let mut triggers = vec![
-            ("fence_update", "UPDATE", format!("{unless_token} {unless_newer}")),
+            ("fence_update", "UPDATE", update),
             ("fence_insert", "INSERT", unless_token),
         ];
         if !self.deletes {
@@ -246,6 +289,13 @@ impl Trigger {
             ));
         }
         Ok(all)
+    }
+
+    /// Whether any key is one that `differs`, which compares the old and the new value of a quoted name.
+    fn changed(&self, differs: impl Fn(String) -> String) -> String {
+        let Fence { dialect, keys, .. } = &self.fence;
+        let each: Vec<_> = keys.iter().map(|key| differs(dialect.quote(key))).collect();
+        each.join(" OR ")
     }
 
     /// The name of something of the guard's.

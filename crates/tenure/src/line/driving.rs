@@ -7,7 +7,6 @@ use tenure_backend::{Claim, Fairness, Instant};
 
 use super::state::Line;
 use crate::error::Error;
-use crate::queue::Queue;
 
 /// How long an heir that was refused lets others go first.
 pub(super) const YIELD: Duration = Duration::from_millis(10);
@@ -34,7 +33,7 @@ impl Line {
             state.queue = None;
             return Step::Exit;
         }
-        let rest = self.until_next_look(queue);
+        let rest = queue.until_next_look(self.engine.settings.offer_window);
         let Some(want) = queue.first().map(|first| first.want.clone()) else {
             return Step::Rest(rest);
         };
@@ -59,16 +58,6 @@ impl Line {
         Step::Ask(self.engine.claim(self, &want, Fairness::Unfair), polite)
     }
 
-    /// How soon to look after offers that may not be taken.
-    fn until_next_look(&self, queue: &mut Queue) -> Duration {
-        let window = self.engine.settings.offer_window;
-        if queue.offers().is_empty() {
-            window
-        } else {
-            window / 4
-        }
-    }
-
     /// Whether the driver is to go on asking with that claim, and how soon to look again.
     pub(crate) fn still_asks(self: &Arc<Self>, claim: &Claim) -> Option<Duration> {
         self.retract_offers();
@@ -78,11 +67,7 @@ impl Line {
         }
         let queue = state.queue.as_mut()?;
         let fits = queue.first()?.want.fits(claim, &self.engine);
-        let check = if queue.offers().is_empty() {
-            Duration::MAX
-        } else {
-            self.until_next_look(queue)
-        };
+        let check = queue.until_next_look(self.engine.settings.offer_window);
         fits.then_some(check)
     }
 

@@ -84,26 +84,29 @@ impl Line {
         until: Instant,
         told: oneshot::Sender<Result<(), Error>>,
     ) {
-        let mut state = self.state.lock();
-        state.holders.retain(|other| !Arc::ptr_eq(other, held));
         if !held.depart() {
             return;
         }
-        Self::ring(&state);
-        drop(state);
         self.engine.watchdog.untrack(held);
         let (line, held) = (self.clone(), held.clone());
         let believed_until = held.deadline();
         self.engine.watchdog.spawn(async move {
-            if line
+            let over = line
                 .engine
                 .watchdog
                 .keep(&held, until, believed_until, told)
-                .await
-            {
+                .await;
+            line.forget_holder(&held);
+            if over {
                 Departing::new(line, held.claim.clone(), None).see_through().await;
             }
         });
+    }
+
+    fn forget_holder(&self, held: &Arc<Held>) {
+        let mut state = self.state.lock();
+        state.holders.retain(|other| !Arc::ptr_eq(other, held));
+        Self::ring(&state);
     }
 
     /// Hands the claim to the next local waiter. The outer `None` says that it cannot be handed on.
@@ -247,7 +250,14 @@ impl Line {
         }
         let line = self.clone();
         self.engine.watchdog.spawn(async move {
-            sleep(&line.engine.watchdog, line.engine.settings.call_limit).await;
+            let closing = line.engine.watchdog.closing();
+            if !line.engine.watchdog.is_closed() {
+                tokio::select! {
+                    biased;
+                    () = closing => {}
+                    () = sleep(&line.engine.watchdog, line.engine.settings.call_limit) => {}
+                }
+            }
             let holds = |held: &Arc<Held>| held.claim.at.id == claim.at.id;
             if !line.state.lock().holders.iter().any(holds) {
                 line.withdraw(claim);

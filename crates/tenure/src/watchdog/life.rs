@@ -114,6 +114,16 @@ impl Watchdog {
         self.0.state.load(Ordering::Acquire) >= SHUT
     }
 
+    /// Whether the runtime on which it ran has ended, or is about to.
+    pub(crate) fn is_gone(&self) -> bool {
+        self.0.state.load(Ordering::Acquire) == GONE
+    }
+
+    /// Why whoever waits for a task that is no more waits no longer.
+    pub(crate) fn abandoned(&self) -> Error {
+        Error::Closed(RUNTIME_GONE)
+    }
+
     /// Resolves when the client is closed after this was called.
     pub(crate) fn closing(&self) -> Notified<'_> {
         self.0.closing.notified()

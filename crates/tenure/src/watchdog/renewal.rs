@@ -154,6 +154,7 @@ pub(super) async fn renew(shared: &Shared, batch: Vec<Arc<Held>>) -> Option<Erro
         held.line.engine.meters().renewal.record(now - sent);
     }
     let mut first = None;
+    let mut looks = Vec::with_capacity(batch.len());
     for (held, answer) in batch.iter().zip(answers) {
         let failed = match answer {
             _ if held.has_departed() => held.check(now).err().map(Error::Lost),
@@ -165,7 +166,7 @@ pub(super) async fn renew(shared: &Shared, batch: Vec<Arc<Held>>) -> Option<Erro
                     held.extend(held_from, lease, now);
                 }
                 let renewal = now + renew_after(held.lease(), held.line.engine.dice());
-                shared.reschedule(held, next_look(held, renewal));
+                looks.push((held, next_look(held, renewal)));
                 held.check(now).err().map(Error::Lost)
             }
             Renewed::Gone(loss) => {
@@ -181,11 +182,15 @@ pub(super) async fn renew(shared: &Shared, batch: Vec<Arc<Held>>) -> Option<Erro
             Renewed::Unknown(error) => {
                 tracing::debug!(key = %held.claim.at.key, claim = %held.claim.at.id, %error, "a renewal failed");
                 held.line.engine.meters().renewal_failed.increment(1);
-                shared.reschedule(held, next_look(held, now + retry_after(held.lease())));
+                looks.push((held, next_look(held, now + retry_after(held.lease()))));
                 Some(error.into())
             }
         };
         first = first.or(failed);
+    }
+    let mut all = shared.due.lock();
+    for (held, at) in looks {
+        all.wheel.reschedule(held, at);
     }
     first
 }

@@ -15,7 +15,7 @@ use super::wheel::Wheel;
 use crate::belief::{renew_after, stall_after};
 use crate::drive;
 use crate::held::Held;
-use crate::release::{Departing, see_all_through};
+use crate::release::{Departing, see_through_together};
 use crate::timer::RECHECK;
 use crate::waiter::Waiter;
 
@@ -94,10 +94,6 @@ impl Shared {
             self.bell.notify_one();
         }
     }
-
-    pub(super) fn reschedule(&self, held: &Held, at: Instant) {
-        self.due.lock().wheel.reschedule(held, at);
-    }
 }
 
 /// When to look at a claim: at `renewal`, or at its deadline if that comes first or it is not renewed.
@@ -131,21 +127,21 @@ pub(super) async fn run(shared: Arc<Shared>, _gone: Gone) {
 /// Sees to everything that is due, and says when to look again.
 fn tick(shared: &Arc<Shared>) -> Option<Instant> {
     let now = shared.clock.now();
+    let most = shared.backend.profile().limits.max_batch.get() as usize;
     let (due, calls, departures) = {
         let mut all = shared.due.lock();
         let over = all.calls.partition_point(|(at, _)| *at <= now);
         (
-            all.wheel.take_due(now, may_be_early),
+            all.wheel.take_due(now, most, may_be_early),
             all.calls.drain(..over).collect::<Vec<_>>(),
             std::mem::take(&mut all.departures),
         )
     };
-    let most = shared.backend.profile().limits.max_batch.get() as usize;
-    if !departures.is_empty() {
-        spawn(shared, see_all_through(departures, most));
-    }
+    for_each_batch(departures, most, |batch| {
+        spawn(shared, see_through_together(batch))
+    });
     take_over_all(calls);
-    let mut renewals = Vec::new();
+    let mut alive = Vec::new();
     let mut stalled = Duration::ZERO;
     let mut late = None;
     let engine = due.first().map(|(held, _)| held.line.engine.clone());
@@ -161,13 +157,17 @@ fn tick(shared: &Arc<Shared>) -> Option<Instant> {
         if held.has_departed() {
             continue;
         }
+        alive.push(held);
+    }
+    {
         // Back into the wheel at once: a renewal that never answers is tried again within the same third.
-        let again = next_look(&held, now + stall_after(held.lease()));
-        shared.due.lock().wheel.insert(held.clone(), again);
-        if held.options.renewed {
-            renewals.push(held);
+        let mut all = shared.due.lock();
+        for held in &alive {
+            let again = next_look(held, now + stall_after(held.lease()));
+            all.wheel.insert(held.clone(), again);
         }
     }
+    alive.retain(|held| held.options.renewed);
     if let Some((engine, late)) = engine.zip(late) {
         engine.meters().lateness.record(late);
     }
@@ -177,14 +177,12 @@ fn tick(shared: &Arc<Shared>) -> Option<Instant> {
             stalled.as_millis()
         );
     }
-    while !renewals.is_empty() {
-        let rest = renewals.split_off(most.min(renewals.len()));
-        let batch = std::mem::replace(&mut renewals, rest);
+    for_each_batch(alive, most, |batch| {
         let work = shared.clone();
         spawn(shared, async move {
             renew(&work, batch).await;
         });
-    }
+    });
     let mut due = shared.due.lock();
     let next = due
         .wheel
@@ -194,6 +192,14 @@ fn tick(shared: &Arc<Shared>) -> Option<Instant> {
         .min();
     due.wakes_at = next.unwrap_or(Instant::NEVER);
     next
+}
+
+/// Calls `act` with all items, so many at a time.
+fn for_each_batch<T>(items: Vec<T>, most: usize, mut act: impl FnMut(Vec<T>)) {
+    let mut items = items.into_iter().peekable();
+    while items.peek().is_some() {
+        act(items.by_ref().take(most).collect());
+    }
 }
 
 /// Renewals may be a twelfth of their lease early, so that they travel together.
@@ -215,7 +221,6 @@ pub(super) fn take_over_all(calls: impl IntoIterator<Item = (Instant, Weak<Waite
 /// Takes a call over from a caller who may have stopped polling it.
 fn take_over(waiter: &Arc<Waiter>) {
     if let Some((call, claim)) = waiter.take_call() {
-        let watchdog = &waiter.line.engine.watchdog;
-        watchdog.spawn(drive::finish(waiter.clone(), call, claim));
+        drive::take_over(waiter.clone(), call, claim);
     }
 }

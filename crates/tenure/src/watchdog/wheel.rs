@@ -9,6 +9,8 @@ use tenure_backend::Instant;
 
 /// Slots of the wheel. With [`TICK_BITS`] one turn takes 17 s: longer times stay in their slot for more turns.
 const SLOTS: usize = 1024;
+/// How many places an empty slot keeps.
+const SPARE: usize = 64;
 /// A slot is 2^24 ns, 16.8 ms, wide.
 const TICK_BITS: u32 = 24;
 /// The slot of what is not in the wheel.
@@ -101,29 +103,35 @@ impl<T: Marked> Wheel<T> {
         let item = self.slots[slot].swap_remove(index);
         if let Some(moved) = self.slots[slot].get(index) {
             moved.mark().place(slot, index);
+        } else if index == 0 {
+            // What was crowded once does not stay large for ever.
+            self.slots[slot].shrink_to(SPARE);
         }
         item.mark().slot.store(OUT, Ordering::Relaxed);
         self.len -= 1;
         item
     }
 
-    /// Takes out what is due at `now`, and with it what `ahead` allows to be served early: batches stay large.
+    /// Takes out what is due at `now`, and with it, until the last batch of `most` is full, what `ahead` allows to be
+    /// served early: batches stay large.
     pub(super) fn take_due(
         &mut self,
         now: Instant,
+        most: usize,
         ahead: impl Fn(&T) -> Duration,
     ) -> Vec<(Arc<T>, Instant)> {
         let mut due = Vec::new();
         let last = tick(now);
         let turn = (last.saturating_sub(self.done) + 1).min(SLOTS as u64);
         for t in last + 1 - turn..=last {
-            self.sweep(slot_of(t), &mut due, |_, at| at <= now);
+            self.sweep(slot_of(t), &mut due, usize::MAX, |_, at| at <= now);
         }
         self.done = last;
-        if let Some(most) = due.iter().map(|(item, _)| ahead(item)).max() {
-            let ahead_ticks = (tick(now + most) - last).min(SLOTS as u64 - 1);
+        let full = due.len().next_multiple_of(most.max(1));
+        if let Some(early) = due.iter().map(|(item, _)| ahead(item)).max() {
+            let ahead_ticks = (tick(now + early) - last).min(SLOTS as u64 - 1);
             for t in last..=last + ahead_ticks {
-                self.sweep(slot_of(t), &mut due, |item, at| {
+                self.sweep(slot_of(t), &mut due, full, |item, at| {
                     at - now <= ahead(item) && !ahead(item).is_zero()
                 });
             }
@@ -135,10 +143,13 @@ impl<T: Marked> Wheel<T> {
         &mut self,
         slot: usize,
         into: &mut Vec<(Arc<T>, Instant)>,
+        full: usize,
         is_due: impl Fn(&T, Instant) -> bool,
     ) {
         let mut index = 0;
-        while let Some(item) = self.slots[slot].get(index) {
+        while let Some(item) = self.slots[slot].get(index)
+            && into.len() < full
+        {
             let at = item.mark().due();
             if is_due(item, at) {
                 into.push((self.take(slot, index), at));
@@ -208,7 +219,7 @@ mod tests {
     /// What is due after that time, in the order in which it is due; nothing early.
     fn due(wheel: &mut Wheel<Item>, start: Instant, after: Duration) -> Vec<Duration> {
         let mut due: Vec<_> = wheel
-            .take_due(start + after, |_| Duration::ZERO)
+            .take_due(start + after, usize::MAX, |_| Duration::ZERO)
             .into_iter()
             .map(|(_, at)| at - start)
             .collect();
@@ -275,10 +286,20 @@ mod tests {
     fn what_may_be_served_early_travels_with_what_is_due_and_not_alone() {
         let ahead = |_: &Item| 3 * SECOND;
         let (mut wheel, _items, start) = wheel(&[10 * SECOND, 12 * SECOND, 14 * SECOND]);
-        assert!(wheel.take_due(start + 9 * SECOND, ahead).is_empty());
-        let taken = wheel.take_due(start + 10 * SECOND, ahead);
+        assert!(wheel.take_due(start + 9 * SECOND, 8, ahead).is_empty());
+        let taken = wheel.take_due(start + 10 * SECOND, 8, ahead);
         assert_eq!(taken.len(), 2);
         assert_eq!(due(&mut wheel, start, 14 * SECOND), [14 * SECOND]);
+    }
+
+    #[test]
+    fn no_more_is_served_early_than_fills_the_last_batch() {
+        let ahead = |_: &Item| 9 * SECOND;
+        let times: Vec<_> = (10..18).map(|n| n * SECOND).collect();
+        let (mut wheel, _items, start) = wheel(&times);
+        assert_eq!(wheel.take_due(start + 10 * SECOND, 3, ahead).len(), 3);
+        assert_eq!(wheel.take_due(start + 16 * SECOND, 2, ahead).len(), 4);
+        assert_eq!(due(&mut wheel, start, 17 * SECOND), [17 * SECOND]);
     }
 
     #[test]

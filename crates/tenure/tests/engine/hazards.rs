@@ -297,11 +297,25 @@ fn waiters_on_another_runtime_are_told_when_the_watchdogs_ends() {
     let mutex = client.mutex("k");
     let guard = first.block_on(mutex.lock()).unwrap();
     let (tell, told) = std::sync::mpsc::channel();
-    let waiting = second.spawn(mutex.lock().on_waiting(move |_| tell.send(()).unwrap()));
-    told.recv_timeout(Duration::from_secs(10)).unwrap();
+    let fair = mutex.clone().fair();
+    let locks = [
+        mutex.lock(),
+        fair.lock(),
+        fair.lock_within(Duration::from_secs(60)),
+    ];
+    let waiting = locks.map(|lock| {
+        let tell = tell.clone();
+        second.spawn(lock.on_waiting(move |_| tell.send(()).unwrap()))
+    });
+    for _ in 0..waiting.len() {
+        told.recv_timeout(Duration::from_secs(10)).unwrap();
+    }
     first.shutdown_timeout(Duration::from_secs(10));
-    let ended = second.block_on(async { tokio::time::timeout(Duration::from_secs(10), waiting).await });
-    assert!(matches!(ended.expect("stranded").unwrap(), Err(Error::Closed(why)) if why.contains("runtime")));
+    for waiting in waiting {
+        let ended = second.block_on(async { tokio::time::timeout(Duration::from_secs(10), waiting).await });
+        let ended = ended.expect("stranded").unwrap();
+        assert!(matches!(ended, Err(Error::Closed(why)) if why.contains("runtime")));
+    }
     assert!(!guard.is_held(), "nobody renews it");
 }
 
