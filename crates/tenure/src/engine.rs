@@ -16,7 +16,7 @@ use crate::lines::Lines;
 use crate::owner::Owner;
 use crate::queue::Places;
 use crate::settings::Settings;
-use crate::telemetry::Meters;
+use crate::telemetry::{Meters, Rounds};
 use crate::want::{Options, Want};
 use crate::watchdog::Watchdog;
 
@@ -41,6 +41,7 @@ pub(crate) struct Engine {
     pub(crate) places: Places,
     losses: [Notify; LOSS_BELLS],
     meters: OnceLock<Meters>,
+    rounds: OnceLock<Rounds>,
 }
 
 impl Engine {
@@ -71,6 +72,7 @@ impl Engine {
             places: Places::default(),
             losses: Default::default(),
             meters: OnceLock::new(),
+            rounds: OnceLock::new(),
         })
     }
 
@@ -103,6 +105,12 @@ impl Engine {
     pub(crate) fn meters(&self) -> &Meters {
         self.meters
             .get_or_init(|| Meters::new(self.backend.profile().store, None))
+    }
+
+    /// The watchdog's instruments.
+    pub(crate) fn rounds(&self) -> &Rounds {
+        self.rounds
+            .get_or_init(|| Rounds::new(self.backend.profile().store))
     }
 
     /// The bell that is rung when the claim is lost; some claims share one.

@@ -52,7 +52,10 @@ pub(crate) struct Held {
     first_token: Option<FencingToken>,
     run: u32,
     extra: Option<Box<Extra>>,
+    /// The lease that renewal reckons with, and the one that the store gave: beside each other, so that a round of renewals
+    /// need not look at the claim.
     lease_nanos: u64,
+    given_nanos: u64,
     /// The local deadline in nanoseconds, or [`LOST`].
     deadline: AtomicU64,
     /// When the request was sent that the store confirmed last.
@@ -97,6 +100,7 @@ impl Held {
             .tokens
             .map_or(claim.grants, |run| run.count().min(claim.grants))
             .get();
+        let lease = grant.lease.min(claim.lease);
         Some(Arc::new(Held {
             claim,
             line: line.clone(),
@@ -104,7 +108,8 @@ impl Held {
             first_token: grant.tokens.map(|run| run.first()),
             run,
             extra,
-            lease_nanos: (Instant::ORIGIN + grant.lease).as_nanos(),
+            lease_nanos: (Instant::ORIGIN + lease).as_nanos(),
+            given_nanos: (Instant::ORIGIN + grant.lease).as_nanos(),
             deadline: AtomicU64::new(deadline.as_nanos()),
             confirmed: AtomicU64::new(grant.held_from.as_nanos()),
             passed: AtomicU32::new(0),
@@ -202,12 +207,12 @@ impl Held {
 
     /// The lease that renewal reckons with: what was asked for, or what the store gave if that is less.
     pub(crate) fn lease(&self) -> Duration {
-        self.given_lease().min(self.claim.lease)
+        Duration::from_nanos(self.lease_nanos)
     }
 
     /// The lease that the store said it gave.
     pub(crate) fn given_lease(&self) -> Duration {
-        Duration::from_nanos(self.lease_nanos)
+        Duration::from_nanos(self.given_nanos)
     }
 
     /// The backend's own proof of the grant.

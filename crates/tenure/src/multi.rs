@@ -160,7 +160,7 @@ impl Multi {
 /// ```
 #[must_use = "locks are given back when their guard is dropped"]
 pub struct MultiGuard {
-    guards: Vec<Guard>,
+    pub(crate) guards: Vec<Guard>,
 }
 
 impl MultiGuard {

@@ -59,6 +59,9 @@ impl Mutex {
 
     /// Waits for the lock and runs `work` under it, for as long as it is held.
     ///
+    /// In a web handler, run it in a task of its own: a handler's future is dropped when its client goes away, and with it
+    /// `work`, wherever it is.
+    ///
     /// # Cancel safety
     /// Dropping the future drops `work` and gives the lock back.
     ///

@@ -29,8 +29,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
         interrupted = tokio::signal::ctrl_c() => interrupted.map_err(Into::into),
     };
     // Last: the lead is given back before the process ends, so the next takes it at once.
-    client.close(Duration::from_secs(5)).await?;
-    outcome
+    let closed = client.close(Duration::from_secs(5)).await;
+    outcome.and(closed.map_err(Into::into))
 }
 
 /// Campaigns, works while it leads, and campaigns again when it has lost the lead.

@@ -37,6 +37,6 @@ async fn main() -> Result<(), Box<dyn Error>> {
         interrupted = tokio::signal::ctrl_c() => interrupted.map_err(Into::into),
     };
     // Last: every lock is given back before the process ends.
-    client.close(Duration::from_secs(5)).await?;
-    outcome
+    let closed = client.close(Duration::from_secs(5)).await;
+    outcome.and(closed.map_err(Into::into))
 }

@@ -38,8 +38,8 @@ async fn start() -> Result<(), Box<dyn Error>> {
         // The replica serves here.
     }
     // Last: what is still held is given back before the process ends, not when its lease does.
-    client.close(Duration::from_secs(5)).await?;
-    outcome
+    let closed = client.close(Duration::from_secs(5)).await;
+    outcome.and(closed.map_err(Into::into))
 }
 
 /// Waits for whoever migrates; looks, under the lock, what is left to do; and does it.

@@ -20,12 +20,16 @@ pub(crate) struct Meters {
     pub(crate) held: Gauge,
     pub(crate) waiters: Gauge,
     pub(crate) passed: Counter,
+    pub(crate) unreturned: Counter,
+}
+
+/// The instruments of a client's watchdog, which renews many keys at once.
+pub(crate) struct Rounds {
     pub(crate) renewal: Histogram,
     pub(crate) renewed: Counter,
-    pub(crate) renewal_failed: Counter,
+    pub(crate) failed: Counter,
     pub(crate) margin: Histogram,
     pub(crate) lateness: Histogram,
-    pub(crate) unreturned: Counter,
 }
 
 /// How an acquisition ends.
@@ -103,11 +107,6 @@ impl Meters {
             held: metrics::gauge!(HELD, labels.clone()),
             waiters: metrics::gauge!(WAITERS, labels.clone()),
             passed: metrics::counter!(PASSED, labels.clone()),
-            renewal: metrics::histogram!(RENEWAL, labels.clone()),
-            renewed: metrics::counter!(RENEWALS, with("outcome", "renewed")),
-            renewal_failed: metrics::counter!(RENEWALS, with("outcome", "failed")),
-            margin: metrics::histogram!(MARGIN, labels.clone()),
-            lateness: metrics::histogram!(LATENESS, labels.clone()),
             unreturned: metrics::counter!(UNRETURNED, labels.clone()),
             labels,
         }
@@ -126,6 +125,27 @@ impl Meters {
         if let Some((_, counter)) = self.lost.iter().find(|(known, _)| *known == word) {
             counter.increment(1);
         }
+    }
+}
+
+impl Rounds {
+    /// Instruments for the watchdog of a client of that store.
+    pub(crate) fn new(store: &'static str) -> Self {
+        let renewals =
+            |outcome: &'static str| metrics::counter!(RENEWALS, "store" => store, "outcome" => outcome);
+        Rounds {
+            renewal: metrics::histogram!(RENEWAL, "store" => store),
+            renewed: renewals("renewed"),
+            failed: renewals("failed"),
+            margin: metrics::histogram!(MARGIN, "store" => store),
+            lateness: metrics::histogram!(LATENESS, "store" => store),
+        }
+    }
+}
+
+impl std::fmt::Debug for Rounds {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Rounds(..)")
     }
 }
 

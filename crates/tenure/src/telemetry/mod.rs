@@ -4,5 +4,5 @@ mod meters;
 pub mod names;
 mod spans;
 
-pub(crate) use meters::{Meters, Outcome};
+pub(crate) use meters::{Meters, Outcome, Rounds};
 pub(crate) use spans::{acquiring, granted, holding, renewing};

@@ -151,7 +151,7 @@ pub(super) async fn renew(shared: &Shared, batch: Vec<Arc<Held>>) -> Option<Erro
     let answers = call.instrument(renewing(batch.len())).await;
     let now = shared.clock.now();
     if let Some(held) = batch.first() {
-        held.line.engine.meters().renewal.record(now - sent);
+        held.line.engine.rounds().renewal.record(now - sent);
     }
     let mut first = None;
     let mut looks = Vec::with_capacity(batch.len());
@@ -159,7 +159,7 @@ pub(super) async fn renew(shared: &Shared, batch: Vec<Arc<Held>>) -> Option<Erro
         let failed = match answer {
             _ if held.has_departed() => held.check(now).err().map(Error::Lost),
             Renewed::Alive { held_from, lease } => {
-                let meters = held.line.engine.meters();
+                let meters = held.line.engine.rounds();
                 meters.renewed.increment(1);
                 if held.options.renewed {
                     meters.margin.record(held.deadline() - now);
@@ -181,7 +181,7 @@ pub(super) async fn renew(shared: &Shared, batch: Vec<Arc<Held>>) -> Option<Erro
             }
             Renewed::Unknown(error) => {
                 tracing::debug!(key = %held.claim.at.key, claim = %held.claim.at.id, %error, "a renewal failed");
-                held.line.engine.meters().renewal_failed.increment(1);
+                held.line.engine.rounds().failed.increment(1);
                 looks.push((held, next_look(held, now + retry_after(held.lease()))));
                 Some(error.into())
             }

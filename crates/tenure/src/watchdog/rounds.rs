@@ -169,7 +169,7 @@ fn tick(shared: &Arc<Shared>) -> Option<Instant> {
     }
     alive.retain(|held| held.options.renewed);
     if let Some((engine, late)) = engine.zip(late) {
-        engine.meters().lateness.record(late);
+        engine.rounds().lateness.record(late);
     }
     if !stalled.is_zero() {
         tracing::warn!(
