@@ -40,3 +40,4 @@ async fn subject() -> impl Subject {
 
 tenure_testkit::conformance!(subject);
 tenure_testkit::conformance_under_chaos!(subject);
+tenure_testkit::agrees_with_the_model!(subject, walks: 2_000);

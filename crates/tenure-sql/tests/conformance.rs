@@ -10,7 +10,7 @@ use std::time::Duration;
 use tempfile::TempDir;
 use tenure_backend::{Backend, Call, Clock};
 use tenure_sql::{Config, sqlite};
-use tenure_testkit::{ManualClock, Subject};
+use tenure_testkit::{Ailment, ManualClock, Subject};
 
 /// How long clients wait for each other: longer than users would, for a disk that stalls is no test's matter.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -56,6 +56,22 @@ impl Subject for LockFile {
             file.busy_timeout(PATIENCE).expect("a time limit can be set");
             file.execute("UPDATE store SET boot = 'the boot before'", [])
                 .expect("the boot can be set");
+            Ok(())
+        }))
+    }
+
+    /// Takes a table away and brings it back. Rights are not tried: they bind no superuser.
+    fn ail(&self, ailment: Option<Ailment>) -> Option<Call<()>> {
+        let change = match ailment {
+            Some(Ailment::Denies) => return None,
+            Some(Ailment::OutOfOrder) => "ALTER TABLE claim RENAME TO claim_away",
+            None => "ALTER TABLE claim_away RENAME TO claim",
+        };
+        let path = self.dir.path().join("locks.db");
+        Some(Call::new(async move {
+            let file = rusqlite::Connection::open(path).expect("the lock file opens");
+            file.busy_timeout(PATIENCE).expect("a time limit can be set");
+            file.execute_batch(change).expect("a table can be renamed");
             Ok(())
         }))
     }

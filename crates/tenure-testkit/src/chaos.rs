@@ -8,8 +8,8 @@ use std::time::Duration;
 use futures_util::stream::{self, StreamExt};
 use parking_lot::Mutex;
 use tenure_backend::{
-    Backend, BackendError, Batch, Call, Claim, Clock, Departure, Each, Effect, Fault, Finding, Holder,
-    Instant, LockStatus, Page, Profile, Query, Released, Renewal, Renewed, Standing, WakeUp, Wakes,
+    Backend, BackendError, Batch, Call, Claim, Clock, Departure, Each, Effect, Fairness, Fault, Finding,
+    Holder, Instant, LockStatus, Page, Profile, Query, Released, Renewal, Renewed, Standing, WakeUp, Wakes,
 };
 
 use crate::Dice;
@@ -18,6 +18,15 @@ use crate::Dice;
 const MAX_LATE: usize = 32;
 
 /// How bad the weather is. Odds are percentages of calls, and of a batch's elements.
+///
+/// # Examples
+/// ```
+/// use tenure_testkit::Weather;
+///
+/// // Every third reply is lost on its way back, and nothing else happens.
+/// let lossy = Weather { fails_after: 33, ..Weather::CALM };
+/// assert_eq!(lossy.fails_before, 0);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Weather {
     /// Each call is delayed by up to so much, drawn evenly; half of them are not delayed.
@@ -67,7 +76,22 @@ impl Weather {
 ///   [`Effect::None`] is never repeated.
 /// - Only requests that are safe to repeat are repeated: releases of named claims, renewals, and, where the
 ///   store remembers ended claims, placements. The eviction of everybody and of foreign holders is not.
+/// - What would place an unfair claim after its client was told that it is refused is never repeated, neither its
+///   placement nor a release whose heir it is: a refused unfair claim leaves nothing in the store, so its client forgets
+///   it without a withdrawal, and a request that is answered and still sent again is outside the contract.
 /// - Its profile is the store's, but wake-ups that were reliable are lossy.
+///
+/// # Examples
+/// ```
+/// use std::sync::Arc;
+/// use tenure_backend::Backend;
+/// use tenure_testkit::{Chaos, Weather};
+///
+/// /// What an engine is tested on: the same store, and the same bad luck whenever the seed is the same.
+/// fn in_bad_weather(store: Arc<dyn Backend>, seed: u64) -> Arc<dyn Backend> {
+///     Arc::new(Chaos::new(store, seed, Weather::ROUGH))
+/// }
+/// ```
 #[derive(Debug)]
 pub struct Chaos {
     inner: Arc<dyn Backend>,
@@ -171,14 +195,25 @@ impl Chaos {
     }
 
     /// A request of its own weather. It may be repeated later, unless it is certain that it had no effect.
-    async fn lone<T>(&self, call: impl FnOnce() -> Call<T>, again: Option<Late>) -> Result<T, BackendError> {
+    ///
+    /// `done` says of an answer that reached the client whether it ended the matter: what was answered so is not sent
+    /// again.
+    async fn lone<T>(
+        &self,
+        call: impl FnOnce() -> Call<T>,
+        again: Option<Late>,
+        done: impl FnOnce(&T) -> bool,
+    ) -> Result<T, BackendError> {
         self.meanwhile().await;
         let fortune = self.fortune();
         if fortune == Fortune::FailsBefore {
             return Err(before());
         }
         let answer = call().await;
-        let refused = matches!(&answer, Err(error) if error.effect() == Effect::None);
+        let refused = match &answer {
+            Ok(answer) => fortune == Fortune::Fair && done(answer),
+            Err(error) => error.effect() == Effect::None,
+        };
         self.maybe_repeat(again.filter(|_| !refused));
         if fortune == Fortune::FailsAfter {
             answer.and(Err(after()))
@@ -242,7 +277,12 @@ impl Backend for Chaos {
         Call::new(async move {
             let remembers = self.profile.remembers_ended;
             let again = remembers.then(|| Late::Acquire(claim.clone(), place_by));
-            self.lone(|| self.inner.clone().acquire(claim, place_by), again)
+            let unfair = claim.fairness == Fairness::Unfair;
+            // Its client forgets an unfair claim that was refused: nobody would withdraw it.
+            let refused =
+                |standing: &Standing| matches!(standing, Standing::Waiting { .. } | Standing::Recovering);
+            let done = move |standing: &Standing| unfair && refused(standing);
+            self.lone(|| self.inner.clone().acquire(claim, place_by), again, done)
                 .await
         })
     }
@@ -260,7 +300,12 @@ impl Backend for Chaos {
             let call = |batch| self.inner.clone().release(batch);
             let again = |departure: &Departure| {
                 let named = matches!(departure.who, Holder::Claim(_));
-                named.then(|| Late::Release(departure.clone()))
+                named.then(|| {
+                    let mut again = departure.clone();
+                    // An unfair heir that was told of its refusal is forgotten by its client, as in `acquire`.
+                    again.heir.take_if(|heir| heir.claim.fairness == Fairness::Unfair);
+                    Late::Release(again)
+                })
             };
             self.each(batch, call, again, Released::Unknown).await
         })
@@ -268,7 +313,9 @@ impl Backend for Chaos {
 
     fn watch(self: Arc<Self>, claim: Arc<Claim>) -> Call<Wakes> {
         Call::new(async move {
-            let wakes = self.lone(|| self.inner.clone().watch(claim), None).await?;
+            let wakes = self
+                .lone(|| self.inner.clone().watch(claim), None, |_| true)
+                .await?;
             let heard = wakes.filter({
                 let chaos = self.clone();
                 move |()| ready(!chaos.fate.lock().dice.chance(chaos.weather.loses_wake))
@@ -286,11 +333,14 @@ impl Backend for Chaos {
     }
 
     fn inspect(self: Arc<Self>, query: Query) -> Call<Page<LockStatus>> {
-        Call::new(async move { self.lone(|| self.inner.clone().inspect(query), None).await })
+        Call::new(async move {
+            self.lone(|| self.inner.clone().inspect(query), None, |_| true)
+                .await
+        })
     }
 
     fn examine(self: Arc<Self>) -> Call<Vec<Finding>> {
-        Call::new(async move { self.lone(|| self.inner.clone().examine(), None).await })
+        Call::new(async move { self.lone(|| self.inner.clone().examine(), None, |_| true).await })
     }
 
     fn close(self: Arc<Self>) -> Call<()> {

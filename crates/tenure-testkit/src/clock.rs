@@ -60,6 +60,24 @@ impl Clock for ManualClock {
 ///
 /// [`advance`](SimClock::advance) moves tokio's time and this clock together, as the passing of time does.
 /// [`suspend`](SimClock::suspend) moves this clock alone, as a suspended machine does: timers do not count it.
+///
+/// # Examples
+/// ```
+/// # #[tokio::main(flavor = "current_thread", start_paused = true)] async fn main() {
+/// use std::time::Duration;
+/// use tenure_backend::Clock;
+/// use tenure_testkit::SimClock;
+///
+/// let clock = SimClock::new();
+/// let (began, timers) = (clock.now(), tokio::time::Instant::now());
+/// clock.suspend(Duration::from_secs(60));
+/// assert_eq!(clock.now() - began, Duration::from_secs(60));
+/// assert_eq!(timers.elapsed(), Duration::ZERO, "no timer counts a suspend");
+/// clock.advance(Duration::from_secs(1)).await;
+/// assert_eq!(clock.now() - began, Duration::from_secs(61));
+/// assert_eq!(timers.elapsed(), Duration::from_secs(1));
+/// # }
+/// ```
 #[derive(Clone, Debug)]
 pub struct SimClock {
     origin: tokio::time::Instant,
@@ -76,6 +94,9 @@ impl SimClock {
     }
 
     /// Lets time pass for timers and for this clock.
+    ///
+    /// # Cancel safety
+    /// Dropped before its first poll, time stands still; after it, time has passed.
     ///
     /// # Panics
     /// Where tokio's time is not paused.

@@ -44,6 +44,16 @@ pub struct Event {
 }
 
 /// What happened to an attempt.
+///
+/// # Examples
+/// ```
+/// use tenure_testkit::{Event, What};
+///
+/// let what = |line: &str| line.parse::<Event>().unwrap().what;
+/// assert_eq!(what("1700 7 release"), What::ReleaseInvoked);
+/// // Who got no answer may hold the key or not: the checker excuses nothing by it.
+/// assert_eq!(what("1800 8 unknown"), What::Unknown);
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum What {
     /// It was begun.
@@ -164,6 +174,22 @@ impl Recorder {
 /// One attempt of a history that is being recorded. Clones are the same attempt.
 ///
 /// Record what ends a belief right before it is done, and what begins one right after the answer came.
+///
+/// # Examples
+/// ```
+/// use std::{sync::Arc, time::Duration};
+/// use tenure_backend::{Clock, LockKey, Mode, SystemClock};
+/// use tenure_testkit::{Recorder, What};
+///
+/// let recorder = Recorder::new(Arc::new(SystemClock));
+/// let attempt = recorder.acquire_invoked(&LockKey::new("order:42").unwrap(), 1, Mode::Exclusive);
+/// // … the lock is asked for, and granted …
+/// attempt.acquired(None, SystemClock.now() + Duration::from_secs(30));
+/// attempt.release_invoked();
+/// // … and given back; only then may another believe.
+/// attempt.released();
+/// assert_eq!(recorder.history().last().unwrap().what, What::Released);
+/// ```
 #[derive(Clone, Debug)]
 pub struct Attempt {
     recorder: Recorder,

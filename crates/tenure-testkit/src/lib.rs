@@ -3,6 +3,8 @@
 //!
 //! - [`conformance!`] and [`conformance_under_chaos!`] turn one line into a named test for each sentence of the
 //!   contract, on a store that a [`Subject`] makes for each.
+//! - [`agrees_with_the_model!`] lets claims walk through the store at random, and holds every answer against the
+//!   contract.
 //! - [`Chaos`] puts any backend into bad [`Weather`], by a seed.
 //! - [`Recorder`] writes down what happened to locks, and [`check`] finds out whether they ever failed.
 //! - [`ManualClock`], [`SimClock`] and [`JumpingClock`] let a test decide what time it is.
@@ -17,6 +19,7 @@ mod dice;
 mod history;
 mod log;
 mod macros;
+pub mod model;
 mod subject;
 pub mod suite;
 mod violation;
@@ -27,5 +30,5 @@ pub use clock::{JumpingClock, ManualClock, SimClock};
 pub use dice::Dice;
 pub use history::{Attempt, Event, Recorder, What};
 pub use log::ParseEventError;
-pub use subject::Subject;
+pub use subject::{Ailment, Subject};
 pub use violation::{Rule, Summary, Violation};

@@ -48,6 +48,15 @@ impl fmt::Display for ModeText {
 }
 
 /// The line is not an event of a history.
+///
+/// # Examples
+/// ```
+/// use tenure_testkit::Event;
+///
+/// // Fields stand in their order, with single spaces: a log that was damaged is not judged.
+/// let refused = "1700  7 release".parse::<Event>().unwrap_err();
+/// assert_eq!(refused.to_string(), r#"not an event of a history: "1700  7 release""#);
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ParseEventError {
     line: String,

@@ -60,6 +60,51 @@ macro_rules! conformance_under_chaos {
     };
 }
 
+/// A test in a module `random_walks`: in random walks of claims through the store every answer is one that the contract
+/// allows.
+///
+/// Takes the name of an `async fn() -> impl Subject` in scope, which makes a fresh store for each walk, and how many
+/// walks there are, if not 100. What a walk is, and what a failure tells, is said at [`model`](crate::model). A store
+/// whose time passes by sleeping takes some seconds for a walk: a few walks are enough there.
+///
+/// # Examples
+/// ```no_run
+/// # use std::{future::Future, pin::Pin, sync::Arc, time::Duration};
+/// # use tenure_backend::{Backend, Call, Clock};
+/// use tenure_testkit::Subject;
+///
+/// # struct MyStore;
+/// # impl MyStore { fn new() -> Self { MyStore } }
+/// # impl Subject for MyStore {
+/// #   fn client(&self) -> Call<Arc<dyn Backend>> { unimplemented!() }
+/// #   fn pass(&self, _: Duration) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> { unimplemented!() }
+/// #   fn client_on(&self, _: Arc<dyn Clock>) -> Option<Call<Arc<dyn Backend>>> { unimplemented!() }
+/// # }
+/// async fn subject() -> impl Subject {
+///     MyStore::new()
+/// }
+///
+/// tenure_testkit::agrees_with_the_model!(subject, walks: 20);
+/// # fn main() {}
+/// ```
+#[macro_export]
+macro_rules! agrees_with_the_model {
+    ($subject:path $(,)?) => {
+        $crate::agrees_with_the_model!($subject, walks: 100);
+    };
+    ($subject:path, walks: $walks:expr $(,)?) => {
+        mod random_walks {
+            #[allow(unused_imports)]
+            use super::*;
+
+            #[test]
+            fn every_answer_of_a_random_walk_is_one_that_the_contract_allows() {
+                $crate::model::walks($subject, 1..=$walks);
+            }
+        }
+    };
+}
+
 /// One group's module of tests.
 #[doc(hidden)]
 #[macro_export]
@@ -115,19 +160,23 @@ macro_rules! __cases {
             a_release_may_be_repeated_and_frees_nobody_else
             a_release_by_anyone_but_the_owner_frees_nothing
             a_released_claim_is_never_granted_again
+            an_ended_claim_is_remembered_until_its_place_by_has_passed
             a_claim_withdrawn_before_it_was_placed_is_never_granted
             a_claim_is_never_placed_after_its_place_by
+            a_holder_may_be_polled_after_its_place_by
             a_released_claim_is_gone_to_renewal
             a_claim_that_was_never_placed_is_gone_to_renewal
             an_unfair_claim_that_waits_leaves_nothing
             a_claim_given_up_while_it_waited_is_never_granted
             a_batch_is_judged_one_by_one
-            a_batch_may_be_as_long_as_the_limit
+            a_batch_may_be_as_long_as_the_limit_and_is_answered_in_order
+            an_element_that_fails_clouds_no_other
             a_dropped_call_harms_nothing
             hostile_names_are_keys_like_any
             a_thousand_names_leave_nothing_behind
             an_evicted_claim_is_gone_and_learns_by_whom
             an_evicted_claim_learns_why_for_as_long_as_its_lease
+            a_late_release_does_not_change_why_an_evicted_claim_is_gone
             an_eviction_takes_the_named_claim_alone
             everybody_who_holds_a_key_can_be_evicted_at_once
             waiters_stay_when_everybody_who_holds_is_evicted
@@ -156,6 +205,7 @@ macro_rules! __cases {
             a_dead_reader_does_not_stay_for_the_others_sake
             permits_of_dead_holders_are_given_out_again
             a_lease_too_short_is_rounded_up_and_says_so
+            a_renewal_too_short_is_rounded_up_and_says_so
             a_waiter_polls_no_later_than_the_holders_lease_ends
             what_is_believed_ends_no_later_than_the_lease_in_the_store
             no_interruption_makes_belief_outlive_the_lease
@@ -167,6 +217,7 @@ macro_rules! __cases {
             claims_are_granted_in_the_order_in_which_they_were_placed
             a_waiter_that_asks_again_keeps_its_place
             a_waiter_lives_as_long_as_it_asks_or_is_renewed
+            a_waiter_may_be_polled_after_its_place_by
             a_waiter_is_told_to_ask_again_well_within_its_lease
             a_waiter_is_not_renewed_as_a_holder
             a_dead_waiter_holds_the_queue_up_for_its_own_lease_at_most
@@ -191,6 +242,7 @@ macro_rules! __cases {
             tokens_rise_from_readers_to_writers_and_back
             a_grant_reserves_the_run_that_it_asked_for
             a_raise_lifts_the_counter_and_becomes_the_claims_run
+            a_raise_of_a_waiter_lifts_the_counter
             a_raise_never_lowers_the_counter
             a_raise_of_a_claim_that_is_gone_has_no_effect
         ] $($with)* }
@@ -234,6 +286,7 @@ macro_rules! __cases {
             a_closed_client_refuses_and_leaves_its_claims_to_their_leases
             closing_may_be_repeated
             the_store_can_be_examined
+            a_store_that_is_unwell_says_so_and_loses_nothing
         ] $($with)* }
     };
 }
@@ -247,6 +300,7 @@ mod tests {
         let written = [
             include_str!("suite/mutual.rs"),
             include_str!("suite/claim/life.rs"),
+            include_str!("suite/claim/batch.rs"),
             include_str!("suite/claim/evict.rs"),
             include_str!("suite/claim/inspect.rs"),
             include_str!("suite/lease.rs"),

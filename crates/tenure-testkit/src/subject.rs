@@ -1,4 +1,4 @@
-//! The store under test, as its author hands it to the suite.
+//! The store under test, as its author hands it to the suite, and what may be wrong with it.
 //! What the suite does with it lives in `trial.rs`.
 
 use std::future::Future;
@@ -6,12 +6,15 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tenure_backend::{Backend, Call, Clock};
+use tenure_backend::{Backend, Call, Clock, Fault};
 
 /// A store under test: fresh and empty, made anew for each case.
 ///
 /// The suite asks for as many clients as a case needs, lets time pass through [`pass`](Subject::pass) alone, and
 /// drops the subject when the case has ended.
+///
+/// # Examples
+/// See [`conformance!`](crate::conformance); `tests/tutorial_backend.rs` in this crate has a whole one.
 pub trait Subject: Send + Sync + 'static {
     /// A new client of the store, with its own connection.
     fn client(&self) -> Call<Arc<dyn Backend>>;
@@ -19,6 +22,9 @@ pub trait Subject: Send + Sync + 'static {
     /// Lets this much time pass, for the store and for the clocks of its clients.
     ///
     /// A store that reads an injected clock moves that clock; a store with a clock of its own sleeps.
+    ///
+    /// # Cancel safety
+    /// Dropping the future may leave less time passed than was asked for; the suite never drops it.
     fn pass(&self, time: Duration) -> Pin<Box<dyn Future<Output = ()> + Send + '_>>;
 
     /// A new client whose own clock is `clock`, and whose store reads it too; `None` where the store's clock is
@@ -32,5 +38,39 @@ pub trait Subject: Send + Sync + 'static {
     /// afterwards.
     fn restart(&self) -> Option<Call<()>> {
         None
+    }
+
+    /// Makes the store unwell, for every client of this subject, or well again with `None`. `None` where that cannot
+    /// be tried.
+    fn ail(&self, ailment: Option<Ailment>) -> Option<Call<()>> {
+        let _ = ailment;
+        None
+    }
+}
+
+/// In which way a store is unwell, beyond weather.
+///
+/// # Examples
+/// ```
+/// use tenure_backend::Fault;
+/// use tenure_testkit::Ailment;
+///
+/// assert_eq!(Ailment::Denies.fault(), Fault::Denied);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ailment {
+    /// It refuses its clients' rights: a password was changed, a file belongs to another user.
+    Denies,
+    /// It answers, but is not in order: a table is gone, a disk is full.
+    OutOfOrder,
+}
+
+impl Ailment {
+    /// What every call is answered then.
+    pub const fn fault(self) -> Fault {
+        match self {
+            Ailment::Denies => Fault::Denied,
+            Ailment::OutOfOrder => Fault::Store,
+        }
     }
 }

@@ -6,6 +6,17 @@ use std::fmt;
 use crate::history::Event;
 
 /// What a history has shown about a lock, if nothing is wrong with it.
+///
+/// # Examples
+/// ```
+/// use tenure_testkit::{Event, check};
+///
+/// let history = "1000 1 invoked owner=1 mode=exclusive key=k\n1100 1 failed";
+/// let events = history.lines().map(|line| line.parse::<Event>().unwrap());
+/// let summary = check(events).unwrap();
+/// // A test looks at it too: a history without grants is right about nothing.
+/// assert_eq!((summary.attempts, summary.acquired), (1, 0));
+/// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Summary {
     /// How many attempts were begun.
@@ -17,6 +28,22 @@ pub struct Summary {
 }
 
 /// The rules of a history.
+///
+/// # Examples
+/// ```
+/// use tenure_testkit::{Event, Rule, check};
+///
+/// // The second holder came after the first, and its token is not greater.
+/// let history = "\
+/// 1000 1 invoked owner=1 mode=exclusive key=k
+/// 1100 1 acquired token=7 until=9000
+/// 1200 1 release
+/// 1300 1 released
+/// 1400 2 invoked owner=2 mode=exclusive key=k
+/// 1500 2 acquired token=7 until=9000";
+/// let events = history.lines().map(|line| line.parse::<Event>().unwrap());
+/// assert_eq!(check(events).unwrap_err()[0].rule, Rule::V3);
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Rule {
     /// The history contradicts itself: its recording is at fault.
@@ -36,6 +63,21 @@ pub enum Rule {
 }
 
 /// One violation, with the events that show it.
+///
+/// # Examples
+/// ```
+/// use tenure_testkit::{Event, Rule, check};
+///
+/// let history = "\
+/// 1000 1 invoked owner=1 mode=exclusive key=k
+/// 1100 1 acquired token=1 until=9000
+/// 1200 2 invoked owner=2 mode=exclusive key=k
+/// 1300 2 acquired token=2 until=9000";
+/// let events = history.lines().map(|line| line.parse::<Event>().unwrap());
+/// let violations = check(events).unwrap_err();
+/// assert_eq!(violations[0].rule, Rule::V1);
+/// println!("{}", violations[0]);
+/// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
     /// Which rule was broken.

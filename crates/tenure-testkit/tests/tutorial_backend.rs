@@ -89,9 +89,6 @@ impl State {
         if self.ended.contains_key(&claim.at) {
             return Standing::Ended;
         }
-        if now > place_by {
-            return Standing::TooLate;
-        }
         if let Some(held) = self.held.get_mut(&claim.at.key) {
             if held.claim.at != claim.at {
                 let poll_after = held.from + held.lease - now;
@@ -102,6 +99,9 @@ impl State {
             }
             (held.from, held.lease) = (now, lease(claim.lease));
             return Standing::Granted(held.grant());
+        }
+        if now > place_by {
+            return Standing::TooLate;
         }
         self.last_token += 1;
         let first = FencingToken::new(self.last_token).expect("nobody counts to 2^63");
@@ -327,3 +327,4 @@ async fn subject() -> impl Subject {
 
 tenure_testkit::conformance!(subject);
 tenure_testkit::conformance_under_chaos!(subject);
+tenure_testkit::agrees_with_the_model!(subject, walks: 1_000);

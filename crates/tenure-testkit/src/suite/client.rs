@@ -1,5 +1,8 @@
 //! One client of a trial: the calls of the contract, repeated while the weather is bad, and what cases expect.
 //! No rule of the contract is judged here; that is the cases' part.
+//!
+//! # Cancel safety
+//! A future that is dropped leaves the effect of its call unknown, and everything else as it was.
 
 use std::hash::{BuildHasher, RandomState};
 use std::num::NonZeroU32;
@@ -26,6 +29,12 @@ const STEP: Duration = Duration::from_millis(50);
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// A client of the store under test.
+///
+/// # Cancel safety
+/// A future of its methods that is dropped leaves the effect of its call unknown, and everything else as it was.
+///
+/// # Examples
+/// See [`Trial`], which makes clients.
 #[derive(Clone)]
 pub struct Client {
     trial: Trial,
@@ -35,6 +44,9 @@ pub struct Client {
 }
 
 /// What became of a departure that went through.
+///
+/// # Examples
+/// See [`Trial`], whose example releases a claim.
 #[derive(Debug)]
 pub struct Departed {
     /// Who was freed by it.
@@ -118,6 +130,12 @@ impl Client {
     }
 
     /// Places or polls a claim, in all weathers.
+    ///
+    /// # Errors
+    /// What the store answers, weather apart.
+    ///
+    /// # Panics
+    /// When a hundred tries in a row met bad weather.
     pub async fn try_acquire(&self, claim: &Arc<Claim>) -> Result<Standing, BackendError> {
         for _ in 0..ATTEMPTS {
             match self.acquire_by(claim, self.now() + PLACE_AHEAD).await {
@@ -129,8 +147,22 @@ impl Client {
     }
 
     /// Places or polls a claim once.
+    ///
+    /// # Errors
+    /// What the store answers.
     pub async fn acquire_by(&self, claim: &Arc<Claim>, place_by: Instant) -> Result<Standing, BackendError> {
         self.backend.clone().acquire(claim.clone(), place_by).await
+    }
+
+    /// Places or polls a claim by that moment, in all weathers, which the store does not refuse.
+    pub async fn polled_by(&self, claim: &Arc<Claim>, place_by: Instant) -> Standing {
+        for _ in 0..ATTEMPTS {
+            match self.acquire_by(claim, place_by).await {
+                Err(error) if error.is_weather() => {}
+                answer => return answer.unwrap_or_else(|error| panic!("acquire of {:?}: {error}", claim.at)),
+            }
+        }
+        panic!("{:?} met bad weather {ATTEMPTS} times in a row", claim.at);
     }
 
     /// Places or polls a claim that the store does not refuse.
@@ -296,8 +328,20 @@ impl Client {
         }
     }
 
-    /// Renews claims in one call, in all weathers.
+    /// Renews claims in one call, in all weathers; the store refuses none.
     pub async fn renew_all(&self, renewals: Vec<Renewal>) -> Vec<Renewed> {
+        let names: Vec<ClaimRef> = renewals.iter().map(|renewal| renewal.who.clone()).collect();
+        let answers = self.answers_to_renewals(renewals).await;
+        for (answer, name) in answers.iter().zip(names) {
+            if let Renewed::Unknown(error) = answer {
+                panic!("renewal of {name:?}: {error}");
+            }
+        }
+        answers
+    }
+
+    /// Renews claims in one call, in all weathers; what the store answers to each, weather apart.
+    pub async fn answers_to_renewals(&self, renewals: Vec<Renewal>) -> Vec<Renewed> {
         let mut answers: Vec<Option<Renewed>> = renewals.iter().map(|_| None).collect();
         for _ in 0..ATTEMPTS {
             let open: Vec<usize> = (0..answers.len()).filter(|at| answers[*at].is_none()).collect();
@@ -310,7 +354,6 @@ impl Client {
             for (at, answer) in open.into_iter().zip(answered) {
                 match answer {
                     Renewed::Unknown(error) if error.is_weather() => {}
-                    Renewed::Unknown(error) => panic!("renewal of {:?}: {error}", renewals[at].who),
                     answer => answers[at] = Some(answer),
                 }
             }

@@ -1,10 +1,15 @@
 //! Fencing tokens: each grant's are greater than all before it on the key, whatever ended those.
 //! What a resource does with them is not the store's.
+//!
+//! # Cancel safety
+//! A case that is dropped leaves its claims to their leases, in a store that was made for it alone.
 
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use tenure_backend::{Fencing, FencingToken, LockKey, Loss, Mode, Phase, Renewal, Renewed, TokenRun};
+use tenure_backend::{
+    Fairness, Fencing, FencingToken, LockKey, Loss, Mode, Phase, Renewal, Renewed, TokenRun,
+};
 
 use super::client::renewal;
 use super::{Client, Trial};
@@ -143,6 +148,34 @@ pub async fn a_raise_lifts_the_counter_and_becomes_the_claims_run(trial: Trial) 
         .await
         .tokens;
     rises(&mut greatest, run);
+}
+
+/// A renewal that raises a claim which still waits lifts the counter too, and does not grant it.
+pub async fn a_raise_of_a_waiter_lifts_the_counter(trial: Trial) {
+    if trial.lacks_so(Mode::Exclusive, Fairness::Fifo).await {
+        return;
+    }
+    let ([holder, waiter], key) = (trial.two().await, trial.key());
+    let (held, waiting) = (
+        holder.fair(&key, Mode::Exclusive),
+        waiter.fair(&key, Mode::Exclusive),
+    );
+    let Some(run) = holder.granted(&held).await.tokens else {
+        return;
+    };
+    waiter.waits(&waiting).await;
+    let raised = beyond(run);
+    let answers = waiter
+        .renew_all(vec![raising(renewal(&waiting, Phase::Either), raised)])
+        .await;
+    assert!(matches!(answers[..], [Renewed::Alive { .. }]), "{answers:?}");
+    waiter.waits(&waiting).await;
+    holder.release(&held).await.freed_it(&held);
+    let granted = waiter.granted_soon(&waiting).await.tokens;
+    assert!(
+        granted.is_some_and(|run| run == raised || run.first() > raised.last()),
+        "{granted:?} was granted after a raise to {raised:?}"
+    );
 }
 
 /// A raise below the counter does not lower it.

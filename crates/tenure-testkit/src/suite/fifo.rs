@@ -1,5 +1,8 @@
 //! The queue: first come, first served, and nobody stuck behind the dead.
 //! Eviction of waiters and what is shown of a queue are in `claim`.
+//!
+//! # Cancel safety
+//! A case that is dropped leaves its claims to their leases, in a store that was made for it alone.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -95,6 +98,27 @@ pub async fn a_waiter_lives_as_long_as_it_asks_or_is_renewed(trial: Trial) {
     holder.0.release(&holder.1).await;
     second.waits(&two).await;
     first.granted_soon(&one).await;
+}
+
+/// A waiter is placed already, and may be polled later than its `place_by`.
+pub async fn a_waiter_may_be_polled_after_its_place_by(trial: Trial) {
+    let Some((holder, key)) = held_by_one(&trial, Mode::Exclusive).await else {
+        return;
+    };
+    let client = trial.client().await;
+    let claim = client.fair(&key, Mode::Exclusive);
+    let place_by = client.now() + Duration::from_millis(50);
+    client.waits(&claim).await;
+    trial.pass(Duration::from_millis(100)).await;
+    let answer = client.polled_by(&claim, place_by).await;
+    assert!(matches!(answer, Standing::Waiting { .. }), "{answer:?}");
+    holder.0.release(&holder.1).await.freed_it(&holder.1);
+    let answer = client.polled_by(&claim, place_by).await;
+    assert!(
+        matches!(answer, Standing::Granted(_) | Standing::Waiting { .. }),
+        "{answer:?}"
+    );
+    client.granted_soon(&claim).await;
 }
 
 /// A waiter is told to ask again early enough to keep its lease.

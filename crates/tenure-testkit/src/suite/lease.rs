@@ -1,5 +1,8 @@
 //! Leases: they end when nobody renews them, not before, and never come back.
 //! How long a waiter's own lease holds up a queue is in `fifo.rs`.
+//!
+//! # Cancel safety
+//! A case that is dropped leaves its claims to their leases, in a store that was made for it alone.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -230,6 +233,30 @@ pub async fn a_lease_too_short_is_rounded_up_and_says_so(trial: Trial) {
     let claim = client.claim_as(&key, Mode::Exclusive, |claim| claim.lease = least / 2);
     let grant = client.granted(&claim).await;
     assert!(grant.lease >= least, "{:?} is below {least:?}", grant.lease);
+}
+
+/// So is one that a renewal asks for: the answer says for how long, and the store keeps the claim until then.
+pub async fn a_renewal_too_short_is_rounded_up_and_says_so(trial: Trial) {
+    let ([holder, other], key) = (trial.two().await, trial.key());
+    let least = trial.profile().limits.min_lease;
+    let claim = holder.claim(&key, Mode::Exclusive);
+    holder.granted(&claim).await;
+    let renewal = Renewal {
+        lease: least / 2,
+        ..renewal(&claim, Phase::Granted)
+    };
+    let mut answers = holder.renew_all(vec![renewal]).await;
+    let Some(Renewed::Alive { held_from, lease }) = answers.pop() else {
+        panic!("a claim that holds is renewed");
+    };
+    assert!(lease >= least, "{lease:?} is below {least:?}");
+    trial.pass(least.mul_f64(0.75)).await;
+    let rival = other.claim(&key, Mode::Exclusive);
+    let answer = other.acquire(&rival).await;
+    // A slow store may have answered when that was over.
+    if other.now() < held_from + lease {
+        assert!(matches!(answer, Standing::Waiting { .. }), "{answer:?}");
+    }
 }
 
 /// A waiter is told to poll no later than the moment at which the holder's lease ends.

@@ -21,4 +21,5 @@ pub mod watch;
 pub use client::{Client, Departed};
 pub use run::{Case, all, run, run_under_chaos};
 pub use trial::Trial;
+pub(crate) use trial::permits;
 pub use weather::InWeather;

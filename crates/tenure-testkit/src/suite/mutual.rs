@@ -1,5 +1,8 @@
 //! Mutual exclusion: what `Mode::admits` refuses is never granted together.
 //! Ends of leases are in `lease.rs`, order in `fifo.rs`.
+//!
+//! # Cancel safety
+//! A case that is dropped leaves its claims to their leases, in a store that was made for it alone.
 
 use std::sync::Arc;
 

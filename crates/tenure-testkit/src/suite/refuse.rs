@@ -1,5 +1,8 @@
 //! Refusals: what a store cannot do, or must not, it refuses without effect.
 //! Refusals by time are in `claim` and `lease.rs`.
+//!
+//! # Cancel safety
+//! A case that is dropped leaves its claims to their leases, in a store that was made for it alone.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,6 +15,7 @@ use tenure_backend::{
 use super::client::{departure, renewal};
 use super::trial::permits;
 use super::{Client, Trial};
+use crate::Ailment;
 
 /// Each mode in each fairness is served if the profile says so, and refused without effect if not.
 pub async fn what_the_profile_does_not_list_is_refused_without_effect(trial: Trial) {
@@ -147,6 +151,53 @@ pub async fn the_store_can_be_examined(trial: Trial) {
                 assert!(findings.iter().all(|found| !found.what.is_empty()));
                 return;
             }
+        }
+    }
+}
+
+/// A store that denies its clients' rights, or is out of order, says which to every call, and that is no weather. No
+/// claim is said to be gone by it; once the store is well again, all is as its answers told.
+pub async fn a_store_that_is_unwell_says_so_and_loses_nothing(trial: Trial) {
+    for ailment in [Ailment::Denies, Ailment::OutOfOrder] {
+        let (client, [key, free]) = (trial.client().await, [trial.key(), trial.key()]);
+        let [held, late] = [&key, &free].map(|key| client.claim(key, Mode::Exclusive));
+        client.granted(&held).await;
+        let Some(falls_ill) = trial.subject().ail(Some(ailment)) else {
+            // Where it cannot be tried, the store is well, and shows it.
+            client.stays_alive(&held, Phase::Granted).await;
+            continue;
+        };
+        falls_ill.await.expect("the store can be made unwell");
+        let refusal = client.try_acquire(&late).await;
+        let refusal = refusal.expect_err("a store that is unwell grants nothing");
+        assert_eq!(refusal.fault(), ailment.fault(), "{refusal}");
+        match client
+            .answers_to_renewals(vec![renewal(&held, Phase::Granted)])
+            .await
+            .pop()
+        {
+            Some(Renewed::Unknown(error)) => assert_eq!(error.fault(), ailment.fault(), "{error}"),
+            other => panic!("a store that is unwell renews: {other:?}"),
+        }
+        unwell_release(&client, &client.claim(&free, Mode::Exclusive), ailment).await;
+        let recovers = trial.subject().ail(None).expect("what fell ill can recover");
+        recovers.await.expect("the store can be made well again");
+        client.stays_alive(&held, Phase::Granted).await;
+        if refusal.effect() == Effect::None {
+            assert_eq!(client.status(&free).await, None, "{refusal}");
+        }
+        client.withdraw(&late).await;
+        client.finds_free(&free, Mode::Exclusive).await;
+    }
+}
+
+async fn unwell_release(client: &Client, claim: &Claim, ailment: Ailment) {
+    loop {
+        let departures = Batch::from_iter([departure(claim, Cause::Unlocked)]);
+        match client.backend().clone().release(departures).await.pop() {
+            Some(Released::Unknown(error)) if error.is_weather() => {}
+            Some(Released::Unknown(error)) => return assert_eq!(error.fault(), ailment.fault(), "{error}"),
+            other => panic!("a store that is unwell releases: {other:?}"),
         }
     }
 }

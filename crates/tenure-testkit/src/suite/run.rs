@@ -15,6 +15,14 @@ const CASE_LIMIT: Duration = Duration::from_secs(120);
 const SEEDS: u64 = 5;
 
 /// One case of the suite.
+///
+/// # Examples
+/// ```
+/// use tenure_testkit::suite::all;
+///
+/// let mut mutual = all().into_iter().filter(|case| case.group == "mutual");
+/// assert!(mutual.any(|case| case.name == "two_exclusive_claims_are_never_granted_together"));
+/// ```
 #[derive(Clone, Copy)]
 pub struct Case {
     /// Its group.

@@ -1,5 +1,8 @@
 //! One case's world: the store under test, its clients, its keys and its time.
 //! What one client can do lives in `client.rs`.
+//!
+//! # Cancel safety
+//! A future that is dropped leaves at most a client or a claim of this trial behind, in a store made for it alone.
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -12,6 +15,29 @@ use super::Client;
 use crate::Subject;
 
 /// The store under test as a case sees it.
+///
+/// # Cancel safety
+/// A future of its methods that is dropped leaves at most a client or a claim of this trial behind, in a store made
+/// for it alone.
+///
+/// # Examples
+/// ```
+/// use tenure_backend::Mode;
+/// use tenure_testkit::Subject;
+/// use tenure_testkit::suite::{Trial, run};
+///
+/// /// A case of one's own, beside the suite's.
+/// async fn a_released_key_is_free(trial: Trial) {
+///     let (client, key) = (trial.client().await, trial.key());
+///     let claim = client.claim(&key, Mode::Exclusive);
+///     client.granted(&claim).await;
+///     client.release(&claim).await.freed_it(&claim);
+///     client.finds_free(&key, Mode::Exclusive).await;
+/// }
+/// fn try_it<S: Subject>(subject: impl AsyncFnOnce() -> S) {
+///     run(subject, a_released_key_is_free);
+/// }
+/// ```
 #[derive(Clone)]
 pub struct Trial {
     subject: Arc<dyn Subject>,

@@ -9,9 +9,18 @@ use std::time::Duration;
 
 use tenure_backend::{Backend, Call, Clock};
 
-use crate::{Chaos, Subject, Weather};
+use crate::{Ailment, Chaos, Subject, Weather};
 
 /// Wraps each client of a subject in [`Chaos`].
+///
+/// # Examples
+/// ```
+/// use tenure_testkit::{Subject, Weather, suite::InWeather};
+///
+/// fn on_a_rough_day<S: Subject>(subject: S, seed: u64) -> impl Subject {
+///     InWeather::new(subject, seed, Weather::ROUGH)
+/// }
+/// ```
 #[derive(Debug)]
 pub struct InWeather<S> {
     subject: S,
@@ -54,5 +63,9 @@ impl<S: Subject> Subject for InWeather<S> {
 
     fn restart(&self) -> Option<Call<()>> {
         self.subject.restart()
+    }
+
+    fn ail(&self, ailment: Option<Ailment>) -> Option<Call<()>> {
+        self.subject.ail(ailment)
     }
 }

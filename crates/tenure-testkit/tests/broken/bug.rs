@@ -36,10 +36,20 @@ pub(crate) enum Bug {
     PagesRepeat,
     ClosingDoesNotClose,
     BatchEndsAtTheFirstFailure,
+    ForgetsEndedSoon,
+    PlacedComesTooLate,
+    RaiseOfAWaiterIsIgnored,
+    RenewalTooShortIsKept,
+    RenewalHidesItsRounding,
+    LateReleaseOverwritesTheCause,
+    LongBatchesAreShuffled,
+    FailureCloudsItsBatch,
+    AilmentLooksLikeWeather,
+    AilmentLooksLikeLoss,
 }
 
 /// What can be wrong, all of it.
-pub(crate) const BUGS: [Bug; 32] = [
+pub(crate) const BUGS: [Bug; 42] = [
     Bug::AnyoneReleases,
     Bug::RenewalRecreates,
     Bug::RenewalRevivesExpired,
@@ -72,4 +82,14 @@ pub(crate) const BUGS: [Bug; 32] = [
     Bug::PagesRepeat,
     Bug::ClosingDoesNotClose,
     Bug::BatchEndsAtTheFirstFailure,
+    Bug::ForgetsEndedSoon,
+    Bug::PlacedComesTooLate,
+    Bug::RaiseOfAWaiterIsIgnored,
+    Bug::RenewalTooShortIsKept,
+    Bug::RenewalHidesItsRounding,
+    Bug::LateReleaseOverwritesTheCause,
+    Bug::LongBatchesAreShuffled,
+    Bug::FailureCloudsItsBatch,
+    Bug::AilmentLooksLikeWeather,
+    Bug::AilmentLooksLikeLoss,
 ];

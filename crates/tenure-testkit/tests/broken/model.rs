@@ -13,10 +13,13 @@ use tenure_backend::{
     Backend, BackendError, Batch, Call, Claim, Clock, Departure, Each, Effect, Fault, Finding, Grant,
     Instant, LockKey, LockStatus, Loss, Page, Profile, Query, Released, Renewal, Renewed, Standing, Wakes,
 };
-use tenure_testkit::{ManualClock, Subject};
+use tenure_testkit::{Ailment, ManualClock, Subject};
 
 use crate::bug::Bug;
 use crate::table::{PROFILE, Table};
+
+/// How many elements a model with the bug that shuffles sends at once.
+const CHUNK: usize = 256;
 
 /// One client of a model.
 #[derive(Debug)]
@@ -27,10 +30,23 @@ struct Model {
 }
 
 impl Model {
+    fn has(&self, bug: Bug) -> bool {
+        self.table.lock().has(bug)
+    }
+
     fn with<T>(&self, work: impl FnOnce(&mut Table, Instant) -> T) -> Result<T, BackendError> {
         let mut table = self.table.lock();
         if self.closed.load(Ordering::Relaxed) && !table.has(Bug::ClosingDoesNotClose) {
             return Err(BackendError::closed());
+        }
+        if let Some(ailment) = table.ailment {
+            let weather = table.has(Bug::AilmentLooksLikeWeather);
+            let fault = if weather {
+                Fault::Unavailable
+            } else {
+                ailment.fault()
+            };
+            return Err(BackendError::new(fault, Effect::None, "the model is unwell"));
         }
         let now = self.clock.now();
         table.settle(now);
@@ -62,9 +78,13 @@ fn folded(claim: Arc<Claim>, table: &Table) -> Arc<Claim> {
     Arc::new(folded)
 }
 
+fn too_long() -> BackendError {
+    BackendError::new(Fault::Limit, Effect::None, "at most a day")
+}
+
 fn refusal(claim: &Claim) -> Option<BackendError> {
     if claim.lease > PROFILE.limits.max_lease {
-        return Some(BackendError::new(Fault::Limit, Effect::None, "at most a day"));
+        return Some(too_long());
     }
     let fits = claim.mode.admits([]);
     (!fits).then(|| BackendError::new(Fault::Invalid, Effect::None, "more permits than there are"))
@@ -99,13 +119,26 @@ impl Backend for Model {
     }
 
     fn renew(self: Arc<Self>, batch: Batch<Renewal>) -> Each<Renewed> {
-        let mut failed = false;
-        let mut judge = |renewal| {
+        let (mut failed, mut refused) = (false, None);
+        let (clouds, lossy) = (
+            self.has(Bug::FailureCloudsItsBatch),
+            self.has(Bug::AilmentLooksLikeLoss),
+        );
+        let mut judge = |renewal: Renewal| {
+            if renewal.lease > PROFILE.limits.max_lease {
+                refused = Some(too_long());
+            }
+            if let Some(refusal) = refused.take_if(|_| !clouds).or(refused.clone()) {
+                return Renewed::Unknown(refusal);
+            }
             if failed && self.table.lock().has(Bug::BatchEndsAtTheFirstFailure) {
                 return Renewed::Gone(Loss::Missing);
             }
             let answer = self.with(|table, now| table.renew(renewal, now));
-            let answer = answer.unwrap_or_else(Renewed::Unknown);
+            let answer = match answer {
+                Err(error) if lossy && error.fault() != Fault::Closed => Renewed::Gone(Loss::Missing),
+                answer => answer.unwrap_or_else(Renewed::Unknown),
+            };
             failed |= !matches!(answer, Renewed::Alive { .. });
             match answer {
                 Renewed::Alive { held_from, lease } => Renewed::Alive {
@@ -115,7 +148,11 @@ impl Backend for Model {
                 other => other,
             }
         };
-        Each::ready(batch.into_iter().map(&mut judge).collect())
+        let mut answers: Batch<Renewed> = batch.into_iter().map(&mut judge).collect();
+        if self.has(Bug::LongBatchesAreShuffled) && answers.len() > CHUNK {
+            answers.rotate_left(CHUNK);
+        }
+        Each::ready(answers)
     }
 
     fn release(self: Arc<Self>, batch: Batch<Departure>) -> Each<Released> {
@@ -197,5 +234,10 @@ impl Subject for ModelUnderTest {
         let table = self.table.clone();
         let closed = AtomicBool::new(false);
         Some(Call::ready(Ok(Arc::new(Model { clock, table, closed }))))
+    }
+
+    fn ail(&self, ailment: Option<Ailment>) -> Option<Call<()>> {
+        self.table.lock().ailment = ailment;
+        Some(Call::ready(Ok(())))
     }
 }

@@ -11,6 +11,7 @@ use tenure_backend::{
     HolderId, Inspection, Instant, LeaseClock, Limits, Liveness, LockKey, Loss, Mode, Order, OwnerId, Phase,
     Profile, Reach, Released, Renewal, Renewed, Standing, TokenRun, WakeUp,
 };
+use tenure_testkit::Ailment;
 use tokio::sync::mpsc;
 
 use crate::bug::Bug;
@@ -50,7 +51,9 @@ pub(crate) struct Table {
     pub(crate) bug: Option<Bug>,
     /// Holders and waiters in the order of their placing.
     pub(crate) rows: Vec<Row>,
-    ended: HashMap<ClaimRef, Loss>,
+    /// Why claims have ended, and when.
+    ended: HashMap<ClaimRef, (Loss, Instant)>,
+    pub(crate) ailment: Option<Ailment>,
     bars: HashMap<LockKey, Instant>,
     tokens: HashMap<LockKey, u64>,
     watchers: Vec<Watcher>,
@@ -95,12 +98,15 @@ impl Table {
     /// Ends every row whose lease has ended.
     pub(crate) fn settle(&mut self, now: Instant) {
         let (immortal, zombies) = (self.has(Bug::LeaseNeverEnds), self.has(Bug::DeadWaitersStay));
+        if self.has(Bug::ForgetsEndedSoon) {
+            self.ended.retain(|_, (_, at)| *at + Duration::from_secs(1) > now);
+        }
         let ended = &mut self.ended;
         self.rows.retain(|row| {
             let stays = immortal || zombies && row.granted.is_none();
             let alive = stays || row.from + row.lease > now;
             if !alive {
-                ended.insert(row.claim.at.clone(), Loss::Expired);
+                ended.insert(row.claim.at.clone(), (Loss::Expired, now));
             }
             alive
         });
@@ -114,6 +120,9 @@ impl Table {
     ) -> Result<Standing, BackendError> {
         if self.ended.contains_key(&claim.at) && !self.has(Bug::ForgetsEnded) {
             return Ok(Standing::Ended);
+        }
+        if self.has(Bug::PlacedComesTooLate) && now > place_by {
+            return Ok(Standing::TooLate);
         }
         if let Some(at) = self.rows.iter().position(|row| row.claim.at == claim.at) {
             (self.rows[at].from, self.rows[at].lease) = (now, lease(claim.lease));
@@ -225,6 +234,11 @@ impl Table {
     pub(crate) fn renew(&mut self, renewal: Renewal, now: Instant) -> Renewed {
         let any_phase = self.has(Bug::RenewalIgnoresItsPhase);
         let (idle, no_raise) = (self.has(Bug::RenewalDoesNothing), self.has(Bug::RaiseIsIgnored));
+        let not_for_waiters = self.has(Bug::RaiseOfAWaiterIsIgnored);
+        let (short, hidden) = (
+            self.has(Bug::RenewalTooShortIsKept),
+            self.has(Bug::RenewalHidesItsRounding),
+        );
         let row = self.rows.iter_mut().find(|row| row.claim.at == renewal.who);
         let Some(row) = row else {
             return self.renew_absent(renewal, now);
@@ -239,18 +253,20 @@ impl Table {
         }
         let (held_from, lease) = (now, lease(renewal.lease));
         if !idle {
-            (row.from, row.lease) = (held_from, lease);
+            (row.from, row.lease) = (held_from, if short { renewal.lease } else { lease });
         }
+        let no_raise = no_raise || not_for_waiters && row.granted.is_none();
         if let (Some(raise), false) = (renewal.raise, no_raise) {
-            row.granted = Some(raise);
+            row.granted = row.granted.and(Some(raise));
             let last = self.tokens.entry(renewal.who.key).or_default();
             *last = raise.last().get().max(*last);
         }
+        let lease = if hidden { renewal.lease } else { lease };
         Renewed::Alive { held_from, lease }
     }
 
     fn renew_absent(&mut self, renewal: Renewal, now: Instant) -> Renewed {
-        let why = self.ended.get(&renewal.who).cloned();
+        let why = self.ended.get(&renewal.who).map(|(why, _)| why.clone());
         let expired = why == Some(Loss::Expired);
         if self.has(Bug::RenewalRecreates) && !expired || self.has(Bug::RenewalRevivesExpired) && expired {
             self.ended.remove(&renewal.who);
@@ -296,7 +312,10 @@ impl Table {
             _ => None,
         };
         for ended in gone.iter().map(|row| row.claim.at.clone()).chain(named) {
-            self.ended.entry(ended).or_insert(why.clone());
+            if self.has(Bug::LateReleaseOverwritesTheCause) {
+                self.ended.remove(&ended);
+            }
+            self.ended.entry(ended).or_insert((why.clone(), now));
         }
         if !departure.bar.is_zero() && !gone.is_empty() && !self.has(Bug::NoBarAfterEviction) {
             self.bars.insert(key.clone(), now + departure.bar);
@@ -308,7 +327,7 @@ impl Table {
         self.wake(&key);
         let heir = departure
             .heir
-            .and_then(|heir| self.inherit(&heir.claim, heir.place_by, others, now));
+            .map(|heir| self.inherit(&heir.claim, heir.place_by, others, now));
         Released::Done {
             freed: gone.iter().map(|row| HolderId::Claim(row.claim.at.id)).collect(),
             others: Some(others),
@@ -337,35 +356,28 @@ impl Table {
         u32::try_from(queued.len() + only_watching.count()).unwrap_or(u32::MAX)
     }
 
-    fn inherit(
-        &mut self,
-        heir: &Arc<Claim>,
-        place_by: Instant,
-        others: u32,
-        now: Instant,
-    ) -> Option<Standing> {
+    fn inherit(&mut self, heir: &Arc<Claim>, place_by: Instant, others: u32, now: Instant) -> Standing {
+        let asks_soon = Standing::Waiting {
+            ahead: None,
+            poll_after: Duration::from_millis(1),
+        };
         if self.has(Bug::HeirIsForgotten) {
-            return Some(Standing::Waiting {
-                ahead: None,
-                poll_after: Duration::from_millis(1),
-            });
+            return asks_soon;
         }
         if others > 0 && heir.fairness == Fairness::Unfair && !self.has(Bug::HeirOvertakes) {
             let held = self.rows.iter().any(|row| row.claim.at == heir.at);
             if !held && !self.ended.contains_key(&heir.at) && now <= place_by {
-                return Some(Standing::Waiting {
-                    ahead: None,
-                    poll_after: Duration::from_millis(1),
-                });
+                return asks_soon;
             }
         }
         if self.has(Bug::HeirOvertakes) && !self.ended.contains_key(&heir.at) {
             let mut waiting: Vec<Row> = self.rows.extract_if(.., |row| row.granted.is_none()).collect();
-            let standing = self.acquire(heir, place_by, now).ok();
+            let standing = self.acquire(heir, place_by, now);
             self.rows.append(&mut waiting);
-            return standing;
+            return standing.unwrap_or(asks_soon);
         }
-        self.acquire(heir, place_by, now).ok()
+        // An heir of another kind is told so when it asks for itself.
+        self.acquire(heir, place_by, now).unwrap_or(asks_soon)
     }
 
     /// Wake-ups for that claim, until they are disarmed by their number.

@@ -291,4 +291,89 @@ pub(super) const MUTANTS: &[Mutant] = &[
         ),
         ..PLAIN
     },
+    Mutant {
+        name: "memory-placed-claims-come-too-late",
+        promise: "A claim that is placed already may be polled later than its place_by",
+        edits: &[Edit {
+            file: ROOM,
+            find: "if let Some(hold) = self.hold_mut(claim.at.id) {
+            hold.ends = now + profile::lease(hold.claim.lease);",
+            replace: "if place_by < visit.at.asked && !visit.ended.contains(claim.at.id) {
+            return Ok(Standing::TooLate);
+        }
+        if let Some(hold) = self.hold_mut(claim.at.id) {
+            hold.ends = now + profile::lease(hold.claim.lease);",
+        }],
+        tests: test(
+            "tenure-memory",
+            "conformance",
+            &[
+                "a_holder_may_be_polled_after_its_place_by",
+                "a_waiter_may_be_polled_after_its_place_by",
+            ],
+        ),
+        ..PLAIN
+    },
+    Mutant {
+        name: "memory-raise-of-a-waiter-ignored",
+        promise: "A renewal that raises lifts the counter, whatever phase its claim is in",
+        edits: &[Edit {
+            file: ROOM,
+            find: "if let Some(run) = raise {",
+            replace: "if let (Some(run), Phase::Granted) = (raise, only) {",
+        }],
+        tests: test(
+            "tenure-memory",
+            "conformance",
+            &["a_raise_of_a_waiter_lifts_the_counter"],
+        ),
+        ..PLAIN
+    },
+    Mutant {
+        name: "memory-short-renewal-not-rounded",
+        promise: "A lease below the shortest is rounded up, and the answer says so",
+        edits: &[Edit {
+            file: ROOM,
+            find: "let lease = profile::lease(renewal.lease);",
+            replace: "let lease = renewal.lease;",
+        }],
+        tests: test(
+            "tenure-memory",
+            "conformance",
+            &["a_renewal_too_short_is_rounded_up_and_says_so"],
+        ),
+        ..PLAIN
+    },
+    Mutant {
+        name: "memory-late-release-overwrites-the-cause",
+        promise: "An evicted claim learns of its eviction, also after a late release of its own",
+        edits: &[Edit {
+            file: ROOM,
+            find: "let ends = ends?;",
+            replace: "let Some(ends) = ends else {
+            visit.ended.explain(id, Loss::Missing, visit.at.now + KEEP * 1000);
+            return None;
+        };",
+        }],
+        tests: test(
+            "tenure-memory",
+            "conformance",
+            &["a_late_release_does_not_change_why_an_evicted_claim_is_gone"],
+        ),
+        ..PLAIN
+    },
+    Mutant {
+        name: "memory-poll-takes-another-place",
+        promise: "No answer of a random walk differs from what the contract allows",
+        edits: &[Edit {
+            file: ROOM,
+            find: "Some(at) => self.crowd().queue[at].ends = ends,",
+            replace: "Some(at) => {
+                self.crowd().queue.remove(at);
+                self.crowd().queue.push_back(Place { claim, ends });
+            }",
+        }],
+        tests: test("tenure-memory", "conformance", &["random_walks"]),
+        ..PLAIN
+    },
 ];

@@ -6,6 +6,9 @@ use crate::mutants::mutant::{Edit, Mutant};
 const CHECKER: &str = "crates/tenure-testkit/src/checker.rs";
 const BELIEF: &str = "crates/tenure-testkit/src/belief.rs";
 const CHAOS: &str = "crates/tenure-testkit/src/chaos.rs";
+const MODEL_ROOM: &str = "crates/tenure-testkit/src/model/room.rs";
+
+const WALKS: &[&str] = &["each_planted_bug_of_a_claims_state_turns_a_walk_red"];
 
 pub(super) const MUTANTS: &[Mutant] = &[
     Mutant {
@@ -197,6 +200,39 @@ pub(super) const MUTANTS: &[Mutant] = &[
         }],
         tests: test("tenure-testkit", "broken", &["each_planted_bug_turns_a_case_red"]),
         limit_s: 180,
+        ..PLAIN
+    },
+    Mutant {
+        name: "model-admits-everybody",
+        promise: "A random walk finds two grants that Mode::admits refuses",
+        edits: &[Edit {
+            file: MODEL_ROOM,
+            find: "if !claim.mode.admits(held.iter().copied()) {",
+            replace: "if held.len() > 99 {",
+        }],
+        tests: test("tenure-testkit", "broken", WALKS),
+        ..PLAIN
+    },
+    Mutant {
+        name: "model-forgets-the-queue",
+        promise: "A random walk finds a grant out of the order of the queue",
+        edits: &[Edit {
+            file: MODEL_ROOM,
+            find: "if before > 0 {",
+            replace: "if before > 99 {",
+        }],
+        tests: test("tenure-testkit", "broken", WALKS),
+        ..PLAIN
+    },
+    Mutant {
+        name: "model-lets-tokens-fall",
+        promise: "A random walk finds a token that is not beyond those before it",
+        edits: &[Edit {
+            file: "crates/tenure-testkit/src/model/ledger.rs",
+            find: "own || Some(run.first()) > floor,",
+            replace: "own || floor.is_none_or(|floor| floor.get() > 0),",
+        }],
+        tests: test("tenure-testkit", "broken", WALKS),
         ..PLAIN
     },
 ];

@@ -1,5 +1,8 @@
 //! Eviction: somebody else takes a claim away, and its holder learns why.
 //! Releases by the holder are in `life.rs`.
+//!
+//! # Cancel safety
+//! A case that is dropped leaves its claims to their leases, in a store that was made for it alone.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -45,6 +48,25 @@ pub async fn an_evicted_claim_learns_why_for_as_long_as_its_lease(trial: Trial) 
         matches!(answer, Renewed::Gone(Loss::Evicted { .. })),
         "{answer:?}"
     );
+}
+
+/// A release that its client sends afterwards does not change what an evicted claim is told.
+pub async fn a_late_release_does_not_change_why_an_evicted_claim_is_gone(trial: Trial) {
+    if !trial.profile().remembers_ended {
+        return an_evicted_claim_is_gone_and_learns_by_whom(trial).await;
+    }
+    let ([holder, operator], key) = (trial.two().await, trial.key());
+    let claim = holder.claim(&key, Mode::Exclusive);
+    holder.granted(&claim).await;
+    operator.evict(&claim, "alice").await.freed_it(&claim);
+    for _ in 0..2 {
+        holder.withdraw(&claim).await.freed_nobody();
+        let answer = holder.renew(&claim).await;
+        assert!(
+            matches!(&answer, Renewed::Gone(Loss::Evicted { by: Some(by) }) if &**by == "alice"),
+            "{answer:?}"
+        );
+    }
 }
 
 /// The eviction of a claim leaves its neighbours alone.

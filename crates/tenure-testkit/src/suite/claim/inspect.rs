@@ -1,5 +1,8 @@
 //! What `inspect` shows: live holders and waiters as they are, and nothing else.
 //! Whether keys with odd names are shown as written is in `life.rs`.
+//!
+//! # Cancel safety
+//! A case that is dropped leaves its claims to their leases, in a store that was made for it alone.
 
 use std::collections::BTreeSet;
 use std::num::NonZeroU32;

@@ -1,5 +1,8 @@
 //! The life of a claim: placed once, granted, ended for good; every call about it may be repeated.
-//! Eviction is in `evict.rs`, what is shown in `inspect.rs`.
+//! Eviction is in `evict.rs`, what is shown in `inspect.rs`, many claims in one call in `batch.rs`.
+//!
+//! # Cancel safety
+//! A case that is dropped leaves its claims to their leases, in a store that was made for it alone.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -7,10 +10,10 @@ use std::task::{Context, Waker};
 use std::time::Duration;
 
 use tenure_backend::{
-    BackendError, Cause, Fairness, HolderId, LockKey, MAX_PLACE_AHEAD, Mode, Order, Phase, Renewed, Standing,
+    BackendError, Fairness, HolderId, Liveness, LockKey, MAX_PLACE_AHEAD, Mode, Order, Phase, Renewed,
+    Standing,
 };
 
-use crate::suite::client::{departure, renewal};
 use crate::suite::{Client, Trial};
 
 /// `acquire` on a granted claim gives the same tokens, and one release is enough (R25).
@@ -69,6 +72,45 @@ pub async fn a_released_claim_is_never_granted_again(trial: Trial) {
     b.finds_free(&key, Mode::Exclusive).await;
 }
 
+/// Whatever it was that ended a claim, it is remembered until its `place_by` has passed: by then no request can
+/// place it any more.
+pub async fn an_ended_claim_is_remembered_until_its_place_by_has_passed(trial: Trial) {
+    if !trial.profile().remembers_ended {
+        return a_released_claim_is_never_granted_again(trial).await;
+    }
+    let [a, b] = trial.two().await;
+    let place_by = a.now() + MAX_PLACE_AHEAD;
+    let [released, withdrawn, evicted, expired] =
+        [(); 4].map(|()| a.claim_as(&trial.key(), Mode::Exclusive, |claim| claim.lease = trial.brief()));
+    a.withdraw(&withdrawn).await.freed_nobody();
+    for claim in [&released, &evicted, &expired] {
+        a.granted(claim).await;
+    }
+    a.release(&released).await.freed_it(&released);
+    b.evict(&evicted, "alice").await.freed_it(&evicted);
+    trial.pass(MAX_PLACE_AHEAD - Duration::from_millis(100)).await;
+    if trial.profile().liveness == Liveness::Session {
+        a.release(&expired).await;
+    }
+    for claim in [released, withdrawn, evicted, expired] {
+        assert_ended(a.acquire_by(&claim, place_by).await);
+        b.finds_free(&claim.at.key, Mode::Exclusive).await;
+    }
+}
+
+/// A claim that holds the key is placed already, and may be polled later than its `place_by`.
+pub async fn a_holder_may_be_polled_after_its_place_by(trial: Trial) {
+    let (client, key) = (trial.client().await, trial.key());
+    let claim = client.claim(&key, Mode::Exclusive);
+    let place_by = client.now() + Duration::from_millis(50);
+    let first = client.granted(&claim).await;
+    trial.pass(Duration::from_millis(100)).await;
+    match client.polled_by(&claim, place_by).await {
+        Standing::Granted(grant) => assert_eq!(grant.tokens, first.tokens),
+        other => panic!("a claim that holds the key is {other:?} after its place_by"),
+    }
+}
+
 /// Whether a late request was refused, be it by memory, by its time or by the weather.
 #[track_caller]
 fn assert_ended(answer: Result<Standing, BackendError>) {
@@ -98,13 +140,8 @@ pub async fn a_claim_is_never_placed_after_its_place_by(trial: Trial) {
     let claim = a.claim(&key, Mode::Exclusive);
     let place_by = a.now() + Duration::from_millis(50);
     trial.pass(Duration::from_millis(100)).await;
-    let answer = loop {
-        match a.acquire_by(&claim, place_by).await {
-            Err(error) if error.is_weather() => {}
-            answer => break answer,
-        }
-    };
-    assert!(matches!(answer, Ok(Standing::TooLate)), "{answer:?}");
+    let answer = a.polled_by(&claim, place_by).await;
+    assert!(matches!(answer, Standing::TooLate), "{answer:?}");
     assert_eq!(b.status(&key).await, None, "a late request leaves nothing behind");
     b.finds_free(&key, Mode::Exclusive).await;
 }
@@ -166,58 +203,6 @@ pub async fn a_claim_given_up_while_it_waited_is_never_granted(trial: Trial) {
         b.has_ended(&waiting).await;
     }
     c.finds_free(&key, Mode::Exclusive).await;
-}
-
-/// In a batch each renewal and each release has an answer of its own, in order.
-pub async fn a_batch_is_judged_one_by_one(trial: Trial) {
-    let client = trial.client().await;
-    let keys = [trial.key(), trial.key(), trial.key()];
-    let [alive, absent, other] = keys.each_ref().map(|key| client.claim(key, Mode::Exclusive));
-    client.granted(&alive).await;
-    client.granted(&other).await;
-    let batch = [&alive, &absent, &other].map(|claim| renewal(claim, Phase::Granted));
-    let answers = client.renew_all(batch.to_vec()).await;
-    assert!(
-        matches!(
-            answers[..],
-            [Renewed::Alive { .. }, Renewed::Gone(_), Renewed::Alive { .. }]
-        ),
-        "{answers:?}"
-    );
-    let batch = [&alive, &absent, &other].map(|claim| departure(claim, Cause::Unlocked));
-    let answers = client.depart_all(batch.to_vec()).await;
-    answers[0].freed_it(&alive);
-    answers[1].freed_nobody();
-    answers[2].freed_it(&other);
-    for key in &keys {
-        assert_eq!(client.status(key).await, None);
-    }
-}
-
-/// A batch may be as long as the profile says.
-pub async fn a_batch_may_be_as_long_as_the_limit(trial: Trial) {
-    let client = trial.client().await;
-    let length = trial.profile().limits.max_batch.get().min(200);
-    let claims: Vec<_> = (0..length)
-        .map(|_| client.claim(&trial.key(), Mode::Exclusive))
-        .collect();
-    for claim in &claims {
-        client.granted(claim).await;
-    }
-    let renewals = claims
-        .iter()
-        .map(|claim| renewal(claim, Phase::Granted))
-        .collect();
-    for answer in client.renew_all(renewals).await {
-        assert!(matches!(answer, Renewed::Alive { .. }), "{answer:?}");
-    }
-    let departures = claims
-        .iter()
-        .map(|claim| departure(claim, Cause::Unlocked))
-        .collect();
-    for (claim, answer) in claims.iter().zip(client.depart_all(departures).await) {
-        answer.freed_it(claim);
-    }
 }
 
 /// A call that was never polled, or was dropped half-way, leaves a claim that can be given up as any (R2).

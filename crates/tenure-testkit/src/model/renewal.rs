@@ -1,0 +1,74 @@
+//! The model's view of renewals: who is alive in the phase that was asked for, and why the others are gone.
+//! Everything else is judged in `ledger.rs`.
+
+use tenure_backend::{Instant, Loss, Phase as Only, Renewal, Renewed, TokenRun};
+
+use super::ledger::{Fate, Ledger, Place, Verdict, must};
+use super::room::{At, Phase};
+
+impl Ledger {
+    /// Judges what became of a renewal.
+    pub(super) fn renew(&mut self, renewal: &Renewal, at: At, answer: &Renewed) -> Verdict {
+        let place = self.place(&renewal.who);
+        let fits = match place {
+            Place::Waiting => renewal.only != Only::Granted,
+            Place::Granted(_) => renewal.only != Only::Waiting,
+            Place::Absent | Place::Ended => false,
+        };
+        match answer {
+            Renewed::Unknown(_) => Err("the store is in order".to_owned()),
+            Renewed::Alive { held_from, lease } => {
+                must!(fits, "it is {place:?}");
+                must!(*held_from <= at.after, "it is not held from the future");
+                must!(!lease.is_zero(), "a lease that has ended is none");
+                let ends = self.ends(*held_from, at, *lease);
+                self.prolong(renewal, ends.earliest, ends.latest);
+                Ok(())
+            }
+            Renewed::Gone(loss) => {
+                must!(!fits, "it is alive: {place:?}");
+                let right = self.explains(renewal, place, at.after, loss);
+                must!(right, "it is {place:?}, by {:?}", self.ended.get(&renewal.who));
+                Ok(())
+            }
+        }
+    }
+
+    fn prolong(&mut self, renewal: &Renewal, earliest: Instant, latest: Instant) {
+        let room = self.room(&renewal.who.key);
+        if let Some(run) = renewal.raise {
+            room.has_drawn(run);
+        }
+        let Some(one) = room.find(renewal.who.id) else {
+            return;
+        };
+        (one.ends.earliest, one.ends.latest) = (earliest, latest);
+        match (&mut one.phase, renewal.raise) {
+            (_, None) => {}
+            (Phase::Waiting, raise) => one.raised = raise,
+            (Phase::Granted(run), raise) => *run = raise,
+        }
+    }
+
+    /// Whether a loss is one that the store may tell.
+    fn explains(&self, renewal: &Renewal, place: Place, now: Instant, loss: &Loss) -> bool {
+        if !self.profile.remembers_ended && place == Place::Ended {
+            return true;
+        }
+        match self.ended.get(&renewal.who) {
+            None | Some(Fate::Released) => *loss == Loss::Missing,
+            Some(Fate::Expired) => matches!(loss, Loss::Expired | Loss::Missing),
+            Some(Fate::Evicted { by, until }) => {
+                let told = *loss == Loss::Evicted { by: by.clone() };
+                told || now >= *until && matches!(loss, Loss::Expired | Loss::Missing)
+            }
+        }
+    }
+
+    /// A run well beyond all tokens of that claim's key, for a renewal that raises.
+    pub(super) fn beyond(&mut self, renewal: &Renewal) -> Option<TokenRun> {
+        let greatest = self.room(&renewal.who.key).greatest()?;
+        let first = tenure_backend::FencingToken::new(greatest.get() + 1_000)?;
+        TokenRun::new(first, std::num::NonZeroU32::MIN)
+    }
+}

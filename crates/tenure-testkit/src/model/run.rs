@@ -1,0 +1,121 @@
+//! Runs walks by their seeds, and tells the fewest steps that show what is wrong.
+//! What a walk does is `step.rs` and `walk.rs`.
+
+use std::fmt::Write;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::{Duration, Instant};
+
+use tokio::runtime::{Builder, Runtime};
+
+use super::step::{Step, plan};
+use super::walk::{Came, walk};
+use crate::Subject;
+use crate::suite::Trial;
+
+/// How long one walk may take before it counts as stuck.
+const WALK_LIMIT: Duration = Duration::from_secs(60);
+/// For how long fewer steps are looked for that show the same.
+const SHRINK_LIMIT: Duration = Duration::from_secs(20);
+
+/// Walks once for each seed, each time on a fresh subject.
+///
+/// # Panics
+/// If the store gives an answer that the contract does not allow: then the seed is printed, and in words the
+/// fewest steps found that still lead to such an answer. Also if more than half of all steps could not be judged,
+/// because the store could not be reached, or was so slow that leases ended while it answered.
+///
+/// # Examples
+/// ```
+/// use tenure_testkit::{Subject, model};
+///
+/// /// The walk of a seed that a failed test has printed.
+/// fn once_more<S: Subject>(subject: impl AsyncFn() -> S, seed: u64) {
+///     model::walks(subject, [seed]);
+/// }
+/// ```
+pub fn walks<S: Subject>(subject: impl AsyncFn() -> S, seeds: impl IntoIterator<Item = u64>) {
+    let runtime = Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .expect("a runtime can be made");
+    let profile = runtime.block_on(async { Trial::new(subject().await).await.profile().clone() });
+    let (mut planned, mut judged) = (0, 0);
+    for seed in seeds {
+        let steps = plan(seed, &profile);
+        planned += steps.len();
+        match attempt(&runtime, &subject, &steps) {
+            (Came::Through, _) => judged += steps.len(),
+            (Came::OnlyTo(number), _) => judged += number,
+            (Came::Apart(why), told) => {
+                let (told, why) = fewest(&runtime, &subject, steps, (told, why));
+                panic!("{}", report(seed, &told, &why));
+            }
+        }
+    }
+    runtime.shutdown_background();
+    assert!(
+        judged * 2 >= planned,
+        "only {judged} of {planned} steps could be judged"
+    );
+}
+
+/// Walks once, and what it had to tell.
+fn attempt<S: Subject>(
+    runtime: &Runtime,
+    subject: &impl AsyncFn() -> S,
+    steps: &[Step],
+) -> (Came, Vec<String>) {
+    let mut told = Vec::new();
+    let once = || {
+        runtime.block_on(async {
+            let trial = Trial::new(subject().await).await;
+            let walk = walk(&trial, steps, &mut told);
+            let stuck = |_| Came::Apart(format!("the walk takes longer than {WALK_LIMIT:?}"));
+            tokio::time::timeout(WALK_LIMIT, walk).await.unwrap_or_else(stuck)
+        })
+    };
+    // The panic's own words are printed where it happens.
+    let came = catch_unwind(AssertUnwindSafe(once)).unwrap_or_else(|_| Came::Apart("a panic".to_owned()));
+    (came, told)
+}
+
+/// Leaves out steps, first many at once and then one by one, as long as the walk still goes wrong.
+fn fewest<S: Subject>(
+    runtime: &Runtime,
+    subject: &impl AsyncFn() -> S,
+    mut steps: Vec<Step>,
+    mut found: (Vec<String>, String),
+) -> (Vec<String>, String) {
+    let began = Instant::now();
+    let mut chunk = steps.len().div_ceil(2);
+    while chunk > 0 {
+        let mut at = 0;
+        let mut left_out = false;
+        while at < steps.len() && began.elapsed() < SHRINK_LIMIT {
+            let end = (at + chunk).min(steps.len());
+            let fewer = [&steps[..at], &steps[end..]].concat();
+            if let (Came::Apart(why), told) = attempt(runtime, subject, &fewer) {
+                (steps, found, left_out) = (fewer, (told, why), true);
+            } else {
+                at = end;
+            }
+        }
+        if !(left_out && chunk == 1) {
+            chunk /= 2;
+        }
+        if began.elapsed() >= SHRINK_LIMIT {
+            break;
+        }
+    }
+    found
+}
+
+fn report(seed: u64, told: &[String], why: &str) -> String {
+    let mut text = format!("the walk of seed {seed} goes wrong, at the end of these steps:\n");
+    for (number, line) in told.iter().enumerate() {
+        // Writing to a string never fails.
+        let _ = writeln!(text, "{:4}. {line}", number + 1);
+    }
+    text + why
+}

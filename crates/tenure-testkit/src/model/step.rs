@@ -1,0 +1,293 @@
+//! The steps of a random walk: drawn by a seed, and told in words.
+//! How they are taken is in `walk.rs`, what may come of them in `ledger.rs`.
+
+use std::fmt;
+use std::time::Duration;
+
+use tenure_backend::{Fairness, Mode, Phase, Profile};
+
+use crate::Dice;
+use crate::suite::permits;
+
+/// How many clients walk.
+pub(super) const CLIENTS: usize = 3;
+/// How many keys they share.
+pub(super) const KEYS: usize = 2;
+/// How many claims a walk can name at a time. A claim whose number was given to another is left to its lease.
+pub(super) const SLOTS: usize = 6;
+/// How many steps a walk has.
+const STEPS: usize = 40;
+
+/// What a new claim asks for.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Ask {
+    /// Under which number the walk knows it.
+    pub(super) slot: usize,
+    pub(super) mode: Mode,
+    pub(super) fairness: Fairness,
+    pub(super) lease: Lease,
+    /// How many tokens it asks for.
+    pub(super) grants: u32,
+    /// How far ahead its `place_by` lies; `None` if its request is on its way since before that.
+    pub(super) ahead: Option<Duration>,
+}
+
+/// One of the suite's two leases.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Lease {
+    Brief,
+    Long,
+}
+
+/// One step. One that names a claim which is not there is passed over.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Step {
+    Place {
+        client: usize,
+        key: usize,
+        ask: Ask,
+    },
+    Poll {
+        slot: usize,
+    },
+    Renew {
+        slot: usize,
+        only: Phase,
+        lease: Lease,
+        raise: bool,
+    },
+    Release {
+        slot: usize,
+        withdraws: bool,
+        heir: Option<Ask>,
+    },
+    /// Releases a claim to one that is known already, if it is of the same client and key.
+    HandOver {
+        slot: usize,
+        to: usize,
+    },
+    Evict {
+        slot: usize,
+        bars: bool,
+    },
+    EvictAll {
+        key: usize,
+        bars: bool,
+    },
+    Pass(Duration),
+}
+
+/// What the steps of one walk are drawn from.
+struct Menu {
+    dice: Dice,
+    served: Vec<(Mode, Fairness)>,
+    /// What each key is mostly used as; else every other claim would be a mismatch.
+    usual: [Mode; KEYS],
+}
+
+/// The steps of that seed, for a store of that profile.
+pub(super) fn plan(seed: u64, profile: &Profile) -> Vec<Step> {
+    let mut dice = Dice::new(seed);
+    let served = served(profile);
+    assert!(!served.is_empty(), "a store serves some kind of lock");
+    let usual = [(); KEYS].map(|()| pick(&mut dice, &served).0);
+    let mut menu = Menu { dice, served, usual };
+    (0..STEPS).map(|_| menu.step()).collect()
+}
+
+fn served(profile: &Profile) -> Vec<(Mode, Fairness)> {
+    let modes = [
+        Mode::Exclusive,
+        Mode::Read,
+        Mode::Write,
+        permits(1, 3),
+        permits(2, 3),
+        permits(1, 2),
+    ];
+    let both = |mode| [(mode, Fairness::Unfair), (mode, Fairness::Fifo)];
+    let all = modes.into_iter().flat_map(both);
+    all.filter(|(mode, fairness)| profile.serves(*mode, *fairness))
+        .collect()
+}
+
+fn pick<T: Copy>(dice: &mut Dice, from: &[T]) -> T {
+    from[index(dice, from.len())]
+}
+
+fn index(dice: &mut Dice, len: usize) -> usize {
+    usize::try_from(dice.below(len as u64)).expect("an index below a length fits")
+}
+
+impl Menu {
+    fn step(&mut self) -> Step {
+        let slot = self.slot();
+        match self.dice.below(100) {
+            0..=31 => {
+                let key = index(&mut self.dice, KEYS);
+                Step::Place {
+                    client: index(&mut self.dice, CLIENTS),
+                    key,
+                    ask: self.ask(key),
+                }
+            }
+            32..=49 => Step::Poll { slot },
+            50..=62 => Step::Renew {
+                slot,
+                only: pick(&mut self.dice, &[Phase::Waiting, Phase::Granted, Phase::Either]),
+                lease: self.lease(),
+                raise: self.dice.chance(20),
+            },
+            63..=77 => Step::Release {
+                slot,
+                withdraws: self.dice.chance(30),
+                heir: self.dice.chance(35).then(|| {
+                    let key = index(&mut self.dice, KEYS);
+                    self.ask(key)
+                }),
+            },
+            78..=80 => Step::HandOver {
+                slot,
+                to: self.slot(),
+            },
+            81..=86 => Step::Evict {
+                slot,
+                bars: self.dice.chance(50),
+            },
+            87..=88 => Step::EvictAll {
+                key: index(&mut self.dice, KEYS),
+                bars: self.dice.chance(50),
+            },
+            _ => Step::Pass(Duration::from_millis(pick(
+                &mut self.dice,
+                &[5, 20, 250, 250, 600, 600, 1_200],
+            ))),
+        }
+    }
+
+    fn ask(&mut self, key: usize) -> Ask {
+        let usual = self.usual[key].kind();
+        let any = self.dice.chance(10);
+        let fits: Vec<(Mode, Fairness)> = self
+            .served
+            .iter()
+            .copied()
+            .filter(|(mode, _)| any || mode.kind() == usual)
+            .collect();
+        let (mode, fairness) = pick(&mut self.dice, &fits);
+        Ask {
+            slot: self.slot(),
+            mode,
+            fairness,
+            lease: self.lease(),
+            grants: pick(&mut self.dice, &[1, 1, 3, 64]),
+            ahead: pick(
+                &mut self.dice,
+                &[None, Some(200), Some(5_000), Some(5_000), Some(10_000)],
+            )
+            .map(Duration::from_millis),
+        }
+    }
+
+    fn lease(&mut self) -> Lease {
+        if self.dice.chance(50) {
+            Lease::Brief
+        } else {
+            Lease::Long
+        }
+    }
+
+    fn slot(&mut self) -> usize {
+        index(&mut self.dice, SLOTS)
+    }
+}
+
+impl fmt::Display for Ask {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let order = match self.fairness {
+            Fairness::Unfair => "unfair",
+            Fairness::Fifo => "fair",
+        };
+        write!(
+            f,
+            "claim {} ({}, {order}, on a {} lease",
+            self.slot, self.mode, self.lease
+        )?;
+        match self.ahead {
+            Some(ahead) => write!(f, ", to be placed within {ahead:?})"),
+            None => f.write_str(", too late)"),
+        }
+    }
+}
+
+impl fmt::Display for Lease {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Lease::Brief => "brief",
+            Lease::Long => "long",
+        })
+    }
+}
+
+impl fmt::Display for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let bar = |bars: &bool| if *bars { " with a bar" } else { "" };
+        match self {
+            Step::Place { client, key, ask } => write!(f, "client {client} places {ask} on key {key}"),
+            Step::Poll { slot } => write!(f, "claim {slot} asks again"),
+            Step::Renew {
+                slot,
+                only,
+                lease,
+                raise,
+            } => {
+                let raise = if *raise { ", raising its token" } else { "" };
+                write!(
+                    f,
+                    "claim {slot} is renewed on a {lease} lease, phase {only:?}{raise}"
+                )
+            }
+            Step::Release {
+                slot,
+                withdraws,
+                heir,
+            } => {
+                let verb = if *withdraws { "withdrawn" } else { "released" };
+                write!(f, "claim {slot} is {verb}")?;
+                heir.map_or(Ok(()), |ask| write!(f, ", its heir is {ask}"))
+            }
+            Step::HandOver { slot, to } => write!(f, "claim {slot} is released, its heir is claim {to}"),
+            Step::Evict { slot, bars } => write!(f, "claim {slot} is evicted{}", bar(bars)),
+            Step::EvictAll { key, bars } => write!(f, "who holds key {key} is evicted{}", bar(bars)),
+            Step::Pass(time) => write!(f, "{time:?} pass"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_unserved_claim_is_drawn_and_a_seed_draws_the_same_steps_again() {
+        let mut dice = Dice::new(1);
+        let served = [(Mode::Exclusive, Fairness::Unfair)];
+        let usual = [Mode::Exclusive; KEYS];
+        let draw = |dice: Dice| {
+            let mut menu = Menu {
+                dice,
+                served: served.to_vec(),
+                usual,
+            };
+            (0..200).map(|_| menu.step().to_string()).collect::<Vec<_>>()
+        };
+        let first = draw(dice.clone());
+        assert_eq!(first, draw(dice.clone()));
+        assert!(
+            !first
+                .iter()
+                .any(|words| words.contains("read") || words.contains(", fair,"))
+        );
+        dice.roll();
+        assert_ne!(first, draw(dice));
+    }
+}

@@ -1,0 +1,113 @@
+//! Many claims in one call: an answer for each, in order, and none clouded by another's.
+//! The life of one claim is in `life.rs`.
+//!
+//! # Cancel safety
+//! A case that is dropped leaves its claims to their leases, in a store that was made for it alone.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tenure_backend::{Cause, Claim, Fault, Mode, Phase, Renewal, Renewed};
+
+use crate::suite::client::{departure, renewal};
+use crate::suite::{Client, Trial};
+
+/// The longest batch that a case tries: beyond any chunk in which a store may send it.
+const LONG: u32 = 1_100;
+
+/// In a batch each renewal and each release has an answer of its own, in order.
+pub async fn a_batch_is_judged_one_by_one(trial: Trial) {
+    let client = trial.client().await;
+    let keys = [trial.key(), trial.key(), trial.key()];
+    let [alive, absent, other] = keys.each_ref().map(|key| client.claim(key, Mode::Exclusive));
+    client.granted(&alive).await;
+    client.granted(&other).await;
+    let batch = [&alive, &absent, &other].map(|claim| renewal(claim, Phase::Granted));
+    let answers = client.renew_all(batch.to_vec()).await;
+    assert!(
+        matches!(
+            answers[..],
+            [Renewed::Alive { .. }, Renewed::Gone(_), Renewed::Alive { .. }]
+        ),
+        "{answers:?}"
+    );
+    let batch = [&alive, &absent, &other].map(|claim| departure(claim, Cause::Unlocked));
+    let answers = client.depart_all(batch.to_vec()).await;
+    answers[0].freed_it(&alive);
+    answers[1].freed_nobody();
+    answers[2].freed_it(&other);
+    for key in &keys {
+        assert_eq!(client.status(key).await, None);
+    }
+}
+
+/// A batch may be as long as the profile says, beyond any chunk in which the store sends it: each element is answered
+/// in its place, by what is true of its claim.
+pub async fn a_batch_may_be_as_long_as_the_limit_and_is_answered_in_order(trial: Trial) {
+    let client = trial.client().await;
+    let claims = long_batch(&trial, &client).await;
+    let renewals = claims
+        .iter()
+        .map(|claim| renewal(claim, Phase::Granted))
+        .collect();
+    for (at, answer) in client.renew_all(renewals).await.into_iter().enumerate() {
+        assert_eq!(
+            matches!(answer, Renewed::Alive { .. }),
+            is_there(at),
+            "answer {at} is {answer:?}"
+        );
+    }
+    let departures = claims
+        .iter()
+        .map(|claim| departure(claim, Cause::Unlocked))
+        .collect();
+    for (at, answer) in client.depart_all(departures).await.into_iter().enumerate() {
+        if is_there(at) {
+            answer.freed_it(&claims[at]);
+        } else {
+            answer.freed_nobody();
+        }
+    }
+}
+
+/// An element that fails is a failure of its own, wherever in the batch it stands.
+pub async fn an_element_that_fails_clouds_no_other(trial: Trial) {
+    let client = trial.client().await;
+    let longest = trial.profile().limits.max_lease;
+    let Some(too_long) = longest.checked_add(Duration::from_secs(1)) else {
+        return;
+    };
+    let claims = long_batch(&trial, &client).await;
+    let fails = |at: usize| at % 5 == 3;
+    let renewals = claims.iter().enumerate().map(|(at, claim)| Renewal {
+        lease: if fails(at) { too_long } else { claim.lease },
+        ..renewal(claim, Phase::Granted)
+    });
+    let answers = client.answers_to_renewals(renewals.collect()).await;
+    for (at, answer) in answers.into_iter().enumerate() {
+        let right = match answer {
+            // A store that looks for the claim first finds none; one that serves such a lease is not judged here.
+            Renewed::Unknown(ref error) => fails(at) && error.fault() == Fault::Limit,
+            Renewed::Alive { .. } => is_there(at),
+            Renewed::Gone(_) => !is_there(at),
+        };
+        assert!(right, "answer {at} is {answer:?}");
+    }
+}
+
+/// Claims of which some hold their keys, and the others were never placed.
+async fn long_batch(trial: &Trial, client: &Client) -> Vec<Arc<Claim>> {
+    let length = trial.profile().limits.max_batch.get().min(LONG);
+    let claims: Vec<_> = (0..length)
+        .map(|_| client.claim(&trial.key(), Mode::Exclusive))
+        .collect();
+    for (_, claim) in claims.iter().enumerate().filter(|(at, _)| is_there(*at)) {
+        client.granted(claim).await;
+    }
+    claims
+}
+
+/// Which claims of a long batch hold their keys: unevenly, so that no two parts of it look alike.
+fn is_there(at: usize) -> bool {
+    at.is_multiple_of(37) || at % 101 == 3
+}
