@@ -1,5 +1,5 @@
-//! The text of every fenced statement in every dialect, what is refused, and the cell. Databases run these statements in
-//! `examples/fenced-write`.
+//! The text of every fenced statement in every dialect, what is refused, and the cell.
+//! Not here: a database that runs them. SQLite does in `examples/fenced-write`; no test runs those of the others.
 
 use tenure::FencingToken;
 use tenure::fenced::{
@@ -294,7 +294,11 @@ fn a_guard_in_sqlite_refuses_by_triggers_on_update_insert_and_delete() {
          WHERE typeof(NEW.`fence`) <> 'integer' OR NEW.`fence` < 1; \
          SELECT RAISE(ABORT, 'refused by fence: a newer token has written this row') \
          WHERE NEW.`fence` < OLD.`fence`; \
-         INSERT OR IGNORE INTO `accounts_fence_brought` VALUES (NEW.`id`); END",
+         SELECT RAISE(ABORT, 'refused by fence: a changed key would forget its token') \
+         WHERE NEW.`id` IS NOT OLD.`id`; \
+         INSERT INTO `accounts_fence_brought` VALUES (NEW.`id`); END",
+        "CREATE TRIGGER `accounts_fence_clear` BEFORE UPDATE ON `accounts` FOR EACH ROW BEGIN \
+         DELETE FROM `accounts_fence_brought` WHERE `id` IS NEW.`id`; END",
         "CREATE TRIGGER `accounts_fence_check` AFTER UPDATE ON `accounts` FOR EACH ROW BEGIN \
          SELECT RAISE(ABORT, 'refused by fence: this write brings no token') \
          WHERE NOT EXISTS (SELECT 1 FROM `accounts_fence_brought` WHERE `id` IS NEW.`id`); \
@@ -303,11 +307,21 @@ fn a_guard_in_sqlite_refuses_by_triggers_on_update_insert_and_delete() {
          SELECT RAISE(ABORT, 'refused by fence: this write brings no token') \
          WHERE typeof(NEW.`fence`) <> 'integer' OR NEW.`fence` < 1; \
          SELECT RAISE(ABORT, 'refused by fence: a newer token has written this row') \
-         WHERE EXISTS (SELECT 1 FROM `accounts` WHERE `id` = NEW.`id` AND `fence` > NEW.`fence`); END",
+         WHERE EXISTS (SELECT 1 FROM `accounts` WHERE `id` = NEW.`id` AND NEW.`fence` < `fence`); END",
         "CREATE TRIGGER `accounts_fence_delete` BEFORE DELETE ON `accounts` FOR EACH ROW BEGIN \
          SELECT RAISE(ABORT, 'refused by fence: a deleted row would forget its token'); END",
     ];
     assert_eq!(all, expected);
+
+    let free = accounts(Dialect::Sqlite).guard().once().allow_delete();
+    let free = free.create().expect("the names have room");
+    let unless_replaced = "SELECT RAISE(ABORT, 'refused by fence: a newer token has written this row') \
+         WHERE EXISTS (SELECT 1 FROM `accounts` WHERE `id` = NEW.`id` AND NEW.`fence` <= `fence`);";
+    for asks in [1, 4] {
+        assert!(free[asks].contains(unless_replaced), "{}", free[asks]);
+    }
+    assert_eq!(free.len(), 5, "nobody refuses to delete");
+    assert!(!free.concat().contains("forget its token"));
 }
 
 #[test]
@@ -324,6 +338,7 @@ fn a_guard_in_postgres_is_one_function_and_four_triggers() {
          IF NEW.\"fence\" IS NULL OR NEW.\"fence\" < 1 THEN RAISE EXCEPTION 'refused by fence: this write brings no token'; END IF; \
          IF TG_ARGV[0] = 'bring' THEN \
          IF NEW.\"fence\" < OLD.\"fence\" THEN RAISE EXCEPTION 'refused by fence: a newer token has written this row'; END IF; \
+         IF NEW.\"id\" IS DISTINCT FROM OLD.\"id\" THEN RAISE EXCEPTION 'refused by fence: a changed key would forget its token'; END IF; \
          NEW.\"fence\" := -NEW.\"fence\"; END IF; RETURN NEW; END $fence$"
     );
     let on = "ON \"bank\".\"accounts\" FOR EACH";
@@ -341,6 +356,12 @@ fn a_guard_in_postgres_is_one_function_and_four_triggers() {
             ),
         ]
     );
+    let free = fence
+        .guard()
+        .allow_delete()
+        .create()
+        .expect("the names have room");
+    assert!(!free[0].contains("changed key") && free.len() == 4);
     let drop = fence.guard().drop().expect("the names have room");
     assert_eq!(
         drop,
@@ -350,11 +371,12 @@ fn a_guard_in_postgres_is_one_function_and_four_triggers() {
 
 #[test]
 fn a_guard_in_mysql_signals() {
-    let fence = Fence::new(Dialect::MySql, "bank.accounts", &["id"]).expect("the names are plain");
+    let fence = Fence::new(Dialect::MySql, "bank.accounts", &["branch", "id"]).expect("the names are plain");
     let none = "SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'refused by fence: this write brings no token';";
     let old =
         "SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'refused by fence: a newer token has written this row';";
     let gone = "SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'refused by fence: a deleted row would forget its token';";
+    let moved = "SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'refused by fence: a changed key would forget its token';";
     let unless_token = format!("IF NEW.`fence` IS NULL OR NEW.`fence` < 1 THEN {none} END IF;");
     let on = "ON `bank`.`accounts` FOR EACH ROW BEGIN";
     assert_eq!(
@@ -362,7 +384,8 @@ fn a_guard_in_mysql_signals() {
         [
             format!(
                 "CREATE TRIGGER `bank`.`accounts_fence_update` BEFORE UPDATE {on} {unless_token} \
-                 IF NEW.`fence` < OLD.`fence` THEN {old} END IF; END"
+                 IF NEW.`fence` < OLD.`fence` THEN {old} END IF; \
+                 IF NOT (NEW.`branch` <=> OLD.`branch`) OR NOT (NEW.`id` <=> OLD.`id`) THEN {moved} END IF; END"
             ),
             format!("CREATE TRIGGER `bank`.`accounts_fence_insert` BEFORE INSERT {on} {unless_token} END"),
             format!("CREATE TRIGGER `bank`.`accounts_fence_delete` BEFORE DELETE {on} {gone} END"),
@@ -370,6 +393,12 @@ fn a_guard_in_mysql_signals() {
     );
     let once = fence.guard().once().create().expect("the names have room");
     assert!(once[0].contains("NEW.`fence` <= OLD.`fence`"), "{}", once[0]);
+    let free = fence
+        .guard()
+        .allow_delete()
+        .create()
+        .expect("the names have room");
+    assert!(!free.concat().contains("forget its token"));
 }
 
 #[test]

@@ -9,6 +9,9 @@ use tenure::fenced::{self, Dialect, Fence, Placeholders, Stale, Statement, Trigg
 const OLD: &str = "refused by fence: a newer token has written this row";
 const NONE: &str = "refused by fence: this write brings no token";
 const DELETED: &str = "refused by fence: a deleted row would forget its token";
+const MOVED: &str = "refused by fence: a changed key would forget its token";
+
+const CHECK: &str = "CHECK constraint failed: balance >= 0";
 
 fn token(number: u64) -> FencingToken {
     FencingToken::new(number).expect("the number is a token")
@@ -21,7 +24,8 @@ fn fence() -> Fence {
 /// A table of accounts, with a guard if one is given.
 fn accounts(guard: Option<&Trigger>) -> Connection {
     let connection = Connection::open_in_memory().expect("SQLite has memory");
-    let table = "CREATE TABLE accounts (branch TEXT, id INTEGER, balance INTEGER, owner TEXT, PRIMARY KEY (branch, id))";
+    let table = "CREATE TABLE accounts (branch TEXT, id INTEGER, balance INTEGER, owner TEXT UNIQUE,
+        CHECK (balance >= 0), PRIMARY KEY (branch, id))";
     connection.execute_batch(table).expect("it is SQL");
     connection
         .execute_batch(&fence().column_ddl())
@@ -68,6 +72,13 @@ fn refused(connection: &Connection, sql: &str, with: &str) {
         before,
         "{sql}: what was refused has written nothing"
     );
+}
+
+fn marks(connection: &Connection) -> i64 {
+    let sql = "SELECT count(*) FROM accounts_fence_brought";
+    connection
+        .query_row(sql, [], |row| row.get(0))
+        .expect("SQLite answers")
 }
 
 fn dump(connection: &Connection) -> Vec<(i64, i64, i64)> {
@@ -156,12 +167,7 @@ fn a_guard_lets_fenced_statements_through() {
     assert_eq!(run(&connection, &update, 4, 6), Ok(Ok(())));
     assert_eq!(run(&connection, &update, 5, 5), Ok(Err(Stale { newest: None })));
     assert_eq!(stored(&connection), (4, 6));
-    let marks: i64 = connection
-        .query_row("SELECT count(*) FROM accounts_fence_brought", [], |row| {
-            row.get(0)
-        })
-        .expect("SQLite answers");
-    assert_eq!(marks, 0, "no mark outlives its statement");
+    assert_eq!(marks(&connection), 0, "no mark outlives a row that is written");
 }
 
 #[test]
@@ -195,6 +201,17 @@ fn a_guard_refuses_whatever_does_not_fence_itself() {
             "REPLACE INTO accounts (branch, id, balance) VALUES ('north', 1, 9)",
             NONE,
         ),
+        ("UPDATE accounts SET id = 8, fence = 9 WHERE id = 1", MOVED),
+        ("UPDATE accounts SET id = id + 10, fence = 9", MOVED),
+        (
+            "UPDATE accounts SET branch = 'south', fence = 9 WHERE id = 1",
+            MOVED,
+        ),
+        ("UPDATE accounts SET id = 8 WHERE id = 1", NONE),
+        (
+            "UPDATE OR REPLACE accounts SET id = 3, fence = 5 WHERE id = 1",
+            MOVED,
+        ),
         ("DELETE FROM accounts WHERE id = 1", DELETED),
         ("DELETE FROM accounts", DELETED),
     ] {
@@ -212,12 +229,73 @@ fn a_guard_refuses_whatever_does_not_fence_itself() {
 }
 
 #[test]
+fn a_row_that_was_skipped_or_failed_lends_its_token_to_no_later_statement() {
+    for (skips, rows) in [("IGNORE", Ok(0)), ("FAIL", Err(CHECK))] {
+        let connection = accounts(Some(&fence().guard()));
+        connection
+            .execute("INSERT INTO accounts VALUES ('north', 7, 10, NULL, 9)", [])
+            .expect("it brings a token");
+        for token in [9, 10] {
+            let skipped = format!("UPDATE OR {skips} accounts SET balance = -1, fence = {token}");
+            for _ in 0..2 {
+                let written = connection
+                    .execute(&skipped, [])
+                    .map_err(|error| error.to_string());
+                assert_eq!(written.as_ref().map(|rows| *rows).map_err(String::as_str), rows);
+                assert_eq!(marks(&connection), 1, "{skipped}: that is the danger");
+            }
+            for forgetful in [
+                "UPDATE accounts SET balance = 1",
+                "UPDATE OR IGNORE accounts SET balance = 1",
+                "INSERT INTO accounts VALUES ('north', 7, 1, NULL, 9) ON CONFLICT DO UPDATE SET balance = 1",
+            ] {
+                refused(&connection, forgetful, NONE);
+            }
+        }
+        assert_eq!(
+            connection.execute("UPDATE accounts SET balance = 2, fence = 9", []),
+            Ok(1)
+        );
+        assert_eq!(marks(&connection), 0);
+    }
+}
+
+#[test]
+fn a_replacement_by_another_unique_index_is_refused_where_triggers_are_asked() {
+    let connection = accounts(Some(&fence().guard()));
+    connection
+        .execute_batch("PRAGMA recursive_triggers = ON")
+        .expect("it is SQL");
+    for row in ["1, 0, 'ann', 9", "2, 0, 'bob', 5"] {
+        let row = format!("INSERT INTO accounts VALUES ('north', {row})");
+        connection.execute(&row, []).expect("it brings a token");
+    }
+    for replacement in [
+        "INSERT OR REPLACE INTO accounts VALUES ('north', 3, 0, 'ann', 1)",
+        "UPDATE OR REPLACE accounts SET owner = 'ann', fence = 5 WHERE id = 2",
+    ] {
+        refused(&connection, replacement, DELETED);
+    }
+    assert_eq!(
+        connection.execute("UPDATE accounts SET balance = 1, fence = 9", []),
+        Ok(2)
+    );
+}
+
+#[test]
 fn a_guard_for_one_write_each_refuses_equal_tokens() {
     let connection = accounts(Some(&fence().guard().once()));
     connection
         .execute("INSERT INTO accounts VALUES ('north', 7, 0, NULL, 5)", [])
         .expect("it brings a token");
-    refused(&connection, "UPDATE accounts SET balance = 1, fence = 5", OLD);
+    for equal in [
+        "UPDATE accounts SET balance = 1, fence = 5",
+        "INSERT OR REPLACE INTO accounts VALUES ('north', 7, 1, NULL, 5)",
+        "INSERT INTO accounts VALUES ('north', 7, 1, NULL, 5)
+         ON CONFLICT DO UPDATE SET balance = excluded.balance, fence = excluded.fence",
+    ] {
+        refused(&connection, equal, OLD);
+    }
     assert_eq!(
         connection.execute("UPDATE accounts SET balance = 1, fence = 6", []),
         Ok(1)
@@ -232,6 +310,12 @@ fn a_guard_may_allow_deletion_and_can_be_taken_away() {
         .execute("INSERT INTO accounts VALUES ('north', 7, 0, NULL, 5)", [])
         .expect("it brings a token");
     refused(&connection, "UPDATE accounts SET balance = 1", NONE);
+    let other = "INSERT INTO accounts VALUES ('north', 8, 0, NULL, 4)";
+    assert_eq!(connection.execute(other, []), Ok(1));
+    let onto = |token: i64| format!("UPDATE OR REPLACE accounts SET id = 7, fence = {token} WHERE id = 8");
+    refused(&connection, &onto(4), OLD);
+    assert_eq!(connection.execute(&onto(5), []), Ok(1), "a key may change too");
+    assert_eq!(dump(&connection), [(7, 0, 5)]);
     assert_eq!(connection.execute("DELETE FROM accounts", []), Ok(1));
     for statement in guard.drop().expect("the names have room") {
         connection.execute_batch(&statement).expect("it is SQL");

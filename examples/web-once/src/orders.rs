@@ -10,12 +10,16 @@ use tenure::FencingToken;
 #[derive(Clone)]
 pub(crate) struct Orders(Arc<Mutex<Connection>>);
 
-/// `charges` stands for a payment provider. A real one gets the key too: only then is a server that dies between the
-/// charge and the answer, or was paused before its charge, harmless. No lock can do that.
+/// `charges` stands for a payment provider, and as real ones do it takes the request's key, and charges once for it: only
+/// that makes a server harmless which dies between the charge and the answer, or was paused before its charge. No lock
+/// can; the lock has all others wait for the one answer, instead of asking the provider at once.
 const SCHEMA: &str = "
     PRAGMA journal_mode = WAL;
-    CREATE TABLE IF NOT EXISTS charges (number INTEGER PRIMARY KEY, key TEXT NOT NULL, body TEXT NOT NULL);
+    CREATE TABLE IF NOT EXISTS charges (number INTEGER PRIMARY KEY, key TEXT NOT NULL UNIQUE, body TEXT NOT NULL);
     CREATE TABLE IF NOT EXISTS answers (key TEXT PRIMARY KEY, answer TEXT NOT NULL, fence INTEGER NOT NULL);";
+
+/// The key is the provider's idempotency key: a charge that was made is not made again.
+const CHARGE: &str = "INSERT INTO charges (key, body) VALUES (?1, ?2) ON CONFLICT (key) DO NOTHING";
 
 /// The one line that fences: a holder that was paused, and overtaken, replaces nothing.
 const KEEP: &str = "INSERT INTO answers (key, answer, fence) VALUES (?1, ?2, ?3)
@@ -34,15 +38,13 @@ impl Orders {
         self.run(move |connection| answer(connection, &key)).await
     }
 
-    /// Charges; answers the charge's number.
-    pub(crate) async fn charge(&self, key: &str, body: &str) -> rusqlite::Result<i64> {
+    /// Charges, unless that was done for this key; answers the number of the charge, and what it was for.
+    pub(crate) async fn charge(&self, key: &str, body: &str) -> rusqlite::Result<(i64, String)> {
         let (key, body) = (key.to_owned(), body.to_owned());
         self.run(move |connection| {
-            connection.execute(
-                "INSERT INTO charges (key, body) VALUES (?1, ?2)",
-                params![key, body],
-            )?;
-            Ok(connection.last_insert_rowid())
+            connection.execute(CHARGE, params![key, body])?;
+            let sql = "SELECT number, body FROM charges WHERE key = ?1";
+            connection.query_row(sql, [key], |row| Ok((row.get(0)?, row.get(1)?)))
         })
         .await
     }

@@ -1,6 +1,7 @@
 //! `POST /orders`: answers a repeated request with the answer to the first, and never charges twice.
 //! Not here: SQL (`orders`).
 
+use std::fmt::Display;
 use std::time::Duration;
 
 use axum::extract::State;
@@ -22,14 +23,24 @@ type Answer = (StatusCode, String);
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The handler. The client sends the same `Idempotency-Key` with each repetition of one request.
+///
+/// When a client closes its connection, the server drops the handler's future. The work runs in a task of its own, which
+/// that does not end: else the lock would be given back in the middle of a charge, and the answer never kept.
 pub(crate) async fn place_order(State(shop): State<Shop>, headers: HeaderMap, body: String) -> Answer {
     let Some(key) = headers.get("idempotency-key").and_then(|key| key.to_str().ok()) else {
         return (StatusCode::BAD_REQUEST, "send an Idempotency-Key\n".to_owned());
     };
+    let key = key.to_owned();
+    let placed = tokio::spawn(async move { place(&shop, &key, &body).await });
+    placed.await.unwrap_or_else(fault)
+}
+
+/// Takes the order's lock, and charges under it.
+async fn place(shop: &Shop, key: &str, body: &str) -> Answer {
     let lock = shop.locks.mutex(format!("order:{key}"));
     let placed = lock.with_or_else(
         PATIENCE,
-        async |guard| charge_once(&shop.orders, guard, key, &body).await,
+        async |guard| charge_once(&shop.orders, guard, key, body).await,
         async || (StatusCode::SERVICE_UNAVAILABLE, "busy: try again\n".to_owned()),
     );
     placed.await.unwrap_or_else(refusal)
@@ -41,19 +52,19 @@ async fn charge_once(orders: &Orders, guard: &Guard, key: &str, body: &str) -> A
         if let Some(answer) = orders.answer(key).await? {
             return Ok(answer);
         }
-        let charge = orders.charge(key, body).await?;
-        orders
-            .keep(
-                key,
-                format!("charged: number {charge} for {body}\n"),
-                guard.token(),
-            )
-            .await
+        let (number, body) = orders.charge(key, body).await?;
+        let answer = format!("charged: number {number} for {body}\n");
+        orders.keep(key, answer, guard.token()).await
     };
     match charged.await {
         Ok(answer) => (StatusCode::CREATED, answer),
-        Err(error) => (StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n")),
+        Err(error) => fault(error),
     }
+}
+
+/// Whether it was charged is open: the same request finds out.
+fn fault(error: impl Display) -> Answer {
+    (StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n"))
 }
 
 /// Nothing was charged, but for `Lost` and `Backend`, which leave that open: the same request finds out.

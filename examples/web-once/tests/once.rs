@@ -1,5 +1,5 @@
-//! Two servers, one lock store and one database: a request that comes many times at once is charged once.
-//! Not here: a server that dies between charge and answer, which is the payment provider's to survive.
+//! Two servers, one lock store and one database: a request is charged once, however often it comes, whoever gives up.
+//! Not here: a holder that was overtaken; its SQL is in `fence.rs`.
 #![cfg(unix)]
 
 #[path = "../../scene.rs"]
@@ -11,8 +11,11 @@ use std::net::TcpStream;
 use std::sync::Barrier;
 use std::thread;
 
+use rusqlite::Connection;
 use rustix::process::Signal;
-use scene::{LIMIT, Process, Scene};
+use scene::{LIMIT, Process, Scene, wait_for};
+use tenure::{LockKey, Query};
+use tokio::runtime::Builder;
 
 struct Server {
     process: Process,
@@ -28,8 +31,8 @@ fn server(scene: &Scene) -> Server {
     Server { process, address }
 }
 
-/// Sends one order; answers the status and the body of the reply.
-fn order(address: &str, header: &str, body: &str) -> (u16, String) {
+/// Sends one order, and does not wait for the reply.
+fn send(address: &str, header: &str, body: &str) -> TcpStream {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(LIMIT)).unwrap();
     let length = body.len();
@@ -38,17 +41,29 @@ fn order(address: &str, header: &str, body: &str) -> (u16, String) {
         "POST /orders HTTP/1.1\r\nHost: shop\r\nConnection: close\r\n{header}Content-Length: {length}\r\n\r\n{body}"
     )
     .unwrap();
+    stream
+}
+
+/// Sends one order; answers the status and the body of the reply.
+fn order(address: &str, header: &str, body: &str) -> (u16, String) {
     let mut reply = String::new();
-    stream.read_to_string(&mut reply).unwrap();
+    send(address, header, body).read_to_string(&mut reply).unwrap();
     let (head, body) = reply.split_once("\r\n\r\n").unwrap();
     let status = head.split(' ').nth(1).unwrap();
     (status.parse().unwrap(), body.to_owned())
 }
 
+fn shop(scene: &Scene) -> Connection {
+    Connection::open(scene.path("shop.db")).unwrap()
+}
+
 fn charges(scene: &Scene, key: &str) -> i64 {
-    let shop = rusqlite::Connection::open(scene.path("shop.db")).unwrap();
-    let sql = "SELECT count(*) FROM charges WHERE key = ?1";
-    shop.query_row(sql, [key], |row| row.get(0)).unwrap()
+    count(&shop(scene), "charges", key)
+}
+
+fn count(shop: &Connection, table: &str, key: &str) -> i64 {
+    let sql = format!("SELECT count(*) FROM {table} WHERE key = ?1");
+    shop.query_row(&sql, [key], |row| row.get(0)).unwrap()
 }
 
 #[test]
@@ -77,6 +92,74 @@ fn a_request_that_comes_fifty_times_at_once_to_two_servers_is_charged_once() {
         server.process.send(Signal::INT);
         assert_eq!(server.process.exit_code(), 0);
     }
+}
+
+/// The header of the client that gives up.
+const SEVEN: &str = "Idempotency-Key: seven\r\n";
+
+/// A client sends an order, and gives up in the middle of its charge, which ends when the answered
+/// transaction does.
+fn give_up(scene: &Scene, server: &Server) -> Connection {
+    let slow = shop(scene);
+    slow.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let early = send(&server.address, SEVEN, "2 shoes");
+    wait_for("the lock on the order", || is_held(scene, "order:seven"));
+    drop(early);
+    // Replies to others: the server has had its turns, and has seen that the client is gone.
+    for _ in 0..20 {
+        assert_eq!(order(&server.address, "", "socks").0, 400);
+    }
+    slow
+}
+
+#[test]
+fn a_client_that_gives_up_and_comes_again_is_charged_once() {
+    let scene = Scene::new();
+    let servers = [server(&scene), server(&scene)];
+    let slow = give_up(&scene, &servers[0]);
+    thread::scope(|threads| {
+        let again = servers.each_ref().map(|server| {
+            let address = &server.address;
+            threads.spawn(|| order(address, SEVEN, "2 shoes"))
+        });
+        slow.execute_batch("COMMIT").unwrap();
+        for reply in again.map(|reply| reply.join().unwrap()) {
+            assert_eq!(reply, (201, "charged: number 1 for 2 shoes\n".to_owned()));
+        }
+    });
+    assert_eq!(charges(&scene, "seven"), 1);
+}
+
+#[test]
+fn the_answer_to_a_client_that_has_gone_is_kept() {
+    let scene = Scene::new();
+    let server = server(&scene);
+    let slow = give_up(&scene, &server);
+    slow.execute_batch("COMMIT").unwrap();
+    wait_for("the answer", || count(&slow, "answers", "seven") == 1);
+    assert_eq!(charges(&scene, "seven"), 1);
+}
+
+#[test]
+fn an_order_whose_server_died_between_charge_and_answer_is_answered_and_not_charged_again() {
+    let scene = Scene::new();
+    let server = server(&scene);
+    let charged = "INSERT INTO charges (key, body) VALUES ('seven', '2 shoes')";
+    shop(&scene).execute(charged, []).unwrap();
+    let reply = order(&server.address, SEVEN, "2 shoes");
+    assert_eq!(reply, (201, "charged: number 1 for 2 shoes\n".to_owned()));
+    assert_eq!(charges(&scene, "seven"), 1);
+}
+
+/// Asks the lock store.
+fn is_held(scene: &Scene, key: &str) -> bool {
+    let runtime = Builder::new_current_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let locks = tenure::connect(&scene.url()).await.unwrap();
+        let asked = locks.inspect(Query::Key(LockKey::new(key).unwrap())).await;
+        locks.close(LIMIT).await.unwrap();
+        !asked.unwrap().items.is_empty()
+    })
 }
 
 #[test]
