@@ -14,10 +14,10 @@ use tenure_backend::{ClaimId, Clock, Fairness, Instant, LockKey, Mode, PASS_WIND
 use tenure_testkit::{Dice, What};
 
 use crate::calm::Waits;
-use crate::world::{Hold, World};
+use crate::world::{Climate, Hold, World};
 
 /// How often a holder is asked whether it believes, at least.
-const LOOK: Duration = Duration::from_millis(7);
+const LOOK: Duration = Duration::from_millis(20);
 
 /// One task of one client.
 pub(crate) struct Actor {
@@ -110,7 +110,9 @@ impl Actor {
             _ => permits(1 + self.dice.below(3)),
         };
         let fair = self.dice.chance(35);
-        let lease = Duration::from_millis(200 + 100 * self.dice.below(6));
+        let climate = &self.world.climate;
+        let steps = self.dice.below(u64::from(Climate::LEASE_STEPS));
+        let lease = climate.lease + climate.lease_step * u32::try_from(steps).unwrap_or(0);
         Ask {
             key,
             mode,
@@ -231,7 +233,7 @@ impl Actor {
             attempt,
             client: self.number,
             lease,
-            guard: Mutex::new(Some(guard)),
+            guard: Mutex::new(Some(Arc::new(guard))),
             taken: Mutex::new(void),
             lost: AtomicBool::new(false),
         });
@@ -244,14 +246,17 @@ impl Actor {
     }
 
     async fn use_it(&mut self, hold: &Arc<Hold>, ask: &Ask, owner: Option<&Owner>) {
-        let time = self.ms(500);
+        let time = self.ms(self.world.climate.hold_ms);
         self.wait(time / 2).await;
         self.write(hold, ask);
+        if self.dice.chance(self.world.climate.verifies) {
+            self.verify(hold).await;
+        }
         if let Some(owner) = owner.filter(|_| !matches!(ask.mode, Mode::Permits { .. })) {
             let again = self
                 .alive(lock(&self.client, ask, Some(owner), 2, Duration::ZERO))
                 .await;
-            let held = hold.guard.lock().as_ref().is_some_and(Guard::is_held);
+            let held = hold.guard.lock().as_ref().is_some_and(|guard| guard.is_held());
             if held && !matches!(again, Ok(Some(_))) {
                 self.world
                     .violated("L2", format!("re-entry was refused: {again:?}"));
@@ -259,6 +264,18 @@ impl Actor {
         }
         self.wait(time / 2).await;
         self.write(hold, ask);
+    }
+
+    /// Asks the store: what was taken away before is not confirmed.
+    async fn verify(&self, hold: &Hold) {
+        let Some(guard) = hold.guard.lock().clone() else {
+            return;
+        };
+        let since = self.world.claims.lock().void_since(guard.claim().id);
+        if self.alive(guard.verify()).await.is_ok() && since.is_some() {
+            self.world
+                .violated("V2", "the store confirmed a claim that had been taken away");
+        }
     }
 
     /// Writes to the guarded resource, believing or not, as a holder that was paused does.
@@ -281,7 +298,8 @@ impl Actor {
     async fn give_back(&mut self, hold: &Hold) {
         let confirmed = self.dice.chance(60);
         self.world.record(hold.attempt, What::ReleaseInvoked);
-        let guard = hold.guard.lock().take();
+        // Nobody else keeps it: the observer looks at it and lets it go.
+        let guard = hold.guard.lock().take().and_then(Arc::into_inner);
         if let Some(guard) = &guard {
             self.world.lets_go(guard.claim().id);
         }

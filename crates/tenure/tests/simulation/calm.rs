@@ -10,7 +10,7 @@ use tenure_backend::{ClaimId, Fairness, HolderId, Instant, LockKey, LockStatus, 
 use crate::world::World;
 
 /// How often the store is looked at.
-const LOOK: Duration = Duration::from_millis(20);
+const LOOK: Duration = Duration::from_millis(30);
 /// How long a key may be free beside somebody who waits for it: the longest backoff, and a poll.
 const PATIENCE: Duration = Duration::from_millis(1_100);
 /// How long what was sent in bad weather may take to be repeated and answered.
@@ -43,8 +43,27 @@ pub(crate) struct Death {
     pub(crate) at: Instant,
 }
 
+/// How long a key may be free beside somebody who waits for it.
+fn patience(world: &World) -> Duration {
+    let lease = world.climate.longest_lease();
+    // A holder learns at its next renewal that its claim was taken away: so long its client holds others back.
+    let belief = if world.claims.lock().any_taken() {
+        lease / 3
+    } else {
+        Duration::ZERO
+    };
+    // Whoever missed a wake-up asks again when the holder's lease could have ended.
+    let poll = if world.climate.loses_wakes {
+        lease
+    } else {
+        Duration::ZERO
+    };
+    PATIENCE + belief + poll
+}
+
 /// Watches over the world from the end of the weather until every task has ended.
-pub(crate) async fn watch_over(world: Arc<World>, keys: Vec<LockKey>, death: Option<Death>, lease: Duration) {
+pub(crate) async fn watch_over(world: Arc<World>, keys: Vec<LockKey>, death: Option<Death>) {
+    let (lease, patience) = (world.climate.longest_lease(), patience(&world));
     let calm_since = world.now();
     let mut idle: BTreeMap<LockKey, Instant> = BTreeMap::new();
     let mut adrift: BTreeMap<ClaimId, Instant> = BTreeMap::new();
@@ -77,7 +96,7 @@ pub(crate) async fn watch_over(world: Arc<World>, keys: Vec<LockKey>, death: Opt
                 }
             };
             let served = world.claims.lock().last_served(key).unwrap_or(since);
-            if now - since.max(served) > PATIENCE {
+            if now - since.max(served) > patience {
                 let rule = if orphaned.contains(key) { "L1" } else { "L2" };
                 return world.violated(rule, format!("{key:?} is free, and somebody waits for it"));
             }

@@ -8,8 +8,8 @@ use tenure_backend::{Claim, ClaimId, FencingToken, Grant, Instant, LockKey, PASS
 /// One claim's life in the store.
 #[derive(Clone, Copy, Debug)]
 struct Life {
-    /// In which memory of the store it was first asked for.
-    epoch: usize,
+    /// When it was asked for first.
+    since: Instant,
     granted: Option<Granted>,
 }
 
@@ -31,18 +31,17 @@ pub(crate) struct Claims {
 }
 
 impl Claims {
-    pub(crate) fn asked(&mut self, id: ClaimId, epoch: usize) {
+    pub(crate) fn asked(&mut self, id: ClaimId, since: Instant) {
         let granted = None;
-        self.lives.entry(id).or_insert(Life { epoch, granted });
+        self.lives.entry(id).or_insert(Life { since, granted });
     }
 
     /// The store granted the claim, or said again that it has. True if it broke the bar that an eviction set.
     pub(crate) fn granted(&mut self, claim: &Claim, grant: &Grant, epoch: usize, now: Instant) -> bool {
         self.served.insert(claim.at.key.clone(), now);
-        let life = self
-            .lives
-            .entry(claim.at.id)
-            .or_insert(Life { epoch, granted: None });
+        let Some(life) = self.lives.get_mut(&claim.at.id) else {
+            return false;
+        };
         // A store that lost its data may grant the same claim anew, with other tokens.
         if life.granted.is_some_and(|granted| granted.epoch == epoch) {
             return false;
@@ -87,9 +86,16 @@ impl Claims {
         granted.is_some_and(|granted| granted.token != token)
     }
 
-    /// Whether the claim was asked for before the store lost its data.
-    pub(crate) fn is_older_than(&self, id: ClaimId, epoch: usize) -> bool {
-        self.lives.get(&id).is_some_and(|life| life.epoch < epoch)
+    /// Whether the claim was asked for before that moment.
+    pub(crate) fn is_older(&self, id: ClaimId, moment: Option<Instant>) -> bool {
+        let asked = self.lives.get(&id).map(|life| life.since);
+        asked.zip(moment).is_some_and(|(asked, moment)| asked <= moment)
+    }
+
+    /// Whether anything was ever taken away from its holder.
+    pub(crate) fn any_taken(&self) -> bool {
+        let mut granted = self.lives.values().filter_map(|life| life.granted);
+        granted.any(|granted| granted.taken.is_some())
     }
 
     pub(crate) fn last_served(&self, key: &LockKey) -> Option<Instant> {

@@ -1,12 +1,11 @@
 //! One seed's world from its making to its end, and the judgement on it.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use parking_lot::Mutex;
 use tenure::{Client, Holder, Settings};
-use tenure_backend::{Backend, ClaimId, Clock, LockKey};
+use tenure_backend::{Backend, ClaimId, Clock, Instant, LockKey};
 use tenure_testkit::{Chaos, Dice, Rule, Weather, check};
 use tokio::task::JoinHandle;
 
@@ -14,10 +13,8 @@ use crate::actor::Actor;
 use crate::calm::{self, Death, nothing_is_left, watch_over};
 use crate::log::Note;
 use crate::spy::{Spy, Wire};
-use crate::world::World;
+use crate::world::{Climate, World};
 
-/// The longest lease that an actor asks for.
-const LEASE: Duration = Duration::from_millis(700);
 /// How much later than a lease's end a waiter may be served when the weather has ended: a poll, a backoff, an offer.
 const GRACE: Duration = Duration::from_millis(2_500);
 /// How long one turn of an actor takes at the most, once it holds.
@@ -44,6 +41,8 @@ pub(crate) fn run(seed: u64) -> Outcome {
         .build()
         .expect("a runtime can be made");
     let world = runtime.block_on(live(seed));
+    // The guards of a client that died hold on to the world, as it holds on to them.
+    world.holds.lock().clear();
     drop(runtime);
     judge(&world);
     Outcome {
@@ -55,12 +54,13 @@ pub(crate) fn run(seed: u64) -> Outcome {
 async fn live(seed: u64) -> Arc<World> {
     let mut dice = Dice::new(seed);
     let clients = usize::try_from(2 + dice.below(4)).unwrap_or(2);
-    let world = World::new(clients);
+    let weathers: Vec<Weather> = (0..clients).map(|_| weather(&mut dice)).collect();
+    let world = World::new(clients, climate(&weathers, &mut dice));
     let keys: Vec<(LockKey, u64)> = (0..1 + dice.below(3))
         .map(|n| (LockKey::new(format!("k{n}")).expect("a good key"), dice.below(3)))
         .collect();
     let made: Vec<Client> = (0..clients)
-        .map(|number| client(&world, number, &mut dice))
+        .map(|number| client(&world, number, weathers[number], &mut dice))
         .collect();
     let mut actors: Vec<(usize, JoinHandle<()>)> = Vec::new();
     for (number, client) in made.iter().enumerate() {
@@ -76,7 +76,14 @@ async fn live(seed: u64) -> Arc<World> {
             actors.push((number, tokio::spawn(actor.run(1 + dice.below(4)))));
         }
     }
+    let operator = world.climate.purge.then(|| {
+        let dice = Dice::new(dice.roll());
+        tokio::spawn(purge(made.clone(), keys.clone(), dice))
+    });
     let killed = strike(&world, &made, &keys, &mut dice).await;
+    if let Some(operator) = operator {
+        operator.abort();
+    }
     for (number, actor) in &actors {
         if Some(*number) == killed {
             actor.abort();
@@ -88,9 +95,10 @@ async fn live(seed: u64) -> Arc<World> {
         at: world.now(),
     });
     let names: Vec<LockKey> = keys.iter().map(|(key, _)| key.clone()).collect();
-    let watch = tokio::spawn(watch_over(world.clone(), names.clone(), death, LEASE));
+    let watch = tokio::spawn(watch_over(world.clone(), names.clone(), death));
     // Every turn that is left may be served one after the other, behind a dead holder's lease.
-    let limit = LEASE + GRACE + TURN * u32::try_from(actors.len()).unwrap_or(0) * 4;
+    let limit =
+        world.climate.longest_lease() * 2 + GRACE + TURN * u32::try_from(actors.len()).unwrap_or(0) * 4;
     let ended = async {
         for (_, actor) in &mut actors {
             if let Err(error) = actor.await
@@ -110,7 +118,46 @@ async fn live(seed: u64) -> Arc<World> {
     world
 }
 
-fn client(world: &Arc<World>, number: usize, dice: &mut Dice) -> Client {
+fn weather(dice: &mut Dice) -> Weather {
+    match dice.below(4) {
+        0 => Weather::CALM,
+        1 => Weather::ROUGH,
+        2 => Weather {
+            delay: Duration::from_millis(20),
+            repeats: 40,
+            ..Weather::ROUGH
+        },
+        // Requests and answers are lost, but no wake-up.
+        _ => Weather {
+            fails_before: 25,
+            loses_wake: 0,
+            spurious_wakes: 0,
+            ..Weather::ROUGH
+        },
+    }
+}
+
+fn climate(weathers: &[Weather], dice: &mut Dice) -> Climate {
+    let ms = Duration::from_millis;
+    let (lease, lease_step) = if dice.chance(75) {
+        (ms(200), ms(100))
+    } else {
+        (ms(1_000), ms(600))
+    };
+    let hold_ms = if dice.chance(70) { 500 } else { 25 };
+    let purge = dice.chance(20);
+    Climate {
+        lease,
+        lease_step,
+        // Under an operator who never stops, locks are held so briefly that they are handed on in memory.
+        hold_ms: if purge { 15 } else { hold_ms },
+        verifies: if purge { 50 } else { 15 },
+        loses_wakes: weathers.iter().any(|weather| weather.loses_wake > 0),
+        purge,
+    }
+}
+
+fn client(world: &Arc<World>, number: usize, weather: Weather, dice: &mut Dice) -> Client {
     let clock: Arc<dyn Clock> = Arc::new(world.bodies[number].clock.clone());
     let calm: Arc<dyn Backend> = Arc::new(Spy {
         world: world.clone(),
@@ -121,15 +168,6 @@ fn client(world: &Arc<World>, number: usize, dice: &mut Dice) -> Client {
             .map(|store| store.client(clock.clone()))
             .collect(),
     });
-    let weather = match dice.below(3) {
-        0 => Weather::CALM,
-        1 => Weather::ROUGH,
-        _ => Weather {
-            delay: Duration::from_millis(20),
-            repeats: 40,
-            ..Weather::ROUGH
-        },
-    };
     let wire = Wire {
         world: world.clone(),
         client: number,
@@ -159,12 +197,7 @@ async fn strike(
             0 | 1 => world.pause(number, ms(dice, 1_500)),
             2 => world.suspend(number, ms(dice, 1_500)),
             3 => world.stop_store(ms(dice, 800), std::mem::take(&mut loses_data)),
-            _ => {
-                let key = &keys[usize::try_from(dice.below(keys.len() as u64)).unwrap_or(0)].0;
-                let evict = clients[number].evict(Holder::All(key.clone()));
-                // An operator in bad weather: whatever comes of it.
-                let _ = tokio::time::timeout(Duration::from_millis(300), evict).await;
-            }
+            _ => evict(&clients[number], keys, dice).await,
         }
     }
     // sleep: time is paused, and this is fate's.
@@ -173,6 +206,23 @@ async fn strike(
         .chance(40)
         .then(|| usize::try_from(dice.below(clients.len() as u64)).unwrap_or(0));
     killed.inspect(|number| world.kill(*number))
+}
+
+/// An operator in bad weather: whatever comes of it.
+async fn evict(client: &Client, keys: &[(LockKey, u64)], dice: &mut Dice) {
+    let key = &keys[usize::try_from(dice.below(keys.len() as u64)).unwrap_or(0)].0;
+    let evict = client.evict(Holder::All(key.clone()));
+    let _ = tokio::time::timeout(Duration::from_millis(300), evict).await;
+}
+
+/// An operator who does nothing else.
+async fn purge(clients: Vec<Client>, keys: Vec<(LockKey, u64)>, mut dice: Dice) {
+    loop {
+        // sleep: time is paused, and this is the operator's.
+        tokio::time::sleep(Duration::from_millis(1 + dice.below(30))).await;
+        let number = usize::try_from(dice.below(clients.len() as u64)).unwrap_or(0);
+        evict(&clients[number], &keys, &mut dice).await;
+    }
 }
 
 /// Closes every client that lives: nothing of it is left in the store then, and nothing of anybody after a lease.
@@ -185,19 +235,20 @@ async fn settle(world: &Arc<World>, clients: &[Client], killed: Option<usize>, k
             world.violated("L4", format!("client {number} could not be closed: {error:?}"));
         }
     }
-    let epoch = world.epoch();
     let excused = |label: &str, id: ClaimId| {
         let of = |number: usize| calm::label(number) == label;
-        // A client whose clock has jumped gives a release up when the lease is over by its own clock: before the store's.
-        let jumped = (0..clients.len()).any(|n| world.bodies[n].jumped.load(Ordering::Relaxed) && of(n));
+        let claims = world.claims.lock();
+        let is_older = |moment: Option<Instant>| claims.is_older(id, moment);
+        // A client whose clock jumps while it gives a claim back stops when the lease is over by that clock, before the
+        // store's end of it.
+        let jumped = |n: usize| of(n) && is_older(*world.bodies[n].jumped.lock());
         // A store that lost its data has forgotten which claims have ended: a request from before that is delivered again
         // places one anew. Nobody believes in it.
-        let forgotten = world.claims.lock().is_older_than(id, epoch);
-        jumped || forgotten || killed.is_some_and(of)
+        is_older(world.lost_data_at()) || killed.is_some_and(of) || (0..clients.len()).any(jumped)
     };
     nothing_is_left(world, keys, excused).await;
     // sleep: time is paused, and this is the lease of whoever could not give its claims back.
-    tokio::time::sleep(LEASE).await;
+    tokio::time::sleep(world.climate.longest_lease()).await;
     nothing_is_left(world, keys, |_, _| false).await;
 }
 

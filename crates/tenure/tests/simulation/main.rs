@@ -17,8 +17,12 @@ mod queues;
 mod spy;
 mod world;
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::thread;
+use std::time::Duration;
 
 use parking_lot::Mutex;
 
@@ -26,6 +30,8 @@ use parking_lot::Mutex;
 const SEEDS: u64 = 10_000;
 /// After so many seeds that broke a rule no more are looked for.
 const ENOUGH: usize = 20;
+/// How long a world may take, though it takes milliseconds.
+const REST: Duration = Duration::from_secs(60);
 /// How much of a world's log a failure shows; `TENURE_SEED` shows all.
 const TAIL: usize = 150;
 
@@ -37,28 +43,59 @@ fn number(name: &str) -> Option<u64> {
     )
 }
 
+/// What is known of a sweep while it runs.
+#[derive(Debug, Default)]
+struct Sweep {
+    next: AtomicU64,
+    running: Mutex<BTreeSet<u64>>,
+    over: AtomicBool,
+}
+
+impl Sweep {
+    fn take_part(&self, seeds: u64, tell: &Sender<(u64, Vec<String>)>) {
+        while !self.over.load(Ordering::Relaxed) {
+            let seed = self.next.fetch_add(1, Ordering::Relaxed);
+            if seed >= seeds {
+                return;
+            }
+            self.running.lock().insert(seed);
+            let violations = fate::run(seed).violations;
+            self.running.lock().remove(&seed);
+            // Nobody listens any more once enough is known.
+            let _ = tell.send((seed, violations));
+        }
+    }
+}
+
 /// Runs so many seeds, on every processor; those that broke a rule, in order, each with what it broke.
 fn sweep(seeds: u64) -> Vec<(u64, Vec<String>)> {
-    let next = AtomicU64::new(0);
-    let guilty = Mutex::new(Vec::new());
-    let threads = thread::available_parallelism().map_or(1, |n| n.get());
-    thread::scope(|scope| {
-        for _ in 0..threads {
-            scope.spawn(|| {
-                while guilty.lock().len() < ENOUGH {
-                    let seed = next.fetch_add(1, Ordering::Relaxed);
-                    if seed >= seeds {
-                        return;
-                    }
-                    let violations = fate::run(seed).violations;
-                    if !violations.is_empty() {
-                        guilty.lock().push((seed, violations));
-                    }
-                }
-            });
+    let sweep = Arc::new(Sweep::default());
+    let (tell, told) = mpsc::channel();
+    for _ in 0..thread::available_parallelism().map_or(1, |n| n.get()) {
+        let (sweep, tell) = (sweep.clone(), tell.clone());
+        thread::spawn(move || sweep.take_part(seeds, &tell));
+    }
+    drop(tell);
+    let mut guilty = Vec::new();
+    while guilty.len() < ENOUGH {
+        match told.recv_timeout(REST) {
+            Ok((seed, violations)) if !violations.is_empty() => guilty.push((seed, violations)),
+            Ok(_) => {}
+            Err(RecvTimeoutError::Disconnected) => {
+                let left = sweep.running.lock();
+                assert!(left.is_empty(), "the worlds of these seeds panicked: {left:?}");
+                break;
+            }
+            // Its tasks wake each other for ever, and virtual time stands still. Its thread ends with the process.
+            Err(RecvTimeoutError::Timeout) => {
+                panic!(
+                    "the worlds of these seeds never come to rest: {:?}",
+                    sweep.running.lock()
+                )
+            }
         }
-    });
-    let mut guilty = guilty.into_inner();
+    }
+    sweep.over.store(true, Ordering::Relaxed);
     guilty.sort();
     guilty
 }

@@ -14,7 +14,7 @@ impl Queues {
     /// The store has answered so about the claim.
     pub(crate) fn saw(&mut self, world: &World, claim: &Claim, standing: &Standing) {
         let (id, now) = (claim.at.id, world.now());
-        world.claims.lock().asked(id, world.epoch());
+        world.claims.lock().asked(id, now);
         match standing {
             Standing::Granted(grant) => {
                 let queue = self.0.entry(claim.at.key.clone()).or_default();

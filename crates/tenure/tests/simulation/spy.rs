@@ -6,6 +6,7 @@ use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::StreamExt;
 use parking_lot::Mutex;
 use tenure_backend::{
     Backend, BackendError, Batch, Call, Cause, Claim, Clock, Departure, Each, Effect, Fault, Finding, Holder,
@@ -113,10 +114,11 @@ impl Backend for Spy {
     }
 
     fn watch(self: Arc<Self>, claim: Arc<Claim>) -> Call<Wakes> {
-        match self.store() {
-            Ok(store) => store.watch(claim),
-            Err(error) => Call::ready(Err(error)),
-        }
+        let restart = Box::pin(self.world.restart());
+        Call::new(async move {
+            let wakes = self.store()?.watch(claim).await?;
+            Ok(Wakes::new(wakes.take_until(restart)))
+        })
     }
 
     fn inspect(self: Arc<Self>, query: Query) -> Call<Page<LockStatus>> {

@@ -26,8 +26,8 @@ pub(crate) struct Body {
     pub(crate) clock: SimClock,
     pub(crate) paused_until: Mutex<Instant>,
     pub(crate) dead: AtomicBool,
-    /// Its clock has jumped ahead of the store's: it gives a release up before the store's lease ends.
-    pub(crate) jumped: AtomicBool,
+    /// When its clock jumped last.
+    pub(crate) jumped: Mutex<Option<Instant>>,
 }
 
 /// One held lock under observation.
@@ -36,14 +36,39 @@ pub(crate) struct Hold {
     pub(crate) attempt: u64,
     pub(crate) client: usize,
     pub(crate) lease: Duration,
-    pub(crate) guard: Mutex<Option<Guard>>,
+    pub(crate) guard: Mutex<Option<Arc<Guard>>>,
     /// When somebody else ended it in the store: from then on it must learn of it within its lease.
     pub(crate) taken: Mutex<Option<Instant>>,
     pub(crate) lost: AtomicBool,
 }
 
+/// What a seed decides about a world as a whole.
+#[derive(Clone, Debug)]
+pub(crate) struct Climate {
+    /// The leases that are asked for: the shortest, and how many steps of how much are added.
+    pub(crate) lease: Duration,
+    pub(crate) lease_step: Duration,
+    /// How long a lock is held at the most.
+    pub(crate) hold_ms: u64,
+    /// How often, in percent, a holder asks the store whether it holds.
+    pub(crate) verifies: u8,
+    /// Whether wake-ups may be lost.
+    pub(crate) loses_wakes: bool,
+    /// Whether an operator evicts holders all the time.
+    pub(crate) purge: bool,
+}
+
+impl Climate {
+    pub(crate) const LEASE_STEPS: u32 = 6;
+
+    pub(crate) fn longest_lease(&self) -> Duration {
+        self.lease + self.lease_step * (Self::LEASE_STEPS - 1)
+    }
+}
+
 #[derive(Debug)]
 pub(crate) struct World {
+    pub(crate) climate: Climate,
     clock: SimClock,
     /// The store, and the empty one that takes its place when its data are lost: made at the same time, since tokens
     /// come from the wall clock at a store's making.
@@ -65,18 +90,21 @@ pub(crate) struct World {
     calm: AtomicBool,
     resumed: Notify,
     lost_data_at: Mutex<Option<Instant>>,
+    /// How often the store was restarted: each time its connections break.
+    restarts: Arc<(AtomicUsize, Notify)>,
 }
 
 impl World {
-    pub(crate) fn new(clients: usize) -> Arc<Self> {
+    pub(crate) fn new(clients: usize, climate: Climate) -> Arc<Self> {
         let body = |_| Body {
             clock: SimClock::new(),
             paused_until: Mutex::new(Instant::ORIGIN),
             dead: AtomicBool::new(false),
-            jumped: AtomicBool::new(false),
+            jumped: Mutex::new(None),
         };
         let clock = SimClock::new();
         Arc::new(World {
+            climate,
             stores: [0, 1].map(|_| MemoryStore::new(Arc::new(clock.clone()))),
             clock,
             bodies: (0..clients).map(body).collect(),
@@ -95,6 +123,7 @@ impl World {
             calm: AtomicBool::new(false),
             resumed: Notify::new(),
             lost_data_at: Mutex::default(),
+            restarts: Arc::default(),
         })
     }
 
@@ -113,6 +142,19 @@ impl World {
 
     pub(crate) fn is_down(&self) -> bool {
         self.now() < *self.down_until.lock()
+    }
+
+    /// Ready when the store is restarted after this was called.
+    pub(crate) fn restart(&self) -> impl Future<Output = ()> + Send + 'static {
+        let restarts = self.restarts.clone();
+        let before = restarts.0.load(Ordering::Relaxed);
+        async move {
+            // Not tokio's `watch`: it wakes its receivers in an order of its own.
+            let restarted = restarts.1.notified();
+            if restarts.0.load(Ordering::Relaxed) == before {
+                restarted.await;
+            }
+        }
     }
 
     pub(crate) fn is_calm(&self) -> bool {
@@ -147,7 +189,7 @@ impl World {
     pub(crate) fn suspend(&self, client: usize, time: Duration) {
         self.say(Note::Jumped { client, time });
         self.bodies[client].clock.suspend(time);
-        self.bodies[client].jumped.store(true, Ordering::Relaxed);
+        *self.bodies[client].jumped.lock() = Some(self.now());
         let holds = self.holds.lock().clone();
         let ended = |hold: &&Arc<Hold>| hold.guard.lock().as_ref().is_some_and(|guard| !guard.is_held());
         for hold in holds.iter().filter(|hold| hold.client == client).filter(ended) {
@@ -167,6 +209,8 @@ impl World {
     pub(crate) fn stop_store(&self, time: Duration, loses_data: bool) {
         self.say(Note::StoreDown { time, loses_data });
         *self.down_until.lock() = self.now() + time;
+        self.restarts.0.fetch_add(1, Ordering::Relaxed);
+        self.restarts.1.notify_waiters();
         if loses_data {
             self.epoch.fetch_add(1, Ordering::Relaxed);
             *self.lost_data_at.lock() = Some(self.now());
