@@ -230,6 +230,69 @@ async fn a_fault_that_time_does_not_mend_ends_the_stream() {
     assert!(StreamExt::next(&mut changes).await.is_none());
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_rest_is_over_when_its_time_has_passed_though_the_machine_slept() {
+    let (store, clock) = store();
+    let client = Client::new(store.client(clock.clone()), Settings::default());
+    let mut changes = client.watch("").every(3600 * SECOND);
+    silent(&mut changes).await;
+    clock.suspend(3600 * SECOND);
+    let _guard = hold(&client, "k").await;
+    let change = tokio::time::timeout(2 * SECOND, changes.next()).await;
+    assert!(matches!(change, Ok(Ok(Change::Held(_)))), "{change:?}");
+}
+
+/// A watch that rests for an hour, waited for on a thread of its own.
+fn resting(client: &Client) -> std::thread::JoinHandle<Result<Change, Error>> {
+    let mut changes = client.watch("").every(3600 * SECOND);
+    let (rests, resting) = std::sync::mpsc::channel();
+    let thread = std::thread::spawn(move || {
+        runtime().block_on(async {
+            let mut next = pin!(changes.next());
+            let first = std::future::poll_fn(|cx| std::task::Poll::Ready(next.as_mut().poll(cx))).await;
+            assert!(first.is_pending(), "{first:?}");
+            rests.send(()).expect("the test waits for it");
+            let late = tokio::time::timeout(10 * SECOND, next).await;
+            late.expect("it ends long before its rest does")
+        })
+    });
+    resting.recv().expect("it rests");
+    thread
+}
+
+fn runtime() -> tokio::runtime::Runtime {
+    let mut builder = tokio::runtime::Builder::new_current_thread();
+    builder.enable_all().build().expect("tokio starts")
+}
+
+#[test]
+fn it_ends_when_the_runtime_ends_on_which_its_client_works() {
+    let (home, client) = (runtime(), client());
+    home.block_on(async { drop(hold(&client, "k").await.unlock().await) });
+    let watcher = resting(&client);
+    drop(home);
+    let end = watcher.join().expect("it does not panic");
+    assert!(
+        matches!(end, Err(Error::Closed(why)) if why.contains("runtime")),
+        "{end:?}"
+    );
+}
+
+#[test]
+fn it_ends_at_once_when_its_client_is_closed() {
+    for own_thread in [false, true] {
+        let home = runtime();
+        let (store, clock) = store();
+        let settings = Settings::default().own_thread(own_thread);
+        let client = Client::new(store.client(clock), settings);
+        home.block_on(async { drop(hold(&client, "k").await.unlock().await) });
+        let watcher = resting(&client);
+        home.block_on(client.close(SECOND)).expect("memory closes");
+        let end = watcher.join().expect("it does not panic");
+        assert!(matches!(end, Err(Error::Closed(_))), "{end:?}");
+    }
+}
+
 #[test]
 fn it_travels_between_threads() {
     fn travels<T: Send + Unpin + 'static>() {}

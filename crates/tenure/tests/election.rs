@@ -161,6 +161,8 @@ async fn a_campaign_that_is_dropped_leaves_no_candidate() {
     let chair = election.campaign().await.expect("nobody leads");
     let campaign = tokio::time::timeout(SECOND, rival.campaign()).await;
     assert!(campaign.is_err());
+    let limited = rival.campaign_within(SECOND).await;
+    assert!(matches!(limited, Err(Error::Timeout)), "{limited:?}");
     chair.resign().await.expect("it led");
     tokio::time::sleep(SECOND).await; // sleep: time is paused, it is an instruction.
     assert_eq!(leader(&election).await, None);
@@ -210,6 +212,10 @@ async fn a_name_that_is_no_key_is_refused_at_first_use() {
     let (client, _) = world.candidate("first");
     let election = client.election("");
     assert!(matches!(election.campaign().await, Err(Error::Invalid(_))));
+    assert!(matches!(
+        election.campaign_within(SECOND).await,
+        Err(Error::Invalid(_))
+    ));
     assert!(matches!(election.leader().await, Err(Error::Invalid(_))));
     assert!(matches!(election.observe().next().await, Err(Error::Invalid(_))));
 }

@@ -4,7 +4,9 @@ use std::fmt;
 use std::time::Duration;
 
 use futures_util::FutureExt;
+use futures_util::future::select_all;
 
+use super::guard::Guard;
 use super::mutex::Mutex;
 use super::runtime::Runtime;
 use super::rwlock::RwLock;
@@ -148,9 +150,9 @@ impl Multi {
     }
 
     fn guard(&self, inner: crate::MultiGuard) -> MultiGuard {
+        let each = inner.guards.into_iter().zip(self.runtimes.iter().cloned());
         MultiGuard {
-            inner,
-            runtimes: self.runtimes.clone(),
+            guards: each.map(|(inner, runtime)| Guard { inner, runtime }).collect(),
         }
     }
 }
@@ -175,20 +177,18 @@ const HAS_MEMBERS: &str = "a multi-lock that is held has members";
 /// ```
 #[must_use = "locks are given back when their guard is dropped"]
 pub struct MultiGuard {
-    // Goes first: what it leaves behind is the runtimes' to do.
-    inner: crate::MultiGuard,
-    runtimes: Vec<Runtime>,
+    guards: Vec<Guard>,
 }
 
 impl MultiGuard {
-    /// The guards, in the order in which the members were named: for their keys and tokens.
-    pub fn members(&self) -> &[crate::Guard] {
-        self.inner.members()
+    /// The guards, in the order in which the members were named.
+    pub fn members(&self) -> &[Guard] {
+        &self.guards
     }
 
     /// Whether all members are believed to be held at this moment.
     pub fn is_held(&self) -> bool {
-        self.inner.is_held()
+        self.guards.iter().all(Guard::is_held)
     }
 
     /// Goes on only while all members are held.
@@ -196,8 +196,7 @@ impl MultiGuard {
     /// # Errors
     /// [`Lost`] of the first member that is lost.
     pub fn check(&self) -> Result<(), Lost> {
-        let mut losses = self.members().iter().filter_map(crate::Guard::loss);
-        losses.next().map_or(Ok(()), Err)
+        self.guards.iter().try_for_each(Guard::check)
     }
 
     /// Waits until any member is lost, and says why.
@@ -205,7 +204,7 @@ impl MultiGuard {
     /// # Panics
     /// On a thread that drives async tasks.
     pub fn lost(&self) -> Lost {
-        self.runtime().block_on(self.inner.lost())
+        self.runtime().block_on(self.any_lost())
     }
 
     /// Waits until any member is lost, for at most `limit`; `None` if all are held until then.
@@ -213,11 +212,11 @@ impl MultiGuard {
     /// # Panics
     /// On a thread that drives async tasks.
     pub fn lost_within(&self, limit: Duration) -> Option<Lost> {
-        self.runtime().block_within(limit, self.inner.lost())
+        self.runtime().block_within(limit, self.any_lost())
     }
 
     /// Runs `work` on this thread, and answers what it gave if all members were held from its beginning to its end; see
-    /// [`Guard::while_held`](super::Guard::while_held).
+    /// [`Guard::while_held`].
     ///
     /// # Errors
     /// [`Lost`] if any member was lost before `work` had finished.
@@ -236,18 +235,27 @@ impl MultiGuard {
     /// # Panics
     /// On a thread that drives async tasks; the locks are then given back by the watchdog.
     pub fn unlock(self) -> Result<(), Error> {
-        let MultiGuard { inner, runtimes } = self;
+        let (guards, runtimes): (Vec<_>, Vec<_>) = self
+            .guards
+            .into_iter()
+            .map(|Guard { inner, runtime }| (inner, runtime))
+            .unzip();
         let runtime = runtimes.first().expect(HAS_MEMBERS);
-        runtime.block_on(inner.unlock())
+        runtime.block_on(crate::MultiGuard { guards }.unlock())
+    }
+
+    async fn any_lost(&self) -> Lost {
+        let members = self.guards.iter().map(|guard| Box::pin(guard.inner.lost()));
+        select_all(members).await.0
     }
 
     fn runtime(&self) -> &Runtime {
-        self.runtimes.first().expect(HAS_MEMBERS)
+        &self.guards.first().expect(HAS_MEMBERS).runtime
     }
 }
 
 impl fmt::Debug for MultiGuard {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.inner.fmt(f)
+        f.debug_tuple("MultiGuard").field(&self.guards).finish()
     }
 }

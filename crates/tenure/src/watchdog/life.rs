@@ -116,7 +116,7 @@ impl Watchdog {
 
     /// Whether the runtime on which it ran has ended, or is about to.
     pub(crate) fn is_gone(&self) -> bool {
-        self.0.state.load(Ordering::Acquire) == GONE
+        self.0.state.load(Ordering::Acquire) >= GONE
     }
 
     /// Why whoever waits for a task that is no more waits no longer.

@@ -5,9 +5,10 @@ use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier};
 use std::time::{Duration, Instant};
 
-use tenure::backend::SystemClock;
+use tenure::backend::{Clock, SystemClock};
 use tenure::blocking::{
-    self, Client, Guard, Member, Multi, MultiGuard, Mutex, RwLock, Semaphore, Striped, multi,
+    self, Changes, Client, Election, Guard, Leader, Member, Multi, MultiGuard, Mutex, RwLock, Semaphore,
+    Striped, multi,
 };
 use tenure::{Error, Guarantee, Kind, LostCause, Settings};
 use tenure_memory::MemoryStore;
@@ -263,6 +264,15 @@ fn several_locks_of_several_clients_are_taken_together_or_not_at_all() {
     assert_eq!(guards.members().len(), 4);
     assert!(guards.is_held() && guards.check().is_ok());
     assert_eq!(guards.while_held(|all| all.members().len()), Ok(4));
+    let keys: Vec<_> = guards
+        .members()
+        .iter()
+        .map(|guard| guard.key().as_str())
+        .collect();
+    assert_eq!(keys, ["a", "b", "c", "d"]);
+    for guard in guards.members() {
+        guard.verify().expect("a member is a guard of threads, and held");
+    }
     assert_eq!(guards.lost_within(Duration::from_millis(10)), None);
     assert!(multi(members()).try_lock().expect("memory answers").is_none());
     assert!(matches!(
@@ -323,6 +333,10 @@ fn what_the_client_tells_of_its_store_is_told_here_too() {
         Err(Error::Unsupported(_))
     ));
     let guard = client.mutex("k").lock().expect("it is free");
+    assert_eq!(guard.fence().ok(), guard.token());
+    assert_eq!(guard.lease(), Settings::default().lease);
+    let now = SystemClock.now();
+    assert!(guard.believe_until() > now && guard.believe_until() < now + guard.lease());
     let seen = everybody_on(&client, "k");
     assert_eq!((seen[0].kind, seen[0].holders.len()), (Kind::Mutex, 1));
     assert_eq!(seen[0].holders[0].token, guard.token());
@@ -363,6 +377,10 @@ fn everything_of_it_can_travel_between_threads() {
     travels::<RwLock>();
     travels::<Semaphore>();
     travels::<Striped>();
+    travels::<Election>();
+    travels::<Leader>();
+    fn is_sent<T: Send + 'static>() {}
+    is_sent::<Changes>();
     travels::<Multi>();
     travels::<Member>();
     travels::<Guard>();

@@ -6,9 +6,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tenure::backend::SystemClock;
-use tenure::blocking::Client;
+use tenure::blocking::{Client, multi};
 use tenure::{Error, Holder, LostCause, Settings};
 use tenure_memory::{Memory, MemoryStore};
+use tenure_testkit::SimClock;
 
 use crate::stage::{SOON, client, everybody_on, two_clients, until};
 
@@ -53,6 +54,30 @@ fn work_whose_lock_was_lost_meanwhile_is_not_reported_as_done() {
     assert_eq!(guard.while_held(|_| 7), Ok(7));
     guard.lost();
     assert!(guard.while_held(|_| unreachable!("the lock is lost")).is_err());
+}
+
+#[test]
+fn a_wait_for_loss_is_over_when_its_time_has_passed_though_the_machine_slept() {
+    const HOUR: Duration = Duration::from_secs(3600);
+    let clock = Arc::new(SimClock::new());
+    let store = MemoryStore::new(clock.clone());
+    let client = Client::new(store.client(clock.clone()), Settings::default()).expect("there is a thread");
+    // So long that all hours slept here do not end it.
+    let [one, a, b] = ["k", "a", "b"].map(|key| client.mutex(key).lease(1000 * HOUR));
+    let one = one.lock().expect("it is free");
+    let both = multi([a, b]).lock().expect("they are free");
+    // Threads that nobody joins if it fails: an hour is long.
+    let one = std::thread::spawn(move || one.lost_within(HOUR));
+    let both = std::thread::spawn(move || both.lost_within(HOUR));
+    until("both have found out", || {
+        // Whoever has not begun to wait sleeps through the next hour.
+        clock.suspend(HOUR);
+        std::thread::sleep(Duration::from_millis(50)); // sleep: the pace of the hours, no event.
+        one.is_finished() && both.is_finished()
+    });
+    for wait in [one, both] {
+        assert_eq!(wait.join().expect("it does not panic"), None, "it is held");
+    }
 }
 
 #[test]

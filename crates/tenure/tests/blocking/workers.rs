@@ -46,6 +46,18 @@ fn on_an_async_worker_every_call_that_can_wait_panics_with_a_sentence() {
                 move || drop(guard.lost())
             }),
             Box::new({
+                let guard = held.clone();
+                move || drop(guard.lost_within(SOON))
+            }),
+            Box::new({
+                let mut changes = client.watch("");
+                move || drop(changes.next())
+            }),
+            Box::new({
+                let election = client.election("chair");
+                move || drop(election.campaign())
+            }),
+            Box::new({
                 let client = client.clone();
                 move || drop(client.close(SOON))
             }),
