@@ -114,7 +114,8 @@ impl Seeker<'_> {
 
     /// Asks once. `Ok` is what to do before the next time.
     async fn ask(&mut self) -> Result<Pause, Found> {
-        let place_by = self.engine.place_by(self.engine.clock.now());
+        let asked = self.engine.clock.now();
+        let place_by = self.engine.place_by(asked);
         let answer = self
             .engine
             .backend
@@ -129,6 +130,8 @@ impl Seeker<'_> {
             Ok(Standing::Ended) => return Err(Found::Ended),
             Ok(Standing::Waiting { poll_after, .. }) => {
                 self.failures = 0;
+                // From when it was asked: an answer that was long on the way, or read late, does not put off the next poll.
+                let poll_after = asked + poll_after - self.engine.clock.now();
                 let most = if self.wakes.is_some() { Duration::MAX } else { POLL };
                 return Ok(Pause::ForWakeUp(self.spread(poll_after.min(most))));
             }

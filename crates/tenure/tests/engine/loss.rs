@@ -314,24 +314,7 @@ async fn a_grant_that_arrives_dead_is_given_back_and_asked_for_again() {
 #[tokio::test(start_paused = true)]
 async fn a_dead_holders_lock_frees_itself_with_its_lease() {
     let world = World::new();
-    let backend = world.backend();
-    let dead = tenure_backend::Claim {
-        at: tenure_backend::ClaimRef {
-            key: tenure::LockKey::new("k").unwrap(),
-            id: tenure::ClaimId::new(tenure_backend::ClientId::from_random([1; 16]), 1),
-        },
-        owner: tenure_backend::OwnerId(0),
-        label: "dead".into(),
-        mode: tenure::Mode::Exclusive,
-        fairness: tenure::Fairness::Unfair,
-        lease: 3 * SECOND,
-        grants: std::num::NonZeroU32::MIN,
-    };
-    use tenure_backend::Clock;
-    let _granted = backend
-        .acquire(Arc::new(dead), world.clock.now() + SECOND)
-        .await
-        .unwrap();
+    world.dead_holder("k", 3 * SECOND).await;
     let before = tokio::time::Instant::now();
     let _guard = world.client().mutex("k").lock().await.unwrap();
     assert!(

@@ -146,3 +146,24 @@ async fn where_ended_claims_are_forgotten_one_that_was_not_answered_is_withdrawn
         assert!(release.count() > before, "fair {fair}");
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_was_long_on_the_way_does_not_put_off_the_next_poll() {
+    for fair in [false, true] {
+        let world = World::new();
+        let (client, stage) = world.staged();
+        world.dead_holder("k", 10 * SECOND).await;
+        stage.act(Verb::Acquire).delay(4 * SECOND);
+        let start = tokio::time::Instant::now();
+        let waiting = tokio::spawn(mutex(&client, fair).lock());
+        pass(5 * SECOND).await;
+        stage.act(Verb::Acquire).delay(0 * SECOND);
+        let guard = waiting.await.unwrap().unwrap();
+        assert!(
+            start.elapsed() < 12 * SECOND,
+            "fair {fair}: {:?}",
+            start.elapsed()
+        );
+        drop(guard);
+    }
+}

@@ -1,13 +1,14 @@
 //! A store, its clock and its clients, for one test; and what stands in the store.
 
 use std::future::Future;
+use std::num::NonZeroU32;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use tenure::{Client, Error, Guard, LockKey, LockStatus, Mutex, Query, Settings};
-use tenure_backend::{Backend, Clock};
+use tenure_backend::{Backend, Claim, ClaimId, ClaimRef, ClientId, Clock, Fairness, Mode, OwnerId, Standing};
 use tenure_memory::MemoryStore;
 use tenure_testkit::SimClock;
 use tokio::task::JoinHandle;
@@ -47,6 +48,25 @@ impl World {
 
     pub(crate) fn backend(&self) -> Arc<dyn Backend> {
         self.store.client(Arc::new(self.clock.clone()))
+    }
+
+    /// Has somebody hold that key who never does anything again.
+    pub(crate) async fn dead_holder(&self, key: &str, lease: Duration) {
+        let dead = Claim {
+            at: ClaimRef {
+                key: LockKey::new(key).expect("tests use good keys"),
+                id: ClaimId::new(ClientId::from_random([1; 16]), 1),
+            },
+            owner: OwnerId(0),
+            label: "dead".into(),
+            mode: Mode::Exclusive,
+            fairness: Fairness::Unfair,
+            lease,
+            grants: NonZeroU32::MIN,
+        };
+        let place_by = self.clock.now() + SECOND;
+        let standing = self.backend().acquire(Arc::new(dead), place_by).await;
+        assert!(matches!(standing, Ok(Standing::Granted(_))), "{standing:?}");
     }
 
     /// What stands in the store about that key.
