@@ -256,6 +256,8 @@ mod tests {
         refused("run k -n -w 1s -- true", 125, &["cannot be used"]);
         refused("run k -E 256 -- true", 125, &["256"]);
         refused("run k --lease 3s --grace 2s -- true", 125, &["third", "1s"]);
+        // What is proposed is a duration that would be taken.
+        refused("run k --lease 2s --grace 1s -- true", 125, &["make it 666ms"]);
         refused("run k --on-lost wait -- true", 125, &["term", "kill", "ignore"]);
         refused("run k --frobnicate -- true", 125, &["--frobnicate"]);
         refused("--frobnicate run k -- true", 125, &["--frobnicate"]);

@@ -157,13 +157,21 @@ fn no_command(command: &[OsString]) -> Option<String> {
     command.is_empty().then(|| "no command was given".to_owned())
 }
 
+/// A duration as the command line takes it, rounded down to milliseconds.
+fn in_words(duration: Duration) -> String {
+    match duration.as_millis() {
+        ms if ms.is_multiple_of(1000) => format!("{}s", ms / 1000),
+        ms => format!("{ms}ms"),
+    }
+}
+
 fn grace_too_long(grace: Duration, lease: Duration) -> Option<String> {
     let most = lease / 3;
     (grace > most).then(|| {
         format!(
             "--grace is more than a third of the lease: TERM would come before a late renewal; \
-             make it {}ms or less, or the lease longer",
-            most.as_millis()
+             make it {} or less, or the lease longer",
+            in_words(most)
         )
     })
 }
