@@ -151,10 +151,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
         edits: &[
             Edit {
                 file: ROUNDS,
-                find: "if held.options.renewed {
-            renewals.push(held);
-        }",
-                replace: "renewals.push(held);",
+                find: "alive.retain(|held| held.options.renewed);",
+                replace: "",
             },
             Edit {
                 file: ROUNDS,

@@ -124,8 +124,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
         promise: "Two claims that `Mode::admits` refuses are never granted together",
         edits: &[Edit {
             file: ACQUIRE,
-            find: "let in_the_way = if mode.admits(held()) {",
-            replace: "let in_the_way = if mode == Mode::Read || mode.admits(held()) {",
+            find: "if before(view, place).next().is_some() || !mode.admits(held()) {",
+            replace: "if before(view, place).next().is_some() || (mode != Mode::Read && !mode.admits(held())) {",
         }],
         tests: test(
             "tenure-sql",
@@ -165,8 +165,9 @@ pub(super) const MUTANTS: &[Mutant] = &[
         promise: "A dead waiter holds its queue up for its own lease at most",
         edits: &[Edit {
             file: VIEW,
-            find: "row.phase == phase && row.lasts(now)",
-            replace: "row.phase == phase && (phase == Phase::Waiting || row.lasts(now))",
+            find: "Phase::Watching | Phase::Waiting | Phase::Granted => row.lasts(self.now()),",
+            replace: "Phase::Waiting => true,
+            Phase::Watching | Phase::Granted => row.lasts(self.now()),",
         }],
         tests: test(
             "tenure-sql",
@@ -360,8 +361,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
         promise: "Keys that are not used again leave nothing behind",
         edits: &[Edit {
             file: WORKER,
-            find: "self.writes.is_multiple_of(WRITES_PER_SWEEP)",
-            replace: "self.writes.is_multiple_of(u32::MAX)",
+            find: "if self.unswept < *SWEEP.start() {",
+            replace: "if self.unswept < u32::MAX {",
         }],
         tests: test(
             "tenure-sql",

@@ -169,8 +169,10 @@ pub(super) const MUTANTS: &[Mutant] = &[
         promise: "A caller that stops polling its call does not hold up who comes after",
         edits: &[Edit {
             file: ROUNDS,
-            find: "calls.into_iter().for_each(|(_, waiter)| take_over(waiter));",
-            replace: "drop(calls);",
+            find: "    take_over_all(calls);
+    let mut alive",
+            replace: "    drop(calls);
+    let mut alive",
         }],
         tests: regressions(&["a_call_that_its_caller_stops_polling_strands_nobody"]),
         ..PLAIN
