@@ -157,7 +157,7 @@ async fn an_answer_that_was_long_on_the_way_does_not_put_off_the_next_poll() {
         let start = tokio::time::Instant::now();
         let waiting = tokio::spawn(mutex(&client, fair).lock());
         pass(5 * SECOND).await;
-        stage.act(Verb::Acquire).delay(0 * SECOND);
+        stage.act(Verb::Acquire).delay(std::time::Duration::ZERO);
         let guard = waiting.await.unwrap().unwrap();
         assert!(
             start.elapsed() < 12 * SECOND,
