@@ -33,6 +33,8 @@ pub(crate) struct Waiter {
     pub(crate) want: Want,
     /// Whether it only tries: refused, it does not wait.
     pub(crate) tries: bool,
+    /// When it came.
+    since: Instant,
     state: Mutex<State>,
     /// Its place in its line's queue: smaller goes first. Written only under the line's lock.
     place: AtomicI64,
@@ -116,10 +118,16 @@ impl Waiter {
             line: line.clone(),
             want: want.clone(),
             tries,
+            since: line.engine.clock.now(),
             state: Mutex::new(state),
             place: AtomicI64::new(0),
             changed: Notify::new(),
         })
+    }
+
+    /// Whether it came after that moment.
+    pub(crate) fn came_after(&self, moment: Instant) -> bool {
+        self.since > moment
     }
 
     pub(crate) fn place(&self) -> i64 {

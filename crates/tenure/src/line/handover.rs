@@ -12,7 +12,7 @@ use crate::error::{Error, LostCause};
 use crate::held::Held;
 use crate::release::Departing;
 use crate::timer::sleep;
-use crate::waiter::{Offer, Offered, wake};
+use crate::waiter::{Offer, Offered, Waiter, wake};
 
 /// Where the store cannot tell whether others wait, every so manyth run ends by letting them go first.
 const RUNS_PER_YIELD: u32 = 4;
@@ -194,13 +194,18 @@ impl Line {
 
     /// A grant came from the store for whoever waits first and is served by it; otherwise it goes back.
     /// False if it arrived dead.
+    ///
+    /// Whoever came after it was asked for gets it within the pass window only, as if it were passed on: the claim may
+    /// have been evicted since, and a greater token given out before the newcomer came.
     pub(crate) fn deliver(self: &Arc<Self>, claim: &Arc<Claim>, grant: Grant) -> bool {
         let mut state = self.state.lock();
         let mut alive = true;
+        let fresh = self.engine.clock.now() - grant.held_from < PASS_WINDOW;
+        let is_for = |first: &Arc<Waiter>| {
+            first.want.fits(claim, &self.engine) && (fresh || !first.came_after(grant.held_from))
+        };
         while let Some(queue) = &mut state.queue
-            && queue
-                .first()
-                .is_some_and(|first| first.want.fits(claim, &self.engine))
+            && queue.first().is_some_and(is_for)
             && let Some(waiter) = queue.take_first()
         {
             let Some(held) = self.hold_in(&mut state, claim, grant.clone(), &waiter.want) else {

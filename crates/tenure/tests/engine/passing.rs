@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tenure::{Guard, Holder, Settings};
+use tenure::{Guard, Holder, LockKey, Settings};
 
 use crate::stage::{Stage, Verb};
 use crate::world::{MS, SECOND, World, pass, poll_once, served, settle};
@@ -275,4 +275,28 @@ async fn a_waiter_elsewhere_gets_the_key_while_local_tasks_hammer_it() {
         pass(20 * MS).await;
     }
     stop.store(true, std::sync::atomic::Ordering::Relaxed);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_grant_that_was_long_on_the_way_is_not_given_to_whoever_came_meanwhile() {
+    let world = World::new();
+    let ((client, stage), others) = (world.staged(), world.client());
+    let held = others.mutex("k").lock().await.unwrap();
+    let first = tokio::spawn(client.mutex("k").lock());
+    settle().await;
+    stage.act(Verb::Acquire).hold_after();
+    held.unlock().await.unwrap();
+    settle().await;
+    // The store has granted the key to the client, which has not heard of it, and takes it away again.
+    others.evict(Holder::All(LockKey::new("k").unwrap())).await.unwrap();
+    pass(11 * MS).await;
+    let between = others.mutex("k").lock().await.unwrap();
+    let newer = between.token();
+    between.unlock().await.unwrap();
+    let newcomer = tokio::spawn(client.mutex("k").lock());
+    settle().await;
+    first.abort();
+    settle().await;
+    stage.act(Verb::Acquire).go_on();
+    assert!(served(newcomer).await.token() > newer);
 }

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use tenure::{Client, Error, Guard, Member, Owner, multi};
-use tenure_backend::{ClaimId, Clock, Fairness, Instant, LockKey, Mode, PASS_WINDOW};
+use tenure_backend::{ClaimId, Fairness, Instant, LockKey, Mode, PASS_WINDOW};
 use tenure_testkit::{Dice, What};
 
 use crate::calm::Waits;
@@ -235,6 +235,7 @@ impl Actor {
             lease,
             guard: Mutex::new(Some(Arc::new(guard))),
             taken: Mutex::new(void),
+            until: Mutex::new(Instant::NEVER),
             lost: AtomicBool::new(false),
         });
         if void.is_some() {
@@ -271,8 +272,10 @@ impl Actor {
         let Some(guard) = hold.guard.lock().clone() else {
             return;
         };
-        let since = self.world.claims.lock().void_since(guard.claim().id);
-        if self.alive(guard.verify()).await.is_ok() && since.is_some() {
+        let void_since = || self.world.claims.lock().void_since(guard.claim().id);
+        let since = void_since();
+        // Unless a store that had lost its data holds it again.
+        if self.alive(guard.verify()).await.is_ok() && since.is_some() && void_since() == since {
             self.world
                 .violated("V2", "the store confirmed a claim that had been taken away");
         }
@@ -368,27 +371,21 @@ fn member(client: &Client, ask: &Ask) -> Member {
 /// Asks a held lock again and again whether it is believed, as its holder would who runs all the time.
 async fn observe(world: Arc<World>, hold: Arc<Hold>) {
     let mut was_lost = false;
-    // Nobody looks at the very moment in which belief ends, so the end is the deadline that was seen last.
-    let mut until = Instant::NEVER;
     loop {
-        let left = {
-            let guard = hold.guard.lock();
-            let Some(guard) = guard.as_ref() else { return };
-            let now = world.bodies[hold.client].clock.now();
-            let held = guard.is_held();
-            if held && was_lost {
-                world.violated("V2", "a lost lock is held again");
-            }
-            was_lost |= !held;
-            held.then(|| guard.believe_until() - now)
-        };
+        // Nobody looks at the very moment in which belief ends, so the end is the deadline that was seen last.
+        let seen = *hold.until.lock();
+        let until = hold.look(&world);
+        if until.is_some() && was_lost {
+            world.violated("V2", "a lost lock is held again");
+        }
+        was_lost |= until.is_none();
         let overdue = hold
             .taken
             .lock()
             .is_some_and(|taken| world.now() - taken > hold.lease);
-        match left {
+        match until {
             None if hold.guard.lock().is_none() => return,
-            None => world.lose_at(&hold, until),
+            None => world.lose_at(&hold, seen),
             Some(_) if overdue && !world.is_dead(hold.client) => {
                 return world.violated("V2", "held a whole lease after it was taken away");
             }
@@ -398,13 +395,7 @@ async fn observe(world: Arc<World>, hold: Arc<Hold>) {
             }
             Some(_) => {}
         }
-        let next = match left {
-            Some(left) => {
-                until = world.now() + left;
-                left.min(LOOK)
-            }
-            None => LOOK * 5,
-        };
+        let next = until.map_or(LOOK * 5, |until| (until - world.now()).min(LOOK));
         // sleep: time is paused; a timer ticks in milliseconds, so that the deadline has passed when it fires.
         tokio::time::sleep(next + Duration::from_millis(1)).await;
     }

@@ -1,7 +1,7 @@
 //! What must be so once the weather has ended: whoever waits is served (L1, L2), and nothing is left behind (L4).
 //! What must be so at all times is judged where it happens, and by the checker.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ const SETTLING: Duration = Duration::from_millis(1_500);
 /// How long a claim may be on its way to or from its holder.
 const IN_HAND: Duration = Duration::from_millis(60);
 /// How long after a client's death its last request may still arrive.
-const IN_FLIGHT: Duration = Duration::from_millis(25);
+pub(crate) const IN_FLIGHT: Duration = Duration::from_millis(25);
 
 /// Somebody who waits without a limit that ends before he is served.
 #[derive(Clone, Debug)]
@@ -141,11 +141,14 @@ fn could_go(world: &World, key: &LockKey, status: &Option<LockStatus>) -> bool {
             let is_theirs = |waits: &Waits| head.label.as_deref() == Some(&*label(waits.client));
             fair.any(|waits| waits.fairness == Fairness::Fifo && is_theirs(waits)) && admits(head.mode)
         }
-        None => present
-            .waits
-            .values()
-            .filter(live)
-            .any(|waits| admits(waits.mode)),
+        None => {
+            // The unfair waiters of one client go in the order in which they came, whatever their modes.
+            let mut asking = BTreeSet::new();
+            let mut asks = present.waits.values().filter(live).filter(|waits| {
+                waits.fairness == Fairness::Fifo || asking.insert(waits.client)
+            });
+            asks.any(|waits| admits(waits.mode))
+        }
     }
 }
 
@@ -162,7 +165,9 @@ fn nobodys(
     let mut found = false;
     for holder in status.iter().flat_map(|status| &status.holders) {
         let HolderId::Claim(id) = &holder.id else { continue };
-        if present.held.contains_key(id) || holder.label.as_deref() == dead.as_deref() {
+        // A store that lost its data has forgotten that a claim has ended: a late request places it once more.
+        let forgotten = world.claims.lock().is_older(*id, world.lost_data_at());
+        if present.held.contains_key(id) || holder.label.as_deref() == dead.as_deref() || forgotten {
             adrift.remove(id);
         } else {
             found |= now - *adrift.entry(*id).or_insert(now) > IN_HAND;

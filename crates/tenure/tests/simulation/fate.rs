@@ -247,8 +247,8 @@ async fn settle(world: &Arc<World>, clients: &[Client], killed: Option<usize>, k
         is_older(world.lost_data_at()) || killed.is_some_and(of) || (0..clients.len()).any(jumped)
     };
     nothing_is_left(world, keys, excused).await;
-    // sleep: time is paused, and this is the lease of whoever could not give its claims back.
-    tokio::time::sleep(world.climate.longest_lease()).await;
+    // sleep: time is paused, and this is the lease of whoever could not give its claims back, or of its last request.
+    tokio::time::sleep(calm::IN_FLIGHT + world.climate.longest_lease()).await;
     nothing_is_left(world, keys, |_, _| false).await;
 }
 

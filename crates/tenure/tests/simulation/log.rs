@@ -36,7 +36,7 @@ pub(crate) enum Note {
     Stands {
         client: usize,
         claim: u64,
-        standing: &'static str,
+        standing: Word,
     },
     Renewed {
         client: usize,
@@ -48,7 +48,7 @@ pub(crate) enum Note {
         who: Option<u64>,
         cause: &'static str,
         freed: Vec<String>,
-        heir: Option<(u64, &'static str)>,
+        heir: Option<(u64, Word)>,
     },
 }
 
@@ -88,14 +88,33 @@ impl Note {
     }
 }
 
-/// A standing in one word or two.
-pub(crate) fn word(standing: &Standing) -> &'static str {
+/// A standing in a few words.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Word {
+    Granted { lease: Duration },
+    Waits { poll_after: Duration },
+    Other(&'static str),
+}
+
+pub(crate) fn word(standing: &Standing) -> Word {
     match standing {
-        Standing::Granted(_) => "granted",
-        Standing::Waiting { .. } => "waits",
-        Standing::Ended => "ended",
-        Standing::TooLate => "too late",
-        Standing::Recovering => "recovering",
+        Standing::Granted(grant) => Word::Granted { lease: grant.lease },
+        Standing::Waiting { poll_after, .. } => Word::Waits {
+            poll_after: *poll_after,
+        },
+        Standing::Ended => Word::Other("ended"),
+        Standing::TooLate => Word::Other("too late"),
+        Standing::Recovering => Word::Other("recovering"),
+    }
+}
+
+impl fmt::Display for Word {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Word::Granted { lease } => write!(f, "granted for {lease:?}"),
+            Word::Waits { poll_after } => write!(f, "waits, to poll after {poll_after:?}"),
+            Word::Other(word) => f.write_str(word),
+        }
     }
 }
 

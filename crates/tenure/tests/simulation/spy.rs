@@ -41,6 +41,9 @@ impl Spy {
             claim: claim.at.id.number(),
             standing: word(standing),
         });
+        if let Standing::Granted(_) = standing {
+            self.world.restored(claim.at.id);
+        }
         self.world.queues.lock().saw(&self.world, claim, standing);
     }
 }

@@ -39,7 +39,21 @@ pub(crate) struct Hold {
     pub(crate) guard: Mutex<Option<Arc<Guard>>>,
     /// When somebody else ended it in the store: from then on it must learn of it within its lease.
     pub(crate) taken: Mutex<Option<Instant>>,
+    /// When belief ends, as it was seen last and as its client's clock has jumped since.
+    pub(crate) until: Mutex<Instant>,
     pub(crate) lost: AtomicBool,
+}
+
+impl Hold {
+    /// When belief ends, by the world's clock; nothing if it has ended.
+    pub(crate) fn look(&self, world: &World) -> Option<Instant> {
+        let guard = self.guard.lock();
+        let guard = guard.as_ref().filter(|guard| guard.is_held())?;
+        let left = guard.believe_until() - world.bodies[self.client].clock.now();
+        let until = world.now() + left;
+        *self.until.lock() = until;
+        Some(until)
+    }
 }
 
 /// What a seed decides about a world as a whole.
@@ -191,9 +205,10 @@ impl World {
         self.bodies[client].clock.suspend(time);
         *self.bodies[client].jumped.lock() = Some(self.now());
         let holds = self.holds.lock().clone();
-        let ended = |hold: &&Arc<Hold>| hold.guard.lock().as_ref().is_some_and(|guard| !guard.is_held());
-        for hold in holds.iter().filter(|hold| hold.client == client).filter(ended) {
-            self.lose(hold);
+        for hold in holds.iter().filter(|hold| hold.client == client) {
+            if hold.look(self).is_none() {
+                self.lose(hold);
+            }
         }
     }
 
@@ -239,6 +254,15 @@ impl World {
         let of_claim = |hold: &&Arc<Hold>| hold.guard.lock().as_ref().is_some_and(|g| g.claim().id == id);
         for hold in holds.iter().filter(of_claim) {
             self.take_away(hold);
+        }
+    }
+
+    /// A store that had lost its data was asked for the claim once more, and holds it again.
+    pub(crate) fn restored(&self, id: ClaimId) {
+        for hold in self.holds.lock().iter() {
+            if hold.guard.lock().as_ref().is_some_and(|guard| guard.claim().id == id) {
+                *hold.taken.lock() = None;
+            }
         }
     }
 
