@@ -45,6 +45,8 @@ pub(crate) enum Verb {
     Quick(Measuring),
     /// Every workload with rounds ten times as long
     Full(Measuring),
+    /// What it takes to keep many locks alive, on memory
+    Held(Holding),
     /// One process of `hot-processes`: told by its stdin when to begin
     #[command(hide = true)]
     Work(Work),
@@ -76,6 +78,16 @@ pub(crate) struct Measuring {
     /// How long a round lasts
     #[arg(long, hide = true)]
     pub(crate) round_ms: Option<u64>,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Holding {
+    /// How many locks
+    #[arg(long, value_name = "N", default_value_t = 100_000)]
+    pub(crate) locks: usize,
+    /// Their lease in milliseconds: each is renewed three times in it
+    #[arg(long, value_name = "N", default_value_t = 3_000)]
+    pub(crate) lease_ms: u64,
 }
 
 #[derive(Args, Debug)]

@@ -7,6 +7,7 @@ mod cli;
 mod client;
 mod contest;
 mod crew;
+mod held;
 mod machine;
 mod plan;
 mod processes;
@@ -29,6 +30,7 @@ fn main() -> ExitCode {
     let done = match Cli::parse().verb {
         Verb::Quick(args) => bench::run(&args, cli::QUICK),
         Verb::Full(args) => bench::run(&args, cli::FULL),
+        Verb::Held(args) => held::run(&args),
         Verb::Work(args) => processes::work(args),
     };
     match done {

@@ -13,7 +13,7 @@ const LIMITS: Limits = Limits {
     min_lease: Duration::from_millis(1),
     max_lease: Duration::from_secs(365 * 24 * 3600),
     max_grants: count(1024),
-    max_batch: count(1024),
+    max_batch: count(256),
     margin: None,
 };
 

@@ -43,6 +43,7 @@ pub async fn connect_with(url: &str, settings: Settings) -> Result<Client, Error
     let backend: Arc<dyn Backend> = match url.scheme() {
         "memory" => memory(&url)?,
         "sqlite" => sqlite(&url).await?,
+        "redis" | "rediss" => redis(&url).await?,
         scheme => return Err(left_out_or_unknown(scheme)),
     };
     Ok(Client::new(backend, settings))
@@ -63,7 +64,7 @@ pub async fn connect_with(url: &str, settings: Settings) -> Result<Client, Error
 pub fn schema(url: &str) -> Result<String, Error> {
     let url = StoreUrl::parse(url)?;
     match url.scheme() {
-        "memory" => Err(unsupported("the store `memory:` has no tables")),
+        store @ ("memory" | "redis" | "rediss") => Err(unsupported(format!("the store `{store}:` has no tables"))),
         "sqlite" => sqlite_schema(&url),
         scheme => Err(left_out_or_unknown(scheme)),
     }
@@ -119,22 +120,43 @@ async fn sqlite(_: &StoreUrl) -> Result<Arc<dyn Backend>, Error> {
     Err(missing("sqlite"))
 }
 
-/// A scheme that names no store.
+#[cfg(feature = "redis")]
+async fn redis(url: &StoreUrl) -> Result<Arc<dyn Backend>, Error> {
+    let config = tenure_redis::Config::from_url(url)?;
+    Ok(tenure_redis::RedisStore::connect(config).await?)
+}
+
+#[cfg(not(feature = "redis"))]
+async fn redis(_: &StoreUrl) -> Result<Arc<dyn Backend>, Error> {
+    Err(missing("redis"))
+}
+
+/// A scheme that names no store, or one that is not served.
 fn left_out_or_unknown(scheme: &str) -> Error {
+    if let "redis+sentinel" | "rediss+sentinel" | "redis+cluster" | "rediss+cluster" | "redlock" = scheme {
+        return unsupported(format!(
+            "`{scheme}:` is not served: name one Redis server, as `redis://host`"
+        ));
+    }
     let stores = [
         ("memory", cfg!(feature = "memory")),
         ("sqlite", cfg!(feature = "sqlite")),
+        ("redis", cfg!(feature = "redis")),
     ];
     let built = stores
         .iter()
         .filter(|(_, built)| *built)
         .map(|(store, _)| format!("`{store}:`"))
         .collect::<Vec<_>>();
-    let built = built.join(" and ");
+    let built = match &built[..] {
+        [] => "none".to_owned(),
+        [rest @ .., last] if !rest.is_empty() => format!("{} and {last}", rest.join(", ")),
+        [one, ..] => one.clone(),
+    };
     unsupported(format!("no store is named `{scheme}:`; this build has {built}"))
 }
 
-#[cfg(any(not(feature = "memory"), not(feature = "sqlite")))]
+#[cfg(any(not(feature = "memory"), not(feature = "sqlite"), not(feature = "redis")))]
 fn missing(feature: &str) -> Error {
     unsupported(format!(
         "this store was left out of this build: enable the feature `{feature}` of the crate `tenure`"

@@ -182,9 +182,8 @@ impl Held {
     }
 
     /// Moves the deadline after a renewal, unless belief ended before the answer was read: loss is sticky.
-    pub(crate) fn extend(&self, held_from: Instant, lease: Duration, now: Instant) {
+    pub(crate) fn extend(&self, held_from: Instant, lease: Duration, margin: Option<Duration>, now: Instant) {
         self.strained.store(false, Ordering::Relaxed);
-        let margin = self.line.engine.backend.profile().limits.margin;
         let mut later = believe_until(held_from, lease, margin);
         if let Some(end) = self.max_hold_ends() {
             later = later.min(end);

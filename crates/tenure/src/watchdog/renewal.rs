@@ -135,6 +135,9 @@ async fn rest_until(watchdog: &Watchdog, then: Instant) {
 
 /// Renews a batch of claims of one store. Answers why the first one is not renewed, if it is not.
 pub(super) async fn renew(shared: &Shared, batch: Vec<Arc<Held>>) -> Option<Error> {
+    // One for all: a round of renewals touches no line.
+    let engine = batch.first()?.line.engine.clone();
+    let (meters, margin) = (engine.rounds(), shared.backend.profile().limits.margin);
     let renewals: Batch<Renewal> = batch
         .iter()
         .map(|held| Renewal {
@@ -150,22 +153,20 @@ pub(super) async fn renew(shared: &Shared, batch: Vec<Arc<Held>>) -> Option<Erro
     let call = shared.backend.clone().renew(renewals);
     let answers = call.instrument(renewing(batch.len())).await;
     let now = shared.clock.now();
-    if let Some(held) = batch.first() {
-        held.line.engine.rounds().renewal.record(now - sent);
-    }
+    meters.renewal.record(now - sent);
     let mut first = None;
+    let mut renewed = 0;
     let mut looks = Vec::with_capacity(batch.len());
     for (held, answer) in batch.iter().zip(answers) {
         let failed = match answer {
             _ if held.has_departed() => held.check(now).err().map(Error::Lost),
             Renewed::Alive { held_from, lease } => {
-                let meters = held.line.engine.rounds();
-                meters.renewed.increment(1);
+                renewed += 1;
                 if held.options.renewed {
                     meters.margin.record(held.deadline() - now);
-                    held.extend(held_from, lease, now);
+                    held.extend(held_from, lease, margin, now);
                 }
-                let renewal = now + renew_after(held.lease(), held.line.engine.dice());
+                let renewal = now + renew_after(held.lease(), engine.dice());
                 looks.push((held, next_look(held, renewal)));
                 held.check(now).err().map(Error::Lost)
             }
@@ -181,13 +182,14 @@ pub(super) async fn renew(shared: &Shared, batch: Vec<Arc<Held>>) -> Option<Erro
             }
             Renewed::Unknown(error) => {
                 tracing::debug!(key = %held.claim.at.key, claim = %held.claim.at.id, %error, "a renewal failed");
-                held.line.engine.rounds().failed.increment(1);
+                meters.failed.increment(1);
                 looks.push((held, next_look(held, now + retry_after(held.lease()))));
                 Some(error.into())
             }
         };
         first = first.or(failed);
     }
+    meters.renewed.increment(renewed);
     let mut all = shared.due.lock();
     for (held, at) in looks {
         all.wheel.reschedule(held, at);

@@ -9,10 +9,13 @@ use tenure_backend::Instant;
 
 /// Slots of the wheel. With [`TICK_BITS`] one turn takes 17 s: longer times stay in their slot for more turns.
 const SLOTS: usize = 1024;
-/// How many places an empty slot keeps.
+/// How many places an empty slot keeps at most.
 const SPARE: usize = 64;
 /// A slot is 2^24 ns, 16.8 ms, wide.
 const TICK_BITS: u32 = 24;
+/// So many are taken out at once, or a batch if that is more: other tasks have their turn before the rest, and what is
+/// renewed is still at hand when the answer comes.
+const PORTION: usize = 256;
 /// The slot of what is not in the wheel.
 const OUT: u32 = u32::MAX;
 
@@ -62,6 +65,8 @@ pub(super) struct Wheel<T> {
     len: usize,
     /// The tick up to which everything due was taken.
     done: u64,
+    /// A portion was taken, and more may be due.
+    more: bool,
 }
 
 impl<T: Marked> Wheel<T> {
@@ -70,6 +75,7 @@ impl<T: Marked> Wheel<T> {
             slots: (0..SLOTS).map(|_| Vec::new()).collect(),
             len: 0,
             done: tick(now),
+            more: false,
         }
     }
 
@@ -103,9 +109,10 @@ impl<T: Marked> Wheel<T> {
         let item = self.slots[slot].swap_remove(index);
         if let Some(moved) = self.slots[slot].get(index) {
             moved.mark().place(slot, index);
-        } else if index == 0 {
-            // What was crowded once does not stay large for ever.
-            self.slots[slot].shrink_to(SPARE);
+        } else if index == 0 && self.slots[slot].capacity() > SPARE {
+            // What was crowded once does not stay large for ever. Not made smaller: what is left of it would split memory
+            // that the next crowd could use.
+            self.slots[slot] = Vec::new();
         }
         item.mark().slot.store(OUT, Ordering::Relaxed);
         self.len -= 1;
@@ -113,7 +120,7 @@ impl<T: Marked> Wheel<T> {
     }
 
     /// Takes out what is due at `now`, and with it, until the last batch of `most` is full, what `ahead` allows to be
-    /// served early: batches stay large.
+    /// served early: batches stay large. Of very much that is due it takes a portion; the rest is due still.
     pub(super) fn take_due(
         &mut self,
         now: Instant,
@@ -121,12 +128,17 @@ impl<T: Marked> Wheel<T> {
         ahead: impl Fn(&T) -> Duration,
     ) -> Vec<(Arc<T>, Instant)> {
         let mut due = Vec::new();
+        let portion = PORTION.max(most);
         let last = tick(now);
         let turn = (last.saturating_sub(self.done) + 1).min(SLOTS as u64);
         for t in last + 1 - turn..=last {
-            self.sweep(slot_of(t), &mut due, usize::MAX, |_, at| at <= now);
+            self.done = t;
+            self.sweep(slot_of(t), &mut due, portion, |_, at| at <= now);
+            self.more = due.len() >= portion;
+            if self.more {
+                return due;
+            }
         }
-        self.done = last;
         let full = due.len().next_multiple_of(most.max(1));
         if let Some(early) = due.iter().map(|(item, _)| ahead(item)).max() {
             let ahead_ticks = (tick(now + early) - last).min(SLOTS as u64 - 1);
@@ -163,6 +175,9 @@ impl<T: Marked> Wheel<T> {
     pub(super) fn next_due(&self) -> Option<Instant> {
         if self.len == 0 {
             return None;
+        }
+        if self.more {
+            return Some(Instant::from_nanos(self.done << TICK_BITS));
         }
         let turn = Duration::from_nanos((SLOTS as u64) << TICK_BITS);
         let horizon = Instant::from_nanos(self.done << TICK_BITS) + turn;
@@ -219,7 +234,7 @@ mod tests {
     /// What is due after that time, in the order in which it is due; nothing early.
     fn due(wheel: &mut Wheel<Item>, start: Instant, after: Duration) -> Vec<Duration> {
         let mut due: Vec<_> = wheel
-            .take_due(start + after, usize::MAX, |_| Duration::ZERO)
+            .take_due(start + after, 1, |_| Duration::ZERO)
             .into_iter()
             .map(|(_, at)| at - start)
             .collect();
@@ -300,6 +315,23 @@ mod tests {
         assert_eq!(wheel.take_due(start + 10 * SECOND, 3, ahead).len(), 3);
         assert_eq!(wheel.take_due(start + 16 * SECOND, 2, ahead).len(), 4);
         assert_eq!(due(&mut wheel, start, 17 * SECOND), [17 * SECOND]);
+    }
+
+    #[test]
+    fn very_much_that_is_due_is_taken_in_portions_and_none_is_forgotten() {
+        let times: Vec<_> = (0..3 * PORTION as u64 + 1)
+            .map(|n| SECOND + Duration::from_micros(n * 50))
+            .collect();
+        let (mut wheel, _items, start) = wheel(&times);
+        let at = 2 * SECOND;
+        let mut taken = Vec::new();
+        while wheel.next_due().is_some_and(|next| next <= start + at) {
+            let portion = due(&mut wheel, start, at);
+            assert!(portion.len() <= PORTION, "{}", portion.len());
+            taken.extend(portion);
+        }
+        taken.sort();
+        assert_eq!(taken, times);
     }
 
     #[test]

@@ -300,6 +300,11 @@ impl Actor {
 
     async fn give_back(&mut self, hold: &Hold) {
         let confirmed = self.dice.chance(60);
+        // Belief may have ended since its observer looked last.
+        let seen = *hold.until.lock();
+        if hold.look(&self.world).is_none() {
+            self.world.lose_at(hold, seen);
+        }
         self.world.record(hold.attempt, What::ReleaseInvoked);
         // Nobody else keeps it: the observer looks at it and lets it go.
         let guard = hold.guard.lock().take().and_then(Arc::into_inner);

@@ -144,9 +144,11 @@ fn could_go(world: &World, key: &LockKey, status: &Option<LockStatus>) -> bool {
         None => {
             // The unfair waiters of one client go in the order in which they came, whatever their modes.
             let mut asking = BTreeSet::new();
-            let mut asks = present.waits.values().filter(live).filter(|waits| {
-                waits.fairness == Fairness::Fifo || asking.insert(waits.client)
-            });
+            let mut asks = present
+                .waits
+                .values()
+                .filter(live)
+                .filter(|waits| waits.fairness == Fairness::Fifo || asking.insert(waits.client));
             asks.any(|waits| admits(waits.mode))
         }
     }

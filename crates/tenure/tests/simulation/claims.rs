@@ -6,17 +6,18 @@ use std::collections::BTreeMap;
 use tenure_backend::{Claim, ClaimId, FencingToken, Grant, Instant, LockKey, PASS_WINDOW};
 
 /// One claim's life in the store.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct Life {
     /// When it was asked for first.
     since: Instant,
     granted: Option<Granted>,
+    /// What it was granted with: by a store that lost its data once more, with other tokens.
+    tokens: Vec<Option<FencingToken>>,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Granted {
     epoch: usize,
-    token: Option<FencingToken>,
     /// When an operator took it away, or the store lost its data.
     taken: Option<Instant>,
 }
@@ -32,8 +33,11 @@ pub(crate) struct Claims {
 
 impl Claims {
     pub(crate) fn asked(&mut self, id: ClaimId, since: Instant) {
-        let granted = None;
-        self.lives.entry(id).or_insert(Life { since, granted });
+        self.lives.entry(id).or_insert(Life {
+            since,
+            granted: None,
+            tokens: Vec::new(),
+        });
     }
 
     /// The store granted the claim, or said again that it has. True if it broke the bar that an eviction set.
@@ -42,13 +46,13 @@ impl Claims {
         let Some(life) = self.lives.get_mut(&claim.at.id) else {
             return false;
         };
-        // A store that lost its data may grant the same claim anew, with other tokens.
+        // A store that lost its data may grant the same claim anew.
         if life.granted.is_some_and(|granted| granted.epoch == epoch) {
             return false;
         }
-        let token = grant.tokens.map(|run| run.first());
+        life.tokens.push(grant.tokens.map(|run| run.first()));
         let taken = None;
-        life.granted = Some(Granted { epoch, token, taken });
+        life.granted = Some(Granted { epoch, taken });
         self.bars.get(&claim.at.key).is_some_and(|bar| now < *bar)
     }
 
@@ -82,8 +86,8 @@ impl Claims {
 
     /// Whether a grant with that token is not the claim's first: it was passed on in memory.
     pub(crate) fn was_passed(&self, id: ClaimId, token: Option<FencingToken>) -> bool {
-        let granted = self.lives.get(&id).and_then(|life| life.granted);
-        granted.is_some_and(|granted| granted.token != token)
+        let life = self.lives.get(&id);
+        life.is_some_and(|life| life.granted.is_some() && !life.tokens.contains(&token))
     }
 
     /// Whether the claim was asked for before that moment.

@@ -260,7 +260,12 @@ impl World {
     /// A store that had lost its data was asked for the claim once more, and holds it again.
     pub(crate) fn restored(&self, id: ClaimId) {
         for hold in self.holds.lock().iter() {
-            if hold.guard.lock().as_ref().is_some_and(|guard| guard.claim().id == id) {
+            if hold
+                .guard
+                .lock()
+                .as_ref()
+                .is_some_and(|guard| guard.claim().id == id)
+            {
                 *hold.taken.lock() = None;
             }
         }
