@@ -240,7 +240,6 @@ async fn rest(engine: &Engine, time: Duration) -> Result<(), Error> {
             return Ok(());
         }
         tokio::select! {
-            // First: the timers of a runtime that has ended panic when they are asked.
             biased;
             () = &mut closing => {}
             () = nap(watchdog, until - now) => {}

@@ -201,6 +201,9 @@ impl Release {
             // The last try is at the limit itself: until then the store may keep the claim.
             let pause = backoff(self.tries, self.line.engine.dice()).min(give_up - now);
             sleep(&self.line.engine.watchdog, pause).await;
+            if self.line.engine.watchdog.is_gone() {
+                return Err(error);
+            }
         }
     }
 

@@ -2,10 +2,12 @@
 
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
+use pin_project_lite::pin_project;
 use tenure_backend::Instant;
+use tokio::task::JoinHandle;
 
 use crate::engine::Engine;
 use crate::watchdog::Watchdog;
@@ -15,20 +17,87 @@ pub(crate) const RECHECK: Duration = Duration::from_secs(1);
 
 /// Sleeps for `time` or a second, whichever is shorter: the caller reads the belief clock again.
 ///
-/// The timer is the client's runtime's: it works wherever its future is polled.
-pub(crate) fn nap(watchdog: &Watchdog, time: Duration) -> tokio::time::Sleep {
+/// If the client's runtime ends meanwhile it never wakes: what is waited for ends with the runtime, and wakes the caller.
+pub(crate) fn nap(watchdog: &Watchdog, time: Duration) -> Nap {
     // Timers tick in milliseconds: one more, so that the clock has really got there.
-    sleep(
-        watchdog,
-        time.saturating_add(Duration::from_millis(1)).min(RECHECK),
-    )
+    let time = time.saturating_add(Duration::from_millis(1)).min(RECHECK);
+    Nap::new(watchdog, time, Poll::Pending)
+}
+
+/// Sleeps for `time`, or until the client's runtime has ended.
+pub(crate) fn sleep(watchdog: &Watchdog, time: Duration) -> Nap {
+    Nap::new(watchdog, time, Poll::Ready(()))
+}
+
+pin_project! {
+    /// A timer of the client's runtime, wherever it is polled.
+    #[derive(Debug)]
+    pub(crate) struct Nap {
+        #[pin]
+        timer: Timer,
+        // What it answers once that runtime has ended.
+        when_gone: Poll<()>,
+    }
+}
+
+pin_project! {
+    #[project = TimerProjection]
+    #[derive(Debug)]
+    enum Timer {
+        // Polled on the runtime to which it belongs.
+        Here { #[pin] sleep: tokio::time::Sleep },
+        // Polled elsewhere: a timer panics when it is asked while its runtime ends, and a task is merely told.
+        There { task: JoinHandle<()> },
+        Gone,
+    }
+
+    impl PinnedDrop for Timer {
+        fn drop(this: Pin<&mut Self>) {
+            if let TimerProjection::There { task } = this.project() {
+                task.abort();
+            }
+        }
+    }
+}
+
+impl Nap {
+    fn new(watchdog: &Watchdog, time: Duration, when_gone: Poll<()>) -> Self {
+        let timer = match watchdog.elsewhere() {
+            None => Timer::Here {
+                sleep: tokio::time::sleep(time),
+            },
+            Some(runtime) => Timer::There {
+                task: runtime.spawn(async move { tokio::time::sleep(time).await }),
+            },
+        };
+        Nap { timer, when_gone }
+    }
+}
+
+impl Future for Nap {
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        let mut this = self.project();
+        match this.timer.as_mut().project() {
+            TimerProjection::Here { sleep } => sleep.poll(cx),
+            TimerProjection::There { task } => match ready!(Pin::new(task).poll(cx)) {
+                Ok(()) => Poll::Ready(()),
+                Err(_) => {
+                    this.timer.set(Timer::Gone);
+                    *this.when_gone
+                }
+            },
+            TimerProjection::Gone => *this.when_gone,
+        }
+    }
 }
 
 /// A time limit on the belief clock.
 #[derive(Debug)]
 pub(crate) struct Limit {
     until: Instant,
-    nap: Pin<Box<tokio::time::Sleep>>,
+    nap: Pin<Box<Nap>>,
 }
 
 impl Limit {
@@ -42,10 +111,6 @@ impl Limit {
 
     /// Ready when the time is over.
     pub(crate) fn poll(&mut self, engine: &Engine, cx: &mut Context<'_>) -> Poll<()> {
-        if engine.watchdog.is_gone() {
-            // Its timers are no more; what is waited for ends with the runtime.
-            return Poll::Pending;
-        }
         while self.nap.as_mut().poll(cx).is_ready() {
             let now = engine.clock.now();
             if now >= self.until {
@@ -70,10 +135,4 @@ pub(crate) async fn within<T>(engine: &Engine, limit: Duration, work: impl Futur
         Poll::Pending => limit.poll(engine, cx).map(|()| None),
     })
     .await
-}
-
-/// Sleeps for `time` on the timers of the client's runtime.
-pub(crate) fn sleep(watchdog: &Watchdog, time: Duration) -> tokio::time::Sleep {
-    let _entered = watchdog.enter();
-    tokio::time::sleep(time)
 }

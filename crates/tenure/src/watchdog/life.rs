@@ -6,7 +6,7 @@ use std::sync::{Arc, OnceLock, Weak};
 
 use parking_lot::Mutex;
 use tenure_backend::{Backend, Clock};
-use tokio::runtime::{EnterGuard, Handle};
+use tokio::runtime::Handle;
 use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
 
@@ -144,9 +144,11 @@ impl Watchdog {
         self.0.runtime.get().is_some() || Handle::try_current().is_ok()
     }
 
-    /// Enters the client's runtime, for its timers; nothing if there is none yet.
-    pub(crate) fn enter(&self) -> Option<EnterGuard<'_>> {
-        self.0.runtime.get().map(Handle::enter)
+    /// The client's runtime, unless the caller is on it, or there is none yet.
+    pub(crate) fn elsewhere(&self) -> Option<&Handle> {
+        let ours = self.0.runtime.get()?;
+        let here = Handle::try_current().is_ok_and(|here| here.id() == ours.id());
+        (!here).then_some(ours)
     }
 
     /// Refuses new attempts, wakes what waits, and takes over every call under way.

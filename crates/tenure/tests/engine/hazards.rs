@@ -345,3 +345,76 @@ async fn a_refusal_is_told_to_the_waiter_whose_wish_it_was() {
     guard.unlock().await.unwrap();
     assert!(waiting.await.unwrap().is_ok());
 }
+
+/// A clock that stands still, and one of whose readings can be held up.
+#[derive(Clone, Debug, Default)]
+struct Gate(Arc<(parking_lot::Mutex<(bool, bool)>, parking_lot::Condvar)>);
+
+impl Gate {
+    /// The next reading waits until the gate is opened.
+    fn close(&self) {
+        *self.0.0.lock() = (true, false);
+    }
+
+    /// Waits until a reading waits.
+    fn reached(&self) {
+        let mut state = self.0.0.lock();
+        while !state.1 {
+            assert!(
+                !self.0.1.wait_for(&mut state, 10 * SECOND).timed_out(),
+                "nobody reads the clock"
+            );
+        }
+    }
+
+    fn open(&self) {
+        self.0.0.lock().0 = false;
+        self.0.1.notify_all();
+    }
+}
+
+impl tenure_backend::Clock for Gate {
+    fn now(&self) -> tenure_backend::Instant {
+        // Only the waiter's thread is held up.
+        if std::thread::current().name() == Some("second") {
+            let mut state = self.0.0.lock();
+            state.1 = state.0;
+            self.0.1.notify_all();
+            while state.0 {
+                self.0.1.wait(&mut state);
+            }
+        }
+        tenure_backend::Instant::from_nanos(1_000_000_000_000)
+    }
+}
+
+#[test]
+fn a_wait_with_a_limit_does_not_panic_when_the_runtime_of_its_client_ends() {
+    let runtime = |name: &str| {
+        tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .thread_name(name)
+            .enable_all()
+            .build()
+            .unwrap()
+    };
+    let (first, second) = (runtime("first"), runtime("second"));
+    let gate = Gate::default();
+    let store = tenure_memory::MemoryStore::new(Arc::new(gate.clone()));
+    let client = Client::new(store.client(Arc::new(gate.clone())), Settings::default());
+    let _guard = first.block_on(client.mutex("k").lock()).unwrap();
+    let (tell, told) = std::sync::mpsc::channel();
+    let lock = client.mutex("k").lock_within(50 * MS);
+    let waiting = second.spawn(lock.on_waiting(move |_| tell.send(()).unwrap()));
+    told.recv_timeout(Duration::from_secs(10)).unwrap();
+    // sleep: its limit has been set by then; what it waits for comes later.
+    std::thread::sleep(20 * MS);
+    // Its timer rings, it reads the clock, and meanwhile the runtime ends.
+    gate.close();
+    gate.reached();
+    first.shutdown_timeout(Duration::from_secs(10));
+    gate.open();
+    let ended = second.block_on(async { tokio::time::timeout(Duration::from_secs(10), waiting).await });
+    let ended = ended.expect("stranded").expect("it panicked");
+    assert!(matches!(ended, Err(Error::Closed(why)) if why.contains("runtime")));
+}
