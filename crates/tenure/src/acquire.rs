@@ -9,6 +9,7 @@ use std::task::{Context, Poll};
 use tenure_backend::ClaimRef;
 
 use crate::attempt::{Attempt, Patience};
+use crate::election::Leader;
 use crate::error::Error;
 use crate::guard::Guard;
 use crate::line::Line;
@@ -76,6 +77,16 @@ impl Acquire<Guard> {
     }
 }
 
+impl Acquire<Leader> {
+    /// Whoever gets that seat leads.
+    pub(crate) fn of_seat(seat: Acquire<Guard>) -> Self {
+        Acquire {
+            state: seat.state,
+            finish: the_leader,
+        }
+    }
+}
+
 impl Acquire<Option<Guard>> {
     pub(crate) fn try_one(line: Result<Arc<Line>, Error>, want: Want) -> Self {
         Acquire {
@@ -107,6 +118,10 @@ const NEVER_BUSY: &str = "an acquisition with patience ends in a guard or an err
 
 fn the_guard(found: Found) -> Guard {
     a_guard(found).expect(NEVER_BUSY)
+}
+
+fn the_leader(found: Found) -> Leader {
+    Leader::seated(the_guard(found))
 }
 
 fn a_guard(found: Found) -> Option<Guard> {

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use tenure_backend::{Fairness, FencingToken, HolderStatus, LockKey, Mode, Query};
 
+use crate::acquire::Acquire;
 use crate::changes::{Changes, Scope};
 use crate::client::Client;
 use crate::error::{Error, Lost};
@@ -76,8 +77,8 @@ impl Election {
     ///
     /// # Errors
     /// As [`Mutex::lock`]; it waits for a store that is unavailable.
-    pub async fn campaign(&self) -> Result<Leader, Error> {
-        self.seat.lock().await.map(Leader)
+    pub fn campaign(&self) -> Acquire<Leader> {
+        Acquire::of_seat(self.seat.lock())
     }
 
     /// Waits until this candidate is elected, for at most `limit`.
@@ -87,8 +88,8 @@ impl Election {
     ///
     /// # Errors
     /// [`Error::Timeout`]: the candidate is withdrawn; else as [`campaign`](Election::campaign).
-    pub async fn campaign_within(&self, limit: Duration) -> Result<Leader, Error> {
-        self.seat.lock_within(limit).await.map(Leader)
+    pub fn campaign_within(&self, limit: Duration) -> Acquire<Leader> {
+        Acquire::of_seat(self.seat.lock_within(limit))
     }
 
     /// Runs `work` while this candidate leads: campaigns, runs it, and campaigns again whenever the lead is lost.
@@ -157,6 +158,11 @@ impl Election {
 pub struct Leader(Guard);
 
 impl Leader {
+    /// Whoever holds the seat.
+    pub(crate) fn seated(seat: Guard) -> Self {
+        Leader(seat)
+    }
+
     /// The number that fences this term: greater than that of every term before it. `None` where the store has none.
     pub fn token(&self) -> Option<FencingToken> {
         self.0.token()

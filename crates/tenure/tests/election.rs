@@ -65,13 +65,18 @@ async fn one_leads_and_the_others_follow_in_their_order() {
     let (_, second) = world.candidate("second");
     let (_, third) = world.candidate("third");
     let campaign = |election: Election| tokio::spawn(async move { election.campaign().await });
-    let followers = [campaign(second.clone()), {
+    let (tell, told) = tokio::sync::oneshot::channel();
+    let waits = second.campaign().on_waiting(move |claim| {
+        let _ = tell.send(claim.key.to_string());
+    });
+    let followers = [tokio::spawn(waits), {
         tokio::time::sleep(SECOND).await; // sleep: time is paused, it is an instruction.
         campaign(third)
     }];
     tokio::time::sleep(SECOND).await; // sleep: time is paused, it is an instruction.
     assert_eq!(leader(&second).await.as_deref(), Some("first"));
     assert!(chair.is_leader() && !followers[1].is_finished());
+    assert_eq!(told.await.as_deref(), Ok("chair"), "it was told that it waits");
     assert_eq!(candidates(&client).await, ["second", "third"]);
     let mut tokens = vec![chair.token()];
     chair.resign().await.expect("it led");
