@@ -1,5 +1,6 @@
-// A clock that steps: what the system's clocks say, and the offset that stands in a file, in nanoseconds.
-// Loaded before a server (LD_PRELOAD), it moves wall and monotonic time alike, at once, for that process alone.
+// A wall clock that steps: what the system's says, and the offset that stands in a file, in nanoseconds.
+// Loaded before a server (LD_PRELOAD), it moves the time of day, at once, for that process alone. Monotonic time stays:
+// nobody who sets a clock moves it, and a server whose timers ran backward would be ill in ways that never happen.
 
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -25,8 +26,7 @@ __attribute__((constructor)) static void open_offset(void) {
 }
 
 static int is_moved(clockid_t clock) {
-    return clock == CLOCK_REALTIME || clock == CLOCK_REALTIME_COARSE || clock == CLOCK_MONOTONIC ||
-           clock == CLOCK_MONOTONIC_COARSE || clock == CLOCK_MONOTONIC_RAW || clock == CLOCK_BOOTTIME;
+    return clock == CLOCK_REALTIME || clock == CLOCK_REALTIME_COARSE;
 }
 
 int clock_gettime(clockid_t clock, struct timespec *time) {

@@ -1,5 +1,5 @@
-//! A clock for one server that tests set forward and back while it runs. It works for programs that ask the C library for
-//! the time: Redis, PostgreSQL, MariaDB and the JVM; not for etcd.
+//! A wall clock for one server that tests set forward and back while it runs. It works for programs that ask the C library
+//! for the time: Redis, PostgreSQL, MariaDB and the JVM; not for etcd. Monotonic time is never moved.
 
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -11,7 +11,7 @@ use tempfile::TempDir;
 
 const SOURCE: &str = include_str!("../shim/clock.c");
 
-/// A server's clock: the system's, and an offset.
+/// A server's wall clock: the system's, and an offset.
 #[derive(Debug)]
 pub struct SteppedClock {
     folder: TempDir,

@@ -13,4 +13,4 @@ pub use clock::SteppedClock;
 pub use needs::needs;
 pub use process::Process;
 pub use proxy::{Proxy, Way};
-pub use redis::{Data, Redis};
+pub use redis::{Data, Disk, Redis};

@@ -7,8 +7,12 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Mutex, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
+
+/// How long a process may take to stand still.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// A process that is killed when this is dropped, and by the system when the tests end otherwise.
 #[derive(Debug)]
@@ -55,9 +59,26 @@ impl Process {
         matches!(self.child.try_wait(), Ok(None))
     }
 
-    /// Stops it, as a machine that is suspended, or a garbage collection without end.
+    /// Stops it, as a machine that is suspended, or a garbage collection without end; answers when it stands still.
     pub fn pause(&self) {
         self.send(Signal::STOP);
+        let end = Instant::now() + PATIENCE;
+        while !self.stands_still() && Instant::now() < end {
+            // sleep: a system call that is under way is finished first, and nobody says when.
+            std::thread::sleep(Duration::from_micros(100));
+        }
+    }
+
+    /// Whether it is stopped, or dead.
+    fn stands_still(&self) -> bool {
+        let Ok(stat) = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id())) else {
+            return true;
+        };
+        // The state follows the name, which stands in brackets and may contain some.
+        let state = stat
+            .rsplit_once(')')
+            .and_then(|(_, rest)| rest.trim_start().chars().next());
+        matches!(state, Some('T' | 't' | 'Z' | 'X') | None)
     }
 
     /// Lets it go on.
@@ -71,10 +92,15 @@ impl Process {
         let _ = self.child.wait();
     }
 
-    /// Asks it to end, and waits until it has.
-    pub fn stop(&mut self) {
+    /// Asks it to end; a stopped one goes on first.
+    pub fn ask_to_end(&self) {
         self.resume();
         self.send(Signal::TERM);
+    }
+
+    /// Asks it to end, and waits until it has.
+    pub fn stop(&mut self) {
+        self.ask_to_end();
         let _ = self.child.wait();
     }
 

@@ -45,6 +45,8 @@ pub struct Proxy {
 struct State {
     server: SocketAddr,
     weather: [watch::Sender<Weather>; 2],
+    /// How many bytes may still arrive before the connection that carries the last one is cut.
+    allowance: [Mutex<Option<usize>>; 2],
     /// New connections are closed at once.
     refused: watch::Sender<bool>,
     connections: Mutex<Vec<AbortHandle>>,
@@ -54,22 +56,39 @@ impl State {
     fn weather(&self, way: Way) -> &watch::Sender<Weather> {
         &self.weather[way as usize]
     }
+
+    /// As many of the bytes as may arrive, and whether the connection is cut behind them.
+    fn within_allowance<'a>(&self, way: Way, bytes: &'a [u8]) -> (&'a [u8], bool) {
+        let mut allowance = self.allowance[way as usize].lock();
+        match *allowance {
+            Some(left) if left <= bytes.len() => {
+                *allowance = None;
+                (&bytes[..left], true)
+            }
+            Some(left) => {
+                *allowance = Some(left - bytes.len());
+                (bytes, false)
+            }
+            None => (bytes, false),
+        }
+    }
 }
 
 impl Proxy {
     /// A proxy for the server at that address, in fair weather.
     ///
-    /// # Errors
-    /// What the system says if no port is free.
-    ///
     /// # Cancel safety
     /// Dropping the future leaves nothing behind.
+    ///
+    /// # Errors
+    /// What the system says if no port is free.
     pub async fn start(server: SocketAddr) -> io::Result<Proxy> {
         let listener = TcpListener::bind((std::net::Ipv4Addr::LOCALHOST, 0)).await?;
         let address = listener.local_addr()?;
         let state = Arc::new(State {
             server,
             weather: [(); 2].map(|()| watch::Sender::new(Weather::default())),
+            allowance: Default::default(),
             refused: watch::Sender::new(false),
             connections: Mutex::default(),
         });
@@ -96,7 +115,10 @@ impl Proxy {
         self.change(way, |weather| weather.held = true);
     }
 
-    /// Bytes that are sent from now on never arrive, and nobody is told: a half-open connection.
+    /// Bytes that are sent from now on never arrive, and nobody is told; both ways, it is a half-open connection.
+    ///
+    /// A connection that has lost bytes never delivers any that way again, also after [`heal`](Self::heal): TCP leaves
+    /// no gaps. Whoever waits at its end must give it up.
     pub fn swallow(&self, way: Way) {
         self.change(way, |weather| weather.swallowed = true);
     }
@@ -114,11 +136,17 @@ impl Proxy {
         }
     }
 
+    /// Closes a connection once so many more bytes have arrived, in the midst of what they say; once.
+    pub fn cut_after(&self, way: Way, bytes: usize) {
+        *self.state.allowance[way as usize].lock() = Some(bytes);
+    }
+
     /// Fair weather again. What was held arrives; what was swallowed does not.
     pub fn heal(&self) {
         self.state.refused.send_replace(false);
         for way in [Way::ToServer, Way::ToClient] {
             self.change(way, |weather| *weather = Weather::default());
+            *self.state.allowance[way as usize].lock() = None;
         }
     }
 
@@ -146,7 +174,7 @@ async fn accept(listener: TcpListener, state: Arc<State>) {
     }
 }
 
-/// One connection: ends when either side closes, or when it is cut.
+/// One connection: ends when both sides have closed and what they sent has arrived, or when it is cut.
 async fn serve(client: TcpStream, state: Arc<State>) {
     let Ok(server) = TcpStream::connect(state.server).await else {
         return;
@@ -155,43 +183,66 @@ async fn serve(client: TcpStream, state: Arc<State>) {
     let _ = (client.set_nodelay(true), server.set_nodelay(true));
     let (from_client, to_client) = client.into_split();
     let (from_server, to_server) = server.into_split();
-    tokio::select! {
-        () = carry(from_client, to_server, state.weather(Way::ToServer)) => {}
-        () = carry(from_server, to_client, state.weather(Way::ToClient)) => {}
-    }
+    let _ = tokio::try_join!(
+        carry(from_client, to_server, &state, Way::ToServer),
+        carry(from_server, to_client, &state, Way::ToClient),
+    );
 }
 
-/// Carries bytes one way until the sender closes.
-async fn carry(mut from: OwnedReadHalf, to: OwnedWriteHalf, weather: &watch::Sender<Weather>) {
+/// The connection has ended for both sides.
+struct Cut;
+
+/// Carries bytes one way until the sender closes, and then that it has closed.
+async fn carry(from: OwnedReadHalf, to: OwnedWriteHalf, state: &State, way: Way) -> Result<(), Cut> {
     let (send, arriving) = mpsc::unbounded_channel();
-    let read = async {
-        let mut bytes = vec![0; 64 << 10];
-        while let Ok(count @ 1..) = from.read(&mut bytes).await {
-            let Weather { delay, swallowed, .. } = *weather.borrow();
-            if !swallowed
-                && send
-                    .send((Instant::now() + delay, bytes[..count].to_vec()))
-                    .is_err()
-            {
-                return;
-            }
+    tokio::try_join!(
+        receive(from, send, state.weather(way).subscribe()),
+        deliver(arriving, to, state, way),
+    )?;
+    Ok(())
+}
+
+/// Bytes, and when they may arrive.
+type Parcel = (Instant, Vec<u8>);
+
+async fn receive(
+    mut from: OwnedReadHalf,
+    send: mpsc::UnboundedSender<Parcel>,
+    mut weather: watch::Receiver<Weather>,
+) -> Result<(), Cut> {
+    let mut bytes = vec![0; 64 << 10];
+    let mut torn = false;
+    while let Ok(count @ 1..) = from.read(&mut bytes).await {
+        let Weather { delay, swallowed, .. } = *weather.borrow();
+        torn |= swallowed;
+        if !torn {
+            let parcel = (Instant::now() + delay, bytes[..count].to_vec());
+            send.send(parcel).map_err(|_| Cut)?;
         }
-    };
-    tokio::select! {
-        () = read => {}
-        () = deliver(arriving, to, weather.subscribe()) => {}
     }
+    if torn || weather.borrow().swallowed {
+        // The other side is not told either, until it could be: then that nobody is there any more.
+        let _ = weather.wait_for(|weather| !weather.swallowed).await;
+        return Err(Cut);
+    }
+    Ok(())
 }
 
 async fn deliver(
-    mut arriving: mpsc::UnboundedReceiver<(Instant, Vec<u8>)>,
+    mut arriving: mpsc::UnboundedReceiver<Parcel>,
     mut to: OwnedWriteHalf,
-    mut weather: watch::Receiver<Weather>,
-) {
+    state: &State,
+    way: Way,
+) -> Result<(), Cut> {
+    let mut weather = state.weather(way).subscribe();
     while let Some((at, bytes)) = arriving.recv().await {
         sleep_until(at).await;
-        if weather.wait_for(|weather| !weather.held).await.is_err() || to.write_all(&bytes).await.is_err() {
-            return;
+        weather.wait_for(|weather| !weather.held).await.map_err(|_| Cut)?;
+        let (bytes, last) = state.within_allowance(way, &bytes);
+        to.write_all(bytes).await.map_err(|_| Cut)?;
+        if last {
+            return Err(Cut);
         }
     }
+    Ok(())
 }

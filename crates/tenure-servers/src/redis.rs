@@ -23,6 +23,27 @@ pub enum Data {
     Lost,
 }
 
+/// How much of what a server was told is on its disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Disk {
+    /// Nothing: as fast as can be.
+    Nothing,
+    /// What Redis keeps unless it is told otherwise, a snapshot now and then: a kill loses all since the last.
+    Snapshots,
+    /// Every write, before it is answered: a kill loses nothing.
+    EveryWrite,
+}
+
+impl Disk {
+    fn options(self) -> &'static [&'static str] {
+        match self {
+            Disk::Nothing => &["--save", "", "--appendonly", "no"],
+            Disk::Snapshots => &[],
+            Disk::EveryWrite => &["--save", "", "--appendonly", "yes", "--appendfsync", "always"],
+        }
+    }
+}
+
 /// A Redis server of its own, on a free port; ended when this is dropped.
 #[derive(Debug)]
 pub struct Redis {
@@ -39,7 +60,15 @@ impl Redis {
     /// # Errors
     /// What the system says if it cannot be started, with what the server printed.
     pub fn start() -> io::Result<Redis> {
-        Self::start_with(&["--save", "", "--appendonly", "no"], None)
+        Self::start_on(Disk::Nothing, None)
+    }
+
+    /// A server that writes so much to disk, with a clock that steps if there is one.
+    ///
+    /// # Errors
+    /// As [`start`](Redis::start).
+    pub fn start_on(disk: Disk, clock: Option<SteppedClock>) -> io::Result<Redis> {
+        Self::start_with(disk.options(), clock)
     }
 
     /// A server with the command-line options that are given, and a clock that steps if there is one.

@@ -75,14 +75,76 @@ async fn held_bytes_arrive_when_the_network_heals() {
 }
 
 #[tokio::test]
-async fn swallowed_bytes_never_arrive_and_the_connection_seems_well() {
-    let (proxy, mut client) = scene().await;
-    proxy.swallow(Way::ToServer);
-    client.write_all(b"one").await.unwrap();
+async fn a_connection_that_lost_bytes_stays_open_and_silent_for_ever() {
+    for way in [Way::ToServer, Way::ToClient] {
+        let (proxy, mut client) = scene().await;
+        proxy.swallow(way);
+        client.write_all(b"one").await.unwrap();
+        assert_eq!(heard(&mut client, MOMENT).await, None, "{way:?}");
+        proxy.heal();
+        client.write_all(b"two").await.unwrap();
+        assert_eq!(
+            heard(&mut client, MOMENT).await,
+            None,
+            "a gap in the stream, {way:?}"
+        );
+        let mut client = TcpStream::connect(proxy.address()).await.unwrap();
+        client.write_all(b"three").await.unwrap();
+        assert_eq!(heard(&mut client, SOON).await.unwrap(), b"three");
+    }
+}
+
+#[tokio::test]
+async fn one_way_can_be_silent_while_the_other_is_not() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let proxy = Proxy::start(listener.local_addr().unwrap()).await.unwrap();
+    let mut client = TcpStream::connect(proxy.address()).await.unwrap();
+    let (mut server, _) = listener.accept().await.unwrap();
+    proxy.swallow(Way::ToClient);
+    client.write_all(b"asked").await.unwrap();
+    assert_eq!(heard(&mut server, SOON).await.unwrap(), b"asked");
+    server.write_all(b"answered").await.unwrap();
     assert_eq!(heard(&mut client, MOMENT).await, None);
+}
+
+#[tokio::test]
+async fn nobody_hears_through_silence_that_the_other_side_has_closed() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let proxy = Proxy::start(listener.local_addr().unwrap()).await.unwrap();
+    let client = TcpStream::connect(proxy.address()).await.unwrap();
+    let (mut server, _) = listener.accept().await.unwrap();
+    proxy.swallow(Way::ToServer);
+    drop(client);
+    assert_eq!(heard(&mut server, MOMENT).await, None);
     proxy.heal();
+    assert_eq!(heard(&mut server, SOON).await.unwrap(), b"");
+}
+
+#[tokio::test]
+async fn what_was_sent_before_a_close_still_arrives_and_then_the_close() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let proxy = Proxy::start(listener.local_addr().unwrap()).await.unwrap();
+    let mut client = TcpStream::connect(proxy.address()).await.unwrap();
+    let (mut server, _) = listener.accept().await.unwrap();
+    proxy.delay(Way::ToServer, MOMENT);
+    client.write_all(b"last words").await.unwrap();
+    drop(client);
+    assert_eq!(heard(&mut server, SOON).await.unwrap(), b"last words");
+    assert_eq!(heard(&mut server, SOON).await.unwrap(), b"");
+}
+
+#[tokio::test]
+async fn a_connection_is_cut_behind_the_byte_that_was_named_and_only_once() {
+    let (proxy, mut client) = scene().await;
+    proxy.cut_after(Way::ToClient, 5);
+    client.write_all(b"one").await.unwrap();
+    assert_eq!(heard(&mut client, SOON).await.unwrap(), b"one");
     client.write_all(b"two").await.unwrap();
-    assert_eq!(heard(&mut client, SOON).await.unwrap(), b"two");
+    assert_eq!(heard(&mut client, SOON).await.unwrap(), b"tw");
+    assert_eq!(heard(&mut client, SOON).await.unwrap(), b"");
+    let mut client = TcpStream::connect(proxy.address()).await.unwrap();
+    client.write_all(b"a whole answer").await.unwrap();
+    assert_eq!(heard(&mut client, SOON).await.unwrap(), b"a whole answer");
 }
 
 #[tokio::test]

@@ -2,9 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use tenure_servers::{Data, Redis, SteppedClock, needs};
-
-const DURABLE: &[&str] = &["--appendonly", "yes", "--appendfsync", "always", "--save", ""];
+use tenure_servers::{Data, Disk, Redis, SteppedClock, needs};
 
 /// Waits until `done`, or fails.
 fn wait_until(what: &str, done: impl Fn() -> bool) {
@@ -35,12 +33,26 @@ fn what_was_written_survives_a_kill_unless_it_is_to_be_lost() {
     if !needs("redis-server", "redis-server") {
         return;
     }
-    let mut redis = Redis::start_with(DURABLE, None).unwrap();
+    let mut redis = Redis::start_on(Disk::EveryWrite, None).unwrap();
     redis.ask(&["SET", "k", "v"]).unwrap();
     redis.restart(Data::Kept).unwrap();
     assert_eq!(redis.ask(&["GET", "k"]).unwrap(), "v");
     redis.restart(Data::Lost).unwrap();
     assert_eq!(redis.ask(&["GET", "k"]).unwrap(), "");
+}
+
+#[test]
+fn a_server_that_takes_snapshots_loses_what_came_after_the_last() {
+    if !needs("redis-server", "redis-server") {
+        return;
+    }
+    let mut redis = Redis::start_on(Disk::Snapshots, None).unwrap();
+    redis.ask(&["SET", "early", "v"]).unwrap();
+    redis.ask(&["SAVE"]).unwrap();
+    redis.ask(&["SET", "late", "v"]).unwrap();
+    redis.restart(Data::Kept).unwrap();
+    assert_eq!(redis.ask(&["GET", "early"]).unwrap(), "v");
+    assert_eq!(redis.ask(&["GET", "late"]).unwrap(), "");
 }
 
 #[test]
