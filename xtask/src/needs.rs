@@ -56,6 +56,16 @@ pub(crate) const NEEDS: &[Need] = &[
         why: "is a server that the tests start",
     },
     Need {
+        program: "javac",
+        package: "default-jdk-headless",
+        why: "compiles the worker that drives Redisson, and brings the Java that runs it",
+    },
+    Need {
+        program: "mvn",
+        package: "maven",
+        why: "fetches Redisson and builds the worker that drives it",
+    },
+    Need {
         program: "prometheus",
         package: "prometheus",
         why: "reads the metrics that the example exports",

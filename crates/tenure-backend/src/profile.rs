@@ -16,7 +16,7 @@ use crate::{Fairness, Mode};
 /// # use std::{num::NonZeroU32, time::Duration};
 /// # let inspection = Inspection { lists: true, queue: true, labels: true, remaining: true };
 /// # let limits = Limits { min_lease: Duration::from_millis(1), max_lease: Duration::from_secs(3_600),
-/// #     max_grants: NonZeroU32::MIN, max_batch: NonZeroU32::MIN, margin: None };
+/// #     max_grants: NonZeroU32::MIN, max_batch: NonZeroU32::MIN, margin: None, late_by: Duration::ZERO };
 ///
 /// let profile = Profile {
 ///     store: "shelf", layout: "rows", reach: Reach::Network,
@@ -235,6 +235,7 @@ pub struct Inspection {
 ///     max_grants: NonZeroU32::MIN,
 ///     max_batch: NonZeroU32::new(128).unwrap(),
 ///     margin: None,
+///     late_by: Duration::ZERO,
 /// };
 /// let lease = |asked: Duration| {
 ///     let refusal = BackendError::new(Fault::Limit, Effect::None, "a lease is at most 1m");
@@ -255,6 +256,9 @@ pub struct Limits {
     pub max_batch: NonZeroU32,
     /// What the engine takes off a lease on top of clock drift; `None` for its own margin.
     pub margin: Option<Duration>,
+    /// How much later than a lease's end the store may end it: the step of its clock, or how often it looks for the
+    /// dead. A holder's belief is no longer for it.
+    pub late_by: Duration,
 }
 
 impl Profile {

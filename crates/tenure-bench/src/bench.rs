@@ -3,19 +3,27 @@
 
 use std::fs::File;
 use std::io::Write;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::Fallible;
 use crate::cli::{Measuring, Pace};
 use crate::plan::{Pairing, name, pairings};
 use crate::row::Row;
-use crate::{contest, report};
+use crate::{contest, report, site};
 
 pub(crate) fn run(args: &Measuring, usual: Pace) -> Fallible<()> {
     let pace = args.pace(usual);
-    let (made, left_out) = pairings(&args.workloads, &args.stores);
+    let (mut made, left_out) = pairings(&args.workloads, &args.stores);
+    for pairing in &mut made {
+        pairing.only(&args.clients);
+    }
+    for pairing in &made {
+        site::check(pairing.store)?;
+    }
     // Made before anything is measured: a file that cannot be written is known at once.
     let json = args.json.as_ref().map(File::create).transpose()?;
+    let page = args.into.as_ref().map(Page::read).transpose()?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let rows = runtime.block_on(async {
         tokio::select! {
@@ -26,6 +34,9 @@ pub(crate) fn run(args: &Measuring, usual: Pace) -> Fallible<()> {
     })?;
     if let Some(file) = json {
         write_json(file, &rows)?;
+    }
+    if let Some(page) = page {
+        page.write(&report::markdown(&rows, &left_out, pace))?;
     }
     let shown = if args.markdown {
         report::markdown(&rows, &left_out, pace)
@@ -45,6 +56,38 @@ async fn measure(made: &[Pairing], pace: Pace, args: &Measuring) -> Fallible<Vec
         rows.extend(contest::hold(pairing, pace, section, &root).await?);
     }
     Ok(rows)
+}
+
+/// A file with a section for results.
+struct Page<'a> {
+    path: &'a Path,
+    before: String,
+    after: String,
+}
+
+impl<'a> Page<'a> {
+    fn read(path: &'a PathBuf) -> Fallible<Self> {
+        const BEGIN: &str = "<!-- results: cargo xtask bench quick --into BENCHMARKS.md -->\n";
+        const END: &str = "<!-- end of results -->";
+        let text = std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
+        let parts = text.split_once(BEGIN).and_then(|(before, rest)| {
+            let end = rest.find(END)?;
+            Some((before.to_owned() + BEGIN, rest[end..].to_owned()))
+        });
+        let (before, after) = parts.ok_or_else(|| {
+            format!(
+                "{} has no lines `{}` and `{END}`",
+                path.display(),
+                BEGIN.trim_end()
+            )
+        })?;
+        Ok(Page { path, before, after })
+    }
+
+    fn write(&self, section: &str) -> Fallible<()> {
+        let Page { path, before, after } = self;
+        Ok(std::fs::write(path, format!("{before}\n{section}\n{after}"))?)
+    }
 }
 
 fn write_json(mut file: File, rows: &[Row]) -> Fallible<()> {

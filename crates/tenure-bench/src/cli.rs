@@ -17,21 +17,21 @@ pub(crate) struct Pace {
     pub(crate) warm_up: Duration,
 }
 
-/// About a minute for everything.
+/// About two minutes for everything.
 pub(crate) const QUICK: Pace = Pace {
     rounds: 5,
-    round: Duration::from_millis(600),
+    round: Duration::from_millis(400),
     warm_up: Duration::from_millis(200),
 };
 
-/// For figures that are published: about ten minutes for everything.
+/// For figures that are published: about a quarter of an hour for everything.
 pub(crate) const FULL: Pace = Pace {
     rounds: 5,
-    round: Duration::from_secs(6),
+    round: Duration::from_secs(4),
     warm_up: Duration::from_secs(1),
 };
 
-/// Measures what a lock costs, beside the bare statements of its store.
+/// Measures what a lock costs, beside the bare statements of its store and beside other libraries.
 #[derive(Debug, Parser)]
 #[command(name = "tenure-bench", bin_name = "cargo xtask bench", version)]
 pub(crate) struct Cli {
@@ -41,13 +41,13 @@ pub(crate) struct Cli {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Verb {
-    /// Every workload, in about a minute
+    /// Every workload, in about two minutes
     Quick(Measuring),
     /// Every workload with rounds ten times as long
     Full(Measuring),
-    /// What it takes to keep many locks alive, on memory
+    /// What it takes to keep many locks alive
     Held(Holding),
-    /// One process of `hot-processes`: told by its stdin when to begin
+    /// One of several processes: told by its stdin when to begin
     #[command(hide = true)]
     Work(Work),
 }
@@ -60,12 +60,18 @@ pub(crate) struct Measuring {
     /// Only these stores
     #[arg(long = "store", value_enum, value_delimiter = ',', value_name = "STORE")]
     pub(crate) stores: Vec<Store>,
+    /// Only these clients; without `bare` there is nothing to compare to
+    #[arg(long = "client", value_enum, value_delimiter = ',', value_name = "CLIENT")]
+    pub(crate) clients: Vec<Client>,
     /// Write one JSON object a line to this file, one line for each row of the table
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
     /// Print the section of BENCHMARKS.md that holds the results, instead of a table for the terminal
     #[arg(long)]
     pub(crate) markdown: bool,
+    /// Write that section into this file, between its two marks
+    #[arg(long, value_name = "FILE")]
+    pub(crate) into: Option<PathBuf>,
     /// Keep every lock for so many microseconds of busy work
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) section_us: u64,
@@ -82,6 +88,9 @@ pub(crate) struct Measuring {
 
 #[derive(Args, Debug)]
 pub(crate) struct Holding {
+    /// Where they are: memory or redis
+    #[arg(long, value_enum, default_value_t = Store::Memory)]
+    pub(crate) store: Store,
     /// How many locks
     #[arg(long, value_name = "N", default_value_t = 100_000)]
     pub(crate) locks: usize,
@@ -93,7 +102,11 @@ pub(crate) struct Holding {
 #[derive(Args, Debug)]
 pub(crate) struct Work {
     #[arg(long, value_enum)]
+    pub(crate) workload: Workload,
+    #[arg(long, value_enum)]
     pub(crate) store: Store,
+    #[arg(long)]
+    pub(crate) url: String,
     #[arg(long, value_enum)]
     pub(crate) client: Client,
     /// The folder that all processes of this crew share
@@ -106,6 +119,8 @@ pub(crate) struct Work {
     pub(crate) first: u32,
     #[arg(long)]
     pub(crate) section_us: u64,
+    #[arg(long)]
+    pub(crate) rest_us: u64,
 }
 
 impl Measuring {

@@ -2,6 +2,11 @@
 //! variant of `plan::Client`, and one more line in `crew::hire`.
 //! Not here: any client.
 
+pub(crate) mod pause;
+pub(crate) mod polling;
+pub(crate) mod rlock;
+pub(crate) mod rslock;
+pub(crate) mod scripts;
 pub(crate) mod statements;
 pub(crate) mod tenure;
 pub(crate) mod tokio_mutex;

@@ -9,14 +9,14 @@ use crate::cli::Pace;
 use crate::crew::{Crew, hire};
 use crate::plan::{Client, Pairing};
 use crate::row::Row;
+use crate::site::Site;
 use crate::tally::Round;
 
 struct Entrant {
     client: Client,
     crew: Box<dyn Crew>,
     rounds: Vec<Round>,
-    /// Removed with all that is in it, whatever happens.
-    _folder: tempfile::TempDir,
+    _site: Site,
 }
 
 /// Runs all rounds of a pairing; a row for each of its clients.
@@ -28,16 +28,14 @@ pub(crate) async fn hold(
 ) -> Fallible<Vec<Row>> {
     let mut entrants = Vec::new();
     for &client in &pairing.clients {
-        let folder = tempfile::Builder::new()
-            .prefix("tenure-bench-")
-            .tempdir_in(root)?;
-        let mut crew = hire(pairing.workload, pairing.store, client, folder.path(), section).await?;
+        let site = Site::make(pairing.store, root)?;
+        let mut crew = hire(pairing.workload, client, &site.place, section).await?;
         crew.round(pace.warm_up).await?;
         entrants.push(Entrant {
             client,
             crew,
             rounds: Vec::new(),
-            _folder: folder,
+            _site: site,
         });
     }
     for _ in 0..pace.rounds {

@@ -2,7 +2,6 @@
 //! Not here: the two kinds of crews (`tasks`, `processes`).
 
 use std::future::Future;
-use std::path::Path;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,11 +11,16 @@ use tenure::Settings;
 use crate::Fallible;
 use crate::baton::Baton;
 use crate::client::Locker as _;
+use crate::client::polling::Polling;
+use crate::client::rlock::Rlock;
+use crate::client::rslock::Rslock;
+use crate::client::scripts::Scripts;
 use crate::client::statements::Statements;
-use crate::client::tenure::{FILE, Tenure};
+use crate::client::tenure::Tenure;
 use crate::client::tokio_mutex::TokioMutexes;
 use crate::plan::{Client, Store, Workload};
 use crate::processes::Processes;
+use crate::site::Place;
 use crate::tally::Round;
 use crate::tasks::{Keys, Tasks, Team};
 
@@ -29,21 +33,20 @@ pub(crate) trait Crew: Send {
     fn dismiss(self: Box<Self>) -> Soon<'static, ()>;
 }
 
-/// Makes the crew of one client. What it needs of files lies in `folder`, which is its own.
+/// Makes the crew of one client, who has this place to itself.
 pub(crate) async fn hire(
     workload: Workload,
-    store: Store,
     client: Client,
-    folder: &Path,
+    place: &Place,
     section: Duration,
 ) -> Fallible<Box<dyn Crew>> {
-    prepare(store, folder).await?;
+    prepare(place).await?;
     let shape = workload.shape();
-    if shape.processes > 1 {
+    let &[count] = shape.tasks else {
         return Ok(Box::new(
-            Processes::start(shape, store, client, folder, section).await?,
+            Processes::start(workload, client, place, section).await?,
         ));
-    }
+    };
     let keys = if shape.one_key {
         Keys::One(Arc::new(Baton::in_memory()))
     } else {
@@ -51,19 +54,20 @@ pub(crate) async fn hire(
     };
     let team = Team {
         first: 0,
-        count: shape.tasks,
+        count,
         keys,
         section,
+        rest: Duration::ZERO,
     };
-    hire_tasks(store, client, folder, &team).await
+    hire_tasks(workload, client, place, &team).await
 }
 
 /// The tables of a file store are made by the store itself, for the bare statements too.
-async fn prepare(store: Store, folder: &Path) -> Fallible<()> {
-    match store {
-        Store::Memory => Ok(()),
+async fn prepare(place: &Place) -> Fallible<()> {
+    match place.store {
+        Store::Memory | Store::Redis => Ok(()),
         Store::Sqlite => {
-            Tenure::connect(store, folder, Settings::default())
+            Tenure::connect(&place.url, Settings::default())
                 .await?
                 .close()
                 .await
@@ -73,19 +77,26 @@ async fn prepare(store: Store, folder: &Path) -> Fallible<()> {
 
 /// The part of a crew that works in this process.
 pub(crate) async fn hire_tasks(
-    store: Store,
+    workload: Workload,
     client: Client,
-    folder: &Path,
+    place: &Place,
     team: &Team,
 ) -> Fallible<Box<dyn Crew>> {
+    let url = &*place.url;
     let settings = Settings::default();
-    Ok(match (client, store) {
-        (Client::Tenure, _) => Box::new(Tasks::new(Tenure::connect(store, folder, settings).await?, team)),
+    Ok(match (client, place.store) {
+        (Client::Tenure, _) => Box::new(Tasks::new(Tenure::connect(url, settings).await?, team)),
         (Client::TenureNoPassing, _) => {
             let settings = settings.passing(false);
-            Box::new(Tasks::new(Tenure::connect(store, folder, settings).await?, team))
+            Box::new(Tasks::new(Tenure::connect(url, settings).await?, team))
         }
+        (Client::Rslock, _) => Box::new(Tasks::new(Rslock::new(url), team)),
+        (Client::Rlock, _) => Box::new(Tasks::new(Rlock::connect(url).await?, team)),
         (Client::Bare, Store::Memory) => Box::new(Tasks::new(TokioMutexes::default(), team)),
-        (Client::Bare, Store::Sqlite) => Box::new(Tasks::new(Statements::open(&folder.join(FILE))?, team)),
+        (Client::Bare, Store::Sqlite) => Box::new(Tasks::new(Statements::open(&place.lock_file())?, team)),
+        (Client::Bare, Store::Redis) if workload.is_contended() => {
+            Box::new(Tasks::new(Polling::open(url).await?, team))
+        }
+        (Client::Bare, Store::Redis) => Box::new(Tasks::new(Scripts::open(url).await?, team)),
     })
 }

@@ -22,7 +22,29 @@ pub(crate) fn describe() -> Vec<(&'static str, String)> {
         ("compiler", compiler().unwrap_or_else(unknown)),
         ("tenure", env!("CARGO_PKG_VERSION").to_owned()),
         ("SQLite", rusqlite::version().to_owned()),
+        ("Redis", server().unwrap_or_else(unknown)),
+        (
+            "redis, rslock, rlock",
+            ["redis", "rslock", "rlock"].map(locked).join(", "),
+        ),
     ]
+}
+
+/// The version of a crate that was built in.
+fn locked(name: &str) -> String {
+    let head = format!("name = \"{name}\"\nversion = \"");
+    let version = include_str!("../../../Cargo.lock").split_once(&head);
+    version
+        .and_then(|(_, rest)| rest.split('"').next())
+        .map_or_else(unknown, str::to_owned)
+}
+
+/// The version of the installed Redis server.
+fn server() -> Option<String> {
+    let output = Command::new("redis-server").arg("--version").output().ok()?;
+    let text = String::from_utf8(output.stdout).ok()?;
+    let version = text.split(' ').find_map(|word| word.strip_prefix("v="));
+    version.map(str::to_owned)
 }
 
 fn unknown() -> String {

@@ -13,6 +13,7 @@ mod plan;
 mod processes;
 mod report;
 mod row;
+mod site;
 mod stats;
 mod tally;
 mod tasks;

@@ -16,6 +16,8 @@ pub(crate) enum Workload {
     Hot,
     /// 8 processes of 8 tasks on one key
     HotProcesses,
+    /// 64 tasks of one process on one key, and a lone waiter in another, who rests between its turns
+    LoneWaiter,
 }
 
 /// Where the locks are.
@@ -24,9 +26,10 @@ pub(crate) enum Workload {
 pub(crate) enum Store {
     Memory,
     Sqlite,
+    Redis,
 }
 
-/// Who locks. A peer library is one more.
+/// Who locks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Client {
@@ -34,16 +37,19 @@ pub(crate) enum Client {
     Tenure,
     /// Tenure with `Settings::passing` turned off: every hand-over goes through the store
     TenureNoPassing,
-    /// What the store can do at the most: its own statements, without a library
+    /// The peer library on Redis of this name
+    Rslock,
+    /// The peer library on Redis of this name
+    Rlock,
+    /// What the store can do at the most: its own statements or scripts, without a library
     Bare,
 }
 
 /// How many workers there are, and how they share keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Shape {
-    pub(crate) processes: u32,
-    /// In each process.
-    pub(crate) tasks: u32,
+    /// How many tasks each process has.
+    pub(crate) tasks: &'static [u32],
     pub(crate) one_key: bool,
 }
 
@@ -65,16 +71,28 @@ pub(crate) struct LeftOut {
 
 impl Workload {
     pub(crate) fn shape(self) -> Shape {
-        let (processes, tasks, one_key) = match self {
-            Workload::Solo => (1, 1, true),
-            Workload::Many => (1, 256, false),
-            Workload::Hot => (1, 64, true),
-            Workload::HotProcesses => (8, 8, true),
+        let (tasks, one_key): (&[u32], bool) = match self {
+            Workload::Solo => (&[1], true),
+            Workload::Many => (&[256], false),
+            Workload::Hot => (&[64], true),
+            Workload::HotProcesses => (&[8; 8], true),
+            Workload::LoneWaiter => (&[64, 1], true),
         };
-        Shape {
-            processes,
-            tasks,
-            one_key,
+        Shape { tasks, one_key }
+    }
+
+    /// Whether several compete for a key.
+    pub(crate) fn is_contended(self) -> bool {
+        let shape = self.shape();
+        shape.one_key && shape.tasks.iter().sum::<u32>() > 1
+    }
+}
+
+impl Pairing {
+    /// Leaves these clients; none named means all of them.
+    pub(crate) fn only(&mut self, clients: &[Client]) {
+        if !clients.is_empty() {
+            self.clients.retain(|client| clients.contains(client));
         }
     }
 }
@@ -102,26 +120,33 @@ pub(crate) fn pairings(workloads: &[Workload], stores: &[Store]) -> (Vec<Pairing
                 left_out.push(LeftOut { workload, store, why });
                 continue;
             }
-            // Only workers of one process on one key have anything to pass on in memory.
-            let clients = match workload {
-                Workload::Hot => vec![Client::Tenure, Client::TenureNoPassing, Client::Bare],
-                _ => vec![Client::Tenure, Client::Bare],
-            };
             made.push(Pairing {
                 workload,
                 store,
-                clients,
+                clients: clients(workload, store),
             });
         }
     }
     (made, left_out)
 }
 
-fn impossible(workload: Workload, store: Store) -> Option<&'static str> {
-    match (workload, store) {
-        (Workload::HotProcesses, Store::Memory) => Some("memory is not shared between processes"),
-        _ => None,
+/// The bare store comes last: each round is compared to the bare one that follows it.
+fn clients(workload: Workload, store: Store) -> Vec<Client> {
+    let mut clients = vec![Client::Tenure];
+    // Only workers of one process on one key have anything to pass on in memory.
+    if workload == Workload::Hot {
+        clients.push(Client::TenureNoPassing);
     }
+    if store == Store::Redis {
+        clients.extend([Client::Rslock, Client::Rlock]);
+    }
+    clients.push(Client::Bare);
+    clients
+}
+
+fn impossible(workload: Workload, store: Store) -> Option<&'static str> {
+    (store == Store::Memory && workload.shape().tasks.len() > 1)
+        .then_some("memory is not shared between processes")
 }
 
 #[cfg(test)]
@@ -131,14 +156,18 @@ mod tests {
     #[test]
     fn every_workload_is_measured_on_every_store_that_can_do_it_beside_the_bare_store() {
         let (made, left_out) = pairings(&[], &[]);
-        assert_eq!((made.len(), left_out.len()), (7, 1));
+        assert_eq!((made.len(), left_out.len()), (13, 2));
         assert_eq!(left_out[0].workload, Workload::HotProcesses);
-        assert_eq!(left_out[0].store, Store::Memory);
+        assert_eq!(left_out[1].workload, Workload::LoneWaiter);
+        assert!(left_out.iter().all(|left_out| left_out.store == Store::Memory));
         for pairing in &made {
             assert_eq!(pairing.clients.first(), Some(&Client::Tenure));
             assert_eq!(pairing.clients.last(), Some(&Client::Bare));
             let switched = pairing.clients.contains(&Client::TenureNoPassing);
             assert_eq!(switched, pairing.workload == Workload::Hot);
+            for peer in [Client::Rslock, Client::Rlock] {
+                assert_eq!(pairing.clients.contains(&peer), pairing.store == Store::Redis);
+            }
         }
     }
 
@@ -149,6 +178,15 @@ mod tests {
         assert_eq!(kept, [Workload::Solo, Workload::Hot]);
         assert!(made.iter().all(|pairing| pairing.store == Store::Sqlite));
         assert_eq!(left_out, []);
+    }
+
+    #[test]
+    fn clients_that_are_not_named_do_not_compete() {
+        let (mut made, _) = pairings(&[Workload::Hot], &[Store::Redis]);
+        made[0].only(&[]);
+        assert_eq!(made[0].clients.len(), 5);
+        made[0].only(&[Client::Bare, Client::Rslock]);
+        assert_eq!(made[0].clients, [Client::Rslock, Client::Bare]);
     }
 
     #[test]

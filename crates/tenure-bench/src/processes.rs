@@ -2,7 +2,6 @@
 //! They end when their stdin does, and so never outlive whoever started them by more than a round.
 
 use std::io::BufRead;
-use std::path::Path;
 use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,16 +13,22 @@ use crate::Fallible;
 use crate::baton::Baton;
 use crate::cli::Work;
 use crate::crew::{Crew, Soon, hire_tasks};
-use crate::plan::{self, Client, Shape, Store};
-use crate::tally::{Round, Told};
+use crate::plan::{self, Client, Workload};
+use crate::site::Place;
+use crate::tally::{Round, Told, Waits};
 use crate::tasks::{Keys, Team};
 
 /// The file within a crew's folder that says who held the key last.
 const BATON: &str = "baton";
 
+/// How long the lone waiter wants nothing after each of its turns, so that it comes whenever it comes.
+const REST: Duration = Duration::from_millis(5);
+
 pub(crate) struct Processes(Vec<Member>);
 
 struct Member {
+    /// Whether its waits count: where one waits alone, only that one's do.
+    watched: bool,
     process: Child,
     orders: ChildStdin,
     answers: Lines<BufReader<ChildStdout>>,
@@ -31,22 +36,28 @@ struct Member {
 
 impl Processes {
     pub(crate) async fn start(
-        shape: Shape,
-        store: Store,
+        workload: Workload,
         client: Client,
-        folder: &Path,
+        place: &Place,
         section: Duration,
     ) -> Fallible<Self> {
-        Baton::make(&folder.join(BATON))?;
+        Baton::make(&place.folder.join(BATON))?;
         let mut members = Vec::new();
-        for number in 0..shape.processes {
+        let mut first = 0;
+        for &tasks in workload.shape().tasks {
+            let alone = workload == Workload::LoneWaiter && tasks == 1;
+            let rest = if alone { REST } else { Duration::ZERO };
             let mut command = Command::new(std::env::current_exe()?);
-            command.arg("work").arg("--folder").arg(folder);
-            command.args(["--store", &plan::name(store), "--client", &plan::name(client)]);
-            command.args(["--tasks", &shape.tasks.to_string()]);
-            command.args(["--first", &(number * shape.tasks).to_string()]);
+            command.arg("work").arg("--folder").arg(&place.folder);
+            command.args(["--store", &plan::name(place.store), "--url", &place.url]);
+            command.args(["--workload", &plan::name(workload)]);
+            command.args(["--client", &plan::name(client)]);
+            command.args(["--tasks", &tasks.to_string()]);
+            command.args(["--first", &first.to_string()]);
             command.args(["--section-us", &section.as_micros().to_string()]);
-            members.push(Member::start(command)?);
+            command.args(["--rest-us", &rest.as_micros().to_string()]);
+            members.push(Member::start(command, alone || workload != Workload::LoneWaiter)?);
+            first += tasks;
         }
         for member in &mut members {
             member.hear().await?;
@@ -61,7 +72,10 @@ impl Processes {
         }
         let mut all: Option<Round> = None;
         for member in &mut self.0 {
-            let round = Round::from(serde_json::from_str::<Told>(&member.hear().await?)?);
+            let mut round = Round::from(serde_json::from_str::<Told>(&member.hear().await?)?);
+            if !member.watched {
+                round.waits = Waits::new();
+            }
             match &mut all {
                 Some(all) => all.join(round),
                 none => *none = Some(round),
@@ -86,7 +100,7 @@ impl Processes {
 }
 
 impl Member {
-    fn start(mut command: Command) -> Fallible<Self> {
+    fn start(mut command: Command, watched: bool) -> Fallible<Self> {
         command
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -95,6 +109,7 @@ impl Member {
         let orders = process.stdin.take().ok_or("a process has no stdin")?;
         let answers = process.stdout.take().ok_or("a process has no stdout")?;
         Ok(Member {
+            watched,
             process,
             orders,
             answers: BufReader::new(answers).lines(),
@@ -125,8 +140,14 @@ pub(crate) fn work(args: Work) -> Fallible<()> {
         count: args.tasks,
         keys: Keys::One(Arc::new(Baton::open(&args.folder.join(BATON))?)),
         section: Duration::from_micros(args.section_us),
+        rest: Duration::from_micros(args.rest_us),
     };
-    let mut crew = runtime.block_on(hire_tasks(args.store, args.client, &args.folder, &team))?;
+    let place = Place {
+        store: args.store,
+        url: args.url,
+        folder: args.folder,
+    };
+    let mut crew = runtime.block_on(hire_tasks(args.workload, args.client, &place, &team))?;
     println!("ready");
     for line in std::io::stdin().lock().lines() {
         let time = Duration::from_micros(line?.parse()?);

@@ -29,7 +29,7 @@ const NO_CONCLUSION: &str = "no conclusion";
 const NUMBERS_FROM: usize = 3;
 
 /// How the worst wait on one key compares to the mean one.
-const WORST: [&str; 7] = [
+const WORST: [&str; 8] = [
     "workload",
     "store",
     "client",
@@ -37,7 +37,11 @@ const WORST: [&str; 7] = [
     "worst / mean",
     "mean turns",
     "worst / mean",
+    "min process share",
 ];
+
+/// How Tenure's rates compare to those of the peers that ran in turns with it.
+const PEERS: [&str; 5] = ["workload", "store", "client", "beside rslock", "beside rlock"];
 
 /// What is printed to a terminal.
 pub(crate) fn table(rows: &[Row], left_out: &[LeftOut]) -> String {
@@ -45,10 +49,9 @@ pub(crate) fn table(rows: &[Row], left_out: &[LeftOut]) -> String {
         &HEAD,
         &rows.iter().map(|row| cells(row, rows)).collect::<Vec<_>>(),
     );
-    let worst: Vec<_> = rows.iter().filter_map(worst_cells).collect();
-    if !worst.is_empty() {
-        text += "\nwaiting in line, in time and in turns of others\n";
-        text += &aligned(&WORST, &worst);
+    for (title, head, rows) in more(rows) {
+        text += &format!("\n{}\n", title.to_lowercase());
+        text += &aligned(head, &rows);
     }
     for note in notes(rows, left_out) {
         text += &format!("\n{note}\n");
@@ -71,15 +74,27 @@ pub(crate) fn markdown(rows: &[Row], left_out: &[LeftOut], pace: Pace) -> String
         &HEAD,
         &rows.iter().map(|row| cells(row, rows)).collect::<Vec<_>>(),
     );
-    let worst: Vec<_> = rows.iter().filter_map(worst_cells).collect();
-    if !worst.is_empty() {
-        text += "\nWaiting in line, in time and in turns of others:\n\n";
-        text += &piped(&WORST, &worst);
+    for (title, head, rows) in more(rows) {
+        text += &format!("\n{title}:\n\n");
+        text += &piped(head, &rows);
     }
     for note in notes(rows, left_out) {
         text += &format!("\n{note}\n");
     }
     text
+}
+
+type Table = (&'static str, &'static [&'static str], Vec<Vec<String>>);
+
+/// The tables that follow the first, each if it has rows.
+fn more(rows: &[Row]) -> impl Iterator<Item = Table> {
+    let worst: Vec<_> = rows.iter().filter_map(worst_cells).collect();
+    let peers: Vec<_> = rows.iter().filter_map(|row| peer_cells(row, rows)).collect();
+    let tables: [Table; 2] = [
+        ("Waiting in line, in time and in turns of others", &WORST, worst),
+        ("Tenure's rates beside its peers'", &PEERS, peers),
+    ];
+    tables.into_iter().filter(|(_, _, rows)| !rows.is_empty())
 }
 
 fn cells(row: &Row, rows: &[Row]) -> Vec<String> {
@@ -95,18 +110,18 @@ fn cells(row: &Row, rows: &[Row]) -> Vec<String> {
         time(row.max_us),
         format!("{:.2}", row.min_share),
         format!("{:.0} %{too_wide}", spread(&row.rounds) * 100.0),
-        beside_bare(row, rows),
+        beside(row, rows, Client::Bare),
     ]
 }
 
-/// The verdict on a row beside the bare statements of its workload and store.
-fn beside_bare(row: &Row, rows: &[Row]) -> String {
+/// The verdict on a row beside that of another client on its workload and store.
+fn beside(row: &Row, rows: &[Row], client: Client) -> String {
     let is_partner =
-        |other: &&Row| (other.workload, other.store, other.client) == (row.workload, row.store, Client::Bare);
+        |other: &&Row| (other.workload, other.store, other.client) == (row.workload, row.store, client);
     match rows.iter().find(is_partner) {
         None => String::new(),
-        Some(_) if row.client == Client::Bare => String::new(),
-        Some(bare) => match compare(&row.rounds, &bare.rounds) {
+        Some(_) if row.client == client => String::new(),
+        Some(other) => match compare(&row.rounds, &other.rounds) {
             Verdict::TooWide => NO_CONCLUSION.to_owned(),
             Verdict::Alike => "alike".to_owned(),
             Verdict::Ratio(ratio) if ratio < 10.0 => format!("{ratio:.2} ×"),
@@ -117,7 +132,7 @@ fn beside_bare(row: &Row, rows: &[Row]) -> String {
 
 /// Only where several wait for one key.
 fn worst_cells(row: &Row) -> Option<Vec<String>> {
-    if !matches!(row.workload, Workload::Hot | Workload::HotProcesses) {
+    if !row.workload.is_contended() {
         return None;
     }
     let (mean, turns) = (row.waits.time.mean(), row.waits.turns.mean());
@@ -129,7 +144,22 @@ fn worst_cells(row: &Row) -> Option<Vec<String>> {
         format!("{:.1}", row.waits.time.max() as f64 / mean),
         format!("{turns:.1}"),
         format!("{:.1}", row.waits.turns.max() as f64 / turns),
+        match row.workload {
+            Workload::HotProcesses => format!("{:.2}", row.min_process_share),
+            _ => String::new(),
+        },
     ])
+}
+
+/// Only of Tenure, and where there are peers.
+fn peer_cells(row: &Row, rows: &[Row]) -> Option<Vec<String>> {
+    let verdicts = [Client::Rslock, Client::Rlock].map(|peer| beside(row, rows, peer));
+    let is_ours = matches!(row.client, Client::Tenure | Client::TenureNoPassing);
+    if !is_ours || verdicts.iter().all(String::is_empty) {
+        return None;
+    }
+    let names = [name(row.workload), name(row.store), name(row.client)];
+    Some(names.into_iter().chain(verdicts).collect())
 }
 
 fn notes(rows: &[Row], left_out: &[LeftOut]) -> Vec<String> {
@@ -149,18 +179,33 @@ fn notes(rows: &[Row], left_out: &[LeftOut]) -> Vec<String> {
              of the median apart. Run again on a quiet machine, or `full`."
         ));
     }
-    if rows.iter().any(|row| beside_bare(row, rows) == NO_CONCLUSION) {
-        notes.push(format!(
-            "{NO_CONCLUSION}: the ratios to the bare rounds lie more than {percent:.0} % of their median apart."
-        ));
-    }
     if rows
         .iter()
-        .any(|row| row.client == Client::Bare && row.store == Store::Memory)
+        .any(|row| beside(row, rows, Client::Bare) == NO_CONCLUSION)
     {
+        notes.push(format!(
+            "{NO_CONCLUSION}: the ratios to the other's rounds lie more than {percent:.0} % of their median apart."
+        ));
+    }
+    let bare = |store, contended| {
+        rows.iter().any(|row| {
+            (row.client, row.store) == (Client::Bare, store) && row.workload.is_contended() == contended
+        })
+    };
+    if bare(Store::Memory, true) || bare(Store::Memory, false) {
         notes.push(
             "bare on memory is `tokio::sync::Mutex`: the physical limit, which promises far less.".to_owned(),
         );
+    }
+    if bare(Store::Redis, false) {
+        notes.push("bare on redis is two calls of Tenure's own scripts where nobody waits.".to_owned());
+    }
+    if bare(Store::Redis, true) {
+        notes.push("bare on redis is `SET NX PX` and a polite poll where somebody waits.".to_owned());
+    }
+    if rows.iter().any(|row| row.workload == Workload::LoneWaiter) {
+        notes
+            .push("lone-waiter: all 65 workers are counted, and the waits of the lone one alone.".to_owned());
     }
     notes
 }

@@ -27,6 +27,9 @@ pub(crate) struct Row {
     pub(crate) rounds: Vec<f64>,
     #[serde(skip)]
     pub(crate) waits: Waits,
+    /// The poorest process's share over the fair one: the median of the rounds.
+    #[serde(skip)]
+    pub(crate) min_process_share: f64,
 }
 
 impl Row {
@@ -47,8 +50,23 @@ impl Row {
             min_share: to_digits(median(&each(|round| min_share(&round.grants))), 3),
             rounds: each(|round| to_digits(round.rate(), 1)),
             waits,
+            min_process_share: median(&each_process(workload, rounds)),
         }
     }
+}
+
+/// Of each round, the poorest process's share over the one that is fair for as many workers as it has.
+fn each_process(workload: Workload, rounds: &[Round]) -> Vec<f64> {
+    let share = |round: &Round| {
+        let mut grants = &round.grants[..];
+        let processes = workload.shape().tasks.iter().map(|&tasks| {
+            let (own, others) = grants.split_at(grants.len().min(tasks as usize));
+            grants = others;
+            own.iter().sum::<u64>() / u64::from(tasks)
+        });
+        min_share(&processes.collect::<Vec<_>>())
+    };
+    rounds.iter().map(share).collect()
 }
 
 /// Rounds to so many decimals: more would claim what no clock knows.

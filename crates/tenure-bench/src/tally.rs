@@ -51,13 +51,21 @@ impl Tally {
 
     /// Counts a grant; `in_time` says that it came before the round had ended.
     pub(crate) fn count(&mut self, wait: Duration, turns_before: u64, turn: Turn, in_time: bool) {
-        record(&mut self.waits.time, nanoseconds(wait), 1);
-        let of_others = (turn.number - 1).saturating_sub(turns_before);
-        record(&mut self.waits.turns, of_others, 1);
+        self.waited(wait, (turn.number - 1).saturating_sub(turns_before));
         if in_time {
             self.grants += 1;
             self.handovers += u64::from(turn.handed_over);
         }
+    }
+
+    /// Counts a wait that has lasted so long, and so many turns of others, and came to nothing.
+    pub(crate) fn give_up(&mut self, wait: Duration, turns: u64) {
+        self.waited(wait, turns);
+    }
+
+    fn waited(&mut self, wait: Duration, turns: u64) {
+        record(&mut self.waits.time, nanoseconds(wait), 1);
+        record(&mut self.waits.turns, turns, 1);
     }
 }
 
@@ -189,6 +197,15 @@ mod tests {
         assert_eq!(tally.waits.time.len(), 3);
         assert_eq!(tally.waits.turns.max(), 64);
         assert_eq!(tally.waits.turns.min(), 0);
+    }
+
+    #[test]
+    fn a_wait_that_is_given_up_counts_for_as_long_as_it_lasted() {
+        let mut tally = Tally::new();
+        tally.give_up(Duration::from_secs(2), 900);
+        assert_eq!((tally.grants, tally.handovers), (0, 0));
+        assert!(tally.waits.time.max() >= 2_000_000_000);
+        assert_eq!(tally.waits.turns.max(), 900);
     }
 
     #[test]

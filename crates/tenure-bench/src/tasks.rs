@@ -1,6 +1,7 @@
 //! Workers of one process: tasks that take turns on their keys until a round has ended.
 //! Not here: workers of several processes (`processes`).
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -12,11 +13,16 @@ use crate::client::{Lock, Locker};
 use crate::crew::{Crew, Soon};
 use crate::tally::{Round, Tally};
 
+/// How long after its round a wait may last. It is then given up, and counts for as long as it lasted: some peers let
+/// those who wait poll at the same moments, and take seconds to serve the last of them.
+const PATIENCE: Duration = Duration::from_secs(1);
+
 /// The workers of one client in this process.
 pub(crate) struct Tasks<L: Locker> {
     locker: L,
     seats: Vec<Arc<Seat<L::Lock>>>,
     section: Duration,
+    rest: Duration,
 }
 
 /// One worker's place, from round to round.
@@ -34,6 +40,8 @@ pub(crate) struct Team {
     pub(crate) keys: Keys,
     /// How long each keeps a lock that it got.
     pub(crate) section: Duration,
+    /// How long each wants none after it gave one back.
+    pub(crate) rest: Duration,
 }
 
 /// What each worker competes for.
@@ -62,15 +70,16 @@ impl<L: Locker> Tasks<L> {
             locker,
             seats,
             section: team.section,
+            rest: team.rest,
         }
     }
 
     async fn run(&mut self, time: Duration) -> Fallible<Round> {
         let until = Instant::now() + time;
-        let section = self.section;
+        let (section, rest) = (self.section, self.rest);
         let mut workers = JoinSet::new();
         for (at, seat) in self.seats.iter().cloned().enumerate() {
-            workers.spawn(async move { (at, seat.work(until, section).await) });
+            workers.spawn(async move { (at, seat.work(until, section, rest).await) });
         }
         let mut tallies = vec![Tally::new(); self.seats.len()];
         while let Some(done) = workers.join_next().await {
@@ -82,20 +91,33 @@ impl<L: Locker> Tasks<L> {
 }
 
 impl<L: Lock> Seat<L> {
-    async fn work(&self, until: Instant, section: Duration) -> Fallible<Tally> {
+    async fn work(&self, until: Instant, section: Duration, rest: Duration) -> Fallible<Tally> {
         let mut tally = Tally::new();
+        let mut given_up = pin!(tokio::time::sleep_until((until + PATIENCE).into()));
         let mut asked = Instant::now();
         while asked < until {
             let turns = self.baton.turns()?;
-            let guard = self.lock.lock().await?;
+            let guard = tokio::select! {
+                biased;
+                guard = self.lock.lock() => guard?,
+                () = &mut given_up => {
+                    let since = self.baton.turns()? - turns;
+                    tally.give_up(asked.elapsed(), since);
+                    return Ok(tally);
+                }
+            };
             let granted = Instant::now();
             let turn = self.baton.take(self.worker)?;
             stay_busy(granted, section);
             self.baton.give(self.worker)?;
             self.lock.unlock(guard).await?;
             tally.count(granted - asked, turns, turn, granted < until);
-            // A lock that never waits must not keep its thread from the other workers.
-            tokio::task::coop::consume_budget().await;
+            if rest.is_zero() {
+                // A lock that never waits must not keep its thread from the other workers.
+                tokio::task::coop::consume_budget().await;
+            } else {
+                tokio::time::sleep(rest).await;
+            }
             asked = Instant::now();
         }
         Ok(tally)

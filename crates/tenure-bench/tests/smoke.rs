@@ -4,6 +4,7 @@ use std::path::Path;
 use std::process::{Command, Output};
 
 use serde_json::Value;
+use tenure_servers::needs;
 
 const FIELDS: [&str; 10] = [
     "workload",
@@ -46,6 +47,14 @@ fn rows(workload: &str, store: &str) -> (Vec<Value>, String) {
     (rows.collect(), printed)
 }
 
+/// Every workload on Redis; `switched` is Tenure with passing off, where it has a row.
+fn check_on_redis(workload: &str, switched: &[&str]) {
+    if needs("redis-server", "redis-server") {
+        let clients = [&["tenure"], switched, &["rslock", "rlock", "bare"]].concat();
+        check(workload, "redis", &clients);
+    }
+}
+
 fn check(workload: &str, store: &str, clients: &[&str]) {
     let (rows, printed) = rows(workload, store);
     let found: Vec<&str> = rows.iter().map(|row| row["client"].as_str().unwrap()).collect();
@@ -73,31 +82,83 @@ fn check(workload: &str, store: &str, clients: &[&str]) {
 fn solo_runs_on_every_store() {
     check("solo", "memory", &["tenure", "bare"]);
     check("solo", "sqlite", &["tenure", "bare"]);
+    check_on_redis("solo", &[]);
 }
 
 #[test]
 fn many_runs_on_every_store() {
     check("many", "memory", &["tenure", "bare"]);
     check("many", "sqlite", &["tenure", "bare"]);
+    check_on_redis("many", &[]);
 }
 
 #[test]
 fn hot_runs_on_every_store_with_passing_on_and_off() {
     check("hot", "memory", &["tenure", "tenure-no-passing", "bare"]);
     check("hot", "sqlite", &["tenure", "tenure-no-passing", "bare"]);
+    check_on_redis("hot", &["tenure-no-passing"]);
 }
 
 #[test]
-fn hot_processes_runs_between_processes_that_share_a_file() {
+fn hot_processes_runs_between_processes_that_share_a_store() {
     check("hot-processes", "sqlite", &["tenure", "bare"]);
+    check_on_redis("hot-processes", &[]);
 }
 
 #[test]
-fn hot_processes_is_left_out_where_nothing_is_shared_and_the_reason_is_printed() {
-    let (rows, printed) = rows("hot-processes", "memory");
-    assert_eq!(rows, [] as [Value; 0]);
-    let said = "hot-processes on memory is left out: memory is not shared between processes.";
-    assert!(printed.contains(said), "{printed}");
+fn a_lone_waiter_of_another_process_gets_the_key_on_every_store_that_is_shared() {
+    check("lone-waiter", "sqlite", &["tenure", "bare"]);
+    check_on_redis("lone-waiter", &[]);
+}
+
+#[test]
+fn several_processes_are_left_out_where_nothing_is_shared_and_the_reason_is_printed() {
+    for workload in ["hot-processes", "lone-waiter"] {
+        let (rows, printed) = rows(workload, "memory");
+        assert_eq!(rows, [] as [Value; 0]);
+        let said = format!("{workload} on memory is left out: memory is not shared between processes.");
+        assert!(printed.contains(&said), "{printed}");
+    }
+}
+
+#[test]
+fn a_server_that_is_not_installed_is_named_with_what_to_do_before_anything_is_measured() {
+    let dir = tempfile::tempdir().unwrap();
+    let output = Command::new(env!("CARGO_BIN_EXE_tenure-bench"))
+        .args(["quick", "--store", "memory,redis", "--workload", "solo"])
+        .env("PATH", dir.path())
+        .output()
+        .unwrap();
+    assert_eq!(output.status.code(), Some(1));
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(said.contains("`redis-server` is not installed"), "{said}");
+    assert!(said.contains("`--store memory,sqlite` does without"), "{said}");
+    assert!(!said.contains("solo on memory"), "{said}");
+}
+
+#[test]
+fn locks_that_are_held_on_a_server_are_renewed_many_by_one_command() {
+    if !needs("redis-server", "redis-server") {
+        return;
+    }
+    let output = Command::new(env!("CARGO_BIN_EXE_tenure-bench"))
+        .args(["held", "--store", "redis", "--locks", "40", "--lease-ms", "1000"])
+        .output()
+        .unwrap();
+    let printed = String::from_utf8(output.stdout).unwrap();
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    assert!(printed.contains("40 locks on redis"), "{printed}");
+    let line = printed
+        .lines()
+        .find(|line| line.starts_with("locks renewed by each"));
+    let mean: f64 = line
+        .and_then(|line| line.rsplit(' ').next()?.parse().ok())
+        .expect("a figure");
+    assert!(mean > 1.0, "{printed}");
 }
 
 #[test]
@@ -111,6 +172,8 @@ fn the_markdown_has_the_machine_and_every_row() {
     for start in [
         "| processor |",
         "| SQLite |",
+        "| Redis |",
+        "| redis, rslock, rlock | 1.",
         "| solo | memory | tenure |",
         "| solo | memory | bare |",
     ] {
@@ -119,6 +182,33 @@ fn the_markdown_has_the_machine_and_every_row() {
             "{start} in {text}"
         );
     }
+}
+
+#[test]
+fn a_page_gets_its_section_anew_and_keeps_the_rest() {
+    let dir = tempfile::tempdir().unwrap();
+    let page = dir.path().join("page.md");
+    let marks = [
+        "<!-- results: cargo xtask bench quick --into BENCHMARKS.md -->",
+        "<!-- end of results -->",
+    ];
+    std::fs::write(&page, format!("first\n{}\nold\n{}\nlast\n", marks[0], marks[1])).unwrap();
+    let into = page.to_str().unwrap();
+    let args = ["--workload", "solo", "--store", "memory", "--into", into];
+    assert!(bench(dir.path(), &args).status.success());
+    let text = std::fs::read_to_string(&page).unwrap();
+    assert!(
+        text.starts_with(&format!("first\n{}\n\n| on |", marks[0])),
+        "{text}"
+    );
+    assert!(text.ends_with(&format!("\n\n{}\nlast\n", marks[1])), "{text}");
+    assert!(
+        text.contains("| solo | memory | tenure |") && !text.contains("old"),
+        "{text}"
+    );
+    std::fs::write(&page, "no marks").unwrap();
+    let said = String::from_utf8(bench(dir.path(), &args).stderr).unwrap();
+    assert!(said.contains("has no lines `<!-- results"), "{said}");
 }
 
 #[test]

@@ -13,6 +13,8 @@ mod options;
 mod parse;
 mod password_file;
 mod secret;
+#[cfg(feature = "tls")]
+mod tls;
 mod url;
 
 pub use duration::{DurationError, parse_duration};
@@ -21,4 +23,6 @@ pub use host::Host;
 pub use options::{Known, Options};
 pub use password_file::{PasswordFile, PasswordFileError, read_password_file};
 pub use secret::Secret;
+#[cfg(feature = "tls")]
+pub use tls::{TlsError, tls_config};
 pub use url::StoreUrl;

@@ -15,6 +15,7 @@ const LIMITS: Limits = Limits {
     max_grants: count(1024),
     max_batch: count(256),
     margin: None,
+    late_by: Duration::ZERO,
 };
 
 pub(crate) static PROFILE: Profile = Profile {

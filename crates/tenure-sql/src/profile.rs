@@ -18,6 +18,7 @@ pub(crate) const LIMITS: Limits = Limits {
     max_grants: count(1024),
     max_batch: count(1024),
     margin: None,
+    late_by: Duration::ZERO,
 };
 
 pub(crate) static SQLITE: Profile = Profile {

@@ -30,5 +30,5 @@ pub use clock::{JumpingClock, ManualClock, SimClock};
 pub use dice::Dice;
 pub use history::{Attempt, Event, Recorder, What};
 pub use log::ParseEventError;
-pub use subject::{Ailment, Subject};
+pub use subject::{Ailment, Door, Slow, Subject};
 pub use violation::{Rule, Summary, Violation};

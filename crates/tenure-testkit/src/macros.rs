@@ -209,6 +209,8 @@ macro_rules! __cases {
             a_waiter_polls_no_later_than_the_holders_lease_ends
             what_is_believed_ends_no_later_than_the_lease_in_the_store
             no_interruption_makes_belief_outlive_the_lease
+            a_late_reply_does_not_lengthen_belief
+            a_late_request_is_not_placed
         ] $($with)* }
     };
     (fifo, $then:ident, $($with:tt)*) => {
@@ -304,6 +306,7 @@ mod tests {
             include_str!("suite/claim/evict.rs"),
             include_str!("suite/claim/inspect.rs"),
             include_str!("suite/lease.rs"),
+            include_str!("suite/late.rs"),
             include_str!("suite/fifo.rs"),
             include_str!("suite/fence.rs"),
             include_str!("suite/watch.rs"),

@@ -1,6 +1,7 @@
 //! The store under test, as its author hands it to the suite, and what may be wrong with it.
 //! What the suite does with it lives in `trial.rs`.
 
+use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -46,6 +47,41 @@ pub trait Subject: Send + Sync + 'static {
         let _ = ailment;
         None
     }
+
+    /// A new client behind a door that can be made slow; `None` where nothing can be delayed.
+    fn slow(&self) -> Option<Call<Slow>> {
+        None
+    }
+}
+
+/// A client whose requests and answers can be made to come late.
+///
+/// # Examples
+/// ```
+/// use std::time::Duration;
+/// use tenure_testkit::Slow;
+///
+/// /// As if everything that this client asks were long on its way.
+/// fn far_away(slow: &Slow) {
+///     slow.door.delay(Duration::from_millis(300), Duration::ZERO);
+/// }
+/// ```
+#[derive(Clone, Debug)]
+pub struct Slow {
+    /// The client.
+    pub backend: Arc<dyn Backend>,
+    /// What stands between it and the store.
+    pub door: Arc<dyn Door>,
+}
+
+/// What stands between a client and its store, and can be made slow.
+///
+/// # Examples
+/// See [`Slow`].
+pub trait Door: fmt::Debug + Send + Sync + 'static {
+    /// From now on requests arrive at the store so much later, and answers at the client. The time that passes meanwhile
+    /// passes on both their clocks.
+    fn delay(&self, requests: Duration, answers: Duration);
 }
 
 /// In which way a store is unwell, beyond weather.

@@ -43,6 +43,7 @@ const PROFILE: Profile = Profile {
         max_grants: NonZeroU32::MIN,
         max_batch: NonZeroU32::MAX,
         margin: None,
+        late_by: Duration::ZERO,
     },
 };
 

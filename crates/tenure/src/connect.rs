@@ -64,7 +64,9 @@ pub async fn connect_with(url: &str, settings: Settings) -> Result<Client, Error
 pub fn schema(url: &str) -> Result<String, Error> {
     let url = StoreUrl::parse(url)?;
     match url.scheme() {
-        store @ ("memory" | "redis" | "rediss") => Err(unsupported(format!("the store `{store}:` has no tables"))),
+        store @ ("memory" | "redis" | "rediss") => {
+            Err(unsupported(format!("the store `{store}:` has no tables")))
+        }
         "sqlite" => sqlite_schema(&url),
         scheme => Err(left_out_or_unknown(scheme)),
     }

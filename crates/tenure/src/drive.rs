@@ -8,12 +8,12 @@ use std::time::Duration;
 use tenure_backend::{Call, Claim, Effect, Fairness, Standing};
 use tokio::sync::Notify;
 
-use crate::attempt::Verdict;
 use crate::held::Held;
 use crate::line::{Line, Step};
 use crate::release::backoff;
 use crate::seek::{Found, seek};
 use crate::timer::{nap, sleep};
+use crate::verdict::Verdict;
 use crate::waiter::{Offer, Offered, Waiter, wake};
 
 /// Waits for the unfair waiters of a line, one after the other, as long as there are any.

@@ -50,6 +50,7 @@ pub mod telemetry;
 #[cfg(feature = "testing")]
 pub mod testing;
 mod timer;
+mod verdict;
 mod waiter;
 mod want;
 mod watchdog;

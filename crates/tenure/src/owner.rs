@@ -195,3 +195,41 @@ impl fmt::Debug for Owner {
             .finish()
     }
 }
+
+#[cfg(all(test, feature = "memory"))]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    impl Owner {
+        /// How many names it keeps anything about.
+        fn kept(&self) -> usize {
+            self.0.holds.lock().len()
+        }
+    }
+
+    /// R32: nothing stays behind for each name that was ever locked.
+    #[tokio::test(start_paused = true)]
+    async fn an_owner_keeps_nothing_about_a_name_when_all_is_over() {
+        let client = crate::connect("memory:").await.unwrap();
+        let owner = client.owner("importer");
+        let mutex = |key: &str| client.mutex(key).owned_by(&owner);
+        let (unlocked, dropped) = (mutex("unlocked").lock().await, mutex("dropped").lock().await);
+        let nested = mutex("unlocked").lock().await;
+        assert_eq!(owner.kept(), 2);
+        unlocked.unwrap().unlock().await.unwrap();
+        assert_eq!(owner.kept(), 2, "its nested guard still holds");
+        nested.unwrap().unlock().await.unwrap();
+        drop(dropped);
+        let other = client.mutex("busy").lock().await.unwrap();
+        assert!(mutex("busy").try_lock().await.unwrap().is_none());
+        let waited = mutex("busy").lock_within(Duration::from_millis(10)).await;
+        assert!(matches!(waited, Err(Error::Timeout)));
+        let mut given_up = Box::pin(mutex("busy").lock());
+        assert!(futures_util::poll!(&mut given_up).is_pending());
+        drop(given_up);
+        assert_eq!(owner.kept(), 0);
+        other.unlock().await.unwrap();
+    }
+}

@@ -24,6 +24,8 @@ struct Release {
     cause: Cause,
     heir: Option<Arc<Claim>>,
     call: Option<Each<Released>>,
+    /// What the store said of the heir, if there is one, until the line is told.
+    answered: Option<Box<(Option<u32>, Option<Standing>)>>,
     tries: u32,
     _busy: Busy,
 }
@@ -78,6 +80,7 @@ impl Departing {
             cause,
             heir,
             call: None,
+            answered: None,
             tries: 0,
             _busy: busy,
         }))
@@ -108,8 +111,11 @@ impl Departing {
                     let failed = answer.is_err();
                     // Nobody may be there to hear it.
                     let _ = tell.send(answer);
+                    // Told last, and so polled next: whoever now holds the key goes before whoever is done with it.
                     if failed {
                         release.see_through().await;
+                    } else {
+                        drop(release);
                     }
                 });
                 told.await.unwrap_or_else(|_| Err(BackendError::closed()))
@@ -178,7 +184,9 @@ impl Release {
             self.call = None;
             let error = match answer {
                 Some(Released::Done { freed, others, heir }) => {
-                    self.settle_heir(others, heir);
+                    if self.heir.is_some() {
+                        self.answered = Some(Box::new((others, heir)));
+                    }
                     return Ok(match () {
                         () if freed.contains(&HolderId::Claim(self.claim.at.id)) => Left::Freed,
                         () if self.tries == 1 => Left::WasGone,
@@ -226,7 +234,8 @@ impl Release {
 
 impl Drop for Release {
     fn drop(&mut self) {
-        self.settle_heir(None, None);
+        let (others, heir) = self.answered.take().map_or((None, None), |answered| *answered);
+        self.settle_heir(others, heir);
     }
 }
 

@@ -1,6 +1,6 @@
 //! `GUARANTEES.md` says what the stores' profiles say: it is written from them, and this fails when it is not.
 //! To write it anew: `TENURE_WRITE=1 cargo test -p tenure --all-features --test guarantees`.
-#![cfg(all(feature = "memory", feature = "sqlite"))]
+#![cfg(all(feature = "memory", feature = "sqlite", feature = "redis"))]
 
 use std::fmt::Write;
 
@@ -13,8 +13,10 @@ const FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../GUARANTEES.md");
 async fn guarantees_md_is_what_the_profiles_say() {
     let folder = tempfile::tempdir().unwrap();
     let sqlite = format!("sqlite:{}", folder.path().join("locks.db").display());
+    tenure_servers::needs("redis-server", "redis-server");
+    let redis = tenure_servers::Redis::start().unwrap();
     let mut profiles = Vec::new();
-    for url in ["memory:", &sqlite] {
+    for url in ["memory:", &sqlite, &redis.url()] {
         let client = tenure::connect(url).await.unwrap();
         profiles.push(client.profile().clone());
         client.close(std::time::Duration::from_secs(5)).await.unwrap();

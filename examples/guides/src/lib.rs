@@ -3,4 +3,5 @@
 
 mod choosing_a_lock;
 mod coming_from_flock;
+mod coming_from_redisson;
 mod what_a_lock_cannot_do;

@@ -86,6 +86,7 @@ fn no_guide_has_code_that_is_neither_compiled_nor_run() {
     for name in [
         "choosing-a-lock.md",
         "coming-from-flock.md",
+        "coming-from-redisson.md",
         "what-a-lock-cannot-do.md",
     ] {
         let text = guide(name);

@@ -14,7 +14,6 @@ pub(crate) struct Orders(Arc<Mutex<Connection>>);
 /// that makes a server harmless which dies between the charge and the answer, or was paused before its charge. No lock
 /// can; the lock has all others wait for the one answer, instead of asking the provider at once.
 const SCHEMA: &str = "
-    PRAGMA journal_mode = WAL;
     CREATE TABLE IF NOT EXISTS charges (number INTEGER PRIMARY KEY, key TEXT NOT NULL UNIQUE, body TEXT NOT NULL);
     CREATE TABLE IF NOT EXISTS answers (key TEXT PRIMARY KEY, answer TEXT NOT NULL, fence INTEGER NOT NULL);";
 

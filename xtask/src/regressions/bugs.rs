@@ -136,7 +136,7 @@ pub(crate) const BUGS: &[Bug] = &[
     Bug {
         what: "Names with braces could be locked and not unlocked",
         whose: "Redisson on a cluster",
-        awaits: &["Redis"],
+        awaits: &["Redis Cluster"],
         applies: true,
     },
     here(

@@ -7,7 +7,7 @@
 //! no order between them, nothing to see or to evict, and a slow disk blocks a thread of the runtime.
 
 use std::collections::HashMap;
-use std::hash::{BuildHasher, DefaultHasher, Hash, Hasher, RandomState};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -15,12 +15,9 @@ use std::time::Duration;
 use rusqlite::{Connection, OpenFlags};
 use tokio::sync::OwnedMutexGuard;
 
+use super::pause::{Pauses, random};
 use super::{Lock, Locker};
 use crate::Fallible;
-
-/// The pause after a refusal: doubled each time up to the longest, and shortened by a random part of up to a half.
-const SHORTEST_PAUSE: Duration = Duration::from_millis(1);
-const LONGEST_PAUSE: Duration = Duration::from_millis(16);
 
 /// How often a process looks whether another has left the file, and when it gives up: as the store does.
 const LOOK_EVERY: Duration = Duration::from_micros(100);
@@ -185,24 +182,17 @@ impl Lock for Key {
 
     async fn lock(&self) -> Fallible<Held> {
         let turn = self.queue.clone().lock_owned().await;
-        let mut pause = SHORTEST_PAUSE;
+        let mut pauses = Pauses::new();
         loop {
             let granted = self.file.lock().await.acquire(self)?;
             if let Some(number) = granted {
                 return Ok(Held { _turn: turn, number });
             }
-            let part = (random() % 512) as f64 / 1024.0;
-            tokio::time::sleep(pause.mul_f64(1.0 - part)).await;
-            pause = (pause * 2).min(LONGEST_PAUSE);
+            pauses.pause().await;
         }
     }
 
     async fn unlock(&self, held: Held) -> Fallible<()> {
         Ok(self.file.lock().await.release(self, held.number)?)
     }
-}
-
-/// A number that differs from call to call and from process to process.
-fn random() -> u64 {
-    RandomState::new().hash_one(())
 }

@@ -12,7 +12,7 @@ use tenure_backend::{
 
 use super::room::{At, Ends, Phase, Present, Room};
 
-/// What a store may be late by when it ends a lease.
+/// How much later than the store's own lateness the end of a lease may be seen.
 const GRACE: Duration = Duration::from_millis(100);
 /// How long a call may take without a lease ending under it.
 const CALL: Duration = Duration::from_millis(100);
@@ -132,7 +132,7 @@ impl Ledger {
         }
         Ends {
             earliest: from + lease,
-            latest: at.after + lease + GRACE,
+            latest: at.after + lease + self.profile.limits.late_by + GRACE,
         }
     }
 

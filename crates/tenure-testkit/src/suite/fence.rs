@@ -5,7 +5,6 @@
 //! A case that is dropped leaves its claims to their leases, in a store that was made for it alone.
 
 use std::num::NonZeroU32;
-use std::time::Duration;
 
 use tenure_backend::{
     Fairness, Fencing, FencingToken, LockKey, Loss, Mode, Phase, Renewal, Renewed, TokenRun,
@@ -46,7 +45,7 @@ pub async fn tokens_rise_over_expiry(trial: Trial) {
         let claim = silent.claim_as(&key, Mode::Exclusive, |claim| claim.lease = trial.brief());
         let grant = silent.granted(&claim).await;
         rises(&mut greatest, grant.tokens);
-        trial.pass(grant.lease + Duration::from_millis(100)).await;
+        trial.pass(grant.lease + trial.grace()).await;
     }
     let run = other.granted(&other.claim(&key, Mode::Exclusive)).await.tokens;
     rises(&mut greatest, run);

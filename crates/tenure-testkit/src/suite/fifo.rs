@@ -12,9 +12,6 @@ use tenure_backend::{Claim, Fairness, LockKey, Loss, Mode, Phase, Renewed, Stand
 use super::trial::permits;
 use super::{Client, Trial};
 
-/// What a store may be late by when it ends a waiter's lease.
-const GRACE: Duration = Duration::from_millis(100);
-
 /// A free key is granted to a fair claim as to any.
 pub async fn a_free_key_is_granted_to_a_fair_claim_at_once(trial: Trial) {
     if trial.lacks_so(Mode::Exclusive, Fairness::Fifo).await {
@@ -180,7 +177,7 @@ pub async fn a_dead_waiter_holds_the_queue_up_for_its_own_lease_at_most(trial: T
     alive.waits(&next).await;
     holder.0.release(&holder.1).await.freed_it(&holder.1);
     alive.waits(&next).await;
-    alive.granted_within(&next, trial.brief() + GRACE).await;
+    alive.granted_within(&next, trial.brief() + trial.grace()).await;
     if trial.profile().remembers_ended {
         dead.has_ended(&ghost).await;
     }
@@ -204,7 +201,7 @@ pub async fn dead_waiters_do_not_hold_the_queue_up_one_after_the_other(trial: Tr
     }
     let next = alive.fair(&key, Mode::Exclusive);
     alive.waits(&next).await;
-    trial.pass(trial.brief() + GRACE).await;
+    trial.pass(trial.brief() + trial.grace()).await;
     alive.waits(&next).await;
     holder.0.release(&holder.1).await.freed_it(&holder.1);
     alive.granted_soon(&next).await;
@@ -267,7 +264,7 @@ pub async fn a_dead_queue_bars_nobody(trial: Trial) {
     });
     dead.waits(&ghost).await;
     holder.0.release(&holder.1).await;
-    trial.pass(trial.brief() + GRACE).await;
+    trial.pass(trial.brief() + trial.grace()).await;
     assert_eq!(other.status(&key).await, None);
     other.finds_free(&key, Mode::Exclusive).await;
 }
@@ -354,7 +351,7 @@ pub async fn a_queue_moves_on_when_the_holder_dies(trial: Trial) {
     let next = alive.fair(&key, Mode::Exclusive);
     let lease = dead.granted(&held).await.lease;
     alive.waits(&next).await;
-    alive.granted_within(&next, lease + GRACE).await;
+    alive.granted_within(&next, lease + trial.grace()).await;
 }
 
 /// A key that a fair claim of that mode holds; `None` if the store serves no such claim, and has refused it.

@@ -11,13 +11,12 @@ use tenure_backend::{
     Claim, Clock, Grant, Guarantee, LockKey, Loss, Mode, Phase, Reach, Renewal, Renewed, Standing,
 };
 
+pub use super::late::{a_late_reply_does_not_lengthen_belief, a_late_request_is_not_placed};
+
 use super::client::renewal;
 use super::trial::permits;
 use super::{Client, Trial};
 use crate::JumpingClock;
-
-/// What a store may be late by when it ends a lease.
-const GRACE: Duration = Duration::from_millis(100);
 
 /// A holder that falls silent holds the key for its lease, and no longer.
 pub async fn a_lease_that_is_not_renewed_ends(trial: Trial) {
@@ -29,7 +28,7 @@ pub async fn a_lease_that_is_not_renewed_ends(trial: Trial) {
     let grant = silent.granted(&claim).await;
     other.finds_busy(&key, Mode::Exclusive).await;
     let next = other.claim(&key, Mode::Exclusive);
-    other.granted_within(&next, grant.lease + GRACE).await;
+    other.granted_within(&next, grant.lease + trial.grace()).await;
     assert!(
         other.now() >= grant.held_from + grant.lease,
         "the key was free before the lease had ended"
@@ -50,7 +49,7 @@ pub async fn a_renewed_claim_outlives_its_first_lease(trial: Trial) {
     }
     other.finds_busy(&key, Mode::Exclusive).await;
     let next = other.claim(&key, Mode::Exclusive);
-    other.granted_within(&next, lease * 2 + GRACE).await;
+    other.granted_within(&next, lease * 2 + trial.grace()).await;
 }
 
 /// `acquire` on a granted claim restarts its lease.
@@ -88,7 +87,7 @@ pub async fn a_renewal_gives_the_lease_that_it_asks_for(trial: Trial) {
     assert!(lease >= trial.brief() && lease <= trial.brief() * 2, "{lease:?}");
     other.finds_busy(&key, Mode::Exclusive).await;
     let next = other.claim(&key, Mode::Exclusive);
-    other.granted_within(&next, lease + GRACE).await;
+    other.granted_within(&next, lease + trial.grace()).await;
     assert!(
         other.now() >= held_from + lease,
         "the key was free before the lease had ended"
@@ -222,7 +221,7 @@ pub async fn permits_of_dead_holders_are_given_out_again(trial: Trial) {
         given = dead.granted(&claim).await.lease;
     }
     other.finds_busy(&key, permits(1, HOLDERS)).await;
-    trial.pass(given + GRACE).await;
+    trial.pass(given + trial.grace()).await;
     other.finds_free(&key, permits(HOLDERS, HOLDERS)).await;
 }
 
@@ -275,13 +274,13 @@ pub async fn a_waiter_polls_no_later_than_the_holders_lease_ends(trial: Trial) {
                 "{poll_after:?} is no pause"
             );
             assert!(
-                poll_after <= lease + GRACE,
+                poll_after <= lease + trial.grace(),
                 "{poll_after:?} is after the lease of {lease:?}"
             );
         }
         other => panic!("{other:?}"),
     }
-    other.granted_within(&waiter, lease + GRACE).await;
+    other.granted_within(&waiter, lease + trial.grace()).await;
 }
 
 /// What the client may believe ends no later than what the store shows as the lease's rest.
@@ -390,6 +389,6 @@ async fn still_held_at_the_end_of(client: &Client, clock: &JumpingClock, key: &L
 async fn expired(trial: &Trial, client: &Client, key: &LockKey, mode: Mode) -> Arc<Claim> {
     let claim = client.claim_as(key, mode, |claim| claim.lease = trial.brief());
     let grant = client.granted(&claim).await;
-    trial.pass(grant.lease + GRACE).await;
+    trial.pass(grant.lease + trial.grace()).await;
     claim
 }

@@ -12,6 +12,7 @@ mod weather;
 pub mod claim;
 pub mod fence;
 pub mod fifo;
+pub mod late;
 pub mod lease;
 pub mod mutual;
 pub mod refuse;

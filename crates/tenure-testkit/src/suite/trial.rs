@@ -14,6 +14,9 @@ use tenure_backend::{Backend, Effect, Fairness, Fault, Liveness, LockKey, Mode, 
 use super::Client;
 use crate::Subject;
 
+/// In what steps a case looks whether a lease has ended, and how long a look may take.
+const LOOKING: Duration = Duration::from_millis(100);
+
 /// The store under test as a case sees it.
 ///
 /// # Cancel safety
@@ -104,6 +107,11 @@ impl Trial {
     pub fn brief(&self) -> Duration {
         let limits = &self.profile.limits;
         Duration::from_secs(1).clamp(limits.min_lease, limits.max_lease)
+    }
+
+    /// What may pass beyond a lease until its end is seen: what the store says, and the steps in which a case looks.
+    pub fn grace(&self) -> Duration {
+        self.profile.limits.late_by + LOOKING
     }
 
     /// A lease that outlives a case that waits for none.

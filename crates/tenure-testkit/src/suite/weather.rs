@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use tenure_backend::{Backend, Call, Clock};
 
-use crate::{Ailment, Chaos, Subject, Weather};
+use crate::{Ailment, Chaos, Slow, Subject, Weather};
 
 /// Wraps each client of a subject in [`Chaos`].
 ///
@@ -67,5 +67,16 @@ impl<S: Subject> Subject for InWeather<S> {
 
     fn ail(&self, ailment: Option<Ailment>) -> Option<Call<()>> {
         self.subject.ail(ailment)
+    }
+
+    fn slow(&self) -> Option<Call<Slow>> {
+        let slow = self.subject.slow()?;
+        let seed = self.seeds.fetch_add(1, Ordering::Relaxed);
+        let weather = self.weather;
+        Some(Call::new(async move {
+            let Slow { backend, door } = slow.await?;
+            let backend: Arc<dyn Backend> = Arc::new(Chaos::new(backend, seed, weather));
+            Ok(Slow { backend, door })
+        }))
     }
 }

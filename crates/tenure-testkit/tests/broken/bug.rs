@@ -23,6 +23,7 @@ pub(crate) enum Bug {
     HeirOvertakes,
     HeirIsForgotten,
     BeliefStartsAtTheReply,
+    PlaceByIsReadAtSending,
     LeaseNeverEnds,
     RenewalDoesNothing,
     NoBarAfterEviction,
@@ -49,7 +50,7 @@ pub(crate) enum Bug {
 }
 
 /// What can be wrong, all of it.
-pub(crate) const BUGS: [Bug; 42] = [
+pub(crate) const BUGS: [Bug; 43] = [
     Bug::AnyoneReleases,
     Bug::RenewalRecreates,
     Bug::RenewalRevivesExpired,
@@ -69,6 +70,7 @@ pub(crate) const BUGS: [Bug; 42] = [
     Bug::HeirOvertakes,
     Bug::HeirIsForgotten,
     Bug::BeliefStartsAtTheReply,
+    Bug::PlaceByIsReadAtSending,
     Bug::LeaseNeverEnds,
     Bug::RenewalDoesNothing,
     Bug::NoBarAfterEviction,

@@ -13,7 +13,7 @@ use tenure_backend::{
     Backend, BackendError, Batch, Call, Claim, Clock, Departure, Each, Effect, Fault, Finding, Grant,
     Instant, LockKey, LockStatus, Loss, Page, Profile, Query, Released, Renewal, Renewed, Standing, Wakes,
 };
-use tenure_testkit::{Ailment, ManualClock, Subject};
+use tenure_testkit::{Ailment, Door, ManualClock, Slow, Subject};
 
 use crate::bug::Bug;
 use crate::table::{PROFILE, Table};
@@ -27,6 +27,30 @@ struct Model {
     clock: Arc<dyn Clock>,
     table: Arc<Mutex<Table>>,
     closed: AtomicBool,
+    door: Option<Arc<SlowDoor>>,
+}
+
+/// What makes time pass while a request or an answer is on its way.
+#[derive(Debug)]
+struct SlowDoor {
+    clock: ManualClock,
+    delays: Mutex<(Duration, Duration)>,
+}
+
+impl Door for SlowDoor {
+    fn delay(&self, requests: Duration, answers: Duration) {
+        *self.delays.lock() = (requests, answers);
+    }
+}
+
+impl SlowDoor {
+    fn lets_in(&self) {
+        self.clock.advance(self.delays.lock().0);
+    }
+
+    fn lets_out(&self) {
+        self.clock.advance(self.delays.lock().1);
+    }
 }
 
 impl Model {
@@ -48,9 +72,20 @@ impl Model {
             };
             return Err(BackendError::new(fault, Effect::None, "the model is unwell"));
         }
+        self.door.iter().for_each(|door| door.lets_in());
         let now = self.clock.now();
         table.settle(now);
-        Ok(work(&mut table, now))
+        let answer = work(&mut table, now);
+        self.door.iter().for_each(|door| door.lets_out());
+        Ok(answer)
+    }
+
+    /// By when a claim must be placed; with the bug, that is judged before the request is on its way.
+    fn place_by(&self, place_by: Instant) -> Instant {
+        if self.has(Bug::PlaceByIsReadAtSending) && self.clock.now() <= place_by {
+            return Instant::NEVER;
+        }
+        place_by
     }
 
     /// As `with`; with the bug that shows the expired, without ending anybody's lease before.
@@ -103,6 +138,7 @@ impl Backend for Model {
         if let Some(refusal) = refusal(&claim) {
             return Call::ready(Err(refusal));
         }
+        let place_by = self.place_by(place_by);
         let answer = self
             .with(|table, now| {
                 let claim = folded(claim, table);
@@ -156,9 +192,26 @@ impl Backend for Model {
     }
 
     fn release(self: Arc<Self>, batch: Batch<Departure>) -> Each<Released> {
-        let judge = |departure| {
+        let judge = |mut departure: Departure| {
+            if let Some(heir) = &mut departure.heir {
+                heir.place_by = self.place_by(heir.place_by);
+            }
             let answer = self.with(|table, now| table.release(departure, now));
-            answer.unwrap_or_else(Released::Unknown)
+            match answer.unwrap_or_else(Released::Unknown) {
+                Released::Done {
+                    freed,
+                    others,
+                    heir: Some(Standing::Granted(grant)),
+                } => Released::Done {
+                    freed,
+                    others,
+                    heir: Some(Standing::Granted(Grant {
+                        held_from: self.believed(grant.held_from),
+                        ..grant
+                    })),
+                },
+                answer => answer,
+            }
         };
         Each::ready(batch.into_iter().map(judge).collect())
     }
@@ -232,8 +285,26 @@ impl Subject for ModelUnderTest {
 
     fn client_on(&self, clock: Arc<dyn Clock>) -> Option<Call<Arc<dyn Backend>>> {
         let table = self.table.clone();
-        let closed = AtomicBool::new(false);
-        Some(Call::ready(Ok(Arc::new(Model { clock, table, closed }))))
+        Some(Call::ready(Ok(Arc::new(Model {
+            clock,
+            table,
+            closed: AtomicBool::new(false),
+            door: None,
+        }))))
+    }
+
+    fn slow(&self) -> Option<Call<Slow>> {
+        let door = Arc::new(SlowDoor {
+            clock: self.clock.clone(),
+            delays: Mutex::default(),
+        });
+        let backend = Arc::new(Model {
+            clock: Arc::new(self.clock.clone()),
+            table: self.table.clone(),
+            closed: AtomicBool::new(false),
+            door: Some(door.clone()),
+        });
+        Some(Call::ready(Ok(Slow { backend, door })))
     }
 
     fn ail(&self, ailment: Option<Ailment>) -> Option<Call<()>> {

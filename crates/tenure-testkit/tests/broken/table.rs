@@ -43,6 +43,7 @@ pub(crate) const PROFILE: Profile = Profile {
         max_grants: NonZeroU32::new(MAX_GRANTS).unwrap(),
         max_batch: NonZeroU32::MAX,
         margin: None,
+        late_by: Duration::ZERO,
     },
 };
 

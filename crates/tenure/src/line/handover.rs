@@ -184,7 +184,10 @@ impl Line {
                 if matches!(heir, Some(Standing::Waiting { .. })) {
                     queue.yield_until = self.engine.clock.now() + YIELD;
                 }
-                queue.bell.notify_one();
+                // Whoever is served needs no driver: it looks after offers by itself, as when a claim is passed on.
+                if !matches!(heir, Some(Standing::Granted(_))) {
+                    queue.bell.notify_one();
+                }
             }
         }
         if let Some(Standing::Granted(grant)) = heir {
@@ -230,6 +233,7 @@ impl Line {
             state.holders.retain(|other| !Arc::ptr_eq(other, &held));
             self.engine.watchdog.untrack(&held);
         }
+        Self::ring(&state);
         drop(state);
         self.withdraw(claim.clone());
         alive

@@ -19,6 +19,9 @@ use crate::release::{Departing, see_through_together};
 use crate::timer::RECHECK;
 use crate::waiter::Waiter;
 
+/// How often calls are looked at: while many are made, one is due nearly always, and nearly every one has ended by then.
+const CALLS_LOOK: Duration = Duration::from_millis(5);
+
 #[derive(Debug)]
 pub(super) struct Due {
     pub(super) wheel: Wheel<Held>,
@@ -188,7 +191,7 @@ fn tick(shared: &Arc<Shared>) -> Option<Instant> {
         .wheel
         .next_due()
         .into_iter()
-        .chain(due.calls.front().map(|(at, _)| *at))
+        .chain(due.calls.front().map(|(at, _)| (*at).max(now + CALLS_LOOK)))
         .min();
     due.wakes_at = next.unwrap_or(Instant::NEVER);
     next

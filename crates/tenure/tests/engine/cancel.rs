@@ -71,6 +71,27 @@ async fn of_a_fair_acquire() {
     .await;
 }
 
+/// R26: a waiter that goes, wherever it is, leaves no ghost in the store's queue.
+#[tokio::test(start_paused = true)]
+async fn of_a_fair_acquire_that_has_to_wait() {
+    for polls in 0..20 {
+        let world = World::new();
+        let (client, stage) = world.staged();
+        stage.yield_everywhere(1);
+        let busy = world.client().mutex("k").lock().await.unwrap();
+        let mut waiting = client.mutex("k").fair().lock();
+        for _ in 0..polls {
+            assert!(poll_once(&mut waiting).await.is_none());
+            tokio::task::yield_now().await;
+        }
+        drop(waiting);
+        settle().await;
+        let waiters = world.status("k").await.unwrap().waiters.unwrap();
+        assert!(waiters.is_empty(), "after {polls} polls: {waiters:?}");
+        drop(busy);
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn of_a_try() {
     at_every_await_point(&["k"], |client| {

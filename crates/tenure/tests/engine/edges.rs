@@ -1,8 +1,9 @@
-//! Options at their limits, claims kept beyond their guards, and what is told of a claim that was taken away.
-//! Misuse of futures is in `hazards.rs`.
+//! Options at their limits, what is told of a claim that was taken away, and what a client leaves behind.
+//! Misuse of futures is in `hazards.rs`, and locks that outlive their guards are in `kept.rs`.
 
+use std::num::NonZeroU32;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::task::{Context, Wake, Waker};
 use std::time::Duration;
 
@@ -11,134 +12,40 @@ use tenure::{Acquire, Client, Error, Guard, Holder, LockKey, LostCause, Settings
 use crate::stage::{Stage, Verb};
 use crate::world::{MS, SECOND, World, pass, poll_once, settle};
 
-const LEAST: Duration = Duration::from_secs(5);
-
 fn key() -> LockKey {
     LockKey::new("k").unwrap()
 }
 
 #[tokio::test(start_paused = true)]
-async fn at_least_outlives_the_guard_and_the_client() {
-    for ending in ["drop", "unlock", "neither"] {
-        let world = World::new();
-        let client = world.client();
-        let guard = client.mutex("k").at_least(LEAST).lock().await.unwrap();
-        let mut alive = None;
-        match ending {
-            "drop" => drop(guard),
-            "unlock" => guard.unlock().await.unwrap(),
-            _ => alive = Some(guard),
-        }
-        client.close(SECOND).await.unwrap();
-        assert!(alive.is_none_or(|guard| !guard.is_held()), "{ending}");
-        let other = world.client().mutex("k");
-        assert!(other.try_lock().await.unwrap().is_none(), "{ending}");
-        pass(LEAST - 100 * MS).await;
-        assert!(other.try_lock().await.unwrap().is_none(), "{ending}");
-        pass(200 * MS).await;
-        assert!(other.try_lock().await.unwrap().is_some(), "{ending}");
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn who_waits_for_a_key_that_is_kept_has_it_as_soon_as_the_time_is_over() {
-    let world = World::new();
-    let guard = world.client().mutex("k").at_least(LEAST).lock().await.unwrap();
-    let client = world.client();
-    let waiting = tokio::spawn(client.mutex("k").lock());
-    settle().await;
-    let start = tokio::time::Instant::now();
-    guard.unlock().await.unwrap();
-    let next = waiting.await.unwrap().unwrap();
-    let waited = start.elapsed();
-    assert!(waited > LEAST - 50 * MS && waited < LEAST + 50 * MS, "{waited:?}");
-    drop(next);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_key_is_kept_for_longer_than_the_longest_lease_while_its_client_lives() {
-    let world = World::new();
-    let longest = 10 * SECOND;
-    let mut profile = world.backend().profile().clone();
-    profile.limits.max_lease = longest;
-    let client = Client::new(Stage::with_profile(world.backend(), profile), Settings::default());
-    let guard = client
-        .mutex("k")
-        .lease(longest)
-        .at_least(3 * longest)
-        .lock()
-        .await
-        .unwrap();
-    drop(guard);
-    pass(longest + longest / 2).await;
-    assert!(!world.is_free("k").await);
-    client.close(SECOND).await.unwrap();
-    pass(longest).await;
-    assert!(world.is_free("k").await);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_search_that_fails_keeps_no_member_however_long_it_was_to_be_held() {
-    let world = World::new();
-    let client = world.client();
-    let _reader = world.client().rwlock("of another kind").read().await.unwrap();
-    let members = [client.mutex("k").at_least(LEAST), client.mutex("of another kind")];
-    assert!(matches!(multi(members).lock().await, Err(Error::Mismatch { .. })));
-    settle().await;
-    assert!(world.is_free("k").await);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_search_that_is_dropped_keeps_no_member_however_long_it_was_to_be_held() {
-    let world = World::new();
-    let (client, stage) = world.staged();
-    stage.yield_everywhere(1);
-    for polls in 1..12 {
-        let members = [
-            client.mutex("k").at_least(LEAST),
-            client.mutex("l").at_least(LEAST),
-        ];
-        let mut lock = multi(members).lock();
-        for _ in 0..polls {
-            if let Some(guards) = poll_once(&mut lock).await {
-                // Found: these are kept, as was asked.
-                drop(guards);
-                return;
-            }
-        }
-        drop(lock);
-        world.freed("k", 100 * MS).await;
-        world.freed("l", 100 * MS).await;
-    }
-    panic!("twelve polls find two free keys");
-}
-
-#[tokio::test(start_paused = true)]
 async fn waiters_that_come_back_to_a_queue_that_was_made_anew_leave_nothing_behind() {
+    let tasks = || tokio::runtime::Handle::current().metrics().num_alive_tasks();
     let world = World::new();
-    let (one, other) = (world.client(), world.client().mutex("k"));
+    let (one, two) = (world.client(), world.client());
     let mutex = one.mutex("k");
-    let guard = other.lock().await.unwrap();
-    let mut first = mutex.lock();
-    assert!(poll_once(&mut first).await.is_none());
-    settle().await;
-    guard.unlock().await.unwrap();
-    // The offer is missed, and the queue is gone.
-    pass(SECOND).await;
-    let guard = other.lock().await.unwrap();
-    let mut second = mutex.lock();
-    assert!(poll_once(&mut second).await.is_none());
-    settle().await;
-    assert!(poll_once(&mut first).await.is_none());
-    settle().await;
-    drop(second);
-    settle().await;
-    drop(first);
-    settle().await;
-    guard.unlock().await.unwrap();
-    pass(SECOND).await;
-    let tasks = tokio::runtime::Handle::current().metrics().num_alive_tasks();
-    assert_eq!(tasks, 2, "two watchdogs, and nobody drives a queue");
+    // Behind another client a waiter stands first in its queue, behind its own client last.
+    for other in [two.mutex("k"), mutex.clone()] {
+        let guard = other.lock().await.unwrap();
+        let mut first = mutex.lock();
+        assert!(poll_once(&mut first).await.is_none());
+        settle().await;
+        guard.unlock().await.unwrap();
+        // The offer is missed, and the queue is gone.
+        pass(SECOND).await;
+        assert_eq!(tasks(), 2, "two watchdogs");
+        let guard = other.lock().await.unwrap();
+        let mut second = mutex.lock();
+        assert!(poll_once(&mut second).await.is_none());
+        settle().await;
+        assert!(poll_once(&mut first).await.is_none());
+        settle().await;
+        drop(second);
+        settle().await;
+        drop(first);
+        settle().await;
+        guard.unlock().await.unwrap();
+        pass(SECOND).await;
+        assert_eq!(tasks(), 2, "two watchdogs, and nobody drives a queue");
+    }
 }
 
 /// Counts how often it was woken.
@@ -200,6 +107,7 @@ async fn options_that_contradict_each_other_are_refused_before_anything_is_sent(
         mutex().max_hold(Duration::ZERO),
         mutex().max_hold(29 * MS),
         mutex().lease(Duration::ZERO),
+        mutex().lease(29 * MS),
         mutex().at_least(2 * SECOND).max_hold(SECOND),
         mutex().at_least(2 * SECOND).fixed_lease(SECOND),
     ] {
@@ -208,6 +116,8 @@ async fn options_that_contradict_each_other_are_refused_before_anything_is_sent(
     }
     assert_eq!(stage.act(Verb::Acquire).calls.load(Ordering::Relaxed), 0);
     assert!(mutex().at_least(SECOND).max_hold(SECOND).lock().await.is_ok());
+    let shortest = client.mutex("l").lease(30 * MS).max_hold(30 * MS);
+    assert!(shortest.lock().await.is_ok());
 }
 
 #[tokio::test(start_paused = true)]
@@ -215,21 +125,22 @@ async fn settings_of_nothing_are_as_short_as_they_can_be_and_still_work() {
     let world = World::new();
     let mut settings = Settings::default();
     (settings.call_limit, settings.offer_window) = (Duration::ZERO, Duration::ZERO);
-    let client = world.client_with(settings);
-    let mut tasks = tokio::task::JoinSet::new();
-    for _ in 0..8 {
-        let mutex = client.mutex("k");
-        tasks.spawn(async move {
-            for _ in 0..100 {
-                let guard = mutex.lock().await.unwrap();
-                tokio::task::yield_now().await;
-                guard.unlock().await.unwrap();
-            }
-        });
-    }
-    tokio::time::timeout(60 * SECOND, tasks.join_all())
-        .await
-        .expect("stuck");
+    let (client, stage) = world.staged_with(settings);
+    let mutex = client.mutex("k");
+    // A call that travels for a while still places its claim.
+    stage.act(Verb::Acquire).hold_before();
+    let tried = tokio::spawn(mutex.try_lock());
+    pass(50 * MS).await;
+    stage.act(Verb::Acquire).go_on();
+    let guard = tried.await.unwrap().unwrap().expect("it is free");
+    // And an offer waits for a while for its waiter.
+    let mut waiting = mutex.lock();
+    assert!(poll_once(&mut waiting).await.is_none());
+    settle().await;
+    guard.unlock().await.unwrap();
+    pass(5 * MS).await;
+    let guard = poll_once(&mut waiting).await.expect("it was offered the key");
+    guard.unwrap().unlock().await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]
@@ -271,7 +182,8 @@ async fn a_time_limit_counts_the_time_that_the_machine_was_suspended() {
     let alone = tokio::spawn(client.mutex("k").lock_within(60 * SECOND));
     let several = multi([client.mutex("k"), client.mutex("l")]).lock_within(60 * SECOND);
     let several = tokio::spawn(several);
-    settle().await;
+    // Its timers have been set more than once by then.
+    pass(2_500 * MS).await;
     world.clock.suspend(120 * SECOND);
     let soon = tokio::time::timeout(2 * SECOND, async { (alone.await, several.await) }).await;
     let (alone, several) = soon.expect("both read the belief clock once a second");
@@ -295,25 +207,31 @@ async fn an_unlock_says_that_the_lock_was_evicted() {
 #[tokio::test(start_paused = true)]
 async fn a_guard_says_which_lease_the_store_gave() {
     let world = World::new();
-    let client = world.client();
+    let (client, stage) = world.staged();
     let guard = client.mutex("k").lease(7 * SECOND).lock().await.unwrap();
     assert_eq!(guard.lease(), 7 * SECOND);
+    stage.round_up_to(10 * SECOND);
+    let guard = client.mutex("l").lease(7 * SECOND).lock().await.unwrap();
+    assert_eq!(guard.lease(), 10 * SECOND);
+    assert!(guard.remaining() > 9 * SECOND);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_client_that_closes_gives_all_its_locks_back_in_few_calls() {
     let world = World::new();
-    let (client, stage) = world.staged();
+    let mut profile = world.backend().profile().clone();
+    profile.limits.max_batch = NonZeroU32::new(100).unwrap();
+    let stage = Stage::with_profile(world.backend(), profile);
+    let client = Client::new(stage.clone(), Settings::default());
     let mut guards = Vec::new();
     for n in 0..1_000 {
         guards.push(client.mutex(format!("k{n}")).lock().await.unwrap());
     }
     let release = stage.act(Verb::Release);
-    // The first batch fails as a whole: each of its claims is given back by itself.
+    // One batch fails as a whole: each of its claims is given back by itself.
     release.fail_before(1);
     client.close(SECOND).await.unwrap();
-    let most = client.profile().limits.max_batch.get() as usize;
-    assert!(release.calls.load(Ordering::Relaxed) <= 1_000_usize.div_ceil(most) + most);
+    assert_eq!(release.count(), 10 + 100);
     for n in 0..1_000 {
         assert!(world.is_free(&format!("k{n}")).await);
     }
@@ -323,15 +241,19 @@ async fn a_client_that_closes_gives_all_its_locks_back_in_few_calls() {
 #[test]
 fn with_a_thread_of_its_own_a_client_needs_no_runtime_around_it() {
     let settings = Settings::default().own_thread(true);
-    let unused = World::new().client_with(settings.clone());
-    let client = World::new().client_with(settings);
+    let world = World::new();
+    let [unused, client, late] = [(); 3].map(|()| world.client_with(settings.clone()));
     drive(async {
         let members = [client.mutex("k"), client.mutex("l")];
         let guards = multi(members.clone()).lock_within(SECOND).await.unwrap();
         assert!(multi(members).try_lock().await.unwrap().is_none());
+        // Its first call is one that has to wait.
+        let waited = multi([late.mutex("k")]).lock_within(50 * MS).await;
+        assert!(matches!(waited, Err(Error::Timeout)));
         guards.unlock().await.unwrap();
-        client.close(SECOND).await.unwrap();
-        unused.close(SECOND).await.unwrap();
+        for client in [client, late, unused] {
+            client.close(SECOND).await.unwrap();
+        }
     });
 }
 
@@ -345,22 +267,30 @@ fn drive(work: impl Future<Output = ()>) {
     }
     let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
     let mut work = std::pin::pin!(work);
+    let end = std::time::Instant::now() + 10 * SECOND;
     while work.as_mut().poll(&mut Context::from_waker(&waker)).is_pending() {
-        std::thread::park();
+        std::thread::park_timeout(SECOND);
+        assert!(std::time::Instant::now() < end, "nobody wakes it");
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_task_that_locks_in_a_loop_lets_others_run() {
     let client = World::new().client();
+    let ran = Arc::new(AtomicBool::new(false));
+    let others = ran.clone();
     let locking = tokio::spawn(async move {
-        loop {
+        for _ in 0..10_000 {
             client.mutex("k").lock().await.unwrap().unlock().await.unwrap();
+            if others.load(Ordering::Relaxed) {
+                return true;
+            }
         }
+        false
     });
-    let other = tokio::spawn(async {});
+    let other = tokio::spawn(async move { ran.store(true, Ordering::Relaxed) });
     other.await.unwrap();
-    locking.abort();
+    assert!(locking.await.unwrap(), "it ran alone");
 }
 
 #[tokio::test(start_paused = true)]
@@ -421,60 +351,59 @@ async fn guards_that_are_dropped_together_are_given_back_together() {
     assert!(world.is_free("k0").await && world.is_free("k999").await);
 }
 
-#[tokio::test(start_paused = true)]
-async fn an_unlock_says_whether_the_store_keeps_what_it_was_to_keep() {
-    let world = World::new();
-    let (client, stage) = world.staged();
-    let guard = client.mutex("k").at_least(600 * SECOND).lock().await.unwrap();
-    stage.act(Verb::Renew).fail_before(usize::MAX);
-    let start = tokio::time::Instant::now();
-    let unlocked = guard.unlock().await;
-    assert!(
-        matches!(&unlocked, Err(Error::Backend(error)) if error.is_weather()),
-        "{unlocked:?}"
-    );
-    assert!(
-        start.elapsed() <= Settings::default().unlock_limit + SECOND,
-        "{:?}",
-        start.elapsed()
-    );
-    stage.act(Verb::Renew).fail_before(0);
-    pass(100 * SECOND).await;
-    assert!(!world.is_free("k").await, "the watchdog goes on");
-
-    let guard = client.mutex("l").at_least(600 * SECOND).lock().await.unwrap();
-    world
-        .client()
-        .evict(Holder::All(LockKey::new("l").unwrap()))
-        .await
-        .unwrap();
-    match guard.unlock().await {
-        Err(Error::Lost(lost)) => assert!(matches!(lost.cause, LostCause::Evicted { .. }), "{lost:?}"),
-        other => panic!("{other:?}"),
-    }
-}
-
 #[test]
 fn a_client_leaves_nothing_when_its_runtime_ends() {
     let world = World::new();
     let store = world.backend();
     let before = Arc::strong_count(&store);
-    for ending in ["at once", "held", "dropped"] {
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()
-            .unwrap();
-        let stage = Stage::new(store.clone());
-        stage.yield_everywhere(1);
-        let client = Client::new(stage.clone(), Settings::default());
-        let guard = runtime.block_on(async {
-            let guard = client.mutex(ending).lock().await.unwrap();
-            (ending == "held").then_some(guard)
-        });
-        drop(client);
-        drop(runtime);
-        drop(guard);
-        drop(stage);
-        assert_eq!(Arc::strong_count(&store), before, "{ending}");
+    for what in ["guard", "kept", "renewal", "call", "waiter", "fair waiter"] {
+        for alive in [false, true] {
+            let runtime = tokio::runtime::Builder::new_current_thread()
+                .enable_all()
+                .build()
+                .unwrap();
+            let stage = Stage::new(store.clone());
+            stage.yield_everywhere(1);
+            let left = runtime.block_on(async {
+                let left = leave(&stage, what, alive).await;
+                // Either it goes with the runtime, before anybody had a chance to act, or it outlives it.
+                alive.then_some(left)
+            });
+            drop(runtime);
+            drop(left);
+            drop(stage);
+            assert_eq!(Arc::strong_count(&store), before, "{what}, alive: {alive}");
+        }
+    }
+}
+
+/// Brings a client of its own into that state; drops the client, and answers what its user still has.
+async fn leave(stage: &Arc<Stage>, what: &str, alive: bool) -> Box<dyn std::any::Any> {
+    let client = Client::new(stage.clone(), Settings::default());
+    // A key of its own: what nobody gave back holds it for as long as its lease.
+    let mutex = client.mutex(format!("{what} {alive}"));
+    let polled = async |lock: &mut Acquire<Guard>| assert!(poll_once(lock).await.is_none());
+    match what {
+        "guard" => Box::new(mutex.lock().await.unwrap()),
+        "kept" => Box::new(mutex.at_least(SECOND).lock().await.unwrap()),
+        "renewal" => {
+            let guard = mutex.lock().await.unwrap();
+            let mut verify = Box::pin(async move { guard.verify().await });
+            assert!(poll_once(&mut verify).await.is_none());
+            Box::new(verify)
+        }
+        "call" => {
+            let mut call = mutex.lock();
+            polled(&mut call).await;
+            Box::new(call)
+        }
+        waiter => {
+            let guard = mutex.lock().await.unwrap();
+            let mutex = if waiter == "waiter" { mutex } else { mutex.fair() };
+            let mut waiting = mutex.lock();
+            polled(&mut waiting).await;
+            settle().await;
+            Box::new((waiting, guard))
+        }
     }
 }

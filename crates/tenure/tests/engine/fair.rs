@@ -1,5 +1,9 @@
 //! Fair locks: first come, first served, across clients.
 
+use tenure::{Client, Settings};
+use tenure_backend::Order;
+
+use crate::stage::{Stage, Verb};
 use crate::world::{MS, SECOND, World, pass, poll_once, settle};
 
 #[tokio::test(start_paused = true)]
@@ -121,4 +125,35 @@ async fn a_fair_read_write_lock_serves_a_writer_before_later_readers() {
     assert!(!late.is_finished());
     writer.unlock().await.unwrap();
     late.await.unwrap().unwrap().unlock().await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_fair_try_on_a_busy_lock_does_not_queue() {
+    let world = World::new();
+    let (client, stage) = world.staged();
+    let guard = world.client().mutex("k").lock().await.unwrap();
+    assert!(client.mutex("k").fair().try_lock().await.unwrap().is_none());
+    settle().await;
+    assert_eq!(
+        stage.act(Verb::Release).count(),
+        0,
+        "there is nothing to withdraw"
+    );
+    guard.unlock().await.unwrap();
+}
+
+/// R26: where whoever asks has a place in the queue, one that only tries gives it up.
+#[tokio::test(start_paused = true)]
+async fn where_a_store_has_one_order_a_try_leaves_no_place_in_its_queue() {
+    let world = World::new();
+    let mut profile = world.backend().profile().clone();
+    profile.mutex = Order::FifoForBoth;
+    let client = Client::new(Stage::with_profile(world.backend(), profile), Settings::default());
+    let guard = world.client().mutex("k").lock().await.unwrap();
+    for mutex in [client.mutex("k"), client.mutex("k").fair()] {
+        assert!(mutex.try_lock().await.unwrap().is_none());
+        settle().await;
+        assert_eq!(world.status("k").await.unwrap().waiters.unwrap().len(), 0);
+    }
+    guard.unlock().await.unwrap();
 }

@@ -143,6 +143,18 @@ async fn a_suspend_is_noticed_by_who_waits_for_the_loss_within_a_second() {
     assert!(woke.elapsed() <= SECOND + 5 * MS);
 }
 
+/// Which of its renewals was the last to be answered decides what a loss is called.
+#[tokio::test(start_paused = true)]
+async fn a_suspend_after_a_renewal_that_was_answered_is_no_fault_of_the_stores() {
+    let world = World::new();
+    let (client, stage) = world.staged();
+    let guard = client.mutex("k").lock().await.unwrap();
+    pass(11 * SECOND).await;
+    assert_eq!(stage.act(Verb::Renew).count(), 1);
+    world.clock.suspend(BELIEF);
+    assert_eq!(guard.loss().unwrap().cause, LostCause::Expired);
+}
+
 /// R28: a holder is told that its lock is gone, and by whom.
 #[tokio::test(start_paused = true)]
 async fn an_evicted_holder_learns_within_a_third_of_its_lease_who_did_it() {
@@ -176,6 +188,22 @@ async fn verify_asks_the_store() {
     assert!(guard.is_held(), "nobody has told it");
     assert!(matches!(guard.verify().await, Err(Error::Lost(_))));
     assert!(!guard.is_held());
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_waits_for_the_loss_is_told_as_soon_as_it_is_known() {
+    let world = World::new();
+    let client = world.client();
+    let guard = Arc::new(client.mutex("k").lock().await.unwrap());
+    let waiting = tokio::spawn({
+        let guard = guard.clone();
+        async move { lost(&guard).await }
+    });
+    settle().await;
+    client.evict(Holder::All(guard.key().clone())).await.unwrap();
+    assert!(guard.verify().await.is_err());
+    settle().await;
+    assert!(waiting.is_finished());
 }
 
 #[tokio::test(start_paused = true)]

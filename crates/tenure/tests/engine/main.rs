@@ -6,6 +6,7 @@ mod close;
 mod edges;
 mod fair;
 mod hazards;
+mod kept;
 mod locks;
 mod loss;
 mod multi;

@@ -1,7 +1,10 @@
 //! Several locks at once: all or nothing, and never holding while waiting.
 
+use std::time::Duration;
+
 use tenure::{Error, Member, multi};
 
+use crate::stage::Verb;
 use crate::world::{MS, SECOND, World, pass, poll_once, settle};
 
 #[tokio::test(start_paused = true)]
@@ -87,8 +90,10 @@ async fn a_member_that_is_lost_is_the_loss_of_all() {
         .lock()
         .await
         .unwrap();
+    let before = tokio::time::Instant::now();
     let work = guards.while_held(std::future::pending::<()>());
     assert!(work.await.is_err());
+    assert!(before.elapsed() < SECOND, "at the deadline of that member");
     assert!(!guards.is_held());
     assert!(matches!(guards.unlock().await, Err(Error::Lost(_))));
     world.freed("a", MS).await;
@@ -118,7 +123,10 @@ async fn members_may_be_of_every_kind_and_are_named_once() {
     );
     guards.unlock().await.unwrap();
     let twice = members().into_iter().chain([Member::write(&client.rwlock("r"))]);
-    assert!(matches!(multi(twice).lock().await, Err(Error::Invalid(_))));
+    assert!(matches!(
+        multi(twice).lock_within(SECOND).await,
+        Err(Error::Invalid(_))
+    ));
     assert!(matches!(
         multi(Vec::<Member>::new()).try_lock().await,
         Err(Error::Invalid(_))
@@ -134,4 +142,19 @@ async fn a_multi_wait_that_times_out_leaves_nothing() {
     assert!(matches!(all.lock_within(SECOND).await, Err(Error::Timeout)));
     settle().await;
     assert!(world.is_free("a").await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_was_lost_while_the_others_were_taken_is_taken_anew() {
+    let world = World::new();
+    let (slow, stage) = world.staged();
+    let members = [world.client().mutex("a").fixed_lease(SECOND), slow.mutex("b")];
+    stage.act(Verb::Acquire).delay(2 * SECOND);
+    let waiting = tokio::spawn(multi(members).lock());
+    pass(3 * SECOND).await;
+    assert!(!waiting.is_finished(), "one of them is lost by then");
+    stage.act(Verb::Acquire).delay(Duration::ZERO);
+    let guards = waiting.await.unwrap().unwrap();
+    assert!(guards.is_held());
+    guards.unlock().await.unwrap();
 }

@@ -3,7 +3,7 @@
 use tenure::Error;
 
 use crate::stage::Verb;
-use crate::world::{SECOND, World, pass, poll_once, settle};
+use crate::world::{SECOND, World, pass, poll_once, served, settle};
 
 #[tokio::test(start_paused = true)]
 async fn an_owner_takes_its_lock_again_without_a_call() {
@@ -94,8 +94,8 @@ async fn two_attempts_of_one_owner_at_once_share_the_claim() {
     stage.yield_everywhere(2);
     let owner = client.owner("o");
     let mutex = client.mutex("k").owned_by(&owner);
-    let (one, two) = tokio::join!(mutex.lock(), mutex.lock());
-    let (one, two) = (one.unwrap(), two.unwrap());
+    let (one, two) = (tokio::spawn(mutex.lock()), tokio::spawn(mutex.lock()));
+    let (one, two) = (served(one).await, served(two).await);
     assert_eq!(one.claim(), two.claim());
     assert_eq!(stage.act(Verb::Acquire).count(), 1);
 }
@@ -107,7 +107,8 @@ async fn an_owner_whose_lock_was_lost_takes_it_anew() {
     let owner = client.owner("o");
     let mutex = client.mutex("k").owned_by(&owner).fixed_lease(SECOND);
     let lost = mutex.lock().await.unwrap();
-    pass(2 * SECOND).await;
+    // Before the watchdog has looked.
+    world.clock.suspend(2 * SECOND);
     let fresh = mutex.lock().await.unwrap();
     assert!(!lost.is_held() && fresh.is_held() && fresh.token() > lost.token());
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tenure::{Guard, Holder, LockKey, Settings};
+use tenure::{Guard, Holder, LockKey, Settings, multi};
 
 use crate::stage::{Stage, Verb};
 use crate::world::{MS, SECOND, World, pass, poll_once, served, settle};
@@ -187,6 +187,18 @@ async fn locks_of_other_terms_are_not_handed_on() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_member_of_a_multi_lock_is_not_handed_on() {
+    let world = World::new();
+    let client = world.client();
+    let guards = multi([client.mutex("k")]).lock().await.unwrap();
+    let claim = guards.members()[0].claim().clone();
+    let next = tokio::spawn(client.mutex("k").lock());
+    settle().await;
+    guards.unlock().await.unwrap();
+    assert_ne!(served(next).await.claim(), &claim);
+}
+
+#[tokio::test(start_paused = true)]
 async fn turned_off_every_hand_over_is_the_stores() {
     let world = World::new();
     let (client, stage) = world.staged_with(Settings::default().passing(false));
@@ -288,7 +300,10 @@ async fn a_grant_that_was_long_on_the_way_is_not_given_to_whoever_came_meanwhile
     held.unlock().await.unwrap();
     settle().await;
     // The store has granted the key to the client, which has not heard of it, and takes it away again.
-    others.evict(Holder::All(LockKey::new("k").unwrap())).await.unwrap();
+    others
+        .evict(Holder::All(LockKey::new("k").unwrap()))
+        .await
+        .unwrap();
     pass(11 * MS).await;
     let between = others.mutex("k").lock().await.unwrap();
     let newer = between.token();

@@ -25,6 +25,7 @@ pub(crate) struct Stage {
     inner: Arc<dyn Backend>,
     profile: Profile,
     acts: Mutex<HashMap<Verb, Arc<Act>>>,
+    least_lease: Mutex<Duration>,
 }
 
 /// What happens to the calls of one verb.
@@ -57,7 +58,13 @@ impl Stage {
             inner,
             profile,
             acts: Mutex::default(),
+            least_lease: Mutex::default(),
         })
+    }
+
+    /// Has the store give no shorter lease to what is acquired from here on.
+    pub(crate) fn round_up_to(&self, lease: Duration) {
+        *self.least_lease.lock() = lease;
     }
 
     pub(crate) fn act(&self, verb: Verb) -> Arc<Act> {
@@ -183,6 +190,15 @@ impl Backend for Stage {
     fn acquire(self: Arc<Self>, claim: Arc<Claim>, place_by: Instant) -> Call<Standing> {
         let act = self.act(Verb::Acquire);
         let sent = self.inner.clock().now();
+        let lease = claim.lease.max(*self.least_lease.lock());
+        let claim = if lease == claim.lease {
+            claim
+        } else {
+            Arc::new(Claim {
+                lease,
+                ..(*claim).clone()
+            })
+        };
         Call::new(async move {
             act.enter(1).await?;
             let mut standing = self.inner.clone().acquire(claim, place_by).await?;

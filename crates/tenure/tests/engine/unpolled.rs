@@ -85,6 +85,8 @@ async fn an_unpolled_waiter_is_passed_over_only_once_and_waits_elsewhere_too() {
     let before = tokio::time::Instant::now();
     for _ in 0..10 {
         here.mutex("k").lock().await.unwrap().unlock().await.unwrap();
+        // Whoever acts for the other client has its chance.
+        settle().await;
     }
     assert!(
         before.elapsed() <= 20 * MS,
@@ -93,4 +95,22 @@ async fn an_unpolled_waiter_is_passed_over_only_once_and_waits_elsewhere_too() {
     );
     drop(unpolled);
     world.freed("k", LIMIT).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn while_this_client_holds_the_key_nobody_asks_the_store_for_it() {
+    let world = World::new();
+    let (client, stage) = world.staged();
+    let guard = world.client().mutex("k").lock().await.unwrap();
+    let waiting = tokio::spawn(client.mutex("k").lock());
+    settle().await;
+    guard.unlock().await.unwrap();
+    // Before whoever asks for the waiter has looked.
+    let overtaken = client.mutex("k").try_lock().await.unwrap().expect("it is free");
+    settle().await;
+    let asked = stage.act(Verb::Acquire).count();
+    pass(Duration::from_secs(300)).await;
+    assert_eq!(stage.act(Verb::Acquire).count(), asked);
+    overtaken.unlock().await.unwrap();
+    served(waiting).await.unlock().await.unwrap();
 }

@@ -1,6 +1,6 @@
 //! A store that does not answer, or whose answers are lost.
 
-use tenure::{Client, Error, Settings};
+use tenure::{Client, Error, Settings, multi};
 
 use crate::stage::{Stage, Verb};
 use crate::world::{MS, SECOND, World, mutex, pass, poll_once, settle};
@@ -15,6 +15,11 @@ async fn while_waiting_an_unavailable_store_is_asked_again() {
         let guard = mutex.lock_within(10 * SECOND).await.unwrap();
         guard.unlock().await.unwrap();
     }
+    let (client, stage) = world.staged();
+    stage.act(Verb::Acquire).fail_before(5);
+    let both = multi([client.mutex("k"), client.mutex("l")]);
+    let guards = both.lock_within(10 * SECOND).await.unwrap();
+    guards.unlock().await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]
@@ -65,15 +70,54 @@ async fn an_unlock_is_repeated_until_the_store_confirms_it() {
 
 #[tokio::test(start_paused = true)]
 async fn an_unlock_that_cannot_be_confirmed_says_so_and_goes_on_behind() {
-    let world = World::new();
-    let (client, stage) = world.staged();
-    let guard = client.mutex("k").lock().await.unwrap();
-    stage.act(Verb::Release).fail_before(usize::MAX);
-    let before = tokio::time::Instant::now();
-    assert!(matches!(guard.unlock().await, Err(Error::Backend(_))));
-    assert!(before.elapsed() <= 5 * SECOND);
-    stage.act(Verb::Release).fail_before(0);
-    world.freed("k", 2 * SECOND).await;
+    for heir in [false, true] {
+        let world = World::new();
+        let (client, stage) = world.staged_with(Settings::default().passing(false));
+        let guard = client.mutex("k").lock().await.unwrap();
+        let waiting = heir.then(|| tokio::spawn(client.mutex("k").lock_within(10 * SECOND)));
+        settle().await;
+        stage.act(Verb::Release).fail_before(usize::MAX);
+        let before = tokio::time::Instant::now();
+        assert!(matches!(guard.unlock().await, Err(Error::Backend(_))));
+        assert!(before.elapsed() <= 5 * SECOND);
+        stage.act(Verb::Release).fail_before(0);
+        if let Some(waiting) = waiting {
+            let guard = waiting.await.unwrap().unwrap();
+            assert!(before.elapsed() < 7 * SECOND, "{:?}", before.elapsed());
+            guard.unlock().await.unwrap();
+        }
+        world.freed("k", 2 * SECOND).await;
+    }
+}
+
+/// Until its lease has ended the store may keep the claim, so the last try is made at the limit itself.
+#[tokio::test(start_paused = true)]
+async fn a_release_is_tried_a_last_time_at_its_limit() {
+    for dropped in [false, true] {
+        let world = World::new();
+        let limit = 3 * SECOND;
+        let mut settings = Settings::default().unlock_limit(limit);
+        settings.seed = Some([7; 16]);
+        let (client, stage) = world.staged_with(settings);
+        // An unlock has its own limit; a guard that is dropped has the lease.
+        let lease = if dropped { limit } else { 10 * limit };
+        let guard = client.mutex("k").lease(lease).lock().await.unwrap();
+        let release = stage.act(Verb::Release);
+        release.fail_before(usize::MAX);
+        let unlock = (!dropped)
+            .then_some(guard)
+            .map(|guard| tokio::spawn(guard.unlock()));
+        settle().await;
+        pass(limit - 2 * MS).await;
+        let tries = release.count();
+        release.fail_before(0);
+        pass(4 * MS).await;
+        assert_eq!(release.count(), tries + 1, "dropped {dropped}");
+        assert!(world.is_free("k").await);
+        if let Some(unlock) = unlock {
+            unlock.await.unwrap().unwrap();
+        }
+    }
 }
 
 /// R16: the local queue goes on after the remote acquire of its head has failed.
@@ -108,6 +152,21 @@ async fn a_waiter_without_wake_ups_polls() {
     let before = tokio::time::Instant::now();
     drop(waiting.await.unwrap().unwrap());
     assert!(before.elapsed() < 200 * MS, "{:?}", before.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_waiter_that_could_not_listen_tries_to_again() {
+    let world = World::new();
+    let (client, stage) = world.staged();
+    stage.act(Verb::Watch).fail_before(1);
+    let guard = world.client().mutex("k").lock().await.unwrap();
+    let waiting = tokio::spawn(client.mutex("k").lock());
+    pass(5 * SECOND).await;
+    assert_eq!(stage.act(Verb::Watch).count(), 2);
+    guard.unlock().await.unwrap();
+    settle().await;
+    assert!(waiting.is_finished(), "it was woken");
+    drop(waiting.await.unwrap().unwrap());
 }
 
 #[tokio::test(start_paused = true)]

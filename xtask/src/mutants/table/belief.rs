@@ -3,6 +3,8 @@
 use super::list::{PLAIN, engine, regressions, unit};
 use crate::mutants::mutant::{Edit, Mutant};
 
+const BELIEF: &str = "crates/tenure/src/belief.rs";
+const GUARD: &str = "crates/tenure/src/guard.rs";
 const HELD: &str = "crates/tenure/src/held.rs";
 const RENEWAL: &str = "crates/tenure/src/watchdog/renewal.rs";
 const ROUNDS: &str = "crates/tenure/src/watchdog/rounds.rs";
@@ -198,6 +200,130 @@ pub(super) const MUTANTS: &[Mutant] = &[
             replace: "options.at_least.and(None)",
         }],
         tests: engine(&["a_lock_is_kept_for_at_least_its_time_though_its_guard_goes"]),
+        ..PLAIN
+    },
+    Mutant {
+        name: "renewed-too-late",
+        promise: "The watchdog renews at a third of the lease",
+        edits: &[Edit {
+            file: BELIEF,
+            find: "let third = lease / 3;",
+            replace: "let third = lease / 2;",
+        }],
+        tests: engine(&["a_lock_is_held_for_as_long_as_its_guard_lives"]),
+        ..PLAIN
+    },
+    Mutant {
+        name: "store-out-of-reach-is-not-named",
+        promise: "Renewals that fail until the deadline are named as the cause",
+        edits: &[Edit {
+            file: HELD,
+            find: "        self.strained.store(true, Ordering::Relaxed);",
+            replace: "        self.strained.store(false, Ordering::Relaxed);",
+        }],
+        tests: engine(&["renewals_that_fail_until_the_deadline_are_named_as_the_cause"]),
+        ..PLAIN
+    },
+    Mutant {
+        name: "store-out-of-reach-is-named-for-ever",
+        promise: "A suspend after a renewal that was answered is no fault of the store's",
+        edits: &[Edit {
+            file: HELD,
+            find: "        self.strained.store(false, Ordering::Relaxed);
+",
+            replace: "",
+        }],
+        tests: engine(&["a_suspend_after_a_renewal_that_was_answered_is_no_fault_of_the_stores"]),
+        ..PLAIN
+    },
+    Mutant {
+        name: "verify-asks-nobody",
+        promise: "`verify` asks the store",
+        edits: &[Edit {
+            file: RENEWAL,
+            find: "let failed = renew(&shared, vec![held]).await;",
+            replace: "let failed = held.check(shared.clock.now()).err().map(Error::Lost);",
+        }],
+        tests: engine(&["verify_asks_the_store"]),
+        ..PLAIN
+    },
+    Mutant {
+        name: "verify-shortens-a-fixed-lease",
+        promise: "`verify` does not shorten a fixed lease in the store",
+        edits: &[Edit {
+            file: RENEWAL,
+            find: "held.confirmed() + held.lease() - shared.clock.now()",
+            replace: "held.deadline() - shared.clock.now()",
+        }],
+        tests: engine(&["asking_after_a_fixed_lease_does_not_shorten_it_in_the_store"]),
+        ..PLAIN
+    },
+    Mutant {
+        name: "unlock-hides-an-eviction",
+        promise: "An unlock after an eviction says that the lock was lost",
+        edits: &[Edit {
+            file: GUARD,
+            find: "Left::WasGone if believed.is_ok() => {",
+            replace: "Left::WasGone if believed.is_err() => {",
+        }],
+        tests: engine(&["an_unlock_after_an_eviction_says_that_the_lock_was_lost"]),
+        ..PLAIN
+    },
+    Mutant {
+        name: "unlock-hides-a-known-loss",
+        promise: "An unlock of what is known to be lost says so",
+        edits: &[Edit {
+            file: GUARD,
+            find: "Left::Freed | Left::WasGone | Left::Absent => Ok(believed?),",
+            replace: "Left::Freed | Left::WasGone | Left::Absent => Ok(()),",
+        }],
+        tests: engine(&["an_evicted_holder_learns_within_a_third_of_its_lease_who_did_it"]),
+        ..PLAIN
+    },
+    Mutant {
+        name: "unlock-forgets-who-evicted",
+        promise: "An unlock says that the lock was evicted",
+        edits: &[Edit {
+            file: GUARD,
+            find: "held.line.engine.watchdog.why_gone(held).await;",
+            replace: "crate::error::LostCause::Missing;",
+        }],
+        tests: engine(&["an_unlock_says_that_the_lock_was_evicted"]),
+        ..PLAIN
+    },
+    Mutant {
+        name: "loss-rings-no-bell",
+        promise: "Who waits for the loss is told as soon as it is known",
+        edits: &[Edit {
+            file: HELD,
+            find: "            self.bell().notify_waiters();
+",
+            replace: "",
+        }],
+        tests: engine(&["who_waits_for_the_loss_is_told_as_soon_as_it_is_known"]),
+        ..PLAIN
+    },
+    Mutant {
+        name: "work-outlives-the-lock",
+        promise: "Work that waits is dropped at the deadline",
+        edits: &[Edit {
+            file: GUARD,
+            find: "        lost.as_mut().poll(cx).map(Err)",
+            replace: "        let _ = &mut lost;
+        Poll::Pending",
+        }],
+        tests: engine(&["work_that_waits_is_dropped_at_the_deadline"]),
+        ..PLAIN
+    },
+    Mutant {
+        name: "guard-says-the-lease-it-wished",
+        promise: "A guard says which lease the store gave",
+        edits: &[Edit {
+            file: HELD,
+            find: "given_nanos: (Instant::ORIGIN + grant.lease).as_nanos(),",
+            replace: "given_nanos: (Instant::ORIGIN + lease).as_nanos(),",
+        }],
+        tests: engine(&["a_guard_says_which_lease_the_store_gave"]),
         ..PLAIN
     },
 ];

@@ -1,7 +1,7 @@
 //! The list of all mutants, and what their tables write them with.
 //! Not here: the mutants themselves.
 
-use super::{belief, command, memory, passing, sqlite, testkit, waiting};
+use super::{belief, command, ending, faces, keeping, memory, passing, queueing, sqlite, testkit, waiting};
 use crate::mutants::mutant::{Mutant, Target, Tests};
 
 /// What most mutants have in common.
@@ -20,6 +20,10 @@ pub(crate) fn all() -> impl Iterator<Item = &'static Mutant> {
         belief::MUTANTS,
         passing::MUTANTS,
         waiting::MUTANTS,
+        queueing::MUTANTS,
+        ending::MUTANTS,
+        keeping::MUTANTS,
+        faces::MUTANTS,
         memory::MUTANTS,
         sqlite::MUTANTS,
         testkit::MUTANTS,

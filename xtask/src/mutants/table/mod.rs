@@ -6,9 +6,13 @@
 
 mod belief;
 mod command;
+mod ending;
+mod faces;
+mod keeping;
 mod list;
 mod memory;
 mod passing;
+mod queueing;
 mod sqlite;
 mod testkit;
 mod waiting;

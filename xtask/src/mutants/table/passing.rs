@@ -3,6 +3,7 @@
 use super::list::{PLAIN, engine, regressions};
 use crate::mutants::mutant::{Edit, Mutant};
 
+const WANT: &str = "crates/tenure/src/want.rs";
 const ATTEMPT: &str = "crates/tenure/src/attempt.rs";
 const HANDOVER: &str = "crates/tenure/src/line/handover.rs";
 const HELD: &str = "crates/tenure/src/held.rs";
@@ -37,6 +38,17 @@ pub(super) const MUTANTS: &[Mutant] = &[
             replace: "passed || !passed",
         }],
         tests: engine(&["a_receiver_that_is_polled_after_the_window_does_not_return_what_was_handed_on"]),
+        ..PLAIN
+    },
+    Mutant {
+        name: "late-grant-goes-to-a-newcomer",
+        promise: "Whoever came after a grant was asked for gets it within the pass window only",
+        edits: &[Edit {
+            file: HANDOVER,
+            find: "(fresh || !first.came_after(grant.held_from))",
+            replace: "(fresh || true)",
+        }],
+        tests: engine(&["a_grant_that_was_long_on_the_way_is_not_given_to_whoever_came_meanwhile"]),
         ..PLAIN
     },
     Mutant {
@@ -142,6 +154,51 @@ pub(super) const MUTANTS: &[Mutant] = &[
             replace: "bar: PASS_WINDOW * 0,",
         }],
         tests: engine(&["an_eviction_bars_the_key_for_the_pass_window"]),
+        ..PLAIN
+    },
+    Mutant {
+        name: "passing-cannot-be-turned-off",
+        promise: "With passing turned off, every hand-over is the store's",
+        edits: &[
+            Edit {
+                file: HANDOVER,
+                find: "            || !self.engine.settings.passing
+",
+                replace: "",
+            },
+            Edit {
+                file: WANT,
+                find: "if !self.options.may_pass(self.mode) || !engine.settings.passing {",
+                replace: "if !self.options.may_pass(self.mode) {",
+            },
+        ],
+        tests: engine(&["turned_off_every_hand_over_is_the_stores"]),
+        ..PLAIN
+    },
+    Mutant {
+        name: "passing-to-other-terms",
+        promise: "A claim is handed on only to whom it serves just as well",
+        edits: &[Edit {
+            file: HANDOVER,
+            find: "            if !queue.first()?.want.fits(&held.claim, &self.engine) {
+                return None;
+            }
+",
+            replace: "            queue.first()?;
+",
+        }],
+        tests: engine(&["locks_of_other_terms_are_not_handed_on"]),
+        ..PLAIN
+    },
+    Mutant {
+        name: "passing-with-one-token",
+        promise: "Every grant of a run has a token of its own",
+        edits: &[Edit {
+            file: HELD,
+            find: "self.first_token?.get() + u64::from(nth)",
+            replace: "self.first_token?.get() + u64::from(nth.min(0))",
+        }],
+        tests: engine(&["a_fresh_claim_is_handed_on_without_a_call_and_with_a_greater_token"]),
         ..PLAIN
     },
 ];

@@ -214,8 +214,18 @@ pub(super) const MUTANTS: &[Mutant] = &[
             find: "let level = if durable { \"FULL\" } else { \"NORMAL\" };",
             replace: "let level = if durable { \"OFF\" } else { \"NORMAL\" };",
         }],
-        tests: test("tenure-sql", "conformance", &["fence::"]),
-        survives: Some("only a power failure tells a commit that waited for the disk from one that did not"),
+        tests: unit("tenure-sql", &["a_commit_that_grants_waits_for_the_disk"]),
+        ..PLAIN
+    },
+    Mutant {
+        name: "sqlite-heir-not-durable",
+        promise: "A token that a release gave to an heir survives a power failure",
+        edits: &[Edit {
+            file: "crates/tenure-sql/src/request.rs",
+            find: "departure.heir.is_some())",
+            replace: "departure.heir.is_none())",
+        }],
+        tests: unit("tenure-sql", &["a_commit_that_grants_waits_for_the_disk"]),
         ..PLAIN
     },
     Mutant {

@@ -11,6 +11,7 @@ const MULTI: &str = "crates/tenure/src/multi.rs";
 const OWNER: &str = "crates/tenure/src/owner.rs";
 const ROUNDS: &str = "crates/tenure/src/watchdog/rounds.rs";
 const SEEK: &str = "crates/tenure/src/seek.rs";
+const VERDICT: &str = "crates/tenure/src/verdict.rs";
 const WAITER: &str = "crates/tenure/src/waiter.rs";
 
 pub(super) const MUTANTS: &[Mutant] = &[
@@ -42,7 +43,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         name: "call-of-unknown-outcome-leaves-its-claim",
         promise: "A try whose reply is lost leaves no claim",
         edits: &[Edit {
-            file: ATTEMPT,
+            file: VERDICT,
             find: "if error.effect() == Effect::Unknown {",
             replace: "if error.effect() == Effect::Unknown && !tries {",
         }],

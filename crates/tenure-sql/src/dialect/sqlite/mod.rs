@@ -15,6 +15,8 @@ mod origin;
 mod place;
 mod schema;
 mod tables;
+#[cfg(test)]
+mod tests;
 mod turn;
 mod vigil;
 mod worker;

@@ -37,7 +37,7 @@ pub async fn a_holder_is_shown_as_it_is(trial: Trial) {
     if sees.remaining {
         let remaining = shown.remaining.expect("the time left is known");
         assert!(
-            remaining > Duration::ZERO && remaining <= grant.lease,
+            remaining > Duration::ZERO && remaining <= grant.lease + trial.profile().limits.late_by,
             "{remaining:?}"
         );
     }
@@ -114,7 +114,7 @@ pub async fn a_key_that_nobody_holds_is_not_shown(trial: Trial) {
     }
     let expired = client.claim_as(&key, Mode::Exclusive, |claim| claim.lease = trial.brief());
     let grant = client.granted_soon(&expired).await;
-    trial.pass(grant.lease + Duration::from_millis(100)).await;
+    trial.pass(grant.lease + trial.grace()).await;
     assert_eq!(client.status(&key).await, None, "an expired holder is not shown");
     if trial.profile().inspection.lists {
         assert!(

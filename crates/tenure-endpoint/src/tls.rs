@@ -1,0 +1,99 @@
+//! TLS for every store with a network: rustls on ring, with the system's authorities or a file's.
+//! Not here: sockets, and the names that a server must have; the store knows them.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustls::crypto::ring;
+use rustls::pki_types::pem::{self, PemObject};
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::{ClientConfig, RootCertStore};
+
+/// Says why no TLS can be spoken.
+///
+/// # Examples
+/// ```
+/// use tenure_endpoint::{TlsError, tls_config};
+///
+/// let refused = tls_config(Some("/nowhere/ca.pem".as_ref()), None).unwrap_err();
+/// assert!(matches!(refused, TlsError::File { .. }));
+/// assert_eq!(refused.to_string(), "/nowhere/ca.pem has no certificate or key that can be read (PEM)");
+/// ```
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum TlsError {
+    /// A file could not be read, or holds nothing of its kind.
+    #[error("{} has no certificate or key that can be read (PEM)", path.display())]
+    File {
+        /// The file.
+        path: PathBuf,
+        /// What was wrong with it.
+        source: pem::Error,
+    },
+    /// The system trusts nobody.
+    #[error("this system has no certificates of authorities: install them, or name a file with `ca`")]
+    NoAuthorities,
+    /// The certificates, or the key, do not make sense together.
+    #[error("the certificate and its key cannot be used for TLS")]
+    Unfit(#[source] rustls::Error),
+}
+
+/// Makes what a connection needs to speak TLS.
+///
+/// It trusts the authorities in the file `ca`, or the system's without one, and shows the certificate and key of `identity`
+/// to a server that asks for them. The process's default provider is neither read nor set.
+///
+/// # Errors
+/// [`TlsError`] names the file that is wrong, and never shows what stands in it.
+pub fn tls_config(
+    ca: Option<&Path>,
+    identity: Option<(&Path, &Path)>,
+) -> Result<Arc<ClientConfig>, TlsError> {
+    let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .map_err(TlsError::Unfit)?
+        .with_root_certificates(authorities(ca)?);
+    let config = match identity {
+        None => builder.with_no_client_auth(),
+        Some((certificate, key)) => {
+            let key_of = |path: &Path| PrivateKeyDer::from_pem_file(path).map_err(unreadable(path));
+            builder
+                .with_client_auth_cert(certificates(certificate)?, key_of(key)?)
+                .map_err(TlsError::Unfit)?
+        }
+    };
+    Ok(Arc::new(config))
+}
+
+fn authorities(ca: Option<&Path>) -> Result<RootCertStore, TlsError> {
+    let mut roots = RootCertStore::empty();
+    match ca {
+        Some(path) => {
+            for certificate in certificates(path)? {
+                roots.add(certificate).map_err(TlsError::Unfit)?;
+            }
+        }
+        // Those that cannot be read do not keep the others from being trusted.
+        None => drop(roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs)),
+    }
+    if roots.is_empty() {
+        return Err(TlsError::NoAuthorities);
+    }
+    Ok(roots)
+}
+
+fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+    let found = CertificateDer::pem_file_iter(path).map_err(unreadable(path))?;
+    let found: Vec<_> = found.collect::<Result<_, _>>().map_err(unreadable(path))?;
+    if found.is_empty() {
+        return Err(unreadable(path)(pem::Error::NoItemsFound));
+    }
+    Ok(found)
+}
+
+fn unreadable(path: &Path) -> impl Fn(pem::Error) -> TlsError {
+    move |source| TlsError::File {
+        path: path.to_owned(),
+        source,
+    }
+}

@@ -1,0 +1,215 @@
+//! The workers: one process on each seat, and another in its place when it is killed.
+
+use std::io;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use tenure::{Instant, LockKey};
+use tenure_servers::Process;
+use tokio::time::sleep;
+
+use super::sight::Sight;
+use crate::journal::now;
+use crate::plant::Plant;
+
+/// How often a process that is to end is looked at.
+const PACE: Duration = Duration::from_millis(10);
+
+/// What every worker is told alike.
+#[derive(Clone, Debug)]
+pub(crate) struct Orders {
+    pub(crate) program: PathBuf,
+    pub(crate) folder: PathBuf,
+    pub(crate) register: PathBuf,
+    pub(crate) tasks: u64,
+    pub(crate) seed: u64,
+    pub(crate) plant: Option<Plant>,
+}
+
+/// A process that works or has worked. The first has the number 1.
+#[derive(Clone, Debug)]
+pub(crate) struct Worked {
+    pub(crate) number: u64,
+    pub(crate) seat: usize,
+    pub(crate) log: PathBuf,
+    /// When it was known to be dead, if it was killed.
+    pub(crate) died: Option<Instant>,
+}
+
+/// Who works at present.
+#[derive(Debug)]
+struct Seat {
+    url: String,
+    process: Process,
+    sight: Sight,
+    number: u64,
+}
+
+/// All workers of a run.
+#[derive(Debug)]
+pub(crate) struct Crew {
+    orders: Orders,
+    seats: Vec<Seat>,
+    worked: Vec<Worked>,
+}
+
+impl Crew {
+    /// Starts a worker for each of the URLs.
+    pub(crate) fn start(orders: Orders, urls: Vec<String>) -> io::Result<Crew> {
+        let mut crew = Crew {
+            orders,
+            seats: Vec::new(),
+            worked: Vec::new(),
+        };
+        for (seat, url) in urls.into_iter().enumerate() {
+            let worker = crew.launch(seat, url)?;
+            crew.seats.push(worker);
+        }
+        Ok(crew)
+    }
+
+    fn launch(&mut self, seat: usize, url: String) -> io::Result<Seat> {
+        let number = self.worked.len() as u64 + 1;
+        let Orders {
+            program,
+            folder,
+            register,
+            tasks,
+            seed,
+            plant,
+        } = &self.orders;
+        let log = folder.join(format!("worker-{number}.log"));
+        let mut args = vec![
+            format!("--url={url}"),
+            format!("--log={}", log.display()),
+            format!("--register={}", register.display()),
+            format!("--counters={}", counters(folder).display()),
+            format!("--process={number}"),
+            format!("--tasks={tasks}"),
+            format!("--seed={seed}"),
+        ];
+        if let Some(name) = plant.as_ref().and_then(clap::ValueEnum::to_possible_value) {
+            args.push(format!("--plant={}", name.get_name()));
+        }
+        let sight = Sight::of(&log)?;
+        let said = folder.join(format!("worker-{number}.err"));
+        let process = Process::start(&program.display().to_string(), &args, &[], &said)?;
+        self.worked.push(Worked {
+            number,
+            seat,
+            log,
+            died: None,
+        });
+        Ok(Seat {
+            url,
+            process,
+            sight,
+            number,
+        })
+    }
+
+    pub(crate) fn seats(&self) -> usize {
+        self.seats.len()
+    }
+
+    pub(crate) fn pause(&self, seat: usize) {
+        self.seats[seat].process.pause();
+    }
+
+    pub(crate) fn resume(&self, seat: usize) {
+        self.seats[seat].process.resume();
+    }
+
+    /// Kills the worker; answers when it was dead. One that has ended by itself is an error.
+    pub(crate) fn kill(&mut self, seat: usize) -> io::Result<Instant> {
+        if !self.seats[seat].process.is_running() {
+            return Err(io::Error::other(self.deserters().join("\n")));
+        }
+        self.seats[seat].process.kill();
+        let dead = now();
+        let died = self.seats[seat].number;
+        // What it wrote last is worth seeing.
+        self.seats[seat].sight.look()?;
+        if let Some(worked) = self.worked.iter_mut().find(|worked| worked.number == died) {
+            worked.died = Some(dead);
+        }
+        Ok(dead)
+    }
+
+    /// Starts a worker in the place of a dead one.
+    pub(crate) fn fill(&mut self, seat: usize) -> io::Result<()> {
+        let url = self.seats[seat].url.clone();
+        self.seats[seat] = self.launch(seat, url)?;
+        Ok(())
+    }
+
+    /// What can be seen of the worker on that seat, at this moment.
+    pub(crate) fn look(&mut self, seat: usize) -> io::Result<&Sight> {
+        let sight = &mut self.seats[seat].sight;
+        sight.look()?;
+        Ok(sight)
+    }
+
+    /// When a worker other than that one wrote the counter of that key last.
+    pub(crate) fn latest_bump_elsewhere(&mut self, seat: usize, key: &LockKey) -> io::Result<Instant> {
+        let mut latest = Instant::ORIGIN;
+        for other in (0..self.seats()).filter(|other| *other != seat) {
+            latest = latest.max(self.look(other)?.bumped(key));
+        }
+        Ok(latest)
+    }
+
+    /// When any worker was granted that key last.
+    pub(crate) fn latest_grant(&mut self, key: &LockKey) -> io::Result<Instant> {
+        let mut latest = Instant::ORIGIN;
+        for seat in 0..self.seats() {
+            latest = latest.max(self.look(seat)?.granted(key));
+        }
+        Ok(latest)
+    }
+
+    /// The workers that run no more although nobody ended them, with what they said.
+    pub(crate) fn deserters(&mut self) -> Vec<String> {
+        let mut gone = Vec::new();
+        for seat in &mut self.seats {
+            if !seat.process.is_running() {
+                let said = seat.process.log();
+                gone.push(format!("worker {} ended by itself: {said}", seat.number));
+            }
+        }
+        gone
+    }
+
+    /// Asks all to end, and kills those that have not within the limit; answers how many that were.
+    pub(crate) async fn end(&mut self, limit: Duration) -> usize {
+        for seat in &self.seats {
+            seat.process.ask_to_end();
+        }
+        let end = now() + limit;
+        while now() < end && self.seats.iter_mut().any(|seat| seat.process.is_running()) {
+            sleep(PACE).await;
+        }
+        let mut killed = 0;
+        for seat in &mut self.seats {
+            if seat.process.is_running() {
+                seat.process.kill();
+                killed += 1;
+                let worked = self.worked.iter_mut().find(|worked| worked.number == seat.number);
+                if let Some(worked) = worked {
+                    worked.died = Some(now());
+                }
+            }
+        }
+        killed
+    }
+
+    /// Everybody who has worked.
+    pub(crate) fn worked(&self) -> &[Worked] {
+        &self.worked
+    }
+}
+
+/// Where the counters of a run are.
+pub(crate) fn counters(folder: &std::path::Path) -> PathBuf {
+    folder.join("counters")
+}

@@ -1,0 +1,129 @@
+//! What a run has shown, for people.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use super::finding::{Finding, Law};
+use super::trial::Verdict;
+
+/// What a run has shown.
+#[derive(Debug)]
+pub struct Report {
+    pub(crate) seed: u64,
+    pub(crate) store: String,
+    pub(crate) span: Duration,
+    /// Where the logs are.
+    pub(crate) folder: PathBuf,
+    /// What was done, in order.
+    pub(crate) deeds: Vec<String>,
+    pub(crate) verdict: Verdict,
+    pub(crate) takeovers: Vec<Duration>,
+    pub(crate) lost_updates: u64,
+}
+
+impl Report {
+    /// What the run is guilty of.
+    pub fn findings(&self) -> &[Finding] {
+        &self.verdict.findings
+    }
+
+    /// Whether a law was broken.
+    pub fn breaks(&self, law: Law) -> bool {
+        self.findings().iter().any(|finding| finding.law == law)
+    }
+
+    /// How often a lock was granted.
+    pub fn grants(&self) -> usize {
+        self.verdict.grants
+    }
+
+    /// How many updates the counters lost that nothing fences. At least: of one that was killed while it wrote nobody knows.
+    pub fn lost_updates(&self) -> u64 {
+        self.lost_updates
+    }
+
+    /// How many writes the fenced register refused.
+    pub fn refused(&self) -> usize {
+        self.verdict.refused
+    }
+
+    /// How many waits in first-come, first-served queues could be judged.
+    pub fn waits_judged(&self) -> usize {
+        self.verdict.waits.judged
+    }
+
+    /// Prints the report, and removes the logs if nothing was found.
+    ///
+    /// # Panics
+    /// If something was found: with all of it, the seed, what was done, and where the logs are.
+    pub fn expect_clean(self) -> Report {
+        assert!(self.findings().is_empty(), "{self}");
+        println!("{self}");
+        self.forget();
+        self
+    }
+
+    /// Removes the logs.
+    pub fn forget(&self) {
+        // Whoever else removes them is as welcome.
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Verdict {
+            findings,
+            grants,
+            samples,
+            nested,
+            accepted,
+            refused,
+            bumped,
+            waits,
+            pardoned,
+        } = &self.verdict;
+        writeln!(
+            f,
+            "faults: {}, {:?}, TENURE_SEED={}",
+            self.store, self.span, self.seed
+        )?;
+        writeln!(
+            f,
+            "  {grants} grants, {nested} nested, {samples} samples, {} faults",
+            self.deeds.len()
+        )?;
+        writeln!(
+            f,
+            "  unfenced: {bumped} writes, {} updates lost",
+            self.lost_updates
+        )?;
+        writeln!(
+            f,
+            "  fenced: {accepted} writes accepted, {refused} refused as older"
+        )?;
+        writeln!(
+            f,
+            "  fair queues: {} waits judged, {} left out as disturbed; {pardoned} beliefs pardoned",
+            waits.judged, waits.left_out
+        )?;
+        writeln!(f, "  takeovers from killed holders: {:?}", self.takeovers)?;
+        if findings.is_empty() {
+            return writeln!(f, "  nothing was found");
+        }
+        for deed in &self.deeds {
+            writeln!(f, "  {deed}")?;
+        }
+        for finding in findings {
+            writeln!(f, "{finding}")?;
+        }
+        writeln!(
+            f,
+            "{} findings; the logs are in {}; TENURE_SEED={} makes the same misfortune again",
+            findings.len(),
+            self.folder.display(),
+            self.seed
+        )
+    }
+}

@@ -1,0 +1,14 @@
+//! What a worker process does.
+
+mod args;
+mod counter;
+mod entry;
+mod face;
+mod holding;
+mod process;
+mod task;
+mod wish;
+
+pub use args::Args;
+pub(crate) use counter::counted;
+pub use process::work;

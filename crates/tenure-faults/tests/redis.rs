@@ -1,0 +1,31 @@
+//! Locks in Redis hold what they promise while workers, their links and the server suffer all there is to suffer.
+
+use std::time::Duration;
+
+use tenure_faults::{Run, Store};
+use tenure_servers::{Disk, needs};
+
+const WORKER: &str = env!("CARGO_BIN_EXE_tenure-faults");
+
+#[tokio::test(flavor = "multi_thread")]
+async fn locks_hold_through_pauses_kills_restarts_partitions_and_clock_steps() {
+    if !needs("redis-server", "redis-server") {
+        return;
+    }
+    let store = Store::redis(Disk::EveryWrite).unwrap();
+    let report = Run::new(WORKER).on(store).await.unwrap().expect_clean();
+    assert!(
+        report.grants() > 100,
+        "a run in which little was locked shows little"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn tokens_rise_although_every_restart_loses_what_no_snapshot_has() {
+    if !needs("redis-server", "redis-server") {
+        return;
+    }
+    let store = Store::redis(Disk::Snapshots).unwrap();
+    let run = Run::new(WORKER).lasting(Duration::from_secs(15));
+    run.on(store).await.unwrap().expect_clean();
+}

@@ -1,0 +1,14 @@
+//! Locks in a file hold what they promise while workers are paused, stalled and killed.
+
+use tenure_faults::{Run, Store};
+
+#[tokio::test(flavor = "multi_thread")]
+async fn locks_in_a_file_hold_while_workers_are_paused_and_killed() {
+    let folder = tempfile::tempdir().unwrap();
+    let run = Run::new(env!("CARGO_BIN_EXE_tenure-faults"));
+    let report = run.on(Store::sqlite(folder.path())).await.unwrap().expect_clean();
+    assert!(
+        report.grants() > 100,
+        "a run in which little was locked shows little"
+    );
+}

@@ -1,0 +1,158 @@
+-- What acquiring and releasing share, beyond their usual cases. Part of scripts, no script of its own: expects `name`,
+-- `tag`, `queue`, `records`, `counter` and `now` (µs).
+--
+-- Beside Redisson's own keys (the hash, the list `queue`, the zset `timeouts`) there are two of ours:
+--   records .. owner   what became of one claim:  FIRST:COUNT:LABEL granted   W:LABEL waits   E ended   V[BY] evicted.
+--                      It outlives the lease by 12 s, in which a request that was delayed can still arrive.
+--   waiters            which members of the queue are claims of ours, and until when (ms) each lives. A claim of ours
+--                      that is in the list and not alive here is dead, whatever Java's score says.
+local timeouts, waiters = 'redisson_lock_timeout:' .. tag, 'tenure_waiters:' .. tag
+local channel = 'redisson_lock__channel:' .. tag
+local now_ms = math.floor(now / 1000)
+local REMEMBERED = 12000
+-- For how long Java lets a waiter stand at the head of the queue (fairLockWaitTimeout), by its own clock.
+local PATIENCE = 300000
+
+-- Takes a member out of the queue. The scores of those behind stay: one of Java's that were lowered below its clock would
+-- send itself to the tail.
+local function leave(owner)
+    redis.call('LREM', queue, 1, owner)
+    redis.call('ZREM', timeouts, owner)
+    redis.call('ZREM', waiters, owner)
+end
+
+-- Gives the queue a time to live while all in it are ours: it ends with the last of their leases, so that the dead
+-- leave nothing. Java's queue has none, so it loses it as soon as somebody of Java's is in it.
+local function tend()
+    local last = redis.call('ZREVRANGE', waiters, 0, 0, 'WITHSCORES')[2]
+    local members = redis.call('ZCARD', timeouts)
+    if last and members == redis.call('ZCARD', waiters) then
+        for _, key in ipairs({ queue, timeouts, waiters }) do
+            redis.call('PEXPIREAT', key, last + 1000)
+        end
+    elseif members > 0 then
+        redis.call('PERSIST', queue)
+        redis.call('PERSIST', timeouts)
+        if last then
+            redis.call('PEXPIREAT', waiters, last + members * PATIENCE)
+        end
+    end
+end
+
+-- Takes the dead out: ours whose lease has ended, wherever they stand, and Java's at the head whose score has passed
+-- or is missing (which would hold Java up for ever). The head that is left.
+local function sweep()
+    for _, dead in ipairs(redis.call('ZRANGEBYSCORE', waiters, '-inf', '(' .. now_ms)) do
+        leave(dead)
+    end
+    while true do
+        local head = redis.call('LINDEX', queue, 0)
+        if not head or redis.call('ZSCORE', waiters, head) then
+            return head
+        end
+        local score = redis.call('ZSCORE', timeouts, head)
+        if score and tonumber(score) > now_ms then
+            return head
+        end
+        redis.call('LPOP', queue)
+        redis.call('ZREM', timeouts, head)
+    end
+end
+
+local function call_head(head)
+    redis.call('PUBLISH', channel .. ':' .. head, '0')
+end
+
+-- When the answer to a claim that waits could change by itself: when the holder's lease ends, or that of somebody in
+-- the queue. `left` is the holder's, in ms; -1 if it has none (Java forbids that), -2 if nobody holds.
+local function poll_after(left, head)
+    local soonest = left >= 0 and left + 1 or 1000
+    if left == -2 and head then
+        local score = redis.call('ZSCORE', waiters, head) or redis.call('ZSCORE', timeouts, head)
+        soonest = score and score - now_ms + 1 or 1
+    end
+    local next_end = redis.call('ZRANGE', waiters, 0, 0, 'WITHSCORES')[2]
+    if next_end then
+        soonest = math.min(soonest, next_end - now_ms + 1)
+    end
+    return math.max(soonest, 1)
+end
+
+-- Places or polls one claim; as an heir it `yields` if others wait. The answer of `redisson_acquire`, without the time.
+local function place(owner, lease, place_by, grants, label, fair, yields)
+    local known = redis.call('GET', records .. owner)
+    local held = redis.call('HMGET', name, owner, 'mode')
+    local waits = false
+    if known then
+        local first, count = string.match(known, '^(%d+):(%d+)')
+        if first and held[1] then
+            redis.call('PEXPIRE', name, lease)
+            redis.call('PEXPIRE', records .. owner, lease + REMEMBERED)
+            return { 1, tonumber(first), tonumber(count) }
+        end
+        waits = string.sub(known, 1, 1) == 'W'
+        if not waits then
+            return { 2, 0, 0 }
+        end
+    elseif not held[1] then
+        if now > place_by then
+            return { 3, 0, 0 }
+        elseif held[2] then
+            return { 4, 0, 0 }
+        end
+    end
+    local left = held[1] and -2 or redis.call('PTTL', name)
+    if left ~= -2 and not fair then
+        return { 0, left >= 0 and left + 1 or 1000, -1 }
+    end
+    local before = redis.call('LINDEX', queue, 0)
+    local head = sweep()
+    if waits and not redis.call('ZSCORE', waiters, owner) then
+        return { 2, 0, 0 }
+    end
+    if left == -2 and not yields and (not head or head == owner) then
+        if waits then
+            leave(owner)
+            tend()
+        end
+        local last = math.max(now, (tonumber(redis.call('GETSET', counter, now)) or 0) + grants)
+        if last > now then
+            redis.call('SET', counter, last)
+        end
+        local first = last - grants + 1
+        redis.call('SET', records .. owner, string.format('%.0f:%d:%s', first, grants, label), 'PX', lease + REMEMBERED)
+        redis.call('HSET', name, owner, 1)
+        redis.call('PEXPIRE', name, lease)
+        return { 1, first, grants }
+    end
+    if left == -2 and head and head ~= before and head ~= owner then
+        call_head(head)
+    end
+    if not fair then
+        return { 0, yields and 10 or poll_after(left, head), -1 }
+    end
+    -- If a script of Java's has taken one of ours for dead, it was the head, and is again.
+    local ahead = redis.call('LPOS', queue, owner)
+    if not ahead and waits then
+        redis.call('LPUSH', queue, owner)
+        ahead = 0
+    elseif not ahead then
+        ahead = redis.call('RPUSH', queue, owner) - 1
+    end
+    -- The score by which Java judges: our own lease, so that Java waits no longer for one of ours that is dead, and the
+    -- patience that each of Java's ahead takes off every score when it goes. It is set anew with every poll, so one that is
+    -- alive is never stale.
+    redis.call('ZADD', timeouts, now_ms + lease, owner)
+    local foreign = 0
+    if ahead > 0 and redis.call('ZCARD', timeouts) > redis.call('ZCARD', waiters) + (waits and 0 or 1) then
+        for _, other in ipairs(redis.call('LRANGE', queue, 0, ahead - 1)) do
+            foreign = foreign + (redis.call('ZSCORE', waiters, other) and 0 or 1)
+        end
+        redis.call('ZADD', timeouts, now_ms + lease + foreign * PATIENCE, owner)
+    end
+    redis.call('ZADD', waiters, now_ms + lease, owner)
+    redis.call('SET', records .. owner, 'W:' .. label, 'PX', lease + REMEMBERED)
+    tend()
+    local soon = yields and left == -2 and 10 or poll_after(left, ahead > 0 and head or nil)
+    return { 0, math.max(1, math.min(soon, math.floor(lease / 3))), ahead }
+end

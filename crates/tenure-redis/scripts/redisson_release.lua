@@ -1,0 +1,111 @@
+-- Makes one holder or waiter of a mutex absent, wakes who may go next, and places the heir.
+--
+-- Inputs     KEYS  the lock's name, the token counter
+--            ARGV  owner ('' for whoever holds), end ('E', or 'V' and who evicts), bar (ms), how many of the lock's
+--                  subscribers are the caller's own, the caller's client; then of an heir: owner, lease (ms),
+--                  place_by (µs of TIME), grants, label, '1' if fair else ''
+-- Atomicity  one script: the end, the wake-up and the heir's grant are one step.
+-- Answer     {freed, waiting elsewhere}, or {freed, waiting elsewhere, the heir's answer as of redisson_acquire, time};
+--            freed is 1 or 0, or where no owner was given {owner, 1 if it is a claim of ours} for each
+-- Closes     the claim's record says that it has ended before anybody can hear of it, so a request of its own that was
+--            delayed is too late; the heir is granted only if nobody else listens, so no waiter elsewhere is passed over.
+local name, counter = KEYS[1], KEYS[2]
+local tag = string.find(name, '{', 1, true) and name or '{' .. name .. '}'
+local queue, records = 'redisson_lock_queue:' .. tag, 'tenure_claim:' .. tag .. ':'
+local owner, ending, own = ARGV[1], ARGV[2], tonumber(ARGV[4])
+
+-- The usual case, a holder that is done and has no heir, while nobody queues, in four calls. What is no lock any more
+-- is nobody's: its error is not ours.
+local held = owner ~= '' and redis.pcall('HDEL', name, owner) == 1
+if held and ending == 'E' and #ARGV == 5 then
+    redis.call('PSETEX', records .. owner, 12000, 'E')
+    if redis.call('EXISTS', queue) == 0 then
+        return { 1, math.max(redis.call('PUBLISH', 'redisson_lock__channel:' .. tag, '0') - own, 0) }
+    end
+end
+local time = redis.call('TIME')
+local now = time[1] * 1000000 + time[2]
+
+-- The usual hand-over, to an unfair heir of whom nothing is known, while nobody queues and nobody else listens.
+if held and ending == 'E' and ARGV[11] == '' and now <= tonumber(ARGV[8]) then
+    local heir = records .. ARGV[6]
+    if
+        redis.call('EXISTS', name, queue, heir) == 0
+        and redis.call('PUBSUB', 'NUMSUB', 'redisson_lock__channel:' .. tag)[2] <= own
+    then
+        local last = math.max(now, (redis.call('GETSET', counter, now) or 0) + ARGV[9])
+        if last > now then
+            redis.call('SET', counter, last)
+        end
+        local first = last - ARGV[9] + 1
+        redis.call('PSETEX', records .. owner, 12000, 'E')
+        redis.call('PSETEX', heir, ARGV[7] + 12000, string.format('%d:', first) .. ARGV[9] .. ':' .. ARGV[10])
+        redis.call('HSET', name, ARGV[6], '1')
+        redis.call('PEXPIRE', name, ARGV[7])
+        return { 1, 0, { 1, first, tonumber(ARGV[9]) }, now }
+    end
+end
+--: include redisson_place
+-- Writes down that a claim has ended. An evicted one is told so for as long as its lease would have lasted.
+local function finish(one)
+    if ending ~= 'E' and redis.call('EXISTS', records .. one) == 1 then
+        redis.call('SET', records .. one, ending, 'KEEPTTL')
+    else
+        redis.call('SET', records .. one, ending, 'PX', REMEMBERED)
+    end
+end
+
+local before = redis.call('LINDEX', queue, 0)
+sweep()
+local freed = held and 1 or 0
+if owner == '' then
+    freed = {}
+    local fields = redis.pcall('HKEYS', name)
+    for _, one in ipairs(fields.err and {} or fields) do
+        if one ~= 'tenure:bar' then
+            held = true
+            freed[#freed + 1] = { one, redis.call('EXISTS', records .. one) }
+            redis.call('HDEL', name, one)
+            finish(one)
+        end
+    end
+elseif held then
+    finish(owner)
+elseif redis.call('ZSCORE', timeouts, owner) then
+    freed = 1
+    leave(owner)
+    tend()
+    finish(owner)
+elseif redis.call('EXISTS', records .. owner) == 0 then
+    -- Never seen: its placing may be on the way.
+    finish(owner)
+end
+if held and tonumber(ARGV[3]) > 0 then
+    -- A holder that is nobody keeps the key for a moment: Java respects it as any.
+    redis.call('HSET', name, 'tenure:bar', 1)
+    redis.call('PEXPIRE', name, ARGV[3])
+end
+
+local others = 0
+for _, one in ipairs(redis.call('LRANGE', queue, 0, -1)) do
+    if string.sub(one, 1, 36) ~= ARGV[5] then
+        others = others + 1
+    end
+end
+others = others + math.max(redis.call('PUBSUB', 'NUMSUB', channel)[2] - own, 0)
+
+local answer = { freed, others }
+if #ARGV > 5 then
+    answer[3] = place(ARGV[6], tonumber(ARGV[7]), tonumber(ARGV[8]), tonumber(ARGV[9]), ARGV[10], ARGV[11] == '1', others > 0)
+    answer[4] = now
+    if answer[3][1] == 1 then
+        return answer
+    end
+end
+local head = redis.call('LINDEX', queue, 0)
+if head and (held or head ~= before) then
+    call_head(head)
+elseif held or head ~= before then
+    redis.call('PUBLISH', channel, '0')
+end
+return answer

@@ -1,0 +1,86 @@
+-- Keeps claims on mutexes alive, each judged by itself.
+--
+-- Inputs     KEYS  the token counter, then the lock's name of each claim
+--            ARGV  for each claim: owner, lease (ms), phase ('W' waiting, 'G' granted, 'E' either), first token and
+--                  how many to raise to ('' and '' if none)
+-- Atomicity  one script for all; one claim's trouble is no other's.
+-- Answer     the time, then for each claim: 0 alive, 1 no record of it, 2 its lease ended, 3 a raise beyond what can be
+--            counted exactly, or the text 'V' and who evicted it
+-- Closes     only a field that is there is kept alive: a renewal that was under way when the lock was released, or came
+--            too late, brings nothing back.
+local time = redis.call('TIME')
+local now = time[1] * 1000000 + time[2]
+local now_ms = math.floor(now / 1000)
+local counter = KEYS[1]
+local answer = { now }
+
+local function lift(first, count)
+    local last = first + count - 1
+    if last > (tonumber(redis.call('GET', counter)) or 0) then
+        redis.call('SET', counter, last)
+    end
+end
+
+local function renew(name, owner, lease, phase, first, count)
+    local tag = string.find(name, '{', 1, true) and name or '{' .. name .. '}'
+    local record = 'tenure_claim:' .. tag .. ':' .. owner
+    -- What is no lock any more holds nobody.
+    if redis.pcall('HEXISTS', name, owner) == 1 then
+        if phase == 'W' then
+            return 1
+        elseif first and first + count > 9007199254740992 then
+            return 3
+        end
+        redis.call('PEXPIRE', name, lease)
+        redis.call('PEXPIRE', record, lease + 12000)
+        if first then
+            lift(first, count)
+            local label = string.match(redis.call('GET', record) or '', '^%d+:%d+:(.*)') or ''
+            redis.call('SET', record, string.format('%.0f:%d:%s', first, count, label), 'PX', lease + 12000)
+        end
+        return 0
+    end
+    local known = redis.call('GET', record)
+    local kind = known and string.sub(known, 1, 1)
+    if not known or kind == 'E' then
+        return 1
+    elseif kind == 'V' then
+        return known
+    elseif kind ~= 'W' then
+        -- It held the key. Its record outlives the lease by so much: if there is more, somebody else took the key away.
+        return redis.call('PTTL', record) > 12000 and 1 or 2
+    end
+    local waiters = 'tenure_waiters:' .. tag
+    local ends = redis.call('ZSCORE', waiters, owner)
+    if not ends or tonumber(ends) < now_ms then
+        return 2
+    elseif phase == 'G' then
+        return 1
+    elseif first and first + count > 9007199254740992 then
+        return 3
+    end
+    local timeouts = 'redisson_lock_timeout:' .. tag
+    redis.call('ZADD', waiters, now_ms + lease, owner)
+    -- Java's score goes with it.
+    if redis.call('ZSCORE', timeouts, owner) then
+        redis.call('ZINCRBY', timeouts, now_ms + lease - ends, owner)
+    end
+    redis.call('PEXPIRE', record, lease + 12000)
+    -- The queue lives as long as the last in it.
+    for _, key in ipairs({ 'redisson_lock_queue:' .. tag, timeouts, waiters }) do
+        local left = redis.call('PTTL', key)
+        if left >= 0 and left < lease + 1000 then
+            redis.call('PEXPIRE', key, lease + 1000)
+        end
+    end
+    if first then
+        lift(first, count)
+    end
+    return 0
+end
+
+for i = 2, #KEYS do
+    local at = (i - 2) * 5
+    answer[i] = renew(KEYS[i], ARGV[at + 1], tonumber(ARGV[at + 2]), ARGV[at + 3], tonumber(ARGV[at + 4]), tonumber(ARGV[at + 5]))
+end
+return answer

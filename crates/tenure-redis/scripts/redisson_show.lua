@@ -1,0 +1,39 @@
+-- Shows mutexes: their holders and queues. Changes nothing.
+--
+-- Inputs     KEYS  the names to look at
+-- Atomicity  one script: what is shown of a key stood so at one moment.
+-- Answer     for each name: {name, time left (ms), holders, waiters}, each holder and waiter {owner, record or ''};
+--            nothing for a name that is no lock, or one that nobody alive holds or waits for
+-- Closes     nothing is decided by it.
+local time = redis.call('TIME')
+local now_ms = time[1] * 1000 + math.floor(time[2] / 1000)
+local answer = {}
+
+local function with_record(tag, owner)
+    return { owner, redis.call('GET', 'tenure_claim:' .. tag .. ':' .. owner) or '' }
+end
+
+for _, name in ipairs(KEYS) do
+    local tag = string.find(name, '{', 1, true) and name or '{' .. name .. '}'
+    local queue, timeouts, waiters = 'redisson_lock_queue:' .. tag, 'redisson_lock_timeout:' .. tag, 'tenure_waiters:' .. tag
+    local holders, waiting = {}, {}
+    local fields = redis.pcall('HGETALL', name)
+    -- A lock's fields are owners, and their values how often each holds.
+    for i = 1, fields.err and 0 or #fields, 2 do
+        if fields[i] ~= 'tenure:bar' and string.find(fields[i], ':', 1, true) and string.find(fields[i + 1], '^%d+$') then
+            holders[#holders + 1] = with_record(tag, fields[i])
+        end
+    end
+    local members = redis.pcall('LRANGE', queue, 0, -1)
+    for _, member in ipairs(members.err and {} or members) do
+        local ends = redis.call('ZSCORE', waiters, member)
+        local score = ends or redis.call('ZSCORE', timeouts, member)
+        if score and tonumber(score) >= now_ms then
+            waiting[#waiting + 1] = { member, ends and with_record(tag, member)[2] or '' }
+        end
+    end
+    if #holders > 0 or #waiting > 0 then
+        answer[#answer + 1] = { name, redis.call('PTTL', name), holders, waiting }
+    end
+end
+return answer

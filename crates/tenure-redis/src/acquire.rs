@@ -1,0 +1,89 @@
+//! Placing and polling: the call, and what its answer says of a claim.
+
+use std::time::Duration;
+
+use tenure_backend::{BackendError, Claim, Grant, Instant, Kind, Standing};
+
+use crate::answer::{Placed, integer, list, placed};
+use crate::backend::RedisStore;
+use crate::error::nonsense;
+use crate::names::Owner;
+use crate::profile::{check_claim, grants, lease_ms};
+use crate::script::{ACQUIRE, Command};
+use crate::wire::Wire;
+
+/// The counter of the tokens. It outlives every lock, and there is one for the whole server; on a cluster there would be
+/// one for each hash slot, in that slot. Whoever moves from the one to the other loses nothing: a token is never below
+/// the server's time.
+pub(crate) const COUNTER: &str = "tenure_tokens";
+
+impl RedisStore {
+    pub(crate) async fn place(&self, claim: &Claim, place_by: Instant) -> Result<Standing, BackendError> {
+        check_claim(claim)?;
+        let wire = self.link.wire().await?;
+        let first = self.place_once(&wire, claim, place_by).await?;
+        // The bound on the server's clock may have been too strict. By this answer it is better, and the server did nothing.
+        if matches!(first, Standing::TooLate) && self.now() < place_by {
+            return self.place_once(&wire, claim, place_by).await;
+        }
+        Ok(first)
+    }
+
+    async fn place_once(
+        &self,
+        wire: &Wire,
+        claim: &Claim,
+        place_by: Instant,
+    ) -> Result<Standing, BackendError> {
+        let mut command = ACQUIRE.on(2, 6, 192 + claim.label.len());
+        command.text(claim.at.key.as_str()).text(COUNTER);
+        write_claim(&mut command, claim, wire.clock.at(place_by));
+        let asked = self.now();
+        let answer = wire.call(&command).await?;
+        let parts = list(&answer).ok_or_else(nonsense)?;
+        let time = parts.get(3).and_then(integer).ok_or_else(nonsense)?;
+        wire.clock.learn(time, self.now());
+        match placed(parts).ok_or_else(nonsense)? {
+            Placed::IsReadWrite => Err(BackendError::mismatch(Kind::ReadWrite, Kind::Mutex)),
+            placed => Ok(standing(placed, claim, asked)),
+        }
+    }
+}
+
+/// What the scripts want to know of a claim, and until when on the server's clock it may be placed.
+pub(crate) fn write_claim(command: &mut Command, claim: &Claim, place_by: u64) {
+    let fair = match claim.fairness {
+        tenure_backend::Fairness::Unfair => "",
+        tenure_backend::Fairness::Fifo => "1",
+    };
+    command
+        .bytes(Owner::of(claim.at.id).as_bytes())
+        .number(lease_ms(claim.lease))
+        .number(place_by)
+        .number(u64::from(grants(claim.grants)))
+        .text(&claim.label)
+        .text(fair);
+}
+
+/// How soon an heir asks for itself that was not placed.
+const SOON: Duration = Duration::from_millis(10);
+
+/// What an answer means for a claim that was asked for at that moment.
+pub(crate) fn standing(placed: Placed, claim: &Claim, asked: Instant) -> Standing {
+    match placed {
+        Placed::Waits { ahead, poll_after } => Standing::Waiting { ahead, poll_after },
+        Placed::Granted(tokens) => Standing::Granted(Grant {
+            tokens: Some(tokens),
+            held_from: asked,
+            lease: Duration::from_millis(lease_ms(claim.lease)),
+            evidence: None,
+        }),
+        Placed::Ended => Standing::Ended,
+        Placed::TooLate => Standing::TooLate,
+        // An heir is told of the other kind when it asks for itself.
+        Placed::IsReadWrite => Standing::Waiting {
+            ahead: None,
+            poll_after: SOON,
+        },
+    }
+}

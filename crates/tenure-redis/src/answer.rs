@@ -1,0 +1,81 @@
+//! How the scripts' answers read. Whoever called decides what they mean.
+
+use std::num::NonZeroU32;
+use std::time::Duration;
+
+use redis::Value;
+use tenure_backend::{FencingToken, TokenRun};
+
+/// Where a claim stands, as a script says it.
+pub(crate) enum Placed {
+    Waits {
+        ahead: Option<u32>,
+        poll_after: Duration,
+    },
+    Granted(TokenRun),
+    Ended,
+    TooLate,
+    IsReadWrite,
+}
+
+/// A number, however it was sent.
+pub(crate) fn integer(value: &Value) -> Option<u64> {
+    match value {
+        Value::Int(number) => u64::try_from(*number).ok(),
+        Value::BulkString(digits) => std::str::from_utf8(digits).ok()?.parse().ok(),
+        _ => None,
+    }
+}
+
+/// A text, as far as it is one.
+pub(crate) fn text(value: &Value) -> Option<&str> {
+    match value {
+        Value::BulkString(bytes) => std::str::from_utf8(bytes).ok(),
+        Value::SimpleString(text) => Some(text),
+        _ => None,
+    }
+}
+
+pub(crate) fn list(value: &Value) -> Option<&[Value]> {
+    match value {
+        Value::Array(values) => Some(values),
+        _ => None,
+    }
+}
+
+/// An answer of `place`, whatever follows it.
+pub(crate) fn placed(values: &[Value]) -> Option<Placed> {
+    let [code, first, second, ..] = values else {
+        return None;
+    };
+    Some(match integer(code)? {
+        0 => Placed::Waits {
+            // It is -1 where nothing is known.
+            ahead: integer(second).and_then(|ahead| u32::try_from(ahead).ok()),
+            poll_after: Duration::from_millis(integer(first)?),
+        },
+        1 => Placed::Granted(run(integer(first)?, integer(second)?)?),
+        2 => Placed::Ended,
+        3 => Placed::TooLate,
+        4 => Placed::IsReadWrite,
+        _ => return None,
+    })
+}
+
+fn run(first: u64, count: u64) -> Option<TokenRun> {
+    let count = u32::try_from(count).ok().and_then(NonZeroU32::new)?;
+    TokenRun::new(FencingToken::new(first)?, count)
+}
+
+/// What stands in the record of a claim that was granted: its run and its label.
+pub(crate) fn granted(record: &str) -> Option<(TokenRun, &str)> {
+    let mut parts = record.splitn(3, ':');
+    let first = parts.next()?.parse().ok()?;
+    let count = parts.next()?.parse().ok()?;
+    Some((run(first, count)?, parts.next()?))
+}
+
+/// What stands in the record of a claim that waits: its label.
+pub(crate) fn waits(record: &str) -> Option<&str> {
+    record.strip_prefix("W:")
+}

@@ -1,0 +1,100 @@
+//! Reaching the server: a bare connection, or one that speaks TLS.
+
+use std::io;
+use std::sync::Arc;
+
+use redis::{RedisConnectionInfo, RedisError};
+use tenure_backend::BackendError;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+
+use crate::config::Config;
+
+/// Bytes to and from the server.
+pub(crate) trait Duplex: AsyncRead + AsyncWrite + Send + Unpin {}
+
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> Duplex for T {}
+
+/// How connections to the server are made: the one for calls, and the one for wake-ups.
+#[derive(Clone)]
+pub(crate) struct Dialer {
+    pub(crate) config: Arc<Config>,
+    #[cfg(feature = "tls")]
+    tls: Option<tokio_rustls::TlsConnector>,
+}
+
+impl Dialer {
+    /// Reads the certificates, if there are any.
+    #[cfg(feature = "tls")]
+    pub(crate) fn new(config: Config) -> Result<Self, BackendError> {
+        use tenure_backend::{Effect, Fault};
+
+        let connector = |tls: &crate::config::Tls| {
+            let identity = tls.identity.as_ref().map(|(cert, key)| (&**cert, &**key));
+            tenure_endpoint::tls_config(tls.ca.as_deref(), identity)
+        };
+        let tls = config.tls.as_ref().map(connector).transpose();
+        let tls = tls.map_err(|error| {
+            BackendError::because(
+                Fault::Invalid,
+                Effect::None,
+                "no TLS can be spoken: see the cause",
+                error,
+            )
+        })?;
+        Ok(Dialer {
+            config: Arc::new(config),
+            tls: tls.map(Into::into),
+        })
+    }
+
+    #[cfg(not(feature = "tls"))]
+    pub(crate) fn new(config: Config) -> Result<Self, BackendError> {
+        if config.tls.is_some() {
+            return Err(BackendError::unsupported(
+                "TLS was left out of this build: enable the feature `tls`, or write `redis://`",
+            ));
+        }
+        Ok(Dialer {
+            config: Arc::new(config),
+        })
+    }
+
+    /// A connection on which nothing has been said.
+    pub(crate) async fn dial(&self) -> Result<Box<dyn Duplex>, RedisError> {
+        let host = self.config.host.name();
+        let stream = TcpStream::connect((host, self.config.port())).await?;
+        stream.set_nodelay(true)?;
+        self.secure(stream).await.map_err(RedisError::from)
+    }
+
+    #[cfg(feature = "tls")]
+    async fn secure(&self, stream: TcpStream) -> io::Result<Box<dyn Duplex>> {
+        let Some(tls) = &self.tls else {
+            return Ok(Box::new(stream));
+        };
+        let name = self.config.host.name().to_owned();
+        let name = name.try_into().map_err(io::Error::other)?;
+        Ok(Box::new(tls.connect(name, stream).await?))
+    }
+
+    #[cfg(not(feature = "tls"))]
+    async fn secure(&self, stream: TcpStream) -> io::Result<Box<dyn Duplex>> {
+        Ok(Box::new(stream))
+    }
+
+    /// How we introduce ourselves.
+    pub(crate) fn greeting(&self) -> RedisConnectionInfo {
+        let config = &self.config;
+        let mut info = RedisConnectionInfo::default()
+            .set_lib_name("tenure", env!("CARGO_PKG_VERSION"))
+            .set_db(i64::from(config.database));
+        if let Some(user) = &config.user {
+            info = info.set_username(user);
+        }
+        if let Some(password) = &config.password {
+            info = info.set_password(password.expose());
+        }
+        info
+    }
+}

@@ -1,0 +1,126 @@
+//! What went wrong with Redis, in the contract's words: the fault, its effect, and what to do.
+
+use std::time::Duration;
+
+use redis::{ErrorKind, RedisError, ServerError};
+use tenure_backend::{BackendError, Effect, Fault};
+
+const WRONG_PASSWORD: &str =
+    "Redis refused the user or the password: correct them, or see whether the user is enabled (ACL LIST)";
+
+/// What the server refused. Most refusals come before a script's first write; those that may come in its midst (a right
+/// that is missing, a key of another kind) leave it unknown what was done.
+pub(crate) fn refused(error: &ServerError) -> BackendError {
+    let details = error.details().unwrap_or_default();
+    let code = match error.code() {
+        // So the server says of a command within a script.
+        "ERR" if details.contains("executing the script can't") => "NOPERM",
+        code => code,
+    };
+    let said = || format!("{code} {details}");
+    let (fault, message) = match code {
+        "LOADING" => (Fault::Unavailable, "Redis is still loading its data: try again"),
+        "BUSY" => (
+            Fault::Unavailable,
+            "Redis runs a script or function of somebody's that does not end: try again, or end it with SCRIPT KILL",
+        ),
+        "READONLY" | "MASTERDOWN" => (
+            Fault::Unavailable,
+            "this Redis is a replica, which grants no locks: name its master, or wait until it has become one",
+        ),
+        "NOREPLICAS" | "CLUSTERDOWN" | "TRYAGAIN" => (
+            Fault::Unavailable,
+            "Redis takes no writes, since replicas or nodes that it needs are away: try again",
+        ),
+        "NOAUTH" => (
+            Fault::Denied,
+            "Redis asks for a password: put it into the URL (redis://user:password@host), or name a `password_file`",
+        ),
+        "WRONGPASS" => (Fault::Denied, WRONG_PASSWORD),
+        "NOPERM" => (
+            Fault::Denied,
+            "this user may not do what locks need: give it EVALSHA, SCRIPT LOAD, the commands of the scripts, \
+             all keys and all channels (ACL SETUSER)",
+        ),
+        "OOM" => (
+            Fault::Store,
+            "Redis has reached `maxmemory` and takes no new locks: free memory, or give it more; locks that are held \
+             are still renewed",
+        ),
+        "MISCONF" => (
+            Fault::Store,
+            "Redis refuses writes because it cannot save its data: see its log and its disk; until then held locks \
+             end with their leases",
+        ),
+        "WRONGTYPE" => (
+            Fault::Store,
+            "the key holds something that is no lock, so another program uses it: choose another key",
+        ),
+        "CROSSSLOT" | "MOVED" | "ASK" => (
+            Fault::Unsupported,
+            "this Redis is a node of a cluster, which is not served: name a server that is none",
+        ),
+        _ => (Fault::Store, "Redis refused the call: see the cause beneath"),
+    };
+    let midst = matches!(code, "NOPERM" | "WRONGTYPE" | "ERR");
+    let effect = if midst { Effect::Unknown } else { Effect::None };
+    BackendError::because(fault, effect, message, said())
+}
+
+/// A call whose answer never came: the connection broke, or it took too long.
+pub(crate) fn unanswered(error: RedisError) -> BackendError {
+    BackendError::because(
+        Fault::Unavailable,
+        Effect::Unknown,
+        "Redis did not answer, or not in time: try again",
+        error,
+    )
+}
+
+/// Why no connection could be had. Nothing was asked.
+pub(crate) fn unreachable(address: &str, error: RedisError) -> BackendError {
+    if error.kind() == ErrorKind::AuthenticationFailed {
+        return BackendError::new(Fault::Denied, Effect::None, WRONG_PASSWORD);
+    }
+    if let Ok(refusal) = ServerError::try_from(error.clone()) {
+        let refusal = refused(&refusal);
+        return BackendError::because(refusal.fault(), Effect::None, refusal.to_string(), error);
+    }
+    let message = format!("Redis at {address} cannot be reached: see whether it runs there");
+    BackendError::because(Fault::Unavailable, Effect::None, message, error)
+}
+
+/// An answer that no script of ours gives.
+pub(crate) fn nonsense() -> BackendError {
+    BackendError::new(
+        Fault::Store,
+        Effect::Unknown,
+        "the answer is not that of our script: is a proxy between us and Redis that changes answers?",
+    )
+}
+
+/// Why no connection could be had in time. Nothing was asked.
+pub(crate) fn too_slow(address: &str, limit: Duration) -> BackendError {
+    let message =
+        format!("Redis at {address} let us wait for {limit:?} to connect: see whether it runs there");
+    BackendError::new(Fault::Unavailable, Effect::None, message)
+}
+
+/// A renewal that was given up while it was on its way.
+pub(crate) fn slow_renewal(limit: Duration) -> BackendError {
+    let message =
+        format!("Redis did not answer a renewal within {limit:?}, a sixth of the lease: it is asked again");
+    BackendError::new(Fault::Unavailable, Effect::Unknown, message)
+}
+
+/// No wake-ups can be had.
+pub(crate) fn deaf() -> BackendError {
+    let message = "Redis did not confirm a subscription: waiters poll until one can be had";
+    BackendError::new(Fault::Unavailable, Effect::None, message)
+}
+
+/// The runtime on which another connection was being made has ended.
+pub(crate) fn abandoned() -> BackendError {
+    let message = "connecting to Redis was given up with the runtime that did it: try again";
+    BackendError::new(Fault::Unavailable, Effect::None, message)
+}

@@ -1,0 +1,282 @@
+//! `examine`: everything about the server that weakens its locks, each with what follows from it.
+//! It looks and never repairs.
+
+use std::fmt::Display;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use futures_core::Stream;
+use redis::Value;
+use std::future::poll_fn;
+use std::num::NonZeroU32;
+use std::pin::pin;
+use tenure_backend::{
+    BackendError, Claim, ClaimId, ClaimRef, ClientId, Fairness, Fault, Finding, LockKey, Mode, OwnerId,
+    Severity,
+};
+use tokio::time::timeout;
+
+use crate::answer::{list, text};
+use crate::backend::RedisStore;
+use crate::names::channel;
+use crate::script;
+use crate::wire::Wire;
+
+/// How far the server's clock may be from ours before it is worth a word.
+const SKEW: Duration = Duration::from_secs(1);
+
+/// How long a call, or a wake-up, may take before it is worth a word: a hundredth of the default lease's third.
+const SLOW: Duration = Duration::from_millis(100);
+
+/// How many calls are timed; the quickest counts.
+const TRIES: u32 = 5;
+
+impl RedisStore {
+    pub(crate) async fn find(&self) -> Result<Vec<Finding>, BackendError> {
+        let wire = self.link.wire().await?;
+        let mut findings = Vec::new();
+        match wire.ask(redis::cmd("INFO").arg("everything")).await {
+            Ok(said) => {
+                let info = Info(text(&said).unwrap_or_default());
+                persistence(&info, &mut findings);
+                replicas(&info, &mut findings);
+                cluster(&info, &mut findings);
+                let policy = eviction_policy(&wire, &info).await;
+                eviction(&info, &policy, &mut findings);
+            }
+            Err(error) if error.fault() == Fault::Denied => findings.push(warning(
+                "this user may not ask INFO, so persistence, replicas and memory could not be looked at",
+                "what a restart, a failover or a full memory would do to locks is not known",
+            )),
+            Err(error) => return Err(error),
+        }
+        script_cache(&wire, &mut findings).await?;
+        self.clock_and_round_trip(&wire, &mut findings).await?;
+        self.wake_up(&wire, &mut findings).await?;
+        Ok(findings)
+    }
+
+    async fn clock_and_round_trip(
+        &self,
+        wire: &Wire,
+        findings: &mut Vec<Finding>,
+    ) -> Result<(), BackendError> {
+        let mut quickest = Duration::MAX;
+        let mut skew = Duration::ZERO;
+        for _ in 0..TRIES {
+            let asked = self.now();
+            let shown = wire.time().await?;
+            let took = self.now() - asked;
+            if took < quickest {
+                let ours = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+                (quickest, skew) = (took, ours.abs_diff(Duration::from_micros(shown)));
+            }
+        }
+        if skew > SKEW + quickest {
+            findings.push(warning(
+                format!("the server's clock and ours are {} apart", seconds(skew)),
+                "leases do not mind, but when a clock is put right in one step, forward on the server, locks end early, and \
+                 Java's fair waiters, which are judged by their own clocks, lose their places",
+            ));
+        }
+        if quickest > SLOW {
+            findings.push(note(
+                format!("a round trip takes {} at best", seconds(quickest)),
+                "every lock and unlock takes as long, and a lease of less than twenty times that is lost easily",
+            ));
+        }
+        Ok(())
+    }
+
+    /// Calls a waiter that nobody else knows, by a message of its own.
+    async fn wake_up(&self, wire: &Wire, findings: &mut Vec<Finding>) -> Result<(), BackendError> {
+        let nobody = nobody();
+        let asked = self.now();
+        let heard = async {
+            let mut wakes = pin!(self.ear.watch(&nobody).await.ok()?);
+            let mut publish = redis::cmd("PUBLISH");
+            // Whoever arms is woken once by that: the message must come after it.
+            poll_fn(|cx| wakes.as_mut().poll_next(cx)).await?;
+            let called = self.now();
+            wire.ask(publish.arg(channel(&nobody.at.key)).arg("0"))
+                .await
+                .ok()?;
+            poll_fn(|cx| wakes.as_mut().poll_next(cx)).await?;
+            Some(self.now() - called)
+        };
+        match timeout(self.link.dialer.config.command_timeout, heard).await {
+            Ok(Some(took)) if took <= SLOW => {}
+            Ok(Some(took)) => findings.push(note(
+                format!("a wake-up takes {}", seconds(took)),
+                "whoever waits for a lock gets it that much later after its release",
+            )),
+            _ => findings.push(warning(
+                format!(
+                    "no wake-up came within {}: publish and subscribe do not reach us, or this user may not use the \
+                     channels",
+                    seconds(self.now() - asked)
+                ),
+                "whoever waits polls instead, so a lock changes hands only ten times a second",
+            )),
+        }
+        Ok(())
+    }
+}
+
+/// A claim that is never placed, on a key that nobody uses.
+fn nobody() -> Claim {
+    let id = ClaimId::new(ClientId::from_random([0; 16]), 0);
+    let name = format!("tenure_doctor:{}", std::process::id());
+    Claim {
+        at: ClaimRef {
+            key: LockKey::new(name).expect("a short name without control characters"),
+            id,
+        },
+        owner: OwnerId(0),
+        label: "doctor".into(),
+        mode: Mode::Exclusive,
+        fairness: Fairness::Unfair,
+        lease: Duration::from_secs(1),
+        grants: NonZeroU32::MIN,
+    }
+}
+
+/// What `INFO` says.
+struct Info<'a>(&'a str);
+
+impl Info<'_> {
+    fn get(&self, name: &str) -> Option<&str> {
+        let line = |line: &&str| line.split_once(':').is_some_and(|(key, _)| key == name);
+        let (_, value) = self.0.lines().find(line)?.split_once(':')?;
+        Some(value.trim())
+    }
+
+    fn number(&self, name: &str) -> u64 {
+        self.get(name).and_then(|value| value.parse().ok()).unwrap_or(0)
+    }
+}
+
+fn persistence(info: &Info<'_>, findings: &mut Vec<Finding>) {
+    if info.get("aof_enabled") != Some("1") {
+        findings.push(warning(
+            "the append-only file is off (`appendonly no`), so a restart forgets the latest writes or all of them",
+            "after a restart a lock can be held twice until the older lease has ended, and its older holder is not told \
+             before its next renewal",
+        ));
+    } else if info.get("aof_last_write_status") == Some("err") {
+        findings.push(danger(
+            "the append-only file cannot be written: the disk may be full",
+            "Redis refuses writes, so held locks end with their leases and no new ones can be had",
+        ));
+    }
+    if info.get("rdb_last_bgsave_status") == Some("err") {
+        findings.push(danger(
+            "the last snapshot could not be saved: see the server's log and its disk",
+            "with `stop-writes-on-bgsave-error` Redis refuses writes, so held locks end with their leases",
+        ));
+    }
+}
+
+fn replicas(info: &Info<'_>, findings: &mut Vec<Finding>) {
+    let count = info.number("connected_slaves");
+    if info.get("role") == Some("slave") {
+        findings.push(danger(
+            "this server is a replica of another",
+            "no lock can be had from it, and it may show locks that have changed hands",
+        ));
+    } else if count > 0 {
+        findings.push(warning(
+            format!("the server has {count} replica{}, which receive writes after they are answered", plural(count)),
+            "when a replica takes over, the latest locks can be forgotten, and held twice until the older lease has ended: \
+             check the fencing token where that matters",
+        ));
+    }
+}
+
+fn cluster(info: &Info<'_>, findings: &mut Vec<Finding>) {
+    if info.get("cluster_enabled") == Some("1") {
+        findings.push(danger(
+            "this server is a node of a cluster",
+            "only the keys of its own slots could be locked, so locks are refused",
+        ));
+    }
+}
+
+/// The server's own word, or what `INFO` says where `CONFIG` may not be asked.
+async fn eviction_policy(wire: &Wire, info: &Info<'_>) -> String {
+    let answer = wire
+        .ask(redis::cmd("CONFIG").arg("GET").arg("maxmemory-policy"))
+        .await;
+    let said = answer
+        .ok()
+        .as_ref()
+        .and_then(list)
+        .and_then(|pair| pair.get(1).and_then(text).map(str::to_owned));
+    said.unwrap_or_else(|| info.get("maxmemory_policy").unwrap_or("noeviction").to_owned())
+}
+
+fn eviction(info: &Info<'_>, policy: &str, findings: &mut Vec<Finding>) {
+    if policy == "noeviction" {
+        if info.number("maxmemory") > 0 && info.number("used_memory") > info.number("maxmemory") / 10 * 9 {
+            findings.push(warning(
+                "nine tenths of `maxmemory` are used",
+                "when it is full no new lock can be had; those that are held are still renewed",
+            ));
+        }
+        return;
+    }
+    let found = format!(
+        "the eviction policy is `{policy}`: a full memory makes room by removing keys, locks among them"
+    );
+    let consequence = "a lock that is held can vanish and be held twice, without anybody being told before the next renewal";
+    findings.push(if info.number("maxmemory") > 0 {
+        danger(found, consequence)
+    } else {
+        // Without a limit memory is never full.
+        note(format!("{found} (there is no `maxmemory` yet)"), consequence)
+    });
+}
+
+/// Whether the server keeps our scripts: some proxies and services do not.
+async fn script_cache(wire: &Wire, findings: &mut Vec<Finding>) -> Result<(), BackendError> {
+    let answer = wire.ask(&script::are_known()).await?;
+    let known = list(&answer).is_some_and(|known| known.iter().all(|one| *one == Value::Int(1)));
+    if !known {
+        findings.push(warning(
+            "the server has forgotten our scripts since we connected: somebody flushes its script cache",
+            "the next lock or unlock takes three round trips instead of one, and nothing else changes",
+        ));
+    }
+    Ok(())
+}
+
+fn plural(count: u64) -> &'static str {
+    if count == 1 { "" } else { "s" }
+}
+
+fn seconds(time: Duration) -> String {
+    if time < Duration::from_secs(1) {
+        format!("{:.1} ms", time.as_secs_f64() * 1e3)
+    } else {
+        format!("{:.1} s", time.as_secs_f64())
+    }
+}
+
+fn found(severity: Severity, what: impl Display, consequence: impl Display) -> Finding {
+    Finding {
+        severity,
+        what: what.to_string(),
+        consequence: consequence.to_string(),
+    }
+}
+
+fn danger(what: impl Display, consequence: impl Display) -> Finding {
+    found(Severity::Danger, what, consequence)
+}
+
+fn warning(what: impl Display, consequence: impl Display) -> Finding {
+    found(Severity::Warning, what, consequence)
+}
+
+fn note(what: impl Display, consequence: impl Display) -> Finding {
+    found(Severity::Note, what, consequence)
+}

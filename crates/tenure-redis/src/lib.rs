@@ -1,0 +1,22 @@
+#![doc = include_str!("docs.md")]
+
+mod acquire;
+mod answer;
+mod backend;
+mod clock;
+mod config;
+mod dial;
+mod error;
+mod examine;
+mod inspect;
+mod link;
+mod names;
+mod profile;
+mod release;
+mod renew;
+mod script;
+mod watch;
+mod wire;
+
+pub use backend::RedisStore;
+pub use config::{Config, Tls};

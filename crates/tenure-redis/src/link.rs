@@ -1,0 +1,107 @@
+//! The way to the server: one connection for all calls, replaced by another when it breaks.
+
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use tenure_backend::BackendError;
+use tokio::sync::watch;
+
+use crate::dial::Dialer;
+use crate::error;
+use crate::wire::Wire;
+
+pub(crate) struct Link {
+    pub(crate) dialer: Dialer,
+    state: Arc<Mutex<State>>,
+}
+
+struct State {
+    wire: Option<Arc<Wire>>,
+    /// The attempt to connect that is under way.
+    attempt: Option<watch::Receiver<Attempt>>,
+    closed: bool,
+}
+
+/// How an attempt has ended, if it has.
+type Attempt = Option<Result<Arc<Wire>, BackendError>>;
+
+impl Link {
+    /// Connects for the first time.
+    pub(crate) async fn open(dialer: Dialer) -> Result<Self, BackendError> {
+        let state = State {
+            wire: Some(Wire::open(&dialer).await?),
+            attempt: None,
+            closed: false,
+        };
+        Ok(Link {
+            dialer,
+            state: Arc::new(Mutex::new(state)),
+        })
+    }
+
+    /// The connection, or another if it has broken.
+    ///
+    /// Connecting is a task of its own: whoever asked first may not be polled any more, and the others depend on it.
+    pub(crate) async fn wire(&self) -> Result<Arc<Wire>, BackendError> {
+        let mut attempt = match self.present()? {
+            Present::Wire(wire) => return Ok(wire),
+            Present::Attempt(attempt) => attempt,
+        };
+        match attempt.wait_for(Option::is_some).await.as_deref() {
+            Ok(Some(ended)) => ended.clone(),
+            _ => Err(error::abandoned()),
+        }
+    }
+
+    /// Gives the connection up. What is under way on it is still answered.
+    pub(crate) fn close(&self) {
+        let mut state = self.state.lock();
+        (state.closed, state.wire) = (true, None);
+    }
+
+    pub(crate) fn check_open(&self) -> Result<(), BackendError> {
+        if self.state.lock().closed {
+            return Err(BackendError::closed());
+        }
+        Ok(())
+    }
+
+    fn present(&self) -> Result<Present, BackendError> {
+        let mut state = self.state.lock();
+        if state.closed {
+            return Err(BackendError::closed());
+        }
+        if let Some(wire) = state.wire.as_ref().filter(|wire| !wire.is_broken()) {
+            return Ok(Present::Wire(wire.clone()));
+        }
+        state.wire = None;
+        // One whose task has ended unfinished, with its runtime, is none.
+        if let Some(attempt) = state.attempt.as_ref().filter(|one| one.has_changed().is_ok()) {
+            return Ok(Present::Attempt(attempt.clone()));
+        }
+        let (tell, attempt) = watch::channel(None);
+        state.attempt = Some(attempt.clone());
+        tokio::spawn(connect(self.dialer.clone(), self.state.clone(), tell));
+        Ok(Present::Attempt(attempt))
+    }
+}
+
+enum Present {
+    Wire(Arc<Wire>),
+    Attempt(watch::Receiver<Attempt>),
+}
+
+async fn connect(dialer: Dialer, state: Arc<Mutex<State>>, tell: watch::Sender<Attempt>) {
+    let opened = Wire::open(&dialer).await;
+    let mut state = state.lock();
+    state.attempt = None;
+    let ended = match opened {
+        Ok(_) if state.closed => Err(BackendError::closed()),
+        Ok(wire) => {
+            state.wire = Some(wire.clone());
+            Ok(wire)
+        }
+        Err(failure) => Err(failure),
+    };
+    tell.send_replace(Some(ended));
+}

@@ -1,0 +1,80 @@
+//! The scripts, and how a call of one is written. What each does is said above it, in `scripts/`.
+
+use std::sync::LazyLock;
+
+use redis::{Cmd, RedisWrite, ToRedisArgs};
+
+/// What stands in a script where the shared part belongs.
+const INCLUDE: &str = "--: include redisson_place\n";
+
+/// One of the scripts, with the hash by which a server that has it finds it.
+pub(crate) struct Script {
+    text: String,
+    hash: String,
+}
+
+pub(crate) static ACQUIRE: LazyLock<Script> =
+    LazyLock::new(|| Script::new(include_str!("../scripts/redisson_acquire.lua")));
+pub(crate) static RELEASE: LazyLock<Script> =
+    LazyLock::new(|| Script::new(include_str!("../scripts/redisson_release.lua")));
+pub(crate) static RENEW: LazyLock<Script> =
+    LazyLock::new(|| Script::new(include_str!("../scripts/redisson_renew.lua")));
+pub(crate) static SHOW: LazyLock<Script> =
+    LazyLock::new(|| Script::new(include_str!("../scripts/redisson_show.lua")));
+
+/// The commands that make a server know every script.
+pub(crate) fn load_all() -> impl Iterator<Item = Cmd> {
+    [&ACQUIRE, &RELEASE, &RENEW, &SHOW].into_iter().map(|script| {
+        let mut command = redis::cmd("SCRIPT");
+        command.arg("LOAD").arg(&script.text);
+        command
+    })
+}
+
+/// The command that asks which scripts a server has.
+pub(crate) fn are_known() -> Cmd {
+    let mut command = redis::cmd("SCRIPT");
+    command.arg("EXISTS");
+    for script in [&ACQUIRE, &RELEASE, &RENEW, &SHOW] {
+        command.arg(&script.hash);
+    }
+    command
+}
+
+impl Script {
+    fn new(source: &str) -> Self {
+        let text = source.replace(INCLUDE, include_str!("../scripts/redisson_place.lua"));
+        let hash = redis::Script::new(&text).get_hash().to_owned();
+        Script { text, hash }
+    }
+
+    /// Begins a call on so many keys, with room for so many arguments of so many bytes in all.
+    pub(crate) fn on(&self, keys: usize, arguments: usize, bytes: usize) -> Command {
+        let mut command = Command(Cmd::with_capacity(3 + keys + arguments, 64 + bytes));
+        command.text("EVALSHA").text(&self.hash).number(keys as u64);
+        command
+    }
+}
+
+/// A call of a script, as it is written: first the keys, then the arguments.
+pub(crate) struct Command(Cmd);
+
+impl Command {
+    pub(crate) fn bytes(&mut self, bytes: &[u8]) -> &mut Self {
+        self.0.write_arg(bytes);
+        self
+    }
+
+    pub(crate) fn text(&mut self, text: &str) -> &mut Self {
+        self.bytes(text.as_bytes())
+    }
+
+    pub(crate) fn number(&mut self, number: u64) -> &mut Self {
+        number.write_redis_args(&mut self.0);
+        self
+    }
+
+    pub(crate) fn as_cmd(&self) -> &Cmd {
+        &self.0
+    }
+}

@@ -1,0 +1,349 @@
+//! Wake-ups: one connection that is subscribed to the channels of all claims that are watched here.
+//! A message is a hint. That none was missed is never promised, so after each new subscription everybody is woken.
+
+use std::collections::HashMap;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use futures_core::Stream;
+use futures_util::StreamExt;
+use parking_lot::Mutex;
+use redis::RedisError;
+use redis::aio::{PubSub, PubSubSink, PubSubStream};
+use smallvec::SmallVec;
+use tenure_backend::{BackendError, Claim, Fairness, LockKey, Wakes};
+use tokio::sync::{Notify, oneshot};
+use tokio::task::JoinHandle;
+use tokio::time::{sleep, timeout};
+
+use crate::dial::Dialer;
+use crate::error::deaf;
+use crate::names::{Owner, channel, channel_of};
+
+/// For how long a subscription that broke is left alone before the next try.
+const PAUSE: Duration = Duration::from_millis(200);
+
+/// How often a subscription is asked whether it still works: behind a dead one every wait lasts until its poll.
+const HEARTBEAT: Duration = Duration::from_secs(5);
+
+/// How many channels one command names.
+const CHUNK: usize = 500;
+
+/// Everybody of this client who waits to be woken.
+pub(crate) struct Ear {
+    dialer: Dialer,
+    book: Arc<Book>,
+    task: Mutex<Option<JoinHandle<()>>>,
+}
+
+#[derive(Default)]
+struct Book {
+    pages: Mutex<Pages>,
+    /// How many channels there are: nearly every release finds none.
+    count: AtomicUsize,
+    changed: Notify,
+}
+
+#[derive(Default)]
+struct Pages {
+    channels: HashMap<Arc<str>, Channel>,
+    /// Channels at which somebody came first or left last: what is wanted there may differ from what the server knows.
+    changed: Vec<Arc<str>>,
+}
+
+#[derive(Default)]
+struct Channel {
+    bells: SmallVec<[Arc<Bell>; 1]>,
+    /// Whether the server has confirmed it.
+    subscribed: bool,
+    /// Who wants to know when it does. They are told that it will not by being dropped.
+    arming: SmallVec<[oneshot::Sender<()>; 1]>,
+}
+
+impl Ear {
+    pub(crate) fn new(dialer: Dialer) -> Self {
+        Ear {
+            dialer,
+            book: Arc::default(),
+            task: Mutex::default(),
+        }
+    }
+
+    /// Whether the server counts this client among the lock's listeners, as far as we know.
+    pub(crate) fn listens(&self, key: &LockKey) -> bool {
+        if self.book.count.load(Ordering::Relaxed) == 0 {
+            return false;
+        }
+        let pages = self.book.pages.lock();
+        pages
+            .channels
+            .get(&*channel(key))
+            .is_some_and(|channel| channel.subscribed)
+    }
+
+    /// Wake-ups for a claim: armed, for the server has confirmed it.
+    pub(crate) async fn watch(&self, claim: &Claim) -> Result<Wakes, BackendError> {
+        let name: Arc<str> = match claim.fairness {
+            Fairness::Unfair => channel(&claim.at.key),
+            Fairness::Fifo => channel_of(&claim.at.key, &Owner::of(claim.at.id)),
+        }
+        .into();
+        let (tell, told) = oneshot::channel();
+        let listener = self.book.enter(name, tell);
+        self.listen();
+        match timeout(self.dialer.config.command_timeout, told).await {
+            Ok(Ok(())) => Ok(Wakes::new(listener)),
+            _ => Err(deaf()),
+        }
+    }
+
+    /// Ends every wake-up.
+    pub(crate) fn close(&self) {
+        if let Some(task) = self.task.lock().take() {
+            task.abort();
+        }
+        *self.book.pages.lock() = Pages::default();
+    }
+
+    /// Sees to it that the task runs that hears for all.
+    fn listen(&self) {
+        let mut task = self.task.lock();
+        if task.as_ref().is_none_or(JoinHandle::is_finished) {
+            *task = Some(tokio::spawn(hear(self.dialer.clone(), self.book.clone())));
+        }
+    }
+}
+
+impl Drop for Ear {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+impl Book {
+    fn enter(self: &Arc<Self>, name: Arc<str>, arming: oneshot::Sender<()>) -> Listener {
+        let bell = Arc::new(Bell::default());
+        let mut pages = self.pages.lock();
+        let channel = pages.channels.entry(name.clone()).or_default();
+        channel.bells.push(bell.clone());
+        if channel.subscribed {
+            // Whoever asked may have gone.
+            let _ = arming.send(());
+        } else {
+            channel.arming.push(arming);
+            pages.changed.push(name.clone());
+            self.changed.notify_one();
+        }
+        self.count.store(pages.channels.len(), Ordering::Relaxed);
+        Listener {
+            book: self.clone(),
+            name,
+            bell,
+        }
+    }
+
+    fn leave(&self, name: &Arc<str>, bell: &Arc<Bell>) {
+        let mut pages = self.pages.lock();
+        let Some(channel) = pages.channels.get_mut(name) else {
+            return;
+        };
+        channel.bells.retain(|other| !Arc::ptr_eq(other, bell));
+        if channel.bells.is_empty() {
+            pages.changed.push(name.clone());
+            self.changed.notify_one();
+        }
+    }
+
+    /// What the server must be told: which channels we want, and which no more. It counts as not subscribed at once.
+    fn differences(&self) -> (Vec<Arc<str>>, Vec<Arc<str>>) {
+        let mut pages = self.pages.lock();
+        let (mut wanted, mut unwanted) = (Vec::new(), Vec::new());
+        for name in std::mem::take(&mut pages.changed) {
+            let Some(channel) = pages.channels.get_mut(&name) else {
+                continue;
+            };
+            match (channel.bells.is_empty(), channel.subscribed) {
+                (false, false) => wanted.push(name),
+                (true, true) => {
+                    channel.subscribed = false;
+                    unwanted.push(name);
+                }
+                (true, false) => drop(pages.channels.remove(&name)),
+                (false, true) => {}
+            }
+        }
+        self.count.store(pages.channels.len(), Ordering::Relaxed);
+        (wanted, unwanted)
+    }
+
+    /// The server has confirmed these. Whoever listens is woken: something may have been missed.
+    fn confirm(&self, names: &[Arc<str>]) {
+        let mut bells: Vec<Arc<Bell>> = Vec::new();
+        let mut pages = self.pages.lock();
+        for name in names {
+            let Some(channel) = pages.channels.get_mut(name) else {
+                continue;
+            };
+            channel.subscribed = true;
+            for arming in channel.arming.drain(..) {
+                // Whoever asked may have gone.
+                let _ = arming.send(());
+            }
+            bells.extend(channel.bells.iter().cloned());
+            if channel.bells.is_empty() {
+                pages.changed.push(name.clone());
+                self.changed.notify_one();
+            }
+        }
+        drop(pages);
+        bells.iter().for_each(|bell| bell.ring());
+    }
+
+    /// The connection is gone: nothing is subscribed, and everything that is wanted must be again.
+    fn forget(&self) {
+        let mut pages = self.pages.lock();
+        let Pages { channels, changed } = &mut *pages;
+        changed.clear();
+        channels.retain(|name, channel| {
+            channel.subscribed = false;
+            channel.arming.clear();
+            if !channel.bells.is_empty() {
+                changed.push(name.clone());
+            }
+            !channel.bells.is_empty()
+        });
+        self.count.store(channels.len(), Ordering::Relaxed);
+    }
+
+    fn ring(&self, name: &str) {
+        let pages = self.pages.lock();
+        let bells = pages.channels.get(name).map(|channel| channel.bells.clone());
+        drop(pages);
+        bells.iter().flatten().for_each(|bell| bell.ring());
+    }
+}
+
+/// Hears for all, on one connection after the other.
+async fn hear(dialer: Dialer, book: Arc<Book>) {
+    let config = &dialer.config;
+    loop {
+        let opened = timeout(config.connect_timeout, subscribe(&dialer)).await;
+        if let Ok(Ok(connection)) = opened {
+            let (sink, stream) = connection.split();
+            tokio::select! {
+                () = pass_on(stream, &book) => {}
+                _ = obey(sink.clone(), &book, config.command_timeout) => {}
+                () = stay_alive(sink, &book, config.command_timeout) => {}
+            }
+            tracing::debug!("the subscription to Redis was lost: another is made");
+        }
+        book.forget();
+        sleep(PAUSE).await;
+        while book.count.load(Ordering::Relaxed) == 0 {
+            book.changed.notified().await;
+        }
+    }
+}
+
+async fn subscribe(dialer: &Dialer) -> Result<PubSub, RedisError> {
+    PubSub::new(&dialer.greeting(), dialer.dial().await?).await
+}
+
+/// Rings for what is heard, until the connection ends.
+async fn pass_on(mut stream: PubSubStream, book: &Book) {
+    while let Some(message) = stream.next().await {
+        book.ring(message.get_channel_name());
+    }
+}
+
+/// Subscribes to what is wanted and takes back what is not, until the connection ends.
+async fn obey(mut sink: PubSubSink, book: &Book, limit: Duration) -> Option<()> {
+    loop {
+        let (wanted, unwanted) = book.differences();
+        if wanted.is_empty() && unwanted.is_empty() {
+            book.changed.notified().await;
+        }
+        for names in wanted.chunks(CHUNK) {
+            let texts: Vec<&str> = names.iter().map(|name| &**name).collect();
+            timeout(limit, sink.subscribe(&texts)).await.ok()?.ok()?;
+            book.confirm(names);
+        }
+        for names in unwanted.chunks(CHUNK) {
+            let texts: Vec<&str> = names.iter().map(|name| &**name).collect();
+            timeout(limit, sink.unsubscribe(&texts)).await.ok()?.ok()?;
+            book.pages.lock().changed.extend_from_slice(names);
+        }
+    }
+}
+
+/// Asks from time to time whether the connection works, until it does not.
+async fn stay_alive(mut sink: PubSubSink, book: &Book, limit: Duration) {
+    loop {
+        sleep(HEARTBEAT).await;
+        if book.count.load(Ordering::Relaxed) > 0
+            && !matches!(timeout(limit, sink.ping::<redis::Value>()).await, Ok(Ok(_)))
+        {
+            return;
+        }
+    }
+}
+
+/// A bell that remembers that it was rung until somebody hears it. Ringing twice is ringing once.
+#[derive(Default)]
+struct Bell(Mutex<Pull>);
+
+#[derive(Default)]
+struct Pull {
+    rung: bool,
+    listener: Option<Waker>,
+}
+
+impl Bell {
+    /// Never called while the book is open: a waker runs code of its own.
+    fn ring(&self) {
+        let listener = {
+            let mut pull = self.0.lock();
+            pull.rung = true;
+            pull.listener.take()
+        };
+        if let Some(listener) = listener {
+            listener.wake();
+        }
+    }
+
+    fn poll_heard(&self, cx: &mut Context<'_>) -> Poll<()> {
+        let mut pull = self.0.lock();
+        if std::mem::take(&mut pull.rung) {
+            return Poll::Ready(());
+        }
+        match &mut pull.listener {
+            Some(listener) => listener.clone_from(cx.waker()),
+            None => pull.listener = Some(cx.waker().clone()),
+        }
+        Poll::Pending
+    }
+}
+
+/// What `watch` hands out; the last one to be dropped ends the subscription.
+struct Listener {
+    book: Arc<Book>,
+    name: Arc<str>,
+    bell: Arc<Bell>,
+}
+
+impl Stream for Listener {
+    type Item = ();
+
+    fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<()>> {
+        self.bell.poll_heard(cx).map(Some)
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        self.book.leave(&self.name, &self.bell);
+    }
+}

@@ -1,0 +1,221 @@
+//! One connection, shared by all calls: each is written as it comes, and answered in order.
+//! How a lost one is replaced is in `link.rs`.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use redis::aio::MultiplexedConnection;
+use redis::{AsyncConnectionConfig, Cmd, RedisError, ServerError, Value};
+use tenure_backend::BackendError;
+use tokio::task::AbortHandle;
+use tokio::time::timeout;
+
+use crate::answer::integer;
+use crate::clock::ServerClock;
+use crate::dial::Dialer;
+use crate::error;
+use crate::script::{Command, load_all};
+
+/// How many calls may wait to be written; further ones wait for their turn.
+const BUFFER: usize = 1024;
+
+/// Every so many looks the server is asked although nobody waits for it: a connection that has died in silence is then found
+/// before it is needed.
+const IDLE: u32 = 20;
+
+/// A connection to the server, which knows our scripts. It lives until it breaks, or is dropped.
+pub(crate) struct Wire {
+    connection: MultiplexedConnection,
+    /// What is known of the server's clock: of this connection's server, for another may be reached by the next.
+    pub(crate) clock: ServerClock,
+    /// How many calls are under way.
+    under_way: AtomicUsize,
+    /// Whether a call on it has failed: nobody waits until its task has noticed.
+    broken: AtomicBool,
+    driver: Driver,
+}
+
+impl Wire {
+    /// Connects, says who we are, and teaches the server the scripts.
+    pub(crate) async fn open(dialer: &Dialer) -> Result<Arc<Self>, BackendError> {
+        let config = &dialer.config;
+        let opening = timeout(config.connect_timeout, Self::connect(dialer));
+        match opening.await {
+            Ok(wire) => wire.map_err(|error| error::unreachable(&config.address(), error)),
+            Err(_) => Err(error::too_slow(&config.address(), config.connect_timeout)),
+        }
+    }
+
+    async fn connect(dialer: &Dialer) -> Result<Arc<Self>, RedisError> {
+        let (config, stream) = (&dialer.config, dialer.dial().await?);
+        let settings = AsyncConnectionConfig::new()
+            .set_response_timeout(None)
+            .set_pipeline_buffer_size(BUFFER);
+        let (mut connection, driver) =
+            MultiplexedConnection::new_with_config(&dialer.greeting(), stream, settings).await?;
+        let driver = Driver(tokio::spawn(driver).abort_handle());
+        let mut first = redis::pipe();
+        for load in load_all() {
+            first.add_command(load);
+        }
+        first.cmd("TIME");
+        let mut answers = connection.send_packed_commands(&first, 0, first.len()).await?;
+        for answer in &answers {
+            if let Value::ServerError(refusal) = answer {
+                return Err(refusal.clone().into());
+            }
+        }
+        let shown = answers.pop().as_ref().and_then(time).unwrap_or(0);
+        let wire = Arc::new(Wire {
+            connection,
+            clock: ServerClock::new(shown, config.clock.now()),
+            under_way: AtomicUsize::new(0),
+            broken: AtomicBool::new(false),
+            driver,
+        });
+        tokio::spawn(keep_watch(Arc::downgrade(&wire), config.command_timeout));
+        Ok(wire)
+    }
+
+    /// Whether it is broken: nothing more is heard on it.
+    pub(crate) fn is_broken(&self) -> bool {
+        self.broken.load(Ordering::Relaxed) || self.driver.0.is_finished()
+    }
+
+    /// Calls a script, which the server is taught again if it has forgotten it.
+    pub(crate) async fn call(&self, command: &Command) -> Result<Value, BackendError> {
+        match self.send(command.as_cmd()).await {
+            Err(Failed::Refused(refusal)) if refusal.code() == "NOSCRIPT" => {
+                for load in load_all() {
+                    self.ask(&load).await?;
+                }
+                self.ask(command.as_cmd()).await
+            }
+            answer => answer.map_err(BackendError::from),
+        }
+    }
+
+    /// What the server's clock shows, in microseconds.
+    pub(crate) async fn time(&self) -> Result<u64, BackendError> {
+        let answer = self.ask(&redis::cmd("TIME")).await?;
+        time(&answer).ok_or_else(error::nonsense)
+    }
+
+    /// Sends one command.
+    pub(crate) async fn ask(&self, command: &Cmd) -> Result<Value, BackendError> {
+        self.send(command).await.map_err(BackendError::from)
+    }
+
+    async fn send(&self, command: &Cmd) -> Result<Value, Failed> {
+        let _counted = Counted::new(&self.under_way);
+        let mut connection = self.connection.clone();
+        let answer = answer(connection.send_packed_command(command).await);
+        let over = match &answer {
+            Ok(_) => false,
+            // It has become a replica: the name may lead elsewhere by now.
+            Err(Failed::Refused(refusal)) => refusal.code() == "READONLY",
+            Err(Failed::Unanswered(_)) => true,
+        };
+        if over {
+            self.give_up();
+        }
+        answer
+    }
+
+    /// Closes the connection: whoever comes makes another.
+    fn give_up(&self) {
+        self.broken.store(true, Ordering::Relaxed);
+        self.driver.0.abort();
+    }
+}
+
+/// Why a call has no answer.
+enum Failed {
+    Refused(ServerError),
+    Unanswered(RedisError),
+}
+
+impl From<Failed> for BackendError {
+    fn from(failed: Failed) -> Self {
+        match failed {
+            Failed::Refused(refusal) => error::refused(&refusal),
+            Failed::Unanswered(error) => error::unanswered(error),
+        }
+    }
+}
+
+fn answer(answered: Result<Value, RedisError>) -> Result<Value, Failed> {
+    match answered {
+        Ok(Value::ServerError(refusal)) => Err(Failed::Refused(refusal)),
+        Ok(value) => Ok(value),
+        Err(error) => Err(match ServerError::try_from(error) {
+            Ok(refusal) => Failed::Refused(refusal),
+            Err(error) => Failed::Unanswered(error),
+        }),
+    }
+}
+
+/// The task that reads and writes, which ends when this is dropped: also if connecting is given up on its way.
+struct Driver(AbortHandle);
+
+impl Drop for Driver {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+struct Counted<'a>(&'a AtomicUsize);
+
+impl<'a> Counted<'a> {
+    fn new(count: &'a AtomicUsize) -> Self {
+        count.fetch_add(1, Ordering::Relaxed);
+        Counted(count)
+    }
+}
+
+impl Drop for Counted<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Gives the connection up when the server does not answer in time.
+///
+/// Answers come in order, so one that comes to a question of ours says that every call before it was answered: calls need
+/// no timer of their own. A connection that is given up is closed, so that nothing lingers on it.
+async fn keep_watch(wire: Weak<Wire>, limit: Duration) {
+    let ping = redis::cmd("PING");
+    let mut idle = 0;
+    loop {
+        tokio::time::sleep(limit / 4).await;
+        let Some(wire) = wire.upgrade().filter(|wire| !wire.is_broken()) else {
+            return;
+        };
+        idle = if wire.under_way.load(Ordering::Relaxed) > 0 {
+            0
+        } else {
+            idle + 1
+        };
+        if idle % IDLE != 0 {
+            continue;
+        }
+        let mut connection = wire.connection.clone();
+        if timeout(limit, connection.send_packed_command(&ping))
+            .await
+            .is_err()
+        {
+            tracing::debug!(?limit, "Redis does not answer: the connection is given up");
+            return wire.give_up();
+        }
+    }
+}
+
+/// What `TIME` answers, in microseconds.
+fn time(value: &Value) -> Option<u64> {
+    let Value::Array(parts) = value else { return None };
+    let [seconds, micros] = &parts[..] else {
+        return None;
+    };
+    Some(integer(seconds)? * 1_000_000 + integer(micros)?)
+}

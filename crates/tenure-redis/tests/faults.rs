@@ -1,0 +1,310 @@
+//! What the server and the network do to their clients: pauses, restarts, lost connections, full memory, clocks that are set.
+//! Long runs under faults, with histories, are the fault runs'.
+
+mod stage;
+
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use stage::{Server, Stage, soon};
+use tenure_backend::{
+    Backend, Effect, Fault, Loss, MAX_PLACE_AHEAD, Mode, Phase, Query, Released, Renewed, Standing,
+};
+use tenure_endpoint::StoreUrl;
+use tenure_redis::{Config, RedisStore};
+use tenure_servers::{Data, Proxy, Way};
+use tenure_testkit::suite::Trial;
+
+/// How soon a call must have failed whose server is silent: the limit, a quarter more, and what a busy machine takes.
+const SOON: Duration = Duration::from_secs(5);
+
+#[tokio::test(flavor = "multi_thread")]
+async fn scripts_that_the_server_forgot_are_taught_again() {
+    let stage = Stage::new().await;
+    let (client, key) = (stage.trial.client().await, stage.trial.key());
+    let forget = || stage.ask(&["SCRIPT", "FLUSH"]);
+    let claim = client.claim(&key, Mode::Exclusive);
+    forget();
+    client.granted(&claim).await;
+    forget();
+    client.stays_alive(&claim, Phase::Granted).await;
+    forget();
+    assert!(client.status(&key).await.is_some());
+    forget();
+    client.release(&claim).await.freed_it(&claim);
+    forget();
+    let found = client
+        .backend()
+        .clone()
+        .examine()
+        .await
+        .expect("it can be examined");
+    assert!(
+        found.iter().any(|finding| finding.what.contains("scripts")),
+        "{found:?}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_connection_that_was_cut_is_replaced_and_the_claim_is_still_there() {
+    let stage = Stage::new().await;
+    let (client, key) = (stage.trial.client().await, stage.trial.key());
+    let claim = client.claim(&key, Mode::Exclusive);
+    let grant = client.granted(&claim).await;
+    for _ in 0..3 {
+        stage.ask(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]);
+        // It asks again in bad weather, as the engine does.
+        client.stays_alive(&claim, Phase::Granted).await;
+        assert_eq!(client.granted(&claim).await.tokens, grant.tokens);
+    }
+    client.release(&claim).await.freed_it(&claim);
+}
+
+/// R15: nobody is left asleep by a message that was lost with its connection.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_subscription_that_was_cut_is_made_again_and_everybody_is_woken() {
+    let stage = Stage::new().await;
+    let ([holder, waiter], key) = (stage.trial.two().await, stage.trial.key());
+    let (held, waiting) = (
+        holder.claim(&key, Mode::Exclusive),
+        waiter.claim(&key, Mode::Exclusive),
+    );
+    holder.granted(&held).await;
+    let mut wakes = waiter.watch(&waiting).await.expect("it wakes");
+    assert_eq!(
+        soon(wakes.next()).await,
+        Some(()),
+        "whoever arms is woken: something may have been missed"
+    );
+    stage.ask(&["CLIENT", "KILL", "TYPE", "pubsub"]);
+    assert_eq!(
+        soon(wakes.next()).await,
+        Some(()),
+        "so it is after another subscription"
+    );
+    holder.release(&held).await;
+    assert_eq!(soon(wakes.next()).await, Some(()), "which hears");
+    drop(wakes);
+    let channel = format!("redisson_lock__channel:{{{key}}}");
+    stage::wait_until(|| stage.text(&["PUBSUB", "NUMSUB", &channel]) == format!("{channel} 0"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_is_silent_is_given_up_in_time_and_found_again() {
+    let server = Server::start();
+    let config = Config {
+        command_timeout: Duration::from_secs(1),
+        ..server.config()
+    };
+    let store = RedisStore::connect(config).await.expect("the server answers");
+    let redis = server.redis.clone();
+    let trial = Trial::new(server).await;
+    let (client, key) = (trial.client().await, trial.key());
+    let claim = client.claim(&key, Mode::Exclusive);
+    redis.lock().process().pause();
+    let place_by = store.clock().now() + Duration::from_secs(2);
+    let asked = std::time::Instant::now();
+    let error = store
+        .clone()
+        .acquire(claim.clone(), place_by)
+        .await
+        .expect_err("it is silent");
+    assert!(asked.elapsed() < SOON, "{:?}", asked.elapsed());
+    assert_eq!(
+        (error.fault(), error.effect()),
+        (Fault::Unavailable, Effect::Unknown)
+    );
+    redis.lock().process().resume();
+    // Whatever became of that call, giving the claim back ends it.
+    client.withdraw(&claim).await;
+    client.has_ended(&claim).await;
+    client.finds_free(&key, Mode::Exclusive).await;
+    let query = Query::Key(key);
+    let page = store.inspect(query).await.expect("it is found again");
+    assert_eq!(page.items, []);
+}
+
+/// R4: what a connection still carries that was given up comes too late.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_request_that_was_held_up_until_after_its_release_brings_nothing_back() {
+    let server = Server::start();
+    let address = server.redis.lock().address();
+    let proxy = Proxy::start(address).await.expect("a port is free");
+    let url = StoreUrl::parse(&format!("redis://{}", proxy.address())).expect("a URL");
+    let config = Config {
+        host: url.hosts()[0].clone(),
+        command_timeout: Duration::from_millis(400),
+        ..server.config()
+    };
+    let store = RedisStore::connect(config).await.expect("the server answers");
+    let trial = Trial::new(server).await;
+    let (client, key) = (trial.client().await, trial.key());
+    let claim = client.claim(&key, Mode::Exclusive);
+    proxy.hold(Way::ToServer);
+    let place_by = store.clock().now() + MAX_PLACE_AHEAD;
+    let error = store
+        .clone()
+        .acquire(claim.clone(), place_by)
+        .await
+        .expect_err("it is held up");
+    assert_eq!(error.effect(), Effect::Unknown);
+    client.withdraw(&claim).await;
+    proxy.heal();
+    client.has_ended(&claim).await;
+    client.finds_free(&key, Mode::Exclusive).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_renewal_is_given_up_within_a_sixth_of_its_lease() {
+    let stage = Stage::new().await;
+    let (client, key) = (stage.trial.client().await, stage.trial.key());
+    let claim = client.claim_as(&key, Mode::Exclusive, |claim| {
+        claim.lease = Duration::from_secs(3)
+    });
+    client.granted(&claim).await;
+    stage.redis.lock().process().pause();
+    let asked = std::time::Instant::now();
+    let batch = tenure_backend::Batch::from_iter([tenure_backend::Renewal {
+        who: claim.at.clone(),
+        lease: claim.lease,
+        only: Phase::Granted,
+        raise: None,
+    }]);
+    let answer = client.backend().clone().renew(batch).await.pop();
+    let took = asked.elapsed();
+    stage.redis.lock().process().resume();
+    assert!(matches!(answer, Some(Renewed::Unknown(_))), "{answer:?}");
+    assert!(
+        (Duration::from_millis(500)..Duration::from_millis(1_500)).contains(&took),
+        "{took:?}"
+    );
+    client.stays_alive(&claim, Phase::Granted).await;
+}
+
+/// R12: also the tokens outlive it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_restart_with_its_data_keeps_locks_queues_and_tokens() {
+    let stage = Stage::new().await;
+    let ([holder, waiter], key) = (stage.trial.two().await, stage.trial.key());
+    let (held, waiting) = (
+        holder.fair(&key, Mode::Exclusive),
+        waiter.fair(&key, Mode::Exclusive),
+    );
+    let grant = holder.granted(&held).await;
+    waiter.waits(&waiting).await;
+    stage.redis.lock().restart(Data::Kept).expect("it starts again");
+    holder.stays_alive(&held, Phase::Granted).await;
+    waiter.waits(&waiting).await;
+    holder.release(&held).await.freed_it(&held);
+    let next = waiter.granted_soon(&waiting).await;
+    assert!(next.tokens.expect("tokens").first() > grant.tokens.expect("tokens").last());
+}
+
+/// R9, R12: a server that comes back empty has lost its locks, and says so; its tokens rise by its clock.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_restart_without_its_data_is_a_loss_that_is_told_and_tokens_rise() {
+    let stage = Stage::new().await;
+    let (client, key) = (stage.trial.client().await, stage.trial.key());
+    let claim = client.claim(&key, Mode::Exclusive);
+    let grant = client.granted(&claim).await;
+    stage.redis.lock().restart(Data::Lost).expect("it starts again");
+    let answer = client.renew(&claim).await;
+    assert!(matches!(answer, Renewed::Gone(Loss::Missing)), "{answer:?}");
+    let next = client.claim(&key, Mode::Exclusive);
+    let next = client.granted(&next).await;
+    assert!(next.tokens.expect("tokens").first() > grant.tokens.expect("tokens").last());
+}
+
+/// R22: a clock that is set forward ends leases early, which the profile says; one that is set back makes no token smaller.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_whose_clock_is_set_ends_leases_early_but_never_repeats_a_token() {
+    let stage = Stage::new().await;
+    let (client, key) = (stage.trial.client().await, stage.trial.key());
+    let step = |ms| {
+        stage
+            .redis
+            .lock()
+            .clock()
+            .expect("it steps")
+            .step_ms(ms)
+            .expect("it steps")
+    };
+    let mut greatest = None;
+    let mut rises = |run: tenure_backend::TokenRun| {
+        assert!(greatest < Some(run.first()), "{run:?} after {greatest:?}");
+        greatest = Some(run.last());
+    };
+    let claim = client.claim(&key, Mode::Exclusive);
+    rises(client.granted(&claim).await.tokens.expect("tokens"));
+    step(61_000);
+    let answer = client.renew(&claim).await;
+    assert!(matches!(answer, Renewed::Gone(Loss::Expired)), "{answer:?}");
+    let claim = client.claim(&key, Mode::Exclusive);
+    rises(client.granted(&claim).await.tokens.expect("tokens"));
+    client.release(&claim).await;
+    step(-3_600_000);
+    let claim = client.claim(&key, Mode::Exclusive);
+    // The bound on the server's clock is an hour too late, which makes nothing stricter; it is learnt anew.
+    rises(client.granted(&claim).await.tokens.expect("tokens"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_full_memory_refuses_new_locks_without_effect_and_keeps_the_others_alive() {
+    let stage = Stage::new().await;
+    let ([holder, other], [key, free]) = (stage.trial.two().await, [stage.trial.key(), stage.trial.key()]);
+    let held = holder.claim(&key, Mode::Exclusive);
+    holder.granted(&held).await;
+    stage.ask(&["CONFIG", "SET", "maxmemory", "1"]);
+    let late = other.claim(&free, Mode::Exclusive);
+    let refusal = other.try_acquire(&late).await.expect_err("it is full");
+    assert_eq!(
+        (refusal.fault(), refusal.effect()),
+        (Fault::Store, Effect::None),
+        "{refusal}"
+    );
+    assert_eq!(stage.number(&["EXISTS", free.as_str()]), 0);
+    holder.stays_alive(&held, Phase::Granted).await;
+    holder.release(&held).await.freed_it(&held);
+    stage.ask(&["CONFIG", "SET", "maxmemory", "0"]);
+    other.granted(&late).await;
+}
+
+/// R5: where nobody listens nothing was done, and it is certain.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_is_gone_is_unavailable_without_effect() {
+    let stage = Stage::new().await;
+    let (client, key) = (stage.trial.client().await, stage.trial.key());
+    let (claim, gone) = (
+        client.claim(&key, Mode::Exclusive),
+        client.claim(&key, Mode::Exclusive),
+    );
+    client.granted(&claim).await;
+    stage.redis.lock().process().kill();
+    let place_by = client.now() + Duration::from_secs(5);
+    // The first may find out on the way.
+    let _ = client.acquire_by(&gone, place_by).await;
+    let error = client
+        .acquire_by(&gone, place_by)
+        .await
+        .expect_err("nobody listens");
+    assert_eq!(
+        (error.fault(), error.effect()),
+        (Fault::Unavailable, Effect::None),
+        "{error}"
+    );
+    assert!(error.to_string().contains("cannot be reached"), "{error}");
+    let departure = tenure_backend::Departure {
+        who: tenure_backend::Holder::Claim(claim.at.clone()),
+        cause: tenure_backend::Cause::Unlocked,
+        heir: None,
+        bar: Duration::ZERO,
+    };
+    let batch = tenure_backend::Batch::from_iter([departure]);
+    let answer = client.backend().clone().release(batch).await.pop();
+    assert!(
+        matches!(&answer, Some(Released::Unknown(error)) if error.is_weather()),
+        "{answer:?}"
+    );
+    stage.redis.lock().restart(Data::Kept).expect("it starts again");
+    assert!(matches!(client.acquire(&claim).await, Standing::Granted(_)));
+}

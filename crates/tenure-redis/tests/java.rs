@@ -1,0 +1,243 @@
+//! Java's part, played by bare commands: what Redisson writes, and what it leaves behind when it dies.
+//! With real Redisson the same is tried in the interoperability tests.
+
+mod stage;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use stage::{Stage, soon};
+use tenure_backend::{Fairness, Holder, HolderId, LockKey, Loss, Mode, Renewed, Standing};
+
+const JAVA: &str = "5c1a6e6e-0000-4000-8000-000000000000:42";
+const OTHER: &str = "5c1a6e6e-0000-4000-8000-000000000000:43";
+
+/// Java holds the key for so long.
+fn java_holds(stage: &Stage, key: &LockKey, milliseconds: i64) {
+    stage.ask(&["HSET", key.as_str(), JAVA, "1"]);
+    stage.ask(&["PEXPIRE", key.as_str(), &milliseconds.to_string()]);
+}
+
+/// A fair waiter of Java's comes to the queue, and counts as dead in so many milliseconds.
+fn java_queues(stage: &Stage, key: &LockKey, owner: &str, patience: Option<i64>) {
+    stage.ask(&["RPUSH", &format!("redisson_lock_queue:{{{key}}}"), owner]);
+    if let Some(patience) = patience {
+        let score = (stage.now_ms() + patience).to_string();
+        stage.ask(&["ZADD", &format!("redisson_lock_timeout:{{{key}}}"), &score, owner]);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_java_holder_is_waited_for_and_shown_as_redisson_names_it() {
+    let stage = Stage::new().await;
+    let ([a, b], key) = (stage.trial.two().await, stage.trial.key());
+    java_holds(&stage, &key, 5_000);
+    match a.acquire(&a.claim(&key, Mode::Exclusive)).await {
+        Standing::Waiting { poll_after, .. } => {
+            let ms = poll_after.as_millis();
+            assert!((4_000..=5_001).contains(&ms), "{ms}");
+        }
+        other => panic!("{other:?}"),
+    }
+    let status = b.status(&key).await.expect("it is held");
+    let holder = &status.holders[0];
+    assert_eq!(holder.id, HolderId::Foreign(Arc::from(JAVA)));
+    assert_eq!((holder.token, &holder.label), (None, &None));
+    stage.trial.pass(Duration::from_millis(5_001)).await;
+    b.finds_free(&key, Mode::Exclusive).await;
+}
+
+/// The text that is shown frees it, though it reads like a claim's.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_java_holder_is_evicted_by_the_name_that_is_shown() {
+    let stage = Stage::new().await;
+    let (client, key) = (stage.trial.client().await, stage.trial.key());
+    for who in [
+        Holder::Foreign {
+            key: key.clone(),
+            id: Arc::from(JAVA),
+        },
+        HolderId::parse(JAVA).on(key.clone()),
+        Holder::All(key.clone()),
+    ] {
+        java_holds(&stage, &key, 60_000);
+        let evicted = client
+            .depart(tenure_backend::Departure {
+                who,
+                cause: tenure_backend::Cause::Evicted { by: None },
+                heir: None,
+                bar: Duration::ZERO,
+            })
+            .await;
+        let freed: Vec<String> = evicted.freed.iter().map(ToString::to_string).collect();
+        assert_eq!(freed, [JAVA]);
+        assert_eq!(stage.number(&["EXISTS", key.as_str()]), 0);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_forced_unlock_of_java_is_learnt_at_the_next_renewal() {
+    let stage = Stage::new().await;
+    let ([a, b], key) = (stage.trial.two().await, stage.trial.key());
+    let claim = a.claim(&key, Mode::Exclusive);
+    a.granted(&claim).await;
+    stage.ask(&["DEL", key.as_str()]);
+    stage.ask(&["PUBLISH", &format!("redisson_lock__channel:{{{key}}}"), "0"]);
+    let next = b.claim(&key, Mode::Exclusive);
+    b.granted(&next).await;
+    let answer = a.renew(&claim).await;
+    assert!(matches!(answer, Renewed::Gone(Loss::Missing)), "{answer:?}");
+    a.release(&claim).await.freed_nobody();
+    b.stays_alive(&next, tenure_backend::Phase::Granted).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn javas_fair_waiter_goes_before_ours_that_came_later() {
+    let stage = Stage::new().await;
+    let ([a, b], key) = (stage.trial.two().await, stage.trial.key());
+    let held = a.fair(&key, Mode::Exclusive);
+    a.granted(&held).await;
+    java_queues(&stage, &key, JAVA, Some(330_000));
+    let behind = b.fair(&key, Mode::Exclusive);
+    assert_eq!(b.waits(&behind).await, Some(1));
+    // Java takes its patience off every score when it goes.
+    let score = stage.number(&[
+        "ZSCORE",
+        &format!("redisson_lock_timeout:{{{key}}}"),
+        &behind.at.id.to_string(),
+    ]);
+    let ahead = score - stage.now_ms();
+    assert!((359_000..=360_000).contains(&ahead), "{ahead} ms");
+    assert_eq!(
+        stage.number(&["PTTL", &format!("redisson_lock_queue:{{{key}}}")]),
+        -1,
+        "Java's queue is for ever"
+    );
+    let departed = a.release(&held).await;
+    assert_eq!(departed.others, Some(2));
+    b.waits(&behind).await;
+    b.finds_busy(&key, Mode::Exclusive).await;
+    // Java takes its turn, and ends it.
+    stage.ask(&["LPOP", &format!("redisson_lock_queue:{{{key}}}")]);
+    stage.ask(&["ZREM", &format!("redisson_lock_timeout:{{{key}}}"), JAVA]);
+    java_holds(&stage, &key, 60_000);
+    b.waits(&behind).await;
+    stage.ask(&["DEL", key.as_str()]);
+    b.granted_soon(&behind).await;
+}
+
+/// R26: a dead head of Java's is left when its score has passed, and nobody spins meanwhile.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_dead_head_of_java_makes_nobody_spin_and_goes_with_its_score() {
+    let stage = Stage::new().await;
+    let (client, key) = (stage.trial.client().await, stage.trial.key());
+    java_queues(&stage, &key, JAVA, Some(3_000));
+    java_queues(&stage, &key, OTHER, Some(3_000));
+    for fairness in [Fairness::Unfair, Fairness::Fifo] {
+        let claim = client.claim_as(&key, Mode::Exclusive, |claim| claim.fairness = fairness);
+        match client.acquire(&claim).await {
+            Standing::Waiting { poll_after, .. } => {
+                let ms = poll_after.as_millis();
+                assert!((2_000..=3_001).contains(&ms), "{ms} ms for {fairness:?}");
+            }
+            other => panic!("{other:?}"),
+        }
+        client.withdraw(&claim).await;
+    }
+    stage.trial.pass(Duration::from_millis(3_001)).await;
+    client.granted(&client.fair(&key, Mode::Exclusive)).await;
+    assert_eq!(
+        stage.number(&["EXISTS", &format!("redisson_lock_queue:{{{key}}}")]),
+        0
+    );
+}
+
+/// R26: such a head would hold Java up for ever.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_head_without_a_score_is_taken_away() {
+    let stage = Stage::new().await;
+    let (client, key) = (stage.trial.client().await, stage.trial.key());
+    java_queues(&stage, &key, JAVA, None);
+    client.granted(&client.fair(&key, Mode::Exclusive)).await;
+    assert_eq!(
+        stage.number(&["EXISTS", &format!("redisson_lock_queue:{{{key}}}")]),
+        0
+    );
+}
+
+/// R26: Java's scripts take a head away whose score is past by Java's clock. Ours is not sent to the tail for that.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_live_waiter_that_java_took_for_dead_is_first_again() {
+    let stage = Stage::new().await;
+    let ([holder, first, second], key) = (stage.trial.three().await, stage.trial.key());
+    let held = holder.fair(&key, Mode::Exclusive);
+    let [one, two] = [&first, &second].map(|client| client.fair(&key, Mode::Exclusive));
+    holder.granted(&held).await;
+    first.waits(&one).await;
+    second.waits(&two).await;
+    stage.ask(&["LPOP", &format!("redisson_lock_queue:{{{key}}}")]);
+    stage.ask(&[
+        "ZREM",
+        &format!("redisson_lock_timeout:{{{key}}}"),
+        &one.at.id.to_string(),
+    ]);
+    assert_eq!(first.waits(&one).await, Some(0));
+    assert_eq!(second.waits(&two).await, Some(1));
+    holder.release(&held).await;
+    second.waits(&two).await;
+    first.granted_soon(&one).await;
+}
+
+/// R26: whoever gives up leaves neither an entry nor anybody asleep.
+#[tokio::test(flavor = "multi_thread")]
+async fn whoever_becomes_the_head_is_called() {
+    let stage = Stage::new().await;
+    let ([holder, gone], key) = (stage.trial.two().await, stage.trial.key());
+    let listening = redis::Client::open(stage.redis.lock().url()).expect("a URL");
+    let mut listening = listening.get_async_pubsub().await.expect("the server answers");
+    let channel = format!("redisson_lock__channel:{{{key}}}:{JAVA}");
+    listening.subscribe(&channel).await.expect("the server answers");
+    let (held, withdrawn) = (
+        holder.fair(&key, Mode::Exclusive),
+        gone.fair(&key, Mode::Exclusive),
+    );
+    holder.granted(&held).await;
+    gone.waits(&withdrawn).await;
+    java_queues(&stage, &key, JAVA, Some(330_000));
+    holder.release(&held).await;
+    gone.withdraw(&withdrawn).await.freed_it(&withdrawn);
+    assert_eq!(
+        stage.text(&["LRANGE", &format!("redisson_lock_queue:{{{key}}}"), "0", "-1"]),
+        JAVA
+    );
+    assert_eq!(
+        stage.text(&["ZRANGE", &format!("redisson_lock_timeout:{{{key}}}"), "0", "-1"]),
+        JAVA
+    );
+    let mut messages = listening.on_message();
+    let heard = soon(futures_util::StreamExt::next(&mut messages)).await;
+    assert_eq!(heard.expect("the connection lasts").get_payload_bytes(), b"0");
+}
+
+/// Ours that is dead is swept by ours that lives, wherever it stands, whatever Java's score says.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_dead_waiter_of_ours_goes_with_its_own_lease() {
+    let stage = Stage::new().await;
+    let ([holder, dead, alive], key) = (stage.trial.three().await, stage.trial.key());
+    let held = holder.fair(&key, Mode::Exclusive);
+    holder.granted(&held).await;
+    java_queues(&stage, &key, JAVA, Some(330_000));
+    let ghost = dead.claim_as(&key, Mode::Exclusive, |claim| {
+        claim.fairness = Fairness::Fifo;
+        claim.lease = stage.trial.brief();
+    });
+    dead.waits(&ghost).await;
+    let next = alive.fair(&key, Mode::Exclusive);
+    assert_eq!(alive.waits(&next).await, Some(2));
+    stage
+        .trial
+        .pass(stage.trial.brief() + Duration::from_millis(1))
+        .await;
+    assert_eq!(alive.waits(&next).await, Some(1));
+    dead.has_ended(&ghost).await;
+}

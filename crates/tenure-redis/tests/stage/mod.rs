@@ -1,0 +1,10 @@
+//! Servers for these tests, and how they are looked at.
+
+// Each test file uses a part of it.
+#![allow(dead_code, unused_imports)]
+
+mod look;
+mod server;
+
+pub(crate) use look::{Stage, soon, wait_until};
+pub(crate) use server::{Server, subject};

@@ -1,0 +1,156 @@
+//! A server of its own for each test, whose clock and whose clients' clocks move together by hand.
+//! A look at what stands in it is in `look.rs`.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::look::wait_until;
+use parking_lot::Mutex;
+use tenure_backend::{Backend, Call, Clock, Instant, SystemClock};
+use tenure_endpoint::StoreUrl;
+use tenure_redis::{Config, RedisStore};
+use tenure_servers::{Data, Proxy, Redis, SteppedClock, Way};
+use tenure_testkit::{Ailment, Door, Slow, Subject};
+
+/// The system's clock and what has been made to pass besides.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Ahead(Arc<Mutex<Duration>>);
+
+impl Clock for Ahead {
+    fn now(&self) -> Instant {
+        SystemClock.now() + *self.0.lock()
+    }
+}
+
+/// A server that tests move through time.
+pub(crate) struct Server {
+    pub(crate) redis: Arc<Mutex<Redis>>,
+    pub(crate) clock: Ahead,
+}
+
+impl Server {
+    pub(crate) fn start() -> Self {
+        let clock = SteppedClock::new().expect("a clock that steps can be made");
+        let options = [
+            "--save",
+            "",
+            "--appendonly",
+            "yes",
+            "--appendfsync",
+            "no",
+            "--enable-protected-configs",
+            "yes",
+        ];
+        let redis = Redis::start_with(&options, Some(clock)).expect("redis-server starts");
+        Server {
+            redis: Arc::new(Mutex::new(redis)),
+            clock: Ahead::default(),
+        }
+    }
+
+    pub(crate) fn config(&self) -> Config {
+        let url = StoreUrl::parse(&self.redis.lock().url()).expect("a URL");
+        Config {
+            clock: Arc::new(self.clock.clone()),
+            ..Config::from_url(&url).expect("a URL of a server")
+        }
+    }
+}
+
+impl Subject for Server {
+    fn client(&self) -> Call<Arc<dyn Backend>> {
+        let config = self.config();
+        Call::new(async move { Ok(RedisStore::connect(config).await? as Arc<dyn Backend>) })
+    }
+
+    fn pass(&self, time: Duration) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> {
+        // The server's clock is set in whole milliseconds.
+        let time =
+            Duration::from_millis(u64::try_from(time.as_micros().div_ceil(1000)).expect("a short time"));
+        let milliseconds = i64::try_from(time.as_millis()).expect("a short time");
+        let redis = self.redis.lock();
+        redis
+            .clock()
+            .expect("it steps")
+            .step_ms(milliseconds)
+            .expect("the clock steps");
+        *self.clock.0.lock() += time;
+        Box::pin(std::future::ready(()))
+    }
+
+    fn client_on(&self, _: Arc<dyn Clock>) -> Option<Call<Arc<dyn Backend>>> {
+        None
+    }
+
+    fn restart(&self) -> Option<Call<()>> {
+        let redis = self.redis.clone();
+        Some(Call::new(async move {
+            redis.lock().restart(Data::Kept).expect("the server starts again");
+            Ok(())
+        }))
+    }
+
+    /// Takes the right to call scripts away, or makes the server refuse all writes, as when its disk is full.
+    fn ail(&self, ailment: Option<Ailment>) -> Option<Call<()>> {
+        let redis = self.redis.clone();
+        Some(Call::new(async move {
+            let redis = redis.lock();
+            let ask = |command: &[&str]| drop(redis.ask(command).expect("the server obeys"));
+            match ailment {
+                Some(Ailment::Denies) => ask(&["ACL", "SETUSER", "default", "-evalsha"]),
+                Some(Ailment::OutOfOrder) => {
+                    let gone = tempfile::tempdir().expect("a temporary directory can be made");
+                    ask(&["CONFIG", "SET", "dir", &gone.path().display().to_string()]);
+                    gone.close().expect("it can be removed");
+                    ask(&["CONFIG", "SET", "save", "3600 1000000"]);
+                    ask(&["CONFIG", "SET", "stop-writes-on-bgsave-error", "yes"]);
+                    ask(&["BGSAVE"]);
+                    wait_until(|| {
+                        redis
+                            .ask(&["INFO", "persistence"])
+                            .is_ok_and(|said| said.contains("bgsave_status:err"))
+                    });
+                }
+                None => {
+                    ask(&["ACL", "SETUSER", "default", "+evalsha"]);
+                    ask(&["CONFIG", "SET", "stop-writes-on-bgsave-error", "no"]);
+                }
+            }
+            Ok(())
+        }))
+    }
+
+    fn slow(&self) -> Option<Call<Slow>> {
+        let server = self.redis.lock().address();
+        let config = self.config();
+        Some(Call::new(async move {
+            let proxy = Proxy::start(server).await.expect("a port is free");
+            let url = StoreUrl::parse(&format!("redis://{}", proxy.address())).expect("a URL");
+            let config = Config {
+                host: url.hosts()[0].clone(),
+                ..config
+            };
+            let backend = RedisStore::connect(config).await?;
+            Ok(Slow {
+                backend,
+                door: Arc::new(SlowProxy(proxy)),
+            })
+        }))
+    }
+}
+
+#[derive(Debug)]
+struct SlowProxy(Proxy);
+
+impl Door for SlowProxy {
+    fn delay(&self, requests: Duration, answers: Duration) {
+        self.0.delay(Way::ToServer, requests);
+        self.0.delay(Way::ToClient, answers);
+    }
+}
+
+pub(crate) async fn subject() -> impl Subject {
+    Server::start()
+}

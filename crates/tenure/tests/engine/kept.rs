@@ -1,0 +1,193 @@
+//! Locks that are kept for at least their time: beyond their guards, and beyond their client.
+//! How they are handed on and lost meanwhile is in the files of those subjects.
+
+use std::time::Duration;
+
+use tenure::{Client, Error, Holder, LockKey, LostCause, Settings, multi};
+
+use crate::stage::{Stage, Verb};
+use crate::world::{MS, SECOND, World, pass, poll_once, settle};
+
+const LEAST: Duration = Duration::from_secs(5);
+
+#[tokio::test(start_paused = true)]
+async fn at_least_outlives_the_guard_and_the_client() {
+    for ending in ["drop", "unlock", "neither"] {
+        let world = World::new();
+        let client = world.client();
+        let guard = client.mutex("k").at_least(LEAST).lock().await.unwrap();
+        let mut alive = None;
+        match ending {
+            "drop" => drop(guard),
+            "unlock" => guard.unlock().await.unwrap(),
+            _ => alive = Some(guard),
+        }
+        client.close(SECOND).await.unwrap();
+        assert!(alive.is_none_or(|guard| !guard.is_held()), "{ending}");
+        let other = world.client().mutex("k");
+        assert!(other.try_lock().await.unwrap().is_none(), "{ending}");
+        pass(LEAST - 100 * MS).await;
+        assert!(other.try_lock().await.unwrap().is_none(), "{ending}");
+        pass(200 * MS).await;
+        assert!(other.try_lock().await.unwrap().is_some(), "{ending}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn who_waits_for_a_key_that_is_kept_has_it_as_soon_as_the_time_is_over() {
+    let world = World::new();
+    let guard = world.client().mutex("k").at_least(LEAST).lock().await.unwrap();
+    let client = world.client();
+    let waiting = tokio::spawn(client.mutex("k").lock());
+    settle().await;
+    let start = tokio::time::Instant::now();
+    guard.unlock().await.unwrap();
+    let next = waiting.await.unwrap().unwrap();
+    let waited = start.elapsed();
+    assert!(waited > LEAST - 50 * MS && waited < LEAST + 50 * MS, "{waited:?}");
+    drop(next);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_key_is_kept_for_longer_than_the_longest_lease_while_its_client_lives() {
+    let world = World::new();
+    let longest = 10 * SECOND;
+    let mut profile = world.backend().profile().clone();
+    profile.limits.max_lease = longest;
+    let client = Client::new(Stage::with_profile(world.backend(), profile), Settings::default());
+    let guard = client
+        .mutex("k")
+        .lease(longest)
+        .at_least(3 * longest)
+        .lock()
+        .await
+        .unwrap();
+    drop(guard);
+    pass(longest + longest / 2).await;
+    assert!(!world.is_free("k").await);
+    client.close(SECOND).await.unwrap();
+    pass(longest).await;
+    assert!(world.is_free("k").await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_unlock_says_whether_the_store_keeps_what_it_was_to_keep() {
+    let world = World::new();
+    let (client, stage) = world.staged();
+    let guard = client.mutex("k").at_least(600 * SECOND).lock().await.unwrap();
+    stage.act(Verb::Renew).fail_before(usize::MAX);
+    let start = tokio::time::Instant::now();
+    let unlocked = guard.unlock().await;
+    assert!(
+        matches!(&unlocked, Err(Error::Backend(error)) if error.is_weather()),
+        "{unlocked:?}"
+    );
+    assert!(
+        start.elapsed() <= Settings::default().unlock_limit + SECOND,
+        "{:?}",
+        start.elapsed()
+    );
+    stage.act(Verb::Renew).fail_before(0);
+    pass(100 * SECOND).await;
+    assert!(!world.is_free("k").await, "the watchdog goes on");
+
+    let guard = client
+        .mutex("refused")
+        .at_least(600 * SECOND)
+        .lock()
+        .await
+        .unwrap();
+    stage.act(Verb::Renew).refuse(1);
+    let unlocked = guard.unlock().await;
+    assert!(
+        matches!(&unlocked, Err(Error::Backend(error)) if !error.is_weather()),
+        "{unlocked:?}"
+    );
+
+    let guard = client.mutex("l").at_least(600 * SECOND).lock().await.unwrap();
+    world
+        .client()
+        .evict(Holder::All(LockKey::new("l").unwrap()))
+        .await
+        .unwrap();
+    match guard.unlock().await {
+        Err(Error::Lost(lost)) => assert!(matches!(lost.cause, LostCause::Evicted { .. }), "{lost:?}"),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_search_that_fails_keeps_no_member_however_long_it_was_to_be_held() {
+    let world = World::new();
+    let client = world.client();
+    let _reader = world.client().rwlock("of another kind").read().await.unwrap();
+    let members = [client.mutex("k").at_least(LEAST), client.mutex("of another kind")];
+    assert!(matches!(multi(members).lock().await, Err(Error::Mismatch { .. })));
+    settle().await;
+    assert!(world.is_free("k").await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_search_that_is_dropped_keeps_no_member_however_long_it_was_to_be_held() {
+    let world = World::new();
+    let (client, stage) = world.staged();
+    stage.yield_everywhere(1);
+    for polls in 1..12 {
+        let members = [
+            client.mutex("k").at_least(LEAST),
+            client.mutex("l").at_least(LEAST),
+        ];
+        let mut lock = multi(members).lock();
+        for _ in 0..polls {
+            if let Some(guards) = poll_once(&mut lock).await {
+                // Found: these are kept, as was asked.
+                drop(guards);
+                return;
+            }
+        }
+        drop(lock);
+        world.freed("k", 100 * MS).await;
+        world.freed("l", 100 * MS).await;
+    }
+    panic!("twelve polls find two free keys");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_search_that_waits_keeps_no_member_however_long_it_was_to_be_held() {
+    let world = World::new();
+    let client = world.client();
+    let _busy = world.client().mutex("l").lock().await.unwrap();
+    let both = multi([
+        client.mutex("k").at_least(LEAST),
+        client.mutex("l").at_least(LEAST),
+    ]);
+    assert!(both.try_lock().await.unwrap().is_none());
+    assert!(world.is_free("k").await);
+    let mut waiting = both.lock();
+    assert!(poll_once(&mut waiting).await.is_none());
+    settle().await;
+    assert!(poll_once(&mut waiting).await.is_none());
+    assert!(world.is_free("k").await);
+}
+
+/// A client that closes has not done its part before the store has said that it keeps what is to be kept.
+#[tokio::test(start_paused = true)]
+async fn a_client_that_closes_in_bad_weather_does_not_forget_what_is_to_be_kept() {
+    for dropped_before in [false, true] {
+        let world = World::new();
+        let (client, stage) = world.staged();
+        let guard = client.mutex("k").at_least(60 * SECOND).lock().await.unwrap();
+        stage.act(Verb::Renew).fail_before(3);
+        let mut alive = Some(guard);
+        if dropped_before {
+            alive = None;
+            settle().await;
+        }
+        client.close(10 * SECOND).await.unwrap();
+        assert_eq!(stage.act(Verb::Renew).count(), 4);
+        // Longer than the lease that it had from the start.
+        pass(55 * SECOND).await;
+        assert!(!world.is_free("k").await, "dropped before {dropped_before}");
+        drop(alive);
+    }
+}

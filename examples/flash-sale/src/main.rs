@@ -1,0 +1,35 @@
+//! A flash sale: a hundred items, three shops that are processes of their own, and more buyers than items.
+//! Not here: how a shop sells (`shop`), and what the buyers do (`load`).
+
+mod load;
+mod shop;
+mod stop;
+mod way;
+
+use std::error::Error;
+
+use tenure::{Settings, parse_duration};
+
+/// What a program of a page does not tell apart.
+type Fault = Box<dyn Error + Send + Sync>;
+
+const USAGE: &str = "usage: flash-sale shop ADDRESS DATABASE [LEASE]
+       flash-sale load SHOP,SHOP,… [TRIAL…]
+
+The locks are in TENURE_URL, redis://127.0.0.1:6379 without it; a lease is 30s unless it is said. The trials,
+all without any: unlocked, locked, fenced, striped, locked-paused, fenced-paused.";
+
+#[tokio::main]
+async fn main() -> Result<(), Fault> {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    match &args.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        ["shop", address, database] => shop::serve(address, database, Settings::default().lease).await,
+        ["shop", address, database, lease] => shop::serve(address, database, parse_duration(lease)?).await,
+        ["load", shops, trials @ ..] => tokio::select! {
+            done = load::run(shops, trials) => done,
+            // What the load has paused goes on when it is dropped.
+            () = stop::asked() => Err("interrupted".into()),
+        },
+        _ => Err(USAGE.into()),
+    }
+}

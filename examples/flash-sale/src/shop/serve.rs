@@ -1,0 +1,81 @@
+//! A shop's server: its routes, and its end.
+//! Not here: buying (`buy`).
+
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::{Path, State};
+use axum::http::StatusCode;
+use axum::routing::{get, post};
+use tenure::{Client, Settings};
+use tokio::net::TcpListener;
+
+use super::buy::buy;
+use super::open::Shop;
+use super::shelves::{all_shelves, shelves_of};
+use super::stock::Stock;
+use crate::Fault;
+use crate::stop;
+use crate::way::Way;
+
+/// The key of the lock under which a shop opens the database.
+const OPENING: &str = "flash-sale:opening";
+
+/// Serves until it is asked to stop. `lease` is how long the others wait for a shop that hangs.
+pub(crate) async fn serve(address: &str, database: &str, lease: Duration) -> Result<(), Fault> {
+    let locks = tenure::connect_with(&store(), Settings::default().lease(lease)).await?;
+    let served = sell(&locks, address, database).await;
+    // Last: what is still held is given back before the process ends, not when its lease does.
+    let closed = locks.close(Duration::from_secs(5)).await;
+    served.and(closed.map_err(Into::into))
+}
+
+async fn sell(locks: &Client, address: &str, database: &str) -> Result<(), Fault> {
+    let database = database.to_owned();
+    let open = || tokio::task::spawn_blocking(move || Stock::open(&database, &all_shelves()));
+    // Shops may start at once, and SQLite lets but one of them make the database: the others fail, and do not wait.
+    let stock = locks.mutex(OPENING).with(async |_| open().await).await???;
+    let shop = Shop::open(locks, stock)?;
+    let listener = TcpListener::bind(address).await?;
+    println!("listening on {}", listener.local_addr()?);
+    let routes = Router::new()
+        .route("/buy/{way}/{buyer}", post(buy))
+        .route("/restock/{way}", post(restock))
+        .route("/books", get(books))
+        .route("/till", get(till))
+        .with_state(shop);
+    axum::serve(listener, routes)
+        .with_graceful_shutdown(stop::asked())
+        .await?;
+    Ok(())
+}
+
+type Answer = Result<String, (StatusCode, String)>;
+
+/// `POST /restock/WAY`: a new sale, on the shelves of that way.
+async fn restock(State(shop): State<Shop>, Path(way): Path<String>) -> Answer {
+    let way: Way = way.parse().map_err(|why| (StatusCode::BAD_REQUEST, why))?;
+    let restocked = shop.run(move |till| till.restock(&shelves_of(way)));
+    restocked.await.map_err(fault)?;
+    Ok("restocked\n".to_owned())
+}
+
+/// `GET /books`: all orders of all shops, and what is left.
+async fn books(State(shop): State<Shop>) -> Answer {
+    let (sold, left) = shop.run(|till| till.stock.books()).await.map_err(fault)?;
+    Ok(format!("sold {sold}\nleft {left}\n"))
+}
+
+/// `GET /till`: what goes on in this shop.
+async fn till(State(shop): State<Shop>) -> String {
+    shop.till.report()
+}
+
+fn fault(error: rusqlite::Error) -> (StatusCode, String) {
+    (StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n"))
+}
+
+/// `TENURE_URL`, as for the command; without it, the Redis of this machine.
+fn store() -> String {
+    std::env::var("TENURE_URL").unwrap_or_else(|_| "redis://127.0.0.1:6379".to_owned())
+}

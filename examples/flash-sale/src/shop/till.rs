@@ -1,0 +1,90 @@
+//! The till: a buyer looks at the shelf, thinks for a moment, and takes one. These calls block.
+//! Not here: whether others are at it meanwhile (`buy`).
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::thread::sleep;
+use std::time::Duration;
+
+use tenure::FencingToken;
+
+use super::stock::{Sale, Stock};
+
+/// Where this shop sells, and what it has seen there.
+pub(crate) struct Till {
+    pub(crate) stock: Stock,
+    thinking: AtomicU64,
+    at_once: AtomicU64,
+    overtaken: AtomicU64,
+}
+
+impl Till {
+    pub(crate) fn new(stock: Stock) -> Till {
+        Till {
+            stock,
+            thinking: AtomicU64::new(0),
+            at_once: AtomicU64::new(0),
+            overtaken: AtomicU64::new(0),
+        }
+    }
+
+    /// Begins another sale, on these shelves.
+    pub(crate) fn restock(&self, shelves: &[String]) -> rusqlite::Result<()> {
+        self.at_once.store(0, Relaxed);
+        self.overtaken.store(0, Relaxed);
+        self.stock.restock(shelves)
+    }
+
+    /// Sells one item of that shelf, fenced if there is a token. Each buyer has one order, however often he asks.
+    pub(crate) fn sell(
+        &self,
+        shelf: &str,
+        buyer: &str,
+        token: Option<FencingToken>,
+        think: Duration,
+    ) -> rusqlite::Result<Sale> {
+        if let Some(number) = self.stock.order_of(buyer)? {
+            return Ok(Sale::Had(number));
+        }
+        match self.stock.look(shelf, token)? {
+            None => Ok(self.noted(Sale::Overtaken)),
+            Some(..=0) => Ok(Sale::SoldOut),
+            Some(items) => {
+                let _thinking = self.begin_to_think();
+                // Another's price, a payment: what makes a sale slower than a statement of SQL.
+                sleep(think);
+                Ok(self.noted(self.stock.take(shelf, items - 1, buyer, token)?))
+            }
+        }
+    }
+
+    fn noted(&self, sale: Sale) -> Sale {
+        if sale == Sale::Overtaken {
+            self.overtaken.fetch_add(1, Relaxed);
+        }
+        sale
+    }
+
+    fn begin_to_think(&self) -> Thinking<'_> {
+        let thinking = self.thinking.fetch_add(1, Relaxed) + 1;
+        self.at_once.fetch_max(thinking, Relaxed);
+        Thinking(&self.thinking)
+    }
+
+    /// This process, how many stand between their look and the end of their taking, the most there were of them, and how
+    /// many were overtaken.
+    pub(crate) fn report(&self) -> String {
+        let [thinking, at_once, overtaken] =
+            [&self.thinking, &self.at_once, &self.overtaken].map(|count| count.load(Relaxed));
+        let pid = std::process::id();
+        format!("pid {pid}\nthinking {thinking}\nat-once {at_once}\novertaken {overtaken}\n")
+    }
+}
+
+/// One buyer between look and taking.
+struct Thinking<'a>(&'a AtomicU64);
+
+impl Drop for Thinking<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Relaxed);
+    }
+}

@@ -1,0 +1,42 @@
+package tenure.interop;
+
+/** The one answer to one request. */
+final class Answer {
+    private final long id;
+
+    Answer(long id) {
+        this.id = id;
+    }
+
+    /** Null, a boolean, a number or a text. */
+    void done(Object value) {
+        boolean bare = value == null || value instanceof Boolean || value instanceof Number;
+        print("\"value\":" + (bare ? String.valueOf(value) : quoted(value.toString())));
+    }
+
+    void failed(Throwable error) {
+        print("\"error\":" + quoted(error.getClass().getSimpleName()) + ",\"message\":" + quoted(String.valueOf(error.getMessage())));
+    }
+
+    private void print(String fields) {
+        String line = "{\"id\":" + id + "," + fields + "}";
+        synchronized (System.out) {
+            System.out.println(line);
+            System.out.flush();
+        }
+    }
+
+    private static String quoted(String text) {
+        var quoted = new StringBuilder("\"");
+        for (char c : text.toCharArray()) {
+            if (c == '"' || c == '\\') {
+                quoted.append('\\').append(c);
+            } else if (c < ' ') {
+                quoted.append(String.format("\\u%04x", (int) c));
+            } else {
+                quoted.append(c);
+            }
+        }
+        return quoted.append('"').toString();
+    }
+}

@@ -1,0 +1,218 @@
+//! A Java process that answers requests, many of them waiting at a time.
+//! Not here: what can be asked of it (`fleet`).
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::{BufRead, BufReader, Write};
+use std::marker::PhantomData;
+use std::path::Path;
+use std::pin::Pin;
+use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::task::{Context, Poll};
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
+use serde_json::Value;
+use tenure_servers::needs;
+use tokio::sync::oneshot;
+
+use super::build::Version;
+
+/// An exception that Java answered.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{name}: {message}")]
+pub struct Thrown {
+    /// Its class, without the package.
+    pub name: String,
+    /// What it says.
+    pub message: String,
+}
+
+/// A Java process with Redisson in it. Ends with the last of its clones, and with the tests.
+#[derive(Clone, Debug)]
+pub struct Jvm {
+    shared: Arc<Shared>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    version: Version,
+    child: Mutex<Child>,
+    input: Mutex<ChildStdin>,
+    asked: Arc<Mutex<HashMap<u64, oneshot::Sender<Line>>>>,
+    next: AtomicU64,
+}
+
+/// What it answers to one request.
+#[derive(Debug, Deserialize)]
+struct Line {
+    id: u64,
+    #[serde(default)]
+    value: Value,
+    error: Option<String>,
+    #[serde(default)]
+    message: String,
+}
+
+impl Jvm {
+    /// One for the whole test process; `None` if `TENURE_SKIP` does without Maven.
+    pub fn shared(version: Version) -> Option<Jvm> {
+        static NEWEST: OnceLock<Option<Jvm>> = OnceLock::new();
+        static OLD: OnceLock<Option<Jvm>> = OnceLock::new();
+        let place = match version {
+            Version::Newest => &NEWEST,
+            Version::Old => &OLD,
+        };
+        place.get_or_init(|| Jvm::start(version)).clone()
+    }
+
+    /// One of the test's own, which it may pause or kill; `None` if `TENURE_SKIP` does without Maven.
+    ///
+    /// # Panics
+    /// If it cannot be built or started.
+    pub fn start(version: Version) -> Option<Jvm> {
+        if !needs("mvn", "maven") || !needs("javac", "default-jdk-headless") {
+            return None;
+        }
+        let class_path = version.class_path();
+        let log = Path::new(env!("CARGO_MANIFEST_DIR"))
+            .join("java/target")
+            .join(format!("redisson-{}.log", version.number()));
+        let log = File::options().create(true).append(true).open(log);
+        let mut child = Command::new("java")
+            .args([
+                "-Xmx64m",
+                "-XX:TieredStopAtLevel=1",
+                "-XX:+UseSerialGC",
+                "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn",
+                "-cp",
+                &class_path,
+                "tenure.interop.Worker",
+            ])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(log.expect("the log of the worker can be opened"))
+            .spawn()
+            .expect("java can be started");
+        let (Some(input), Some(output)) = (child.stdin.take(), child.stdout.take()) else {
+            unreachable!("both are piped");
+        };
+        let asked = Arc::default();
+        let answering = Arc::clone(&asked);
+        std::thread::spawn(move || answer(output, &answering));
+        let shared = Shared {
+            version,
+            child: Mutex::new(child),
+            input: Mutex::new(input),
+            asked,
+            next: AtomicU64::new(0),
+        };
+        Some(Jvm {
+            shared: Arc::new(shared),
+        })
+    }
+
+    /// Which Redisson is in it.
+    pub fn version(&self) -> Version {
+        self.shared.version
+    }
+
+    /// Stops it, as a garbage collection without end.
+    pub fn pause(&self) {
+        self.signal(Signal::STOP);
+    }
+
+    /// Lets it go on.
+    pub fn resume(&self) {
+        self.signal(Signal::CONT);
+    }
+
+    /// Ends it at once: it gives nothing back.
+    pub fn kill(&self) {
+        self.shared.kill();
+    }
+
+    /// Sends a request; it is under way when this returns, whether or not the reply is awaited.
+    pub(crate) fn ask<T>(&self, words: &[&str]) -> Reply<T> {
+        let id = self.shared.next.fetch_add(1, Ordering::Relaxed);
+        let (answer, line) = oneshot::channel();
+        lock(&self.shared.asked).insert(id, answer);
+        let request = format!("{id} {}\n", words.join(" "));
+        // If it has been killed, nobody will answer, and the reply says so.
+        let _ = lock(&self.shared.input).write_all(request.as_bytes());
+        Reply {
+            line,
+            value: PhantomData,
+        }
+    }
+
+    fn signal(&self, signal: Signal) {
+        let pid = lock(&self.shared.child).id();
+        if let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) {
+            let _ = kill_process(pid, signal);
+        }
+    }
+}
+
+impl Shared {
+    fn kill(&self) {
+        let mut child = lock(&self.child);
+        let _ = child.kill();
+        let _ = child.wait();
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+/// Hands each answer to whoever asked; when there are no more, whoever still waits learns it.
+fn answer(output: ChildStdout, asked: &Mutex<HashMap<u64, oneshot::Sender<Line>>>) {
+    for line in BufReader::new(output).lines().map_while(Result::ok) {
+        let line: Line = serde_json::from_str(&line).expect("the worker prints one answer a line");
+        if let Some(answer) = lock(asked).remove(&line.id) {
+            // Whoever asked may have lost interest.
+            let _ = answer.send(line);
+        }
+    }
+    lock(asked).clear();
+}
+
+fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The answer to a request that is under way: a value, or what Java threw. Dropping it does not take the request back.
+#[derive(Debug)]
+#[must_use = "what Java threw is in it"]
+pub struct Reply<T> {
+    line: oneshot::Receiver<Line>,
+    value: PhantomData<fn() -> T>,
+}
+
+impl<T: DeserializeOwned> Future for Reply<T> {
+    type Output = Result<T, Thrown>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        Pin::new(&mut self.line).poll(context).map(|line| {
+            let Ok(line) = line else {
+                return Err(Thrown {
+                    name: "Killed".to_owned(),
+                    message: "the Java process has ended".to_owned(),
+                });
+            };
+            match line.error {
+                Some(name) => Err(Thrown {
+                    name,
+                    message: line.message,
+                }),
+                None => Ok(serde_json::from_value(line.value).expect("the worker answers what was asked")),
+            }
+        })
+    }
+}

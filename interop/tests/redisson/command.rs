@@ -1,0 +1,136 @@
+//! The `tenure` command beside a Java fleet: looking, taking away, and holding in a process that dies.
+//! Not here: the library (`mutex`, `eviction`, `fair`).
+
+use std::time::Duration;
+
+use serde_json::Value;
+use tenure::{HolderId, LockKey};
+use tenure_interop::redisson::Version;
+
+use crate::process::{Process, Scene as Folder, tenure_command};
+use crate::scene::{PROMPT, Scene, within};
+
+/// `tenure` with these words, on that Redis.
+fn tenure(folder: &Folder, scene: &Scene, words: &[&str]) -> Process {
+    let mut command = folder.command(tenure_command());
+    command.args(words).env("TENURE_URL", scene.redis.url());
+    Process::start(command)
+}
+
+/// What it prints, as JSON, one value a line; it must end well.
+fn printed(folder: &Folder, scene: &Scene, words: &[&str]) -> Vec<Value> {
+    let mut tenure = tenure(folder, scene, words);
+    let lines = tenure.rest();
+    assert_eq!(tenure.exit_code(), 0, "{words:?}: {lines:?}");
+    let read = |line: &String| serde_json::from_str(line).unwrap();
+    lines.iter().map(read).collect()
+}
+
+#[tokio::test]
+async fn an_operator_sees_a_java_thread_and_takes_its_lock_away() {
+    for scene in Scene::each().await {
+        let folder = Folder::new();
+        let anna = scene.java.owner("anna");
+        anna.plain("k").lock().await.unwrap();
+        let name = anna.id().await.unwrap();
+        for look in [&["--json", "show", "k"][..], &["--json", "ls"]] {
+            let locks = printed(&folder, &scene, look);
+            assert_eq!(locks.len(), 1, "{locks:?}");
+            let holder = &locks[0]["holders"][0];
+            assert_eq!(locks[0]["key"], "k");
+            assert_eq!(holder["claim"], name.as_str());
+            assert_eq!(holder["foreign"], true);
+            assert_eq!(holder["token"], Value::Null);
+            assert!(holder["remaining_ms"].as_u64() > Some(20_000), "{holder}");
+        }
+        printed(&folder, &scene, &["--json", "evict", "k", "--claim", &name]);
+        assert!(!anna.plain("k").is_locked().await.unwrap());
+        assert_eq!(
+            anna.plain("k").unlock().await.unwrap_err().name,
+            "IllegalMonitorStateException"
+        );
+        assert_eq!(printed(&folder, &scene, &["--json", "ls"]), [] as [Value; 0]);
+    }
+}
+
+#[tokio::test]
+async fn a_holder_that_is_killed_is_waited_for_by_java_until_its_lease_ends() {
+    let Some(scene) = Scene::new(Version::Newest).await else {
+        return;
+    };
+    let (folder, lease) = (Folder::new(), Duration::from_secs(2));
+    let hold = tenure(&folder, &scene, &["hold", "k", "--lease", "2s"]);
+    assert!(hold.line_with("{").contains("\"acquired\""));
+    let waiting = scene.java.owner("anna").plain("k").lock();
+    scene.until_listening("k", 1).await;
+    hold.send(rustix::process::Signal::KILL);
+    within(lease + PROMPT, "the lock", waiting).await.0.unwrap();
+}
+
+#[tokio::test]
+async fn a_fair_waiter_that_is_killed_stalls_java_no_longer_than_its_lease() {
+    for scene in Scene::each().await {
+        let (folder, lease) = (Folder::new(), Duration::from_secs(2));
+        let client = scene.tenure().await;
+        let guard = client.mutex("k").fair().lock().await.unwrap();
+        let dead = tenure(&folder, &scene, &["hold", "k", "--fair", "--lease", "2s"]);
+        assert!(dead.line_with("{").contains("\"waiting\""));
+        scene.until_queued("k", 1).await;
+        let java = scene.java.owner("anna").fair("k");
+        let second = java.lock();
+        scene.until_queued("k", 2).await;
+        // Somebody of Tenure's lives, and looks after the queue.
+        let third = tokio::spawn(client.mutex("k").fair().lock());
+        scene.until_queued("k", 3).await;
+        dead.send(rustix::process::Signal::KILL);
+        guard.unlock().await.unwrap();
+        within(lease + PROMPT, "the lock", second).await.0.unwrap();
+        java.unlock().await.unwrap();
+        let (guard, _) = within(PROMPT, "the lock", third).await;
+        guard.unwrap().unwrap().unlock().await.unwrap();
+        scene.until_nothing_is_left_of("k").await;
+    }
+}
+
+#[tokio::test]
+async fn a_fair_waiter_that_is_killed_stalls_a_fleet_of_java_alone_no_longer_than_its_lease() {
+    for scene in Scene::each().await {
+        let (folder, lease) = (Folder::new(), Duration::from_secs(2));
+        let client = scene.tenure().await;
+        // Java sleeps for as long as the holder's lease, as it last saw it, or until it is called.
+        let guard = client.mutex("k").fair().lease(lease).lock().await.unwrap();
+        let dead = tenure(&folder, &scene, &["hold", "k", "--fair", "--lease", "2s"]);
+        assert!(dead.line_with("{").contains("\"waiting\""));
+        scene.until_queued("k", 1).await;
+        let java = scene.java.owner("anna").fair("k");
+        let second = java.lock();
+        scene.until_queued("k", 2).await;
+        dead.send(rustix::process::Signal::KILL);
+        guard.unlock().await.unwrap();
+        within(lease * 2 + PROMPT, "the lock", second).await.0.unwrap();
+        java.unlock().await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn java_is_told_when_the_head_of_the_queue_is_evicted_while_the_lock_is_free() {
+    for scene in Scene::each().await {
+        let folder = Folder::new();
+        let client = scene.tenure().await;
+        let guard = client.mutex("k").fair().lock().await.unwrap();
+        let head = tenure(&folder, &scene, &["hold", "k", "--fair"]);
+        let waiting: Value = serde_json::from_str(&head.line_with("{")).unwrap();
+        scene.until_queued("k", 1).await;
+        let second = scene.java.owner("anna").fair("k").lock();
+        scene.until_queued("k", 2).await;
+        head.send(rustix::process::Signal::STOP);
+        guard.unlock().await.unwrap();
+        let claim = HolderId::parse(waiting["claim"].as_str().expect("it says which"));
+        let freed = client
+            .evict(claim.clone().on(LockKey::new("k").unwrap()))
+            .await
+            .unwrap();
+        assert_eq!(freed, [claim]);
+        within(PROMPT, "the lock", second).await.0.unwrap();
+    }
+}

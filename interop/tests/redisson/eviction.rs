@@ -1,0 +1,109 @@
+//! Taking a lock away from the other side, and seeing what it holds.
+//! Not here: the `tenure` command's words for it (`command`).
+
+use std::num::NonZeroU32;
+use std::time::Duration;
+
+use tenure::{Holder, HolderId, Kind, LockKey, LostCause, Query};
+
+use crate::scene::{PROMPT, Scene, within};
+
+const LEASE: Duration = Duration::from_secs(6);
+
+fn key(name: &str) -> LockKey {
+    LockKey::new(name).unwrap()
+}
+
+#[tokio::test]
+async fn a_force_unlock_by_java_is_a_loss_that_tenure_knows_within_a_third_of_its_lease() {
+    for scene in Scene::each().await {
+        let client = scene.tenure().await;
+        let guard = client.mutex("k").lease(LEASE).lock().await.unwrap();
+        assert!(scene.java.owner("anna").plain("k").force_unlock().await.unwrap());
+        let (lost, _) = within(LEASE / 3 + PROMPT, "the loss", guard.lost()).await;
+        assert!(
+            !matches!(lost.cause, LostCause::Expired | LostCause::Unreachable),
+            "{lost:?}"
+        );
+        guard.unlock().await.unwrap_err();
+    }
+}
+
+#[tokio::test]
+async fn a_lock_that_java_forced_and_took_is_not_renewed_or_unlocked_by_tenure() {
+    for scene in Scene::each().await {
+        let client = scene.tenure().await;
+        let java = scene.java.owner("anna").plain("k");
+        let guard = client.mutex("k").lease(LEASE).lock().await.unwrap();
+        assert!(java.force_unlock().await.unwrap());
+        java.lock_for(Duration::from_secs(20)).await.unwrap();
+        within(LEASE / 3 + PROMPT, "the loss", guard.lost()).await;
+        let left = java.remaining().await.unwrap();
+        assert!(left > 10_000, "its lease is as it was: {left} ms");
+        guard.unlock().await.unwrap_err();
+        assert!(java.is_held().await.unwrap());
+    }
+}
+
+#[tokio::test]
+async fn an_eviction_by_tenure_is_an_exception_at_the_unlock_of_java() {
+    for scene in Scene::each().await {
+        let client = scene.tenure().await;
+        let (anna, berta) = (scene.java.owner("anna"), scene.java.owner("berta").plain("k"));
+        anna.plain("k").lock().await.unwrap();
+        anna.plain("k").lock().await.unwrap();
+        let waiting = berta.lock();
+        scene.until_listening("k", 1).await;
+        let name = anna.id().await.unwrap();
+        let named = HolderId::Foreign(name.into());
+        let freed = client.evict(named.clone().on(key("k"))).await.unwrap();
+        assert_eq!(freed, std::slice::from_ref(&named));
+        within(PROMPT, "who waited", waiting).await.0.unwrap();
+        let error = anna.plain("k").unlock().await.unwrap_err();
+        assert_eq!(error.name, "IllegalMonitorStateException");
+        assert_eq!(client.evict(Holder::All(key("k"))).await.unwrap().len(), 1);
+        berta.unlock().await.unwrap_err();
+        assert_eq!(client.evict(Holder::All(key("k"))).await.unwrap(), []);
+        // Its thread may lock again at once, under the same name.
+        within(PROMPT, "who was evicted", anna.plain("k").lock())
+            .await
+            .0
+            .unwrap();
+        let page = client.inspect(Query::Key(key("k"))).await.unwrap();
+        assert_eq!(page.items[0].holders[0].id, named);
+        assert!(client.mutex("k").try_lock().await.unwrap().is_none());
+        anna.plain("k").unlock().await.unwrap();
+        scene.until_nothing_is_left_of("k").await;
+    }
+}
+
+#[tokio::test]
+async fn tenure_sees_who_holds_in_java_and_for_how_long() {
+    for scene in Scene::each().await {
+        let client = scene.tenure().await;
+        let anna = scene.java.owner("anna");
+        anna.plain("k").lock_for(Duration::from_secs(9)).await.unwrap();
+        let limit = NonZeroU32::new(10).unwrap();
+        let all = Query::Prefix {
+            prefix: "".into(),
+            after: None,
+            limit,
+        };
+        for query in [Query::Key(key("k")), all] {
+            let page = client.inspect(query).await.unwrap();
+            let [lock] = &page.items[..] else {
+                panic!("one key: {page:?}")
+            };
+            assert_eq!((&lock.key, lock.kind), (&key("k"), Kind::Mutex));
+            let [holder] = &lock.holders[..] else {
+                panic!("one holder: {lock:?}")
+            };
+            assert_eq!(holder.id, HolderId::Foreign(anna.id().await.unwrap().into()));
+            assert_eq!((&holder.label, holder.token), (&None, None));
+            let left = holder.remaining.expect("it has a lease").as_secs();
+            assert!((7..=9).contains(&left), "{left} s");
+        }
+        anna.plain("k").unlock().await.unwrap();
+        assert_eq!(client.inspect(Query::Key(key("k"))).await.unwrap().items, []);
+    }
+}

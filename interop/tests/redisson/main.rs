@@ -1,0 +1,14 @@
+//! Redisson and Tenure on one Redis: a Java fleet notices nothing. Each test says which side does what.
+//! Not here: Redisson itself (`tenure_interop::redisson`), and what is Tenure's alone.
+
+mod command;
+mod counter;
+mod eviction;
+mod fair;
+mod lease;
+mod mutex;
+#[path = "../../../examples/scene.rs"]
+mod process;
+mod scene;
+mod waking;
+mod wire;
