@@ -234,7 +234,11 @@ fn admissible(claim: &Claim) -> Result<(), BackendError> {
     if !PROFILE.serves(claim.mode, claim.fairness) {
         return Err(BackendError::unsupported("a shelf has unfair mutexes only"));
     }
-    if claim.lease > PROFILE.limits.max_lease {
+    admissible_lease(claim.lease)
+}
+
+fn admissible_lease(lease: Duration) -> Result<(), BackendError> {
+    if lease > PROFILE.limits.max_lease {
         let (fault, effect) = (tenure_backend::Fault::Limit, tenure_backend::Effect::None);
         return Err(BackendError::new(
             fault,
@@ -261,7 +265,12 @@ impl Backend for Shelf {
     }
 
     fn renew(self: Arc<Self>, batch: Batch<Renewal>) -> Each<Renewed> {
-        self.each(batch, State::renew, Renewed::Unknown)
+        let one = |renewal: Renewal| {
+            admissible_lease(renewal.lease)?;
+            self.with(|state, now| state.renew(renewal, now))
+        };
+        let judge = |renewal| one(renewal).unwrap_or_else(Renewed::Unknown);
+        Each::ready(batch.into_iter().map(judge).collect())
     }
 
     fn release(self: Arc<Self>, batch: Batch<Departure>) -> Each<Released> {
