@@ -6,6 +6,7 @@ use std::fs;
 use std::io;
 use std::time::{Duration, Instant};
 
+use futures_util::future::try_join_all;
 use redis::aio::MultiplexedConnection;
 use tenure::{Client, Guard, Settings};
 
@@ -18,7 +19,8 @@ use crate::site::{Site, check};
 /// For how many leases the locks are held.
 const LEASES: u32 = 3;
 
-/// How many locks are asked for at once: what a server far away would make slow otherwise.
+/// How many locks are asked for at once of a server, which would be slow otherwise. Elsewhere it is one at a time, so that
+/// no more is in memory than is held.
 const AT_ONCE: usize = 256;
 
 /// How many locks one command must renew at the least, in the mean.
@@ -45,7 +47,8 @@ async fn hold(args: &Holding, site: &Site) -> Fallible<()> {
         Store::Memory | Store::Sqlite => None,
     };
     let empty = resident()?;
-    let guards = take(&client, locks).await?;
+    let at_once = if server.is_some() { AT_ONCE } else { 1 };
+    let guards = take(&client, locks, at_once).await?;
     let locked = resident()?;
     if let Some(server) = &mut server {
         redis::cmd("CONFIG").arg("RESETSTAT").exec_async(server).await?;
@@ -93,18 +96,13 @@ async fn hold(args: &Holding, site: &Site) -> Fallible<()> {
     }
 }
 
-/// Locks so many keys, some at a time.
-async fn take(client: &Client, locks: usize) -> Fallible<Vec<Guard>> {
+/// Locks so many keys, so many at a time.
+async fn take(client: &Client, locks: usize, at_once: usize) -> Fallible<Vec<Guard>> {
     let mut guards = Vec::with_capacity(locks);
-    let mut under_way = tokio::task::JoinSet::new();
-    for n in 0..locks {
-        if under_way.len() >= AT_ONCE {
-            guards.extend(under_way.join_next().await.transpose()?.transpose()?);
-        }
-        under_way.spawn(client.mutex(format!("order:{n:08}")).lock());
-    }
-    while let Some(done) = under_way.join_next().await {
-        guards.push(done??);
+    while guards.len() < locks {
+        let next = guards.len()..locks.min(guards.len() + at_once);
+        let batch = next.map(|n| client.mutex(format!("order:{n:08}")).lock());
+        guards.extend(try_join_all(batch).await?);
     }
     Ok(guards)
 }
