@@ -49,6 +49,16 @@ pub(super) const MUTANTS: &[Mutant] = &[
             },
             Edit {
                 file: WORKER,
+                find: "match self.decide(&group) {",
+                replace: "match self.decide(early, &group) {",
+            },
+            Edit {
+                file: WORKER,
+                find: "fn decide(&mut self, ",
+                replace: "fn decide(&mut self, early: Moment, ",
+            },
+            Edit {
+                file: WORKER,
                 find: "let mut turn = self.turn();",
                 replace: "let mut turn = self.turn();
         turn.at = early;",
