@@ -201,7 +201,6 @@ pub(super) const MUTANTS: &[Mutant] = &[
         tests: test("tenure-testkit", "broken", &["each_planted_bug_turns_a_case_red"]),
         limit_s: 180,
         survives: Some("the case with a slow door to the store finds such a belief as well"),
-        ..PLAIN
     },
     Mutant {
         name: "model-admits-everybody",
