@@ -47,6 +47,9 @@ pub(crate) fn run(args: &[&str]) -> Result<(), Failure> {
 /// One run of `cargo test`, whose results are added up.
 fn test(args: &[&str], total: &mut Total) -> Result<(), Failure> {
     let mut command = cargo();
+    if ignores_signals(&std::fs::read_to_string("/proc/self/status").unwrap_or_default()) {
+        command.args(["--config", HEAR_SIGNALS]);
+    }
     command
         .args(["test", "--all-features", "--no-fail-fast"])
         .args(args);
@@ -63,6 +66,18 @@ fn test(args: &[&str], total: &mut Total) -> Result<(), Failure> {
         return Ok(());
     }
     Err(Failure::of(status, format!("`{shown}` failed ({status})")))
+}
+
+/// Has the tests started with the signals set back that a shell makes its background jobs ignore (`nohup` HUP): whoever
+/// is started inherits that, the command leaves ignored what its caller ignores, and tests send these signals to it.
+const HEAR_SIGNALS: &str =
+    r#"target."cfg(target_os = \"linux\")".runner = ["env", "--default-signal=HUP,INT,QUIT"]"#;
+
+/// Whether one of these signals is ignored, by what the kernel shows of a process.
+fn ignores_signals(status: &str) -> bool {
+    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok())
+        .is_some_and(|mask| mask & 0b111 != 0)
 }
 
 /// The whole workspace, unless packages are named; cargo would otherwise test both.
@@ -144,6 +159,13 @@ mod tests {
     const PRINTED: &[u8] = b"\nrunning 2 tests\ntest a ... ok\ntest \xff ... FAILED\n\
         test result: FAILED. 1 passed; 1 failed; 0 ignored; 0 measured; 3 filtered out; finished in 0.00s\n\
         test result: ok. 40 passed; 0 failed; 2 ignored; 0 measured; 0 filtered out; finished in 1.00s\nno end";
+
+    #[test]
+    fn a_background_job_of_a_shell_is_known_by_what_it_ignores() {
+        assert!(!ignores_signals("Name:\tcargo\nSigIgn:\t0000000000001000\n"));
+        assert!(ignores_signals("Name:\tcargo\nSigIgn:\t0000000000001006\n"));
+        assert!(!ignores_signals(""));
+    }
 
     #[test]
     fn what_the_tests_print_is_passed_through_and_counted() {

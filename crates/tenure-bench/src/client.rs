@@ -2,7 +2,8 @@
 //! variant of `plan::Client`, and one more line in `crew::hire`.
 //! Not here: any client.
 
-pub(crate) mod pause;
+mod named;
+mod pause;
 pub(crate) mod polling;
 pub(crate) mod rlock;
 pub(crate) mod rslock;

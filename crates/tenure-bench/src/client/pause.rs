@@ -1,24 +1,39 @@
-//! How a careful person polls: with a pause that doubles, and that no two have alike.
-//! Not here: what is polled (`statements`, `polling`).
+//! How a careful person waits for a key: in line with the other tasks of the process, so that one of them asks the store,
+//! with a pause after each refusal that doubles, and that no two have alike.
+//! Not here: what is asked (`statements`, `polling`).
 
 use std::hash::{BuildHasher, RandomState};
+use std::sync::Arc;
 use std::time::Duration;
+
+use tokio::sync::{Mutex, OwnedMutexGuard};
+
+use crate::Fallible;
 
 /// The pause after a refusal: doubled each time up to the longest, and shortened by a random part of up to a half.
 const SHORTEST: Duration = Duration::from_millis(1);
 const LONGEST: Duration = Duration::from_millis(16);
 
-pub(crate) struct Pauses(Duration);
+/// What the store has granted, and the turn of its process, which ends with it.
+pub(crate) struct Held<T> {
+    _turn: OwnedMutexGuard<()>,
+    pub(crate) granted: T,
+}
 
-impl Pauses {
-    pub(crate) fn new() -> Self {
-        Pauses(SHORTEST)
-    }
-
-    pub(crate) async fn pause(&mut self) {
+/// Takes its turn in the line of its process, and asks until the store grants.
+pub(crate) async fn wait<T>(
+    line: &Arc<Mutex<()>>,
+    ask: impl AsyncFn() -> Fallible<Option<T>>,
+) -> Fallible<Held<T>> {
+    let turn = line.clone().lock_owned().await;
+    let mut pause = SHORTEST;
+    loop {
+        if let Some(granted) = ask().await? {
+            return Ok(Held { _turn: turn, granted });
+        }
         let part = (random() % 512) as f64 / 1024.0;
-        tokio::time::sleep(self.0.mul_f64(1.0 - part)).await;
-        self.0 = (self.0 * 2).min(LONGEST);
+        tokio::time::sleep(pause.mul_f64(1.0 - part)).await;
+        pause = (pause * 2).min(LONGEST);
     }
 }
 

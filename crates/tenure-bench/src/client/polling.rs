@@ -5,16 +5,16 @@
 //! pause that doubles. It promises less: no renewal, no token, no wake-up between processes and no order between them,
 //! nothing to see or to evict.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
 use redis::{Script, Value};
-use tokio::sync::OwnedMutexGuard;
+use tokio::sync::Mutex;
 
-use super::pause::{Pauses, random};
+use super::pause::{Held, random, wait};
 use super::scripts::connect;
+use super::tokio_mutex::TokioMutexes;
 use super::{Lock, Locker};
 use crate::Fallible;
 
@@ -26,19 +26,14 @@ const DELETE: &str =
 pub(crate) struct Polling {
     connection: MultiplexedConnection,
     delete: Arc<Script>,
-    queues: Mutex<HashMap<String, Arc<tokio::sync::Mutex<()>>>>,
+    lines: TokioMutexes,
 }
 
 pub(crate) struct Key {
     name: String,
     connection: MultiplexedConnection,
     delete: Arc<Script>,
-    queue: Arc<tokio::sync::Mutex<()>>,
-}
-
-pub(crate) struct Held {
-    _turn: OwnedMutexGuard<()>,
-    value: u64,
+    line: Arc<Mutex<()>>,
 }
 
 impl Polling {
@@ -46,7 +41,7 @@ impl Polling {
         Ok(Polling {
             connection: connect(url).await?,
             delete: Arc::new(Script::new(DELETE)),
-            queues: Mutex::default(),
+            lines: TokioMutexes::default(),
         })
     }
 }
@@ -55,12 +50,11 @@ impl Locker for Polling {
     type Lock = Key;
 
     fn lock_of(&self, key: &str) -> Key {
-        let mut queues = self.queues.lock().unwrap_or_else(PoisonError::into_inner);
         Key {
             name: key.to_owned(),
             connection: self.connection.clone(),
             delete: self.delete.clone(),
-            queue: queues.entry(key.to_owned()).or_default().clone(),
+            line: self.lines.lock_of(key),
         }
     }
 
@@ -70,10 +64,10 @@ impl Locker for Polling {
 }
 
 impl Lock for Key {
-    type Guard = Held;
+    /// Whose value is the key's.
+    type Guard = Held<u64>;
 
-    async fn lock(&self) -> Fallible<Held> {
-        let turn = self.queue.clone().lock_owned().await;
+    async fn lock(&self) -> Fallible<Held<u64>> {
         let value = random();
         let mut command = redis::cmd("SET");
         command
@@ -82,16 +76,16 @@ impl Lock for Key {
             .arg("NX")
             .arg("PX")
             .arg(LEASE.as_millis() as u64);
-        let mut pauses = Pauses::new();
-        while self.connection.clone().send_packed_command(&command).await? != Value::Okay {
-            pauses.pause().await;
-        }
-        Ok(Held { _turn: turn, value })
+        let ask = async || {
+            let answer = self.connection.clone().send_packed_command(&command).await?;
+            Ok((answer == Value::Okay).then_some(value))
+        };
+        wait(&self.line, ask).await
     }
 
-    async fn unlock(&self, held: Held) -> Fallible<()> {
+    async fn unlock(&self, held: Held<u64>) -> Fallible<()> {
         let mut call = self.delete.prepare_invoke();
-        call.key(&self.name).arg(held.value);
+        call.key(&self.name).arg(held.granted);
         let deleted: u32 = call.invoke_async(&mut self.connection.clone()).await?;
         match deleted {
             1 => Ok(()),

@@ -4,15 +4,11 @@
 
 use rlock::async_lock::{RLock, RLockGuard};
 
+use super::named::Named;
 use super::{Lock, Locker};
 use crate::Fallible;
 
 pub(crate) struct Rlock(RLock);
-
-pub(crate) struct Key {
-    manager: RLock,
-    name: String,
-}
 
 impl Rlock {
     pub(crate) async fn connect(url: &str) -> Fallible<Self> {
@@ -21,13 +17,10 @@ impl Rlock {
 }
 
 impl Locker for Rlock {
-    type Lock = Key;
+    type Lock = Named<RLock>;
 
-    fn lock_of(&self, key: &str) -> Key {
-        Key {
-            manager: self.0.clone(),
-            name: key.to_owned(),
-        }
+    fn lock_of(&self, key: &str) -> Self::Lock {
+        Named::new(&self.0, key)
     }
 
     async fn close(self) -> Fallible<()> {
@@ -36,7 +29,7 @@ impl Locker for Rlock {
     }
 }
 
-impl Lock for Key {
+impl Lock for Named<RLock> {
     type Guard = RLockGuard;
 
     async fn lock(&self) -> Fallible<RLockGuard> {

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use rslock::{LockGuard, LockManager};
 
+use super::named::Named;
 use super::{Lock, Locker};
 use crate::Fallible;
 
@@ -13,26 +14,17 @@ const LEASE: Duration = Duration::from_secs(30);
 
 pub(crate) struct Rslock(LockManager);
 
-pub(crate) struct Key {
-    manager: LockManager,
-    name: String,
-}
-
 impl Rslock {
-    /// Clones of a manager share its connection.
     pub(crate) fn new(url: &str) -> Self {
         Rslock(LockManager::new(vec![url]))
     }
 }
 
 impl Locker for Rslock {
-    type Lock = Key;
+    type Lock = Named<LockManager>;
 
-    fn lock_of(&self, key: &str) -> Key {
-        Key {
-            manager: self.0.clone(),
-            name: key.to_owned(),
-        }
+    fn lock_of(&self, key: &str) -> Self::Lock {
+        Named::new(&self.0, key)
     }
 
     async fn close(self) -> Fallible<()> {
@@ -40,7 +32,7 @@ impl Locker for Rslock {
     }
 }
 
-impl Lock for Key {
+impl Lock for Named<LockManager> {
     type Guard = LockGuard;
 
     async fn lock(&self) -> Fallible<LockGuard> {

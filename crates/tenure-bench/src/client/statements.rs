@@ -6,16 +6,16 @@
 //! unlock. It promises less: no renewal and no expiry (a dead holder keeps its key), no wake-up between processes,
 //! no order between them, nothing to see or to evict, and a slow disk blocks a thread of the runtime.
 
-use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::Path;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use rusqlite::{Connection, OpenFlags};
-use tokio::sync::OwnedMutexGuard;
+use tokio::sync::Mutex;
 
-use super::pause::{Pauses, random};
+use super::pause::{Held, random, wait};
+use super::tokio_mutex::TokioMutexes;
 use super::{Lock, Locker};
 use crate::Fallible;
 
@@ -42,8 +42,8 @@ const END: &str = "UPDATE claim SET live = 0, phase = 0, kind = 0, take = 0, siz
 
 /// One connection, as a process has one in Tenure's store too; transactions take it in turns.
 pub(crate) struct Statements {
-    file: Arc<tokio::sync::Mutex<LockFile>>,
-    queues: Mutex<HashMap<String, Arc<tokio::sync::Mutex<()>>>>,
+    file: Arc<Mutex<LockFile>>,
+    lines: TokioMutexes,
 }
 
 struct LockFile {
@@ -57,13 +57,8 @@ struct LockFile {
 pub(crate) struct Key {
     name: String,
     bucket: i64,
-    file: Arc<tokio::sync::Mutex<LockFile>>,
-    queue: Arc<tokio::sync::Mutex<()>>,
-}
-
-pub(crate) struct Held {
-    _turn: OwnedMutexGuard<()>,
-    number: i64,
+    file: Arc<Mutex<LockFile>>,
+    line: Arc<Mutex<()>>,
 }
 
 impl Statements {
@@ -81,13 +76,13 @@ impl Statements {
         let mut client = [0; 16];
         client[..8].copy_from_slice(&random().to_le_bytes());
         Ok(Statements {
-            file: Arc::new(tokio::sync::Mutex::new(LockFile {
+            file: Arc::new(Mutex::new(LockFile {
                 connection,
                 client,
                 claims: 0,
                 durable: true,
             })),
-            queues: Mutex::default(),
+            lines: TokioMutexes::default(),
         })
     }
 }
@@ -161,14 +156,13 @@ impl Locker for Statements {
     type Lock = Key;
 
     fn lock_of(&self, key: &str) -> Key {
-        let mut queues = self.queues.lock().unwrap_or_else(PoisonError::into_inner);
         let mut hasher = DefaultHasher::new();
         key.hash(&mut hasher);
         Key {
             name: key.to_owned(),
             bucket: (hasher.finish() % BUCKETS).cast_signed(),
             file: self.file.clone(),
-            queue: queues.entry(key.to_owned()).or_default().clone(),
+            line: self.lines.lock_of(key),
         }
     }
 
@@ -178,21 +172,14 @@ impl Locker for Statements {
 }
 
 impl Lock for Key {
-    type Guard = Held;
+    /// Whose number is the claim's.
+    type Guard = Held<i64>;
 
-    async fn lock(&self) -> Fallible<Held> {
-        let turn = self.queue.clone().lock_owned().await;
-        let mut pauses = Pauses::new();
-        loop {
-            let granted = self.file.lock().await.acquire(self)?;
-            if let Some(number) = granted {
-                return Ok(Held { _turn: turn, number });
-            }
-            pauses.pause().await;
-        }
+    async fn lock(&self) -> Fallible<Held<i64>> {
+        wait(&self.line, async || Ok(self.file.lock().await.acquire(self)?)).await
     }
 
-    async fn unlock(&self, held: Held) -> Fallible<()> {
-        Ok(self.file.lock().await.release(self, held.number)?)
+    async fn unlock(&self, held: Held<i64>) -> Fallible<()> {
+        Ok(self.file.lock().await.release(self, held.granted)?)
     }
 }
