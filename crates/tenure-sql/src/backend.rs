@@ -3,12 +3,13 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tenure_backend::{
     Backend, BackendError, Batch, Call, Claim, Clock, Departure, Each, Effect, Fault, Finding, Instant,
     LockStatus, Page, Profile, Query, Released, Renewal, Renewed, Standing, Wakes,
 };
-use tokio::sync::oneshot;
+use tokio::sync::oneshot::error::TryRecvError;
 
 use crate::request::{Ask, Request, Write};
 
@@ -20,6 +21,9 @@ pub(crate) trait Dialect: fmt::Debug + Send + Sync + 'static {
 
     /// Takes the request on; never blocks. It is answered through itself, also if it fails.
     fn submit(&self, request: Request);
+
+    /// For how long a caller looks for its answer before it sleeps: being woken may take longer than the answer does.
+    fn patience(&self) -> Duration;
 }
 
 /// Locks in an SQL database.
@@ -52,10 +56,23 @@ impl SqlStore {
         })
     }
 
-    fn ask<Q, A>(&self, question: Q, wrap: impl FnOnce(Ask<Q, A>) -> Request) -> oneshot::Receiver<A> {
-        let (ask, answer) = Ask::new(question);
+    /// Asks, and waits for the answer: at first awake, offering the thread to others at every look. There is none if the
+    /// database's side goes away.
+    async fn ask<Q, A>(&self, question: Q, wrap: impl FnOnce(Ask<Q, A>) -> Request) -> Option<A> {
+        let (ask, mut answer) = Ask::new(question);
+        let patience = self.dialect.patience();
         self.dialect.submit(wrap(ask));
-        answer
+        if patience > Duration::ZERO {
+            let asked = std::time::Instant::now();
+            while asked.elapsed() < patience {
+                match answer.try_recv() {
+                    Ok(answer) => return Some(answer),
+                    Err(TryRecvError::Closed) => return None,
+                    Err(TryRecvError::Empty) => tokio::task::yield_now().await,
+                }
+            }
+        }
+        answer.await.ok()
     }
 
     /// A call that asks when it is first polled.
@@ -69,8 +86,8 @@ impl SqlStore {
         A: Send + 'static,
     {
         Call::new(async move {
-            let answer = self.ask(question, wrap);
-            answer.await.unwrap_or_else(|_| Err(gone()))
+            let answer = self.ask(question, wrap).await;
+            answer.unwrap_or_else(|| Err(gone()))
         })
     }
 
@@ -87,9 +104,8 @@ impl SqlStore {
     {
         Each::new(async move {
             let count = batch.len();
-            let answer = self.ask(batch, wrap);
-            let lost = |_| (0..count).map(|_| unknown(gone())).collect();
-            answer.await.unwrap_or_else(lost)
+            let answer = self.ask(batch, wrap).await;
+            answer.unwrap_or_else(|| (0..count).map(|_| unknown(gone())).collect())
         })
     }
 }

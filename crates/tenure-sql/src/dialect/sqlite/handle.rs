@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use tenure_backend::{BackendError, Clock, Effect, Fault, Profile};
 
@@ -92,6 +93,10 @@ impl Dialect for Sqlite {
         } else {
             request.fail(&forked());
         }
+    }
+
+    fn patience(&self) -> Duration {
+        self.mailbox.patience()
     }
 }
 

@@ -13,12 +13,21 @@ use super::bell::{Knocker, News};
 use crate::request::{Request, Write};
 use crate::watch::Disarm;
 
+/// For how long the thread looks for the next request before it sleeps, if the last one came as soon: being woken
+/// takes longer than a release.
+pub(super) const AWAKE: Duration = Duration::from_micros(150);
+
+/// For how long a caller looks for its answer before it sleeps, if the last one came as soon. It includes the disk.
+pub(super) const PATIENCE: Duration = Duration::from_micros(450);
+
 /// Requests on their way to the thread.
 #[derive(Debug)]
 pub(super) struct Mailbox {
     state: Mutex<State>,
     /// Whether the thread sleeps, or is about to, and has to be knocked up.
     asleep: AtomicBool,
+    /// Whether one caller comes again and again, as soon as it was answered, and is answered as soon.
+    brisk: AtomicBool,
     knocker: Knocker,
     limit: usize,
 }
@@ -65,6 +74,7 @@ impl Mailbox {
         Ok(Mailbox {
             state: Mutex::default(),
             asleep: AtomicBool::new(false),
+            brisk: AtomicBool::new(false),
             knocker: Knocker::new()?,
             limit,
         })
@@ -115,6 +125,20 @@ impl Mailbox {
             limit.saturating_sub(used).max(kept),
         );
         Some(taken)
+    }
+
+    /// The thread says whether one caller comes again and again, and is answered soon.
+    pub(super) fn set_brisk(&self, brisk: bool) {
+        self.brisk.store(brisk, Ordering::Relaxed);
+    }
+
+    /// For how long a caller stays awake: not at all where it would take the core from others, or in vain.
+    pub(super) fn patience(&self) -> Duration {
+        if self.brisk.load(Ordering::Relaxed) {
+            PATIENCE
+        } else {
+            Duration::ZERO
+        }
     }
 
     /// Waits for a request without sleeping. Whether one came before that time.

@@ -14,7 +14,7 @@ use tenure_backend::{
 
 use super::bell::{self, News};
 use super::file::{self, Identity};
-use super::mailbox::{Mailbox, Posted};
+use super::mailbox::{AWAKE, Mailbox, PATIENCE, Posted};
 use super::tables::{Tables, Written};
 use super::turn::{Kept, Turn};
 use super::{blocker, busy, examine, schema};
@@ -32,10 +32,6 @@ const SWEPT_PER_ROW: u32 = 4;
 /// How many rows a sweep looks at: not for every row that is written, since a sweep costs a page more, and never so
 /// many that other processes would wait for long. What is left is for the next commits.
 const SWEEP: RangeInclusive<u32> = 64..=1024;
-
-/// For how long the thread looks for the next request before it sleeps, if the last one came as soon: being woken
-/// takes longer than a release. Nobody waits at that time, so a waiter costs none of it.
-const AWAKE: Duration = Duration::from_micros(150);
 
 /// Everything that the thread has.
 pub(super) struct Worker<'c> {
@@ -108,9 +104,12 @@ impl<'c> Worker<'c> {
         while let Some(posted) = mailbox.take(self.config.max_group) {
             // Whoever took so short a time to come again will very likely do so once more.
             let first = posted.iter().map(|posted| posted.since).min();
-            let quick = first.is_some_and(|since| since < answered + AWAKE);
+            let quick = first.is_some_and(|since| since < answered + AWAKE) && self.watchers.is_empty();
+            let alone = posted.len() == 1;
             self.serve(posted, &mut closing);
             answered = Instant::now();
+            mailbox.set_brisk(quick && alone && first.is_some_and(|since| answered < since + PATIENCE));
+            // Nobody waits in the file at that time, so a waiter costs none of it.
             if quick && self.watchers.is_empty() && mailbox.stay_awake(answered + AWAKE) {
                 continue;
             }
