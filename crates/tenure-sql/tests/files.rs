@@ -190,6 +190,23 @@ async fn what_is_no_file_or_lies_nowhere_is_refused() {
     assert!(error.to_string().contains("no regular file"), "{error}");
 }
 
+/// SQLite keeps the log beside the name by which it opened the file.
+#[tokio::test]
+async fn a_file_with_two_names_is_refused_by_either() {
+    let (dir, path) = scratch();
+    let open_before = open(&path).await.unwrap();
+    let other = dir.path().join("other.db");
+    fs::hard_link(&path, &other).unwrap();
+    for name in [&path, &other] {
+        let error = refused(name).await.to_string();
+        assert!(error.contains("has 2 names (hard links)"), "{error}");
+    }
+    assert!(!dir.path().join("other.db-wal").exists(), "it was not touched");
+    fs::remove_file(&other).unwrap();
+    open(&path).await.unwrap();
+    drop(open_before);
+}
+
 #[tokio::test]
 async fn a_file_that_cannot_be_written_is_refused() {
     let (dir, path) = scratch();

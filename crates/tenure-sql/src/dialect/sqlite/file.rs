@@ -34,6 +34,21 @@ pub(super) fn inode(path: &Path) -> Option<(u64, u64)> {
     Some((status.st_dev as u64, status.st_ino as u64))
 }
 
+/// Whether a mount begins at the path: for a file, that it was mounted by itself.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+fn is_mounted(path: &Path) -> bool {
+    use rustix::fs::{AtFlags, CWD, StatxAttributes, StatxFlags, statx};
+
+    statx(CWD, path, AtFlags::empty(), StatxFlags::empty())
+        .is_ok_and(|status| status.stx_attributes.contains(StatxAttributes::MOUNT_ROOT))
+}
+
+/// Whether a mount begins at the path: not known here.
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
+fn is_mounted(_: &Path) -> bool {
+    false
+}
+
 /// A file beside the database, such as its `-wal`.
 pub(super) fn beside(path: &Path, suffix: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
@@ -147,11 +162,25 @@ pub(super) fn prepare(path: &Path) -> Result<Found, BackendError> {
     match fs::metadata(path) {
         Ok(there) if there.is_dir() => Err(refused(path, "is a directory", "name a file in it")),
         Ok(there) if !there.is_file() => Err(refused(path, "is no regular file", "choose another file")),
+        Ok(there) if there.nlink() > 1 => Err(several_names(path, there.nlink())),
+        Ok(_) if is_mounted(path) => {
+            let why = "is mounted by itself, so SQLite's files beside it are not those that others use";
+            Err(refused(path, why, "mount its directory instead"))
+        }
         Ok(there) if there.len() == 0 => Ok(Found::Empty),
         Ok(_) => Ok(Found::Something),
         Err(error) if error.kind() == io::ErrorKind::NotFound => create(path),
         Err(error) => Err(failed(path, error)),
     }
+}
+
+/// A file with several names: under each SQLite would keep a log of its own, and one lock would have a holder in each.
+///
+/// Looking at it when it is opened is enough: whoever comes by a name that is given to it later finds two.
+fn several_names(path: &Path, count: u64) -> BackendError {
+    let why =
+        format!("has {count} names (hard links), and a lock taken by one of them is not seen by the other");
+    refused(path, &why, "use one of them and delete the others")
 }
 
 /// Makes an empty file for this user alone.
@@ -217,4 +246,17 @@ fn failed(path: &Path, error: io::Error) -> BackendError {
         ),
     };
     BackendError::because(fault, Effect::None, message, error)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn what_is_mounted_is_told_from_what_is_not() {
+        let here = tempfile::NamedTempFile::new().expect("a file for the test");
+        assert!(!is_mounted(here.path()));
+        assert!(is_mounted(Path::new("/proc")));
+    }
 }
