@@ -19,7 +19,7 @@ fn main() -> ExitCode {
             Ok(()) => ExitCode::SUCCESS,
             Err(failure) => {
                 failure.print();
-                ExitCode::FAILURE
+                ExitCode::from(verbs::STORE_FAILED)
             }
         },
         Err(BadUsage { exit_code, text }) => {

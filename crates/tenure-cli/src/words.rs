@@ -107,11 +107,14 @@ impl fmt::Display for Failure {
     }
 }
 
-/// An error and what caused it, each in its own words.
+/// An error and what caused it, each in its own words, and no word twice in a row.
 fn chain(error: &dyn StdError) -> Vec<String> {
-    let (mut words, mut cause) = (Vec::new(), Some(error));
+    let (mut words, mut cause) = (Vec::<String>::new(), Some(error));
     while let Some(error) = cause {
-        words.push(error.to_string());
+        let said = error.to_string();
+        if words.last() != Some(&said) {
+            words.push(said);
+        }
         cause = error.source();
     }
     words

@@ -64,6 +64,9 @@ impl Client {
     }
 
     /// Any number of names on `stripes` mutexes (at least one), called `key#0`, `key#1` and so on. No I/O.
+    ///
+    /// # Panics
+    /// Above [`Striped::MOST`] stripes.
     pub fn striped(&self, key: impl AsRef<str>, stripes: usize) -> Striped {
         Striped::new(self, key.as_ref(), stripes)
     }

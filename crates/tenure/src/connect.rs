@@ -85,6 +85,11 @@ impl From<UrlError> for Error {
 #[cfg(feature = "memory")]
 fn memory(url: &StoreUrl) -> Result<Arc<dyn Backend>, Error> {
     url.options(&[])?;
+    if !url.path().is_empty() {
+        return Err(Error::Invalid(
+            "`memory:` has no name: each connection is a store of its own".into(),
+        ));
+    }
     Ok(tenure_memory::Memory::new())
 }
 
@@ -100,6 +105,10 @@ const SQLITE_OPTIONS: &[tenure_endpoint::Known] = &[tenure_endpoint::Known::one_
 #[cfg(feature = "sqlite")]
 async fn sqlite(url: &StoreUrl) -> Result<Arc<dyn Backend>, Error> {
     url.options(SQLITE_OPTIONS)?;
+    if url.path() == ":memory:" {
+        let message = "`sqlite:` keeps locks in a file: for locks in memory use `memory:`, for a file of this name `sqlite:./:memory:`";
+        return Err(Error::Invalid(message.into()));
+    }
     let path = Some(url.path())
         .filter(|path| !path.is_empty())
         .map(std::path::PathBuf::from);

@@ -48,7 +48,8 @@ use tenure_backend::{BackendError, Effect, Fault, InvalidKey, Kind, Loss};
 #[non_exhaustive]
 pub enum Error {
     /// The wait's limit passed before the lock was granted. Nothing is left behind; try again, or give up.
-    #[error("the lock was not free within the time limit")]
+    /// [`Client::close`](crate::Client::close) says here that not everything was confirmed in time.
+    #[error("the time limit has passed")]
     Timeout,
     /// The lock is no longer held: another may hold it. Stop, and do not trust what was done since.
     #[error(transparent)]

@@ -138,7 +138,7 @@ impl Seeker<'_> {
             Ok(Standing::TooLate | Standing::Recovering) => {}
             Err(error) if error.is_weather() => {
                 self.uncertain |= error.effect() == Effect::Unknown;
-                tracing::debug!(key = %self.claim.at.key, %error, "the store did not answer: asking again");
+                self.tell_weather(&error);
             }
             Err(error) => {
                 let uncertain = self.uncertain || error.effect() == Effect::Unknown;
@@ -147,6 +147,16 @@ impl Seeker<'_> {
         }
         self.failures += 1;
         Ok(Pause::Blind(backoff(self.failures, self.engine.dice())))
+    }
+
+    /// Whoever waits without a limit learns nothing else of a store that does not answer. Told once until it does.
+    fn tell_weather(&self, error: &BackendError) {
+        let key = &self.claim.at.key;
+        if self.failures == 0 {
+            tracing::warn!(%key, %error, "the store does not answer, and is asked again");
+        } else {
+            tracing::debug!(%key, %error, "the store does not answer, and is asked again");
+        }
     }
 
     /// A little more than `time`, differently for each client, so that they do not all ask at once.

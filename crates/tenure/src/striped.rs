@@ -25,7 +25,15 @@ pub struct Striped {
 }
 
 impl Striped {
+    /// The most stripes that there may be: each is a mutex that is made at once.
+    pub const MOST: usize = 1 << 16;
+
     pub(crate) fn new(client: &Client, key: &str, stripes: usize) -> Self {
+        assert!(
+            stripes <= Self::MOST,
+            "at most {} stripes, not {stripes}: more would hardly be fewer collisions",
+            Self::MOST
+        );
         Striped {
             stripes: (0..stripes.max(1))
                 .map(|stripe| client.mutex(format!("{key}#{stripe}")))

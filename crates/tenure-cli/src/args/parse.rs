@@ -178,7 +178,7 @@ mod tests {
         assert_eq!(run.lock.at_least, Duration::ZERO);
         assert_eq!((run.lock.max_hold, run.lock.label.clone()), (None, None));
         assert_eq!(
-            (run.busy_exit, run.on_lost, run.grace()),
+            (run.busy_exit, run.on_lost, run.grace(run.lock.lease)),
             (124, OnLost::Term, Duration::from_secs(5))
         );
         assert_eq!(run.command, ["true"]);
@@ -353,13 +353,13 @@ mod tests {
             ("chair", Duration::from_secs(30))
         );
         assert_eq!(
-            (plain.grace(), plain.on_lost),
+            (plain.grace(plain.lease), plain.on_lost),
             (Duration::from_secs(5), Stop::Term)
         );
         assert_eq!(plain.command, ["sh", "-c", "true"]);
         let short = elect("elect chair --lease 3s --grace 1s --on-lost kill -- a");
         assert_eq!(
-            (short.grace(), short.on_lost),
+            (short.grace(short.lease), short.on_lost),
             (Duration::from_secs(1), Stop::Kill)
         );
         refused("elect chair", 2, &["no command", "tenure elect k -- echo hi"]);

@@ -141,14 +141,14 @@ pub struct Run {
 }
 
 impl Run {
-    /// Time between TERM and KILL.
-    pub fn grace(&self) -> Duration {
-        self.grace.unwrap_or(self.lock.lease / 6)
+    /// Time between TERM and KILL, for the lease that the store gives.
+    pub fn grace(&self, given: Duration) -> Duration {
+        grace(self.grace, given)
     }
 
     pub(super) fn contradiction(&self) -> Option<String> {
         no_command(&self.command)
-            .or_else(|| grace_too_long(self.grace(), self.lock.lease))
+            .or_else(|| grace_too_long(self.grace, self.lock.lease))
             .or_else(|| self.lock.contradiction())
     }
 }
@@ -165,9 +165,14 @@ fn in_words(duration: Duration) -> String {
     }
 }
 
-fn grace_too_long(grace: Duration, lease: Duration) -> Option<String> {
+/// What is asked for, unless the lease that the store gives is too short for it.
+fn grace(asked: Option<Duration>, given: Duration) -> Duration {
+    asked.unwrap_or(given / 6).min(given / 3)
+}
+
+fn grace_too_long(asked: Option<Duration>, lease: Duration) -> Option<String> {
     let most = lease / 3;
-    (grace > most).then(|| {
+    asked.filter(|grace| *grace > most).map(|_| {
         format!(
             "--grace is more than a third of the lease: TERM would come before a late renewal; \
              make it {} or less, or the lease longer",
@@ -226,7 +231,7 @@ pub struct Evict {
     /// Only this holder or waiter, as `show` names it
     #[arg(long, value_name = "ID", group = "whom")]
     pub claim: Option<String>,
-    /// Every holder and waiter
+    /// Every holder; whoever waits goes on waiting
     #[arg(long, group = "whom")]
     pub all: bool,
 }
@@ -273,13 +278,13 @@ pub struct Elect {
 }
 
 impl Elect {
-    /// Time between TERM and KILL.
-    pub fn grace(&self) -> Duration {
-        self.grace.unwrap_or(self.lease / 6)
+    /// Time between TERM and KILL, for the lease that the store gives.
+    pub fn grace(&self, given: Duration) -> Duration {
+        grace(self.grace, given)
     }
 
     pub(super) fn contradiction(&self) -> Option<String> {
-        no_command(&self.command).or_else(|| grace_too_long(self.grace(), self.lease))
+        no_command(&self.command).or_else(|| grace_too_long(self.grace, self.lease))
     }
 }
 

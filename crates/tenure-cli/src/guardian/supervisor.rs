@@ -184,6 +184,8 @@ impl Supervisor {
             }
             let overdue = overdue(self.silent_until());
             let event = tokio::select! {
+                // What it has said counts, however late we come to read it.
+                biased;
                 report = read_report(&mut self.inflow, &mut self.socket) => match report {
                     Some(report) => self.heed(report),
                     None => self.take_over(),

@@ -85,7 +85,11 @@ pub(super) async fn give_back(held: Held, ran: &Ran) -> bool {
         Release::Confirmed => true,
         Release::WasLost(lost) => {
             if !ran.told_lost {
-                warn(&format!("{lost}; the command may have run without it at its end"));
+                warn(&match ran.ending {
+                    Ok(Ending::Own(_)) => format!("{lost}; the command may have run without it at its end"),
+                    Ok(Ending::Stopped { .. }) => format!("{lost}; the command had been stopped"),
+                    Ok(Ending::NotStarted(_)) | Err(_) => lost.to_string(),
+                });
             }
             true
         }

@@ -93,7 +93,7 @@ impl Candidate<'_> {
     fn terms(&self) -> Terms {
         Terms {
             on_lost: self.elect.on_lost.into(),
-            grace: self.elect.grace(),
+            grace: self.elect.grace(self.lease),
             max_hold: None,
             at_least: Duration::ZERO,
         }

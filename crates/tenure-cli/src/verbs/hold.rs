@@ -91,7 +91,7 @@ async fn acquire_and_keep(
             keep(held, hold, inbox, stdin).await
         }
         Outcome::Busy => {
-            note(quiet, &format!("{} is busy", wanted.names()));
+            note(quiet, &format!("busy: {}", wanted.names()));
             tell(&Event::Busy)?;
             Ok(NOT_HELD)
         }
@@ -154,7 +154,7 @@ fn lose(lost: &Lost) -> Result<u8, Failure> {
 /// A reader that is gone knows nothing of the lock: there is no use in holding it.
 fn tell(event: &Event) -> Result<(), Failure> {
     let told = event.write(io::stdout().lock());
-    told.map_err(|error| Failure::system("nobody reads the events on stdout", error))
+    told.map_err(|error| Failure::system("cannot write the events to stdout", error))
 }
 
 async fn until(time: BootTime) {

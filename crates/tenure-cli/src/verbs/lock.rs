@@ -76,6 +76,11 @@ impl<'a> Wanted<'a> {
         store.connect(self.args.label.as_deref()).await
     }
 
+    /// The lease that the store gives.
+    pub(super) fn lease(&self, client: &Client) -> Duration {
+        rounded(self.args.lease, client.profile())
+    }
+
     /// Waits for the lock as long as the options say. `max_hold` is where the claim itself is capped.
     ///
     /// # Cancel safety
@@ -86,7 +91,7 @@ impl<'a> Wanted<'a> {
         max_hold: Option<Duration>,
         on_waiting: impl FnOnce(&ClaimRef) + Send + 'static,
     ) -> Result<Outcome, Failure> {
-        let lease = rounded(self.args.lease, client.profile());
+        let lease = self.lease(client);
         let face = |key| Face::of(client, key, self.args.kind(), lease, max_hold);
         let began = Stopwatch::now();
         let guards = match self.keys.as_slice() {

@@ -33,7 +33,12 @@ pub(super) async fn ls(global: &Global, ls: &Ls) -> Result<u8, Failure> {
             &format!("there are more keys: --limit {} shows no more of them", ls.limit),
         );
     } else if keys.is_empty() && !global.json {
-        note(global.quiet, "nobody holds a lock or waits for one");
+        let of = ls
+            .prefix
+            .as_ref()
+            .map(|prefix| format!(" whose key begins with {prefix:?}"));
+        let what = format!("nobody holds a lock{} or waits for one", of.unwrap_or_default());
+        note(global.quiet, &what);
     }
     Ok(0)
 }

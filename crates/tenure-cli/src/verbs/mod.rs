@@ -27,4 +27,4 @@ mod store;
 mod ward;
 mod watch;
 
-pub use obey::obey;
+pub use obey::{STORE_FAILED, obey};

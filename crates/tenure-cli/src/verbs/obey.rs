@@ -12,7 +12,8 @@ use crate::words::{Blame, Failure};
 /// What a failure of `run` exits with, whatever it is: 2 and 3 could be the command's own.
 const RUN_FAILED: u8 = 125;
 const USAGE: u8 = 2;
-const STORE_FAILED: u8 = 3;
+/// The store or this machine failed.
+pub const STORE_FAILED: u8 = 3;
 
 /// Does what the command line says, and gives the exit code.
 pub fn obey(cli: &Cli) -> ExitCode {

@@ -34,11 +34,11 @@ pub(super) async fn run(global: &Global, run: &Run) -> Result<u8, Failure> {
     let acquired = tokio::select! {
         biased;
         signal = order_to_go(&mut inbox) => Err(signal),
-        acquired = wanted.acquire(&client, claim_cap(run), waits) => Ok(acquired),
+        acquired = wanted.acquire(&client, claim_cap(run, wanted.lease(&client)), waits) => Ok(acquired),
     };
     let outcome = match acquired {
         Ok(Ok(Outcome::Held(held))) => {
-            let ward = Ward::new(supervisor, &mut inbox, &held, terms(run));
+            let ward = Ward::new(supervisor, &mut inbox, &held, terms(run, held.lease));
             let ran = run_in(ward, environment(&held, &store), &run.command).await;
             let confirmed = give_back(held, &ran).await;
             let code = ran.ending.map(|ending| match ending {
@@ -51,8 +51,12 @@ pub(super) async fn run(global: &Global, run: &Run) -> Result<u8, Failure> {
             }
             code
         }
-        Ok(Ok(Outcome::Busy | Outcome::Timeout)) => {
-            tell_busy(global, run, &wanted);
+        Ok(Ok(Outcome::Busy)) => {
+            tell_not_run(global, run, "busy", &wanted);
+            Ok(run.busy_exit)
+        }
+        Ok(Ok(Outcome::Timeout)) => {
+            tell_not_run(global, run, "not free within --wait", &wanted);
             Ok(run.busy_exit)
         }
         Ok(Err(failure)) => Err(failure),
@@ -62,27 +66,25 @@ pub(super) async fn run(global: &Global, run: &Run) -> Result<u8, Failure> {
     outcome
 }
 
-fn terms(run: &Run) -> Terms {
+fn terms(run: &Run, lease: Duration) -> Terms {
     Terms {
         on_lost: run.on_lost,
-        grace: run.grace(),
+        grace: run.grace(lease),
         max_hold: run.lock.max_hold,
         at_least: run.lock.at_least,
     }
 }
 
 /// Where the claim itself is capped: late enough that the lock outlives a command that is stopped at `--max-hold`.
-fn claim_cap(run: &Run) -> Option<Duration> {
+fn claim_cap(run: &Run, lease: Duration) -> Option<Duration> {
     let max_hold = run.lock.max_hold?;
-    Some(max_hold + run.grace() + run.lock.lease)
+    Some(max_hold + run.grace(lease) + lease)
 }
 
 /// Who says that busy is as good as done wants to hear nothing: cron mails every word.
-fn tell_busy(global: &Global, run: &Run, wanted: &Wanted<'_>) {
+fn tell_not_run(global: &Global, run: &Run, why: &str, wanted: &Wanted<'_>) {
     if run.busy_exit != 0 {
-        note(
-            global.quiet,
-            &format!("{} is busy; the command was not run", wanted.names()),
-        );
+        let names = wanted.names();
+        note(global.quiet, &format!("{why}: {names}; the command was not run"));
     }
 }

@@ -4,7 +4,7 @@
 use std::env;
 use std::time::Duration;
 
-use tenure::{Client, Finding, Settings, StoreUrl};
+use tenure::{Client, Error, Finding, Settings, StoreUrl};
 
 use crate::account::Account;
 use crate::args::Global;
@@ -97,13 +97,11 @@ fn settings(label: Option<&str>) -> Settings {
 
 /// Disconnects. What was withdrawn or dropped before is gone from the store afterwards, or is warned about.
 pub(super) async fn leave(client: &Client) {
-    if let Err(error) = client.close(GOODBYE).await {
-        warn(
-            &Failure::of(
-                "the store was not left in order; what is left there ends with its lease",
-                &error,
-            )
-            .to_string(),
-        );
-    }
+    let what = "the store was not left in order; what is left there ends with its lease";
+    let failure = match client.close(GOODBYE).await {
+        Ok(()) => return,
+        Err(Error::Timeout) => Failure::silence(what),
+        Err(error) => Failure::of(what, &error),
+    };
+    warn(&failure.to_string());
 }

@@ -120,6 +120,19 @@ fn a_counter_of_several_processes_is_exact() {
     );
 }
 
+/// The grace is reckoned from the lease that the store gives: from the longer one it would be over before it began.
+#[test]
+fn a_lease_beyond_the_stores_limits_is_rounded_and_runs_the_command() {
+    let scene = Scene::new();
+    for grace in [&[][..], &["--grace", "20000h"]] {
+        for verb in ["run", "elect"] {
+            let lease = [verb, "k", "--lease", "876000h"];
+            let done = scene.call(&[&lease[..], grace, &["--", "echo", "ran"]].concat());
+            assert_eq!((done.code, done.stdout.as_str()), (0, "ran\n"), "{done:?}");
+        }
+    }
+}
+
 #[test]
 fn a_signal_while_waiting_withdraws_and_the_command_never_runs() {
     let scene = Scene::new();

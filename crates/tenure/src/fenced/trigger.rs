@@ -20,11 +20,12 @@ const MOVED: &str = "a changed key would forget its token";
 /// | `UPDATE` that does not set the token | refused | refused | **taken for one with the row's own token**, unless [`once`](Trigger::once) |
 /// | `INSERT` without a token | refused | refused | refused |
 /// | `UPDATE` that changes a key, unless [`allow_delete`](Trigger::allow_delete) | refused | refused | refused |
-/// | `REPLACE`, `INSERT OR REPLACE` | refused if older than the row of its keys | – | refused if the row exists |
+/// | `REPLACE`, `INSERT OR REPLACE` | refused if older than the row of its keys | – | refused if the row exists; with [`allow_delete`](Trigger::allow_delete) **taken**, however old |
 /// | `DELETE` (`TRUNCATE`), unless [`allow_delete`](Trigger::allow_delete) | refused | refused (both) | refused (`DELETE` alone) |
 ///
 /// A refusal is an error of the database whose message begins with [`REFUSED`](crate::fenced::REFUSED); nothing is
-/// written. Not guarded against: who drops the triggers, changes the table's definition or restores a backup.
+/// written. Not guarded against: who drops the triggers, changes the table's definition or restores a backup; and on
+/// MySQL, which asks no trigger then, a foreign key's `ON DELETE` or `ON UPDATE` action.
 ///
 /// On SQLite, `REPLACE` and every `OR REPLACE` also remove rows that have the new one's value in *another* unique index,
 /// without asking a trigger and whatever their token. Where the keys are not the only unique index, set
