@@ -16,6 +16,7 @@ use crate::error::Error;
 use crate::line::Line;
 use crate::mutex::Mutex;
 use crate::options::Face;
+use crate::own_thread::OwnThread;
 use crate::owner::Owner;
 use crate::rwlock::RwLock;
 use crate::semaphore::Semaphore;
@@ -42,10 +43,20 @@ pub struct Client {
 
 impl Client {
     /// A client of your own backend. Does no I/O; the watchdog starts with the first lock, on the runtime of its caller.
+    ///
+    /// With [`Settings::own_thread`] the watchdog has a thread of its own; the backend's connections are where you made
+    /// them.
     pub fn new(backend: Arc<dyn Backend>, settings: Settings) -> Client {
         Client {
             engine: Engine::new(backend, settings),
         }
+    }
+
+    /// A client of a store that was opened on that thread.
+    pub(crate) fn on(thread: OwnThread, backend: Arc<dyn Backend>, settings: Settings) -> Client {
+        let client = Client::new(backend, settings);
+        client.engine.watchdog.settle_on(thread);
+        client
     }
 
     /// A lock that one holds at a time. No I/O; a bad key is [`Error::Invalid`] at first use.

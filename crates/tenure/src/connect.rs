@@ -7,6 +7,7 @@ use tenure_endpoint::{StoreUrl, UrlError};
 
 use crate::client::Client;
 use crate::error::Error;
+use crate::own_thread::OwnThread;
 use crate::settings::Settings;
 
 #[cfg(feature = "testing")]
@@ -40,13 +41,21 @@ pub async fn connect(url: &str) -> Result<Client, Error> {
 /// As [`connect`].
 pub async fn connect_with(url: &str, settings: Settings) -> Result<Client, Error> {
     let url = StoreUrl::parse(url)?;
-    let backend: Arc<dyn Backend> = match url.scheme() {
-        "memory" => memory(&url)?,
-        "sqlite" => sqlite(&url).await?,
-        "redis" | "rediss" => redis(&url).await?,
-        scheme => return Err(left_out_or_unknown(scheme)),
-    };
-    Ok(Client::new(backend, settings))
+    if !settings.own_thread {
+        return Ok(Client::new(open(&url).await?, settings));
+    }
+    let thread = OwnThread::start()?;
+    let backend = thread.open(async move { open(&url).await }).await?;
+    Ok(Client::on(thread, backend, settings))
+}
+
+async fn open(url: &StoreUrl) -> Result<Arc<dyn Backend>, Error> {
+    match url.scheme() {
+        "memory" => memory(url),
+        "sqlite" => sqlite(url).await,
+        "redis" | "rediss" => redis(url).await,
+        scheme => Err(left_out_or_unknown(scheme)),
+    }
 }
 
 /// The statements that make the tables of the SQL store that `url` names. Connects to nothing.

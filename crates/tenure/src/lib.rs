@@ -38,6 +38,7 @@ mod lines;
 mod multi;
 mod mutex;
 mod options;
+mod own_thread;
 mod owner;
 mod queue;
 mod release;

@@ -37,7 +37,8 @@ pub struct Settings {
     pub unlock_limit: Duration,
     /// How many claims this client may hold or wait for at once: 1,000,000.
     pub max_claims: usize,
-    /// Whether the watchdog runs on a thread of its own, for programs whose tasks block their runtime: no.
+    /// Whether the watchdog and the store's connections run on a thread of their own, for programs whose tasks block their
+    /// runtime: no.
     pub own_thread: bool,
     /// Whether metrics tell keys apart by a label: no, since there may be millions of them.
     pub key_labels: bool,

@@ -168,8 +168,9 @@ async fn a_campaign_that_is_dropped_leaves_no_candidate() {
     assert!(campaign.is_err());
     let limited = rival.campaign_within(SECOND).await;
     assert!(matches!(limited, Err(Error::Timeout)), "{limited:?}");
-    chair.resign().await.expect("it led");
     tokio::time::sleep(SECOND).await; // sleep: time is paused, it is an instruction.
+    assert_eq!(candidates(&client).await, [""; 0]);
+    chair.resign().await.expect("it led");
     assert_eq!(leader(&election).await, None);
     client.close(SECOND).await.expect("memory closes");
 }
@@ -203,7 +204,7 @@ async fn a_dead_leader_is_replaced_when_its_lease_has_ended() {
     std::mem::forget(client);
     world.clock.suspend(3 * SECOND);
     let (_, rival) = world.candidate("rival");
-    let chair = rival.campaign().await.expect("elected");
+    let chair = rival.campaign_within(60 * SECOND).await.expect("elected");
     assert!(
         chair.is_leader() && began.elapsed() < SECOND,
         "{:?}",

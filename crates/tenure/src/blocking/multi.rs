@@ -124,9 +124,6 @@ impl Multi {
     /// # Errors
     /// [`Error::Timeout`]; else as [`lock`](Multi::lock).
     pub fn lock_within(&self, limit: Duration) -> Result<MultiGuard, Error> {
-        if self.runtimes.is_empty() {
-            return self.lock();
-        }
         self.run(self.inner.lock_within(limit))
             .map(|inner| self.guard(inner))
     }

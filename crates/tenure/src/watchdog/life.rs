@@ -13,6 +13,7 @@ use tokio::sync::futures::Notified;
 use super::rounds::{Due, run, take_over_all};
 use crate::engine::Engine;
 use crate::error::Error;
+use crate::own_thread::OwnThread;
 use crate::release::Departing;
 
 const CLOSED: &str = "this client was closed: make another one";
@@ -35,6 +36,8 @@ pub(super) struct Shared {
     pub(super) backend: Arc<dyn Backend>,
     pub(super) clock: Arc<dyn Clock>,
     own_thread: bool,
+    /// The thread on which the store was opened, until the watchdog starts there.
+    thread: Mutex<Option<OwnThread>>,
     pub(super) state: AtomicU8,
     starting: Mutex<()>,
     runtime: OnceLock<Handle>,
@@ -55,6 +58,7 @@ impl Watchdog {
             backend,
             clock,
             own_thread,
+            thread: Mutex::new(None),
             state: AtomicU8::new(NEW),
             starting: Mutex::new(()),
             runtime: OnceLock::new(),
@@ -65,6 +69,11 @@ impl Watchdog {
             busy: AtomicUsize::new(0),
             idle: Notify::new(),
         }))
+    }
+
+    /// Has the watchdog start on that thread.
+    pub(crate) fn settle_on(&self, thread: OwnThread) {
+        *self.0.thread.lock() = Some(thread);
     }
 
     /// Sees to it that the watchdog runs, on the caller's runtime or on a thread of its own.
@@ -86,8 +95,9 @@ impl Watchdog {
         let watchdog = run(self.0.clone(), Gone(self.0.clone()));
         let state = &self.0.state;
         if self.0.own_thread {
-            let runtime = on_a_thread(watchdog)?;
-            let _ = self.0.runtime.set(runtime);
+            let thread = self.0.thread.lock().take();
+            let thread = thread.map_or_else(OwnThread::start, Ok)?;
+            let _ = self.0.runtime.set(thread.run(watchdog));
         } else {
             let runtime = Handle::try_current().map_err(|_| Error::Closed(NO_RUNTIME))?;
             runtime.spawn(watchdog);
@@ -181,21 +191,6 @@ impl Watchdog {
             });
         self.0.bell.notify_one();
     }
-}
-
-/// Runs the watchdog on a thread and a runtime of its own, which end with it.
-fn on_a_thread(watchdog: impl Future<Output = ()> + Send + 'static) -> Result<Handle, Error> {
-    const NO_THREAD: Error = Error::Closed("the system gave no thread for the watchdog");
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .map_err(|_| NO_THREAD)?;
-    let handle = runtime.handle().clone();
-    let thread = std::thread::Builder::new().name("tenure-watchdog".to_owned());
-    thread
-        .spawn(move || runtime.block_on(watchdog))
-        .map_err(|_| NO_THREAD)?;
-    Ok(handle)
 }
 
 /// Says that the watchdog's task is no more.
