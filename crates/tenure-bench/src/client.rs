@@ -3,7 +3,6 @@
 //! Not here: any client.
 
 mod named;
-mod pause;
 pub(crate) mod polling;
 pub(crate) mod rlock;
 pub(crate) mod rslock;
@@ -11,6 +10,7 @@ pub(crate) mod scripts;
 pub(crate) mod statements;
 pub(crate) mod tenure;
 pub(crate) mod tokio_mutex;
+mod waiting;
 
 use std::future::Future;
 

@@ -122,23 +122,8 @@ mod tests {
     }
 
     #[test]
-    fn a_row_of_json_has_exactly_the_documented_fields() {
+    fn a_row_of_json_names_who_ran_what_in_the_words_of_the_command_line() {
         let json = serde_json::to_value(row()).unwrap();
-        let fields: Vec<&str> = json.as_object().unwrap().keys().map(String::as_str).collect();
-        let mut documented = [
-            "workload",
-            "store",
-            "client",
-            "rate_per_s",
-            "handovers_per_s",
-            "p50_us",
-            "p99_us",
-            "max_us",
-            "min_share",
-            "rounds",
-        ];
-        documented.sort_unstable();
-        assert_eq!(fields, documented);
         assert_eq!(json["workload"], "hot");
         assert_eq!(json["store"], "sqlite");
         assert_eq!(json["client"], "tenure-no-passing");

@@ -1,22 +1,32 @@
 //! A nightly report that must not run twice at the same time, whichever hosts start it.
 //! Not here: the same without Rust, which is the line in `crontab`.
 
+use std::error::Error;
 use std::time::Duration;
+use std::{io, thread};
 
-use tenure::{Client, Error};
-use tokio::io::{AsyncBufReadExt, BufReader, stdin};
+use tenure::Client;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::mpsc;
 
 #[tokio::main]
-async fn main() -> Result<(), Error> {
+async fn main() -> Result<(), Box<dyn Error>> {
+    // Ctrl-C, and what containers send.
+    let mut interrupted = signal(SignalKind::interrupt())?;
+    let mut terminated = signal(SignalKind::terminate())?;
     let client = tenure::connect(&store()).await?;
-    let outcome = report_once(&client).await;
+    let outcome = tokio::select! {
+        outcome = report_once(&client) => outcome.map_err(Into::into),
+        _ = interrupted.recv() => Err("interrupted".into()),
+        _ = terminated.recv() => Err("terminated".into()),
+    };
     // Last: what is still held is given back before the process ends, not when its lease does.
     let closed = client.close(Duration::from_secs(5)).await;
-    outcome.and(closed)
+    outcome.and(closed.map_err(Into::into))
 }
 
 /// Another host that is at it is fine for cron: nothing is written to stderr, and the exit code is 0.
-async fn report_once(client: &Client) -> Result<(), Error> {
+async fn report_once(client: &Client) -> Result<(), tenure::Error> {
     let mutex = client.mutex("nightly-report");
     // Once the lock is lost, `report` is dropped where it stands and the answer is `Error::Lost`: cron mails it.
     mutex
@@ -31,9 +41,14 @@ async fn report_once(client: &Client) -> Result<(), Error> {
 /// The job itself: adds up the amounts that it reads, one a line.
 async fn report() {
     println!("running");
-    let mut lines = BufReader::new(stdin()).lines();
+    let (send, mut lines) = mpsc::channel(1);
+    // No task of tokio's, which would keep the process from ending while a read waits.
+    thread::spawn(move || {
+        let mut lines = io::stdin().lines().map_while(Result::ok);
+        lines.try_for_each(|line| send.blocking_send(line))
+    });
     let (mut sales, mut total) = (0, 0);
-    while let Ok(Some(line)) = lines.next_line().await {
+    while let Some(line) = lines.recv().await {
         sales += 1;
         total += line.trim().parse().unwrap_or(0);
     }

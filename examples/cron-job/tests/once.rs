@@ -11,6 +11,7 @@ use std::io::Write;
 use std::path::Path;
 use std::process::Command;
 
+use rustix::process::Signal;
 use scene::{Process, Scene, tenure_command};
 
 /// Starts two at once, of which one must run and the other say this; answers both, the one that runs first.
@@ -46,6 +47,21 @@ fn of_two_processes_started_at_once_one_runs_and_the_other_is_busy() {
     finishes(running);
 
     let again = Process::start(start());
+    assert_eq!(again.line().as_deref(), Some("running"), "it is free again");
+    finishes(again);
+}
+
+#[test]
+fn a_job_that_is_asked_to_stop_ends_as_failed_and_gives_its_lock_back() {
+    let scene = Scene::new();
+    let start = || Process::start(scene.command(env!("CARGO_BIN_EXE_cron-job")));
+    for signal in [Signal::INT, Signal::TERM] {
+        let mut running = start();
+        assert_eq!(running.line().as_deref(), Some("running"));
+        running.send(signal);
+        assert_eq!(running.exit_code(), 1);
+    }
+    let again = start();
     assert_eq!(again.line().as_deref(), Some("running"), "it is free again");
     finishes(again);
 }

@@ -9,6 +9,7 @@ use std::time::Duration;
 use std::{fs, io};
 
 use tenure::{Client, HolderStatus, Leader};
+use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::sleep;
 
 use journal::Journal;
@@ -23,10 +24,14 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let spool = PathBuf::from(args.next().ok_or("name the folder of the tasks")?);
     let journal = Journal::open(&args.next().unwrap_or_else(|| "journal.db".to_owned()))?;
 
+    // Ctrl-C, and what containers send.
+    let mut interrupted = signal(SignalKind::interrupt())?;
+    let mut terminated = signal(SignalKind::terminate())?;
     let client = tenure::connect(&store()).await?;
     let outcome = tokio::select! {
         outcome = stand_and_lead(&client, &spool, &journal) => outcome,
-        interrupted = tokio::signal::ctrl_c() => interrupted.map_err(Into::into),
+        _ = interrupted.recv() => Ok(()),
+        _ = terminated.recv() => Ok(()),
     };
     // Last: the lead is given back before the process ends, so the next takes it at once.
     let closed = client.close(Duration::from_secs(5)).await;

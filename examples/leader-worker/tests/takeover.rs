@@ -1,4 +1,4 @@
-//! The leader is killed, stopped or interrupted: another works, and nothing that the first still sends is recorded.
+//! The leader is killed, stopped or asked to stop: another works, and nothing that the first still sends is recorded.
 //! Not here: who wins when several are free to lead; any may.
 #![cfg(unix)]
 
@@ -81,14 +81,16 @@ fn a_killed_leader_is_followed_within_its_lease_and_a_little() {
 }
 
 #[test]
-fn an_interrupted_leader_gives_the_lead_back_at_once() {
-    let scene = Scene::new();
-    let (mut leader, next) = two(&scene);
-    let interrupted = Instant::now();
-    leader.send(Signal::INT);
-    next.line_with("leading");
-    assert!(interrupted.elapsed() < LEASE / 2, "{:?}", interrupted.elapsed());
-    assert_eq!(leader.exit_code(), 0);
+fn a_leader_that_is_asked_to_stop_gives_the_lead_back_at_once() {
+    for signal in [Signal::INT, Signal::TERM] {
+        let scene = Scene::new();
+        let (mut leader, next) = two(&scene);
+        let asked = Instant::now();
+        leader.send(signal);
+        next.line_with("leading");
+        assert!(asked.elapsed() < LEASE / 2, "{:?}", asked.elapsed());
+        assert_eq!(leader.exit_code(), 0);
+    }
 }
 
 #[test]

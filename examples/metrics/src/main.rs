@@ -8,6 +8,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use metrics_exporter_prometheus::PrometheusBuilder;
+use tokio::signal::unix::{SignalKind, signal};
 
 /// Upper bounds of the histograms' buckets, in seconds: from an unlock in memory to what no lock should last.
 ///
@@ -29,12 +30,16 @@ async fn main() -> Result<(), Box<dyn Error>> {
         .set_buckets(BUCKETS)?
         .install()?;
 
+    // Ctrl-C, and what containers send.
+    let mut interrupted = signal(SignalKind::interrupt())?;
+    let mut terminated = signal(SignalKind::terminate())?;
     let store = std::env::var("TENURE_URL").unwrap_or_else(|_| "memory:".to_owned());
     let client = tenure::connect(&store).await?;
     println!("exporting on http://{address}/metrics");
     let outcome = tokio::select! {
         outcome = shop::open(&client) => outcome.map_err(Into::into),
-        interrupted = tokio::signal::ctrl_c() => interrupted.map_err(Into::into),
+        _ = interrupted.recv() => Ok(()),
+        _ = terminated.recv() => Ok(()),
     };
     // Last: every lock is given back before the process ends.
     let closed = client.close(Duration::from_secs(5)).await;

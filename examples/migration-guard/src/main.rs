@@ -9,6 +9,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use tenure::{Client, Guard};
+use tokio::signal::unix::{SignalKind, signal};
 
 use steps::Database;
 
@@ -30,9 +31,16 @@ async fn start() -> Result<(), Box<dyn Error>> {
     let database = args.next().unwrap_or_else(|| "shop.db".to_owned());
     let max_wait = tenure::parse_duration(&args.next().unwrap_or_else(|| "1m".to_owned()))?;
 
+    // Ctrl-C, and what containers send.
+    let mut interrupted = signal(SignalKind::interrupt())?;
+    let mut terminated = signal(SignalKind::terminate())?;
     let database = Database::open(&database)?;
     let client = tenure::connect(&store()).await?;
-    let outcome = migrate(&client, &database, &folder, max_wait).await;
+    let outcome = tokio::select! {
+        outcome = migrate(&client, &database, &folder, max_wait) => outcome,
+        _ = interrupted.recv() => Err("interrupted".into()),
+        _ = terminated.recv() => Err("terminated".into()),
+    };
     if outcome.is_ok() {
         println!("ready");
         // The replica serves here.

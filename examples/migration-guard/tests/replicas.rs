@@ -132,3 +132,18 @@ fn a_replica_that_has_waited_for_the_longest_time_does_not_start() {
     assert_eq!(other.rest(), ["waiting"]);
     assert_eq!(other.exit_code(), 1);
 }
+
+#[test]
+fn a_replica_that_is_asked_to_stop_while_it_waits_does_not_start() {
+    let scene = Scene::new();
+    half_way(&scene);
+    let migrator = replica(&scene, &scene.path("steps"), "1m");
+    migrator.line_with("2: running");
+    for signal in [Signal::INT, Signal::TERM] {
+        let mut other = replica(&scene, &scene.path("steps"), "1m");
+        assert_eq!(other.line().as_deref(), Some("waiting"));
+        other.send(signal);
+        assert_eq!(other.rest(), [""; 0]);
+        assert_eq!(other.exit_code(), 1);
+    }
+}

@@ -10,6 +10,7 @@ use std::time::Duration;
 use axum::Router;
 use axum::routing::post;
 use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
 
 use orders::Orders;
 use place::{Shop, place_order};
@@ -21,6 +22,16 @@ async fn main() -> Result<(), Box<dyn Error>> {
     let address = args.next().unwrap_or_else(|| "127.0.0.1:8080".to_owned());
     let database = args.next().unwrap_or_else(|| "shop.db".to_owned());
 
+    // Ctrl-C, and what containers send.
+    let mut interrupted = signal(SignalKind::interrupt())?;
+    let mut terminated = signal(SignalKind::terminate())?;
+    let asked_to_stop = async move {
+        tokio::select! {
+            _ = interrupted.recv() => {}
+            _ = terminated.recv() => {}
+        }
+    };
+
     let locks = tenure::connect(&store()).await?;
     let shop = Shop {
         locks: locks.clone(),
@@ -30,17 +41,10 @@ async fn main() -> Result<(), Box<dyn Error>> {
     println!("listening on {}", listener.local_addr()?);
     let routes = Router::new().route("/orders", post(place_order)).with_state(shop);
     axum::serve(listener, routes)
-        .with_graceful_shutdown(interrupted())
+        .with_graceful_shutdown(asked_to_stop)
         .await?;
     // Last: what is still held is given back before the process ends, not when its lease does.
     Ok(locks.close(Duration::from_secs(5)).await?)
-}
-
-async fn interrupted() {
-    if let Err(error) = tokio::signal::ctrl_c().await {
-        eprintln!("this server cannot be interrupted: {error}");
-        std::future::pending().await
-    }
 }
 
 /// `TENURE_URL`, as for the command; without it, a file that the processes of this machine share.

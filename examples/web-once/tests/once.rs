@@ -86,10 +86,10 @@ fn a_request_that_comes_fifty_times_at_once_to_two_servers_is_charged_once() {
     assert_eq!(replies, BTreeSet::from([one.clone()]));
     assert_eq!(charges(&scene, "seven"), 1);
 
-    for server in &mut servers {
+    for (server, signal) in servers.iter_mut().zip([Signal::INT, Signal::TERM]) {
         let again = order(&server.address, "Idempotency-Key: seven\r\n", "2 shoes");
         assert_eq!(again, one, "the answer is kept");
-        server.process.send(Signal::INT);
+        server.process.send(signal);
         assert_eq!(server.process.exit_code(), 0);
     }
 }

@@ -1,9 +1,8 @@
 //! Beside Redis, where several wait: `SET NX PX` and a script that deletes what is still its own, as the manual of Redis
 //! has it and a careful person would write it.
 //!
-//! Tasks of one process queue at a `tokio::sync::Mutex` of the key, so that one of them asks the server; it polls with a
-//! pause that doubles. It promises less: no renewal, no token, no wake-up between processes and no order between them,
-//! nothing to see or to evict.
+//! It promises less: no renewal, no token, no wake-up between processes and no order between them, nothing to see or to
+//! evict. How it waits is in `waiting`.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,9 +11,9 @@ use redis::aio::MultiplexedConnection;
 use redis::{Script, Value};
 use tokio::sync::Mutex;
 
-use super::pause::{Held, random, wait};
 use super::scripts::connect;
 use super::tokio_mutex::TokioMutexes;
+use super::waiting::{Held, random, wait};
 use super::{Lock, Locker};
 use crate::Fallible;
 
@@ -76,7 +75,7 @@ impl Lock for Key {
             .arg("NX")
             .arg("PX")
             .arg(LEASE.as_millis() as u64);
-        let ask = async || {
+        let ask = || async {
             let answer = self.connection.clone().send_packed_command(&command).await?;
             Ok((answer == Value::Okay).then_some(value))
         };

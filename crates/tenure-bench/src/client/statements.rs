@@ -1,10 +1,9 @@
 //! Beside SQLite: its statements alone, with the journal and sync settings of Tenure's store, as a careful person
 //! would write a lock with them.
 //!
-//! Tasks of one process queue at a `tokio::sync::Mutex` of the key, so that one of them asks the file; it polls with a
-//! pause that doubles. Statements run on the caller's own thread, one transaction for each lock and one for each
-//! unlock. It promises less: no renewal and no expiry (a dead holder keeps its key), no wake-up between processes,
-//! no order between them, nothing to see or to evict, and a slow disk blocks a thread of the runtime.
+//! Statements run on the caller's own thread, one transaction for each lock and one for each unlock. It promises less: no
+//! renewal and no expiry (a dead holder keeps its key), no wake-up between processes, no order between them, nothing to
+//! see or to evict, and a slow disk blocks a thread of the runtime. How it waits is in `waiting`.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::Path;
@@ -14,8 +13,8 @@ use std::time::Duration;
 use rusqlite::{Connection, OpenFlags};
 use tokio::sync::Mutex;
 
-use super::pause::{Held, random, wait};
 use super::tokio_mutex::TokioMutexes;
+use super::waiting::{Held, random, wait};
 use super::{Lock, Locker};
 use crate::Fallible;
 
@@ -176,7 +175,7 @@ impl Lock for Key {
     type Guard = Held<i64>;
 
     async fn lock(&self) -> Fallible<Held<i64>> {
-        wait(&self.line, async || Ok(self.file.lock().await.acquire(self)?)).await
+        wait(&self.line, || async { Ok(self.file.lock().await.acquire(self)?) }).await
     }
 
     async fn unlock(&self, held: Held<i64>) -> Fallible<()> {

@@ -144,6 +144,17 @@ fn assert_an_eviction_is_told(address: &str, exporter: &str) {
 }
 
 #[test]
+fn the_example_ends_when_it_is_asked_to_and_frees_its_address() {
+    for signal in [Signal::INT, Signal::TERM] {
+        let scene = Scene::new();
+        let (mut example, address) = start_example(&scene);
+        example.send(signal);
+        assert_eq!(example.exit_code(), 0);
+        assert!(TcpStream::connect(&address).is_err(), "{address} is free again");
+    }
+}
+
+#[test]
 fn a_real_prometheus_reads_every_metric_shows_every_panel_and_raises_an_alert() {
     if !needs("prometheus", "prometheus") {
         return;

@@ -246,7 +246,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         promise: "At `--max-hold` the command is stopped while the lock is still held",
         edits: &[Edit {
             file: RUN,
-            find: "Some(max_hold + run.grace() + run.lock.lease)",
+            find: "Some(max_hold + run.grace(lease) + lease)",
             replace: "Some(max_hold)",
         }],
         tests: test(

@@ -4,6 +4,7 @@ use super::list::{PLAIN, engine};
 use crate::mutants::mutant::{Edit, Mutant};
 
 const CLIENT: &str = "crates/tenure/src/client.rs";
+const GUARD: &str = "crates/tenure/src/guard.rs";
 const MUTEX: &str = "crates/tenure/src/mutex.rs";
 const SETTINGS: &str = "crates/tenure/src/settings.rs";
 const WANT: &str = "crates/tenure/src/want.rs";
@@ -114,6 +115,17 @@ pub(super) const MUTANTS: &[Mutant] = &[
             replace: "if profile.offers(guarantee) || profile.store.len() > 1 {",
         }],
         tests: engine(&["a_guarantee_that_the_store_does_not_give_can_be_demanded_in_vain"]),
+        ..PLAIN
+    },
+    Mutant {
+        name: "verify-looks-beyond-the-lease",
+        promise: "A lock that is held is verified, also in a task of its own",
+        edits: &[Edit {
+            file: GUARD,
+            find: "held.check(self.now())?;",
+            replace: "held.check(self.now() + held.claim.lease)?;",
+        }],
+        tests: engine(&["the_futures_of_guards_can_be_spawned"]),
         ..PLAIN
     },
 ];

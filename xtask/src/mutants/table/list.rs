@@ -1,7 +1,10 @@
 //! The list of all mutants, and what their tables write them with.
 //! Not here: the mutants themselves.
 
-use super::{belief, command, ending, faces, keeping, memory, passing, queueing, sqlite, testkit, waiting};
+use super::{
+    belief, changes, command, election, ending, faces, keeping, memory, passing, queueing, sqlite, testkit,
+    threads, waiting,
+};
 use crate::mutants::mutant::{Mutant, Target, Tests};
 
 /// What most mutants have in common.
@@ -24,6 +27,9 @@ pub(crate) fn all() -> impl Iterator<Item = &'static Mutant> {
         ending::MUTANTS,
         keeping::MUTANTS,
         faces::MUTANTS,
+        election::MUTANTS,
+        changes::MUTANTS,
+        threads::MUTANTS,
         memory::MUTANTS,
         sqlite::MUTANTS,
         testkit::MUTANTS,
@@ -63,6 +69,21 @@ pub(super) const fn engine(names: &'static [&'static str]) -> Tests {
 /// Some of the tests of what others have shipped, and of what the engine's own tests overlook.
 pub(super) const fn regressions(names: &'static [&'static str]) -> Tests {
     test("tenure", "regressions", names)
+}
+
+/// Some of the tests of elections.
+pub(super) const fn election(names: &'static [&'static str]) -> Tests {
+    test("tenure", "election", names)
+}
+
+/// Some of the tests of watching.
+pub(super) const fn changes(names: &'static [&'static str]) -> Tests {
+    test("tenure", "changes", names)
+}
+
+/// Some of the tests of the face without async.
+pub(super) const fn threads(names: &'static [&'static str]) -> Tests {
+    test("tenure", "blocking", names)
 }
 
 #[cfg(test)]

@@ -5,7 +5,9 @@
 //! mutant as it is. Where the code moves on, the mutant follows; where a test is renamed, too.
 
 mod belief;
+mod changes;
 mod command;
+mod election;
 mod ending;
 mod faces;
 mod keeping;
@@ -15,6 +17,7 @@ mod passing;
 mod queueing;
 mod sqlite;
 mod testkit;
+mod threads;
 mod waiting;
 
 pub(crate) use list::all;

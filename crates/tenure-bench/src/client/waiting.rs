@@ -1,5 +1,5 @@
-//! How a careful person waits for a key: in line with the other tasks of the process, so that one of them asks the store,
-//! with a pause after each refusal that doubles, and that no two have alike.
+//! How a careful person waits for a key: the tasks of one process queue at a `tokio::sync::Mutex` of the key, so that one
+//! of them asks the store, with a pause after each refusal that doubles, and that no two have alike.
 //! Not here: what is asked (`statements`, `polling`).
 
 use std::hash::{BuildHasher, RandomState};
@@ -21,9 +21,9 @@ pub(crate) struct Held<T> {
 }
 
 /// Takes its turn in the line of its process, and asks until the store grants.
-pub(crate) async fn wait<T>(
+pub(crate) async fn wait<T, A: Future<Output = Fallible<Option<T>>>>(
     line: &Arc<Mutex<()>>,
-    ask: impl AsyncFn() -> Fallible<Option<T>>,
+    ask: impl Fn() -> A,
 ) -> Fallible<Held<T>> {
     let turn = line.clone().lock_owned().await;
     let mut pause = SHORTEST;
