@@ -15,6 +15,7 @@ use crate::cli::Holding;
 use crate::client::scripts::connect;
 use crate::plan::{Store, name};
 use crate::site::{Site, check};
+use crate::timed::Timed;
 
 /// For how many leases the locks are held.
 const LEASES: u32 = 3;
@@ -40,7 +41,12 @@ pub(crate) fn run(args: &Holding) -> Fallible<()> {
 async fn hold(args: &Holding, site: &Site) -> Fallible<()> {
     let (locks, lease) = (args.locks, Duration::from_millis(args.lease_ms));
     let url = &*site.place.url;
-    let client = tenure::connect_with(url, Settings::default().lease(lease)).await?;
+    let settings = Settings::default().lease(lease);
+    let memory = matches!(args.store, Store::Memory).then(Timed::new);
+    let client = match &memory {
+        Some(store) => Client::new(store.clone(), settings),
+        None => tenure::connect_with(url, settings).await?,
+    };
     client.mutex("the first").lock().await?.unlock().await?;
     let mut server = match args.store {
         Store::Redis => Some(connect(url).await?),
@@ -53,10 +59,12 @@ async fn hold(args: &Holding, site: &Site) -> Fallible<()> {
     if let Some(server) = &mut server {
         redis::cmd("CONFIG").arg("RESETSTAT").exec_async(server).await?;
     }
-    let (began, busy) = (Instant::now(), processor_time()?);
+    let by_store = || memory.as_deref().map_or(Duration::ZERO, Timed::renewals);
+    let (began, busy, in_store) = (Instant::now(), processor_time()?, by_store());
     // sleep: for so long the locks are held.
     tokio::time::sleep(lease * LEASES).await;
     let (time, busy) = (began.elapsed(), processor_time()?.saturating_sub(busy));
+    let in_store = by_store() - in_store;
     let renewals = match &mut server {
         Some(server) => Some(Renewals::counted_by(server).await?),
         None => None,
@@ -69,10 +77,17 @@ async fn hold(args: &Holding, site: &Site) -> Fallible<()> {
         name(args.store)
     );
     println!("lost                                  {lost}");
+    let of_a_core = |busy: Duration| 100.0 * busy.as_secs_f64() / time.as_secs_f64();
     println!(
-        "watchdog and store, of a core         {:.1} %",
-        100.0 * busy.as_secs_f64() / time.as_secs_f64()
+        "watchdog, of a core                   {:.1} %",
+        of_a_core(busy.saturating_sub(in_store))
     );
+    if memory.is_some() {
+        println!(
+            "its store, in the same thread         {:.1} %",
+            of_a_core(in_store)
+        );
+    }
     println!(
         "resident bytes for each, guard and all {} when locked, {} after renewals",
         each(locked),

@@ -17,6 +17,7 @@ mod site;
 mod stats;
 mod tally;
 mod tasks;
+mod timed;
 
 use std::process::ExitCode;
 
