@@ -15,15 +15,17 @@ local call = redis.call
 local time = call('TIME')
 local now = time[1] * 1000000 + time[2]
 
--- The usual case in six calls: nobody holds, nobody queues, and nothing is known of the claim.
+-- The usual case in six calls: nobody holds, nobody queues, and nothing is known of the claim. Numbers are made texts
+-- here, since that is dear where a call does it.
+local text = string.format
 local record = records .. ARGV[1]
 if now <= tonumber(ARGV[3]) and call('EXISTS', name, queue, record) == 0 then
-    local last = math.max(now, (call('GETSET', counter, now) or 0) + ARGV[4])
+    local last = math.max(now, (call('GETSET', counter, text('%d', now)) or 0) + ARGV[4])
     if last > now then
-        call('SET', counter, last)
+        call('SET', counter, text('%d', last))
     end
     local first = last - ARGV[4] + 1
-    call('PSETEX', record, ARGV[2] + 12000, string.format('%d:', first) .. ARGV[4] .. ':' .. ARGV[5])
+    call('PSETEX', record, text('%d', ARGV[2] + 12000), text('%d:', first) .. ARGV[4] .. ':' .. ARGV[5])
     call('HSET', name, ARGV[1], '1')
     call('PEXPIRE', name, ARGV[2])
     return { 1, first, tonumber(ARGV[4]), now }

@@ -18,7 +18,7 @@ local owner, ending, own = ARGV[1], ARGV[2], tonumber(ARGV[4])
 -- is nobody's: its error is not ours.
 local held = owner ~= '' and redis.pcall('HDEL', name, owner) == 1
 if held and ending == 'E' and #ARGV == 5 then
-    redis.call('PSETEX', records .. owner, 12000, 'E')
+    redis.call('PSETEX', records .. owner, '12000', 'E')
     if redis.call('EXISTS', queue) == 0 then
         return { 1, math.max(redis.call('PUBLISH', 'redisson_lock__channel:' .. tag, '0') - own, 0) }
     end
@@ -26,20 +26,22 @@ end
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
 
--- The usual hand-over, to an unfair heir of whom nothing is known, while nobody queues and nobody else listens.
+-- The usual hand-over, to an unfair heir of whom nothing is known, while nobody queues and nobody else listens. Numbers
+-- are made texts here, since that is dear where a call does it.
+local text = string.format
 if held and ending == 'E' and ARGV[11] == '' and now <= tonumber(ARGV[8]) then
     local heir = records .. ARGV[6]
     if
         redis.call('EXISTS', name, queue, heir) == 0
         and redis.call('PUBSUB', 'NUMSUB', 'redisson_lock__channel:' .. tag)[2] <= own
     then
-        local last = math.max(now, (redis.call('GETSET', counter, now) or 0) + ARGV[9])
+        local last = math.max(now, (redis.call('GETSET', counter, text('%d', now)) or 0) + ARGV[9])
         if last > now then
-            redis.call('SET', counter, last)
+            redis.call('SET', counter, text('%d', last))
         end
         local first = last - ARGV[9] + 1
-        redis.call('PSETEX', records .. owner, 12000, 'E')
-        redis.call('PSETEX', heir, ARGV[7] + 12000, string.format('%d:', first) .. ARGV[9] .. ':' .. ARGV[10])
+        redis.call('PSETEX', records .. owner, '12000', 'E')
+        redis.call('PSETEX', heir, text('%d', ARGV[7] + 12000), text('%d:', first) .. ARGV[9] .. ':' .. ARGV[10])
         redis.call('HSET', name, ARGV[6], '1')
         redis.call('PEXPIRE', name, ARGV[7])
         return { 1, 0, { 1, first, tonumber(ARGV[9]) }, now }

@@ -1,15 +1,17 @@
 //! Placing and polling: the call, and what its answer says of a claim.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use tenure_backend::{BackendError, Claim, Grant, Instant, Kind, Standing};
+use tenure_backend::{BackendError, Claim, Fairness, Grant, Instant, Kind, Standing};
 
-use crate::answer::{Placed, integer, list, placed};
+use crate::answer::{Placed, integer, list, placed, run};
 use crate::backend::RedisStore;
 use crate::error::nonsense;
 use crate::names::Owner;
 use crate::profile::{check_claim, grants, lease_ms};
 use crate::script::{ACQUIRE, Command};
+use crate::together::Wish;
 use crate::wire::Wire;
 
 /// The counter of the tokens. It outlives every lock, and there is one for the whole server; on a cluster there would be
@@ -18,15 +20,48 @@ use crate::wire::Wire;
 pub(crate) const COUNTER: &str = "tenure_tokens";
 
 impl RedisStore {
-    pub(crate) async fn place(&self, claim: &Claim, place_by: Instant) -> Result<Standing, BackendError> {
+    pub(crate) async fn place(
+        &self,
+        claim: &Arc<Claim>,
+        place_by: Instant,
+    ) -> Result<Standing, BackendError> {
         check_claim(claim)?;
         let wire = self.link.wire().await?;
+        if wire.is_busy()
+            && let Some(standing) = self.place_with_others(&wire, claim, place_by).await?
+        {
+            return Ok(standing);
+        }
         let first = self.place_once(&wire, claim, place_by).await?;
         // The bound on the server's clock may have been too strict. By this answer it is better, and the server did nothing.
         if matches!(first, Standing::TooLate) && self.now() < place_by {
             return self.place_once(&wire, claim, place_by).await;
         }
         Ok(first)
+    }
+
+    /// Where the claim stands, if nothing about it is unusual; otherwise nothing was done.
+    async fn place_with_others(
+        &self,
+        wire: &Wire,
+        claim: &Arc<Claim>,
+        place_by: Instant,
+    ) -> Result<Option<Standing>, BackendError> {
+        let asked = self.now();
+        let wish = Wish::Place {
+            claim: claim.clone(),
+            place_by,
+        };
+        let placed = match wire.ask_together(wish).await? {
+            (first, count @ 1..) => Placed::Granted(run(first, count).ok_or_else(nonsense)?),
+            // A fair one queues.
+            (poll_after @ 1.., 0) if claim.fairness == Fairness::Unfair => Placed::Waits {
+                ahead: None,
+                poll_after: Duration::from_millis(poll_after),
+            },
+            _ => return Ok(None),
+        };
+        Ok(Some(standing(placed, claim, asked)))
     }
 
     async fn place_once(
@@ -53,8 +88,8 @@ impl RedisStore {
 /// What the scripts want to know of a claim, and until when on the server's clock it may be placed.
 pub(crate) fn write_claim(command: &mut Command, claim: &Claim, place_by: u64) {
     let fair = match claim.fairness {
-        tenure_backend::Fairness::Unfair => "",
-        tenure_backend::Fairness::Fifo => "1",
+        Fairness::Unfair => "",
+        Fairness::Fifo => "1",
     };
     command
         .bytes(Owner::of(claim.at.id).as_bytes())

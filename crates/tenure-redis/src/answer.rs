@@ -62,7 +62,8 @@ pub(crate) fn placed(values: &[Value]) -> Option<Placed> {
     })
 }
 
-fn run(first: u64, count: u64) -> Option<TokenRun> {
+/// The tokens of a grant.
+pub(crate) fn run(first: u64, count: u64) -> Option<TokenRun> {
     let count = u32::try_from(count).ok().and_then(NonZeroU32::new)?;
     TokenRun::new(FencingToken::new(first)?, count)
 }

@@ -7,6 +7,8 @@ use std::time::Duration;
 use tenure_backend::{BackendError, Clock, Effect, Fault, SystemClock};
 use tenure_endpoint::{Host, Known, Options, Secret, StoreUrl, UrlError, read_password_file};
 
+use crate::together::ALONE;
+
 /// What a Redis URL may say after its `?`.
 const OPTIONS: &[Known] = &[
     Known::one_of("layout", &["redisson", "plain", "spring"]),
@@ -52,6 +54,9 @@ pub struct Config {
     pub tls: Option<Tls>,
     /// The clock on which leases are believed: the system's.
     pub clock: Arc<dyn Clock>,
+    /// How many calls may be under way before those who come are gathered. Tests gather from the first on.
+    #[doc(hidden)]
+    pub alone: usize,
 }
 
 /// How to prove to each other who client and server are.
@@ -78,6 +83,7 @@ impl Config {
             command_timeout: Duration::from_secs(3),
             tls: None,
             clock: Arc::new(SystemClock),
+            alone: ALONE,
         }
     }
 

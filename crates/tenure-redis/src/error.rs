@@ -124,3 +124,9 @@ pub(crate) fn abandoned() -> BackendError {
     let message = "connecting to Redis was given up with the runtime that did it: try again";
     BackendError::new(Fault::Unavailable, Effect::None, message)
 }
+
+/// The runtime on which a call was under way has ended.
+pub(crate) fn orphaned() -> BackendError {
+    let message = "the runtime that speaks to Redis has ended: try again";
+    BackendError::new(Fault::Unavailable, Effect::Unknown, message)
+}

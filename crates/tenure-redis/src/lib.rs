@@ -15,6 +15,7 @@ mod profile;
 mod release;
 mod renew;
 mod script;
+mod together;
 mod watch;
 mod wire;
 

@@ -1,6 +1,7 @@
 //! Departures: the call for one, and who was freed by it. Those of a batch travel side by side.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::future::join_all;
 use redis::Value;
@@ -13,6 +14,8 @@ use crate::error::nonsense;
 use crate::names::Owner;
 use crate::profile::{check_batch, check_departure};
 use crate::script::RELEASE;
+use crate::together::Wish;
+use crate::wire::Wire;
 
 impl RedisStore {
     pub(crate) async fn depart_all(&self, batch: Batch<Departure>) -> Batch<Released> {
@@ -29,9 +32,41 @@ impl RedisStore {
         self.try_depart(departure).await.unwrap_or_else(Released::Unknown)
     }
 
+    /// A holder's plain end, if nobody queues; otherwise nothing was done. What is withdrawn holds nothing as a rule.
+    async fn depart_with_others(
+        &self,
+        wire: &Wire,
+        departure: &Departure,
+    ) -> Result<Option<Released>, BackendError> {
+        let Departure {
+            who: Holder::Claim(who),
+            cause: Cause::Unlocked,
+            heir: None,
+            bar: Duration::ZERO,
+        } = departure
+        else {
+            return Ok(None);
+        };
+        let wish = Wish::Depart {
+            who: who.clone(),
+            own: self.ear.listens(&who.key),
+        };
+        let (freed, others) = wire.ask_together(wish).await?;
+        Ok((freed == 1).then(|| Released::Done {
+            freed: Batch::from_iter([HolderId::Claim(who.id)]),
+            others: u32::try_from(others).ok(),
+            heir: None,
+        }))
+    }
+
     async fn try_depart(&self, departure: &Departure) -> Result<Released, BackendError> {
         check_departure(departure)?;
         let wire = self.link.wire().await?;
+        if wire.is_busy()
+            && let Some(released) = self.depart_with_others(&wire, departure).await?
+        {
+            return Ok(released);
+        }
         let Departure {
             who,
             cause,

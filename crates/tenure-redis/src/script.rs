@@ -22,9 +22,14 @@ pub(crate) static RENEW: LazyLock<Script> =
 pub(crate) static SHOW: LazyLock<Script> =
     LazyLock::new(|| Script::new(include_str!("../scripts/redisson_show.lua")));
 
+pub(crate) static TOGETHER: LazyLock<Script> =
+    LazyLock::new(|| Script::new(include_str!("../scripts/redisson_together.lua")));
+
+static ALL: [&LazyLock<Script>; 5] = [&ACQUIRE, &RELEASE, &RENEW, &SHOW, &TOGETHER];
+
 /// The commands that make a server know every script.
 pub(crate) fn load_all() -> impl Iterator<Item = Cmd> {
-    [&ACQUIRE, &RELEASE, &RENEW, &SHOW].into_iter().map(|script| {
+    ALL.into_iter().map(|script| {
         let mut command = redis::cmd("SCRIPT");
         command.arg("LOAD").arg(&script.text);
         command
@@ -35,7 +40,7 @@ pub(crate) fn load_all() -> impl Iterator<Item = Cmd> {
 pub(crate) fn are_known() -> Cmd {
     let mut command = redis::cmd("SCRIPT");
     command.arg("EXISTS");
-    for script in [&ACQUIRE, &RELEASE, &RENEW, &SHOW] {
+    for script in ALL {
         command.arg(&script.hash);
     }
     command

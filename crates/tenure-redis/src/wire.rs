@@ -16,6 +16,7 @@ use crate::clock::ServerClock;
 use crate::dial::Dialer;
 use crate::error;
 use crate::script::{Command, load_all};
+use crate::together::{Gathering, Said, Wish};
 
 /// How many calls may wait to be written; further ones wait for their turn.
 const BUFFER: usize = 1024;
@@ -31,6 +32,9 @@ pub(crate) struct Wire {
     pub(crate) clock: ServerClock,
     /// How many calls are under way.
     under_way: AtomicUsize,
+    /// With more than so many, further ones are gathered.
+    alone: usize,
+    gathering: Gathering,
     /// Whether a call on it has failed: nobody waits until its task has noticed.
     broken: AtomicBool,
     driver: Driver,
@@ -67,10 +71,12 @@ impl Wire {
             }
         }
         let shown = answers.pop().as_ref().and_then(time).unwrap_or(0);
-        let wire = Arc::new(Wire {
+        let wire = Arc::new_cyclic(|wire| Wire {
             connection,
             clock: ServerClock::new(shown, config.clock.now()),
             under_way: AtomicUsize::new(0),
+            alone: config.alone,
+            gathering: Gathering::new(wire, &config.clock),
             broken: AtomicBool::new(false),
             driver,
         });
@@ -94,6 +100,17 @@ impl Wire {
             }
             answer => answer.map_err(BackendError::from),
         }
+    }
+
+    /// Whether so much is under way that claims had better travel together.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.under_way.load(Ordering::Relaxed) >= self.alone
+    }
+
+    /// Asks for a claim in a call with others.
+    pub(crate) async fn ask_together(&self, wish: Wish) -> Result<Said, BackendError> {
+        let _counted = Counted::new(&self.under_way);
+        self.gathering.ask(wish).await
     }
 
     /// What the server's clock shows, in microseconds.

@@ -8,3 +8,11 @@ use stage::subject;
 tenure_testkit::conformance!(subject);
 tenure_testkit::conformance_under_chaos!(subject);
 tenure_testkit::agrees_with_the_model!(subject, walks: 60);
+
+/// The same, while claims travel together.
+mod together {
+    use super::stage::gathering;
+
+    tenure_testkit::conformance!(gathering);
+    tenure_testkit::agrees_with_the_model!(gathering, walks: 60);
+}

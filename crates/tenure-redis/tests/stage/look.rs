@@ -19,7 +19,10 @@ pub(crate) struct Stage {
 
 impl Stage {
     pub(crate) async fn new() -> Self {
-        let server = Server::start();
+        Stage::on(Server::start()).await
+    }
+
+    pub(crate) async fn on(server: Server) -> Self {
         let redis = server.redis.clone();
         let raw = Mutex::new(connection(&redis.lock().url()));
         let trial = Trial::new(server).await;

@@ -7,4 +7,4 @@ mod look;
 mod server;
 
 pub(crate) use look::{Stage, soon, wait_until};
-pub(crate) use server::{Server, subject};
+pub(crate) use server::{Server, gathering, subject};

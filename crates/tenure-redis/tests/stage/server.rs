@@ -28,6 +28,8 @@ impl Clock for Ahead {
 pub(crate) struct Server {
     pub(crate) redis: Arc<Mutex<Redis>>,
     pub(crate) clock: Ahead,
+    /// Whether claims travel together from the first on.
+    pub(crate) gathers: bool,
 }
 
 impl Server {
@@ -47,14 +49,25 @@ impl Server {
         Server {
             redis: Arc::new(Mutex::new(redis)),
             clock: Ahead::default(),
+            gathers: false,
+        }
+    }
+
+    /// One whose clients' claims travel together from the first on.
+    pub(crate) fn gathering() -> Self {
+        Server {
+            gathers: true,
+            ..Server::start()
         }
     }
 
     pub(crate) fn config(&self) -> Config {
         let url = StoreUrl::parse(&self.redis.lock().url()).expect("a URL");
+        let usual = Config::from_url(&url).expect("a URL of a server");
         Config {
             clock: Arc::new(self.clock.clone()),
-            ..Config::from_url(&url).expect("a URL of a server")
+            alone: if self.gathers { 0 } else { usual.alone },
+            ..usual
         }
     }
 }
@@ -153,4 +166,8 @@ impl Door for SlowProxy {
 
 pub(crate) async fn subject() -> impl Subject {
     Server::start()
+}
+
+pub(crate) async fn gathering() -> impl Subject {
+    Server::gathering()
 }

@@ -1,0 +1,151 @@
+//! Claims of many callers in one call: while many are under way, those who come are gathered, and their claims travel together.
+//! What the answer means for a claim is the caller's to say (`acquire.rs`, `release.rs`); how a call is sent is the wire's.
+
+use std::sync::{Arc, Weak};
+
+use tenure_backend::{BackendError, Claim, ClaimRef, Clock, Instant};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::sync::{Mutex, oneshot};
+
+use crate::acquire::COUNTER;
+use crate::answer::{integer, list};
+use crate::error;
+use crate::names::Owner;
+use crate::profile::{grants, lease_ms};
+use crate::script::{Command, TOGETHER};
+use crate::wire::Wire;
+
+/// How many calls may be under way before those who come are gathered. Up to so many are quicker each for itself; beyond, the
+/// server has more to do for a call than for the claim in it.
+pub(crate) const ALONE: usize = 12;
+
+/// How many claims travel together: half a millisecond of the server's time, in which it serves nobody else.
+const MOST: usize = 64;
+
+/// How many such calls are under way at once: the server has the next while the last one's callers are told.
+const SIDE_BY_SIDE: usize = 2;
+
+/// What a caller asks for.
+pub(crate) enum Wish {
+    Place {
+        claim: Arc<Claim>,
+        place_by: Instant,
+    },
+    /// A plain end: no eviction, no heir. `own` is whether the caller's client is among those who listen to the lock.
+    Depart {
+        who: ClaimRef,
+        own: bool,
+    },
+}
+
+/// What the script says of a claim, in two numbers; both are 0 if it did nothing, so that the caller asks alone.
+pub(crate) type Said = (u64, u64);
+
+/// One caller's wish. It waits no longer than its caller does, so there are never more of them than callers.
+struct Asked {
+    wish: Wish,
+    tell: oneshot::Sender<Result<Said, BackendError>>,
+}
+
+/// Where wishes are gathered.
+pub(crate) struct Gathering(UnboundedSender<Asked>);
+
+impl Gathering {
+    /// Tasks of their own send what is gathered, since a caller may not be polled any more. They end with the wire.
+    pub(crate) fn new(wire: &Weak<Wire>, clock: &Arc<dyn Clock>) -> Self {
+        let (gathering, gathered) = unbounded_channel();
+        let gathered = Arc::new(Mutex::new(gathered));
+        for _ in 0..SIDE_BY_SIDE {
+            tokio::spawn(send_all(gathered.clone(), wire.clone(), clock.clone()));
+        }
+        Gathering(gathering)
+    }
+
+    /// What the script says of it, in a call with others.
+    ///
+    /// # Cancel safety
+    /// A wish whose caller has gone is not sent any more.
+    pub(crate) async fn ask(&self, wish: Wish) -> Result<Said, BackendError> {
+        let (tell, told) = oneshot::channel();
+        // If the tasks have ended with their runtime, the one that waits is dropped.
+        let _ = self.0.send(Asked { wish, tell });
+        told.await.unwrap_or_else(|_| Err(error::orphaned()))
+    }
+}
+
+/// Sends what has been gathered, again and again: what comes while a call is under way travels with the next.
+async fn send_all(gathered: Arc<Mutex<UnboundedReceiver<Asked>>>, wire: Weak<Wire>, clock: Arc<dyn Clock>) {
+    let mut asked = Vec::with_capacity(MOST);
+    while gathered.lock().await.recv_many(&mut asked, MOST).await > 0 {
+        // Whoever waits for an answer keeps the wire.
+        let Some(wire) = wire.upgrade() else { return };
+        asked.retain(|asked| !asked.tell.is_closed());
+        if asked.is_empty() {
+            continue;
+        }
+        // Those who leave come first: what they free is free for those who are placed.
+        asked.sort_by_key(|asked| matches!(asked.wish, Wish::Place { .. }));
+        let mut answers = send(&asked, &wire, &*clock).await.map(Vec::into_iter);
+        for Asked { tell, .. } in asked.drain(..) {
+            let said = match &mut answers {
+                Ok(said) => said.next().ok_or_else(error::nonsense),
+                Err(failure) => Err(failure.clone()),
+            };
+            // Whoever asked may have gone.
+            let _ = tell.send(said);
+        }
+    }
+}
+
+/// What the script says of each, in order: first those who depart.
+async fn send(asked: &[Asked], wire: &Wire, clock: &dyn Clock) -> Result<Vec<Said>, BackendError> {
+    let answer = wire.call(&written(asked, wire)).await?;
+    let [time, said @ ..] = list(&answer).ok_or_else(error::nonsense)? else {
+        return Err(error::nonsense());
+    };
+    wire.clock
+        .learn(integer(time).ok_or_else(error::nonsense)?, clock.now());
+    let said = said
+        .chunks_exact(2)
+        .map(|said| Some((integer(&said[0])?, integer(&said[1])?)));
+    said.collect::<Option<_>>().ok_or_else(error::nonsense)
+}
+
+fn written(asked: &[Asked], wire: &Wire) -> Command {
+    let departing = asked.partition_point(|asked| matches!(asked.wish, Wish::Depart { .. }));
+    let wanted: u64 = asked.iter().map(|asked| asked.wish.tokens()).sum();
+    let mut command = TOGETHER.on(1 + asked.len(), 2 + 5 * asked.len(), 192 * asked.len());
+    command.text(COUNTER);
+    for Asked { wish, .. } in asked {
+        command.text(wish.at().key.as_str());
+    }
+    command.number(departing as u64).number(wanted);
+    for Asked { wish, .. } in asked {
+        command.bytes(Owner::of(wish.at().id).as_bytes());
+        match wish {
+            Wish::Depart { own, .. } => command.number(u64::from(*own)),
+            Wish::Place { claim, place_by } => command
+                .number(lease_ms(claim.lease))
+                .number(wire.clock.at(*place_by))
+                .number(wish.tokens())
+                .text(&claim.label),
+        };
+    }
+    command
+}
+
+impl Wish {
+    fn at(&self) -> &ClaimRef {
+        match self {
+            Wish::Place { claim, .. } => &claim.at,
+            Wish::Depart { who, .. } => who,
+        }
+    }
+
+    fn tokens(&self) -> u64 {
+        match self {
+            Wish::Place { claim, .. } => grants(claim.grants).into(),
+            Wish::Depart { .. } => 0,
+        }
+    }
+}

@@ -1,0 +1,466 @@
+//! Claims of many callers in one call: few calls, and nobody's trouble is another's.
+//! That such claims keep every rule of the contract is in `conformance.rs`.
+
+mod stage;
+
+use std::future::poll_fn;
+use std::num::NonZeroU32;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use futures_util::future::{JoinAll, join_all};
+use stage::{Server, Stage, soon, wait_until};
+use tenure_backend::{
+    Backend, BackendError, Batch, Call, Cause, Claim, Departure, Effect, Fault, Holder, LockKey, Mode,
+    Released, Standing,
+};
+use tenure_endpoint::StoreUrl;
+use tenure_redis::{Config, RedisStore};
+use tenure_servers::{Proxy, Way};
+use tenure_testkit::suite::Client;
+
+const JAVA: &str = "00000000-0000-4000-8000-000000000000:7";
+
+/// More than travel alone or wait for two calls under way: the last of them are gathered.
+const MANY: usize = 300;
+
+/// A store whose calls can be held up on their way, and a client that names claims for it.
+struct Scene {
+    stage: Stage,
+    client: Client,
+    proxy: Proxy,
+    store: Arc<RedisStore>,
+}
+
+/// Calls that are under way.
+type All = Pin<Box<JoinAll<Call<Standing>>>>;
+
+impl Scene {
+    async fn new() -> Self {
+        let server = Server::start();
+        let address = server.redis.lock().address();
+        let proxy = Proxy::start(address).await.expect("a port is free");
+        let url = StoreUrl::parse(&format!("redis://{}", proxy.address())).expect("a URL");
+        let config = Config {
+            host: url.hosts()[0].clone(),
+            command_timeout: Duration::from_secs(1),
+            ..server.config()
+        };
+        let store = RedisStore::connect(config).await.expect("the server answers");
+        let stage = Stage::on(server).await;
+        let client = stage.trial.client().await;
+        stage.ask(&["CONFIG", "RESETSTAT"]);
+        Scene {
+            stage,
+            client,
+            proxy,
+            store,
+        }
+    }
+
+    fn key(&self) -> LockKey {
+        self.stage.trial.key()
+    }
+
+    fn claims(&self, count: usize) -> Vec<Arc<Claim>> {
+        let claims = (0..count).map(|_| self.client.claim(&self.key(), Mode::Exclusive));
+        claims.collect()
+    }
+
+    /// Asks for all of them at once. The requests are held up: those that are not on their way yet travel together.
+    async fn ask(&self, claims: &[Arc<Claim>]) -> All {
+        self.proxy.hold(Way::ToServer);
+        let place_by = self.client.now() + Duration::from_secs(5);
+        let calls = claims
+            .iter()
+            .map(|claim| self.store.clone().acquire(claim.clone(), place_by));
+        let mut calls = Box::pin(join_all(calls));
+        poll_fn(|cx| {
+            assert!(calls.as_mut().poll(cx).is_pending(), "nobody is answered");
+            Poll::Ready(())
+        })
+        .await;
+        calls
+    }
+}
+
+fn scripts_called(stage: &Stage) -> usize {
+    let said = stage.text(&["INFO", "commandstats"]);
+    let (_, calls) = said
+        .split_once("cmdstat_evalsha:calls=")
+        .expect("scripts were called");
+    let (calls, _) = calls.split_once(',').expect("more is said");
+    calls.parse().expect("a number")
+}
+
+fn is_granted(answer: &Result<Standing, BackendError>) -> bool {
+    matches!(answer, Ok(Standing::Granted(_)))
+}
+
+fn departure(claim: &Claim) -> Batch<Departure> {
+    Batch::from_iter([Departure {
+        who: Holder::Claim(claim.at.clone()),
+        cause: Cause::Unlocked,
+        heir: None,
+        bar: Duration::ZERO,
+    }])
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn many_claims_at_once_travel_in_few_calls_and_each_has_tokens_of_its_own() {
+    let stage = Stage::new().await;
+    let client = stage.trial.client().await;
+    let keys: Vec<LockKey> = (0..256).map(|_| stage.trial.key()).collect();
+    let mut runs = Vec::new();
+    for _ in 0..3 {
+        stage.ask(&["CONFIG", "RESETSTAT"]);
+        let claims: Vec<_> = keys
+            .iter()
+            .map(|key| {
+                client.claim_as(key, Mode::Exclusive, |claim| {
+                    claim.grants = NonZeroU32::new(7).expect("not zero");
+                })
+            })
+            .collect();
+        let grants = join_all(claims.iter().map(|claim| client.granted(claim))).await;
+        runs.push(
+            grants
+                .iter()
+                .map(|grant| grant.tokens.expect("tokens"))
+                .collect::<Vec<_>>(),
+        );
+        for (claim, departed) in claims
+            .iter()
+            .zip(join_all(claims.iter().map(|claim| client.release(claim))).await)
+        {
+            departed.freed_it(claim);
+            assert_eq!(departed.others, Some(0));
+        }
+        let calls = scripts_called(&stage);
+        assert!(calls < 128, "{calls} calls for 256 claims that came and went");
+    }
+    for turns in runs.windows(2) {
+        for (before, after) in turns[0].iter().zip(&turns[1]) {
+            assert!(before.last() < after.first(), "{after:?} after {before:?}");
+        }
+    }
+    let mut runs = runs.concat();
+    runs.sort_by_key(|run| run.first());
+    assert!(runs.iter().all(|run| run.count().get() == 7));
+    assert!(
+        runs.windows(2).all(|runs| runs[0].last() < runs[1].first()),
+        "each token is one claim's"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lone_caller_is_not_gathered() {
+    let stage = Stage::new().await;
+    let (client, key) = (stage.trial.client().await, stage.trial.key());
+    stage.ask(&["CONFIG", "SET", "slowlog-log-slower-than", "0"]);
+    for _ in 0..5 {
+        let claim = client.claim(&key, Mode::Exclusive);
+        client.granted(&claim).await;
+        client.release(&claim).await.freed_it(&claim);
+    }
+    // The script for many has the counter before the lock's name, those for one have it behind.
+    let calls = stage.text(&["SLOWLOG", "GET", "100"]);
+    let [alone, gathered] = [format!("{key} tenure_tokens "), format!(" tenure_tokens {key} ")]
+        .map(|keys| calls.matches(&keys).count());
+    assert_eq!((alone, gathered), (10, 0));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_unusual_about_one_claim_is_no_trouble_of_those_beside_it() {
+    let scene = Scene::new().await;
+    let (stage, client) = (&scene.stage, &scene.client);
+    let mut claims = scene.claims(MANY);
+    let own = |key: LockKey| client.claim(&key, Mode::Exclusive);
+    let [text, javas, read_write, queued, twice] = [(); 5].map(|()| scene.key());
+    stage.ask(&["SET", text.as_str(), "somebody's"]);
+    stage.ask(&["HSET", javas.as_str(), JAVA, "1"]);
+    stage.ask(&["PEXPIRE", javas.as_str(), "20000"]);
+    stage.ask(&["HSET", read_write.as_str(), "mode", "read", JAVA, "1"]);
+    stage.ask(&["RPUSH", &format!("redisson_lock_queue:{{{queued}}}"), JAVA]);
+    let alive = (stage.now_ms() + 60_000).to_string();
+    stage.ask(&[
+        "ZADD",
+        &format!("redisson_lock_timeout:{{{queued}}}"),
+        &alive,
+        JAVA,
+    ]);
+    let ended = own(scene.key());
+    client.granted(&ended).await;
+    client.release(&ended).await;
+    stage.ask(&["HSET", ended.at.key.as_str(), JAVA, "1"]);
+    stage.ask(&["PEXPIRE", ended.at.key.as_str(), "20000"]);
+    let again = own(scene.key());
+    let grant = client.granted(&again).await;
+    let fair = client.fair(&javas, Mode::Exclusive);
+    let unusual = [
+        text,
+        javas.clone(),
+        read_write,
+        queued.clone(),
+        twice.clone(),
+        twice,
+    ]
+    .map(own);
+    claims.extend(unusual);
+    claims.extend([fair, ended, again]);
+    let plain = scene.claims(20);
+    claims.extend(plain.iter().cloned());
+    stage.ask(&["CONFIG", "RESETSTAT"]);
+    let asked = scene.ask(&claims).await;
+    scene.proxy.heal();
+    let answers = soon(asked).await;
+    let [
+        usual @ ..,
+        text,
+        java,
+        read_write,
+        behind,
+        first,
+        second,
+        fair,
+        ended,
+        again,
+    ] = &answers[..MANY + 9]
+    else {
+        unreachable!("so many were asked for");
+    };
+    assert!(usual.iter().chain(&answers[MANY + 9..]).all(is_granted));
+    assert_eq!(text.as_ref().expect_err("it is no lock").fault(), Fault::Store);
+    assert!(matches!(
+        read_write.as_ref().expect_err("it is another kind").fault(),
+        Fault::Mismatch { .. }
+    ));
+    let Ok(Standing::Waiting {
+        ahead: None,
+        poll_after,
+    }) = java
+    else {
+        panic!("{java:?}")
+    };
+    assert!(
+        (Duration::from_secs(15)..Duration::from_secs(21)).contains(poll_after),
+        "{poll_after:?}"
+    );
+    assert!(
+        matches!(behind, Ok(Standing::Waiting { .. })),
+        "Java queues: {behind:?}"
+    );
+    assert_eq!(stage.number(&["EXISTS", queued.as_str()]), 0);
+    assert!(
+        is_granted(first) && matches!(second, Ok(Standing::Waiting { .. })),
+        "{first:?} {second:?}"
+    );
+    assert!(
+        matches!(fair, Ok(Standing::Waiting { ahead: Some(0), .. })),
+        "{fair:?}"
+    );
+    assert!(matches!(ended, Ok(Standing::Ended)), "{ended:?}");
+    let Ok(Standing::Granted(same)) = again else {
+        panic!("{again:?}")
+    };
+    assert_eq!(same.tokens, grant.tokens);
+    let calls = scripts_called(stage);
+    assert!(calls < 64, "{calls} calls: they have travelled together");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_claim_that_comes_too_late_among_others_is_not_placed_and_they_are() {
+    let scene = Scene::new().await;
+    let claims = scene.claims(MANY);
+    scene.proxy.hold(Way::ToServer);
+    let now = scene.client.now();
+    let calls = claims.iter().enumerate().map(|(i, claim)| {
+        let ahead = Duration::from_millis(if i % 3 == 2 { 150 } else { 5_000 });
+        scene.store.clone().acquire(claim.clone(), now + ahead)
+    });
+    let mut calls = Box::pin(join_all(calls));
+    tokio::select! {
+        answers = &mut calls => panic!("nobody is answered: {answers:?}"),
+        () = tokio::time::sleep(Duration::from_millis(300)) => {}
+    }
+    scene.proxy.heal();
+    for (i, answer) in soon(calls).await.iter().enumerate() {
+        let key = claims[i].at.key.as_str();
+        if i % 3 == 2 {
+            assert!(matches!(answer, Ok(Standing::TooLate)), "{answer:?}");
+            assert_eq!(scene.stage.number(&["EXISTS", key]), 0);
+        } else {
+            assert!(is_granted(answer), "{answer:?}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_holder_that_leaves_among_others_calls_the_head_of_its_queue() {
+    let scene = Scene::new().await;
+    let (stage, store) = (&scene.stage, &scene.store);
+    let claims = scene.claims(MANY);
+    join_all(claims.iter().map(|claim| scene.client.granted(claim))).await;
+    // Java queues for the last, and listens for another; a third was evicted meanwhile, and a fourth is no lock any more.
+    let [.., text, evicted, heard, queued] = &claims[..] else {
+        unreachable!("there are many");
+    };
+    let queue = format!("{{{}}}", queued.at.key);
+    stage.ask(&["RPUSH", &format!("redisson_lock_queue:{queue}"), JAVA]);
+    let alive = (stage.now_ms() + 60_000).to_string();
+    stage.ask(&["ZADD", &format!("redisson_lock_timeout:{queue}"), &alive, JAVA]);
+    scene.client.evict(evicted, "alice").await;
+    stage.ask(&["SET", text.at.key.as_str(), "somebody's"]);
+    let listening = redis::Client::open(stage.redis.lock().url()).expect("a URL");
+    let mut listening = listening.get_async_pubsub().await.expect("the server answers");
+    let head = format!("redisson_lock__channel:{queue}:{JAVA}");
+    let free = format!("redisson_lock__channel:{{{}}}", heard.at.key);
+    listening.subscribe(&head).await.expect("it answers");
+    listening.subscribe(&free).await.expect("it answers");
+    stage.ask(&["CONFIG", "RESETSTAT"]);
+    let calls = claims.iter().map(|claim| store.clone().release(departure(claim)));
+    let answers = soon(join_all(calls)).await;
+    let calls = scripts_called(stage);
+    assert!(calls < 64, "{calls} calls: they have travelled together");
+    for (claim, answer) in claims.iter().zip(answers) {
+        let Some(Released::Done { freed, others, .. }) = answer.into_iter().next() else {
+            panic!("{:?} was not released", claim.at);
+        };
+        let left = claim.at != text.at && claim.at != evicted.at;
+        let waiting = u32::from(claim.at == queued.at || claim.at == heard.at);
+        assert_eq!(
+            (freed.len(), others),
+            (usize::from(left), Some(waiting)),
+            "{:?}",
+            claim.at
+        );
+    }
+    let mut messages = listening.on_message();
+    let mut heard = Vec::new();
+    for _ in 0..2 {
+        heard.push(
+            soon(messages.next())
+                .await
+                .expect("it lasts")
+                .get_channel_name()
+                .to_owned(),
+        );
+    }
+    heard.sort();
+    let mut told = [head, free];
+    told.sort();
+    assert_eq!(heard, told);
+    assert_eq!(stage.text(&["GET", text.at.key.as_str()]), "somebody's");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_connection_that_is_cut_answers_all_who_were_gathered() {
+    let scene = Scene::new().await;
+    let asked = scene.ask(&scene.claims(MANY)).await;
+    scene.proxy.cut();
+    for answer in soon(asked).await {
+        let error = answer.expect_err("it is cut");
+        assert_eq!(
+            (error.fault(), error.effect()),
+            (Fault::Unavailable, Effect::Unknown),
+            "{error}"
+        );
+    }
+    scene.proxy.heal();
+    let claim = scene.client.claim(&scene.key(), Mode::Exclusive);
+    let place_by = scene.client.now() + Duration::from_secs(5);
+    let answer = soon(scene.store.clone().acquire(claim, place_by)).await;
+    assert!(is_granted(&answer), "{answer:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_is_silent_is_given_up_by_all_who_were_gathered() {
+    let scene = Scene::new().await;
+    let asked = scene.ask(&scene.claims(MANY)).await;
+    for answer in soon(asked).await {
+        assert_eq!(answer.expect_err("it is silent").effect(), Effect::Unknown);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_was_gathered_before_the_store_was_closed_is_answered_and_no_connection_is_left() {
+    let scene = Scene::new().await;
+    let connections = || scene.stage.text(&["CLIENT", "LIST"]).lines().count();
+    let all = connections();
+    let asked = scene.ask(&scene.claims(MANY)).await;
+    scene.store.clone().close().await.expect("it closes");
+    scene.proxy.heal();
+    assert!(soon(asked).await.iter().all(is_granted));
+    wait_until(|| connections() < all);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_has_gone_before_the_call_was_sent_is_not_placed() {
+    let scene = Scene::new().await;
+    let claims = scene.claims(MANY);
+    drop(scene.ask(&claims).await);
+    scene.proxy.heal();
+    // What was on its way arrives before this.
+    let place_by = scene.client.now() + Duration::from_secs(5);
+    let last = scene.client.claim(&scene.key(), Mode::Exclusive);
+    let answer = soon(scene.store.clone().acquire(last, place_by)).await;
+    assert!(is_granted(&answer), "{answer:?}");
+    for claim in &claims[MANY - 100..] {
+        assert_eq!(scene.stage.number(&["EXISTS", claim.at.key.as_str()]), 0);
+    }
+}
+
+/// Nobody hangs whose answer was to come on a runtime that is no more.
+#[test]
+fn a_runtime_that_ends_answers_all_who_were_gathered() {
+    let [theirs, ours] = [(); 2].map(|()| tokio::runtime::Runtime::new().expect("a runtime can be made"));
+    let scene = theirs.block_on(Scene::new());
+    let asked = ours.block_on(scene.ask(&scene.claims(MANY)));
+    theirs.shutdown_background();
+    for answer in ours.block_on(soon(asked)) {
+        assert_eq!(
+            answer.expect_err("its runtime has ended").fault(),
+            Fault::Unavailable
+        );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_full_memory_refuses_those_who_come_and_keeps_nobody_from_leaving() {
+    let scene = Scene::new().await;
+    let held = scene.claims(MANY);
+    join_all(held.iter().map(|claim| scene.client.granted(claim))).await;
+    scene.stage.ask(&["CONFIG", "SET", "maxmemory", "1"]);
+    let leaving = held
+        .iter()
+        .map(|claim| scene.store.clone().release(departure(claim)));
+    let leaving = tokio::spawn(join_all(leaving));
+    let coming = scene.ask(&scene.claims(MANY)).await;
+    scene.proxy.heal();
+    for answer in soon(coming).await {
+        let refusal = answer.expect_err("it is full");
+        assert_eq!(
+            (refusal.fault(), refusal.effect()),
+            (Fault::Store, Effect::None),
+            "{refusal}"
+        );
+    }
+    for answer in soon(leaving).await.expect("no task fails") {
+        assert!(
+            matches!(&answer[..], [Released::Done { freed, .. }] if freed.len() == 1),
+            "{answer:?}"
+        );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn scripts_that_the_server_forgot_are_taught_again_to_all_who_were_gathered() {
+    let scene = Scene::new().await;
+    scene.stage.ask(&["SCRIPT", "FLUSH"]);
+    let asked = scene.ask(&scene.claims(MANY)).await;
+    scene.proxy.heal();
+    assert!(soon(asked).await.iter().all(is_granted));
+}
