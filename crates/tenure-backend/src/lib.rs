@@ -1,7 +1,9 @@
 #![doc = include_str!("../docs/tutorial.md")]
 
 mod backend;
+mod bell;
 mod call;
+mod checks;
 mod claim;
 mod error;
 mod finding;
@@ -15,8 +17,10 @@ mod renew;
 mod standing;
 mod time;
 mod token;
+mod weakness;
 
 pub use backend::Backend;
+pub use bell::Bell;
 pub use call::{Batch, Call, Each, Wakes};
 pub use claim::{Claim, MAX_PLACE_AHEAD, PASS_WINDOW};
 pub use error::{BackendError, Effect, Fault};

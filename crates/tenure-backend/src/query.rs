@@ -100,7 +100,10 @@ pub struct LockStatus {
     pub kind: Kind,
     /// Who holds it.
     pub holders: Vec<HolderStatus>,
-    /// Who queues for it, in order; `None` where the store cannot tell.
+    /// Who stands in the store's queue, in order; `None` where the store cannot tell.
+    ///
+    /// Unfair claims stand in none, unless the store serves them in order all the same: an empty queue does not say that
+    /// nobody waits.
     pub waiters: Option<Vec<WaiterStatus>>,
 }
 

@@ -9,8 +9,8 @@ use tenure_backend::{
     Profile, Query, Released, Renewal, Renewed, Severity, Standing, SystemClock, Wakes,
 };
 
-use crate::error::{check_batch, check_claim, check_departure, check_renewal};
-use crate::profile::PROFILE;
+use crate::error::{check_departure, check_renewal};
+use crate::profile::{LIMITS, PROFILE};
 use crate::store::MemoryStore;
 
 /// One client's connection to a [`MemoryStore`].
@@ -54,7 +54,7 @@ impl Memory {
         one: impl Fn(T) -> A,
         refused: impl Fn(BackendError) -> A,
     ) -> Each<A> {
-        let checked = self.check_open().and_then(|()| check_batch(batch.len()));
+        let checked = self.check_open().and_then(|()| LIMITS.check_batch(batch.len()));
         Each::ready(match checked {
             Ok(()) => batch.into_iter().map(one).collect(),
             Err(error) => batch.iter().map(|_| refused(error.clone())).collect(),
@@ -72,7 +72,7 @@ impl Backend for Memory {
     }
 
     fn acquire(self: Arc<Self>, claim: Arc<Claim>, place_by: Instant) -> Call<Standing> {
-        let checked = self.check_open().and_then(|()| check_claim(&claim));
+        let checked = self.check_open().and_then(|()| claim.check(&LIMITS));
         Call::ready(checked.and_then(|()| {
             self.store.act(&self.clock, |table, at, bells| {
                 table.acquire(claim, place_by, at, bells)

@@ -9,7 +9,7 @@ const fn count(number: u32) -> NonZeroU32 {
     NonZeroU32::new(number).expect("the limits below are written as positive numbers")
 }
 
-const LIMITS: Limits = Limits {
+pub(crate) const LIMITS: Limits = Limits {
     min_lease: Duration::from_millis(1),
     max_lease: Duration::from_secs(365 * 24 * 3600),
     max_grants: count(1024),
@@ -39,13 +39,3 @@ pub(crate) static PROFILE: Profile = Profile {
     },
     limits: LIMITS,
 };
-
-/// The lease that is given to a claim that asks for `asked`.
-pub(crate) fn lease(asked: Duration) -> Duration {
-    asked.max(LIMITS.min_lease)
-}
-
-/// How many tokens are reserved for a claim that asks for `asked`.
-pub(crate) fn grants(asked: NonZeroU32) -> NonZeroU32 {
-    asked.min(LIMITS.max_grants)
-}

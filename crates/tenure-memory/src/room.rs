@@ -12,7 +12,7 @@ use tenure_backend::{
     Loss, Phase, Released, Renewal, Renewed, Standing, TokenRun,
 };
 
-use crate::profile;
+use crate::profile::LIMITS;
 use crate::turn::{KEEP, Kept};
 use crate::visit::Visit;
 use crate::watch::Watchers;
@@ -62,7 +62,7 @@ impl Room {
     ) -> Result<Standing, BackendError> {
         let now = visit.at.now;
         if let Some(hold) = self.hold_mut(claim.at.id) {
-            hold.ends = now + profile::lease(hold.claim.lease);
+            hold.ends = now + LIMITS.lease(hold.claim.lease);
             return Ok(hold.standing(visit));
         }
         let place = self.place_of(claim.at.id);
@@ -89,7 +89,7 @@ impl Room {
     /// Keeps a claim alive that is alive in the phase that was asked for.
     pub(crate) fn renew(&mut self, renewal: &Renewal, visit: &mut Visit<'_>) -> Renewed {
         let Renewal { who, only, raise, .. } = renewal;
-        let lease = profile::lease(renewal.lease);
+        let lease = LIMITS.lease(renewal.lease);
         let ends = visit.at.now + lease;
         if let Some(hold) = self.hold_mut(who.id) {
             if *only == Phase::Waiting {
@@ -191,8 +191,8 @@ impl Room {
     fn grant(&mut self, claim: Arc<Claim>, visit: &mut Visit<'_>) -> Standing {
         let now = visit.at.now;
         let hold = Hold {
-            tokens: visit.tokens.draw(now, profile::grants(claim.grants)),
-            ends: now + profile::lease(claim.lease),
+            tokens: visit.tokens.draw(now, LIMITS.grants(claim.grants)),
+            ends: now + LIMITS.lease(claim.lease),
             claim,
         };
         let standing = hold.standing(visit);
@@ -209,7 +209,7 @@ impl Room {
             let ahead = None;
             return Standing::Waiting { ahead, poll_after };
         }
-        let ends = now + profile::lease(claim.lease);
+        let ends = now + LIMITS.lease(claim.lease);
         match place {
             Some(at) => self.crowd().queue[at].ends = ends,
             None => self.crowd().queue.push_back(Place { claim, ends }),
@@ -319,7 +319,7 @@ impl Hold {
         Standing::Granted(Grant {
             tokens: Some(self.tokens),
             held_from: visit.at.asked,
-            lease: profile::lease(self.claim.lease),
+            lease: LIMITS.lease(self.claim.lease),
             evidence: None,
         })
     }

@@ -7,12 +7,12 @@ use std::sync::atomic::AtomicBool;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use parking_lot::Mutex;
-use tenure_backend::{Claim, Clock, Instant, LockKey};
+use tenure_backend::{Bell, Claim, Clock, Instant, LockKey};
 
 use crate::backend::Memory;
 use crate::table::Table;
 use crate::visit::{Bells, Moment};
-use crate::watch::{Bell, Listener, WatchId};
+use crate::watch::{Listener, WatchId};
 
 /// A store in this process's memory, for several clients to share. Cloning it copies a pointer.
 ///
@@ -88,10 +88,10 @@ impl MemoryStore {
     }
 
     pub(crate) fn watch(&self, claim: Arc<Claim>) -> Listener {
-        let bell = Arc::new(Bell::default());
+        let bell = Bell::default();
         let key = claim.at.key.clone();
         let watch = self.act(&self.0.clock, |table, at, bells| {
-            table.watch(claim, Arc::clone(&bell), at, bells)
+            table.watch(claim, bell.clone(), at, bells)
         });
         Listener {
             store: self.clone(),

@@ -6,14 +6,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tenure_backend::{
-    BackendError, Claim, Departure, Instant, LockKey, Released, Renewal, Renewed, Standing,
+    BackendError, Bell, Claim, Departure, Instant, LockKey, Released, Renewal, Renewed, Standing,
 };
 
 use crate::ended::Ended;
 use crate::room::Room;
 use crate::tokens::Tokens;
 use crate::visit::{Bells, Moment, Visit};
-use crate::watch::{Bell, WatchId, Watcher};
+use crate::watch::{WatchId, Watcher};
 
 /// With fewer rooms the table is never swept.
 const MIN_SWEEP: usize = 1024;
@@ -65,13 +65,7 @@ impl Table {
         })
     }
 
-    pub(crate) fn watch(
-        &mut self,
-        claim: Arc<Claim>,
-        bell: Arc<Bell>,
-        at: Moment,
-        bells: &mut Bells,
-    ) -> WatchId {
+    pub(crate) fn watch(&mut self, claim: Arc<Claim>, bell: Bell, at: Moment, bells: &mut Bells) -> WatchId {
         self.watches += 1;
         let watch = WatchId(self.watches);
         self.visit(claim.at.key.clone(), at, bells, |room, visit| {

@@ -1,12 +1,11 @@
 //! Whose turn it is at one key: who is admitted, who is woken, and how long the others sleep.
 //! How claims come and go is in `room.rs`.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use tenure_backend::{Claim, ClaimId, ClientId, Fairness, Instant, Mode};
 
-use crate::profile;
+use crate::profile::LIMITS;
 use crate::room::{Hold, Room};
 use crate::visit::Visit;
 use crate::watch::{WatchId, Watcher};
@@ -63,7 +62,7 @@ impl Room {
         let soonest = holds.chain(queue).chain(kept).chain(self.bar(now)).min();
         let wait = soonest.map_or(Duration::ZERO, |moment| moment - now);
         let longest = match claim.fairness {
-            Fairness::Fifo => profile::lease(claim.lease) / 3,
+            Fairness::Fifo => LIMITS.lease(claim.lease) / 3,
             Fairness::Unfair => Duration::MAX,
         };
         wait.min(longest).max(MIN_POLL)
@@ -101,7 +100,7 @@ impl Room {
         for watcher in crowd.watchers.iter().filter(|one| waits(one, &self.holds)) {
             let Claim { at, mode, .. } = &*watcher.claim;
             if mode.admits(held().chain(crowd.kept.iter().map(|kept| kept.mode))) {
-                visit.bells.push(Arc::clone(&watcher.bell));
+                visit.bells.push(watcher.bell.clone());
                 let (id, mode) = (at.id, *mode);
                 crowd.kept.push(Kept { id, mode, until });
             } else {
@@ -123,7 +122,7 @@ impl Room {
         let before = self.place_of(id).unwrap_or_else(|| self.queue().count());
         let holds = self.holds.iter().any(|hold| hold.claim.at.id == id);
         if !holds && self.admits(&watcher.claim, before, visit.at.now) {
-            visit.bells.push(Arc::clone(&watcher.bell));
+            visit.bells.push(watcher.bell.clone());
         }
         self.crowd().watchers.add(watcher);
     }

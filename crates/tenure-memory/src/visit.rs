@@ -1,13 +1,10 @@
 //! What a visit to a key brings along: the time, the store's counters, and a list of whom to wake afterwards.
 
-use std::sync::Arc;
-
 use smallvec::SmallVec;
-use tenure_backend::{ClaimId, Instant, Loss};
+use tenure_backend::{Bell, ClaimId, Instant, Loss};
 
 use crate::ended::Ended;
 use crate::tokens::Tokens;
-use crate::watch::Bell;
 
 /// One moment on two clocks, read while the store is locked and before it acts.
 #[derive(Clone, Copy, Debug)]
@@ -19,7 +16,7 @@ pub(crate) struct Moment {
 }
 
 /// Whom to wake once the store is unlocked.
-pub(crate) type Bells = SmallVec<[Arc<Bell>; 2]>;
+pub(crate) type Bells = SmallVec<[Bell; 2]>;
 
 /// One visit to one key: everything a [`Room`](crate::room::Room) needs from outside.
 #[derive(Debug)]

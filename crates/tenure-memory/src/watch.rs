@@ -3,50 +3,13 @@
 
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll};
 
 use futures_core::Stream;
-use parking_lot::Mutex;
-use tenure_backend::{Claim, ClaimId, LockKey};
+use tenure_backend::{Bell, Claim, ClaimId, LockKey};
 
 use crate::store::MemoryStore;
 use crate::visit::Bells;
-
-/// A bell that remembers that it was rung until somebody hears it. Ringing twice is ringing once.
-#[derive(Debug, Default)]
-pub(crate) struct Bell(Mutex<Pull>);
-
-#[derive(Debug, Default)]
-struct Pull {
-    rung: bool,
-    listener: Option<Waker>,
-}
-
-impl Bell {
-    /// Wakes the listener. Never called while the store is locked: a waker runs code of its own.
-    pub(crate) fn ring(&self) {
-        let listener = {
-            let mut pull = self.0.lock();
-            pull.rung = true;
-            pull.listener.take()
-        };
-        if let Some(listener) = listener {
-            listener.wake();
-        }
-    }
-
-    pub(crate) fn poll_heard(&self, cx: &mut Context<'_>) -> Poll<()> {
-        let mut pull = self.0.lock();
-        if std::mem::take(&mut pull.rung) {
-            return Poll::Ready(());
-        }
-        match &mut pull.listener {
-            Some(listener) => listener.clone_from(cx.waker()),
-            None => pull.listener = Some(cx.waker().clone()),
-        }
-        Poll::Pending
-    }
-}
 
 /// The names of watches, unique within a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,7 +20,7 @@ pub(crate) struct WatchId(pub(crate) u64);
 pub(crate) struct Watcher {
     pub(crate) watch: WatchId,
     pub(crate) claim: Arc<Claim>,
-    pub(crate) bell: Arc<Bell>,
+    pub(crate) bell: Bell,
 }
 
 /// Who watches one key, the longest watching first.
@@ -89,7 +52,7 @@ impl Watchers {
     /// Wakes whoever watches that claim.
     pub(crate) fn ring(&self, id: ClaimId, bells: &mut Bells) {
         let of_claim = self.0.iter().filter(|watcher| watcher.claim.at.id == id);
-        bells.extend(of_claim.map(|watcher| Arc::clone(&watcher.bell)));
+        bells.extend(of_claim.map(|watcher| watcher.bell.clone()));
     }
 
     /// Forgets whoever watches a claim that has ended: they wait for nothing.
@@ -104,7 +67,7 @@ pub(crate) struct Listener {
     pub(crate) store: MemoryStore,
     pub(crate) key: LockKey,
     pub(crate) watch: WatchId,
-    pub(crate) bell: Arc<Bell>,
+    pub(crate) bell: Bell,
 }
 
 impl Stream for Listener {

@@ -1,11 +1,10 @@
-//! What the layout `claims` promises on SQLite, its bounds, and the check of a claim against them.
+//! What the layout `claims` promises on SQLite, and its bounds.
 
 use std::num::NonZeroU32;
 use std::time::Duration;
 
 use tenure_backend::{
-    BackendError, Claim, Effect, Fault, Fencing, Hazard, Inspection, LeaseClock, Limits, Liveness, Mode,
-    Order, Profile, Reach, WakeUp,
+    Fencing, Hazard, Inspection, LeaseClock, Limits, Liveness, Order, Profile, Reach, WakeUp,
 };
 
 const fn count(number: u32) -> NonZeroU32 {
@@ -42,29 +41,3 @@ pub(crate) static SQLITE: Profile = Profile {
     },
     limits: LIMITS,
 };
-
-pub(crate) const LEASE_TOO_LONG: &str =
-    "a lease lasts at most 365 days here: ask for a shorter one, it is renewed";
-
-/// The lease that is given to a claim that asks for `asked`.
-pub(crate) fn lease(asked: Duration) -> Duration {
-    asked.max(LIMITS.min_lease)
-}
-
-/// Refuses what no key could grant.
-pub(crate) fn check(claim: &Claim) -> Result<(), BackendError> {
-    let refuse = |fault, message: &str| Err(BackendError::new(fault, Effect::None, message));
-    match claim.mode {
-        Mode::Permits { take, of } if take > of => {
-            return refuse(
-                Fault::Invalid,
-                "more permits were asked for than the semaphore has: this could never be granted",
-            );
-        }
-        _ => {}
-    }
-    if claim.lease > LIMITS.max_lease {
-        return refuse(Fault::Limit, LEASE_TOO_LONG);
-    }
-    Ok(())
-}

@@ -10,6 +10,7 @@ mod manifest;
 mod msrv;
 mod names;
 mod promises;
+mod reasons;
 mod run;
 mod scrub;
 mod source;

@@ -3,7 +3,7 @@
 
 use super::finding::Finding;
 use super::source::{Source, read_all};
-use super::{arrows, declarations, doors, header, manifest, msrv, names, promises, words};
+use super::{arrows, declarations, doors, header, manifest, msrv, names, promises, reasons, words};
 use crate::metadata::Metadata;
 use crate::process::{Failure, root};
 
@@ -26,6 +26,7 @@ pub(crate) fn run() -> Result<(), Failure> {
     let mut found = arrows::check(&metadata);
     found.extend(manifest::check(&metadata)?);
     found.extend(msrv::check(&metadata));
+    found.extend(reasons::check(&root, &metadata)?);
     found.extend(
         sources
             .iter()

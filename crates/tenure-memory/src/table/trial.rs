@@ -7,13 +7,13 @@ use std::task::{Context, Waker};
 use std::time::Duration;
 
 use tenure_backend::{
-    BackendError, Batch, Cause, Claim, ClaimId, ClaimRef, ClientId, Departure, Fairness, Grant, Heir, Holder,
-    HolderId, Instant, LockKey, Mode, OwnerId, Phase, Released, Renewal, Renewed, Standing,
+    BackendError, Batch, Bell, Cause, Claim, ClaimId, ClaimRef, ClientId, Departure, Fairness, Grant, Heir,
+    Holder, HolderId, Instant, LockKey, Mode, OwnerId, Phase, Released, Renewal, Renewed, Standing,
 };
 
 use crate::table::Table;
 use crate::visit::{Bells, Moment};
-use crate::watch::{Bell, WatchId};
+use crate::watch::WatchId;
 
 pub(super) const LEASE: Duration = Duration::from_secs(30);
 
@@ -25,7 +25,7 @@ pub(super) struct Trial {
 
 pub(super) struct Watch {
     id: WatchId,
-    bell: Arc<Bell>,
+    bell: Bell,
 }
 
 pub(super) struct Outcome {
@@ -208,8 +208,8 @@ impl Trial {
     }
 
     pub(super) fn watch(&mut self, claim: &Arc<Claim>) -> Watch {
-        let bell = Arc::new(Bell::default());
-        let (claim, ours) = (Arc::clone(claim), Arc::clone(&bell));
+        let bell = Bell::default();
+        let (claim, ours) = (Arc::clone(claim), bell.clone());
         let id = self.act(|table, at, bells| table.watch(claim, bell, at, bells));
         Watch { id, bell: ours }
     }

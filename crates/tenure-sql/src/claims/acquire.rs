@@ -6,7 +6,7 @@ use std::time::Duration;
 use tenure_backend::{BackendError, Claim, ClientId, Fairness, Grant, Instant, Mode, Standing};
 
 use super::{Phase, Row, View};
-use crate::profile;
+use crate::profile::LIMITS;
 
 /// The shortest time between two polls that the store advises.
 const MIN_POLL: Duration = Duration::from_millis(1);
@@ -39,7 +39,7 @@ pub(super) fn attempt(
     place_by: Instant,
     manners: Manners,
 ) -> Result<Standing, BackendError> {
-    profile::check(claim)?;
+    claim.check(&LIMITS)?;
     let now = view.now();
     let known = view.row(claim.at.id).cloned();
     let place = match &known {
@@ -143,7 +143,7 @@ pub(super) fn waiting(ahead: Option<u32>, time: Duration) -> Standing {
 }
 
 fn lease(claim: &Claim) -> Duration {
-    profile::lease(claim.lease)
+    LIMITS.lease(claim.lease)
 }
 
 fn placed(claim: &Claim, phase: Phase, place: i64, now: Instant) -> Row {

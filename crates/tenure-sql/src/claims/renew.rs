@@ -1,15 +1,15 @@
 //! `renew`: keeps one claim alive, or tells why it is gone. It never creates a row and never ends one.
 
-use tenure_backend::{BackendError, Effect, Fault, Loss, Phase as Only, Renewal, Renewed};
+use tenure_backend::{Loss, Phase as Only, Renewal, Renewed};
 
 use super::{Phase, Row, View};
-use crate::profile;
+use crate::profile::LIMITS;
 
 /// Renews the claim if it is alive in the phase that was asked for.
 pub(crate) fn renew(view: &mut View, renewal: &Renewal) -> Renewed {
     let now = view.now();
-    if renewal.lease > profile::LIMITS.max_lease {
-        return Renewed::Unknown(too_long());
+    if let Err(refusal) = LIMITS.check_lease(renewal.lease) {
+        return Renewed::Unknown(refusal);
     }
     let row = match view.row(renewal.who.id) {
         None => return Renewed::Gone(Loss::Missing),
@@ -26,7 +26,7 @@ pub(crate) fn renew(view: &mut View, renewal: &Renewal) -> Renewed {
     if let Some(run) = renewal.raise {
         view.lift_counter(run.last().get());
     }
-    let lease = profile::lease(renewal.lease);
+    let lease = LIMITS.lease(renewal.lease);
     view.put(Row {
         until: now + lease,
         tokens: renewal.raise.or(row.tokens),
@@ -36,8 +36,4 @@ pub(crate) fn renew(view: &mut View, renewal: &Renewal) -> Renewed {
         held_from: now,
         lease,
     }
-}
-
-fn too_long() -> BackendError {
-    BackendError::new(Fault::Limit, Effect::None, profile::LEASE_TOO_LONG)
 }

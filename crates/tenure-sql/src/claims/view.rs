@@ -10,7 +10,7 @@ use tenure_backend::{
 };
 
 use super::{Phase, Row};
-use crate::profile;
+use crate::profile::LIMITS;
 
 /// How many rows that count make a view long.
 const WORTH_KEEPING: usize = 32;
@@ -284,7 +284,7 @@ impl View {
 
     /// Draws a run of tokens, greater than all drawn on this key before.
     pub(crate) fn draw(&mut self, asked: std::num::NonZeroU32) -> Result<TokenRun, BackendError> {
-        let count = asked.min(profile::LIMITS.max_grants);
+        let count = LIMITS.grants(asked);
         let first = self.counter.saturating_add(1).max(self.at.wall_micros);
         let run = tenure_backend::FencingToken::new(first).and_then(|first| TokenRun::new(first, count));
         let run = run.ok_or_else(|| {

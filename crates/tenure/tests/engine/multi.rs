@@ -81,7 +81,6 @@ async fn multi_locks_in_opposite_order_all_get_their_turn() {
         .expect("they block each other");
 }
 
-/// R31: an error of one member keeps no other from being given back.
 #[tokio::test(start_paused = true)]
 async fn a_member_that_is_lost_is_the_loss_of_all() {
     let world = World::new();
@@ -97,6 +96,23 @@ async fn a_member_that_is_lost_is_the_loss_of_all() {
     assert!(!guards.is_held());
     assert!(matches!(guards.unlock().await, Err(Error::Lost(_))));
     world.freed("a", MS).await;
+}
+
+/// R31: an error of one member keeps no other from being given back, and that is confirmed.
+#[tokio::test(start_paused = true)]
+async fn an_unlock_that_fails_for_one_member_has_given_all_others_back() {
+    let world = World::new();
+    let (slow, stage) = world.staged();
+    let members = [world.client().mutex("a").fixed_lease(SECOND), slow.mutex("b")];
+    let guards = multi(members).lock().await.unwrap();
+    guards.lost().await;
+    stage.act(Verb::Release).hold_before();
+    let unlock = tokio::spawn(guards.unlock());
+    pass(10 * MS).await;
+    assert!(!world.is_free("b").await && !unlock.is_finished());
+    stage.act(Verb::Release).go_on();
+    assert!(matches!(unlock.await.unwrap(), Err(Error::Lost(_))));
+    assert!(world.is_free("b").await, "the answer came before it was given back");
 }
 
 #[tokio::test(start_paused = true)]
