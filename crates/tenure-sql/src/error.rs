@@ -6,7 +6,8 @@ use std::path::Path;
 use rusqlite::ErrorCode;
 use tenure_backend::{BackendError, Effect, Fault};
 
-use crate::shown::{harmless, shown};
+use crate::shown::shown;
+use tenure_backend::harmless;
 
 /// How an error of SQLite reads to people. `effect` is what is known about the statement that failed.
 pub(crate) fn sqlite(path: &Path, error: rusqlite::Error, effect: Effect) -> BackendError {

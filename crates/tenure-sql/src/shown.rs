@@ -1,44 +1,10 @@
-//! Text from outside in errors, findings and events: paths, and what a file or another process says of itself.
-//! The words around it are of whoever writes the message.
+//! Paths in errors, findings and events.
 
-use std::borrow::Cow;
 use std::path::Path;
 
-/// A path as people see it: nothing in it moves a cursor, ends a line or turns text around.
+use tenure_backend::harmless;
+
+/// A path as people see it.
 pub(crate) fn shown(path: &Path) -> String {
     harmless(&path.to_string_lossy()).into_owned()
-}
-
-/// The text, with escapes in place of what a terminal would obey.
-pub(crate) fn harmless(text: &str) -> Cow<'_, str> {
-    if !text.contains(is_obeyed) {
-        return Cow::Borrowed(text);
-    }
-    let add = |mut shown: String, c: char| {
-        match is_obeyed(c) {
-            true => shown.extend(c.escape_default()),
-            false => shown.push(c),
-        }
-        shown
-    };
-    Cow::Owned(text.chars().fold(String::new(), add))
-}
-
-/// Control characters, line ends, and those that change the direction of what follows.
-fn is_obeyed(c: char) -> bool {
-    c.is_control() || matches!(c, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_a_terminal_would_obey_is_escaped_and_all_else_is_as_written() {
-        assert_eq!(harmless("/var/lib/é 'x' \\ 鎖.db"), "/var/lib/é 'x' \\ 鎖.db");
-        assert_eq!(
-            harmless("a\nb\u{1b}[2J\u{7f}\u{202e}"),
-            "a\\nb\\u{1b}[2J\\u{7f}\\u{202e}"
-        );
-    }
 }

@@ -13,7 +13,8 @@ use crate::settings::Settings;
 #[cfg(feature = "testing")]
 pub(crate) use tenure_memory::{Memory, MemoryStore};
 
-/// Connects to the store that `url` names, with default settings.
+/// Connects to the store that `url` names, with default settings. The runtime needs its timers and its I/O enabled, unless
+/// there is [`Settings::own_thread`].
 ///
 /// # Cancel safety
 /// Dropping the future leaves nothing behind.

@@ -1,12 +1,12 @@
 //! What all parts of one client share: its store, its clock, its names, its lines and its watchdog.
 
 use std::num::NonZeroU64;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use tenure_backend::{
-    Backend, Claim, ClaimId, ClaimRef, ClientId, Clock, Fairness, Instant, MAX_PLACE_AHEAD, Mode, Order,
-    OwnerId,
+    Backend, BackendError, Claim, ClaimId, ClaimRef, ClientId, Clock, Fairness, Instant, LockKey,
+    MAX_PLACE_AHEAD, Mode, Order, OwnerId,
 };
 use tokio::sync::Notify;
 
@@ -40,6 +40,8 @@ pub(crate) struct Engine {
     dice: AtomicU64,
     pub(crate) places: Places,
     losses: [Notify; LOSS_BELLS],
+    /// It was told that the store does not answer, and it has not answered since.
+    out_of_reach: AtomicBool,
     meters: OnceLock<Meters>,
     rounds: OnceLock<Rounds>,
 }
@@ -71,9 +73,26 @@ impl Engine {
             dice: AtomicU64::new(seed),
             places: Places::default(),
             losses: Default::default(),
+            out_of_reach: AtomicBool::new(false),
             meters: OnceLock::new(),
             rounds: OnceLock::new(),
         })
+    }
+
+    /// Whoever waits without a limit learns nothing else of a store that does not answer. A warning once, until it does.
+    pub(crate) fn tell_weather(&self, key: &LockKey, error: &BackendError) {
+        if self.out_of_reach.swap(true, Ordering::Relaxed) {
+            tracing::debug!(%key, %error, "the store does not answer, and is asked again");
+        } else {
+            tracing::warn!(%key, %error, "the store does not answer, and is asked again");
+        }
+    }
+
+    /// The store has answered.
+    pub(crate) fn weather_is_over(&self) {
+        if self.out_of_reach.load(Ordering::Relaxed) {
+            self.out_of_reach.store(false, Ordering::Relaxed);
+        }
     }
 
     /// Names a new claim on the line's key.

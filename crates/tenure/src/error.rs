@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
-use tenure_backend::{BackendError, Effect, Fault, InvalidKey, Kind, Loss};
+use tenure_backend::{BackendError, Effect, Fault, InvalidKey, Kind, Loss, harmless};
 
 /// Why a lock could not be taken, kept or given back. That a lock is busy is not an error.
 ///
@@ -212,7 +212,7 @@ impl fmt::Display for LostCause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             LostCause::Expired => f.write_str("its lease ended"),
-            LostCause::Evicted { by: Some(by) } => write!(f, "it was evicted by {by}"),
+            LostCause::Evicted { by: Some(by) } => write!(f, "it was evicted by {}", harmless(by)),
             LostCause::Evicted { by: None } => f.write_str("it was evicted"),
             LostCause::Session => f.write_str("the session that carried it ended"),
             LostCause::Missing => f.write_str("the store has no record of it"),

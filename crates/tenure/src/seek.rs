@@ -122,6 +122,9 @@ impl Seeker<'_> {
             .clone()
             .acquire(self.claim.clone(), place_by)
             .await;
+        if answer.is_ok() {
+            self.engine.weather_is_over();
+        }
         match answer {
             Ok(Standing::Granted(grant)) => {
                 let uncertain = self.uncertain;
@@ -138,7 +141,7 @@ impl Seeker<'_> {
             Ok(Standing::TooLate | Standing::Recovering) => {}
             Err(error) if error.is_weather() => {
                 self.uncertain |= error.effect() == Effect::Unknown;
-                self.tell_weather(&error);
+                self.engine.tell_weather(&self.claim.at.key, &error);
             }
             Err(error) => {
                 let uncertain = self.uncertain || error.effect() == Effect::Unknown;
@@ -147,16 +150,6 @@ impl Seeker<'_> {
         }
         self.failures += 1;
         Ok(Pause::Blind(backoff(self.failures, self.engine.dice())))
-    }
-
-    /// Whoever waits without a limit learns nothing else of a store that does not answer. Told once until it does.
-    fn tell_weather(&self, error: &BackendError) {
-        let key = &self.claim.at.key;
-        if self.failures == 0 {
-            tracing::warn!(%key, %error, "the store does not answer, and is asked again");
-        } else {
-            tracing::debug!(%key, %error, "the store does not answer, and is asked again");
-        }
     }
 
     /// A little more than `time`, differently for each client, so that they do not all ask at once.

@@ -30,6 +30,11 @@ impl Verdict {
         tries: bool,
     ) -> Verdict {
         let asks = claim.fairness == Fairness::Unfair && !tries;
+        match &answer {
+            Ok(_) => line.engine.weather_is_over(),
+            Err(error) if error.is_weather() && !tries => line.engine.tell_weather(&line.key, error),
+            Err(_) => {}
+        }
         let verdict = match answer {
             Ok(Standing::Granted(grant)) => {
                 let held = if asks {

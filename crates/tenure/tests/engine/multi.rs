@@ -112,7 +112,10 @@ async fn an_unlock_that_fails_for_one_member_has_given_all_others_back() {
     assert!(!world.is_free("b").await && !unlock.is_finished());
     stage.act(Verb::Release).go_on();
     assert!(matches!(unlock.await.unwrap(), Err(Error::Lost(_))));
-    assert!(world.is_free("b").await, "the answer came before it was given back");
+    assert!(
+        world.is_free("b").await,
+        "the answer came before it was given back"
+    );
 }
 
 #[tokio::test(start_paused = true)]

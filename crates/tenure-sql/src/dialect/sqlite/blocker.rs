@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use crate::shown::harmless;
+use tenure_backend::harmless;
 
 /// The first byte of a `-shm` file that SQLite locks in WAL mode: the right to write.
 const WRITE_LOCK: u64 = 120;

@@ -12,7 +12,8 @@ use super::origin::Origin;
 use super::worker::Worker;
 use super::{blocker, busy, file, network, place, schema};
 use crate::error;
-use crate::shown::{harmless, shown};
+use crate::shown::shown;
+use tenure_backend::harmless;
 
 /// How long another process may have the right to write before it is worth a word: far longer than a transaction.
 const LONG_HELD: Duration = Duration::from_secs(1);

@@ -10,6 +10,7 @@ use tenure_backend::{BackendError, Effect, Fault};
 use tokio::sync::oneshot;
 
 use super::mailbox::{Closing, Mailbox};
+use super::origin::Origin;
 use super::worker::{Worker, blocked};
 use super::{busy, file, place, schema};
 use crate::config::Config;
@@ -65,6 +66,7 @@ fn open(path: Option<PathBuf>, config: &Config) -> Result<(PathBuf, Connection),
         }
     };
     let path = file::resolve(&path)?;
+    Origin::here().check(&path)?;
     busy::wait_until(Instant::now(), config.busy_limit);
     let found = file::prepare(&path)?;
     let connection = schema::open(&path, found, config.max_bytes).map_err(|error| {

@@ -13,7 +13,7 @@ use super::file::{Found, refused};
 use super::origin::Origin;
 use super::tables::Tables;
 use crate::error;
-use crate::shown::harmless;
+use tenure_backend::harmless;
 
 /// How long the log beside the file may stay: as long as it gets between two checkpoints anyway.
 const LOG_BYTES: i64 = 4 << 20;
