@@ -1,4 +1,4 @@
--- Releases and places many claims on mutexes, as far as nothing about them is unusual: those of many callers at once.
+-- Releases and places many unfair claims on mutexes, as far as nothing about them is unusual: those of many callers at once.
 --
 -- Inputs     KEYS  the token counter, then the lock's name of each claim: first those that depart, then those to place
 --            ARGV  how many depart, how many tokens the others want in all; for each that departs: owner, how many of
@@ -6,10 +6,10 @@
 --                  TIME), grants, label
 -- Atomicity  one script for all; one claim's trouble is no other's.
 -- Answer     the time, then two numbers for each claim. Of one that departed: 1, waiting elsewhere. Of the others:
---            first token, how many (granted: the lease runs from now on), or poll after (ms), 0 (held by another, which
---            an unfair claim waits for). 0, 0 for whatever is unusual: nothing was done, it is to be asked by itself.
--- Closes     what redisson_release and redisson_acquire close: this does only what they do in their usual cases. Their
---            tokens are drawn before the first grant, so that no script that was broken off can have given one twice.
+--            first token, how many (granted: the lease runs from now on), or poll after (ms), 0 (held by another).
+--            0, 0 for whatever is unusual: nothing was done, it is to be asked for by itself.
+-- Closes     what redisson_release and redisson_acquire close: it does only what they do in their usual cases. Tokens are
+--            drawn before the first grant, so a script that was broken off has given none twice.
 local counter, departing, wanted = KEYS[1], tonumber(ARGV[1]), tonumber(ARGV[2])
 local call, try = redis.call, redis.pcall
 local time = call('TIME')

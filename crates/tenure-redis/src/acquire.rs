@@ -27,7 +27,9 @@ impl RedisStore {
     ) -> Result<Standing, BackendError> {
         check_claim(claim)?;
         let wire = self.link.wire().await?;
-        if wire.is_busy()
+        // Fair ones are asked for in the order in which they came.
+        if claim.fairness == Fairness::Unfair
+            && wire.is_busy()
             && let Some(standing) = self.place_with_others(&wire, claim, place_by).await?
         {
             return Ok(standing);
@@ -40,7 +42,7 @@ impl RedisStore {
         Ok(first)
     }
 
-    /// Where the claim stands, if nothing about it is unusual; otherwise nothing was done.
+    /// Where an unfair claim stands, if nothing about it is unusual; otherwise nothing was done.
     async fn place_with_others(
         &self,
         wire: &Wire,
@@ -54,8 +56,7 @@ impl RedisStore {
         };
         let placed = match wire.ask_together(wish).await? {
             (first, count @ 1..) => Placed::Granted(run(first, count).ok_or_else(nonsense)?),
-            // A fair one queues.
-            (poll_after @ 1.., 0) if claim.fairness == Fairness::Unfair => Placed::Waits {
+            (poll_after @ 1.., 0) => Placed::Waits {
                 ahead: None,
                 poll_after: Duration::from_millis(poll_after),
             },

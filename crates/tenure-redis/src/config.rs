@@ -54,7 +54,7 @@ pub struct Config {
     pub tls: Option<Tls>,
     /// The clock on which leases are believed: the system's.
     pub clock: Arc<dyn Clock>,
-    /// How many calls may be under way before those who come are gathered. Tests gather from the first on.
+    /// How many calls may be under way before claims are gathered and travel together. Tests gather from the first on.
     #[doc(hidden)]
     pub alone: usize,
 }

@@ -1,4 +1,4 @@
-//! Claims of many callers in one call: while many are under way, those who come are gathered, and their claims travel together.
+//! Claims of many callers in one call: while many calls are under way, what is asked for is gathered, and travels together.
 //! What the answer means for a claim is the caller's to say (`acquire.rs`, `release.rs`); how a call is sent is the wire's.
 
 use std::sync::{Arc, Weak};
@@ -15,8 +15,8 @@ use crate::profile::{grants, lease_ms};
 use crate::script::{Command, TOGETHER};
 use crate::wire::Wire;
 
-/// How many calls may be under way before those who come are gathered. Up to so many are quicker each for itself; beyond, the
-/// server has more to do for a call than for the claim in it.
+/// How many calls may be under way before those who come are gathered: with fewer the server is idle in between, and a caller
+/// is served sooner who asks by itself.
 pub(crate) const ALONE: usize = 12;
 
 /// How many claims travel together: half a millisecond of the server's time, in which it serves nobody else.
@@ -27,18 +27,13 @@ const SIDE_BY_SIDE: usize = 2;
 
 /// What a caller asks for.
 pub(crate) enum Wish {
-    Place {
-        claim: Arc<Claim>,
-        place_by: Instant,
-    },
+    /// An unfair claim.
+    Place { claim: Arc<Claim>, place_by: Instant },
     /// A plain end: no eviction, no heir. `own` is whether the caller's client is among those who listen to the lock.
-    Depart {
-        who: ClaimRef,
-        own: bool,
-    },
+    Depart { who: ClaimRef, own: bool },
 }
 
-/// What the script says of a claim, in two numbers; both are 0 if it did nothing, so that the caller asks alone.
+/// What the script says of a claim, in two numbers; both are 0 if it did nothing, so that the caller asks by itself.
 pub(crate) type Said = (u64, u64);
 
 /// One caller's wish. It waits no longer than its caller does, so there are never more of them than callers.

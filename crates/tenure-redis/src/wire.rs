@@ -32,7 +32,7 @@ pub(crate) struct Wire {
     pub(crate) clock: ServerClock,
     /// How many calls are under way.
     under_way: AtomicUsize,
-    /// With more than so many, further ones are gathered.
+    /// With so many, what else is asked for is gathered.
     alone: usize,
     gathering: Gathering,
     /// Whether a call on it has failed: nobody waits until its task has noticed.

@@ -72,11 +72,17 @@ impl Scene {
 
     /// Asks for all of them at once. The requests are held up: those that are not on their way yet travel together.
     async fn ask(&self, claims: &[Arc<Claim>]) -> All {
+        self.ask_within(claims, |_| Duration::from_secs(5)).await
+    }
+
+    /// The same, each to be placed within a time of its own.
+    async fn ask_within(&self, claims: &[Arc<Claim>], ahead: impl Fn(usize) -> Duration) -> All {
         self.proxy.hold(Way::ToServer);
-        let place_by = self.client.now() + Duration::from_secs(5);
+        let now = self.client.now();
         let calls = claims
             .iter()
-            .map(|claim| self.store.clone().acquire(claim.clone(), place_by));
+            .enumerate()
+            .map(|(i, claim)| self.store.clone().acquire(claim.clone(), now + ahead(i)));
         let mut calls = Box::pin(join_all(calls));
         poll_fn(|cx| {
             assert!(calls.as_mut().poll(cx).is_pending(), "nobody is answered");
@@ -275,21 +281,15 @@ async fn what_is_unusual_about_one_claim_is_no_trouble_of_those_beside_it() {
 async fn a_claim_that_comes_too_late_among_others_is_not_placed_and_they_are() {
     let scene = Scene::new().await;
     let claims = scene.claims(MANY);
-    scene.proxy.hold(Way::ToServer);
-    let now = scene.client.now();
-    let calls = claims.iter().enumerate().map(|(i, claim)| {
-        let ahead = Duration::from_millis(if i % 3 == 2 { 150 } else { 5_000 });
-        scene.store.clone().acquire(claim.clone(), now + ahead)
-    });
-    let mut calls = Box::pin(join_all(calls));
-    tokio::select! {
-        answers = &mut calls => panic!("nobody is answered: {answers:?}"),
-        () = tokio::time::sleep(Duration::from_millis(300)) => {}
-    }
+    let hurried = |i| i % 3 == 2;
+    let asked = scene
+        .ask_within(&claims, |i| Duration::from_secs(if hurried(i) { 1 } else { 5 }))
+        .await;
+    scene.stage.trial.pass(Duration::from_secs(2)).await;
     scene.proxy.heal();
-    for (i, answer) in soon(calls).await.iter().enumerate() {
+    for (i, answer) in soon(asked).await.iter().enumerate() {
         let key = claims[i].at.key.as_str();
-        if i % 3 == 2 {
+        if hurried(i) {
             assert!(matches!(answer, Ok(Standing::TooLate)), "{answer:?}");
             assert_eq!(scene.stage.number(&["EXISTS", key]), 0);
         } else {
