@@ -1,8 +1,16 @@
 //! What the compiler can promise of the public types.
 
+use tenure::backend::{
+    Batch, Bell, Call, Cause, Claim, Departure, Each, Grant, Heir, Inspection, Limits, Loss, OwnerId, Phase,
+    Released, Renewal, Renewed, Standing, SystemClock, TokenRun, Wakes,
+};
+use tenure::fenced::{BadName, BadStatement, Dialect, Fence, FencedCell, Slot, Stale, Statement, Trigger};
 use tenure::{
-    Acquire, Client, Error, Guard, Lost, Member, Multi, MultiGuard, Mutex, Owner, RwLock, Semaphore,
-    Settings, Striped,
+    Acquire, BackendError, Change, Changes, ClaimId, ClaimRef, Client, Cursor, DurationError, Effect,
+    Election, Error, Evidence, Fairness, Fault, Fencing, FencingToken, Finding, Guarantee, Guard, Holder,
+    HolderId, HolderStatus, Instant, Kind, Leader, LockKey, LockStatus, Lost, LostCause, Member, Mode, Multi,
+    MultiGuard, Mutex, Owner, Page, Profile, Query, RwLock, Semaphore, Settings, Severity, StoreUrl, Striped,
+    UrlError, WaiterStatus,
 };
 
 fn send<T: Send>() {}
@@ -17,13 +25,78 @@ fn every_public_type_can_travel_between_threads() {
         ($($type:ty),*) => { $( send::<$type>(); sync::<$type>(); unpin::<$type>(); owns::<$type>(); )* };
     }
     travels!(
-        Client, Error, Guard, Lost, Member, Multi, MultiGuard, Mutex, Owner, RwLock, Semaphore, Settings,
-        Striped
+        Change, Client, Election, Error, Guard, Leader, Lost, LostCause, Member, Multi, MultiGuard, Mutex,
+        Owner, RwLock, Semaphore, Settings, Striped
     );
-    send::<Acquire<Guard>>();
-    send::<Acquire<Option<MultiGuard>>>();
-    owns::<Acquire<Guard>>();
-    unpin::<Acquire<Guard>>();
+    travels!(
+        BackendError,
+        Batch<Renewal>,
+        Bell,
+        Cause,
+        Claim,
+        ClaimId,
+        ClaimRef,
+        Cursor,
+        Departure,
+        Effect,
+        Evidence,
+        Fairness,
+        Fault,
+        Fencing,
+        FencingToken,
+        Finding,
+        Grant,
+        Guarantee,
+        Heir,
+        Holder,
+        HolderId,
+        HolderStatus,
+        Inspection,
+        Instant,
+        Kind,
+        Limits,
+        LockKey,
+        LockStatus,
+        Loss,
+        Mode,
+        OwnerId,
+        Page<LockStatus>,
+        Phase,
+        Profile,
+        Query,
+        Released,
+        Renewal,
+        Renewed,
+        Severity,
+        Standing,
+        SystemClock,
+        TokenRun,
+        WaiterStatus
+    );
+    travels!(
+        BadName,
+        BadStatement,
+        Dialect,
+        Fence,
+        FencedCell<u64>,
+        Slot,
+        Stale,
+        Statement,
+        Trigger
+    );
+    travels!(DurationError, StoreUrl, UrlError);
+    // What is under way has one owner, who may hand it on.
+    macro_rules! is_handed_on {
+        ($($type:ty),*) => { $( send::<$type>(); unpin::<$type>(); owns::<$type>(); )* };
+    }
+    is_handed_on!(
+        Acquire<Guard>,
+        Acquire<Option<MultiGuard>>,
+        Call<Standing>,
+        Changes,
+        Each<Renewed>,
+        Wakes
+    );
 }
 
 #[test]
