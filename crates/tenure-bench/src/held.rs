@@ -8,14 +8,14 @@ use std::time::{Duration, Instant};
 
 use futures_util::future::try_join_all;
 use redis::aio::MultiplexedConnection;
-use tenure::{Client, Guard, Settings};
+use tenure::{Client, Guard, Profile, Settings};
 
 use crate::Fallible;
 use crate::cli::Holding;
 use crate::client::scripts::connect;
 use crate::plan::{Store, name};
 use crate::site::{Site, check};
-use crate::timed::Timed;
+use crate::willing::Willing;
 
 /// For how many leases the locks are held.
 const LEASES: u32 = 3;
@@ -42,11 +42,7 @@ async fn hold(args: &Holding, site: &Site) -> Fallible<()> {
     let (locks, lease) = (args.locks, Duration::from_millis(args.lease_ms));
     let url = &*site.place.url;
     let settings = Settings::default().lease(lease);
-    let memory = matches!(args.store, Store::Memory).then(Timed::new);
-    let client = match &memory {
-        Some(store) => Client::new(store.clone(), settings),
-        None => tenure::connect_with(url, settings).await?,
-    };
+    let client = tenure::connect_with(url, settings.clone()).await?;
     client.mutex("the first").lock().await?.unlock().await?;
     let mut server = match args.store {
         Store::Redis => Some(connect(url).await?),
@@ -59,12 +55,7 @@ async fn hold(args: &Holding, site: &Site) -> Fallible<()> {
     if let Some(server) = &mut server {
         redis::cmd("CONFIG").arg("RESETSTAT").exec_async(server).await?;
     }
-    let by_store = || memory.as_deref().map_or(Duration::ZERO, Timed::renewals);
-    let (began, busy, in_store) = (Instant::now(), processor_time()?, by_store());
-    // sleep: for so long the locks are held.
-    tokio::time::sleep(lease * LEASES).await;
-    let (time, busy) = (began.elapsed(), processor_time()?.saturating_sub(busy));
-    let in_store = by_store() - in_store;
+    let busy = busy_for(lease * LEASES).await?;
     let renewals = match &mut server {
         Some(server) => Some(Renewals::counted_by(server).await?),
         None => None,
@@ -76,30 +67,28 @@ async fn hold(args: &Holding, site: &Site) -> Fallible<()> {
         "{locks} locks on {}, held for {LEASES} leases of {lease:?}",
         name(args.store)
     );
-    println!("lost                                  {lost}");
-    let of_a_core = |busy: Duration| 100.0 * busy.as_secs_f64() / time.as_secs_f64();
+    println!("lost                                    {lost}");
+    println!("the client, with its part of the store  {busy:.1} % of a core");
     println!(
-        "watchdog, of a core                   {:.1} %",
-        of_a_core(busy.saturating_sub(in_store))
-    );
-    if memory.is_some() {
-        println!(
-            "its store, in the same thread         {:.1} %",
-            of_a_core(in_store)
-        );
-    }
-    println!(
-        "resident bytes for each, guard and all {} when locked, {} after renewals",
+        "resident bytes for each, guard and all  {} when locked, {} after renewals",
         each(locked),
         each(renewed)
     );
     if let Some(renewals) = &renewals {
-        println!("renewal commands, as the server says  {}", renewals.commands);
-        println!("locks renewed by each, in the mean    {:.0}", renewals.by_each());
-        println!("server's time for each command        {:.0} µs", renewals.us_each);
+        println!("renewal commands, as the server says    {}", renewals.commands);
+        println!(
+            "locks renewed by each, in the mean      {:.0}",
+            renewals.by_each()
+        );
+        println!(
+            "server's time for each command          {:.0} µs",
+            renewals.us_each
+        );
     }
     drop(guards);
     client.close(Duration::from_secs(10)).await?;
+    let alone = watchdog_alone(client.profile(), settings, locks, lease).await?;
+    println!("its watchdog, over a store without cost {alone:.1} % of a core");
     if lost > 0 {
         return Err(format!("{lost} of {locks} locks were lost though nothing befell them").into());
     }
@@ -109,6 +98,25 @@ async fn hold(args: &Holding, site: &Site) -> Fallible<()> {
         }
         _ => Ok(()),
     }
+}
+
+/// What it takes to keep so many locks over a store that costs nothing, in percent of a core.
+async fn watchdog_alone(like: &Profile, settings: Settings, locks: usize, lease: Duration) -> Fallible<f64> {
+    let client = Client::new(Willing::like(like), settings);
+    let guards = take(&client, locks, 1).await?;
+    let busy = busy_for(lease * LEASES).await?;
+    drop(guards);
+    client.close(Duration::from_secs(10)).await?;
+    Ok(busy)
+}
+
+/// How much of a core this process takes in the mean while nothing is done but renewing, in percent.
+async fn busy_for(time: Duration) -> Fallible<f64> {
+    let (began, before) = (Instant::now(), processor_time()?);
+    // sleep: for so long the locks are held.
+    tokio::time::sleep(time).await;
+    let busy = processor_time()?.saturating_sub(before);
+    Ok(100.0 * busy.as_secs_f64() / began.elapsed().as_secs_f64())
 }
 
 /// Locks so many keys, so many at a time.

@@ -17,7 +17,7 @@ mod site;
 mod stats;
 mod tally;
 mod tasks;
-mod timed;
+mod willing;
 
 use std::process::ExitCode;
 

@@ -20,7 +20,7 @@ impl Account {
     /// The account of whoever runs this process. `None` if nobody knows it.
     #[cfg(unix)]
     pub fn of_this_user() -> Option<Account> {
-        let user = rustix::process::geteuid().as_raw();
+        let user = rustix::process::getuid().as_raw();
         let listed = fs::read_to_string("/etc/passwd")
             .ok()
             .and_then(|table| Account::in_table(&table, user));

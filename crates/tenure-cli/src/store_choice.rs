@@ -70,8 +70,6 @@ pub struct Choice {
     pub source: Source,
     /// The embedded store's folder, to be created before connecting. `None` for every other store.
     pub folder: Option<PathBuf>,
-    /// The folder of another embedded store of this user, which commands without `XDG_STATE_HOME` use.
-    pub other_folder: Option<PathBuf>,
     /// For stderr, unless `-q`.
     pub notes: Vec<String>,
 }
@@ -87,6 +85,18 @@ pub enum Source {
     Variable,
     /// Nobody: it is the embedded store.
     Nobody,
+}
+
+/// As messages name it.
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Source::Option => f.write_str("--url"),
+            Source::File(path) => write!(f, "{}", path.display()),
+            Source::Variable => f.write_str("TENURE_URL"),
+            Source::Nobody => f.write_str("the embedded store"),
+        }
+    }
 }
 
 /// Why no store could be chosen. A usage error.
@@ -170,7 +180,6 @@ pub fn choose(surroundings: &Surroundings) -> Result<Choice, NoStore> {
         url: named,
         source,
         folder: None,
-        other_folder: None,
         notes: Vec::new(),
     })
 }
@@ -256,8 +265,8 @@ fn embedded(surroundings: &Surroundings, source: Source, query: &str) -> Result<
         .map(|home| home.join(".local/state/tenure"));
     let chosen = absolute(surroundings.state_home.as_deref()).map(|state| state.join("tenure"));
     let folder = chosen.or_else(|| usual.clone()).ok_or(NoStore::Homeless)?;
-    let other_folder = usual.filter(|usual| *usual != folder && usual.join(FILE).exists());
-    let told = other_folder.as_ref().map(|other| {
+    let other = usual.filter(|usual| *usual != folder && usual.join(FILE).exists());
+    let told = other.map(|other| {
         format!(
             "XDG_STATE_HOME is set, so locks are kept in {}, but {} has a store too: \
              commands that run without XDG_STATE_HOME lock there, and neither sees the other's locks",
@@ -271,7 +280,6 @@ fn embedded(surroundings: &Surroundings, source: Source, query: &str) -> Result<
         url: format!("sqlite:{path}{query}"),
         source,
         folder: Some(folder),
-        other_folder,
         notes: told.into_iter().collect(),
     })
 }

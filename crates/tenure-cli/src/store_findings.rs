@@ -10,27 +10,12 @@ use crate::store_choice::{Choice, Source, Surroundings, choose, first_line, url_
 /// Everything that is found about how the store was chosen.
 pub fn store_findings(surroundings: &Surroundings, choice: &Choice) -> Vec<Finding> {
     let mut findings = Vec::new();
-    findings.extend(second_embedded_store(choice));
     findings.extend(shadowed_files(surroundings, choice));
     findings.extend(visible_password(choice));
     if let Source::File(file) = &choice.source {
         findings.extend(open_file(file, has_password(&choice.url)));
     }
     findings
-}
-
-fn second_embedded_store(choice: &Choice) -> Option<Finding> {
-    let (folder, other) = (choice.folder.as_ref()?, choice.other_folder.as_ref()?);
-    Some(Finding {
-        severity: Severity::Warning,
-        what: format!(
-            "XDG_STATE_HOME is set and locks are kept in {}, but {} has a store too",
-            folder.display(),
-            other.display()
-        ),
-        consequence: "commands that run without XDG_STATE_HOME, as cron's, lock there, and neither sees the other's locks"
-            .to_owned(),
-    })
 }
 
 /// Files that name another store than the one that was chosen without a word on the command line.
@@ -154,20 +139,6 @@ mod tests {
             examine(&machine),
             "",
             "files that name the same store hide nothing"
-        );
-    }
-
-    #[test]
-    fn a_second_embedded_store_is_found() {
-        let mut machine = Machine::new();
-        machine.around.state_home = Some(machine.folder.path().join("state").into());
-        assert_eq!(examine(&machine), "");
-        machine.write("home/.local/state/tenure/locks.db", "", 0o600);
-        let found = examine(&machine);
-        assert!(found.starts_with("warning: XDG_STATE_HOME"), "{found}");
-        assert!(
-            found.contains("home/.local/state/tenure has a store too"),
-            "{found}"
         );
     }
 

@@ -3,6 +3,7 @@
 
 use std::fmt::{self, Write};
 
+use tenure::backend::harmless;
 use tracing::field::{Field, Visit};
 use tracing::{Event, Level, Metadata, Subscriber};
 use tracing_subscriber::filter::filter_fn;
@@ -87,7 +88,8 @@ where
             fields => format!(" ({fields})"),
         };
         let line = format!("{}: {}{fields}", name(*event.metadata().level()), words.message);
-        writeln!(writer, "{}", without_passwords(&line).replace('\n', " "))
+        let line = without_passwords(&line).replace('\n', " ");
+        writeln!(writer, "{}", harmless(&line))
     }
 }
 
@@ -154,7 +156,7 @@ mod tests {
             let span = tracing::debug_span!(target: "tenure", "lock", key = "k");
             span.in_scope(|| tracing::warn!(target: "tenure::watchdog", late_ms = 900, "runtime stalled"));
             tracing::warn!(target: "tenure", cause = "evicted", "the lock was lost");
-            tracing::debug!(target: "tenure_sql", error = "redis://u:s3cr3t@h\nis away", "asking again");
+            tracing::debug!(target: "tenure_sql", error = "redis://u:s3cr3t@h\nis\u{1b} away", "asking again");
             tracing::trace!(target: "tenure", "too much");
             tracing::error!(target: "h2", "another crate's: s3cr3t");
             tracing::error!(target: "tenurelike", "another crate's: s3cr3t");
@@ -177,7 +179,7 @@ mod tests {
             told(Verbosity::Everything),
             "warning: runtime stalled (key=\"k\" late_ms=900)\n\
              warning: the lock was lost (cause=evicted)\n\
-             debug: asking again (error=redis://u:***@h is away)\n"
+             debug: asking again (error=redis://u:***@h is\\u{1b} away)\n"
         );
     }
 

@@ -5,6 +5,7 @@ use std::error::Error as StdError;
 use std::fmt;
 use std::io::{self, Write};
 
+use tenure::backend::harmless;
 use tenure::{Error, Fault};
 
 /// Why a verb could not do what it was told.
@@ -91,14 +92,19 @@ impl Failure {
     pub fn print(&self) {
         say(&format!("error: {self}"));
     }
+
+    /// Prints it to stderr as a warning: the verb goes on.
+    pub fn warn(&self) {
+        say(&format!("warning: {self}"));
+    }
 }
 
 /// A line of what, then lines of why and of what to do.
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.what)?;
+        f.write_str(&harmless(&self.what))?;
         for why in &self.why {
-            write!(f, "\n  = why: {why}")?;
+            write!(f, "\n  = why: {}", harmless(why))?;
         }
         match &self.help {
             Some(help) => write!(f, "\n  = help: {help}"),
@@ -120,15 +126,15 @@ fn chain(error: &dyn StdError) -> Vec<String> {
     words
 }
 
-/// Says what went wrong although the verb goes on.
+/// Says what went wrong although the verb goes on, in one line.
 pub fn warn(words: &str) {
-    say(&format!("warning: {words}"));
+    say(&format!("warning: {}", harmless(words)));
 }
 
 /// Says what may be good to know. Silent with `-q`.
 pub fn note(quiet: bool, words: &str) {
     if !quiet {
-        say(&format!("note: {words}"));
+        say(&format!("note: {}", harmless(words)));
     }
 }
 
@@ -187,6 +193,16 @@ mod tests {
         ] {
             assert_eq!(without_passwords(text), masked);
         }
+    }
+
+    #[test]
+    fn what_others_say_makes_no_line_of_its_own() {
+        let cause = io::Error::other("gone\nerror: forged\u{1b}[2J");
+        let failure = Failure::system("cannot read \u{202e}it", cause);
+        assert_eq!(
+            failure.to_string(),
+            "cannot read \\u{202e}it\n  = why: gone\\nerror: forged\\u{1b}[2J"
+        );
     }
 
     #[test]

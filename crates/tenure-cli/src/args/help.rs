@@ -1,5 +1,5 @@
 //! The parts of `--help` that are not about single options: examples, exit codes, and what is promised.
-//! The same words as the README's.
+//! The same words as the README's. What verbs print for programs is in `objects`.
 
 /// Below the short help.
 pub(super) const EXAMPLES: &str = "\
@@ -85,7 +85,8 @@ The command runs in a process group of its own with your stdin, stdout and
 stderr, and sees TENURE_KEY, TENURE_TOKEN, TENURE_CLAIM and TENURE_STORE.
 INT, TERM, HUP and QUIT are forwarded to its group, USR1 and USR2 to the
 command alone. While still waiting for the lock, INT, TERM, HUP and QUIT give
-up: the command never runs.
+up: the command never runs. What is printed on stdout is the command's alone,
+also with --json.
 
 ",
     promise!(),
@@ -125,19 +126,3 @@ TENURE_CLAIM and TENURE_STORE; signals reach it as under `run`.
     "\n\n",
     elect_exit_codes!()
 );
-
-/// Below `tenure watch --help`.
-pub(super) const WATCH: &str = "\
-Looks at the store once a second and prints what is different: `held`, `freed`,
-`holders` (others hold it) and `waiters` (others wait), and `unavailable` and
-`available` when the store stops and starts to answer. It begins with what
-stands. What begins and ends between two looks is not seen. With --json each
-line is the object of `show --json` and its field `change`. Ends with exit 0 on
-INT or TERM, and when nobody reads it any more.";
-
-/// Below `tenure hold --help`.
-pub(super) const HOLD: &str = "\
-Prints one JSON object a line: waiting, acquired, and then one of released
-(exit 0), lost (4), busy, timeout, cancelled (1) or error (3). Holds until
-stdin ends, or INT or TERM comes, then releases. Where stdin is the null
-device, as under a service manager, say --no-stdin.";

@@ -46,7 +46,11 @@ pub struct LockArgs {
 
     /// How long to wait for it (default: for ever)
     #[arg(short, long, value_name = "D", value_parser = parse_duration)]
-    #[arg(conflicts_with = "no_wait", help_heading = "Waiting")]
+    #[arg(
+        allow_hyphen_values = true,
+        conflicts_with = "no_wait",
+        help_heading = "Waiting"
+    )]
     wait: Option<Duration>,
 
     /// Do not wait at all
@@ -59,12 +63,13 @@ pub struct LockArgs {
     pub lease: Duration,
 
     /// End the hold after that time (default: no limit)
-    #[arg(long, value_name = "D", value_parser = more_than_zero, help_heading = "Holding")]
+    #[arg(long, value_name = "D", value_parser = more_than_zero)]
+    #[arg(allow_hyphen_values = true, help_heading = "Holding")]
     pub max_hold: Option<Duration>,
 
     /// Keep the lock for at least that time, even if all is done earlier
     #[arg(long, value_name = "D", default_value = "0s", hide_default_value = true)]
-    #[arg(value_parser = parse_duration, help_heading = "Holding")]
+    #[arg(value_parser = parse_duration, allow_hyphen_values = true, help_heading = "Holding")]
     pub at_least: Duration,
 
     /// Shown by `ls` (default: user@host:pid)
@@ -171,7 +176,7 @@ pub(super) fn parse_lease(text: &str) -> Result<Duration, String> {
         Ok(span) if span < SHORTEST_LEASE => {
             Err("a lease is at least `1s`, or it could not be renewed in time".to_owned())
         }
-        other => other.map_err(|error| error.to_string()),
+        other => other,
     }
 }
 
@@ -180,6 +185,6 @@ fn more_than_zero(text: &str) -> Result<Duration, String> {
         Ok(Duration::ZERO) => {
             Err("it would end before it began; leave the option out for no limit".to_owned())
         }
-        other => other.map_err(|error| error.to_string()),
+        other => other,
     }
 }

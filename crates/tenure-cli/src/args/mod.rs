@@ -4,10 +4,11 @@
 mod duration;
 mod help;
 mod lock;
+mod objects;
 mod parse;
 mod verbs;
 
-pub use duration::{BadDuration, parse_duration};
+pub use duration::parse_duration;
 pub use lock::{Kind, LockArgs, Wait};
 pub use parse::{BadUsage, parse};
 pub use verbs::{Cli, Elect, Evict, Global, Hold, Ls, OnLost, Run, Schema, Show, Stop, Verb, Watch};

@@ -3,7 +3,8 @@
 
 use std::ffi::{OsStr, OsString};
 
-use clap::error::ErrorKind;
+use clap::builder::StyledStr;
+use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory, Parser};
 
 use super::{Cli, Verb};
@@ -33,7 +34,9 @@ pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Cli, BadUsage> 
         Some(words) => Err(complaint(&cli.verb, &words)),
         None => Ok(cli),
     });
-    checked.map_err(|error| {
+    checked.map_err(|mut error| {
+        let verb = verb_of(&args);
+        mend_tip(&mut error, verb.as_deref(), &args);
         let mut text = without_passwords(&error.render().to_string());
         if !text.ends_with('\n') {
             text.push('\n');
@@ -41,7 +44,6 @@ pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Cli, BadUsage> 
         if !error.use_stderr() {
             return BadUsage { exit_code: 0, text };
         }
-        let verb = verb_of(&args);
         if let Some(verb @ ("run" | "elect")) = verb.as_deref()
             && !args.iter().any(|arg| arg == "--")
         {
@@ -58,6 +60,30 @@ pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Cli, BadUsage> 
             text,
         }
     })
+}
+
+/// For a word that begins with `-` the parser proposes to put it behind `--`. There stands the command, and a key like
+/// that has an option of its own.
+fn mend_tip(error: &mut clap::Error, verb: Option<&str>, args: &[OsString]) {
+    let Some(verb @ ("run" | "hold" | "elect")) = verb else {
+        return;
+    };
+    if error.kind() != ErrorKind::UnknownArgument || error.remove(ContextKind::Suggested).is_none() {
+        return;
+    }
+    let Some(ContextValue::String(refused)) = error.get(ContextKind::InvalidArg) else {
+        return;
+    };
+    // The parser names `-f` alone of `-foo`.
+    let whole = args
+        .iter()
+        .take_while(|word| *word != "--")
+        .map(|word| word.to_string_lossy())
+        .find(|word| word.starts_with(refused.as_str()));
+    if let Some(key) = whole.filter(|_| verb != "elect") {
+        let tip = StyledStr::from(format!("a key that begins with '-' is given as '--key={key}'"));
+        error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip]));
+    }
 }
 
 fn contradiction(verb: &Verb) -> Option<String> {
@@ -266,6 +292,35 @@ mod tests {
         refused("--url a --url-file b run k -- true", 125, &["--url-file"]);
         refused("-q -v run k -- true", 125, &["cannot be used"]);
         refused("--url run k -- true", 125, &["k"]);
+    }
+
+    #[test]
+    fn a_negative_duration_is_one_wherever_a_duration_stands() {
+        for option in ["-w", "--lease", "--max-hold", "--at-least", "--grace"] {
+            refused(
+                &format!("run k {option} -1s -- true"),
+                125,
+                &["cannot be negative"],
+            );
+        }
+        refused("elect k --grace -1s -- true", 2, &["cannot be negative"]);
+        // A value that was forgotten is no negative one.
+        refused("run k --wait -n -- true", 125, &["--wait", "whole numbers"]);
+        refused("run k --wait -- true", 125, &["--wait", "whole numbers"]);
+    }
+
+    #[test]
+    fn a_key_that_looks_like_an_option_is_told_how_to_be_given() {
+        refused("run -foo -- true", 125, &["'-f'", "'--key=-foo'"]);
+        refused("run --frobnicate k -- true", 125, &["'--key=--frobnicate'"]);
+        refused("-q hold -foo", 2, &["'--key=-foo'"]);
+        refused("run k --lable x -- true", 125, &["'--label'"]);
+        let text = read("elect -foo -- true")
+            .expect_err("there is no such option")
+            .text;
+        assert!(!text.contains("--key") && !text.contains("-- -f"), "{text}");
+        // There the parser is right.
+        refused("show -foo", 2, &["-- -f"]);
     }
 
     #[test]

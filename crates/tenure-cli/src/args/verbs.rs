@@ -10,7 +10,7 @@ use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 
 use super::lock::{DEFAULT_LEASE, parse_lease};
-use super::{LockArgs, help, parse_duration};
+use super::{LockArgs, help, objects, parse_duration};
 
 /// All verbs, which have a manual page each.
 pub(super) const VERBS: [&str; 11] = [
@@ -85,7 +85,7 @@ pub enum Verb {
     Run(Run),
     /// Hold a lock for another program, which reads events and closes stdin to release
     Hold(Hold),
-    /// List keys with holders or waiters
+    /// List keys that are held or have a queue
     Ls(Ls),
     /// Show one key: all holders and the queue
     Show(Show),
@@ -96,15 +96,18 @@ pub enum Verb {
     /// Run a command only while leader: one of all candidates runs it
     Elect(Elect),
     /// Check the store for everything that weakens a lock
+    #[command(after_long_help = objects::DOCTOR)]
     Doctor,
     /// Print the tables of an SQL store, as statements
     Schema(Schema),
     /// Print a script that completes this command line in a shell
+    #[command(after_long_help = objects::COMPLETIONS)]
     Completions {
         /// For which shell
         shell: Shell,
     },
     /// Print the manual page of this command, or of one verb
+    #[command(after_long_help = objects::MAN)]
     Man {
         /// Which verb
         #[arg(value_name = "VERB", value_parser = PossibleValuesParser::new(VERBS))]
@@ -133,7 +136,8 @@ pub struct Run {
     #[arg(long, value_name = "WHAT", default_value = "term", help_heading = "Holding")]
     pub on_lost: OnLost,
     /// Time between TERM and KILL, at most a third of the lease (default: a sixth of it)
-    #[arg(long, value_name = "D", value_parser = parse_duration, help_heading = "Holding")]
+    #[arg(long, value_name = "D", value_parser = parse_duration)]
+    #[arg(allow_hyphen_values = true, help_heading = "Holding")]
     grace: Option<Duration>,
     /// The command and its arguments
     #[arg(last = true, value_name = "CMD")]
@@ -194,7 +198,7 @@ pub enum OnLost {
 
 /// `tenure hold`.
 #[derive(Args, Clone, Debug, PartialEq)]
-#[command(override_usage = "tenure hold KEY [KEY...] [OPTIONS]", after_long_help = help::HOLD)]
+#[command(override_usage = "tenure hold KEY [KEY...] [OPTIONS]", after_long_help = objects::HOLD)]
 pub struct Hold {
     /// What to lock.
     #[command(flatten)]
@@ -206,6 +210,7 @@ pub struct Hold {
 
 /// `tenure ls`.
 #[derive(Args, Clone, Debug, PartialEq)]
+#[command(after_long_help = objects::LS)]
 pub struct Ls {
     /// Only keys that begin so
     pub prefix: Option<String>,
@@ -216,6 +221,7 @@ pub struct Ls {
 
 /// `tenure show`.
 #[derive(Args, Clone, Debug, PartialEq)]
+#[command(after_long_help = objects::SHOW)]
 pub struct Show {
     /// Which key
     pub key: String,
@@ -223,7 +229,7 @@ pub struct Show {
 
 /// `tenure evict`.
 #[derive(Args, Clone, Debug, PartialEq)]
-#[command(override_usage = "tenure evict KEY (--claim ID | --all)")]
+#[command(override_usage = "tenure evict KEY (--claim ID | --all)", after_long_help = objects::EVICT)]
 #[command(group = ArgGroup::new("whom").required(true))]
 pub struct Evict {
     /// Which key
@@ -238,7 +244,7 @@ pub struct Evict {
 
 /// `tenure watch`.
 #[derive(Args, Clone, Debug, PartialEq)]
-#[command(after_long_help = help::WATCH)]
+#[command(after_long_help = objects::WATCH)]
 pub struct Watch {
     /// Only keys that begin so
     pub prefix: Option<String>,
@@ -246,6 +252,7 @@ pub struct Watch {
 
 /// `tenure schema`.
 #[derive(Args, Clone, Debug, PartialEq)]
+#[command(after_long_help = objects::SCHEMA)]
 pub struct Schema {
     /// Make the tables in the store, where they are not there
     #[arg(long)]
@@ -267,7 +274,7 @@ pub struct Elect {
     #[arg(long, value_name = "WHAT", default_value = "term")]
     pub on_lost: Stop,
     /// Time between TERM and KILL, at most a third of the lease (default: a sixth of it)
-    #[arg(long, value_name = "D", value_parser = parse_duration)]
+    #[arg(long, value_name = "D", value_parser = parse_duration, allow_hyphen_values = true)]
     grace: Option<Duration>,
     /// Shown by `ls` (default: user@host:pid)
     #[arg(long, value_name = "TEXT")]

@@ -42,7 +42,7 @@ fn ignore_mask(status: &str) -> u64 {
 ///
 /// The handlers do nothing: unlike "ignore" they are reset by exec, so the command starts with the
 /// dispositions that `tenure`'s caller had set. What that caller ignored is left ignored, for the same
-/// reason.
+/// reason. PIPE alone is the standard library's, which gives every command the default.
 pub(super) fn deafen() -> io::Result<()> {
     let ignored = Ignored::by_our_caller();
     for heard in [

@@ -2,6 +2,7 @@
 //! Filled from the library's changes by the verb.
 
 use serde::Serialize;
+use tenure::backend::harmless;
 
 use super::status::KeyStatus;
 use super::table::{cells, name};
@@ -16,7 +17,7 @@ pub enum Seen {
     Freed(KeyStatus),
     /// Others hold it.
     Holders(KeyStatus),
-    /// Others wait for it.
+    /// Others stand in its queue.
     Waiters(KeyStatus),
     /// The store stopped answering; the watch goes on.
     Unavailable {
@@ -34,7 +35,9 @@ pub fn change(seen: &Seen) -> String {
         Seen::Freed(status) => ("freed", status),
         Seen::Holders(status) => ("holders", status),
         Seen::Waiters(status) => ("waiters", status),
-        Seen::Unavailable { message } => return format!("unavailable  {}\n", message.replace('\n', " ")),
+        Seen::Unavailable { message } => {
+            return format!("unavailable  {}\n", harmless(&message.replace('\n', " ")));
+        }
         Seen::Available => return "available    the store answers again\n".to_owned(),
     };
     let holders: Vec<String> = status
@@ -55,12 +58,12 @@ pub fn change(seen: &Seen) -> String {
             .iter()
             .map(|waiter| name(waiter.label.as_deref(), waiter.foreign))
             .collect();
-        line += &format!("  {} waiting", names.len());
+        line += &format!("  {} in the queue", names.len());
         if !names.is_empty() {
             line += &format!(": {}", names.join(", "));
         }
     }
-    line + "\n"
+    harmless(&line).into_owned() + "\n"
 }
 
 #[cfg(test)]
@@ -80,10 +83,10 @@ mod tests {
         for (seen, line) in [
             (
                 Seen::Held(steering),
-                "held         k  by ann\u{fffd}@host:1 (exclusive, token 7)  1 waiting: (foreign)\n",
+                "held         k  by ann\\u{1b}@host:1 (exclusive, token 7)  1 in the queue: (foreign)\n",
             ),
             (Seen::Freed(free.clone()), "freed        k\n"),
-            (Seen::Waiters(free), "waiters      k  0 waiting\n"),
+            (Seen::Waiters(free), "waiters      k  0 in the queue\n"),
             (
                 Seen::Unavailable {
                     message: "a\nb".into(),

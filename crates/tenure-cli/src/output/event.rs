@@ -132,6 +132,8 @@ impl Event {
 
 #[cfg(test)]
 mod tests {
+    use clap::CommandFactory;
+
     use super::*;
 
     fn text(event: Event) -> String {
@@ -184,6 +186,26 @@ mod tests {
             }),
             "{\"event\":\"error\",\"message\":\"why\"}\n"
         );
+    }
+
+    /// That each event and field is explained is tried from outside; not every loss can be brought about there.
+    #[test]
+    fn every_cause_of_a_loss_is_in_the_help() {
+        let command = crate::args::Cli::command();
+        let hold = command.find_subcommand("hold").expect("it is a verb");
+        let help = hold.get_after_long_help().expect("it has one").to_string();
+        for cause in [
+            Cause::Expired,
+            Cause::Evicted,
+            Cause::Session,
+            Cause::Missing,
+            Cause::Unreachable,
+            Cause::MaxHold,
+        ] {
+            let word = serde_json::to_string(&cause).expect("it is JSON");
+            let word = word.trim_matches('"');
+            assert!(help.contains(word), "{word} is missing in\n{help}");
+        }
     }
 
     #[test]

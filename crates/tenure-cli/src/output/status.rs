@@ -1,18 +1,18 @@
-//! The objects of `ls --json` and `show --json`, with fields that programs rely on, in this order.
+//! The objects of `ls --json` and `show --json`, with fields that programs rely on, in this order: `--help` explains them.
 //! Filled from the library's status by the verbs.
 
 use serde::Serialize;
 
-/// One key with its holders and waiters.
+/// One key with its holders and its queue.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct KeyStatus {
     /// As it was written.
     pub key: String,
-    /// `mutex`, `read-write` or `semaphore`; none while nobody holds it or waits for it.
+    /// `mutex`, `read-write` or `semaphore`; none while nobody holds it or stands in its queue.
     pub kind: Option<&'static str>,
     /// Who holds it.
     pub holders: Vec<Holder>,
-    /// Who waits, in order; none where the store cannot tell.
+    /// Who stands in the store's queue, in order; none where the store cannot tell.
     pub waiters: Option<Vec<Waiter>>,
 }
 

@@ -1,9 +1,11 @@
 //! Tables for people: `ls` and `show` without `--json`.
 //! Nothing here is for programs to parse.
 
+use tenure::backend::harmless;
+
 use super::status::{Holder, KeyStatus};
 
-/// `ls`: a row for each holder, and one for a key that has only waiters. Empty if there is no key.
+/// `ls`: a row for each holder, and one for a key that has only a queue. Empty if there is no key.
 pub fn list(keys: &[KeyStatus]) -> String {
     let mut rows = Vec::new();
     for status in keys {
@@ -21,13 +23,13 @@ pub fn list(keys: &[KeyStatus]) -> String {
         }
         rows.extend(status.holders.iter().map(|holder| row(Some(holder))));
     }
-    aligned(&["KEY", "MODE", "HOLDER", "TOKEN", "LEFT", "WAITERS"], &rows)
+    aligned(&["KEY", "MODE", "HOLDER", "TOKEN", "LEFT", "QUEUE"], &rows)
 }
 
 /// `show`: one key, its holders, and the queue in order.
 pub fn show(status: &KeyStatus) -> String {
     let kind = status.kind.map_or(String::new(), |kind| format!(" ({kind})"));
-    let mut text = format!("{}{kind}\n", status.key);
+    let mut text = format!("{}{kind}\n", harmless(&status.key));
     if status.holders.is_empty() {
         text.push_str("\nnobody holds it\n");
     } else {
@@ -44,7 +46,9 @@ pub fn show(status: &KeyStatus) -> String {
     }
     match &status.waiters {
         None => text.push_str("\nthis store cannot tell who waits\n"),
-        Some(waiters) if waiters.is_empty() => text.push_str("\nnobody waits\n"),
+        Some(waiters) if waiters.is_empty() => {
+            text.push_str("\nnobody is in the queue, where only fair waiters stand\n");
+        }
         Some(waiters) => {
             let rows: Vec<Vec<String>> = waiters
                 .iter()
@@ -76,18 +80,11 @@ pub(super) fn cells(holder: &Holder) -> [String; 4] {
 
 pub(super) fn name(label: Option<&str>, foreign: bool) -> String {
     match (label, foreign) {
-        (Some(label), false) => visible(label),
-        (Some(label), true) => format!("{} (foreign)", visible(label)),
+        (Some(label), false) => label.to_owned(),
+        (Some(label), true) => format!("{label} (foreign)"),
         (None, false) => "-".to_owned(),
         (None, true) => "(foreign)".to_owned(),
     }
-}
-
-/// A label is another process's text: it must not steer the terminal.
-fn visible(text: &str) -> String {
-    text.chars()
-        .map(|c| if c.is_control() { '\u{fffd}' } else { c })
-        .collect()
 }
 
 fn seconds(remaining_ms: u64) -> String {
@@ -100,7 +97,10 @@ fn aligned(titles: &[&str], rows: &[Vec<String>]) -> String {
         return String::new();
     }
     let head: Vec<String> = titles.iter().map(|title| (*title).to_owned()).collect();
-    let lines: Vec<&Vec<String>> = std::iter::once(&head).chain(rows).collect();
+    let lines: Vec<Vec<String>> = std::iter::once(&head)
+        .chain(rows)
+        .map(|line| line.iter().map(|cell| harmless(cell).into_owned()).collect())
+        .collect();
     let width = |column: usize| {
         lines
             .iter()
@@ -163,7 +163,7 @@ mod tests {
                 waiters: Some(vec![waiter("bob@host:2", Some(0)), waiter("cy@host:3", None)]),
             },
             KeyStatus {
-                key: "pool".into(),
+                key: "po\u{202e}ol".into(),
                 kind: Some("semaphore"),
                 holders: vec![
                     holder("a", "permits", Some(2)),
@@ -191,12 +191,12 @@ mod tests {
         assert_eq!(
             list(&keys()),
             "\
-KEY     MODE       HOLDER      TOKEN             LEFT   WAITERS
-backup  exclusive  ann@host:1  1732000000000001  29.9s  2
-pool    2 permits  a           1732000000000001  29.9s  0
-pool    1 permits  b\u{fffd}[2J       1732000000000001  29.9s  0
-java    exclusive  (foreign)   -                 -      ?
-free    -          -           -                 -      1
+KEY           MODE       HOLDER      TOKEN             LEFT   QUEUE
+backup        exclusive  ann@host:1  1732000000000001  29.9s  2
+po\\u{202e}ol  2 permits  a           1732000000000001  29.9s  0
+po\\u{202e}ol  1 permits  b\\u{1b}[2J  1732000000000001  29.9s  0
+java          exclusive  (foreign)   -                 -      ?
+free          -          -           -                 -      1
 "
         );
         assert_eq!(list(&[]), "");
@@ -217,7 +217,7 @@ PLACE  WAITER      MODE       CLAIM
 -      cy@host:3   exclusive  claim-cy@host:3
 "
         );
-        assert!(show(&keys()[1]).ends_with("\nnobody waits\n"));
+        assert!(show(&keys()[1]).ends_with("\nnobody is in the queue, where only fair waiters stand\n"));
         assert!(show(&keys()[2]).ends_with("\nthis store cannot tell who waits\n"));
         assert!(show(&keys()[3]).contains("\nnobody holds it\n"));
     }

@@ -2,7 +2,7 @@
 //! When the holders learn of it is theirs: at their next renewal.
 
 use serde::Serialize;
-use tenure::backend::PASS_WINDOW;
+use tenure::backend::{PASS_WINDOW, harmless};
 use tenure::{Holder, HolderId};
 
 use super::keys::key;
@@ -51,6 +51,8 @@ fn sentence(key: &str, freed: &[String]) -> String {
     if freed.is_empty() {
         return format!("nothing to free: no such holder or waiter of {key:?}\n");
     }
-    let lines = freed.iter().map(|claim| format!("freed {key:?} from {claim}\n"));
+    let lines = freed
+        .iter()
+        .map(|claim| format!("freed {key:?} from {}\n", harmless(claim)));
     lines.collect()
 }

@@ -15,7 +15,7 @@ use crate::words::{Failure, note};
 /// How many keys are asked for at once.
 const PAGE: u32 = 256;
 
-/// Lists keys with holders or waiters.
+/// Lists keys that are held or have a queue.
 pub(super) async fn ls(global: &Global, ls: &Ls) -> Result<u8, Failure> {
     let client = visit(global).await?;
     let (keys, more) = listing(&client, ls)
@@ -37,7 +37,10 @@ pub(super) async fn ls(global: &Global, ls: &Ls) -> Result<u8, Failure> {
             .prefix
             .as_ref()
             .map(|prefix| format!(" whose key begins with {prefix:?}"));
-        let what = format!("nobody holds a lock{} or waits for one", of.unwrap_or_default());
+        let what = format!(
+            "nobody holds a lock{} or is in the queue of one",
+            of.unwrap_or_default()
+        );
         note(global.quiet, &what);
     }
     Ok(0)

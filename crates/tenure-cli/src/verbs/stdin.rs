@@ -7,9 +7,18 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::Poll;
 use std::thread;
+use std::time::Duration;
 
+use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{FileType, fstat, stat};
+use rustix::io::{Errno, read};
+use rustix::process::getpgrp;
+use rustix::stdio::stdin;
+use rustix::termios::tcgetpgrp;
 use tokio::sync::oneshot;
+
+/// How soon a stdin that may not be read is looked at again.
+const LOOK_AGAIN: Duration = Duration::from_millis(500);
 
 /// Waits for the end of stdin.
 pub(super) struct Stdin {
@@ -31,8 +40,8 @@ impl Stdin {
     pub(super) fn watched() -> io::Result<Stdin> {
         let (tell, ending) = oneshot::channel();
         thread::Builder::new().name("stdin".to_owned()).spawn(move || {
-            // A stdin that cannot be read has nothing more to say either.
-            let _ = io::copy(&mut io::stdin().lock(), &mut io::sink());
+            read_to_end();
+            // Who no longer waits for it has the lock no more.
             let _ = tell.send(());
         })?;
         Ok(Stdin {
@@ -75,9 +84,33 @@ impl Stdin {
     }
 }
 
+/// Reads until stdin ends. One that cannot be read has nothing more to say either.
+fn read_to_end() {
+    let mut chunk = [0; 4096];
+    loop {
+        // A read that has begun would stop us too if we were sent to the background meanwhile.
+        let looked = poll(&mut [PollFd::new(&stdin(), PollFlags::IN)], None);
+        if looked.is_ok() && is_anothers_terminal() {
+            thread::sleep(LOOK_AGAIN);
+            continue;
+        }
+        match read(stdin(), &mut chunk) {
+            Ok(0) => return,
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(_) => return,
+        }
+    }
+}
+
+/// Whether stdin is a terminal with another job in its foreground, whose keys are not ours: the system stops whoever
+/// reads them, and a hold that is stopped is lost.
+fn is_anothers_terminal() -> bool {
+    tcgetpgrp(stdin()).is_ok_and(|foreground| foreground != getpgrp())
+}
+
 /// Whether stdin is the null device, as under a service manager: its end says nothing about anybody's wish.
 pub(super) fn is_the_null_device() -> bool {
-    let (Ok(stdin), Ok(null)) = (fstat(rustix::stdio::stdin()), stat("/dev/null")) else {
+    let (Ok(stdin), Ok(null)) = (fstat(stdin()), stat("/dev/null")) else {
         return false;
     };
     FileType::from_raw_mode(stdin.st_mode) == FileType::CharacterDevice && stdin.st_rdev == null.st_rdev

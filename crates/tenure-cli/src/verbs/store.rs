@@ -8,9 +8,9 @@ use tenure::{Client, Error, Finding, Settings, StoreUrl};
 
 use crate::account::Account;
 use crate::args::Global;
-use crate::store_choice::{Choice, Surroundings, choose, create_folder};
+use crate::store_choice::{Choice, Source, Surroundings, choose, create_folder};
 use crate::store_findings::store_findings;
-use crate::words::{Failure, note, warn};
+use crate::words::{Failure, note};
 
 /// How long a verb that only looks, or holds nothing any more, waits for the store to say goodbye.
 const GOODBYE: Duration = Duration::from_secs(1);
@@ -29,7 +29,7 @@ impl Chosen {
         let surroundings = Surroundings::of(global);
         let choice = choose(&surroundings).map_err(|why| Failure::usage("no store can be chosen", why))?;
         let shown = StoreUrl::parse(&choice.url)
-            .map_err(|why| Failure::usage("the store's URL cannot be used", why))?
+            .map_err(|why| Failure::usage(format!("the URL in {} cannot be used", choice.source), why))?
             .to_string();
         for words in &choice.notes {
             note(global.quiet, words);
@@ -51,12 +51,6 @@ impl Chosen {
         store_findings(&self.surroundings, &self.choice)
     }
 
-    /// The folder of another embedded store of this user, in words.
-    pub(super) fn other_store(&self) -> Option<String> {
-        let other = self.choice.other_folder.as_ref();
-        other.map(|folder| folder.display().to_string())
-    }
-
     /// Connects as a client with that label, and makes the embedded store's folder if it is needed.
     pub(super) async fn connect(&self, label: Option<&str>) -> Result<Client, Failure> {
         if let Some(folder) = &self.choice.folder {
@@ -67,7 +61,20 @@ impl Chosen {
         }
         tenure::connect_with(&self.choice.url, settings(label))
             .await
-            .map_err(|error| Failure::of(format!("cannot use the store {}", self.shown), &error))
+            .map_err(|error| {
+                Failure::of(
+                    format!("cannot use the store {}{}", self.shown, self.named_by()),
+                    &error,
+                )
+            })
+    }
+
+    /// Who named the store, where that is not on the command line.
+    fn named_by(&self) -> String {
+        match &self.choice.source {
+            Source::Option | Source::Nobody => String::new(),
+            source => format!(", as {source} names it"),
+        }
     }
 }
 
@@ -103,5 +110,5 @@ pub(super) async fn leave(client: &Client) {
         Err(Error::Timeout) => Failure::silence(what),
         Err(error) => Failure::of(what, &error),
     };
-    warn(&failure.to_string());
+    failure.warn();
 }

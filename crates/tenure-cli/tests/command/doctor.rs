@@ -3,6 +3,8 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
+use tenure_servers::{Disk, Redis, needs};
+
 use crate::scene::{Done, Scene};
 
 fn findings(done: &Done) -> Vec<&str> {
@@ -110,4 +112,37 @@ fn what_is_wrong_with_the_url_is_told_even_if_the_store_cannot_be_used() {
         );
         assert!(!format!("{done:?}").contains("s3cr3t"), "{done:?}");
     }
+}
+
+#[test]
+fn what_every_store_of_a_kind_risks_is_a_note_before_what_is_wrong_with_this_one() {
+    if !needs("redis-server", "redis-server") {
+        return;
+    }
+    let scene = Scene::new();
+    let examine = |server: &Redis, flags: &[&str]| {
+        let url = server.url();
+        let args = [&["--url", &url], flags, &["doctor"]].concat();
+        Done::of(scene.at_home(&args).output().expect("it starts"))
+    };
+    let sound = Redis::start_on(Disk::EveryWrite, None).expect("it starts");
+    let done = examine(&sound, &[]);
+    assert_eq!((done.code, done.stdout.as_str()), (0, ""), "{done:?}");
+    let said: Vec<&str> = done.stderr.lines().collect();
+    assert!(
+        said.len() == 2 && said[0].starts_with("note: redis may give a lock to another"),
+        "{done:?}"
+    );
+    assert!(said[0].contains("clock is set forward") && said[0].contains("a replica takes over"));
+    assert!(
+        said[1].starts_with("note: nothing else weakens the locks"),
+        "{done:?}"
+    );
+    let quiet = examine(&sound, &["-q"]);
+    assert_eq!((quiet.code, quiet.stdout + &quiet.stderr), (0, String::new()));
+    let forgetful = Redis::start_on(Disk::Nothing, None).expect("it starts");
+    let done = examine(&forgetful, &[]);
+    assert_eq!(done.code, 1, "{done:?}");
+    assert!(done.stdout.contains("append-only file is off"), "{done:?}");
+    assert_eq!(done.stderr.lines().count(), 1, "{done:?}");
 }

@@ -67,6 +67,31 @@ fn a_loss_is_told_once_and_verbosely_with_the_librarys_own_words() {
 }
 
 #[test]
+fn whoever_evicts_cannot_write_to_the_terminal_of_the_holder() {
+    let scene = Scene::new();
+    for verb in [
+        &["hold", "k", "--no-stdin", "--lease", "1s"][..],
+        &["run", "k", "--lease", "1s", "--", "sleep", "600"],
+    ] {
+        let holder = scene.start(verb);
+        crate::scene::wait_for("the lock", || {
+            scene.call(&["--json", "ls", "k"]).objects().len() == 1
+        });
+        let mut evict = scene.command(&["evict", "k", "--all"]);
+        evict
+            .env("USER", "e\u{1b}[2Jvil\nerror: forged\u{202e}")
+            .env("LOGNAME", "");
+        assert!(evict.status().expect("it starts").success());
+        let told = holder.finish().stderr;
+        assert_eq!(told.lines().count(), 1, "{told}");
+        assert!(
+            told.contains("by e\\u{1b}[2Jvil\\nerror: forged\\u{202e}@"),
+            "{told}"
+        );
+    }
+}
+
+#[test]
 fn every_verb_that_prints_prints_objects_with_json() {
     let scene = Scene::new();
     let hold = scene.hold(&["k"]);

@@ -18,6 +18,8 @@ mod loss;
 #[cfg(unix)]
 mod manual;
 #[cfg(unix)]
+mod objects;
+#[cfg(unix)]
 mod run;
 #[cfg(unix)]
 mod scene;
@@ -25,5 +27,7 @@ mod scene;
 mod schema;
 #[cfg(unix)]
 mod stores;
+#[cfg(unix)]
+mod terminal;
 #[cfg(unix)]
 mod watch;

@@ -126,7 +126,7 @@ fn a_lease_beyond_the_stores_limits_is_rounded_and_runs_the_command() {
     let scene = Scene::new();
     for grace in [&[][..], &["--grace", "20000h"]] {
         for verb in ["run", "elect"] {
-            let lease = [verb, "k", "--lease", "876000h"];
+            let lease = [verb, "k", "--lease", "875999h"];
             let done = scene.call(&[&lease[..], grace, &["--", "echo", "ran"]].concat());
             assert_eq!((done.code, done.stdout.as_str()), (0, "ran\n"), "{done:?}");
         }

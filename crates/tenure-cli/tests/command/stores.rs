@@ -95,6 +95,39 @@ fn paths_are_percent_decoded_and_the_query_begins_at_the_question_mark() {
 }
 
 #[test]
+fn a_url_that_cannot_be_used_is_told_with_who_named_it() {
+    let scene = Scene::new();
+    let file = scene.write("home/.config/tenure/url", "# our store\nsqlite:\n", 0o600);
+    let file = file.display().to_string();
+    let gone = "redis://u:s3cr3t@127.0.0.1:1";
+    for (options, url, words) in [
+        (&[][..], None, format!("the URL in {file} cannot be used")),
+        (
+            &["--url-file", &file],
+            None,
+            format!("the URL in {file} cannot be used"),
+        ),
+        (
+            &[],
+            Some("nonsense"),
+            "the URL in TENURE_URL cannot be used".to_owned(),
+        ),
+        (
+            &["--url", "nonsense"],
+            None,
+            "the URL in --url cannot be used".to_owned(),
+        ),
+        (&[], Some(gone), "as TENURE_URL names it\n".to_owned()),
+    ] {
+        let env: Vec<(&str, &str)> = url.map(|url| ("TENURE_URL", url)).into_iter().collect();
+        let done = call(&scene, &[options, &["ls"]].concat(), &env);
+        assert!(done.code == 2 || done.code == 3, "{done:?}");
+        assert!(done.stderr.contains(&words), "{words} is missing in {done:?}");
+        assert!(!done.stderr.contains("s3cr3t"), "{done:?}");
+    }
+}
+
+#[test]
 fn the_helpers_never_carry_the_url_in_their_arguments() {
     let scene = Scene::new();
     let script = "for pid in $PPID $(cut -d' ' -f4 /proc/$PPID/stat); do tr '\\0' ' ' < /proc/$pid/cmdline; echo; done";
