@@ -1,6 +1,6 @@
 //! What all parts of one client share: its store, its clock, its names, its lines and its watchdog.
 
-use std::num::NonZeroU64;
+use std::num::{NonZeroU32, NonZeroU64};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
@@ -22,6 +22,9 @@ use crate::watchdog::Watchdog;
 
 /// Bells that claims share, so that a claim need not carry one.
 const LOSS_BELLS: usize = 16;
+
+/// How many grants a claim reserves for which nobody waits: enough for those who come while it is held.
+const LONE_GRANTS: NonZeroU32 = NonZeroU32::new(8).unwrap();
 
 #[derive(Debug)]
 pub(crate) struct Engine {
@@ -95,8 +98,18 @@ impl Engine {
         }
     }
 
-    /// Names a new claim on the line's key.
+    /// Names a new claim on the line's key, which others wait for.
     pub(crate) fn claim(&self, line: &Line, want: &Want, fairness: Fairness) -> Arc<Claim> {
+        self.claim_for(line, want, fairness, want.grants(self))
+    }
+
+    /// Names a new claim on the line's key, for which nobody waits. It reserves few grants: a store whose tokens follow its
+    /// clock is then not ahead of it, however many keys are taken in a second.
+    pub(crate) fn lone_claim(&self, line: &Line, want: &Want, fairness: Fairness) -> Arc<Claim> {
+        self.claim_for(line, want, fairness, want.grants(self).min(LONE_GRANTS))
+    }
+
+    fn claim_for(&self, line: &Line, want: &Want, fairness: Fairness, grants: NonZeroU32) -> Arc<Claim> {
         let number = self.claims.fetch_add(1, Ordering::Relaxed) + 1;
         Arc::new(Claim {
             at: ClaimRef {
@@ -108,7 +121,7 @@ impl Engine {
             mode: want.mode,
             fairness,
             lease: want.options.lease,
-            grants: want.grants(self),
+            grants,
         })
     }
 

@@ -105,6 +105,12 @@ impl Want {
         wished.min(engine.backend.profile().limits.max_grants)
     }
 
+    /// Whether it would reserve so many grants, or more: but a claim with a single one was not made to be handed on.
+    fn may_share(&self, grants: NonZeroU32, engine: &Engine) -> bool {
+        let ours = self.grants(engine);
+        grants <= ours && (grants == NonZeroU32::MIN) == (ours == NonZeroU32::MIN)
+    }
+
     /// Whether a claim that was made for somebody else serves this just as well.
     pub(crate) fn fits(&self, claim: &Claim, engine: &Engine) -> bool {
         let Options {
@@ -118,7 +124,7 @@ impl Want {
             && *fairness == claim.fairness
             && *lease == claim.lease
             && *label == claim.label
-            && self.grants(engine) == claim.grants
+            && self.may_share(claim.grants, engine)
             && owner.as_ref().map_or(0, Owner::number) == claim.owner.0
     }
 }
