@@ -21,6 +21,8 @@ impl Limits {
         asked.min(self.max_grants)
     }
 
+    /// Refuses a lease that the store cannot give.
+    ///
     /// # Errors
     /// [`Fault::Limit`] for a lease above the longest one.
     pub fn check_lease(&self, asked: Duration) -> Result<(), BackendError> {
@@ -34,6 +36,8 @@ impl Limits {
         refused(Fault::Limit, message)
     }
 
+    /// Refuses a batch that is too large.
+    ///
     /// # Errors
     /// [`Fault::Limit`] for more elements than a renewal or release may have.
     pub fn check_batch(&self, len: usize) -> Result<(), BackendError> {
@@ -47,7 +51,7 @@ impl Limits {
 }
 
 impl Claim {
-    /// Whether any key could grant it, on a store with these limits.
+    /// Refuses what no key could ever grant on a store with these limits.
     ///
     /// # Errors
     /// [`Fault::Invalid`] for more permits than there are; as [`Limits::check_lease`].

@@ -5,15 +5,11 @@ use std::time::Duration;
 
 use tenure_backend::{Fencing, Inspection, LeaseClock, Limits, Liveness, Order, Profile, Reach, WakeUp};
 
-const fn count(number: u32) -> NonZeroU32 {
-    NonZeroU32::new(number).expect("the limits below are written as positive numbers")
-}
-
 pub(crate) const LIMITS: Limits = Limits {
     min_lease: Duration::from_millis(1),
     max_lease: Duration::from_secs(365 * 24 * 3600),
-    max_grants: count(1024),
-    max_batch: count(256),
+    max_grants: NonZeroU32::new(1024).unwrap(),
+    max_batch: NonZeroU32::new(256).unwrap(),
     margin: None,
     late_by: Duration::ZERO,
 };

@@ -9,7 +9,7 @@ use crate::answer::{Placed, integer, list, placed, run};
 use crate::backend::RedisStore;
 use crate::error::nonsense;
 use crate::names::Owner;
-use crate::profile::{check_claim, grants, lease_ms};
+use crate::profile::{LIMITS, check_claim, lease_ms};
 use crate::script::{ACQUIRE, Command};
 use crate::together::Wish;
 use crate::wire::Wire;
@@ -96,7 +96,7 @@ pub(crate) fn write_claim(command: &mut Command, claim: &Claim, place_by: u64) {
         .bytes(Owner::of(claim.at.id).as_bytes())
         .number(lease_ms(claim.lease))
         .number(place_by)
-        .number(u64::from(grants(claim.grants)))
+        .number(u64::from(LIMITS.grants(claim.grants).get()))
         .text(&claim.label)
         .text(fair);
 }

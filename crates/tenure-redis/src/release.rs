@@ -12,14 +12,14 @@ use crate::answer::{integer, list, placed, text};
 use crate::backend::RedisStore;
 use crate::error::nonsense;
 use crate::names::Owner;
-use crate::profile::{check_batch, check_departure};
+use crate::profile::{LIMITS, check_departure};
 use crate::script::RELEASE;
 use crate::together::Wish;
 use crate::wire::Wire;
 
 impl RedisStore {
     pub(crate) async fn depart_all(&self, batch: Batch<Departure>) -> Batch<Released> {
-        if let Err(error) = check_batch(batch.len()) {
+        if let Err(error) = LIMITS.check_batch(batch.len()) {
             return batch.iter().map(|_| Released::Unknown(error.clone())).collect();
         }
         if let [departure] = &batch[..] {

@@ -13,7 +13,7 @@ use crate::answer::{integer, list, text};
 use crate::backend::RedisStore;
 use crate::error::{nonsense, slow_renewal};
 use crate::names::Owner;
-use crate::profile::{check_batch, check_renewal, lease_ms};
+use crate::profile::{LIMITS, lease_ms};
 use crate::script::RENEW;
 
 /// How many claims one call renews: some 3 ms of the server's time, in which it serves nobody else.
@@ -24,7 +24,7 @@ const LEAST_LIMIT: Duration = Duration::from_millis(50);
 
 impl RedisStore {
     pub(crate) async fn renew_all(&self, batch: Batch<Renewal>) -> Batch<Renewed> {
-        if let Err(error) = check_batch(batch.len()) {
+        if let Err(error) = LIMITS.check_batch(batch.len()) {
             return batch.iter().map(|_| Renewed::Unknown(error.clone())).collect();
         }
         if batch.len() <= CHUNK {
@@ -37,7 +37,10 @@ impl RedisStore {
     /// Within a sixth of the shortest lease, so that there is time for another try. A call that is given up is left on its
     /// way: it harms nothing if it arrives.
     async fn renew_chunk(&self, chunk: &[Renewal]) -> Batch<Renewed> {
-        let checked: Batch<Result<(), BackendError>> = chunk.iter().map(check_renewal).collect();
+        let checked: Batch<Result<(), BackendError>> = chunk
+            .iter()
+            .map(|renewal| LIMITS.check_lease(renewal.lease))
+            .collect();
         let asked_for: Vec<&Renewal> = chunk
             .iter()
             .zip(&checked)

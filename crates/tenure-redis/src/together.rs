@@ -11,7 +11,7 @@ use crate::acquire::COUNTER;
 use crate::answer::{integer, list};
 use crate::error;
 use crate::names::Owner;
-use crate::profile::{grants, lease_ms};
+use crate::profile::{LIMITS, lease_ms};
 use crate::script::{Command, TOGETHER};
 use crate::wire::Wire;
 
@@ -139,7 +139,7 @@ impl Wish {
 
     fn tokens(&self) -> u64 {
         match self {
-            Wish::Place { claim, .. } => grants(claim.grants).into(),
+            Wish::Place { claim, .. } => LIMITS.grants(claim.grants).get().into(),
             Wish::Depart { .. } => 0,
         }
     }

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use futures_core::Stream;
@@ -14,7 +14,7 @@ use parking_lot::Mutex;
 use redis::RedisError;
 use redis::aio::{PubSub, PubSubSink, PubSubStream};
 use smallvec::SmallVec;
-use tenure_backend::{BackendError, Claim, Fairness, LockKey, Wakes};
+use tenure_backend::{BackendError, Bell, Claim, Fairness, LockKey, Wakes};
 use tokio::sync::{Notify, oneshot};
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
@@ -56,7 +56,7 @@ struct Pages {
 
 #[derive(Default)]
 struct Channel {
-    bells: SmallVec<[Arc<Bell>; 1]>,
+    bells: SmallVec<[Bell; 1]>,
     /// Whether the server has confirmed it.
     subscribed: bool,
     /// Who wants to know when it does. They are told that it will not by being dropped.
@@ -125,7 +125,7 @@ impl Drop for Ear {
 
 impl Book {
     fn enter(self: &Arc<Self>, name: Arc<str>, arming: oneshot::Sender<()>) -> Listener {
-        let bell = Arc::new(Bell::default());
+        let bell = Bell::default();
         let mut pages = self.pages.lock();
         let channel = pages.channels.entry(name.clone()).or_default();
         channel.bells.push(bell.clone());
@@ -145,12 +145,12 @@ impl Book {
         }
     }
 
-    fn leave(&self, name: &Arc<str>, bell: &Arc<Bell>) {
+    fn leave(&self, name: &Arc<str>, bell: &Bell) {
         let mut pages = self.pages.lock();
         let Some(channel) = pages.channels.get_mut(name) else {
             return;
         };
-        channel.bells.retain(|other| !Arc::ptr_eq(other, bell));
+        channel.bells.retain(|other| !other.is(bell));
         if channel.bells.is_empty() {
             pages.changed.push(name.clone());
             self.changed.notify_one();
@@ -181,7 +181,7 @@ impl Book {
 
     /// The server has confirmed these. Whoever listens is woken: something may have been missed.
     fn confirm(&self, names: &[Arc<str>]) {
-        let mut bells: Vec<Arc<Bell>> = Vec::new();
+        let mut bells: Vec<Bell> = Vec::new();
         let mut pages = self.pages.lock();
         for name in names {
             let Some(channel) = pages.channels.get_mut(name) else {
@@ -199,7 +199,7 @@ impl Book {
             }
         }
         drop(pages);
-        bells.iter().for_each(|bell| bell.ring());
+        bells.iter().for_each(Bell::ring);
     }
 
     /// The connection is gone: nothing is subscribed, and everything that is wanted must be again.
@@ -222,7 +222,7 @@ impl Book {
         let pages = self.pages.lock();
         let bells = pages.channels.get(name).map(|channel| channel.bells.clone());
         drop(pages);
-        bells.iter().flatten().for_each(|bell| bell.ring());
+        bells.iter().flatten().for_each(Bell::ring);
     }
 }
 
@@ -291,47 +291,11 @@ async fn stay_alive(mut sink: PubSubSink, book: &Book, limit: Duration) {
     }
 }
 
-/// A bell that remembers that it was rung until somebody hears it. Ringing twice is ringing once.
-#[derive(Default)]
-struct Bell(Mutex<Pull>);
-
-#[derive(Default)]
-struct Pull {
-    rung: bool,
-    listener: Option<Waker>,
-}
-
-impl Bell {
-    /// Never called while the book is open: a waker runs code of its own.
-    fn ring(&self) {
-        let listener = {
-            let mut pull = self.0.lock();
-            pull.rung = true;
-            pull.listener.take()
-        };
-        if let Some(listener) = listener {
-            listener.wake();
-        }
-    }
-
-    fn poll_heard(&self, cx: &mut Context<'_>) -> Poll<()> {
-        let mut pull = self.0.lock();
-        if std::mem::take(&mut pull.rung) {
-            return Poll::Ready(());
-        }
-        match &mut pull.listener {
-            Some(listener) => listener.clone_from(cx.waker()),
-            None => pull.listener = Some(cx.waker().clone()),
-        }
-        Poll::Pending
-    }
-}
-
 /// What `watch` hands out; the last one to be dropped ends the subscription.
 struct Listener {
     book: Arc<Book>,
     name: Arc<str>,
-    bell: Arc<Bell>,
+    bell: Bell,
 }
 
 impl Stream for Listener {

@@ -135,7 +135,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         promise: "Asking again for a granted claim restarts its lease in the same step",
         edits: &[Edit {
             file: ROOM,
-            find: "hold.ends = now + profile::lease(hold.claim.lease);",
+            find: "hold.ends = now + LIMITS.lease(hold.claim.lease);",
             replace: "",
         }],
         tests: test(
@@ -297,12 +297,12 @@ pub(super) const MUTANTS: &[Mutant] = &[
         edits: &[Edit {
             file: ROOM,
             find: "if let Some(hold) = self.hold_mut(claim.at.id) {
-            hold.ends = now + profile::lease(hold.claim.lease);",
+            hold.ends = now + LIMITS.lease(hold.claim.lease);",
             replace: "if place_by < visit.at.asked && !visit.ended.contains(claim.at.id) {
             return Ok(Standing::TooLate);
         }
         if let Some(hold) = self.hold_mut(claim.at.id) {
-            hold.ends = now + profile::lease(hold.claim.lease);",
+            hold.ends = now + LIMITS.lease(hold.claim.lease);",
         }],
         tests: test(
             "tenure-memory",
@@ -334,7 +334,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         promise: "A lease below the shortest is rounded up, and the answer says so",
         edits: &[Edit {
             file: ROOM,
-            find: "let lease = profile::lease(renewal.lease);",
+            find: "let lease = LIMITS.lease(renewal.lease);",
             replace: "let lease = renewal.lease;",
         }],
         tests: test(

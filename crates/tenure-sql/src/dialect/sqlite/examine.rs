@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use rusqlite::Connection;
 use tenure_backend::{Effect, Finding, Severity};
 
+use super::ddl::BUCKETS;
 use super::file::{beside, mode};
 use super::origin::Origin;
 use super::worker::Worker;
@@ -168,6 +169,15 @@ fn inside(connection: &Connection, findings: &mut Vec<Finding>) -> rusqlite::Res
             "another program writes to this file, and may keep it busy or change claims",
         ));
     }
+    let gone = BUCKETS.saturating_sub(counters(connection)?);
+    if gone > 0 {
+        findings.push(danger(
+            format!(
+                "{gone} of the {BUCKETS} counters of fencing tokens are gone: another program removed them"
+            ),
+            "no lock can be had whose tokens they count: move the file away",
+        ));
+    }
     let (here, there) = (Origin::here(), schema::origin(connection)?);
     if here != there {
         findings.push(danger(
@@ -176,6 +186,14 @@ fn inside(connection: &Connection, findings: &mut Vec<Finding>) -> rusqlite::Res
         ));
     }
     Ok(())
+}
+
+/// How many there are of the counters that keys use.
+fn counters(connection: &Connection) -> rusqlite::Result<u64> {
+    let count = "SELECT count(*) FROM bucket WHERE number BETWEEN 0 AND ?1 - 1";
+    connection.query_row(count, [BUCKETS.cast_signed()], |row| {
+        row.get::<_, i64>(0).map(i64::cast_unsigned)
+    })
 }
 
 fn strangers(connection: &Connection) -> rusqlite::Result<Vec<String>> {
@@ -260,6 +278,21 @@ mod tests {
         let found = found(|findings| inside(&file, findings).expect("it can be read"));
         assert!(
             found.len() == 1 && found[0].0 == Severity::Danger && found[0].1.contains("\"delete\""),
+            "{found:?}"
+        );
+    }
+
+    #[test]
+    fn counters_that_another_program_removed_are_found() {
+        let dir = tempfile::tempdir().expect("a temporary directory can be made");
+        let path = dir.path().join("locks.db");
+        std::fs::write(&path, "").expect("the directory is ours");
+        let file = schema::open(&path, file::Found::Empty, 1 << 20).expect("the file is made");
+        file.execute("DELETE FROM bucket WHERE number > 60", [])
+            .expect("it can be written");
+        let found = found(|findings| inside(&file, findings).expect("it can be read"));
+        assert!(
+            found.len() == 1 && found[0].0 == Severity::Danger && found[0].1.starts_with("3 of the 64 "),
             "{found:?}"
         );
     }
