@@ -20,7 +20,7 @@ local now = time[1] * 1000000 + time[2]
 local text = string.format
 local record = records .. ARGV[1]
 if now <= tonumber(ARGV[3]) and call('EXISTS', name, queue, record) == 0 then
-    local last = math.max(now, (call('GETSET', counter, text('%d', now)) or 0) + ARGV[4])
+    local last = math.max(now, (tonumber(call('GETSET', counter, text('%d', now))) or 0) + ARGV[4])
     if last > now then
         call('SET', counter, text('%d', last))
     end

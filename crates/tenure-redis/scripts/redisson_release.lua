@@ -6,7 +6,8 @@
 --                  place_by (µs of TIME), grants, label, '1' if fair else ''
 -- Atomicity  one script: the end, the wake-up and the heir's grant are one step.
 -- Answer     {freed, waiting elsewhere}, or {freed, waiting elsewhere, the heir's answer as of redisson_acquire, time};
---            freed is 1 or 0, or where no owner was given {owner, 1 if it is a claim of ours} for each
+--            freed is 1 or 0, or where no owner was given {owner, 1 if it is a claim of ours} for each, or -1 where an
+--            eviction finds a read-write lock, and does nothing
 -- Closes     the claim's record says that it has ended before anybody can hear of it, so a request of its own that was
 --            delayed is too late; the heir is granted only if nobody else listens, so no waiter elsewhere is passed over.
 local name, counter = KEYS[1], KEYS[2]
@@ -14,9 +15,33 @@ local tag = string.find(name, '{', 1, true) and name or '{' .. name .. '}'
 local queue, records = 'redisson_lock_queue:' .. tag, 'tenure_claim:' .. tag .. ':'
 local owner, ending, own = ARGV[1], ARGV[2], tonumber(ARGV[4])
 
+-- An eviction looks first whether it is a mutex: a hash of few fields, with a time to live. What is not may be
+-- somebody's data.
+local function looks_like_owner(field, value)
+    return field ~= 'tenure:bar' and string.find(field, ':', 1, true) and string.find(value or '', '^%d+$')
+end
+local there = {}
+if ending ~= 'E' and redis.call('TYPE', name).ok == 'hash' then
+    if redis.call('HEXISTS', name, 'mode') == 1 then
+        return { -1, 0 }
+    elseif redis.call('PTTL', name) >= 0 and redis.call('HLEN', name) <= 64 then
+        local fields = redis.call('HGETALL', name)
+        for i = 1, #fields, 2 do
+            if looks_like_owner(fields[i], fields[i + 1]) then
+                there[#there + 1] = fields[i]
+                there[fields[i]] = true
+            end
+        end
+    end
+end
+
 -- The usual case, a holder that is done and has no heir, while nobody queues, in four calls. What is no lock any more
--- is nobody's: its error is not ours.
-local held = owner ~= '' and redis.pcall('HDEL', name, owner) == 1
+-- is nobody's: its error is not ours. Any other is, or a server that takes no writes would say that nobody held.
+local held = owner ~= '' and (ending == 'E' or there[owner]) and redis.pcall('HDEL', name, owner)
+if type(held) == 'table' and not string.find(held.err, 'WRONGTYPE', 1, true) then
+    return held
+end
+held = held == 1
 if held and ending == 'E' and #ARGV == 5 then
     redis.call('PSETEX', records .. owner, '12000', 'E')
     if redis.call('EXISTS', queue) == 0 then
@@ -35,7 +60,7 @@ if held and ending == 'E' and ARGV[11] == '' and now <= tonumber(ARGV[8]) then
         redis.call('EXISTS', name, queue, heir) == 0
         and redis.call('PUBSUB', 'NUMSUB', 'redisson_lock__channel:' .. tag)[2] <= own
     then
-        local last = math.max(now, (redis.call('GETSET', counter, text('%d', now)) or 0) + ARGV[9])
+        local last = math.max(now, (tonumber(redis.call('GETSET', counter, text('%d', now))) or 0) + ARGV[9])
         if last > now then
             redis.call('SET', counter, text('%d', last))
         end
@@ -62,14 +87,11 @@ sweep()
 local freed = held and 1 or 0
 if owner == '' then
     freed = {}
-    local fields = redis.pcall('HKEYS', name)
-    for _, one in ipairs(fields.err and {} or fields) do
-        if one ~= 'tenure:bar' then
-            held = true
-            freed[#freed + 1] = { one, redis.call('EXISTS', records .. one) }
-            redis.call('HDEL', name, one)
-            finish(one)
-        end
+    for _, one in ipairs(there) do
+        held = true
+        freed[#freed + 1] = { one, redis.call('EXISTS', records .. one) }
+        redis.call('HDEL', name, one)
+        finish(one)
     end
 elseif held then
     finish(owner)

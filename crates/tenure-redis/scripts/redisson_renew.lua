@@ -5,7 +5,7 @@
 --                  how many to raise to ('' and '' if none)
 -- Atomicity  one script for all; one claim's trouble is no other's.
 -- Answer     the time, then for each claim: 0 alive, 1 no record of it, 2 its lease ended, 3 a raise beyond what can be
---            counted exactly, or the text 'V' and who evicted it
+--            counted exactly, the text 'V' and who evicted it, or the text 'R' and why the server refused to look
 -- Closes     only a field that is there is kept alive: a renewal that was under way when the lock was released, or came
 --            too late, brings nothing back.
 local time = redis.call('TIME')
@@ -24,8 +24,11 @@ end
 local function renew(name, owner, lease, phase, first, count)
     local tag = string.find(name, '{', 1, true) and name or '{' .. name .. '}'
     local record = 'tenure_claim:' .. tag .. ':' .. owner
-    -- What is no lock any more holds nobody.
-    if redis.pcall('HEXISTS', name, owner) == 1 then
+    -- What is no lock any more holds nobody. What may not be looked at says nothing.
+    local held = redis.pcall('HEXISTS', name, owner)
+    if type(held) == 'table' and not string.find(held.err, 'WRONGTYPE', 1, true) then
+        return 'R' .. held.err
+    elseif held == 1 then
         if phase == 'W' then
             return 1
         elseif first and first + count > 9007199254740992 then

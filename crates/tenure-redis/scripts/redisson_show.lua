@@ -3,7 +3,7 @@
 -- Inputs     KEYS  the names to look at
 -- Atomicity  one script: what is shown of a key stood so at one moment.
 -- Answer     for each name: {name, time left (ms), holders, waiters}, each holder and waiter {owner, record or ''};
---            nothing for a name that is no lock, or one that nobody alive holds or waits for
+--            nothing for a name that is no mutex, or one that nobody alive holds or waits for
 -- Closes     nothing is decided by it.
 local time = redis.call('TIME')
 local now_ms = time[1] * 1000 + math.floor(time[2] / 1000)
@@ -17,9 +17,16 @@ for _, name in ipairs(KEYS) do
     local tag = string.find(name, '{', 1, true) and name or '{' .. name .. '}'
     local queue, timeouts, waiters = 'redisson_lock_queue:' .. tag, 'redisson_lock_timeout:' .. tag, 'tenure_waiters:' .. tag
     local holders, waiting = {}, {}
-    local fields = redis.pcall('HGETALL', name)
-    -- A lock's fields are owners, and their values how often each holds.
-    for i = 1, fields.err and 0 or #fields, 2 do
+    -- A mutex is a hash of few fields with a time to live: larger ones are not read, for nobody is served meanwhile.
+    local size = redis.pcall('HLEN', name)
+    if type(size) == 'table' and not string.find(size.err, 'WRONGTYPE', 1, true) then
+        return size
+    end
+    local few = type(size) == 'number' and size > 0 and size <= 64
+    local is_mutex = few and redis.call('PTTL', name) >= 0 and redis.call('HEXISTS', name, 'mode') == 0
+    local fields = is_mutex and redis.call('HGETALL', name) or {}
+    -- Its fields are owners, and their values how often each holds.
+    for i = 1, #fields, 2 do
         if fields[i] ~= 'tenure:bar' and string.find(fields[i], ':', 1, true) and string.find(fields[i + 1], '^%d+$') then
             holders[#holders + 1] = with_record(tag, fields[i])
         end

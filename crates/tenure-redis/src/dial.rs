@@ -34,12 +34,12 @@ impl Dialer {
             tenure_endpoint::tls_config(tls.ca.as_deref(), identity)
         };
         let tls = config.tls.as_ref().map(connector).transpose();
+        // In one text: nobody hears the cause of what is invalid.
         let tls = tls.map_err(|error| {
-            BackendError::because(
+            BackendError::new(
                 Fault::Invalid,
                 Effect::None,
-                "no TLS can be spoken: see the cause",
-                error,
+                format!("no TLS can be spoken: {error}"),
             )
         })?;
         Ok(Dialer {

@@ -62,7 +62,9 @@ pub(crate) fn refused(error: &ServerError) -> BackendError {
         ),
         _ => (Fault::Store, "Redis refused the call: see the cause beneath"),
     };
-    let midst = matches!(code, "NOPERM" | "WRONGTYPE" | "ERR");
+    // A right that the call itself lacks is looked at before the script begins.
+    let in_script = details.contains("script:") || details.contains("executing the script");
+    let midst = matches!(code, "WRONGTYPE" | "ERR") || code == "NOPERM" && in_script;
     let effect = if midst { Effect::Unknown } else { Effect::None };
     BackendError::because(fault, effect, message, said())
 }

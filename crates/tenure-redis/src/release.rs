@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use redis::Value;
-use tenure_backend::{BackendError, Batch, Cause, Departure, Holder, HolderId, Released};
+use tenure_backend::{BackendError, Batch, Cause, Departure, Holder, HolderId, Kind, Released};
 
 use crate::acquire::{COUNTER, standing, write_claim};
 use crate::answer::{integer, list, placed, text};
@@ -110,6 +110,9 @@ impl RedisStore {
         let [freed, others, rest @ ..] = parts else {
             return Err(nonsense());
         };
+        if matches!(freed, Value::Int(-1)) {
+            return Err(BackendError::mismatch(Kind::ReadWrite, Kind::Mutex));
+        }
         let heir = match (heir, rest) {
             (Some(heir), [placing, time, ..]) => {
                 wire.clock.learn(integer(time).ok_or_else(nonsense)?, self.now());

@@ -115,6 +115,15 @@ fn judge(answer: &Value, alive: Renewed) -> Renewed {
         let by = Some(by).filter(|by| !by.is_empty()).map(Arc::from);
         return Renewed::Gone(Loss::Evicted { by });
     }
+    if let Some(refusal) = text(answer).and_then(|text| text.strip_prefix('R')) {
+        let message = "Redis does not let this user see what it locks: give it all keys and commands that locks need (ACL SETUSER)";
+        return Renewed::Unknown(BackendError::because(
+            Fault::Denied,
+            Effect::None,
+            message,
+            refusal.to_owned(),
+        ));
+    }
     match integer(answer) {
         Some(0) => alive,
         Some(1) => Renewed::Gone(Loss::Missing),

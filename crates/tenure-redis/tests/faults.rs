@@ -8,7 +8,7 @@ use std::time::Duration;
 use futures_util::StreamExt;
 use stage::{Server, Stage, soon};
 use tenure_backend::{
-    Backend, Effect, Fault, Loss, MAX_PLACE_AHEAD, Mode, Phase, Query, Released, Renewed, Standing,
+    Backend, Effect, Fault, Grant, Loss, MAX_PLACE_AHEAD, Mode, Phase, Query, Released, Renewed, Standing,
 };
 use tenure_endpoint::StoreUrl;
 use tenure_redis::{Config, RedisStore};
@@ -218,34 +218,49 @@ async fn a_restart_without_its_data_is_a_loss_that_is_told_and_tokens_rise() {
 /// R22: a clock that is set forward ends leases early, which the profile says; one that is set back makes no token smaller.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_whose_clock_is_set_ends_leases_early_but_never_repeats_a_token() {
-    let stage = Stage::new().await;
-    let (client, key) = (stage.trial.client().await, stage.trial.key());
-    let step = |ms| {
-        stage
-            .redis
-            .lock()
-            .clock()
-            .expect("it steps")
-            .step_ms(ms)
-            .expect("it steps")
-    };
-    let mut greatest = None;
-    let mut rises = |run: tenure_backend::TokenRun| {
-        assert!(greatest < Some(run.first()), "{run:?} after {greatest:?}");
-        greatest = Some(run.last());
-    };
-    let claim = client.claim(&key, Mode::Exclusive);
-    rises(client.granted(&claim).await.tokens.expect("tokens"));
-    step(61_000);
-    let answer = client.renew(&claim).await;
-    assert!(matches!(answer, Renewed::Gone(Loss::Expired)), "{answer:?}");
-    let claim = client.claim(&key, Mode::Exclusive);
-    rises(client.granted(&claim).await.tokens.expect("tokens"));
-    client.release(&claim).await;
-    step(-3_600_000);
-    let claim = client.claim(&key, Mode::Exclusive);
-    // The bound on the server's clock is an hour too late, which makes nothing stricter; it is learnt anew.
-    rises(client.granted(&claim).await.tokens.expect("tokens"));
+    for server in [Server::start(), Server::gathering()] {
+        let stage = Stage::on(server).await;
+        let (client, key) = (stage.trial.client().await, stage.trial.key());
+        let step = |ms| {
+            stage
+                .redis
+                .lock()
+                .clock()
+                .expect("it steps")
+                .step_ms(ms)
+                .expect("it steps")
+        };
+        let mut greatest = None;
+        let mut rises = |grant: &Grant| {
+            let run = grant.tokens.expect("tokens");
+            assert!(greatest < Some(run.first()), "{run:?} after {greatest:?}");
+            greatest = Some(run.last());
+        };
+        let claim = client.claim(&key, Mode::Exclusive);
+        rises(&client.granted(&claim).await);
+        step(61_000);
+        let answer = client.renew(&claim).await;
+        assert!(matches!(answer, Renewed::Gone(Loss::Expired)), "{answer:?}");
+        let claim = client.claim(&key, Mode::Exclusive);
+        rises(&client.granted(&claim).await);
+        client.release(&claim).await;
+        step(-3_600_000);
+        // The bound on the server's clock is an hour too late, which makes nothing stricter; it is learnt anew.
+        for _ in 0..2 {
+            let [held, heir] = [(); 2].map(|()| client.claim(&key, Mode::Exclusive));
+            let queued = client.fair(&key, Mode::Exclusive);
+            rises(&client.granted(&held).await);
+            client.waits(&queued).await;
+            client.release(&held).await;
+            rises(&client.granted_soon(&queued).await);
+            let departed = client.hand_over(&queued, &heir).await;
+            let Some(Standing::Granted(inherited)) = departed.heir else {
+                panic!("nobody else waits: {departed:?}");
+            };
+            rises(&inherited);
+            client.release(&heir).await;
+        }
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

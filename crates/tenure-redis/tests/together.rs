@@ -138,6 +138,12 @@ async fn many_claims_at_once_travel_in_few_calls_and_each_has_tokens_of_its_own(
                 .map(|grant| grant.tokens.expect("tokens"))
                 .collect::<Vec<_>>(),
         );
+        let greatest = runs.concat().into_iter().map(|run| run.last()).max();
+        assert_eq!(
+            stage.text(&["GET", "tenure_tokens"]),
+            greatest.expect("there are many").to_string(),
+            "every token that was given out is counted"
+        );
         for (claim, departed) in claims
             .iter()
             .zip(join_all(claims.iter().map(|claim| client.release(claim))).await)

@@ -133,6 +133,22 @@ fn a_lease_beyond_the_stores_limits_is_rounded_and_runs_the_command() {
     }
 }
 
+/// Whoever waits would else believe that somebody holds the lock.
+#[test]
+fn a_store_that_does_not_answer_is_told_while_it_is_waited_for() {
+    let scene = Scene::new();
+    assert_eq!(scene.call(&["run", "k", "--", "true"]).code, 0);
+    let blocked = scene.block();
+    let done = scene.call(&["run", "k", "-w", "7s", "--", "touch", "ran"]);
+    drop(blocked);
+    assert_eq!(done.code, 124, "{done:?}");
+    let warnings = done.stderr.matches("warning: the store does not answer").count();
+    assert_eq!(warnings, 1, "{done:?}");
+    assert!(done.stderr.contains("kept busy"), "{done:?}");
+    assert!(done.stderr.contains("not free within --wait: \"k\""), "{done:?}");
+    assert!(!scene.path("ran").exists());
+}
+
 #[test]
 fn a_signal_while_waiting_withdraws_and_the_command_never_runs() {
     let scene = Scene::new();

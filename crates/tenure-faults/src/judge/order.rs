@@ -14,6 +14,10 @@ use crate::line::{Note, Noted};
 /// For so long after its process stood still a waiter may be passed over: an offer goes on after 100 ms.
 const AFTERMATH: Duration = Duration::from_millis(200);
 
+/// Whoever waits asks at least three times a lease, so a store that answers nobody for so long may end their claims: a disk
+/// that takes seconds to write, under a load that leaves it no choice.
+const STANDSTILL: Duration = LONGEST_LEASE.checked_div(2).unwrap();
+
 /// A time during which waiters may have lost their places.
 type Span = (Instant, Instant);
 
@@ -25,7 +29,7 @@ pub(crate) struct Judged {
 }
 
 /// Forgets the places of those who were disturbed while they waited: whose process was paused, killed or stood still, whose
-/// link or store suffered anything, up to a lease after. Their claims may have ended in the store, and they queue
+/// link or store suffered anything or answered nobody, up to a lease after. Their claims may have ended in the store, and they queue
 /// again at the tail.
 pub(crate) fn forget_the_disturbed(
     events: &mut Vec<Event>,
@@ -33,7 +37,10 @@ pub(crate) fn forget_the_disturbed(
     worked: &[Worked],
     deeds: &[Deed],
 ) -> Judged {
-    let spans = disturbances(notes, worked, deeds);
+    let mut spans = disturbances(notes, worked, deeds);
+    for still in standstills(events) {
+        spans.values_mut().for_each(|spans| spans.push(still));
+    }
     let mut waits: HashMap<u64, Span> = HashMap::new();
     for event in events.iter() {
         if event.what == What::Queued {
@@ -63,6 +70,18 @@ pub(crate) fn forget_the_disturbed(
         judged: waits.len() - disturbed.len(),
         left_out: disturbed.len(),
     }
+}
+
+/// When the store answered nobody for long, and a lease after that.
+fn standstills(events: &[Event]) -> Vec<Span> {
+    let answers =
+        |event: &&Event| matches!(event.what, What::Queued | What::Acquired { .. } | What::Released);
+    let mut answered: Vec<Instant> = events.iter().filter(answers).map(|event| event.at).collect();
+    answered.sort();
+    let gaps = answered.iter().zip(answered.iter().skip(1));
+    gaps.filter(|(before, after)| **after - **before > STANDSTILL)
+        .map(|(before, after)| (*before, *after + LONGEST_LEASE))
+        .collect()
 }
 
 /// For each process, when it was disturbed.
@@ -101,8 +120,13 @@ mod tests {
         Instant::from_nanos(seconds * SECOND)
     }
 
-    /// Process 1 on seat 0 queues from 100 s to 110 s.
+    /// Process 1 on seat 0 queues from 100 s to 110 s; the store answers somebody each second.
     fn judged(deeds: &[Deed], notes: &[Note]) -> Judged {
+        judged_beside(&(95..115).collect::<Vec<_>>(), deeds, notes)
+    }
+
+    /// The same, where the store answers somebody else at those seconds.
+    fn judged_beside(answered: &[u64], deeds: &[Deed], notes: &[Note]) -> Judged {
         let attempt = attempts::first(1, 0);
         let event = |seconds, what| Event {
             at: at(seconds),
@@ -114,6 +138,11 @@ mod tests {
             until: at(120),
         };
         let mut events = vec![event(100, What::Queued), event(110, acquired)];
+        events.extend(answered.iter().map(|seconds| Event {
+            at: at(*seconds),
+            attempt: attempts::first(2, 0),
+            what: What::Released,
+        }));
         let worked = Worked {
             number: 1,
             seat: 0,
@@ -160,6 +189,21 @@ mod tests {
             judged(&[deed(Whom::Everybody, 90, 99)], &[]),
             left_out,
             "less than a lease ago"
+        );
+        let all_but = |from: u64, to: u64| {
+            (95..115)
+                .filter(|second| !(from..to).contains(second))
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(
+            judged_beside(&all_but(104, 106), &[], &[]),
+            left_out,
+            "it answered nobody"
+        );
+        assert_eq!(
+            judged_beside(&all_but(112, 114), &[], &[]),
+            clear,
+            "it did so later"
         );
         let stalled = |attempt| Note {
             at: at(106),
