@@ -5,7 +5,7 @@
 --                  how many to raise to ('' and '' if none)
 -- Atomicity  one script for all; one claim's trouble is no other's.
 -- Answer     the time, then for each claim: 0 alive, 1 no record of it, 2 its lease ended, 3 a raise beyond what can be
---            counted exactly, the text 'V' and who evicted it, or the text 'R' and why the server refused to look
+--            counted exactly, the text 'V' and who evicted it, or the text 'R' and why the server refused
 -- Closes     only a field that is there is kept alive: a renewal that was under way when the lock was released, or came
 --            too late, brings nothing back.
 local time = redis.call('TIME')
@@ -84,6 +84,7 @@ end
 
 for i = 2, #KEYS do
     local at = (i - 2) * 5
-    answer[i] = renew(KEYS[i], ARGV[at + 1], tonumber(ARGV[at + 2]), ARGV[at + 3], tonumber(ARGV[at + 4]), tonumber(ARGV[at + 5]))
+    local done, said = pcall(renew, KEYS[i], ARGV[at + 1], tonumber(ARGV[at + 2]), ARGV[at + 3], tonumber(ARGV[at + 4]), tonumber(ARGV[at + 5]))
+    answer[i] = done and said or 'R' .. (type(said) == 'table' and said.err or tostring(said))
 end
 return answer

@@ -6,8 +6,9 @@
 --                  TIME), grants, label
 -- Atomicity  one script for all; one claim's trouble is no other's.
 -- Answer     the time, then two numbers for each claim. Of one that departed: 1, waiting elsewhere. Of the others:
---            first token, how many (granted: the lease runs from now on), or poll after (ms), 0 (held by another).
---            0, 0 for whatever is unusual: nothing was done, it is to be asked for by itself.
+--            first token, how many (granted: the lease runs from now on), or poll after (ms), 0 (held by another),
+--            or 0, 1 (too late, and never placed). 0, 0 for whatever is unusual: nothing was done, it is to be asked for
+--            by itself.
 -- Closes     what redisson_release and redisson_acquire close: it does only what they do in their usual cases. Tokens are
 --            drawn before the first grant, so a script that was broken off has given none twice.
 local counter, departing, wanted = KEYS[1], tonumber(ARGV[1]), tonumber(ARGV[2])
@@ -65,6 +66,8 @@ for i = departing + 1, #KEYS - 1 do
             answer[2 * i], answer[2 * i + 1] = first, tonumber(grants)
             first = first + grants
         end
+    elseif call('EXISTS', record) == 0 and try('HEXISTS', name, owner) == 0 then
+        answer[2 * i + 1] = 1
     end
 end
 return answer

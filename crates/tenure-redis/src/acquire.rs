@@ -55,6 +55,9 @@ impl RedisStore {
             place_by,
         };
         let placed = match wire.ask_together(wish).await? {
+            // Asked alone it would be later still.
+            (0, 1) if place_by <= self.now() => Placed::TooLate,
+            (0, 1) => return Ok(None),
             (first, count @ 1..) => Placed::Granted(run(first, count).ok_or_else(nonsense)?),
             (poll_after @ 1.., 0) => Placed::Waits {
                 ahead: None,
@@ -75,7 +78,7 @@ impl RedisStore {
         command.text(claim.at.key.as_str()).text(COUNTER);
         write_claim(&mut command, claim, wire.clock.at(place_by));
         let asked = self.now();
-        let answer = wire.call(&command).await?;
+        let answer = wire.call_in_turn(&command).await?;
         let parts = list(&answer).ok_or_else(nonsense)?;
         let time = parts.get(3).and_then(integer).ok_or_else(nonsense)?;
         wire.clock.learn(time, self.now());

@@ -11,8 +11,12 @@ const WRONG_PASSWORD: &str =
 /// What the server refused. Most refusals come before a script's first write; those that may come in its midst (a right
 /// that is missing, a key of another kind) leave it unknown what was done.
 pub(crate) fn refused(error: &ServerError) -> BackendError {
-    let details = error.details().unwrap_or_default();
-    let code = match error.code() {
+    refused_as(error.code(), error.details().unwrap_or_default())
+}
+
+/// The same, of a refusal's two parts.
+pub(crate) fn refused_as(code: &str, details: &str) -> BackendError {
+    let code = match code {
         // So the server says of a command within a script.
         "ERR" if details.contains("executing the script can't") => "NOPERM",
         code => code,

@@ -38,6 +38,11 @@ impl RedisStore {
             Ok(said) => {
                 let info = Info(text(&said).unwrap_or_default());
                 persistence(&info, &mut findings);
+                if info.get("aof_enabled") == Some("1")
+                    && let Some(policy) = setting(&wire, "appendfsync").await
+                {
+                    findings.extend(syncing(&policy));
+                }
                 replicas(&info, &mut findings);
                 cluster(&info, &mut findings);
                 let policy = eviction_policy(&wire, &info).await;
@@ -201,17 +206,34 @@ fn cluster(info: &Info<'_>, findings: &mut Vec<Finding>) {
     }
 }
 
+/// What the server is set to, if it may be asked.
+async fn setting(wire: &Wire, name: &str) -> Option<String> {
+    let answer = wire.ask(redis::cmd("CONFIG").arg("GET").arg(name)).await;
+    let pair = answer.ok()?;
+    list(&pair)?.get(1).and_then(text).map(str::to_owned)
+}
+
 /// The server's own word, or what `INFO` says where `CONFIG` may not be asked.
 async fn eviction_policy(wire: &Wire, info: &Info<'_>) -> String {
-    let answer = wire
-        .ask(redis::cmd("CONFIG").arg("GET").arg("maxmemory-policy"))
-        .await;
-    let said = answer
-        .ok()
-        .as_ref()
-        .and_then(list)
-        .and_then(|pair| pair.get(1).and_then(text).map(str::to_owned));
+    let said = setting(wire, "maxmemory-policy").await;
     said.unwrap_or_else(|| info.get("maxmemory_policy").unwrap_or("noeviction").to_owned())
+}
+
+/// How soon the append-only file is on the disk: what a crash of the machine can take.
+fn syncing(policy: &str) -> Option<Finding> {
+    let consequence =
+        "if the machine crashes, locks taken in that time can be held twice until the older lease has ended";
+    match policy {
+        "everysec" => Some(note(
+            "the append-only file is on the disk a second after the fact (`appendfsync everysec`)",
+            consequence,
+        )),
+        "no" => Some(warning(
+            "the append-only file is on the disk when the system sees fit (`appendfsync no`), often half a minute later",
+            consequence,
+        )),
+        _ => None,
+    }
 }
 
 fn eviction(info: &Info<'_>, policy: &str, findings: &mut Vec<Finding>) {

@@ -17,6 +17,9 @@ use crate::script::RELEASE;
 use crate::together::Wish;
 use crate::wire::Wire;
 
+/// The longest bar, in milliseconds: a year, as the longest lease.
+const BAR: u64 = 365 * 24 * 3600 * 1000;
+
 impl RedisStore {
     pub(crate) async fn depart_all(&self, batch: Batch<Departure>) -> Batch<Released> {
         if let Err(error) = LIMITS.check_batch(batch.len()) {
@@ -98,14 +101,14 @@ impl RedisStore {
         };
         let own = client.as_ref().is_some_and(|_| self.ear.listens(key));
         command
-            .number(u64::try_from(bar.as_millis()).unwrap_or(u64::MAX))
+            .number(u64::try_from(bar.as_millis()).map_or(BAR, |bar| bar.min(BAR)))
             .number(u64::from(own))
             .bytes(client.as_ref().map_or(&[][..], Owner::client));
         if let Some(heir) = heir {
             write_claim(&mut command, &heir.claim, wire.clock.at(heir.place_by));
         }
         let asked = self.now();
-        let answer = wire.call(&command).await?;
+        let answer = wire.call_in_turn(&command).await?;
         let parts = list(&answer).ok_or_else(nonsense)?;
         let [freed, others, rest @ ..] = parts else {
             return Err(nonsense());

@@ -11,7 +11,7 @@ use tokio::time::timeout;
 use crate::acquire::COUNTER;
 use crate::answer::{integer, list, text};
 use crate::backend::RedisStore;
-use crate::error::{nonsense, slow_renewal};
+use crate::error::{nonsense, refused_as, slow_renewal};
 use crate::names::Owner;
 use crate::profile::{LIMITS, lease_ms};
 use crate::script::RENEW;
@@ -116,13 +116,8 @@ fn judge(answer: &Value, alive: Renewed) -> Renewed {
         return Renewed::Gone(Loss::Evicted { by });
     }
     if let Some(refusal) = text(answer).and_then(|text| text.strip_prefix('R')) {
-        let message = "Redis does not let this user see what it locks: give it all keys and commands that locks need (ACL SETUSER)";
-        return Renewed::Unknown(BackendError::because(
-            Fault::Denied,
-            Effect::None,
-            message,
-            refusal.to_owned(),
-        ));
+        let (code, details) = refusal.split_once(' ').unwrap_or((refusal, ""));
+        return Renewed::Unknown(refused_as(code, details));
     }
     match integer(answer) {
         Some(0) => alive,

@@ -8,6 +8,7 @@ use std::time::Duration;
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Cmd, RedisError, ServerError, Value};
 use tenure_backend::BackendError;
+use tokio::sync::Semaphore;
 use tokio::task::AbortHandle;
 use tokio::time::timeout;
 
@@ -20,6 +21,13 @@ use crate::together::{Gathering, Said, Wish};
 
 /// How many calls may wait to be written; further ones wait for their turn.
 const BUFFER: usize = 1024;
+
+/// How many calls for a single claim may be under way; further ones wait for their turn. A renewal waits for none, and has no
+/// more than these ahead of it: however many tasks lock at once, what is held is kept.
+const IN_TURN: usize = 256;
+
+/// How often a server is taught the scripts again for one call.
+const LESSONS: u32 = 5;
 
 /// Every so many looks the server is asked although nobody waits for it: a connection that has died in silence is then found
 /// before it is needed.
@@ -35,6 +43,7 @@ pub(crate) struct Wire {
     /// With so many, what else is asked for is gathered.
     alone: usize,
     gathering: Gathering,
+    turns: Semaphore,
     /// Whether a call on it has failed: nobody waits until its task has noticed.
     broken: AtomicBool,
     driver: Driver,
@@ -77,6 +86,7 @@ impl Wire {
             under_way: AtomicUsize::new(0),
             alone: config.alone,
             gathering: Gathering::new(wire, &config.clock),
+            turns: Semaphore::new(IN_TURN),
             broken: AtomicBool::new(false),
             driver,
         });
@@ -91,14 +101,18 @@ impl Wire {
 
     /// Calls a script, which the server is taught again if it has forgotten it.
     pub(crate) async fn call(&self, command: &Command) -> Result<Value, BackendError> {
-        match self.send(command.as_cmd()).await {
-            Err(Failed::Refused(refusal)) if refusal.code() == "NOSCRIPT" => {
-                for load in load_all() {
-                    self.ask(&load).await?;
+        let mut lessons = 0;
+        loop {
+            match self.send(command.as_cmd()).await {
+                // Somebody may flush the cache again meanwhile.
+                Err(Failed::Refused(refusal)) if refusal.code() == "NOSCRIPT" && lessons < LESSONS => {
+                    lessons += 1;
+                    for load in load_all() {
+                        self.ask(&load).await?;
+                    }
                 }
-                self.ask(command.as_cmd()).await
+                answer => return answer.map_err(BackendError::from),
             }
-            answer => answer.map_err(BackendError::from),
         }
     }
 
@@ -111,6 +125,15 @@ impl Wire {
     pub(crate) async fn ask_together(&self, wish: Wish) -> Result<Said, BackendError> {
         let _counted = Counted::new(&self.under_way);
         self.gathering.ask(wish).await
+    }
+
+    /// The same for a single claim, when it is its turn.
+    ///
+    /// # Cancel safety
+    /// Dropped before its turn, nothing is sent.
+    pub(crate) async fn call_in_turn(&self, command: &Command) -> Result<Value, BackendError> {
+        let _turn = self.turns.acquire().await.map_err(|_| error::orphaned())?;
+        self.call(command).await
     }
 
     /// What the server's clock shows, in microseconds.

@@ -273,8 +273,21 @@ async fn findings(options: &[&str]) -> (Redis, Vec<Finding>) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_keeps_everything_has_nothing_to_find() {
-    let (_server, found) = findings(&["--save", "", "--appendonly", "yes"]).await;
+    let (_server, found) = findings(&["--save", "", "--appendonly", "yes", "--appendfsync", "always"]).await;
     assert_eq!(found, []);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_crash_of_the_machine_can_take_is_told() {
+    for (policy, severity) in [("everysec", Severity::Note), ("no", Severity::Warning)] {
+        let (_server, found) =
+            findings(&["--save", "", "--appendonly", "yes", "--appendfsync", policy]).await;
+        let [finding] = &found[..] else {
+            panic!("{found:?}")
+        };
+        assert_eq!(finding.severity, severity);
+        assert!(finding.what.contains(policy), "{finding:?}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

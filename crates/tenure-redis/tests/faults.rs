@@ -8,7 +8,8 @@ use std::time::Duration;
 use futures_util::StreamExt;
 use stage::{Server, Stage, soon};
 use tenure_backend::{
-    Backend, Effect, Fault, Grant, Loss, MAX_PLACE_AHEAD, Mode, Phase, Query, Released, Renewed, Standing,
+    Backend, Batch, Claim, Effect, Fault, Grant, Loss, MAX_PLACE_AHEAD, Mode, Phase, Query, Released,
+    Renewal, Renewed, Standing,
 };
 use tenure_endpoint::StoreUrl;
 use tenure_redis::{Config, RedisStore};
@@ -282,6 +283,35 @@ async fn a_full_memory_refuses_new_locks_without_effect_and_keeps_the_others_ali
     holder.release(&held).await.freed_it(&held);
     stage.ask(&["CONFIG", "SET", "maxmemory", "0"]);
     other.granted(&late).await;
+}
+
+/// A waiter's place is written anew by its renewal, which a full memory refuses; a holder's lease is only made longer.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_renewal_that_is_refused_is_no_trouble_of_its_neighbours() {
+    let stage = Stage::new().await;
+    let ([holder, waiter], key) = (stage.trial.two().await, stage.trial.key());
+    let (held, waiting) = (
+        holder.fair(&key, Mode::Exclusive),
+        waiter.fair(&key, Mode::Exclusive),
+    );
+    holder.granted(&held).await;
+    waiter.waits(&waiting).await;
+    stage.ask(&["CONFIG", "SET", "maxmemory", "1"]);
+    let renewal = |claim: &Claim, only| Renewal {
+        who: claim.at.clone(),
+        lease: claim.lease,
+        only,
+        raise: None,
+    };
+    let batch = Batch::from_vec(vec![
+        renewal(&waiting, Phase::Waiting),
+        renewal(&held, Phase::Granted),
+    ]);
+    let answers = holder.backend().clone().renew(batch).await;
+    assert!(matches!(answers[0], Renewed::Unknown(_)), "{answers:?}");
+    assert!(matches!(answers[1], Renewed::Alive { .. }), "{answers:?}");
+    stage.ask(&["CONFIG", "SET", "maxmemory", "0"]);
+    waiter.stays_alive(&waiting, Phase::Waiting).await;
 }
 
 /// R5: where nobody listens nothing was done, and it is certain.
