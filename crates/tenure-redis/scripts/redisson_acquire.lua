@@ -22,7 +22,7 @@ local record = records .. ARGV[1]
 if now <= tonumber(ARGV[3]) and call('EXISTS', name, queue, record) == 0 then
     local last = math.max(now, (tonumber(call('GETSET', counter, text('%d', now))) or 0) + ARGV[4])
     if last > now then
-        call('SET', counter, text('%d', last))
+        call('GETSET', counter, text('%d', last))
     end
     local first = last - ARGV[4] + 1
     call('PSETEX', record, text('%d', ARGV[2] + 12000), text('%d:', first) .. ARGV[4] .. ':' .. ARGV[5])

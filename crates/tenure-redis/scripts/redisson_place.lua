@@ -117,7 +117,7 @@ local function place(owner, lease, place_by, grants, label, fair, yields)
         end
         local last = math.max(now, (tonumber(redis.call('GETSET', counter, now)) or 0) + grants)
         if last > now then
-            redis.call('SET', counter, last)
+            redis.call('GETSET', counter, last)
         end
         local first = last - grants + 1
         redis.call('SET', records .. owner, string.format('%.0f:%d:%s', first, grants, label), 'PX', lease + REMEMBERED)

@@ -62,7 +62,7 @@ if held and ending == 'E' and ARGV[11] == '' and now <= tonumber(ARGV[8]) then
     then
         local last = math.max(now, (tonumber(redis.call('GETSET', counter, text('%d', now))) or 0) + ARGV[9])
         if last > now then
-            redis.call('SET', counter, text('%d', last))
+            redis.call('GETSET', counter, text('%d', last))
         end
         local first = last - ARGV[9] + 1
         redis.call('PSETEX', records .. owner, '12000', 'E')

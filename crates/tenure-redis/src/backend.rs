@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use tenure_backend::{
     Backend, BackendError, Batch, Call, Claim, Clock, Departure, Each, Finding, Instant, LockStatus, Page,
@@ -33,6 +34,8 @@ use crate::watch::Ear;
 pub struct RedisStore {
     pub(crate) link: Link,
     pub(crate) ear: Ear,
+    /// It was said that the server has many keys.
+    pub(crate) warned_of_many: AtomicBool,
 }
 
 impl RedisStore {
@@ -47,7 +50,11 @@ impl RedisStore {
         let dialer = Dialer::new(config)?;
         let ear = Ear::new(dialer.clone());
         let link = Link::open(dialer).await?;
-        Ok(Arc::new(RedisStore { link, ear }))
+        Ok(Arc::new(RedisStore {
+            link,
+            ear,
+            warned_of_many: AtomicBool::new(false),
+        }))
     }
 
     pub(crate) fn now(&self) -> Instant {

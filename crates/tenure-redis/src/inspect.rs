@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::num::NonZeroU32;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use redis::Value;
@@ -10,7 +11,7 @@ use tenure_backend::{
     WaiterStatus,
 };
 
-use crate::answer::{granted, list, text, waits};
+use crate::answer::{granted, integer, list, text, waits};
 use crate::backend::RedisStore;
 use crate::error::nonsense;
 use crate::names::{QUEUES, of_queue};
@@ -20,6 +21,9 @@ use crate::wire::Wire;
 
 /// How many steps through the server's keys one page takes: among millions of keys that are no locks it ends early.
 const STEPS: usize = 100;
+
+/// From how many keys on a listing of all of them is worth a word.
+const MANY: u64 = 100_000;
 
 /// How many names one call looks at.
 const CHUNK: usize = 100;
@@ -43,7 +47,25 @@ impl RedisStore {
                 let items = show(&wire, &[key.as_str().to_owned()]).await?;
                 Ok(Page { items, next: None })
             }
-            Query::Prefix { prefix, after, limit } => list_from(&wire, &prefix, after.as_ref(), limit).await,
+            Query::Prefix { prefix, after, limit } => {
+                if prefix.is_empty() && after.is_none() {
+                    self.warn_of_many(&wire).await;
+                }
+                list_from(&wire, &prefix, after.as_ref(), limit).await
+            }
+        }
+    }
+
+    /// A listing of everything looks at every key of the server, locks or not. Said once.
+    async fn warn_of_many(&self, wire: &Wire) {
+        let size = wire.ask(&redis::cmd("DBSIZE")).await;
+        let Some(keys) = size.ok().as_ref().and_then(integer).filter(|keys| *keys > MANY) else {
+            return;
+        };
+        if !self.warned_of_many.swap(true, Ordering::Relaxed) {
+            tracing::warn!(
+                "the server has {keys} keys, and a listing looks at each: ask for single keys where you can"
+            );
         }
     }
 }

@@ -2,8 +2,8 @@
 //! Not here: the mutants themselves.
 
 use super::{
-    belief, changes, command, election, ending, faces, keeping, memory, passing, queueing, sqlite, testkit,
-    threads, waiting,
+    belief, changes, command, election, ending, faces, keeping, memory, passing, queueing, redis,
+    redis_calls, sqlite, testkit, threads, waiting,
 };
 use crate::mutants::mutant::{Mutant, Target, Tests};
 
@@ -32,6 +32,8 @@ pub(crate) fn all() -> impl Iterator<Item = &'static Mutant> {
         threads::MUTANTS,
         memory::MUTANTS,
         sqlite::MUTANTS,
+        redis::MUTANTS,
+        redis_calls::MUTANTS,
         testkit::MUTANTS,
         command::MUTANTS,
     ]

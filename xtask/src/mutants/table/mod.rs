@@ -15,6 +15,8 @@ mod list;
 mod memory;
 mod passing;
 mod queueing;
+mod redis;
+mod redis_calls;
 mod sqlite;
 mod testkit;
 mod threads;

@@ -1,0 +1,364 @@
+//! Mutants of the Redis store: what its scripts decide, and what they leave in Redis.
+//! Not here: the calls of the scripts, and their connections (`redis_calls.rs`).
+
+use super::list::{PLAIN, test};
+use crate::mutants::mutant::{Edit, Mutant, Tests};
+
+const ACQUIRE: &str = "crates/tenure-redis/scripts/redisson_acquire.lua";
+const PLACE: &str = "crates/tenure-redis/scripts/redisson_place.lua";
+const RELEASE: &str = "crates/tenure-redis/scripts/redisson_release.lua";
+const RENEW: &str = "crates/tenure-redis/scripts/redisson_renew.lua";
+
+pub(super) const MUTANTS: &[Mutant] = &[
+    Mutant {
+        name: "redis-places-after-place-by",
+        promise: "No claim is placed after its `place_by`",
+        edits: &[Edit {
+            file: ACQUIRE,
+            find: "if now <= tonumber(ARGV[3]) and call(",
+            replace: "if call(",
+        }],
+        tests: conformance(&["a_claim_is_never_placed_after_its_place_by"]),
+        ..PLAIN
+    },
+    Mutant {
+        name: "redis-unusual-claim-placed-after-place-by",
+        promise: "No claim is placed after its `place_by`, also if anything about it is unusual",
+        edits: &[Edit {
+            file: PLACE,
+            find: "if now > place_by then",
+            replace: "if now > place_by and held[2] then",
+        }],
+        tests: conformance(&["a_claim_is_never_placed_after_its_place_by"]),
+        ..PLAIN
+    },
+    Mutant {
+        name: "redis-heir-placed-after-place-by",
+        promise: "No heir is placed after its `place_by`",
+        edits: &[Edit {
+            file: RELEASE,
+            find: "ARGV[11] == '' and now <= tonumber(ARGV[8]) then",
+            replace: "ARGV[11] == '' then",
+        }],
+        tests: conformance(&["an_heir_that_comes_too_late_is_not_placed"]),
+        ..PLAIN
+    },
+    Mutant {
+        name: "redis-usual-case-ignores-the-queue",
+        promise: "A live queue bars claims that do not queue",
+        edits: &[Edit {
+            file: ACQUIRE,
+            find: "call('EXISTS', name, queue, record) == 0",
+            replace: "call('EXISTS', name, record) == 0",
+        }],
+        tests: conformance(&["a_live_queue_bars_unfair_claims"]),
+        ..PLAIN
+    },
+    Mutant {
+        name: "redis-heir-overtakes-the-queue",
+        promise: "An unfair heir waits for a queue as any unfair claim does",
+        edits: &[Edit {
+            file: RELEASE,
+            find: "redis.call('EXISTS', name, queue, heir) == 0",
+            replace: "redis.call('EXISTS', name, heir) == 0",
+        }],
+        tests: conformance(&["an_unfair_heir_does_not_overtake_a_queue"]),
+        ..PLAIN
+    },
+    Mutant {
+        name: "redis-heir-overtakes-those-who-listen",
+        promise: "An heir is granted by the release only if nobody else listens",
+        edits: &[Edit {
+            file: RELEASE,
+            find: "        and redis.call('PUBSUB', 'NUMSUB', 'redisson_lock__channel:' .. tag)[2] <= own\n",
+            replace: "",
+        }],
+        tests: conformance(&["an_heir_waits_when_another_client_watches"]),
+        ..PLAIN
+    },
+    Mutant {
+        name: "redis-usual-case-ignores-the-end",
+        promise: "A claim that was taken back before it arrived is not placed",
+        edits: &[Edit {
+            file: ACQUIRE,
+            find: "call('EXISTS', name, queue, record) == 0",
+            replace: "call('EXISTS', name, queue) == 0",
+        }],
+        tests: conformance(&["a_claim_withdrawn_before_it_was_placed_is_never_granted"]),
+        ..PLAIN
+    },
+    Mutant {
+        name: "redis-withdrawal-not-remembered",
+        promise: "A request that its withdrawal overtook brings nothing back",
+        edits: &[Edit {
+            file: RELEASE,
+            find: "    -- Never seen: its placing may be on the way.\n    finish(owner)",
+            replace: "",
+        }],
+        tests: faults(&["a_request_that_was_held_up_until_after_its_release_brings_nothing_back"]),
+        ..PLAIN
+    },
+    Mutant {
+        name: "redis-release-without-owner-check",
+        promise: "A release frees the claim that it names and no other",
+        edits: &[Edit {
+            file: RELEASE,
+            find: "redis.pcall('HDEL', name, owner)",
+            replace: "redis.pcall('DEL', name)",
+        }],
+        tests: conformance(&["a_release_by_anyone_but_the_owner_frees_nothing"]),
+        ..PLAIN
+    },
+    Mutant {
+        name: "redis-release-not-remembered",
+        promise: "A released claim is never granted again",
+        edits: &[Edit {
+            file: RELEASE,
+            find: "redis.call('PSETEX', records .. owner, '12000', 'E')\n    if redis.",
+            replace: "redis.call('DEL', records .. owner)\n    if redis.",
+        }],
+        tests: conformance(&["a_released_claim_is_never_granted_again"]),
+        ..PLAIN
+    },
+    Mutant {
+        name: "redis-record-ends-with-the-lease",
+        promise: "An expired claim is remembered until no request can place it any more",
+        edits: &[Edit {
+            file: ACQUIRE,
+            find: "text('%d', ARGV[2] + 12000)",
+            replace: "text('%d', ARGV[2])",
+        }],
+        tests: conformance(&["an_ended_claim_is_remembered_until_its_place_by_has_passed"]),
+        ..PLAIN
+    },
+    Mutant {
+        name: "redis-renewal-re-creates",
+        promise: "No renewal creates a claim",
+        edits: &[Edit {
+            file: RENEW,
+            find: "if not known or kind == 'E' then",
+            replace: "if not known then
+        redis.call('HSET', name, owner, '1')
+        redis.call('PEXPIRE', name, lease)
+        return 0
+    elseif kind == 'E' then",
+        }],
+        tests: conformance(&["a_claim_that_was_never_placed_is_gone_to_renewal"]),
+        ..PLAIN
+    },
+    Mutant {
+        name: "redis-renewal-revives-the-expired",
+        promise: "An expired claim is never renewed",
+        edits: &[Edit {
+            file: RENEW,
+            find: "return redis.call('PTTL', record) > 12000 and 1 or 2",
+            replace: "redis.call('HSET', name, owner, '1')
+        return redis.call('PEXPIRE', name, lease) - 1",
+        }],
+        tests: conformance(&["an_expired_claim_is_never_renewed"]),
+        ..PLAIN
+    },
+    Mutant {
+        name: "redis-renewal-without-a-lease",
+        promise: "A claim that is renewed within its lease lives on",
+        edits: &[Edit {
+            file: RENEW,
+            find: "redis.call('PEXPIRE', name, lease)",
+            replace: "",
+        }],
+        tests: conformance(&["a_renewed_claim_outlives_its_first_lease"]),
+        ..PLAIN
+    },
+    Mutant {
+        name: "redis-renewal-revives-the-evicted",
+        promise: "An evicted claim is gone, and learns by whom",
+        edits: &[Edit {
+            file: RENEW,
+            find: "return known\n",
+            replace: "return 0\n",
+        }],
+        tests: conformance(&["an_evicted_claim_is_gone_and_learns_by_whom"]),
+        ..PLAIN
+    },
+    Mutant {
+        name: "redis-eviction-forgotten-before-the-lease-ends",
+        promise: "An evicted claim can learn by whom for as long as its lease would have lasted",
+        edits: &[Edit {
+            file: RELEASE,
+            find: "ending, 'KEEPTTL')",
+            replace: "ending, 'PX', REMEMBERED)",
+        }],
+        tests: layout(&["an_evicted_claim_is_remembered_for_longer_than_one_that_left"]),
+        ..PLAIN
+    },
+    Mutant {
+        name: "redis-late-release-hides-the-eviction",
+        promise: "A late release does not change why an evicted claim is gone",
+        edits: &[Edit {
+            file: RELEASE,
+            find: "elseif redis.call('EXISTS', records .. owner) == 0 then",
+            replace: "else",
+        }],
+        tests: conformance(&["a_late_release_does_not_change_why_an_evicted_claim_is_gone"]),
+        ..PLAIN
+    },
+    Mutant {
+        name: "redis-eviction-without-bar",
+        promise: "An eviction bars its key for as long as it says",
+        edits: &[Edit {
+            file: RELEASE,
+            find: "if held and tonumber(ARGV[3]) > 0 then",
+            replace: "if held and tonumber(ARGV[3]) < 0 then",
+        }],
+        tests: layout(&["a_bar_is_a_holder_that_is_nobody"]),
+        ..PLAIN
+    },
+    Mutant {
+        name: "redis-eviction-takes-what-is-no-lock",
+        promise: "An eviction touches mutexes alone, and nothing that another program keeps",
+        edits: &[Edit {
+            file: RELEASE,
+            find: "redis.call('PTTL', name) >= 0 and redis.call('HLEN', name) <= 64",
+            replace: "redis.call('HLEN', name) <= 64",
+        }],
+        tests: layout(&["what_is_no_mutex_is_neither_shown_nor_evicted"]),
+        ..PLAIN
+    },
+    Mutant {
+        name: "redis-eviction-takes-a-read-write-lock",
+        promise: "An eviction touches mutexes alone, and no read-write lock of Java's",
+        edits: &[Edit {
+            file: RELEASE,
+            find: "redis.call('HEXISTS', name, 'mode') == 1",
+            replace: "redis.call('HEXISTS', name, 'mode') == 2",
+        }],
+        tests: layout(&["what_is_no_mutex_is_neither_shown_nor_evicted"]),
+        ..PLAIN
+    },
+    Mutant {
+        name: "redis-refused-release-taken-for-done",
+        promise: "Of a release that the server refuses nobody says that there was nothing to release",
+        edits: &[Edit {
+            file: RELEASE,
+            find: "if type(held) == 'table' and",
+            replace: "if type(held) == 'string' and",
+        }],
+        tests: layout(&["a_release_that_the_server_refuses_is_an_error_and_frees_later"]),
+        ..PLAIN
+    },
+    Mutant {
+        name: "redis-release-tells-nobody",
+        promise: "A release wakes whoever listens, Java too",
+        edits: &[Edit {
+            file: RELEASE,
+            find: "redis.call('PUBLISH', 'redisson_lock__channel:' .. tag, '0')",
+            replace: "redis.call('PUBSUB', 'NUMSUB', 'redisson_lock__channel:' .. tag)[2]",
+        }],
+        tests: layout(&["a_release_is_told_with_a_zero_on_redissons_channel"]),
+        ..PLAIN
+    },
+    Mutant {
+        name: "redis-head-is-not-called",
+        promise: "Whoever becomes the head of a queue is woken",
+        edits: &[Edit {
+            file: RELEASE,
+            find: "    call_head(head)\nelseif held",
+            replace: "elseif held",
+        }],
+        tests: test("tenure-redis", "java", &["whoever_becomes_the_head_is_called"]),
+        ..PLAIN
+    },
+    Mutant {
+        name: "redis-dead-waiter-not-swept",
+        promise: "A dead waiter holds its queue up for its own lease at most",
+        edits: &[Edit {
+            file: PLACE,
+            find: "'-inf', '(' .. now_ms)",
+            replace: "'-inf', '(0')",
+        }],
+        tests: conformance(&["a_dead_waiter_holds_the_queue_up_for_its_own_lease_at_most"]),
+        ..PLAIN
+    },
+    Mutant {
+        name: "redis-newcomer-at-the-head",
+        promise: "Fair claims are granted in the order in which they were placed",
+        edits: &[Edit {
+            file: PLACE,
+            find: "redis.call('RPUSH', queue, owner)",
+            replace: "redis.call('LPUSH', queue, owner)",
+        }],
+        tests: conformance(&["claims_are_granted_in_the_order_in_which_they_were_placed"]),
+        ..PLAIN
+    },
+    Mutant {
+        name: "redis-java-ahead-not-counted",
+        promise: "Java's scripts do not take a waiter of ours for dead that stands behind one of theirs",
+        edits: &[Edit {
+            file: PLACE,
+            find: "now_ms + lease + foreign * PATIENCE",
+            replace: "now_ms + lease",
+        }],
+        tests: test(
+            "tenure-redis",
+            "java",
+            &["javas_fair_waiter_goes_before_ours_that_came_later"],
+        ),
+        ..PLAIN
+    },
+    Mutant {
+        name: "redis-dead-queue-stays-for-ever",
+        promise: "Keys that are not used again leave nothing behind",
+        edits: &[Edit {
+            file: PLACE,
+            find: "    tend()\n    local soon",
+            replace: "    local soon",
+        }],
+        tests: layout(&["nothing_is_left_behind_per_name_once_all_leases_have_ended"]),
+        ..PLAIN
+    },
+    Mutant {
+        name: "redis-tokens-not-counted",
+        promise: "Tokens rise also while the server's clock stands still or was set back",
+        edits: &[Edit {
+            file: ACQUIRE,
+            find: "if last > now then",
+            replace: "if last < now then",
+        }],
+        tests: faults(&["a_server_whose_clock_is_set_ends_leases_early_but_never_repeats_a_token"]),
+        ..PLAIN
+    },
+    Mutant {
+        name: "redis-queued-tokens-not-counted",
+        promise: "Tokens rise also while the server's clock was set back, after a claim that waited in the queue",
+        edits: &[Edit {
+            file: PLACE,
+            find: "if last > now then",
+            replace: "if last < now then",
+        }],
+        tests: faults(&["a_server_whose_clock_is_set_ends_leases_early_but_never_repeats_a_token"]),
+        ..PLAIN
+    },
+    Mutant {
+        name: "redis-heirs-tokens-not-counted",
+        promise: "Tokens rise also while the server's clock was set back, after an heir",
+        edits: &[Edit {
+            file: RELEASE,
+            find: "if last > now then",
+            replace: "if last < now then",
+        }],
+        tests: faults(&["a_server_whose_clock_is_set_ends_leases_early_but_never_repeats_a_token"]),
+        ..PLAIN
+    },
+];
+
+const fn conformance(names: &'static [&'static str]) -> Tests {
+    test("tenure-redis", "conformance", names)
+}
+
+const fn faults(names: &'static [&'static str]) -> Tests {
+    test("tenure-redis", "faults", names)
+}
+
+const fn layout(names: &'static [&'static str]) -> Tests {
+    test("tenure-redis", "layout", names)
+}
