@@ -14,8 +14,8 @@ use crate::script::{ACQUIRE, Command};
 use crate::together::Wish;
 use crate::wire::Wire;
 
-/// The counter of the tokens. It outlives every lock, and there is one for the whole server; on a cluster there would be
-/// one for each hash slot, in that slot. Whoever moves from the one to the other loses nothing: a token is never below
+/// The counter of the tokens. It outlives every lock, and there is one for each database; on a cluster there would be one
+/// for each hash slot, in that slot. Whoever moves from the one to the other loses nothing: a token is never below
 /// the server's time.
 pub(crate) const COUNTER: &str = "tenure_tokens";
 
