@@ -60,7 +60,10 @@ impl Line {
         // A future that has gone has looked for itself in the queue already.
         if !waiter.is_gone() {
             waiter.set_place(self.engine.places.first());
-            self.queue(&mut state).put(waiter);
+            let queue = self.queue(&mut state);
+            // It was refused, so somebody else holds the key, and may want it again.
+            queue.others |= self.engine.backend.profile().tells_others;
+            queue.put(waiter);
         }
         Self::ring(&state);
     }

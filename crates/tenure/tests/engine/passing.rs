@@ -293,6 +293,30 @@ async fn a_waiter_elsewhere_gets_the_key_while_local_tasks_hammer_it() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_first_run_after_others_gives_each_local_waiter_one_turn() {
+    let world = World::new();
+    let (here, elsewhere) = (world.client(), world.client());
+    let held = elsewhere.mutex("k").lock().await.unwrap();
+    let turns = Arc::new(std::sync::atomic::AtomicU32::new(0));
+    for _ in 0..3 {
+        let (mutex, turns) = (here.mutex("k"), turns.clone());
+        tokio::spawn(async move {
+            loop {
+                let guard = mutex.lock().await.unwrap();
+                turns.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+                guard.unlock().await.unwrap();
+            }
+        });
+        settle().await;
+    }
+    held.unlock().await.unwrap();
+    let back = served(tokio::spawn(elsewhere.mutex("k").lock())).await;
+    let before = turns.load(std::sync::atomic::Ordering::Relaxed);
+    assert!((1..=4).contains(&before), "{before} turns of 3 waiters");
+    drop(back);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_grant_that_was_long_on_the_way_is_not_given_to_whoever_came_meanwhile() {
     let world = World::new();
     let ((client, stage), others) = (world.staged(), world.client());
