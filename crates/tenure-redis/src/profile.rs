@@ -13,7 +13,7 @@ use crate::names::is_reserved;
 pub(crate) const LIMITS: Limits = Limits {
     min_lease: Duration::from_millis(100),
     max_lease: Duration::from_secs(365 * 24 * 3600),
-    max_grants: NonZeroU32::new(64).unwrap(),
+    max_grants: NonZeroU32::new(1024).unwrap(),
     max_batch: NonZeroU32::new(10_000).unwrap(),
     margin: None,
     late_by: Duration::from_millis(1),

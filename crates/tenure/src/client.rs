@@ -12,7 +12,7 @@ use tenure_backend::{
 use crate::changes::{Changes, Scope};
 use crate::election::Election;
 use crate::engine::Engine;
-use crate::error::Error;
+use crate::error::{Error, no_answer};
 use crate::line::Line;
 use crate::mutex::Mutex;
 use crate::options::Face;
@@ -131,8 +131,9 @@ impl Client {
 
     /// Takes locks away from their holders, foreign ones too; answers who was freed.
     ///
-    /// A holder of ours learns at its next renewal, within a third of its lease; one whose lease is not renewed, at its end. For 10 ms the key admits nobody, so
-    /// that no grant that is passed on in its client's memory is older than the next one.
+    /// A holder of this client learns at once, one of another at its next renewal, within a third of its lease; one whose
+    /// lease is not renewed, at its end. For 10 ms the key admits nobody, so that no grant that is passed on in its client's
+    /// memory is older than the next one.
     ///
     /// # Cancel safety
     /// Dropping the future leaves the eviction's outcome unknown.
@@ -142,6 +143,7 @@ impl Client {
     /// named holder; repeated for all, it takes whoever holds by then.
     pub async fn evict(&self, holder: Holder) -> Result<Vec<HolderId>, Error> {
         let by = Some(self.engine.settings.label.clone());
+        let key = holder.key().clone();
         let departure = Departure {
             who: holder,
             cause: Cause::Evicted { by },
@@ -156,9 +158,12 @@ impl Client {
             .await
             .pop()
         {
-            Some(Released::Done { freed, .. }) => Ok(freed.into_vec()),
+            Some(Released::Done { freed, .. }) => {
+                self.engine.ask_about(&key);
+                Ok(freed.into_vec())
+            }
             Some(Released::Unknown(error)) => Err(error.into()),
-            None => Ok(Vec::new()),
+            None => Err(no_answer().into()),
         }
     }
 

@@ -30,6 +30,11 @@ pub(crate) async fn drive(line: Arc<Line>, bell: Arc<Notify>) {
                 }
                 continue;
             }
+            Step::AskAbout(held) => {
+                // What comes of it is the guard's to tell, and the next step's to see.
+                let _ = line.engine.watchdog.verify(&held).await;
+                continue;
+            }
             Step::Ask(claim, polite) => (claim, polite),
         };
         let found = seek(&line.engine, &claim, polite, &bell, || line.still_asks(&claim)).await;

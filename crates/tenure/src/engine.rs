@@ -23,8 +23,8 @@ use crate::watchdog::Watchdog;
 /// Bells that claims share, so that a claim need not carry one.
 const LOSS_BELLS: usize = 16;
 
-/// How many grants a claim reserves for which nobody waits: enough for those who come while it is held.
-const LONE_GRANTS: NonZeroU32 = NonZeroU32::new(8).unwrap();
+/// How many grants a claim reserves of which no more is known: enough for those who come while it is held.
+pub(crate) const LONE_GRANTS: NonZeroU32 = NonZeroU32::new(8).unwrap();
 
 #[derive(Debug)]
 pub(crate) struct Engine {
@@ -98,18 +98,33 @@ impl Engine {
         }
     }
 
-    /// Names a new claim on the line's key, which others wait for.
+    /// Asks the store about every claim that this client holds on that key: what comes of it is the guards' to tell.
+    pub(crate) fn ask_about(&self, key: &LockKey) {
+        for line in self.lines.all().into_iter().filter(|line| line.key == *key) {
+            for held in line.holders() {
+                let line = line.clone();
+                self.watchdog
+                    .spawn(async move { drop(line.engine.watchdog.verify(&held).await) });
+            }
+        }
+    }
+
+    /// Names a new claim on the line's key. It reserves few grants: a store whose tokens follow its clock is then not ahead
+    /// of it, however many keys are taken in a second.
     pub(crate) fn claim(&self, line: &Line, want: &Want, fairness: Fairness) -> Arc<Claim> {
-        self.claim_for(line, want, fairness, want.grants(self))
+        self.claim_for_run(line, want, fairness, LONE_GRANTS.get())
     }
 
-    /// Names a new claim on the line's key, for which nobody waits. It reserves few grants: a store whose tokens follow its
-    /// clock is then not ahead of it, however many keys are taken in a second.
-    pub(crate) fn lone_claim(&self, line: &Line, want: &Want, fairness: Fairness) -> Arc<Claim> {
-        self.claim_for(line, want, fairness, want.grants(self).min(LONE_GRANTS))
-    }
-
-    fn claim_for(&self, line: &Line, want: &Want, fairness: Fairness, grants: NonZeroU32) -> Arc<Claim> {
+    /// The same with so many grants, as far as there may be.
+    pub(crate) fn claim_for_run(
+        &self,
+        line: &Line,
+        want: &Want,
+        fairness: Fairness,
+        reserve: u32,
+    ) -> Arc<Claim> {
+        let most = want.grants(self);
+        let grants = NonZeroU32::new(reserve).map_or(NonZeroU32::MIN, |reserve| reserve.min(most));
         let number = self.claims.fetch_add(1, Ordering::Relaxed) + 1;
         Arc::new(Claim {
             at: ClaimRef {

@@ -113,6 +113,15 @@ impl From<BackendError> for Error {
     }
 }
 
+/// A store that answers less than it was asked: what became of the rest is not known.
+pub(crate) fn no_answer() -> BackendError {
+    BackendError::new(
+        Fault::Store,
+        Effect::Unknown,
+        "the store answered less than it was asked: this is a mistake of its backend",
+    )
+}
+
 impl From<InvalidKey> for Error {
     fn from(error: InvalidKey) -> Self {
         Error::Invalid(error.to_string().into())

@@ -54,7 +54,7 @@ pub(crate) struct Held {
     extra: Option<Box<Extra>>,
     /// The lease that renewal reckons with, and the one that the store gave: beside each other, so that a round of renewals
     /// need not look at the claim.
-    lease_nanos: u64,
+    lease_nanos: AtomicU64,
     given_nanos: u64,
     /// The local deadline in nanoseconds, or [`LOST`].
     deadline: AtomicU64,
@@ -108,7 +108,7 @@ impl Held {
             first_token: grant.tokens.map(|run| run.first()),
             run,
             extra,
-            lease_nanos: (Instant::ORIGIN + lease).as_nanos(),
+            lease_nanos: AtomicU64::new((Instant::ORIGIN + lease).as_nanos()),
             given_nanos: (Instant::ORIGIN + grant.lease).as_nanos(),
             deadline: AtomicU64::new(deadline.as_nanos()),
             confirmed: AtomicU64::new(grant.held_from.as_nanos()),
@@ -181,21 +181,28 @@ impl Held {
         self.line.engine.loss_bell(self.claim.at.id)
     }
 
-    /// Moves the deadline after a renewal, unless belief ended before the answer was read: loss is sticky.
+    /// Moves the deadline after a renewal, unless belief ended before the answer was read: loss is sticky. A store that
+    /// keeps the claim for less than before is believed for less, unless a later question was answered already.
     pub(crate) fn extend(&self, held_from: Instant, lease: Duration, margin: Option<Duration>, now: Instant) {
         self.strained.store(false, Ordering::Relaxed);
         let mut later = believe_until(held_from, lease, margin);
         if let Some(end) = self.max_hold_ends() {
             later = later.min(end);
         }
+        let newer = held_from >= self.confirmed();
         let moved = self
             .deadline
             .fetch_update(Ordering::AcqRel, Ordering::Acquire, |deadline| {
-                (deadline != LOST && now.as_nanos() < deadline && later.as_nanos() > deadline)
+                (deadline != LOST && now.as_nanos() < deadline && (newer || later.as_nanos() > deadline))
                     .then_some(later.as_nanos())
             });
         if moved.is_ok() {
             self.confirmed.fetch_max(held_from.as_nanos(), Ordering::AcqRel);
+        }
+        if newer {
+            let least = lease.min(self.claim.lease);
+            self.lease_nanos
+                .store((Instant::ORIGIN + least).as_nanos(), Ordering::Relaxed);
         }
     }
 
@@ -204,9 +211,9 @@ impl Held {
         self.strained.store(true, Ordering::Relaxed);
     }
 
-    /// The lease that renewal reckons with: what was asked for, or what the store gave if that is less.
+    /// The lease that renewal reckons with: what was asked for, or what the store gave last if that is less.
     pub(crate) fn lease(&self) -> Duration {
-        Duration::from_nanos(self.lease_nanos)
+        Duration::from_nanos(self.lease_nanos.load(Ordering::Relaxed))
     }
 
     /// The lease that the store said it gave.
@@ -248,6 +255,11 @@ impl Held {
             })
             .map(|before| before + 1)
             .ok()
+    }
+
+    /// How many grants of the run were handed out.
+    pub(crate) fn handed_out(&self) -> u32 {
+        self.passed.load(Ordering::Acquire) + 1
     }
 
     /// The token of the run's `nth` grant.

@@ -95,8 +95,9 @@ macro_rules! options {
 
             /// Sets a lease that is never renewed: belief ends with it, whatever the holder does.
             ///
-            /// Nothing is sent while it is held, so a holder that is evicted learns of it when its lease ends, or by
-            /// [`verify`](crate::Guard::verify).
+            /// Nothing is sent while it is held and nobody of this client waits for it, so a holder that is evicted learns
+            /// of it when its lease ends, or by [`verify`](crate::Guard::verify). While others wait, the store is asked
+            /// each third of the lease, and every 10 s at least.
             #[must_use]
             pub fn fixed_lease(self, lease: std::time::Duration) -> Self {
                 Self(self.0.set(|options| {

@@ -12,10 +12,12 @@ use tenure_backend::{
 };
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
+use tokio::task::JoinError;
 
 use crate::error::Error;
 
 const NO_THREAD: Error = Error::Closed("the system gave no thread for this client");
+const RUNTIME_ENDED: Error = Error::Closed("the client's own thread ended while its store was opened");
 
 /// A runtime on a thread of its own, which ends with the work that it is given, or with this if it is given none.
 pub(crate) struct OwnThread {
@@ -56,7 +58,7 @@ impl OwnThread {
         // Dropped with this future, whose owner also drops the thread.
         let opened = self.runtime.spawn(opening).await;
         Ok(Arc::new(Anchored {
-            store: opened.map_err(|_| NO_THREAD)??,
+            store: opened.map_err(ended)??,
             runtime: self.runtime.clone(),
         }))
     }
@@ -66,6 +68,14 @@ impl OwnThread {
         // The thread waits for nothing else.
         let _ = self.work.send(Box::pin(work));
         self.runtime
+    }
+}
+
+/// Why what was to open a store has ended without an answer.
+fn ended(error: JoinError) -> Error {
+    match error.try_into_panic() {
+        Ok(panic) => std::panic::resume_unwind(panic),
+        Err(_) => RUNTIME_ENDED,
     }
 }
 

@@ -9,6 +9,7 @@ use smallvec::SmallVec;
 use tenure_backend::Instant;
 use tokio::sync::Notify;
 
+use crate::engine::LONE_GRANTS;
 use crate::waiter::Waiter;
 
 /// Where the places of a client's waiters come from. None is given twice, so that a waiter who comes back to a queue that
@@ -46,10 +47,14 @@ pub(crate) struct Queue {
     pub(crate) bell: Arc<Notify>,
     /// A release with an heir is under way: the driver leaves the store alone.
     pub(crate) heir: bool,
+    /// When the store was last asked about a holder whose lease is not renewed.
+    pub(crate) asked_at: Instant,
     /// Until then others may go first.
     pub(crate) yield_until: Instant,
     /// Hand-overs that this run may still have.
     pub(crate) run_left: u32,
+    /// How many grants the next claim reserves.
+    pub(crate) reserve: u32,
     /// Runs that ended here.
     pub(crate) runs: u32,
     /// Somebody else was waiting when the store was last asked.
@@ -65,8 +70,10 @@ impl Queue {
             sleeps: false,
             bell: Arc::new(Notify::new()),
             heir: false,
+            asked_at: Instant::ORIGIN,
             yield_until: Instant::ORIGIN,
             run_left: u32::MAX,
+            reserve: LONE_GRANTS.get(),
             runs: 0,
             others: false,
         }
@@ -101,10 +108,19 @@ impl Queue {
         self.waiters.iter().find(|waiter| waiter.is_waiting())
     }
 
-    /// Takes out the first waiter whose future is there.
-    pub(crate) fn take_first(&mut self) -> Option<Arc<Waiter>> {
+    /// Takes out the first waiter whose future is there, if it is one of those meant. It is looked for once: a future may go
+    /// at any moment, and the next waiter may be of another kind.
+    pub(crate) fn take_first_if(&mut self, is_meant: impl FnOnce(&Waiter) -> bool) -> Option<Arc<Waiter>> {
         let at = self.waiters.iter().position(|waiter| waiter.is_waiting())?;
-        self.waiters.remove(at)
+        is_meant(&self.waiters[at]).then(|| self.waiters.remove(at))?
+    }
+
+    /// A run has ended in which so many grants were handed out: the next one reserves twice as many.
+    ///
+    /// So a key that is hammered here asks the store seldom, and one that is not leaves few tokens unused: where they follow
+    /// the server's clock they must not run ahead of it.
+    pub(crate) fn run_ended(&mut self, handed_out: u32) {
+        self.reserve = handed_out.saturating_mul(2).max(LONE_GRANTS.get());
     }
 
     /// How many wait.

@@ -8,9 +8,10 @@ use std::time::Duration;
 
 use smallvec::smallvec;
 use tenure_backend::{
-    BackendError, Cause, Claim, Departure, Each, Effect, Fault, Heir, Holder, HolderId, Released, Standing,
+    BackendError, Cause, Claim, Departure, Each, Effect, Heir, Holder, HolderId, Released, Standing,
 };
 
+use crate::error::no_answer;
 use crate::line::Line;
 use crate::timer::sleep;
 use crate::watchdog::Busy;
@@ -194,11 +195,7 @@ impl Release {
                     });
                 }
                 Some(Released::Unknown(error)) => error,
-                None => BackendError::new(
-                    Fault::Store,
-                    Effect::Unknown,
-                    "the store did not answer a release",
-                ),
+                None => no_answer(),
             };
             let now = self.line.engine.clock.now();
             let give_up = *give_up.get_or_insert(now + limit);

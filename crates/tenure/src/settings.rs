@@ -31,8 +31,8 @@ pub struct Settings {
     ///
     /// Turned off, each hand-over goes through the store.
     pub passing: bool,
-    /// How many grants one run of such hand-overs has before the store is asked again: 64. A lock that nobody waited for
-    /// when it was asked for begins with 8 at the most.
+    /// How many grants one run of such hand-overs has at the most before the store is asked again: 256. The first run on a
+    /// key has 8, and each other one at most twice as many as were handed out in the one before.
     pub grants: u32,
     /// How long `unlock` repeats itself while the store does not answer: 5 s, and never beyond the lease.
     pub unlock_limit: Duration,
@@ -58,7 +58,7 @@ impl Default for Settings {
             call_limit: Duration::from_secs(5),
             offer_window: Duration::from_millis(100),
             passing: true,
-            grants: 64,
+            grants: 256,
             unlock_limit: Duration::from_secs(5),
             max_claims: 1_000_000,
             own_thread: false,

@@ -5,11 +5,15 @@ use std::time::Duration;
 
 use tenure_backend::{Claim, Fairness, Instant};
 
-use super::state::Line;
+use super::state::{Line, State};
 use crate::error::Error;
+use crate::held::Held;
 
 /// How long an heir that was refused lets others go first.
 pub(super) const YIELD: Duration = Duration::from_millis(10);
+
+/// How often the store is asked at least about a holder whom nobody renews, while others wait behind it.
+const ASK_ABOUT: Duration = Duration::from_secs(10);
 
 /// What the driver is to do.
 pub(crate) enum Step {
@@ -17,6 +21,8 @@ pub(crate) enum Step {
     Exit,
     /// Look again at a ring of the bell, or then.
     Rest(Duration),
+    /// Ask the store about this holder, who may have been evicted: its lease is not renewed.
+    AskAbout(Arc<Held>),
     /// Ask the store with this claim, after letting others go first for so long.
     Ask(Arc<Claim>, Duration),
 }
@@ -41,21 +47,35 @@ impl Line {
             return Step::Rest(rest);
         }
         if !self.admits(&mut state, want.mode) {
-            let now = self.engine.clock.now();
-            let until = state
-                .holders
-                .iter()
-                .map(|held| held.deadline())
-                .min()
-                .unwrap_or(now);
-            return Step::Rest((until - now).min(rest).max(Duration::from_millis(1)));
+            return self.behind_holders(&mut state, rest);
         }
-        let yield_until = state
+        let (yield_until, reserve) = state
             .queue
             .as_ref()
-            .map_or(Instant::ORIGIN, |queue| queue.yield_until);
+            .map_or((Instant::ORIGIN, 1), |queue| (queue.yield_until, queue.reserve));
         let polite = yield_until - self.engine.clock.now();
-        Step::Ask(self.engine.claim(self, &want, Fairness::Unfair), polite)
+        let claim = self.engine.claim_for_run(self, &want, Fairness::Unfair, reserve);
+        Step::Ask(claim, polite)
+    }
+
+    /// What to do while holders of this client are in the way.
+    fn behind_holders(&self, state: &mut State, rest: Duration) -> Step {
+        let now = self.engine.clock.now();
+        let mut until = now + rest;
+        for held in &state.holders {
+            until = until.min(held.deadline());
+            if !held.options.renewed
+                && let Some(queue) = &mut state.queue
+            {
+                let ask_at = queue.asked_at.max(held.confirmed()) + ASK_ABOUT.min(held.lease() / 3);
+                if ask_at <= now {
+                    queue.asked_at = now;
+                    return Step::AskAbout(held.clone());
+                }
+                until = until.min(ask_at);
+            }
+        }
+        Step::Rest((until - now).max(Duration::from_millis(1)))
     }
 
     /// Whether the driver is to go on asking with that claim, and how soon to look again.
@@ -76,10 +96,7 @@ impl Line {
         let waiter = {
             let mut state = self.state.lock();
             let Some(queue) = state.queue.as_mut() else { return };
-            match queue.first() {
-                Some(first) if first.want.fits(claim, &self.engine) => queue.take_first(),
-                _ => None,
-            }
+            queue.take_first_if(|first| first.want.fits(claim, &self.engine))
         };
         if let Some(waiter) = waiter {
             waiter.answer(Err(error));

@@ -40,6 +40,9 @@ impl Line {
         if !held.depart() {
             return Exit::Gone;
         }
+        if let Some(queue) = &mut state.queue {
+            queue.run_ended(held.handed_out());
+        }
         let heir = self.heir(&mut state);
         if heir.is_none() {
             Self::ring(&state);
@@ -120,10 +123,7 @@ impl Line {
             return None;
         }
         loop {
-            if !queue.first()?.want.fits(&held.claim, &self.engine) {
-                return None;
-            }
-            let waiter = queue.take_first()?;
+            let waiter = queue.take_first_if(|first| first.want.fits(&held.claim, &self.engine))?;
             // Read after the receiver has left the queue: what is handed on was fresh at that moment.
             let now = self.engine.clock.now();
             let fresh = held.is_believed(now) && now - held.confirmed() < PASS_WINDOW;
@@ -164,7 +164,8 @@ impl Line {
             }
         }
         queue.heir = true;
-        Some(self.engine.claim(self, &first, Fairness::Unfair))
+        let reserve = queue.reserve;
+        Some(self.engine.claim_for_run(self, &first, Fairness::Unfair, reserve))
     }
 
     /// The release that named an heir was answered, or given up.
@@ -204,12 +205,11 @@ impl Line {
         let mut state = self.state.lock();
         let mut alive = true;
         let fresh = self.engine.clock.now() - grant.held_from < PASS_WINDOW;
-        let is_for = |first: &Arc<Waiter>| {
+        let is_for = |first: &Waiter| {
             first.want.fits(claim, &self.engine) && (fresh || !first.came_after(grant.held_from))
         };
         while let Some(queue) = &mut state.queue
-            && queue.first().is_some_and(is_for)
-            && let Some(waiter) = queue.take_first()
+            && let Some(waiter) = queue.take_first_if(is_for)
         {
             let Some(held) = self.hold_in(&mut state, claim, grant.clone(), &waiter.want) else {
                 self.queue(&mut state).put(waiter);

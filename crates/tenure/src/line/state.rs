@@ -58,13 +58,14 @@ impl Line {
         self.key == *key && self.kind == kind
     }
 
-    /// Whether the believed holders of this client leave room for that mode; those that lost it are forgotten.
+    /// Whether the believed holders of this client leave room for that mode; those that lost it are forgotten. Who waits for
+    /// the loss is told by others: not here, under the line's lock.
     pub(super) fn admits(&self, state: &mut State, mode: Mode) -> bool {
         if state.holders.is_empty() {
             return true;
         }
         let now = self.engine.clock.now();
-        state.holders.retain(|held| held.is_believed(now));
+        state.holders.retain(|held| now < held.deadline());
         mode.admits(state.holders.iter().map(|held| held.claim.mode))
     }
 
@@ -80,7 +81,6 @@ impl Line {
     }
 
     /// Who of this client holds the key.
-    #[cfg(feature = "testing")]
     pub(crate) fn holders(&self) -> Vec<Arc<Held>> {
         self.state.lock().holders.to_vec()
     }

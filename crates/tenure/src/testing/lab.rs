@@ -209,14 +209,7 @@ impl Lab {
             .filter_map(|member| member.engine.upgrade())
             .collect();
         for engine in engines {
-            for line in engine.lines.all().into_iter().filter(|line| line.key == *key) {
-                for held in line.holders() {
-                    let engine = engine.clone();
-                    // What comes of it is the guard's to tell.
-                    let ask = async move { drop(engine.watchdog.verify(&held).await) };
-                    line.engine.watchdog.spawn(ask);
-                }
-            }
+            engine.ask_about(key);
         }
     }
 

@@ -11,7 +11,7 @@ use tracing::Instrument;
 use super::life::{Shared, Watchdog};
 use super::rounds::next_look;
 use crate::belief::{renew_after, retry_after};
-use crate::error::{Error, Lost, LostCause};
+use crate::error::{Error, Lost, LostCause, no_answer};
 use crate::held::Held;
 use crate::release::backoff;
 use crate::telemetry::renewing;
@@ -106,7 +106,10 @@ impl Watchdog {
                     tell(Err(Lost { cause }.into()));
                     return false;
                 }
-                None => return false,
+                None => {
+                    tell(Err(no_answer().into()));
+                    return false;
+                }
             };
             let over = self.0.clock.now() + pause;
             // A closing client waits for the store's word, and leaves the rest to it.
@@ -157,7 +160,8 @@ pub(super) async fn renew(shared: &Shared, batch: Vec<Arc<Held>>) -> Option<Erro
     let mut first = None;
     let mut renewed = 0;
     let mut looks = Vec::with_capacity(batch.len());
-    for (held, answer) in batch.iter().zip(answers) {
+    let missing = std::iter::repeat_with(|| Renewed::Unknown(no_answer()));
+    for (held, answer) in batch.iter().zip(answers.into_iter().chain(missing)) {
         let failed = match answer {
             _ if held.has_departed() => held.check(now).err().map(Error::Lost),
             Renewed::Alive { held_from, lease } => {

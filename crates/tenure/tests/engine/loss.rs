@@ -7,7 +7,7 @@ use std::time::Duration;
 use tenure::{Error, Guard, Holder, Lost, LostCause, Settings};
 
 use crate::stage::Verb;
-use crate::world::{MS, SECOND, World, pass, settle};
+use crate::world::{MS, SECOND, World, pass, served, settle};
 
 /// Waits for the loss, but not for ever.
 async fn lost(guard: &Guard) -> Lost {
@@ -176,6 +176,56 @@ async fn an_evicted_holder_learns_within_a_third_of_its_lease_who_did_it() {
         }
     );
     assert!(matches!(guard.unlock().await, Err(Error::Lost(_))));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_holder_that_its_own_client_evicts_learns_at_once() {
+    let world = World::new();
+    let client = world.client();
+    for mutex in [client.mutex("k"), client.mutex("k").fixed_lease(20 * SECOND)] {
+        let guard = mutex.lock().await.unwrap();
+        let waiting = tokio::spawn(client.mutex("k").lock());
+        settle().await;
+        client.evict(Holder::All(guard.key().clone())).await.unwrap();
+        let evicted = tokio::time::Instant::now();
+        lost(&guard).await;
+        drop(served(waiting).await);
+        assert!(evicted.elapsed() < SECOND, "{:?}", evicted.elapsed());
+        pass(SECOND).await;
+    }
+}
+
+/// Nobody renews it, but others of its client must not wait for a lock that is free.
+#[tokio::test(start_paused = true)]
+async fn who_waits_behind_a_fixed_lease_that_was_evicted_has_the_lock_long_before_its_end() {
+    let world = World::new();
+    for (lease, most) in [(12 * SECOND, 4 * SECOND), (3600 * SECOND, 10 * SECOND)] {
+        let (client, operator) = (world.client(), world.client());
+        let guard = client.mutex("k").fixed_lease(lease).lock().await.unwrap();
+        let waiting = tokio::spawn(client.mutex("k").lock());
+        settle().await;
+        operator.evict(Holder::All(guard.key().clone())).await.unwrap();
+        let evicted = tokio::time::Instant::now();
+        let next = served(waiting).await;
+        assert!(evicted.elapsed() <= most + SECOND, "{:?}", evicted.elapsed());
+        assert!(!guard.is_held());
+        next.unlock().await.unwrap();
+    }
+}
+
+/// A store may keep a claim for less than it was asked for.
+#[tokio::test(start_paused = true)]
+async fn belief_follows_a_renewal_that_the_store_keeps_for_less() {
+    let world = World::new();
+    let (client, stage) = world.staged();
+    let guard = client.mutex("k").lock().await.unwrap();
+    stage.renew_for(6 * SECOND);
+    pass(60 * SECOND).await;
+    assert!(guard.is_held(), "it is renewed as often as that takes");
+    stage.act(Verb::Renew).fail_before(usize::MAX);
+    pass(6 * SECOND).await;
+    assert!(!guard.is_held());
+    assert!(world.client().mutex("k").try_lock().await.unwrap().is_some());
 }
 
 #[tokio::test(start_paused = true)]

@@ -40,8 +40,8 @@ async fn a_run_ends_when_its_grants_are_used_up() {
     let world = World::new();
     let (client, _stage) = world.staged();
     let mut guard = client.mutex("k").lock().await.unwrap();
-    // The first was asked for when nobody waited, the next with somebody behind it.
-    for grants in [8, 64, 64] {
+    // Each run has twice as many as the one before, up to the setting.
+    for grants in [8, 16, 32, 64, 128, 256, 256] {
         let first = guard.claim().clone();
         for grant in 1..grants {
             guard = hand_over(&client, guard).await;
@@ -51,6 +51,24 @@ async fn a_run_ends_when_its_grants_are_used_up() {
         guard = hand_over(&client, guard).await;
         assert_ne!(guard.claim(), &first, "the grant after {grants} is the store's");
         assert!(guard.token() > last);
+    }
+}
+
+/// Where tokens follow the server's clock, those that nobody uses must not be many.
+#[tokio::test(start_paused = true)]
+async fn a_run_reserves_no_more_than_twice_what_the_last_one_handed_out() {
+    let world = World::new();
+    let (client, stage) = world.staged();
+    let mut guard = client.mutex("k").lock().await.unwrap();
+    for (handed_out, reserved) in [(1, 8), (6, 12), (12, 24), (20, 40), (2, 8), (8, 16), (1, 8)] {
+        for _ in 1..handed_out {
+            guard = hand_over(&client, guard).await;
+        }
+        // The window has passed: the next grant is the store's.
+        pass(11 * MS).await;
+        guard = hand_over(&client, guard).await;
+        let last = *stage.reserved.lock().last().unwrap();
+        assert_eq!(last, reserved, "after {handed_out} grants");
     }
 }
 

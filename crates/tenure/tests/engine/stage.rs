@@ -26,6 +26,9 @@ pub(crate) struct Stage {
     profile: Profile,
     acts: Mutex<HashMap<Verb, Arc<Act>>>,
     least_lease: Mutex<Duration>,
+    renewed_lease: Mutex<Option<Duration>>,
+    /// How many grants each heir reserved.
+    pub(crate) reserved: Mutex<Vec<u32>>,
 }
 
 /// What happens to the calls of one verb.
@@ -59,12 +62,19 @@ impl Stage {
             profile,
             acts: Mutex::default(),
             least_lease: Mutex::default(),
+            renewed_lease: Mutex::default(),
+            reserved: Mutex::default(),
         })
     }
 
     /// Has the store give no shorter lease to what is acquired from here on.
     pub(crate) fn round_up_to(&self, lease: Duration) {
         *self.least_lease.lock() = lease;
+    }
+
+    /// Has the store keep what is renewed from here on for no longer than that.
+    pub(crate) fn renew_for(&self, lease: Duration) {
+        *self.renewed_lease.lock() = Some(lease);
     }
 
     pub(crate) fn act(&self, verb: Verb) -> Arc<Act> {
@@ -210,8 +220,13 @@ impl Backend for Stage {
         })
     }
 
-    fn renew(self: Arc<Self>, batch: Batch<Renewal>) -> Each<Renewed> {
+    fn renew(self: Arc<Self>, mut batch: Batch<Renewal>) -> Each<Renewed> {
         let act = self.act(Verb::Renew);
+        if let Some(most) = *self.renewed_lease.lock() {
+            batch
+                .iter_mut()
+                .for_each(|renewal| renewal.lease = renewal.lease.min(most));
+        }
         Each::new(async move {
             let count = batch.len();
             if let Err(error) = act.enter(count).await {
@@ -227,6 +242,9 @@ impl Backend for Stage {
 
     fn release(self: Arc<Self>, batch: Batch<Departure>) -> Each<Released> {
         let act = self.act(Verb::Release);
+        let heirs = batch.iter().filter_map(|departure| departure.heir.as_ref());
+        let reserved = heirs.map(|heir| heir.claim.grants.get());
+        self.reserved.lock().extend(reserved);
         Each::new(async move {
             let count = batch.len();
             if let Err(error) = act.enter(count).await {

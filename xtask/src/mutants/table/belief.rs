@@ -3,6 +3,8 @@
 use super::list::{PLAIN, engine, regressions, unit};
 use crate::mutants::mutant::{Edit, Mutant};
 
+const CLIENT: &str = "crates/tenure/src/client.rs";
+const DRIVING: &str = "crates/tenure/src/line/driving.rs";
 const BELIEF: &str = "crates/tenure/src/belief.rs";
 const GUARD: &str = "crates/tenure/src/guard.rs";
 const HELD: &str = "crates/tenure/src/held.rs";
@@ -60,8 +62,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
         promise: "Once lost, a late renewal does not bring the lock back",
         edits: &[Edit {
             file: HELD,
-            find: "(deadline != LOST && now.as_nanos() < deadline && later.as_nanos() > deadline)",
-            replace: "(later.as_nanos() > deadline)",
+            find: "(deadline != LOST && now.as_nanos() < deadline && (newer || later.as_nanos() > deadline))",
+            replace: "(newer || later.as_nanos() > deadline)",
         }],
         tests: engine(&["loss_that_was_seen_once_is_seen_for_ever"]),
         ..PLAIN
@@ -71,10 +73,32 @@ pub(super) const MUTANTS: &[Mutant] = &[
         promise: "A renewal whose answer is read after the deadline does not move it",
         edits: &[Edit {
             file: HELD,
-            find: "deadline != LOST && now.as_nanos() < deadline && later",
-            replace: "deadline != LOST && later",
+            find: "deadline != LOST && now.as_nanos() < deadline && (newer",
+            replace: "deadline != LOST && (newer",
         }],
         tests: regressions(&["a_renewal_that_is_read_after_the_deadline_does_not_bring_the_lock_back"]),
+        ..PLAIN
+    },
+    Mutant {
+        name: "belief-never-shrinks",
+        promise: "A store that keeps a claim for less than before is believed for less",
+        edits: &[Edit {
+            file: HELD,
+            find: "let newer = held_from >= self.confirmed();",
+            replace: "let newer = false;",
+        }],
+        tests: engine(&["belief_follows_a_renewal_that_the_store_keeps_for_less"]),
+        ..PLAIN
+    },
+    Mutant {
+        name: "renewal-reckons-with-the-first-lease",
+        promise: "A claim that is kept for less is renewed the sooner",
+        edits: &[Edit {
+            file: HELD,
+            find: "                .store((Instant::ORIGIN + least).as_nanos(), Ordering::Relaxed);",
+            replace: "                .store(self.lease_nanos.load(Ordering::Relaxed).max((Instant::ORIGIN + least).as_nanos()), Ordering::Relaxed);",
+        }],
+        tests: engine(&["belief_follows_a_renewal_that_the_store_keeps_for_less"]),
         ..PLAIN
     },
     Mutant {
@@ -256,6 +280,28 @@ pub(super) const MUTANTS: &[Mutant] = &[
             replace: "held.deadline() - shared.clock.now()",
         }],
         tests: engine(&["asking_after_a_fixed_lease_does_not_shorten_it_in_the_store"]),
+        ..PLAIN
+    },
+    Mutant {
+        name: "own-eviction-is-not-told",
+        promise: "A holder that its own client evicts learns at once",
+        edits: &[Edit {
+            file: CLIENT,
+            find: "                self.engine.ask_about(&key);\n",
+            replace: "                let _ = &key;\n",
+        }],
+        tests: engine(&["a_holder_that_its_own_client_evicts_learns_at_once"]),
+        ..PLAIN
+    },
+    Mutant {
+        name: "nobody-asks-about-a-fixed-lease",
+        promise: "Who waits behind a fixed lease that was evicted has the lock long before its end",
+        edits: &[Edit {
+            file: DRIVING,
+            find: "                if ask_at <= now {",
+            replace: "                if ask_at < Instant::ORIGIN {",
+        }],
+        tests: engine(&["who_waits_behind_a_fixed_lease_that_was_evicted_has_the_lock_long_before_its_end"]),
         ..PLAIN
     },
     Mutant {

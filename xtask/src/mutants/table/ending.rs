@@ -143,9 +143,9 @@ pub(super) const MUTANTS: &[Mutant] = &[
         promise: "A wait that ends during its own call leaves no driver behind",
         edits: &[Edit { file: ENTRY, find: "        if !waiter.is_gone() {
             waiter.set_place(self.engine.places.first());
-            self.queue(&mut state).put(waiter);
-        }", replace: "        waiter.set_place(self.engine.places.first());
-        self.queue(&mut state).put(waiter);", },],
+            let queue = self.queue(&mut state);", replace: "        {
+            waiter.set_place(self.engine.places.first());
+            let queue = self.queue(&mut state);", },],
         tests: engine(&["a_wait_that_times_out_during_its_own_call_leaves_no_driver_behind"]),
         ..PLAIN
     },

@@ -5,6 +5,7 @@ use crate::mutants::mutant::{Edit, Mutant};
 
 const WANT: &str = "crates/tenure/src/want.rs";
 const ATTEMPT: &str = "crates/tenure/src/attempt.rs";
+const ENTRY: &str = "crates/tenure/src/line/entry.rs";
 const HANDOVER: &str = "crates/tenure/src/line/handover.rs";
 const HELD: &str = "crates/tenure/src/held.rs";
 const QUEUE: &str = "crates/tenure/src/queue.rs";
@@ -49,6 +50,28 @@ pub(super) const MUTANTS: &[Mutant] = &[
             replace: "(fresh || true)",
         }],
         tests: engine(&["a_grant_that_was_long_on_the_way_is_not_given_to_whoever_came_meanwhile"]),
+        ..PLAIN
+    },
+    Mutant {
+        name: "runs-reserve-all-they-may",
+        promise: "A run reserves no more than twice what the last one handed out",
+        edits: &[Edit {
+            file: QUEUE,
+            find: "self.reserve = handed_out.saturating_mul(2).max(LONE_GRANTS.get());",
+            replace: "self.reserve = handed_out.saturating_mul(2).max(u32::MAX);",
+        }],
+        tests: engine(&["a_run_reserves_no_more_than_twice_what_the_last_one_handed_out"]),
+        ..PLAIN
+    },
+    Mutant {
+        name: "first-run-forgets-the-others",
+        promise: "Where others want the key, each local waiter has one turn from the first run on",
+        edits: &[Edit {
+            file: ENTRY,
+            find: "queue.others |= self.engine.backend.profile().tells_others;",
+            replace: "queue.others |= false;",
+        }],
+        tests: engine(&["a_first_run_after_others_gives_each_local_waiter_one_turn"]),
         ..PLAIN
     },
     Mutant {
@@ -180,12 +203,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
         promise: "A claim is handed on only to whom it serves just as well",
         edits: &[Edit {
             file: HANDOVER,
-            find: "            if !queue.first()?.want.fits(&held.claim, &self.engine) {
-                return None;
-            }
-",
-            replace: "            queue.first()?;
-",
+            find: "queue.take_first_if(|first| first.want.fits(&held.claim, &self.engine))?",
+            replace: "queue.take_first_if(|_| true)?",
         }],
         tests: engine(&["locks_of_other_terms_are_not_handed_on"]),
         ..PLAIN
