@@ -13,6 +13,13 @@ fn main() -> ExitCode {
     if let Some(code) = tenure_cli::guardian::play_part() {
         return code;
     }
+    #[cfg(unix)]
+    if let Err(error) = tenure_cli::guardian::survive_file_limits() {
+        let _ = writeln!(
+            io::stderr(),
+            "warning: a limit of file sizes may end tenure: {error}"
+        );
+    }
     match args::parse(env::args_os()) {
         Ok(cli) => verbs::obey(&cli),
         Err(BadUsage { exit_code: 0, text }) => match output::print(text.as_bytes()) {

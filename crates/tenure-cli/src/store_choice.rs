@@ -44,6 +44,8 @@ pub struct Surroundings {
     pub home: Option<PathBuf>,
     /// The administrator's file.
     pub etc_url: PathBuf,
+    /// The working directory.
+    pub here: Option<PathBuf>,
 }
 
 impl Surroundings {
@@ -57,6 +59,7 @@ impl Surroundings {
             state_home: env::var_os("XDG_STATE_HOME"),
             home: absolute(env::var_os("HOME").as_deref()).or_else(|| Account::of_this_user()?.home),
             etc_url: PathBuf::from(ETC_URL),
+            here: env::current_dir().ok(),
         }
     }
 }
@@ -108,6 +111,8 @@ pub enum NoStore {
     Empty(String),
     /// A source is not text.
     NotText(String),
+    /// A file names a lock file relative to nothing.
+    Relative(PathBuf, String),
     /// `memory:`.
     Memory,
     /// Nothing says where the embedded store could be.
@@ -131,6 +136,13 @@ impl fmt::Display for NoStore {
                 )
             }
             NoStore::NotText(source) => write!(f, "{source} is not UTF-8; percent-encode odd bytes"),
+            NoStore::Relative(file, url) => {
+                let file = file.display();
+                write!(
+                    f,
+                    "{file} says {url}, which would be another lock file in each working directory; write an absolute path"
+                )
+            }
             NoStore::Memory => f.write_str(
                 "the store `memory:` lives in one process: commands would lock nothing; use `sqlite:`",
             ),
@@ -176,8 +188,17 @@ pub fn choose(surroundings: &Surroundings) -> Result<Choice, NoStore> {
     if scheme.eq_ignore_ascii_case("sqlite") && (rest.is_empty() || rest.starts_with('?')) {
         return embedded(surroundings, source, rest);
     }
+    let url = match &source {
+        _ if !scheme.eq_ignore_ascii_case("sqlite") || rest.starts_with('/') => named,
+        Source::File(file) => return Err(NoStore::Relative(file.clone(), named)),
+        // The command may work elsewhere, and is told which file it is.
+        _ => match &surroundings.here {
+            Some(here) => format!("sqlite:{}/{rest}", in_url(here)),
+            None => named,
+        },
+    };
     Ok(Choice {
-        url: named,
+        url,
         source,
         folder: None,
         notes: Vec::new(),
@@ -275,13 +296,17 @@ fn embedded(surroundings: &Surroundings, source: Source, query: &str) -> Result<
         )
     });
     let path = folder.join(FILE);
-    let path = percent_encode(path.as_os_str().as_encoded_bytes(), IN_PATH);
     Ok(Choice {
-        url: format!("sqlite:{path}{query}"),
+        url: format!("sqlite:{}{query}", in_url(&path)),
         source,
         folder: Some(folder),
         notes: told.into_iter().collect(),
     })
+}
+
+/// A path as it stands in a URL.
+fn in_url(path: &Path) -> impl fmt::Display {
+    percent_encode(path.as_os_str().as_encoded_bytes(), IN_PATH)
 }
 
 /// Variables that name folders count only if they are absolute paths, as the XDG specification has it.
@@ -331,6 +356,24 @@ mod tests {
         machine.around.state_home = Some("relative".into());
         machine.write("home/.config/tenure/url", "redis://config", 0o600);
         assert_eq!(url(&machine), "redis://config");
+    }
+
+    #[test]
+    fn a_relative_lock_file_is_of_the_working_directory_and_refused_in_a_file() {
+        let mut machine = Machine::new();
+        machine.around.here = Some(PathBuf::from("/srv/a b"));
+        machine.around.tenure_url = Some("sqlite:locks/l.db?max_lease=1h".into());
+        assert_eq!(url(&machine), "sqlite:/srv/a%20b/locks/l.db?max_lease=1h");
+        machine.around.url = Some("sqlite:/l.db".into());
+        assert_eq!(url(&machine), "sqlite:/l.db");
+        (machine.around.tenure_url, machine.around.url) = (None, None);
+        for file in ["home/.config/tenure/url", "file"] {
+            machine.write(file, "sqlite:l.db", 0o600);
+            machine.around.url_file = (file == "file").then(|| machine.folder.path().join(file));
+            let refusal = choose(&machine.around).expect_err("it would be many files");
+            let words = refusal.to_string();
+            assert!(words.contains(file) && words.contains("absolute path"), "{words}");
+        }
     }
 
     #[test]

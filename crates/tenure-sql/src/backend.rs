@@ -102,6 +102,9 @@ impl SqlStore {
         Q: Send + 'static,
         A: Send + 'static,
     {
+        if let Err(refusal) = self.profile().limits.check_batch(batch.len()) {
+            return Each::ready(batch.iter().map(|_| unknown(refusal.clone())).collect());
+        }
         Each::new(async move {
             let count = batch.len();
             let answer = self.ask(batch, wrap).await;

@@ -14,8 +14,8 @@ use std::time::{Duration, Instant};
 use futures_core::Stream;
 use rusqlite::Connection;
 use tenure_backend::{
-    Backend, Batch, Call, Cause, Claim, Departure, Fairness, Grant, Holder, Phase, Released, Renewal,
-    Renewed, Standing, Wakes,
+    Backend, Batch, Call, Cause, Claim, Departure, Effect, Fairness, Fault, Grant, Heir, Holder, Phase,
+    Released, Renewal, Renewed, Standing, Wakes,
 };
 use tenure_sql::{Config, SqlStore, sqlite};
 use tenure_testkit::ManualClock;
@@ -147,6 +147,57 @@ async fn a_renewal_goes_before_locks_that_were_asked_for_earlier() {
     }
     // Those that were on their way already.
     assert!(earlier <= 64, "{earlier} went first");
+}
+
+#[tokio::test]
+async fn a_batch_beyond_the_limit_is_refused_without_effect() {
+    let (_dir, path) = scratch();
+    let mut client = Client::new(open(&path).await.unwrap());
+    let (store, held) = (client.store.clone(), client.lock("held").await);
+    let most = store.profile().limits.max_batch.get();
+    for (length, allowed) in [(most + 1, false), (most, true)] {
+        let departures: Batch<_> = (0..length).map(|_| departure(&held)).collect();
+        let answers = store.clone().release(departures).await;
+        assert_eq!(answers.len(), length as usize);
+        for answer in answers {
+            match answer {
+                Released::Done { .. } => assert!(allowed),
+                Released::Unknown(refusal) => {
+                    assert!(!allowed);
+                    assert_eq!((refusal.fault(), refusal.effect()), (Fault::Limit, Effect::None));
+                }
+            }
+        }
+        let alive = store.clone().renew(Batch::from_iter([renewal(&held)])).await;
+        assert_eq!(matches!(alive[..], [Renewed::Alive { .. }]), !allowed);
+    }
+}
+
+#[tokio::test]
+async fn an_heir_of_another_key_is_refused_without_effect() {
+    let (_dir, path) = scratch();
+    let mut client = Client::new(open(&path).await.unwrap());
+    let (store, held) = (client.store.clone(), client.lock("held").await);
+    let heir = Heir {
+        claim: Arc::new(client.claim("other")),
+        place_by: store.clock().now() + Duration::from_secs(10),
+    };
+    let departure = Departure {
+        heir: Some(heir),
+        ..departure(&held)
+    };
+    match &store.clone().release(Batch::from_iter([departure])).await[..] {
+        [Released::Unknown(refusal)] => {
+            assert_eq!(
+                (refusal.fault(), refusal.effect()),
+                (Fault::Invalid, Effect::None)
+            );
+        }
+        other => panic!("{other:?}"),
+    }
+    let alive = store.clone().renew(Batch::from_iter([renewal(&held)])).await;
+    assert!(matches!(alive[..], [Renewed::Alive { .. }]));
+    client.lock("other").await;
 }
 
 #[tokio::test]

@@ -27,9 +27,10 @@ use crate::want::Want;
 /// [`offer_window`](crate::Settings::offer_window) at the most, once; it is then passed over until it is polled.
 ///
 /// # Errors
-/// [`Error::Timeout`] with a time limit; [`Error::Mismatch`], [`Error::Unsupported`], [`Error::Invalid`],
-/// [`Error::Limit`], [`Error::WouldDeadlock`], [`Error::Closed`] at once. While it waits it asks an unavailable store
-/// again; [`Error::Backend`] is every other fault of the store.
+/// [`Error::Timeout`] with a time limit, if the lock was busy until then; [`Error::Mismatch`], [`Error::Unsupported`],
+/// [`Error::Invalid`], [`Error::Limit`], [`Error::WouldDeadlock`], [`Error::Closed`] at once. While it waits it asks an
+/// unavailable store again; one that does not answer when the limit comes, or for a second and more did not answer at
+/// all, is [`Error::Backend`], as is every other fault of the store.
 ///
 /// # Examples
 /// ```

@@ -7,7 +7,9 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use tenure_backend::{BackendError, Call, Claim, ClaimRef, Fairness, Instant, PASS_WINDOW, Standing};
+use tenure_backend::{
+    BackendError, Call, Claim, ClaimRef, Effect, Fairness, Fault, Instant, PASS_WINDOW, Standing,
+};
 use tracing::Span;
 
 use crate::belief::believe_until;
@@ -23,6 +25,9 @@ use crate::timer::Limit;
 use crate::verdict::Verdict;
 use crate::waiter::{CallPoll, Leftover, Offer, WaitPoll, Waiter};
 use crate::want::Want;
+
+/// Who waited for so long for a first answer has met a store that does not answer, not a busy lock.
+const SILENCE: Duration = Duration::from_secs(1);
 
 /// For how long a caller is ready to wait.
 #[derive(Clone, Copy, Debug)]
@@ -386,8 +391,27 @@ impl Attempt {
         if limit.poll(engine, cx).is_pending() {
             return Poll::Pending;
         }
+        let error = self.why_late(line);
         self.abandon(line);
-        Poll::Ready(Err(Error::Timeout))
+        Poll::Ready(Err(error))
+    }
+
+    /// Whether the lock was not free in time, or the store did not say: its silence is no busy lock.
+    fn why_late(&self, line: &Line) -> Error {
+        let silent = match (&self.stage, self.patience) {
+            (Stage::Calling(waiter, _) | Stage::Waiting(waiter), Patience::Within(limit)) => {
+                limit >= SILENCE && waiter.is_unanswered()
+            }
+            _ => false,
+        };
+        match line.engine.weather() {
+            Some(weather) => weather.into(),
+            None if silent => {
+                let message = "the store did not answer within the time limit";
+                BackendError::new(Fault::Unavailable, Effect::Unknown, message).into()
+            }
+            None => Error::Timeout,
+        }
     }
 
     /// Gives the attempt up: what it left is withdrawn or handed to the next.

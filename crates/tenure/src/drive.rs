@@ -178,6 +178,7 @@ pub(crate) fn take_over(waiter: Arc<Waiter>, call: Call<Standing>, claim: Arc<Cl
 
 async fn finish(waiter: Arc<Waiter>, call: Call<Standing>, claim: Arc<Claim>) {
     let answer = call.await;
+    waiter.answered();
     match Verdict::of(&waiter.line, answer, &claim, &waiter.want, waiter.tries) {
         Verdict::Held(held) => offer(waiter, held).await,
         Verdict::Refused => waiter.answer(Ok(())),

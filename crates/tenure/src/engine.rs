@@ -4,6 +4,7 @@ use std::num::{NonZeroU32, NonZeroU64};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
+use parking_lot::Mutex;
 use tenure_backend::{
     Backend, BackendError, Claim, ClaimId, ClaimRef, ClientId, Clock, Fairness, Instant, LockKey,
     MAX_PLACE_AHEAD, Mode, Order, OwnerId,
@@ -43,8 +44,9 @@ pub(crate) struct Engine {
     dice: AtomicU64,
     pub(crate) places: Places,
     losses: [Notify; LOSS_BELLS],
-    /// It was told that the store does not answer, and it has not answered since.
+    /// It was told that the store does not answer, and it has not answered since: what it said instead.
     out_of_reach: AtomicBool,
+    weather: Mutex<Option<BackendError>>,
     meters: OnceLock<Meters>,
     rounds: OnceLock<Rounds>,
 }
@@ -77,6 +79,7 @@ impl Engine {
             places: Places::default(),
             losses: Default::default(),
             out_of_reach: AtomicBool::new(false),
+            weather: Mutex::default(),
             meters: OnceLock::new(),
             rounds: OnceLock::new(),
         })
@@ -84,6 +87,7 @@ impl Engine {
 
     /// Whoever waits without a limit learns nothing else of a store that does not answer. A warning once, until it does.
     pub(crate) fn tell_weather(&self, key: &LockKey, error: &BackendError) {
+        *self.weather.lock() = Some(error.clone());
         if self.out_of_reach.swap(true, Ordering::Relaxed) {
             tracing::debug!(%key, %error, "the store does not answer, and is asked again");
         } else {
@@ -96,6 +100,12 @@ impl Engine {
         if self.out_of_reach.load(Ordering::Relaxed) {
             self.out_of_reach.store(false, Ordering::Relaxed);
         }
+    }
+
+    /// What the store said instead of an answer, if it has not answered since.
+    pub(crate) fn weather(&self) -> Option<BackendError> {
+        let out = self.out_of_reach.load(Ordering::Relaxed);
+        out.then(|| self.weather.lock().clone()).flatten()
     }
 
     /// Asks the store about every claim that this client holds on that key: what comes of it is the guards' to tell.

@@ -47,7 +47,8 @@ use tenure_backend::{BackendError, Effect, Fault, InvalidKey, Kind, Loss, harmle
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The wait's limit passed before the lock was granted. Nothing is left behind; try again, or give up.
+    /// The wait's limit passed while the lock was busy. Nothing is left behind; try again, or give up. If it was the
+    /// store that did not answer, that is [`Backend`](Error::Backend).
     /// [`Client::close`](crate::Client::close) says here that not everything was confirmed in time.
     #[error("the time limit has passed")]
     Timeout,

@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -12,6 +13,7 @@ use futures_util::stream::FuturesUnordered;
 
 use crate::acquire::Acquire;
 use crate::attempt::{OnWaiting, Patience};
+use crate::engine::Engine;
 use crate::error::{Error, Lost};
 use crate::guard::{Guard, while_all_held};
 use crate::mutex::Mutex;
@@ -279,9 +281,18 @@ async fn search_within(
     let line = members[0].0.line.clone()?;
     // The timer is the first client's: all its members may be.
     line.engine.watchdog.start(&line.engine)?;
-    within(&line.engine, limit, search(members, patience, told))
-        .await
-        .unwrap_or(Err(Error::Timeout))
+    let engines: Vec<Arc<Engine>> = members
+        .iter()
+        .filter_map(|member| Some(member.0.line.as_ref().ok()?.engine.clone()))
+        .collect();
+    match within(&line.engine, limit, search(members, patience, told)).await {
+        Some(found) => found,
+        // A store that does not answer is not a member that is busy.
+        None => Err(engines
+            .iter()
+            .find_map(|engine| engine.weather())
+            .map_or(Error::Timeout, Error::from)),
+    }
 }
 
 /// Takes the members one by one; on a busy one it lets go of all others, waits for that one, and starts from it.

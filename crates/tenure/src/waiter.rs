@@ -3,7 +3,7 @@
 
 use std::future::Future;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
@@ -35,6 +35,8 @@ pub(crate) struct Waiter {
     pub(crate) tries: bool,
     /// When it came.
     since: Instant,
+    /// Whether its own call to the store, if it made one, has its answer.
+    was_answered: AtomicBool,
     state: Mutex<State>,
     /// Its place in its line's queue: smaller goes first. Written only under the line's lock.
     place: AtomicI64,
@@ -108,6 +110,16 @@ impl Waiter {
         )
     }
 
+    /// Whether its own call to the store is still without an answer, whoever polls it.
+    pub(crate) fn is_unanswered(&self) -> bool {
+        !self.was_answered.load(Ordering::Relaxed)
+    }
+
+    /// Its own call was answered.
+    pub(crate) fn answered(&self) {
+        self.was_answered.store(true, Ordering::Relaxed);
+    }
+
     /// A caller that waits for an offer.
     pub(crate) fn waiting(line: &Arc<Line>, want: &Want) -> Arc<Self> {
         Self::with(line, want, false, State::Waiting(None))
@@ -119,6 +131,7 @@ impl Waiter {
             want: want.clone(),
             tries,
             since: line.engine.clock.now(),
+            was_answered: AtomicBool::new(!matches!(state, State::Calling(..))),
             state: Mutex::new(state),
             place: AtomicI64::new(0),
             changed: Notify::new(),
@@ -154,6 +167,7 @@ impl Waiter {
             Poll::Ready(answer) => {
                 let claim = claim.clone();
                 *state = State::Waiting(None);
+                self.answered();
                 CallPoll::Answer(answer, claim)
             }
         }

@@ -28,6 +28,6 @@ pub use boottime::BootTime;
 pub use deadline::{Deadline, Why};
 pub use entry::{own_binary, play_part};
 pub use protocol::{Ended, Launch, Recipient, Status};
-pub use signals::Inbox;
+pub use signals::{Inbox, survive_file_limits};
 pub use start_error::StartError;
 pub use supervisor::{Event, Supervisor};

@@ -7,7 +7,9 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::task::Poll;
 
-use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP, SIGTTIN, SIGTTOU, SIGUSR1, SIGUSR2};
+use signal_hook::consts::{
+    SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGTSTP, SIGTTIN, SIGTTOU, SIGUSR1, SIGUSR2, SIGXFSZ,
+};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 /// The signals whose dispositions a caller of `tenure` chose to be "ignore", as `nohup` does with HUP.
@@ -44,13 +46,23 @@ fn ignore_mask(status: &str) -> u64 {
 /// dispositions that `tenure`'s caller had set. What that caller ignored is left ignored, for the same
 /// reason. PIPE alone is the standard library's, which gives every command the default.
 pub(super) fn deafen() -> io::Result<()> {
-    let ignored = Ignored::by_our_caller();
-    for heard in [
+    shrug_off(&[
         SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGTSTP, SIGUSR1, SIGUSR2, SIGTTIN, SIGTTOU,
-    ] {
-        if !ignored.contains(heard) {
-            signal_hook::flag::register(heard, Arc::new(AtomicBool::new(false)))?;
-        }
+    ])
+}
+
+/// A lock file that grows beyond the limit of this process is an error in words, and no sudden death.
+///
+/// # Errors
+/// When the handler cannot be installed.
+pub fn survive_file_limits() -> io::Result<()> {
+    shrug_off(&[SIGXFSZ])
+}
+
+fn shrug_off(signals: &[i32]) -> io::Result<()> {
+    let ignored = Ignored::by_our_caller();
+    for signal in signals.iter().filter(|signal| !ignored.contains(**signal)) {
+        signal_hook::flag::register(*signal, Arc::new(AtomicBool::new(false)))?;
     }
     Ok(())
 }

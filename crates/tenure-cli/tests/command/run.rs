@@ -133,19 +133,27 @@ fn a_lease_beyond_the_stores_limits_is_rounded_and_runs_the_command() {
     }
 }
 
-/// Whoever waits would else believe that somebody holds the lock.
+/// Whoever waits would else believe that somebody holds the lock, and cron that all is well.
 #[test]
-fn a_store_that_does_not_answer_is_told_while_it_is_waited_for() {
+fn a_store_that_does_not_answer_is_no_busy_lock() {
     let scene = Scene::new();
     assert_eq!(scene.call(&["run", "k", "--", "true"]).code, 0);
     let blocked = scene.block();
-    let done = scene.call(&["run", "k", "-w", "7s", "--", "touch", "ran"]);
+    let short = scene.start(&["run", "l", "-w", "1500ms", "-E", "0", "--", "touch", "ran"]);
+    let hold = scene.hold(&["m", "-w", "1500ms"]);
+    let done = scene.call(&["run", "k", "-w", "7s", "-E", "0", "--", "touch", "ran"]);
+    let short = short.finish();
+    assert_eq!(short.code, 125, "{short:?}");
+    assert!(short.stderr.contains("did not answer within"), "{short:?}");
+    hold.next("waiting");
+    hold.next("error");
+    assert_eq!(hold.finish().code, 3);
     drop(blocked);
-    assert_eq!(done.code, 124, "{done:?}");
+    assert_eq!(done.code, 125, "{done:?}");
     let warnings = done.stderr.matches("warning: the store does not answer").count();
     assert_eq!(warnings, 1, "{done:?}");
     assert!(done.stderr.contains("kept busy"), "{done:?}");
-    assert!(done.stderr.contains("not free within --wait: \"k\""), "{done:?}");
+    assert!(done.stderr.contains("cannot lock \"k\""), "{done:?}");
     assert!(!scene.path("ran").exists());
 }
 

@@ -52,6 +52,49 @@ fn options_come_before_the_variable_and_the_variable_before_the_file() {
     );
 }
 
+/// A command that works in another folder, and asks `tenure` there, is to find the same locks.
+#[test]
+fn a_relative_lock_file_is_told_to_the_command_as_an_absolute_one() {
+    let scene = Scene::new();
+    let run = [
+        "-q",
+        "--url",
+        "sqlite:l.db",
+        "run",
+        "k",
+        "--",
+        "sh",
+        "-c",
+        "printf %s \"$TENURE_STORE\"",
+    ];
+    let mut command = scene.at_home(&run);
+    let folder = fs::canonicalize(scene.path(".")).expect("it is there");
+    let done = Done::of(command.current_dir(&folder).output().expect("it starts"));
+    assert_eq!(
+        done.stdout,
+        format!("sqlite:{}/l.db", folder.display()),
+        "{done:?}"
+    );
+    scene.write("home/.config/tenure/url", "sqlite:l.db", 0o600);
+    let done = call(&scene, &["run", "k", "--", "true"], &[]);
+    assert_eq!(done.code, 125, "{done:?}");
+    assert!(done.stderr.contains("write an absolute path"), "{done:?}");
+}
+
+/// `ulimit -f`, as accounts of a shared machine may have it.
+#[test]
+fn a_limit_of_file_sizes_is_an_error_in_words() {
+    let scene = Scene::new();
+    let mut limited = std::process::Command::new("sh");
+    let tenure = scene.at_home(&[]);
+    let script = "ulimit -f 0; exec \"$0\" -q --url sqlite:x.db run k -- touch ran";
+    limited.args(["-c", script]).arg(tenure.get_program());
+    let done = Done::of(limited.current_dir(scene.path(".")).output().expect("it starts"));
+    assert_eq!(done.code, 125, "{done:?}");
+    assert!(done.stderr.contains("x.db failed: check its disk"), "{done:?}");
+    assert!(!scene.path("ran").exists());
+}
+
 #[test]
 fn without_home_the_user_database_is_asked() {
     let scene = Scene::new();
@@ -65,7 +108,11 @@ fn without_home_the_user_database_is_asked() {
 fn paths_are_percent_decoded_and_the_query_begins_at_the_question_mark() {
     let scene = Scene::new();
     let folder = scene.folder.path().display().to_string();
-    assert_eq!(store(&scene, &["--url", "sqlite:here.db"], &[]), "sqlite:here.db");
+    let here = fs::canonicalize(&folder).expect("it is there").join("here.db");
+    assert_eq!(
+        store(&scene, &["--url", "sqlite:here.db"], &[]),
+        format!("sqlite:{}", here.display())
+    );
     assert!(
         scene.path("here.db").exists(),
         "a path begins where the command runs"

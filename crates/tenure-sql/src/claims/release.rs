@@ -3,18 +3,22 @@
 use std::time::Duration;
 
 use tenure_backend::{
-    Batch, Cause, ClaimId, ClientId, Departure, Fairness, Heir, Holder, HolderId, Instant, MAX_PLACE_AHEAD,
-    Mode, Released, Standing,
+    BackendError, Batch, Cause, ClaimId, ClientId, Departure, Fairness, Heir, Holder, HolderId, Instant,
+    MAX_PLACE_AHEAD, Mode, Released, Standing,
 };
 
 use super::acquire::{Manners, attempt, waiting};
 use super::{Phase, Row, View};
+use crate::profile::LIMITS;
 
 /// For how long a key is kept for the watcher whose turn it is: long enough for a wake-up and a request.
 const TURN: Duration = Duration::from_millis(10);
 
 /// Ends whoever was named, and then lets the heir or others go on.
 pub(crate) fn release(view: &mut View, departure: &Departure) -> Released {
+    if let Err(refusal) = check(departure) {
+        return Released::Unknown(refusal);
+    }
     let mut freed = Batch::new();
     match &departure.who {
         Holder::Claim(claim) => end(view, claim.id, departure, &mut freed),
@@ -48,6 +52,13 @@ pub(crate) fn release(view: &mut View, departure: &Departure) -> Released {
         freed,
         others: Some(others),
         heir: early.or(late),
+    }
+}
+
+fn check(departure: &Departure) -> Result<(), BackendError> {
+    match departure.checked_heir()? {
+        Some(heir) => heir.check(&LIMITS),
+        None => Ok(()),
     }
 }
 

@@ -113,6 +113,12 @@ pub async fn a_closed_client_refuses_and_leaves_its_claims_to_their_leases(trial
             .map(drop),
     );
     closed(backend.clone().inspect(Query::Key(free.clone())).await.map(drop));
+    closed(backend.clone().examine().await.map(drop));
+    match backend.clone().watch(late.clone()).await {
+        // A store that is polled has nobody to wake.
+        Err(error) if error.fault() == Fault::Unsupported => {}
+        listening => closed(listening.map(drop)),
+    }
     let renewals = Batch::from_iter([renewal(&claim, Phase::Granted)]);
     match backend.clone().renew(renewals).await.pop() {
         Some(Renewed::Unknown(error)) if error.is_weather() => {}

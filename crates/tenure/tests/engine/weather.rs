@@ -23,18 +23,68 @@ async fn while_waiting_an_unavailable_store_is_asked_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_store_that_stays_unavailable_is_a_timeout_to_who_waits() {
+async fn a_store_that_stays_unavailable_is_no_busy_lock_to_who_waits() {
+    let world = World::new();
+    for fair in [false, true] {
+        let (client, stage) = world.staged();
+        let mutex = mutex(&client, fair);
+        stage.act(Verb::Acquire).fail_before(usize::MAX);
+        let late = [
+            mutex.lock_within(3 * SECOND).await,
+            mutex.lock_within(50 * MS).await,
+        ];
+        for late in late {
+            assert!(
+                matches!(&late, Err(Error::Backend(error)) if error.is_weather()),
+                "{late:?}"
+            );
+        }
+        assert!(matches!(mutex.try_lock().await, Err(Error::Backend(_))));
+        let fell_back = mutex.with_or_else(SECOND, async |_| false, async || true).await;
+        assert!(matches!(fell_back, Err(Error::Backend(_))), "{fell_back:?}");
+        // Once it answers, a busy lock is a busy lock.
+        stage.act(Verb::Acquire).fail_before(0);
+        let held = world.client().mutex("k").lock().await.unwrap();
+        assert!(matches!(mutex.lock_within(3 * SECOND).await, Err(Error::Timeout)));
+        held.unlock().await.unwrap();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_never_answers_is_no_busy_lock_to_who_waits_for_long() {
+    let world = World::new();
+    for fair in [false, true] {
+        let (client, stage) = world.staged();
+        let mutex = mutex(&client, fair);
+        stage.act(Verb::Acquire).hold_before();
+        let late = mutex.lock_within(3 * SECOND).await;
+        assert!(
+            matches!(&late, Err(Error::Backend(error)) if error.is_weather()),
+            "{late:?}"
+        );
+        let late = mutex.lock_within(100 * MS).await;
+        assert!(
+            matches!(late, Err(Error::Timeout)),
+            "a slow answer is none: {late:?}"
+        );
+        stage.act(Verb::Acquire).go_on();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_multi_lock_whose_store_stays_unavailable_is_not_busy() {
     let world = World::new();
     let (client, stage) = world.staged();
+    let held = world.client().mutex("a").lock().await.unwrap();
+    let both = tokio::spawn(multi([client.mutex("a"), client.mutex("b")]).lock_within(3 * SECOND));
+    settle().await;
     stage.act(Verb::Acquire).fail_before(usize::MAX);
-    assert!(matches!(
-        client.mutex("k").lock_within(3 * SECOND).await,
-        Err(Error::Timeout)
-    ));
-    assert!(matches!(
-        client.mutex("k").try_lock().await,
-        Err(Error::Backend(_))
-    ));
+    held.unlock().await.unwrap();
+    let late = both.await.unwrap();
+    assert!(
+        matches!(&late, Err(Error::Backend(error)) if error.is_weather()),
+        "{late:?}"
+    );
 }
 
 /// R25: a grant whose reply was lost counts once.
