@@ -1,4 +1,4 @@
-//! The project's chores: `cargo xtask {setup,test,mutants,bench,tidy,ci}`.
+//! The project's chores: `cargo xtask {setup,test,mutants,bench,regressions,tidy,ci}`.
 //! Not here: the chores themselves, one module each.
 
 mod bench;

@@ -46,6 +46,16 @@ pub(crate) const NEEDS: &[Need] = &[
         why: "is what the guide for its users compares with",
     },
     Need {
+        program: "setsid",
+        package: "util-linux",
+        why: "starts what tries to get away from `tenure run`",
+    },
+    Need {
+        program: "setpriv",
+        package: "util-linux",
+        why: "starts every server, so that none outlives the tests",
+    },
+    Need {
         program: "mandoc",
         package: "mandoc",
         why: "checks the manual page",
@@ -54,6 +64,21 @@ pub(crate) const NEEDS: &[Need] = &[
         program: "redis-server",
         package: "redis-server",
         why: "is a server that the tests start",
+    },
+    Need {
+        program: "redis-cli",
+        package: "redis-tools",
+        why: "asks that server what is in it",
+    },
+    Need {
+        program: "openssl",
+        package: "openssl",
+        why: "makes the certificates of a server with TLS",
+    },
+    Need {
+        program: "python3",
+        package: "python3",
+        why: "is the caller whose signal masks a command inherits",
     },
     Need {
         program: "javac",

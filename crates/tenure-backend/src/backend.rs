@@ -41,10 +41,13 @@ use crate::{
 ///   holds back all behind it. A live queue bars unfair claims. A dead waiter holds the queue up for at most
 ///   its own lease.
 /// - **What a backend cannot do it refuses without effect.**
+/// - **Every call ends**, with an error of unknown effect if need be: whoever waits for a key waits behind the call that
+///   asks for it.
 ///
 /// # Cancel safety
 /// Dropping a [`Call`] or an [`Each`] may leave its effect unknown, and must not harm anything else. The engine
-/// never drops one that was polled: it moves it to the watchdog.
+/// never drops an `acquire`, `renew` or `release` of its own claims that was polled: it moves it to the watchdog. What only
+/// looks, and an eviction, is dropped with its caller.
 ///
 /// # Errors
 /// Each error carries its [`Effect`](crate::Effect). In a batch a failure is an element's own: one shard or

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::{BackendError, ClaimRef, Instant, TokenRun};
+use crate::{BackendError, ClaimRef, Instant, TokenRun, harmless};
 
 /// A wish to keep one claim alive.
 ///
@@ -107,7 +107,7 @@ pub enum Loss {
     Expired,
     /// Somebody took it away.
     Evicted {
-        /// Who, if they said so.
+        /// Who, if they said so: text of others, which `Display` escapes as [`harmless`] does.
         by: Option<Arc<str>>,
     },
     /// The session or connection that carried it ended.
@@ -120,10 +120,24 @@ impl fmt::Display for Loss {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Loss::Expired => f.write_str("its lease ended"),
-            Loss::Evicted { by: Some(by) } => write!(f, "it was evicted by {by}"),
+            Loss::Evicted { by: Some(by) } => write!(f, "it was evicted by {}", harmless(by)),
             Loss::Evicted { by: None } => f.write_str("it was evicted"),
             Loss::Session => f.write_str("the session that carried it ended"),
             Loss::Missing => f.write_str("the store has no record of it"),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_evicted_a_claim_is_shown_without_what_a_terminal_would_obey() {
+        let by = Some("ada\u{1b}[2J\n".into());
+        assert_eq!(
+            Loss::Evicted { by }.to_string(),
+            "it was evicted by ada\\u{1b}[2J\\n"
+        );
     }
 }

@@ -9,7 +9,7 @@ pub(crate) fn describe() -> Vec<(&'static str, String)> {
     let processor = field("/proc/cpuinfo", "model name").unwrap_or_else(|| std::env::consts::ARCH.to_owned());
     let system = std::fs::read_to_string("/proc/sys/kernel/osrelease").map_or_else(
         |_| std::env::consts::OS.to_owned(),
-        |release| format!("Linux {}", release.trim()),
+        |release| format!("Linux {}", version(&release)),
     );
     let load = std::fs::read_to_string("/proc/loadavg")
         .ok()
@@ -28,6 +28,12 @@ pub(crate) fn describe() -> Vec<(&'static str, String)> {
             ["redis", "rslock", "rlock"].map(locked).join(", "),
         ),
     ]
+}
+
+/// The version that a kernel's release begins with; what follows is its distributor's.
+fn version(release: &str) -> &str {
+    let end = release.find(|c: char| !c.is_ascii_digit() && c != '.');
+    release[..end.unwrap_or(release.len())].trim_end_matches('.')
 }
 
 /// The version of a crate that was built in.
@@ -67,4 +73,21 @@ fn compiler() -> Option<String> {
     let output = Command::new("rustc").arg("--version").output().ok()?;
     let text = String::from_utf8(output.stdout).ok()?;
     (!text.is_empty()).then(|| text.trim().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::version;
+
+    #[test]
+    fn of_a_kernel_its_version_is_told_and_not_who_built_it() {
+        for (release, told) in [
+            ("6.18.44\n", "6.18.44"),
+            ("6.12.43+deb13-amd64\n", "6.12.43"),
+            ("6.1.0-rc4", "6.1.0"),
+            ("5.15.generic", "5.15"),
+        ] {
+            assert_eq!(version(release), told);
+        }
+    }
 }

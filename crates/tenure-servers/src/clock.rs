@@ -9,6 +9,8 @@ use std::process::Command;
 use parking_lot::Mutex;
 use tempfile::TempDir;
 
+use crate::needs::cannot_start;
+
 const SOURCE: &str = include_str!("../shim/clock.c");
 
 /// A server's wall clock: the system's, and an offset.
@@ -32,7 +34,8 @@ impl SteppedClock {
             .args(["-O1", "-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-o"])
             .arg(folder.path().join("clock.so"))
             .arg(&source)
-            .output()?;
+            .output()
+            .map_err(|error| cannot_start("cc", error))?;
         if !made.status.success() {
             return Err(io::Error::other(
                 String::from_utf8_lossy(&made.stderr).into_owned(),

@@ -1,5 +1,7 @@
 //! Programs that a test cannot do without. How they are installed is `cargo xtask setup`'s.
 
+use std::io;
+
 /// Whether a test that needs this program is to run: not if `TENURE_SKIP` names it, which it then says.
 ///
 /// # Panics
@@ -18,4 +20,9 @@ pub fn needs(program: &str, package: &str) -> bool {
          TENURE_SKIP={program} does without"
     );
     true
+}
+
+/// What the system says of a program that cannot be started, with the program's name: it says none.
+pub(crate) fn cannot_start(program: &str, error: io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("`{program}` cannot be started: {error}"))
 }

@@ -11,6 +11,8 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
+use crate::needs::cannot_start;
+
 /// How long a process may take to stand still.
 const PATIENCE: Duration = Duration::from_secs(5);
 
@@ -42,7 +44,7 @@ impl Process {
             .stdin(Stdio::null())
             .stderr(output.try_clone()?)
             .stdout(output);
-        let child = spawn(command)?;
+        let child = spawn(command).map_err(|error| cannot_start("setpriv", error))?;
         Ok(Process {
             child,
             log: log.to_owned(),

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
 use crate::clock::SteppedClock;
+use crate::needs::cannot_start;
 use crate::port;
 use crate::process::Process;
 
@@ -152,7 +153,8 @@ impl Redis {
                 "-e",
             ])
             .args(command)
-            .output()?;
+            .output()
+            .map_err(|error| cannot_start("redis-cli", error))?;
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim_end().to_owned();
         if output.status.success() {
             Ok(text(&output.stdout))

@@ -124,7 +124,7 @@ impl Client {
     /// Dropping the future leaves nothing behind.
     ///
     /// # Errors
-    /// [`Error::Backend`], [`Error::Unsupported`], [`Error::Closed`].
+    /// [`Error::Backend`], [`Error::Unsupported`], [`Error::Closed`]; [`Error::Invalid`] for a cursor of another store.
     pub async fn inspect(&self, query: Query) -> Result<Page<LockStatus>, Error> {
         Ok(self.engine.backend.clone().inspect(query).await?)
     }
@@ -139,7 +139,8 @@ impl Client {
     /// Dropping the future leaves the eviction's outcome unknown.
     ///
     /// # Errors
-    /// [`Error::Backend`], [`Error::Unsupported`], [`Error::Closed`]. After an unknown outcome it is safe to repeat for a
+    /// [`Error::Backend`], [`Error::Unsupported`], [`Error::Closed`]; [`Error::Mismatch`] for a key of a kind that the
+    /// store cannot evict: [`inspect`](Client::inspect) shows which. After an unknown outcome it is safe to repeat for a
     /// named holder; repeated for all, it takes whoever holds by then.
     pub async fn evict(&self, holder: Holder) -> Result<Vec<HolderId>, Error> {
         let by = Some(self.engine.settings.label.clone());
@@ -187,7 +188,8 @@ impl Client {
     /// Dropped after its first poll, the client is closed, and the watchdog goes on giving back what is left.
     ///
     /// # Errors
-    /// [`Error::Timeout`] if it was not all confirmed within `limit`; what is left ends with its lease.
+    /// [`Error::Timeout`] if it was not all confirmed within `limit`; what is left ends with its lease. [`Error::Backend`]
+    /// if the store could not be left.
     pub async fn close(&self, limit: Duration) -> Result<(), Error> {
         let watchdog = &self.engine.watchdog;
         watchdog.shut();

@@ -39,7 +39,7 @@ pub async fn connect(url: &str) -> Result<Client, Error> {
 /// Dropping the future leaves nothing behind.
 ///
 /// # Errors
-/// As [`connect`].
+/// As [`connect`]; [`Error::Closed`] if the client is to have a thread of its own, and the system gives none.
 pub async fn connect_with(url: &str, settings: Settings) -> Result<Client, Error> {
     let url = StoreUrl::parse(url)?;
     if !settings.own_thread {

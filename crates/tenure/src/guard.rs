@@ -11,7 +11,7 @@ use tenure_backend::{BackendError, ClaimRef, Effect, Fault, FencingToken, Instan
 use tracing::Instrument;
 
 use crate::engine::Place;
-use crate::error::{Error, Lost};
+use crate::error::{Error, Lost, LostCause};
 use crate::held::Held;
 use crate::line::Exit;
 use crate::release::Left;
@@ -195,7 +195,8 @@ impl Guard {
     /// Dropping the future leaves nothing behind.
     ///
     /// # Errors
-    /// [`Error::Lost`] if it is not; [`Error::Backend`] if the store did not answer, which says nothing of the lock.
+    /// [`Error::Lost`] if it is not; [`Error::Backend`] if the store did not answer, which says nothing of the lock;
+    /// [`Error::Closed`] if the client was closed, or its runtime has ended.
     pub async fn verify(&self) -> Result<(), Error> {
         let held = self.held();
         held.check(self.now())?;
@@ -213,7 +214,7 @@ impl Guard {
     /// # Errors
     /// [`Error::Lost`] if the lock was not held any more when it was given back: another may have held it meanwhile.
     /// [`Error::Backend`] if the store did not answer in time; the watchdog goes on trying until the lease would
-    /// have ended.
+    /// have ended. [`Error::Closed`] if the runtime of the client has ended: the lease frees it.
     pub async fn unlock(self) -> Result<(), Error> {
         let mut guard = self;
         let Some(leaving) = guard.leave() else {
@@ -287,10 +288,17 @@ async fn give_back(held: &Arc<Held>, believed: Result<(), Lost>) -> Result<(), E
         Exit::Gone => return Ok(believed?),
         Exit::Release(departing) => departing,
     };
-    let limit = held.line.engine.settings.unlock_limit.min(held.claim.lease);
-    match departing.run(limit).await? {
+    let engine = &held.line.engine;
+    let limit = engine.settings.unlock_limit.min(held.claim.lease);
+    // Dropped at its limit, it is seen through by the watchdog, as when its caller drops it.
+    let Some(left) = within(engine, limit * 2, departing.run(limit)).await else {
+        let message = "the store did not answer the unlock: the watchdog goes on asking it";
+        return Err(BackendError::new(Fault::Unavailable, Effect::Unknown, message).into());
+    };
+    match left? {
         Left::WasGone if believed.is_ok() => {
-            let cause = held.line.engine.watchdog.why_gone(held).await;
+            let cause = within(engine, limit, engine.watchdog.why_gone(held)).await;
+            let cause = cause.unwrap_or(LostCause::Missing);
             held.lose(cause.clone());
             Err(Lost { cause }.into())
         }

@@ -1,21 +1,23 @@
 //! Asking the store for one claim until it is granted: wake-ups, always backed by polls.
 //! For whom it asks is the caller's business.
 
-use std::future::poll_fn;
+use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures_core::Stream;
-use tenure_backend::{BackendError, Claim, Effect, Grant, Instant, Standing, WakeUp, Wakes};
+use tenure_backend::{BackendError, Call, Claim, Effect, Grant, Instant, Standing, WakeUp, Wakes};
 use tokio::sync::Notify;
 
 use crate::engine::Engine;
 use crate::release::backoff;
-use crate::timer::nap;
+use crate::timer::{nap, within};
 
 /// How often a claim is polled at least where no wake-up can come.
 const POLL: Duration = Duration::from_millis(100);
+/// How soon a claim is polled again at the soonest, whatever the store advises: nobody is to spin.
+const SOON: Duration = Duration::from_millis(1);
 /// How long after a failed attempt to listen the next one is made.
 const REARM: Duration = Duration::from_secs(1);
 
@@ -47,6 +49,7 @@ pub(crate) async fn seek(
         claim,
         wakes: None,
         rearm_at: Instant::ORIGIN,
+        arming: None,
         failures: 0,
         uncertain: false,
     };
@@ -92,6 +95,8 @@ struct Seeker<'a> {
     claim: &'a Arc<Claim>,
     wakes: Option<Wakes>,
     rearm_at: Instant,
+    /// A request to listen that the store has not answered: polls do not wait for it.
+    arming: Option<Call<Wakes>>,
     failures: u32,
     uncertain: bool,
 }
@@ -103,9 +108,14 @@ impl Seeker<'_> {
         if self.wakes.is_some() || poll_only || self.engine.clock.now() < self.rearm_at {
             return;
         }
-        match self.engine.backend.clone().watch(self.claim.clone()).await {
-            Ok(wakes) => self.wakes = Some(wakes),
-            Err(error) => {
+        let mut arming = self
+            .arming
+            .take()
+            .unwrap_or_else(|| self.engine.backend.clone().watch(self.claim.clone()));
+        match within(self.engine, POLL, poll_fn(|cx| Pin::new(&mut arming).poll(cx))).await {
+            None => self.arming = Some(arming),
+            Some(Ok(wakes)) => self.wakes = Some(wakes),
+            Some(Err(error)) => {
                 tracing::debug!(key = %self.claim.at.key, %error, "no wake-ups: polling only");
                 self.rearm_at = self.engine.clock.now() + REARM;
             }
@@ -136,7 +146,7 @@ impl Seeker<'_> {
                 // From when it was asked: an answer that was long on the way, or read late, does not put off the next poll.
                 let poll_after = asked + poll_after - self.engine.clock.now();
                 let most = if self.wakes.is_some() { Duration::MAX } else { POLL };
-                return Ok(Pause::ForWakeUp(self.spread(poll_after.min(most))));
+                return Ok(Pause::ForWakeUp(self.spread(poll_after.clamp(SOON, most))));
             }
             Ok(Standing::TooLate | Standing::Recovering) => {}
             Err(error) if error.is_weather() => {

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use tenure_backend::LockKey;
+
 use crate::client::Client;
 use crate::mutex::Mutex;
 
@@ -34,9 +36,19 @@ impl Striped {
             "at most {} stripes, not {stripes}: more would hardly be fewer collisions",
             Self::MOST
         );
+        // Either all names can be locked or none: which stripe is whose is the hash's choice.
+        let longest = format!("{key}#{}", stripes.max(1) - 1);
+        let fits = LockKey::new(&longest).is_ok();
+        let name = |stripe| {
+            if fits {
+                format!("{key}#{stripe}")
+            } else {
+                longest.clone()
+            }
+        };
         Striped {
             stripes: (0..stripes.max(1))
-                .map(|stripe| client.mutex(format!("{key}#{stripe}")))
+                .map(|stripe| client.mutex(name(stripe)))
                 .collect(),
         }
     }

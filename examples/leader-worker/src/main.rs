@@ -17,12 +17,15 @@ use journal::Journal;
 /// How long a dead leader is waited for. Short, so that this can be watched; a real one is rather 30 s.
 const LEASE: Duration = Duration::from_secs(2);
 
+/// The key of the lock under which a worker opens the journal.
+const OPENING: &str = "leader-worker:opening";
+
 /// `leader-worker SPOOL DATABASE`: each file in the folder is a task.
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn Error>> {
     let mut args = std::env::args().skip(1);
     let spool = PathBuf::from(args.next().ok_or("name the folder of the tasks")?);
-    let journal = Journal::open(&args.next().unwrap_or_else(|| "journal.db".to_owned()))?;
+    let journal = args.next().unwrap_or_else(|| "journal.db".to_owned());
 
     // Ctrl-C, and what containers send.
     let mut interrupted = signal(SignalKind::interrupt())?;
@@ -39,7 +42,10 @@ async fn main() -> Result<(), Box<dyn Error>> {
 }
 
 /// Campaigns, works while it leads, and campaigns again when it has lost the lead.
-async fn stand_and_lead(client: &Client, spool: &Path, journal: &Journal) -> Result<(), Box<dyn Error>> {
+async fn stand_and_lead(client: &Client, spool: &Path, journal: &str) -> Result<(), Box<dyn Error>> {
+    // Workers may start at once, and SQLite lets but one of them make the database: the others fail, and do not wait.
+    let opening = client.mutex(OPENING).lease(LEASE);
+    let journal = opening.with(async |_| Journal::open(journal)).await??;
     let name = format!("worker {}", std::process::id());
     let election = client.election("leader-worker").lease(LEASE).label(name);
     loop {
@@ -52,7 +58,7 @@ async fn stand_and_lead(client: &Client, spool: &Path, journal: &Journal) -> Res
         let leader = election.campaign().await?;
         println!("leading");
         // The lead is looked at before each poll of the work: a process that was stopped for too long does not go on.
-        match leader.while_leader(work(&leader, spool, journal)).await {
+        match leader.while_leader(work(&leader, spool, &journal)).await {
             Ok(ended) => println!("refused: {}", ended?),
             Err(lost) => println!("stopped: {lost}"),
         }

@@ -17,17 +17,18 @@ const LEASE: Duration = Duration::from_secs(2);
 /// What a take-over may need beyond the lease: a poll, and a machine that does other work too.
 const A_LITTLE: Duration = Duration::from_secs(2);
 
+fn start(scene: &Scene) -> Process {
+    let mut command = scene.command(env!("CARGO_BIN_EXE_leader-worker"));
+    command.args(["spool", "journal.db"]);
+    Process::start(command)
+}
+
 /// A leader, and another process that waits.
 fn two(scene: &Scene) -> (Process, Process) {
     fs::create_dir(scene.path("spool")).unwrap();
-    let start = || {
-        let mut command = scene.command(env!("CARGO_BIN_EXE_leader-worker"));
-        command.args(["spool", "journal.db"]);
-        Process::start(command)
-    };
-    let leader = start();
+    let leader = start(scene);
     leader.line_with("leading");
-    let next = start();
+    let next = start(scene);
     assert_eq!(
         next.line(),
         Some(format!("led by worker {}", leader.pid())),
@@ -60,6 +61,24 @@ fn recorded(scene: &Scene) -> Vec<(String, u32)> {
         "{rows:?}"
     );
     rows.into_iter().map(|(task, worker, _)| (task, worker)).collect()
+}
+
+#[tokio::test]
+async fn a_worker_waits_while_another_makes_the_journal() {
+    let scene = Scene::new();
+    fs::create_dir(scene.path("spool")).unwrap();
+    let other = tenure::connect(&scene.url()).await.unwrap();
+    let opening = other.mutex("leader-worker:opening").lock().await.unwrap();
+    let mut making = journal(&scene);
+    let made = making
+        .transaction_with_behavior(TransactionBehavior::Immediate)
+        .unwrap();
+    let worker = start(&scene);
+    // sleep: time in which a worker that did not wait would have failed.
+    tokio::time::sleep(A_LITTLE / 4).await;
+    drop(made);
+    opening.unlock().await.unwrap();
+    worker.line_with("leading");
 }
 
 #[test]

@@ -12,7 +12,8 @@ use tokio::net::TcpStream;
 /// Generous: reached only by a test that fails.
 pub(crate) const LIMIT: Duration = Duration::from_secs(20);
 
-/// How long a waiter that is told may take, on a machine that is busy with other tests. One that is not told waits for `LEASE`.
+/// How long a waiter that is told may take, on a machine that is busy with other tests. One that is not told waits for
+/// `LEASE`.
 pub(crate) const PROMPT: Duration = Duration::from_secs(2);
 
 /// How long one that must wait is seen to wait.

@@ -14,6 +14,7 @@ mod reasons;
 mod run;
 mod scrub;
 mod source;
+mod width;
 mod words;
 
 pub(crate) use run::run;

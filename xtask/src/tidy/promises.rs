@@ -15,7 +15,7 @@ const SECTIONS: [&str; 6] = [
 ];
 
 /// The crates that nobody but this workspace uses.
-const UNPUBLISHED: [&str; 2] = ["tenure-bench", "tenure-servers"];
+const UNPUBLISHED: [&str; 3] = ["tenure-bench", "tenure-faults", "tenure-servers"];
 
 /// Each function says it itself, or its file's header says it once for all of them.
 pub(crate) fn check(source: &Source) -> Vec<Finding> {
@@ -290,6 +290,7 @@ mod tests {
         for elsewhere in [
             "crates/tenure/tests/a.rs",
             "crates/tenure-bench/src/a.rs",
+            "crates/tenure-faults/src/a.rs",
             "xtask/src/a.rs",
         ] {
             assert_eq!(check(&Source::new(elsewhere, text)), [], "{elsewhere}");

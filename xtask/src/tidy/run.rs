@@ -3,15 +3,16 @@
 
 use super::finding::Finding;
 use super::source::{Source, read_all};
-use super::{arrows, declarations, doors, header, manifest, msrv, names, promises, reasons, words};
+use super::{arrows, declarations, doors, header, manifest, msrv, names, promises, reasons, width, words};
 use crate::metadata::Metadata;
 use crate::process::{Failure, root};
 
 /// The rules for one file.
-const RULES: [fn(&Source) -> Vec<Finding>; 6] = [
+const RULES: [fn(&Source) -> Vec<Finding>; 7] = [
     header::check,
     declarations::check,
     names::check,
+    width::check,
     words::check,
     doors::check,
     promises::check,

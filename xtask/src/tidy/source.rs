@@ -55,10 +55,10 @@ impl Source {
     }
 }
 
-/// Reads every `.rs` file below `crates` and `xtask`.
+/// Reads every `.rs` file of the workspace.
 pub(crate) fn read_all(root: &Path) -> Result<Vec<Source>, Failure> {
     let mut paths = Vec::new();
-    for folder in ["crates", "examples", "xtask"] {
+    for folder in ["crates", "examples", "interop", "xtask"] {
         find(&root.join(folder), &mut paths)?;
     }
     paths.sort();

@@ -2,8 +2,10 @@
 //! Which store is meant is `store_choice`'s.
 
 use std::env;
+use std::path::Path;
 use std::time::Duration;
 
+use tenure::backend::harmless;
 use tenure::{Client, Error, Finding, Settings, StoreUrl};
 
 use crate::account::Account;
@@ -69,6 +71,28 @@ impl Chosen {
             })
     }
 
+    /// Whether it is a lock file that nobody has made so far, which it says.
+    ///
+    /// # Errors
+    /// When the URL is not one that could be connected to.
+    pub(super) fn is_absent(&self, global: &Global) -> Result<bool, Failure> {
+        let unusable = |error: &Error| Failure::of(format!("cannot use the store {}", self.shown), error);
+        let url = StoreUrl::parse(&self.choice.url).map_err(|error| unusable(&error.into()))?;
+        // The embedded store's is this user's own in any case.
+        let may_be_anothers = url.scheme() == "sqlite" && self.choice.folder.is_none();
+        if !may_be_anothers || !matches!(Path::new(url.path()).try_exists(), Ok(false)) {
+            return Ok(false);
+        }
+        // Whether its options are known ones.
+        tenure::schema(&self.choice.url).map_err(|error| unusable(&error))?;
+        let said = format!(
+            "there is no lock file {} yet: nobody has locked anything by it",
+            harmless(url.path())
+        );
+        note(global.quiet, &said);
+        Ok(true)
+    }
+
     /// Who named the store, where that is not on the command line.
     fn named_by(&self) -> String {
         match &self.choice.source {
@@ -78,9 +102,16 @@ impl Chosen {
     }
 }
 
-/// Connects for a verb that takes no lock.
+/// Connects for a verb that only looks, or takes away. It makes no lock file: where there is none, nobody holds anything,
+/// and one that is made by whoever looks may be none for those who are to lock.
 pub(super) async fn visit(global: &Global) -> Result<Client, Failure> {
-    Chosen::of(global)?.connect(None).await
+    let store = Chosen::of(global)?;
+    if !store.is_absent(global)? {
+        return store.connect(None).await;
+    }
+    // An empty store, which nobody else sees.
+    let empty = tenure::connect("memory:").await;
+    empty.map_err(|error| Failure::of("cannot stand in for a store that is not there", &error))
 }
 
 /// The label that was asked for, or `user@host:pid`. Where the environment does not name the user, as cron's and a

@@ -6,7 +6,7 @@ use std::time::Duration;
 use tenure::{Change, Changes};
 
 use super::look::status;
-use super::store::{leave, visit};
+use super::store::{Chosen, leave};
 use crate::args::{Global, Watch};
 use crate::output::{self, Reader, Seen};
 use crate::words::Failure;
@@ -31,7 +31,8 @@ pub(super) async fn watch(global: &Global, watch: &Watch) -> Result<u8, Failure>
 }
 
 async fn follow(global: &Global, watch: &Watch) -> Result<u8, Failure> {
-    let client = visit(global).await?;
+    // A file that is made later would not be seen: it is made here.
+    let client = Chosen::of(global)?.connect(None).await?;
     let mut changes = client.watch(watch.prefix.as_deref().unwrap_or_default());
     let done = print_all(&mut changes, global.json).await;
     leave(&client).await;

@@ -1,6 +1,6 @@
 //! `ls`, `show` and `evict`: what they show, and what they free.
 
-use crate::scene::Scene;
+use crate::scene::{Done, Scene};
 
 #[test]
 fn a_list_has_an_object_for_each_key_and_respects_prefix_and_limit() {
@@ -49,6 +49,30 @@ fn a_free_key_is_shown_as_an_object_without_a_kind() {
     assert_eq!(shown["key"], "k");
     assert!(shown["kind"].is_null());
     assert_eq!(shown["holders"].as_array().map(Vec::len), Some(0));
+}
+
+/// A mistyped path, or an operator who looks before the service has run: the file would be root's.
+#[test]
+fn who_only_looks_makes_no_lock_file() {
+    let scene = Scene::new();
+    for verb in [&["ls"][..], &["show", "k"], &["evict", "k", "--all"], &["doctor"]] {
+        for format in [&[][..], &["--json"]] {
+            let done = scene.call(&[format, verb].concat());
+            assert_eq!(done.code, 0, "{verb:?}: {done:?}");
+            assert!(
+                done.stderr.contains("there is no lock file"),
+                "{verb:?}: {done:?}"
+            );
+        }
+        let done = Done::of(
+            scene
+                .at_home(&[&["--url", "sqlite:x.db?wibble=1"], verb].concat())
+                .output()
+                .expect("it starts"),
+        );
+        assert_ne!(done.code, 0, "a bad option is one all the same: {done:?}");
+        assert!(!scene.path("locks.db").exists(), "{verb:?}");
+    }
 }
 
 #[test]

@@ -29,8 +29,8 @@ pub(crate) struct Judged {
 }
 
 /// Forgets the places of those who were disturbed while they waited: whose process was paused, killed or stood still, whose
-/// link or store suffered anything or answered nobody, up to a lease after. Their claims may have ended in the store, and they queue
-/// again at the tail.
+/// link or store suffered anything or answered nobody, up to a lease after. Their claims may have ended in the store, and
+/// they queue again at the tail.
 pub(crate) fn forget_the_disturbed(
     events: &mut Vec<Event>,
     notes: &[Note],

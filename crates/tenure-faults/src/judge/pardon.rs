@@ -23,10 +23,11 @@ struct Granted {
 /// Ends, at each moment at which something happened that the store names among its hazards, every belief there is, and
 /// forgets what those holders said of theirs afterwards; answers how many beliefs that were.
 ///
-/// - *The data is lost* ([`Hazard::DataLoss`]), or what was not on the disk ([`Hazard::Restart`]): the store knows nothing of
-///   those who hold, and grants what they have to others. They learn it at their next renewal, and nobody promised
+/// - *The data is lost* ([`Hazard::DataLoss`]), or what was not on the disk ([`Hazard::Restart`]): the store knows nothing
+///   of those who hold, and grants what they have to others. They learn it at their next renewal, and nobody promised
 ///   more. Those who were granted a lock before and told of it after are among them.
-/// - *The clock is set forward* ([`Hazard::ClockSet`]): leases end that much early in the store, and their holders cannot know.
+/// - *The clock is set forward* ([`Hazard::ClockSet`]): leases end that much early in the store, and their holders cannot
+///   know.
 ///
 /// From then on V1 and V2 are silent about those holders alone: whoever is granted a lock afterwards is judged in full, also
 /// against others of that kind. V3 and V4 are never silent, but for this: a claim that was confirmed before the moment may

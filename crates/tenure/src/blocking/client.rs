@@ -171,7 +171,8 @@ impl Client {
     /// Call it last in `main`. Threads that wait for a lock are answered [`Error::Closed`], live guards are lost.
     ///
     /// # Errors
-    /// [`Error::Timeout`] if it was not all confirmed within `limit`; what is left ends with its lease.
+    /// [`Error::Timeout`] if it was not all confirmed within `limit`; what is left ends with its lease. [`Error::Backend`]
+    /// if the store could not be left.
     ///
     /// # Panics
     /// On a thread that drives async tasks.

@@ -58,8 +58,8 @@ impl Trigger {
         }
     }
 
-    /// Refuses an equal token too: each hold of the lock then writes a row that is there at most once. It is the only way in which
-    /// MySQL notices an update that does not set the token.
+    /// Refuses an equal token too: each hold of the lock then writes a row that is there at most once. It is the only way in
+    /// which MySQL notices an update that does not set the token.
     pub fn once(mut self) -> Self {
         self.once = true;
         self

@@ -275,6 +275,17 @@ async fn a_lock_that_is_lost_while_the_work_runs_is_an_error_and_not_the_fallbac
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_striped_key_serves_all_names_or_none() {
+    let world = World::new();
+    for (length, fits) in [(197, true), (198, false), (200, false)] {
+        let striped = world.client().striped("k".repeat(length), 16);
+        for stripe in striped.stripes() {
+            assert_eq!(stripe.try_lock().await.is_ok(), fits, "{length} bytes");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_striped_name_always_has_the_same_stripe() {
     let world = World::new();
     let (here, elsewhere) = (

@@ -3,7 +3,7 @@
 use tenure::{Client, Error, Settings, multi};
 
 use crate::stage::{Stage, Verb};
-use crate::world::{MS, SECOND, World, mutex, pass, poll_once, settle};
+use crate::world::{MS, SECOND, World, mutex, pass, poll_once, served, settle};
 
 #[tokio::test(start_paused = true)]
 async fn while_waiting_an_unavailable_store_is_asked_again() {
@@ -69,6 +69,40 @@ async fn a_store_that_never_answers_is_no_busy_lock_to_who_waits_for_long() {
         );
         stage.act(Verb::Acquire).go_on();
     }
+}
+
+/// Wake-ups are hints, always backed by a poll: also where the store never says whether they will come.
+#[tokio::test(start_paused = true)]
+async fn who_could_not_find_out_whether_it_will_be_woken_polls() {
+    let world = World::new();
+    for fair in [false, true] {
+        let (client, stage) = world.staged();
+        let held = world.client().mutex("k").fair().lock().await.unwrap();
+        stage.act(Verb::Watch).hold_before();
+        let waiting = tokio::spawn(mutex(&client, fair).lock());
+        settle().await;
+        held.unlock().await.unwrap();
+        let waited = tokio::time::Instant::now();
+        let guard = served(waiting).await;
+        assert!(waited.elapsed() < SECOND, "{:?}", waited.elapsed());
+        stage.act(Verb::Watch).go_on();
+        guard.unlock().await.unwrap();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_unlock_that_is_never_answered_says_so_and_goes_on_behind() {
+    let world = World::new();
+    let (client, stage) = world.staged();
+    let guard = client.mutex("k").lock().await.unwrap();
+    stage.act(Verb::Release).hold_before();
+    let asked = tokio::time::Instant::now();
+    let unanswered = tokio::time::timeout(60 * SECOND, guard.unlock()).await.unwrap();
+    assert!(matches!(&unanswered, Err(Error::Backend(error)) if error.is_weather()));
+    assert!(asked.elapsed() <= 10 * SECOND, "{:?}", asked.elapsed());
+    stage.act(Verb::Release).go_on();
+    settle().await;
+    assert!(world.is_free("k").await);
 }
 
 #[tokio::test(start_paused = true)]

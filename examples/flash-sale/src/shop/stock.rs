@@ -83,8 +83,8 @@ impl Stock {
 
     /// What is on a shelf; `None` if a later holder than the one with this token has been there.
     ///
-    /// With a token it also fences the shelf: who is older can take nothing from it any more. Without that an old holder could
-    /// still take one between this look and the taking that follows it, and what was read here would be out of date.
+    /// With a token it also fences the shelf: who is older can take nothing from it any more. Without that an old holder
+    /// could still take one between this look and the taking that follows it, and what was read here would be out of date.
     pub(crate) fn look(&self, shelf: &str, token: Option<FencingToken>) -> rusqlite::Result<Option<i64>> {
         let Some(token) = token else {
             let sql = "SELECT items FROM stock WHERE shelf = ?1";

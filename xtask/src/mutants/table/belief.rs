@@ -331,8 +331,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
         promise: "An unlock says that the lock was evicted",
         edits: &[Edit {
             file: GUARD,
-            find: "held.line.engine.watchdog.why_gone(held).await;",
-            replace: "crate::error::LostCause::Missing;",
+            find: "within(engine, limit, engine.watchdog.why_gone(held)).await;",
+            replace: "None;",
         }],
         tests: engine(&["an_unlock_says_that_the_lock_was_evicted"]),
         ..PLAIN

@@ -284,7 +284,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         promise: "A fair waiter keeps its place for longer than its lease",
         edits: &[Edit {
             file: SEEK,
-            find: "self.spread(poll_after.min(most))",
+            find: "self.spread(poll_after.clamp(SOON, most))",
             replace: "self.spread(poll_after.min(most) * 8)",
         }],
         tests: engine(&["a_fair_waiter_keeps_its_place_for_longer_than_its_lease"]),

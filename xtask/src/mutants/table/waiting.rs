@@ -3,6 +3,8 @@
 use super::list::{PLAIN, engine, regressions};
 use crate::mutants::mutant::{Edit, Mutant};
 
+const ENGINE: &str = "crates/tenure/src/engine.rs";
+const GUARD: &str = "crates/tenure/src/guard.rs";
 const ATTEMPT: &str = "crates/tenure/src/attempt.rs";
 const DRIVE: &str = "crates/tenure/src/drive.rs";
 const HANDOVER: &str = "crates/tenure/src/line/handover.rs";
@@ -101,10 +103,54 @@ pub(super) const MUTANTS: &[Mutant] = &[
         promise: "A waiter whose wake-up is lost asks again when the holder's lease could have ended",
         edits: &[Edit {
             file: SEEK,
-            find: "self.spread(poll_after.min(most))",
+            find: "self.spread(poll_after.clamp(SOON, most))",
             replace: "self.spread(poll_after.max(most).min(Duration::from_secs(3600)))",
         }],
         tests: regressions(&["a_waiter_whose_wake_ups_are_all_lost_asks"]),
+        ..PLAIN
+    },
+    Mutant {
+        name: "listening-is-waited-for",
+        promise: "Polls go on while the store does not say whether it will wake",
+        edits: &[Edit {
+            file: SEEK,
+            find: "match within(self.engine, POLL, poll_fn(",
+            replace: "match within(self.engine, Duration::MAX, poll_fn(",
+        }],
+        tests: engine(&["who_could_not_find_out_whether_it_will_be_woken_polls"]),
+        ..PLAIN
+    },
+    Mutant {
+        name: "unlock-waits-for-ever",
+        promise: "An unlock that is never answered says so",
+        edits: &[Edit {
+            file: GUARD,
+            find: "within(engine, limit * 2, departing.run(limit)).await",
+            replace: "Some(departing.run(limit).await)",
+        }],
+        tests: engine(&["an_unlock_that_is_never_answered_says_so_and_goes_on_behind"]),
+        ..PLAIN
+    },
+    Mutant {
+        name: "weather-is-a-busy-lock",
+        promise: "A store that does not answer is no busy lock",
+        edits: &[Edit {
+            file: ENGINE,
+            find: "out.then(|| self.weather.lock().clone()).flatten()",
+            replace: "out.then(|| self.weather.lock().clone()).and(None)",
+        }],
+        tests: engine(&["a_store_that_stays_unavailable_is_no_busy_lock_to_who_waits"]),
+        ..PLAIN
+    },
+    Mutant {
+        name: "silence-is-a-busy-lock",
+        promise: "A store that never answers is no busy lock",
+        edits: &[Edit {
+            file: ATTEMPT,
+            find: "limit >= SILENCE && waiter.is_unanswered()",
+            replace: "limit >= SILENCE && !waiter.is_unanswered()",
+        }],
+        tests: engine(&["a_store_that_never_answers_is_no_busy_lock_to_who_waits_for_long"]),
         ..PLAIN
     },
     Mutant {

@@ -15,8 +15,8 @@ use crate::request::Request;
 
 /// Opens a lock file, and makes it if it is not there.
 ///
-/// `None` is the file of this user on this machine, see [`default_path`](super::default_path). A file that exists is opened only if
-/// it is empty or a lock file of ours; anything else is refused and left as it is.
+/// `None` is the file of this user on this machine, see [`default_path`](super::default_path). A file that exists is
+/// opened only if it is empty or a lock file of ours; anything else is refused and left as it is.
 ///
 /// # Guarantees
 /// Everything that touches the file runs on a thread of its own, which ends with the store. Any number of
@@ -27,8 +27,8 @@ use crate::request::Request;
 ///
 /// # Errors
 /// [`Fault::Store`] if the file is damaged, foreign, read-only, of another machine, on a network file system, no
-/// regular file, or known by several names; [`Fault::Denied`] if this user may not use it; [`Fault::Unavailable`] if another process keeps
-/// it to itself. Each says what to do.
+/// regular file, or known by several names; [`Fault::Denied`] if this user may not use it; [`Fault::Unavailable`] if
+/// another process keeps it to itself. Each says what to do.
 ///
 /// # Examples
 /// ```no_run
