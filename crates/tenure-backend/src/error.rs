@@ -69,7 +69,7 @@ pub enum Fault {
     Invalid,
     /// The store refused our credentials or our rights.
     Denied,
-    /// The store answered, but is not in order: damaged, foreign, full, read-only.
+    /// The store answered, but is not in order, and waiting does not help: damaged, foreign, full, read-only.
     Store,
     /// This backend was closed.
     Closed,

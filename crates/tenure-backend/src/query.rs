@@ -23,7 +23,8 @@ use crate::{FencingToken, HolderId, Kind, LockKey, Mode};
 pub enum Query {
     /// One key.
     Key(LockKey),
-    /// Every key with holders or waiters that begins so, in an order of the store's own.
+    /// Every key with holders or waiters that begins so, in an order of the store's own. What changes between two pages can
+    /// be missed or named twice; what stays is named, and once, unless the store says otherwise.
     Prefix {
         /// The beginning; empty for all keys.
         prefix: Arc<str>,

@@ -1,6 +1,7 @@
 //! `tenure ls` and `tenure show`: what the store shows of its locks.
 //! How it looks on paper is `output`'s.
 
+use std::collections::HashSet;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
@@ -49,7 +50,7 @@ pub(super) async fn ls(global: &Global, ls: &Ls) -> Result<u8, Failure> {
 /// At most as many keys as asked for, and whether there are more.
 async fn listing(client: &Client, ls: &Ls) -> Result<(Vec<KeyStatus>, bool), tenure::Error> {
     let prefix: Arc<str> = ls.prefix.clone().unwrap_or_default().into();
-    let (mut keys, mut after) = (Vec::new(), None);
+    let (mut keys, mut shown, mut after) = (Vec::new(), HashSet::new(), None);
     loop {
         let left = ls
             .limit
@@ -63,7 +64,9 @@ async fn listing(client: &Client, ls: &Ls) -> Result<(Vec<KeyStatus>, bool), ten
             limit,
         };
         let page = client.inspect(query).await?;
-        keys.extend(page.items.iter().map(status));
+        // A store may name a key twice while it changes.
+        let new = page.items.iter().filter(|item| shown.insert(item.key.clone()));
+        keys.extend(new.map(status));
         after = page.next;
         if after.is_none() {
             return Ok((keys, false));
