@@ -53,7 +53,7 @@ fn is_told(metadata: &Metadata<'_>, verbosity: Verbosity) -> bool {
     }
 }
 
-/// One event as one line: `warning: the runtime stalled for 900 ms (late_ms=900)`.
+/// One event as one line, its fields behind it: `warning: a lock was lost (key="k" cause="expired")`.
 struct Line;
 
 impl<S, N> FormatEvent<S, N> for Line

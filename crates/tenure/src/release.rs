@@ -249,7 +249,7 @@ fn departure(line: &Line, claim: &Arc<Claim>, cause: &Cause, heir: Option<&Arc<C
     }
 }
 
-/// How long to wait after the so manyth failure in a row: 20 ms at first, doubled each time, 1 s at the most.
+/// How long to wait after the so manyth failure in a row: 20 ms at first, doubled each time, 800 ms at the most.
 pub(crate) fn backoff(failures: u32, dice: u64) -> Duration {
     let base = Duration::from_millis(20 << failures.saturating_sub(1).min(5));
     base.mul_f64(0.75 + (dice % 512) as f64 / 1024.0)

@@ -6,7 +6,7 @@ use std::time::Duration;
 const MIN_CALL_LIMIT: Duration = Duration::from_millis(100);
 const MIN_OFFER_WINDOW: Duration = Duration::from_millis(10);
 
-/// How a [`Client`](crate::Client) behaves. Every queue, retry and wait has its limit here.
+/// How a [`Client`](crate::Client) behaves: what may be set of its defaults and limits.
 ///
 /// # Examples
 /// ```

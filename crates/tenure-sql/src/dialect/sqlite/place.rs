@@ -2,19 +2,26 @@
 
 use std::env;
 use std::fs;
-use std::io;
+use std::io::{self, Read};
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
 
 use tenure_backend::{BackendError, Effect, Fault};
 
 use crate::shown::shown;
 
+/// How long the user database may take to answer.
+const SOON: Duration = Duration::from_secs(2);
+
 /// The lock file of this user on this machine, for programs that name none.
 ///
 /// `$XDG_STATE_HOME/tenure/locks.db`, or `~/.local/state/tenure/locks.db`. Where `HOME` is not set the user
-/// database is asked. Nothing is made or looked at here; [`open`](super::open) makes the directory, for this user
-/// alone (0700).
+/// database is asked, if need be by `getent`, which has two seconds. Nothing is made here; [`open`](super::open) makes the
+/// directory, for this user alone (0700).
 ///
 /// # Errors
 /// [`Fault::Invalid`] where this user has no home: name a file.
@@ -75,12 +82,26 @@ fn home() -> Option<PathBuf> {
 
 /// The user's line from every source that this machine is set up to ask, such as a directory server.
 fn ask_for(user: u32) -> Option<String> {
-    let answer = std::process::Command::new("getent")
+    let mut asked = Command::new("getent")
         .arg("passwd")
         .arg(user.to_string())
-        .output()
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
         .ok()?;
-    String::from_utf8(answer.stdout).ok()
+    let mut stdout = asked.stdout.take()?;
+    let (tell, told) = mpsc::channel();
+    thread::spawn(move || {
+        let mut answer = String::new();
+        // Whoever asked may have gone.
+        let _ = tell.send(stdout.read_to_string(&mut answer).is_ok().then_some(answer));
+    });
+    let answer = told.recv_timeout(SOON).ok().flatten();
+    // A directory server that does not answer would keep it.
+    let _ = asked.kill();
+    let _ = asked.wait();
+    answer
 }
 
 /// The home directory of a user in the format of `/etc/passwd`.

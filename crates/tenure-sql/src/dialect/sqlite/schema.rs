@@ -1,4 +1,4 @@
-//! The tables of a lock file: how they are made, and how a file is known to be ours before anything is written.
+//! How a file is known to be ours before anything is written, and when its tables are made. What they are is in `ddl.rs`.
 
 use std::path::Path;
 use std::time::Duration;

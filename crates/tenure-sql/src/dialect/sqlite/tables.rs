@@ -1,5 +1,5 @@
 //! The statements on the tables: views are read, and their changes are written, within one transaction.
-//! What the rows mean is claim logic; what the tables are is in `schema.rs`.
+//! What the rows mean is claim logic; what the tables are is in `ddl.rs`.
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
