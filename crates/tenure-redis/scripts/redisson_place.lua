@@ -12,6 +12,7 @@ local now_ms = math.floor(now / 1000)
 local REMEMBERED = 12000
 -- For how long Java lets a waiter stand at the head of the queue (fairLockWaitTimeout), by its own clock.
 local PATIENCE = 300000
+local DAY = 86400000
 
 -- Takes a member out of the queue. The scores of those behind stay: one of Java's that were lowered below its clock would
 -- send itself to the tail.
@@ -21,20 +22,35 @@ local function leave(owner)
     redis.call('ZREM', waiters, owner)
 end
 
--- Gives the queue a time to live while all in it are ours: it ends with the last of their leases, so that the dead
--- leave nothing. Java's queue has none, so it loses it as soon as somebody of Java's is in it.
+-- Whether somebody of Java's waits for the lock or holds it: there is no record of what is not ours.
+local function is_javas_too()
+    if redis.call('ZCARD', timeouts) > redis.call('ZCARD', waiters) then
+        return true
+    end
+    local fields = redis.call('HGETALL', name)
+    for i = 1, #fields, 2 do
+        if fields[i] ~= 'tenure:bar' and redis.call('EXISTS', records .. fields[i]) == 0 then
+            return true
+        end
+    end
+    return false
+end
+
+-- The queue ends with the last lease of ours in it and of the holder: what the dead leave is not for ever. Where Java uses
+-- the lock too it lives for a day more, for whoever of Java's comes meanwhile is in the same list and set, and would end
+-- with them. Java's alone is for ever, as Redisson has it.
 local function tend()
     local last = redis.call('ZREVRANGE', waiters, 0, 0, 'WITHSCORES')[2]
-    local members = redis.call('ZCARD', timeouts)
-    if last and members == redis.call('ZCARD', waiters) then
-        for _, key in ipairs({ queue, timeouts, waiters }) do
-            redis.call('PEXPIREAT', key, last + 1000)
-        end
-    elseif members > 0 then
-        redis.call('PERSIST', queue)
-        redis.call('PERSIST', timeouts)
+    if last and is_javas_too() then
+        last = last + DAY
+    elseif last then
+        last = math.max(last, now_ms + redis.call('PTTL', name)) + 1000
+    end
+    for _, key in ipairs({ queue, timeouts, waiters }) do
         if last then
-            redis.call('PEXPIREAT', waiters, last + members * PATIENCE)
+            redis.call('PEXPIREAT', key, last)
+        else
+            redis.call('PERSIST', key)
         end
     end
 end
@@ -42,21 +58,26 @@ end
 -- Takes the dead out: ours whose lease has ended, wherever they stand, and Java's at the head whose score has passed
 -- or is missing (which would hold Java up for ever). The head that is left.
 local function sweep()
+    local swept = false
     for _, dead in ipairs(redis.call('ZRANGEBYSCORE', waiters, '-inf', '(' .. now_ms)) do
         leave(dead)
+        swept = true
     end
-    while true do
-        local head = redis.call('LINDEX', queue, 0)
-        if not head or redis.call('ZSCORE', waiters, head) then
-            return head
-        end
+    local head = redis.call('LINDEX', queue, 0)
+    while head and not redis.call('ZSCORE', waiters, head) do
         local score = redis.call('ZSCORE', timeouts, head)
         if score and tonumber(score) > now_ms then
-            return head
+            break
         end
         redis.call('LPOP', queue)
         redis.call('ZREM', timeouts, head)
+        swept = true
+        head = redis.call('LINDEX', queue, 0)
     end
+    if swept then
+        tend()
+    end
+    return head
 end
 
 local function call_head(head)

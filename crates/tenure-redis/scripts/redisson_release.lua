@@ -15,23 +15,16 @@ local tag = string.find(name, '{', 1, true) and name or '{' .. name .. '}'
 local queue, records = 'redisson_lock_queue:' .. tag, 'tenure_claim:' .. tag .. ':'
 local owner, ending, own = ARGV[1], ARGV[2], tonumber(ARGV[4])
 
--- An eviction looks first whether it is a mutex: a hash of few fields, with a time to live. What is not may be
--- somebody's data.
-local function looks_like_owner(field, value)
-    return field ~= 'tenure:bar' and string.find(field, ':', 1, true) and string.find(value or '', '^%d+$')
-end
+--: include redisson_owners
+-- An eviction looks first whether it is a mutex: what is none may be somebody's data.
 local there = {}
-if ending ~= 'E' and redis.call('TYPE', name).ok == 'hash' then
-    if redis.call('HEXISTS', name, 'mode') == 1 then
+if ending ~= 'E' then
+    if redis.call('TYPE', name).ok == 'hash' and redis.call('HEXISTS', name, 'mode') == 1 then
         return { -1, 0 }
-    elseif redis.call('PTTL', name) >= 0 and redis.call('HLEN', name) <= 64 then
-        local fields = redis.call('HGETALL', name)
-        for i = 1, #fields, 2 do
-            if looks_like_owner(fields[i], fields[i + 1]) then
-                there[#there + 1] = fields[i]
-                there[fields[i]] = true
-            end
-        end
+    end
+    there = owners_of(name)
+    for _, one in ipairs(there) do
+        there[one] = true
     end
 end
 

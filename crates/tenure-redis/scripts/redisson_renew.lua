@@ -69,7 +69,7 @@ local function renew(name, owner, lease, phase, first, count)
         redis.call('ZINCRBY', timeouts, now_ms + lease - ends, owner)
     end
     redis.call('PEXPIRE', record, lease + 12000)
-    -- The queue lives as long as the last in it.
+    -- The queue lives at least as long as the last of ours in it.
     for _, key in ipairs({ 'redisson_lock_queue:' .. tag, timeouts, waiters }) do
         local left = redis.call('PTTL', key)
         if left >= 0 and left < lease + 1000 then

@@ -13,23 +13,13 @@ local function with_record(tag, owner)
     return { owner, redis.call('GET', 'tenure_claim:' .. tag .. ':' .. owner) or '' }
 end
 
+--: include redisson_owners
 for _, name in ipairs(KEYS) do
     local tag = string.find(name, '{', 1, true) and name or '{' .. name .. '}'
     local queue, timeouts, waiters = 'redisson_lock_queue:' .. tag, 'redisson_lock_timeout:' .. tag, 'tenure_waiters:' .. tag
     local holders, waiting = {}, {}
-    -- A mutex is a hash of few fields with a time to live: larger ones are not read, for nobody is served meanwhile.
-    local size = redis.pcall('HLEN', name)
-    if type(size) == 'table' and not string.find(size.err, 'WRONGTYPE', 1, true) then
-        return size
-    end
-    local few = type(size) == 'number' and size > 0 and size <= 64
-    local is_mutex = few and redis.call('PTTL', name) >= 0 and redis.call('HEXISTS', name, 'mode') == 0
-    local fields = is_mutex and redis.call('HGETALL', name) or {}
-    -- Its fields are owners, and their values how often each holds.
-    for i = 1, #fields, 2 do
-        if fields[i] ~= 'tenure:bar' and string.find(fields[i], ':', 1, true) and string.find(fields[i + 1], '^%d+$') then
-            holders[#holders + 1] = with_record(tag, fields[i])
-        end
+    for _, owner in ipairs(owners_of(name)) do
+        holders[#holders + 1] = with_record(tag, owner)
     end
     local members = redis.pcall('LRANGE', queue, 0, -1)
     for _, member in ipairs(members.err and {} or members) do

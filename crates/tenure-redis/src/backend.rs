@@ -48,8 +48,8 @@ impl RedisStore {
     /// `Unavailable` if it cannot be reached, `Denied` if it refuses us; the server then did nothing.
     pub async fn connect(config: Config) -> Result<Arc<Self>, BackendError> {
         let dialer = Dialer::new(config)?;
-        let ear = Ear::new(dialer.clone());
-        let link = Link::open(dialer).await?;
+        let link = Link::open(dialer.clone()).await?;
+        let ear = Ear::new(dialer, link.moves());
         Ok(Arc::new(RedisStore {
             link,
             ear,
@@ -92,10 +92,7 @@ impl Backend for RedisStore {
     }
 
     fn watch(self: Arc<Self>, claim: Arc<Claim>) -> Call<Wakes> {
-        Call::new(async move {
-            self.link.check_open()?;
-            self.ear.watch(&claim).await
-        })
+        Call::new(async move { self.ear.watch(&claim).await })
     }
 
     fn inspect(self: Arc<Self>, query: Query) -> Call<Page<LockStatus>> {

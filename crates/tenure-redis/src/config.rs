@@ -41,7 +41,7 @@ pub struct Config {
     pub host: Host,
     /// The ACL user; without one a password is the default user's.
     pub user: Option<String>,
-    /// The password, if the server asks for one.
+    /// The password, if the server asks for one; a user without one is introduced with an empty password.
     pub password: Option<Secret>,
     /// The number of the database: 0 unless the URL's path names another.
     pub database: u32,
@@ -88,6 +88,7 @@ impl Config {
     }
 
     /// Reads `redis://[user:pass@]host[:port][/db][?options]`, or `rediss://…` for TLS. A password file is read at once.
+    /// A user without a password is refused: whoever forgot it would act as the default user.
     ///
     /// # Errors
     /// [`Fault::Invalid`] for what makes no sense, [`Fault::Unsupported`] for what is not served, both in words that
@@ -107,10 +108,18 @@ impl Config {
                 .parse()
                 .map_err(|_| invalid("the path of a Redis URL is the number of a database, such as `/0`"))?,
         };
+        let password = password(url, &options)?;
+        if url.user().is_some() && password.is_none() {
+            // The name is not repeated: elsewhere a password may stand there.
+            return Err(invalid(
+                "the URL names a user and no password: write `redis://USER:PASSWORD@HOST`, or `redis://:PASSWORD@HOST` for \
+                 the default user's, or name a `password_file`; a user with `nopass` takes any password",
+            ));
+        }
         let usual = Config::at(host.clone());
         Ok(Config {
             user: url.user().map(str::to_owned),
-            password: password(url, &options)?,
+            password,
             database,
             connect_timeout: limit(&options, "connect_timeout")?.unwrap_or(usual.connect_timeout),
             command_timeout: limit(&options, "command_timeout")?.unwrap_or(usual.command_timeout),

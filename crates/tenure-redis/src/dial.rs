@@ -92,9 +92,11 @@ impl Dialer {
         if let Some(user) = &config.user {
             info = info.set_username(user);
         }
-        if let Some(password) = &config.password {
-            info = info.set_password(password.expose());
+        match &config.password {
+            Some(password) => info.set_password(password.expose()),
+            // Without any we would be the default user, whoever was named.
+            None if config.user.is_some() => info.set_password(""),
+            None => info,
         }
-        info
     }
 }

@@ -8,6 +8,78 @@ use tenure_backend::{BackendError, Effect, Fault};
 const WRONG_PASSWORD: &str =
     "Redis refused the user or the password: correct them, or see whether the user is enabled (ACL LIST)";
 
+/// What the server refuses, as which fault, and in which words. What waiting can help is `Unavailable`: a release is
+/// repeated then, and whoever waits goes on waiting. What stays so until somebody changes something is told at once.
+const REFUSALS: &[(&[&str], Fault, &str)] = &[
+    // It ends when the data is read.
+    (
+        &["LOADING"],
+        Fault::Unavailable,
+        "Redis is still loading its data: try again",
+    ),
+    // It ends with the script, or when somebody kills it.
+    (
+        &["BUSY"],
+        Fault::Unavailable,
+        "Redis runs a script or function of somebody's that does not end: try again, or end it with SCRIPT KILL",
+    ),
+    // It ends when the replica has taken over, or the name leads to the master.
+    (
+        &["READONLY", "MASTERDOWN"],
+        Fault::Unavailable,
+        "this Redis is a replica, which grants no locks: name its master, or wait until it has become one",
+    ),
+    // It ends when they are back.
+    (
+        &["NOREPLICAS", "CLUSTERDOWN", "TRYAGAIN"],
+        Fault::Unavailable,
+        "Redis takes no writes, since replicas or nodes that it needs are away: try again",
+    ),
+    // It ends with the next snapshot, or write, that succeeds: Redis tries again by itself.
+    (
+        &["MISCONF"],
+        Fault::Unavailable,
+        "Redis refuses writes because it cannot save its data: see its log and its disk; until then held locks \
+         end with their leases",
+    ),
+    // It ends when keys do, and all that we keep does within seconds of its lease: a memory that is full is not for long.
+    (
+        &["OOM"],
+        Fault::Unavailable,
+        "Redis has reached `maxmemory` and takes no new locks: free memory, or give it more; locks that are held \
+         are still renewed",
+    ),
+    // Our credentials and rights were read once, and no time makes them others.
+    (
+        &["NOAUTH"],
+        Fault::Denied,
+        "Redis asks for a password: put it into the URL (redis://user:password@host), or name a `password_file`",
+    ),
+    (&["WRONGPASS"], Fault::Denied, WRONG_PASSWORD),
+    (
+        &["NOPERM"],
+        Fault::Denied,
+        "this user may not do what locks need: give it EVALSHA, EVAL, SCRIPT LOAD, the commands of the scripts, \
+         all keys and all channels (ACL SETUSER)",
+    ),
+    // Whoever keeps it may keep it for ever.
+    (
+        &["WRONGTYPE"],
+        Fault::Store,
+        "the key, or the counter `tenure_tokens`, holds something that is no lock's, so another program uses it: choose \
+         another key, or for the counter another database",
+    ),
+    // A cluster stays one.
+    (
+        &["CROSSSLOT", "MOVED", "ASK"],
+        Fault::Unsupported,
+        "this Redis is a node of a cluster, which is not served: name a server that is none",
+    ),
+];
+
+/// Any other: nobody knows whether it ends.
+const OTHER: (Fault, &str) = (Fault::Store, "Redis refused the call: see the cause beneath");
+
 /// What the server refused. Most refusals come before a script's first write; those that may come in its midst (a right
 /// that is missing, a key of another kind) leave it unknown what was done.
 pub(crate) fn refused(error: &ServerError) -> BackendError {
@@ -21,56 +93,13 @@ pub(crate) fn refused_as(code: &str, details: &str) -> BackendError {
         "ERR" if details.contains("executing the script can't") => "NOPERM",
         code => code,
     };
-    let said = || format!("{code} {details}");
-    let (fault, message) = match code {
-        "LOADING" => (Fault::Unavailable, "Redis is still loading its data: try again"),
-        "BUSY" => (
-            Fault::Unavailable,
-            "Redis runs a script or function of somebody's that does not end: try again, or end it with SCRIPT KILL",
-        ),
-        "READONLY" | "MASTERDOWN" => (
-            Fault::Unavailable,
-            "this Redis is a replica, which grants no locks: name its master, or wait until it has become one",
-        ),
-        "NOREPLICAS" | "CLUSTERDOWN" | "TRYAGAIN" => (
-            Fault::Unavailable,
-            "Redis takes no writes, since replicas or nodes that it needs are away: try again",
-        ),
-        "NOAUTH" => (
-            Fault::Denied,
-            "Redis asks for a password: put it into the URL (redis://user:password@host), or name a `password_file`",
-        ),
-        "WRONGPASS" => (Fault::Denied, WRONG_PASSWORD),
-        "NOPERM" => (
-            Fault::Denied,
-            "this user may not do what locks need: give it EVALSHA, SCRIPT LOAD, the commands of the scripts, \
-             all keys and all channels (ACL SETUSER)",
-        ),
-        "OOM" => (
-            Fault::Store,
-            "Redis has reached `maxmemory` and takes no new locks: free memory, or give it more; locks that are held \
-             are still renewed",
-        ),
-        "MISCONF" => (
-            Fault::Store,
-            "Redis refuses writes because it cannot save its data: see its log and its disk; until then held locks \
-             end with their leases",
-        ),
-        "WRONGTYPE" => (
-            Fault::Store,
-            "the key holds something that is no lock, so another program uses it: choose another key",
-        ),
-        "CROSSSLOT" | "MOVED" | "ASK" => (
-            Fault::Unsupported,
-            "this Redis is a node of a cluster, which is not served: name a server that is none",
-        ),
-        _ => (Fault::Store, "Redis refused the call: see the cause beneath"),
-    };
+    let known = REFUSALS.iter().find(|(codes, ..)| codes.contains(&code));
+    let (fault, message) = known.map_or(OTHER, |(_, fault, message)| (*fault, *message));
     // A right that the call itself lacks is looked at before the script begins.
     let in_script = details.contains("script:") || details.contains("executing the script");
     let midst = matches!(code, "WRONGTYPE" | "ERR") || code == "NOPERM" && in_script;
     let effect = if midst { Effect::Unknown } else { Effect::None };
-    BackendError::because(fault, effect, message, said())
+    BackendError::because(fault, effect, message, format!("{code} {details}"))
 }
 
 /// A call whose answer never came: the connection broke, or it took too long.

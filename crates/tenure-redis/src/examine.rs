@@ -44,6 +44,7 @@ impl RedisStore {
                     findings.extend(syncing(&policy));
                 }
                 replicas(&info, &mut findings);
+                findings.extend(missing_replicas(&wire, &info).await);
                 cluster(&info, &mut findings);
                 let policy = eviction_policy(&wire, &info).await;
                 eviction(&info, &policy, &mut findings);
@@ -197,6 +198,23 @@ fn replicas(info: &Info<'_>, findings: &mut Vec<Finding>) {
     }
 }
 
+/// Whether writes are refused for want of replicas. `INFO` names how many are good only where some are asked for.
+async fn missing_replicas(wire: &Wire, info: &Info<'_>) -> Option<Finding> {
+    info.get("min_slaves_good_slaves")?;
+    let good = info.number("min_slaves_good_slaves");
+    let asked_for = setting(wire, "min-replicas-to-write").await;
+    let asked_for = asked_for.and_then(|count| count.parse().ok()).unwrap_or(1);
+    (good < asked_for).then(|| {
+        danger(
+            format!(
+                "the server takes no writes: `min-replicas-to-write` asks for {asked_for} replica{}, and {good} keep up",
+                plural(asked_for)
+            ),
+            "held locks end with their leases, and no new ones can be had, until enough replicas are back",
+        )
+    })
+}
+
 fn cluster(info: &Info<'_>, findings: &mut Vec<Finding>) {
     if info.get("cluster_enabled") == Some("1") {
         findings.push(danger(
@@ -265,7 +283,7 @@ async fn script_cache(wire: &Wire, findings: &mut Vec<Finding>) -> Result<(), Ba
     if !known {
         findings.push(warning(
             "the server has forgotten our scripts since we connected: somebody flushes its script cache",
-            "the next lock or unlock takes three round trips instead of one, and nothing else changes",
+            "the next lock or unlock takes two round trips instead of one, and nothing else changes",
         ));
     }
     Ok(())

@@ -32,11 +32,13 @@ const CHUNK: usize = 100;
 const HELD: u8 = 0;
 const QUEUED: u8 = 1;
 
-/// Where a listing has come to. `skip` keys that the server's own cursor gives were on the page before.
+/// Where a listing has come to. A step of the server's cursor cannot be taken again: it would give other names by then.
 struct Place {
     part: u8,
-    cursor: u64,
-    skip: usize,
+    /// Where the server goes on, if there is more.
+    cursor: Option<u64>,
+    /// What the last step gave and no page has had room for.
+    names: Vec<String>,
 }
 
 impl RedisStore {
@@ -76,37 +78,29 @@ async fn list_from(
     after: Option<&Cursor>,
     limit: NonZeroU32,
 ) -> Result<Page<LockStatus>, BackendError> {
-    let mut place = Place::read(after)?;
     let limit = limit.get() as usize;
+    let mut place = Place::read(after)?;
     let mut items = Vec::new();
     for _ in 0..STEPS {
-        let (next, names) = scan(wire, prefix, &place, limit).await?;
-        let shown = show(wire, &names).await?;
-        let of_part = |status: &LockStatus| status.holders.is_empty() == (place.part == QUEUED);
-        let mut shown = shown.into_iter().filter(of_part).skip(place.skip);
-        let room = limit - items.len();
-        let taken = items.len();
-        items.extend(shown.by_ref().take(room));
-        if shown.next().is_some() {
-            place.skip += items.len() - taken;
-            return Ok(Page {
-                items,
-                next: Some(place.write()),
-            });
+        if place.names.is_empty() {
+            match (place.cursor, place.part) {
+                (Some(cursor), part) => {
+                    let width = (limit - items.len()).clamp(10, 1000);
+                    (place.cursor, place.names) = scan(wire, prefix, part, cursor, width).await?;
+                }
+                (None, HELD) => place = Place::beginning(QUEUED),
+                (None, _) => return Ok(Page { items, next: None }),
+            }
         }
-        place = match (next, place.part) {
-            (0, HELD) => Place {
-                part: QUEUED,
-                cursor: 0,
-                skip: 0,
-            },
-            (0, _) => return Ok(Page { items, next: None }),
-            (cursor, part) => Place {
-                part,
-                cursor,
-                skip: 0,
-            },
-        };
+        let names = std::mem::take(&mut place.names);
+        let of_part = |status: &LockStatus| status.holders.is_empty() == (place.part == QUEUED);
+        let mut shown = show(wire, &names).await?.into_iter().filter(of_part);
+        let room = limit - items.len();
+        items.extend(shown.by_ref().take(room));
+        if let Some(next) = shown.next() {
+            let left = names.into_iter().skip_while(|name| name != next.key.as_str());
+            place.names = left.collect();
+        }
         if items.len() == limit {
             break;
         }
@@ -118,31 +112,44 @@ async fn list_from(
 }
 
 impl Place {
-    fn read(cursor: Option<&Cursor>) -> Result<Self, BackendError> {
-        let Some(cursor) = cursor else {
-            return Ok(Place {
-                part: HELD,
-                cursor: 0,
-                skip: 0,
-            });
-        };
-        let mut parts = cursor.0.split(':').map(str::parse::<u64>);
-        match (parts.next(), parts.next(), parts.next()) {
-            (Some(Ok(part @ 0..=1)), Some(Ok(cursor)), Some(Ok(skip))) => Ok(Place {
-                part: u8::from(part == 1),
-                cursor,
-                skip: usize::try_from(skip).unwrap_or(usize::MAX),
-            }),
-            _ => Err(BackendError::new(
-                Fault::Invalid,
-                Effect::None,
-                "this is no place in a listing of ours: begin it anew",
-            )),
+    fn beginning(part: u8) -> Self {
+        Place {
+            part,
+            cursor: Some(0),
+            names: Vec::new(),
         }
     }
 
+    fn read(cursor: Option<&Cursor>) -> Result<Self, BackendError> {
+        let Some(cursor) = cursor else {
+            return Ok(Place::beginning(HELD));
+        };
+        Place::parse(&cursor.0).ok_or_else(|| {
+            BackendError::new(
+                Fault::Invalid,
+                Effect::None,
+                "this is no place in a listing of ours: begin it anew",
+            )
+        })
+    }
+
+    fn parse(text: &str) -> Option<Self> {
+        let mut parts = text.splitn(3, ':');
+        let (part, cursor, names) = (parts.next()?, parts.next()?, parts.next()?);
+        Some(Place {
+            part: part.parse().ok().filter(|part| [HELD, QUEUED].contains(part))?,
+            cursor: match cursor {
+                "" => None,
+                cursor => Some(cursor.parse().ok()?),
+            },
+            names: names.lines().map(str::to_owned).collect(),
+        })
+    }
+
+    /// What is shown has no line breaks in its name.
     fn write(&self) -> Cursor {
-        Cursor(format!("{}:{}:{}", self.part, self.cursor, self.skip).into())
+        let cursor = self.cursor.map(|cursor| cursor.to_string()).unwrap_or_default();
+        Cursor(format!("{}:{cursor}:{}", self.part, self.names.join("\n")).into())
     }
 }
 
@@ -150,37 +157,37 @@ impl Place {
 async fn scan(
     wire: &Wire,
     prefix: &str,
-    place: &Place,
-    count: usize,
-) -> Result<(u64, Vec<String>), BackendError> {
-    let (pattern, kind) = match place.part {
+    part: u8,
+    cursor: u64,
+    width: usize,
+) -> Result<(Option<u64>, Vec<String>), BackendError> {
+    let (pattern, kind) = match part {
         HELD => (format!("{}*", escaped(prefix)), "hash"),
         _ => (format!("{QUEUES}*"), "list"),
     };
     let mut command = redis::cmd("SCAN");
-    command.arg(place.cursor).arg("MATCH").arg(pattern);
-    command
-        .arg("COUNT")
-        .arg(count.clamp(10, 1000))
-        .arg("TYPE")
-        .arg(kind);
+    command.arg(cursor).arg("MATCH").arg(pattern);
+    command.arg("COUNT").arg(width).arg("TYPE").arg(kind);
     let answer = wire.ask(&command).await?;
     let [next, keys] = list(&answer).ok_or_else(nonsense)? else {
         return Err(nonsense());
     };
-    let next = text(next)
+    let next: u64 = text(next)
         .and_then(|next| next.parse().ok())
         .ok_or_else(nonsense)?;
     let keys = list(keys).ok_or_else(nonsense)?.iter().filter_map(text);
-    let names = match place.part {
-        HELD => keys.map(str::to_owned).collect::<BTreeSet<_>>(),
+    let names = match part {
+        HELD => keys
+            .filter(|name| !name.contains(char::is_control))
+            .map(str::to_owned)
+            .collect::<BTreeSet<_>>(),
         _ => keys
             .filter_map(of_queue)
-            .filter(|name| name.starts_with(prefix))
+            .filter(|name| name.starts_with(prefix) && !name.contains(char::is_control))
             .map(str::to_owned)
             .collect(),
     };
-    Ok((next, names.into_iter().collect()))
+    Ok(((next != 0).then_some(next), names.into_iter().collect()))
 }
 
 /// A text as a pattern that matches it alone.

@@ -20,6 +20,8 @@ struct State {
     /// The attempt to connect that is under way.
     attempt: Option<watch::Receiver<Attempt>>,
     closed: bool,
+    /// Told when a connection has replaced another.
+    moved: watch::Sender<()>,
 }
 
 /// How an attempt has ended, if it has.
@@ -32,6 +34,7 @@ impl Link {
             wire: Some(Wire::open(&dialer).await?),
             attempt: None,
             closed: false,
+            moved: watch::Sender::new(()),
         };
         Ok(Link {
             dialer,
@@ -59,11 +62,9 @@ impl Link {
         (state.closed, state.wire) = (true, None);
     }
 
-    pub(crate) fn check_open(&self) -> Result<(), BackendError> {
-        if self.state.lock().closed {
-            return Err(BackendError::closed());
-        }
-        Ok(())
+    /// Changes whenever a connection has replaced another: the server's name may lead elsewhere by then.
+    pub(crate) fn moves(&self) -> watch::Receiver<()> {
+        self.state.lock().moved.subscribe()
     }
 
     fn present(&self) -> Result<Present, BackendError> {
@@ -99,6 +100,7 @@ async fn connect(dialer: Dialer, state: Arc<Mutex<State>>, tell: watch::Sender<A
         Ok(_) if state.closed => Err(BackendError::closed()),
         Ok(wire) => {
             state.wire = Some(wire.clone());
+            state.moved.send_replace(());
             Ok(wire)
         }
         Err(failure) => Err(failure),

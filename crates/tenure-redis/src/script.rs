@@ -2,10 +2,19 @@
 
 use std::sync::LazyLock;
 
-use redis::{Cmd, RedisWrite, ToRedisArgs};
+use redis::{Arg, Cmd, RedisWrite, ToRedisArgs};
 
-/// What stands in a script where the shared part belongs.
-const INCLUDE: &str = "--: include redisson_place\n";
+/// What stands in a script where a shared part belongs, and the part.
+const SHARED: [(&str, &str); 2] = [
+    (
+        "--: include redisson_place\n",
+        include_str!("../scripts/redisson_place.lua"),
+    ),
+    (
+        "--: include redisson_owners\n",
+        include_str!("../scripts/redisson_owners.lua"),
+    ),
+];
 
 /// One of the scripts, with the hash by which a server that has it finds it.
 pub(crate) struct Script {
@@ -48,25 +57,34 @@ pub(crate) fn are_known() -> Cmd {
 
 impl Script {
     fn new(source: &str) -> Self {
-        let text = source.replace(INCLUDE, include_str!("../scripts/redisson_place.lua"));
+        let mut text = source.to_owned();
+        for (place, part) in SHARED {
+            text = text.replace(place, part);
+        }
         let hash = redis::Script::new(&text).get_hash().to_owned();
         Script { text, hash }
     }
 
     /// Begins a call on so many keys, with room for so many arguments of so many bytes in all.
-    pub(crate) fn on(&self, keys: usize, arguments: usize, bytes: usize) -> Command {
-        let mut command = Command(Cmd::with_capacity(3 + keys + arguments, 64 + bytes));
+    pub(crate) fn on(&'static self, keys: usize, arguments: usize, bytes: usize) -> Command {
+        let mut command = Command {
+            script: self,
+            written: Cmd::with_capacity(3 + keys + arguments, 64 + bytes),
+        };
         command.text("EVALSHA").text(&self.hash).number(keys as u64);
         command
     }
 }
 
 /// A call of a script, as it is written: first the keys, then the arguments.
-pub(crate) struct Command(Cmd);
+pub(crate) struct Command {
+    script: &'static Script,
+    written: Cmd,
+}
 
 impl Command {
     pub(crate) fn bytes(&mut self, bytes: &[u8]) -> &mut Self {
-        self.0.write_arg(bytes);
+        self.written.write_arg(bytes);
         self
     }
 
@@ -75,11 +93,23 @@ impl Command {
     }
 
     pub(crate) fn number(&mut self, number: u64) -> &mut Self {
-        number.write_redis_args(&mut self.0);
+        number.write_redis_args(&mut self.written);
         self
     }
 
     pub(crate) fn as_cmd(&self) -> &Cmd {
-        &self.0
+        &self.written
+    }
+
+    /// The same call with the script's text instead of its hash: a server that runs it knows it from then on.
+    pub(crate) fn in_full(&self) -> Cmd {
+        let mut full = redis::cmd("EVAL");
+        full.arg(&self.script.text);
+        for argument in self.written.args_iter().skip(2) {
+            if let Arg::Simple(argument) = argument {
+                full.arg(argument);
+            }
+        }
+        full
     }
 }

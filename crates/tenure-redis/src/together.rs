@@ -15,8 +15,8 @@ use crate::profile::{LIMITS, lease_ms};
 use crate::script::{Command, TOGETHER};
 use crate::wire::Wire;
 
-/// How many calls may be under way before those who come are gathered: with fewer the server is idle in between, and a caller
-/// is served sooner who asks by itself.
+/// How many calls may be under way before those who come are gathered: with fewer the server is idle in between, and a
+/// caller is served sooner who asks by itself.
 pub(crate) const ALONE: usize = 12;
 
 /// How many claims travel together: half a millisecond of the server's time, in which it serves nobody else.

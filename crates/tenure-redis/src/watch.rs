@@ -15,7 +15,7 @@ use redis::RedisError;
 use redis::aio::{PubSub, PubSubSink, PubSubStream};
 use smallvec::SmallVec;
 use tenure_backend::{BackendError, Bell, Claim, Fairness, LockKey, Wakes};
-use tokio::sync::{Notify, oneshot};
+use tokio::sync::{Notify, oneshot, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
@@ -36,7 +36,18 @@ const CHUNK: usize = 500;
 pub(crate) struct Ear {
     dialer: Dialer,
     book: Arc<Book>,
-    task: Mutex<Option<JoinHandle<()>>>,
+    task: Mutex<Task>,
+    /// Tells when the connection for calls was replaced: the server's name may lead elsewhere by then.
+    moved: watch::Receiver<()>,
+}
+
+/// The task that hears for all.
+enum Task {
+    /// Nobody has watched anything yet.
+    None,
+    Runs(JoinHandle<()>),
+    /// None is ever begun again.
+    Closed,
 }
 
 #[derive(Default)]
@@ -64,11 +75,12 @@ struct Channel {
 }
 
 impl Ear {
-    pub(crate) fn new(dialer: Dialer) -> Self {
+    pub(crate) fn new(dialer: Dialer, moved: watch::Receiver<()>) -> Self {
         Ear {
             dialer,
             book: Arc::default(),
-            task: Mutex::default(),
+            task: Mutex::new(Task::None),
+            moved,
         }
     }
 
@@ -92,28 +104,40 @@ impl Ear {
         }
         .into();
         let (tell, told) = oneshot::channel();
-        let listener = self.book.enter(name, tell);
-        self.listen();
+        let listener = self.listen(name, tell)?;
         match timeout(self.dialer.config.command_timeout, told).await {
             Ok(Ok(())) => Ok(Wakes::new(listener)),
             _ => Err(deaf()),
         }
     }
 
-    /// Ends every wake-up.
+    /// Ends every wake-up, for good.
     pub(crate) fn close(&self) {
-        if let Some(task) = self.task.lock().take() {
+        let mut task = self.task.lock();
+        if let Task::Runs(task) = std::mem::replace(&mut *task, Task::Closed) {
             task.abort();
         }
-        *self.book.pages.lock() = Pages::default();
+        let pages = std::mem::take(&mut *self.book.pages.lock());
+        self.book.count.store(0, Ordering::Relaxed);
+        // Whoever hears of it may call us again.
+        drop(task);
+        drop(pages);
     }
 
-    /// Sees to it that the task runs that hears for all.
-    fn listen(&self) {
+    /// Enters a claim in the book, and sees to it that the task runs that hears for all: in one step, so that `close` comes
+    /// before both or after both.
+    fn listen(&self, name: Arc<str>, tell: oneshot::Sender<()>) -> Result<Listener, BackendError> {
         let mut task = self.task.lock();
-        if task.as_ref().is_none_or(JoinHandle::is_finished) {
-            *task = Some(tokio::spawn(hear(self.dialer.clone(), self.book.clone())));
+        let runs = match &*task {
+            Task::None => false,
+            Task::Runs(task) => !task.is_finished(),
+            Task::Closed => return Err(BackendError::closed()),
+        };
+        if !runs {
+            let hearing = hear(self.dialer.clone(), self.book.clone(), self.moved.clone());
+            *task = Task::Runs(tokio::spawn(hearing));
         }
+        Ok(self.book.enter(name, tell))
     }
 }
 
@@ -227,9 +251,10 @@ impl Book {
 }
 
 /// Hears for all, on one connection after the other.
-async fn hear(dialer: Dialer, book: Arc<Book>) {
+async fn hear(dialer: Dialer, book: Arc<Book>, mut moved: watch::Receiver<()>) {
     let config = &dialer.config;
     loop {
+        moved.mark_unchanged();
         let opened = timeout(config.connect_timeout, subscribe(&dialer)).await;
         if let Ok(Ok(connection)) = opened {
             let (sink, stream) = connection.split();
@@ -237,6 +262,7 @@ async fn hear(dialer: Dialer, book: Arc<Book>) {
                 () = pass_on(stream, &book) => {}
                 _ = obey(sink.clone(), &book, config.command_timeout) => {}
                 () = stay_alive(sink, &book, config.command_timeout) => {}
+                _ = moved.changed() => {}
             }
             tracing::debug!("the subscription to Redis was lost: another is made");
         }
@@ -309,5 +335,42 @@ impl Stream for Listener {
 impl Drop for Listener {
     fn drop(&mut self) {
         self.book.leave(&self.name, &self.bell);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Config;
+    use tenure_backend::{ClaimId, ClaimRef, ClientId, Fault, Mode, OwnerId};
+    use tenure_endpoint::StoreUrl;
+
+    /// `watch` may have looked before `close` came, and go on after it.
+    #[tokio::test]
+    async fn who_watches_once_all_is_closed_is_told_and_no_task_is_left() {
+        let server = tokio::net::TcpListener::bind("127.0.0.1:0")
+            .await
+            .expect("a port is free");
+        let url = format!("redis://{}", server.local_addr().expect("it has an address"));
+        let url = StoreUrl::parse(&url).expect("a URL");
+        let dialer = Dialer::new(Config::from_url(&url).expect("it makes sense")).expect("no TLS");
+        let ear = Ear::new(dialer, watch::Sender::new(()).subscribe());
+        ear.close();
+        let claim = Claim {
+            at: ClaimRef {
+                key: LockKey::new("k").expect("a key"),
+                id: ClaimId::new(ClientId::from_random([0; 16]), 0),
+            },
+            owner: OwnerId(0),
+            label: "".into(),
+            mode: Mode::Exclusive,
+            fairness: Fairness::Unfair,
+            lease: Duration::from_secs(30),
+            grants: std::num::NonZeroU32::MIN,
+        };
+        let refusal = ear.watch(&claim).await.map(drop).expect_err("it is closed");
+        assert_eq!(refusal.fault(), Fault::Closed);
+        assert!(matches!(*ear.task.lock(), Task::Closed));
+        assert!(ear.book.pages.lock().channels.is_empty());
     }
 }

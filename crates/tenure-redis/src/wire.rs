@@ -22,12 +22,9 @@ use crate::together::{Gathering, Said, Wish};
 /// How many calls may wait to be written; further ones wait for their turn.
 const BUFFER: usize = 1024;
 
-/// How many calls for a single claim may be under way; further ones wait for their turn. A renewal waits for none, and has no
-/// more than these ahead of it: however many tasks lock at once, what is held is kept.
+/// How many calls for a single claim may be under way; further ones wait for their turn. A renewal waits for none, and has
+/// no more than these ahead of it: however many tasks lock at once, what is held is kept.
 const IN_TURN: usize = 256;
-
-/// How often a server is taught the scripts again for one call.
-const LESSONS: u32 = 5;
 
 /// Every so many looks the server is asked although nobody waits for it: a connection that has died in silence is then found
 /// before it is needed.
@@ -99,21 +96,16 @@ impl Wire {
         self.broken.load(Ordering::Relaxed) || self.driver.0.is_finished()
     }
 
-    /// Calls a script, which the server is taught again if it has forgotten it.
+    /// Calls a script. A server that has forgotten it is sent the script itself, which it runs and knows in one step: there
+    /// is no moment in which it could be forgotten again.
     pub(crate) async fn call(&self, command: &Command) -> Result<Value, BackendError> {
-        let mut lessons = 0;
-        loop {
-            match self.send(command.as_cmd()).await {
-                // Somebody may flush the cache again meanwhile.
-                Err(Failed::Refused(refusal)) if refusal.code() == "NOSCRIPT" && lessons < LESSONS => {
-                    lessons += 1;
-                    for load in load_all() {
-                        self.ask(&load).await?;
-                    }
-                }
-                answer => return answer.map_err(BackendError::from),
+        let answer = match self.send(command.as_cmd()).await {
+            Err(Failed::Refused(refusal)) if refusal.code() == "NOSCRIPT" => {
+                self.send(&command.in_full()).await
             }
-        }
+            answer => answer,
+        };
+        answer.map_err(BackendError::from)
     }
 
     /// Whether so much is under way that claims had better travel together.

@@ -2,16 +2,21 @@
 
 mod stage;
 
+use std::collections::BTreeSet;
+use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
-use stage::Stage;
-use tenure_backend::{Backend, BackendError, Effect, Fault, Finding, Mode, Severity};
+use futures_util::StreamExt;
+use stage::{PASSWORD, Server, Stage, USER, documented_rights, soon};
+use tenure_backend::{
+    Backend, BackendError, Cause, Departure, Effect, Fault, Finding, Holder, Mode, Phase, Query, Severity,
+};
 use tenure_endpoint::StoreUrl;
 use tenure_redis::{Config, RedisStore};
 use tenure_servers::Redis;
 
-const PASSWORD: &str = "s3cr3t-and-long";
+const JAVA: &str = "00000000-0000-4000-8000-000000000000:7";
 
 fn config(url: &str) -> Result<Config, BackendError> {
     Config::from_url(&StoreUrl::parse(url).expect("a URL"))
@@ -50,6 +55,8 @@ fn what_is_not_served_is_refused_in_words() {
         ("redis://h?replicas=1", Fault::Unsupported, "not served"),
         ("redis://h?replica_wait=1s", Fault::Unsupported, "not served"),
         ("redis://a,b", Fault::Invalid, "names one server"),
+        ("redis://ada@h", Fault::Invalid, "a user and no password"),
+        ("redis://ada:@h", Fault::Invalid, "a user and no password"),
         ("redis://h/first", Fault::Invalid, "number of a database"),
         ("redis://h?layout=claims", Fault::Invalid, "redisson"),
         ("redis://h?colour=red", Fault::Invalid, "connect_timeout"),
@@ -112,8 +119,29 @@ async fn a_password_is_asked_for_refused_and_never_shown() {
     assert_eq!(refused(&twice).fault(), Fault::Invalid);
 }
 
+/// Somewhere else what stands there is a password: no error and no server is told it.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_user_without_rights_is_denied_in_words_and_one_with_few_can_lock() {
+async fn a_user_without_a_password_is_never_taken_for_the_default_user() {
+    let error = refused(&format!("redis://{PASSWORD}@h"));
+    assert!(!printed(&error).contains(PASSWORD), "{error:?}");
+    let server = Redis::start().expect("it starts");
+    let ask = |command: &[&str]| server.ask(command).expect("it obeys");
+    ask(&["ACL", "SETUSER", "open", "on", "nopass", "~*", "&*", "+@all"]);
+    let named = |name: &str| {
+        let nobody = config(&server.url()).expect("a URL");
+        RedisStore::connect(Config {
+            user: Some(name.to_owned()),
+            ..nobody
+        })
+    };
+    let _store = named("open").await.expect("it needs no password");
+    assert!(ask(&["CLIENT", "LIST"]).contains("user=open"));
+    let error = named("nobody").await.expect_err("there is none of that name");
+    assert_eq!(error.fault(), Fault::Denied, "{error:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_user_without_rights_is_denied_in_words() {
     let stage = Stage::new().await;
     let host = stage.redis.lock().address();
     let user = |name: &str, rules: &[&str]| {
@@ -128,76 +156,121 @@ async fn a_user_without_rights_is_denied_in_words_and_one_with_few_can_lock() {
         "{error:?}"
     );
     assert!(!printed(&error).contains(PASSWORD), "{error:?}");
-    // What the documentation says is enough.
-    let enough = [
-        "~*",
-        "&*",
-        "+evalsha",
-        "+script|load",
-        "+script|exists",
-        "+time",
-        "+exists",
-        "+pttl",
-        "+pexpire",
-        "+pexpireat",
-        "+persist",
-        "+get",
-        "+set",
-        "+getset",
-        "+psetex",
-        "+hset",
-        "+hdel",
-        "+hmget",
-        "+hgetall",
-        "+hkeys",
-        "+hexists",
-        "+lindex",
-        "+lpos",
-        "+lpush",
-        "+rpush",
-        "+lpop",
-        "+lrem",
-        "+lrange",
-        "+zadd",
-        "+zrem",
-        "+zscore",
-        "+zcard",
-        "+zincrby",
-        "+zrange",
-        "+zrevrange",
-        "+zrangebyscore",
-        "+publish",
-        "+subscribe",
-        "+unsubscribe",
-        "+pubsub|numsub",
-        "+ping",
-        "+scan",
-        "+select",
-    ];
-    let store = connect(&user("locker", &enough)).await.expect("it may lock");
-    let trial = &stage.trial;
-    let (client, key) = (trial.client().await, trial.key());
-    let held = client.fair(&key, Mode::Exclusive);
-    let place_by = client.now() + Duration::from_secs(5);
-    let standing = store
-        .clone()
-        .acquire(held.clone(), place_by)
-        .await
-        .expect("it is granted");
-    assert!(
-        matches!(standing, tenure_backend::Standing::Granted(_)),
-        "{standing:?}"
+}
+
+/// The clients of every test here are such a user; this one does everything by name.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_user_with_the_documented_rights_can_do_everything_and_has_none_too_many() {
+    for server in [Server::start(), Server::gathering()] {
+        let stage = Stage::on(server).await;
+        let ([a, b], key) = (stage.trial.two().await, stage.trial.key());
+        let (held, waits) = (a.claim(&key, Mode::Exclusive), b.fair(&key, Mode::Exclusive));
+        a.granted(&held).await;
+        let mut wakes = b.watch(&waits).await.expect("it may subscribe");
+        b.waits(&waits).await;
+        a.stays_alive(&held, Phase::Granted).await;
+        b.stays_alive(&waits, Phase::Waiting).await;
+        let status = a.status(&key).await.expect("it may look");
+        assert_eq!(
+            (status.holders.len(), status.waiters.map(|all| all.len())),
+            (1, Some(1))
+        );
+        let all = Query::Prefix {
+            prefix: "".into(),
+            after: None,
+            limit: NonZeroU32::MAX,
+        };
+        let page = a.backend().clone().inspect(all).await.expect("it may list");
+        assert_eq!(page.items.len(), 1);
+        a.release(&held).await.freed_it(&held);
+        soon(wakes.next()).await;
+        b.granted_soon(&waits).await;
+        for foreign in [true, false] {
+            let key = stage.trial.key();
+            stage.ask(&["HSET", key.as_str(), JAVA, "1"]);
+            stage.ask(&["PEXPIRE", key.as_str(), "60000"]);
+            let who = match foreign {
+                true => Holder::Foreign { key, id: JAVA.into() },
+                false => Holder::All(key),
+            };
+            let cause = Cause::Evicted {
+                by: Some("alice".into()),
+            };
+            let evicted = a
+                .depart(Departure {
+                    who,
+                    cause,
+                    heir: None,
+                    bar: Duration::from_millis(1),
+                })
+                .await;
+            assert_eq!(evicted.freed.len(), 1, "it may evict");
+        }
+        stage.ask(&["SCRIPT", "FLUSH"]);
+        let again = a.claim(&stage.trial.key(), Mode::Exclusive);
+        a.granted(&again).await;
+        a.release(&again).await.freed_it(&again);
+        let found = a.backend().clone().examine().await.expect("it can be examined");
+        assert!(found.iter().all(|one| !one.what.contains("INFO")), "{found:?}");
+        assert_eq!(stage.text(&["ACL", "LOG"]), "", "nothing was refused");
+        assert!(stage.text(&["CLIENT", "LIST"]).contains("user=tenure"));
+    }
+    // What our scripts and we call, and what is documented, are the same.
+    let scripts = [
+        include_str!("../scripts/redisson_acquire.lua"),
+        include_str!("../scripts/redisson_owners.lua"),
+        include_str!("../scripts/redisson_place.lua"),
+        include_str!("../scripts/redisson_release.lua"),
+        include_str!("../scripts/redisson_renew.lua"),
+        include_str!("../scripts/redisson_show.lua"),
+        include_str!("../scripts/redisson_together.lua"),
+    ]
+    .concat();
+    let called = scripts
+        .split("('")
+        .skip(1)
+        .filter_map(|call| call.split('\'').next());
+    let called = called.filter(|word| word.len() > 1 && word.chars().all(|c| c.is_ascii_uppercase()));
+    let mut called: BTreeSet<String> = called
+        .map(|command| match command {
+            "PUBSUB" => "+pubsub|numsub".to_owned(),
+            command => format!("+{}", command.to_lowercase()),
+        })
+        .collect();
+    called.extend(
+        [
+            "~*",
+            "&*",
+            "-@all",
+            "+evalsha",
+            "+eval",
+            "+script|load",
+            "+ping",
+            "+select",
+            "+subscribe",
+            "+unsubscribe",
+            "+scan",
+            "+dbsize",
+            "+info",
+            "+config|get",
+            "+script|exists",
+        ]
+        .map(str::to_owned),
     );
-    let waits = client.fair(&key, Mode::Exclusive);
-    store
+    assert_eq!(documented_rights().into_iter().collect::<BTreeSet<_>>(), called);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_user_who_may_not_ask_about_the_server_is_told_what_is_not_known() {
+    let stage = Stage::new().await;
+    stage.ask(&["ACL", "SETUSER", USER, "-info"]);
+    let client = stage.trial.client().await;
+    let found = client
+        .backend()
         .clone()
-        .acquire(waits.clone(), place_by)
+        .examine()
         .await
-        .expect("it waits");
-    let wakes = store.clone().watch(waits).await.expect("it may subscribe");
-    client.release(&held).await.freed_it(&held);
-    drop(wakes);
-    let found = store.examine().await.expect("it can be examined");
+        .expect("it can be examined");
     assert!(found.iter().any(|one| one.what.contains("INFO")), "{found:?}");
 }
 
@@ -287,6 +360,29 @@ async fn what_a_crash_of_the_machine_can_take_is_told() {
         };
         assert_eq!(finding.severity, severity);
         assert!(finding.what.contains(policy), "{finding:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_takes_no_writes_for_want_of_replicas_is_found() {
+    let usual = ["--save", "", "--appendonly", "yes", "--appendfsync", "always"];
+    let server = Redis::start_with(&usual, None).expect("it starts");
+    let store = connect(&server.url()).await.expect("it answers");
+    server
+        .ask(&["CONFIG", "SET", "min-replicas-to-write", "2"])
+        .expect("it obeys");
+    for may_ask in [true, false] {
+        if !may_ask {
+            server
+                .ask(&["ACL", "SETUSER", "default", "-config|get"])
+                .expect("it obeys");
+        }
+        let found = store.clone().examine().await.expect("it can be examined");
+        let finding = found
+            .iter()
+            .find(|one| one.what.contains("min-replicas-to-write"));
+        let finding = finding.unwrap_or_else(|| panic!("{found:?}"));
+        assert_eq!(finding.severity, Severity::Danger);
     }
 }
 

@@ -1,15 +1,16 @@
-//! What the server and the network do to their clients: pauses, restarts, lost connections, full memory, clocks that are set.
+//! What the server and the network do to their clients: pauses, restarts, lost connections, full memory, set clocks.
 //! Long runs under faults, with histories, are the fault runs'.
 
 mod stage;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::StreamExt;
 use stage::{Server, Stage, soon};
 use tenure_backend::{
-    Backend, Batch, Claim, Effect, Fault, Grant, Loss, MAX_PLACE_AHEAD, Mode, Phase, Query, Released,
-    Renewal, Renewed, Standing,
+    Backend, Batch, Cause, Claim, Departure, Effect, Fault, Grant, Holder, Loss, MAX_PLACE_AHEAD, Mode,
+    Phase, Query, Released, Renewal, Renewed, Standing,
 };
 use tenure_endpoint::StoreUrl;
 use tenure_redis::{Config, RedisStore};
@@ -44,6 +45,32 @@ async fn scripts_that_the_server_forgot_are_taught_again() {
         found.iter().any(|finding| finding.what.contains("scripts")),
         "{found:?}"
     );
+}
+
+/// However often: it is sent what it forgot together with the call, so there is no moment in which it forgets again.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_forgets_scripts_all_the_time_serves_every_call() {
+    let stage = Arc::new(Stage::new().await);
+    let (client, key) = (stage.trial.client().await, stage.trial.key());
+    let forgets = tokio::spawn({
+        let stage = stage.clone();
+        async move {
+            loop {
+                stage.ask(&["SCRIPT", "FLUSH"]);
+                tokio::task::yield_now().await;
+            }
+        }
+    });
+    for _ in 0..100 {
+        let claim = client.claim(&key, Mode::Exclusive);
+        client.granted(&claim).await;
+        client.stays_alive(&claim, Phase::Granted).await;
+        assert!(client.status(&key).await.is_some());
+        client.release(&claim).await.freed_it(&claim);
+    }
+    forgets.abort();
+    let calls = stage.text(&["INFO", "commandstats"]);
+    assert!(calls.contains("cmdstat_eval:"), "it forgot in between: {calls}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -88,6 +115,27 @@ async fn a_subscription_that_was_cut_is_made_again_and_everybody_is_woken() {
     drop(wakes);
     let channel = format!("redisson_lock__channel:{{{key}}}");
     stage::wait_until(|| stage.text(&["PUBSUB", "NUMSUB", &channel]) == format!("{channel} 0"));
+}
+
+/// After a failover the server's name leads to another: whoever listens to the old one is not heard by those who release.
+#[tokio::test(flavor = "multi_thread")]
+async fn wake_ups_follow_the_connection_for_calls_to_where_the_name_leads() {
+    let stage = Stage::new().await;
+    let (client, key) = (stage.trial.client().await, stage.trial.key());
+    let waiting = client.claim(&key, Mode::Exclusive);
+    let mut wakes = client.watch(&waiting).await.expect("it wakes");
+    assert_eq!(soon(wakes.next()).await, Some(()), "whoever arms is woken");
+    let listener = || stage.text(&["CLIENT", "LIST", "TYPE", "pubsub"]);
+    let before = listener().split_whitespace().next().map(str::to_owned);
+    stage.ask(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]);
+    client.finds_free(&key, Mode::Exclusive).await;
+    assert_eq!(
+        soon(wakes.next()).await,
+        Some(()),
+        "something may have been missed"
+    );
+    let after = listener().split_whitespace().next().map(str::to_owned);
+    assert_ne!(after, before, "it listens on another connection");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -264,6 +312,64 @@ async fn a_server_whose_clock_is_set_ends_leases_early_but_never_repeats_a_token
     }
 }
 
+/// What passes by itself: whoever waits goes on waiting, and a release is repeated.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_cannot_save_its_data_is_weather_without_effect() {
+    let stage = Stage::new().await;
+    let (client, [key, free]) = (stage.trial.client().await, [stage.trial.key(), stage.trial.key()]);
+    let (held, late) = (
+        client.claim(&key, Mode::Exclusive),
+        client.claim(&free, Mode::Exclusive),
+    );
+    client.granted(&held).await;
+    let gone = tempfile::tempdir().expect("a temporary directory can be made");
+    stage.ask(&["CONFIG", "SET", "dir", &gone.path().display().to_string()]);
+    gone.close().expect("it can be removed");
+    stage.ask(&["CONFIG", "SET", "save", "3600 1000000"]);
+    stage.ask(&["BGSAVE"]);
+    stage::wait_until(|| stage.text(&["INFO", "persistence"]).contains("bgsave_status:err"));
+    let place_by = client.now() + Duration::from_secs(5);
+    let refusal = client.acquire_by(&late, place_by).await;
+    let refusal = refusal.expect_err("it takes no writes");
+    let renewal = Renewal {
+        who: held.at.clone(),
+        lease: held.lease,
+        only: Phase::Granted,
+        raise: None,
+    };
+    let renewed = client.backend().clone().renew(Batch::from_iter([renewal])).await;
+    let departure = Departure {
+        who: Holder::Claim(held.at.clone()),
+        cause: Cause::Unlocked,
+        heir: None,
+        bar: Duration::ZERO,
+    };
+    let released = client
+        .backend()
+        .clone()
+        .release(Batch::from_iter([departure]))
+        .await;
+    let ([Renewed::Unknown(renewed)], [Released::Unknown(released)]) = (&renewed[..], &released[..]) else {
+        panic!("{renewed:?} {released:?}");
+    };
+    for error in [&refusal, renewed, released] {
+        assert_eq!(
+            (error.fault(), error.effect()),
+            (Fault::Unavailable, Effect::None),
+            "{error}"
+        );
+        assert!(error.to_string().contains("cannot save its data"), "{error}");
+    }
+    assert_eq!(
+        stage.number(&["EXISTS", key.as_str(), free.as_str()]),
+        1,
+        "as before"
+    );
+    stage.ask(&["CONFIG", "SET", "stop-writes-on-bgsave-error", "no"]);
+    client.granted(&late).await;
+    client.release(&held).await.freed_it(&held);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_full_memory_refuses_new_locks_without_effect_and_keeps_the_others_alive() {
     let stage = Stage::new().await;
@@ -272,10 +378,11 @@ async fn a_full_memory_refuses_new_locks_without_effect_and_keeps_the_others_ali
     holder.granted(&held).await;
     stage.ask(&["CONFIG", "SET", "maxmemory", "1"]);
     let late = other.claim(&free, Mode::Exclusive);
-    let refusal = other.try_acquire(&late).await.expect_err("it is full");
+    let place_by = other.now() + Duration::from_secs(5);
+    let refusal = other.acquire_by(&late, place_by).await.expect_err("it is full");
     assert_eq!(
         (refusal.fault(), refusal.effect()),
-        (Fault::Store, Effect::None),
+        (Fault::Unavailable, Effect::None),
         "{refusal}"
     );
     assert_eq!(stage.number(&["EXISTS", free.as_str()]), 0);

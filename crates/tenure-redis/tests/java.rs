@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use stage::{Stage, soon};
-use tenure_backend::{Fairness, Holder, HolderId, LockKey, Loss, Mode, Renewed, Standing};
+use tenure_backend::{Fairness, Holder, HolderId, LockKey, Loss, Mode, Phase, Renewed, Standing};
 
 const JAVA: &str = "5c1a6e6e-0000-4000-8000-000000000000:42";
 const OTHER: &str = "5c1a6e6e-0000-4000-8000-000000000000:43";
@@ -108,11 +108,6 @@ async fn javas_fair_waiter_goes_before_ours_that_came_later() {
     ]);
     let ahead = score - stage.now_ms();
     assert!((359_000..=360_000).contains(&ahead), "{ahead} ms");
-    assert_eq!(
-        stage.number(&["PTTL", &format!("redisson_lock_queue:{{{key}}}")]),
-        -1,
-        "Java's queue is for ever"
-    );
     let departed = a.release(&held).await;
     assert_eq!(departed.others, Some(2));
     b.waits(&behind).await;
@@ -150,6 +145,98 @@ async fn a_dead_head_of_java_makes_nobody_spin_and_goes_with_its_score() {
         stage.number(&["EXISTS", &format!("redisson_lock_queue:{{{key}}}")]),
         0
     );
+}
+
+/// How long the queue lives by itself, in milliseconds; -1 is for ever.
+fn lives(stage: &Stage, key: &LockKey) -> i64 {
+    let [queue, timeouts] = ["redisson_lock_queue", "redisson_lock_timeout"]
+        .map(|kind| stage.number(&["PTTL", &format!("{kind}:{{{key}}}")]));
+    assert!((queue - timeouts).abs() < 1_000, "{queue} and {timeouts}");
+    queue
+}
+
+fn queued(stage: &Stage, key: &LockKey) -> String {
+    stage.text(&["LRANGE", &format!("redisson_lock_queue:{{{key}}}"), "0", "-1"])
+}
+
+/// It stands in the list in which ours stood alone, and nobody but us could make that last.
+#[tokio::test(flavor = "multi_thread")]
+async fn javas_waiter_does_not_end_with_ours_that_died_before_it() {
+    let stage = Stage::new().await;
+    let ([holder, dies], key) = (stage.trial.two().await, stage.trial.key());
+    let held = holder.claim_as(&key, Mode::Exclusive, |claim| {
+        claim.lease = Duration::from_secs(3_600)
+    });
+    holder.granted(&held).await;
+    let dead = dies.fair(&key, Mode::Exclusive);
+    dies.waits(&dead).await;
+    java_queues(&stage, &key, JAVA, Some(3_600_000));
+    stage.trial.pass(Duration::from_secs(70)).await;
+    assert_eq!(queued(&stage, &key), format!("{} {JAVA}", dead.at.id));
+    assert_eq!(
+        holder.release(&held).await.others,
+        Some(1),
+        "the dead one is taken out"
+    );
+    assert_eq!(queued(&stage, &key), JAVA);
+    assert_eq!(lives(&stage, &key), -1, "Java's alone is for ever");
+}
+
+/// While Java holds, the next to queue may be Java's.
+#[tokio::test(flavor = "multi_thread")]
+async fn behind_a_holder_of_javas_its_waiter_does_not_end_with_ours() {
+    let stage = Stage::new().await;
+    let ([looks, dies], key) = (stage.trial.two().await, stage.trial.key());
+    java_holds(&stage, &key, 30_000);
+    let dead = dies.fair(&key, Mode::Exclusive);
+    dies.waits(&dead).await;
+    java_queues(
+        &stage,
+        &key,
+        "00000000-0000-4000-8000-000000000000:8",
+        Some(3_600_000),
+    );
+    stage.trial.pass(Duration::from_secs(70)).await;
+    looks.waits(&looks.claim(&key, Mode::Exclusive)).await;
+    assert_eq!(queued(&stage, &key), "00000000-0000-4000-8000-000000000000:8");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn ours_that_died_behind_java_is_not_left_for_ever() {
+    let stage = Stage::new().await;
+    let ([holder, dies], key) = (stage.trial.two().await, stage.trial.key());
+    holder.granted(&holder.claim(&key, Mode::Exclusive)).await;
+    java_queues(&stage, &key, JAVA, Some(330_000));
+    let dead = dies.fair(&key, Mode::Exclusive);
+    dies.waits(&dead).await;
+    dies.stays_alive(&dead, Phase::Waiting).await;
+    let (left, day) = (lives(&stage, &key), 24 * 3_600_000);
+    assert!((day..=day + 60_000).contains(&left), "{left} ms");
+}
+
+/// Whoever comes by takes the dead out, without queueing itself: what is left ends, or does not, as is its own way.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_queue_that_was_swept_lives_as_long_as_those_who_are_left_in_it() {
+    let stage = Stage::new().await;
+    let [holder, waiter] = stage.trial.two().await;
+    for (javas, ours, is_left) in [(3_000, 60, false), (330_000, 3, true)] {
+        let key = stage.trial.key();
+        java_queues(&stage, &key, JAVA, Some(javas));
+        let waits = waiter.claim_as(&key, Mode::Exclusive, |claim| {
+            claim.fairness = Fairness::Fifo;
+            claim.lease = Duration::from_secs(ours);
+        });
+        waiter.waits(&waits).await;
+        stage.trial.pass(Duration::from_millis(3_001)).await;
+        holder.waits(&holder.claim(&key, Mode::Exclusive)).await;
+        match is_left {
+            true => assert_eq!((queued(&stage, &key).as_str(), lives(&stage, &key)), (JAVA, -1)),
+            false => {
+                assert_eq!(queued(&stage, &key), waits.at.id.to_string());
+                assert!(lives(&stage, &key) > 0);
+            }
+        }
+    }
 }
 
 /// R26: such a head would hold Java up for ever.

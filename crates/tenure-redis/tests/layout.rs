@@ -11,6 +11,8 @@ use tenure_backend::{
     Batch, Cause, Departure, Fairness, Fault, Holder, Kind, Loss, Mode, Phase, Released, Renewed,
 };
 
+const JAVA: &str = "00000000-0000-4000-8000-000000000000:7";
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_mutex_is_one_field_in_a_hash_with_the_lease_as_its_time_to_live() {
     let stage = Stage::new().await;
@@ -219,12 +221,20 @@ async fn what_is_no_mutex_is_neither_shown_nor_evicted() {
         bar: Duration::ZERO,
     };
     let many: Vec<String> = (0..200)
-        .flat_map(|n| [format!("field:{n}"), n.to_string()])
+        .flat_map(|n| {
+            [
+                format!("00000000-0000-4000-8000-000000000000:{n}"),
+                "1".to_owned(),
+            ]
+        })
         .collect();
     let many: Vec<&str> = many.iter().map(String::as_str).collect();
     for (fields, lives, is_read_write) in [
         (&["name", "ada", "home:visits", "7"][..], false, false),
         (&["name", "ada", "home", "seven"][..], true, false),
+        (&["cart:17", "2"][..], true, false),
+        (&[JAVA, "1"][..], false, false),
+        (&[JAVA, "1", "name", "ada"][..], true, false),
         (&many[..], true, false),
         (
             &["mode", "read", "00000000-0000-4000-8000-000000000000:7", "1"][..],

@@ -4,7 +4,9 @@
 #![allow(dead_code, unused_imports)]
 
 mod look;
+mod scene;
 mod server;
 
 pub(crate) use look::{Stage, soon, wait_until};
-pub(crate) use server::{Server, gathering, subject};
+pub(crate) use scene::Scene;
+pub(crate) use server::{PASSWORD, Server, USER, documented_rights, gathering, subject};

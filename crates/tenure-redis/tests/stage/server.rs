@@ -6,13 +6,32 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::look::wait_until;
 use parking_lot::Mutex;
 use tenure_backend::{Backend, Call, Clock, Instant, SystemClock};
 use tenure_endpoint::StoreUrl;
 use tenure_redis::{Config, RedisStore};
 use tenure_servers::{Data, Proxy, Redis, SteppedClock, Way};
 use tenure_testkit::{Ailment, Door, Slow, Subject};
+
+/// Whom the clients are to the server: a user with the rights that the documentation names, and no others.
+pub(crate) const USER: &str = "tenure";
+pub(crate) const PASSWORD: &str = "s3cr3t-and-long";
+
+/// What the documentation says that a user needs, as rules of the server's.
+pub(crate) fn documented_rights() -> Vec<String> {
+    let (_, list) = include_str!("../../src/docs.md")
+        .split_once("**An ACL user**")
+        .expect("the documentation says what a user needs");
+    let (list, _) = list.split_once("\n\n").expect("there is more");
+    let quoted = list.split('`').skip(1).step_by(2);
+    let commands = quoted.filter(|word| !word.contains(char::is_lowercase));
+    let rules = commands.map(|command| format!("+{}", command.to_lowercase().replace(' ', "|")));
+    ["~*", "&*", "-@all"]
+        .map(str::to_owned)
+        .into_iter()
+        .chain(rules)
+        .collect()
+}
 
 /// The system's clock and what has been made to pass besides.
 #[derive(Clone, Debug, Default)]
@@ -35,7 +54,9 @@ pub(crate) struct Server {
 impl Server {
     pub(crate) fn start() -> Self {
         let clock = SteppedClock::new().expect("a clock that steps can be made");
-        let options = [
+        let password = format!(">{PASSWORD}");
+        let rights = documented_rights();
+        let mut options = vec![
             "--save",
             "",
             "--appendonly",
@@ -44,7 +65,12 @@ impl Server {
             "no",
             "--enable-protected-configs",
             "yes",
+            "--user",
+            USER,
+            "on",
+            &password,
         ];
+        options.extend(rights.iter().map(String::as_str));
         let redis = Redis::start_with(&options, Some(clock)).expect("redis-server starts");
         Server {
             redis: Arc::new(Mutex::new(redis)),
@@ -62,7 +88,8 @@ impl Server {
     }
 
     pub(crate) fn config(&self) -> Config {
-        let url = StoreUrl::parse(&self.redis.lock().url()).expect("a URL");
+        let url = format!("redis://{USER}:{PASSWORD}@{}", self.redis.lock().address());
+        let url = StoreUrl::parse(&url).expect("a URL");
         let usual = Config::from_url(&url).expect("a URL of a server");
         Config {
             clock: Arc::new(self.clock.clone()),
@@ -105,32 +132,18 @@ impl Subject for Server {
         }))
     }
 
-    /// Takes the right to call scripts away, or makes the server refuse all writes, as when its disk is full.
+    /// Takes the right to call scripts away, or gives it back. Nothing keeps a server out of order but what passes by
+    /// itself, which is weather.
     fn ail(&self, ailment: Option<Ailment>) -> Option<Call<()>> {
+        let right = match ailment {
+            Some(Ailment::Denies) => "-evalsha",
+            Some(Ailment::OutOfOrder) => return None,
+            None => "+evalsha",
+        };
         let redis = self.redis.clone();
         Some(Call::new(async move {
-            let redis = redis.lock();
-            let ask = |command: &[&str]| drop(redis.ask(command).expect("the server obeys"));
-            match ailment {
-                Some(Ailment::Denies) => ask(&["ACL", "SETUSER", "default", "-evalsha"]),
-                Some(Ailment::OutOfOrder) => {
-                    let gone = tempfile::tempdir().expect("a temporary directory can be made");
-                    ask(&["CONFIG", "SET", "dir", &gone.path().display().to_string()]);
-                    gone.close().expect("it can be removed");
-                    ask(&["CONFIG", "SET", "save", "3600 1000000"]);
-                    ask(&["CONFIG", "SET", "stop-writes-on-bgsave-error", "yes"]);
-                    ask(&["BGSAVE"]);
-                    wait_until(|| {
-                        redis
-                            .ask(&["INFO", "persistence"])
-                            .is_ok_and(|said| said.contains("bgsave_status:err"))
-                    });
-                }
-                None => {
-                    ask(&["ACL", "SETUSER", "default", "+evalsha"]);
-                    ask(&["CONFIG", "SET", "stop-writes-on-bgsave-error", "no"]);
-                }
-            }
+            let obeyed = redis.lock().ask(&["ACL", "SETUSER", USER, right]);
+            obeyed.expect("the server obeys");
             Ok(())
         }))
     }

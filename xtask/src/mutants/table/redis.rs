@@ -8,6 +8,7 @@ const ACQUIRE: &str = "crates/tenure-redis/scripts/redisson_acquire.lua";
 const PLACE: &str = "crates/tenure-redis/scripts/redisson_place.lua";
 const RELEASE: &str = "crates/tenure-redis/scripts/redisson_release.lua";
 const RENEW: &str = "crates/tenure-redis/scripts/redisson_renew.lua";
+const OWNERS: &str = "crates/tenure-redis/scripts/redisson_owners.lua";
 
 pub(super) const MUTANTS: &[Mutant] = &[
     Mutant {
@@ -217,11 +218,44 @@ pub(super) const MUTANTS: &[Mutant] = &[
         name: "redis-eviction-takes-what-is-no-lock",
         promise: "An eviction touches mutexes alone, and nothing that another program keeps",
         edits: &[Edit {
-            file: RELEASE,
-            find: "redis.call('PTTL', name) >= 0 and redis.call('HLEN', name) <= 64",
-            replace: "redis.call('HLEN', name) <= 64",
+            file: OWNERS,
+            find: " or redis.call('PTTL', name) < 0",
+            replace: "",
         }],
         tests: layout(&["what_is_no_mutex_is_neither_shown_nor_evicted"]),
+        ..PLAIN
+    },
+    Mutant {
+        name: "redis-eviction-takes-a-session",
+        promise: "An eviction touches mutexes alone, and no hash whose fields are no owners",
+        edits: &[Edit {
+            file: OWNERS,
+            find: "string.find(fields[i], OWNER)",
+            replace: "string.find(fields[i], ':', 1, true)",
+        }],
+        tests: layout(&["what_is_no_mutex_is_neither_shown_nor_evicted"]),
+        ..PLAIN
+    },
+    Mutant {
+        name: "redis-queue-ends-before-its-hold",
+        promise: "A waiter of Java's outlives ours that died before it, at least while the lock is held",
+        edits: &[Edit {
+            file: PLACE,
+            find: "math.max(last, now_ms + redis.call('PTTL', name)) + 1000",
+            replace: "last + 1000",
+        }],
+        tests: java(&["javas_waiter_does_not_end_with_ours_that_died_before_it"]),
+        ..PLAIN
+    },
+    Mutant {
+        name: "redis-javas-waiter-ends-with-ours",
+        promise: "A waiter of Java's outlives ours that died before it",
+        edits: &[Edit {
+            file: PLACE,
+            find: "last + DAY",
+            replace: "last + 1000",
+        }],
+        tests: java(&["behind_a_holder_of_javas_its_waiter_does_not_end_with_ours"]),
         ..PLAIN
     },
     Mutant {
@@ -357,6 +391,10 @@ const fn conformance(names: &'static [&'static str]) -> Tests {
 
 const fn faults(names: &'static [&'static str]) -> Tests {
     test("tenure-redis", "faults", names)
+}
+
+const fn java(names: &'static [&'static str]) -> Tests {
+    test("tenure-redis", "java", names)
 }
 
 const fn layout(names: &'static [&'static str]) -> Tests {

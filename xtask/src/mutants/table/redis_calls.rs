@@ -6,6 +6,7 @@ use crate::mutants::mutant::{Edit, Mutant, Tests};
 
 const TOGETHER: &str = "crates/tenure-redis/scripts/redisson_together.lua";
 const LINK: &str = "crates/tenure-redis/src/link.rs";
+const ERROR: &str = "crates/tenure-redis/src/error.rs";
 const WIRE: &str = "crates/tenure-redis/src/wire.rs";
 
 pub(super) const MUTANTS: &[Mutant] = &[
@@ -225,6 +226,28 @@ pub(super) const MUTANTS: &[Mutant] = &[
             replace: "bells.extend(None);",
         }],
         tests: faults(&["a_subscription_that_was_cut_is_made_again_and_everybody_is_woken"]),
+        ..PLAIN
+    },
+    Mutant {
+        name: "redis-ear-stays-behind",
+        promise: "Wake-ups follow the connection for calls to where the name leads",
+        edits: &[Edit {
+            file: LINK,
+            find: "            state.moved.send_replace(());\n",
+            replace: "",
+        }],
+        tests: faults(&["wake_ups_follow_the_connection_for_calls_to_where_the_name_leads"]),
+        ..PLAIN
+    },
+    Mutant {
+        name: "redis-failed-save-is-for-good",
+        promise: "A server that cannot save its data is weather",
+        edits: &[Edit {
+            file: ERROR,
+            find: "&[\"MISCONF\"],\n        Fault::Unavailable",
+            replace: "&[\"MISCONF\"],\n        Fault::Store",
+        }],
+        tests: faults(&["a_server_that_cannot_save_its_data_is_weather_without_effect"]),
         ..PLAIN
     },
 ];

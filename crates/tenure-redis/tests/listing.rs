@@ -1,0 +1,160 @@
+//! Listings: each lock once, whatever else stands in the server, and what others wrote as they wrote it.
+//! What is shown of a single lock, and what is none, is in `layout.rs` and `java.rs`.
+
+mod stage;
+
+use std::num::NonZeroU32;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use stage::Stage;
+use std::time::Duration;
+use tenure_backend::{
+    Call, Cause, Cursor, Departure, HolderId, LockStatus, Loss, Mode, Page, Query, Renewed,
+};
+use tenure_testkit::suite::Client;
+use tracing::field::{Field, Visit};
+use tracing::{Event, Level, Metadata, Subscriber, span};
+
+const JAVA: &str = "00000000-0000-4000-8000-000000000000:7";
+
+/// A page of so many, of all that there are.
+fn page(client: &Client, after: Option<Cursor>, limit: u32) -> Call<Page<LockStatus>> {
+    let query = Query::Prefix {
+        prefix: "".into(),
+        after,
+        limit: NonZeroU32::new(limit).expect("not zero"),
+    };
+    client.backend().clone().inspect(query)
+}
+
+/// However many a page holds, and whether each holds as many as the last: what is left of a step of the server's is kept.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_listing_names_each_lock_once_in_pages_of_any_sizes() {
+    let stage = Stage::new().await;
+    let client = stage.trial.client().await;
+    let mut keys = Vec::new();
+    for _ in 0..300 {
+        let key = stage.trial.key();
+        client.granted(&client.claim(&key, Mode::Exclusive)).await;
+        keys.push(key);
+    }
+    let (mut listed, mut after) = (Vec::new(), None);
+    for limit in [7, 50, 3].into_iter().cycle() {
+        let page = page(&client, after.take(), limit).await.expect("it lists");
+        // Who was on a page and is gone by the next makes nobody else be passed over.
+        if let Some(first) = page.items.first() {
+            stage.ask(&["DEL", first.key.as_str()]);
+        }
+        listed.extend(page.items.into_iter().map(|status| status.key));
+        after = page.next;
+        if after.is_none() {
+            break;
+        }
+    }
+    listed.sort();
+    keys.sort();
+    assert_eq!(listed, keys);
+}
+
+/// What others wrote is shown as they wrote it, so that it names them; the words about it are harmless where they are shown.
+/// A name that no lock of ours could have is left out.
+#[tokio::test(flavor = "multi_thread")]
+async fn control_characters_in_what_others_wrote_spoil_no_listing_and_their_holder_can_be_evicted() {
+    let stage = Stage::new().await;
+    let (client, key) = (stage.trial.client().await, stage.trial.key());
+    for name in [key.as_str(), "bad\nkey", "bad\u{1b}[2Jkey"] {
+        stage.ask(&["HSET", name, JAVA, "1"]);
+        stage.ask(&["PEXPIRE", name, "60000"]);
+    }
+    stage.ask(&["RPUSH", "redisson_lock_queue:{bad\nkey}", JAVA]);
+    // A waiter's name is whatever stands in the list.
+    let evil = "evil\u{1b}[2J\nline:1";
+    let alive = (stage.now_ms() + 60_000).to_string();
+    stage.ask(&["RPUSH", &format!("redisson_lock_queue:{{{key}}}"), evil]);
+    stage.ask(&["ZADD", &format!("redisson_lock_timeout:{{{key}}}"), &alive, evil]);
+    let page = page(&client, None, 1_000).await.expect("it lists");
+    let [status] = &page.items[..] else {
+        panic!("{page:?}")
+    };
+    let (holder, waiters) = (&status.holders[0].id, status.waiters.as_ref());
+    assert_eq!((&status.key, holder), (&key, &HolderId::Foreign(JAVA.into())));
+    let [waiter] = &waiters.expect("it shows waiters")[..] else {
+        panic!("{status:?}")
+    };
+    assert_eq!(waiter.id, HolderId::Foreign(evil.into()));
+    let (by, ours) = (
+        "eve\u{1b}[2J\r\n",
+        client.claim(&stage.trial.key(), Mode::Exclusive),
+    );
+    client.granted(&ours).await;
+    client.evict(&ours, by).await.freed_it(&ours);
+    let lost = client.renew(&ours).await;
+    assert!(
+        matches!(&lost, Renewed::Gone(Loss::Evicted { by: Some(said) }) if **said == *by),
+        "{lost:?}"
+    );
+    let departure = Departure {
+        who: waiter.id.clone().on(key.clone()),
+        cause: Cause::Evicted { by: None },
+        heir: None,
+        bar: Duration::ZERO,
+    };
+    client.depart(departure).await;
+    let status = client.status(&key).await.expect("it is held");
+    assert_eq!(status.waiters.map(|all| all.len()), Some(0), "it was evicted");
+}
+
+/// Keeps the warnings that are given while it listens.
+#[derive(Clone, Default)]
+struct Warnings(Arc<Mutex<Vec<String>>>);
+
+impl Visit for Warnings {
+    fn record_debug(&mut self, _: &Field, value: &dyn std::fmt::Debug) {
+        self.0.lock().push(format!("{value:?}"));
+    }
+}
+
+impl Subscriber for Warnings {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        metadata.target().starts_with("tenure_redis") && *metadata.level() == Level::WARN
+    }
+
+    fn event(&self, event: &Event<'_>) {
+        event.record(&mut self.clone());
+    }
+
+    fn new_span(&self, _: &span::Attributes<'_>) -> span::Id {
+        span::Id::from_u64(1)
+    }
+
+    fn record(&self, _: &span::Id, _: &span::Record<'_>) {}
+    fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
+    fn enter(&self, _: &span::Id) {}
+    fn exit(&self, _: &span::Id) {}
+}
+
+/// On one thread, which is the one that listens.
+#[tokio::test]
+async fn a_listing_over_more_than_a_hundred_thousand_keys_is_worth_one_warning() {
+    let stage = Stage::new().await;
+    let client = stage.trial.client().await;
+    let warnings = Warnings::default();
+    let _listening = tracing::subscriber::set_default(warnings.clone());
+    let fill = |from: &str, to: &str| {
+        let script = "for i = ARGV[1], ARGV[2] do redis.call('SET', 'x' .. i, '') end";
+        stage.ask(&["EVAL", script, "0", from, to]);
+    };
+    let list = || page(&client, None, 1);
+    fill("1", "100000");
+    list().await.expect("it lists");
+    assert_eq!(*warnings.0.lock(), [""; 0], "a hundred thousand are not many");
+    fill("100001", "100001");
+    list().await.expect("it lists");
+    list().await.expect("it lists");
+    let warnings = warnings.0.lock();
+    let [warning] = &warnings[..] else {
+        panic!("{warnings:?}")
+    };
+    assert!(warning.contains("100001 keys"), "{warning}");
+}
