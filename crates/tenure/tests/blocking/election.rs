@@ -32,6 +32,12 @@ fn leader(election: &Election) -> Option<String> {
     leader.and_then(|leader| leader.label.as_deref().map(str::to_owned))
 }
 
+/// Whether somebody waits for the chair.
+fn one_stands(client: &Client) -> bool {
+    let waiters = everybody_on(client, "chair")[0].waiters.clone();
+    waiters.is_some_and(|waiters| waiters.len() == 1)
+}
+
 fn depose(client: &Client) {
     let key = LockKey::new("chair").expect("a good key");
     let freed = client.evict(Holder::All(key)).expect("memory answers");
@@ -40,7 +46,7 @@ fn depose(client: &Client) {
 
 #[test]
 fn one_leads_and_the_next_is_elected_when_it_resigns() {
-    let [(_one, first), (_other, second)] = candidates(["first", "second"]);
+    let [(one, first), (_other, second)] = candidates(["first", "second"]);
     assert_eq!(leader(&first), None);
     let chair = first.campaign().expect("nobody leads");
     assert!(chair.is_leader() && chair.check().is_ok());
@@ -50,10 +56,7 @@ fn one_leads_and_the_next_is_elected_when_it_resigns() {
     assert!(matches!(limited, Err(Error::Timeout)), "{limited:?}");
     std::thread::scope(|scope| {
         let follower = scope.spawn(|| second.campaign());
-        until("the second stands", || {
-            let waiters = everybody_on(&_one, "chair")[0].waiters.clone();
-            waiters.is_some_and(|waiters| waiters.len() == 1)
-        });
+        until("the second stands", || one_stands(&one));
         assert_eq!(leader(&second).as_deref(), Some("first"));
         let token = chair.token();
         chair.resign().expect("it led");
@@ -115,10 +118,11 @@ fn work_does_not_begin_once_the_lead_is_lost() {
 
 #[test]
 fn closing_the_client_ends_a_campaign() {
-    let [(_one, first), (other, second)] = candidates(["first", "second"]);
+    let [(one, first), (other, second)] = candidates(["first", "second"]);
     let _chair = first.campaign().expect("nobody leads");
     std::thread::scope(|scope| {
         let campaign = scope.spawn(|| second.campaign().map(|_| ()));
+        until("the second stands", || one_stands(&one));
         other.close(SOON).expect("it is confirmed");
         let end = campaign.join().expect("it does not panic");
         assert!(matches!(end, Err(Error::Closed(_))), "{end:?}");
