@@ -7,7 +7,7 @@ use std::time::Duration;
 use tenure::{Error, Guard, Holder, Lost, LostCause, Settings};
 
 use crate::stage::Verb;
-use crate::world::{MS, SECOND, World, pass, served, settle};
+use crate::world::{MS, SECOND, World, pass, poll_once, served, settle};
 
 /// Waits for the loss, but not for ever.
 async fn lost(guard: &Guard) -> Lost {
@@ -237,6 +237,22 @@ async fn verify_asks_the_store() {
     operator.evict(Holder::All(guard.key().clone())).await.unwrap();
     assert!(guard.is_held(), "nobody has told it");
     assert!(matches!(guard.verify().await, Err(Error::Lost(_))));
+    assert!(!guard.is_held());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_question_about_a_lock_is_answered_though_whoever_asked_has_gone() {
+    let world = World::new();
+    let ((client, stage), operator) = (world.staged(), world.client());
+    let guard = client.mutex("k").lock().await.unwrap();
+    stage.act(Verb::Renew).hold_before();
+    let mut asked = Box::pin(guard.verify());
+    assert!(poll_once(&mut asked).await.is_none());
+    settle().await;
+    drop(asked);
+    operator.evict(Holder::All(guard.key().clone())).await.unwrap();
+    stage.act(Verb::Renew).go_on();
+    settle().await;
     assert!(!guard.is_held());
 }
 

@@ -72,7 +72,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
             let _ = answer.send(failed);
         });", replace: "        let failed = renew(&shared, vec![held]).await;
         let _ = answer.send(failed);", },],
-        tests: engine(&["a_receiver_never_returns_a_claim_that_is_believed_no_more"]),
+        tests: engine(&["a_question_about_a_lock_is_answered_though_whoever_asked_has_gone"]),
         ..PLAIN
     },
     Mutant {
@@ -105,9 +105,9 @@ pub(super) const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "release-with-an-heir-stops-at-its-limit",
         promise: "A release with an heir that cannot be confirmed goes on behind",
-        edits: &[Edit { file: RELEASE, find: "                    if failed {
-                        release.see_through().await;
-                    }", replace: "                    let _ = failed;", },],
+        edits: &[Edit { file: RELEASE, find: "                        release.see_through().await;
+                    } else {", replace: "                        drop(release);
+                    } else {", },],
         tests: engine(&["an_unlock_that_cannot_be_confirmed_says_so_and_goes_on_behind"]),
         ..PLAIN
     },
