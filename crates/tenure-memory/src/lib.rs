@@ -1,8 +1,8 @@
 #![doc = include_str!("docs.md")]
 
 mod backend;
-mod ended;
 mod error;
+mod fates;
 mod profile;
 mod room;
 mod show;

@@ -103,7 +103,7 @@ impl Room {
             }
             self.crowd().queue[at].ends = ends;
         } else {
-            return Renewed::Gone(visit.ended.loss(who.id, visit.at.now));
+            return Renewed::Gone(visit.fates.loss(who.id, visit.at.now));
         }
         if let Some(run) = raise {
             visit.tokens.raise(*run);
@@ -236,7 +236,7 @@ impl Room {
         let ends = ends?;
         visit.freed = true;
         if let Some(by) = evicted {
-            visit.ended.explain(id, Loss::Evicted { by }, ends);
+            visit.fates.explain(id, Loss::Evicted { by }, ends);
         }
         Some(HolderId::Claim(id))
     }

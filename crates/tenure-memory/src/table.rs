@@ -6,10 +6,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tenure_backend::{
-    BackendError, Bell, Claim, Departure, Instant, LockKey, Released, Renewal, Renewed, Standing,
+    BackendError, Bell, Claim, Departure, EndedClaims, Instant, LockKey, Released, Renewal, Renewed, Standing,
 };
 
-use crate::ended::Ended;
+use crate::fates::Fates;
 use crate::room::Room;
 use crate::tokens::Tokens;
 use crate::visit::{Bells, Moment, Visit};
@@ -25,7 +25,8 @@ pub(crate) struct Table {
     /// Once there are so many rooms, those of the dead are cleared out.
     sweep_at: usize,
     tokens: Tokens,
-    ended: Ended,
+    ended: EndedClaims,
+    fates: Fates,
     watches: u64,
 }
 
@@ -36,7 +37,8 @@ impl Table {
             rooms: HashMap::new(),
             sweep_at: MIN_SWEEP,
             tokens: Tokens::new(now, wall),
-            ended: Ended::default(),
+            ended: EndedClaims::default(),
+            fates: Fates::default(),
             watches: 0,
         }
     }
@@ -98,6 +100,7 @@ impl Table {
             at,
             tokens: &mut self.tokens,
             ended: &mut self.ended,
+            fates: &mut self.fates,
             bells,
             freed: false,
         };
@@ -113,13 +116,18 @@ impl Table {
     /// many keys there are.
     fn sweep(&mut self, at: Moment, bells: &mut Bells) {
         let Table {
-            rooms, tokens, ended, ..
+            rooms,
+            tokens,
+            ended,
+            fates,
+            ..
         } = self;
         rooms.retain(|_, room| {
             let mut visit = Visit {
                 at,
                 tokens,
                 ended,
+                fates,
                 bells,
                 freed: false,
             };

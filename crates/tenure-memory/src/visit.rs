@@ -1,9 +1,9 @@
 //! What a visit to a key brings along: the time, the store's counters, and a list of whom to wake afterwards.
 
 use smallvec::SmallVec;
-use tenure_backend::{Bell, ClaimId, Instant, Loss};
+use tenure_backend::{Bell, ClaimId, EndedClaims, Instant, Loss};
 
-use crate::ended::Ended;
+use crate::fates::Fates;
 use crate::tokens::Tokens;
 
 /// One moment on two clocks, read while the store is locked and before it acts.
@@ -23,7 +23,8 @@ pub(crate) type Bells = SmallVec<[Bell; 2]>;
 pub(crate) struct Visit<'a> {
     pub(crate) at: Moment,
     pub(crate) tokens: &'a mut Tokens,
-    pub(crate) ended: &'a mut Ended,
+    pub(crate) ended: &'a mut EndedClaims,
+    pub(crate) fates: &'a mut Fates,
     pub(crate) bells: &'a mut Bells,
     /// Whether somebody left the key or its queue in this visit, so that others may go.
     pub(crate) freed: bool,
@@ -38,8 +39,8 @@ impl Visit<'_> {
     /// Writes down that the claim's lease ended without a renewal.
     pub(crate) fn expire(&mut self, id: ClaimId) {
         self.end(id);
-        let until = Ended::explained_until(self.at.now);
-        self.ended.explain(id, Loss::Expired, until);
+        let until = Fates::explained_until(self.at.now);
+        self.fates.explain(id, Loss::Expired, until);
         self.freed = true;
     }
 }

@@ -1,13 +1,19 @@
 -- What acquiring and releasing share, beyond their usual cases. Part of scripts, no script of its own: expects `name`,
--- `tag`, `queue`, `records`, `counter` and `now` (µs).
+-- `tag`, `queue`, `counter` and `now` (µs).
 --
--- Beside Redisson's own keys (the hash, the list `queue`, the zset `timeouts`) there are two of ours:
---   records .. owner   what became of one claim:  FIRST:COUNT:LABEL granted   W:LABEL waits   E ended   V[BY] evicted.
---                      It outlives the lease by 12 s, in which a request that was delayed can still arrive.
+-- Beside Redisson's own keys (the hash, the list `queue`, the zset `timeouts`) there are these of ours. For each lock:
 --   waiters            which members of the queue are claims of ours, and until when (ms) each lives. A claim of ours
 --                      that is in the list and not alive here is dead, whatever Java's score says.
+--   records .. owner   what became of one claim, if a request of its own may still be on the way, or somebody is to be
+--                      told:  W:LABEL waits   E ended   V[BY] evicted. It outlives the lease by 12 s, in which a request
+--                      that was delayed can still arrive.
+-- For each client:
+--   tenure_claims      its `label`, and for each owner that has held for a while, or has another label, what it was
+--                      granted: FIRST:COUNT:LABEL. It is there while anything is held.
+--   tenure_doubts      is there while any of its claims has a record that says E or V.
 local timeouts, waiters = 'redisson_lock_timeout:' .. tag, 'tenure_waiters:' .. tag
 local channel = 'redisson_lock__channel:' .. tag
+local records = 'tenure_claim:' .. tag .. ':'
 local now_ms = math.floor(now / 1000)
 local REMEMBERED = 12000
 -- For how long Java lets a waiter stand at the head of the queue (fairLockWaitTimeout), by its own clock.
@@ -22,14 +28,27 @@ local function leave(owner)
     redis.call('ZREM', waiters, owner)
 end
 
--- Whether somebody of Java's waits for the lock or holds it: there is no record of what is not ours.
+-- Where it stands what is known of the owner's client.
+local function claims_of(owner)
+    return 'tenure_claims:' .. string.sub(owner, 1, 36)
+end
+
+-- Keeps what is known of a client for so long, if it is to be kept.
+local function keep(claims, long, label)
+    if long then
+        redis.call('HSET', claims, 'label', label)
+        redis.call('PEXPIRE', claims, math.max(long, redis.call('PTTL', claims)))
+    end
+end
+
+-- Whether somebody of Java's waits for the lock or holds it: of Java's clients nothing is known.
 local function is_javas_too()
     if redis.call('ZCARD', timeouts) > redis.call('ZCARD', waiters) then
         return true
     end
     local fields = redis.call('HGETALL', name)
     for i = 1, #fields, 2 do
-        if fields[i] ~= 'tenure:bar' and redis.call('EXISTS', records .. fields[i]) == 0 then
+        if fields[i] ~= 'tenure:bar' and redis.call('EXISTS', claims_of(fields[i])) == 0 then
             return true
         end
     end
@@ -100,22 +119,22 @@ local function poll_after(left, head)
 end
 
 -- Places or polls one claim; as an heir it `yields` if others wait. The answer of `redisson_acquire`, without the time.
-local function place(owner, lease, place_by, grants, label, fair, yields)
-    local known = redis.call('GET', records .. owner)
+local function place(claims, owner, lease, place_by, grants, label, fair, note, yields)
     local held = redis.call('HMGET', name, owner, 'mode')
-    local waits = false
-    if known then
-        local first, count = string.match(known, '^(%d+):(%d+)')
-        if first and held[1] then
-            redis.call('PEXPIRE', name, lease)
-            redis.call('PEXPIRE', records .. owner, lease + REMEMBERED)
-            return { 1, tonumber(first), tonumber(count) }
-        end
-        waits = string.sub(known, 1, 1) == 'W'
-        if not waits then
+    local granted = redis.call('HGET', claims, owner)
+    if granted then
+        if not held[1] then
             return { 2, 0, 0 }
         end
-    elseif not held[1] then
+        redis.call('PEXPIRE', name, lease)
+        local first, count = string.match(granted, '^(%d+):(%d+)')
+        return { 1, tonumber(first), tonumber(count) }
+    end
+    local known = redis.call('GET', records .. owner)
+    local waits = known and string.sub(known, 1, 1) == 'W'
+    if known and not waits then
+        return { 2, 0, 0 }
+    elseif not (known or held[1]) then
         if now > place_by then
             return { 3, 0, 0 }
         elseif held[2] then
@@ -131,17 +150,20 @@ local function place(owner, lease, place_by, grants, label, fair, yields)
     if waits and not redis.call('ZSCORE', waiters, owner) then
         return { 2, 0, 0 }
     end
-    if left == -2 and not yields and (not head or head == owner) then
+    if held[1] or left == -2 and not yields and (not head or head == owner) then
         if waits then
             leave(owner)
             tend()
+            redis.call('DEL', records .. owner)
         end
         local last = math.max(now, (tonumber(redis.call('GETSET', counter, now)) or 0) + grants)
         if last > now then
             redis.call('GETSET', counter, last)
         end
         local first = last - grants + 1
-        redis.call('SET', records .. owner, string.format('%.0f:%d:%s', first, grants, label), 'PX', lease + REMEMBERED)
+        if note then
+            redis.call('HSET', claims, owner, string.format('%.0f:%d:%s', first, grants, label))
+        end
         redis.call('HSET', name, owner, 1)
         redis.call('PEXPIRE', name, lease)
         return { 1, first, grants }

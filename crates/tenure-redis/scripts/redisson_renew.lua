@@ -1,18 +1,19 @@
 -- Keeps claims on mutexes alive, each judged by itself.
 --
--- Inputs     KEYS  the token counter, then the lock's name of each claim
+-- Inputs     KEYS  the token counter, what is known of the claims' client, then the lock's name of each claim
 --            ARGV  for each claim: owner, lease (ms), phase ('W' waiting, 'G' granted, 'E' either), first token and
 --                  how many to raise to ('' and '' if none)
 -- Atomicity  one script for all; one claim's trouble is no other's.
--- Answer     the time, then for each claim: 0 alive, 1 no record of it, 2 its lease ended, 3 a raise beyond what can be
---            counted exactly, the text 'V' and who evicted it, or the text 'R' and why the server refused
+-- Answer     the time, then for each claim: 0 alive, 1 not there, 2 its lease ended while it waited, 3 a raise beyond what can be
+--            counted exactly, 4 it is in another phase, the text 'V' and who evicted it, or the text 'R' and why the server refused
 -- Closes     only a field that is there is kept alive: a renewal that was under way when the lock was released, or came
 --            too late, brings nothing back.
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
 local now_ms = math.floor(now / 1000)
-local counter = KEYS[1]
+local counter, claims = KEYS[1], KEYS[2]
 local answer = { now }
+local longest = 0
 
 local function lift(first, count)
     local last = first + count - 1
@@ -30,35 +31,34 @@ local function renew(name, owner, lease, phase, first, count)
         return 'R' .. held.err
     elseif held == 1 then
         if phase == 'W' then
-            return 1
+            return 4
         elseif first and first + count > 9007199254740992 then
             return 3
         end
         redis.call('PEXPIRE', name, lease)
-        redis.call('PEXPIRE', record, lease + 12000)
+        longest = math.max(longest, lease)
         if first then
             lift(first, count)
-            local label = string.match(redis.call('GET', record) or '', '^%d+:%d+:(.*)') or ''
-            redis.call('SET', record, string.format('%.0f:%d:%s', first, count, label), 'PX', lease + 12000)
+            local label = string.match(redis.call('HGET', claims, owner) or '', '^%d+:%d+:(.*)')
+            label = label or redis.call('HGET', claims, 'label') or ''
+            redis.call('HSET', claims, owner, string.format('%.0f:%d:%s', first, count, label))
         end
         return 0
     end
     local known = redis.call('GET', record)
     local kind = known and string.sub(known, 1, 1)
     if not known or kind == 'E' then
+        redis.call('HDEL', claims, owner)
         return 1
     elseif kind == 'V' then
         return known
-    elseif kind ~= 'W' then
-        -- It held the key. Its record outlives the lease by so much: if there is more, somebody else took the key away.
-        return redis.call('PTTL', record) > 12000 and 1 or 2
     end
     local waiters = 'tenure_waiters:' .. tag
     local ends = redis.call('ZSCORE', waiters, owner)
     if not ends or tonumber(ends) < now_ms then
         return 2
     elseif phase == 'G' then
-        return 1
+        return 4
     elseif first and first + count > 9007199254740992 then
         return 3
     end
@@ -82,9 +82,13 @@ local function renew(name, owner, lease, phase, first, count)
     return 0
 end
 
-for i = 2, #KEYS do
-    local at = (i - 2) * 5
+for i = 3, #KEYS do
+    local at = (i - 3) * 5
     local done, said = pcall(renew, KEYS[i], ARGV[at + 1], tonumber(ARGV[at + 2]), ARGV[at + 3], tonumber(ARGV[at + 4]), tonumber(ARGV[at + 5]))
-    answer[i] = done and said or 'R' .. (type(said) == 'table' and said.err or tostring(said))
+    answer[i - 1] = done and said or 'R' .. (type(said) == 'table' and said.err or tostring(said))
+end
+-- What is known of the client outlives its longest lease.
+if longest + 12000 > redis.call('PTTL', claims) then
+    redis.call('PEXPIRE', claims, longest + 12000)
 end
 return answer

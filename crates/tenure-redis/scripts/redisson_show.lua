@@ -2,15 +2,17 @@
 --
 -- Inputs     KEYS  the names to look at
 -- Atomicity  one script: what is shown of a key stood so at one moment.
--- Answer     for each name: {name, time left (ms), holders, waiters}, each holder and waiter {owner, record or ''};
+-- Answer     for each name: {name, time left (ms), holders, waiters}; each holder {owner, what is written down of it or '',
+--            its client's label or false if it is none of ours}, each waiter {owner, its record or ''};
 --            nothing for a name that is no mutex, or one that nobody alive holds or waits for
 -- Closes     nothing is decided by it.
 local time = redis.call('TIME')
 local now_ms = time[1] * 1000 + math.floor(time[2] / 1000)
 local answer = {}
 
-local function with_record(tag, owner)
-    return { owner, redis.call('GET', 'tenure_claim:' .. tag .. ':' .. owner) or '' }
+local function with_grant(owner)
+    local known = redis.call('HMGET', 'tenure_claims:' .. string.sub(owner, 1, 36), owner, 'label')
+    return { owner, known[1] or '', known[2] }
 end
 
 --: include redisson_owners
@@ -19,14 +21,14 @@ for _, name in ipairs(KEYS) do
     local queue, timeouts, waiters = 'redisson_lock_queue:' .. tag, 'redisson_lock_timeout:' .. tag, 'tenure_waiters:' .. tag
     local holders, waiting = {}, {}
     for _, owner in ipairs(owners_of(name)) do
-        holders[#holders + 1] = with_record(tag, owner)
+        holders[#holders + 1] = with_grant(owner)
     end
     local members = redis.pcall('LRANGE', queue, 0, -1)
     for _, member in ipairs(members.err and {} or members) do
         local ends = redis.call('ZSCORE', waiters, member)
         local score = ends or redis.call('ZSCORE', timeouts, member)
         if score and tonumber(score) >= now_ms then
-            waiting[#waiting + 1] = { member, ends and with_record(tag, member)[2] or '' }
+            waiting[#waiting + 1] = { member, ends and redis.call('GET', 'tenure_claim:' .. tag .. ':' .. member) or '' }
         end
     end
     if #holders > 0 or #waiting > 0 then

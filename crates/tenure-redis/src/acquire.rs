@@ -3,15 +3,19 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tenure_backend::{BackendError, Claim, Fairness, Grant, Instant, Kind, Standing};
+use tenure_backend::{
+    BackendError, Claim, ClientId, Fairness, Grant, Instant, Kind, Phase, Renewal, Renewed, Standing,
+    TokenRun,
+};
 
 use crate::answer::{Placed, integer, list, placed, run};
 use crate::backend::RedisStore;
 use crate::error::nonsense;
-use crate::names::Owner;
+use crate::known::{Asked, More};
+use crate::names::{Owner, claims_of, doubts_of};
 use crate::profile::{LIMITS, check_claim, lease_ms};
 use crate::script::{ACQUIRE, Command};
-use crate::together::Wish;
+use crate::together::{BUSY, TOO_LATE, Wish};
 use crate::wire::Wire;
 
 /// The counter of the tokens. It outlives every lock, and there is one for each database; on a cluster there would be one
@@ -27,19 +31,58 @@ impl RedisStore {
     ) -> Result<Standing, BackendError> {
         check_claim(claim)?;
         let wire = self.link.wire().await?;
+        let asking = match self.known.ask(claim, self.now(), place_by) {
+            Asked::Ended => return Ok(Standing::Ended),
+            Asked::Granted(run) => return self.poll_granted(claim, run).await,
+            Asked::Open(asking) => asking,
+        };
+        let answer = self.place_on(&wire, claim, place_by, asking.more).await;
+        asking.answered(answer.as_ref(), &wire.clock, self.now());
+        answer
+    }
+
+    async fn place_on(
+        &self,
+        wire: &Wire,
+        claim: &Arc<Claim>,
+        place_by: Instant,
+        more: More,
+    ) -> Result<Standing, BackendError> {
         // Fair ones are asked for in the order in which they came.
         if claim.fairness == Fairness::Unfair
+            && more != More::Note
             && wire.is_busy()
-            && let Some(standing) = self.place_with_others(&wire, claim, place_by).await?
+            && let Some(standing) = self.place_with_others(wire, claim, place_by, more).await?
         {
             return Ok(standing);
         }
-        let first = self.place_once(&wire, claim, place_by).await?;
+        let first = self.place_once(wire, claim, place_by, more).await?;
         // The bound on the server's clock may have been too strict. By this answer it is better, and the server did nothing.
         if matches!(first, Standing::TooLate) && self.now() < place_by {
-            return self.place_once(&wire, claim, place_by).await;
+            return self.place_once(wire, claim, place_by, more).await;
         }
         Ok(first)
+    }
+
+    /// A claim that was granted, and not given back: it still holds, by the same tokens, or has ended.
+    pub(crate) async fn poll_granted(&self, claim: &Claim, run: TokenRun) -> Result<Standing, BackendError> {
+        let renewal = Renewal {
+            who: claim.at.clone(),
+            lease: claim.lease,
+            only: Phase::Granted,
+            raise: None,
+        };
+        match self.renew_together(&[&renewal]).await?.pop() {
+            Some(Renewed::Alive { held_from, lease }) => Ok(Standing::Granted(Grant {
+                tokens: Some(run),
+                held_from,
+                lease,
+                evidence: None,
+            })),
+            Some(Renewed::Gone(_)) => Ok(Standing::Ended),
+            Some(Renewed::Unknown(error)) => Err(error),
+            None => Err(nonsense()),
+        }
     }
 
     /// Where an unfair claim stands, if nothing about it is unusual; otherwise nothing was done.
@@ -48,22 +91,27 @@ impl RedisStore {
         wire: &Wire,
         claim: &Arc<Claim>,
         place_by: Instant,
+        more: More,
     ) -> Result<Option<Standing>, BackendError> {
         let asked = self.now();
         let wish = Wish::Place {
             claim: claim.clone(),
             place_by,
+            more,
         };
         let placed = match wire.ask_together(wish).await? {
+            0 => return Ok(None),
             // Asked alone it would be later still.
-            (0, 1) if place_by <= self.now() => Placed::TooLate,
-            (0, 1) => return Ok(None),
-            (first, count @ 1..) => Placed::Granted(run(first, count).ok_or_else(nonsense)?),
-            (poll_after @ 1.., 0) => Placed::Waits {
+            TOO_LATE if place_by <= self.now() => Placed::TooLate,
+            TOO_LATE => return Ok(None),
+            first @ 1.. => {
+                let count = LIMITS.grants(claim.grants).get().into();
+                Placed::Granted(run(first.unsigned_abs(), count).ok_or_else(nonsense)?)
+            }
+            busy => Placed::Waits {
                 ahead: None,
-                poll_after: Duration::from_millis(poll_after),
+                poll_after: Duration::from_millis(busy.abs_diff(BUSY)),
             },
-            _ => return Ok(None),
         };
         Ok(Some(standing(placed, claim, asked)))
     }
@@ -73,10 +121,12 @@ impl RedisStore {
         wire: &Wire,
         claim: &Claim,
         place_by: Instant,
+        more: More,
     ) -> Result<Standing, BackendError> {
-        let mut command = ACQUIRE.on(2, 6, 192 + claim.label.len());
+        let mut command = ACQUIRE.on(4, 8, 320 + claim.label.len());
         command.text(claim.at.key.as_str()).text(COUNTER);
-        write_claim(&mut command, claim, wire.clock.at(place_by));
+        write_client(&mut command, claim.at.id.client());
+        write_claim(&mut command, claim, wire.clock.at(place_by), more);
         let asked = self.now();
         let answer = wire.call_in_turn(&command).await?;
         let parts = list(&answer).ok_or_else(nonsense)?;
@@ -89,8 +139,13 @@ impl RedisStore {
     }
 }
 
-/// What the scripts want to know of a claim, and until when on the server's clock it may be placed.
-pub(crate) fn write_claim(command: &mut Command, claim: &Claim, place_by: u64) {
+/// The keys of a claim's client.
+pub(crate) fn write_client(command: &mut Command, client: ClientId) {
+    command.bytes(&claims_of(client)).bytes(&doubts_of(client));
+}
+
+/// What the scripts want to know of a claim, until when on the server's clock it may be placed, and what else is to do.
+pub(crate) fn write_claim(command: &mut Command, claim: &Claim, place_by: u64, more: More) {
     let fair = match claim.fairness {
         Fairness::Unfair => "",
         Fairness::Fifo => "1",
@@ -102,6 +157,16 @@ pub(crate) fn write_claim(command: &mut Command, claim: &Claim, place_by: u64) {
         .number(u64::from(LIMITS.grants(claim.grants).get()))
         .text(&claim.label)
         .text(fair);
+    match more {
+        More::Nothing => command,
+        More::Note => command.text("1"),
+        More::Keep(long) => command.text("").number(keep_ms(long)),
+    };
+}
+
+/// As the scripts take it.
+pub(crate) fn keep_ms(long: Duration) -> u64 {
+    u64::try_from(long.as_millis()).unwrap_or(u64::MAX)
 }
 
 /// How soon an heir asks for itself that was not placed.

@@ -7,14 +7,15 @@ use std::time::Duration;
 
 use redis::Value;
 use tenure_backend::{
-    BackendError, Cursor, Effect, Fault, HolderStatus, Kind, LockKey, LockStatus, Mode, Page, Query,
-    WaiterStatus,
+    BackendError, Cursor, Effect, Fault, HolderId, HolderStatus, Kind, LockKey, LockStatus, Mode, Page,
+    Query, WaiterStatus,
 };
 
 use crate::answer::{granted, integer, list, text, waits};
 use crate::backend::RedisStore;
 use crate::error::nonsense;
 use crate::names::{QUEUES, of_queue};
+use crate::note::AFTER;
 use crate::release::name;
 use crate::script::SHOW;
 use crate::wire::Wire;
@@ -27,6 +28,9 @@ const MANY: u64 = 100_000;
 
 /// How many names one call looks at.
 const CHUNK: usize = 100;
+
+/// How long it takes until what is held is written down, and a little.
+const UNTIL_NOTED: Duration = AFTER.saturating_mul(2);
 
 /// Over which keys a listing goes: first the locks that are held, then the queues of those that are not.
 const HELD: u8 = 0;
@@ -202,8 +206,30 @@ fn escaped(text: &str) -> String {
     pattern
 }
 
-/// How these names stand; those that nobody holds or waits for are left out.
+/// How these names stand; those that nobody holds or waits for are left out. What was granted only now is not written down
+/// yet: it is looked at again.
 async fn show(wire: &Wire, names: &[String]) -> Result<Vec<LockStatus>, BackendError> {
+    let mut shown = show_now(wire, names).await?;
+    let young = shown.iter().filter(|status| {
+        let is_young =
+            |holder: &HolderStatus| holder.token.is_none() && matches!(holder.id, HolderId::Claim(_));
+        status.holders.iter().any(is_young)
+    });
+    let young: Vec<String> = young.map(|status| status.key.as_str().to_owned()).collect();
+    if young.is_empty() {
+        return Ok(shown);
+    }
+    tokio::time::sleep(UNTIL_NOTED).await;
+    for grown in show_now(wire, &young).await? {
+        if let Some(status) = shown.iter_mut().find(|status| status.key == grown.key) {
+            *status = grown;
+        }
+    }
+    Ok(shown)
+}
+
+/// As they stand at this moment.
+async fn show_now(wire: &Wire, names: &[String]) -> Result<Vec<LockStatus>, BackendError> {
     let mut shown = Vec::new();
     for names in names.chunks(CHUNK) {
         let mut command = SHOW.on(names.len(), 0, names.iter().map(String::len).sum());
@@ -232,13 +258,15 @@ fn status(one: &Value) -> Option<LockStatus> {
         _ => None,
     };
     let holders = list(holders)?.iter().filter_map(|one| {
-        let (owner, record) = pair(one)?;
-        let known = granted(record);
+        let [owner, noted, label] = list(one)? else {
+            return None;
+        };
+        let (label, noted) = (text(label), text(noted).and_then(granted));
         Some(HolderStatus {
-            id: name(owner, known.is_some()),
-            label: known.map(|(_, label)| label.into()),
+            id: name(text(owner)?, label.is_some()),
+            label: noted.map(|(_, label)| label).or(label).map(Into::into),
             mode: Mode::Exclusive,
-            token: known.map(|(run, _)| run.first()),
+            token: noted.map(|(run, _)| run.first()),
             remaining,
         })
     });

@@ -68,6 +68,23 @@ fn uuid(client: ClientId) -> [u8; UUID] {
     text
 }
 
+/// Where it stands what is known of a client: its label, and what it holds.
+pub(crate) fn claims_of(client: ClientId) -> [u8; 14 + UUID] {
+    of_client(b"tenure_claims:", client)
+}
+
+/// What is there while a request of a client's may be in doubt.
+pub(crate) fn doubts_of(client: ClientId) -> [u8; 14 + UUID] {
+    of_client(b"tenure_doubts:", client)
+}
+
+fn of_client(kind: &[u8; 14], client: ClientId) -> [u8; 14 + UUID] {
+    let mut key = [0; 14 + UUID];
+    key[..14].copy_from_slice(kind);
+    key[14..].copy_from_slice(&uuid(client));
+    key
+}
+
 /// The channel on which Redisson says that a lock was released.
 pub(crate) fn channel(key: &LockKey) -> String {
     let name = key.as_str();
@@ -88,9 +105,11 @@ pub(crate) fn channel_of(key: &LockKey, owner: &Owner) -> String {
 
 /// Whether a lock of that name would stand where others keep their queues and records.
 pub(crate) fn is_reserved(name: &str) -> bool {
-    const KEPT: [&str; 5] = [
+    const KEPT: [&str; 7] = [
         "tenure_tokens",
         "tenure_claim:",
+        "tenure_claims:",
+        "tenure_doubts:",
         "tenure_waiters:",
         "redisson_lock_queue:",
         "redisson_lock_timeout:",

@@ -5,15 +5,18 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use redis::Value;
-use tenure_backend::{BackendError, Batch, Cause, Departure, Holder, HolderId, Kind, Released};
+use tenure_backend::{
+    BackendError, Batch, Cause, Departure, Heir, Holder, HolderId, Kind, Released, Standing,
+};
 
-use crate::acquire::{COUNTER, standing, write_claim};
+use crate::acquire::{COUNTER, standing, write_claim, write_client};
 use crate::answer::{integer, list, placed, text};
 use crate::backend::RedisStore;
 use crate::error::nonsense;
+use crate::known::{Asked, End, More};
 use crate::names::Owner;
 use crate::profile::{LIMITS, check_departure};
-use crate::script::RELEASE;
+use crate::script::{Command, RELEASE};
 use crate::together::Wish;
 use crate::wire::Wire;
 
@@ -40,6 +43,7 @@ impl RedisStore {
         &self,
         wire: &Wire,
         departure: &Departure,
+        noted: bool,
     ) -> Result<Option<Released>, BackendError> {
         let Departure {
             who: Holder::Claim(who),
@@ -50,14 +54,17 @@ impl RedisStore {
         else {
             return Ok(None);
         };
-        let wish = Wish::Depart {
-            who: who.clone(),
-            own: self.ear.listens(&who.key),
-        };
-        let (freed, others) = wire.ask_together(wish).await?;
-        Ok((freed == 1).then(|| Released::Done {
+        let own = i64::from(self.ear.listens(&who.key));
+        let heard = wire
+            .ask_together(Wish::Depart {
+                who: who.clone(),
+                noted,
+            })
+            .await?
+            - 1;
+        Ok((heard >= 0).then(|| Released::Done {
             freed: Batch::from_iter([HolderId::Claim(who.id)]),
-            others: u32::try_from(others).ok(),
+            others: u32::try_from((heard - own).max(0)).ok(),
             heir: None,
         }))
     }
@@ -65,21 +72,96 @@ impl RedisStore {
     async fn try_depart(&self, departure: &Departure) -> Result<Released, BackendError> {
         check_departure(departure)?;
         let wire = self.link.wire().await?;
-        if wire.is_busy()
-            && let Some(released) = self.depart_with_others(&wire, departure).await?
+        let end = match (&departure.who, &departure.cause) {
+            (Holder::Claim(who), Cause::Unlocked | Cause::Withdrawn) => self.known.end(who.id, self.now()),
+            _ => End::Doubted,
+        };
+        if end != End::Doubted
+            && wire.is_busy()
+            && let Some(released) = self
+                .depart_with_others(&wire, departure, end == End::Noted)
+                .await?
         {
+            self.forget(departure);
             return Ok(released);
         }
-        let Departure {
-            who,
-            cause,
+        let Some(heir) = &departure.heir else {
+            return self.depart_alone(&wire, departure, end, None).await;
+        };
+        match self.known.ask(&heir.claim, self.now(), heir.place_by) {
+            Asked::Open(asking) => {
+                let placing = Some((heir, asking.more));
+                let released = self.depart_alone(&wire, departure, end, placing).await;
+                asking.answered(heirs(&released), &wire.clock, self.now());
+                released
+            }
+            Asked::Ended => {
+                let released = self.depart_alone(&wire, departure, end, None).await?;
+                Ok(with_heir(released, Standing::Ended))
+            }
+            // It is a repetition.
+            Asked::Granted(run) => {
+                let released = self.depart_alone(&wire, departure, end, None).await?;
+                let heir = self.poll_granted(&heir.claim, run).await?;
+                Ok(with_heir(released, heir))
+            }
+        }
+    }
+
+    /// Once the store has confirmed it.
+    fn forget(&self, departure: &Departure) {
+        if let (Holder::Claim(who), Cause::Unlocked | Cause::Withdrawn) = (&departure.who, &departure.cause) {
+            self.known.forget(who.id);
+        }
+    }
+
+    async fn depart_alone(
+        &self,
+        wire: &Wire,
+        departure: &Departure,
+        end: End,
+        heir: Option<(&Heir, More)>,
+    ) -> Result<Released, BackendError> {
+        let who = &departure.who;
+        let command = self.written(wire, departure, end, heir);
+        let asked = self.now();
+        let answer = wire.call_in_turn(&command).await?;
+        let parts = list(&answer).ok_or_else(nonsense)?;
+        let [freed, others, rest @ ..] = parts else {
+            return Err(nonsense());
+        };
+        if matches!(freed, Value::Int(-1)) {
+            return Err(BackendError::mismatch(Kind::ReadWrite, Kind::Mutex));
+        }
+        let heir = match (heir, rest) {
+            (Some((heir, _)), [placing, time, ..]) => {
+                wire.clock.learn(integer(time).ok_or_else(nonsense)?, self.now());
+                let placed = list(placing).and_then(placed).ok_or_else(nonsense)?;
+                Some(standing(placed, &heir.claim, asked))
+            }
+            (None, _) => None,
+            _ => return Err(nonsense()),
+        };
+        let released = Released::Done {
+            freed: freed_by(who, freed).ok_or_else(nonsense)?,
+            others: integer(others).and_then(|others| u32::try_from(others).ok()),
             heir,
-            bar,
-        } = departure;
+        };
+        self.forget(departure);
+        Ok(released)
+    }
+
+    fn written(&self, wire: &Wire, departure: &Departure, end: End, heir: Option<(&Heir, More)>) -> Command {
+        let Departure { who, cause, bar, .. } = departure;
         let key = who.key();
-        let (arguments, bytes) = if heir.is_some() { (11, 320) } else { (5, 192) };
-        let mut command = RELEASE.on(2, arguments, bytes);
+        let mut command = match heir {
+            Some(_) => RELEASE.on(4, 13, 448),
+            None => RELEASE.on(2, 5, 192),
+        };
         command.text(key.as_str()).text(COUNTER);
+        if let Some((heir, _)) = heir {
+            write_client(&mut command, heir.claim.at.id.client());
+        }
         let client = match who {
             Holder::Claim(claim) => {
                 let owner = Owner::of(claim.id);
@@ -95,41 +177,41 @@ impl RedisStore {
                 None
             }
         };
-        match cause {
-            Cause::Unlocked | Cause::Withdrawn => command.text("E"),
-            Cause::Evicted { by } => command.text(&format!("V{}", by.as_deref().unwrap_or_default())),
+        match (cause, end) {
+            (Cause::Evicted { by }, _) => command.text(&format!("V{}", by.as_deref().unwrap_or_default())),
+            (_, End::Plain) => command.text(""),
+            (_, End::Noted) => command.text("N"),
+            (_, End::Doubted) => command.text("E"),
         };
         let own = client.as_ref().is_some_and(|_| self.ear.listens(key));
         command
             .number(u64::try_from(bar.as_millis()).map_or(BAR, |bar| bar.min(BAR)))
             .number(u64::from(own))
             .bytes(client.as_ref().map_or(&[][..], Owner::client));
-        if let Some(heir) = heir {
-            write_claim(&mut command, &heir.claim, wire.clock.at(heir.place_by));
+        if let Some((heir, more)) = heir {
+            write_claim(&mut command, &heir.claim, wire.clock.at(heir.place_by), more);
         }
-        let asked = self.now();
-        let answer = wire.call_in_turn(&command).await?;
-        let parts = list(&answer).ok_or_else(nonsense)?;
-        let [freed, others, rest @ ..] = parts else {
-            return Err(nonsense());
-        };
-        if matches!(freed, Value::Int(-1)) {
-            return Err(BackendError::mismatch(Kind::ReadWrite, Kind::Mutex));
-        }
-        let heir = match (heir, rest) {
-            (Some(heir), [placing, time, ..]) => {
-                wire.clock.learn(integer(time).ok_or_else(nonsense)?, self.now());
-                let placed = list(placing).and_then(placed).ok_or_else(nonsense)?;
-                Some(standing(placed, &heir.claim, asked))
-            }
-            (None, _) => None,
-            _ => return Err(nonsense()),
-        };
-        Ok(Released::Done {
-            freed: freed_by(who, freed).ok_or_else(nonsense)?,
-            others: integer(others).and_then(|others| u32::try_from(others).ok()),
-            heir,
-        })
+        command
+    }
+}
+
+/// What was answered of the heir.
+fn heirs(released: &Result<Released, BackendError>) -> Result<&Standing, &BackendError> {
+    match released {
+        Ok(Released::Done { heir: Some(heir), .. }) => Ok(heir),
+        Ok(Released::Done { heir: None, .. }) => Ok(&Standing::Ended),
+        Ok(Released::Unknown(error)) | Err(error) => Err(error),
+    }
+}
+
+fn with_heir(released: Released, placed: Standing) -> Released {
+    match released {
+        Released::Done { freed, others, .. } => Released::Done {
+            freed,
+            others,
+            heir: Some(placed),
+        },
+        unknown => unknown,
     }
 }
 
@@ -149,7 +231,7 @@ fn holder(freed: &Value) -> Option<HolderId> {
     Some(name(owner, integer(ours)? == 1))
 }
 
-/// The name of a holder. Java's are written as our claims are: what tells them apart is that ours have a record.
+/// The name of a holder. Java's are written as our claims are: what tells them apart is that our clients are known.
 pub(crate) fn name(owner: &str, ours: bool) -> HolderId {
     match owner.parse() {
         Ok(claim) if ours => HolderId::Claim(claim),

@@ -12,12 +12,15 @@ use crate::acquire::COUNTER;
 use crate::answer::{integer, list, text};
 use crate::backend::RedisStore;
 use crate::error::{nonsense, refused_as, slow_renewal};
-use crate::names::Owner;
+use crate::names::{Owner, claims_of};
 use crate::profile::{LIMITS, lease_ms};
 use crate::script::RENEW;
 
 /// How many claims one call renews: some 3 ms of the server's time, in which it serves nobody else.
 const CHUNK: usize = 640;
+
+/// What the script says of a claim that waits where it was to hold, or holds where it was to wait.
+const ANOTHER_PHASE: u64 = 4;
 
 /// The shortest limit of a call, however short the leases are.
 const LEAST_LIMIT: Duration = Duration::from_millis(50);
@@ -27,11 +30,17 @@ impl RedisStore {
         if let Err(error) = LIMITS.check_batch(batch.len()) {
             return batch.iter().map(|_| Renewed::Unknown(error.clone())).collect();
         }
-        if batch.len() <= CHUNK {
-            return self.renew_chunk(&batch).await;
+        // A call is for the claims of one client.
+        let client = |renewal: &Renewal| renewal.who.id.client();
+        let mut chunks: Vec<&[Renewal]> = Vec::new();
+        for alike in batch.chunk_by(|a, b| client(a) == client(b)) {
+            chunks.extend(alike.chunks(CHUNK));
         }
-        let chunks = batch.chunks(CHUNK).map(|chunk| self.renew_chunk(chunk));
-        join_all(chunks).await.into_iter().flatten().collect()
+        if let [only] = chunks[..] {
+            return self.renew_chunk(only).await;
+        }
+        let answers = join_all(chunks.into_iter().map(|chunk| self.renew_chunk(chunk)));
+        answers.await.into_iter().flatten().collect()
     }
 
     /// Within a sixth of the shortest lease, so that there is time for another try. A call that is given up is left on its
@@ -69,14 +78,15 @@ impl RedisStore {
             .collect()
     }
 
-    async fn renew_together(&self, renewals: &[&Renewal]) -> Result<Batch<Renewed>, BackendError> {
-        if renewals.is_empty() {
+    /// In one call, for claims of one client.
+    pub(crate) async fn renew_together(&self, renewals: &[&Renewal]) -> Result<Batch<Renewed>, BackendError> {
+        let Some(first) = renewals.first() else {
             return Ok(Batch::new());
-        }
+        };
         let wire = self.link.wire().await?;
         let count = renewals.len();
-        let mut command = RENEW.on(1 + count, 5 * count, 128 * count);
-        command.text(COUNTER);
+        let mut command = RENEW.on(2 + count, 5 * count, 128 * (1 + count));
+        command.text(COUNTER).bytes(&claims_of(first.who.id.client()));
         for renewal in renewals {
             command.text(renewal.who.key.as_str());
         }
@@ -100,10 +110,27 @@ impl RedisStore {
         let [time, answers @ ..] = parts else {
             return Err(nonsense());
         };
-        wire.clock.learn(integer(time).ok_or_else(nonsense)?, self.now());
+        let (shown, now) = (integer(time).ok_or_else(nonsense)?, self.now());
+        wire.clock.learn(shown, now);
         let judged = renewals.iter().zip(answers).map(|(renewal, answer)| {
-            let lease = Duration::from_millis(lease_ms(renewal.lease));
-            judge(answer, Renewed::Alive { held_from, lease })
+            let (id, lease) = (renewal.who.id, Duration::from_millis(lease_ms(renewal.lease)));
+            let renewed = judge(answer, Renewed::Alive { held_from, lease });
+            match &renewed {
+                Renewed::Alive { .. } => {
+                    let until = held_from + lease;
+                    self.known.renewed(id, until, wire.clock.at(until), renewal.raise);
+                }
+                // It lives, but not as was asked.
+                Renewed::Gone(_) if integer(answer) == Some(ANOTHER_PHASE) => {}
+                Renewed::Gone(loss) => {
+                    let expired = self.known.lost(id, now, shown);
+                    if expired && *loss == Loss::Missing {
+                        return Renewed::Gone(Loss::Expired);
+                    }
+                }
+                Renewed::Unknown(_) => {}
+            }
+            renewed
         });
         Ok(judged.collect())
     }
@@ -121,7 +148,7 @@ fn judge(answer: &Value, alive: Renewed) -> Renewed {
     }
     match integer(answer) {
         Some(0) => alive,
-        Some(1) => Renewed::Gone(Loss::Missing),
+        Some(1 | ANOTHER_PHASE) => Renewed::Gone(Loss::Missing),
         Some(2) => Renewed::Gone(Loss::Expired),
         Some(3) => Renewed::Unknown(BackendError::new(
             Fault::Limit,

@@ -3,13 +3,15 @@
 
 use std::sync::{Arc, Weak};
 
+use redis::Value;
 use tenure_backend::{BackendError, Claim, ClaimRef, Clock, Instant};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::sync::{Mutex, oneshot};
 
-use crate::acquire::COUNTER;
+use crate::acquire::{COUNTER, keep_ms, write_client};
 use crate::answer::{integer, list};
 use crate::error;
+use crate::known::More;
 use crate::names::Owner;
 use crate::profile::{LIMITS, lease_ms};
 use crate::script::{Command, TOGETHER};
@@ -28,13 +30,24 @@ const SIDE_BY_SIDE: usize = 2;
 /// What a caller asks for.
 pub(crate) enum Wish {
     /// An unfair claim.
-    Place { claim: Arc<Claim>, place_by: Instant },
-    /// A plain end: no eviction, no heir. `own` is whether the caller's client is among those who listen to the lock.
-    Depart { who: ClaimRef, own: bool },
+    Place {
+        claim: Arc<Claim>,
+        place_by: Instant,
+        more: More,
+    },
+    /// A plain end: no eviction, no heir, no doubt. `noted` is whether something was written down of it.
+    Depart { who: ClaimRef, noted: bool },
 }
 
-/// What the script says of a claim, in two numbers; both are 0 if it did nothing, so that the caller asks by itself.
-pub(crate) type Said = (u64, u64);
+/// What the script says of a claim: 0 if it did nothing, so that the caller asks by itself. Of one that departed, 1 and how
+/// many heard of it; of one that was placed, its first token, or one of these.
+pub(crate) type Said = i64;
+
+/// It comes too late.
+pub(crate) const TOO_LATE: Said = -1;
+
+/// Somebody else holds the key, for so many milliseconds as it is further from zero.
+pub(crate) const BUSY: Said = -2;
 
 /// One caller's wish. It waits no longer than its caller does, so there are never more of them than callers.
 struct Asked {
@@ -75,11 +88,15 @@ async fn send_all(gathered: Arc<Mutex<UnboundedReceiver<Asked>>>, wire: Weak<Wir
         // Whoever waits for an answer keeps the wire.
         let Some(wire) = wire.upgrade() else { return };
         asked.retain(|asked| !asked.tell.is_closed());
+        tell_strangers(&mut asked);
         if asked.is_empty() {
             continue;
         }
         // Those who leave come first: what they free is free for those who are placed.
-        asked.sort_by_key(|asked| matches!(asked.wish, Wish::Place { .. }));
+        asked.sort_by_key(|asked| match asked.wish {
+            Wish::Depart { noted, .. } => u8::from(!noted),
+            Wish::Place { .. } => 2,
+        });
         let mut answers = send(&asked, &wire, &*clock).await.map(Vec::into_iter);
         for Asked { tell, .. } in asked.drain(..) {
             let said = match &mut answers {
@@ -92,6 +109,17 @@ async fn send_all(gathered: Arc<Mutex<UnboundedReceiver<Asked>>>, wire: Weak<Wir
     }
 }
 
+/// One call is for the claims of one client, the first's; those of others are asked for by themselves.
+fn tell_strangers(asked: &mut Vec<Asked>) {
+    let Some(client) = asked.first().map(|asked| asked.wish.at().id.client()) else {
+        return;
+    };
+    let is_strange = |asked: &mut Asked| asked.wish.at().id.client() != client;
+    for stranger in asked.extract_if(.., is_strange) {
+        let _ = stranger.tell.send(Ok(0));
+    }
+}
+
 /// What the script says of each, in order: first those who depart.
 async fn send(asked: &[Asked], wire: &Wire, clock: &dyn Clock) -> Result<Vec<Said>, BackendError> {
     let answer = wire.call(&written(asked, wire)).await?;
@@ -100,33 +128,56 @@ async fn send(asked: &[Asked], wire: &Wire, clock: &dyn Clock) -> Result<Vec<Sai
     };
     wire.clock
         .learn(integer(time).ok_or_else(error::nonsense)?, clock.now());
-    let said = said
-        .chunks_exact(2)
-        .map(|said| Some((integer(&said[0])?, integer(&said[1])?)));
+    let said = said.iter().map(|said| match said {
+        Value::Int(said) => Some(*said),
+        _ => None,
+    });
     said.collect::<Option<_>>().ok_or_else(error::nonsense)
 }
 
 fn written(asked: &[Asked], wire: &Wire) -> Command {
     let departing = asked.partition_point(|asked| matches!(asked.wish, Wish::Depart { .. }));
+    let noted = asked.partition_point(|asked| matches!(asked.wish, Wish::Depart { noted: true, .. }));
     let wanted: u64 = asked.iter().map(|asked| asked.wish.tokens()).sum();
-    let mut command = TOGETHER.on(1 + asked.len(), 2 + 5 * asked.len(), 192 * asked.len());
+    let mut command = TOGETHER.on(3 + asked.len(), 5 + 4 * asked.len(), 160 * (1 + asked.len()));
     command.text(COUNTER);
+    if let Some(first) = asked.first() {
+        write_client(&mut command, first.wish.at().id.client());
+    }
     for Asked { wish, .. } in asked {
         command.text(wish.at().key.as_str());
     }
-    command.number(departing as u64).number(wanted);
+    command
+        .number(departing as u64)
+        .number(noted as u64)
+        .number(wanted);
+    write_keep(&mut command, asked);
     for Asked { wish, .. } in asked {
         command.bytes(Owner::of(wish.at().id).as_bytes());
-        match wish {
-            Wish::Depart { own, .. } => command.number(u64::from(*own)),
-            Wish::Place { claim, place_by } => command
+        if let Wish::Place { claim, place_by, .. } = wish {
+            command
                 .number(lease_ms(claim.lease))
                 .number(wire.clock.at(*place_by))
-                .number(wish.tokens())
-                .text(&claim.label),
-        };
+                .number(wish.tokens());
+        }
     }
     command
+}
+
+/// One says for all that their client is to be kept.
+fn write_keep(command: &mut Command, asked: &[Asked]) {
+    let keep = asked.iter().find_map(|asked| match &asked.wish {
+        Wish::Place {
+            claim,
+            more: More::Keep(long),
+            ..
+        } => Some((long, &claim.label)),
+        _ => None,
+    });
+    match keep {
+        Some((long, label)) => command.number(keep_ms(*long)).text(label),
+        None => command.text("").text(""),
+    };
 }
 
 impl Wish {

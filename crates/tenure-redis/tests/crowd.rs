@@ -63,9 +63,13 @@ async fn too_many_callers_at_once_are_all_served_and_a_renewal_waits_for_few_of_
     let renewed = soon(renewed).await.expect("no task fails");
     assert!(matches!(&renewed[..], [Renewed::Alive { .. }]), "{renewed:?}");
     stage.ask(&["CONFIG", "SET", "slowlog-log-slower-than", "-1"]);
-    // The latest comes first. A renewal has the counter before the lock's name, a placement behind it.
+    // The latest comes first. Only a renewal has these keys in this order.
     let calls = stage.text(&["SLOWLOG", "GET", "-1"]);
-    let renewal = format!(" tenure_tokens {} ", held.at.key);
+    let renewal = format!(
+        " tenure_tokens tenure_claims:{} {} ",
+        held.at.id.client(),
+        held.at.key
+    );
     let (_, before) = calls.split_once(&renewal).expect("it was called");
     let before = before.matches(" EVALSHA ").count();
     assert!(before <= 300, "{before} calls went before it");

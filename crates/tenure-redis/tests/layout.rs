@@ -6,9 +6,11 @@ mod stage;
 use std::time::Duration;
 
 use futures_util::StreamExt;
-use stage::{Stage, soon};
+use futures_util::future::join;
+use stage::{Scene, Stage, soon, wait_until};
 use tenure_backend::{
-    Batch, Cause, Departure, Fairness, Fault, Holder, Kind, Loss, Mode, Phase, Released, Renewed,
+    Backend, Batch, Cause, Claim, Departure, Fairness, Fault, Holder, Kind, Loss, Mode, Phase, Released,
+    Renewed,
 };
 
 const JAVA: &str = "00000000-0000-4000-8000-000000000000:7";
@@ -23,18 +25,146 @@ async fn a_mutex_is_one_field_in_a_hash_with_the_lease_as_its_time_to_live() {
     assert_eq!(stage.text(&["HGETALL", name]), format!("{owner} 1"));
     let left = stage.number(&["PTTL", name]);
     assert!((59_000..=60_000).contains(&left), "{left} ms of 60 s");
-    let record = format!("tenure_claim:{{{name}}}:{owner}");
-    let run = grant.tokens.expect("tokens");
-    assert_eq!(
-        stage.text(&["GET", &record]),
-        format!("{}:{}:{}", run.first(), run.count(), claim.label)
+    let known = format!("tenure_claims:{}", claim.at.id.client());
+    assert_eq!(stage.text(&["HGETALL", &known]), format!("label {}", claim.label));
+    let left = stage.number(&["PTTL", &known]);
+    assert!(
+        (101_000..=102_000).contains(&left),
+        "{left} ms for a lease of 60 s"
     );
-    assert_eq!(stage.keys(), [name, record.as_str(), "tenure_tokens"]);
+    let run = grant.tokens.expect("tokens");
+    assert_eq!(stage.keys(), [name, known.as_str(), "tenure_tokens"]);
     assert_eq!(stage.text(&["GET", "tenure_tokens"]), run.last().to_string());
     client.release(&claim).await.freed_it(&claim);
-    assert_eq!(stage.keys(), [record.as_str(), "tenure_tokens"]);
-    let left = stage.number(&["PTTL", &record]);
-    assert!((11_000..=12_000).contains(&left), "{left} ms after the end");
+    assert_eq!(stage.keys(), [known.as_str(), "tenure_tokens"]);
+}
+
+/// A lock that comes and goes costs nothing for those who never look.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_held_for_a_while_is_written_down_and_goes_with_its_hold() {
+    let stage = Stage::new().await;
+    let (client, key) = (stage.trial.client().await, stage.trial.key());
+    let (brief, held) = (
+        client.claim(&stage.trial.key(), Mode::Exclusive),
+        client.claim(&key, Mode::Exclusive),
+    );
+    client.granted(&brief).await;
+    client.release(&brief).await.freed_it(&brief);
+    let run = client.granted(&held).await.tokens.expect("tokens");
+    let known = format!("tenure_claims:{}", held.at.id.client());
+    let noted = |claim: &Claim| stage.text(&["HGET", &known, &claim.at.id.to_string()]);
+    let written = format!("{}:{}:{}", run.first(), run.count(), held.label);
+    wait_until(|| noted(&held) == written);
+    assert_eq!(noted(&brief), "nil");
+    client.release(&held).await.freed_it(&held);
+    assert_eq!(noted(&held), "nil");
+    let unusual = client.claim_as(&key, Mode::Exclusive, |claim| claim.label = "another".into());
+    let run = client.granted(&unusual).await.tokens.expect("tokens");
+    assert_eq!(
+        noted(&unusual),
+        format!("{}:{}:another", run.first(), run.count())
+    );
+    client.release(&unusual).await.freed_it(&unusual);
+    assert_eq!(noted(&unusual), "nil");
+}
+
+/// R4: where a request may still come there is a record; where none can, there is none.
+#[tokio::test(flavor = "multi_thread")]
+async fn only_an_end_that_a_request_may_outlive_is_remembered_in_redis() {
+    let stage = Stage::new().await;
+    let [client, elsewhere] = stage.trial.two().await;
+    let records = || stage.text(&["KEYS", "tenure_claim:*"]);
+    let doubts = format!(
+        "tenure_doubts:{}",
+        client.claim(&stage.trial.key(), Mode::Exclusive).at.id.client()
+    );
+    let released = client.claim(&stage.trial.key(), Mode::Exclusive);
+    client.granted(&released).await;
+    client.release(&released).await;
+    client.release(&released).await;
+    let withdrawn = client.fair(&released.at.key, Mode::Exclusive);
+    let holder = elsewhere.claim(&released.at.key, Mode::Exclusive);
+    elsewhere.granted(&holder).await;
+    client.waits(&withdrawn).await;
+    client.withdraw(&withdrawn).await;
+    assert_eq!(
+        (records(), stage.number(&["EXISTS", &doubts])),
+        (String::new(), 0)
+    );
+    // Nobody here knows whether it was ever sent.
+    let unseen = client.claim(&stage.trial.key(), Mode::Exclusive);
+    client.withdraw(&unseen).await;
+    let record = format!("tenure_claim:{{{}}}:{}", unseen.at.key, unseen.at.id);
+    assert_eq!(
+        (records(), stage.text(&["GET", &record])),
+        (record.clone(), "E".to_owned())
+    );
+    for key in [&record, &doubts] {
+        let left = stage.number(&["PTTL", key]);
+        assert!((11_000..=12_000).contains(&left), "{key}: {left} ms");
+    }
+}
+
+/// R4: a placement that was never answered, and one that is under way, may arrive after the release.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_end_is_remembered_in_redis_while_a_placement_is_in_doubt() {
+    let scene = Scene::new().await;
+    let (stage, store) = (&scene.stage, &scene.store);
+    let release = async |claim: &Claim| {
+        let departure = Departure {
+            who: Holder::Claim(claim.at.clone()),
+            cause: Cause::Withdrawn,
+            heir: None,
+            bar: Duration::ZERO,
+        };
+        store.clone().release(Batch::from_iter([departure])).await
+    };
+    let record = |claim: &Claim| {
+        stage.text(&[
+            "GET",
+            &format!("tenure_claim:{{{}}}:{}", claim.at.key, claim.at.id),
+        ])
+    };
+    let claims = scene.claims(3);
+    scene.granted(&claims[0]).await;
+    release(&claims[0]).await;
+    let asked = scene.ask(&claims[1..2]).await;
+    assert!(asked.await[0].is_err(), "it is held up until it is given up");
+    scene.proxy.heal();
+    release(&claims[1]).await;
+    let asked = scene.ask(&claims[2..]).await;
+    let released = release(&claims[2]);
+    let (answers, ()) = tokio::join!(soon(join(asked, released)), async { scene.proxy.heal() });
+    assert!(answers.0[0].is_ok(), "{answers:?}");
+    assert_eq!([0, 1, 2].map(|at| record(&claims[at])), ["nil", "E", "E"]);
+    assert_eq!(stage.number(&["EXISTS", claims[2].at.key.as_str()]), 0);
+}
+
+/// What lost its lock before it was written down leaves nothing, nor does whoever is evicted, or hears that it is gone.
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_stays_written_down_of_who_does_not_hold() {
+    let stage = Stage::new().await;
+    let [client, operator] = stage.trial.two().await;
+    let claims = [(); 4].map(|()| client.claim(&stage.trial.key(), Mode::Exclusive));
+    let known = format!("tenure_claims:{}", claims[0].at.id.client());
+    for claim in &claims {
+        client.granted(claim).await;
+    }
+    let [robbed, evicted, robbed_later, held] = claims;
+    stage.ask(&["DEL", robbed.at.key.as_str()]);
+    wait_until(|| stage.number(&["HLEN", &known]) == 4);
+    operator.evict(&evicted, "alice").await.freed_it(&evicted);
+    stage.ask(&["DEL", robbed_later.at.key.as_str()]);
+    let answer = client.renew(&robbed_later).await;
+    assert!(matches!(answer, Renewed::Gone(Loss::Missing)), "{answer:?}");
+    client.stays_alive(&held, Phase::Granted).await;
+    let mut left: Vec<String> = stage
+        .text(&["HKEYS", &known])
+        .split(' ')
+        .map(str::to_owned)
+        .collect();
+    left.sort();
+    assert_eq!(left, [held.at.id.to_string(), "label".to_owned()]);
 }
 
 /// R30: the names of all keys and channels of a lock have the hash tag that Redisson gives them.
@@ -128,7 +258,7 @@ async fn nothing_is_left_behind_per_name_once_all_leases_have_ended() {
         a.granted(&released).await;
         a.release(&released).await;
     }
-    stage.trial.pass(Duration::from_secs(75)).await;
+    stage.trial.pass(Duration::from_secs(103)).await;
     assert_eq!(stage.keys(), ["tenure_tokens"]);
 }
 
@@ -301,6 +431,8 @@ async fn the_names_of_other_locks_queues_and_records_are_refused() {
     for name in [
         "tenure_tokens",
         "tenure_claim:{k}:x",
+        "tenure_claims:x",
+        "tenure_doubts:x",
         "redisson_lock_queue:{k}",
         "redisson_lock_timeout:{k}",
     ] {
@@ -321,6 +453,8 @@ async fn more_than_five_hundred_claims_are_renewed_by_one_command() {
         client.granted(&claim).await;
         claims.push(claim);
     }
+    let known = format!("tenure_claims:{}", claims[0].at.id.client());
+    wait_until(|| stage.number(&["HLEN", &known]) == 1_201);
     stage.ask(&["CONFIG", "RESETSTAT"]);
     let renewals = claims.iter().map(|claim| tenure_backend::Renewal {
         who: claim.at.clone(),

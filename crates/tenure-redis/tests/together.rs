@@ -99,15 +99,18 @@ async fn a_lone_caller_is_not_gathered() {
     let stage = Stage::new().await;
     let (client, key) = (stage.trial.client().await, stage.trial.key());
     stage.ask(&["CONFIG", "SET", "slowlog-log-slower-than", "0"]);
-    for _ in 0..5 {
-        let claim = client.claim(&key, Mode::Exclusive);
-        client.granted(&claim).await;
-        client.release(&claim).await.freed_it(&claim);
+    let claims = [(); 5].map(|()| client.claim(&key, Mode::Exclusive));
+    for claim in &claims {
+        client.granted(claim).await;
+        client.release(claim).await.freed_it(claim);
     }
     // The script for many has the counter before the lock's name, those for one have it behind.
     let calls = stage.text(&["SLOWLOG", "GET", "100"]);
-    let [alone, gathered] = [format!("{key} tenure_tokens "), format!(" tenure_tokens {key} ")]
-        .map(|keys| calls.matches(&keys).count());
+    let [alone, gathered] = [
+        format!("{key} tenure_tokens "),
+        format!(" tenure_doubts:{} {key} ", claims[0].at.id.client()),
+    ]
+    .map(|keys| calls.matches(&*keys).count());
     assert_eq!((alone, gathered), (10, 0));
 }
 
@@ -131,12 +134,23 @@ async fn what_is_unusual_about_one_claim_is_no_trouble_of_those_beside_it() {
         JAVA,
     ]);
     let ended = own(scene.key());
-    client.granted(&ended).await;
-    client.release(&ended).await;
+    scene.granted(&ended).await;
+    scene.store.clone().release(departure(&ended)).await;
     stage.ask(&["HSET", ended.at.key.as_str(), JAVA, "1"]);
     stage.ask(&["PEXPIRE", ended.at.key.as_str(), "20000"]);
+    // Its end overtook it, which only the record says.
+    let overtaken = own(scene.key());
+    let record = format!("tenure_claim:{{{}}}:{}", overtaken.at.key, overtaken.at.id);
+    stage.ask(&["SET", &record, "E", "PX", "20000"]);
+    stage.ask(&[
+        "SET",
+        &format!("tenure_doubts:{}", overtaken.at.id.client()),
+        "1",
+        "PX",
+        "20000",
+    ]);
     let again = own(scene.key());
-    let grant = client.granted(&again).await;
+    let grant = scene.granted(&again).await;
     let fair = client.fair(&javas, Mode::Exclusive);
     let unusual = [
         text,
@@ -148,7 +162,7 @@ async fn what_is_unusual_about_one_claim_is_no_trouble_of_those_beside_it() {
     ]
     .map(own);
     claims.extend(unusual);
-    claims.extend([fair, ended, again]);
+    claims.extend([fair, ended, overtaken, again]);
     let plain = scene.claims(20);
     claims.extend(plain.iter().cloned());
     stage.ask(&["CONFIG", "RESETSTAT"]);
@@ -165,12 +179,13 @@ async fn what_is_unusual_about_one_claim_is_no_trouble_of_those_beside_it() {
         second,
         fair,
         ended,
+        overtaken,
         again,
-    ] = &answers[..MANY + 9]
+    ] = &answers[..MANY + 10]
     else {
         unreachable!("so many were asked for");
     };
-    assert!(usual.iter().chain(&answers[MANY + 9..]).all(is_granted));
+    assert!(usual.iter().chain(&answers[MANY + 10..]).all(is_granted));
     assert_eq!(text.as_ref().expect_err("it is no lock").fault(), Fault::Store);
     assert!(matches!(
         read_write.as_ref().expect_err("it is another kind").fault(),
@@ -201,6 +216,7 @@ async fn what_is_unusual_about_one_claim_is_no_trouble_of_those_beside_it() {
         "{fair:?}"
     );
     assert!(matches!(ended, Ok(Standing::Ended)), "{ended:?}");
+    assert!(matches!(overtaken, Ok(Standing::Ended)), "{overtaken:?}");
     let Ok(Standing::Granted(same)) = again else {
         panic!("{again:?}")
     };
@@ -250,9 +266,10 @@ async fn a_holder_that_leaves_among_others_calls_the_head_of_its_queue() {
     let scene = Scene::new().await;
     let (stage, store) = (&scene.stage, &scene.store);
     let claims = scene.claims(MANY);
-    join_all(claims.iter().map(|claim| scene.client.granted(claim))).await;
-    // Java queues for the last, and listens for another; a third was evicted meanwhile, and a fourth is no lock any more.
-    let [.., text, evicted, heard, queued] = &claims[..] else {
+    join_all(claims.iter().map(|claim| scene.granted(claim))).await;
+    // Java queues for the last, and listens for another; a third was evicted meanwhile,
+    // a fourth is no lock any more, and a fifth was forced open and taken by Java.
+    let [.., robbed, text, evicted, heard, queued] = &claims[..] else {
         unreachable!("there are many");
     };
     let queue = format!("{{{}}}", queued.at.key);
@@ -261,6 +278,8 @@ async fn a_holder_that_leaves_among_others_calls_the_head_of_its_queue() {
     stage.ask(&["ZADD", &format!("redisson_lock_timeout:{queue}"), &alive, JAVA]);
     scene.client.evict(evicted, "alice").await;
     stage.ask(&["SET", text.at.key.as_str(), "somebody's"]);
+    stage.ask(&["DEL", robbed.at.key.as_str()]);
+    stage.ask(&["HSET", robbed.at.key.as_str(), JAVA, "1"]);
     let listening = redis::Client::open(stage.redis.lock().url()).expect("a URL");
     let mut listening = listening.get_async_pubsub().await.expect("the server answers");
     let head = format!("redisson_lock__channel:{queue}:{JAVA}");
@@ -276,7 +295,7 @@ async fn a_holder_that_leaves_among_others_calls_the_head_of_its_queue() {
         let Some(Released::Done { freed, others, .. }) = answer.into_iter().next() else {
             panic!("{:?} was not released", claim.at);
         };
-        let left = claim.at != text.at && claim.at != evicted.at;
+        let left = ![text, evicted, robbed].iter().any(|lost| lost.at == claim.at);
         let waiting = u32::from(claim.at == queued.at || claim.at == heard.at);
         assert_eq!(
             (freed.len(), others),
@@ -301,6 +320,16 @@ async fn a_holder_that_leaves_among_others_calls_the_head_of_its_queue() {
     told.sort();
     assert_eq!(heard, told);
     assert_eq!(stage.text(&["GET", text.at.key.as_str()]), "somebody's");
+    assert_eq!(
+        stage.text(&["HGETALL", robbed.at.key.as_str()]),
+        format!("{JAVA} 1")
+    );
+    let known = format!("tenure_claims:{}", text.at.id.client());
+    assert_eq!(
+        stage.text(&["HKEYS", &known]),
+        "label",
+        "what was written down went with its hold"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]

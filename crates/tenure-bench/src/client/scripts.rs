@@ -21,6 +21,8 @@ const RELEASE: &str = include_str!("../../../tenure-redis/scripts/redisson_relea
 
 const COUNTER: &str = "tenure_tokens";
 const CLIENT: &str = "00000000-0000-4000-8000-000000000000";
+const CLAIMS: &str = "tenure_claims:00000000-0000-4000-8000-000000000000";
+const DOUBTS: &str = "tenure_doubts:00000000-0000-4000-8000-000000000000";
 const LEASE_MS: u64 = 30_000;
 const GRANTS: u64 = 64;
 const LABEL: &str = "bench@host:1";
@@ -98,7 +100,7 @@ impl Lock for Key {
     async fn lock(&self) -> Fallible<String> {
         let claim = self.shared.claims.fetch_add(1, Ordering::Relaxed);
         let owner = format!("{CLIENT}:{claim}");
-        let mut command = self.call(&self.shared.acquire, 6);
+        let mut command = self.call(&self.shared.acquire, &[CLAIMS, DOUBTS], 6);
         command.arg(&owner).arg(LEASE_MS).arg(ANY_TIME).arg(GRANTS);
         command.arg(LABEL).arg("");
         self.send(&command).await?;
@@ -106,21 +108,17 @@ impl Lock for Key {
     }
 
     async fn unlock(&self, owner: String) -> Fallible<()> {
-        let mut command = self.call(&self.shared.release, 5);
-        command.arg(&owner).arg("E").arg(0).arg(0).arg(CLIENT);
+        let mut command = self.call(&self.shared.release, &[], 5);
+        command.arg(&owner).arg("").arg(0).arg(0).arg(CLIENT);
         self.send(&command).await
     }
 }
 
 impl Key {
-    fn call(&self, hash: &str, arguments: usize) -> Cmd {
-        let mut command = Cmd::with_capacity(5 + arguments, 256);
-        command
-            .arg("EVALSHA")
-            .arg(hash)
-            .arg(2)
-            .arg(&self.name)
-            .arg(COUNTER);
+    fn call(&self, hash: &str, more: &[&str], arguments: usize) -> Cmd {
+        let mut command = Cmd::with_capacity(5 + more.len() + arguments, 256);
+        command.arg("EVALSHA").arg(hash).arg(2 + more.len());
+        command.arg(&self.name).arg(COUNTER).arg(more);
         command
     }
 

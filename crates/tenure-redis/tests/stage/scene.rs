@@ -7,7 +7,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use futures_util::future::{JoinAll, join_all};
-use tenure_backend::{Backend, Call, Claim, LockKey, Mode, Standing};
+use tenure_backend::{Backend, Call, Claim, Grant, LockKey, Mode, Standing};
 use tenure_endpoint::StoreUrl;
 use tenure_redis::{Config, RedisStore};
 use tenure_servers::{Proxy, Way};
@@ -57,6 +57,15 @@ impl Scene {
     pub(crate) fn claims(&self, count: usize) -> Vec<Arc<Claim>> {
         let claims = (0..count).map(|_| self.client.claim(&self.key(), Mode::Exclusive));
         claims.collect()
+    }
+
+    /// Places a claim that is granted.
+    pub(crate) async fn granted(&self, claim: &Arc<Claim>) -> Grant {
+        let place_by = self.client.now() + Duration::from_secs(5);
+        match self.store.clone().acquire(claim.clone(), place_by).await {
+            Ok(Standing::Granted(grant)) => grant,
+            other => panic!("{other:?}"),
+        }
     }
 
     /// Asks for all of them at once. The requests are held up: those that are not on their way yet travel together.

@@ -57,7 +57,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         promise: "No renewal creates a claim",
         edits: &[Edit {
             file: ROOM,
-            find: "return Renewed::Gone(visit.ended.loss(who.id, visit.at.now));",
+            find: "return Renewed::Gone(visit.fates.loss(who.id, visit.at.now));",
             replace: "let one = std::num::NonZeroU32::MIN;
             let claim = Arc::new(Claim {
                 at: who.clone(),
@@ -351,7 +351,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
             file: ROOM,
             find: "let ends = ends?;",
             replace: "let Some(ends) = ends else {
-            visit.ended.explain(id, Loss::Missing, visit.at.now + KEEP * 1000);
+            visit.fates.explain(id, Loss::Missing, visit.at.now + KEEP * 1000);
             return None;
         };",
         }],

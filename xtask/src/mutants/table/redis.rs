@@ -8,6 +8,8 @@ const ACQUIRE: &str = "crates/tenure-redis/scripts/redisson_acquire.lua";
 const PLACE: &str = "crates/tenure-redis/scripts/redisson_place.lua";
 const RELEASE: &str = "crates/tenure-redis/scripts/redisson_release.lua";
 const RENEW: &str = "crates/tenure-redis/scripts/redisson_renew.lua";
+const NOTE: &str = "crates/tenure-redis/scripts/redisson_note.lua";
+const KNOWN: &str = "crates/tenure-redis/src/known.rs";
 const OWNERS: &str = "crates/tenure-redis/scripts/redisson_owners.lua";
 
 pub(super) const MUTANTS: &[Mutant] = &[
@@ -49,8 +51,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
         promise: "A live queue bars claims that do not queue",
         edits: &[Edit {
             file: ACQUIRE,
-            find: "call('EXISTS', name, queue, record) == 0",
-            replace: "call('EXISTS', name, record) == 0",
+            find: "call('EXISTS', name, queue, KEYS[4]) == 0",
+            replace: "call('EXISTS', name, KEYS[4]) == 0",
         }],
         tests: conformance(&["a_live_queue_bars_unfair_claims"]),
         ..PLAIN
@@ -60,8 +62,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
         promise: "An unfair heir waits for a queue as any unfair claim does",
         edits: &[Edit {
             file: RELEASE,
-            find: "redis.call('EXISTS', name, queue, heir) == 0",
-            replace: "redis.call('EXISTS', name, heir) == 0",
+            find: "redis.call('EXISTS', name, queue, KEYS[4]) == 0",
+            replace: "redis.call('EXISTS', name, KEYS[4]) == 0",
         }],
         tests: conformance(&["an_unfair_heir_does_not_overtake_a_queue"]),
         ..PLAIN
@@ -82,10 +84,10 @@ pub(super) const MUTANTS: &[Mutant] = &[
         promise: "A claim that was taken back before it arrived is not placed",
         edits: &[Edit {
             file: ACQUIRE,
-            find: "call('EXISTS', name, queue, record) == 0",
+            find: "call('EXISTS', name, queue, KEYS[4]) == 0",
             replace: "call('EXISTS', name, queue) == 0",
         }],
-        tests: conformance(&["a_claim_withdrawn_before_it_was_placed_is_never_granted"]),
+        tests: faults(&["a_request_that_was_held_up_until_after_its_release_brings_nothing_back"]),
         ..PLAIN
     },
     Mutant {
@@ -93,8 +95,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
         promise: "A request that its withdrawal overtook brings nothing back",
         edits: &[Edit {
             file: RELEASE,
-            find: "    -- Never seen: its placing may be on the way.\n    finish(owner)",
-            replace: "",
+            find: "        ending, evicted = 'E', false\n    end\n    finish(owner)",
+            replace: "        ending = 'E'\n    end",
         }],
         tests: faults(&["a_request_that_was_held_up_until_after_its_release_brings_nothing_back"]),
         ..PLAIN
@@ -114,9 +116,9 @@ pub(super) const MUTANTS: &[Mutant] = &[
         name: "redis-release-not-remembered",
         promise: "A released claim is never granted again",
         edits: &[Edit {
-            file: RELEASE,
-            find: "redis.call('PSETEX', records .. owner, '12000', 'E')\n    if redis.",
-            replace: "redis.call('DEL', records .. owner)\n    if redis.",
+            file: KNOWN,
+            find: "        state.ended.insert(id, now);\n        end\n",
+            replace: "        end\n",
         }],
         tests: conformance(&["a_released_claim_is_never_granted_again"]),
         ..PLAIN
@@ -125,9 +127,9 @@ pub(super) const MUTANTS: &[Mutant] = &[
         name: "redis-record-ends-with-the-lease",
         promise: "An expired claim is remembered until no request can place it any more",
         edits: &[Edit {
-            file: ACQUIRE,
-            find: "text('%d', ARGV[2] + 12000)",
-            replace: "text('%d', ARGV[2])",
+            file: KNOWN,
+            find: "        if let Some(held) = one.grant {\n            return",
+            replace: "        if let Some(held) = one.grant.filter(|_| false) {\n            return",
         }],
         tests: conformance(&["an_ended_claim_is_remembered_until_its_place_by_has_passed"]),
         ..PLAIN
@@ -148,15 +150,80 @@ pub(super) const MUTANTS: &[Mutant] = &[
         ..PLAIN
     },
     Mutant {
-        name: "redis-renewal-revives-the-expired",
-        promise: "An expired claim is never renewed",
+        name: "redis-doubt-forgotten",
+        promise: "What a placement that was never answered may still place is taken back in advance",
         edits: &[Edit {
-            file: RENEW,
-            find: "return redis.call('PTTL', record) > 12000 and 1 or 2",
-            replace: "redis.call('HSET', name, owner, '1')
-        return redis.call('PEXPIRE', name, lease) - 1",
+            file: KNOWN,
+            find: "            one.in_doubt = true;\n",
+            replace: "",
         }],
-        tests: conformance(&["an_expired_claim_is_never_renewed"]),
+        tests: layout(&["an_end_is_remembered_in_redis_while_a_placement_is_in_doubt"]),
+        ..PLAIN
+    },
+    Mutant {
+        name: "redis-placement-under-way-forgotten",
+        promise: "What a placement that is under way may still place is taken back in advance",
+        edits: &[Edit {
+            file: KNOWN,
+            find: "one.under_way > 0 || one.in_doubt",
+            replace: "one.in_doubt",
+        }],
+        tests: layout(&["an_end_is_remembered_in_redis_while_a_placement_is_in_doubt"]),
+        ..PLAIN
+    },
+    Mutant {
+        name: "redis-writes-down-who-does-not-hold",
+        promise: "Nothing is left behind of a lock that was lost",
+        edits: &[Edit {
+            file: NOTE,
+            find: "if redis.pcall('HEXISTS', KEYS[i], ARGV[at]) == 1 then",
+            replace: "do",
+        }],
+        tests: layout(&["nothing_stays_written_down_of_who_does_not_hold"]),
+        ..PLAIN
+    },
+    Mutant {
+        name: "redis-what-was-written-down-outlives-an-eviction",
+        promise: "Nothing is left behind of a lock whose holder was evicted",
+        edits: &[Edit {
+            file: RELEASE,
+            find: "    redis.call('HDEL', claims_of(one), one)\n",
+            replace: "",
+        }],
+        tests: layout(&["nothing_stays_written_down_of_who_does_not_hold"]),
+        ..PLAIN
+    },
+    Mutant {
+        name: "redis-what-was-written-down-outlives-its-hold",
+        promise: "Nothing is left behind of a lock that was released",
+        edits: &[Edit {
+            file: RELEASE,
+            find: "    if ending == 'N' then\n        redis.call('HDEL'",
+            replace: "    if ending == 'N' then\n        redis.call('HGET'",
+        }],
+        tests: layout(&["what_is_held_for_a_while_is_written_down_and_goes_with_its_hold"]),
+        ..PLAIN
+    },
+    Mutant {
+        name: "redis-what-is-held-is-never-written-down",
+        promise: "Whoever looks sees token and label of what is held",
+        edits: &[Edit {
+            file: KNOWN,
+            find: "            self.known.young.notify_one();\n",
+            replace: "",
+        }],
+        tests: layout(&["what_is_held_for_a_while_is_written_down_and_goes_with_its_hold"]),
+        ..PLAIN
+    },
+    Mutant {
+        name: "redis-client-is-not-kept",
+        promise: "What is known of a client ends with its longest lease and a minute",
+        edits: &[Edit {
+            file: ACQUIRE,
+            find: "        call('PEXPIRE', claims, math.max(ARGV[8], call('PTTL', claims)))\n",
+            replace: "",
+        }],
+        tests: layout(&["a_mutex_is_one_field_in_a_hash_with_the_lease_as_its_time_to_live"]),
         ..PLAIN
     },
     Mutant {
@@ -186,8 +253,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
         promise: "An evicted claim can learn by whom for as long as its lease would have lasted",
         edits: &[Edit {
             file: RELEASE,
-            find: "ending, 'KEEPTTL')",
-            replace: "ending, 'PX', REMEMBERED)",
+            find: "REMEMBERED + left",
+            replace: "REMEMBERED",
         }],
         tests: layout(&["an_evicted_claim_is_remembered_for_longer_than_one_that_left"]),
         ..PLAIN
@@ -197,7 +264,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         promise: "A late release does not change why an evicted claim is gone",
         edits: &[Edit {
             file: RELEASE,
-            find: "elseif redis.call('EXISTS', records .. owner) == 0 then",
+            find: "elseif string.sub(redis.call('GET', records .. owner) or '', 1, 1) ~= 'V' then",
             replace: "else",
         }],
         tests: conformance(&["a_late_release_does_not_change_why_an_evicted_claim_is_gone"]),
@@ -272,11 +339,18 @@ pub(super) const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "redis-refused-release-taken-for-done",
         promise: "Of a release that the server refuses nobody says that there was nothing to release",
-        edits: &[Edit {
-            file: RELEASE,
-            find: "if type(held) == 'table' and",
-            replace: "if type(held) == 'string' and",
-        }],
+        edits: &[
+            Edit {
+                file: RELEASE,
+                find: "if type(held) == 'table' and",
+                replace: "if type(held) == 'string' and",
+            },
+            Edit {
+                file: RELEASE,
+                find: "elseif string.sub(redis.call('GET', records .. owner) or '', 1, 1) ~= 'V' then",
+                replace: "elseif false then",
+            },
+        ],
         tests: layout(&["a_release_that_the_server_refuses_is_an_error_and_frees_later"]),
         ..PLAIN
     },

@@ -1,33 +1,40 @@
-//! The memory of claims that have ended, so that none is placed again by a request that was delayed on the
-//! way. Claims that live are in their rooms, never here.
+//! Remembering which claims have ended, for stores and clients that have to do it themselves.
+//! Why one has ended, and for how long that is told, is each store's own.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::time::Duration;
 
-use tenure_backend::{ClaimId, Instant, Loss, MAX_PLACE_AHEAD};
+use crate::{ClaimId, Instant, MAX_PLACE_AHEAD};
 
 /// For how long an end is remembered at least: twice as long as a request may be on the way, since the clock
 /// of its `place_by` may run slower than the store's.
 const REMEMBERED: Duration = MAX_PLACE_AHEAD.saturating_mul(2);
 
-/// How many ends are remembered with their cause: the latest ones.
-const MAX_FATES: usize = 4096;
-
 /// Below so many ranges nothing is ever forgotten.
 const MIN_RANGES: usize = 64;
 
-/// The claims that have ended, and of some also why.
+/// The claims that have ended, so that none is placed again by a request that was delayed on its way. Each is remembered for
+/// 20 s at least, twice as long as its `place_by` may lie ahead ([`MAX_PLACE_AHEAD`]).
 ///
 /// A client counts its claims, so those that have ended form ranges with gaps where claims live: what is kept
 /// here grows with the claims alive, not with those that were. A gap that never closes (a number that was
-/// never sent) costs its range only until [`REMEMBERED`] has passed.
+/// never sent) costs its range only until its time has passed.
+///
+/// # Examples
+/// ```
+/// use tenure_backend::{ClaimId, ClientId, EndedClaims, Instant};
+///
+/// let client = ClientId::from_random([7; 16]);
+/// let mut ended = EndedClaims::default();
+/// ended.insert(ClaimId::new(client, 1), Instant::ORIGIN);
+/// assert!(ended.contains(ClaimId::new(client, 1)) && !ended.contains(ClaimId::new(client, 2)));
+/// ```
 #[derive(Debug)]
-pub(crate) struct Ended {
+pub struct EndedClaims {
     /// By the first claim of each range. No two ranges touch.
     ranges: BTreeMap<ClaimId, Range>,
     /// Once there are so many ranges, old ones are forgotten.
     forget_at: usize,
-    fates: VecDeque<Fate>,
 }
 
 #[derive(Debug)]
@@ -38,31 +45,24 @@ struct Range {
     until: Instant,
 }
 
-#[derive(Debug)]
-struct Fate {
-    id: ClaimId,
-    loss: Loss,
-    until: Instant,
-}
-
-impl Default for Ended {
+impl Default for EndedClaims {
     fn default() -> Self {
-        Ended {
+        EndedClaims {
             ranges: BTreeMap::new(),
             forget_at: MIN_RANGES,
-            fates: VecDeque::new(),
         }
     }
 }
 
-impl Ended {
-    pub(crate) fn contains(&self, id: ClaimId) -> bool {
+impl EndedClaims {
+    /// Whether the claim is known to have ended.
+    pub fn contains(&self, id: ClaimId) -> bool {
         let before = self.ranges.range(..=id).next_back();
         before.is_some_and(|(first, range)| first.client() == id.client() && id.number() <= range.last)
     }
 
     /// Remembers that the claim has ended.
-    pub(crate) fn insert(&mut self, id: ClaimId, now: Instant) {
+    pub fn insert(&mut self, id: ClaimId, now: Instant) {
         let until = now + REMEMBERED;
         let after = id
             .number()
@@ -82,26 +82,6 @@ impl Ended {
         }
     }
 
-    /// Remembers why the claim has ended, for its holder to learn until `until`.
-    pub(crate) fn explain(&mut self, id: ClaimId, loss: Loss, until: Instant) {
-        if self.fates.len() == MAX_FATES {
-            self.fates.pop_front();
-        }
-        self.fates.push_back(Fate { id, loss, until });
-    }
-
-    /// Why the claim is gone, as far as that is remembered.
-    pub(crate) fn loss(&self, id: ClaimId, now: Instant) -> Loss {
-        let known = |fate: &&Fate| fate.id == id && now < fate.until;
-        let fate = self.fates.iter().rev().find(known);
-        fate.map_or(Loss::Missing, |fate| fate.loss.clone())
-    }
-
-    /// How long an expired claim's holder may learn that it expired.
-    pub(crate) fn explained_until(now: Instant) -> Instant {
-        now + REMEMBERED
-    }
-
     fn forget_old(&mut self, now: Instant) {
         if self.ranges.len() >= self.forget_at {
             self.ranges.retain(|_, range| now < range.until);
@@ -117,9 +97,8 @@ fn reaches(range: &Range, id: ClaimId) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use tenure_backend::ClientId;
-
     use super::*;
+    use crate::ClientId;
 
     const START: Instant = Instant::ORIGIN;
 
@@ -129,7 +108,7 @@ mod tests {
 
     #[test]
     fn an_ended_claim_is_remembered_and_no_other() {
-        let mut ended = Ended::default();
+        let mut ended = EndedClaims::default();
         for number in [5, 7, 1, 6, 6] {
             ended.insert(id(1, number), START);
         }
@@ -146,7 +125,7 @@ mod tests {
 
     #[test]
     fn the_last_number_of_all_can_end() {
-        let mut ended = Ended::default();
+        let mut ended = EndedClaims::default();
         for number in [u64::MAX, u64::MAX - 1, u64::MAX] {
             ended.insert(id(1, number), START);
         }
@@ -157,7 +136,7 @@ mod tests {
 
     #[test]
     fn claims_that_end_one_after_the_other_take_one_range_however_many() {
-        let mut ended = Ended::default();
+        let mut ended = EndedClaims::default();
         // Number 1 is held all the time, and pairs end in the order in which they were not made.
         for number in (2..200_000).step_by(2) {
             ended.insert(id(1, number + 1), START);
@@ -169,7 +148,7 @@ mod tests {
 
     #[test]
     fn gaps_that_never_close_are_forgotten_but_not_before_their_time() {
-        let mut ended = Ended::default();
+        let mut ended = EndedClaims::default();
         let mut now = START;
         for number in 0..100_000 {
             now = START + Duration::from_millis(number);
@@ -182,20 +161,5 @@ mod tests {
         }
         let recent = (80_001..100_000).all(|number| ended.contains(id(1, 2 * number)));
         assert!(recent, "what ended within 20 s of {now:?} is remembered");
-    }
-
-    #[test]
-    fn a_cause_is_told_until_it_lapses_and_the_oldest_make_room() {
-        let mut ended = Ended::default();
-        let evicted = Loss::Evicted { by: None };
-        let lapse = START + Duration::from_secs(1);
-        ended.explain(id(1, 1), evicted.clone(), lapse);
-        assert_eq!(ended.loss(id(1, 1), START), evicted);
-        assert_eq!(ended.loss(id(1, 1), lapse), Loss::Missing);
-        for number in 0..MAX_FATES as u64 {
-            ended.explain(id(2, number), Loss::Expired, lapse);
-        }
-        assert_eq!(ended.loss(id(1, 1), START), Loss::Missing);
-        assert_eq!(ended.fates.len(), MAX_FATES);
     }
 }

@@ -1,0 +1,74 @@
+//! Writing down what is held, for whoever looks at it: locks that come and go within a moment cost nothing for it.
+
+use std::collections::BTreeMap;
+use std::sync::Weak;
+use std::time::Duration;
+
+use tenure_backend::ClientId;
+
+use crate::backend::RedisStore;
+use crate::known::Note;
+use crate::names::{Owner, claims_of};
+use crate::script::NOTE;
+
+/// What is held for so long is written down.
+pub(crate) const AFTER: Duration = Duration::from_millis(50);
+
+/// How often that is looked after.
+const PACE: Duration = Duration::from_millis(25);
+
+/// How many claims one call writes down.
+const CHUNK: usize = 640;
+
+/// Writes down what is held, for as long as the store is there.
+pub(crate) async fn write_down(store: Weak<RedisStore>) {
+    while let Some(wait) = turn(&store).await {
+        tokio::time::sleep(wait).await;
+    }
+}
+
+/// Waits until something was granted, and writes down what is due; how long it is until the next is.
+async fn turn(store: &Weak<RedisStore>) -> Option<Duration> {
+    let store = store.upgrade()?;
+    let now = store.now();
+    let (notes, next) = store.known.notes(now - AFTER);
+    let mut clients: BTreeMap<ClientId, Vec<Note>> = BTreeMap::new();
+    for note in notes {
+        clients.entry(note.claim.at.id.client()).or_default().push(note);
+    }
+    for (client, notes) in clients {
+        for notes in notes.chunks(CHUNK) {
+            store.note(client, notes).await;
+        }
+    }
+    if let Some(next) = next {
+        return Some((next + AFTER - now).max(PACE));
+    }
+    let known = store.known.clone();
+    drop(store);
+    known.young.notified().await;
+    Some(AFTER)
+}
+
+impl RedisStore {
+    /// What is not written down because of the weather is shown without its token, and is no worse for it.
+    async fn note(&self, client: ClientId, notes: &[Note]) {
+        let Ok(wire) = self.link.wire().await else { return };
+        let mut command = NOTE.on(1 + notes.len(), 2 * notes.len(), 192 * notes.len());
+        command.bytes(&claims_of(client));
+        for note in notes {
+            command.text(note.claim.at.key.as_str());
+        }
+        for Note { claim, run } in notes {
+            command.bytes(Owner::of(claim.at.id).as_bytes()).text(&format!(
+                "{}:{}:{}",
+                run.first(),
+                run.count(),
+                claim.label
+            ));
+        }
+        if let Err(error) = wire.call(&command).await {
+            tracing::debug!(%error, "what is held could not be written down");
+        }
+    }
+}
