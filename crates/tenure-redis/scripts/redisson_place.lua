@@ -8,9 +8,8 @@
 --                      told:  W:LABEL waits   E ended   V[BY] evicted. It outlives the lease by 12 s, in which a request
 --                      that was delayed can still arrive.
 -- For each client:
---   tenure_claims      its `label`, and for each owner that has held for a while, or has another label, what it was
---                      granted: FIRST:COUNT:LABEL. It is there while anything is held.
---   tenure_doubts      is there while any of its claims has a record that says E or V.
+--   tenure_claims      its `label`, and for each owner that has held for a while what it was granted: FIRST:COUNT:LABEL.
+--   tenure_doubts      is there while a request may come of a claim that has ended: then the records are to be looked at.
 local timeouts, waiters = 'redisson_lock_timeout:' .. tag, 'tenure_waiters:' .. tag
 local channel = 'redisson_lock__channel:' .. tag
 local records = 'tenure_claim:' .. tag .. ':'
@@ -119,7 +118,7 @@ local function poll_after(left, head)
 end
 
 -- Places or polls one claim; as an heir it `yields` if others wait. The answer of `redisson_acquire`, without the time.
-local function place(claims, owner, lease, place_by, grants, label, fair, note, yields)
+local function place(claims, owner, lease, place_by, grants, label, fair, yields)
     local held = redis.call('HMGET', name, owner, 'mode')
     local granted = redis.call('HGET', claims, owner)
     if granted then
@@ -161,9 +160,6 @@ local function place(claims, owner, lease, place_by, grants, label, fair, note, 
             redis.call('GETSET', counter, last)
         end
         local first = last - grants + 1
-        if note then
-            redis.call('HSET', claims, owner, string.format('%.0f:%d:%s', first, grants, label))
-        end
         redis.call('HSET', name, owner, 1)
         redis.call('PEXPIRE', name, lease)
         return { 1, first, grants }

@@ -4,8 +4,8 @@
 --            ARGV  owner ('' for whoever holds), end ('' if no request of the owner's can be on the way, 'N' if besides
 --                  something was written down of it, 'E' if one can be on the way, or 'V' and who evicts), bar (ms), how
 --                  many of the lock's subscribers are the caller's own, the caller's client; then of an heir: owner,
---                  lease (ms), place_by (µs of TIME), grants, label, '1' if fair else ''; and if there is more to do: '1'
---                  to write down at once what is granted, or '' and for how long (ms) to keep what is known of its client
+--                  lease (ms), place_by (µs of TIME), grants, label, '1' if fair else ''; and for how long (ms) to keep
+--                  what is known of its client, if it is to be said
 -- Atomicity  one script: the end, the wake-up and the heir's grant are one step.
 -- Answer     {freed, waiting elsewhere}, or {freed, waiting elsewhere, the heir's answer as of redisson_acquire, time};
 --            freed is 1 or 0, or where no owner was given {owner, 1 if it is a claim of ours} for each, or -1 where an
@@ -52,7 +52,7 @@ local now = time[1] * 1000000 + time[2]
 
 -- The usual hand-over, to an unfair heir of whom nothing is known, while nobody queues and nobody else listens. Numbers
 -- are made texts here, since that is dear where a call does it.
-if held and ending == '' and #ARGV == 11 and ARGV[11] == '' and now <= tonumber(ARGV[8]) then
+if held and (ending == '' or ending == 'N') and #ARGV == 11 and ARGV[11] == '' and now <= tonumber(ARGV[8]) then
     if
         redis.call('EXISTS', name, queue, KEYS[4]) == 0
         and redis.call('PUBSUB', 'NUMSUB', 'redisson_lock__channel:' .. tag)[2] <= own
@@ -61,6 +61,9 @@ if held and ending == '' and #ARGV == 11 and ARGV[11] == '' and now <= tonumber(
         local last = math.max(now, (tonumber(redis.call('GETSET', counter, text('%d', now))) or 0) + ARGV[9])
         if last > now then
             redis.call('GETSET', counter, text('%d', last))
+        end
+        if ending == 'N' then
+            redis.call('HDEL', 'tenure_claims:' .. ARGV[5], owner)
         end
         redis.call('HSET', name, ARGV[6], '1')
         redis.call('PEXPIRE', name, ARGV[7])
@@ -73,7 +76,10 @@ end
 local function finish(one)
     redis.call('HDEL', claims_of(one), one)
     if ending == '' or ending == 'N' then
-        redis.call('DEL', records .. one)
+        -- That it waited. Whatever else stands there is to be told.
+        if string.sub(redis.call('GET', records .. one) or '', 1, 1) == 'W' then
+            redis.call('DEL', records .. one)
+        end
         return
     end
     if evicted and redis.call('EXISTS', claims_of(one)) == 0 then
@@ -85,7 +91,7 @@ local function finish(one)
         long = math.max(long, redis.call('PTTL', records .. one))
     end
     redis.call('SET', records .. one, ending, 'PX', long)
-    redis.call('SET', doubts, '1', 'PX', math.max(long, redis.call('PTTL', doubts)))
+    redis.call('SET', doubts, '1', 'PX', math.max(REMEMBERED, redis.call('PTTL', doubts)))
 end
 
 local before = redis.call('LINDEX', queue, 0)
@@ -129,9 +135,8 @@ others = others + math.max(redis.call('PUBSUB', 'NUMSUB', channel)[2] - own, 0)
 
 local answer = { freed, others }
 if #ARGV > 5 then
-    keep(KEYS[3], ARGV[13], ARGV[10])
-    local fair, note = ARGV[11] == '1', ARGV[12] == '1'
-    answer[3] = place(KEYS[3], ARGV[6], tonumber(ARGV[7]), tonumber(ARGV[8]), tonumber(ARGV[9]), ARGV[10], fair, note, others > 0)
+    keep(KEYS[3], ARGV[12], ARGV[10])
+    answer[3] = place(KEYS[3], ARGV[6], tonumber(ARGV[7]), tonumber(ARGV[8]), tonumber(ARGV[9]), ARGV[10], ARGV[11] == '1', others > 0)
     answer[4] = now
     if answer[3][1] == 1 then
         return answer

@@ -11,7 +11,7 @@ use tenure_backend::{
 use crate::answer::{Placed, integer, list, placed, run};
 use crate::backend::RedisStore;
 use crate::error::nonsense;
-use crate::known::{Asked, More};
+use crate::known::Asked;
 use crate::names::{Owner, claims_of, doubts_of};
 use crate::profile::{LIMITS, check_claim, lease_ms};
 use crate::script::{ACQUIRE, Command};
@@ -31,12 +31,12 @@ impl RedisStore {
     ) -> Result<Standing, BackendError> {
         check_claim(claim)?;
         let wire = self.link.wire().await?;
-        let asking = match self.known.ask(claim, self.now(), place_by) {
+        let asking = match self.known.ask(claim, self.now(), place_by, wire.number) {
             Asked::Ended => return Ok(Standing::Ended),
             Asked::Granted(run) => return self.poll_granted(claim, run).await,
             Asked::Open(asking) => asking,
         };
-        let answer = self.place_on(&wire, claim, place_by, asking.more).await;
+        let answer = self.place_on(&wire, claim, place_by, asking.keep).await;
         asking.answered(answer.as_ref(), &wire.clock, self.now());
         answer
     }
@@ -46,20 +46,19 @@ impl RedisStore {
         wire: &Wire,
         claim: &Arc<Claim>,
         place_by: Instant,
-        more: More,
+        keep: Option<Duration>,
     ) -> Result<Standing, BackendError> {
         // Fair ones are asked for in the order in which they came.
         if claim.fairness == Fairness::Unfair
-            && more != More::Note
             && wire.is_busy()
-            && let Some(standing) = self.place_with_others(wire, claim, place_by, more).await?
+            && let Some(standing) = self.place_with_others(wire, claim, place_by, keep).await?
         {
             return Ok(standing);
         }
-        let first = self.place_once(wire, claim, place_by, more).await?;
+        let first = self.place_once(wire, claim, place_by, keep).await?;
         // The bound on the server's clock may have been too strict. By this answer it is better, and the server did nothing.
         if matches!(first, Standing::TooLate) && self.now() < place_by {
-            return self.place_once(wire, claim, place_by, more).await;
+            return self.place_once(wire, claim, place_by, keep).await;
         }
         Ok(first)
     }
@@ -91,13 +90,13 @@ impl RedisStore {
         wire: &Wire,
         claim: &Arc<Claim>,
         place_by: Instant,
-        more: More,
+        keep: Option<Duration>,
     ) -> Result<Option<Standing>, BackendError> {
         let asked = self.now();
         let wish = Wish::Place {
             claim: claim.clone(),
             place_by,
-            more,
+            keep,
         };
         let placed = match wire.ask_together(wish).await? {
             0 => return Ok(None),
@@ -121,12 +120,12 @@ impl RedisStore {
         wire: &Wire,
         claim: &Claim,
         place_by: Instant,
-        more: More,
+        keep: Option<Duration>,
     ) -> Result<Standing, BackendError> {
         let mut command = ACQUIRE.on(4, 8, 320 + claim.label.len());
         command.text(claim.at.key.as_str()).text(COUNTER);
         write_client(&mut command, claim.at.id.client());
-        write_claim(&mut command, claim, wire.clock.at(place_by), more);
+        write_claim(&mut command, claim, wire.clock.at(place_by), keep);
         let asked = self.now();
         let answer = wire.call_in_turn(&command).await?;
         let parts = list(&answer).ok_or_else(nonsense)?;
@@ -144,8 +143,9 @@ pub(crate) fn write_client(command: &mut Command, client: ClientId) {
     command.bytes(&claims_of(client)).bytes(&doubts_of(client));
 }
 
-/// What the scripts want to know of a claim, until when on the server's clock it may be placed, and what else is to do.
-pub(crate) fn write_claim(command: &mut Command, claim: &Claim, place_by: u64, more: More) {
+/// What the scripts want to know of a claim, until when on the server's clock it may be placed, and for how long to
+/// keep what is known of its client, if this is to be said.
+pub(crate) fn write_claim(command: &mut Command, claim: &Claim, place_by: u64, keep: Option<Duration>) {
     let fair = match claim.fairness {
         Fairness::Unfair => "",
         Fairness::Fifo => "1",
@@ -157,11 +157,9 @@ pub(crate) fn write_claim(command: &mut Command, claim: &Claim, place_by: u64, m
         .number(u64::from(LIMITS.grants(claim.grants).get()))
         .text(&claim.label)
         .text(fair);
-    match more {
-        More::Nothing => command,
-        More::Note => command.text("1"),
-        More::Keep(long) => command.text("").number(keep_ms(long)),
-    };
+    if let Some(long) = keep {
+        command.number(keep_ms(long));
+    }
 }
 
 /// As the scripts take it.

@@ -51,13 +51,14 @@ impl RedisStore {
         match query {
             Query::Key(key) => {
                 let items = show(&wire, &[key.as_str().to_owned()]).await?;
-                Ok(Page { items, next: None })
+                grown(&wire, Page { items, next: None }).await
             }
             Query::Prefix { prefix, after, limit } => {
                 if prefix.is_empty() && after.is_none() {
                     self.warn_of_many(&wire).await;
                 }
-                list_from(&wire, &prefix, after.as_ref(), limit).await
+                let page = list_from(&wire, &prefix, after.as_ref(), limit).await?;
+                grown(&wire, page).await
             }
         }
     }
@@ -206,30 +207,30 @@ fn escaped(text: &str) -> String {
     pattern
 }
 
-/// How these names stand; those that nobody holds or waits for are left out. What was granted only now is not written down
-/// yet: it is looked at again.
-async fn show(wire: &Wire, names: &[String]) -> Result<Vec<LockStatus>, BackendError> {
-    let mut shown = show_now(wire, names).await?;
-    let young = shown.iter().filter(|status| {
-        let is_young =
-            |holder: &HolderStatus| holder.token.is_none() && matches!(holder.id, HolderId::Claim(_));
-        status.holders.iter().any(is_young)
-    });
+/// The same page with what was granted only now, and not written down yet, as it stands a moment later.
+async fn grown(wire: &Wire, mut page: Page<LockStatus>) -> Result<Page<LockStatus>, BackendError> {
+    let is_young = |holder: &HolderStatus| holder.token.is_none() && matches!(holder.id, HolderId::Claim(_));
+    let is_young = |status: &LockStatus| status.holders.iter().any(is_young);
+    let young = page.items.iter().filter(|status| is_young(status));
     let young: Vec<String> = young.map(|status| status.key.as_str().to_owned()).collect();
     if young.is_empty() {
-        return Ok(shown);
+        return Ok(page);
     }
     tokio::time::sleep(UNTIL_NOTED).await;
-    for grown in show_now(wire, &young).await? {
-        if let Some(status) = shown.iter_mut().find(|status| status.key == grown.key) {
-            *status = grown;
-        }
-    }
-    Ok(shown)
+    let grown = show(wire, &young).await?;
+    page.items = page
+        .items
+        .into_iter()
+        .filter_map(|status| match is_young(&status) {
+            true => grown.iter().find(|grown| grown.key == status.key).cloned(),
+            false => Some(status),
+        })
+        .collect();
+    Ok(page)
 }
 
-/// As they stand at this moment.
-async fn show_now(wire: &Wire, names: &[String]) -> Result<Vec<LockStatus>, BackendError> {
+/// How these names stand; those that nobody holds or waits for are left out.
+async fn show(wire: &Wire, names: &[String]) -> Result<Vec<LockStatus>, BackendError> {
     let mut shown = Vec::new();
     for names in names.chunks(CHUNK) {
         let mut command = SHOW.on(names.len(), 0, names.iter().map(String::len).sum());
@@ -263,7 +264,7 @@ fn status(one: &Value) -> Option<LockStatus> {
         };
         let (label, noted) = (text(label), text(noted).and_then(granted));
         Some(HolderStatus {
-            id: name(text(owner)?, label.is_some()),
+            id: name(text(owner)?, label.is_some() || noted.is_some()),
             label: noted.map(|(_, label)| label).or(label).map(Into::into),
             mode: Mode::Exclusive,
             token: noted.map(|(run, _)| run.first()),

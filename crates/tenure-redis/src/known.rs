@@ -23,8 +23,8 @@ const SELDOM: Duration = Duration::from_secs(30);
 /// With fewer claims nothing is ever cleared out.
 const MIN_SWEEP: usize = 64;
 
-/// What was granted so long ago was not written down in time, and is left.
-const LEFT: Duration = Duration::from_secs(1);
+/// How long it takes until what could not be written down is tried again.
+const AGAIN: Duration = Duration::from_secs(1);
 
 /// The claims of this store's clients.
 pub(crate) struct Known {
@@ -38,8 +38,10 @@ struct State {
     /// Once there are so many, those that are past are cleared out.
     sweep_at: usize,
     ended: EndedClaims,
-    /// What is not written down yet, in the order in which it was granted.
+    /// What is not written down yet, and since when it is held: in that order, but for what is tried again.
     young: VecDeque<(Instant, ClaimId)>,
+    /// What is written down of claims that nobody has given back, and that are past.
+    stale: Vec<ClaimId>,
     kept: HashMap<ClientId, Kept>,
 }
 
@@ -48,9 +50,11 @@ struct One {
     claim: Arc<Claim>,
     /// How many placements are under way.
     under_way: u32,
-    /// Whether one of them was given up without an answer: it may still arrive.
-    in_doubt: bool,
+    /// Until when one of them that was given up without an answer may still arrive.
+    in_doubt: Option<Instant>,
     grant: Option<Held>,
+    /// It is being released: it is not asked for any more.
+    leaves: bool,
     /// Until when it is remembered at least.
     until: Instant,
 }
@@ -60,14 +64,16 @@ struct Held {
     run: TokenRun,
     /// When its lease ends on the server's clock, in microseconds; not before.
     ends: u64,
-    /// Whether it was written down.
+    /// Whether something may be written down of it.
     noted: bool,
+    /// Whether it is to be written down.
+    due: bool,
 }
 
-/// What Redis keeps of a client.
+/// What a server keeps of a client, reached by that connection.
 struct Kept {
-    label: Arc<str>,
     until: Instant,
+    wire: u64,
 }
 
 /// What is known of a claim that is asked for.
@@ -84,18 +90,10 @@ pub(crate) enum Asked<'a> {
 pub(crate) struct Asking<'a> {
     known: &'a Known,
     id: ClaimId,
-    pub(crate) more: More,
+    place_by: Instant,
+    /// For how long to keep what is known of its client, if this placement is the one to say so.
+    pub(crate) keep: Option<Duration>,
     answered: bool,
-}
-
-/// What a placement says to the server beside the claim.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum More {
-    Nothing,
-    /// Write down at once what is granted: its label is not its client's.
-    Note,
-    /// Keep what is known of the client for so long.
-    Keep(Duration),
 }
 
 /// What a release says to the server of the claim's end.
@@ -123,14 +121,15 @@ impl Known {
                 sweep_at: MIN_SWEEP,
                 ended: EndedClaims::default(),
                 young: VecDeque::new(),
+                stale: Vec::new(),
                 kept: HashMap::new(),
             }),
             young: Notify::new(),
         }
     }
 
-    /// Before a claim is placed or polled.
-    pub(crate) fn ask(&self, claim: &Arc<Claim>, now: Instant, place_by: Instant) -> Asked<'_> {
+    /// Before a claim is placed or polled, on that connection.
+    pub(crate) fn ask(&self, claim: &Arc<Claim>, now: Instant, place_by: Instant, wire: u64) -> Asked<'_> {
         let id = claim.at.id;
         let mut state = self.state.lock();
         if state.ended.contains(id) {
@@ -141,52 +140,86 @@ impl Known {
         let one = state.claims.entry(id).or_insert_with(|| One {
             claim: claim.clone(),
             under_way: 0,
-            in_doubt: false,
+            in_doubt: None,
             grant: None,
+            leaves: false,
             until,
         });
-        if let Some(held) = one.grant {
+        if one.leaves {
+            return Asked::Ended;
+        }
+        // What may have been placed again since has other tokens.
+        if let (Some(held), false) = (one.grant, one.is_in_doubt(now)) {
             return Asked::Granted(held.run);
         }
         one.under_way += 1;
         one.until = one.until.max(until);
-        let more = state.more(claim, now);
         Asked::Open(Asking {
             known: self,
             id,
-            more,
+            place_by,
+            keep: state.keep(claim, now, wire),
             answered: false,
         })
     }
 
-    /// Before a claim is released: from now on it is not placed again. It is to be `forget`-ed when the store has answered.
+    /// Before a claim is released: from then on it is not placed again.
     pub(crate) fn end(&self, id: ClaimId, now: Instant) -> End {
         let mut state = self.state.lock();
-        let end = match state.claims.get(&id) {
-            Some(one) if one.under_way > 0 || one.in_doubt => End::Doubted,
-            Some(one) if one.grant.is_some_and(|held| held.noted) => End::Noted,
-            Some(_) => End::Plain,
-            None if state.ended.contains(id) => End::Plain,
-            None => End::Doubted,
+        let Some(one) = state.claims.get_mut(&id) else {
+            return if state.ended.contains(id) {
+                End::Plain
+            } else {
+                End::Doubted
+            };
         };
-        state.ended.insert(id, now);
-        end
+        one.leaves = true;
+        if one.is_in_doubt(now) {
+            End::Doubted
+        } else if one.grant.is_some_and(|held| held.noted) {
+            End::Noted
+        } else {
+            End::Plain
+        }
     }
 
-    /// Once the store has confirmed that a claim is gone.
-    pub(crate) fn forget(&self, id: ClaimId) {
-        self.state.lock().claims.remove(&id);
+    /// The store has confirmed that a claim is gone.
+    pub(crate) fn has_ended(&self, id: ClaimId, now: Instant) {
+        let mut state = self.state.lock();
+        state.claims.remove(&id);
+        state.ended.insert(id, now);
+    }
+
+    /// The store has done nothing about its release.
+    pub(crate) fn stays(&self, id: ClaimId) {
+        if let Some(one) = self.state.lock().claims.get_mut(&id) {
+            one.leaves = false;
+        }
     }
 
     /// The store says that a claim is gone. Whether it was granted, and its lease had ended by then on the server's clock.
     pub(crate) fn lost(&self, id: ClaimId, now: Instant, shown: u64) -> bool {
         let mut state = self.state.lock();
-        let Some(held) = state.claims.get(&id).and_then(|one| one.grant) else {
+        let Some(one) = state.claims.get_mut(&id) else {
             return false;
         };
-        state.claims.remove(&id);
+        let Some(held) = one.grant.take() else {
+            return false;
+        };
+        // Its release must still know of what may be on the way.
+        if !one.is_in_doubt(now) {
+            state.claims.remove(&id);
+        }
         state.ended.insert(id, now);
         held.ends <= shown
+    }
+
+    /// A renewal that is about to be sent will write something down.
+    pub(crate) fn will_be_noted(&self, id: ClaimId) {
+        let mut state = self.state.lock();
+        if let Some(held) = state.claims.get_mut(&id).and_then(|one| one.grant.as_mut()) {
+            held.noted = true;
+        }
     }
 
     /// A claim's lease runs anew until then, on our clock and on the server's.
@@ -210,63 +243,89 @@ impl Known {
                 return (notes, Some(since));
             }
             state.young.pop_front();
-            let State { claims, ended, .. } = &mut *state;
-            let Some(One {
-                claim,
-                grant: Some(held),
-                ..
-            }) = claims.get_mut(&id)
-            else {
+            let Some(one) = state.claims.get_mut(&id).filter(|one| !one.leaves) else {
                 continue;
             };
-            if !held.noted && !ended.contains(id) {
-                held.noted = true;
+            if let Some(held) = one.grant.as_mut().filter(|held| held.due) {
+                (held.noted, held.due) = (true, false);
                 notes.push(Note {
-                    claim: claim.clone(),
+                    claim: one.claim.clone(),
                     run: held.run,
                 });
             }
         }
         (notes, None)
     }
+
+    /// What could not be written down is tried again.
+    pub(crate) fn note_again(&self, notes: &[Note], now: Instant) {
+        let mut state = self.state.lock();
+        for Note { claim, .. } in notes {
+            let id = claim.at.id;
+            if let Some(held) = state.claims.get_mut(&id).and_then(|one| one.grant.as_mut()) {
+                held.due = true;
+                state.young.push_back((now + AGAIN, id));
+            }
+        }
+    }
+
+    /// What is written down of claims that are past, and has to go.
+    pub(crate) fn stale(&self) -> Vec<ClaimId> {
+        std::mem::take(&mut self.state.lock().stale)
+    }
+}
+
+impl One {
+    /// Whether a placement of it can still arrive.
+    fn is_in_doubt(&self, now: Instant) -> bool {
+        self.under_way > 0 || self.in_doubt.is_some_and(|until| now < until)
+    }
 }
 
 impl State {
-    /// What is to be said beside a claim that is placed. One says for all that their client is to be kept.
-    fn more(&mut self, claim: &Claim, now: Instant) -> More {
+    /// For how long to keep what is known of a claim's client. One placement says it for all.
+    fn keep(&mut self, claim: &Claim, now: Instant, wire: u64) -> Option<Duration> {
         let client = claim.at.id.client();
-        match self.kept.get(&client) {
-            Some(kept) if now + claim.lease + REMEMBERED > kept.until => {}
-            Some(kept) if kept.label == claim.label => return More::Nothing,
-            Some(_) => return More::Note,
-            None => {}
+        let until = now + claim.lease + REMEMBERED;
+        if self
+            .kept
+            .get(&client)
+            .is_some_and(|kept| kept.wire == wire && until <= kept.until)
+        {
+            return None;
         }
         let long = claim.lease + REMEMBERED + SELDOM;
         let kept = Kept {
-            label: claim.label.clone(),
             until: now + long,
+            wire,
         };
         self.kept.insert(client, kept);
-        More::Keep(long)
+        Some(long)
     }
 
     fn sweep(&mut self, now: Instant) {
-        if self.claims.len() >= self.sweep_at {
-            self.claims.retain(|_, one| one.under_way > 0 || now < one.until);
-            self.kept.retain(|_, kept| now < kept.until);
-            self.sweep_at = MIN_SWEEP.max(self.claims.len() * 2);
+        if self.claims.len() < self.sweep_at {
+            return;
         }
-    }
-
-    /// Writes down later what was granted.
-    fn will_note(&mut self, id: ClaimId, now: Instant) -> bool {
-        let first = self.young.is_empty();
-        // Whoever writes it down may have ended with its runtime.
-        while self.young.front().is_some_and(|(since, _)| now - *since > LEFT) {
-            self.young.pop_front();
-        }
-        self.young.push_back((now, id));
-        first
+        let State {
+            claims,
+            ended,
+            stale,
+            kept,
+            ..
+        } = self;
+        claims.retain(|id, one| {
+            let stays = one.under_way > 0 || now < one.until;
+            if !stays && one.grant.is_some_and(|held| held.noted) {
+                stale.push(*id);
+            }
+            if !stays && one.leaves {
+                ended.insert(*id, now);
+            }
+            stays
+        });
+        kept.retain(|_, kept| now < kept.until);
+        self.sweep_at = MIN_SWEEP.max(self.claims.len() * 2);
     }
 }
 
@@ -282,10 +341,7 @@ impl Asking<'_> {
             Ok(Standing::Granted(grant)) => self.granted(grant, clock.at(grant.held_from + grant.lease), now),
             Ok(Standing::Waiting { .. }) => self.refused(true),
             Ok(_) => self.refused(false),
-            Err(error) if error.effect() == Effect::None => {
-                self.not_kept();
-                self.refused(false);
-            }
+            Err(error) if error.effect() == Effect::None => self.refused(false),
             // Nobody knows: see what happens to it when it is dropped.
             Err(_) => {}
         }
@@ -293,7 +349,7 @@ impl Asking<'_> {
 
     /// What it was to say beside itself was not heard: the next will say it.
     fn not_kept(&self) {
-        if matches!(self.more, More::Keep(_)) {
+        if self.keep.is_some() {
             self.known.state.lock().kept.remove(&self.id.client());
         }
     }
@@ -310,23 +366,26 @@ impl Asking<'_> {
         one.grant = grant.tokens.map(|run| Held {
             run,
             ends,
-            noted: self.more == More::Note,
+            noted: one.grant.is_some_and(|held| held.noted),
+            due: true,
         });
-        if self.more != More::Note && state.will_note(self.id, now) {
+        if state.young.is_empty() {
             self.known.young.notify_one();
         }
+        state.young.push_back((now, self.id));
     }
 
     /// It was not granted. Of one that waits and is fair something is in the store.
     fn refused(&mut self, waits: bool) {
         self.answered = true;
+        self.not_kept();
         let mut state = self.known.state.lock();
         let Some(one) = state.claims.get_mut(&self.id) else {
             return;
         };
         one.under_way -= 1;
         let stays = waits && one.claim.fairness == Fairness::Fifo;
-        if !stays && one.under_way == 0 && !one.in_doubt {
+        if !stays && one.under_way == 0 && one.in_doubt.is_none() && !one.leaves {
             state.claims.remove(&self.id);
         }
     }
@@ -340,7 +399,10 @@ impl Drop for Asking<'_> {
         self.not_kept();
         if let Some(one) = self.known.state.lock().claims.get_mut(&self.id) {
             one.under_way -= 1;
-            one.in_doubt = true;
+            one.in_doubt = one.in_doubt.max(Some(self.place_by + REMEMBERED));
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

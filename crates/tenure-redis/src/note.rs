@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 use std::sync::Weak;
 use std::time::Duration;
 
-use tenure_backend::ClientId;
+use tenure_backend::{BackendError, ClaimId, ClientId};
 
+use crate::acquire::keep_ms;
 use crate::backend::RedisStore;
-use crate::known::Note;
+use crate::known::{Note, REMEMBERED};
 use crate::names::{Owner, claims_of};
 use crate::script::NOTE;
 
@@ -38,8 +39,14 @@ async fn turn(store: &Weak<RedisStore>) -> Option<Duration> {
     }
     for (client, notes) in clients {
         for notes in notes.chunks(CHUNK) {
-            store.note(client, notes).await;
+            if let Err(error) = store.note(client, notes).await {
+                tracing::debug!(%error, "what is held could not be written down");
+                store.known.note_again(notes, store.now());
+            }
         }
+    }
+    for stale in store.known.stale() {
+        store.strike(stale).await;
     }
     if let Some(next) = next {
         return Some((next + AFTER - now).max(PACE));
@@ -51,14 +58,18 @@ async fn turn(store: &Weak<RedisStore>) -> Option<Duration> {
 }
 
 impl RedisStore {
-    /// What is not written down because of the weather is shown without its token, and is no worse for it.
-    async fn note(&self, client: ClientId, notes: &[Note]) {
-        let Ok(wire) = self.link.wire().await else { return };
-        let mut command = NOTE.on(1 + notes.len(), 2 * notes.len(), 192 * notes.len());
+    async fn note(&self, client: ClientId, notes: &[Note]) -> Result<(), BackendError> {
+        let wire = self.link.wire().await?;
+        let mut command = NOTE.on(1 + notes.len(), 2 + 2 * notes.len(), 192 * notes.len());
         command.bytes(&claims_of(client));
         for note in notes {
             command.text(note.claim.at.key.as_str());
         }
+        let longest = notes.iter().map(|note| note.claim.lease).max();
+        let label = notes.first().map_or("", |note| &*note.claim.label);
+        command
+            .number(keep_ms(longest.unwrap_or_default() + REMEMBERED))
+            .text(label);
         for Note { claim, run } in notes {
             command.bytes(Owner::of(claim.at.id).as_bytes()).text(&format!(
                 "{}:{}:{}",
@@ -67,8 +78,19 @@ impl RedisStore {
                 claim.label
             ));
         }
-        if let Err(error) = wire.call(&command).await {
-            tracing::debug!(%error, "what is held could not be written down");
+        wire.call(&command).await?;
+        Ok(())
+    }
+
+    /// What was written down of a claim that is long past, and could not be given back, goes; if not now, with its client.
+    async fn strike(&self, claim: ClaimId) {
+        let Ok(wire) = self.link.wire().await else { return };
+        let mut command = redis::cmd("HDEL");
+        command
+            .arg(&claims_of(claim.client())[..])
+            .arg(Owner::of(claim).as_bytes());
+        if let Err(error) = wire.ask(&command).await {
+            tracing::debug!(%error, "what was held once is still written down");
         }
     }
 }

@@ -6,14 +6,14 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use redis::Value;
 use tenure_backend::{
-    BackendError, Batch, Cause, Departure, Heir, Holder, HolderId, Kind, Released, Standing,
+    BackendError, Batch, Cause, Departure, Effect, Heir, Holder, HolderId, Kind, Released, Standing,
 };
 
 use crate::acquire::{COUNTER, standing, write_claim, write_client};
 use crate::answer::{integer, list, placed, text};
 use crate::backend::RedisStore;
 use crate::error::nonsense;
-use crate::known::{Asked, End, More};
+use crate::known::{Asked, End};
 use crate::names::Owner;
 use crate::profile::{LIMITS, check_departure};
 use crate::script::{Command, RELEASE};
@@ -72,46 +72,57 @@ impl RedisStore {
     async fn try_depart(&self, departure: &Departure) -> Result<Released, BackendError> {
         check_departure(departure)?;
         let wire = self.link.wire().await?;
-        let end = match (&departure.who, &departure.cause) {
-            (Holder::Claim(who), Cause::Unlocked | Cause::Withdrawn) => self.known.end(who.id, self.now()),
-            _ => End::Doubted,
+        let leaves = match (&departure.who, &departure.cause) {
+            (Holder::Claim(who), Cause::Unlocked | Cause::Withdrawn) => Some(who.id),
+            _ => None,
         };
+        let end = leaves.map_or(End::Doubted, |id| self.known.end(id, self.now()));
+        let released = self.depart_on(&wire, departure, end).await;
+        match (leaves, &released) {
+            (Some(id), Ok(_)) => self.known.has_ended(id, self.now()),
+            (Some(id), Err(error)) if error.effect() == Effect::None => self.known.stays(id),
+            _ => {}
+        }
+        released
+    }
+
+    async fn depart_on(
+        &self,
+        wire: &Wire,
+        departure: &Departure,
+        end: End,
+    ) -> Result<Released, BackendError> {
         if end != End::Doubted
             && wire.is_busy()
             && let Some(released) = self
-                .depart_with_others(&wire, departure, end == End::Noted)
+                .depart_with_others(wire, departure, end == End::Noted)
                 .await?
         {
-            self.forget(departure);
             return Ok(released);
         }
         let Some(heir) = &departure.heir else {
-            return self.depart_alone(&wire, departure, end, None).await;
+            return self.depart_alone(wire, departure, end, None).await;
         };
-        match self.known.ask(&heir.claim, self.now(), heir.place_by) {
+        match self
+            .known
+            .ask(&heir.claim, self.now(), heir.place_by, wire.number)
+        {
             Asked::Open(asking) => {
-                let placing = Some((heir, asking.more));
-                let released = self.depart_alone(&wire, departure, end, placing).await;
+                let placing = Some((heir, asking.keep));
+                let released = self.depart_alone(wire, departure, end, placing).await;
                 asking.answered(heirs(&released), &wire.clock, self.now());
                 released
             }
             Asked::Ended => {
-                let released = self.depart_alone(&wire, departure, end, None).await?;
+                let released = self.depart_alone(wire, departure, end, None).await?;
                 Ok(with_heir(released, Standing::Ended))
             }
             // It is a repetition.
             Asked::Granted(run) => {
-                let released = self.depart_alone(&wire, departure, end, None).await?;
+                let released = self.depart_alone(wire, departure, end, None).await?;
                 let heir = self.poll_granted(&heir.claim, run).await?;
                 Ok(with_heir(released, heir))
             }
-        }
-    }
-
-    /// Once the store has confirmed it.
-    fn forget(&self, departure: &Departure) {
-        if let (Holder::Claim(who), Cause::Unlocked | Cause::Withdrawn) = (&departure.who, &departure.cause) {
-            self.known.forget(who.id);
         }
     }
 
@@ -120,7 +131,7 @@ impl RedisStore {
         wire: &Wire,
         departure: &Departure,
         end: End,
-        heir: Option<(&Heir, More)>,
+        heir: Option<(&Heir, Option<Duration>)>,
     ) -> Result<Released, BackendError> {
         let who = &departure.who;
         let command = self.written(wire, departure, end, heir);
@@ -147,15 +158,20 @@ impl RedisStore {
             others: integer(others).and_then(|others| u32::try_from(others).ok()),
             heir,
         };
-        self.forget(departure);
         Ok(released)
     }
 
-    fn written(&self, wire: &Wire, departure: &Departure, end: End, heir: Option<(&Heir, More)>) -> Command {
+    fn written(
+        &self,
+        wire: &Wire,
+        departure: &Departure,
+        end: End,
+        heir: Option<(&Heir, Option<Duration>)>,
+    ) -> Command {
         let Departure { who, cause, bar, .. } = departure;
         let key = who.key();
         let mut command = match heir {
-            Some(_) => RELEASE.on(4, 13, 448),
+            Some(_) => RELEASE.on(4, 12, 448),
             None => RELEASE.on(2, 5, 192),
         };
         command.text(key.as_str()).text(COUNTER);
@@ -188,8 +204,8 @@ impl RedisStore {
             .number(u64::try_from(bar.as_millis()).map_or(BAR, |bar| bar.min(BAR)))
             .number(u64::from(own))
             .bytes(client.as_ref().map_or(&[][..], Owner::client));
-        if let Some((heir, more)) = heir {
-            write_claim(&mut command, &heir.claim, wire.clock.at(heir.place_by), more);
+        if let Some((heir, keep)) = heir {
+            write_claim(&mut command, &heir.claim, wire.clock.at(heir.place_by), keep);
         }
         command
     }

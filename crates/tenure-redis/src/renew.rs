@@ -104,6 +104,9 @@ impl RedisStore {
                 None => command.text("").text(""),
             };
         }
+        for raised in renewals.iter().filter(|renewal| renewal.raise.is_some()) {
+            self.known.will_be_noted(raised.who.id);
+        }
         let held_from = self.now();
         let answer = wire.call(&command).await?;
         let parts = list(&answer).ok_or_else(nonsense)?;

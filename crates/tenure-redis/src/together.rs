@@ -2,6 +2,7 @@
 //! What the answer means for a claim is the caller's to say (`acquire.rs`, `release.rs`); how a call is sent is the wire's.
 
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use redis::Value;
 use tenure_backend::{BackendError, Claim, ClaimRef, Clock, Instant};
@@ -11,7 +12,6 @@ use tokio::sync::{Mutex, oneshot};
 use crate::acquire::{COUNTER, keep_ms, write_client};
 use crate::answer::{integer, list};
 use crate::error;
-use crate::known::More;
 use crate::names::Owner;
 use crate::profile::{LIMITS, lease_ms};
 use crate::script::{Command, TOGETHER};
@@ -33,7 +33,8 @@ pub(crate) enum Wish {
     Place {
         claim: Arc<Claim>,
         place_by: Instant,
-        more: More,
+        /// For how long to keep what is known of its client.
+        keep: Option<Duration>,
     },
     /// A plain end: no eviction, no heir, no doubt. `noted` is whether something was written down of it.
     Depart { who: ClaimRef, noted: bool },
@@ -169,7 +170,7 @@ fn write_keep(command: &mut Command, asked: &[Asked]) {
     let keep = asked.iter().find_map(|asked| match &asked.wish {
         Wish::Place {
             claim,
-            more: More::Keep(long),
+            keep: Some(long),
             ..
         } => Some((long, &claim.label)),
         _ => None,

@@ -1,7 +1,7 @@
 //! One connection, shared by all calls: each is written as it comes, and answered in order.
 //! How a lost one is replaced is in `link.rs`.
 
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -30,8 +30,13 @@ const IN_TURN: usize = 256;
 /// before it is needed.
 const IDLE: u32 = 20;
 
+/// The number of the next connection.
+static NEXT: AtomicU64 = AtomicU64::new(0);
+
 /// A connection to the server, which knows our scripts. It lives until it breaks, or is dropped.
 pub(crate) struct Wire {
+    /// No other connection of this process has it.
+    pub(crate) number: u64,
     connection: MultiplexedConnection,
     /// What is known of the server's clock: of this connection's server, for another may be reached by the next.
     pub(crate) clock: ServerClock,
@@ -78,6 +83,7 @@ impl Wire {
         }
         let shown = answers.pop().as_ref().and_then(time).unwrap_or(0);
         let wire = Arc::new_cyclic(|wire| Wire {
+            number: NEXT.fetch_add(1, Ordering::Relaxed),
             connection,
             clock: ServerClock::new(shown, config.clock.now()),
             under_way: AtomicUsize::new(0),

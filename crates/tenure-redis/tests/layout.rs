@@ -9,8 +9,8 @@ use futures_util::StreamExt;
 use futures_util::future::join;
 use stage::{Scene, Stage, soon, wait_until};
 use tenure_backend::{
-    Backend, Batch, Cause, Claim, Departure, Fairness, Fault, Holder, Kind, Loss, Mode, Phase, Released,
-    Renewed,
+    Backend, Batch, Cause, Claim, Departure, Fairness, Fault, Holder, HolderId, Kind, Loss, Mode, Phase,
+    Released, Renewal, Renewed,
 };
 
 const JAVA: &str = "00000000-0000-4000-8000-000000000000:7";
@@ -60,12 +60,21 @@ async fn what_is_held_for_a_while_is_written_down_and_goes_with_its_hold() {
     assert_eq!(noted(&held), "nil");
     let unusual = client.claim_as(&key, Mode::Exclusive, |claim| claim.label = "another".into());
     let run = client.granted(&unusual).await.tokens.expect("tokens");
-    assert_eq!(
-        noted(&unusual),
-        format!("{}:{}:another", run.first(), run.count())
-    );
-    client.release(&unusual).await.freed_it(&unusual);
+    let written = format!("{}:{}:another", run.first(), run.count());
+    wait_until(|| noted(&unusual) == written);
+    let heir = client.claim(&key, Mode::Exclusive);
+    client.hand_over(&unusual, &heir).await.freed_it(&unusual);
     assert_eq!(noted(&unusual), "nil");
+    // A raise writes it down at once.
+    let raise = Renewal {
+        who: heir.at.clone(),
+        lease: heir.lease,
+        only: Phase::Granted,
+        raise: Some(run),
+    };
+    client.renew_all(vec![raise]).await;
+    client.release(&heir).await.freed_it(&heir);
+    assert_eq!(noted(&heir), "nil");
 }
 
 /// R4: where a request may still come there is a record; where none can, there is none.
@@ -95,6 +104,7 @@ async fn only_an_end_that_a_request_may_outlive_is_remembered_in_redis() {
     let unseen = client.claim(&stage.trial.key(), Mode::Exclusive);
     client.withdraw(&unseen).await;
     let record = format!("tenure_claim:{{{}}}:{}", unseen.at.key, unseen.at.id);
+    client.withdraw(&unseen).await;
     assert_eq!(
         (records(), stage.text(&["GET", &record])),
         (record.clone(), "E".to_owned())
@@ -138,6 +148,43 @@ async fn an_end_is_remembered_in_redis_while_a_placement_is_in_doubt() {
     assert!(answers.0[0].is_ok(), "{answers:?}");
     assert_eq!([0, 1, 2].map(|at| record(&claims[at])), ["nil", "E", "E"]);
     assert_eq!(stage.number(&["EXISTS", claims[2].at.key.as_str()]), 0);
+}
+
+/// Whatever became of what was known of a client, who holds is shown as ours, and nothing stays for ever.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_known_of_a_client_is_written_anew_where_it_was_lost() {
+    let stage = Stage::new().await;
+    let ([client, other], key) = (stage.trial.two().await, stage.trial.key());
+    let claim = client.claim(&key, Mode::Exclusive);
+    let run = client.granted(&claim).await.tokens.expect("tokens");
+    let known = format!("tenure_claims:{}", claim.at.id.client());
+    stage.ask(&["DEL", &known]);
+    wait_until(|| stage.number(&["HLEN", &known]) == 2);
+    let left = stage.number(&["PTTL", &known]);
+    assert!((71_000..=72_000).contains(&left), "{left} ms for a lease of 60 s");
+    let status = other.status(&key).await.expect("it is held");
+    assert_eq!(status.holders[0].id, HolderId::Claim(claim.at.id));
+    assert_eq!(status.holders[0].token, Some(run.first()));
+    assert_eq!(status.holders[0].label.as_deref(), Some(&*claim.label));
+}
+
+/// One that Java's scripts took out of the queue is granted as any that waits, and leaves nothing of its wait.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_waiter_that_java_took_out_of_the_queue_leaves_nothing_of_its_wait() {
+    let stage = Stage::new().await;
+    let ([holder, waiter], key) = (stage.trial.two().await, stage.trial.key());
+    let (held, waiting) = (
+        holder.claim(&key, Mode::Exclusive),
+        waiter.fair(&key, Mode::Exclusive),
+    );
+    holder.granted(&held).await;
+    waiter.waits(&waiting).await;
+    stage.ask(&["DEL", &format!("redisson_lock_queue:{{{key}}}")]);
+    stage.ask(&["DEL", &format!("redisson_lock_timeout:{{{key}}}")]);
+    holder.release(&held).await.freed_it(&held);
+    waiter.granted(&waiting).await;
+    waiter.release(&waiting).await.freed_it(&waiting);
+    assert_eq!(stage.text(&["KEYS", "*{*}*"]), "");
 }
 
 /// What lost its lock before it was written down leaves nothing, nor does whoever is evicted, or hears that it is gone.

@@ -1,7 +1,7 @@
 //! Mutants of the Redis store: what its scripts decide, and what they leave in Redis.
 //! Not here: the calls of the scripts, and their connections (`redis_calls.rs`).
 
-use super::list::{PLAIN, test};
+use super::list::{PLAIN, test, unit};
 use crate::mutants::mutant::{Edit, Mutant, Tests};
 
 const ACQUIRE: &str = "crates/tenure-redis/scripts/redisson_acquire.lua";
@@ -18,8 +18,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
         promise: "No claim is placed after its `place_by`",
         edits: &[Edit {
             file: ACQUIRE,
-            find: "if now <= tonumber(ARGV[3]) and call(",
-            replace: "if call(",
+            find: "    now <= tonumber(ARGV[3])\n    and call(",
+            replace: "    call(",
         }],
         tests: conformance(&["a_claim_is_never_placed_after_its_place_by"]),
         ..PLAIN
@@ -117,8 +117,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
         promise: "A released claim is never granted again",
         edits: &[Edit {
             file: KNOWN,
-            find: "        state.ended.insert(id, now);\n        end\n",
-            replace: "        end\n",
+            find: "        state.claims.remove(&id);\n        state.ended.insert(id, now);\n    }\n\n    /// The store has done nothing",
+            replace: "        state.claims.remove(&id);\n    }\n\n    /// The store has done nothing",
         }],
         tests: conformance(&["a_released_claim_is_never_granted_again"]),
         ..PLAIN
@@ -128,8 +128,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
         promise: "An expired claim is remembered until no request can place it any more",
         edits: &[Edit {
             file: KNOWN,
-            find: "        if let Some(held) = one.grant {\n            return",
-            replace: "        if let Some(held) = one.grant.filter(|_| false) {\n            return",
+            find: "if let (Some(held), false) = (one.grant, one.is_in_doubt(now)) {",
+            replace: "if let (Some(held), true) = (one.grant, false) {",
         }],
         tests: conformance(&["an_ended_claim_is_remembered_until_its_place_by_has_passed"]),
         ..PLAIN
@@ -154,7 +154,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         promise: "What a placement that was never answered may still place is taken back in advance",
         edits: &[Edit {
             file: KNOWN,
-            find: "            one.in_doubt = true;\n",
+            find: "            one.in_doubt = one.in_doubt.max(Some(self.place_by + REMEMBERED));\n",
             replace: "",
         }],
         tests: layout(&["an_end_is_remembered_in_redis_while_a_placement_is_in_doubt"]),
@@ -165,8 +165,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
         promise: "What a placement that is under way may still place is taken back in advance",
         edits: &[Edit {
             file: KNOWN,
-            find: "one.under_way > 0 || one.in_doubt",
-            replace: "one.in_doubt",
+            find: "self.under_way > 0 || self.in_doubt",
+            replace: "self.in_doubt",
         }],
         tests: layout(&["an_end_is_remembered_in_redis_while_a_placement_is_in_doubt"]),
         ..PLAIN
@@ -216,11 +216,66 @@ pub(super) const MUTANTS: &[Mutant] = &[
         ..PLAIN
     },
     Mutant {
+        name: "redis-repeated-release-forgets-the-doubt",
+        promise: "What a placement that was never answered may still place stays taken back, however often that is said",
+        edits: &[Edit {
+            file: RELEASE,
+            find: "if string.sub(redis.call('GET', records .. one) or '', 1, 1) == 'W' then",
+            replace: "do",
+        }],
+        tests: layout(&["only_an_end_that_a_request_may_outlive_is_remembered_in_redis"]),
+        ..PLAIN
+    },
+    Mutant {
+        name: "redis-loss-takes-the-doubt-away",
+        promise: "What a placement that was never answered may still place is taken back also after a loss",
+        edits: &[Edit {
+            file: KNOWN,
+            find: "        if !one.is_in_doubt(now) {\n            state.claims.remove(&id);\n        }\n",
+            replace: "        state.claims.remove(&id);\n",
+        }],
+        tests: unit("tenure-redis", &["a_loss_takes_no_doubt_away"]),
+        ..PLAIN
+    },
+    Mutant {
+        name: "redis-usual-case-ignores-that-it-waited",
+        promise: "A fair waiter leaves nothing of its wait, whatever Java made of it",
+        edits: &[Edit {
+            file: ACQUIRE,
+            find: "    and (ARGV[6] == '' or call('EXISTS', 'tenure_claim:' .. tag .. ':' .. ARGV[1]) == 0)\n",
+            replace: "",
+        }],
+        tests: layout(&["a_waiter_that_java_took_out_of_the_queue_leaves_nothing_of_its_wait"]),
+        ..PLAIN
+    },
+    Mutant {
+        name: "redis-raise-is-not-taken-back",
+        promise: "Nothing is left behind of a lock that was released, also if its tokens were raised",
+        edits: &[Edit {
+            file: KNOWN,
+            find: "            held.noted = true;\n",
+            replace: "",
+        }],
+        tests: layout(&["what_is_held_for_a_while_is_written_down_and_goes_with_its_hold"]),
+        ..PLAIN
+    },
+    Mutant {
+        name: "redis-note-without-an-end",
+        promise: "Nothing that is known of a client stays for ever",
+        edits: &[Edit {
+            file: NOTE,
+            find: "redis.call('PEXPIRE', claims, math.max(ARGV[1], redis.call('PTTL', claims)))\n",
+            replace: "",
+        }],
+        tests: layout(&["what_is_known_of_a_client_is_written_anew_where_it_was_lost"]),
+        ..PLAIN
+    },
+    Mutant {
         name: "redis-client-is-not-kept",
         promise: "What is known of a client ends with its longest lease and a minute",
         edits: &[Edit {
             file: ACQUIRE,
-            find: "        call('PEXPIRE', claims, math.max(ARGV[8], call('PTTL', claims)))\n",
+            find: "        call('PEXPIRE', claims, math.max(ARGV[7], call('PTTL', claims)))\n",
             replace: "",
         }],
         tests: layout(&["a_mutex_is_one_field_in_a_hash_with_the_lease_as_its_time_to_live"]),

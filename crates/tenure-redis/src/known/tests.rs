@@ -1,0 +1,190 @@
+//! What a client knows of its claims, without a server. What becomes of it in Redis is in `tests/layout.rs`.
+
+use std::num::NonZeroU32;
+
+use tenure_backend::{ClaimRef, FencingToken, LockKey, Mode, OwnerId};
+
+use super::*;
+
+const START: Instant = Instant::ORIGIN;
+const LEASE: Duration = Duration::from_secs(30);
+const AHEAD: Duration = Duration::from_secs(5);
+
+fn claim(number: u64) -> Arc<Claim> {
+    Arc::new(Claim {
+        at: ClaimRef {
+            key: LockKey::new("k").unwrap(),
+            id: ClaimId::new(ClientId::from_random([7; 16]), number),
+        },
+        owner: OwnerId(0),
+        label: "label".into(),
+        mode: Mode::Exclusive,
+        fairness: Fairness::Unfair,
+        lease: LEASE,
+        grants: NonZeroU32::MIN,
+    })
+}
+
+fn ask<'a>(known: &'a Known, claim: &Arc<Claim>, now: Instant) -> Asking<'a> {
+    match known.ask(claim, now, now + AHEAD, 0) {
+        Asked::Open(asking) => asking,
+        _ => panic!("{} is to be asked for", claim.at.id),
+    }
+}
+
+fn grant(asking: Asking<'_>, now: Instant) {
+    let granted = Standing::Granted(Grant {
+        tokens: TokenRun::new(FencingToken::new(7).unwrap(), NonZeroU32::MIN),
+        held_from: now,
+        lease: LEASE,
+        evidence: None,
+    });
+    asking.answered(Ok(&granted), &ServerClock::new(0, START), now);
+}
+
+fn busy(asking: Asking<'_>) {
+    let waits = Standing::Waiting {
+        ahead: None,
+        poll_after: LEASE,
+    };
+    asking.answered(Ok(&waits), &ServerClock::new(0, START), START);
+}
+
+fn is_granted(known: &Known, claim: &Arc<Claim>) -> bool {
+    matches!(known.ask(claim, START, START, 0), Asked::Granted(_))
+}
+
+fn has_ended(known: &Known, claim: &Arc<Claim>) -> bool {
+    matches!(known.ask(claim, START, START, 0), Asked::Ended)
+}
+
+#[test]
+fn what_was_granted_and_given_back_leaves_only_that_it_has_ended() {
+    let (known, claim) = (Known::new(), claim(1));
+    grant(ask(&known, &claim, START), START);
+    assert!(is_granted(&known, &claim));
+    assert_eq!(known.end(claim.at.id, START), End::Plain);
+    assert!(has_ended(&known, &claim), "while it is released");
+    known.has_ended(claim.at.id, START);
+    assert!(has_ended(&known, &claim));
+    assert_eq!(known.end(claim.at.id, START), End::Plain);
+    assert!(known.state.lock().claims.is_empty());
+}
+
+#[test]
+fn what_was_refused_leaves_nothing_and_may_be_asked_for_again() {
+    let (known, claim) = (Known::new(), claim(1));
+    busy(ask(&known, &claim, START));
+    assert!(known.state.lock().claims.is_empty());
+    grant(ask(&known, &claim, START), START);
+    assert!(is_granted(&known, &claim));
+}
+
+#[test]
+fn a_placement_without_an_answer_is_in_doubt_until_it_cannot_arrive_any_more() {
+    let (known, claim) = (Known::new(), claim(1));
+    drop(ask(&known, &claim, START));
+    grant(ask(&known, &claim, START), START);
+    let sure = START + AHEAD + REMEMBERED;
+    assert_eq!(known.end(claim.at.id, START), End::Doubted);
+    assert_eq!(
+        known.end(claim.at.id, sure - Duration::from_nanos(1)),
+        End::Doubted
+    );
+    assert_eq!(known.end(claim.at.id, sure), End::Plain);
+}
+
+#[test]
+fn a_loss_takes_no_doubt_away() {
+    let (known, claim) = (Known::new(), claim(1));
+    drop(ask(&known, &claim, START));
+    grant(ask(&known, &claim, START), START);
+    known.lost(claim.at.id, START, 0);
+    assert!(has_ended(&known, &claim));
+    assert_eq!(known.end(claim.at.id, START), End::Doubted);
+}
+
+#[test]
+fn a_claim_in_doubt_is_asked_for_though_it_was_granted() {
+    let (known, claim) = (Known::new(), claim(1));
+    drop(ask(&known, &claim, START));
+    grant(ask(&known, &claim, START), START);
+    drop(ask(&known, &claim, START));
+}
+
+#[test]
+fn a_release_that_was_refused_leaves_the_claim_as_it_was() {
+    let (known, claim) = (Known::new(), claim(1));
+    grant(ask(&known, &claim, START), START);
+    known.end(claim.at.id, START);
+    known.stays(claim.at.id);
+    assert!(is_granted(&known, &claim));
+}
+
+#[test]
+fn whether_a_lease_had_ended_is_told_by_the_servers_clock() {
+    for (shown, expired) in [(29_969_999, false), (29_970_000, true)] {
+        let (known, claim) = (Known::new(), claim(1));
+        grant(ask(&known, &claim, START), START);
+        assert_eq!(known.lost(claim.at.id, START, shown), expired);
+        assert!(has_ended(&known, &claim));
+    }
+}
+
+#[test]
+fn one_placement_says_for_all_that_their_client_is_kept_and_again_before_that_ends() {
+    let known = Known::new();
+    let claims = [0, 1, 2, 3, 4, 5].map(claim);
+    let first = ask(&known, &claims[0], START);
+    assert_eq!(first.keep, Some(LEASE + REMEMBERED + SELDOM));
+    assert_eq!(ask(&known, &claims[1], START).keep, None);
+    // Nobody heard the first.
+    drop(first);
+    let second = ask(&known, &claims[2], START);
+    assert!(second.keep.is_some());
+    grant(second, START);
+    assert_eq!(ask(&known, &claims[3], START + SELDOM).keep, None);
+    let later = START + SELDOM + Duration::from_millis(1);
+    assert!(ask(&known, &claims[4], later).keep.is_some());
+    let Asked::Open(elsewhere) = known.ask(&claims[5], START, START, 1) else {
+        panic!("it is to be asked for");
+    };
+    assert!(elsewhere.keep.is_some(), "another server may be there");
+}
+
+#[test]
+fn what_is_held_is_written_down_once_and_again_if_that_failed() {
+    let known = Known::new();
+    let (held, gone, at) = (claim(1), claim(2), START + LEASE);
+    grant(ask(&known, &held, at), at);
+    grant(ask(&known, &gone, at), at);
+    known.end(gone.at.id, START);
+    let due = |before| {
+        let notes = known.notes(before).0;
+        notes.iter().map(|note| note.claim.at.id).collect::<Vec<_>>()
+    };
+    let (notes, next) = known.notes(START);
+    assert_eq!((notes.len(), next), (0, Some(at)));
+    let (notes, next) = known.notes(at);
+    assert_eq!((notes.len(), next), (1, None));
+    assert_eq!(known.end(held.at.id, START), End::Noted);
+    known.stays(held.at.id);
+    assert_eq!(due(at + LEASE), []);
+    known.note_again(&notes, at);
+    assert_eq!(due(at + AGAIN), [held.at.id]);
+}
+
+#[test]
+fn what_nobody_gave_back_is_cleared_out_when_it_is_past() {
+    let known = Known::new();
+    for number in 0..1_000 {
+        grant(ask(&known, &claim(number), START), START);
+    }
+    known.notes(START);
+    let later = START + LEASE + REMEMBERED;
+    for number in 1_000..3_000 {
+        grant(ask(&known, &claim(number), later), later);
+    }
+    let state = known.state.lock();
+    assert_eq!((state.claims.len(), state.stale.len()), (2_000, 1_000));
+}
