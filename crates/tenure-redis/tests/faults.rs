@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::StreamExt;
-use stage::{Server, Stage, soon};
+use stage::{Server, Stage, soon, wait_until};
 use tenure_backend::{
     Backend, Batch, Cause, Claim, Departure, Effect, Fault, Grant, Holder, Loss, MAX_PLACE_AHEAD, Mode,
     Phase, Query, Released, Renewal, Renewed, Standing,
@@ -186,8 +186,8 @@ async fn a_request_that_was_held_up_until_after_its_release_brings_nothing_back(
         ..server.config()
     };
     let store = RedisStore::connect(config).await.expect("the server answers");
-    let trial = Trial::new(server).await;
-    let (client, key) = (trial.client().await, trial.key());
+    let stage = Stage::on(server).await;
+    let (client, key) = (stage.trial.client().await, stage.trial.key());
     let claim = client.claim(&key, Mode::Exclusive);
     proxy.hold(Way::ToServer);
     let place_by = store.clock().now() + MAX_PLACE_AHEAD;
@@ -198,7 +198,10 @@ async fn a_request_that_was_held_up_until_after_its_release_brings_nothing_back(
         .expect_err("it is held up");
     assert_eq!(error.effect(), Effect::Unknown);
     client.withdraw(&claim).await;
+    let before = stage.scripts_called();
     proxy.heal();
+    wait_until(|| stage.scripts_called() > before);
+    assert_eq!(stage.number(&["EXISTS", key.as_str()]), 0);
     client.has_ended(&claim).await;
     client.finds_free(&key, Mode::Exclusive).await;
 }

@@ -168,6 +168,17 @@ async fn what_is_known_of_a_client_is_written_anew_where_it_was_lost() {
     assert_eq!(status.holders[0].label.as_deref(), Some(&*claim.label));
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_newcomer_of_whom_nothing_is_known_waits_behind_a_queue() {
+    let stage = Stage::new().await;
+    let ([holder, waiter, newcomer], key) = (stage.trial.three().await, stage.trial.key());
+    let held = holder.claim(&key, Mode::Exclusive);
+    holder.granted(&held).await;
+    waiter.waits(&waiter.fair(&key, Mode::Exclusive)).await;
+    holder.release(&held).await.freed_it(&held);
+    newcomer.waits(&newcomer.claim(&key, Mode::Exclusive)).await;
+}
+
 /// One that Java's scripts took out of the queue is granted as any that waits, and leaves nothing of its wait.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_waiter_that_java_took_out_of_the_queue_leaves_nothing_of_its_wait() {
@@ -338,6 +349,8 @@ async fn an_evicted_claim_is_remembered_for_longer_than_one_that_left() {
     let claim = holder.claim(&key, Mode::Exclusive);
     holder.granted(&claim).await;
     operator.evict(&claim, "alice").await.freed_it(&claim);
+    // Whoever knows nothing of the claim takes it back.
+    operator.release(&claim).await.freed_nobody();
     stage.trial.pass(Duration::from_secs(50)).await;
     let answer = holder.renew(&claim).await;
     assert!(

@@ -19,15 +19,6 @@ const JAVA: &str = "00000000-0000-4000-8000-000000000000:7";
 /// More than travel alone or wait for two calls under way: the last of them are gathered.
 const MANY: usize = 300;
 
-fn scripts_called(stage: &Stage) -> usize {
-    let said = stage.text(&["INFO", "commandstats"]);
-    let (_, calls) = said
-        .split_once("cmdstat_evalsha:calls=")
-        .expect("scripts were called");
-    let (calls, _) = calls.split_once(',').expect("more is said");
-    calls.parse().expect("a number")
-}
-
 fn is_granted(answer: &Result<Standing, BackendError>) -> bool {
     matches!(answer, Ok(Standing::Granted(_)))
 }
@@ -77,7 +68,7 @@ async fn many_claims_at_once_travel_in_few_calls_and_each_has_tokens_of_its_own(
             departed.freed_it(claim);
             assert_eq!(departed.others, Some(0));
         }
-        let calls = scripts_called(&stage);
+        let calls = stage.scripts_called();
         assert!(calls < 128, "{calls} calls for 256 claims that came and went");
     }
     for turns in runs.windows(2) {
@@ -221,7 +212,7 @@ async fn what_is_unusual_about_one_claim_is_no_trouble_of_those_beside_it() {
         panic!("{again:?}")
     };
     assert_eq!(same.tokens, grant.tokens);
-    let calls = scripts_called(stage);
+    let calls = stage.scripts_called();
     assert!(calls < 64, "{calls} calls: they have travelled together");
 }
 
@@ -289,7 +280,7 @@ async fn a_holder_that_leaves_among_others_calls_the_head_of_its_queue() {
     stage.ask(&["CONFIG", "RESETSTAT"]);
     let calls = claims.iter().map(|claim| store.clone().release(departure(claim)));
     let answers = soon(join_all(calls)).await;
-    let calls = scripts_called(stage);
+    let calls = stage.scripts_called();
     assert!(calls < 64, "{calls} calls: they have travelled together");
     for (claim, answer) in claims.iter().zip(answers) {
         let Some(Released::Done { freed, others, .. }) = answer.into_iter().next() else {

@@ -54,6 +54,16 @@ impl Stage {
         seconds.parse::<i64>().expect("a number") * 1000 + micros.parse::<i64>().expect("a number") / 1000
     }
 
+    /// How many scripts were called since the statistics were reset.
+    pub(crate) fn scripts_called(&self) -> usize {
+        let said = self.text(&["INFO", "commandstats"]);
+        let Some((_, calls)) = said.split_once("cmdstat_evalsha:calls=") else {
+            return 0;
+        };
+        let (calls, _) = calls.split_once(',').expect("more is said");
+        calls.parse().expect("a number")
+    }
+
     /// Every key there is, in order.
     pub(crate) fn keys(&self) -> Vec<String> {
         let text = self.text(&["KEYS", "*"]);

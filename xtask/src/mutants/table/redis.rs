@@ -54,7 +54,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
             find: "call('EXISTS', name, queue, KEYS[4]) == 0",
             replace: "call('EXISTS', name, KEYS[4]) == 0",
         }],
-        tests: conformance(&["a_live_queue_bars_unfair_claims"]),
+        tests: layout(&["a_newcomer_of_whom_nothing_is_known_waits_behind_a_queue"]),
         ..PLAIN
     },
     Mutant {
@@ -322,7 +322,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
             find: "elseif string.sub(redis.call('GET', records .. owner) or '', 1, 1) ~= 'V' then",
             replace: "else",
         }],
-        tests: conformance(&["a_late_release_does_not_change_why_an_evicted_claim_is_gone"]),
+        tests: layout(&["an_evicted_claim_is_remembered_for_longer_than_one_that_left"]),
         ..PLAIN
     },
     Mutant {
