@@ -2,10 +2,18 @@
 //! What the name and the home are used for is the callers'.
 
 #[cfg(unix)]
-use std::fs;
-#[cfg(unix)]
 use std::path::Path;
 use std::path::PathBuf;
+#[cfg(unix)]
+use std::process::{Command, Stdio};
+#[cfg(unix)]
+use std::time::Duration;
+#[cfg(unix)]
+use std::{fs, io::Read, sync::mpsc, thread};
+
+/// How long a directory service may take. A command that is to run does not wait for a name.
+#[cfg(unix)]
+const SOON: Duration = Duration::from_secs(2);
 
 /// What the user database knows of a user.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,12 +34,9 @@ impl Account {
             .and_then(|table| Account::in_table(&table, user));
         listed.or_else(|| {
             // Users of a directory service are in no file.
-            let getent = std::process::Command::new("getent")
-                .arg("passwd")
-                .arg(user.to_string())
-                .output()
-                .ok()?;
-            Account::in_table(&String::from_utf8_lossy(&getent.stdout), user)
+            let mut getent = Command::new("getent");
+            getent.arg("passwd").arg(user.to_string());
+            Account::in_table(&said_by(getent, SOON)?, user)
         })
     }
 
@@ -58,9 +63,37 @@ impl Account {
     }
 }
 
+/// What a command says, if it has ended by then. Otherwise it is killed.
+#[cfg(unix)]
+fn said_by(mut command: Command, limit: Duration) -> Option<String> {
+    command.stdin(Stdio::null()).stderr(Stdio::null());
+    let mut asked = command.stdout(Stdio::piped()).spawn().ok()?;
+    let mut stdout = asked.stdout.take()?;
+    let (tell, told) = mpsc::channel();
+    thread::spawn(move || {
+        let mut said = Vec::new();
+        // Whoever asked may have gone.
+        let _ = tell.send(stdout.read_to_end(&mut said).is_ok().then_some(said));
+    });
+    let said = told.recv_timeout(limit).ok().flatten();
+    let _ = asked.kill();
+    let _ = asked.wait();
+    Some(String::from_utf8_lossy(&said?).into_owned())
+}
+
 #[cfg(all(test, unix))]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_directory_service_that_does_not_answer_is_not_waited_for() {
+        let mut silent = Command::new("sleep");
+        silent.arg("600");
+        assert_eq!(said_by(silent, Duration::from_millis(50)), None);
+        let mut prompt = Command::new("echo");
+        prompt.arg("ann");
+        assert_eq!(said_by(prompt, Duration::from_secs(60)).as_deref(), Some("ann\n"));
+    }
 
     #[test]
     fn the_user_database_knows_names_and_homes() {
