@@ -2,7 +2,7 @@
 --
 -- Inputs     KEYS  the lock's name, the token counter, what is known of the claim's client, its doubts
 --            ARGV  owner, lease (ms), place_by (µs of TIME), grants, label, '1' if fair else ''; and for how long (ms) to keep
---                  what is known of the client, if it is to be said
+--                  what is known of the client, and its label, if it is to be said
 -- Atomicity  one script: whether the claim has ended, holds or may hold, its end and its tokens are one decision.
 -- Answer     {1, first token, how many, time}   granted; the lease runs from now on
 --            {0, poll after (ms), ahead or -1, time}   waits
@@ -31,13 +31,13 @@ then
     call('HSET', name, ARGV[1], '1')
     call('PEXPIRE', name, ARGV[2])
     if ARGV[7] then
-        call('HSET', claims, 'label', ARGV[5])
+        call('HSET', claims, 'label', ARGV[8])
         call('PEXPIRE', claims, math.max(ARGV[7], call('PTTL', claims)))
     end
     return { 1, last - ARGV[4] + 1, tonumber(ARGV[4]), now }
 end
 --: include redisson_place
-keep(claims, ARGV[7], ARGV[5])
+keep(claims, ARGV[7], ARGV[8])
 local answer = place(claims, ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5], ARGV[6] == '1', false)
 answer[4] = now
 return answer

@@ -32,7 +32,7 @@ local function claims_of(owner)
     return 'tenure_claims:' .. string.sub(owner, 1, 36)
 end
 
--- Keeps what is known of a client for so long, if it is to be kept.
+-- Keeps what is known of a client for so long, if it is to be kept. The label is '' where its claims have several.
 local function keep(claims, long, label)
     if long then
         redis.call('HSET', claims, 'label', label)
@@ -150,7 +150,7 @@ local function place(claims, owner, lease, place_by, grants, label, fair, yields
         return { 2, 0, 0 }
     end
     if held[1] or left == -2 and not yields and (not head or head == owner) then
-        if waits then
+        if waits or head == owner then
             leave(owner)
             tend()
             redis.call('DEL', records .. owner)

@@ -5,7 +5,7 @@
 --                  something was written down of it, 'E' if one can be on the way, or 'V' and who evicts), bar (ms), how
 --                  many of the lock's subscribers are the caller's own, the caller's client; then of an heir: owner,
 --                  lease (ms), place_by (µs of TIME), grants, label, '1' if fair else ''; and for how long (ms) to keep
---                  what is known of its client, if it is to be said
+--                  what is known of its client, and its label, if it is to be said
 -- Atomicity  one script: the end, the wake-up and the heir's grant are one step.
 -- Answer     {freed, waiting elsewhere}, or {freed, waiting elsewhere, the heir's answer as of redisson_acquire, time};
 --            freed is 1 or 0, or where no owner was given {owner, 1 if it is a claim of ours} for each, or -1 where an
@@ -82,7 +82,7 @@ local function finish(one)
         end
         return
     end
-    if evicted and redis.call('EXISTS', claims_of(one)) == 0 then
+    if evicted and ARGV[5] == '' and redis.call('EXISTS', claims_of(one)) == 0 then
         -- One of Java's, which looks for no word of ours.
         return
     end
@@ -135,7 +135,7 @@ others = others + math.max(redis.call('PUBSUB', 'NUMSUB', channel)[2] - own, 0)
 
 local answer = { freed, others }
 if #ARGV > 5 then
-    keep(KEYS[3], ARGV[12], ARGV[10])
+    keep(KEYS[3], ARGV[12], ARGV[13])
     answer[3] = place(KEYS[3], ARGV[6], tonumber(ARGV[7]), tonumber(ARGV[8]), tonumber(ARGV[9]), ARGV[10], ARGV[11] == '1', others > 0)
     answer[4] = now
     if answer[3][1] == 1 then

@@ -4,7 +4,7 @@
 --            ARGV  for each claim: owner, lease (ms), phase ('W' waiting, 'G' granted, 'E' either), first token and
 --                  how many to raise to ('' and '' if none)
 -- Atomicity  one script for all; one claim's trouble is no other's.
--- Answer     the time, then for each claim: 0 alive, 1 not there, 2 its lease ended while it waited, 3 a raise beyond what can be
+-- Answer     the time, 1 if anything is known of the client or else 0, then for each claim: 0 alive, 1 not there, 2 its lease ended while it waited, 3 a raise beyond what can be
 --            counted exactly, 4 it is in another phase, the text 'V' and who evicted it, or the text 'R' and why the server refused
 -- Closes     only a field that is there is kept alive: a renewal that was under way when the lock was released, or came
 --            too late, brings nothing back.
@@ -12,7 +12,7 @@ local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
 local now_ms = math.floor(now / 1000)
 local counter, claims = KEYS[1], KEYS[2]
-local answer = { now }
+local answer = { now, redis.call('EXISTS', claims) }
 local longest = 0
 
 local function lift(first, count)
@@ -85,7 +85,7 @@ end
 for i = 3, #KEYS do
     local at = (i - 3) * 5
     local done, said = pcall(renew, KEYS[i], ARGV[at + 1], tonumber(ARGV[at + 2]), ARGV[at + 3], tonumber(ARGV[at + 4]), tonumber(ARGV[at + 5]))
-    answer[i - 1] = done and said or 'R' .. (type(said) == 'table' and said.err or tostring(said))
+    answer[i] = done and said or 'R' .. (type(said) == 'table' and said.err or tostring(said))
 end
 -- What is known of the client outlives its longest lease.
 if longest + 12000 > redis.call('PTTL', claims) then

@@ -11,7 +11,7 @@ use tenure_backend::{
 use crate::answer::{Placed, integer, list, placed, run};
 use crate::backend::RedisStore;
 use crate::error::nonsense;
-use crate::known::Asked;
+use crate::known::{Asked, Keep};
 use crate::names::{Owner, claims_of, doubts_of};
 use crate::profile::{LIMITS, check_claim, lease_ms};
 use crate::script::{ACQUIRE, Command};
@@ -36,7 +36,7 @@ impl RedisStore {
             Asked::Granted(run) => return self.poll_granted(claim, run).await,
             Asked::Open(asking) => asking,
         };
-        let answer = self.place_on(&wire, claim, place_by, asking.keep).await;
+        let answer = self.place_on(&wire, claim, place_by, asking.keep.as_ref()).await;
         asking.answered(answer.as_ref(), &wire.clock, self.now());
         answer
     }
@@ -46,7 +46,7 @@ impl RedisStore {
         wire: &Wire,
         claim: &Arc<Claim>,
         place_by: Instant,
-        keep: Option<Duration>,
+        keep: Option<&Keep>,
     ) -> Result<Standing, BackendError> {
         // Fair ones are asked for in the order in which they came.
         if claim.fairness == Fairness::Unfair
@@ -90,13 +90,13 @@ impl RedisStore {
         wire: &Wire,
         claim: &Arc<Claim>,
         place_by: Instant,
-        keep: Option<Duration>,
+        keep: Option<&Keep>,
     ) -> Result<Option<Standing>, BackendError> {
         let asked = self.now();
         let wish = Wish::Place {
             claim: claim.clone(),
             place_by,
-            keep,
+            keep: keep.cloned(),
         };
         let placed = match wire.ask_together(wish).await? {
             0 => return Ok(None),
@@ -120,7 +120,7 @@ impl RedisStore {
         wire: &Wire,
         claim: &Claim,
         place_by: Instant,
-        keep: Option<Duration>,
+        keep: Option<&Keep>,
     ) -> Result<Standing, BackendError> {
         let mut command = ACQUIRE.on(4, 8, 320 + claim.label.len());
         command.text(claim.at.key.as_str()).text(COUNTER);
@@ -143,9 +143,9 @@ pub(crate) fn write_client(command: &mut Command, client: ClientId) {
     command.bytes(&claims_of(client)).bytes(&doubts_of(client));
 }
 
-/// What the scripts want to know of a claim, until when on the server's clock it may be placed, and for how long to
-/// keep what is known of its client, if this is to be said.
-pub(crate) fn write_claim(command: &mut Command, claim: &Claim, place_by: u64, keep: Option<Duration>) {
+/// What the scripts want to know of a claim, until when on the server's clock it may be placed, and that its client
+/// is to be kept, if this is to be said.
+pub(crate) fn write_claim(command: &mut Command, claim: &Claim, place_by: u64, keep: Option<&Keep>) {
     let fair = match claim.fairness {
         Fairness::Unfair => "",
         Fairness::Fifo => "1",
@@ -157,8 +157,8 @@ pub(crate) fn write_claim(command: &mut Command, claim: &Claim, place_by: u64, k
         .number(u64::from(LIMITS.grants(claim.grants).get()))
         .text(&claim.label)
         .text(fair);
-    if let Some(long) = keep {
-        command.number(keep_ms(long));
+    if let Some(Keep { long, label }) = keep {
+        command.number(keep_ms(*long)).text(label);
     }
 }
 

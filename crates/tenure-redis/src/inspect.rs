@@ -265,7 +265,11 @@ fn status(one: &Value) -> Option<LockStatus> {
         let (label, noted) = (text(label), text(noted).and_then(granted));
         Some(HolderStatus {
             id: name(text(owner)?, label.is_some() || noted.is_some()),
-            label: noted.map(|(_, label)| label).or(label).map(Into::into),
+            // Of what is not written down it is its client's, if that has one for all.
+            label: noted
+                .map(|(_, label)| label)
+                .or(label.filter(|label| !label.is_empty()))
+                .map(Into::into),
             mode: Mode::Exclusive,
             token: noted.map(|(run, _)| run.first()),
             remaining,

@@ -2,7 +2,7 @@
 //! ended, and which have a request that may still be on its way. What is written down in Redis is said above the scripts;
 //! writing down what is held, for others to see, is in `note.rs`.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -23,8 +23,9 @@ const SELDOM: Duration = Duration::from_secs(30);
 /// With fewer claims nothing is ever cleared out.
 const MIN_SWEEP: usize = 64;
 
-/// How long it takes until what could not be written down is tried again.
-const AGAIN: Duration = Duration::from_secs(1);
+/// How long it takes until what could not be written down is tried again, and how often a client that is granted anything
+/// is kept anew: whoever empties the server takes that away, too.
+pub(crate) const AGAIN: Duration = Duration::from_secs(1);
 
 /// The claims of this store's clients.
 pub(crate) struct Known {
@@ -72,8 +73,19 @@ struct Held {
 
 /// What a server keeps of a client, reached by that connection.
 struct Kept {
+    /// Its claims' label; empty if they have several.
+    label: Arc<str>,
     until: Instant,
+    /// When that was said last.
+    said: Instant,
     wire: u64,
+}
+
+/// That a client is to be kept.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Keep {
+    pub(crate) long: Duration,
+    pub(crate) label: Arc<str>,
 }
 
 /// What is known of a claim that is asked for.
@@ -91,8 +103,8 @@ pub(crate) struct Asking<'a> {
     known: &'a Known,
     id: ClaimId,
     place_by: Instant,
-    /// For how long to keep what is known of its client, if this placement is the one to say so.
-    pub(crate) keep: Option<Duration>,
+    /// That its client is to be kept, if this placement is the one to say so.
+    pub(crate) keep: Option<Keep>,
     answered: bool,
 }
 
@@ -233,22 +245,29 @@ impl Known {
         }
     }
 
-    /// What was granted before that moment and is still held, and not written down: from now on it counts as if it were.
-    /// And since when the next is held.
-    pub(crate) fn notes(&self, before: Instant) -> (Vec<Note>, Option<Instant>) {
+    /// What was granted before that moment and is still held, and not written down, by client: from now on it counts as if
+    /// it were. A client that was granted anything is among them now and then, so that it is kept. And since when the next
+    /// is held.
+    pub(crate) fn notes(&self, before: Instant) -> (BTreeMap<ClientId, Vec<Note>>, Option<Instant>) {
         let mut state = self.state.lock();
-        let mut notes = Vec::new();
+        let mut notes: BTreeMap<ClientId, Vec<Note>> = BTreeMap::new();
         while let Some(&(since, id)) = state.young.front() {
             if since > before {
                 return (notes, Some(since));
             }
             state.young.pop_front();
+            if let Some(kept) = state.kept.get_mut(&id.client())
+                && since - kept.said > AGAIN
+            {
+                kept.said = since;
+                notes.entry(id.client()).or_default();
+            }
             let Some(one) = state.claims.get_mut(&id).filter(|one| !one.leaves) else {
                 continue;
             };
             if let Some(held) = one.grant.as_mut().filter(|held| held.due) {
                 (held.noted, held.due) = (true, false);
-                notes.push(Note {
+                notes.entry(id.client()).or_default().push(Note {
                     claim: one.claim.clone(),
                     run: held.run,
                 });
@@ -264,9 +283,34 @@ impl Known {
             let id = claim.at.id;
             if let Some(held) = state.claims.get_mut(&id).and_then(|one| one.grant.as_mut()) {
                 held.due = true;
-                state.young.push_back((now + AGAIN, id));
+                state.young.push_back((now, id));
             }
         }
+    }
+
+    /// Nothing is written down any more of a client: all that it holds is, anew.
+    pub(crate) fn note_all(&self, client: ClientId, now: Instant) {
+        let mut state = self.state.lock();
+        let State {
+            claims, young, kept, ..
+        } = &mut *state;
+        kept.remove(&client);
+        for (id, one) in claims.iter_mut().filter(|(id, _)| id.client() == client) {
+            if let Some(held) = one.grant.as_mut().filter(|held| !held.due) {
+                held.due = true;
+                young.push_back((now, *id));
+            }
+        }
+        self.young.notify_one();
+    }
+
+    /// What is said of a client's label.
+    pub(crate) fn label(&self, client: ClientId) -> Arc<str> {
+        let state = self.state.lock();
+        state
+            .kept
+            .get(&client)
+            .map_or_else(|| "".into(), |kept| kept.label.clone())
     }
 
     /// What is written down of claims that are past, and has to go.
@@ -283,24 +327,26 @@ impl One {
 }
 
 impl State {
-    /// For how long to keep what is known of a claim's client. One placement says it for all.
-    fn keep(&mut self, claim: &Claim, now: Instant, wire: u64) -> Option<Duration> {
-        let client = claim.at.id.client();
+    /// That a claim's client is to be kept. One placement says it for all.
+    fn keep(&mut self, claim: &Claim, now: Instant, wire: u64) -> Option<Keep> {
         let until = now + claim.lease + REMEMBERED;
-        if self
-            .kept
-            .get(&client)
-            .is_some_and(|kept| kept.wire == wire && until <= kept.until)
-        {
+        let kept = self.kept.entry(claim.at.id.client()).or_insert_with(|| Kept {
+            label: claim.label.clone(),
+            until: now,
+            said: now,
+            wire,
+        });
+        if kept.label != claim.label && !kept.label.is_empty() {
+            kept.label = "".into();
+        } else if kept.wire == wire && until <= kept.until {
             return None;
         }
         let long = claim.lease + REMEMBERED + SELDOM;
-        let kept = Kept {
-            until: now + long,
-            wire,
-        };
-        self.kept.insert(client, kept);
-        Some(long)
+        (kept.until, kept.said, kept.wire) = (kept.until.max(now + long), now, wire);
+        Some(Keep {
+            long,
+            label: kept.label.clone(),
+        })
     }
 
     fn sweep(&mut self, now: Instant) {
@@ -350,7 +396,10 @@ impl Asking<'_> {
     /// What it was to say beside itself was not heard: the next will say it.
     fn not_kept(&self) {
         if self.keep.is_some() {
-            self.known.state.lock().kept.remove(&self.id.client());
+            let mut state = self.known.state.lock();
+            if let Some(kept) = state.kept.get_mut(&self.id.client()) {
+                kept.until = kept.said;
+            }
         }
     }
 
@@ -363,8 +412,12 @@ impl Asking<'_> {
         };
         one.under_way -= 1;
         one.until = one.until.max(grant.held_from + grant.lease + REMEMBERED);
+        // Of two requests at once the later draw counts.
+        let before = one.grant.map(|held| held.run);
         one.grant = grant.tokens.map(|run| Held {
-            run,
+            run: before
+                .filter(|before| before.first() > run.first())
+                .unwrap_or(run),
             ends,
             noted: one.grant.is_some_and(|held| held.noted),
             due: true,

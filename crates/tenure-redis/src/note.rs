@@ -1,6 +1,5 @@
 //! Writing down what is held, for whoever looks at it: locks that come and go within a moment cost nothing for it.
 
-use std::collections::BTreeMap;
 use std::sync::Weak;
 use std::time::Duration;
 
@@ -8,7 +7,7 @@ use tenure_backend::{BackendError, ClaimId, ClientId};
 
 use crate::acquire::keep_ms;
 use crate::backend::RedisStore;
-use crate::known::{Note, REMEMBERED};
+use crate::known::{AGAIN, Note, REMEMBERED};
 use crate::names::{Owner, claims_of};
 use crate::script::NOTE;
 
@@ -32,21 +31,26 @@ pub(crate) async fn write_down(store: Weak<RedisStore>) {
 async fn turn(store: &Weak<RedisStore>) -> Option<Duration> {
     let store = store.upgrade()?;
     let now = store.now();
-    let (notes, next) = store.known.notes(now - AFTER);
-    let mut clients: BTreeMap<ClientId, Vec<Note>> = BTreeMap::new();
-    for note in notes {
-        clients.entry(note.claim.at.id.client()).or_default().push(note);
-    }
+    let (clients, next) = store.known.notes(now - AFTER);
+    let mut failed = false;
     for (client, notes) in clients {
-        for notes in notes.chunks(CHUNK) {
+        let all = [&notes[..]];
+        let chunks = notes
+            .chunks(CHUNK)
+            .chain(all.into_iter().filter(|notes| notes.is_empty()));
+        for notes in chunks {
             if let Err(error) = store.note(client, notes).await {
                 tracing::debug!(%error, "what is held could not be written down");
                 store.known.note_again(notes, store.now());
+                failed = true;
             }
         }
     }
     for stale in store.known.stale() {
         store.strike(stale).await;
+    }
+    if failed {
+        return Some(AGAIN);
     }
     if let Some(next) = next {
         return Some((next + AFTER - now).max(PACE));
@@ -65,11 +69,11 @@ impl RedisStore {
         for note in notes {
             command.text(note.claim.at.key.as_str());
         }
+        // While nothing is held for long, it lives until it is said anew, and a little.
         let longest = notes.iter().map(|note| note.claim.lease).max();
-        let label = notes.first().map_or("", |note| &*note.claim.label);
         command
-            .number(keep_ms(longest.unwrap_or_default() + REMEMBERED))
-            .text(label);
+            .number(keep_ms(longest.unwrap_or(REMEMBERED) + REMEMBERED))
+            .text(&self.known.label(client));
         for Note { claim, run } in notes {
             command.bytes(Owner::of(claim.at.id).as_bytes()).text(&format!(
                 "{}:{}:{}",

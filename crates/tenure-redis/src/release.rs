@@ -13,7 +13,7 @@ use crate::acquire::{COUNTER, standing, write_claim, write_client};
 use crate::answer::{integer, list, placed, text};
 use crate::backend::RedisStore;
 use crate::error::nonsense;
-use crate::known::{Asked, End};
+use crate::known::{Asked, End, Keep};
 use crate::names::Owner;
 use crate::profile::{LIMITS, check_departure};
 use crate::script::{Command, RELEASE};
@@ -108,7 +108,7 @@ impl RedisStore {
             .ask(&heir.claim, self.now(), heir.place_by, wire.number)
         {
             Asked::Open(asking) => {
-                let placing = Some((heir, asking.keep));
+                let placing = Some((heir, asking.keep.as_ref()));
                 let released = self.depart_alone(wire, departure, end, placing).await;
                 asking.answered(heirs(&released), &wire.clock, self.now());
                 released
@@ -131,7 +131,7 @@ impl RedisStore {
         wire: &Wire,
         departure: &Departure,
         end: End,
-        heir: Option<(&Heir, Option<Duration>)>,
+        heir: Option<(&Heir, Option<&Keep>)>,
     ) -> Result<Released, BackendError> {
         let who = &departure.who;
         let command = self.written(wire, departure, end, heir);
@@ -166,12 +166,12 @@ impl RedisStore {
         wire: &Wire,
         departure: &Departure,
         end: End,
-        heir: Option<(&Heir, Option<Duration>)>,
+        heir: Option<(&Heir, Option<&Keep>)>,
     ) -> Command {
         let Departure { who, cause, bar, .. } = departure;
         let key = who.key();
         let mut command = match heir {
-            Some(_) => RELEASE.on(4, 12, 448),
+            Some(_) => RELEASE.on(4, 13, 448),
             None => RELEASE.on(2, 5, 192),
         };
         command.text(key.as_str()).text(COUNTER);

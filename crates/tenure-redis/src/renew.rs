@@ -110,9 +110,12 @@ impl RedisStore {
         let held_from = self.now();
         let answer = wire.call(&command).await?;
         let parts = list(&answer).ok_or_else(nonsense)?;
-        let [time, answers @ ..] = parts else {
+        let [time, is_known, answers @ ..] = parts else {
             return Err(nonsense());
         };
+        if integer(is_known) == Some(0) {
+            self.known.note_all(first.who.id.client(), self.now());
+        }
         let (shown, now) = (integer(time).ok_or_else(nonsense)?, self.now());
         wire.clock.learn(shown, now);
         let judged = renewals.iter().zip(answers).map(|(renewal, answer)| {

@@ -2,7 +2,6 @@
 //! What the answer means for a claim is the caller's to say (`acquire.rs`, `release.rs`); how a call is sent is the wire's.
 
 use std::sync::{Arc, Weak};
-use std::time::Duration;
 
 use redis::Value;
 use tenure_backend::{BackendError, Claim, ClaimRef, Clock, Instant};
@@ -12,6 +11,7 @@ use tokio::sync::{Mutex, oneshot};
 use crate::acquire::{COUNTER, keep_ms, write_client};
 use crate::answer::{integer, list};
 use crate::error;
+use crate::known::Keep;
 use crate::names::Owner;
 use crate::profile::{LIMITS, lease_ms};
 use crate::script::{Command, TOGETHER};
@@ -33,8 +33,8 @@ pub(crate) enum Wish {
     Place {
         claim: Arc<Claim>,
         place_by: Instant,
-        /// For how long to keep what is known of its client.
-        keep: Option<Duration>,
+        /// That its client is to be kept.
+        keep: Option<Keep>,
     },
     /// A plain end: no eviction, no heir, no doubt. `noted` is whether something was written down of it.
     Depart { who: ClaimRef, noted: bool },
@@ -168,15 +168,11 @@ fn written(asked: &[Asked], wire: &Wire) -> Command {
 /// One says for all that their client is to be kept.
 fn write_keep(command: &mut Command, asked: &[Asked]) {
     let keep = asked.iter().find_map(|asked| match &asked.wish {
-        Wish::Place {
-            claim,
-            keep: Some(long),
-            ..
-        } => Some((long, &claim.label)),
-        _ => None,
+        Wish::Place { keep, .. } => keep.as_ref(),
+        Wish::Depart { .. } => None,
     });
     match keep {
-        Some((long, label)) => command.number(keep_ms(*long)).text(label),
+        Some(Keep { long, label }) => command.number(keep_ms(*long)).text(label),
         None => command.text("").text(""),
     };
 }

@@ -166,6 +166,38 @@ async fn what_is_known_of_a_client_is_written_anew_where_it_was_lost() {
     assert_eq!(status.holders[0].id, HolderId::Claim(claim.at.id));
     assert_eq!(status.holders[0].token, Some(run.first()));
     assert_eq!(status.holders[0].label.as_deref(), Some(&*claim.label));
+    stage.ask(&["DEL", &known]);
+    client.stays_alive(&claim, Phase::Granted).await;
+    wait_until(|| stage.number(&["HLEN", &known]) == 2);
+    // Right after, nothing is known of it: the eviction is told all the same.
+    stage.ask(&["FLUSHALL"]);
+    let young = client.claim(&key, Mode::Exclusive);
+    client.granted(&young).await;
+    other.evict(&young, "alice").await.freed_it(&young);
+    let answer = client.renew(&young).await;
+    assert!(
+        matches!(&answer, Renewed::Gone(Loss::Evicted { by: Some(by) }) if &**by == "alice"),
+        "{answer:?}"
+    );
+}
+
+/// Whoever takes its record away takes it out of no queue.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_waiter_whose_record_is_gone_leaves_the_queue_when_it_is_granted() {
+    let stage = Stage::new().await;
+    let ([holder, waiter, next], key) = (stage.trial.three().await, stage.trial.key());
+    let held = holder.claim(&key, Mode::Exclusive);
+    holder.granted(&held).await;
+    let (waiting, behind) = (
+        waiter.fair(&key, Mode::Exclusive),
+        next.fair(&key, Mode::Exclusive),
+    );
+    waiter.waits(&waiting).await;
+    stage.ask(&["DEL", &format!("tenure_claim:{{{key}}}:{}", waiting.at.id)]);
+    holder.release(&held).await.freed_it(&held);
+    waiter.granted(&waiting).await;
+    waiter.release(&waiting).await.freed_it(&waiting);
+    next.granted(&behind).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

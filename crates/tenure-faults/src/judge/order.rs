@@ -18,6 +18,10 @@ const AFTERMATH: Duration = Duration::from_millis(200);
 /// that takes seconds to write, under a load that leaves it no choice.
 const STANDSTILL: Duration = LONGEST_LEASE.checked_div(2).unwrap();
 
+/// How long a client takes to notice that nothing it sends on a connection is answered any more: a store's time limit for a
+/// call, and a quarter. Until then those who wait are in no queue, and are told that they wait when it is noticed.
+const NOTICED: Duration = Duration::from_secs(4);
+
 /// A time during which waiters may have lost their places.
 type Span = (Instant, Instant);
 
@@ -91,7 +95,7 @@ fn disturbances(notes: &[Note], worked: &[Worked], deeds: &[Deed]) -> HashMap<u6
         let own = deeds
             .iter()
             .filter(|deed| [Whom::Everybody, Whom::Seat(worked.seat)].contains(&deed.whom));
-        let own = own.map(|deed| (deed.from, deed.to + LONGEST_LEASE));
+        let own = own.map(|deed| (deed.from, deed.to + unnoticed(deed) + LONGEST_LEASE));
         let death = worked.died.map(|died| (died, Instant::NEVER));
         spans.insert(worked.number, own.chain(death).collect());
     }
@@ -106,6 +110,14 @@ fn disturbances(notes: &[Note], worked: &[Worked], deeds: &[Deed]) -> HashMap<u6
         }
     }
     spans
+}
+
+/// For how long a deed is felt without being seen: bytes that were swallowed are missed only when no answer comes.
+fn unnoticed(deed: &Deed) -> Duration {
+    let swallows = ["HalfOpen", "Swallow"]
+        .iter()
+        .any(|word| deed.what.starts_with(word));
+    if swallows { NOTICED } else { Duration::ZERO }
 }
 
 #[cfg(test)]
@@ -190,6 +202,11 @@ mod tests {
             left_out,
             "less than a lease ago"
         );
+        let swallowed = Deed {
+            what: "HalfOpen".to_owned(),
+            ..deed(Whom::Seat(0), 90, 95)
+        };
+        assert_eq!(judged(&[swallowed], &[]), left_out, "it was noticed late");
         let all_but = |from: u64, to: u64| {
             (95..115)
                 .filter(|second| !(from..to).contains(second))

@@ -136,7 +136,11 @@ fn one_placement_says_for_all_that_their_client_is_kept_and_again_before_that_en
     let known = Known::new();
     let claims = [0, 1, 2, 3, 4, 5].map(claim);
     let first = ask(&known, &claims[0], START);
-    assert_eq!(first.keep, Some(LEASE + REMEMBERED + SELDOM));
+    let keep = Keep {
+        long: LEASE + REMEMBERED + SELDOM,
+        label: "label".into(),
+    };
+    assert_eq!(first.keep, Some(keep));
     assert_eq!(ask(&known, &claims[1], START).keep, None);
     // Nobody heard the first.
     drop(first);
@@ -160,18 +164,55 @@ fn what_is_held_is_written_down_once_and_again_if_that_failed() {
     grant(ask(&known, &gone, at), at);
     known.end(gone.at.id, START);
     let due = |before| {
-        let notes = known.notes(before).0;
-        notes.iter().map(|note| note.claim.at.id).collect::<Vec<_>>()
+        let notes = known.notes(before).0.into_values().flatten();
+        notes.map(|note| note.claim.at.id).collect::<Vec<_>>()
     };
     let (notes, next) = known.notes(START);
     assert_eq!((notes.len(), next), (0, Some(at)));
-    let (notes, next) = known.notes(at);
+    let (mut notes, next) = known.notes(at);
+    let notes = notes.remove(&held.at.id.client()).expect("its client");
     assert_eq!((notes.len(), next), (1, None));
     assert_eq!(known.end(held.at.id, START), End::Noted);
     known.stays(held.at.id);
     assert_eq!(due(at + LEASE), []);
     known.note_again(&notes, at);
-    assert_eq!(due(at + AGAIN), [held.at.id]);
+    assert_eq!(due(at), [held.at.id]);
+    known.note_all(held.at.id.client(), at);
+    assert_eq!(due(at), [held.at.id]);
+}
+
+/// A wrong name is worse than none.
+#[test]
+fn a_client_whose_claims_have_several_labels_has_none() {
+    let known = Known::new();
+    let mut other = Claim::clone(&claim(2));
+    other.label = "another".into();
+    let first = ask(&known, &claim(1), START);
+    assert_eq!(&*first.keep.as_ref().expect("it is the first").label, "label");
+    grant(first, START);
+    let second = ask(&known, &Arc::new(other), START);
+    assert_eq!(&*second.keep.as_ref().expect("another label").label, "");
+    grant(second, START);
+    assert_eq!(&*known.label(claim(1).at.id.client()), "");
+    assert_eq!(ask(&known, &claim(3), START).keep, None);
+}
+
+/// Whoever empties the server takes that away, too.
+#[test]
+fn a_client_that_is_granted_anything_is_kept_anew_now_and_then() {
+    let known = Known::new();
+    let mut kept = Vec::new();
+    for number in 0..30 {
+        let (claim, at) = (claim(number), START + Duration::from_millis(100 * number));
+        grant(ask(&known, &claim, at), at);
+        known.end(claim.at.id, at);
+        known.has_ended(claim.at.id, at);
+        let (notes, _) = known.notes(at);
+        if notes.contains_key(&claim.at.id.client()) {
+            kept.push(number);
+        }
+    }
+    assert_eq!(kept, [11, 22]);
 }
 
 #[test]
