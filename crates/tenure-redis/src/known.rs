@@ -294,7 +294,9 @@ impl Known {
         let State {
             claims, young, kept, ..
         } = &mut *state;
-        kept.remove(&client);
+        if let Some(kept) = kept.get_mut(&client) {
+            kept.until = kept.said;
+        }
         for (id, one) in claims.iter_mut().filter(|(id, _)| id.client() == client) {
             if let Some(held) = one.grant.as_mut().filter(|held| !held.due) {
                 held.due = true;

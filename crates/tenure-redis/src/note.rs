@@ -34,10 +34,11 @@ async fn turn(store: &Weak<RedisStore>) -> Option<Duration> {
     let (clients, next) = store.known.notes(now - AFTER);
     let mut failed = false;
     for (client, notes) in clients {
-        let all = [&notes[..]];
-        let chunks = notes
-            .chunks(CHUNK)
-            .chain(all.into_iter().filter(|notes| notes.is_empty()));
+        let mut chunks: Vec<&[Note]> = notes.chunks(CHUNK).collect();
+        if chunks.is_empty() {
+            // The client alone is to be kept.
+            chunks.push(&[]);
+        }
         for notes in chunks {
             if let Err(error) = store.note(client, notes).await {
                 tracing::debug!(%error, "what is held could not be written down");

@@ -179,6 +179,11 @@ fn what_is_held_is_written_down_once_and_again_if_that_failed() {
     assert_eq!(due(at), [held.at.id]);
     known.note_all(held.at.id.client(), at);
     assert_eq!(due(at), [held.at.id]);
+    assert_eq!(&*known.label(held.at.id.client()), "label");
+    assert!(
+        ask(&known, &claim(3), at).keep.is_some(),
+        "its client is kept anew"
+    );
 }
 
 /// A wrong name is worse than none.
