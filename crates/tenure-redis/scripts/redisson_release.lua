@@ -1,11 +1,10 @@
 -- Makes one holder or waiter of a mutex absent, wakes who may go next, and places the heir.
 --
--- Inputs     KEYS  the lock's name, the token counter; then of an heir: what is known of its client, its doubts
+-- Inputs     KEYS  the lock's name; then if there is an heir: the token counter, what is known of its client, its doubts
 --            ARGV  owner ('' for whoever holds), end ('' if no request of the owner's can be on the way, 'N' if besides
---                  something was written down of it, 'E' if one can be on the way, or 'V' and who evicts), bar (ms), how
---                  many of the lock's subscribers are the caller's own, the caller's client; then of an heir: owner,
---                  lease (ms), place_by (µs of TIME), grants, label, '1' if fair else ''; and for how long (ms) to keep
---                  what is known of its client, and its label, if it is to be said
+--                  something was written down of it, 'E' if one can be on the way, or 'V' and who evicts), how many of the
+--                  lock's subscribers are the caller's own, the caller's client; bar (ms), if there is one or an heir;
+--                  then of an heir what redisson_acquire has of a claim
 -- Atomicity  one script: the end, the wake-up and the heir's grant are one step.
 -- Answer     {freed, waiting elsewhere}, or {freed, waiting elsewhere, the heir's answer as of redisson_acquire, time};
 --            freed is 1 or 0, or where no owner was given {owner, 1 if it is a claim of ours} for each, or -1 where an
@@ -13,20 +12,21 @@
 -- Closes     where it matters the claim's record says that it has ended before anybody can hear of it, so a request of
 --            its own that was delayed is too late; the heir is granted only if nobody else listens, so no waiter
 --            elsewhere is passed over.
-local name, counter = KEYS[1], KEYS[2]
-local tag = string.find(name, '{', 1, true) and name or '{' .. name .. '}'
-local queue = 'redisson_lock_queue:' .. tag
-local owner, ending, own = ARGV[1], ARGV[2], tonumber(ARGV[4])
-local evicted = string.sub(ending, 1, 1) == 'V'
+local KEYS, ARGV, call = KEYS, ARGV, redis.call
+local name, counter, owner, ending, open, close = KEYS[1], KEYS[2], ARGV[1], ARGV[2], '{', '}'
+if string.find(name, '{', 1, true) then
+    open, close = '', ''
+end
+local plain = ending == '' or ending == 'N'
+local evicted, there, left = not plain and string.sub(ending, 1, 1) == 'V', {}, 0
 
---: include redisson_owners
 -- An eviction looks first whether it is a mutex: what is none may be somebody's data.
-local there, left = {}, 0
 if evicted then
-    if redis.call('TYPE', name).ok == 'hash' and redis.call('HEXISTS', name, 'mode') == 1 then
+    --: include redisson_owners
+    if call('TYPE', name).ok == 'hash' and call('HEXISTS', name, 'mode') == 1 then
         return { -1, 0 }
     end
-    there, left = owners_of(name), math.max(redis.call('PTTL', name), 0)
+    there, left = owners_of(name), math.max(call('PTTL', name), 0)
     for _, one in ipairs(there) do
         there[one] = true
     end
@@ -39,113 +39,116 @@ if type(held) == 'table' and not string.find(held.err, 'WRONGTYPE', 1, true) the
     return held
 end
 held = held == 1
-if held and (ending == '' or ending == 'N') and #ARGV == 5 then
+if held and plain and not ARGV[5] then
     if ending == 'N' then
-        redis.call('HDEL', 'tenure_claims:' .. ARGV[5], owner)
+        call('HDEL', 'tenure_claims:' .. ARGV[4], owner)
     end
-    if redis.call('EXISTS', queue) == 0 then
-        return { 1, math.max(redis.call('PUBLISH', 'redisson_lock__channel:' .. tag, '0') - own, 0) }
+    if call('EXISTS', 'redisson_lock_queue:' .. open .. name .. close) == 0 then
+        local heard = call('PUBLISH', 'redisson_lock__channel:' .. open .. name .. close, '0')
+        return { 1, math.max(heard - ARGV[3], 0) }
     end
 end
-local time = redis.call('TIME')
+local own, time = tonumber(ARGV[3]), call('TIME')
 local now = time[1] * 1000000 + time[2]
 
--- The usual hand-over, to an unfair heir of whom nothing is known, while nobody queues and nobody else listens. Numbers
--- are made texts here, since that is dear where a call does it.
-if held and (ending == '' or ending == 'N') and #ARGV == 11 and ARGV[11] == '' and now <= tonumber(ARGV[8]) then
+-- The usual hand-over, to an unfair heir of whom nothing is known, while nobody queues and nobody else listens.
+if held and plain and ARGV[6] and ARGV[11] ~= '1' and not ARGV[12] and now <= tonumber(ARGV[8]) then
     if
-        redis.call('EXISTS', name, queue, KEYS[4]) == 0
-        and redis.call('PUBSUB', 'NUMSUB', 'redisson_lock__channel:' .. tag)[2] <= own
+        call('EXISTS', name, KEYS[4], 'redisson_lock_queue:' .. open .. name .. close) == 0
+        and call('PUBSUB', 'NUMSUB', 'redisson_lock__channel:' .. open .. name .. close)[2] <= own
     then
-        local text = string.format
-        local last = math.max(now, (tonumber(redis.call('GETSET', counter, text('%d', now))) or 0) + ARGV[9])
+        local text, grants = string.format, tonumber(ARGV[9])
+        local last = math.max(now, (tonumber(call('GETSET', counter, text('%d', now))) or 0) + grants)
         if last > now then
-            redis.call('GETSET', counter, text('%d', last))
+            call('GETSET', counter, text('%d', last))
         end
         if ending == 'N' then
-            redis.call('HDEL', 'tenure_claims:' .. ARGV[5], owner)
+            call('HDEL', 'tenure_claims:' .. ARGV[4], owner)
         end
-        redis.call('HSET', name, ARGV[6], '1')
-        redis.call('PEXPIRE', name, ARGV[7])
-        return { 1, 0, { 1, last - ARGV[9] + 1, tonumber(ARGV[9]) }, now }
+        call('HSET', name, ARGV[6], '1')
+        call('PEXPIRE', name, ARGV[7])
+        return { 1, 0, { 1, last - grants + 1, grants }, now }
     end
 end
+local tag = open .. name .. close
+local queue = 'redisson_lock_queue:' .. tag
 --: include redisson_place
 -- Forgets a claim that has ended; and writes down that it has, if that matters to anybody: to a request of its own that is
 -- still on the way, or to an evicted holder, who is told so for as long as its lease would have lasted.
 local function finish(one)
-    redis.call('HDEL', claims_of(one), one)
-    if ending == '' or ending == 'N' then
+    call('HDEL', claims_of(one), one)
+    if plain then
         -- That it waited. Whatever else stands there is to be told.
-        if string.sub(redis.call('GET', records .. one) or '', 1, 1) == 'W' then
-            redis.call('DEL', records .. one)
+        if string.sub(call('GET', records .. one) or '', 1, 1) == 'W' then
+            call('DEL', records .. one)
         end
         return
     end
-    if evicted and ARGV[5] == '' and redis.call('EXISTS', claims_of(one)) == 0 then
+    if evicted and ARGV[4] == '' and call('EXISTS', claims_of(one)) == 0 then
         -- One of Java's, which looks for no word of ours.
         return
     end
     local doubts, long = 'tenure_doubts:' .. string.sub(one, 1, 36), REMEMBERED + left
     if evicted then
-        long = math.max(long, redis.call('PTTL', records .. one))
+        long = math.max(long, call('PTTL', records .. one))
     end
-    redis.call('SET', records .. one, ending, 'PX', long)
-    redis.call('SET', doubts, '1', 'PX', math.max(REMEMBERED, redis.call('PTTL', doubts)))
+    call('SET', records .. one, ending, 'PX', long)
+    call('SET', doubts, '1', 'PX', math.max(REMEMBERED, call('PTTL', doubts)))
 end
 
-local before = redis.call('LINDEX', queue, 0)
+local before = call('LINDEX', queue, 0)
 sweep()
 local freed = held and 1 or 0
 if owner == '' then
     freed = {}
     for _, one in ipairs(there) do
         held = true
-        freed[#freed + 1] = { one, redis.call('EXISTS', claims_of(one)) }
-        redis.call('HDEL', name, one)
+        freed[#freed + 1] = { one, call('EXISTS', claims_of(one)) }
+        call('HDEL', name, one)
         finish(one)
     end
 elseif held then
     finish(owner)
-elseif redis.call('ZSCORE', timeouts, owner) then
+elseif call('ZSCORE', timeouts, owner) then
     freed = 1
     leave(owner)
     tend()
     finish(owner)
-elseif string.sub(redis.call('GET', records .. owner) or '', 1, 1) ~= 'V' then
+elseif string.sub(call('GET', records .. owner) or '', 1, 1) ~= 'V' then
     -- Never seen, or gone already, by whatever: its placing may be on the way.
     if evicted then
         ending, evicted = 'E', false
     end
     finish(owner)
 end
-if held and tonumber(ARGV[3]) > 0 then
+if held and tonumber(ARGV[5] or 0) > 0 then
     -- A holder that is nobody keeps the key for a moment: Java respects it as any.
-    redis.call('HSET', name, 'tenure:bar', 1)
-    redis.call('PEXPIRE', name, ARGV[3])
+    call('HSET', name, 'tenure:bar', 1)
+    call('PEXPIRE', name, ARGV[5])
 end
 
 local others = 0
-for _, one in ipairs(redis.call('LRANGE', queue, 0, -1)) do
-    if string.sub(one, 1, 36) ~= ARGV[5] then
+for _, one in ipairs(call('LRANGE', queue, 0, -1)) do
+    if string.sub(one, 1, 36) ~= ARGV[4] then
         others = others + 1
     end
 end
-others = others + math.max(redis.call('PUBSUB', 'NUMSUB', channel)[2] - own, 0)
+others = others + math.max(call('PUBSUB', 'NUMSUB', channel)[2] - own, 0)
 
 local answer = { freed, others }
-if #ARGV > 5 then
+if ARGV[6] then
     keep(KEYS[3], ARGV[12], ARGV[13])
-    answer[3] = place(KEYS[3], ARGV[6], tonumber(ARGV[7]), tonumber(ARGV[8]), tonumber(ARGV[9]), ARGV[10], ARGV[11] == '1', others > 0)
+    local lease, place_by, grants = tonumber(ARGV[7]), tonumber(ARGV[8]), tonumber(ARGV[9])
+    answer[3] = place(KEYS[3], ARGV[6], lease, place_by, grants, ARGV[10] or '', ARGV[11] == '1', others > 0)
     answer[4] = now
     if answer[3][1] == 1 then
         return answer
     end
 end
-local head = redis.call('LINDEX', queue, 0)
+local head = call('LINDEX', queue, 0)
 if head and (held or head ~= before) then
     call_head(head)
 elseif held or head ~= before then
-    redis.call('PUBLISH', channel, '0')
+    call('PUBLISH', channel, '0')
 end
 return answer

@@ -13,9 +13,9 @@ use crate::backend::RedisStore;
 use crate::error::nonsense;
 use crate::known::{Asked, Keep};
 use crate::names::{Owner, claims_of, doubts_of};
-use crate::profile::{LIMITS, check_claim, lease_ms};
+use crate::profile::{check_claim, grants, lease_ms};
 use crate::script::{ACQUIRE, Command};
-use crate::together::{BUSY, TOO_LATE, Wish};
+use crate::together::{BUSY, Wish};
 use crate::wire::Wire;
 
 /// The counter of the tokens. It outlives every lock, and there is one for each database; on a cluster there would be one
@@ -71,7 +71,8 @@ impl RedisStore {
             only: Phase::Granted,
             raise: None,
         };
-        match self.renew_together(&[&renewal]).await?.pop() {
+        // Boxed, since it is seldom needed, and larger than all else of its caller.
+        match Box::pin(self.renew_together(&[&renewal])).await?.pop() {
             Some(Renewed::Alive { held_from, lease }) => Ok(Standing::Granted(Grant {
                 tokens: Some(run),
                 held_from,
@@ -100,13 +101,7 @@ impl RedisStore {
         };
         let placed = match wire.ask_together(wish).await? {
             0 => return Ok(None),
-            // Asked alone it would be later still.
-            TOO_LATE if place_by <= self.now() => Placed::TooLate,
-            TOO_LATE => return Ok(None),
-            first @ 1.. => {
-                let count = LIMITS.grants(claim.grants).get().into();
-                Placed::Granted(run(first.unsigned_abs(), count).ok_or_else(nonsense)?)
-            }
+            first @ 1.. => Placed::Granted(run(first.unsigned_abs(), grants(claim)).ok_or_else(nonsense)?),
             busy => Placed::Waits {
                 ahead: None,
                 poll_after: Duration::from_millis(busy.abs_diff(BUSY)),
@@ -146,17 +141,16 @@ pub(crate) fn write_client(command: &mut Command, client: ClientId) {
 /// What the scripts want to know of a claim, until when on the server's clock it may be placed, and that its client
 /// is to be kept, if this is to be said.
 pub(crate) fn write_claim(command: &mut Command, claim: &Claim, place_by: u64, keep: Option<&Keep>) {
-    let fair = match claim.fairness {
-        Fairness::Unfair => "",
-        Fairness::Fifo => "1",
-    };
     command
         .bytes(Owner::of(claim.at.id).as_bytes())
         .number(lease_ms(claim.lease))
         .number(place_by)
-        .number(u64::from(LIMITS.grants(claim.grants).get()))
-        .text(&claim.label)
-        .text(fair);
+        .number(grants(claim));
+    match claim.fairness {
+        Fairness::Fifo => _ = command.text(&claim.label).text("1"),
+        Fairness::Unfair if keep.is_some() => _ = command.text("").text(""),
+        Fairness::Unfair => {}
+    }
     if let Some(Keep { long, label }) = keep {
         command.number(keep_ms(*long)).text(label);
     }

@@ -52,6 +52,11 @@ pub(crate) fn lease_ms(asked: Duration) -> u64 {
     u64::try_from(whole).unwrap_or(u64::MAX)
 }
 
+/// How many tokens a claim is given.
+pub(crate) fn grants(claim: &Claim) -> u64 {
+    LIMITS.grants(claim.grants).get().into()
+}
+
 pub(crate) fn check_claim(claim: &Claim) -> Result<(), BackendError> {
     if is_reserved(claim.at.key.as_str()) {
         let message = "a key of that name stores what belongs to other locks: choose another key";

@@ -172,10 +172,11 @@ impl RedisStore {
         let key = who.key();
         let mut command = match heir {
             Some(_) => RELEASE.on(4, 13, 448),
-            None => RELEASE.on(2, 5, 192),
+            None => RELEASE.on(1, 5, 192),
         };
-        command.text(key.as_str()).text(COUNTER);
+        command.text(key.as_str());
         if let Some((heir, _)) = heir {
+            command.text(COUNTER);
             write_client(&mut command, heir.claim.at.id.client());
         }
         let client = match who {
@@ -201,9 +202,11 @@ impl RedisStore {
         };
         let own = client.as_ref().is_some_and(|_| self.ear.listens(key));
         command
-            .number(u64::try_from(bar.as_millis()).map_or(BAR, |bar| bar.min(BAR)))
             .number(u64::from(own))
             .bytes(client.as_ref().map_or(&[][..], Owner::client));
+        if heir.is_some() || !bar.is_zero() {
+            command.number(u64::try_from(bar.as_millis()).map_or(BAR, |bar| bar.min(BAR)));
+        }
         if let Some((heir, keep)) = heir {
             write_claim(&mut command, &heir.claim, wire.clock.at(heir.place_by), keep);
         }

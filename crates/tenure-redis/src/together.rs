@@ -13,7 +13,7 @@ use crate::answer::{integer, list};
 use crate::error;
 use crate::known::Keep;
 use crate::names::Owner;
-use crate::profile::{LIMITS, lease_ms};
+use crate::profile::{grants, lease_ms};
 use crate::script::{Command, TOGETHER};
 use crate::wire::Wire;
 
@@ -44,11 +44,8 @@ pub(crate) enum Wish {
 /// many heard of it; of one that was placed, its first token, or one of these.
 pub(crate) type Said = i64;
 
-/// It comes too late.
-pub(crate) const TOO_LATE: Said = -1;
-
 /// Somebody else holds the key, for so many milliseconds as it is further from zero.
-pub(crate) const BUSY: Said = -2;
+pub(crate) const BUSY: Said = -1;
 
 /// One caller's wish. It waits no longer than its caller does, so there are never more of them than callers.
 struct Asked {
@@ -137,10 +134,17 @@ async fn send(asked: &[Asked], wire: &Wire, clock: &dyn Clock) -> Result<Vec<Sai
 }
 
 fn written(asked: &[Asked], wire: &Wire) -> Command {
-    let departing = asked.partition_point(|asked| matches!(asked.wish, Wish::Depart { .. }));
     let noted = asked.partition_point(|asked| matches!(asked.wish, Wish::Depart { noted: true, .. }));
-    let wanted: u64 = asked.iter().map(|asked| asked.wish.tokens()).sum();
-    let mut command = TOGETHER.on(3 + asked.len(), 5 + 4 * asked.len(), 160 * (1 + asked.len()));
+    let departing = asked.partition_point(|asked| matches!(asked.wish, Wish::Depart { .. }));
+    let placements = || {
+        asked[departing..]
+            .iter()
+            .filter_map(|asked| asked.wish.placement())
+    };
+    let wanted: u64 = placements().map(|(claim, _)| grants(claim)).sum();
+    let first_place_by = placements().map(|(_, place_by)| place_by).min();
+    let shared = alike(placements().map(|(claim, _)| (lease_ms(claim.lease), grants(claim))));
+    let mut command = TOGETHER.on(3 + asked.len(), 8 + 3 * asked.len(), 160 * (1 + asked.len()));
     command.text(COUNTER);
     if let Some(first) = asked.first() {
         write_client(&mut command, first.wish.at().id.client());
@@ -151,18 +155,28 @@ fn written(asked: &[Asked], wire: &Wire) -> Command {
     command
         .number(departing as u64)
         .number(noted as u64)
-        .number(wanted);
+        .number(wanted)
+        .number(first_place_by.map_or(0, |place_by| wire.clock.at(place_by)));
     write_keep(&mut command, asked);
+    match shared {
+        Some((lease, grants)) => command.number(lease).number(grants),
+        None => command.text("").text(""),
+    };
     for Asked { wish, .. } in asked {
         command.bytes(Owner::of(wish.at().id).as_bytes());
-        if let Wish::Place { claim, place_by, .. } = wish {
-            command
-                .number(lease_ms(claim.lease))
-                .number(wire.clock.at(*place_by))
-                .number(wish.tokens());
+    }
+    if shared.is_none() {
+        for (claim, _) in placements() {
+            command.number(lease_ms(claim.lease)).number(grants(claim));
         }
     }
     command
+}
+
+/// What all of them are, if they are alike.
+fn alike<T: PartialEq>(mut all: impl Iterator<Item = T>) -> Option<T> {
+    let first = all.next()?;
+    all.all(|other| other == first).then_some(first)
 }
 
 /// One says for all that their client is to be kept.
@@ -185,10 +199,11 @@ impl Wish {
         }
     }
 
-    fn tokens(&self) -> u64 {
+    /// Which claim is to be placed, and until when.
+    fn placement(&self) -> Option<(&Claim, Instant)> {
         match self {
-            Wish::Place { claim, .. } => LIMITS.grants(claim.grants).get().into(),
-            Wish::Depart { .. } => 0,
+            Wish::Place { claim, place_by, .. } => Some((claim, *place_by)),
+            Wish::Depart { .. } => None,
         }
     }
 }

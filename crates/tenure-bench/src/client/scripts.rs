@@ -24,8 +24,7 @@ const CLIENT: &str = "00000000-0000-4000-8000-000000000000";
 const CLAIMS: &str = "tenure_claims:00000000-0000-4000-8000-000000000000";
 const DOUBTS: &str = "tenure_doubts:00000000-0000-4000-8000-000000000000";
 const LEASE_MS: u64 = 30_000;
-const GRANTS: u64 = 64;
-const LABEL: &str = "bench@host:1";
+const GRANTS: u64 = 8;
 /// In microseconds since 1970, beyond any that the server's clock shows.
 const ANY_TIME: u64 = 1 << 52;
 /// What the script answers to a claim that was granted.
@@ -100,25 +99,24 @@ impl Lock for Key {
     async fn lock(&self) -> Fallible<String> {
         let claim = self.shared.claims.fetch_add(1, Ordering::Relaxed);
         let owner = format!("{CLIENT}:{claim}");
-        let mut command = self.call(&self.shared.acquire, &[CLAIMS, DOUBTS], 6);
+        let mut command = self.call(&self.shared.acquire, &[COUNTER, CLAIMS, DOUBTS], 4);
         command.arg(&owner).arg(LEASE_MS).arg(ANY_TIME).arg(GRANTS);
-        command.arg(LABEL).arg("");
         self.send(&command).await?;
         Ok(owner)
     }
 
     async fn unlock(&self, owner: String) -> Fallible<()> {
-        let mut command = self.call(&self.shared.release, &[], 5);
-        command.arg(&owner).arg("").arg(0).arg(0).arg(CLIENT);
+        let mut command = self.call(&self.shared.release, &[], 4);
+        command.arg(&owner).arg("").arg(0).arg(CLIENT);
         self.send(&command).await
     }
 }
 
 impl Key {
     fn call(&self, hash: &str, more: &[&str], arguments: usize) -> Cmd {
-        let mut command = Cmd::with_capacity(5 + more.len() + arguments, 256);
-        command.arg("EVALSHA").arg(hash).arg(2 + more.len());
-        command.arg(&self.name).arg(COUNTER).arg(more);
+        let mut command = Cmd::with_capacity(4 + more.len() + arguments, 256);
+        command.arg("EVALSHA").arg(hash).arg(1 + more.len());
+        command.arg(&self.name).arg(more);
         command
     }
 

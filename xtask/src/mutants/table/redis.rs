@@ -40,8 +40,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
         promise: "No heir is placed after its `place_by`",
         edits: &[Edit {
             file: RELEASE,
-            find: "ARGV[11] == '' and now <= tonumber(ARGV[8]) then",
-            replace: "ARGV[11] == '' then",
+            find: "not ARGV[12] and now <= tonumber(ARGV[8]) then",
+            replace: "not ARGV[12] then",
         }],
         tests: conformance(&["an_heir_that_comes_too_late_is_not_placed"]),
         ..PLAIN
@@ -51,7 +51,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         promise: "A live queue bars claims that do not queue",
         edits: &[Edit {
             file: ACQUIRE,
-            find: "call('EXISTS', name, queue, KEYS[4]) == 0",
+            find: "call('EXISTS', name, KEYS[4], 'redisson_lock_queue:' .. open .. name .. close) == 0",
             replace: "call('EXISTS', name, KEYS[4]) == 0",
         }],
         tests: layout(&["a_newcomer_of_whom_nothing_is_known_waits_behind_a_queue"]),
@@ -62,8 +62,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
         promise: "An unfair heir waits for a queue as any unfair claim does",
         edits: &[Edit {
             file: RELEASE,
-            find: "redis.call('EXISTS', name, queue, KEYS[4]) == 0",
-            replace: "redis.call('EXISTS', name, KEYS[4]) == 0",
+            find: "call('EXISTS', name, KEYS[4], 'redisson_lock_queue:' .. open .. name .. close) == 0",
+            replace: "call('EXISTS', name, KEYS[4]) == 0",
         }],
         tests: conformance(&["an_unfair_heir_does_not_overtake_a_queue"]),
         ..PLAIN
@@ -73,7 +73,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         promise: "An heir is granted by the release only if nobody else listens",
         edits: &[Edit {
             file: RELEASE,
-            find: "        and redis.call('PUBSUB', 'NUMSUB', 'redisson_lock__channel:' .. tag)[2] <= own\n",
+            find: "        and call('PUBSUB', 'NUMSUB', 'redisson_lock__channel:' .. open .. name .. close)[2] <= own\n",
             replace: "",
         }],
         tests: conformance(&["an_heir_waits_when_another_client_watches"]),
@@ -84,8 +84,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
         promise: "A claim that was taken back before it arrived is not placed",
         edits: &[Edit {
             file: ACQUIRE,
-            find: "call('EXISTS', name, queue, KEYS[4]) == 0",
-            replace: "call('EXISTS', name, queue) == 0",
+            find: "call('EXISTS', name, KEYS[4], ",
+            replace: "call('EXISTS', name, ",
         }],
         tests: faults(&["a_request_that_was_held_up_until_after_its_release_brings_nothing_back"]),
         ..PLAIN
@@ -187,7 +187,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         promise: "Nothing is left behind of a lock whose holder was evicted",
         edits: &[Edit {
             file: RELEASE,
-            find: "    redis.call('HDEL', claims_of(one), one)\n",
+            find: "    call('HDEL', claims_of(one), one)\n",
             replace: "",
         }],
         tests: layout(&["nothing_stays_written_down_of_who_does_not_hold"]),
@@ -198,8 +198,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
         promise: "Nothing is left behind of a lock that was released",
         edits: &[Edit {
             file: RELEASE,
-            find: "    if ending == 'N' then\n        redis.call('HDEL'",
-            replace: "    if ending == 'N' then\n        redis.call('HGET'",
+            find: "    if ending == 'N' then\n        call('HDEL'",
+            replace: "    if ending == 'N' then\n        call('HGET'",
         }],
         tests: layout(&["what_is_held_for_a_while_is_written_down_and_goes_with_its_hold"]),
         ..PLAIN
@@ -220,7 +220,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         promise: "What a placement that was never answered may still place stays taken back, however often that is said",
         edits: &[Edit {
             file: RELEASE,
-            find: "if string.sub(redis.call('GET', records .. one) or '', 1, 1) == 'W' then",
+            find: "if string.sub(call('GET', records .. one) or '', 1, 1) == 'W' then",
             replace: "do",
         }],
         tests: layout(&["only_an_end_that_a_request_may_outlive_is_remembered_in_redis"]),
@@ -242,7 +242,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         promise: "A fair waiter leaves nothing of its wait, whatever Java made of it",
         edits: &[Edit {
             file: ACQUIRE,
-            find: "    and (ARGV[6] == '' or call('EXISTS', 'tenure_claim:' .. tag .. ':' .. ARGV[1]) == 0)\n",
+            find: "    and (ARGV[6] ~= '1' or call('EXISTS', 'tenure_claim:' .. open .. name .. close .. ':' .. ARGV[1]) == 0)\n",
             replace: "",
         }],
         tests: layout(&["a_waiter_that_java_took_out_of_the_queue_leaves_nothing_of_its_wait"]),
@@ -319,7 +319,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         promise: "A late release does not change why an evicted claim is gone",
         edits: &[Edit {
             file: RELEASE,
-            find: "elseif string.sub(redis.call('GET', records .. owner) or '', 1, 1) ~= 'V' then",
+            find: "elseif string.sub(call('GET', records .. owner) or '', 1, 1) ~= 'V' then",
             replace: "else",
         }],
         tests: layout(&["an_evicted_claim_is_remembered_for_longer_than_one_that_left"]),
@@ -330,8 +330,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
         promise: "An eviction bars its key for as long as it says",
         edits: &[Edit {
             file: RELEASE,
-            find: "if held and tonumber(ARGV[3]) > 0 then",
-            replace: "if held and tonumber(ARGV[3]) < 0 then",
+            find: "if held and tonumber(ARGV[5] or 0) > 0 then",
+            replace: "if held and tonumber(ARGV[5] or 0) < 0 then",
         }],
         tests: layout(&["a_bar_is_a_holder_that_is_nobody"]),
         ..PLAIN
@@ -385,8 +385,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
         promise: "An eviction touches mutexes alone, and no read-write lock of Java's",
         edits: &[Edit {
             file: RELEASE,
-            find: "redis.call('HEXISTS', name, 'mode') == 1",
-            replace: "redis.call('HEXISTS', name, 'mode') == 2",
+            find: "call('HEXISTS', name, 'mode') == 1",
+            replace: "call('HEXISTS', name, 'mode') == 2",
         }],
         tests: layout(&["what_is_no_mutex_is_neither_shown_nor_evicted"]),
         ..PLAIN
@@ -402,7 +402,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
             },
             Edit {
                 file: RELEASE,
-                find: "elseif string.sub(redis.call('GET', records .. owner) or '', 1, 1) ~= 'V' then",
+                find: "elseif string.sub(call('GET', records .. owner) or '', 1, 1) ~= 'V' then",
                 replace: "elseif false then",
             },
         ],
@@ -414,8 +414,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
         promise: "A release wakes whoever listens, Java too",
         edits: &[Edit {
             file: RELEASE,
-            find: "redis.call('PUBLISH', 'redisson_lock__channel:' .. tag, '0')",
-            replace: "redis.call('PUBSUB', 'NUMSUB', 'redisson_lock__channel:' .. tag)[2]",
+            find: "call('PUBLISH', 'redisson_lock__channel:' .. open .. name .. close, '0')",
+            replace: "call('PUBSUB', 'NUMSUB', 'redisson_lock__channel:' .. open .. name .. close)[2]",
         }],
         tests: layout(&["a_release_is_told_with_a_zero_on_redissons_channel"]),
         ..PLAIN

@@ -15,8 +15,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
         promise: "No claim is placed after its `place_by`, also among others",
         edits: &[Edit {
             file: TOGETHER,
-            find: "if now > tonumber(ARGV[at + 2]) then",
-            replace: "if not ARGV[at + 2] then",
+            find: "local late = now > tonumber(ARGV[4])",
+            replace: "local late = false",
         }],
         tests: together(&["a_claim_that_comes_too_late_among_others_is_not_placed_and_they_are"]),
         ..PLAIN
@@ -26,7 +26,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         promise: "A group leaves claims to themselves about which anything is unusual: a queue",
         edits: &[Edit {
             file: TOGETHER,
-            find: "call('EXISTS', name, 'redisson_lock_queue:' .. tag) > 0",
+            find: "call('EXISTS', name, 'redisson_lock_queue:' .. open .. name .. close) > 0",
             replace: "call('EXISTS', name) > 0",
         }],
         tests: together(&["what_is_unusual_about_one_claim_is_no_trouble_of_those_beside_it"]),
@@ -37,8 +37,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
         promise: "A group leaves claims to themselves about which anything is unusual: a key of another program",
         edits: &[Edit {
             file: TOGETHER,
-            find: "if not (seen or held.err or held[1]",
-            replace: "if not (seen or held[1]",
+            find: "if not (held.err or held[1]",
+            replace: "if not (held[1]",
         }],
         tests: together(&["what_is_unusual_about_one_claim_is_no_trouble_of_those_beside_it"]),
         ..PLAIN
@@ -70,8 +70,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
         promise: "A release among others wakes whoever listens",
         edits: &[Edit {
             file: TOGETHER,
-            find: "call('PUBLISH', 'redisson_lock__channel:' .. tag, '0')",
-            replace: "call('PUBSUB', 'NUMSUB', 'redisson_lock__channel:' .. tag)[2]",
+            find: "call('PUBLISH', 'redisson_lock__channel:' .. open .. name .. close, '0')",
+            replace: "call('PUBSUB', 'NUMSUB', 'redisson_lock__channel:' .. open .. name .. close)[2]",
         }],
         tests: together(&["a_holder_that_leaves_among_others_calls_the_head_of_its_queue"]),
         ..PLAIN
