@@ -67,7 +67,7 @@ struct Page<'a> {
 
 impl<'a> Page<'a> {
     fn read(path: &'a PathBuf) -> Fallible<Self> {
-        const BEGIN: &str = "<!-- results: cargo xtask bench quick --into BENCHMARKS.md -->\n";
+        const BEGIN: &str = "<!-- results: cargo xtask bench full --into BENCHMARKS.md -->\n";
         const END: &str = "<!-- end of results -->";
         let text = std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
         let parts = text.split_once(BEGIN).and_then(|(before, rest)| {

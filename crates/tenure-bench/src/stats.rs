@@ -13,20 +13,39 @@ pub(crate) fn median(values: &[f64]) -> f64 {
     }
 }
 
-/// How far the rounds lie apart, as a part of their median.
+/// How surely an interval holds the median. Of five rounds this is the whole range.
+const SURE: f64 = 0.93;
+
+/// Between which of the values the median of all rounds that could be run lies, as surely as that: it takes no view of how
+/// they are spread, only that each is as likely below the median as above.
+fn interval(values: &[f64]) -> (f64, f64) {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    let (count, mut cut) = (sorted.len(), 0);
+    // How likely it is that so few of them lie on one side: 0, 1, 2 … of `count` tosses of a coin.
+    let (mut exactly, mut at_most) = (0.5_f64.powi(count as i32), 0.0);
+    while 2 * (cut + 1) < count {
+        at_most += exactly;
+        if 1.0 - 2.0 * (at_most + exactly * (count - cut) as f64 / (cut + 1) as f64) < SURE {
+            break;
+        }
+        cut += 1;
+        exactly *= (count - cut + 1) as f64 / cut as f64;
+    }
+    match (sorted.get(cut), sorted.iter().nth_back(cut)) {
+        (Some(low), Some(high)) => (*low, *high),
+        _ => (0.0, 0.0),
+    }
+}
+
+/// How far apart the bounds of the median lie, as a part of it.
 pub(crate) fn spread(rounds: &[f64]) -> f64 {
-    let (low, high) = range(rounds);
+    let (low, high) = interval(rounds);
     if high > low {
         (high - low) / median(rounds)
     } else {
         0.0
     }
-}
-
-fn range(values: &[f64]) -> (f64, f64) {
-    let low = values.iter().copied().fold(f64::INFINITY, f64::min);
-    let high = values.iter().copied().fold(0.0, f64::max);
-    (low, high)
 }
 
 /// The poorest worker's part of a fair share: 1 if all got the same, 0 if one got nothing.
@@ -46,28 +65,34 @@ pub(crate) fn is_too_wide(rounds: &[f64]) -> bool {
     spread(rounds) > TOO_WIDE
 }
 
-/// What a row says beside the bare statements that ran in turns with it.
+/// What a row says beside that of another client that ran in turns with it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Verdict {
-    /// The ratios lie too far apart to conclude anything.
+    /// The bounds lie too far apart, on both sides of 1: nothing was shown.
     TooWide,
-    /// They lie close together, some above 1 and some below: no difference was shown.
+    /// The bounds lie close together, one above 1 and one below: no difference was shown.
     Alike,
-    /// They lie close together, and all on one side of 1: their median.
-    Ratio(f64),
+    /// The median, and its bounds, all on one side of 1.
+    Ratio { median: f64, low: f64, high: f64 },
 }
 
-/// Judges a client's rates by their ratios, each to the bare round that followed it: what slows both does not count.
-pub(crate) fn compare(rounds: &[f64], bare: &[f64]) -> Verdict {
-    let ratios: Vec<f64> = rounds.iter().zip(bare).map(|(rate, bare)| rate / bare).collect();
-    let (low, high) = range(&ratios);
-    let compares = ratios.iter().all(|ratio| ratio.is_finite());
-    if !compares || is_too_wide(&ratios) {
+/// Judges a client's rates by their ratios, each to the other's round that followed it: what slows both does not count.
+pub(crate) fn compare(rounds: &[f64], others: &[f64]) -> Verdict {
+    let ratios: Vec<f64> = rounds
+        .iter()
+        .zip(others)
+        .map(|(rate, other)| rate / other)
+        .collect();
+    let (low, high) = interval(&ratios);
+    if !ratios.iter().all(|ratio| ratio.is_finite()) {
         Verdict::TooWide
-    } else if low <= 1.0 && 1.0 <= high {
-        Verdict::Alike
+    } else if low > 1.0 || high < 1.0 {
+        let median = median(&ratios);
+        Verdict::Ratio { median, low, high }
+    } else if is_too_wide(&ratios) {
+        Verdict::TooWide
     } else {
-        Verdict::Ratio(median(&ratios))
+        Verdict::Alike
     }
 }
 
@@ -89,13 +114,41 @@ mod tests {
     }
 
     #[test]
-    fn the_spread_is_the_whole_range_as_a_part_of_the_median() {
+    fn the_bounds_of_the_median_are_the_whole_range_of_five_rounds_and_the_middle_of_many() {
+        for (count, low, high) in [
+            (1, 1, 1),
+            (2, 1, 2),
+            (3, 1, 3),
+            (5, 1, 5),
+            (7, 1, 7),
+            (8, 1, 8),
+            (9, 2, 8),
+            (25, 8, 18),
+            (41, 15, 27),
+        ] {
+            let values: Vec<f64> = (1..=count).rev().map(f64::from).collect();
+            let bounds = (f64::from(low), f64::from(high));
+            assert_eq!(interval(&values), bounds, "{count} rounds");
+        }
+        assert_eq!(interval(&[]), (0.0, 0.0));
+    }
+
+    #[test]
+    fn the_spread_is_how_far_the_bounds_lie_apart_as_a_part_of_the_median() {
         assert_eq!(spread(&[100.0, 110.0, 90.0, 100.0, 100.0]), 0.2);
         assert_eq!(spread(&[7.0]), 0.0);
         assert_eq!(spread(&[0.0, 0.0]), 0.0);
         assert_eq!(spread(&[0.0, 9.0, 0.0]), f64::INFINITY);
         assert!(!is_too_wide(&[100.0, 110.0, 90.0, 100.0, 100.0]));
         assert!(is_too_wide(&[100.0, 100.0, 100.0, 100.0, 126.0]));
+        let mut many = [100.0; 25];
+        many[..7].fill(1.0);
+        assert!(
+            !is_too_wide(&many),
+            "a few rounds that were disturbed are no matter"
+        );
+        many[..8].fill(1.0);
+        assert!(is_too_wide(&many));
     }
 
     #[test]
@@ -112,31 +165,46 @@ mod tests {
         }
     }
 
+    fn ratio(rounds: &[f64], others: &[f64]) -> Option<f64> {
+        match compare(rounds, others) {
+            Verdict::Ratio { median, low, high } => {
+                assert!(low <= median && median <= high);
+                Some(median)
+            }
+            Verdict::Alike | Verdict::TooWide => None,
+        }
+    }
+
     #[test]
-    fn two_clients_are_told_apart_only_if_every_round_says_the_same() {
+    fn two_clients_are_told_apart_only_if_both_bounds_say_the_same() {
         let bare = [100.0, 104.0, 96.0];
-        assert_eq!(compare(&[50.0, 52.0, 48.0], &bare), Verdict::Ratio(0.5));
-        assert_eq!(compare(&[200.0, 208.0, 230.4], &bare), Verdict::Ratio(2.0));
+        assert_eq!(ratio(&[50.0, 52.0, 48.0], &bare), Some(0.5));
+        assert_eq!(ratio(&[200.0, 208.0, 230.4], &bare), Some(2.0));
         assert_eq!(compare(&[95.0, 106.0, 90.0], &bare), Verdict::Alike);
         assert_eq!(compare(&bare, &bare), Verdict::Alike);
+        let wild = Verdict::Ratio {
+            median: 1000.0 / 99.0,
+            low: 10.0,
+            high: 1400.0 / 101.0,
+        };
+        assert_eq!(compare(&[1000.0, 1400.0, 1000.0], &[100.0, 101.0, 99.0]), wild);
     }
 
     #[test]
     fn what_slows_both_in_the_same_round_does_not_blur_the_comparison() {
         let (slow, bare) = ([50.0, 25.0, 100.0], [100.0, 50.0, 200.0]);
         assert!(is_too_wide(&slow) && is_too_wide(&bare));
-        assert_eq!(compare(&slow, &bare), Verdict::Ratio(0.5));
+        assert_eq!(ratio(&slow, &bare), Some(0.5));
     }
 
     #[test]
-    fn ratios_that_lie_too_far_apart_allow_no_conclusion_even_if_all_are_on_one_side() {
-        let (steady, wild) = ([100.0, 101.0, 99.0], [1000.0, 1400.0, 1000.0]);
+    fn ratios_that_lie_too_far_apart_on_both_sides_of_one_allow_no_conclusion() {
+        let (steady, wild) = ([100.0, 101.0, 99.0], [90.0, 140.0, 100.0]);
         assert_eq!(compare(&wild, &steady), Verdict::TooWide);
         assert_eq!(compare(&steady, &wild), Verdict::TooWide);
         for nothing in [[0.0, 100.0, 0.0], [0.0, 0.0, 0.0]] {
             assert_eq!(compare(&steady, &nothing), Verdict::TooWide);
         }
-        assert_eq!(compare(&[0.0, 100.0, 0.0], &steady), Verdict::TooWide);
         assert_eq!(compare(&[0.0; 3], &[0.0; 3]), Verdict::TooWide);
     }
 }

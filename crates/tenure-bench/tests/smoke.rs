@@ -189,7 +189,7 @@ fn a_page_gets_its_section_anew_and_keeps_the_rest() {
     let dir = tempfile::tempdir().unwrap();
     let page = dir.path().join("page.md");
     let marks = [
-        "<!-- results: cargo xtask bench quick --into BENCHMARKS.md -->",
+        "<!-- results: cargo xtask bench full --into BENCHMARKS.md -->",
         "<!-- end of results -->",
     ];
     std::fs::write(&page, format!("first\n{}\nold\n{}\nlast\n", marks[0], marks[1])).unwrap();
