@@ -52,7 +52,7 @@ local own, time = tonumber(ARGV[3]), call('TIME')
 local now = time[1] * 1000000 + time[2]
 
 -- The usual hand-over, to an unfair heir of whom nothing is known, while nobody queues and nobody else listens.
-if held and plain and ARGV[6] and ARGV[11] ~= '1' and not ARGV[12] and now <= tonumber(ARGV[8]) then
+if held and plain and ARGV[5] == '0' and ARGV[6] and ARGV[11] ~= '1' and not ARGV[12] and now <= tonumber(ARGV[8]) then
     if
         call('EXISTS', name, KEYS[4], 'redisson_lock_queue:' .. open .. name .. close) == 0
         and call('PUBSUB', 'NUMSUB', 'redisson_lock__channel:' .. open .. name .. close)[2] <= own

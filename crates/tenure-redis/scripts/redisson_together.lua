@@ -7,11 +7,11 @@
 --                  known of the client ('' if nothing changes) and its label, the lease (ms) and the grants of each that
 --                  is placed ('' where they differ); then each claim's owner; and where they differ, for each that is
 --                  placed: lease, grants
--- Atomicity  one script for all; one claim's trouble is no other's.
+-- Atomicity  one script for all; but for the time that has passed, one claim's trouble is no other's.
 -- Answer     the time, then one number for each claim. Of one that departed: 1 and how many heard of it. Of the others: the
---            first token (granted: the lease runs from now on), or -1 and how long it is until it may ask again (ms; held
---            by another). 0 for whatever is unusual: nothing was done, it is to be asked for by itself. So are all that
---            are to be placed where the first place_by has passed.
+--            first token (granted: the lease runs from now on), or -1 (the first place_by has passed, and this claim was
+--            never placed: it may be asked for by itself if its own has not), or -2 and how long it is until it may ask
+--            again (ms; held by another). 0 for whatever is unusual: nothing was done, it is to be asked for by itself.
 -- Closes     what redisson_release and redisson_acquire close: it does only what they do in their usual cases. Tokens are
 --            drawn before the first grant, so a script that was broken off has given none twice.
 local KEYS, ARGV, call, try, find, text = KEYS, ARGV, redis.call, redis.pcall, string.find, string.format
@@ -63,14 +63,18 @@ for i = departing + 1, all do
     if not grants then
         lease = ARGV[7 + all + 2 * (i - departing)]
     end
-    local unusual = late or doubts and call('EXISTS', 'tenure_claim:' .. open .. name .. close .. ':' .. owner) == 1
-    if not unusual and call('EXISTS', name, 'redisson_lock_queue:' .. open .. name .. close) > 0 then
-        local held = try('HMGET', name, owner, 'mode')
-        if not (held.err or held[1] or held[2]) then
-            local left = call('PTTL', name)
-            said = left >= 0 and -2 - left or left == -1 and -1001 or 0
+    local seen = doubts and call('EXISTS', 'tenure_claim:' .. open .. name .. close .. ':' .. owner) == 1
+    if late then
+        if not seen and try('HEXISTS', name, owner) == 0 then
+            said = -1
         end
-    elseif first and not unusual then
+    elseif call('EXISTS', name, 'redisson_lock_queue:' .. open .. name .. close) > 0 then
+        local held = try('HMGET', name, owner, 'mode')
+        if not (seen or held.err or held[1] or held[2]) then
+            local left = call('PTTL', name)
+            said = left >= 0 and -3 - left or left == -1 and -1002 or 0
+        end
+    elseif first and not seen then
         call('HSET', name, owner, '1')
         call('PEXPIRE', name, lease)
         said, first = first, first + (grants or ARGV[8 + all + 2 * (i - departing)])

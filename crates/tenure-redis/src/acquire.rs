@@ -15,7 +15,7 @@ use crate::known::{Asked, Keep};
 use crate::names::{Owner, claims_of, doubts_of};
 use crate::profile::{check_claim, grants, lease_ms};
 use crate::script::{ACQUIRE, Command};
-use crate::together::{BUSY, Wish};
+use crate::together::{BUSY, TOO_LATE, Wish};
 use crate::wire::Wire;
 
 /// The counter of the tokens. It outlives every lock, and there is one for each database; on a cluster there would be one
@@ -101,6 +101,9 @@ impl RedisStore {
         };
         let placed = match wire.ask_together(wish).await? {
             0 => return Ok(None),
+            // Asked alone it would be later still.
+            TOO_LATE if place_by <= self.now() => Placed::TooLate,
+            TOO_LATE => return Ok(None),
             first @ 1.. => Placed::Granted(run(first.unsigned_abs(), grants(claim)).ok_or_else(nonsense)?),
             busy => Placed::Waits {
                 ahead: None,

@@ -44,8 +44,11 @@ pub(crate) enum Wish {
 /// many heard of it; of one that was placed, its first token, or one of these.
 pub(crate) type Said = i64;
 
+/// It comes too late, or one that travels with it does; it was never placed.
+pub(crate) const TOO_LATE: Said = -1;
+
 /// Somebody else holds the key, for so many milliseconds as it is further from zero.
-pub(crate) const BUSY: Said = -1;
+pub(crate) const BUSY: Said = -2;
 
 /// One caller's wish. It waits no longer than its caller does, so there are never more of them than callers.
 struct Asked {

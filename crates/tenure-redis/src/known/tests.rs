@@ -1,4 +1,4 @@
-//! What a client knows of its claims, without a server. What becomes of it in Redis is in `tests/layout.rs`.
+//! What a client knows of its claims, without a server. What becomes of it in Redis is in `tests/remembered.rs`.
 
 use std::num::NonZeroU32;
 

@@ -157,7 +157,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
             find: "            one.in_doubt = one.in_doubt.max(Some(self.place_by + REMEMBERED));\n",
             replace: "",
         }],
-        tests: layout(&["an_end_is_remembered_in_redis_while_a_placement_is_in_doubt"]),
+        tests: remembered(&["an_end_is_remembered_in_redis_while_a_placement_is_in_doubt"]),
         ..PLAIN
     },
     Mutant {
@@ -168,7 +168,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
             find: "self.under_way > 0 || self.in_doubt",
             replace: "self.in_doubt",
         }],
-        tests: layout(&["an_end_is_remembered_in_redis_while_a_placement_is_in_doubt"]),
+        tests: remembered(&["an_end_is_remembered_in_redis_while_a_placement_is_in_doubt"]),
         ..PLAIN
     },
     Mutant {
@@ -179,7 +179,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
             find: "if redis.pcall('HEXISTS', KEYS[i], ARGV[at]) == 1 then",
             replace: "do",
         }],
-        tests: layout(&["nothing_stays_written_down_of_who_does_not_hold"]),
+        tests: remembered(&["nothing_stays_written_down_of_who_does_not_hold"]),
         ..PLAIN
     },
     Mutant {
@@ -190,7 +190,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
             find: "    call('HDEL', claims_of(one), one)\n",
             replace: "",
         }],
-        tests: layout(&["nothing_stays_written_down_of_who_does_not_hold"]),
+        tests: remembered(&["nothing_stays_written_down_of_who_does_not_hold"]),
         ..PLAIN
     },
     Mutant {
@@ -201,7 +201,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
             find: "    if ending == 'N' then\n        call('HDEL'",
             replace: "    if ending == 'N' then\n        call('HGET'",
         }],
-        tests: layout(&["what_is_held_for_a_while_is_written_down_and_goes_with_its_hold"]),
+        tests: remembered(&["what_is_held_for_a_while_is_written_down_and_goes_with_its_hold"]),
         ..PLAIN
     },
     Mutant {
@@ -212,7 +212,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
             find: "            self.known.young.notify_one();\n",
             replace: "",
         }],
-        tests: layout(&["what_is_held_for_a_while_is_written_down_and_goes_with_its_hold"]),
+        tests: remembered(&["what_is_held_for_a_while_is_written_down_and_goes_with_its_hold"]),
         ..PLAIN
     },
     Mutant {
@@ -223,7 +223,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
             find: "if string.sub(call('GET', records .. one) or '', 1, 1) == 'W' then",
             replace: "do",
         }],
-        tests: layout(&["only_an_end_that_a_request_may_outlive_is_remembered_in_redis"]),
+        tests: remembered(&["only_an_end_that_a_request_may_outlive_is_remembered_in_redis"]),
         ..PLAIN
     },
     Mutant {
@@ -245,7 +245,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
             find: "    and (ARGV[6] ~= '1' or call('EXISTS', 'tenure_claim:' .. open .. name .. close .. ':' .. ARGV[1]) == 0)\n",
             replace: "",
         }],
-        tests: layout(&["a_waiter_that_java_took_out_of_the_queue_leaves_nothing_of_its_wait"]),
+        tests: remembered(&["a_waiter_that_java_took_out_of_the_queue_leaves_nothing_of_its_wait"]),
         ..PLAIN
     },
     Mutant {
@@ -256,7 +256,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
             find: "            held.noted = true;\n",
             replace: "",
         }],
-        tests: layout(&["what_is_held_for_a_while_is_written_down_and_goes_with_its_hold"]),
+        tests: remembered(&["what_is_held_for_a_while_is_written_down_and_goes_with_its_hold"]),
         ..PLAIN
     },
     Mutant {
@@ -267,7 +267,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
             find: "redis.call('PEXPIRE', claims, math.max(ARGV[1], redis.call('PTTL', claims)))\n",
             replace: "",
         }],
-        tests: layout(&["what_is_known_of_a_client_is_written_anew_where_it_was_lost"]),
+        tests: remembered(&["what_is_known_of_a_client_is_written_anew_where_it_was_lost"]),
         ..PLAIN
     },
     Mutant {
@@ -311,7 +311,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
             find: "REMEMBERED + left",
             replace: "REMEMBERED",
         }],
-        tests: layout(&["an_evicted_claim_is_remembered_for_longer_than_one_that_left"]),
+        tests: remembered(&["an_evicted_claim_is_remembered_for_longer_than_one_that_left"]),
         ..PLAIN
     },
     Mutant {
@@ -322,7 +322,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
             find: "elseif string.sub(call('GET', records .. owner) or '', 1, 1) ~= 'V' then",
             replace: "else",
         }],
-        tests: layout(&["an_evicted_claim_is_remembered_for_longer_than_one_that_left"]),
+        tests: remembered(&["an_evicted_claim_is_remembered_for_longer_than_one_that_left"]),
         ..PLAIN
     },
     Mutant {
@@ -528,4 +528,8 @@ const fn java(names: &'static [&'static str]) -> Tests {
 
 const fn layout(names: &'static [&'static str]) -> Tests {
     test("tenure-redis", "layout", names)
+}
+
+const fn remembered(names: &'static [&'static str]) -> Tests {
+    test("tenure-redis", "remembered", names)
 }

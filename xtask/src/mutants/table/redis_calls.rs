@@ -22,6 +22,28 @@ pub(super) const MUTANTS: &[Mutant] = &[
         ..PLAIN
     },
     Mutant {
+        name: "redis-together-one-lease-for-all",
+        promise: "A claim that travels with others keeps its own lease",
+        edits: &[Edit {
+            file: TOGETHER,
+            find: "lease = ARGV[7 + all + 2 * (i - departing)]",
+            replace: "lease = ARGV[9 + all]",
+        }],
+        tests: together(&["claims_that_travel_together_keep_a_lease_a_run_and_a_queue_of_their_own"]),
+        ..PLAIN
+    },
+    Mutant {
+        name: "redis-together-one-token-for-each",
+        promise: "A claim that travels with others keeps its own run of tokens",
+        edits: &[Edit {
+            file: TOGETHER,
+            find: "(grants or ARGV[8 + all + 2 * (i - departing)])",
+            replace: "1",
+        }],
+        tests: together(&["claims_that_travel_together_keep_a_lease_a_run_and_a_queue_of_their_own"]),
+        ..PLAIN
+    },
+    Mutant {
         name: "redis-group-overtakes-a-queue",
         promise: "A group leaves claims to themselves about which anything is unusual: a queue",
         edits: &[Edit {
@@ -37,8 +59,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
         promise: "A group leaves claims to themselves about which anything is unusual: a key of another program",
         edits: &[Edit {
             file: TOGETHER,
-            find: "if not (held.err or held[1]",
-            replace: "if not (held[1]",
+            find: "if not (seen or held.err or held[1]",
+            replace: "if not (seen or held[1]",
         }],
         tests: together(&["what_is_unusual_about_one_claim_is_no_trouble_of_those_beside_it"]),
         ..PLAIN
