@@ -117,37 +117,38 @@ local function poll_after(left, head)
     return math.max(soonest, 1)
 end
 
--- Places or polls one claim; as an heir it `yields` if others wait. The answer of `redisson_acquire`, without the time.
+-- Places or polls one claim; as an heir it `yields` if others wait. The three numbers that `redisson_acquire` answers before
+-- the time.
 local function place(claims, owner, lease, place_by, grants, label, fair, yields)
     local held = redis.call('HMGET', name, owner, 'mode')
     local granted = redis.call('HGET', claims, owner)
     if granted then
         if not held[1] then
-            return { 2, 0, 0 }
+            return 2, 0, 0
         end
         redis.call('PEXPIRE', name, lease)
         local first, count = string.match(granted, '^(%d+):(%d+)')
-        return { 1, tonumber(first), tonumber(count) }
+        return 1, tonumber(first), tonumber(count)
     end
     local known = redis.call('GET', records .. owner)
     local waits = known and string.sub(known, 1, 1) == 'W'
     if known and not waits then
-        return { 2, 0, 0 }
+        return 2, 0, 0
     elseif not (known or held[1]) then
         if now > place_by then
-            return { 3, 0, 0 }
+            return 3, 0, 0
         elseif held[2] then
-            return { 4, 0, 0 }
+            return 4, 0, 0
         end
     end
     local left = held[1] and -2 or redis.call('PTTL', name)
     if left ~= -2 and not fair then
-        return { 0, left >= 0 and left + 1 or 1000, -1 }
+        return 0, left >= 0 and left + 1 or 1000, -1
     end
     local before = redis.call('LINDEX', queue, 0)
     local head = sweep()
     if waits and not redis.call('ZSCORE', waiters, owner) then
-        return { 2, 0, 0 }
+        return 2, 0, 0
     end
     if held[1] or left == -2 and not yields and (not head or head == owner) then
         if waits or head == owner then
@@ -162,13 +163,13 @@ local function place(claims, owner, lease, place_by, grants, label, fair, yields
         local first = last - grants + 1
         redis.call('HSET', name, owner, 1)
         redis.call('PEXPIRE', name, lease)
-        return { 1, first, grants }
+        return 1, first, grants
     end
     if left == -2 and head and head ~= before and head ~= owner then
         call_head(head)
     end
     if not fair then
-        return { 0, yields and 10 or poll_after(left, head), -1 }
+        return 0, yields and 10 or poll_after(left, head), -1
     end
     -- If a script of Java's has taken one of ours for dead, it was the head, and is again.
     local ahead = redis.call('LPOS', queue, owner)
@@ -193,5 +194,5 @@ local function place(claims, owner, lease, place_by, grants, label, fair, yields
     redis.call('SET', records .. owner, 'W:' .. label, 'PX', lease + REMEMBERED)
     tend()
     local soon = yields and left == -2 and 10 or poll_after(left, ahead > 0 and head or nil)
-    return { 0, math.max(1, math.min(soon, math.floor(lease / 3))), ahead }
+    return 0, math.max(1, math.min(soon, math.floor(lease / 3))), ahead
 end

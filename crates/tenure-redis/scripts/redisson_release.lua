@@ -6,9 +6,9 @@
 --                  lock's subscribers are the caller's own, the caller's client; bar (ms), if there is one or an heir;
 --                  then of an heir what redisson_acquire has of a claim
 -- Atomicity  one script: the end, the wake-up and the heir's grant are one step.
--- Answer     {freed, waiting elsewhere}, or {freed, waiting elsewhere, the heir's answer as of redisson_acquire, time};
---            freed is 1 or 0, or where no owner was given {owner, 1 if it is a claim of ours} for each, or -1 where an
---            eviction finds a read-write lock, and does nothing
+-- Answer     numbers in one text, with blanks between: freed (1 or 0), how many wait elsewhere, and if there is an heir
+--            what redisson_acquire says of it. -1 and 0 where an eviction finds a read-write lock, and does nothing.
+--            Where no owner was given a list: {owner, 1 if it is a claim of ours} for each freed, how many wait elsewhere
 -- Closes     where it matters the claim's record says that it has ended before anybody can hear of it, so a request of
 --            its own that was delayed is too late; the heir is granted only if nobody else listens, so no waiter
 --            elsewhere is passed over.
@@ -24,7 +24,7 @@ local evicted, there, left = not plain and string.sub(ending, 1, 1) == 'V', {}, 
 if evicted then
     --: include redisson_owners
     if call('TYPE', name).ok == 'hash' and call('HEXISTS', name, 'mode') == 1 then
-        return { -1, 0 }
+        return '-1 0'
     end
     there, left = owners_of(name), math.max(call('PTTL', name), 0)
     for _, one in ipairs(there) do
@@ -45,7 +45,7 @@ if held and plain and not ARGV[5] then
     end
     if call('EXISTS', 'redisson_lock_queue:' .. open .. name .. close) == 0 then
         local heard = call('PUBLISH', 'redisson_lock__channel:' .. open .. name .. close, '0')
-        return { 1, math.max(heard - ARGV[3], 0) }
+        return '1 ' .. math.max(heard - ARGV[3], 0)
     end
 end
 local own, time = tonumber(ARGV[3]), call('TIME')
@@ -67,7 +67,7 @@ if held and plain and ARGV[5] == '0' and ARGV[6] and ARGV[11] ~= '1' and not ARG
         end
         call('HSET', name, ARGV[6], '1')
         call('PEXPIRE', name, ARGV[7])
-        return { 1, 0, { 1, last - grants + 1, grants }, now }
+        return text('1 0 1 %d %d %d', last - grants + 1, grants, now)
     end
 end
 local tag = open .. name .. close
@@ -135,13 +135,14 @@ for _, one in ipairs(call('LRANGE', queue, 0, -1)) do
 end
 others = others + math.max(call('PUBSUB', 'NUMSUB', channel)[2] - own, 0)
 
-local answer = { freed, others }
+local answer = owner == '' and { freed, others } or freed .. ' ' .. others
 if ARGV[6] then
     keep(KEYS[3], ARGV[12], ARGV[13])
     local lease, place_by, grants = tonumber(ARGV[7]), tonumber(ARGV[8]), tonumber(ARGV[9])
-    answer[3] = place(KEYS[3], ARGV[6], lease, place_by, grants, ARGV[10] or '', ARGV[11] == '1', others > 0)
-    answer[4] = now
-    if answer[3][1] == 1 then
+    local code, first, second =
+        place(KEYS[3], ARGV[6], lease, place_by, grants, ARGV[10] or '', ARGV[11] == '1', others > 0)
+    answer = answer .. string.format(' %d %d %d %d', code, first, second, now)
+    if code == 1 then
         return answer
     end
 end

@@ -8,7 +8,7 @@ use tenure_backend::{
     TokenRun,
 };
 
-use crate::answer::{Placed, integer, list, placed, run};
+use crate::answer::{Placed, numbers, placed, run};
 use crate::backend::RedisStore;
 use crate::error::nonsense;
 use crate::known::{Asked, Keep};
@@ -126,10 +126,9 @@ impl RedisStore {
         write_claim(&mut command, claim, wire.clock.at(place_by), keep);
         let asked = self.now();
         let answer = wire.call_in_turn(&command).await?;
-        let parts = list(&answer).ok_or_else(nonsense)?;
-        let time = parts.get(3).and_then(integer).ok_or_else(nonsense)?;
-        wire.clock.learn(time, self.now());
-        match placed(parts).ok_or_else(nonsense)? {
+        let [code, first, second, time] = numbers(&answer).ok_or_else(nonsense)?;
+        wire.clock.learn(time.unsigned_abs(), self.now());
+        match placed(code, first, second).ok_or_else(nonsense)? {
             Placed::IsReadWrite => Err(BackendError::mismatch(Kind::ReadWrite, Kind::Mutex)),
             placed => Ok(standing(placed, claim, asked)),
         }

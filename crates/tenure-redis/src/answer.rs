@@ -43,18 +43,25 @@ pub(crate) fn list(value: &Value) -> Option<&[Value]> {
     }
 }
 
-/// An answer of `place`, whatever follows it.
-pub(crate) fn placed(values: &[Value]) -> Option<Placed> {
-    let [code, first, second, ..] = values else {
-        return None;
-    };
-    Some(match integer(code)? {
+/// So many numbers of which an answer consists.
+pub(crate) fn numbers<const COUNT: usize>(value: &Value) -> Option<[i64; COUNT]> {
+    let mut written = text(value)?.split(' ');
+    let mut numbers = [0; COUNT];
+    for number in &mut numbers {
+        *number = written.next()?.parse().ok()?;
+    }
+    written.next().is_none().then_some(numbers)
+}
+
+/// What the first three numbers say of a claim.
+pub(crate) fn placed(code: i64, first: i64, second: i64) -> Option<Placed> {
+    Some(match code {
         0 => Placed::Waits {
             // It is -1 where nothing is known.
-            ahead: integer(second).and_then(|ahead| u32::try_from(ahead).ok()),
-            poll_after: Duration::from_millis(integer(first)?),
+            ahead: u32::try_from(second).ok(),
+            poll_after: Duration::from_millis(u64::try_from(first).ok()?),
         },
-        1 => Placed::Granted(run(integer(first)?, integer(second)?)?),
+        1 => Placed::Granted(run(u64::try_from(first).ok()?, u64::try_from(second).ok()?)?),
         2 => Placed::Ended,
         3 => Placed::TooLate,
         4 => Placed::IsReadWrite,

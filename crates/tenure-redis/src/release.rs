@@ -10,7 +10,7 @@ use tenure_backend::{
 };
 
 use crate::acquire::{COUNTER, standing, write_claim, write_client};
-use crate::answer::{integer, list, placed, text};
+use crate::answer::{integer, list, numbers, placed, text};
 use crate::backend::RedisStore;
 use crate::error::nonsense;
 use crate::known::{Asked, End, Keep};
@@ -137,28 +137,30 @@ impl RedisStore {
         let command = self.written(wire, departure, end, heir);
         let asked = self.now();
         let answer = wire.call_in_turn(&command).await?;
-        let parts = list(&answer).ok_or_else(nonsense)?;
-        let [freed, others, rest @ ..] = parts else {
-            return Err(nonsense());
+        if let Some([freed, others]) = list(&answer) {
+            return Ok(Released::Done {
+                freed: freed_by_all(freed).ok_or_else(nonsense)?,
+                others: integer(others).and_then(|others| u32::try_from(others).ok()),
+                heir: None,
+            });
+        }
+        let (freed, others, heir) = if let Some((heir, _)) = heir {
+            let [freed, others, code, first, second, time] = numbers(&answer).ok_or_else(nonsense)?;
+            wire.clock.learn(time.unsigned_abs(), self.now());
+            let placed = placed(code, first, second).ok_or_else(nonsense)?;
+            (freed, others, Some(standing(placed, &heir.claim, asked)))
+        } else {
+            let [freed, others] = numbers(&answer).ok_or_else(nonsense)?;
+            (freed, others, None)
         };
-        if matches!(freed, Value::Int(-1)) {
+        if freed == -1 {
             return Err(BackendError::mismatch(Kind::ReadWrite, Kind::Mutex));
         }
-        let heir = match (heir, rest) {
-            (Some((heir, _)), [placing, time, ..]) => {
-                wire.clock.learn(integer(time).ok_or_else(nonsense)?, self.now());
-                let placed = list(placing).and_then(placed).ok_or_else(nonsense)?;
-                Some(standing(placed, &heir.claim, asked))
-            }
-            (None, _) => None,
-            _ => return Err(nonsense()),
-        };
-        let released = Released::Done {
-            freed: freed_by(who, freed).ok_or_else(nonsense)?,
-            others: integer(others).and_then(|others| u32::try_from(others).ok()),
+        Ok(Released::Done {
+            freed: named(who).filter(|_| freed == 1).into_iter().collect(),
+            others: u32::try_from(others).ok(),
             heir,
-        };
-        Ok(released)
+        })
     }
 
     fn written(
@@ -234,14 +236,18 @@ fn with_heir(released: Released, placed: Standing) -> Released {
     }
 }
 
-/// Who was freed: whoever was named, if it was there, or else those whom the script names.
-fn freed_by(who: &Holder, freed: &Value) -> Option<Batch<HolderId>> {
-    let named = match who {
-        Holder::Claim(claim) => HolderId::Claim(claim.id),
-        Holder::Foreign { id, .. } => HolderId::Foreign(id.clone()),
-        Holder::All(_) => return list(freed)?.iter().map(holder).collect(),
-    };
-    Some((integer(freed)? == 1).then_some(named).into_iter().collect())
+/// Whoever was named.
+fn named(who: &Holder) -> Option<HolderId> {
+    match who {
+        Holder::Claim(claim) => Some(HolderId::Claim(claim.id)),
+        Holder::Foreign { id, .. } => Some(HolderId::Foreign(id.clone())),
+        Holder::All(_) => None,
+    }
+}
+
+/// Those whom the script names.
+fn freed_by_all(freed: &Value) -> Option<Batch<HolderId>> {
+    list(freed)?.iter().map(holder).collect()
 }
 
 fn holder(freed: &Value) -> Option<HolderId> {

@@ -239,7 +239,9 @@ impl Attempt {
                 let waiter =
                     Waiter::calling(line, &self.want, self.tries(), (call, claim.clone()), cx.waker());
                 self.stage = Stage::Calling(waiter.clone(), claim);
-                line.engine.watchdog.track_call(&waiter);
+                line.engine
+                    .watchdog
+                    .track_call(&waiter, line.engine.settings.offer_window);
                 Poll::Pending
             }
         }

@@ -15,6 +15,7 @@ use crate::seek::{Found, seek};
 use crate::timer::{nap, sleep};
 use crate::verdict::Verdict;
 use crate::waiter::{Offer, Offered, Waiter, wake};
+use crate::watchdog::Overtaken;
 
 /// Waits for the unfair waiters of a line, one after the other, as long as there are any.
 pub(crate) async fn drive(line: Arc<Line>, bell: Arc<Notify>) {
@@ -169,11 +170,15 @@ async fn offer(waiter: Arc<Waiter>, held: Arc<Held>) {
     }
 }
 
-/// Takes over a call that its caller may have stopped polling, and tells the caller.
-pub(crate) fn take_over(waiter: Arc<Waiter>, call: Call<Standing>, claim: Arc<Claim>) {
-    let line = waiter.line.clone();
-    let work = Served::by(waiter.clone(), finish(waiter, call, claim));
-    line.engine.watchdog.spawn(work);
+impl Overtaken for Waiter {
+    /// The caller is told.
+    fn take_over(self: Arc<Self>) {
+        if let Some((call, claim)) = self.take_call() {
+            let line = self.line.clone();
+            let work = Served::by(self.clone(), finish(self, call, claim));
+            line.engine.watchdog.spawn(work);
+        }
+    }
 }
 
 async fn finish(waiter: Arc<Waiter>, call: Call<Standing>, claim: Arc<Claim>) {

@@ -2,6 +2,7 @@
 //! over. How claims are renewed is in `renewal.rs`, and when it all begins and ends in `life.rs`.
 
 use std::collections::VecDeque;
+use std::fmt;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -13,21 +14,25 @@ use super::life::{GONE, Gone, Shared, Watchdog, spawn};
 use super::renewal::{renew, tell_lost};
 use super::wheel::Wheel;
 use crate::belief::{renew_after, stall_after};
-use crate::drive;
 use crate::held::Held;
 use crate::release::{Departing, see_through_together};
 use crate::timer::RECHECK;
-use crate::waiter::Waiter;
 
 /// How often calls are looked at: while many are made, one is due nearly always, and nearly every one has ended by then.
 const CALLS_LOOK: Duration = Duration::from_millis(5);
+
+/// A call to the store that its caller polls in place.
+pub(crate) trait Overtaken: fmt::Debug + Send + Sync {
+    /// Moves the call to the client's own task, if its caller still has it: it may have stopped polling it.
+    fn take_over(self: Arc<Self>);
+}
 
 #[derive(Debug)]
 pub(super) struct Due {
     pub(super) wheel: Wheel<Held>,
     /// Calls that their callers may have stopped polling, in the order in which they are taken over. One that has
     /// ended stays until its time, and keeps nothing alive.
-    pub(super) calls: VecDeque<(Instant, Weak<Waiter>)>,
+    pub(super) calls: VecDeque<(Instant, Weak<dyn Overtaken>)>,
     /// What callers left to be given back, in one call if it may be.
     pub(super) departures: Vec<Departing>,
     /// When the watchdog wakes by itself.
@@ -75,15 +80,16 @@ impl Watchdog {
         }
     }
 
-    /// Takes a caller's call over if it is still under way after the offer window.
-    pub(crate) fn track_call(&self, waiter: &Arc<Waiter>) {
-        let due = self.0.clock.now() + waiter.line.engine.settings.offer_window;
+    /// Takes over what a caller polls, if it is still under way after so long.
+    pub(crate) fn track_call(&self, call: &Arc<impl Overtaken + 'static>, window: Duration) {
+        let due = self.0.clock.now() + window;
+        let tracked: Weak<dyn Overtaken> = Arc::downgrade(call) as _;
         let mut all = self.0.due.lock();
-        all.calls.push_back((due, Arc::downgrade(waiter)));
+        all.calls.push_back((due, tracked));
         self.0.wake_by(all, due);
         if self.is_closed() {
             // Too late for the close to have seen it.
-            take_over(waiter);
+            call.clone().take_over();
         }
     }
 }
@@ -214,16 +220,9 @@ fn may_be_early(held: &Held) -> Duration {
     }
 }
 
-/// Takes over the calls of those callers who still wait for them.
-pub(super) fn take_over_all(calls: impl IntoIterator<Item = (Instant, Weak<Waiter>)>) {
-    for waiter in calls.into_iter().filter_map(|(_, waiter)| waiter.upgrade()) {
-        take_over(&waiter);
-    }
-}
-
-/// Takes a call over from a caller who may have stopped polling it.
-fn take_over(waiter: &Arc<Waiter>) {
-    if let Some((call, claim)) = waiter.take_call() {
-        drive::take_over(waiter.clone(), call, claim);
+/// Takes over what its callers may have stopped polling.
+pub(super) fn take_over_all(calls: impl IntoIterator<Item = (Instant, Weak<dyn Overtaken>)>) {
+    for call in calls.into_iter().filter_map(|(_, call)| call.upgrade()) {
+        call.take_over();
     }
 }

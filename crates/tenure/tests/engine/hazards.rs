@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use futures_util::FutureExt;
-use tenure::{Client, Error, Settings, multi};
+use tenure::{Client, Error, Guard, Settings, multi};
+use tokio::task::JoinHandle;
 
 use crate::stage::{Stage, Verb};
 use crate::world::{MS, SECOND, World, mutex, pass, poll_once, settle};
@@ -169,24 +170,88 @@ async fn verify_does_not_prolong_a_fixed_lease() {
     assert!(world.is_free("k").await, "nor in the store");
 }
 
-#[tokio::test(start_paused = true)]
-async fn an_unlock_that_is_not_polled_does_not_strand_who_waits() {
-    let world = World::new();
+/// What it takes to have a release that names an heir: a lock that somebody of the same client waits for.
+async fn with_an_heir(world: &World) -> (Client, Arc<Stage>, Guard, JoinHandle<Result<Guard, Error>>) {
     let (client, stage) = world.staged_with(Settings::default().passing(false));
     let guard = client.mutex("k").lock().await.unwrap();
     let waiting = tokio::spawn(client.mutex("k").lock());
     settle().await;
+    (client, stage, guard, waiting)
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_unlock_that_is_not_polled_does_not_strand_who_waits() {
+    let world = World::new();
+    let (_client, stage, guard, waiting) = with_an_heir(&world).await;
     stage.act(Verb::Release).hold_before();
     let mut unlock = Box::pin(guard.unlock());
     assert!(poll_once(&mut unlock).await.is_none());
     stage.act(Verb::Release).go_on();
-    let next = tokio::time::timeout(SECOND, waiting)
+    let next = tokio::time::timeout(200 * MS, waiting)
         .await
         .expect("stranded")
         .unwrap()
         .unwrap();
     assert!(next.is_held());
     unlock.await.unwrap();
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_unlock_polls_its_release_itself_until_the_offer_window_is_over() {
+    let world = World::new();
+    let (_client, stage, guard, waiting) = with_an_heir(&world).await;
+    stage.act(Verb::Release).hold_before();
+    let unlock = tokio::spawn(guard.unlock());
+    let before = tasks();
+    pass(99 * MS).await;
+    assert_eq!(tasks(), before);
+    pass(10 * MS).await;
+    assert_eq!(tasks(), before + 1);
+    stage.act(Verb::Release).go_on();
+    let told = tokio::time::timeout(MS, unlock).await;
+    told.expect("not told").unwrap().unwrap();
+    assert!(waiting.await.unwrap().unwrap().is_held());
+}
+
+/// The watchdog comes for it while it is polled, and does not come again.
+#[tokio::test(start_paused = true)]
+async fn an_unlock_that_is_taken_over_in_its_last_poll_goes_on_behind() {
+    let world = World::new();
+    let (client, stage, guard, waiting) = with_an_heir(&world).await;
+    let release = stage.act(Verb::Release);
+    release.hold_before();
+    let mut unlock = Box::pin(guard.unlock());
+    assert!(poll_once(&mut unlock).await.is_none());
+    release.go_on();
+    release.hold_after();
+    release.meanwhile(move || assert!(client.close(SECOND).now_or_never().is_none()));
+    assert!(poll_once(&mut unlock).await.is_none());
+    release.go_on();
+    assert!(matches!(waiting.await.unwrap(), Err(Error::Closed(_))));
+    world.freed("k", SECOND).await;
+    unlock.await.unwrap();
+}
+
+#[test]
+fn an_unlock_that_was_taken_over_is_told_when_the_runtime_ends() {
+    let runtime = || {
+        let mut builder = tokio::runtime::Builder::new_current_thread();
+        builder.enable_all().build().unwrap()
+    };
+    let (first, second) = (runtime(), runtime());
+    let world = World::new();
+    let (client, stage, guard, _waiting) = first.block_on(with_an_heir(&world));
+    stage.act(Verb::Release).hold_before();
+    let mut unlock = Box::pin(guard.unlock());
+    assert!(second.block_on(poll_once(&mut unlock)).is_none());
+    assert!(
+        second
+            .block_on(async { client.close(SECOND).now_or_never() })
+            .is_none()
+    );
+    first.shutdown_timeout(Duration::from_secs(10));
+    let told = second.block_on(async { tokio::time::timeout(Duration::from_secs(10), unlock).await });
+    assert!(told.expect("stranded").is_err(), "nobody knows");
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,6 +1,7 @@
 //! A decorator that holds calls up before or after their effect, lets them fail, and counts them.
 
 use std::collections::HashMap;
+use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::time::Duration;
@@ -32,7 +33,7 @@ pub(crate) struct Stage {
 }
 
 /// What happens to the calls of one verb.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct Act {
     /// Calls made.
     pub(crate) calls: AtomicUsize,
@@ -47,6 +48,15 @@ pub(crate) struct Act {
     fail_after: AtomicUsize,
     refuse: AtomicUsize,
     delay: Mutex<Duration>,
+    meanwhile: Mutex<Option<Box<dyn FnOnce() + Send>>>,
+}
+
+impl fmt::Debug for Act {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Act")
+            .field("calls", &self.calls)
+            .finish_non_exhaustive()
+    }
 }
 
 impl Stage {
@@ -127,6 +137,11 @@ impl Act {
         *self.delay.lock() = time;
     }
 
+    /// Does this once, in the poll in which the store has acted on a call.
+    pub(crate) fn meanwhile(&self, act: impl FnOnce() + Send + 'static) {
+        *self.meanwhile.lock() = Some(Box::new(act));
+    }
+
     pub(crate) fn count(&self) -> usize {
         self.calls.load(Ordering::Relaxed)
     }
@@ -153,6 +168,10 @@ impl Act {
     }
 
     async fn leave(&self) -> Result<(), BackendError> {
+        let meanwhile = self.meanwhile.lock().take();
+        if let Some(act) = meanwhile {
+            act();
+        }
         self.stop(&self.held_after).await;
         let delay = *self.delay.lock();
         if !delay.is_zero() {

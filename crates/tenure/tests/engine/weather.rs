@@ -174,6 +174,25 @@ async fn an_unlock_that_cannot_be_confirmed_says_so_and_goes_on_behind() {
     }
 }
 
+#[tokio::test(start_paused = true)]
+async fn an_unlock_that_is_refused_goes_on_behind() {
+    for heir in [false, true] {
+        let world = World::new();
+        let (client, stage) = world.staged_with(Settings::default().passing(false));
+        let guard = client.mutex("k").lock().await.unwrap();
+        let waiting = heir.then(|| tokio::spawn(client.mutex("k").lock_within(10 * SECOND)));
+        settle().await;
+        stage.act(Verb::Release).refuse(1);
+        let before = tokio::time::Instant::now();
+        assert!(matches!(guard.unlock().await, Err(Error::Backend(_))));
+        if let Some(waiting) = waiting {
+            waiting.await.unwrap().unwrap().unlock().await.unwrap();
+        }
+        world.freed("k", SECOND).await;
+        assert!(before.elapsed() < SECOND, "{:?}", before.elapsed());
+    }
+}
+
 /// Until its lease has ended the store may keep the claim, so the last try is made at the limit itself.
 #[tokio::test(start_paused = true)]
 async fn a_release_is_tried_a_last_time_at_its_limit() {

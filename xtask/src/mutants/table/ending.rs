@@ -11,7 +11,9 @@ const GUARD: &str = "crates/tenure/src/guard.rs";
 const HANDOVER: &str = "crates/tenure/src/line/handover.rs";
 const LIFE: &str = "crates/tenure/src/watchdog/life.rs";
 const MULTI: &str = "crates/tenure/src/multi.rs";
-const RELEASE: &str = "crates/tenure/src/release.rs";
+const IN_PLACE: &str = "crates/tenure/src/release/in_place.rs";
+const DEPARTING: &str = "crates/tenure/src/release/departing.rs";
+const RELEASE: &str = "crates/tenure/src/release/tries.rs";
 const RENEWAL: &str = "crates/tenure/src/watchdog/renewal.rs";
 const ROUNDS: &str = "crates/tenure/src/watchdog/rounds.rs";
 const TIMER: &str = "crates/tenure/src/timer.rs";
@@ -52,7 +54,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "dropped-unlock-leaves-its-claim",
         promise: "An unlock that is dropped is finished by the watchdog",
-        edits: &[Edit { file: RELEASE, find: "            let line = release.line.clone();
+        edits: &[Edit { file: DEPARTING, find: "            let line = release.line().clone();
             line.engine.watchdog.give_back(Departing(Some(release)));", replace: "            drop(release);", },],
         tests: engine(&["cancel::of_release"]),
         ..PLAIN
@@ -60,8 +62,44 @@ pub(super) const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "unlock-depends-on-being-polled",
         promise: "An unlock that is not polled does not strand who waits",
-        edits: &[Edit { file: RELEASE, find: "Some(release) if release.heir.is_none() => {", replace: "Some(release) if release.heir.is_none() || release.tries == 0 => {", },],
+        edits: &[Edit { file: IN_PLACE, find: "polled.is_pending() && !mem::replace(&mut self.tracked, true)", replace: "polled.is_pending() && mem::replace(&mut self.tracked, true)", },],
         tests: engine(&["an_unlock_that_is_not_polled_does_not_strand_who_waits"]),
+        ..PLAIN
+    },
+    Mutant {
+        name: "unlock-is-taken-over-at-once",
+        promise: "An unlock polls its release itself until the offer window is over",
+        edits: &[Edit { file: IN_PLACE, find: ".track_call(&self.shared, engine.settings.offer_window);", replace: ".track_call(&self.shared, Duration::ZERO);", },],
+        tests: engine(&["an_unlock_polls_its_release_itself_until_the_offer_window_is_over"]),
+        ..PLAIN
+    },
+    Mutant {
+        name: "unlock-that-is-polled-is-not-taken-over",
+        promise: "A release that is wanted while it is polled is taken over after that poll",
+        edits: &[Edit { file: IN_PLACE, find: "        if wanted {
+            self.clone().take_over();
+        }
+", replace: "        let _ = wanted;
+", },],
+        tests: engine(&["an_unlock_that_is_taken_over_in_its_last_poll_goes_on_behind"]),
+        ..PLAIN
+    },
+    Mutant {
+        name: "unlock-that-was-taken-over-is-not-woken",
+        promise: "Whose release was taken over is told how it ended",
+        edits: &[Edit { file: IN_PLACE, find: "                wake(waker);
+", replace: "                let _: Option<Waker> = waker;
+", },Edit { file: IN_PLACE, find: "use crate::waiter::wake;
+", replace: "", },],
+        tests: engine(&["an_unlock_polls_its_release_itself_until_the_offer_window_is_over"]),
+        ..PLAIN
+    },
+    Mutant {
+        name: "dropped-unlock-strands-its-heir",
+        promise: "An unlock that is dropped while it names an heir is finished behind",
+        edits: &[Edit { file: IN_PLACE, find: "        self.shared.clone().take_over();
+    }", replace: "    }", },],
+        tests: engine(&["cancel::of_a_hand_over"]),
         ..PLAIN
     },
     Mutant {
@@ -105,10 +143,20 @@ pub(super) const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "release-with-an-heir-stops-at-its-limit",
         promise: "A release with an heir that cannot be confirmed goes on behind",
-        edits: &[Edit { file: RELEASE, find: "                        release.see_through().await;
-                    } else {", replace: "                        drop(release);
-                    } else {", },],
+        edits: &[Edit { file: IN_PLACE, find: "    if failed {
+        release.see_through().await;
+    }", replace: "    let _ = failed;
+    drop(release);", },],
         tests: engine(&["an_unlock_that_cannot_be_confirmed_says_so_and_goes_on_behind"]),
+        ..PLAIN
+    },
+    Mutant {
+        name: "unlock-with-an-heir-stops-at-its-limit",
+        promise: "A release with an heir that its unlock cannot confirm goes on behind",
+        edits: &[Edit { file: IN_PLACE, find: "            if answer.is_err() {
+                release.see_through_behind();
+            }", replace: "            drop(release);", },],
+        tests: engine(&["an_unlock_that_is_refused_goes_on_behind"]),
         ..PLAIN
     },
     Mutant {
@@ -195,7 +243,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "a-failed-batch-is-forgotten",
         promise: "What is given back together and fails is given back one by one",
-        edits: &[Edit { file: RELEASE, find: "            _ => release.see_through_behind(),", replace: "            _ => drop(Departing(Some(release)).forget()),", },],
+        edits: &[Edit { file: RELEASE, find: "                _ => release.see_through_behind(),", replace: "                _ => drop(release),", },],
         tests: engine(&["a_client_that_closes_gives_all_its_locks_back_in_few_calls"]),
         ..PLAIN
     },
@@ -232,7 +280,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "calls-keep-their-client-alive",
         promise: "A call that has ended keeps nothing alive",
-        edits: &[Edit { file: ROUNDS, find: "calls: VecDeque<(Instant, Weak<Waiter>)>,", replace: "calls: VecDeque<(Instant, Arc<Waiter>)>,", },Edit { file: ROUNDS, find: "all.calls.push_back((due, Arc::downgrade(waiter)));", replace: "all.calls.push_back((due, waiter.clone()));", },Edit { file: ROUNDS, find: "calls: impl IntoIterator<Item = (Instant, Weak<Waiter>)>) {", replace: "calls: impl IntoIterator<Item = (Instant, Arc<Waiter>)>) {", },Edit { file: ROUNDS, find: "calls.into_iter().filter_map(|(_, waiter)| waiter.upgrade())", replace: "calls.into_iter().map(|(_, waiter)| waiter)", },Edit { file: ROUNDS, find: "use std::sync::{Arc, Weak};", replace: "use std::sync::Arc;", },],
+        edits: &[Edit { file: ROUNDS, find: "calls: VecDeque<(Instant, Weak<dyn Overtaken>)>,", replace: "calls: VecDeque<(Instant, Arc<dyn Overtaken>)>,", },Edit { file: ROUNDS, find: "let tracked: Weak<dyn Overtaken> = Arc::downgrade(call) as _;", replace: "let tracked: Arc<dyn Overtaken> = call.clone();", },Edit { file: ROUNDS, find: "calls: impl IntoIterator<Item = (Instant, Weak<dyn Overtaken>)>) {", replace: "calls: impl IntoIterator<Item = (Instant, Arc<dyn Overtaken>)>) {", },Edit { file: ROUNDS, find: "calls.into_iter().filter_map(|(_, call)| call.upgrade())", replace: "calls.into_iter().map(|(_, call)| call)", },Edit { file: ROUNDS, find: "use std::sync::{Arc, Weak};", replace: "use std::sync::Arc;", },],
         tests: engine(&["a_client_leaves_nothing_when_its_runtime_ends"]),
         ..PLAIN
     },

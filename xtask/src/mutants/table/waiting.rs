@@ -68,7 +68,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         name: "unlock-is-not-repeated",
         promise: "An unlock is repeated until the store confirms it",
         edits: &[Edit {
-            file: "crates/tenure/src/release.rs",
+            file: "crates/tenure/src/release/tries.rs",
             find: "if !may_go_through ||",
             replace: "if !may_go_through || self.tries > 0 ||",
         }],

@@ -1,6 +1,5 @@
-//! Giving a claim back: polled in place by `unlock`, seen through by the client's own task when nobody waits.
+//! One release: the call for it, repeated while nobody knows whether it took effect, and what its line is told of the heir.
 
-use std::fmt;
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
 use std::sync::Arc;
@@ -8,7 +7,7 @@ use std::time::Duration;
 
 use smallvec::smallvec;
 use tenure_backend::{
-    BackendError, Cause, Claim, Departure, Each, Effect, Heir, Holder, HolderId, Released, Standing,
+    BackendError, Cause, Claim, ClaimRef, Departure, Each, Effect, Heir, Holder, HolderId, Released, Standing,
 };
 
 use crate::error::no_answer;
@@ -16,10 +15,8 @@ use crate::line::Line;
 use crate::timer::sleep;
 use crate::watchdog::Busy;
 
-/// A release that must be carried out. Dropped before it is, it is seen through by the client's own task.
-pub(crate) struct Departing(Option<Release>);
-
-struct Release {
+/// One release, with all its tries.
+pub(super) struct Release {
     line: Arc<Line>,
     claim: Arc<Claim>,
     cause: Cause,
@@ -29,27 +26,6 @@ struct Release {
     answered: Option<Box<(Option<u32>, Option<Standing>)>>,
     tries: u32,
     _busy: Busy,
-}
-
-/// Carries several releases out in one call; those of which the store does not say that the claim is absent, and those
-/// that are under way, are seen through one by one.
-pub(crate) async fn see_through_together(departing: Vec<Departing>) {
-    let releases = departing
-        .into_iter()
-        .filter_map(|mut departing| departing.0.take());
-    let (under_way, fresh): (Vec<_>, Vec<_>) = releases.partition(|release| release.call.is_some());
-    under_way.into_iter().for_each(Release::see_through_behind);
-    let Some(first) = fresh.first() else { return };
-    let departures = fresh.iter().map(Release::departure).collect();
-    let answers = first.line.engine.backend.clone().release(departures).await;
-    let mut answers = answers.into_iter();
-    for mut release in fresh {
-        release.tries += 1;
-        match answers.next() {
-            Some(Released::Done { others, heir, .. }) => release.settle_heir(others, heir),
-            _ => release.see_through_behind(),
-        }
-    }
 }
 
 /// How a release ended that was carried out.
@@ -62,20 +38,11 @@ pub(crate) enum Left {
     Absent,
 }
 
-impl Departing {
-    /// The holder is done, and the heir may have the key at once.
-    pub(crate) fn new(line: Arc<Line>, claim: Arc<Claim>, heir: Option<Arc<Claim>>) -> Self {
-        Self::with(line, claim, Cause::Unlocked, heir)
-    }
-
-    /// The claim is given up, whatever state it is in.
-    pub(crate) fn withdrawing(line: Arc<Line>, claim: Arc<Claim>) -> Self {
-        Self::with(line, claim, Cause::Withdrawn, None)
-    }
-
-    fn with(line: Arc<Line>, claim: Arc<Claim>, cause: Cause, heir: Option<Arc<Claim>>) -> Self {
+impl Release {
+    /// A release of which nothing was sent yet.
+    pub(super) fn new(line: Arc<Line>, claim: Arc<Claim>, cause: Cause, heir: Option<Arc<Claim>>) -> Self {
         let busy = line.engine.watchdog.busy();
-        Departing(Some(Release {
+        Release {
             line,
             claim,
             cause,
@@ -84,84 +51,51 @@ impl Departing {
             answered: None,
             tries: 0,
             _busy: busy,
-        }))
+        }
     }
 
-    /// Carries the release out, repeating it for `limit` while nobody knows whether it took effect.
-    ///
-    /// With an heir it runs as the client's own task: waiters depend on it, so it must not depend on the caller's
-    /// future being polled.
-    ///
-    /// # Cancel safety
-    /// Dropped on the way, the rest is done by the client's own task.
-    pub(crate) async fn run(mut self, limit: Duration) -> Result<Left, BackendError> {
-        match &mut self.0 {
-            Some(release) if release.heir.is_none() => {
-                let answer = release.run(limit).await;
-                if answer.is_ok() {
-                    self.0 = None;
-                }
-                answer
+    pub(super) fn line(&self) -> &Arc<Line> {
+        &self.line
+    }
+
+    pub(super) fn at(&self) -> &ClaimRef {
+        &self.claim.at
+    }
+
+    pub(super) fn names_an_heir(&self) -> bool {
+        self.heir.is_some()
+    }
+
+    /// Carries several out in one call; those of which the store does not say that the claim is absent, and those that are
+    /// under way, are seen through one by one.
+    pub(super) async fn see_through_together(releases: impl Iterator<Item = Release>) {
+        let (under_way, fresh): (Vec<_>, Vec<_>) = releases.partition(|release| release.call.is_some());
+        under_way.into_iter().for_each(Release::see_through_behind);
+        let Some(first) = fresh.first() else { return };
+        let departures = fresh.iter().map(Release::departure).collect();
+        let answers = first.line.engine.backend.clone().release(departures).await;
+        let mut answers = answers.into_iter();
+        for mut release in fresh {
+            release.tries += 1;
+            match answers.next() {
+                Some(Released::Done { others, heir, .. }) => release.settle_heir(others, heir),
+                _ => release.see_through_behind(),
             }
-            Some(release) => {
-                let line = release.line.clone();
-                let (tell, told) = tokio::sync::oneshot::channel();
-                line.engine.watchdog.spawn(async move {
-                    let Some(mut release) = self.0.take() else { return };
-                    let answer = release.run(limit).await;
-                    let failed = answer.is_err();
-                    // Nobody may be there to hear it.
-                    let _ = tell.send(answer);
-                    // Told last, and so polled next: whoever now holds the key goes before whoever is done with it.
-                    if failed {
-                        release.see_through().await;
-                    } else {
-                        drop(release);
-                    }
-                });
-                told.await.unwrap_or_else(|_| Err(BackendError::closed()))
-            }
-            None => Ok(Left::Absent),
         }
     }
 
-    /// Leaves it to the lease: there is no runtime to carry it out on.
-    pub(crate) fn forget(mut self) {
-        self.0 = None;
-    }
-
-    /// Carries the release out, for as long as the claim's lease could last.
-    pub(crate) async fn see_through(mut self) {
-        if let Some(release) = self.0.take() {
-            release.see_through().await;
-        }
-    }
-}
-
-impl Drop for Departing {
-    fn drop(&mut self) {
-        if let Some(release) = self.0.take() {
-            let line = release.line.clone();
-            line.engine.watchdog.give_back(Departing(Some(release)));
-        }
-    }
-}
-
-impl fmt::Debug for Departing {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Departing")
-            .field(&self.0.as_ref().map(|release| &release.claim.at))
-            .finish()
-    }
-}
-
-impl Release {
-    fn see_through_behind(self) {
+    pub(super) fn see_through_behind(self) {
         let line = self.line.clone();
         line.engine.watchdog.spawn(self.see_through());
     }
 
-    async fn see_through(mut self) {
+    /// As [`run`](Self::run), with what is left of the release.
+    pub(super) async fn run_to_end(mut self, limit: Duration) -> (Self, Result<Left, BackendError>) {
+        let answer = self.run(limit).await;
+        (self, answer)
+    }
+
+    pub(super) async fn see_through(mut self) {
         let limit = self.claim.lease;
         if let Err(error) = self.run(limit).await {
             self.line.meters().unreturned.increment(1);
@@ -170,7 +104,7 @@ impl Release {
         }
     }
 
-    async fn run(&mut self, limit: Duration) -> Result<Left, BackendError> {
+    pub(super) async fn run(&mut self, limit: Duration) -> Result<Left, BackendError> {
         let mut give_up = None;
         loop {
             let call = match &mut self.call {
