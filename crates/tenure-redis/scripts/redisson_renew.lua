@@ -4,8 +4,9 @@
 --            ARGV  for each claim: owner, lease (ms), phase ('W' waiting, 'G' granted, 'E' either), first token and
 --                  how many to raise to ('' and '' if none)
 -- Atomicity  one script for all; one claim's trouble is no other's.
--- Answer     the time, 1 if anything is known of the client or else 0, then for each claim: 0 alive, 1 not there, 2 its lease ended while it waited, 3 a raise beyond what can be
---            counted exactly, 4 it is in another phase, the text 'V' and who evicted it, or the text 'R' and why the server refused
+-- Answer     the time, 1 if anything is known of the client or else 0, then for each claim: 0 alive, 1 not there, 2 its
+--            lease ended while it waited, 3 a raise beyond what can be counted exactly, 4 it is in another phase, the text
+--            'V' and who evicted it, or the text 'R' and why the server refused
 -- Closes     only a field that is there is kept alive: a renewal that was under way when the lock was released, or came
 --            too late, brings nothing back.
 local time = redis.call('TIME')
