@@ -87,3 +87,30 @@ pub(crate) fn granted(record: &str) -> Option<(TokenRun, &str)> {
 pub(crate) fn waits(record: &str) -> Option<&str> {
     record.strip_prefix("W:")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read<const COUNT: usize>(text: &str) -> Option<[i64; COUNT]> {
+        numbers(&Value::BulkString(text.as_bytes().to_vec()))
+    }
+
+    #[test]
+    fn numbers_are_read_all_or_not_at_all() {
+        assert_eq!(
+            read("1 1795311524581932 8 -1"),
+            Some([1, 1_795_311_524_581_932, 8, -1])
+        );
+        assert_eq!(read::<2>("1"), None, "one is missing");
+        assert_eq!(read::<2>("1 2 3"), None, "one too many");
+        for odd in ["", "1 ", "1  2", "1 x", "1 2.5", "1 1e+15", "nan inf"] {
+            assert_eq!(read::<2>(odd), None, "{odd:?}");
+        }
+        assert_eq!(
+            numbers::<1>(&Value::Array(vec![Value::Int(1)])),
+            None,
+            "a list is none"
+        );
+    }
+}
