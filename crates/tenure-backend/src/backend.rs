@@ -49,6 +49,9 @@ use crate::{
 /// never drops an `acquire`, `renew` or `release` of its own claims that was polled: it moves it to the watchdog. What only
 /// looks, and an eviction, is dropped with its caller.
 ///
+/// An `acquire` or a `release` may move to another runtime between two polls, and the one that polled it first may end: a
+/// timer of that one would panic. A task of the runtime on which the store was opened may have timers.
+///
 /// # Errors
 /// Each error carries its [`Effect`](crate::Effect). In a batch a failure is an element's own: one shard or
 /// chunk that fails never delays or clouds another's.

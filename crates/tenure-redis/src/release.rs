@@ -144,6 +144,9 @@ impl RedisStore {
                 heir: None,
             });
         }
+        if numbers(&answer) == Some([-1, 0]) {
+            return Err(BackendError::mismatch(Kind::ReadWrite, Kind::Mutex));
+        }
         let (freed, others, heir) = if let Some((heir, _)) = heir {
             let [freed, others, code, first, second, time] = numbers(&answer).ok_or_else(nonsense)?;
             wire.clock.learn(time.unsigned_abs(), self.now());
@@ -153,9 +156,6 @@ impl RedisStore {
             let [freed, others] = numbers(&answer).ok_or_else(nonsense)?;
             (freed, others, None)
         };
-        if freed == -1 {
-            return Err(BackendError::mismatch(Kind::ReadWrite, Kind::Mutex));
-        }
         Ok(Released::Done {
             freed: named(who).filter(|_| freed == 1).into_iter().collect(),
             others: u32::try_from(others).ok(),

@@ -9,7 +9,7 @@ use std::time::Duration;
 use futures_util::StreamExt;
 use stage::{Stage, soon, wait_until};
 use tenure_backend::{
-    Batch, Cause, Departure, Fairness, Fault, Holder, Kind, Mode, Phase, Released, Renewed,
+    Batch, Cause, Departure, Fairness, Fault, Heir, Holder, Kind, Mode, Phase, Released, Renewed,
 };
 
 const JAVA: &str = "00000000-0000-4000-8000-000000000000:7";
@@ -184,6 +184,24 @@ async fn a_read_write_lock_of_java_is_a_mismatch_and_is_left_alone() {
         asked: Kind::Mutex,
     };
     assert_eq!(refusal.expect_err("it is refused").fault(), fault);
+    for heir in [false, true] {
+        let heir = heir.then(|| Heir {
+            claim: client.claim(&key, Mode::Exclusive),
+            place_by: client.now() + Duration::from_secs(5),
+        });
+        let eviction = Departure {
+            who: Holder::Claim(client.claim(&key, Mode::Exclusive).at.clone()),
+            cause: Cause::Evicted { by: None },
+            heir,
+            bar: Duration::ZERO,
+        };
+        let batch = Batch::from_iter([eviction]);
+        let answer = client.backend().clone().release(batch).await.pop();
+        let Some(Released::Unknown(error)) = answer else {
+            panic!("{answer:?}")
+        };
+        assert_eq!(error.fault(), fault);
+    }
     assert_eq!(stage.number(&["HLEN", key.as_str()]), 2);
 }
 

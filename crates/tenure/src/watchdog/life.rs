@@ -211,7 +211,9 @@ impl Drop for Gone {
             return;
         }
         shared.closing.notify_waiters();
-        // Nobody is left to wait or to renew: whoever does so on another runtime is told.
+        // Nobody is left to wait, to renew or to take calls over: whoever does so on another runtime is told.
+        let calls = std::mem::take(&mut shared.due.lock().calls);
+        take_over_all(calls);
         if let Some(engine) = shared.engine.get().and_then(Weak::upgrade) {
             engine.lines.all().iter().for_each(|line| drop(line.close()));
         }

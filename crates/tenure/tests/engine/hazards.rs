@@ -233,25 +233,29 @@ async fn an_unlock_that_is_taken_over_in_its_last_poll_goes_on_behind() {
 }
 
 #[test]
-fn an_unlock_that_was_taken_over_is_told_when_the_runtime_ends() {
+fn an_unlock_on_another_runtime_is_told_when_the_clients_ends() {
     let runtime = || {
         let mut builder = tokio::runtime::Builder::new_current_thread();
         builder.enable_all().build().unwrap()
     };
-    let (first, second) = (runtime(), runtime());
-    let world = World::new();
-    let (client, stage, guard, _waiting) = first.block_on(with_an_heir(&world));
-    stage.act(Verb::Release).hold_before();
-    let mut unlock = Box::pin(guard.unlock());
-    assert!(second.block_on(poll_once(&mut unlock)).is_none());
-    assert!(
-        second
-            .block_on(async { client.close(SECOND).now_or_never() })
-            .is_none()
-    );
-    first.shutdown_timeout(Duration::from_secs(10));
-    let told = second.block_on(async { tokio::time::timeout(Duration::from_secs(10), unlock).await });
-    assert!(told.expect("stranded").is_err(), "nobody knows");
+    for taken_over in [false, true] {
+        let (first, second) = (runtime(), runtime());
+        let world = World::new();
+        let (client, stage, guard, _waiting) = first.block_on(with_an_heir(&world));
+        stage.act(Verb::Release).hold_before();
+        let mut unlock = Box::pin(guard.unlock());
+        assert!(second.block_on(poll_once(&mut unlock)).is_none());
+        if taken_over {
+            assert!(
+                second
+                    .block_on(async { client.close(SECOND).now_or_never() })
+                    .is_none()
+            );
+        }
+        first.shutdown_timeout(Duration::from_secs(10));
+        let told = second.block_on(async { tokio::time::timeout(Duration::from_secs(10), unlock).await });
+        assert!(told.expect("stranded").is_err(), "nobody knows");
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -95,6 +95,15 @@ pub(super) const MUTANTS: &[Mutant] = &[
         ..PLAIN
     },
     Mutant {
+        name: "unlock-is-not-told-of-the-end",
+        promise: "An unlock on another runtime is told when the client's ends",
+        edits: &[Edit { file: LIFE, find: "        let calls = std::mem::take(&mut shared.due.lock().calls);
+        take_over_all(calls);
+        if let", replace: "        if let", },],
+        tests: engine(&["an_unlock_on_another_runtime_is_told_when_the_clients_ends"]),
+        ..PLAIN
+    },
+    Mutant {
         name: "dropped-unlock-strands-its-heir",
         promise: "An unlock that is dropped while it names an heir is finished behind",
         edits: &[Edit { file: IN_PLACE, find: "        self.shared.clone().take_over();
