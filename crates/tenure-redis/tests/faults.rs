@@ -12,9 +12,8 @@ use tenure_backend::{
     Backend, Batch, Cause, Claim, Departure, Effect, Fault, Grant, Holder, Loss, MAX_PLACE_AHEAD, Mode,
     Phase, Query, Released, Renewal, Renewed, Standing,
 };
-use tenure_endpoint::StoreUrl;
 use tenure_redis::{Config, RedisStore};
-use tenure_servers::{Data, Proxy, Way};
+use tenure_servers::{Data, Way};
 use tenure_testkit::suite::Trial;
 
 /// How soon a call must have failed whose server is silent: the limit, a quarter more, and what a busy machine takes.
@@ -177,15 +176,7 @@ async fn a_server_that_is_silent_is_given_up_in_time_and_found_again() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_request_that_was_held_up_until_after_its_release_brings_nothing_back() {
     let server = Server::start();
-    let address = server.redis.lock().address();
-    let proxy = Proxy::start(address).await.expect("a port is free");
-    let url = StoreUrl::parse(&format!("redis://{}", proxy.address())).expect("a URL");
-    let config = Config {
-        host: url.hosts()[0].clone(),
-        command_timeout: Duration::from_millis(400),
-        ..server.config()
-    };
-    let store = RedisStore::connect(config).await.expect("the server answers");
+    let (proxy, store) = server.behind_a_proxy(Duration::from_millis(400)).await;
     let stage = Stage::on(server).await;
     let (client, key) = (stage.trial.client().await, stage.trial.key());
     let claim = client.claim(&key, Mode::Exclusive);

@@ -92,14 +92,10 @@ fn skip_attribute(chars: &mut impl Iterator<Item = char>) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    const NOWHERE: [usize; 0] = [];
+    use crate::tidy::finding::testing::{NOWHERE, lines};
 
     fn lines_of(path: &str, text: &str) -> Vec<usize> {
-        check(&Source::new(path, text))
-            .into_iter()
-            .map(|finding| finding.line)
-            .collect()
+        lines(check(&Source::new(path, text)))
     }
 
     #[test]

@@ -23,3 +23,16 @@ impl fmt::Display for Finding {
         write!(f, ": {}\n    {}", self.what, self.instead)
     }
 }
+
+/// What tests ask of a rule.
+#[cfg(test)]
+pub(super) mod testing {
+    use super::*;
+
+    pub(crate) const NOWHERE: [usize; 0] = [];
+
+    /// The lines at which something was found.
+    pub(crate) fn lines(found: Vec<Finding>) -> Vec<usize> {
+        found.into_iter().map(|finding| finding.line).collect()
+    }
+}

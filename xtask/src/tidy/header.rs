@@ -42,14 +42,10 @@ pub(crate) fn check(source: &Source) -> Vec<Finding> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    const NOWHERE: [usize; 0] = [];
+    use crate::tidy::finding::testing::{NOWHERE, lines};
 
     fn lines_of(text: &str) -> Vec<usize> {
-        check(&Source::new("a.rs", text))
-            .into_iter()
-            .map(|finding| finding.line)
-            .collect()
+        lines(check(&Source::new("a.rs", text)))
     }
 
     #[test]

@@ -31,14 +31,10 @@ fn can_be_wrapped(text: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    const NOWHERE: [usize; 0] = [];
+    use crate::tidy::finding::testing::{NOWHERE, lines};
 
     fn lines_of(text: &str) -> Vec<usize> {
-        check(&Source::new("a.rs", text))
-            .into_iter()
-            .map(|finding| finding.line)
-            .collect()
+        lines(check(&Source::new("a.rs", text)))
     }
 
     #[test]

@@ -56,14 +56,10 @@ fn has_word(code: &str, word: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    const NOWHERE: [usize; 0] = [];
+    use crate::tidy::finding::testing::{NOWHERE, lines};
 
     fn lines_of(path: &str, text: &str) -> Vec<usize> {
-        check(&Source::new(path, text))
-            .into_iter()
-            .map(|finding| finding.line)
-            .collect()
+        lines(check(&Source::new(path, text)))
     }
 
     #[test]

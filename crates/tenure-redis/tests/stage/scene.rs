@@ -8,8 +8,7 @@ use std::time::Duration;
 
 use futures_util::future::{JoinAll, join_all};
 use tenure_backend::{Backend, Call, Claim, Grant, LockKey, Mode, Standing};
-use tenure_endpoint::StoreUrl;
-use tenure_redis::{Config, RedisStore};
+use tenure_redis::RedisStore;
 use tenure_servers::{Proxy, Way};
 use tenure_testkit::suite::Client;
 
@@ -30,15 +29,7 @@ pub(crate) type All = Pin<Box<JoinAll<Call<Standing>>>>;
 impl Scene {
     pub(crate) async fn new() -> Self {
         let server = Server::start();
-        let address = server.redis.lock().address();
-        let proxy = Proxy::start(address).await.expect("a port is free");
-        let url = StoreUrl::parse(&format!("redis://{}", proxy.address())).expect("a URL");
-        let config = Config {
-            host: url.hosts()[0].clone(),
-            command_timeout: Duration::from_secs(1),
-            ..server.config()
-        };
-        let store = RedisStore::connect(config).await.expect("the server answers");
+        let (proxy, store) = server.behind_a_proxy(Duration::from_secs(1)).await;
         let stage = Stage::on(server).await;
         let client = stage.trial.client().await;
         stage.ask(&["CONFIG", "RESETSTAT"]);

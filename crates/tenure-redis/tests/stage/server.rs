@@ -2,12 +2,13 @@
 //! A look at what stands in it is in `look.rs`.
 
 use std::future::Future;
+use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use tenure_backend::{Backend, Call, Clock, Instant, SystemClock};
+use tenure_backend::{Backend, BackendError, Call, Clock, Instant, SystemClock};
 use tenure_endpoint::StoreUrl;
 use tenure_redis::{Config, RedisStore};
 use tenure_servers::{Data, Proxy, Redis, SteppedClock, Way};
@@ -97,6 +98,17 @@ impl Server {
             ..usual
         }
     }
+
+    /// A store whose calls can be held up on their way, and which waits so long for an answer.
+    pub(crate) async fn behind_a_proxy(&self, command_timeout: Duration) -> (Proxy, Arc<RedisStore>) {
+        let address = self.redis.lock().address();
+        let config = Config {
+            command_timeout,
+            ..self.config()
+        };
+        let reached = behind_a_proxy(address, config).await;
+        reached.expect("the server answers")
+    }
 }
 
 impl Subject for Server {
@@ -152,19 +164,27 @@ impl Subject for Server {
         let server = self.redis.lock().address();
         let config = self.config();
         Some(Call::new(async move {
-            let proxy = Proxy::start(server).await.expect("a port is free");
-            let url = StoreUrl::parse(&format!("redis://{}", proxy.address())).expect("a URL");
-            let config = Config {
-                host: url.hosts()[0].clone(),
-                ..config
-            };
-            let backend = RedisStore::connect(config).await?;
+            let (proxy, backend) = behind_a_proxy(server, config).await?;
             Ok(Slow {
                 backend,
                 door: Arc::new(SlowProxy(proxy)),
             })
         }))
     }
+}
+
+/// A proxy before the server, and a store that goes through it.
+async fn behind_a_proxy(
+    server: SocketAddr,
+    config: Config,
+) -> Result<(Proxy, Arc<RedisStore>), BackendError> {
+    let proxy = Proxy::start(server).await.expect("a port is free");
+    let url = StoreUrl::parse(&format!("redis://{}", proxy.address())).expect("a URL");
+    let config = Config {
+        host: url.hosts()[0].clone(),
+        ..config
+    };
+    Ok((proxy, RedisStore::connect(config).await?))
 }
 
 #[derive(Debug)]

@@ -6,11 +6,10 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use futures_util::FutureExt;
-use tenure::{Client, Error, Guard, Settings, multi};
-use tokio::task::JoinHandle;
+use tenure::{Client, Error, Settings, multi};
 
 use crate::stage::{Stage, Verb};
-use crate::world::{MS, SECOND, World, mutex, pass, poll_once, settle};
+use crate::world::{MS, SECOND, World, heir, mutex, pass, poll_once, settle};
 
 /// The background tasks of the test's runtime that are alive.
 fn tasks() -> usize {
@@ -170,19 +169,11 @@ async fn verify_does_not_prolong_a_fixed_lease() {
     assert!(world.is_free("k").await, "nor in the store");
 }
 
-/// What it takes to have a release that names an heir: a lock that somebody of the same client waits for.
-async fn with_an_heir(world: &World) -> (Client, Arc<Stage>, Guard, JoinHandle<Result<Guard, Error>>) {
-    let (client, stage) = world.staged_with(Settings::default().passing(false));
-    let guard = client.mutex("k").lock().await.unwrap();
-    let waiting = tokio::spawn(client.mutex("k").lock());
-    settle().await;
-    (client, stage, guard, waiting)
-}
-
 #[tokio::test(start_paused = true)]
 async fn an_unlock_that_is_not_polled_does_not_strand_who_waits() {
     let world = World::new();
-    let (_client, stage, guard, waiting) = with_an_heir(&world).await;
+    let (client, stage, guard) = world.held().await;
+    let waiting = heir(&client).await;
     stage.act(Verb::Release).hold_before();
     let mut unlock = Box::pin(guard.unlock());
     assert!(poll_once(&mut unlock).await.is_none());
@@ -199,7 +190,8 @@ async fn an_unlock_that_is_not_polled_does_not_strand_who_waits() {
 #[tokio::test(start_paused = true)]
 async fn an_unlock_polls_its_release_itself_until_the_offer_window_is_over() {
     let world = World::new();
-    let (_client, stage, guard, waiting) = with_an_heir(&world).await;
+    let (client, stage, guard) = world.held().await;
+    let waiting = heir(&client).await;
     stage.act(Verb::Release).hold_before();
     let unlock = tokio::spawn(guard.unlock());
     let before = tasks();
@@ -217,7 +209,8 @@ async fn an_unlock_polls_its_release_itself_until_the_offer_window_is_over() {
 #[tokio::test(start_paused = true)]
 async fn an_unlock_that_is_taken_over_in_its_last_poll_goes_on_behind() {
     let world = World::new();
-    let (client, stage, guard, waiting) = with_an_heir(&world).await;
+    let (client, stage, guard) = world.held().await;
+    let waiting = heir(&client).await;
     let release = stage.act(Verb::Release);
     release.hold_before();
     let mut unlock = Box::pin(guard.unlock());
@@ -241,7 +234,8 @@ fn an_unlock_on_another_runtime_is_told_when_the_clients_ends() {
     for taken_over in [false, true] {
         let (first, second) = (runtime(), runtime());
         let world = World::new();
-        let (client, stage, guard, _waiting) = first.block_on(with_an_heir(&world));
+        let (client, stage, guard) = first.block_on(world.held());
+        let _waiting = first.block_on(heir(&client));
         stage.act(Verb::Release).hold_before();
         let mut unlock = Box::pin(guard.unlock());
         assert!(second.block_on(poll_once(&mut unlock)).is_none());

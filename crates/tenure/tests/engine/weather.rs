@@ -3,7 +3,7 @@
 use tenure::{Client, Error, Settings, multi};
 
 use crate::stage::{Stage, Verb};
-use crate::world::{MS, SECOND, World, mutex, pass, poll_once, served, settle};
+use crate::world::{MS, SECOND, World, heir, mutex, pass, poll_once, served, settle};
 
 #[tokio::test(start_paused = true)]
 async fn while_waiting_an_unavailable_store_is_asked_again() {
@@ -154,12 +154,14 @@ async fn an_unlock_is_repeated_until_the_store_confirms_it() {
 
 #[tokio::test(start_paused = true)]
 async fn an_unlock_that_cannot_be_confirmed_says_so_and_goes_on_behind() {
-    for heir in [false, true] {
+    for names_heir in [false, true] {
         let world = World::new();
-        let (client, stage) = world.staged_with(Settings::default().passing(false));
-        let guard = client.mutex("k").lock().await.unwrap();
-        let waiting = heir.then(|| tokio::spawn(client.mutex("k").lock_within(10 * SECOND)));
-        settle().await;
+        let (client, stage, guard) = world.held().await;
+        let waiting = if names_heir {
+            Some(heir(&client).await)
+        } else {
+            None
+        };
         stage.act(Verb::Release).fail_before(usize::MAX);
         let before = tokio::time::Instant::now();
         assert!(matches!(guard.unlock().await, Err(Error::Backend(_))));
@@ -176,12 +178,14 @@ async fn an_unlock_that_cannot_be_confirmed_says_so_and_goes_on_behind() {
 
 #[tokio::test(start_paused = true)]
 async fn an_unlock_that_is_refused_goes_on_behind() {
-    for heir in [false, true] {
+    for names_heir in [false, true] {
         let world = World::new();
-        let (client, stage) = world.staged_with(Settings::default().passing(false));
-        let guard = client.mutex("k").lock().await.unwrap();
-        let waiting = heir.then(|| tokio::spawn(client.mutex("k").lock_within(10 * SECOND)));
-        settle().await;
+        let (client, stage, guard) = world.held().await;
+        let waiting = if names_heir {
+            Some(heir(&client).await)
+        } else {
+            None
+        };
         stage.act(Verb::Release).refuse(1);
         let before = tokio::time::Instant::now();
         assert!(matches!(guard.unlock().await, Err(Error::Backend(_))));

@@ -1,6 +1,6 @@
 //! A store, its clock and its clients, for one test; and what stands in the store.
 
-use std::future::Future;
+use std::future::{Future, IntoFuture};
 use std::num::NonZeroU32;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -44,6 +44,13 @@ impl World {
     pub(crate) fn staged_with(&self, settings: Settings) -> (Client, Arc<Stage>) {
         let stage = Stage::new(self.backend());
         (Client::new(stage.clone(), settings), stage)
+    }
+
+    /// A client that holds the key `k`, whose release goes through the store.
+    pub(crate) async fn held(&self) -> (Client, Arc<Stage>, Guard) {
+        let (client, stage) = self.staged_with(Settings::default().passing(false));
+        let guard = client.mutex("k").lock().await.expect("nobody holds it");
+        (client, stage, guard)
     }
 
     pub(crate) fn backend(&self) -> Arc<dyn Backend> {
@@ -115,6 +122,13 @@ pub(crate) async fn settle() {
 pub(crate) fn mutex(client: &Client, fair: bool) -> Mutex {
     let mutex = client.mutex("k");
     if fair { mutex.fair() } else { mutex }
+}
+
+/// Somebody who waits for the key `k`: the heir of whoever of the same client holds it.
+pub(crate) async fn heir(client: &Client) -> JoinHandle<Result<Guard, Error>> {
+    let waiting = tokio::spawn(client.mutex("k").lock_within(10 * SECOND).into_future());
+    settle().await;
+    waiting
 }
 
 /// The guard of a task that waits for it; fails when it is stranded.
