@@ -15,6 +15,7 @@ use crate::error::Error;
 use crate::held::Held;
 use crate::line::Line;
 use crate::want::Want;
+use crate::watchdog::{Busy, Overtaken};
 
 /// A grant on its way to a waiter.
 #[derive(Debug)]
@@ -48,6 +49,11 @@ pub(crate) struct Waiter {
 enum State {
     /// The caller itself polls a call to the store; its waker is for whoever takes the call over.
     Calling(Call<Standing>, Arc<Claim>, Option<Waker>),
+    /// It polls that call at this moment. It is not polled under the lock: whatever it wakes may come back here.
+    Polled {
+        /// It is to be taken over if this poll does not finish it; until then whoever closes the client waits.
+        wanted: Option<Busy>,
+    },
     /// It waits for an offer.
     Waiting(Option<Waker>),
     /// It missed an offer: nothing is offered until it is polled again.
@@ -152,34 +158,47 @@ impl Waiter {
     }
 
     /// Polls the caller's own call in place.
-    pub(crate) fn poll_call(&self, cx: &mut Context<'_>) -> CallPoll {
+    pub(crate) fn poll_call(self: &Arc<Self>, cx: &mut Context<'_>) -> CallPoll {
         let mut state = self.state.lock();
-        let State::Calling(call, claim, waker) = &mut *state else {
-            return CallPoll::Taken;
+        let (mut call, claim, waker) = match std::mem::replace(&mut *state, State::Polled { wanted: None }) {
+            State::Calling(call, claim, waker) => (call, claim, waker),
+            other => {
+                *state = other;
+                return CallPoll::Taken;
+            }
         };
-        match std::pin::Pin::new(call).poll(cx) {
-            Poll::Pending => {
-                if !waker.as_ref().is_some_and(|waker| waker.will_wake(cx.waker())) {
-                    *waker = Some(cx.waker().clone());
-                }
-                CallPoll::Pending
-            }
-            Poll::Ready(answer) => {
-                let claim = claim.clone();
-                *state = State::Waiting(None);
-                self.answered();
-                CallPoll::Answer(answer, claim)
-            }
+        drop(state);
+        let polled = std::pin::Pin::new(&mut call).poll(cx);
+        let mut state = self.state.lock();
+        if let Poll::Ready(answer) = polled {
+            *state = State::Waiting(None);
+            self.answered();
+            return CallPoll::Answer(answer, claim);
         }
+        let waker = match waker {
+            Some(waker) if waker.will_wake(cx.waker()) => waker,
+            _ => cx.waker().clone(),
+        };
+        let was = std::mem::replace(&mut *state, State::Calling(call, claim, Some(waker)));
+        drop(state);
+        if let State::Polled { wanted: Some(_busy) } = was {
+            self.clone().take_over();
+        }
+        CallPoll::Pending
     }
 
-    /// Takes the call away from its caller, who may have stopped polling it.
+    /// Takes the call away from its caller, who may have stopped polling it; if it polls it now, after that poll.
     pub(crate) fn take_call(&self) -> Option<(Call<Standing>, Arc<Claim>)> {
         let mut state = self.state.lock();
         match std::mem::replace(&mut *state, State::Waiting(None)) {
             State::Calling(call, claim, waker) => {
                 *state = State::Waiting(waker);
                 Some((call, claim))
+            }
+            State::Polled { .. } => {
+                let wanted = Some(self.line.engine.watchdog.busy());
+                *state = State::Polled { wanted };
+                None
             }
             other => {
                 *state = other;

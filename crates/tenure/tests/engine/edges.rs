@@ -377,6 +377,22 @@ fn a_client_leaves_nothing_when_its_runtime_ends() {
     }
 }
 
+/// What has ended waits for no time of its own.
+#[tokio::test(start_paused = true)]
+async fn a_client_that_is_dropped_after_its_calls_is_gone_at_once() {
+    let world = World::new();
+    let store = world.backend();
+    let before = Arc::strong_count(&store);
+    let stage = Stage::new(store.clone());
+    stage.yield_everywhere(1);
+    let client = Client::new(stage.clone(), Settings::default());
+    let guard = client.mutex("k").lock().await.unwrap();
+    guard.unlock().await.unwrap();
+    drop((client, stage));
+    settle().await;
+    assert_eq!(Arc::strong_count(&store), before);
+}
+
 /// Brings a client of its own into that state; drops the client, and answers what its user still has.
 async fn leave(stage: &Arc<Stage>, what: &str, alive: bool) -> Box<dyn std::any::Any> {
     let client = Client::new(stage.clone(), Settings::default());

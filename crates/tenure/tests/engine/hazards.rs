@@ -225,6 +225,24 @@ async fn an_unlock_that_is_taken_over_in_its_last_poll_goes_on_behind() {
     unlock.await.unwrap();
 }
 
+/// The same for the call of an attempt.
+#[tokio::test(start_paused = true)]
+async fn a_call_that_is_taken_over_in_its_last_poll_goes_on_behind() {
+    let world = World::new();
+    let (client, stage) = world.staged();
+    let acquire = stage.act(Verb::Acquire);
+    acquire.hold_before();
+    let mut lock = Box::pin(client.mutex("k").lock());
+    assert!(poll_once(&mut lock).await.is_none());
+    acquire.go_on();
+    acquire.hold_after();
+    acquire.meanwhile(move || assert!(client.close(SECOND).now_or_never().is_none()));
+    assert!(poll_once(&mut lock).await.is_none());
+    acquire.go_on();
+    world.freed("k", SECOND).await;
+    assert!(matches!(lock.await, Err(Error::Closed(_))));
+}
+
 #[test]
 fn an_unlock_on_another_runtime_is_told_when_the_clients_ends() {
     let runtime = || {

@@ -104,6 +104,26 @@ pub(super) const MUTANTS: &[Mutant] = &[
         ..PLAIN
     },
     Mutant {
+        name: "call-that-is-polled-is-not-taken-over",
+        promise: "A call that is wanted while it is polled is taken over after that poll",
+        edits: &[Edit { file: "crates/tenure/src/waiter.rs", find: "        if let State::Polled { wanted: Some(_busy) } = was {
+            self.clone().take_over();
+        }
+", replace: "        drop(was);
+", },Edit { file: "crates/tenure/src/waiter.rs", find: "use crate::watchdog::{Busy, Overtaken};", replace: "use crate::watchdog::Busy;", },],
+        tests: engine(&["a_call_that_is_taken_over_in_its_last_poll_goes_on_behind"]),
+        ..PLAIN
+    },
+    Mutant {
+        name: "close-leaves-a-call-that-is-polled",
+        promise: "Whoever closes a client waits for a call that is polled meanwhile",
+        edits: &[Edit { file: "crates/tenure/src/waiter.rs", find: "                let wanted = Some(self.line.engine.watchdog.busy());
+", replace: "                let wanted: Option<Busy> = None;
+", },],
+        tests: engine(&["a_call_that_is_taken_over_in_its_last_poll_goes_on_behind"]),
+        ..PLAIN
+    },
+    Mutant {
         name: "dropped-unlock-strands-its-heir",
         promise: "An unlock that is dropped while it names an heir is finished behind",
         edits: &[Edit { file: IN_PLACE, find: "        self.shared.clone().take_over();
@@ -290,7 +310,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         name: "calls-keep-their-client-alive",
         promise: "A call that has ended keeps nothing alive",
         edits: &[Edit { file: ROUNDS, find: "calls: VecDeque<(Instant, Weak<dyn Overtaken>)>,", replace: "calls: VecDeque<(Instant, Arc<dyn Overtaken>)>,", },Edit { file: ROUNDS, find: "let tracked: Weak<dyn Overtaken> = Arc::downgrade(call) as _;", replace: "let tracked: Arc<dyn Overtaken> = call.clone();", },Edit { file: ROUNDS, find: "calls: impl IntoIterator<Item = (Instant, Weak<dyn Overtaken>)>) {", replace: "calls: impl IntoIterator<Item = (Instant, Arc<dyn Overtaken>)>) {", },Edit { file: ROUNDS, find: "calls.into_iter().filter_map(|(_, call)| call.upgrade())", replace: "calls.into_iter().map(|(_, call)| call)", },Edit { file: ROUNDS, find: "use std::sync::{Arc, Weak};", replace: "use std::sync::Arc;", },],
-        tests: engine(&["a_client_leaves_nothing_when_its_runtime_ends"]),
+        tests: engine(&["a_client_that_is_dropped_after_its_calls_is_gone_at_once"]),
         ..PLAIN
     },
     Mutant {
