@@ -27,8 +27,8 @@ const LEASE_MS: u64 = 30_000;
 const GRANTS: u64 = 8;
 /// In microseconds since 1970, beyond any that the server's clock shows.
 const ANY_TIME: u64 = 1 << 52;
-/// What the script answers to a claim that was granted.
-const GRANTED: i64 = 1;
+/// How an answer begins to a claim that was granted, or given back.
+const DONE: &[u8] = b"1 ";
 
 pub(crate) struct Scripts {
     shared: Arc<Shared>,
@@ -129,7 +129,7 @@ impl Key {
             .send_packed_command(command)
             .await?
         {
-            Value::Array(parts) if matches!(parts.first(), Some(Value::Int(GRANTED))) => Ok(()),
+            Value::BulkString(said) if said.starts_with(DONE) => Ok(()),
             other => Err(format!("the bare scripts answer {other:?}").into()),
         }
     }
