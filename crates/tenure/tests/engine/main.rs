@@ -14,6 +14,7 @@ mod owner;
 mod passing;
 mod promises;
 mod stage;
+mod taken_over;
 mod telemetry;
 mod unpolled;
 mod weather;

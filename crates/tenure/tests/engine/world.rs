@@ -118,6 +118,11 @@ pub(crate) async fn settle() {
     }
 }
 
+/// The background tasks of the test's runtime that are alive.
+pub(crate) fn tasks() -> usize {
+    tokio::runtime::Handle::current().metrics().num_alive_tasks()
+}
+
 /// The mutex of the key `k`, fair or not.
 pub(crate) fn mutex(client: &Client, fair: bool) -> Mutex {
     let mutex = client.mutex("k");
