@@ -15,7 +15,7 @@ use crate::seek::{Found, seek};
 use crate::timer::{nap, sleep};
 use crate::verdict::Verdict;
 use crate::waiter::{Offer, Offered, Waiter, wake};
-use crate::watchdog::Overtaken;
+use crate::watchdog::TakeOver;
 
 /// Waits for the unfair waiters of a line, one after the other, as long as there are any.
 pub(crate) async fn drive(line: Arc<Line>, bell: Arc<Notify>) {
@@ -170,7 +170,7 @@ async fn offer(waiter: Arc<Waiter>, held: Arc<Held>) {
     }
 }
 
-impl Overtaken for Waiter {
+impl TakeOver for Waiter {
     /// The caller is told.
     fn take_over(self: Arc<Self>) {
         if let Some((call, claim)) = self.take_call() {

@@ -15,7 +15,7 @@ use crate::error::Error;
 use crate::held::Held;
 use crate::line::Line;
 use crate::want::Want;
-use crate::watchdog::{Busy, Overtaken};
+use crate::watchdog::{Busy, TakeOver};
 
 /// A grant on its way to a waiter.
 #[derive(Debug)]

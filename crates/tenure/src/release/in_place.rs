@@ -16,7 +16,7 @@ use tokio::sync::oneshot;
 use super::tries::{Left, Release};
 use crate::line::Line;
 use crate::waiter::wake;
-use crate::watchdog::Overtaken;
+use crate::watchdog::TakeOver;
 
 type Answer = Result<Left, BackendError>;
 
@@ -124,7 +124,7 @@ impl Shared {
     }
 }
 
-impl Overtaken for Shared {
+impl TakeOver for Shared {
     fn take_over(self: Arc<Self>) {
         let mut stage = self.stage.lock();
         match &mut *stage {

@@ -7,5 +7,5 @@ mod rounds;
 mod wheel;
 
 pub(crate) use life::{Busy, Watchdog};
-pub(crate) use rounds::Overtaken;
+pub(crate) use rounds::TakeOver;
 pub(crate) use wheel::{Mark, Marked};

@@ -22,7 +22,7 @@ use crate::timer::RECHECK;
 const CALLS_LOOK: Duration = Duration::from_millis(5);
 
 /// A call to the store that its caller polls in place.
-pub(crate) trait Overtaken: fmt::Debug + Send + Sync {
+pub(crate) trait TakeOver: fmt::Debug + Send + Sync {
     /// Moves the call to the client's own task, if its caller still has it: it may have stopped polling it.
     fn take_over(self: Arc<Self>);
 }
@@ -32,7 +32,7 @@ pub(super) struct Due {
     pub(super) wheel: Wheel<Held>,
     /// Calls that their callers may have stopped polling, in the order in which they are taken over. One that has
     /// ended stays until its time, and keeps nothing alive.
-    pub(super) calls: VecDeque<(Instant, Weak<dyn Overtaken>)>,
+    pub(super) calls: VecDeque<(Instant, Weak<dyn TakeOver>)>,
     /// What callers left to be given back, in one call if it may be.
     pub(super) departures: Vec<Departing>,
     /// When the watchdog wakes by itself.
@@ -81,9 +81,9 @@ impl Watchdog {
     }
 
     /// Takes over what a caller polls, if it is still under way after so long.
-    pub(crate) fn track_call(&self, call: &Arc<impl Overtaken + 'static>, window: Duration) {
+    pub(crate) fn track_call(&self, call: &Arc<impl TakeOver + 'static>, window: Duration) {
         let due = self.0.clock.now() + window;
-        let tracked: Weak<dyn Overtaken> = Arc::downgrade(call) as _;
+        let tracked: Weak<dyn TakeOver> = Arc::downgrade(call) as _;
         let mut all = self.0.due.lock();
         all.calls.push_back((due, tracked));
         self.0.wake_by(all, due);
@@ -221,7 +221,7 @@ fn may_be_early(held: &Held) -> Duration {
 }
 
 /// Takes over what its callers may have stopped polling.
-pub(super) fn take_over_all(calls: impl IntoIterator<Item = (Instant, Weak<dyn Overtaken>)>) {
+pub(super) fn take_over_all(calls: impl IntoIterator<Item = (Instant, Weak<dyn TakeOver>)>) {
     for call in calls.into_iter().filter_map(|(_, call)| call.upgrade()) {
         call.take_over();
     }

@@ -57,7 +57,7 @@ async fn who_waits_is_told_also_after_its_call_was_taken_over() {
     waiting.abort();
 }
 
-/// The watchdog comes for it while it is polled, and does not come again.
+/// The watchdog comes for a call while it is polled, and does not come again.
 #[tokio::test(start_paused = true)]
 async fn a_call_that_is_taken_over_in_its_last_poll_goes_on_behind() {
     let world = World::new();
@@ -111,7 +111,7 @@ async fn an_unlock_that_is_not_polled_does_not_strand_who_waits() {
     unlock.await.unwrap();
 }
 
-/// The same for a release.
+/// The watchdog comes for a release while it is polled, and does not come again.
 #[tokio::test(start_paused = true)]
 async fn an_unlock_that_is_taken_over_in_its_last_poll_goes_on_behind() {
     let world = World::new();

@@ -1,5 +1,6 @@
 //! A store that does not answer, or whose answers are lost.
 
+use futures_util::future::OptionFuture;
 use tenure::{Client, Error, Settings, multi};
 
 use crate::stage::{Stage, Verb};
@@ -157,11 +158,7 @@ async fn an_unlock_that_cannot_be_confirmed_says_so_and_goes_on_behind() {
     for names_heir in [false, true] {
         let world = World::new();
         let (client, stage, guard) = world.held().await;
-        let waiting = if names_heir {
-            Some(heir(&client).await)
-        } else {
-            None
-        };
+        let waiting = OptionFuture::from(names_heir.then(|| heir(&client))).await;
         stage.act(Verb::Release).fail_before(usize::MAX);
         let before = tokio::time::Instant::now();
         assert!(matches!(guard.unlock().await, Err(Error::Backend(_))));
@@ -181,11 +178,7 @@ async fn an_unlock_that_is_refused_goes_on_behind() {
     for names_heir in [false, true] {
         let world = World::new();
         let (client, stage, guard) = world.held().await;
-        let waiting = if names_heir {
-            Some(heir(&client).await)
-        } else {
-            None
-        };
+        let waiting = OptionFuture::from(names_heir.then(|| heir(&client))).await;
         stage.act(Verb::Release).refuse(1);
         let before = tokio::time::Instant::now();
         assert!(matches!(guard.unlock().await, Err(Error::Backend(_))));

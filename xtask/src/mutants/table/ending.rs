@@ -110,7 +110,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
             self.clone().take_over();
         }
 ", replace: "        drop(was);
-", },Edit { file: "crates/tenure/src/waiter.rs", find: "use crate::watchdog::{Busy, Overtaken};", replace: "use crate::watchdog::Busy;", },],
+", },Edit { file: "crates/tenure/src/waiter.rs", find: "use crate::watchdog::{Busy, TakeOver};", replace: "use crate::watchdog::Busy;", },],
         tests: engine(&["a_call_that_is_taken_over_in_its_last_poll_goes_on_behind"]),
         ..PLAIN
     },
@@ -309,7 +309,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "calls-keep-their-client-alive",
         promise: "A call that has ended keeps nothing alive",
-        edits: &[Edit { file: ROUNDS, find: "calls: VecDeque<(Instant, Weak<dyn Overtaken>)>,", replace: "calls: VecDeque<(Instant, Arc<dyn Overtaken>)>,", },Edit { file: ROUNDS, find: "let tracked: Weak<dyn Overtaken> = Arc::downgrade(call) as _;", replace: "let tracked: Arc<dyn Overtaken> = call.clone();", },Edit { file: ROUNDS, find: "calls: impl IntoIterator<Item = (Instant, Weak<dyn Overtaken>)>) {", replace: "calls: impl IntoIterator<Item = (Instant, Arc<dyn Overtaken>)>) {", },Edit { file: ROUNDS, find: "calls.into_iter().filter_map(|(_, call)| call.upgrade())", replace: "calls.into_iter().map(|(_, call)| call)", },Edit { file: ROUNDS, find: "use std::sync::{Arc, Weak};", replace: "use std::sync::Arc;", },],
+        edits: &[Edit { file: ROUNDS, find: "calls: VecDeque<(Instant, Weak<dyn TakeOver>)>,", replace: "calls: VecDeque<(Instant, Arc<dyn TakeOver>)>,", },Edit { file: ROUNDS, find: "let tracked: Weak<dyn TakeOver> = Arc::downgrade(call) as _;", replace: "let tracked: Arc<dyn TakeOver> = call.clone();", },Edit { file: ROUNDS, find: "calls: impl IntoIterator<Item = (Instant, Weak<dyn TakeOver>)>) {", replace: "calls: impl IntoIterator<Item = (Instant, Arc<dyn TakeOver>)>) {", },Edit { file: ROUNDS, find: "calls.into_iter().filter_map(|(_, call)| call.upgrade())", replace: "calls.into_iter().map(|(_, call)| call)", },Edit { file: ROUNDS, find: "use std::sync::{Arc, Weak};", replace: "use std::sync::Arc;", },],
         tests: engine(&["a_client_that_is_dropped_after_its_calls_is_gone_at_once"]),
         ..PLAIN
     },
