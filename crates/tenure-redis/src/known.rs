@@ -247,12 +247,13 @@ impl Known {
 
     /// What was granted before that moment and is still held, and not written down, by client: from now on it counts as if
     /// it were. A client that was granted anything is among them now and then, so that it is kept. And since when the next
-    /// is held.
+    /// that is held still is.
     pub(crate) fn notes(&self, before: Instant) -> (BTreeMap<ClientId, Vec<Note>>, Option<Instant>) {
         let mut state = self.state.lock();
         let mut notes: BTreeMap<ClientId, Vec<Note>> = BTreeMap::new();
         while let Some(&(since, id)) = state.young.front() {
-            if since > before {
+            // What has been given back meanwhile is waited for no longer.
+            if since > before && state.claims.contains_key(&id) {
                 return (notes, Some(since));
             }
             state.young.pop_front();

@@ -186,6 +186,25 @@ fn what_is_held_is_written_down_once_and_again_if_that_failed() {
     );
 }
 
+/// Locks that come and go wake nobody to write them down.
+#[test]
+fn what_was_given_back_is_not_waited_for() {
+    let known = Known::new();
+    let at = |number| START + Duration::from_millis(number);
+    for number in 1..=10 {
+        grant(ask(&known, &claim(number), at(number)), at(number));
+        if number != 7 {
+            known.end(claim(number).at.id, at(number));
+            known.has_ended(claim(number).at.id, at(number));
+        }
+    }
+    assert_eq!(known.notes(START).1, Some(at(7)));
+    known.end(claim(7).at.id, at(10));
+    assert_eq!(known.notes(START).1, Some(at(7)), "its release may still fail");
+    known.has_ended(claim(7).at.id, at(10));
+    assert_eq!(known.notes(START).1, None);
+}
+
 /// A wrong name is worse than none.
 #[test]
 fn a_client_whose_claims_have_several_labels_has_none() {

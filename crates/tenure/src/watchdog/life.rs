@@ -10,7 +10,7 @@ use tokio::runtime::Handle;
 use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
 
-use super::rounds::{Due, run, take_over_all};
+use super::rounds::{Due, run};
 use crate::engine::Engine;
 use crate::error::Error;
 use crate::own_thread::OwnThread;
@@ -166,7 +166,7 @@ impl Watchdog {
         self.0.state.fetch_max(SHUT, Ordering::SeqCst);
         self.0.closing.notify_waiters();
         let calls = std::mem::take(&mut self.0.due.lock().calls);
-        take_over_all(calls);
+        calls.take_over();
     }
 
     /// Waits until nothing is under way on behalf of callers.
@@ -213,7 +213,7 @@ impl Drop for Gone {
         shared.closing.notify_waiters();
         // Nobody is left to wait, to renew or to take calls over: whoever does so on another runtime is told.
         let calls = std::mem::take(&mut shared.due.lock().calls);
-        take_over_all(calls);
+        calls.take_over();
         if let Some(engine) = shared.engine.get().and_then(Weak::upgrade) {
             engine.lines.all().iter().for_each(|line| drop(line.close()));
         }

@@ -1,8 +1,6 @@
 //! The watchdog's rounds: what is due is looked at, and calls that their callers may have stopped polling are taken
 //! over. How claims are renewed is in `renewal.rs`, and when it all begins and ends in `life.rs`.
 
-use std::collections::VecDeque;
-use std::fmt;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -10,6 +8,7 @@ use std::time::Duration;
 use parking_lot::MutexGuard;
 use tenure_backend::Instant;
 
+use super::calls::{Calls, TakeOver};
 use super::life::{GONE, Gone, Shared, Watchdog, spawn};
 use super::renewal::{renew, tell_lost};
 use super::wheel::Wheel;
@@ -18,21 +17,14 @@ use crate::held::Held;
 use crate::release::{Departing, see_through_together};
 use crate::timer::RECHECK;
 
-/// How often calls are looked at: while many are made, one is due nearly always, and nearly every one has ended by then.
+/// How often calls are looked at while many are slow.
 const CALLS_LOOK: Duration = Duration::from_millis(5);
-
-/// A call to the store that its caller polls in place.
-pub(crate) trait TakeOver: fmt::Debug + Send + Sync {
-    /// Moves the call to the client's own task, if its caller still has it: it may have stopped polling it.
-    fn take_over(self: Arc<Self>);
-}
 
 #[derive(Debug)]
 pub(super) struct Due {
     pub(super) wheel: Wheel<Held>,
-    /// Calls that their callers may have stopped polling, in the order in which they are taken over. One that has
-    /// ended stays until its time, and keeps nothing alive.
-    pub(super) calls: VecDeque<(Instant, Weak<dyn TakeOver>)>,
+    /// Calls that their callers may have stopped polling when they are due.
+    pub(super) calls: Calls,
     /// What callers left to be given back, in one call if it may be.
     pub(super) departures: Vec<Departing>,
     /// When the watchdog wakes by itself.
@@ -43,7 +35,7 @@ impl Due {
     pub(super) fn new(now: Instant) -> Self {
         Due {
             wheel: Wheel::new(now),
-            calls: VecDeque::new(),
+            calls: Calls::default(),
             departures: Vec::new(),
             wakes_at: Instant::NEVER,
         }
@@ -85,7 +77,7 @@ impl Watchdog {
         let due = self.0.clock.now() + window;
         let tracked: Weak<dyn TakeOver> = Arc::downgrade(call) as _;
         let mut all = self.0.due.lock();
-        all.calls.push_back((due, tracked));
+        all.calls.push(due, tracked);
         self.0.wake_by(all, due);
         if self.is_closed() {
             // Too late for the close to have seen it.
@@ -139,17 +131,16 @@ fn tick(shared: &Arc<Shared>) -> Option<Instant> {
     let most = shared.backend.profile().limits.max_batch.get() as usize;
     let (due, calls, departures) = {
         let mut all = shared.due.lock();
-        let over = all.calls.partition_point(|(at, _)| *at <= now);
         (
             all.wheel.take_due(now, most, may_be_early),
-            all.calls.drain(..over).collect::<Vec<_>>(),
+            all.calls.take_due(now),
             std::mem::take(&mut all.departures),
         )
     };
     for_each_batch(departures, most, |batch| {
         spawn(shared, see_through_together(batch))
     });
-    take_over_all(calls);
+    calls.take_over();
     let mut alive = Vec::new();
     let mut stalled = Duration::ZERO;
     let mut late = None;
@@ -193,12 +184,8 @@ fn tick(shared: &Arc<Shared>) -> Option<Instant> {
         });
     });
     let mut due = shared.due.lock();
-    let next = due
-        .wheel
-        .next_due()
-        .into_iter()
-        .chain(due.calls.front().map(|(at, _)| (*at).max(now + CALLS_LOOK)))
-        .min();
+    let calls = due.calls.next_due().map(|at| at.max(now + CALLS_LOOK));
+    let next = due.wheel.next_due().into_iter().chain(calls).min();
     due.wakes_at = next.unwrap_or(Instant::NEVER);
     next
 }
@@ -217,12 +204,5 @@ fn may_be_early(held: &Held) -> Duration {
         held.lease() / 12
     } else {
         Duration::ZERO
-    }
-}
-
-/// Takes over what its callers may have stopped polling.
-pub(super) fn take_over_all(calls: impl IntoIterator<Item = (Instant, Weak<dyn TakeOver>)>) {
-    for call in calls.into_iter().filter_map(|(_, call)| call.upgrade()) {
-        call.take_over();
     }
 }

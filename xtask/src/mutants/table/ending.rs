@@ -1,6 +1,6 @@
 //! Mutants of the engine: what is left when a future, a client or a runtime ends.
 
-use super::list::{PLAIN, engine};
+use super::list::{PLAIN, engine, unit};
 use crate::mutants::mutant::{Edit, Mutant};
 
 const ATTEMPT: &str = "crates/tenure/src/attempt.rs";
@@ -16,6 +16,7 @@ const DEPARTING: &str = "crates/tenure/src/release/departing.rs";
 const RELEASE: &str = "crates/tenure/src/release/tries.rs";
 const RENEWAL: &str = "crates/tenure/src/watchdog/renewal.rs";
 const ROUNDS: &str = "crates/tenure/src/watchdog/rounds.rs";
+const CALLS: &str = "crates/tenure/src/watchdog/calls.rs";
 const TIMER: &str = "crates/tenure/src/timer.rs";
 const VERDICT: &str = "crates/tenure/src/verdict.rs";
 
@@ -98,7 +99,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         name: "unlock-is-not-told-of-the-end",
         promise: "An unlock on another runtime is told when the client's ends",
         edits: &[Edit { file: LIFE, find: "        let calls = std::mem::take(&mut shared.due.lock().calls);
-        take_over_all(calls);
+        calls.take_over();
         if let", replace: "        if let", },],
         tests: engine(&["an_unlock_on_another_runtime_is_told_when_the_clients_ends"]),
         ..PLAIN
@@ -307,9 +308,31 @@ pub(super) const MUTANTS: &[Mutant] = &[
         ..PLAIN
     },
     Mutant {
+        name: "calls-that-have-ended-are-waited-for",
+        promise: "A call that has ended wakes nobody",
+        edits: &[Edit { file: CALLS, find: "        self.forget_ended(usize::MAX);\n", replace: "" }],
+        tests: unit("tenure", &["the_next_look_is_for_one_that_has_not_ended"]),
+        ..PLAIN
+    },
+    Mutant {
+        name: "calls-gather-behind-a-slow-one",
+        promise: "What gathered behind a slow call goes when that has ended",
+        edits: &[Edit { file: CALLS, find: "const FORGOTTEN: usize = 2;", replace: "const FORGOTTEN: usize = 1;" }],
+        tests: unit("tenure", &["what_gathered_behind_a_slow_one_goes_by_and_by_when_that_has_ended"]),
+        ..PLAIN
+    },
+    Mutant {
         name: "calls-keep-their-client-alive",
         promise: "A call that has ended keeps nothing alive",
-        edits: &[Edit { file: ROUNDS, find: "calls: VecDeque<(Instant, Weak<dyn TakeOver>)>,", replace: "calls: VecDeque<(Instant, Arc<dyn TakeOver>)>,", },Edit { file: ROUNDS, find: "let tracked: Weak<dyn TakeOver> = Arc::downgrade(call) as _;", replace: "let tracked: Arc<dyn TakeOver> = call.clone();", },Edit { file: ROUNDS, find: "calls: impl IntoIterator<Item = (Instant, Weak<dyn TakeOver>)>) {", replace: "calls: impl IntoIterator<Item = (Instant, Arc<dyn TakeOver>)>) {", },Edit { file: ROUNDS, find: "calls.into_iter().filter_map(|(_, call)| call.upgrade())", replace: "calls.into_iter().map(|(_, call)| call)", },Edit { file: ROUNDS, find: "use std::sync::{Arc, Weak};", replace: "use std::sync::Arc;", },],
+        edits: &[
+            Edit { file: CALLS, find: "Calls(VecDeque<(Instant, Weak<dyn TakeOver>)>);", replace: "Calls(VecDeque<(Instant, Arc<dyn TakeOver>)>);" },
+            Edit { file: CALLS, find: "due: Instant, call: Weak<dyn TakeOver>) {", replace: "due: Instant, call: Arc<dyn TakeOver>) {" },
+            Edit { file: CALLS, find: "for call in self.0.into_iter().filter_map(|(_, call)| call.upgrade()) {", replace: "for (_, call) in self.0 {" },
+            Edit { file: CALLS, find: "call.strong_count() == 0", replace: "Arc::strong_count(call) == 0" },
+            Edit { file: CALLS, find: "use std::sync::{Arc, Weak};", replace: "use std::sync::Arc;" },
+            Edit { file: ROUNDS, find: "let tracked: Weak<dyn TakeOver> = Arc::downgrade(call) as _;", replace: "let tracked: Arc<dyn TakeOver> = call.clone();" },
+            Edit { file: ROUNDS, find: "use std::sync::{Arc, Weak};", replace: "use std::sync::Arc;" },
+        ],
         tests: engine(&["a_client_that_is_dropped_after_its_calls_is_gone_at_once"]),
         ..PLAIN
     },

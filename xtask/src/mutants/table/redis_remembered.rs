@@ -121,6 +121,17 @@ pub(super) const MUTANTS: &[Mutant] = &[
         ..PLAIN
     },
     Mutant {
+        name: "redis-what-is-leaving-is-not-written-down",
+        promise: "What is held is written down also after a release that failed",
+        edits: &[Edit {
+            file: KNOWN,
+            find: "if since > before && state.claims.contains_key(&id) {",
+            replace: "if since > before && state.claims.get(&id).is_some_and(|one| !one.leaves) {",
+        }],
+        tests: unit("tenure-redis", &["what_was_given_back_is_not_waited_for"]),
+        ..PLAIN
+    },
+    Mutant {
         name: "redis-repeated-release-forgets-the-doubt",
         promise: "What a placement that was never answered may still place stays taken back, however often that is said",
         edits: &[Edit {

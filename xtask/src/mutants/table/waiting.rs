@@ -216,7 +216,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         promise: "A caller that stops polling its call does not hold up who comes after",
         edits: &[Edit {
             file: ROUNDS,
-            find: "    take_over_all(calls);
+            find: "    calls.take_over();
     let mut alive",
             replace: "    drop(calls);
     let mut alive",
