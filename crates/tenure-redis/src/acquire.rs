@@ -8,9 +8,9 @@ use tenure_backend::{
     TokenRun,
 };
 
-use crate::answer::{Placed, numbers, placed, run};
+use crate::answer::{LAST_TOKEN, Placed, drawn, numbers, placed};
 use crate::backend::RedisStore;
-use crate::error::nonsense;
+use crate::error::{nonsense, used_up};
 use crate::known::{Asked, Keep};
 use crate::names::{Owner, claims_of, doubts_of};
 use crate::profile::{check_claim, grants, lease_ms};
@@ -104,7 +104,9 @@ impl RedisStore {
             // Asked alone it would be later still.
             TOO_LATE if place_by <= self.now() => Placed::TooLate,
             TOO_LATE => return Ok(None),
-            first @ 1.. => Placed::Granted(run(first.unsigned_abs(), grants(claim)).ok_or_else(nonsense)?),
+            first @ 1.. => Placed::Granted(drawn(first, grants(claim))?),
+            // No lease is so long.
+            beyond if beyond.unsigned_abs() > LAST_TOKEN => return Err(used_up()),
             busy => Placed::Waits {
                 ahead: None,
                 poll_after: Duration::from_millis(busy.abs_diff(BUSY)),
@@ -128,7 +130,7 @@ impl RedisStore {
         let answer = wire.call_in_turn(&command).await?;
         let [code, first, second, time] = numbers(&answer).ok_or_else(nonsense)?;
         wire.clock.learn(time.unsigned_abs(), self.now());
-        match placed(code, first, second).ok_or_else(nonsense)? {
+        match placed(code, first, second)? {
             Placed::IsReadWrite => Err(BackendError::mismatch(Kind::ReadWrite, Kind::Mutex)),
             placed => Ok(standing(placed, claim, asked)),
         }

@@ -134,6 +134,13 @@ pub(crate) fn nonsense() -> BackendError {
     )
 }
 
+/// Somebody has set the counter of the tokens so high that it cannot be counted any further.
+pub(crate) fn used_up() -> BackendError {
+    let message = "the token counter `tenure_tokens` stands too high for any further token: while nobody holds a lock, delete \
+                   that key, and tokens go on from the server's time";
+    BackendError::new(Fault::Store, Effect::Unknown, message)
+}
+
 /// Why no connection could be had in time. Nothing was asked.
 pub(crate) fn too_slow(address: &str, limit: Duration) -> BackendError {
     let message =

@@ -15,7 +15,8 @@ use tenure_backend::{
 };
 use tokio::time::timeout;
 
-use crate::answer::{list, text};
+use crate::acquire::COUNTER;
+use crate::answer::{LAST_TOKEN, integer, list, text};
 use crate::backend::RedisStore;
 use crate::names::channel;
 use crate::script;
@@ -26,6 +27,10 @@ const SKEW: Duration = Duration::from_secs(1);
 
 /// How long a call, or a wake-up, may take before it is worth a word: a hundredth of the default lease's third.
 const SLOW: Duration = Duration::from_millis(100);
+
+/// How far the counter of the tokens may be ahead of the server's clock before it is worth a word. Each lock puts it a few
+/// microseconds ahead; a clock that was set back, for as long as it was.
+const AHEAD: Duration = Duration::from_secs(60);
 
 /// How many calls are timed; the quickest counts.
 const TRIES: u32 = 5;
@@ -49,14 +54,17 @@ impl RedisStore {
                 let policy = eviction_policy(&wire, &info).await;
                 eviction(&info, &policy, &mut findings);
             }
-            Err(error) if error.fault() == Fault::Denied => findings.push(warning(
-                "this user may not ask INFO, so persistence, replicas and memory could not be looked at",
+            // Denied to this user, or called by another name.
+            Err(error) if error.fault() != Fault::Unavailable => findings.push(warning(
+                "this user may not ask INFO, or the server does not know it, so persistence, replicas and memory could not be \
+                 looked at",
                 "what a restart, a failover or a full memory would do to locks is not known",
             )),
             Err(error) => return Err(error),
         }
         script_cache(&wire, &mut findings).await?;
         self.clock_and_round_trip(&wire, &mut findings).await?;
+        counter(&wire, &mut findings).await?;
         self.wake_up(&wire, &mut findings).await?;
         Ok(findings)
     }
@@ -274,6 +282,28 @@ fn eviction(info: &Info<'_>, policy: &str, findings: &mut Vec<Finding>) {
         // Without a limit memory is never full.
         note(format!("{found} (there is no `maxmemory` yet)"), consequence)
     });
+}
+
+/// Whether tokens can be had, and none could come again: they follow the server's clock, and never go back with it.
+async fn counter(wire: &Wire, findings: &mut Vec<Finding>) -> Result<(), BackendError> {
+    let stands = wire.ask(redis::cmd("GET").arg(COUNTER)).await?;
+    let Some(stands) = integer(&stands) else {
+        return Ok(());
+    };
+    let ahead = Duration::from_micros(stands.saturating_sub(wire.time().await?));
+    if stands >= LAST_TOKEN {
+        findings.push(danger(
+            format!("the token counter `{COUNTER}` has been set to {stands}, beyond any token"),
+            "no lock can be had: while nobody holds one, delete that key, and tokens go on from the server's time",
+        ));
+    } else if ahead > AHEAD {
+        findings.push(warning(
+            format!("the token counter `{COUNTER}` is {} ahead of the server's clock", seconds(ahead)),
+            "if the server loses its data before its clock gets there, older tokens come again, and whoever checks tokens \
+             refuses the new holders until they have passed the old ones",
+        ));
+    }
+    Ok(())
 }
 
 /// Whether the server keeps our scripts: some proxies and services do not.

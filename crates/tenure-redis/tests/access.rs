@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::StreamExt;
-use stage::{PASSWORD, Server, Stage, USER, documented_rights, soon};
+use stage::{PASSWORD, Scene, Server, Stage, USER, documented_rights, soon};
 use tenure_backend::{
     Backend, BackendError, Cause, Departure, Effect, Fault, Finding, Holder, Mode, Phase, Query, Severity,
 };
@@ -413,6 +413,64 @@ async fn what_weakens_locks_is_found_with_what_follows() {
             found
                 .iter()
                 .any(|finding| finding.what.contains("replica of another")),
+            "{found:?}"
+        );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_knows_no_info_is_examined_all_the_same() {
+    let (_server, found) = findings(&["--save", "", "--rename-command", "INFO", ""]).await;
+    let [finding] = &found[..] else {
+        panic!("{found:?}")
+    };
+    assert_eq!(finding.severity, Severity::Warning);
+    assert!(finding.what.contains("INFO"), "{finding:?}");
+}
+
+/// The largest number of Redis, and the least that a script can no longer count up from; alone, and among others.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_token_counter_that_was_set_too_high_is_told_and_nothing_is_granted() {
+    for stands in ["9223372036854775807", "9007199254740992"] {
+        for together in [1, 40] {
+            let scene = Scene::new().await;
+            scene.stage.ask(&["SET", "tenure_tokens", stands]);
+            let found = scene.store.clone().examine().await.expect("it can be examined");
+            let finding = found.iter().find(|finding| finding.what.contains(stands));
+            let finding = finding.unwrap_or_else(|| panic!("{found:?}"));
+            assert_eq!(finding.severity, Severity::Danger);
+            let calls = scene.ask(&scene.claims(together)).await;
+            scene.proxy.heal();
+            let mut answers = calls.await.into_iter();
+            let first = answers
+                .next()
+                .expect("one at least")
+                .expect_err("no token can be had");
+            assert!(first.to_string().contains("tenure_tokens"), "{first}");
+            // The largest is written back as the least, from which tokens go on by the clock.
+            if stands == "9007199254740992" {
+                answers.for_each(|answer| _ = answer.expect_err("nor by any other"));
+            }
+            assert_eq!(first.effect(), Effect::Unknown);
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_token_counter_ahead_of_the_clock_is_found() {
+    let stage = Stage::new().await;
+    let url = stage.redis.lock().url();
+    let store = connect(&url).await.expect("it answers");
+    for (ahead_ms, is_found) in [(3_600_000, true), (1_000, false)] {
+        let stands = (stage.now_ms() + ahead_ms) * 1000;
+        stage.ask(&["SET", "tenure_tokens", &stands.to_string()]);
+        let found = store.clone().examine().await.expect("it can be examined");
+        let ahead = found
+            .iter()
+            .find(|finding| finding.what.contains("ahead of the server's clock"));
+        assert_eq!(ahead.is_some(), is_found, "{found:?}");
+        assert!(
+            ahead.is_none_or(|ahead| ahead.severity == Severity::Warning),
             "{found:?}"
         );
     }

@@ -272,6 +272,21 @@ pub(super) const MUTANTS: &[Mutant] = &[
         tests: faults(&["a_server_that_cannot_save_its_data_is_weather_without_effect"]),
         ..PLAIN
     },
+    Mutant {
+        name: "redis-tokens-that-no-script-can-count",
+        promise: "No token is granted that could come again",
+        edits: &[Edit {
+            file: "crates/tenure-redis/src/answer.rs",
+            find: "if first.saturating_add(count) > LAST_TOKEN {",
+            replace: "if first > u64::MAX - count {",
+        }],
+        tests: test(
+            "tenure-redis",
+            "access",
+            &["a_token_counter_that_was_set_too_high_is_told_and_nothing_is_granted"],
+        ),
+        ..PLAIN
+    },
 ];
 
 const fn conformance(names: &'static [&'static str]) -> Tests {
