@@ -286,10 +286,16 @@ fn eviction(info: &Info<'_>, policy: &str, findings: &mut Vec<Finding>) {
 
 /// Whether tokens can be had, and none could come again: they follow the server's clock, and never go back with it.
 async fn counter(wire: &Wire, findings: &mut Vec<Finding>) -> Result<(), BackendError> {
-    let stands = wire.ask(redis::cmd("GET").arg(COUNTER)).await?;
-    let Some(stands) = integer(&stands) else {
-        return Ok(());
+    let stands = match wire.ask(redis::cmd("GET").arg(COUNTER)).await {
+        Ok(stands) => integer(&stands),
+        Err(error) if error.fault() == Fault::Unavailable => return Err(error),
+        Err(error) => {
+            let found = format!("the token counter `{COUNTER}` cannot be read: {error}");
+            findings.push(danger(found, "no lock can be had until it can"));
+            None
+        }
     };
+    let Some(stands) = stands else { return Ok(()) };
     let ahead = Duration::from_micros(stands.saturating_sub(wire.time().await?));
     if stands >= LAST_TOKEN {
         findings.push(danger(

@@ -457,6 +457,20 @@ async fn a_token_counter_that_was_set_too_high_is_told_and_nothing_is_granted() 
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_token_counter_that_is_none_is_found() {
+    let stage = Stage::new().await;
+    stage.ask(&["RPUSH", "tenure_tokens", "1"]);
+    let url = stage.redis.lock().url();
+    let found = connect(&url).await.expect("it answers").examine().await;
+    let found = found.expect("it can be examined");
+    let counter = found
+        .iter()
+        .find(|finding| finding.what.contains("token counter"));
+    let counter = counter.unwrap_or_else(|| panic!("{found:?}"));
+    assert_eq!(counter.severity, Severity::Danger);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_token_counter_ahead_of_the_clock_is_found() {
     let stage = Stage::new().await;
     let url = stage.redis.lock().url();
