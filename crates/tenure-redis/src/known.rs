@@ -203,9 +203,15 @@ impl Known {
     }
 
     /// The store has done nothing about its release.
-    pub(crate) fn stays(&self, id: ClaimId) {
-        if let Some(one) = self.state.lock().claims.get_mut(&id) {
-            one.leaves = false;
+    pub(crate) fn stays(&self, id: ClaimId, now: Instant) {
+        let mut state = self.state.lock();
+        let State { claims, young, .. } = &mut *state;
+        let Some(one) = claims.get_mut(&id) else { return };
+        one.leaves = false;
+        // Whoever writes down what is held has passed it over.
+        if one.grant.is_some_and(|held| held.due) {
+            young.push_back((now, id));
+            self.young.notify_one();
         }
     }
 

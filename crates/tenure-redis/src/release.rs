@@ -80,7 +80,7 @@ impl RedisStore {
         let released = self.depart_on(&wire, departure, end).await;
         match (leaves, &released) {
             (Some(id), Ok(_)) => self.known.has_ended(id, self.now()),
-            (Some(id), Err(error)) if error.effect() == Effect::None => self.known.stays(id),
+            (Some(id), Err(error)) if error.effect() == Effect::None => self.known.stays(id, self.now()),
             _ => {}
         }
         released

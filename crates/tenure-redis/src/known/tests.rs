@@ -117,7 +117,7 @@ fn a_release_that_was_refused_leaves_the_claim_as_it_was() {
     let (known, claim) = (Known::new(), claim(1));
     grant(ask(&known, &claim, START), START);
     known.end(claim.at.id, START);
-    known.stays(claim.at.id);
+    known.stays(claim.at.id, START);
     assert!(is_granted(&known, &claim));
 }
 
@@ -173,7 +173,7 @@ fn what_is_held_is_written_down_once_and_again_if_that_failed() {
     let notes = notes.remove(&held.at.id.client()).expect("its client");
     assert_eq!((notes.len(), next), (1, None));
     assert_eq!(known.end(held.at.id, START), End::Noted);
-    known.stays(held.at.id);
+    known.stays(held.at.id, at);
     assert_eq!(due(at + LEASE), []);
     known.note_again(&notes, at);
     assert_eq!(due(at), [held.at.id]);
@@ -184,6 +184,22 @@ fn what_is_held_is_written_down_once_and_again_if_that_failed() {
         ask(&known, &claim(3), at).keep.is_some(),
         "its client is kept anew"
     );
+}
+
+#[test]
+fn what_is_still_held_after_a_release_that_failed_is_written_down() {
+    let known = Known::new();
+    let held = claim(1);
+    grant(ask(&known, &held, START), START);
+    known.end(held.at.id, START);
+    assert_eq!(
+        known.notes(START).0.into_values().flatten().count(),
+        0,
+        "it leaves"
+    );
+    known.stays(held.at.id, START);
+    assert_eq!(known.notes(START).0.into_values().flatten().count(), 1);
+    assert_eq!(known.notes(START).0.into_values().flatten().count(), 0, "once");
 }
 
 /// Locks that come and go wake nobody to write them down.

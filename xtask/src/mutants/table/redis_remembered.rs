@@ -122,13 +122,27 @@ pub(super) const MUTANTS: &[Mutant] = &[
     },
     Mutant {
         name: "redis-what-is-leaving-is-not-written-down",
-        promise: "What is held is written down also after a release that failed",
+        promise: "What is leaving is still held until the server confirms it",
         edits: &[Edit {
             file: KNOWN,
             find: "if since > before && state.claims.contains_key(&id) {",
             replace: "if since > before && state.claims.get(&id).is_some_and(|one| !one.leaves) {",
         }],
         tests: unit("tenure-redis", &["what_was_given_back_is_not_waited_for"]),
+        ..PLAIN
+    },
+    Mutant {
+        name: "redis-failed-release-is-not-written-down",
+        promise: "What is held is written down also after a release that failed",
+        edits: &[Edit {
+            file: KNOWN,
+            find: "if one.grant.is_some_and(|held| held.due) {",
+            replace: "if false {",
+        }],
+        tests: unit(
+            "tenure-redis",
+            &["what_is_still_held_after_a_release_that_failed_is_written_down"],
+        ),
         ..PLAIN
     },
     Mutant {
