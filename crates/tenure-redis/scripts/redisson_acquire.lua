@@ -9,6 +9,7 @@
 --            1, first token, how many, time   granted; the lease runs from now on
 --            0, poll after (ms), ahead or -1, time   waits
 --            2, 0, 0, time   ended      3, 0, 0, time   too late      4, 0, 0, time   the key is a read-write lock
+--            5, 0, 0, time   no further token can be counted exactly, and nothing was done
 -- Closes     a request that was delayed on its way finds its place_by passed, or the record of its end, and cannot
 --            bring back what was released; one that is repeated finds its own field, and is granted again.
 local KEYS, ARGV, call = KEYS, ARGV, redis.call
@@ -28,8 +29,12 @@ if
     and (ARGV[6] ~= '1' or call('EXISTS', 'tenure_claim:' .. open .. name .. close .. ':' .. ARGV[1]) == 0)
 then
     local text, grants = string.format, tonumber(ARGV[4])
-    local last = math.max(now, (tonumber(call('GETSET', counter, text('%d', now))) or 0) + grants)
-    if last > now then
+    local before = call('GETSET', counter, text('%d', now))
+    local last = math.max(now, (tonumber(before) or 0) + grants)
+    if last >= 2 ^ 53 then
+        call('GETSET', counter, before)
+        return text('5 0 0 %d', now)
+    elseif last > now then
         call('GETSET', counter, text('%d', last))
     end
     call('HSET', name, ARGV[1], '1')

@@ -151,14 +151,18 @@ local function place(claims, owner, lease, place_by, grants, label, fair, yields
         return 2, 0, 0
     end
     if held[1] or left == -2 and not yields and (not head or head == owner) then
+        local before = redis.call('GETSET', counter, string.format('%d', now))
+        local last = math.max(now, (tonumber(before) or 0) + grants)
+        if last >= 2 ^ 53 then
+            redis.call('GETSET', counter, before)
+            return 5, 0, 0
+        elseif last > now then
+            redis.call('GETSET', counter, string.format('%d', last))
+        end
         if waits or head == owner then
             leave(owner)
             tend()
             redis.call('DEL', records .. owner)
-        end
-        local last = math.max(now, (tonumber(redis.call('GETSET', counter, now)) or 0) + grants)
-        if last > now then
-            redis.call('GETSET', counter, last)
         end
         local first = last - grants + 1
         redis.call('HSET', name, owner, 1)

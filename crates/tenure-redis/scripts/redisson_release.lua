@@ -58,16 +58,20 @@ if held and plain and ARGV[5] == '0' and ARGV[6] and ARGV[11] ~= '1' and not ARG
         and call('PUBSUB', 'NUMSUB', 'redisson_lock__channel:' .. open .. name .. close)[2] <= own
     then
         local text, grants = string.format, tonumber(ARGV[9])
-        local last = math.max(now, (tonumber(call('GETSET', counter, text('%d', now))) or 0) + grants)
-        if last > now then
-            call('GETSET', counter, text('%d', last))
+        local before = call('GETSET', counter, text('%d', now))
+        local last = math.max(now, (tonumber(before) or 0) + grants)
+        if last < 2 ^ 53 then
+            if last > now then
+                call('GETSET', counter, text('%d', last))
+            end
+            if ending == 'N' then
+                call('HDEL', 'tenure_claims:' .. ARGV[4], owner)
+            end
+            call('HSET', name, ARGV[6], '1')
+            call('PEXPIRE', name, ARGV[7])
+            return text('1 0 1 %d %d %d', last - grants + 1, grants, now)
         end
-        if ending == 'N' then
-            call('HDEL', 'tenure_claims:' .. ARGV[4], owner)
-        end
-        call('HSET', name, ARGV[6], '1')
-        call('PEXPIRE', name, ARGV[7])
-        return text('1 0 1 %d %d %d', last - grants + 1, grants, now)
+        call('GETSET', counter, before)
     end
 end
 local tag = open .. name .. close

@@ -8,7 +8,7 @@ use tenure_backend::{
     TokenRun,
 };
 
-use crate::answer::{LAST_TOKEN, Placed, drawn, numbers, placed};
+use crate::answer::{Placed, numbers, placed, run};
 use crate::backend::RedisStore;
 use crate::error::{nonsense, used_up};
 use crate::known::{Asked, Keep};
@@ -104,9 +104,7 @@ impl RedisStore {
             // Asked alone it would be later still.
             TOO_LATE if place_by <= self.now() => Placed::TooLate,
             TOO_LATE => return Ok(None),
-            first @ 1.. => Placed::Granted(drawn(first, grants(claim))?),
-            // No lease is so long.
-            beyond if beyond.unsigned_abs() > LAST_TOKEN => return Err(used_up()),
+            first @ 1.. => Placed::Granted(run(first.unsigned_abs(), grants(claim)).ok_or_else(nonsense)?),
             busy => Placed::Waits {
                 ahead: None,
                 poll_after: Duration::from_millis(busy.abs_diff(BUSY)),
@@ -130,8 +128,9 @@ impl RedisStore {
         let answer = wire.call_in_turn(&command).await?;
         let [code, first, second, time] = numbers(&answer).ok_or_else(nonsense)?;
         wire.clock.learn(time.unsigned_abs(), self.now());
-        match placed(code, first, second)? {
+        match placed(code, first, second).ok_or_else(nonsense)? {
             Placed::IsReadWrite => Err(BackendError::mismatch(Kind::ReadWrite, Kind::Mutex)),
+            Placed::UsedUp => Err(used_up(claim.fairness)),
             placed => Ok(standing(placed, claim, asked)),
         }
     }
@@ -180,8 +179,8 @@ pub(crate) fn standing(placed: Placed, claim: &Claim, asked: Instant) -> Standin
         }),
         Placed::Ended => Standing::Ended,
         Placed::TooLate => Standing::TooLate,
-        // An heir is told of the other kind when it asks for itself.
-        Placed::IsReadWrite => Standing::Waiting {
+        // An heir is told when it asks for itself.
+        Placed::IsReadWrite | Placed::UsedUp => Standing::Waiting {
             ahead: None,
             poll_after: SOON,
         },

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use redis::{ErrorKind, RedisError, ServerError};
-use tenure_backend::{BackendError, Effect, Fault};
+use tenure_backend::{BackendError, Effect, Fairness, Fault};
 
 const WRONG_PASSWORD: &str =
     "Redis refused the user or the password: correct them, or see whether the user is enabled (ACL LIST)";
@@ -134,11 +134,16 @@ pub(crate) fn nonsense() -> BackendError {
     )
 }
 
-/// Somebody has set the counter of the tokens so high that it cannot be counted any further.
-pub(crate) fn used_up() -> BackendError {
+/// The counter of the tokens stands too high, which it reaches by itself in the year 2255. A claim that queues may be in
+/// the store.
+pub(crate) fn used_up(fairness: Fairness) -> BackendError {
+    let effect = match fairness {
+        Fairness::Unfair => Effect::None,
+        Fairness::Fifo => Effect::Unknown,
+    };
     let message = "the token counter `tenure_tokens` stands too high for any further token: while nobody holds a lock, delete \
                    that key, and tokens go on from the server's time";
-    BackendError::new(Fault::Store, Effect::Unknown, message)
+    BackendError::new(Fault::Store, effect, message)
 }
 
 /// Why no connection could be had in time. Nothing was asked.

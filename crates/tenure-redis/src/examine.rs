@@ -16,7 +16,7 @@ use tenure_backend::{
 use tokio::time::timeout;
 
 use crate::acquire::COUNTER;
-use crate::answer::{LAST_TOKEN, integer, list, text};
+use crate::answer::{list, text};
 use crate::backend::RedisStore;
 use crate::names::channel;
 use crate::script;
@@ -31,6 +31,9 @@ const SLOW: Duration = Duration::from_millis(100);
 /// How far the counter of the tokens may be ahead of the server's clock before it is worth a word. Each lock puts it a few
 /// microseconds ahead; a clock that was set back, for as long as it was.
 const AHEAD: Duration = Duration::from_secs(60);
+
+/// Where tokens end: scripts count in doubles, which skip numbers from 2^53 on, and one lock may draw 256.
+const LAST_TOKEN: f64 = 9_007_199_254_740_992.0 - 256.0;
 
 /// How many calls are timed; the quickest counts.
 const TRIES: u32 = 5;
@@ -287,16 +290,22 @@ fn eviction(info: &Info<'_>, policy: &str, findings: &mut Vec<Finding>) {
 /// Whether tokens can be had, and none could come again: they follow the server's clock, and never go back with it.
 async fn counter(wire: &Wire, findings: &mut Vec<Finding>) -> Result<(), BackendError> {
     let stands = match wire.ask(redis::cmd("GET").arg(COUNTER)).await {
-        Ok(stands) => integer(&stands),
+        Ok(stands) => stands,
         Err(error) if error.fault() == Fault::Unavailable => return Err(error),
         Err(error) => {
-            let found = format!("the token counter `{COUNTER}` cannot be read: {error}");
-            findings.push(danger(found, "no lock can be had until it can"));
-            None
+            findings.push(warning(
+                format!("the token counter `{COUNTER}` cannot be read: {error}"),
+                "whether tokens can be had is not known",
+            ));
+            return Ok(());
         }
     };
-    let Some(stands) = stands else { return Ok(()) };
-    let ahead = Duration::from_micros(stands.saturating_sub(wire.time().await?));
+    // As the scripts read it: what is no number counts as none.
+    let Some(stands) = text(&stands).and_then(|stands| stands.parse::<f64>().ok()) else {
+        return Ok(());
+    };
+    let ahead = Duration::try_from_secs_f64(stands / 1e6).unwrap_or(Duration::MAX);
+    let ahead = ahead.saturating_sub(Duration::from_micros(wire.time().await?));
     if stands >= LAST_TOKEN {
         findings.push(danger(
             format!("the token counter `{COUNTER}` has been set to {stands}, beyond any token"),
@@ -304,7 +313,7 @@ async fn counter(wire: &Wire, findings: &mut Vec<Finding>) -> Result<(), Backend
         ));
     } else if ahead > AHEAD {
         findings.push(warning(
-            format!("the token counter `{COUNTER}` is {} ahead of the server's clock", seconds(ahead)),
+            format!("the token counter `{COUNTER}` is {} ahead of the server's clock", age(ahead)),
             "if the server loses its data before its clock gets there, older tokens come again, and whoever checks tokens \
              refuses the new holders until they have passed the old ones",
         ));
@@ -334,6 +343,14 @@ fn seconds(time: Duration) -> String {
         format!("{:.1} ms", time.as_secs_f64() * 1e3)
     } else {
         format!("{:.1} s", time.as_secs_f64())
+    }
+}
+
+/// A time that may be long.
+fn age(time: Duration) -> String {
+    match time.as_secs() {
+        days @ 172_800.. => format!("{} days", days / 86_400),
+        _ => seconds(time),
     }
 }
 

@@ -30,7 +30,7 @@ pub(crate) const AGAIN: Duration = Duration::from_secs(1);
 /// The claims of this store's clients.
 pub(crate) struct Known {
     state: Mutex<State>,
-    /// Told when something was granted after a while in which nothing was.
+    /// Told when something was granted while nothing was waiting to be written down.
     pub(crate) young: Notify,
 }
 
@@ -252,8 +252,8 @@ impl Known {
     }
 
     /// What was granted before that moment and is still held, and not written down, by client: from now on it counts as if
-    /// it were. A client that was granted anything is among them now and then, so that it is kept. And since when the next
-    /// that is held still is.
+    /// it were. A client that was granted anything is among them now and then, so that it is kept. And since when the first
+    /// that is left has been held.
     pub(crate) fn notes(&self, before: Instant) -> (BTreeMap<ClientId, Vec<Note>>, Option<Instant>) {
         let mut state = self.state.lock();
         let mut notes: BTreeMap<ClientId, Vec<Note>> = BTreeMap::new();

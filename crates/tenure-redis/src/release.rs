@@ -150,7 +150,7 @@ impl RedisStore {
         let (freed, others, heir) = if let Some((heir, _)) = heir {
             let [freed, others, code, first, second, time] = numbers(&answer).ok_or_else(nonsense)?;
             wire.clock.learn(time.unsigned_abs(), self.now());
-            let placed = placed(code, first, second)?;
+            let placed = placed(code, first, second).ok_or_else(nonsense)?;
             (freed, others, Some(standing(placed, &heir.claim, asked)))
         } else {
             let [freed, others] = numbers(&answer).ok_or_else(nonsense)?;

@@ -10,7 +10,8 @@ use std::time::Duration;
 use futures_util::StreamExt;
 use stage::{PASSWORD, Scene, Server, Stage, USER, documented_rights, soon};
 use tenure_backend::{
-    Backend, BackendError, Cause, Departure, Effect, Fault, Finding, Holder, Mode, Phase, Query, Severity,
+    Backend, BackendError, Batch, Cause, Claim, ClaimRef, Departure, Effect, Fairness, Fault, Finding, Heir,
+    Holder, Mode, Phase, Query, Released, Severity, Standing,
 };
 use tenure_endpoint::StoreUrl;
 use tenure_redis::{Config, RedisStore};
@@ -428,31 +429,63 @@ async fn a_server_that_knows_no_info_is_examined_all_the_same() {
     assert!(finding.what.contains("INFO"), "{finding:?}");
 }
 
-/// The largest number of Redis, and the least that a script can no longer count up from; alone, and among others.
+/// The largest number of Redis, one that it would show by its exponent, and the last that a script can count up to.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_token_counter_that_was_set_too_high_is_told_and_nothing_is_granted() {
-    for stands in ["9223372036854775807", "9007199254740992"] {
-        for together in [1, 40] {
-            let scene = Scene::new().await;
-            scene.stage.ask(&["SET", "tenure_tokens", stands]);
-            let found = scene.store.clone().examine().await.expect("it can be examined");
-            let finding = found.iter().find(|finding| finding.what.contains(stands));
-            let finding = finding.unwrap_or_else(|| panic!("{found:?}"));
-            assert_eq!(finding.severity, Severity::Danger);
-            let calls = scene.ask(&scene.claims(together)).await;
-            scene.proxy.heal();
-            let mut answers = calls.await.into_iter();
-            let first = answers
-                .next()
-                .expect("one at least")
-                .expect_err("no token can be had");
-            assert!(first.to_string().contains("tenure_tokens"), "{first}");
-            // The largest is written back as the least, from which tokens go on by the clock.
-            if stands == "9007199254740992" {
-                answers.for_each(|answer| _ = answer.expect_err("nor by any other"));
-            }
-            assert_eq!(first.effect(), Effect::Unknown);
+    for stands in ["9223372036854775807", "1e+18", "9007199254740991"] {
+        let scene = Scene::new().await;
+        let [held, heir] = <[Arc<Claim>; 2]>::try_from(scene.claims(2)).expect("two");
+        scene.granted(&held).await;
+        scene.stage.ask(&["SET", "tenure_tokens", stands]);
+        let found = scene.store.clone().examine().await.expect("it can be examined");
+        let finding = found
+            .iter()
+            .find(|finding| finding.what.contains("token counter"));
+        let finding = finding.unwrap_or_else(|| panic!("{found:?}"));
+        assert_eq!(finding.severity, Severity::Danger);
+        // Some are asked for by themselves, and the others together.
+        let mut claims = scene.claims(40);
+        let mut fair = Claim::clone(&claims[0]);
+        fair.at.id = heir.at.id;
+        fair.fairness = Fairness::Fifo;
+        claims.push(Arc::new(fair));
+        let calls = scene.ask(&claims).await;
+        scene.proxy.heal();
+        for (claim, answer) in claims.iter().zip(calls.await) {
+            let error = answer.expect_err("no token can be had");
+            assert!(error.to_string().contains("tenure_tokens"), "{error}");
+            let queues = claim.fairness == Fairness::Fifo;
+            assert_eq!(error.effect() == Effect::Unknown, queues);
+            assert_eq!(scene.stage.number(&["EXISTS", claim.at.key.as_str()]), 0);
         }
+        let place_by = scene.client.now() + Duration::from_secs(5);
+        let mut heir = Claim::clone(&heir);
+        heir.at = ClaimRef {
+            key: held.at.key.clone(),
+            id: scene.claims(1)[0].at.id,
+        };
+        let departure = Departure {
+            who: Holder::Claim(held.at.clone()),
+            cause: Cause::Unlocked,
+            heir: Some(Heir {
+                claim: Arc::new(heir),
+                place_by,
+            }),
+            bar: Duration::ZERO,
+        };
+        let released = scene
+            .store
+            .clone()
+            .release(Batch::from_iter([departure]))
+            .await
+            .pop();
+        let Some(Released::Done { freed, heir, .. }) = released else {
+            panic!("{released:?}")
+        };
+        assert_eq!(freed.len(), 1, "its heir is no matter of the holder's");
+        assert!(matches!(heir, Some(Standing::Waiting { .. })), "{heir:?}");
+        assert_eq!(scene.stage.number(&["EXISTS", held.at.key.as_str()]), 0);
+        assert_eq!(scene.stage.text(&["GET", "tenure_tokens"]), stands);
     }
 }
 
@@ -467,7 +500,7 @@ async fn a_token_counter_that_is_none_is_found() {
         .iter()
         .find(|finding| finding.what.contains("token counter"));
     let counter = counter.unwrap_or_else(|| panic!("{found:?}"));
-    assert_eq!(counter.severity, Severity::Danger);
+    assert_eq!(counter.severity, Severity::Warning);
 }
 
 #[tokio::test(flavor = "multi_thread")]

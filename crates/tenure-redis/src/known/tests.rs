@@ -202,7 +202,7 @@ fn what_is_still_held_after_a_release_that_failed_is_written_down() {
     assert_eq!(known.notes(START).0.into_values().flatten().count(), 0, "once");
 }
 
-/// Locks that come and go wake nobody to write them down.
+/// While locks come and go, whoever writes them down sleeps on.
 #[test]
 fn what_was_given_back_is_not_waited_for() {
     let known = Known::new();

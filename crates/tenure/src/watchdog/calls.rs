@@ -1,5 +1,5 @@
-//! Calls that their callers poll in place, until they are taken over. Nearly every one has ended long before: those cost
-//! no wake-up, and their memory is given back at once.
+//! Calls that their callers poll in place, until they are taken over. Nearly every one has ended long before: those are
+//! not waited for, and their memory goes when the next comes.
 
 use std::collections::VecDeque;
 use std::fmt;
@@ -21,7 +21,7 @@ pub(crate) trait TakeOver: fmt::Debug + Send + Sync {
 pub(super) struct Calls(VecDeque<(Instant, Weak<dyn TakeOver>)>);
 
 impl Calls {
-    /// Adds one that is taken over at `due`, no earlier than any before it.
+    /// Adds one that is taken over at `due`. That is later for each; two that come at one moment may change places.
     pub(super) fn push(&mut self, due: Instant, call: Weak<dyn TakeOver>) {
         self.forget_ended(FORGOTTEN);
         self.0.push_back((due, call));

@@ -276,9 +276,54 @@ pub(super) const MUTANTS: &[Mutant] = &[
         name: "redis-tokens-that-no-script-can-count",
         promise: "No token is granted that could come again",
         edits: &[Edit {
-            file: "crates/tenure-redis/src/answer.rs",
-            find: "if first.saturating_add(count) > LAST_TOKEN {",
-            replace: "if first > u64::MAX - count {",
+            file: "crates/tenure-redis/scripts/redisson_acquire.lua",
+            find: "if last >= 2 ^ 53 then",
+            replace: "if last >= 2 ^ 80 then",
+        }],
+        tests: test(
+            "tenure-redis",
+            "access",
+            &["a_token_counter_that_was_set_too_high_is_told_and_nothing_is_granted"],
+        ),
+        ..PLAIN
+    },
+    Mutant {
+        name: "redis-heirs-tokens-that-no-script-can-count",
+        promise: "No token is granted that could come again",
+        edits: &[Edit {
+            file: "crates/tenure-redis/scripts/redisson_release.lua",
+            find: "if last < 2 ^ 53 then",
+            replace: "if last < 2 ^ 80 then",
+        }],
+        tests: test(
+            "tenure-redis",
+            "access",
+            &["a_token_counter_that_was_set_too_high_is_told_and_nothing_is_granted"],
+        ),
+        ..PLAIN
+    },
+    Mutant {
+        name: "redis-queues-tokens-that-no-script-can-count",
+        promise: "No token is granted that could come again",
+        edits: &[Edit {
+            file: "crates/tenure-redis/scripts/redisson_place.lua",
+            find: "if last >= 2 ^ 53 then",
+            replace: "if last >= 2 ^ 80 then",
+        }],
+        tests: test(
+            "tenure-redis",
+            "access",
+            &["a_token_counter_that_was_set_too_high_is_told_and_nothing_is_granted"],
+        ),
+        ..PLAIN
+    },
+    Mutant {
+        name: "redis-groups-tokens-that-no-script-can-count",
+        promise: "No token is granted that could come again",
+        edits: &[Edit {
+            file: "crates/tenure-redis/scripts/redisson_together.lua",
+            find: "if last >= 2 ^ 53 or try",
+            replace: "if last >= 2 ^ 80 or try",
         }],
         tests: test(
             "tenure-redis",
