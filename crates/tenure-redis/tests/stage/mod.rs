@@ -9,4 +9,4 @@ mod server;
 
 pub(crate) use look::{Stage, soon, wait_until};
 pub(crate) use scene::Scene;
-pub(crate) use server::{PASSWORD, Server, USER, documented_rights, gathering, subject};
+pub(crate) use server::{PASSWORD, Server, USER, config, connect, documented_rights, gathering, subject};

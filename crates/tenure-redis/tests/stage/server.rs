@@ -34,6 +34,15 @@ pub(crate) fn documented_rights() -> Vec<String> {
         .collect()
 }
 
+pub(crate) fn config(url: &str) -> Result<Config, BackendError> {
+    Config::from_url(&StoreUrl::parse(url).expect("a URL"))
+}
+
+/// A store at that URL, with the system's clock.
+pub(crate) async fn connect(url: &str) -> Result<Arc<RedisStore>, BackendError> {
+    RedisStore::connect(config(url)?).await
+}
+
 /// The system's clock and what has been made to pass besides.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Ahead(Arc<Mutex<Duration>>);
@@ -90,8 +99,7 @@ impl Server {
 
     pub(crate) fn config(&self) -> Config {
         let url = format!("redis://{USER}:{PASSWORD}@{}", self.redis.lock().address());
-        let url = StoreUrl::parse(&url).expect("a URL");
-        let usual = Config::from_url(&url).expect("a URL of a server");
+        let usual = config(&url).expect("a URL of a server");
         Config {
             clock: Arc::new(self.clock.clone()),
             alone: if self.gathers { 0 } else { usual.alone },

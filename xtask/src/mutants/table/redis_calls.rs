@@ -280,11 +280,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
             find: "if last >= 2 ^ 53 then",
             replace: "if last >= 2 ^ 80 then",
         }],
-        tests: test(
-            "tenure-redis",
-            "access",
-            &["a_token_counter_that_was_set_too_high_is_told_and_nothing_is_granted"],
-        ),
+        tests: examine(&["a_token_counter_that_was_set_too_high_is_told_and_nothing_is_granted"]),
         ..PLAIN
     },
     Mutant {
@@ -295,11 +291,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
             find: "if last < 2 ^ 53 then",
             replace: "if last < 2 ^ 80 then",
         }],
-        tests: test(
-            "tenure-redis",
-            "access",
-            &["a_token_counter_that_was_set_too_high_is_told_and_nothing_is_granted"],
-        ),
+        tests: examine(&["a_token_counter_that_was_set_too_high_is_told_and_nothing_is_granted"]),
         ..PLAIN
     },
     Mutant {
@@ -310,11 +302,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
             find: "if last >= 2 ^ 53 then",
             replace: "if last >= 2 ^ 80 then",
         }],
-        tests: test(
-            "tenure-redis",
-            "access",
-            &["a_token_counter_that_was_set_too_high_is_told_and_nothing_is_granted"],
-        ),
+        tests: examine(&["a_token_counter_that_was_set_too_high_is_told_and_nothing_is_granted"]),
         ..PLAIN
     },
     Mutant {
@@ -325,17 +313,17 @@ pub(super) const MUTANTS: &[Mutant] = &[
             find: "if last >= 2 ^ 53 or try",
             replace: "if last >= 2 ^ 80 or try",
         }],
-        tests: test(
-            "tenure-redis",
-            "access",
-            &["a_token_counter_that_was_set_too_high_is_told_and_nothing_is_granted"],
-        ),
+        tests: examine(&["a_token_counter_that_was_set_too_high_is_told_and_nothing_is_granted"]),
         ..PLAIN
     },
 ];
 
 const fn conformance(names: &'static [&'static str]) -> Tests {
     test("tenure-redis", "conformance", names)
+}
+
+const fn examine(names: &'static [&'static str]) -> Tests {
+    test("tenure-redis", "examine", names)
 }
 
 const fn faults(names: &'static [&'static str]) -> Tests {
