@@ -28,7 +28,7 @@ if wanted > 0 and not late then
     local drawn = try('GET', counter)
     if type(drawn) ~= 'table' then
         first = math.max(now, (tonumber(drawn) or 0) + 1)
-        local last = first + wanted - 1
+        local last = first - 1 + wanted
         if last >= 2 ^ 53 or try('SET', counter, text('%d', last)).err then
             first = nil
         end

@@ -5,11 +5,12 @@ mod stage;
 use std::sync::Arc;
 use std::time::Duration;
 
-use stage::{Scene, Stage, connect};
+use stage::{Scene, Server, Stage, connect};
 use tenure_backend::{
-    Backend, Batch, Cause, Claim, ClaimRef, Departure, Effect, Fairness, Finding, Heir, Holder, Released,
-    Severity, Standing,
+    Backend, Batch, Cause, Claim, ClaimRef, Departure, Effect, Fairness, Finding, Heir, Holder, Mode,
+    Released, Severity, Standing,
 };
+use tenure_redis::RedisStore;
 use tenure_servers::Redis;
 
 async fn findings(options: &[&str]) -> (Redis, Vec<Finding>) {
@@ -160,6 +161,24 @@ async fn a_token_counter_that_was_set_too_high_is_told_and_nothing_is_granted() 
         assert!(matches!(heir, Some(Standing::Waiting { .. })), "{heir:?}");
         assert_eq!(scene.stage.number(&["EXISTS", held.at.key.as_str()]), 0);
         assert_eq!(scene.stage.text(&["GET", "tenure_tokens"]), stands);
+    }
+}
+
+/// One more than the largest number that is counted exactly, less one, is that number again.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_single_claim_in_a_call_for_many_has_no_token_beyond_the_last() {
+    let server = Server::gathering();
+    let store = RedisStore::connect(server.config()).await.expect("it answers");
+    let stage = Stage::on(server).await;
+    let client = stage.trial.client().await;
+    for (stands, is_granted) in [("9007199254740990", true), ("9007199254740991", false)] {
+        stage.ask(&["SET", "tenure_tokens", stands]);
+        let claim = client.claim(&stage.trial.key(), Mode::Exclusive);
+        let place_by = client.now() + Duration::from_secs(5);
+        let answer = store.clone().acquire(claim.clone(), place_by).await;
+        assert_eq!(answer.is_ok(), is_granted, "{answer:?}");
+        let there = stage.number(&["EXISTS", claim.at.key.as_str()]);
+        assert_eq!(there == 1, is_granted);
     }
 }
 

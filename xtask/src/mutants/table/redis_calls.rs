@@ -103,8 +103,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
         promise: "Every token that is given out is counted",
         edits: &[Edit {
             file: TOGETHER,
-            find: "first + wanted - 1",
-            replace: "first + wanted - 2",
+            find: "first - 1 + wanted",
+            replace: "first - 2 + wanted",
         }],
         tests: together(&["many_claims_at_once_travel_in_few_calls_and_each_has_tokens_of_its_own"]),
         ..PLAIN
@@ -314,6 +314,17 @@ pub(super) const MUTANTS: &[Mutant] = &[
             replace: "if last >= 2 ^ 80 or try",
         }],
         tests: examine(&["a_token_counter_that_was_set_too_high_is_told_and_nothing_is_granted"]),
+        ..PLAIN
+    },
+    Mutant {
+        name: "redis-groups-last-token-rounded",
+        promise: "No token is granted that could come again",
+        edits: &[Edit {
+            file: "crates/tenure-redis/scripts/redisson_together.lua",
+            find: "local last = first - 1 + wanted",
+            replace: "local last = first + wanted - 1",
+        }],
+        tests: examine(&["a_single_claim_in_a_call_for_many_has_no_token_beyond_the_last"]),
         ..PLAIN
     },
 ];
