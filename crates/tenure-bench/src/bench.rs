@@ -8,13 +8,14 @@ use std::time::Duration;
 
 use crate::Fallible;
 use crate::cli::{Measuring, Pace};
-use crate::plan::{Pairing, name, pairings};
+use crate::plan::{Distance, Pairing, name, pairings};
 use crate::row::Row;
+use crate::site::Ground;
 use crate::{contest, report, site};
 
 pub(crate) fn run(args: &Measuring, usual: Pace) -> Fallible<()> {
     let pace = args.pace(usual);
-    let (mut made, left_out) = pairings(&args.workloads, &args.stores);
+    let (mut made, left_out) = pairings(&args.workloads, &args.stores, args.distance);
     for pairing in &mut made {
         pairing.only(&args.clients);
     }
@@ -23,11 +24,15 @@ pub(crate) fn run(args: &Measuring, usual: Pace) -> Fallible<()> {
     }
     // Made before anything is measured: a file that cannot be written is known at once.
     let json = args.json.as_ref().map(File::create).transpose()?;
-    let page = args.into.as_ref().map(Page::read).transpose()?;
+    let page = args.into.as_ref().map(|path| Page::read(path, args.distance));
+    let page = page.transpose()?;
+    let root = args.dir.clone().unwrap_or_else(std::env::temp_dir);
+    // Before there is any other thread, for they run where this one does.
+    let ground = Ground::prepare(root, args.distance)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let rows = runtime.block_on(async {
         tokio::select! {
-            rows = measure(&made, pace, args) => rows,
+            rows = measure(&made, pace, args, &ground) => rows,
             // What was under way is dropped: processes are killed, folders removed.
             _ = tokio::signal::ctrl_c() => Err("interrupted".into()),
         }
@@ -36,10 +41,10 @@ pub(crate) fn run(args: &Measuring, usual: Pace) -> Fallible<()> {
         write_json(file, &rows)?;
     }
     if let Some(page) = page {
-        page.write(&report::markdown(&rows, &left_out, pace))?;
+        page.write(&report::markdown(&rows, &left_out, pace, args.distance))?;
     }
     let shown = if args.markdown {
-        report::markdown(&rows, &left_out, pace)
+        report::markdown(&rows, &left_out, pace, args.distance)
     } else {
         report::table(&rows, &left_out)
     };
@@ -47,13 +52,12 @@ pub(crate) fn run(args: &Measuring, usual: Pace) -> Fallible<()> {
     Ok(())
 }
 
-async fn measure(made: &[Pairing], pace: Pace, args: &Measuring) -> Fallible<Vec<Row>> {
+async fn measure(made: &[Pairing], pace: Pace, args: &Measuring, ground: &Ground) -> Fallible<Vec<Row>> {
     let section = Duration::from_micros(args.section_us);
-    let root = args.dir.clone().unwrap_or_else(std::env::temp_dir);
     let mut rows = Vec::new();
     for pairing in made {
         eprintln!("{} on {} …", name(pairing.workload), name(pairing.store));
-        rows.extend(contest::hold(pairing, pace, section, &root).await?);
+        rows.extend(contest::hold(pairing, pace, section, ground).await?);
     }
     Ok(rows)
 }
@@ -61,24 +65,29 @@ async fn measure(made: &[Pairing], pace: Pace, args: &Measuring) -> Fallible<Vec
 /// A file with a section for results.
 struct Page<'a> {
     path: &'a Path,
+    /// Ends with the mark behind which the section stands.
     before: String,
     after: String,
 }
 
 impl<'a> Page<'a> {
-    fn read(path: &'a PathBuf) -> Fallible<Self> {
-        const BEGIN: &str = "<!-- results: cargo xtask bench full --into BENCHMARKS.md -->\n";
+    fn read(path: &'a PathBuf, distance: Distance) -> Fallible<Self> {
+        let asked = match distance {
+            Distance::Near => String::new(),
+            Distance::Apart | Distance::Away => format!(" --distance {}", name(distance)),
+        };
+        let begin = format!("<!-- results: cargo xtask bench full{asked} --into BENCHMARKS.md -->\n");
         const END: &str = "<!-- end of results -->";
         let text = std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
-        let parts = text.split_once(BEGIN).and_then(|(before, rest)| {
+        let parts = text.split_once(&begin).and_then(|(before, rest)| {
             let end = rest.find(END)?;
-            Some((before.to_owned() + BEGIN, rest[end..].to_owned()))
+            Some((before.to_owned() + &begin, rest[end..].to_owned()))
         });
         let (before, after) = parts.ok_or_else(|| {
             format!(
                 "{} has no lines `{}` and `{END}`",
                 path.display(),
-                BEGIN.trim_end()
+                begin.trim_end()
             )
         })?;
         Ok(Page { path, before, after })

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
 
-use crate::plan::{Client, Store, Workload};
+use crate::plan::{Client, Distance, Store, Workload};
 
 /// How long and how often each client is measured.
 #[derive(Clone, Copy, Debug)]
@@ -64,6 +64,9 @@ pub(crate) struct Measuring {
     /// Only these clients; without `bare` there is nothing to compare to
     #[arg(long = "client", value_enum, value_delimiter = ',', value_name = "CLIENT")]
     pub(crate) clients: Vec<Client>,
+    /// How far a store's server is from those who call it; the others are left out unless it is near
+    #[arg(long, value_enum, default_value_t, value_name = "HOW_FAR")]
+    pub(crate) distance: Distance,
     /// Write one JSON object a line to this file, one line for each row of the table
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,

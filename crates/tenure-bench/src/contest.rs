@@ -1,7 +1,6 @@
 //! One comparison: clients that take turns, round by round, so that a slow moment of the machine hits all of them.
 //! Not here: which comparisons there are (`plan`).
 
-use std::path::Path;
 use std::time::Duration;
 
 use crate::Fallible;
@@ -9,7 +8,7 @@ use crate::cli::Pace;
 use crate::crew::{Crew, hire};
 use crate::plan::{Client, Pairing};
 use crate::row::Row;
-use crate::site::Site;
+use crate::site::{Ground, Site};
 use crate::tally::Round;
 
 struct Entrant {
@@ -24,11 +23,11 @@ pub(crate) async fn hold(
     pairing: &Pairing,
     pace: Pace,
     section: Duration,
-    root: &Path,
+    ground: &Ground,
 ) -> Fallible<Vec<Row>> {
     let mut entrants = Vec::new();
     for &client in &pairing.clients {
-        let site = Site::make(pairing.store, root)?;
+        let site = Site::make(pairing.store, ground)?;
         let mut crew = hire(pairing.workload, client, &site.place, section).await?;
         crew.round(pace.warm_up).await?;
         entrants.push(Entrant {

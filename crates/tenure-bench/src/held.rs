@@ -14,7 +14,7 @@ use crate::Fallible;
 use crate::cli::Holding;
 use crate::client::scripts::connect;
 use crate::plan::{Store, name};
-use crate::site::{Site, check};
+use crate::site::{Ground, Site, check};
 use crate::willing::Willing;
 
 /// For how many leases the locks are held.
@@ -30,7 +30,7 @@ const A_COMMAND: u64 = 500;
 /// Takes the locks, holds them for three leases, and says what that took.
 pub(crate) fn run(args: &Holding) -> Fallible<()> {
     check(args.store)?;
-    let site = Site::make(args.store, &std::env::temp_dir())?;
+    let site = Site::make(args.store, &Ground::near(std::env::temp_dir()))?;
     // One thread: what it spends while nobody locks is the watchdog's, and the client's share of a renewal.
     tokio::runtime::Builder::new_current_thread()
         .enable_all()

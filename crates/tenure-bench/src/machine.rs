@@ -5,7 +5,11 @@ use std::process::Command;
 
 /// Names and values, for a table.
 pub(crate) fn describe() -> Vec<(&'static str, String)> {
-    let cores = std::thread::available_parallelism().map_or(0, usize::from);
+    let cores = std::fs::read_to_string("/proc/cpuinfo").map_or_else(
+        |_| std::thread::available_parallelism().map_or(0, usize::from),
+        // Also those that this process keeps off.
+        |text| text.lines().filter(|line| line.starts_with("processor")).count(),
+    );
     let processor = field("/proc/cpuinfo", "model name").unwrap_or_else(|| std::env::consts::ARCH.to_owned());
     let system = std::fs::read_to_string("/proc/sys/kernel/osrelease").map_or_else(
         |_| std::env::consts::OS.to_owned(),

@@ -29,6 +29,18 @@ pub(crate) enum Store {
     Redis,
 }
 
+/// How far a store's server is from those who call it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Distance {
+    /// On this machine, wherever the system runs it
+    #[default]
+    Near,
+    /// On this machine, on a core that all others keep off
+    Apart,
+    /// A millisecond or two away, each way
+    Away,
+}
+
 /// Who locks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -88,6 +100,13 @@ impl Workload {
     }
 }
 
+impl Store {
+    /// Whether it has a server, if that is to be anywhere but near.
+    fn can_be(self, distance: Distance) -> bool {
+        distance == Distance::Near || self == Store::Redis
+    }
+}
+
 impl Pairing {
     /// Leaves these clients; none named means all of them.
     pub(crate) fn only(&mut self, clients: &[Client]) {
@@ -106,17 +125,21 @@ pub(crate) fn name(value: impl ValueEnum) -> String {
         .unwrap_or_default()
 }
 
-/// All comparisons of these workloads and stores; none named means all of them.
-pub(crate) fn pairings(workloads: &[Workload], stores: &[Store]) -> (Vec<Pairing>, Vec<LeftOut>) {
+/// All comparisons of these workloads and stores; none named means all of them, or all that can be at that distance.
+pub(crate) fn pairings(
+    workloads: &[Workload],
+    stores: &[Store],
+    distance: Distance,
+) -> (Vec<Pairing>, Vec<LeftOut>) {
     let (mut made, mut left_out) = (Vec::new(), Vec::new());
     for &store in Store::value_variants() {
         for &workload in Workload::value_variants() {
             let wanted = (workloads.is_empty() || workloads.contains(&workload))
-                && (stores.is_empty() || stores.contains(&store));
+                && (stores.contains(&store) || stores.is_empty() && store.can_be(distance));
             if !wanted {
                 continue;
             }
-            if let Some(why) = impossible(workload, store) {
+            if let Some(why) = impossible(workload, store, distance) {
                 left_out.push(LeftOut { workload, store, why });
                 continue;
             }
@@ -144,7 +167,10 @@ fn clients(workload: Workload, store: Store) -> Vec<Client> {
     clients
 }
 
-fn impossible(workload: Workload, store: Store) -> Option<&'static str> {
+fn impossible(workload: Workload, store: Store, distance: Distance) -> Option<&'static str> {
+    if !store.can_be(distance) {
+        return Some("it has no server that could be elsewhere");
+    }
     (store == Store::Memory && workload.shape().tasks.len() > 1)
         .then_some("memory is not shared between processes")
 }
@@ -155,7 +181,7 @@ mod tests {
 
     #[test]
     fn every_workload_is_measured_on_every_store_that_can_do_it_beside_the_bare_store() {
-        let (made, left_out) = pairings(&[], &[]);
+        let (made, left_out) = pairings(&[], &[], Distance::Near);
         assert_eq!((made.len(), left_out.len()), (13, 2));
         assert_eq!(left_out[0].workload, Workload::HotProcesses);
         assert_eq!(left_out[1].workload, Workload::LoneWaiter);
@@ -173,7 +199,7 @@ mod tests {
 
     #[test]
     fn a_filter_leaves_what_it_names() {
-        let (made, left_out) = pairings(&[Workload::Hot, Workload::Solo], &[Store::Sqlite]);
+        let (made, left_out) = pairings(&[Workload::Hot, Workload::Solo], &[Store::Sqlite], Distance::Near);
         let kept: Vec<_> = made.iter().map(|pairing| pairing.workload).collect();
         assert_eq!(kept, [Workload::Solo, Workload::Hot]);
         assert!(made.iter().all(|pairing| pairing.store == Store::Sqlite));
@@ -181,8 +207,20 @@ mod tests {
     }
 
     #[test]
+    fn only_a_store_that_has_a_server_can_be_elsewhere() {
+        for distance in [Distance::Apart, Distance::Away] {
+            let (made, left_out) = pairings(&[], &[], distance);
+            assert!(made.iter().all(|pairing| pairing.store == Store::Redis));
+            assert_eq!((made.len(), left_out.len()), (5, 0));
+            let (made, left_out) = pairings(&[Workload::Solo], &[Store::Memory, Store::Redis], distance);
+            assert_eq!((made.len(), left_out.len()), (1, 1));
+            assert_eq!(left_out[0].why, "it has no server that could be elsewhere");
+        }
+    }
+
+    #[test]
     fn clients_that_are_not_named_do_not_compete() {
-        let (mut made, _) = pairings(&[Workload::Hot], &[Store::Redis]);
+        let (mut made, _) = pairings(&[Workload::Hot], &[Store::Redis], Distance::Near);
         made[0].only(&[]);
         assert_eq!(made[0].clients.len(), 5);
         made[0].only(&[Client::Bare, Client::Rslock]);

@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 use crate::cli::Pace;
 use crate::machine;
-use crate::plan::{Client, LeftOut, Store, Workload, name};
+use crate::plan::{Client, Distance, LeftOut, Store, Workload, name};
 use crate::row::Row;
 use crate::stats::{TOO_WIDE, Verdict, compare, is_too_wide, spread};
 
@@ -60,10 +60,15 @@ pub(crate) fn table(rows: &[Row], left_out: &[LeftOut]) -> String {
 }
 
 /// The section of BENCHMARKS.md between its two marks.
-pub(crate) fn markdown(rows: &[Row], left_out: &[LeftOut], pace: Pace) -> String {
+pub(crate) fn markdown(rows: &[Row], left_out: &[LeftOut], pace: Pace, distance: Distance) -> String {
     let mut text = String::from("| on | |\n|---|---|\n");
     for (what, value) in machine::describe() {
         text += &format!("| {what} | {value} |\n");
+    }
+    match distance {
+        Distance::Near => {}
+        Distance::Apart => text += "| the server | on a core of its own, which the clients keep off |\n",
+        Distance::Away => text += "| the server | a millisecond or two away, each way |\n",
     }
     let rounds = format!(
         "{} rounds of {:?}, after {:?}",
@@ -304,7 +309,7 @@ mod tests {
             text.contains("to conclude anything from the rates so marked (1)"),
             "{text}"
         );
-        assert!(markdown(&rows, &[], crate::cli::QUICK).contains("no conclusion"));
+        assert!(markdown(&rows, &[], crate::cli::QUICK, Distance::Near).contains("no conclusion"));
     }
 
     #[test]
@@ -320,7 +325,8 @@ mod tests {
 
     #[test]
     fn what_is_left_out_is_said_with_its_reason() {
-        let (_, left_out) = crate::plan::pairings(&[Workload::HotProcesses], &[Store::Memory]);
+        let (_, left_out) =
+            crate::plan::pairings(&[Workload::HotProcesses], &[Store::Memory], Distance::Near);
         let said = "hot-processes on memory is left out: memory is not shared between processes.";
         assert!(table(&[], &left_out).contains(said));
     }

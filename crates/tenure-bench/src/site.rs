@@ -7,7 +7,9 @@ use tempfile::TempDir;
 use tenure_servers::Redis;
 
 use crate::Fallible;
-use crate::plan::Store;
+use crate::cores::Core;
+use crate::line::Line;
+use crate::plan::{Distance, Store};
 
 /// The lock file within a crew's folder.
 const FILE: &str = "locks.db";
@@ -15,8 +17,19 @@ const FILE: &str = "locks.db";
 /// Made for one crew, and removed with all that is in it when this is dropped, whatever happens.
 pub(crate) struct Site {
     pub(crate) place: Place,
+    _line: Option<Line>,
     _server: Option<Redis>,
     _folder: TempDir,
+}
+
+/// Where sites are made.
+pub(crate) struct Ground {
+    /// In which folder.
+    root: PathBuf,
+    /// On which core the servers run, if one is left to them.
+    core: Option<Core>,
+    /// Whether what is said to a server takes its time.
+    away: bool,
 }
 
 /// How a crew finds its store, in whatever process it works.
@@ -29,18 +42,41 @@ pub(crate) struct Place {
     pub(crate) folder: PathBuf,
 }
 
+impl Ground {
+    /// Prepares for servers so far from this thread and those that it starts from now on.
+    pub(crate) fn prepare(root: PathBuf, distance: Distance) -> Fallible<Self> {
+        let core = (distance == Distance::Apart).then(Core::leave).transpose()?;
+        let away = distance == Distance::Away;
+        Ok(Ground { root, core, away })
+    }
+
+    /// Servers are on this machine, wherever the system runs them.
+    pub(crate) fn near(root: PathBuf) -> Self {
+        let (core, away) = (None, false);
+        Ground { root, core, away }
+    }
+}
+
 impl Site {
-    /// Makes a folder within `root`, and a server if the store is one: on a free port, writing nothing to disk.
-    pub(crate) fn make(store: Store, root: &Path) -> Fallible<Self> {
+    /// Makes a folder, and a server if the store is one: on a free port, writing nothing to disk.
+    pub(crate) fn make(store: Store, ground: &Ground) -> Fallible<Self> {
         let folder = tempfile::Builder::new()
             .prefix("tenure-bench-")
-            .tempdir_in(root)?;
-        let (url, server) = match store {
-            Store::Memory => ("memory:".to_owned(), None),
-            Store::Sqlite => (format!("sqlite:{}", encoded(&folder.path().join(FILE))), None),
+            .tempdir_in(&ground.root)?;
+        let (mut line, mut server) = (None, None);
+        let url = match store {
+            Store::Memory => "memory:".to_owned(),
+            Store::Sqlite => format!("sqlite:{}", encoded(&folder.path().join(FILE))),
             Store::Redis => {
-                let server = Redis::start()?;
-                (server.url(), Some(server))
+                let server = server.insert(Redis::start()?);
+                if let Some(core) = ground.core {
+                    core.give_to(server.process().pid())?;
+                }
+                if ground.away {
+                    format!("redis://{}", line.insert(Line::lay(server.address())?).address())
+                } else {
+                    server.url()
+                }
             }
         };
         let place = Place {
@@ -50,6 +86,7 @@ impl Site {
         };
         Ok(Site {
             place,
+            _line: line,
             _server: server,
             _folder: folder,
         })

@@ -112,6 +112,71 @@ fn a_lone_waiter_of_another_process_gets_the_key_on_every_store_that_is_shared()
 }
 
 #[test]
+fn a_server_can_be_away_and_every_round_trip_takes_its_time() {
+    if !needs("redis-server", "redis-server") {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let output = bench(
+        dir.path(),
+        &["--workload", "solo", "--distance", "away", "--markdown"],
+    );
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert!(
+        output.status.success(),
+        "{}",
+        String::from_utf8_lossy(&output.stderr)
+    );
+    assert!(
+        text.contains("| the server | a millisecond or two away"),
+        "{text}"
+    );
+    let rows: Vec<Vec<&str>> = text
+        .lines()
+        .filter(|line| line.starts_with("| solo | redis |"))
+        .map(|line| line.split(" | ").collect())
+        .collect();
+    // rlock asks for time once more, but nobody for less.
+    for client in ["tenure", "rslock", "rlock", "bare"] {
+        let row = rows.iter().find(|row| row[2] == client);
+        let rate: f64 = row.and_then(|row| row[3].parse().ok()).expect("a rate");
+        assert!(
+            rate > 0.0 && rate <= 250.0,
+            "two round trips of 2 ms: {rate}, {text}"
+        );
+    }
+    assert!(!text.contains("solo | memory"), "it has no server: {text}");
+}
+
+#[test]
+fn a_server_can_have_a_core_of_its_own_if_there_are_two() {
+    if !needs("redis-server", "redis-server") {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let args = ["--workload", "hot-processes", "--distance", "apart", "--markdown"];
+    let output = bench(dir.path(), &args);
+    let text = String::from_utf8(output.stdout).unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    if std::thread::available_parallelism().is_ok_and(|cores| cores.get() > 1) {
+        assert!(output.status.success(), "{said}");
+        assert!(text.contains("| the server | on a core of its own"), "{text}");
+        assert!(text.contains("| hot-processes | redis | tenure |"), "{text}");
+    } else {
+        assert!(said.contains("needs two cores"), "{said}");
+    }
+}
+
+#[test]
+fn a_store_without_a_server_is_nowhere_else_and_that_is_printed() {
+    let dir = tempfile::tempdir().unwrap();
+    let args = ["--workload", "solo", "--store", "memory", "--distance", "away"];
+    let printed = String::from_utf8(bench(dir.path(), &args).stdout).unwrap();
+    let said = "solo on memory is left out: it has no server that could be elsewhere.";
+    assert!(printed.contains(said), "{printed}");
+}
+
+#[test]
 fn several_processes_are_left_out_where_nothing_is_shared_and_the_reason_is_printed() {
     for workload in ["hot-processes", "lone-waiter"] {
         let (rows, printed) = rows(workload, "memory");
