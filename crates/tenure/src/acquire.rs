@@ -29,8 +29,8 @@ use crate::want::Want;
 /// # Errors
 /// [`Error::Timeout`] with a time limit, if the lock was busy until then; [`Error::Mismatch`], [`Error::Unsupported`],
 /// [`Error::Invalid`], [`Error::Limit`], [`Error::WouldDeadlock`], [`Error::Closed`] at once. While it waits it asks an
-/// unavailable store again; one that does not answer when the limit comes, or for a second and more did not answer at
-/// all, is [`Error::Backend`], as is every other fault of the store.
+/// unavailable store again; one that does not answer when the limit comes, or has not said by then that the lock is
+/// busy, is [`Error::Backend`], as is every other fault of the store.
 ///
 /// # Examples
 /// ```

@@ -26,8 +26,11 @@ use crate::verdict::Verdict;
 use crate::waiter::{CallPoll, Leftover, Offer, WaitPoll, Waiter};
 use crate::want::Want;
 
-/// Who waited for so long for a first answer has met a store that does not answer, not a busy lock.
-const SILENCE: Duration = Duration::from_secs(1);
+/// The store has not said in time whether the lock is busy.
+pub(crate) fn unanswered() -> Error {
+    let message = "the store did not answer within the time limit";
+    BackendError::new(Fault::Unavailable, Effect::Unknown, message).into()
+}
 
 /// For how long a caller is ready to wait.
 #[derive(Clone, Copy, Debug)]
@@ -400,18 +403,15 @@ impl Attempt {
 
     /// Whether the lock was not free in time, or the store did not say: its silence is no busy lock.
     fn why_late(&self, line: &Line) -> Error {
-        let silent = match (&self.stage, self.patience) {
-            (Stage::Calling(waiter, _) | Stage::Waiting(waiter), Patience::Within(limit)) => {
-                limit >= SILENCE && waiter.is_unanswered()
+        let silent = match &self.stage {
+            Stage::Calling(waiter, _) | Stage::Waiting(waiter) => {
+                waiter.is_unanswered() || line.is_unanswered(self.want.mode)
             }
-            _ => false,
+            Stage::Start | Stage::Done => false,
         };
         match line.engine.weather() {
             Some(weather) => weather.into(),
-            None if silent => {
-                let message = "the store did not answer within the time limit";
-                BackendError::new(Fault::Unavailable, Effect::Unknown, message).into()
-            }
+            None if silent => unanswered(),
             None => Error::Timeout,
         }
     }

@@ -112,6 +112,11 @@ impl Engine {
     pub(crate) fn ask_about(&self, key: &LockKey) {
         for line in self.lines.all().into_iter().filter(|line| line.key == *key) {
             for held in line.holders() {
+                if held.has_departed() {
+                    // Whoever has it kept asks.
+                    self.loss_bell(held.claim.at.id).notify_waiters();
+                    continue;
+                }
                 let line = line.clone();
                 self.watchdog
                     .spawn(async move { drop(line.engine.watchdog.verify(&held).await) });

@@ -1,10 +1,12 @@
 //! Several locks held together, all or nothing.
 
+use std::borrow::Borrow;
 use std::collections::HashSet;
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
@@ -12,7 +14,7 @@ use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 
 use crate::acquire::Acquire;
-use crate::attempt::{OnWaiting, Patience};
+use crate::attempt::{OnWaiting, Patience, unanswered};
 use crate::engine::Engine;
 use crate::error::{Error, Lost};
 use crate::guard::{Guard, while_all_held};
@@ -260,7 +262,7 @@ impl Future for Hunt {
             let (members, told) = (std::mem::take(&mut hunt.members), hunt.on_waiting.take());
             match hunt.patience {
                 Patience::Within(limit) => Box::pin(search_within(limit, members, hunt.patience, told)),
-                Patience::Forever | Patience::Try => Box::pin(search(members, hunt.patience, told)),
+                patience => Box::pin(search(members, patience, told, AtomicBool::default())),
             }
         });
         match running.as_mut().poll(cx) {
@@ -285,14 +287,16 @@ async fn search_within(
         .iter()
         .filter_map(|member| Some(member.0.line.as_ref().ok()?.engine.clone()))
         .collect();
-    match within(&line.engine, limit, search(members, patience, told)).await {
-        Some(found) => found,
-        // A store that does not answer is not a member that is busy.
-        None => Err(engines
-            .iter()
-            .find_map(|engine| engine.weather())
-            .map_or(Error::Timeout, Error::from)),
+    let met_busy = AtomicBool::default();
+    if let Some(found) = within(&line.engine, limit, search(members, patience, told, &met_busy)).await {
+        return found;
     }
+    // A store that does not answer is not a member that is busy.
+    Err(match engines.iter().find_map(|engine| engine.weather()) {
+        Some(weather) => weather.into(),
+        None if met_busy.into_inner() => Error::Timeout,
+        None => unanswered(),
+    })
 }
 
 /// Takes the members one by one; on a busy one it lets go of all others, waits for that one, and starts from it.
@@ -300,8 +304,10 @@ async fn search(
     members: Vec<Member>,
     patience: Patience,
     mut told: Option<OnWaiting>,
+    met_busy: impl Borrow<AtomicBool>,
 ) -> Result<Option<MultiGuard>, Error> {
     check(&members)?;
+    let met_busy = met_busy.borrow();
     let mut awaited: Option<usize> = None;
     for round in 0u32.. {
         let mut guards: Vec<Option<Taken>> = members.iter().map(|_| None).collect();
@@ -312,7 +318,7 @@ async fn search(
             }
             guards[busy] = Some(Taken(Some(lock.await?)));
         }
-        awaited = fill(&members, &mut guards, patience).await?;
+        awaited = fill(&members, &mut guards, patience, met_busy).await?;
         let taken: Vec<Taken> = guards.into_iter().flatten().collect();
         if awaited.is_none() {
             if taken.iter().all(Taken::is_held) {
@@ -368,6 +374,7 @@ async fn fill(
     members: &[Member],
     guards: &mut [Option<Taken>],
     patience: Patience,
+    met_busy: &AtomicBool,
 ) -> Result<Option<usize>, Error> {
     for (at, member) in members.iter().enumerate() {
         if guards[at].is_some() {
@@ -375,7 +382,10 @@ async fn fill(
         }
         match member.try_lock().await {
             Ok(Some(guard)) => guards[at] = Some(Taken(Some(guard))),
-            Ok(None) => return Ok(Some(at)),
+            Ok(None) => {
+                met_busy.store(true, Ordering::Relaxed);
+                return Ok(Some(at));
+            }
             // While it waits, weather is not an answer.
             Err(error) if error.is_weather() && !matches!(patience, Patience::Try) => return Ok(Some(at)),
             Err(error) => return Err(error),

@@ -34,7 +34,8 @@ pub struct Settings {
     /// How many grants one run of such hand-overs has at the most before the store is asked again: 256. The first run on a
     /// key has 8, and each other one at most twice as many as were handed out in the one before.
     pub grants: u32,
-    /// How long `unlock` repeats itself while the store does not answer: 5 s, and never beyond the lease.
+    /// How long `unlock` asks anew while the store does not answer: 5 s, and never beyond the lease. A call that is under
+    /// way then may take as long again.
     pub unlock_limit: Duration,
     /// How many claims this client may hold or wait for at once: 1,000,000.
     pub max_claims: usize,

@@ -49,6 +49,12 @@ impl Line {
         Enter::Wait(waiter)
     }
 
+    /// Whether those who wait stand behind a call of which nothing is known, and behind nobody who holds.
+    pub(crate) fn is_unanswered(&self, mode: Mode) -> bool {
+        let mut state = self.state.lock();
+        state.callers > 0 && self.admits(&mut state, mode)
+    }
+
     /// A caller's own call was refused: it waits, before all who came after it.
     pub(crate) fn wait_first(self: &Arc<Self>, waiter: Arc<Waiter>) {
         let mut state = self.state.lock();

@@ -63,8 +63,11 @@ impl Watchdog {
         let mut kept = false;
         let mut failures = 0;
         loop {
-            // Made before the flag is read: a close between the two is not missed.
-            let closing = self.closing();
+            // Made before the flag is read, and before the store is asked: what comes between the two is not missed.
+            let (closing, asked_about) = (
+                self.closing(),
+                held.line.engine.loss_bell(held.claim.at.id).notified(),
+            );
             let now = self.0.clock.now();
             if now >= until {
                 return true;
@@ -119,6 +122,7 @@ impl Watchdog {
             tokio::select! {
                 biased;
                 () = rest_until(self, over) => {}
+                () = asked_about => {}
                 () = closing, if kept => return false,
             }
         }

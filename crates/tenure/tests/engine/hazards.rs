@@ -198,7 +198,7 @@ async fn a_multi_lock_never_takes_longer_than_its_limit() {
     let members = (0..10).map(|n| client.mutex(format!("m{n}")));
     assert!(matches!(
         multi(members).lock_within(200 * MS).await,
-        Err(Error::Timeout)
+        Err(Error::Backend(_))
     ));
     assert!(before.elapsed() < 210 * MS);
     stage.act(Verb::Acquire).go_on();

@@ -48,6 +48,26 @@ async fn who_waits_for_a_key_that_is_kept_has_it_as_soon_as_the_time_is_over() {
     drop(next);
 }
 
+/// Its client believes that the key is kept, but not longer than it takes to ask.
+#[tokio::test(start_paused = true)]
+async fn who_evicts_what_is_kept_for_its_own_client_may_have_it_at_once() {
+    let world = World::new();
+    let client = world.client();
+    let guard = client.mutex("k").at_least(60 * SECOND).lock().await.unwrap();
+    guard.unlock().await.unwrap();
+    let waiting = tokio::spawn(client.mutex("k").lock());
+    settle().await;
+    client
+        .evict(Holder::All(LockKey::new("k").unwrap()))
+        .await
+        .unwrap();
+    let evicted = tokio::time::Instant::now();
+    let next = waiting.await.unwrap().unwrap();
+    assert!(evicted.elapsed() <= SECOND, "{:?}", evicted.elapsed());
+    next.unlock().await.unwrap();
+    assert!(world.is_free("k").await, "nothing of it is left");
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_key_is_kept_for_longer_than_the_longest_lease_while_its_client_lives() {
     let world = World::new();

@@ -77,8 +77,8 @@ async fn a_wait_that_times_out_leaves_nothing() {
     assert!(world.is_free("k").await);
 
     stage.act(Verb::Acquire).hold_after();
-    let timed_out = client.mutex("k").lock_within(50 * MS).await;
-    assert!(matches!(timed_out, Err(Error::Timeout)));
+    let unanswered = client.mutex("k").lock_within(50 * MS).await;
+    assert!(matches!(unanswered, Err(Error::Backend(_))), "{unanswered:?}");
     assert!(!world.is_free("k").await, "the store granted it");
     stage.act(Verb::Acquire).go_on();
     world.freed("k", MS).await;

@@ -152,6 +152,22 @@ async fn members_may_be_of_every_kind_and_are_named_once() {
     ));
 }
 
+/// A short limit is no reason to take silence for a busy member.
+#[tokio::test(start_paused = true)]
+async fn a_multi_lock_whose_store_never_answers_is_not_busy() {
+    let world = World::new();
+    let (client, stage) = world.staged();
+    stage.act(Verb::Acquire).hold_before();
+    for limit in [MS, SECOND] {
+        let all = multi([client.mutex("a"), client.mutex("b")]);
+        let late = all.lock_within(limit).await;
+        assert!(
+            matches!(&late, Err(Error::Backend(error)) if error.is_weather()),
+            "{late:?}"
+        );
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_multi_wait_that_times_out_leaves_nothing() {
     let world = World::new();

@@ -120,8 +120,17 @@ pub(super) const MUTANTS: &[Mutant] = &[
     Mutant {
         name: "a-try-of-several-takes-some",
         promise: "A try of several locks takes all or nothing",
-        edits: &[Edit { file: MULTI, find: "Ok(None) => return Ok(Some(at)),", replace: "Ok(None) => {}", },],
+        edits: &[Edit { file: MULTI, find: "met_busy.store(true, Ordering::Relaxed);
+                return Ok(Some(at));", replace: "met_busy.store(true, Ordering::Relaxed);", },],
         tests: engine(&["a_try_takes_all_or_nothing"]),
+        ..PLAIN
+    },
+    Mutant {
+        name: "who-keeps-is-not-asked",
+        promise: "A client that evicts what it keeps may have it at once",
+        edits: &[Edit { file: RENEWAL, find: "                () = asked_about => {}
+", replace: "", },],
+        tests: engine(&["who_evicts_what_is_kept_for_its_own_client_may_have_it_at_once"]),
         ..PLAIN
     },
     Mutant {

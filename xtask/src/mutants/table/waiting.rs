@@ -143,14 +143,27 @@ pub(super) const MUTANTS: &[Mutant] = &[
         ..PLAIN
     },
     Mutant {
+        name: "silence-is-a-busy-member",
+        promise: "A multi-lock whose store never answers is not busy",
+        edits: &[Edit {
+            file: MULTI,
+            find: "None if met_busy.into_inner() => Error::Timeout,
+        None => unanswered(),",
+            replace: "None if met_busy.into_inner() => unanswered(),
+        None => Error::Timeout,",
+        }],
+        tests: engine(&["a_multi_lock_whose_store_never_answers_is_not_busy"]),
+        ..PLAIN
+    },
+    Mutant {
         name: "silence-is-a-busy-lock",
         promise: "A store that never answers is no busy lock",
         edits: &[Edit {
             file: ATTEMPT,
-            find: "limit >= SILENCE && waiter.is_unanswered()",
-            replace: "limit >= SILENCE && !waiter.is_unanswered()",
+            find: "waiter.is_unanswered() || line",
+            replace: "!waiter.is_unanswered() || line",
         }],
-        tests: engine(&["a_store_that_never_answers_is_no_busy_lock_to_who_waits_for_long"]),
+        tests: engine(&["a_store_that_never_answers_is_no_busy_lock_however_short_the_limit"]),
         ..PLAIN
     },
     Mutant {
