@@ -56,7 +56,7 @@ end
 
 -- The queue ends with the last lease of ours in it and of the holder: what the dead leave is not for ever. Where Java uses
 -- the lock too it lives for a day more, for whoever of Java's comes meanwhile is in the same list and set, and would end
--- with them. Java's alone is for ever, as Redisson has it.
+-- with them. Java's alone is for ever, as Redisson has it. Each of our scripts that meets the queue sees to that.
 local function tend()
     local last = redis.call('ZREVRANGE', waiters, 0, 0, 'WITHSCORES')[2]
     if last and is_javas_too() then
@@ -117,6 +117,23 @@ local function poll_after(left, head)
     return math.max(soonest, 1)
 end
 
+-- By how much Java's score of one of ours exceeds its lease: what those of Java's ahead of it, as they go, will take off.
+local function slack_of(owner)
+    local score, ends = redis.call('ZSCORE', timeouts, owner), redis.call('ZSCORE', waiters, owner)
+    return score and ends and math.max(score - ends, 0) or 0
+end
+
+-- The slack of whoever comes to the end of the queue: its predecessor's, and Java's patience for each of Java's between.
+local function slack_at_the_end()
+    local slack, at = 0, -1
+    local other = redis.call('LINDEX', queue, at)
+    while other and not redis.call('ZSCORE', waiters, other) do
+        slack, at = slack + PATIENCE, at - 1
+        other = redis.call('LINDEX', queue, at)
+    end
+    return other and slack + slack_of(other) or slack
+end
+
 -- Places or polls one claim; as an heir it `yields` if others wait. The three numbers that `redisson_acquire` answers before
 -- the time.
 local function place(claims, owner, lease, place_by, grants, label, fair, yields)
@@ -143,7 +160,8 @@ local function place(claims, owner, lease, place_by, grants, label, fair, yields
     end
     local left = held[1] and -2 or redis.call('PTTL', name)
     if left ~= -2 and not fair then
-        return 0, left >= 0 and left + 1 or 1000, -1
+        -- Java may shorten a lease: it is not believed for longer than one's own.
+        return 0, left >= 0 and math.min(left + 1, lease) or 1000, -1
     end
     local before = redis.call('LINDEX', queue, 0)
     local head = sweep()
@@ -176,6 +194,8 @@ local function place(claims, owner, lease, place_by, grants, label, fair, yields
         return 0, yields and 10 or poll_after(left, head), -1
     end
     -- If a script of Java's has taken one of ours for dead, it was the head, and is again.
+    local javas = redis.call('ZCARD', timeouts) - redis.call('ZCARD', waiters)
+    local slack = javas > 0 and (waits and slack_of(owner) or slack_at_the_end()) or 0
     local ahead = redis.call('LPOS', queue, owner)
     if not ahead and waits then
         redis.call('LPUSH', queue, owner)
@@ -185,18 +205,16 @@ local function place(claims, owner, lease, place_by, grants, label, fair, yields
     end
     -- The score by which Java judges: our own lease, so that Java waits no longer for one of ours that is dead, and the
     -- patience that each of Java's ahead takes off every score when it goes. It is set anew with every poll, so one that is
-    -- alive is never stale.
-    redis.call('ZADD', timeouts, now_ms + lease, owner)
-    local foreign = 0
-    if ahead > 0 and redis.call('ZCARD', timeouts) > redis.call('ZCARD', waiters) + (waits and 0 or 1) then
-        for _, other in ipairs(redis.call('LRANGE', queue, 0, ahead - 1)) do
-            foreign = foreign + (redis.call('ZSCORE', waiters, other) and 0 or 1)
-        end
-        redis.call('ZADD', timeouts, now_ms + lease + foreign * PATIENCE, owner)
-    end
+    -- alive is never stale. At the head nothing more is taken off, and never more than all of Java's could.
+    slack = ahead > 0 and math.min(slack, javas * PATIENCE) or 0
+    redis.call('ZADD', timeouts, now_ms + lease + slack, owner)
     redis.call('ZADD', waiters, now_ms + lease, owner)
     redis.call('SET', records .. owner, 'W:' .. label, 'PX', lease + REMEMBERED)
     tend()
     local soon = yields and left == -2 and 10 or poll_after(left, ahead > 0 and head or nil)
+    if javas > 0 and ahead > 0 and not redis.call('ZSCORE', waiters, redis.call('LINDEX', queue, ahead - 1)) then
+        -- One of Java's that gives up tells nobody: who stands behind it looks.
+        soon = math.min(soon, 1000)
+    end
     return 0, math.max(1, math.min(soon, math.floor(lease / 3))), ahead
 end

@@ -102,6 +102,9 @@ end
 
 local before = call('LINDEX', queue, 0)
 sweep()
+if before then
+    tend()
+end
 local freed = held and 1 or 0
 if owner == '' then
     freed = {}
@@ -118,6 +121,10 @@ elseif call('ZSCORE', timeouts, owner) then
     leave(owner)
     tend()
     finish(owner)
+    if evicted then
+        -- It is told, and may queue again, at the end.
+        call_head(owner)
+    end
 elseif string.sub(call('GET', records .. owner) or '', 1, 1) ~= 'V' then
     -- Never seen, or gone already, by whatever: its placing may be on the way.
     if evicted then

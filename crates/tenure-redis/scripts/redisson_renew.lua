@@ -23,6 +23,22 @@ local function lift(first, count)
     end
 end
 
+-- The queue lives at least as long as who holds and the last of ours in it, and a day more if Java's are in it too.
+local function lengthen(tag, lease)
+    local queue, timeouts, waiters = 'redisson_lock_queue:' .. tag, 'redisson_lock_timeout:' .. tag, 'tenure_waiters:' .. tag
+    local left = redis.call('PTTL', queue)
+    if left < 0 then
+        return
+    end
+    local javas = redis.call('ZCARD', timeouts) > redis.call('ZCARD', waiters)
+    local least = lease + (javas and 86400000 or 1000)
+    if left < least then
+        for _, key in ipairs({ queue, timeouts, waiters }) do
+            redis.call('PEXPIRE', key, least)
+        end
+    end
+end
+
 local function renew(name, owner, lease, phase, first, count)
     local tag = string.find(name, '{', 1, true) and name or '{' .. name .. '}'
     local record = 'tenure_claim:' .. tag .. ':' .. owner
@@ -37,6 +53,7 @@ local function renew(name, owner, lease, phase, first, count)
             return 3
         end
         redis.call('PEXPIRE', name, lease)
+        lengthen(tag, lease)
         longest = math.max(longest, lease)
         if first then
             lift(first, count)
@@ -70,13 +87,7 @@ local function renew(name, owner, lease, phase, first, count)
         redis.call('ZINCRBY', timeouts, now_ms + lease - ends, owner)
     end
     redis.call('PEXPIRE', record, lease + 12000)
-    -- The queue lives at least as long as the last of ours in it.
-    for _, key in ipairs({ 'redisson_lock_queue:' .. tag, timeouts, waiters }) do
-        local left = redis.call('PTTL', key)
-        if left >= 0 and left < lease + 1000 then
-            redis.call('PEXPIRE', key, lease + 1000)
-        end
-    end
+    lengthen(tag, lease)
     if first then
         lift(first, count)
     end

@@ -87,11 +87,21 @@ fn of_client(kind: &[u8; 14], client: ClientId) -> [u8; 14 + UUID] {
 
 /// The channel on which Redisson says that a lock was released.
 pub(crate) fn channel(key: &LockKey) -> String {
+    beside("redisson_lock__channel:", key)
+}
+
+/// Where those stand who queue for a lock.
+pub(crate) fn queue(key: &LockKey) -> String {
+    beside(QUEUES, key)
+}
+
+/// What stands under a name of its own beside a lock, in the same slot.
+fn beside(kind: &str, key: &LockKey) -> String {
     let name = key.as_str();
     if name.contains('{') {
-        format!("redisson_lock__channel:{name}")
+        format!("{kind}{name}")
     } else {
-        format!("redisson_lock__channel:{{{name}}}")
+        format!("{kind}{{{name}}}")
     }
 }
 

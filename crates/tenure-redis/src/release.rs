@@ -8,13 +8,14 @@ use redis::Value;
 use tenure_backend::{
     BackendError, Batch, Cause, Departure, Effect, Heir, Holder, HolderId, Kind, Released, Standing,
 };
+use tokio::time::sleep;
 
 use crate::acquire::{COUNTER, standing, write_claim, write_client};
 use crate::answer::{integer, list, numbers, placed, text};
 use crate::backend::RedisStore;
 use crate::error::nonsense;
 use crate::known::{Asked, End, Keep};
-use crate::names::Owner;
+use crate::names::{Owner, channel, queue};
 use crate::profile::{LIMITS, check_departure};
 use crate::script::{Command, RELEASE};
 use crate::together::Wish;
@@ -101,7 +102,11 @@ impl RedisStore {
             return Ok(released);
         }
         let Some(heir) = &departure.heir else {
-            return self.depart_alone(wire, departure, end, None).await;
+            let released = self.depart_alone(wire, departure, end, None).await?;
+            if !departure.bar.is_zero() {
+                self.call_after(wire, departure).await;
+            }
+            return Ok(released);
         };
         match self
             .known
@@ -161,6 +166,30 @@ impl RedisStore {
             others: u32::try_from(others).ok(),
             heir,
         })
+    }
+
+    /// Calls the head of the queue again when the bar is over. A fair waiter of an older Java that is called before finds
+    /// the key held, and sleeps for as long as it gives another at the head, or without an end.
+    async fn call_after(&self, wire: &Wire, departure: &Departure) {
+        let key = departure.who.key();
+        let called = async {
+            let mut head = redis::cmd("LINDEX");
+            head.arg(queue(key)).arg(0);
+            if text(&wire.ask(&head).await?).is_none() {
+                return Ok(());
+            }
+            sleep(departure.bar + LIMITS.late_by).await;
+            let Some(head) = text(&wire.ask(&head).await?).map(str::to_owned) else {
+                return Ok(());
+            };
+            let mut call = redis::cmd("PUBLISH");
+            call.arg(format!("{}:{head}", channel(key))).arg(0);
+            wire.ask(&call).await.map(drop)
+        };
+        let called: Result<(), BackendError> = called.await;
+        if let Err(error) = called {
+            tracing::debug!(%key, %error, "the next in the queue is not called again: it looks by itself");
+        }
     }
 
     fn written(

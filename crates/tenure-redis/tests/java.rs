@@ -27,6 +27,15 @@ fn java_queues(stage: &Stage, key: &LockKey, owner: &str, patience: Option<i64>)
     }
 }
 
+/// Hears when that one is called as the head of the queue.
+async fn listening_to(stage: &Stage, key: &LockKey, owner: &str) -> redis::aio::PubSub {
+    let client = redis::Client::open(stage.redis.lock().url()).expect("a URL");
+    let mut listening = client.get_async_pubsub().await.expect("the server answers");
+    let channel = format!("redisson_lock__channel:{{{key}}}:{owner}");
+    listening.subscribe(&channel).await.expect("the server answers");
+    listening
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_java_holder_is_waited_for_and_shown_as_redisson_names_it() {
     let stage = Stage::new().await;
@@ -133,7 +142,12 @@ async fn a_dead_head_of_java_makes_nobody_spin_and_goes_with_its_score() {
         match client.acquire(&claim).await {
             Standing::Waiting { poll_after, .. } => {
                 let ms = poll_after.as_millis();
-                assert!((2_000..=3_001).contains(&ms), "{ms} ms for {fairness:?}");
+                // Behind a waiter of Java's, who would tell nobody that it gives up, it is asked each second.
+                let expected = match fairness {
+                    Fairness::Unfair => 2_000..=3_001,
+                    Fairness::Fifo => 1_000..=1_000,
+                };
+                assert!(expected.contains(&ms), "{ms} ms for {fairness:?}");
             }
             other => panic!("{other:?}"),
         }
@@ -280,10 +294,7 @@ async fn a_live_waiter_that_java_took_for_dead_is_first_again() {
 async fn whoever_becomes_the_head_is_called() {
     let stage = Stage::new().await;
     let ([holder, gone], key) = (stage.trial.two().await, stage.trial.key());
-    let listening = redis::Client::open(stage.redis.lock().url()).expect("a URL");
-    let mut listening = listening.get_async_pubsub().await.expect("the server answers");
-    let channel = format!("redisson_lock__channel:{{{key}}}:{JAVA}");
-    listening.subscribe(&channel).await.expect("the server answers");
+    let mut listening = listening_to(&stage, &key, JAVA).await;
     let (held, withdrawn) = (
         holder.fair(&key, Mode::Exclusive),
         gone.fair(&key, Mode::Exclusive),
@@ -327,4 +338,175 @@ async fn a_dead_waiter_of_ours_goes_with_its_own_lease() {
         .await;
     assert_eq!(alive.waits(&next).await, Some(1));
     dead.has_ended(&ghost).await;
+}
+
+/// Ours that died before it looked again did not see that Java had come: who holds sees it.
+#[tokio::test(flavor = "multi_thread")]
+async fn javas_waiter_that_came_after_the_last_look_of_ours_does_not_end_with_it() {
+    let stage = Stage::new().await;
+    let day = 24 * 3_600_000;
+    for is_renewed in [true, false] {
+        let ([holder, dies], key) = (stage.trial.two().await, stage.trial.key());
+        let held = holder.claim(&key, Mode::Exclusive);
+        holder.granted(&held).await;
+        dies.waits(&dies.fair(&key, Mode::Exclusive)).await;
+        assert!(lives(&stage, &key) < day, "nothing of the dead is for long");
+        java_queues(&stage, &key, JAVA, Some(330_000));
+        if is_renewed {
+            holder.stays_alive(&held, Phase::Granted).await;
+        } else {
+            holder.release(&held).await;
+        }
+        assert!(lives(&stage, &key) >= day, "{is_renewed}");
+    }
+}
+
+/// Who holds longer than anybody's lease in the queue keeps it with each renewal.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_queue_lives_as_long_as_who_holds() {
+    let stage = Stage::new().await;
+    let ([holder, waits], key) = (stage.trial.two().await, stage.trial.key());
+    let held = holder.claim_as(&key, Mode::Exclusive, |claim| {
+        claim.lease = Duration::from_secs(60)
+    });
+    holder.granted(&held).await;
+    let waiting = waits.claim_as(&key, Mode::Exclusive, |claim| {
+        claim.fairness = Fairness::Fifo;
+        claim.lease = Duration::from_secs(3);
+    });
+    waits.waits(&waiting).await;
+    stage.trial.pass(Duration::from_secs(40)).await;
+    holder.stays_alive(&held, Phase::Granted).await;
+    assert!(lives(&stage, &key) > 60_000);
+}
+
+/// What Java leaves behind when it asks for a lease that the server refuses, and what its transactions hold.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lock_of_javas_without_an_end_or_of_a_transaction_can_be_seen_and_evicted() {
+    let stage = Stage::new().await;
+    let client = stage.trial.client().await;
+    let in_transaction = format!("{JAVA}:0f1e2d3c4b5a69780f1e2d3c4b5a6978");
+    for (owner, ends) in [(JAVA, false), (&in_transaction, true)] {
+        let key = stage.trial.key();
+        stage.ask(&["HSET", key.as_str(), owner, "1"]);
+        if ends {
+            stage.ask(&["PEXPIRE", key.as_str(), "60000"]);
+        }
+        let status = client.status(&key).await.expect("it is held");
+        assert_eq!(status.holders[0].id.to_string(), owner);
+        assert_eq!(status.holders[0].remaining.is_some(), ends);
+        let evicted = client
+            .depart(tenure_backend::Departure {
+                who: Holder::All(key.clone()),
+                cause: tenure_backend::Cause::Evicted { by: None },
+                heir: None,
+                bar: Duration::ZERO,
+            })
+            .await;
+        assert_eq!(evicted.freed.len(), 1, "{owner}");
+        client.finds_free(&key, Mode::Exclusive).await;
+    }
+}
+
+/// One of Java's in the queue costs none of ours a look at all who stand before it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_long_queue_behind_java_costs_each_poll_no_more_than_a_short_one() {
+    const MANY: i64 = 200;
+    let stage = Stage::new().await;
+    let ([holder, waiter], key) = (stage.trial.two().await, stage.trial.key());
+    holder.granted(&holder.claim(&key, Mode::Exclusive)).await;
+    java_queues(&stage, &key, JAVA, Some(330_000));
+    let claims: Vec<_> = (0..MANY).map(|_| waiter.fair(&key, Mode::Exclusive)).collect();
+    stage.ask(&["CONFIG", "RESETSTAT"]);
+    for _ in ["placed", "polled"] {
+        for claim in &claims {
+            waiter.waits(claim).await;
+        }
+    }
+    let stats = stage.text(&["INFO", "commandstats"]);
+    let looks = stats
+        .split_whitespace()
+        .find_map(|line| line.strip_prefix("cmdstat_zscore:calls="))
+        .and_then(|rest| rest.split(',').next()?.parse::<i64>().ok());
+    assert!(looks.expect("they look") < 20 * 2 * MANY, "{looks:?}");
+    // All of them still count with Java's patience.
+    let timeouts = format!("redisson_lock_timeout:{{{key}}}");
+    for claim in [&claims[0], &claims[claims.len() - 1]] {
+        let ahead = stage.number(&["ZSCORE", &timeouts, &claim.at.id.to_string()]) - stage.now_ms();
+        assert!((325_000..=360_000).contains(&ahead), "{ahead} ms");
+    }
+}
+
+/// Java takes its patience off every score when it goes. What is left of ours is its lease, also after the next poll.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_java_takes_off_a_score_stays_off() {
+    let stage = Stage::new().await;
+    let ([holder, waiter], key) = (stage.trial.two().await, stage.trial.key());
+    holder.granted(&holder.claim(&key, Mode::Exclusive)).await;
+    let (queue, timeouts) = (
+        format!("redisson_lock_queue:{{{key}}}"),
+        format!("redisson_lock_timeout:{{{key}}}"),
+    );
+    java_queues(&stage, &key, JAVA, Some(330_000));
+    java_queues(&stage, &key, OTHER, Some(630_000));
+    let behind = waiter.fair(&key, Mode::Exclusive);
+    let owner = behind.at.id.to_string();
+    waiter.waits(&behind).await;
+    java_queues(
+        &stage,
+        &key,
+        "00000000-0000-4000-8000-000000000000:8",
+        Some(990_000),
+    );
+    for left in [600_000, 300_000, 0] {
+        for _ in 0..2 {
+            waiter.waits(&behind).await;
+            let slack = stage.number(&["ZSCORE", &timeouts, &owner]) - stage.now_ms() - 60_000;
+            assert!((left - 1_000..=left).contains(&slack), "{slack} ms, not {left}");
+        }
+        let gone = stage.text(&["LPOP", &queue]);
+        stage.ask(&["ZREM", &timeouts, &gone]);
+        stage.ask(&["ZINCRBY", &timeouts, "-300000", &owner]);
+    }
+}
+
+/// A fair waiter of an older Java that finds the key held sleeps for as long as it gives another at the head.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_head_is_called_again_when_the_bar_of_an_eviction_is_over() {
+    let stage = Stage::new().await;
+    let ([holder, operator], key) = (stage.trial.two().await, stage.trial.key());
+    let mut listening = listening_to(&stage, &key, JAVA).await;
+    holder.granted(&holder.claim(&key, Mode::Exclusive)).await;
+    java_queues(&stage, &key, JAVA, Some(330_000));
+    let evicted = operator
+        .depart(tenure_backend::Departure {
+            who: Holder::All(key.clone()),
+            cause: tenure_backend::Cause::Evicted { by: None },
+            heir: None,
+            bar: Duration::from_millis(20),
+        })
+        .await;
+    assert_eq!(evicted.freed.len(), 1);
+    assert_eq!(stage.number(&["EXISTS", key.as_str()]), 0, "the bar is over");
+    let mut messages = listening.on_message();
+    for _ in ["at once", "and when the bar was over"] {
+        let heard = soon(futures_util::StreamExt::next(&mut messages)).await;
+        assert_eq!(heard.expect("the connection lasts").get_payload_bytes(), b"0");
+    }
+}
+
+/// It may queue again at once, and need not find out at its next poll.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_fair_waiter_that_is_evicted_is_called() {
+    let stage = Stage::new().await;
+    let ([holder, waiter], key) = (stage.trial.two().await, stage.trial.key());
+    holder.granted(&holder.claim(&key, Mode::Exclusive)).await;
+    let waiting = waiter.fair(&key, Mode::Exclusive);
+    let mut listening = listening_to(&stage, &key, &waiting.at.id.to_string()).await;
+    waiter.waits(&waiting).await;
+    holder.evict(&waiting, "an operator").await.freed_it(&waiting);
+    let mut messages = listening.on_message();
+    let heard = soon(futures_util::StreamExt::next(&mut messages)).await;
+    assert_eq!(heard.expect("the connection lasts").get_payload_bytes(), b"0");
+    waiter.has_ended(&waiting).await;
 }

@@ -248,7 +248,6 @@ async fn what_is_no_mutex_is_neither_shown_nor_evicted() {
         (&["name", "ada", "home:visits", "7"][..], false, false),
         (&["name", "ada", "home", "seven"][..], true, false),
         (&["cart:17", "2"][..], true, false),
-        (&[JAVA, "1"][..], false, false),
         (&[JAVA, "1", "name", "ada"][..], true, false),
         (&many[..], true, false),
         (

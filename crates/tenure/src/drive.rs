@@ -11,7 +11,7 @@ use tokio::sync::Notify;
 use crate::held::Held;
 use crate::line::{Line, Step};
 use crate::release::backoff;
-use crate::seek::{Found, seek};
+use crate::seek::{Found, Pause, seek};
 use crate::timer::{nap, sleep};
 use crate::verdict::Verdict;
 use crate::waiter::{Offer, Offered, Waiter, wake};
@@ -21,7 +21,7 @@ use crate::watchdog::TakeOver;
 pub(crate) async fn drive(line: Arc<Line>, bell: Arc<Notify>) {
     let mut failures = 0;
     loop {
-        let (claim, polite) = match line.step() {
+        let (claim, pause) = match line.step() {
             Step::Exit => return,
             Step::Rest(time) => {
                 tokio::select! {
@@ -36,9 +36,9 @@ pub(crate) async fn drive(line: Arc<Line>, bell: Arc<Notify>) {
                 let _ = line.engine.watchdog.verify(&held).await;
                 continue;
             }
-            Step::Ask(claim, polite) => (claim, polite),
+            Step::Ask(claim, pause) => (claim, pause),
         };
-        let found = seek(&line.engine, &claim, polite, &bell, || line.still_asks(&claim)).await;
+        let found = seek(&line.engine, &claim, pause, &bell, || line.still_asks(&claim)).await;
         let served = match found {
             Found::Granted { grant, uncertain } => {
                 if uncertain {
@@ -107,7 +107,15 @@ async fn queue_up(line: Arc<Line>, waiter: Arc<Waiter>, mut claim: Arc<Claim>) {
     let mut failures = 0;
     loop {
         let wanted = || waiter.is_waiting().then_some(Duration::MAX);
-        match seek(&line.engine, &claim, Duration::ZERO, &waiter.changed, wanted).await {
+        match seek(
+            &line.engine,
+            &claim,
+            Pause::ForWakeUp(Duration::ZERO),
+            &waiter.changed,
+            wanted,
+        )
+        .await
+        {
             Found::Granted { grant, uncertain } => {
                 if uncertain {
                     line.expect_late_call(claim.clone());

@@ -49,6 +49,10 @@ pub(crate) struct Queue {
     pub(crate) heir: bool,
     /// When the store was last asked about a holder whose lease is not renewed.
     pub(crate) asked_at: Instant,
+    /// Since when every hand-over through the store was to one of this client's.
+    pub(crate) handed_on_since: Option<Instant>,
+    /// Until then nobody of this client asks: whoever is there may have it.
+    pub(crate) breath_until: Instant,
     /// Until then others may go first.
     pub(crate) yield_until: Instant,
     /// Hand-overs that this run may still have.
@@ -71,6 +75,8 @@ impl Queue {
             bell: Arc::new(Notify::new()),
             heir: false,
             asked_at: Instant::ORIGIN,
+            handed_on_since: None,
+            breath_until: Instant::ORIGIN,
             yield_until: Instant::ORIGIN,
             run_left: u32::MAX,
             reserve: LONE_GRANTS.get(),

@@ -36,11 +36,11 @@ pub(crate) enum Found {
 /// Asks for `claim` until it is granted, or until `wanted` (how soon to look again) says `None`.
 ///
 /// `bell` is rung when `wanted` may have changed its mind. Weather is not an answer: an unavailable store is asked
-/// again. `first` is how long to wait for a wake-up before the first poll.
+/// again. `pause` is what to do before the first poll.
 pub(crate) async fn seek(
     engine: &Engine,
     claim: &Arc<Claim>,
-    first: Duration,
+    mut pause: Pause,
     bell: &Notify,
     wanted: impl Fn() -> Option<Duration>,
 ) -> Found {
@@ -53,7 +53,6 @@ pub(crate) async fn seek(
         failures: 0,
         uncertain: false,
     };
-    let mut pause = Pause::ForWakeUp(first);
     loop {
         let time = match pause {
             Pause::ForWakeUp(time) => {
@@ -82,11 +81,11 @@ pub(crate) async fn seek(
 }
 
 /// What to do before the next poll.
-#[derive(Clone, Copy)]
-enum Pause {
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Pause {
     /// Wait for a wake-up, but no longer than that.
     ForWakeUp(Duration),
-    /// Leave the store alone for so long: it did not answer.
+    /// Leave the store alone for so long, whatever wakes: it did not answer, or others are to go first.
     Blind(Duration),
 }
 

@@ -107,3 +107,31 @@ async fn tenure_sees_who_holds_in_java_and_for_how_long() {
         assert_eq!(client.inspect(Query::Key(key("k"))).await.unwrap().items, []);
     }
 }
+
+/// A key that was evicted is held by nobody for a moment. A fair waiter of an older Java that is called within it sleeps for
+/// as long as the evicted lease would have lasted.
+#[tokio::test]
+async fn a_fair_java_waiter_has_the_lock_as_soon_as_its_holder_is_evicted() {
+    const LONG: Duration = Duration::from_secs(15);
+    for scene in Scene::each().await {
+        let client = scene.tenure().await;
+        for javas in [true, false] {
+            let name = if javas { "java's" } else { "tenure's" };
+            let _guard = if javas {
+                let anna = scene.java.owner("anna").fair(name);
+                anna.lock_for(LONG).await.unwrap();
+                None
+            } else {
+                let mutex = client.mutex(name).fair().fixed_lease(LONG);
+                Some(mutex.lock().await.unwrap())
+            };
+            let berta = scene.java.owner("berta").fair(name);
+            let waiting = berta.lock();
+            scene.until_queued(name, 1).await;
+            let freed = client.evict(Holder::All(key(name))).await.unwrap();
+            assert_eq!(freed.len(), 1, "{name}");
+            within(PROMPT, "who waited", waiting).await.0.unwrap();
+            berta.unlock().await.unwrap();
+        }
+    }
+}

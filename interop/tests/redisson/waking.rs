@@ -126,3 +126,33 @@ async fn a_lone_java_thread_is_not_starved_by_a_client_that_passes_the_lock_on()
     assert!(asked.elapsed() < LIMIT);
     tasks.shutdown().await;
 }
+
+/// Java's `tryLock()` never waits, so nobody hears of it.
+#[tokio::test]
+async fn a_java_thread_that_only_tries_gets_its_turn_beside_tasks_that_hand_the_lock_on() {
+    for scene in Scene::each().await {
+        let client = scene.tenure().await;
+        let mut tasks = JoinSet::new();
+        for _ in 0..4 {
+            let mutex = client.mutex("k");
+            tasks.spawn(async move {
+                loop {
+                    let guard = mutex.lock().await.unwrap();
+                    // sleep: the work.
+                    tokio::time::sleep(Duration::from_millis(5)).await;
+                    guard.unlock().await.unwrap();
+                }
+            });
+        }
+        let java = scene.java.owner("anna").plain("k");
+        let (started, mut turns) = (Instant::now(), 0);
+        while turns < 2 && started.elapsed() < LIMIT {
+            if java.try_lock().await.unwrap() {
+                turns += 1;
+                java.unlock().await.unwrap();
+            }
+        }
+        assert_eq!(turns, 2, "in {LIMIT:?}");
+        tasks.shutdown().await;
+    }
+}

@@ -3,11 +3,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tenure_backend::{Claim, Fairness, Instant};
+use tenure_backend::{Claim, Fairness};
 
 use super::state::{Line, State};
 use crate::error::Error;
 use crate::held::Held;
+use crate::seek::Pause;
 
 /// How long an heir that was refused lets others go first.
 pub(super) const YIELD: Duration = Duration::from_millis(10);
@@ -24,7 +25,7 @@ pub(crate) enum Step {
     /// Ask the store about this holder, who may have been evicted: its lease is not renewed.
     AskAbout(Arc<Held>),
     /// Ask the store with this claim, after letting others go first for so long.
-    Ask(Arc<Claim>, Duration),
+    Ask(Arc<Claim>, Pause),
 }
 
 impl Line {
@@ -49,13 +50,18 @@ impl Line {
         if !self.admits(&mut state, want.mode) {
             return self.behind_holders(&mut state, rest);
         }
-        let (yield_until, reserve) = state
-            .queue
-            .as_ref()
-            .map_or((Instant::ORIGIN, 1), |queue| (queue.yield_until, queue.reserve));
-        let polite = yield_until - self.engine.clock.now();
-        let claim = self.engine.claim_for_run(self, &want, Fairness::Unfair, reserve);
-        Step::Ask(claim, polite)
+        let Some(queue) = state.queue.as_ref() else {
+            return Step::Exit;
+        };
+        let now = self.engine.clock.now();
+        let pause = match queue.breath_until - now {
+            Duration::ZERO => Pause::ForWakeUp(queue.yield_until - now),
+            breath => Pause::Blind(breath),
+        };
+        let claim = self
+            .engine
+            .claim_for_run(self, &want, Fairness::Unfair, queue.reserve);
+        Step::Ask(claim, pause)
     }
 
     /// What to do while holders of this client are in the way.

@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 use std::task::Waker;
+use std::time::Duration;
 
-use tenure_backend::{Claim, Fairness, Grant, Instant, PASS_WINDOW, Standing};
+use tenure_backend::{Claim, Fairness, Grant, Instant, PASS_WINDOW, Reach, Standing};
 use tokio::sync::oneshot;
 
 use super::driving::YIELD;
@@ -16,6 +17,11 @@ use crate::waiter::{Offer, Offered, Waiter, wake};
 
 /// Where the store cannot tell whether others wait, every so manyth run ends by letting them go first.
 const RUNS_PER_YIELD: u32 = 4;
+
+/// How often one client that hands a key on all the time lets go of it, on a store that somebody may use who is not heard
+/// of: one that only tries, or that listens where the server does not count it. And for how long.
+const BREATHES_EVERY: Duration = Duration::from_secs(1);
+const BREATH: Duration = Duration::from_millis(5);
 
 /// What became of a claim whose holder is done.
 pub(crate) enum Exit {
@@ -156,7 +162,14 @@ impl Line {
         }
         let now = self.engine.clock.now();
         let queue = state.queue.as_mut().filter(|queue| !queue.heir)?;
-        if !self.engine.backend.profile().tells_others {
+        let profile = self.engine.backend.profile();
+        let since = *queue.handed_on_since.get_or_insert(now);
+        if profile.reach == Reach::Network && now - since >= BREATHES_EVERY {
+            queue.handed_on_since = None;
+            queue.breath_until = now + BREATH;
+            return None;
+        }
+        if !profile.tells_others {
             queue.runs += 1;
             if queue.runs.is_multiple_of(RUNS_PER_YIELD) {
                 queue.yield_until = now + YIELD;
@@ -183,6 +196,7 @@ impl Line {
                     queue.others = others > 0;
                 }
                 if matches!(heir, Some(Standing::Waiting { .. })) {
+                    queue.handed_on_since = None;
                     queue.yield_until = self.engine.clock.now() + YIELD;
                 }
                 // Whoever is served needs no driver: it looks after offers by itself, as when a claim is passed on.

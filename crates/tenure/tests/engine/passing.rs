@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use tenure::{Guard, Holder, LockKey, Settings, multi};
+use tenure::{Client, Guard, Holder, LockKey, Settings, multi};
+use tenure_backend::Reach;
 
 use crate::stage::{Stage, Verb};
 use crate::world::{MS, SECOND, World, pass, poll_once, served, settle};
@@ -33,6 +34,45 @@ async fn a_fresh_claim_is_handed_on_without_a_call_and_with_a_greater_token() {
     assert_eq!(calls(&stage), before);
     guard.unlock().await.unwrap();
     assert!(world.is_free("k").await);
+}
+
+/// Somebody may be there who is not heard of: who only tries, or listens where the server does not count it.
+#[tokio::test(start_paused = true)]
+async fn on_a_network_a_key_that_is_handed_on_all_the_time_is_let_go_once_a_second() {
+    for (reach, is_let_go) in [(Reach::Network, true), (Reach::Process, false)] {
+        for passing in [true, false] {
+            let world = World::new();
+            let mut profile = world.backend().profile().clone();
+            profile.reach = reach;
+            let settings = Settings::default().passing(passing);
+            let client = Client::new(Stage::with_profile(world.backend(), profile), settings);
+            for _ in 0..4 {
+                let mutex = client.mutex("k");
+                tokio::spawn(async move {
+                    loop {
+                        let guard = mutex.lock().await.unwrap();
+                        pass(3 * MS).await;
+                        guard.unlock().await.unwrap();
+                    }
+                });
+            }
+            settle().await;
+            let (other, mut got) = (world.client().mutex("k"), 0);
+            for _ in 0..1_500 {
+                if let Some(guard) = other.try_lock().await.unwrap() {
+                    got += 1;
+                    guard.unlock().await.unwrap();
+                }
+                pass(2 * MS).await;
+            }
+            // More often than that it would cost the others their pace.
+            let expected = if is_let_go { 2..=20 } else { 0..=0 };
+            assert!(
+                expected.contains(&got),
+                "{reach:?}, {passing}: {got} times in 3 s"
+            );
+        }
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -75,6 +75,28 @@ pub(super) const MUTANTS: &[Mutant] = &[
         ..PLAIN
     },
     Mutant {
+        name: "a-network-key-is-never-let-go",
+        promise: "A key that one client hands on all the time comes to those whom nobody counts",
+        edits: &[Edit {
+            file: HANDOVER,
+            find: "profile.reach == Reach::Network && now - since >= BREATHES_EVERY",
+            replace: "profile.reach == Reach::Network && now - since >= BREATHES_EVERY * 1000",
+        }],
+        tests: engine(&["on_a_network_a_key_that_is_handed_on_all_the_time_is_let_go_once_a_second"]),
+        ..PLAIN
+    },
+    Mutant {
+        name: "a-breath-ends-at-a-wake-up",
+        promise: "While a key is let go of, its own release does not bring its client back",
+        edits: &[Edit {
+            file: "crates/tenure/src/line/driving.rs",
+            find: "breath => Pause::Blind(breath),",
+            replace: "breath => Pause::ForWakeUp(breath),",
+        }],
+        tests: engine(&["on_a_network_a_key_that_is_handed_on_all_the_time_is_let_go_once_a_second"]),
+        ..PLAIN
+    },
+    Mutant {
         name: "passing-without-a-bound",
         promise: "A run ends when its grants are used up, each of which has a token of its own",
         edits: &[Edit {

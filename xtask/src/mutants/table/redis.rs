@@ -9,6 +9,7 @@ const ACQUIRE: &str = "crates/tenure-redis/scripts/redisson_acquire.lua";
 const PLACE: &str = "crates/tenure-redis/scripts/redisson_place.lua";
 const RELEASE: &str = "crates/tenure-redis/scripts/redisson_release.lua";
 const RENEW: &str = "crates/tenure-redis/scripts/redisson_renew.lua";
+const DEPARTURES: &str = "crates/tenure-redis/src/release.rs";
 const OWNERS: &str = "crates/tenure-redis/scripts/redisson_owners.lua";
 
 pub(super) const MUTANTS: &[Mutant] = &[
@@ -127,14 +128,83 @@ pub(super) const MUTANTS: &[Mutant] = &[
         ..PLAIN
     },
     Mutant {
-        name: "redis-eviction-takes-what-is-no-lock",
-        promise: "An eviction touches mutexes alone, and nothing that another program keeps",
+        name: "redis-a-transaction-is-not-seen",
+        promise: "What a transaction of Java's holds can be seen and evicted",
         edits: &[Edit {
             file: OWNERS,
-            find: " or redis.call('PTTL', name) < 0",
+            find: " or string.find(field, OWNER .. ':%x+$')",
             replace: "",
         }],
-        tests: layout(&["what_is_no_mutex_is_neither_shown_nor_evicted"]),
+        tests: java(&["a_lock_of_javas_without_an_end_or_of_a_transaction_can_be_seen_and_evicted"]),
+        ..PLAIN
+    },
+    Mutant {
+        name: "redis-head-is-called-at-the-bar-alone",
+        promise: "The head of the queue is called again when an eviction's bar is over",
+        edits: &[Edit {
+            file: DEPARTURES,
+            find: "if !departure.bar.is_zero() {",
+            replace: "if departure.bar > Duration::from_secs(60) {",
+        }],
+        tests: java(&["the_head_is_called_again_when_the_bar_of_an_eviction_is_over"]),
+        ..PLAIN
+    },
+    Mutant {
+        name: "redis-evicted-waiter-is-not-called",
+        promise: "A fair waiter that is evicted is told",
+        edits: &[Edit {
+            file: RELEASE,
+            find: "        call_head(owner)\n",
+            replace: "",
+        }],
+        tests: java(&["a_fair_waiter_that_is_evicted_is_called"]),
+        ..PLAIN
+    },
+    Mutant {
+        name: "redis-holder-does-not-keep-the-queue",
+        promise: "A waiter of Java's that came after the last look of ours does not end with it",
+        edits: &[Edit {
+            file: RENEW,
+            find: "        lengthen(tag, lease)\n        longest",
+            replace: "        longest",
+        }],
+        tests: java(&[
+            "javas_waiter_that_came_after_the_last_look_of_ours_does_not_end_with_it",
+            "a_queue_lives_as_long_as_who_holds",
+        ]),
+        ..PLAIN
+    },
+    Mutant {
+        name: "redis-release-does-not-keep-the-queue",
+        promise: "A waiter of Java's that came after the last look of ours outlives it, also after the holder",
+        edits: &[Edit {
+            file: RELEASE,
+            find: "if before then\n    tend()\nend\n",
+            replace: "",
+        }],
+        tests: java(&["javas_waiter_that_came_after_the_last_look_of_ours_does_not_end_with_it"]),
+        ..PLAIN
+    },
+    Mutant {
+        name: "redis-slack-stays-when-java-goes",
+        promise: "What Java takes off a score when it goes stays off",
+        edits: &[Edit {
+            file: PLACE,
+            find: "waits and slack_of(owner) or slack_at_the_end()",
+            replace: "slack_at_the_end()",
+        }],
+        tests: java(&["what_java_takes_off_a_score_stays_off"]),
+        ..PLAIN
+    },
+    Mutant {
+        name: "redis-looks-at-all-before-it",
+        promise: "A long queue behind one of Java's costs each poll no more than a short one",
+        edits: &[Edit {
+            file: PLACE,
+            find: "    while other and not redis.call('ZSCORE', waiters, other) do\n        slack",
+            replace: "    while other do\n        redis.call('ZSCORE', waiters, other)\n        slack",
+        }],
+        tests: java(&["a_long_queue_behind_java_costs_each_poll_no_more_than_a_short_one"]),
         ..PLAIN
     },
     Mutant {
@@ -142,7 +212,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         promise: "An eviction touches mutexes alone, and no hash whose fields are no owners",
         edits: &[Edit {
             file: OWNERS,
-            find: "string.find(fields[i], OWNER)",
+            find: "is_owner(fields[i])",
             replace: "string.find(fields[i], ':', 1, true)",
         }],
         tests: layout(&["what_is_no_mutex_is_neither_shown_nor_evicted"]),
@@ -248,7 +318,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         promise: "Java's scripts do not take a waiter of ours for dead that stands behind one of theirs",
         edits: &[Edit {
             file: PLACE,
-            find: "now_ms + lease + foreign * PATIENCE",
+            find: "now_ms + lease + slack",
             replace: "now_ms + lease",
         }],
         tests: test(
