@@ -74,7 +74,8 @@ async fn a_fair_waiter_that_is_killed_stalls_java_no_longer_than_its_lease() {
         let client = scene.tenure().await;
         let guard = client.mutex("k").fair().lock().await.unwrap();
         let dead = tenure(&folder, &scene, &["hold", "k", "--fair", "--lease", "2s"]);
-        assert!(dead.line_with("{").contains("\"waiting\""));
+        let said = dead.line_with("{");
+        assert!(said.contains("\"waiting\""), "{said}");
         scene.until_queued("k", 1).await;
         let java = scene.java.owner("anna").fair("k");
         let second = java.lock();
@@ -100,7 +101,8 @@ async fn a_fair_waiter_that_is_killed_stalls_a_fleet_of_java_alone_no_longer_tha
         // Java sleeps for as long as the holder's lease, as it last saw it, or until it is called.
         let guard = client.mutex("k").fair().lease(lease).lock().await.unwrap();
         let dead = tenure(&folder, &scene, &["hold", "k", "--fair", "--lease", "2s"]);
-        assert!(dead.line_with("{").contains("\"waiting\""));
+        let said = dead.line_with("{");
+        assert!(said.contains("\"waiting\""), "{said}");
         scene.until_queued("k", 1).await;
         let java = scene.java.owner("anna").fair("k");
         let second = java.lock();
