@@ -163,6 +163,19 @@ pub(crate) fn wait_for(what: &str, mut happened: impl FnMut() -> bool) {
     }
 }
 
+/// That a program with these arguments takes a Redis as its lock store, and says so of one that is not there.
+pub(crate) fn assert_speaks_redis(program: &str, args: &[&str]) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut command = Command::new(program);
+    command.current_dir(folder.path()).args(args).stdin(Stdio::null());
+    // Nobody listens at this port.
+    let output = command.env("TENURE_URL", "redis://127.0.0.1:1").output();
+    let output = output.expect("the program starts");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success(), "{said}");
+    assert!(said.contains("Redis at 127.0.0.1:1 cannot be reached"), "{said}");
+}
+
 /// The built `tenure` command, which lies beside the tests; built now if only this package is tested.
 pub(crate) fn tenure_command() -> PathBuf {
     let test = env::current_exe().expect("a test knows its file");

@@ -2,6 +2,8 @@
 //! Not here: the same without Rust, which is the line in `crontab`.
 
 use std::error::Error;
+use std::iter::successors;
+use std::process::ExitCode;
 use std::time::Duration;
 use std::{io, thread};
 
@@ -9,8 +11,21 @@ use tenure::Client;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 
+/// Cron mails what is written to stderr.
 #[tokio::main]
-async fn main() -> Result<(), Box<dyn Error>> {
+async fn main() -> ExitCode {
+    match run().await {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            // An error does not repeat what caused it.
+            let words = successors(Some(&*error), |error| (*error).source()).map(ToString::to_string);
+            eprintln!("error: {}", words.collect::<Vec<_>>().join(": "));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+async fn run() -> Result<(), Box<dyn Error>> {
     // Ctrl-C, and what containers send.
     let mut interrupted = signal(SignalKind::interrupt())?;
     let mut terminated = signal(SignalKind::terminate())?;

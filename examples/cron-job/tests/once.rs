@@ -94,3 +94,8 @@ fn the_line_of_crontab_does_the_same() {
     assert_eq!(busy.exit_code(), 0);
     finishes(running);
 }
+
+#[test]
+fn a_redis_may_be_its_lock_store() {
+    scene::assert_speaks_redis(env!("CARGO_BIN_EXE_cron-job"), &[]);
+}

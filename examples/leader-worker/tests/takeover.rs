@@ -152,3 +152,8 @@ fn a_task_in_the_middle_of_which_the_leader_was_stopped_is_refused_by_its_token(
     );
     assert_eq!(recorded(&scene), [("a".to_owned(), next.pid())]);
 }
+
+#[test]
+fn a_redis_may_be_its_lock_store() {
+    scene::assert_speaks_redis(env!("CARGO_BIN_EXE_leader-worker"), &["tasks", "journal.db"]);
+}

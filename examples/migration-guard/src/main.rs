@@ -4,6 +4,7 @@
 mod steps;
 
 use std::error::Error;
+use std::iter::successors;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -19,7 +20,9 @@ async fn main() -> ExitCode {
     match start().await {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            eprintln!("not started: {error}");
+            // An error does not repeat what caused it.
+            let words = successors(Some(&*error), |error| (*error).source()).map(ToString::to_string);
+            eprintln!("not started: {}", words.collect::<Vec<_>>().join(": "));
             ExitCode::FAILURE
         }
     }

@@ -147,3 +147,8 @@ fn a_replica_that_is_asked_to_stop_while_it_waits_does_not_start() {
         assert_eq!(other.exit_code(), 1);
     }
 }
+
+#[test]
+fn a_redis_may_be_its_lock_store() {
+    scene::assert_speaks_redis(env!("CARGO_BIN_EXE_migration-guard"), &[".", "shop.db"]);
+}

@@ -193,3 +193,8 @@ fn a_request_without_a_usable_key_is_refused_and_not_charged() {
     );
     assert_eq!(charges(&scene, &too_long), 0);
 }
+
+#[test]
+fn a_redis_may_be_its_lock_store() {
+    scene::assert_speaks_redis(env!("CARGO_BIN_EXE_web-once"), &["127.0.0.1:0", "shop.db"]);
+}
