@@ -32,7 +32,7 @@ impl Failure {
     pub fn usage(what: impl Into<String>, why: impl StdError) -> Failure {
         Failure {
             blame: Blame::Usage,
-            what: what.into(),
+            what: without_passwords(&what.into()),
             why: chain(&why),
             help: None,
         }
@@ -42,7 +42,7 @@ impl Failure {
     pub fn system(what: impl Into<String>, why: impl StdError) -> Failure {
         Failure {
             blame: Blame::Store,
-            what: what.into(),
+            what: without_passwords(&what.into()),
             why: chain(&why),
             help: None,
         }
@@ -58,7 +58,7 @@ impl Failure {
         }
     }
 
-    /// What the library answered when `what` was tried.
+    /// What the library answered when `what` was tried. That is shown as it is: a key may look like a URL and be none.
     pub fn of(what: impl Into<String>, error: &Error) -> Failure {
         let failure = |blame, why, help: Option<&str>| Failure {
             blame,
@@ -113,11 +113,12 @@ impl fmt::Display for Failure {
     }
 }
 
-/// An error and what caused it, each in its own words, and no word twice in a row.
+/// An error and what caused it, each in its own words, and no word twice in a row. A password is masked: an error may
+/// repeat what somebody wrote in a wrong place.
 fn chain(error: &dyn StdError) -> Vec<String> {
     let (mut words, mut cause) = (Vec::<String>::new(), Some(error));
     while let Some(error) = cause {
-        let said = error.to_string();
+        let said = without_passwords(&error.to_string());
         if words.last() != Some(&said) {
             words.push(said);
         }
@@ -128,11 +129,16 @@ fn chain(error: &dyn StdError) -> Vec<String> {
 
 /// Says what went wrong although the verb goes on, in one line.
 pub fn warn(words: &str) {
-    say(&format!("warning: {}", harmless(words)));
+    say(&format!("warning: {}", harmless(&without_passwords(words))));
 }
 
 /// Says what may be good to know. Silent with `-q`.
 pub fn note(quiet: bool, words: &str) {
+    note_as_is(quiet, &without_passwords(words));
+}
+
+/// The same in words that hold keys, which may look like URLs, or a URL that shows no password.
+pub fn note_as_is(quiet: bool, words: &str) {
     if !quiet {
         say(&format!("note: {}", harmless(words)));
     }
@@ -140,24 +146,39 @@ pub fn note(quiet: bool, words: &str) {
 
 /// A stderr that nobody reads is no reason to stop.
 fn say(text: &str) {
-    let text = format!("{}\n", without_passwords(text));
-    let _ = io::stderr().write_all(text.as_bytes());
+    let _ = io::stderr().write_all(format!("{text}\n").as_bytes());
 }
+
+/// The URLs in our own advice, in which no password stands.
+const ADVICE: [&str; 2] = ["redis://USER:PASSWORD@HOST", "redis://:PASSWORD@HOST"];
 
 /// Masks what may be the password of a URL, in text that repeats what somebody wrote in a wrong place.
 ///
 /// In each line that is everything from the first `:` after a `://` to the last `@`: a password may hold spaces,
-/// quotes and other signs, so rather too much is masked than too little.
+/// quotes and other signs, so rather too much is masked than too little. Without such a `:` it is the user, who may be
+/// a password whose colon was forgotten. A line whose only URLs are those of our advice stays as it is.
 pub fn without_passwords(text: &str) -> String {
-    let lines = text.split_inclusive('\n').map(|line| {
-        let masked = line.split_once("://").and_then(|(scheme, rest)| {
-            let (before, after) = rest.rsplit_once('@')?;
-            let (user, _) = before.split_once(':')?;
-            Some(format!("{scheme}://{user}:***@{after}"))
-        });
-        masked.unwrap_or_else(|| line.to_owned())
-    });
-    lines.collect()
+    text.split_inclusive('\n').map(masked).collect()
+}
+
+fn masked(line: &str) -> String {
+    let is_advice = |line: &str| {
+        let foreign = ADVICE
+            .iter()
+            .fold(line.to_owned(), |line, advice| line.replace(advice, ""));
+        !foreign.contains("://") && !foreign.contains('@')
+    };
+    let Some((scheme, rest)) = line.split_once("://").filter(|_| !is_advice(line)) else {
+        return line.to_owned();
+    };
+    let Some((before, after)) = rest.rsplit_once('@') else {
+        return line.to_owned();
+    };
+    match before.split_once(':') {
+        Some((user, _)) => format!("{scheme}://{user}:***@{after}"),
+        None if before.is_empty() || before.contains(char::is_whitespace) => line.to_owned(),
+        None => format!("{scheme}://***@{after}"),
+    }
 }
 
 #[cfg(test)]
@@ -189,10 +210,70 @@ mod tests {
             ("'redis://:p'a s:s@x@h'\nx@y z:1", "'redis://:***@h'\nx@y z:1"),
             ("redis://h:1/0 and x:y", "redis://h:1/0 and x:y"),
             ("a@b c:d", "a@b c:d"),
-            ("redis://u@h", "redis://u@h"),
+            ("redis://u@h", "redis://***@h"),
+            ("'redis://s3/cr?3t@h'", "'redis://***@h'"),
+            ("redis://h is of x@y", "redis://h is of x@y"),
         ] {
             assert_eq!(without_passwords(text), masked);
         }
+    }
+
+    /// In whatever URL, wherever it stands in a line, and whatever else stands there.
+    #[test]
+    fn no_password_of_many_urls_is_shown() {
+        let marks = [
+            "",
+            "/",
+            "?",
+            "#",
+            "@",
+            ":",
+            " ",
+            "'",
+            "\"",
+            "`",
+            "%40",
+            "://",
+            "USER",
+            "redis://:PASSWORD@HOST",
+            "PASSWORD@HOST",
+        ];
+        let lines = [
+            "URL",
+            "'URL' cannot be used",
+            "URL and URL",
+            "write `redis://USER:PASSWORD@HOST`, not URL",
+            "URL: write `redis://:PASSWORD@HOST` for the default user's",
+        ];
+        for mark in marks {
+            for secret in [
+                format!("{mark}s3cr3t"),
+                format!("s3cr3t{mark}"),
+                format!("s3c{mark}s3cr3t"),
+            ] {
+                for url in [
+                    "redis://u:PW@h",
+                    "rediss://:PW@h:1/0?x=y",
+                    "redis://USER:PW@HOST",
+                    "a+b://u:x:PW@h,i",
+                ] {
+                    for line in lines {
+                        let said = line.replace("URL", &url.replace("PW", &secret));
+                        let masked = without_passwords(&said);
+                        assert!(!masked.contains("s3cr3t"), "{said} is {masked}");
+                    }
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn our_own_advice_and_keys_stay_as_they_are() {
+        let advice = "write `redis://USER:PASSWORD@HOST`, or `redis://:PASSWORD@HOST` for the default user's";
+        assert_eq!(without_passwords(advice), advice);
+        let key = "https://shop.example:8080/order@7";
+        let failure = Failure::of(format!("cannot lock {key:?}"), &Error::Timeout).to_string();
+        assert!(failure.contains(key), "{failure}");
     }
 
     #[test]

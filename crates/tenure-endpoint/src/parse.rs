@@ -87,16 +87,23 @@ fn parse_host_form(scheme: String, rest: &str) -> Result<StoreUrl, UrlError> {
     };
     let (user, password) = credentials.split_once(':').unwrap_or((credentials, ""));
     let (path, query) = split_query(tail);
-    let at = if user.is_empty() { "" } else { "@" };
+    let pairs = parse_query(query)?;
+    let has_password = !password.is_empty() || pairs.iter().any(|(name, _)| name == "password_file");
+    let shown_user = match user {
+        "" => String::new(),
+        user if has_password => format!("{user}@"),
+        // Whoever forgot the colon wrote the password here.
+        _ => "***@".to_owned(),
+    };
     Ok(StoreUrl {
-        shown: format!("{scheme}://{user}{at}{hosts}{tail}"),
+        shown: format!("{scheme}://{shown_user}{hosts}{tail}"),
         user: Some(decode(user, Part::User)?).filter(|user| !user.is_empty()),
         password: Some(decode(password, Part::Password)?)
             .filter(|text| !text.is_empty())
             .map(Secret::new),
         hosts: parse_hosts(hosts, &scheme)?,
         path: decode(path.strip_prefix('/').unwrap_or(path), Part::Path)?,
-        pairs: parse_query(query)?,
+        pairs,
         scheme,
     })
 }

@@ -16,8 +16,9 @@ use crate::secret::Secret;
 /// absolute path. User, password, host, path and the values of options are percent-decoded.
 ///
 /// `Display` and `Debug` show the URL as it was written, but for the password, which is left out whole: the text
-/// parses again, to the same store without its password. To keep that promise when a password was not encoded,
-/// exactly one `@` may stand in a URL with hosts, and options whose names sound like a credential are refused.
+/// parses again, to the same store without its password. A user without a password is shown as `***`, unless there is
+/// a `password_file`: it may be a password whose colon was forgotten. To keep that promise when a password was not
+/// encoded, exactly one `@` may stand in a URL with hosts, and options whose names sound like a credential are refused.
 ///
 /// # Examples
 ///
@@ -26,6 +27,8 @@ use crate::secret::Secret;
 /// assert_eq!(url.hosts()[0].port(), Some(6380));
 /// assert_eq!(url.path(), "0");
 /// assert_eq!(url.to_string(), "redis://ada@cache.example:6380/0");
+/// let forgotten = tenure_endpoint::StoreUrl::parse("redis://s3cr3t@cache.example")?;
+/// assert_eq!(forgotten.to_string(), "redis://***@cache.example");
 /// # Ok::<(), tenure_endpoint::UrlError>(())
 /// ```
 #[derive(Clone)]
@@ -36,7 +39,7 @@ pub struct StoreUrl {
     pub(crate) hosts: Vec<Host>,
     pub(crate) path: String,
     pub(crate) pairs: Vec<(String, String)>,
-    /// The text as written, without the password.
+    /// The text as written, without the password, and without a user that may be one.
     pub(crate) shown: String,
 }
 
@@ -90,7 +93,7 @@ impl StoreUrl {
     }
 }
 
-/// Writes the URL as it was given, without its password.
+/// Writes the URL as it was given, without its password, and without a user that may be one.
 impl fmt::Display for StoreUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.shown)

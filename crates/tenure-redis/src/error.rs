@@ -53,7 +53,7 @@ const REFUSALS: &[(&[&str], Fault, &str)] = &[
     (
         &["NOAUTH"],
         Fault::Denied,
-        "Redis asks for a password: put it into the URL (redis://user:password@host), or name a `password_file`",
+        "Redis asks for a password: put it into the URL, as in `redis://:PASSWORD@HOST`, or name a `password_file`",
     ),
     (&["WRONGPASS"], Fault::Denied, WRONG_PASSWORD),
     (

@@ -8,7 +8,7 @@ use tenure::{Finding, Profile, Severity};
 use super::store::{Chosen, leave};
 use crate::args::Global;
 use crate::output;
-use crate::words::{Failure, note};
+use crate::words::{Failure, note, note_as_is};
 
 const SOUND: u8 = 0;
 const FINDINGS: u8 = 1;
@@ -50,7 +50,7 @@ pub(super) async fn doctor(global: &Global) -> Result<u8, Failure> {
         } else {
             "nothing else"
         };
-        note(
+        note_as_is(
             global.quiet,
             &format!("{nothing} weakens the locks in {}", store.shown),
         );

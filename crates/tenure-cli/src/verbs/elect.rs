@@ -13,7 +13,7 @@ use super::store::{Chosen, leave};
 use super::ward::{Terms, Ward};
 use crate::args::{Elect, Global};
 use crate::guardian::Inbox;
-use crate::words::{Failure, note};
+use crate::words::{Failure, note_as_is};
 
 /// Campaigns and runs the command, term after term, and gives the exit code of its own end.
 pub(super) async fn elect(global: &Global, elect: &Elect) -> Result<u8, Failure> {
@@ -69,7 +69,7 @@ impl Candidate<'_> {
                     told_to_go: Some(signal),
                 } => return Ok(ended_by(signal)),
                 Ending::Stopped { told_to_go: None } => {
-                    note(
+                    note_as_is(
                         self.quiet,
                         &format!("campaigning for {:?} again", self.elect.name),
                     );

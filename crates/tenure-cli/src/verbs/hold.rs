@@ -15,7 +15,7 @@ use super::store::{Chosen, leave};
 use crate::args::{Global, Hold};
 use crate::guardian::{BootTime, Inbox};
 use crate::output::{Cause, Event};
-use crate::words::{Blame, Failure, note, warn};
+use crate::words::{Blame, Failure, note_as_is, warn};
 
 const DONE: u8 = 0;
 const NOT_HELD: u8 = 1;
@@ -91,12 +91,12 @@ async fn acquire_and_keep(
             keep(held, hold, inbox, stdin).await
         }
         Outcome::Busy => {
-            note(quiet, &format!("busy: {}", wanted.names()));
+            note_as_is(quiet, &format!("busy: {}", wanted.names()));
             tell(&Event::Busy)?;
             Ok(NOT_HELD)
         }
         Outcome::Timeout => {
-            note(quiet, &format!("{} was busy for all of --wait", wanted.names()));
+            note_as_is(quiet, &format!("{} was busy for all of --wait", wanted.names()));
             tell(&Event::Timeout)?;
             Ok(NOT_HELD)
         }

@@ -10,7 +10,7 @@ use super::store::{Chosen, leave};
 use super::ward::{Terms, Ward};
 use crate::args::{Global, Run};
 use crate::guardian::Inbox;
-use crate::words::{Failure, note};
+use crate::words::{Failure, note_as_is};
 
 /// The lock was lost, or `--max-hold` reached, and the command was stopped.
 const STOPPED: u8 = 123;
@@ -30,7 +30,7 @@ pub(super) async fn run(global: &Global, run: &Run) -> Result<u8, Failure> {
     };
     let client = connected?;
     let (quiet, names) = (!global.verbose, wanted.names());
-    let waits = move |_: &_| note(quiet, &format!("waiting for {names}"));
+    let waits = move |_: &_| note_as_is(quiet, &format!("waiting for {names}"));
     let acquired = tokio::select! {
         biased;
         signal = order_to_go(&mut inbox) => Err(signal),
@@ -85,6 +85,6 @@ fn claim_cap(run: &Run, lease: Duration) -> Option<Duration> {
 fn tell_not_run(global: &Global, run: &Run, why: &str, wanted: &Wanted<'_>) {
     if run.busy_exit != 0 {
         let names = wanted.names();
-        note(global.quiet, &format!("{why}: {names}; the command was not run"));
+        note_as_is(global.quiet, &format!("{why}: {names}; the command was not run"));
     }
 }

@@ -7,7 +7,7 @@ use tenure::StoreUrl;
 use super::store::{Chosen, leave};
 use crate::args::{Global, Schema};
 use crate::output;
-use crate::words::{Failure, note};
+use crate::words::{Failure, note_as_is};
 
 /// What the tables are, for programs.
 #[derive(Serialize)]
@@ -26,7 +26,7 @@ pub(super) async fn schema(global: &Global, schema: &Schema) -> Result<u8, Failu
         // Connecting makes the tables that are not there, and refuses those of others.
         let client = store.connect(None).await?;
         leave(&client).await;
-        note(global.quiet, &format!("the tables are in {}", store.shown));
+        note_as_is(global.quiet, &format!("the tables are in {}", store.shown));
     }
     if global.json {
         let tables = Tables {

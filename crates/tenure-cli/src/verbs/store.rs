@@ -12,7 +12,7 @@ use crate::account::Account;
 use crate::args::Global;
 use crate::store_choice::{Choice, Source, Surroundings, choose, create_folder};
 use crate::store_findings::store_findings;
-use crate::words::{Failure, note};
+use crate::words::{Failure, note, without_passwords};
 
 /// How long a verb that only looks, or holds nothing any more, waits for the store to say goodbye.
 const GOODBYE: Duration = Duration::from_secs(1);
@@ -97,7 +97,7 @@ impl Chosen {
     fn named_by(&self) -> String {
         match &self.choice.source {
             Source::Option | Source::Nobody => String::new(),
-            source => format!(", as {source} names it"),
+            source => without_passwords(&format!(", as {source} names it")),
         }
     }
 }

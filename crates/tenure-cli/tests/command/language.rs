@@ -115,8 +115,13 @@ fn every_verb_that_prints_prints_objects_with_json() {
 #[test]
 fn a_password_appears_nowhere_wherever_its_url_stands() {
     let scene = Scene::new();
-    for secret in ["s3cr3t", "s3cr'3t", "s3cr 3t", "s3cr@3t:x", "s3cr%203t"] {
-        let url = format!("redis://u:{secret}@127.0.0.1:1/0");
+    let urls = ["s3cr3t", "s3cr'3t", "s3cr 3t", "s3cr@3t:x", "s3cr%203t"]
+        .map(|secret| format!("redis://u:{secret}@127.0.0.1:1/0"));
+    // A colon was forgotten.
+    for url in urls
+        .into_iter()
+        .chain(["redis://s3cr3t@127.0.0.1:1/0".to_owned()])
+    {
         let file = scene.write("url", &url, 0o600);
         let file = file.to_str().expect("text");
         for args in [
@@ -149,4 +154,33 @@ fn a_password_appears_nowhere_wherever_its_url_stands() {
         );
         assert!(done.code != 0 && !done.stderr.contains("s3cr"), "{done:?}");
     }
+}
+
+/// What looks like a URL and is none: our own words, and a key.
+#[test]
+fn advice_and_keys_are_said_whole() {
+    let scene = Scene::new();
+    let done = Done::of(
+        scene
+            .at_home(&["--url", "redis://nop@127.0.0.1:1", "ls"])
+            .output()
+            .expect("it starts"),
+    );
+    let advice = "write `redis://USER:PASSWORD@HOST`, or `redis://:PASSWORD@HOST` for the default user's";
+    assert!(done.stderr.contains(advice), "{done:?}");
+    assert!(
+        done.stderr.contains("the store redis://***@127.0.0.1:1\n"),
+        "{done:?}"
+    );
+    let key = "https://shop.example:8080/order@7";
+    let hold = scene.hold(&[key]);
+    hold.next("acquired");
+    for args in [
+        &["hold", key, "-n", "--no-stdin"][..],
+        &["run", key, "-n", "--", "true"],
+    ] {
+        let done = scene.call(args);
+        assert!(done.code != 0 && done.stderr.contains(key), "{args:?}: {done:?}");
+    }
+    hold.release();
 }
