@@ -69,7 +69,8 @@ pub struct Cursor(pub Arc<str>);
 pub struct Page<T> {
     /// What was found. A key that nobody holds or waits for is not among it.
     pub items: Vec<T>,
-    /// Where the next page begins; `None` on the last.
+    /// Where the next page begins; `None` on the last, also if that is full. A store that would have to look at very many
+    /// keys to know may announce a page that turns out to be empty.
     pub next: Option<Cursor>,
 }
 

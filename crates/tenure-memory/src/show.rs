@@ -8,6 +8,9 @@ use crate::room::Room;
 use crate::store::MemoryStore;
 use crate::table::Table;
 
+/// How many keys are looked at while the store is locked.
+const CHUNK: usize = 256;
+
 impl Room {
     /// How the key stands; `None` if nobody alive holds it or queues for it.
     fn show(&self, key: &LockKey, now: Instant) -> Option<LockStatus> {
@@ -62,24 +65,32 @@ impl MemoryStore {
         }
     }
 
-    /// A page of keys in the order of their names. They are sorted while the store is not locked: looking at
-    /// a hundred thousand keys must not hold up those who lock one.
+    /// A page of keys in the order of their names. They are sorted while the store is not locked, and looked at a few at a
+    /// time: looking at a hundred thousand keys must not hold up those who lock one.
     pub(crate) fn show_prefix(
         &self,
         prefix: &str,
         after: Option<&Cursor>,
         limit: NonZeroU32,
     ) -> Page<LockStatus> {
-        let limit = usize::try_from(limit.get()).unwrap_or(usize::MAX);
+        let limit = usize::try_from(limit.get()).unwrap_or(usize::MAX - 1);
         let mut keys = self.read(|table, _| table.keys(prefix, after.map(|cursor| &*cursor.0)));
         keys.sort_unstable();
-        let more = keys.len() > limit;
-        keys.truncate(limit);
-        let next = keys
-            .last()
-            .filter(|_| more)
-            .map(|key| Cursor(key.as_str().into()));
-        let items = self.read(|table, now| keys.iter().filter_map(|key| table.show(key, now)).collect());
+        let mut items = Vec::new();
+        for keys in keys.chunks(CHUNK) {
+            let shown = self.read(|table, now| {
+                let shown = keys.iter().filter_map(|key| table.show(key, now));
+                shown.take(limit + 1 - items.len()).collect::<Vec<_>>()
+            });
+            items.extend(shown);
+            if items.len() > limit {
+                break;
+            }
+        }
+        let more = items.len() > limit;
+        items.truncate(limit);
+        let last = items.last().filter(|_| more);
+        let next = last.map(|status| Cursor(status.key.as_str().into()));
         Page { items, next }
     }
 }

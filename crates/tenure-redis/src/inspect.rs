@@ -90,7 +90,8 @@ async fn list_from(
         if place.names.is_empty() {
             match (place.cursor, place.part) {
                 (Some(cursor), part) => {
-                    let width = (limit - items.len()).clamp(10, 1000);
+                    let room = Some(limit - items.len()).filter(|room| *room > 0);
+                    let width = room.unwrap_or(limit).clamp(10, 1000);
                     (place.cursor, place.names) = scan(wire, prefix, part, cursor, width).await?;
                 }
                 (None, HELD) => place = Place::beginning(QUEUED),
@@ -102,11 +103,10 @@ async fn list_from(
         let mut shown = show(wire, &names).await?.into_iter().filter(of_part);
         let room = limit - items.len();
         items.extend(shown.by_ref().take(room));
+        // A page that is full is not the last for that: only another lock says so.
         if let Some(next) = shown.next() {
             let left = names.into_iter().skip_while(|name| name != next.key.as_str());
             place.names = left.collect();
-        }
-        if items.len() == limit {
             break;
         }
     }

@@ -188,6 +188,7 @@ macro_rules! __cases {
             waiters_are_shown_in_their_order
             a_key_that_nobody_holds_is_not_shown
             a_listing_shows_each_key_once_and_no_other
+            a_page_announces_no_empty_one
         ] $($with)* }
     };
     (lease, $then:ident, $($with:tt)*) => {

@@ -389,10 +389,15 @@ impl Client {
         page.items.into_iter().next()
     }
 
-    /// All pages of a listing, with at most `limit` keys on each.
+    /// All that a listing shows, with at most `limit` keys on each page.
     pub async fn list(&self, prefix: &str, limit: u32) -> Vec<LockStatus> {
+        self.pages(prefix, limit).await.concat()
+    }
+
+    /// All pages of a listing, with at most `limit` keys on each.
+    pub async fn pages(&self, prefix: &str, limit: u32) -> Vec<Vec<LockStatus>> {
         let limit = NonZeroU32::new(limit).expect("a page has room for a key");
-        let mut found = Vec::new();
+        let mut pages = Vec::new();
         let mut after: Option<Cursor> = None;
         loop {
             let query = Query::Prefix {
@@ -402,11 +407,15 @@ impl Client {
             };
             let page = self.look(query).await;
             assert!(page.items.len() <= limit.get() as usize, "a page keeps its limit");
-            found.extend(page.items);
-            assert!(found.len() <= 10_000, "a listing comes to its end");
+            pages.push(page.items);
+            let found: usize = pages.iter().map(Vec::len).sum();
+            assert!(
+                found <= 10_000 && pages.len() <= 10_000,
+                "a listing comes to its end"
+            );
             match page.next {
                 Some(next) => after = Some(next),
-                None => return found,
+                None => return pages,
             }
         }
     }

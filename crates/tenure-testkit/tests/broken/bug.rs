@@ -35,6 +35,7 @@ pub(crate) enum Bug {
     KeysFoldCase,
     PrefixesFoldCase,
     PagesRepeat,
+    FullPagesAnnounceAnother,
     ClosingDoesNotClose,
     BatchEndsAtTheFirstFailure,
     ForgetsEndedSoon,
@@ -50,7 +51,7 @@ pub(crate) enum Bug {
 }
 
 /// What can be wrong, all of it.
-pub(crate) const BUGS: [Bug; 43] = [
+pub(crate) const BUGS: [Bug; 44] = [
     Bug::AnyoneReleases,
     Bug::RenewalRecreates,
     Bug::RenewalRevivesExpired,
@@ -82,6 +83,7 @@ pub(crate) const BUGS: [Bug; 43] = [
     Bug::KeysFoldCase,
     Bug::PrefixesFoldCase,
     Bug::PagesRepeat,
+    Bug::FullPagesAnnounceAnother,
     Bug::ClosingDoesNotClose,
     Bug::BatchEndsAtTheFirstFailure,
     Bug::ForgetsEndedSoon,

@@ -61,7 +61,8 @@ impl Table {
                     None => true,
                 };
                 keys.retain(|key| begins(key, prefix) && unseen(key));
-                let more = keys.len() > limit;
+                let full = self.has(Bug::FullPagesAnnounceAnother) && keys.len() == limit;
+                let more = keys.len() > limit || full;
                 keys.truncate(limit);
                 Page {
                     items: keys.iter().map(|key| self.status(key, now)).collect(),

@@ -148,6 +148,29 @@ pub async fn a_listing_shows_each_key_once_and_no_other(trial: Trial) {
     }
 }
 
+/// A page says that there is another only if there is one: not because it is full, and not for a key that is free again.
+pub async fn a_page_announces_no_empty_one(trial: Trial) {
+    let client = trial.client().await;
+    if !trial.profile().inspection.lists {
+        return assert_no_listing(&client).await;
+    }
+    let claims = ["a", "b", "c", "d", "e", "f", "z"].map(|name| {
+        let key = LockKey::new(name).expect("a name without control characters");
+        client.claim(&key, Mode::Exclusive)
+    });
+    for claim in &claims {
+        client.granted(claim).await;
+    }
+    let [.., last] = &claims;
+    client.release(last).await.freed_it(last);
+    for limit in [1, 2, 3, 5, 6, 7] {
+        let pages = client.pages("", limit).await;
+        let sizes: Vec<usize> = pages.iter().map(Vec::len).collect();
+        assert_eq!(sizes.iter().sum::<usize>(), 6);
+        assert!(sizes.iter().all(|size| *size > 0), "{limit} on a page: {sizes:?}");
+    }
+}
+
 async fn assert_no_listing(client: &Client) {
     let query = Query::Prefix {
         prefix: Arc::from(""),
