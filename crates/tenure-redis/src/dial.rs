@@ -1,5 +1,6 @@
 //! Reaching the server: a bare connection, or one that speaks TLS.
 
+#[cfg(feature = "tls")]
 use std::io;
 use std::sync::Arc;
 
@@ -9,6 +10,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 
 use crate::config::Config;
+use crate::error::NoConnection;
 
 /// Bytes to and from the server.
 pub(crate) trait Duplex: AsyncRead + AsyncWrite + Send + Unpin {}
@@ -61,25 +63,29 @@ impl Dialer {
     }
 
     /// A connection on which nothing has been said.
-    pub(crate) async fn dial(&self) -> Result<Box<dyn Duplex>, RedisError> {
+    pub(crate) async fn dial(&self) -> Result<Box<dyn Duplex>, NoConnection> {
         let host = self.config.host.name();
-        let stream = TcpStream::connect((host, self.config.port())).await?;
-        stream.set_nodelay(true)?;
-        self.secure(stream).await.map_err(RedisError::from)
+        let stream = TcpStream::connect((host, self.config.port())).await;
+        let stream = stream.map_err(RedisError::from)?;
+        stream.set_nodelay(true).map_err(RedisError::from)?;
+        self.secure(stream).await
     }
 
     #[cfg(feature = "tls")]
-    async fn secure(&self, stream: TcpStream) -> io::Result<Box<dyn Duplex>> {
+    async fn secure(&self, stream: TcpStream) -> Result<Box<dyn Duplex>, NoConnection> {
         let Some(tls) = &self.tls else {
             return Ok(Box::new(stream));
         };
         let name = self.config.host.name().to_owned();
-        let name = name.try_into().map_err(io::Error::other)?;
-        Ok(Box::new(tls.connect(name, stream).await?))
+        let name = name
+            .try_into()
+            .map_err(|error| NoConnection::Tls(io::Error::other(error)))?;
+        let secured = tls.connect(name, stream).await;
+        Ok(Box::new(secured.map_err(NoConnection::Tls)?))
     }
 
     #[cfg(not(feature = "tls"))]
-    async fn secure(&self, stream: TcpStream) -> io::Result<Box<dyn Duplex>> {
+    async fn secure(&self, stream: TcpStream) -> Result<Box<dyn Duplex>, NoConnection> {
         Ok(Box::new(stream))
     }
 

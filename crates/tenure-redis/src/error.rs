@@ -1,9 +1,14 @@
 //! What went wrong with Redis, in the contract's words: the fault, its effect, and what to do.
 
+use std::error::Error;
+#[cfg(feature = "tls")]
+use std::io;
 use std::time::Duration;
 
 use redis::{ErrorKind, RedisError, ServerError};
 use tenure_backend::{BackendError, Effect, Fairness, Fault};
+
+use crate::config::Config;
 
 const WRONG_PASSWORD: &str =
     "Redis refused the user or the password: correct them, or see whether the user is enabled (ACL LIST)";
@@ -102,27 +107,70 @@ pub(crate) fn refused_as(code: &str, details: &str) -> BackendError {
     BackendError::because(fault, effect, message, format!("{code} {details}"))
 }
 
-/// A call whose answer never came: the connection broke, or it took too long.
-pub(crate) fn unanswered(error: RedisError) -> BackendError {
+/// A call whose answer never came: the connection broke, or it took too long. The cause is its words alone: beneath an error
+/// of the client's stands what it repeats.
+pub(crate) fn unanswered(error: &RedisError) -> BackendError {
     BackendError::because(
         Fault::Unavailable,
         Effect::Unknown,
         "Redis did not answer, or not in time: try again",
-        error,
+        error.to_string(),
     )
 }
 
+/// Why there is no connection.
+pub(crate) enum NoConnection {
+    /// The server was reached, and no TLS could be spoken with it.
+    #[cfg(feature = "tls")]
+    Tls(io::Error),
+    Other(RedisError),
+}
+
+impl From<RedisError> for NoConnection {
+    fn from(error: RedisError) -> Self {
+        NoConnection::Other(error)
+    }
+}
+
 /// Why no connection could be had. Nothing was asked.
-pub(crate) fn unreachable(address: &str, error: RedisError) -> BackendError {
+pub(crate) fn unreachable(config: &Config, error: NoConnection) -> BackendError {
+    let (address, effect) = (config.address(), Effect::None);
+    let error = match error {
+        #[cfg(feature = "tls")]
+        NoConnection::Tls(error) => {
+            let message = format!(
+                "Redis at {address} was reached, but no TLS can be spoken with it: see whether that port is its `tls-port`, who \
+                 vouches for its certificate (`ca`), and whether it asks for one of ours (`cert`, `key`)"
+            );
+            return BackendError::because(Fault::Unavailable, effect, message, error.to_string());
+        }
+        NoConnection::Other(error) => error,
+    };
     if error.kind() == ErrorKind::AuthenticationFailed {
-        return BackendError::new(Fault::Denied, Effect::None, WRONG_PASSWORD);
+        return BackendError::new(Fault::Denied, effect, WRONG_PASSWORD);
     }
-    if let Ok(refusal) = ServerError::try_from(error.clone()) {
-        let refusal = refused(&refusal);
-        return BackendError::because(refusal.fault(), Effect::None, refusal.to_string(), error);
-    }
-    let message = format!("Redis at {address} cannot be reached: see whether it runs there");
-    BackendError::because(Fault::Unavailable, Effect::None, message, error)
+    let refusal = match ServerError::try_from(error.clone()) {
+        Ok(refusal) => refused(&refusal),
+        Err(error) => match (error.code(), error.detail()) {
+            (Some("ERR"), Some(why)) if why.contains("out of range") => {
+                let message = format!(
+                    "this Redis has no database {}: name another in the URL's path, of the 16 that are usual `/0` to `/15`, or \
+                     set `databases` in the server's configuration",
+                    config.database
+                );
+                return BackendError::because(Fault::Invalid, effect, message, why.to_owned());
+            }
+            // What it refused while we introduced ourselves, whose code the client does not keep.
+            (Some("ERR"), Some(why)) if why.contains("permission") => refused_as("NOPERM", why),
+            (Some(code), Some(why)) => refused_as(code, why),
+            _ => {
+                let message = format!("Redis at {address} cannot be reached: see whether it runs there");
+                return BackendError::because(Fault::Unavailable, effect, message, error.to_string());
+            }
+        },
+    };
+    let why = refusal.source().map(ToString::to_string).unwrap_or_default();
+    BackendError::because(refusal.fault(), effect, refusal.to_string(), why)
 }
 
 /// An answer that no script of ours gives.
@@ -147,9 +195,14 @@ pub(crate) fn used_up(fairness: Fairness) -> BackendError {
 }
 
 /// Why no connection could be had in time. Nothing was asked.
-pub(crate) fn too_slow(address: &str, limit: Duration) -> BackendError {
+pub(crate) fn too_slow(config: &Config) -> BackendError {
+    let (address, limit) = (config.address(), config.connect_timeout);
+    let speaks = match config.tls {
+        Some(_) => ", and speaks TLS at that port",
+        None => "",
+    };
     let message =
-        format!("Redis at {address} let us wait for {limit:?} to connect: see whether it runs there");
+        format!("Redis at {address} let us wait for {limit:?} to connect: see whether it runs there{speaks}");
     BackendError::new(Fault::Unavailable, Effect::None, message)
 }
 

@@ -202,7 +202,10 @@ fn replicas(info: &Info<'_>, findings: &mut Vec<Finding>) {
         ));
     } else if count > 0 {
         findings.push(warning(
-            format!("the server has {count} replica{}, which receive writes after they are answered", plural(count)),
+            match count {
+                1 => "the server has 1 replica, which receives writes after they are answered".to_owned(),
+                _ => format!("the server has {count} replicas, which receive writes after they are answered"),
+            },
             "when a replica takes over, the latest locks can be forgotten, and held twice until the older lease has ended: \
              check the fencing token where that matters",
         ));
@@ -323,7 +326,19 @@ async fn counter(wire: &Wire, findings: &mut Vec<Finding>) -> Result<(), Backend
 
 /// Whether the server keeps our scripts: some proxies and services do not.
 async fn script_cache(wire: &Wire, findings: &mut Vec<Finding>) -> Result<(), BackendError> {
-    let answer = wire.ask(&script::are_known()).await?;
+    let answer = match wire.ask(&script::are_known()).await {
+        Ok(answer) => answer,
+        Err(error) if error.fault() == Fault::Unavailable => return Err(error),
+        // Locks do not need it.
+        Err(_) => {
+            findings.push(warning(
+                "this user may not ask SCRIPT EXISTS, or the server does not know it: `tenure doctor` needs it, though locks do \
+                 not (ACL SETUSER … +script|exists)",
+                "whether the server forgets our scripts is not known",
+            ));
+            return Ok(());
+        }
+    };
     let known = list(&answer).is_some_and(|known| known.iter().all(|one| *one == Value::Int(1)));
     if !known {
         findings.push(warning(
@@ -372,4 +387,24 @@ fn warning(what: impl Display, consequence: impl Display) -> Finding {
 
 fn note(what: impl Display, consequence: impl Display) -> Finding {
     found(Severity::Note, what, consequence)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_replica_receives_and_several_receive() {
+        for (count, words) in [
+            (1, "1 replica, which receives "),
+            (2, "2 replicas, which receive "),
+        ] {
+            let mut findings = Vec::new();
+            replicas(
+                &Info(&format!("role:master\r\nconnected_slaves:{count}\r\n")),
+                &mut findings,
+            );
+            assert!(findings[0].what.contains(words), "{findings:?}");
+        }
+    }
 }

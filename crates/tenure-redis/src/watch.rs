@@ -11,7 +11,6 @@ use std::time::Duration;
 use futures_core::Stream;
 use futures_util::StreamExt;
 use parking_lot::Mutex;
-use redis::RedisError;
 use redis::aio::{PubSub, PubSubSink, PubSubStream};
 use smallvec::SmallVec;
 use tenure_backend::{BackendError, Bell, Claim, Fairness, LockKey, Wakes};
@@ -20,7 +19,7 @@ use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
 use crate::dial::Dialer;
-use crate::error::deaf;
+use crate::error::{NoConnection, deaf};
 use crate::names::{Owner, channel, channel_of};
 
 /// For how long a subscription that broke is left alone before the next try.
@@ -274,8 +273,8 @@ async fn hear(dialer: Dialer, book: Arc<Book>, mut moved: watch::Receiver<()>) {
     }
 }
 
-async fn subscribe(dialer: &Dialer) -> Result<PubSub, RedisError> {
-    PubSub::new(&dialer.greeting(), dialer.dial().await?).await
+async fn subscribe(dialer: &Dialer) -> Result<PubSub, NoConnection> {
+    Ok(PubSub::new(&dialer.greeting(), dialer.dial().await?).await?)
 }
 
 /// Rings for what is heard, until the connection ends.

@@ -15,7 +15,7 @@ use tokio::time::timeout;
 use crate::answer::integer;
 use crate::clock::ServerClock;
 use crate::dial::Dialer;
-use crate::error;
+use crate::error::{self, NoConnection};
 use crate::script::{Command, load_all};
 use crate::together::{Gathering, Said, Wish};
 
@@ -57,12 +57,12 @@ impl Wire {
         let config = &dialer.config;
         let opening = timeout(config.connect_timeout, Self::connect(dialer));
         match opening.await {
-            Ok(wire) => wire.map_err(|error| error::unreachable(&config.address(), error)),
-            Err(_) => Err(error::too_slow(&config.address(), config.connect_timeout)),
+            Ok(wire) => wire.map_err(|error| error::unreachable(config, error)),
+            Err(_) => Err(error::too_slow(config)),
         }
     }
 
-    async fn connect(dialer: &Dialer) -> Result<Arc<Self>, RedisError> {
+    async fn connect(dialer: &Dialer) -> Result<Arc<Self>, NoConnection> {
         let (config, stream) = (&dialer.config, dialer.dial().await?);
         let settings = AsyncConnectionConfig::new()
             .set_response_timeout(None)
@@ -78,7 +78,7 @@ impl Wire {
         let mut answers = connection.send_packed_commands(&first, 0, first.len()).await?;
         for answer in &answers {
             if let Value::ServerError(refusal) = answer {
-                return Err(refusal.clone().into());
+                return Err(RedisError::from(refusal.clone()).into());
             }
         }
         let shown = answers.pop().as_ref().and_then(time).unwrap_or(0);
@@ -179,7 +179,7 @@ impl From<Failed> for BackendError {
     fn from(failed: Failed) -> Self {
         match failed {
             Failed::Refused(refusal) => error::refused(&refusal),
-            Failed::Unanswered(error) => error::unanswered(error),
+            Failed::Unanswered(error) => error::unanswered(&error),
         }
     }
 }

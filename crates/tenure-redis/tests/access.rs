@@ -297,6 +297,81 @@ async fn a_right_that_is_missing_within_a_script_is_denied_with_unknown_effect()
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_database_that_the_server_does_not_have_is_said_to_be_none() {
+    let server = Redis::start().expect("it starts");
+    for number in ["16", "99", "4294967295"] {
+        let error = connect(&format!("{}/{number}", server.url()))
+            .await
+            .expect_err(number);
+        assert_eq!(
+            (error.fault(), error.effect()),
+            (Fault::Invalid, Effect::None),
+            "{error:?}"
+        );
+        let words = error.to_string();
+        assert!(
+            words.contains(&format!("no database {number}:")) && words.contains("`databases`"),
+            "{words}"
+        );
+    }
+}
+
+/// Nobody listens, the name leads nowhere, the server refuses, the connection breaks: each cause is told once.
+#[tokio::test(flavor = "multi_thread")]
+async fn no_source_of_an_error_repeats_another() {
+    let server = Redis::start().expect("it starts");
+    let store = connect(&server.url()).await.expect("it answers");
+    let mut errors = Vec::new();
+    for url in [
+        "redis://127.0.0.1:1".to_owned(),
+        "redis://nobody.invalid".to_owned(),
+        format!("{}/99", server.url()),
+        format!("redis://nobody:x@{}", server.address()),
+    ] {
+        errors.push(connect(&url).await.expect_err(&url));
+    }
+    drop(server);
+    let all = || Query::Prefix {
+        prefix: "".into(),
+        after: None,
+        limit: NonZeroU32::MIN,
+    };
+    for _ in 0..3 {
+        errors.push(store.clone().inspect(all()).await.expect_err("it is gone"));
+    }
+    for error in errors {
+        let mut told = vec![error.to_string()];
+        let mut source = std::error::Error::source(&error);
+        while let Some(cause) = source {
+            let said = cause.to_string();
+            assert!(
+                !told.iter().any(|one| one.contains(&said)),
+                "{told:?} and {said:?}"
+            );
+            told.push(said);
+            source = cause.source();
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_user_who_may_not_ask_for_scripts_is_told_what_doctor_needs() {
+    let stage = Stage::new().await;
+    stage.ask(&["ACL", "SETUSER", USER, "-script|exists"]);
+    let client = stage.trial.client().await;
+    let found = client
+        .backend()
+        .clone()
+        .examine()
+        .await
+        .expect("it can be examined");
+    assert!(
+        found.iter().any(|one| one.what.contains("SCRIPT EXISTS")),
+        "{found:?}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn locks_live_in_the_database_that_the_url_names() {
     let stage = Stage::new().await;
     let host = stage.redis.lock().address();

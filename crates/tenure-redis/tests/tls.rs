@@ -84,6 +84,10 @@ async fn tls_trusts_the_named_authority_and_nobody_else() {
         (Fault::Unavailable, Effect::None),
         "{stranger:?}"
     );
+    assert!(
+        stranger.to_string().contains("no TLS can be spoken"),
+        "{stranger:?}"
+    );
     let plain = connect(&format!("redis://{host}?connect_timeout=1s"))
         .await
         .expect_err("it speaks TLS alone");
