@@ -45,6 +45,12 @@ pub enum UrlError {
         /// The scheme, in lower case.
         scheme: String,
     },
+    /// A scheme that names a socket in the file system.
+    #[error("`{scheme}:` names a socket, and sockets are not supported: write `redis://HOST:PORT`")]
+    Socket {
+        /// The scheme, in lower case.
+        scheme: String,
+    },
     /// A store in a file is named with a host, or with a relative path after `//`.
     #[error("`{scheme}:` has no host: write `{scheme}:PATH`, or `{scheme}:///PATH` for an absolute path")]
     HostNotAllowed {

@@ -27,6 +27,12 @@ pub(crate) fn parse(text: &str) -> Result<StoreUrl, UrlError> {
     }
     let (scheme, rest) = text.split_once(':').ok_or(UrlError::Scheme)?;
     let scheme = parse_scheme(scheme)?;
+    if scheme
+        .split(['+', '-'])
+        .any(|part| part == "unix" || part == "socket")
+    {
+        return Err(UrlError::Socket { scheme });
+    }
     if WITHOUT_HOSTS.contains(&scheme.as_str()) {
         parse_path_form(scheme, rest)
     } else {

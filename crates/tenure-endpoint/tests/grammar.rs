@@ -210,3 +210,21 @@ fn a_port_is_a_number_from_1_to_65535() {
         parse(&format!("redis://h:{port}"));
     }
 }
+
+#[test]
+fn a_socket_is_refused_in_words() {
+    for text in [
+        "unix:///run/redis.sock",
+        "unix:/run/redis.sock",
+        "redis+unix:///run/redis.sock?db=1",
+        "redis-socket:///run/redis.sock",
+        "redis+socket:///run/redis.sock",
+    ] {
+        let refused = StoreUrl::parse(text).expect_err(text);
+        assert!(matches!(refused, UrlError::Socket { .. }), "{text}: {refused}");
+        assert!(
+            refused.to_string().contains("write `redis://HOST:PORT`"),
+            "{refused}"
+        );
+    }
+}
