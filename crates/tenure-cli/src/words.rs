@@ -1,12 +1,13 @@
 //! What goes to stderr: failures in words (what, why, what to do), warnings and notes.
 //! Which exit code a failure has is the verb's to say.
 
+use std::borrow::Cow;
 use std::error::Error as StdError;
 use std::fmt;
 use std::io::{self, Write};
 
 use tenure::backend::harmless;
-use tenure::{Error, Fault};
+use tenure::{Error, Fault, LockKey};
 
 /// Why a verb could not do what it was told.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -151,6 +152,14 @@ fn say(text: &str) {
 
 /// The URLs in our own advice, in which no password stands.
 const ADVICE: [&str; 2] = ["redis://USER:PASSWORD@HOST", "redis://:PASSWORD@HOST"];
+
+/// A text that should be a key, or the beginning of one: whole if it could be, else as much of it as tells which it is.
+pub fn shortened(text: &str) -> Cow<'_, str> {
+    if text.len() <= LockKey::MAX_BYTES {
+        return Cow::Borrowed(text);
+    }
+    Cow::Owned(text.chars().take(40).chain(['…']).collect())
+}
 
 /// Masks what may be the password of a URL, in text that repeats what somebody wrote in a wrong place.
 ///

@@ -13,7 +13,7 @@ use super::store::{Chosen, leave};
 use super::ward::{Terms, Ward};
 use crate::args::{Elect, Global};
 use crate::guardian::Inbox;
-use crate::words::{Failure, note_as_is};
+use crate::words::{Failure, note_as_is, shortened};
 
 /// Campaigns and runs the command, term after term, and gives the exit code of its own end.
 pub(super) async fn elect(global: &Global, elect: &Elect) -> Result<u8, Failure> {
@@ -85,8 +85,12 @@ impl Candidate<'_> {
     async fn campaign(&self) -> Result<Held, Failure> {
         let began = Stopwatch::now();
         let leader = self.election.campaign().await;
-        let leader = leader
-            .map_err(|error| Failure::of(format!("cannot campaign for {:?}", self.elect.name), &error))?;
+        let leader = leader.map_err(|error| {
+            Failure::of(
+                format!("cannot campaign for {:?}", shortened(&self.elect.name)),
+                &error,
+            )
+        })?;
         Ok(Held::by(leader, self.lease, began.elapsed()))
     }
 

@@ -3,9 +3,9 @@
 
 use tenure::LockKey;
 
-use crate::words::Failure;
+use crate::words::{Failure, shortened};
 
 /// One key.
 pub(super) fn key(name: &str) -> Result<LockKey, Failure> {
-    LockKey::new(name).map_err(|why| Failure::usage(format!("{name:?} cannot be a key"), why))
+    LockKey::new(name).map_err(|why| Failure::usage(format!("{:?} cannot be a key", shortened(name)), why))
 }

@@ -11,7 +11,7 @@ use super::keys::key;
 use super::store::{leave, visit};
 use crate::args::{Global, Ls, Show};
 use crate::output::{self, Holder, KeyStatus, Waiter};
-use crate::words::{Failure, note};
+use crate::words::{Failure, note, shortened};
 
 /// How many keys are asked for at once.
 const PAGE: u32 = 256;
@@ -37,7 +37,7 @@ pub(super) async fn ls(global: &Global, ls: &Ls) -> Result<u8, Failure> {
         let of = ls
             .prefix
             .as_ref()
-            .map(|prefix| format!(" whose key begins with {prefix:?}"));
+            .map(|prefix| format!(" whose key begins with {:?}", shortened(prefix)));
         let what = format!(
             "nobody holds a lock{} or is in the queue of one",
             of.unwrap_or_default()

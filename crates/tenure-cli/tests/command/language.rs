@@ -184,3 +184,23 @@ fn advice_and_keys_are_said_whole() {
     }
     hold.release();
 }
+
+#[test]
+fn a_text_that_is_too_long_for_a_key_is_not_repeated_whole() {
+    let scene = Scene::new();
+    let long = "k".repeat(10_000);
+    for args in [
+        &["run", &long, "--", "true"][..],
+        &["hold", &long, "--no-stdin"],
+        &["elect", &long, "--", "true"],
+        &["show", &long],
+        &["ls", &long],
+        &["evict", &long, "--all"],
+    ] {
+        let done = scene.call(args);
+        assert!(
+            done.stderr.contains("kkk") && done.stderr.len() < 500,
+            "{args:?}: {done:?}"
+        );
+    }
+}
