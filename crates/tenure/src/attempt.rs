@@ -254,15 +254,17 @@ impl Attempt {
     fn admit(&mut self, line: &Arc<Line>) -> Result<(), Error> {
         let profile = line.engine.backend.profile();
         self.want.check()?;
-        if !profile.serves(self.want.mode, self.want.options.fairness) {
-            let order = if self.want.options.fairness == Fairness::Fifo {
-                "fair"
-            } else {
-                "unfair"
+        let (mode, fairness) = (self.want.mode, self.want.options.fairness);
+        if !profile.serves(mode, fairness) {
+            // The order is at fault only if the store knows the other.
+            let order = match fairness {
+                Fairness::Fifo if profile.serves(mode, Fairness::Unfair) => "fair ",
+                Fairness::Unfair if profile.serves(mode, Fairness::Fifo) => "unfair ",
+                Fairness::Fifo | Fairness::Unfair => "",
             };
             let message = format!(
-                "{} ({}) has no {order} locks of mode {}",
-                profile.store, profile.layout, self.want.mode
+                "{} ({}) has no {order}locks of mode {mode}",
+                profile.store, profile.layout
             );
             return Err(BackendError::unsupported(message).into());
         }

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use tenure::{Error, Guarantee, Mode, Settings, multi};
+use tenure::{Client, Error, Guarantee, Mode, Settings, multi};
+use tenure_backend::Order;
 
-use crate::stage::Verb;
+use crate::stage::{Stage, Verb};
 use crate::world::{MS, SECOND, World, pass, poll_once, settle};
 
 #[tokio::test(start_paused = true)]
@@ -334,6 +335,27 @@ async fn a_guarantee_that_the_store_does_not_give_can_be_demanded_in_vain() {
         client.require(Guarantee::BetweenMachines),
         Err(Error::Unsupported(_))
     ));
+}
+
+/// The order is named only where the store knows the other.
+#[tokio::test(start_paused = true)]
+async fn a_lock_that_the_store_has_not_is_refused_in_words() {
+    for (order, fair, words) in [
+        (Order::None, false, "has no locks of mode read"),
+        (Order::None, true, "has no locks of mode read"),
+        (Order::Unfair, true, "has no fair locks of mode read"),
+        (Order::Fifo, false, "has no unfair locks of mode read"),
+    ] {
+        let world = World::new();
+        let mut profile = world.backend().profile().clone();
+        profile.read_write = order;
+        let client = Client::new(Stage::with_profile(world.backend(), profile), Settings::default());
+        let lock = client.rwlock("k");
+        let lock = if fair { lock.fair() } else { lock };
+        let refused = lock.read().await.unwrap_err();
+        assert!(matches!(refused, Error::Unsupported(_)), "{refused:?}");
+        assert!(format!("{refused:?}").contains(words), "{refused:?}");
+    }
 }
 
 #[tokio::test(start_paused = true)]
