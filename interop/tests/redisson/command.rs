@@ -10,6 +10,12 @@ use tenure_interop::redisson::Version;
 use crate::process::{Process, Scene as Folder, tenure_command};
 use crate::scene::{PROMPT, Scene, within};
 
+/// Where the command works. If it is to be built first, that is now, while nobody holds a lock.
+fn folder_for_tenure() -> Folder {
+    let _ = tenure_command();
+    Folder::new()
+}
+
 /// `tenure` with these words, on that Redis.
 fn tenure(folder: &Folder, scene: &Scene, words: &[&str]) -> Process {
     let mut command = folder.command(tenure_command());
@@ -29,7 +35,7 @@ fn printed(folder: &Folder, scene: &Scene, words: &[&str]) -> Vec<Value> {
 #[tokio::test]
 async fn an_operator_sees_a_java_thread_and_takes_its_lock_away() {
     for scene in Scene::each().await {
-        let folder = Folder::new();
+        let folder = folder_for_tenure();
         let anna = scene.java.owner("anna");
         anna.plain("k").lock().await.unwrap();
         let name = anna.id().await.unwrap();
@@ -58,7 +64,7 @@ async fn a_holder_that_is_killed_is_waited_for_by_java_until_its_lease_ends() {
     let Some(scene) = Scene::new(Version::Newest).await else {
         return;
     };
-    let (folder, lease) = (Folder::new(), Duration::from_secs(2));
+    let (folder, lease) = (folder_for_tenure(), Duration::from_secs(2));
     let hold = tenure(&folder, &scene, &["hold", "k", "--lease", "2s"]);
     assert!(hold.line_with("{").contains("\"acquired\""));
     let waiting = scene.java.owner("anna").plain("k").lock();
@@ -70,7 +76,7 @@ async fn a_holder_that_is_killed_is_waited_for_by_java_until_its_lease_ends() {
 #[tokio::test]
 async fn a_fair_waiter_that_is_killed_stalls_java_no_longer_than_its_lease() {
     for scene in Scene::each().await {
-        let (folder, lease) = (Folder::new(), Duration::from_secs(2));
+        let (folder, lease) = (folder_for_tenure(), Duration::from_secs(2));
         let client = scene.tenure().await;
         let guard = client.mutex("k").fair().lock().await.unwrap();
         let dead = tenure(&folder, &scene, &["hold", "k", "--fair", "--lease", "2s"]);
@@ -96,7 +102,7 @@ async fn a_fair_waiter_that_is_killed_stalls_java_no_longer_than_its_lease() {
 #[tokio::test]
 async fn a_fair_waiter_that_is_killed_stalls_a_fleet_of_java_alone_no_longer_than_its_lease() {
     for scene in Scene::each().await {
-        let (folder, lease) = (Folder::new(), Duration::from_secs(2));
+        let (folder, lease) = (folder_for_tenure(), Duration::from_secs(2));
         let client = scene.tenure().await;
         // Java sleeps for as long as the holder's lease, as it last saw it, or until it is called.
         let guard = client.mutex("k").fair().lease(lease).lock().await.unwrap();
@@ -117,7 +123,7 @@ async fn a_fair_waiter_that_is_killed_stalls_a_fleet_of_java_alone_no_longer_tha
 #[tokio::test]
 async fn java_is_told_when_the_head_of_the_queue_is_evicted_while_the_lock_is_free() {
     for scene in Scene::each().await {
-        let folder = Folder::new();
+        let folder = folder_for_tenure();
         let client = scene.tenure().await;
         let guard = client.mutex("k").fair().lock().await.unwrap();
         let head = tenure(&folder, &scene, &["hold", "k", "--fair"]);
