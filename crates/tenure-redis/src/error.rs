@@ -1,7 +1,6 @@
 //! What went wrong with Redis, in the contract's words: the fault, its effect, and what to do.
 
 use std::error::Error;
-#[cfg(feature = "tls")]
 use std::io;
 use std::time::Duration;
 
@@ -121,7 +120,7 @@ pub(crate) fn unanswered(error: &RedisError) -> BackendError {
 /// Why there is no connection.
 pub(crate) enum NoConnection {
     /// The server was reached, and no TLS could be spoken with it.
-    #[cfg(feature = "tls")]
+    #[cfg_attr(not(feature = "tls"), expect(dead_code, reason = "nobody speaks it"))]
     Tls(io::Error),
     Other(RedisError),
 }
@@ -136,7 +135,6 @@ impl From<RedisError> for NoConnection {
 pub(crate) fn unreachable(config: &Config, error: NoConnection) -> BackendError {
     let (address, effect) = (config.address(), Effect::None);
     let error = match error {
-        #[cfg(feature = "tls")]
         NoConnection::Tls(error) => {
             let message = format!(
                 "Redis at {address} was reached, but no TLS can be spoken with it: see whether that port is its `tls-port`, who \
