@@ -48,6 +48,16 @@ async fn a_java_holder_is_waited_for_and_shown_as_redisson_names_it() {
         }
         other => panic!("{other:?}"),
     }
+    // Java may shorten its lease: who waits looks again within its own.
+    let brief = a.claim_as(&key, Mode::Exclusive, |claim| {
+        claim.lease = Duration::from_secs(2)
+    });
+    match a.acquire(&brief).await {
+        Standing::Waiting { poll_after, .. } => {
+            assert!(poll_after <= Duration::from_secs(2), "{poll_after:?}")
+        }
+        other => panic!("{other:?}"),
+    }
     let status = b.status(&key).await.expect("it is held");
     let holder = &status.holders[0];
     assert_eq!(holder.id, HolderId::Foreign(Arc::from(JAVA)));

@@ -186,6 +186,17 @@ pub(super) const MUTANTS: &[Mutant] = &[
         ..PLAIN
     },
     Mutant {
+        name: "redis-believes-a-lease-of-javas",
+        promise: "A waiter behind Java looks again within its own lease",
+        edits: &[Edit {
+            file: PLACE,
+            find: "math.min(left + 1, lease)",
+            replace: "left + 1",
+        }],
+        tests: java(&["a_java_holder_is_waited_for_and_shown_as_redisson_names_it"]),
+        ..PLAIN
+    },
+    Mutant {
         name: "redis-slack-stays-when-java-goes",
         promise: "What Java takes off a score when it goes stays off",
         edits: &[Edit {
