@@ -57,6 +57,9 @@ pub struct Config {
     /// How many calls may be under way before claims are gathered and travel together. Tests gather from the first on.
     #[doc(hidden)]
     pub alone: usize,
+    /// How many calls with gathered claims are under way at once; by default as the distance asks for. Tests say it.
+    #[doc(hidden)]
+    pub side_by_side: Option<usize>,
 }
 
 /// How to prove to each other who client and server are.
@@ -84,6 +87,7 @@ impl Config {
             tls: None,
             clock: Arc::new(SystemClock),
             alone: ALONE,
+            side_by_side: None,
         }
     }
 

@@ -6,6 +6,7 @@ mod backend;
 mod clock;
 mod config;
 mod dial;
+mod distance;
 mod error;
 mod examine;
 mod inspect;

@@ -10,6 +10,7 @@ use tokio::sync::{Mutex, oneshot};
 
 use crate::acquire::{COUNTER, keep_ms, write_client};
 use crate::answer::{integer, list};
+use crate::distance::Distance;
 use crate::error;
 use crate::known::Keep;
 use crate::names::Owner;
@@ -23,9 +24,6 @@ pub(crate) const ALONE: usize = 12;
 
 /// How many claims travel together: half a millisecond of the server's time, in which it serves nobody else.
 const MOST: usize = 64;
-
-/// How many such calls are under way at once: the server has the next while the last one's callers are told.
-const SIDE_BY_SIDE: usize = 2;
 
 /// What a caller asks for.
 pub(crate) enum Wish {
@@ -61,11 +59,12 @@ pub(crate) struct Gathering(UnboundedSender<Asked>);
 
 impl Gathering {
     /// Tasks of their own send what is gathered, since a caller may not be polled any more. They end with the wire.
-    pub(crate) fn new(wire: &Weak<Wire>, clock: &Arc<dyn Clock>) -> Self {
+    pub(crate) fn new(wire: &Weak<Wire>, clock: &Arc<dyn Clock>, distance: Distance) -> Self {
         let (gathering, gathered) = unbounded_channel();
-        let gathered = Arc::new(Mutex::new(gathered));
-        for _ in 0..SIDE_BY_SIDE {
-            tokio::spawn(send_all(gathered.clone(), wire.clone(), clock.clone()));
+        let asked = Mutex::new(gathered);
+        let gathered = Arc::new(Gathered { asked, distance });
+        for number in 0..gathered.distance.side_by_side() {
+            tokio::spawn(send_all(number, gathered.clone(), wire.clone(), clock.clone()));
         }
         Gathering(gathering)
     }
@@ -82,10 +81,19 @@ impl Gathering {
     }
 }
 
-/// Sends what has been gathered, again and again: what comes while a call is under way travels with the next.
-async fn send_all(gathered: Arc<Mutex<UnboundedReceiver<Asked>>>, wire: Weak<Wire>, clock: Arc<dyn Clock>) {
+/// What those who send have in common.
+struct Gathered {
+    asked: Mutex<UnboundedReceiver<Asked>>,
+    distance: Distance,
+}
+
+/// Sends what has been gathered, again and again: what comes while as many calls are under way as may be travels with the
+/// next. It ends with its wire, or if the server is found to be nearer than was thought.
+async fn send_all(number: usize, gathered: Arc<Gathered>, wire: Weak<Wire>, clock: Arc<dyn Clock>) {
     let mut asked = Vec::with_capacity(MOST);
-    while gathered.lock().await.recv_many(&mut asked, MOST).await > 0 {
+    while number < gathered.distance.side_by_side()
+        && gathered.asked.lock().await.recv_many(&mut asked, MOST).await > 0
+    {
         // Whoever waits for an answer keeps the wire.
         let Some(wire) = wire.upgrade() else { return };
         asked.retain(|asked| !asked.tell.is_closed());
@@ -98,7 +106,11 @@ async fn send_all(gathered: Arc<Mutex<UnboundedReceiver<Asked>>>, wire: Weak<Wir
             Wish::Depart { noted, .. } => u8::from(!noted),
             Wish::Place { .. } => 2,
         });
+        let sent = clock.now();
         let mut answers = send(&asked, &wire, &*clock).await.map(Vec::into_iter);
+        if answers.is_ok() {
+            gathered.distance.learn(clock.now() - sent);
+        }
         for Asked { tell, .. } in asked.drain(..) {
             let said = match &mut answers {
                 Ok(said) => said.next().ok_or_else(error::nonsense),

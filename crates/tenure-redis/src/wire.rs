@@ -15,6 +15,7 @@ use tokio::time::timeout;
 use crate::answer::integer;
 use crate::clock::ServerClock;
 use crate::dial::Dialer;
+use crate::distance::Distance;
 use crate::error::{self, NoConnection};
 use crate::script::{Command, load_all};
 use crate::together::{Gathering, Said, Wish};
@@ -64,11 +65,14 @@ impl Wire {
 
     async fn connect(dialer: &Dialer) -> Result<Arc<Self>, NoConnection> {
         let (config, stream) = (&dialer.config, dialer.dial().await?);
+        let clock = &config.clock;
+        let greeted = clock.now();
         let settings = AsyncConnectionConfig::new()
             .set_response_timeout(None)
             .set_pipeline_buffer_size(BUFFER);
         let (mut connection, driver) =
             MultiplexedConnection::new_with_config(&dialer.greeting(), stream, settings).await?;
+        let round_trip = clock.now() - greeted;
         let driver = Driver(tokio::spawn(driver).abort_handle());
         let mut first = redis::pipe();
         for load in load_all() {
@@ -85,10 +89,10 @@ impl Wire {
         let wire = Arc::new_cyclic(|wire| Wire {
             number: NEXT.fetch_add(1, Ordering::Relaxed),
             connection,
-            clock: ServerClock::new(shown, config.clock.now()),
+            clock: ServerClock::new(shown, clock.now()),
             under_way: AtomicUsize::new(0),
             alone: config.alone,
-            gathering: Gathering::new(wire, &config.clock),
+            gathering: Gathering::new(wire, clock, Distance::new(round_trip, config.side_by_side)),
             turns: Semaphore::new(IN_TURN),
             broken: AtomicBool::new(false),
             driver,

@@ -1,5 +1,5 @@
-//! More callers at once than a connection takes: everybody's turn comes, and what is held is kept.
-//! Those that travel together are in `together.rs`.
+//! More callers at once than a connection takes, or than a far server answers meanwhile: everybody's turn comes, and what is
+//! held is kept. What becomes of those that travel together is in `together.rs`.
 
 mod stage;
 
@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use stage::{Scene, soon, wait_until};
-use tenure_backend::{Backend, Batch, Mode, Phase, Renewal, Renewed, Standing};
+use stage::{Scene, Server, Stage, soon, wait_until};
+use tenure_backend::{Backend, Batch, Claim, Mode, Phase, Renewal, Renewed, Standing};
 use tenure_servers::Way;
 
 /// A call, and how often one was polled.
@@ -73,4 +73,28 @@ async fn too_many_callers_at_once_are_all_served_and_a_renewal_waits_for_few_of_
     let (_, before) = calls.split_once(&renewal).expect("it was called");
     let before = before.matches(" EVALSHA ").count();
     assert!(before <= 300, "{before} calls went before it");
+}
+
+/// None waits for the answers to those before it, however many travel together.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_asked_of_a_far_server_is_on_its_way_before_the_first_answer_comes() {
+    let server = Server::start();
+    let (proxy, store) = server.far(Duration::from_millis(5)).await;
+    let stage = Stage::on(server).await;
+    let client = stage.trial.client().await;
+    let claims: Vec<_> = (0..300)
+        .map(|_| client.claim(&stage.trial.key(), Mode::Exclusive))
+        .collect();
+    proxy.hold(Way::ToClient);
+    let place_by = client.now() + Duration::from_secs(5);
+    let calls = claims.iter().cloned();
+    let calls: Vec<_> = calls
+        .map(|claim| tokio::spawn(store.clone().acquire(claim, place_by)))
+        .collect();
+    let is_placed = |claim: &Arc<Claim>| stage.number(&["EXISTS", claim.at.key.as_str()]) == 1;
+    wait_until(|| claims.iter().all(is_placed));
+    proxy.heal();
+    for answer in soon(join_all(calls)).await {
+        assert!(matches!(answer, Ok(Ok(Standing::Granted(_)))), "{answer:?}");
+    }
 }

@@ -103,8 +103,24 @@ impl Server {
         Config {
             clock: Arc::new(self.clock.clone()),
             alone: if self.gathers { 0 } else { usual.alone },
+            // However busy the machine was when they connected.
+            side_by_side: Some(2),
             ..usual
         }
+    }
+
+    /// A store to which the server is so far, each way, and which finds that out by itself.
+    pub(crate) async fn far(&self, delay: Duration) -> (Proxy, Arc<RedisStore>) {
+        let address = self.redis.lock().address();
+        let proxy = Proxy::start(address).await.expect("a port is free");
+        proxy.delay(Way::ToServer, delay);
+        proxy.delay(Way::ToClient, delay);
+        let config = Config {
+            side_by_side: None,
+            ..through(&proxy, self.config())
+        };
+        let store = RedisStore::connect(config).await;
+        (proxy, store.expect("the server answers"))
     }
 
     /// A store whose calls can be held up on their way, and which waits so long for an answer.
@@ -187,12 +203,17 @@ async fn behind_a_proxy(
     config: Config,
 ) -> Result<(Proxy, Arc<RedisStore>), BackendError> {
     let proxy = Proxy::start(server).await.expect("a port is free");
+    let store = RedisStore::connect(through(&proxy, config)).await?;
+    Ok((proxy, store))
+}
+
+/// It is reached through a proxy.
+fn through(proxy: &Proxy, config: Config) -> Config {
     let url = StoreUrl::parse(&format!("redis://{}", proxy.address())).expect("a URL");
-    let config = Config {
+    Config {
         host: url.hosts()[0].clone(),
         ..config
-    };
-    Ok((proxy, RedisStore::connect(config).await?))
+    }
 }
 
 #[derive(Debug)]

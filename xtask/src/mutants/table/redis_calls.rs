@@ -327,6 +327,21 @@ pub(super) const MUTANTS: &[Mutant] = &[
         tests: examine(&["a_single_claim_in_a_call_for_many_has_no_token_beyond_the_last"]),
         ..PLAIN
     },
+    Mutant {
+        name: "redis-far-servers-answer-is-waited-for",
+        promise: "A far server is asked for the next claims before it has answered for the last",
+        edits: &[Edit {
+            file: "crates/tenure-redis/src/distance.rs",
+            find: "MOST.min(NEXT_DOOR.saturating_add(besides))",
+            replace: "MOST.min(NEXT_DOOR.saturating_add(besides)).min(NEXT_DOOR)",
+        }],
+        tests: test(
+            "tenure-redis",
+            "crowd",
+            &["what_is_asked_of_a_far_server_is_on_its_way_before_the_first_answer_comes"],
+        ),
+        ..PLAIN
+    },
 ];
 
 const fn conformance(names: &'static [&'static str]) -> Tests {
