@@ -3,12 +3,14 @@
 #[cfg(feature = "tls")]
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
 
 use redis::{RedisConnectionInfo, RedisError};
 use tenure_backend::BackendError;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 
+use crate::awake::Awake;
 use crate::config::Config;
 use crate::error::NoConnection;
 
@@ -64,15 +66,31 @@ impl Dialer {
 
     /// A connection on which nothing has been said.
     pub(crate) async fn dial(&self) -> Result<Box<dyn Duplex>, NoConnection> {
+        self.secure(self.connect().await?).await
+    }
+
+    /// One for calls, of which so many are under way at a time.
+    pub(crate) async fn dial_for_calls(
+        &self,
+        under_way: &Arc<AtomicUsize>,
+    ) -> Result<Box<dyn Duplex>, NoConnection> {
+        let stream = self.connect().await?;
+        match self.config.awake {
+            true => self.secure(Awake::new(stream, under_way.clone())).await,
+            false => self.secure(stream).await,
+        }
+    }
+
+    async fn connect(&self) -> Result<TcpStream, NoConnection> {
         let host = self.config.host.name();
         let stream = TcpStream::connect((host, self.config.port())).await;
         let stream = stream.map_err(RedisError::from)?;
         stream.set_nodelay(true).map_err(RedisError::from)?;
-        self.secure(stream).await
+        Ok(stream)
     }
 
     #[cfg(feature = "tls")]
-    async fn secure(&self, stream: TcpStream) -> Result<Box<dyn Duplex>, NoConnection> {
+    async fn secure(&self, stream: impl Duplex + 'static) -> Result<Box<dyn Duplex>, NoConnection> {
         let Some(tls) = &self.tls else {
             return Ok(Box::new(stream));
         };
@@ -85,7 +103,7 @@ impl Dialer {
     }
 
     #[cfg(not(feature = "tls"))]
-    async fn secure(&self, stream: TcpStream) -> Result<Box<dyn Duplex>, NoConnection> {
+    async fn secure(&self, stream: impl Duplex + 'static) -> Result<Box<dyn Duplex>, NoConnection> {
         Ok(Box::new(stream))
     }
 

@@ -2,6 +2,7 @@
 
 mod acquire;
 mod answer;
+mod awake;
 mod backend;
 mod clock;
 mod config;

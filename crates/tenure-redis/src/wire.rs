@@ -42,7 +42,7 @@ pub(crate) struct Wire {
     /// What is known of the server's clock: of this connection's server, for another may be reached by the next.
     pub(crate) clock: ServerClock,
     /// How many calls are under way.
-    under_way: AtomicUsize,
+    under_way: Arc<AtomicUsize>,
     /// With so many, what else is asked for is gathered.
     alone: usize,
     gathering: Gathering,
@@ -64,7 +64,8 @@ impl Wire {
     }
 
     async fn connect(dialer: &Dialer) -> Result<Arc<Self>, NoConnection> {
-        let (config, stream) = (&dialer.config, dialer.dial().await?);
+        let (config, under_way) = (&dialer.config, Arc::default());
+        let stream = dialer.dial_for_calls(&under_way).await?;
         let clock = &config.clock;
         let greeted = clock.now();
         let settings = AsyncConnectionConfig::new()
@@ -90,7 +91,7 @@ impl Wire {
             number: NEXT.fetch_add(1, Ordering::Relaxed),
             connection,
             clock: ServerClock::new(shown, clock.now()),
-            under_way: AtomicUsize::new(0),
+            under_way,
             alone: config.alone,
             gathering: Gathering::new(wire, clock, Distance::new(round_trip, config.side_by_side)),
             turns: Semaphore::new(IN_TURN),

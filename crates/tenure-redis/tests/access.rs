@@ -60,8 +60,9 @@ fn what_is_not_served_is_refused_in_words() {
 
 #[test]
 fn a_url_says_where_who_and_for_how_long() {
-    let read =
-        config("redis://ada:s3cr3t@cache:6380/4?connect_timeout=1s&command_timeout=250ms&layout=redisson");
+    let read = config(
+        "redis://ada:s3cr3t@cache:6380/4?connect_timeout=1s&command_timeout=250ms&awake=false&layout=redisson",
+    );
     let read = read.expect("it makes sense");
     assert_eq!((read.address().as_str(), read.database), ("cache:6380", 4));
     assert_eq!(read.user.as_deref(), Some("ada"));
@@ -69,12 +70,14 @@ fn a_url_says_where_who_and_for_how_long() {
         (read.connect_timeout, read.command_timeout),
         (Duration::from_secs(1), Duration::from_millis(250))
     );
+    assert!(!read.awake);
     let usual = config("redis://cache").expect("it makes sense");
     assert_eq!(usual.address(), "cache:6379");
     assert_eq!(
         (usual.connect_timeout, usual.command_timeout),
         (Duration::from_secs(5), Duration::from_secs(3))
     );
+    assert!(usual.awake);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -7,6 +7,7 @@ use crate::mutants::mutant::{Edit, Mutant, Tests};
 const TOGETHER: &str = "crates/tenure-redis/scripts/redisson_together.lua";
 const LINK: &str = "crates/tenure-redis/src/link.rs";
 const ERROR: &str = "crates/tenure-redis/src/error.rs";
+const AWAKE: &str = "crates/tenure-redis/src/awake.rs";
 const WIRE: &str = "crates/tenure-redis/src/wire.rs";
 
 pub(super) const MUTANTS: &[Mutant] = &[
@@ -340,6 +341,59 @@ pub(super) const MUTANTS: &[Mutant] = &[
             "crowd",
             &["what_is_asked_of_a_far_server_is_on_its_way_before_the_first_answer_comes"],
         ),
+        ..PLAIN
+    },
+    Mutant {
+        name: "redis-looks-while-others-call",
+        promise: "No thread is kept awake while several callers wait",
+        edits: &[Edit {
+            file: AWAKE,
+            find: "self.under_way.load(Ordering::Relaxed) == 1",
+            replace: "self.under_way.load(Ordering::Relaxed) >= 1",
+        }],
+        tests: unit(
+            "tenure-redis",
+            &["nobody_looks_while_others_call_or_after_a_rest"],
+        ),
+        ..PLAIN
+    },
+    Mutant {
+        name: "redis-looks-after-a-rest",
+        promise: "No thread is kept awake for who does not come again at once",
+        edits: &[Edit {
+            file: AWAKE,
+            find: "now < answered + self.patience.at_once",
+            replace: "now >= answered",
+        }],
+        tests: unit(
+            "tenure-redis",
+            &["nobody_looks_while_others_call_or_after_a_rest"],
+        ),
+        ..PLAIN
+    },
+    Mutant {
+        name: "redis-looks-in-vain",
+        promise: "A server that does not answer at once is left alone",
+        edits: &[Edit {
+            file: AWAKE,
+            find: "self.passing = self.pass;",
+            replace: "",
+        }],
+        tests: unit(
+            "tenure-redis",
+            &["a_server_that_does_not_answer_at_once_is_left_alone"],
+        ),
+        ..PLAIN
+    },
+    Mutant {
+        name: "redis-never-looks",
+        promise: "A lone caller who comes again at once waits for no wake-up",
+        edits: &[Edit {
+            file: AWAKE,
+            find: "self.until = Some(now + self.patience.look);",
+            replace: "",
+        }],
+        tests: unit("tenure-redis", &["who_comes_again_is_answered_without_a_wake_up"]),
         ..PLAIN
     },
 ];
