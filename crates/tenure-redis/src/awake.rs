@@ -1,7 +1,8 @@
 //! A connection whose next answer is looked for awake, before the thread sleeps, while a lone caller comes again and again:
 //! with a server near by, to fall asleep and be woken takes longer than the call itself.
 
-use std::io::{self, Read};
+use std::io::{self, IoSlice};
+use std::mem::MaybeUninit;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -12,13 +13,10 @@ use socket2::SockRef;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
-/// An answer to a lone caller is no longer than that.
-const ANSWER: usize = 1024;
-
 /// After looks in vain so many calls are let pass at the most before the next.
 const MOST_PASSED: u32 = 1024;
 
-/// A stream that is read from as any, and from which an answer may come without a wake-up.
+/// A stream whose flush ends when the answer has come, if that is soon.
 pub(crate) struct Awake {
     stream: TcpStream,
     /// How many calls are under way on it.
@@ -26,8 +24,6 @@ pub(crate) struct Awake {
     patience: Patience,
     /// Whether something was written and not flushed.
     wrote: bool,
-    /// Until when the answer to what was flushed is looked for.
-    until: Option<Instant>,
     /// When an answer came last.
     answered: Option<Instant>,
     luck: Luck,
@@ -67,13 +63,14 @@ impl Luck {
         !passed
     }
 
+    /// One miss weighs as much as more than two answers that are found.
     fn found(&mut self) {
-        self.pass = 0;
+        self.pass -= self.pass.div_ceil(4);
     }
 
     fn missed(&mut self) {
         self.passing = self.pass;
-        self.pass = (2 * self.pass).clamp(1, MOST_PASSED);
+        self.pass = MOST_PASSED.min(2 * self.pass + 2);
     }
 }
 
@@ -84,7 +81,6 @@ impl Awake {
             under_way,
             patience: Patience::default(),
             wrote: false,
-            until: None,
             answered: None,
             luck: Luck::default(),
         }
@@ -92,32 +88,52 @@ impl Awake {
 
     /// Whether the answer to what was just flushed is looked for: that of a lone caller who was answered a moment ago.
     fn is_looked_for(&mut self, now: Instant) -> bool {
-        self.under_way.load(Ordering::Relaxed) == 1
+        self.is_lone()
             && self
                 .answered
                 .is_some_and(|answered| now < answered + self.patience.at_once)
             && self.luck.is_tried()
     }
 
-    /// Looks until then for bytes that have come, past the runtime, which would be told of them later. At every look the
-    /// core is offered to whoever else could use it.
-    fn look(&self, until: Instant, buffer: &mut ReadBuf<'_>) -> Option<io::Result<()>> {
-        let room = buffer.remaining().min(ANSWER);
-        loop {
-            match (&*SockRef::from(&self.stream)).read(buffer.initialize_unfilled_to(room)) {
-                Ok(count) => {
-                    buffer.advance(count);
-                    return Some(Ok(()));
-                }
+    fn is_lone(&self) -> bool {
+        self.under_way.load(Ordering::Relaxed) == 1
+    }
+
+    /// Looks for the answer to what was just flushed, if that is worth it. It is then read as any: the runtime is told of it
+    /// before the thread sleeps.
+    fn look(&mut self) -> Look {
+        let now = Instant::now();
+        if !self.is_looked_for(now) {
+            return Look::Left;
+        }
+        let until = now + self.patience.look;
+        while self.is_lone() {
+            match SockRef::from(&self.stream).peek(&mut [MaybeUninit::uninit()]) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                Err(error) => return Some(Err(error)),
+                // Or the connection has ended: whoever reads is told.
+                _ => {
+                    self.luck.found();
+                    return Look::Found;
+                }
             }
             if until <= Instant::now() {
-                return None;
+                self.luck.missed();
+                return Look::InVain;
             }
+            // Whoever else could use the core may have it.
             std::thread::yield_now();
         }
+        Look::Left
     }
+}
+
+/// How a look ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Look {
+    Found,
+    InVain,
+    /// It was not worth it, or is not any more: others call, too, or nobody does.
+    Left,
 }
 
 impl AsyncRead for Awake {
@@ -126,18 +142,7 @@ impl AsyncRead for Awake {
         cx: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        let until = self.until.take();
-        let mut read = Pin::new(&mut self.stream).poll_read(cx, buffer);
-        if let (Poll::Pending, Some(until)) = (&read, until) {
-            // Whatever is not found here wakes the task, which is what was just asked for.
-            match self.look(until, buffer) {
-                Some(found) => {
-                    self.luck.found();
-                    read = Poll::Ready(found);
-                }
-                None => self.luck.missed(),
-            }
-        }
+        let read = Pin::new(&mut self.stream).poll_read(cx, buffer);
         if read.is_ready() {
             self.answered = Some(Instant::now());
         }
@@ -151,16 +156,25 @@ impl AsyncWrite for Awake {
         Pin::new(&mut self.stream).poll_write(cx, bytes)
     }
 
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        slices: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        self.wrote = true;
+        Pin::new(&mut self.stream).poll_write_vectored(cx, slices)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let flushed = Pin::new(&mut self.stream).poll_flush(cx);
         if std::mem::take(&mut self.wrote) {
-            let now = Instant::now();
-            if self.is_looked_for(now) {
-                self.until = Some(now + self.patience.look);
-                // The task reads next, after those that are ready.
-                cx.waker().wake_by_ref();
-            }
+            self.look();
         }
-        Pin::new(&mut self.stream).poll_flush(cx)
+        flushed
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
@@ -170,17 +184,16 @@ impl AsyncWrite for Awake {
 
 #[cfg(test)]
 mod tests {
-    use std::io::Write;
+    use std::io::{Read, Write};
     use std::net::{TcpListener, TcpStream as Peer};
 
-    use tokio::io::AsyncReadExt;
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
     use super::*;
 
     const LONG: Duration = Duration::from_secs(10);
 
-    /// A connection with one call under way, whose server is this test. Nothing runs beside it: whatever is read without an
-    /// await was found by looking.
+    /// A connection with one call under way, whose server is this test.
     async fn connected() -> (Awake, Peer) {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
         let address = listener.local_addr().expect("it is bound");
@@ -191,98 +204,124 @@ mod tests {
         (awake, server)
     }
 
-    /// Waits for an answer as anybody does.
-    async fn answered(awake: &mut Awake, server: &mut Peer) {
-        server.write_all(b"1").expect("it is connected");
+    /// Reads an answer that has come, or that comes, as anybody does.
+    async fn read(awake: &mut Awake) {
         assert_eq!(awake.read(&mut [0; 64]).await.expect("it is connected"), 1);
     }
 
-    /// Asks, and reads what the server has answered by then.
-    fn ask(awake: &mut Awake, server: &mut Peer, answer: &[u8]) -> Option<usize> {
-        let mut cx = Context::from_waker(std::task::Waker::noop());
-        assert!(Pin::new(&mut *awake).poll_write(&mut cx, b"?").is_ready());
-        assert!(Pin::new(&mut *awake).poll_flush(&mut cx).is_ready());
-        server.read_exact(&mut [0]).expect("it was asked");
-        server.write_all(answer).expect("it is connected");
-        let mut bytes = [0; 64];
-        let mut buffer = ReadBuf::new(&mut bytes);
-        match Pin::new(awake).poll_read(&mut cx, &mut buffer) {
-            Poll::Ready(read) => {
-                read.expect("it is connected");
-                Some(buffer.filled().len())
-            }
-            Poll::Pending => None,
-        }
+    async fn answered(awake: &mut Awake, server: &mut Peer) {
+        server.write_all(b"!").expect("it is connected");
+        read(awake).await;
+    }
+
+    /// Waits for a question, and answers it.
+    fn answer(mut server: Peer) -> Peer {
+        server.read_exact(&mut [0]).expect("it is asked");
+        server.write_all(b"!").expect("it is connected");
+        server
     }
 
     #[tokio::test]
-    async fn who_comes_again_is_answered_without_a_wake_up() {
-        let (mut awake, mut server) = connected().await;
-        assert_eq!(
-            ask(&mut awake, &mut server, b"first"),
-            None,
-            "nobody knows whether it comes again"
-        );
-        assert_eq!(awake.read(&mut [0; 64]).await.expect("it is connected"), 5);
-        for _ in 0..100 {
-            assert_eq!(ask(&mut awake, &mut server, b"again"), Some(5));
-        }
-        // What was read past the runtime does not confuse it.
-        for _ in 0..3 {
-            answered(&mut awake, &mut server).await;
-        }
-    }
-
-    #[tokio::test]
-    async fn nobody_looks_while_others_call_or_after_a_rest() {
+    async fn the_flush_of_who_comes_again_ends_when_the_answer_has_come() {
         let (mut awake, mut server) = connected().await;
         answered(&mut awake, &mut server).await;
+        for _ in 0..100 {
+            awake.luck.pass = 4;
+            let answers = std::thread::spawn(|| answer(server));
+            awake.write_all(b"?").await.expect("it is connected");
+            awake.flush().await.expect("it is connected");
+            assert_eq!(awake.luck.pass, 3, "it was found");
+            server = answers.join().expect("it is asked");
+            read(&mut awake).await;
+        }
+    }
+
+    #[tokio::test]
+    async fn nobody_looks_for_the_first_answer_nor_while_others_call_nor_after_a_rest() {
+        let (mut awake, mut server) = connected().await;
+        assert_eq!(awake.look(), Look::Left, "nobody knows whether it comes again");
+        answered(&mut awake, &mut server).await;
         awake.under_way.store(2, Ordering::Relaxed);
-        assert_eq!(ask(&mut awake, &mut server, b"1"), None);
-        assert_eq!(awake.read(&mut [0; 64]).await.expect("it is connected"), 1);
+        assert_eq!(awake.look(), Look::Left);
         awake.under_way.store(1, Ordering::Relaxed);
         awake.patience.at_once = Duration::ZERO;
-        assert_eq!(ask(&mut awake, &mut server, b"1"), None);
+        assert_eq!(awake.look(), Look::Left);
+        awake.patience.at_once = LONG;
+        server.write_all(b"!").expect("it is connected");
+        assert_eq!(awake.look(), Look::Found);
+    }
+
+    #[tokio::test]
+    async fn a_look_ends_when_another_calls() {
+        let (mut awake, mut server) = connected().await;
+        answered(&mut awake, &mut server).await;
+        let under_way = awake.under_way.clone();
+        let calls = std::thread::spawn(move || {
+            server.read_exact(&mut [0]).expect("it is asked");
+            under_way.store(2, Ordering::Relaxed);
+            server
+        });
+        awake.write_all(b"?").await.expect("it is connected");
+        let begun = Instant::now();
+        awake.flush().await.expect("it is connected");
+        assert!(begun.elapsed() < LONG, "the other's call waits");
+        assert_eq!(awake.luck.pass, 0, "it was not in vain");
+        calls.join().expect("it is asked");
     }
 
     #[tokio::test]
     async fn a_server_that_does_not_answer_at_once_is_left_alone() {
         let (mut awake, mut server) = connected().await;
-        awake.patience.look = Duration::from_millis(1);
-        let mut looks = Vec::new();
-        for call in 0..20 {
-            answered(&mut awake, &mut server).await;
-            let pass = awake.luck.pass;
-            assert_eq!(ask(&mut awake, &mut server, b""), None);
-            if awake.luck.pass > pass {
-                looks.push(call);
-            }
-        }
-        assert_eq!(looks, [0, 1, 3, 6, 11]);
+        answered(&mut awake, &mut server).await;
+        awake.patience.look = Duration::from_micros(1);
+        let looks: Vec<_> = (0..20).map(|_| awake.look()).collect();
+        let in_vain = (0..20).filter(|call| looks[*call] == Look::InVain);
+        assert_eq!(in_vain.collect::<Vec<_>>(), [0, 1, 4, 11]);
+        assert!(!looks.contains(&Look::Found));
     }
 
     #[tokio::test]
     async fn a_server_that_goes_away_is_seen() {
         let (mut awake, mut server) = connected().await;
         answered(&mut awake, &mut server).await;
-        assert_eq!(ask(&mut awake, &mut server, b"1"), Some(1));
         drop(server);
+        assert_eq!(awake.look(), Look::Found);
         assert_eq!(awake.read(&mut [0; 64]).await.expect("it was closed"), 0);
     }
 
-    #[test]
-    fn after_many_looks_in_vain_there_is_one_for_each_thousand_calls() {
+    /// How many of so many calls an answer is looked for in vain, if it would be found for each that is lucky.
+    fn in_vain(calls: u32, lucky: impl Fn(u32) -> bool) -> usize {
         let mut luck = Luck::default();
-        let looks = (0..100_000).filter(|_| {
-            let looks = luck.is_tried();
-            if looks {
-                luck.missed();
+        let in_vain = (0..calls).filter(|call| {
+            let (tried, lucky) = (luck.is_tried(), lucky(*call));
+            match (tried, lucky) {
+                (true, true) => luck.found(),
+                (true, false) => luck.missed(),
+                (false, _) => {}
             }
-            looks
+            tried && !lucky
         });
-        assert!((100..115).contains(&looks.count()));
-        luck.found();
+        in_vain.count()
+    }
+
+    #[test]
+    fn looks_in_vain_become_rare_also_if_every_second_is_not() {
+        assert!(in_vain(100_000, |_| false) < 120);
+        assert!(in_vain(100_000, |call| call % 2 == 0) < 2000);
+    }
+
+    #[test]
+    fn luck_that_turns_is_trusted_again() {
+        let mut luck = Luck::default();
+        for _ in 0..100 {
+            luck.missed();
+        }
+        let calls_to = |luck: &mut Luck| (0..).find(|_| luck.is_tried()).expect("it is tried again");
+        assert_eq!(calls_to(&mut luck), MOST_PASSED);
+        for _ in 0..30 {
+            luck.found();
+        }
         luck.missed();
-        assert!(luck.is_tried(), "luck that turns is trusted at once");
+        assert_eq!(calls_to(&mut luck), 0);
     }
 }

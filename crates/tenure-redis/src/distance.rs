@@ -10,11 +10,11 @@ const NEXT_DOOR: usize = 2;
 /// How long the way there and back is for each one more: what is on its way keeps no server busy.
 const FOR_ONE_MORE: Duration = Duration::from_micros(100);
 
-/// How many it is however far the server is.
+/// How many it is at the most, however far the server is: from 6.2 ms on.
 const MOST: usize = 64;
 
-/// The shortest time that a call was seen to take, in microseconds: any other was held up. What was held up at first is
-/// mended by those that come after it.
+/// The shortest time that a call on a connection was seen to take, in microseconds: any other was held up. What was held up
+/// at first is mended by those that come after it.
 #[derive(Debug)]
 pub(crate) struct Distance {
     shortest: AtomicU64,
@@ -23,6 +23,7 @@ pub(crate) struct Distance {
 }
 
 impl Distance {
+    /// Of a server that has answered after so long, or for which it is said.
     pub(crate) fn new(round_trip: Duration, always: Option<usize>) -> Self {
         let shortest = AtomicU64::new(micros(round_trip));
         Distance { shortest, always }
@@ -35,7 +36,7 @@ impl Distance {
 
     /// How many calls are under way at once.
     pub(crate) fn side_by_side(&self) -> usize {
-        self.always.unwrap_or_else(|| {
+        self.always.map(|always| always.max(1)).unwrap_or_else(|| {
             let shortest = Duration::from_micros(self.shortest.load(Ordering::Relaxed));
             let besides = shortest.as_micros() / FOR_ONE_MORE.as_micros();
             usize::try_from(besides).map_or(MOST, |besides| MOST.min(NEXT_DOOR.saturating_add(besides)))

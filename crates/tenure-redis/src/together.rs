@@ -87,13 +87,27 @@ struct Gathered {
     distance: Distance,
 }
 
+impl Gathered {
+    /// What is asked for next, for the task of that number: nothing if all is over, or if that is one task too many for a
+    /// server that was found to be nearer than was thought.
+    async fn next(&self, number: usize) -> Vec<Asked> {
+        let mut asked = Vec::new();
+        let mut gathered = self.asked.lock().await;
+        if number < self.distance.side_by_side() {
+            gathered.recv_many(&mut asked, MOST).await;
+        }
+        asked
+    }
+}
+
 /// Sends what has been gathered, again and again: what comes while as many calls are under way as may be travels with the
-/// next. It ends with its wire, or if the server is found to be nearer than was thought.
+/// next.
 async fn send_all(number: usize, gathered: Arc<Gathered>, wire: Weak<Wire>, clock: Arc<dyn Clock>) {
-    let mut asked = Vec::with_capacity(MOST);
-    while number < gathered.distance.side_by_side()
-        && gathered.asked.lock().await.recv_many(&mut asked, MOST).await > 0
-    {
+    loop {
+        let mut asked = gathered.next(number).await;
+        if asked.is_empty() {
+            return;
+        }
         // Whoever waits for an answer keeps the wire.
         let Some(wire) = wire.upgrade() else { return };
         asked.retain(|asked| !asked.tell.is_closed());
@@ -135,7 +149,7 @@ fn tell_strangers(asked: &mut Vec<Asked>) {
 
 /// What the script says of each, in order: first those who depart.
 async fn send(asked: &[Asked], wire: &Wire, clock: &dyn Clock) -> Result<Vec<Said>, BackendError> {
-    let answer = wire.call(&written(asked, wire)).await?;
+    let answer = wire.call_for_counted(&written(asked, wire)).await?;
     let [time, said @ ..] = list(&answer).ok_or_else(error::nonsense)? else {
         return Err(error::nonsense());
     };

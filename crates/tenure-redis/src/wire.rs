@@ -24,7 +24,8 @@ use crate::together::{Gathering, Said, Wish};
 const BUFFER: usize = 1024;
 
 /// How many calls for a single claim may be under way; further ones wait for their turn. A renewal waits for none, and has
-/// no more than these ahead of it: however many tasks lock at once, what is held is kept.
+/// no more than these ahead of it, and the few that carry many claims (`distance.rs`): however many tasks lock at once, what
+/// is held is kept.
 const IN_TURN: usize = 256;
 
 /// Every so many looks the server is asked although nobody waits for it: a connection that has died in silence is then found
@@ -41,7 +42,7 @@ pub(crate) struct Wire {
     connection: MultiplexedConnection,
     /// What is known of the server's clock: of this connection's server, for another may be reached by the next.
     pub(crate) clock: ServerClock,
-    /// How many calls are under way.
+    /// How many callers wait for an answer.
     under_way: Arc<AtomicUsize>,
     /// With so many, what else is asked for is gathered.
     alone: usize,
@@ -80,7 +81,9 @@ impl Wire {
             first.add_command(load);
         }
         first.cmd("TIME");
+        let taught = clock.now();
         let mut answers = connection.send_packed_commands(&first, 0, first.len()).await?;
+        let round_trip = round_trip.min(clock.now() - taught);
         for answer in &answers {
             if let Value::ServerError(refusal) = answer {
                 return Err(RedisError::from(refusal.clone()).into());
@@ -110,6 +113,12 @@ impl Wire {
     /// Calls a script. A server that has forgotten it is sent the script itself, which it runs and knows in one step: there
     /// is no moment in which it could be forgotten again.
     pub(crate) async fn call(&self, command: &Command) -> Result<Value, BackendError> {
+        let _counted = Counted::new(&self.under_way);
+        self.call_for_counted(command).await
+    }
+
+    /// The same for callers each of whom is counted.
+    pub(crate) async fn call_for_counted(&self, command: &Command) -> Result<Value, BackendError> {
         let answer = match self.send(command.as_cmd()).await {
             Err(Failed::Refused(refusal)) if refusal.code() == "NOSCRIPT" => {
                 self.send(&command.in_full()).await
@@ -148,11 +157,11 @@ impl Wire {
 
     /// Sends one command.
     pub(crate) async fn ask(&self, command: &Cmd) -> Result<Value, BackendError> {
+        let _counted = Counted::new(&self.under_way);
         self.send(command).await.map_err(BackendError::from)
     }
 
     async fn send(&self, command: &Cmd) -> Result<Value, Failed> {
-        let _counted = Counted::new(&self.under_way);
         let mut connection = self.connection.clone();
         let answer = answer(connection.send_packed_command(command).await);
         let over = match &answer {

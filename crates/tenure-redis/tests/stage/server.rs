@@ -116,6 +116,8 @@ impl Server {
         proxy.delay(Way::ToServer, delay);
         proxy.delay(Way::ToClient, delay);
         let config = Config {
+            // Its answers are held up, and nobody is to take it for dead.
+            command_timeout: Duration::from_secs(30),
             side_by_side: None,
             ..through(&proxy, self.config())
         };

@@ -353,7 +353,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         }],
         tests: unit(
             "tenure-redis",
-            &["nobody_looks_while_others_call_or_after_a_rest"],
+            &["nobody_looks_for_the_first_answer_nor_while_others_call_nor_after_a_rest"],
         ),
         ..PLAIN
     },
@@ -367,7 +367,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         }],
         tests: unit(
             "tenure-redis",
-            &["nobody_looks_while_others_call_or_after_a_rest"],
+            &["nobody_looks_for_the_first_answer_nor_while_others_call_nor_after_a_rest"],
         ),
         ..PLAIN
     },
@@ -377,7 +377,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         edits: &[Edit {
             file: AWAKE,
             find: "self.passing = self.pass;",
-            replace: "",
+            replace: "self.passing = 0;",
         }],
         tests: unit(
             "tenure-redis",
@@ -386,14 +386,28 @@ pub(super) const MUTANTS: &[Mutant] = &[
         ..PLAIN
     },
     Mutant {
+        name: "redis-look-keeps-the-next-waiting",
+        promise: "No thread is kept awake while several callers wait",
+        edits: &[Edit {
+            file: AWAKE,
+            find: "while self.is_lone() {",
+            replace: "loop {",
+        }],
+        tests: unit("tenure-redis", &["a_look_ends_when_another_calls"]),
+        ..PLAIN
+    },
+    Mutant {
         name: "redis-never-looks",
         promise: "A lone caller who comes again at once waits for no wake-up",
         edits: &[Edit {
             file: AWAKE,
-            find: "self.until = Some(now + self.patience.look);",
+            find: "            self.look();\n",
             replace: "",
         }],
-        tests: unit("tenure-redis", &["who_comes_again_is_answered_without_a_wake_up"]),
+        tests: unit(
+            "tenure-redis",
+            &["the_flush_of_who_comes_again_ends_when_the_answer_has_come"],
+        ),
         ..PLAIN
     },
 ];
