@@ -1,6 +1,6 @@
 //! What stands in Redis of a lock: keys, fields, times to live, scores and messages, looked at with bare commands.
-//! What stands there of clients and of ended claims is in `remembered.rs`, what Java does with it in `java.rs`, and
-//! with real Redisson in the interoperability tests.
+//! What stands there of clients and of ended claims is in `remembered.rs`, what Java does with it in `java.rs` and
+//! `java_queue.rs`, and with real Redisson in the interoperability tests.
 
 mod stage;
 

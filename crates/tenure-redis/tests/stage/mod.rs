@@ -3,10 +3,12 @@
 // Each test file uses a part of it.
 #![allow(dead_code, unused_imports)]
 
+mod java;
 mod look;
 mod scene;
 mod server;
 
+pub(crate) use java::{JAVA, OTHER, java_holds, java_queues, listening_to};
 pub(crate) use look::{Stage, soon, wait_until};
 pub(crate) use scene::Scene;
 pub(crate) use server::{PASSWORD, Server, USER, config, connect, documented_rights, gathering, subject};

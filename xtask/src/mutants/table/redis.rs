@@ -146,7 +146,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
             find: "if !departure.bar.is_zero() {",
             replace: "if departure.bar > Duration::from_secs(60) {",
         }],
-        tests: java(&["the_head_is_called_again_when_the_bar_of_an_eviction_is_over"]),
+        tests: java_queue(&["the_head_is_called_again_when_the_bar_of_an_eviction_is_over"]),
         ..PLAIN
     },
     Mutant {
@@ -157,7 +157,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
             find: "        call_head(owner)\n",
             replace: "",
         }],
-        tests: java(&["a_fair_waiter_that_is_evicted_is_called"]),
+        tests: java_queue(&["a_fair_waiter_that_is_evicted_is_called"]),
         ..PLAIN
     },
     Mutant {
@@ -168,7 +168,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
             find: "        lengthen(tag, lease)\n        longest",
             replace: "        longest",
         }],
-        tests: java(&[
+        tests: java_queue(&[
             "javas_waiter_that_came_after_the_last_look_of_ours_does_not_end_with_it",
             "a_queue_lives_as_long_as_who_holds",
         ]),
@@ -182,7 +182,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
             find: "if before then\n    tend()\nend\n",
             replace: "",
         }],
-        tests: java(&["javas_waiter_that_came_after_the_last_look_of_ours_does_not_end_with_it"]),
+        tests: java_queue(&["javas_waiter_that_came_after_the_last_look_of_ours_does_not_end_with_it"]),
         ..PLAIN
     },
     Mutant {
@@ -204,7 +204,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
             find: "waits and slack_of(owner) or slack_at_the_end()",
             replace: "slack_at_the_end()",
         }],
-        tests: java(&["what_java_takes_off_a_score_stays_off"]),
+        tests: java_queue(&["what_java_takes_off_a_score_stays_off"]),
         ..PLAIN
     },
     Mutant {
@@ -215,7 +215,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
             find: "    while other and not redis.call('ZSCORE', waiters, other) do\n        slack",
             replace: "    while other do\n        redis.call('ZSCORE', waiters, other)\n        slack",
         }],
-        tests: java(&["a_long_queue_behind_java_costs_each_poll_no_more_than_a_short_one"]),
+        tests: java_queue(&["a_long_queue_behind_java_costs_each_poll_no_more_than_a_short_one"]),
         ..PLAIN
     },
     Mutant {
@@ -237,7 +237,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
             find: "math.max(last, now_ms + redis.call('PTTL', name)) + 1000",
             replace: "last + 1000",
         }],
-        tests: java(&["javas_waiter_does_not_end_with_ours_that_died_before_it"]),
+        tests: java_queue(&["javas_waiter_does_not_end_with_ours_that_died_before_it"]),
         ..PLAIN
     },
     Mutant {
@@ -248,7 +248,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
             find: "last + DAY",
             replace: "last + 1000",
         }],
-        tests: java(&["behind_a_holder_of_javas_its_waiter_does_not_end_with_ours"]),
+        tests: java_queue(&["behind_a_holder_of_javas_its_waiter_does_not_end_with_ours"]),
         ..PLAIN
     },
     Mutant {
@@ -299,7 +299,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
             find: "    call_head(head)\nelseif held",
             replace: "elseif held",
         }],
-        tests: test("tenure-redis", "java", &["whoever_becomes_the_head_is_called"]),
+        tests: java_queue(&["whoever_becomes_the_head_is_called"]),
         ..PLAIN
     },
     Mutant {
@@ -332,11 +332,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
             find: "now_ms + lease + slack",
             replace: "now_ms + lease",
         }],
-        tests: test(
-            "tenure-redis",
-            "java",
-            &["javas_fair_waiter_goes_before_ours_that_came_later"],
-        ),
+        tests: java_queue(&["javas_fair_waiter_goes_before_ours_that_came_later"]),
         ..PLAIN
     },
     Mutant {
@@ -391,6 +387,10 @@ const fn conformance(names: &'static [&'static str]) -> Tests {
 
 const fn faults(names: &'static [&'static str]) -> Tests {
     test("tenure-redis", "faults", names)
+}
+
+const fn java_queue(names: &'static [&'static str]) -> Tests {
+    test("tenure-redis", "java_queue", names)
 }
 
 const fn java(names: &'static [&'static str]) -> Tests {
