@@ -19,7 +19,7 @@ const MOST_PASSED: u32 = 1024;
 /// A stream whose flush ends when the answer has come, if that is soon.
 pub(crate) struct Awake {
     stream: TcpStream,
-    /// How many calls are under way on it.
+    /// How many callers wait for an answer on it.
     under_way: Arc<AtomicUsize>,
     patience: Patience,
     /// Whether something was written and not flushed.

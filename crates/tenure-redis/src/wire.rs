@@ -24,8 +24,8 @@ use crate::together::{Gathering, Said, Wish};
 const BUFFER: usize = 1024;
 
 /// How many calls for a single claim may be under way; further ones wait for their turn. A renewal waits for none, and has
-/// no more than these ahead of it, and the few that carry many claims (`distance.rs`): however many tasks lock at once, what
-/// is held is kept.
+/// no more than these ahead of it, and the calls that carry many claims (`distance.rs` says how many): however many tasks
+/// lock at once, what is held is kept.
 const IN_TURN: usize = 256;
 
 /// Every so many looks the server is asked although nobody waits for it: a connection that has died in silence is then found
