@@ -8,7 +8,9 @@ use std::time::Duration;
 
 use crate::Fallible;
 use crate::cli::{Measuring, Pace};
+use crate::contest::Disturbed;
 use crate::plan::{Distance, Pairing, name, pairings};
+use crate::report::Measured;
 use crate::row::Row;
 use crate::site::Ground;
 use crate::{contest, report, site};
@@ -30,9 +32,9 @@ pub(crate) fn run(args: &Measuring, usual: Pace) -> Fallible<()> {
     // Before there is any other thread, for they run where this one does.
     let ground = Ground::prepare(root, args.distance)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    let rows = runtime.block_on(async {
+    let (rows, disturbed) = runtime.block_on(async {
         tokio::select! {
-            rows = measure(&made, pace, args, &ground) => rows,
+            measured = measure(&made, pace, args, &ground) => measured,
             // What was under way is dropped: processes are killed, folders removed.
             _ = tokio::signal::ctrl_c() => Err("interrupted".into()),
         }
@@ -40,26 +42,36 @@ pub(crate) fn run(args: &Measuring, usual: Pace) -> Fallible<()> {
     if let Some(file) = json {
         write_json(file, &rows)?;
     }
+    let measured = Measured {
+        rows: &rows,
+        left_out: &left_out,
+        disturbed,
+    };
     if let Some(page) = page {
-        page.write(&report::markdown(&rows, &left_out, pace, args.distance))?;
+        page.write(&report::markdown(&measured, pace, args.distance))?;
     }
     let shown = if args.markdown {
-        report::markdown(&rows, &left_out, pace, args.distance)
+        report::markdown(&measured, pace, args.distance)
     } else {
-        report::table(&rows, &left_out)
+        report::table(&measured)
     };
     print!("{shown}");
     Ok(())
 }
 
-async fn measure(made: &[Pairing], pace: Pace, args: &Measuring, ground: &Ground) -> Fallible<Vec<Row>> {
+async fn measure(
+    made: &[Pairing],
+    pace: Pace,
+    args: &Measuring,
+    ground: &Ground,
+) -> Fallible<(Vec<Row>, Disturbed)> {
     let section = Duration::from_micros(args.section_us);
-    let mut rows = Vec::new();
+    let (mut rows, mut disturbed) = (Vec::new(), Disturbed::default());
     for pairing in made {
         eprintln!("{} on {} …", name(pairing.workload), name(pairing.store));
-        rows.extend(contest::hold(pairing, pace, section, ground).await?);
+        rows.extend(contest::hold(pairing, pace, section, ground, &mut disturbed).await?);
     }
-    Ok(rows)
+    Ok((rows, disturbed))
 }
 
 /// A file with a section for results.

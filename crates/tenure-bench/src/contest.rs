@@ -9,7 +9,26 @@ use crate::crew::{Crew, hire};
 use crate::plan::{Client, Pairing};
 use crate::row::Row;
 use crate::site::{Ground, Site};
+use crate::stolen::{self, CoresTime};
 use crate::tally::Round;
+
+/// A round is disturbed if more than this part of the cores' time was taken by the host: by two ticks of a hundred, not by
+/// one.
+pub(crate) const TOO_MUCH: f64 = 0.015;
+
+/// How often a round is run that is disturbed each time. The least disturbed counts.
+pub(crate) const TRIES: u32 = 4;
+
+/// How often the host of the machine was in the way, over all clients.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Disturbed {
+    /// Rounds that count.
+    pub(crate) rounds: u32,
+    /// Rounds that were run beside them and do not count.
+    pub(crate) again: u32,
+    /// Of those that count, the disturbed ones.
+    pub(crate) still: u32,
+}
 
 struct Entrant {
     client: Client,
@@ -18,12 +37,64 @@ struct Entrant {
     _site: Site,
 }
 
+impl Entrant {
+    async fn run(&mut self, time: Duration, disturbed: &mut Disturbed) -> Fallible<()> {
+        let mut tries = Tries::default();
+        while tries.are_to_go_on() {
+            let before = CoresTime::now();
+            let round = self.crew.round(time).await?;
+            tries.add(round, stolen::part(before, CoresTime::now()));
+        }
+        self.rounds.extend(tries.count(disturbed));
+        Ok(())
+    }
+}
+
+/// One round, as often as it was run. What it showed is not looked at: only whether it was disturbed.
+struct Tries<T> {
+    made: u32,
+    /// The least disturbed, and how much of the cores' time was taken.
+    best: Option<(T, f64)>,
+}
+
+impl<T> Default for Tries<T> {
+    fn default() -> Self {
+        Tries { made: 0, best: None }
+    }
+}
+
+impl<T> Tries<T> {
+    fn are_to_go_on(&self) -> bool {
+        self.is_disturbed() && self.made < TRIES
+    }
+
+    fn is_disturbed(&self) -> bool {
+        self.best.as_ref().is_none_or(|(_, part)| *part > TOO_MUCH)
+    }
+
+    fn add(&mut self, round: T, part: f64) {
+        self.made += 1;
+        if self.best.as_ref().is_none_or(|(_, least)| part < *least) {
+            self.best = Some((round, part));
+        }
+    }
+
+    /// The one that counts.
+    fn count(self, disturbed: &mut Disturbed) -> Option<T> {
+        disturbed.rounds += 1;
+        disturbed.again += self.made - 1;
+        disturbed.still += u32::from(self.is_disturbed());
+        self.best.map(|(round, _)| round)
+    }
+}
+
 /// Runs all rounds of a pairing; a row for each of its clients.
 pub(crate) async fn hold(
     pairing: &Pairing,
     pace: Pace,
     section: Duration,
     ground: &Ground,
+    disturbed: &mut Disturbed,
 ) -> Fallible<Vec<Row>> {
     let mut entrants = Vec::new();
     for &client in &pairing.clients {
@@ -39,7 +110,7 @@ pub(crate) async fn hold(
     }
     for _ in 0..pace.rounds {
         for entrant in &mut entrants {
-            entrant.rounds.push(entrant.crew.round(pace.round).await?);
+            entrant.run(pace.round, disturbed).await?;
         }
     }
     let mut rows = Vec::new();
@@ -53,4 +124,43 @@ pub(crate) async fn hold(
         entrant.crew.dismiss().await?;
     }
     Ok(rows)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Which of the tries counts, if so much is taken during each; and what was counted of them.
+    fn run(parts: &[f64]) -> (usize, Disturbed) {
+        let (mut tries, mut disturbed) = (Tries::default(), Disturbed::default());
+        let mut parts = parts.iter().enumerate();
+        while tries.are_to_go_on() {
+            let (number, part) = parts.next().expect("no more tries than there may be");
+            tries.add(number, *part);
+        }
+        assert_eq!(parts.next(), None, "it is given up too soon");
+        (tries.count(&mut disturbed).expect("a try"), disturbed)
+    }
+
+    fn counted(again: u32, still: u32) -> Disturbed {
+        let rounds = 1;
+        Disturbed { rounds, again, still }
+    }
+
+    #[test]
+    fn a_round_counts_as_it_is_unless_the_host_took_too_much() {
+        assert_eq!(run(&[0.0]), (0, counted(0, 0)));
+        assert_eq!(run(&[TOO_MUCH]), (0, counted(0, 0)));
+    }
+
+    #[test]
+    fn a_disturbed_round_is_run_again_until_one_is_not() {
+        assert_eq!(run(&[0.3, 0.01]), (1, counted(1, 0)));
+        assert_eq!(run(&[0.3, 0.2, 0.5, 0.0]), (3, counted(3, 0)));
+    }
+
+    #[test]
+    fn of_rounds_that_are_all_disturbed_the_least_disturbed_counts_and_is_told() {
+        assert_eq!(run(&[0.3, 0.2, 0.5, 0.4]), (1, counted(3, 1)));
+    }
 }

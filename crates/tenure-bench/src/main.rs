@@ -17,6 +17,7 @@ mod report;
 mod row;
 mod site;
 mod stats;
+mod stolen;
 mod tally;
 mod tasks;
 mod willing;

@@ -4,6 +4,7 @@
 use std::fmt::Write;
 
 use crate::cli::Pace;
+use crate::contest::{Disturbed, TOO_MUCH, TRIES};
 use crate::machine;
 use crate::plan::{Client, Distance, LeftOut, Store, Workload, name};
 use crate::row::Row;
@@ -29,22 +30,32 @@ const NO_CONCLUSION: &str = "no conclusion";
 const NUMBERS_FROM: usize = 3;
 
 /// How the worst wait on one key compares to the mean one.
-const WORST: [&str; 8] = [
+const WORST: [&str; 9] = [
     "workload",
     "store",
     "client",
     "mean wait",
-    "worst / mean",
+    "worst of a round",
+    "worst of all / mean",
     "mean turns",
-    "worst / mean",
+    "worst of all / mean",
     "min process share",
 ];
 
 /// How Tenure's rates compare to those of the peers that ran in turns with it.
 const PEERS: [&str; 5] = ["workload", "store", "client", "beside rslock", "beside rlock"];
 
+/// All that a run has to tell.
+#[derive(Clone, Copy)]
+pub(crate) struct Measured<'a> {
+    pub(crate) rows: &'a [Row],
+    pub(crate) left_out: &'a [LeftOut],
+    pub(crate) disturbed: Disturbed,
+}
+
 /// What is printed to a terminal.
-pub(crate) fn table(rows: &[Row], left_out: &[LeftOut]) -> String {
+pub(crate) fn table(measured: &Measured<'_>) -> String {
+    let rows = measured.rows;
     let mut text = aligned(
         &HEAD,
         &rows.iter().map(|row| cells(row, rows)).collect::<Vec<_>>(),
@@ -53,14 +64,15 @@ pub(crate) fn table(rows: &[Row], left_out: &[LeftOut]) -> String {
         text += &format!("\n{}\n", title.to_lowercase());
         text += &aligned(head, &rows);
     }
-    for note in notes(rows, left_out) {
+    for note in notes(measured) {
         text += &format!("\n{note}\n");
     }
     text
 }
 
 /// The section of BENCHMARKS.md between its two marks.
-pub(crate) fn markdown(rows: &[Row], left_out: &[LeftOut], pace: Pace, distance: Distance) -> String {
+pub(crate) fn markdown(measured: &Measured<'_>, pace: Pace, distance: Distance) -> String {
+    let rows = measured.rows;
     let mut text = String::from("| on | |\n|---|---|\n");
     for (what, value) in machine::describe() {
         text += &format!("| {what} | {value} |\n");
@@ -83,7 +95,7 @@ pub(crate) fn markdown(rows: &[Row], left_out: &[LeftOut], pace: Pace, distance:
         text += &format!("\n{title}:\n\n");
         text += &piped(head, &rows);
     }
-    for note in notes(rows, left_out) {
+    for note in notes(measured) {
         text += &format!("\n{note}\n");
     }
     text
@@ -148,6 +160,7 @@ fn worst_cells(row: &Row) -> Option<Vec<String>> {
         name(row.store),
         name(row.client),
         time(mean / 1000.0),
+        time(row.worst_us),
         format!("{:.1}", row.waits.time.max() as f64 / mean),
         format!("{turns:.1}"),
         format!("{:.1}", row.waits.turns.max() as f64 / turns),
@@ -169,15 +182,17 @@ fn peer_cells(row: &Row, rows: &[Row]) -> Option<Vec<String>> {
     Some(names.into_iter().chain(verdicts).collect())
 }
 
-fn notes(rows: &[Row], left_out: &[LeftOut]) -> Vec<String> {
+fn notes(measured: &Measured<'_>) -> Vec<String> {
     let mut notes = Vec::new();
-    for LeftOut { workload, store, why } in left_out {
+    let rows = measured.rows;
+    for LeftOut { workload, store, why } in measured.left_out {
         notes.push(format!(
             "{} on {} is left out: {why}.",
             name(*workload),
             name(*store)
         ));
     }
+    notes.extend(host(measured.disturbed));
     let percent = TOO_WIDE * 100.0;
     let wide = rows.iter().filter(|row| is_too_wide(&row.rounds)).count();
     if wide > 0 {
@@ -215,6 +230,18 @@ fn notes(rows: &[Row], left_out: &[LeftOut]) -> Vec<String> {
             .push("lone-waiter: all 65 workers are counted, and the waits of the lone one alone.".to_owned());
     }
     notes
+}
+
+/// Only if the host was in the way.
+fn host(disturbed: Disturbed) -> Option<String> {
+    let Disturbed { rounds, again, still } = disturbed;
+    (again > 0).then(|| {
+        format!(
+            "The host of this machine was in the way: rounds in which it took more than {} % of the cores' time do not count, and \
+             were run again ({again}). Of the {rounds} that count {still} are still disturbed: a round is run {TRIES} times at the most.",
+            TOO_MUCH * 100.0
+        )
+    })
 }
 
 fn aligned(head: &[&str], rows: &[Vec<String>]) -> String {
@@ -296,20 +323,49 @@ mod tests {
         Row::of(Workload::Solo, Store::Sqlite, client, &rounds)
     }
 
+    fn measured(rows: &[Row]) -> Measured<'_> {
+        Measured {
+            rows,
+            left_out: &[],
+            disturbed: Disturbed::default(),
+        }
+    }
+
+    #[test]
+    fn that_the_host_was_in_the_way_is_said_and_how_often() {
+        let rows = [row(Client::Bare, &[100])];
+        let quiet = measured(&rows);
+        assert!(!table(&quiet).contains("host"));
+        let (rounds, again, still) = (40, 9, 2);
+        let disturbed = Disturbed { rounds, again, still };
+        let said = "rounds in which it took more than 1.5 % of the cores' time do not count, and were run again (9). Of the 40 \
+                    that count 2 are still disturbed: a round is run 4 times at the most.";
+        for text in [
+            table(&Measured { disturbed, ..quiet }),
+            markdown(
+                &Measured { disturbed, ..quiet },
+                crate::cli::QUICK,
+                Distance::Near,
+            ),
+        ] {
+            assert!(text.contains(said), "{text}");
+        }
+    }
+
     #[test]
     fn a_spread_that_is_too_wide_is_said_and_nothing_is_concluded_from_it() {
         let rows = [
             row(Client::Tenure, &[50, 200, 150]),
             row(Client::Bare, &[100, 101, 100]),
         ];
-        let text = table(&rows, &[]);
+        let text = table(&measured(&rows));
         assert!(text.contains("no conclusion"), "{text}");
         assert!(text.contains("100 % (!)"), "{text}");
         assert!(
             text.contains("to conclude anything from the rates so marked (1)"),
             "{text}"
         );
-        assert!(markdown(&rows, &[], crate::cli::QUICK, Distance::Near).contains("no conclusion"));
+        assert!(markdown(&measured(&rows), crate::cli::QUICK, Distance::Near).contains("no conclusion"));
     }
 
     #[test]
@@ -318,7 +374,7 @@ mod tests {
             row(Client::Tenure, &[80, 81, 80]),
             row(Client::Bare, &[100, 101, 100]),
         ];
-        let text = table(&rows, &[]);
+        let text = table(&measured(&rows));
         assert!(text.contains("0.80 ×"), "{text}");
         assert!(!text.contains("(!)"), "{text}");
     }
@@ -328,7 +384,11 @@ mod tests {
         let (_, left_out) =
             crate::plan::pairings(&[Workload::HotProcesses], &[Store::Memory], Distance::Near);
         let said = "hot-processes on memory is left out: memory is not shared between processes.";
-        assert!(table(&[], &left_out).contains(said));
+        let measured = Measured {
+            left_out: &left_out,
+            ..measured(&[])
+        };
+        assert!(table(&measured).contains(said));
     }
 
     #[test]

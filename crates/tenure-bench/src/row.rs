@@ -27,6 +27,9 @@ pub(crate) struct Row {
     pub(crate) rounds: Vec<f64>,
     #[serde(skip)]
     pub(crate) waits: Waits,
+    /// The longest wait of a round: the median of the rounds.
+    #[serde(skip)]
+    pub(crate) worst_us: f64,
     /// The poorest process's share over the fair one: the median of the rounds.
     #[serde(skip)]
     pub(crate) min_process_share: f64,
@@ -50,6 +53,7 @@ impl Row {
             min_share: to_digits(median(&each(|round| min_share(&round.grants))), 3),
             rounds: each(|round| to_digits(round.rate(), 1)),
             waits,
+            worst_us: median(&each(|round| round.waits.time.max() as f64 / 1000.0)),
             min_process_share: median(&each_process(workload, rounds)),
         }
     }
@@ -119,6 +123,7 @@ mod tests {
         assert!(near(row.p50_us, 250.0), "{}", row.p50_us);
         assert!(near(row.p99_us, 984.0), "{}", row.p99_us);
         assert!(near(row.max_us, 1000.0), "{}", row.max_us);
+        assert!(near(row.worst_us, 300.0), "{}", row.worst_us);
     }
 
     #[test]
