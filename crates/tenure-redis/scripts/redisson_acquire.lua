@@ -10,6 +10,7 @@
 --            0, poll after (ms), ahead or -1, time   waits
 --            2, 0, 0, time   ended      3, 0, 0, time   too late      4, 0, 0, time   the key is a read-write lock
 --            5, 0, 0, time   no further token can be counted exactly, and nothing was done
+--            6, 0, 0, time   the key is no lock
 -- Closes     a request that was delayed on its way finds its place_by passed, or the record of its end, and cannot
 --            bring back what was released; one that is repeated finds its own field, and is granted again.
 local KEYS, ARGV, call = KEYS, ARGV, redis.call

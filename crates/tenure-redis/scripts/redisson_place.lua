@@ -159,6 +159,12 @@ local function place(claims, owner, lease, place_by, grants, label, fair, yields
         end
     end
     local left = held[1] and -2 or redis.call('PTTL', name)
+    if left == -1 and not known then
+        --: include redisson_owners
+        if #owners_of(name) == 0 then
+            return 6, 0, 0
+        end
+    end
     if left ~= -2 and not fair then
         -- Java may shorten a lease: it is not believed for longer than one's own.
         return 0, left >= 0 and math.min(left + 1, lease) or 1000, -1

@@ -4,7 +4,8 @@
 -- Atomicity  one script: what is shown of a key stood so at one moment.
 -- Answer     for each name: {name, time left (ms), holders, waiters}; each holder {owner, what is written down of it or '',
 --            its client's label or false if it is none of ours}, each waiter {owner, its record or ''};
---            nothing for a name that is no mutex, or one that nobody alive holds or waits for
+--            nothing for a name that is no mutex, or one that nobody alive holds or waits for; but of a single name that is
+--            there and no mutex: {name}
 -- Closes     nothing is decided by it.
 local time = redis.call('TIME')
 local now_ms = time[1] * 1000 + math.floor(time[2] / 1000)
@@ -33,6 +34,8 @@ for _, name in ipairs(KEYS) do
     end
     if #holders > 0 or #waiting > 0 then
         answer[#answer + 1] = { name, redis.call('PTTL', name), holders, waiting }
+    elseif #KEYS == 1 and redis.call('EXISTS', name) == 1 and redis.pcall('HEXISTS', name, 'tenure:bar') ~= 1 then
+        answer[1] = { name }
     end
 end
 return answer

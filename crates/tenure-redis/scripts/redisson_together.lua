@@ -73,7 +73,7 @@ for i = departing + 1, all do
         local held = try('HMGET', name, owner, 'mode')
         if not (seen or held.err or held[1] or held[2]) then
             local left = call('PTTL', name)
-            said = left >= 0 and -3 - left or left == -1 and -1002 or 0
+            said = left >= 0 and -3 - left or 0
         end
     elseif first and not seen then
         call('HSET', name, owner, '1')

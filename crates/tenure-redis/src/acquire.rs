@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tenure_backend::{
-    BackendError, Claim, ClientId, Fairness, Grant, Instant, Kind, Phase, Renewal, Renewed, Standing,
-    TokenRun,
+    BackendError, Claim, ClientId, Effect, Fairness, Fault, Grant, Instant, Kind, Phase, Renewal, Renewed,
+    Standing, TokenRun,
 };
 
 use crate::answer::{Placed, numbers, placed, run};
@@ -14,6 +14,7 @@ use crate::error::{nonsense, used_up};
 use crate::known::{Asked, Keep};
 use crate::names::{Owner, claims_of, doubts_of};
 use crate::profile::{check_claim, grants, lease_ms};
+use crate::refusal::NO_LOCK;
 use crate::script::{ACQUIRE, Command};
 use crate::together::{BUSY, TOO_LATE, Wish};
 use crate::wire::Wire;
@@ -107,7 +108,8 @@ impl RedisStore {
             first @ 1.. => Placed::Granted(run(first.unsigned_abs(), grants(claim)).ok_or_else(nonsense)?),
             busy => Placed::Waits {
                 ahead: None,
-                poll_after: Duration::from_millis(busy.abs_diff(BUSY)),
+                // Java may shorten a lease: it is not believed for longer than one's own.
+                poll_after: Duration::from_millis(busy.abs_diff(BUSY).min(lease_ms(claim.lease))),
             },
         };
         Ok(Some(standing(placed, claim, asked)))
@@ -131,6 +133,7 @@ impl RedisStore {
         match placed(code, first, second).ok_or_else(nonsense)? {
             Placed::IsReadWrite => Err(BackendError::mismatch(Kind::ReadWrite, Kind::Mutex)),
             Placed::UsedUp => Err(used_up(claim.fairness)),
+            Placed::IsNoLock => Err(BackendError::new(Fault::Store, Effect::None, NO_LOCK)),
             placed => Ok(standing(placed, claim, asked)),
         }
     }
@@ -180,7 +183,7 @@ pub(crate) fn standing(placed: Placed, claim: &Claim, asked: Instant) -> Standin
         Placed::Ended => Standing::Ended,
         Placed::TooLate => Standing::TooLate,
         // An heir is told when it asks for itself.
-        Placed::IsReadWrite | Placed::UsedUp => Standing::Waiting {
+        Placed::IsReadWrite | Placed::UsedUp | Placed::IsNoLock => Standing::Waiting {
             ahead: None,
             poll_after: SOON,
         },

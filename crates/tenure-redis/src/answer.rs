@@ -16,6 +16,8 @@ pub(crate) enum Placed {
     Ended,
     TooLate,
     IsReadWrite,
+    /// It holds something that is in somebody else's use.
+    IsNoLock,
     /// The counter stands so high that no further token can be counted exactly.
     UsedUp,
 }
@@ -68,6 +70,7 @@ pub(crate) fn placed(code: i64, first: i64, second: i64) -> Option<Placed> {
         3 => Placed::TooLate,
         4 => Placed::IsReadWrite,
         5 => Placed::UsedUp,
+        6 => Placed::IsNoLock,
         _ => return None,
     })
 }

@@ -8,102 +8,12 @@ use redis::{ErrorKind, RedisError, ServerError};
 use tenure_backend::{BackendError, Effect, Fairness, Fault};
 
 use crate::config::Config;
+use crate::refusal::{Refusal, WRONG_PASSWORD};
 
-const WRONG_PASSWORD: &str =
-    "Redis refused the user or the password: correct them, or see whether the user is enabled (ACL LIST)";
-
-/// What the server refuses, as which fault, and in which words. What waiting can help is `Unavailable`: a release is
-/// repeated then, and whoever waits goes on waiting. What stays so until somebody changes something is told at once.
-const REFUSALS: &[(&[&str], Fault, &str)] = &[
-    // It ends when the data is read.
-    (
-        &["LOADING"],
-        Fault::Unavailable,
-        "Redis is still loading its data: try again",
-    ),
-    // It ends with the script, or when somebody kills it.
-    (
-        &["BUSY"],
-        Fault::Unavailable,
-        "Redis runs a script or function of somebody's that does not end: try again, or end it with SCRIPT KILL",
-    ),
-    // It ends when the replica has taken over, or the name leads to the master.
-    (
-        &["READONLY", "MASTERDOWN"],
-        Fault::Unavailable,
-        "this Redis is a replica, which grants no locks: name its master, or wait until it has become one",
-    ),
-    // It ends when they are back.
-    (
-        &["NOREPLICAS", "CLUSTERDOWN", "TRYAGAIN"],
-        Fault::Unavailable,
-        "Redis takes no writes, since replicas or nodes that it needs are away: try again",
-    ),
-    // It ends with the next snapshot, or write, that succeeds: Redis tries again by itself.
-    (
-        &["MISCONF"],
-        Fault::Unavailable,
-        "Redis refuses writes because it cannot save its data: see its log and its disk; until then held locks \
-         end with their leases",
-    ),
-    // It ends when keys do, and all that we keep does within seconds of its lease: a memory that is full is not for long.
-    (
-        &["OOM"],
-        Fault::Unavailable,
-        "Redis has reached `maxmemory` and takes no new locks: free memory, or give it more; locks that are held \
-         are still renewed",
-    ),
-    // Our credentials and rights were read once, and no time makes them others.
-    (
-        &["NOAUTH"],
-        Fault::Denied,
-        "Redis asks for a password: put it into the URL, as in `redis://:PASSWORD@HOST`, or name a `password_file`",
-    ),
-    (&["WRONGPASS"], Fault::Denied, WRONG_PASSWORD),
-    (
-        &["NOPERM"],
-        Fault::Denied,
-        "this user may not do what locks need: give it EVALSHA, EVAL, SCRIPT LOAD, the commands of the scripts, \
-         all keys and all channels (ACL SETUSER)",
-    ),
-    // Whoever keeps it may keep it for ever.
-    (
-        &["WRONGTYPE"],
-        Fault::Store,
-        "the key, or the counter `tenure_tokens`, holds something that is no lock's, so another program uses it: choose \
-         another key, or for the counter another database",
-    ),
-    // A cluster stays one.
-    (
-        &["CROSSSLOT", "MOVED", "ASK"],
-        Fault::Unsupported,
-        "this Redis is a node of a cluster, which is not served: name a server that is none",
-    ),
-];
-
-/// Any other: nobody knows whether it ends.
-const OTHER: (Fault, &str) = (Fault::Store, "Redis refused the call: see the cause beneath");
-
-/// What the server refused. Most refusals come before a script's first write; those that may come in its midst (a right
-/// that is missing, a key of another kind) leave it unknown what was done.
-pub(crate) fn refused(error: &ServerError) -> BackendError {
-    refused_as(error.code(), error.details().unwrap_or_default())
-}
-
-/// The same, of a refusal's two parts.
-pub(crate) fn refused_as(code: &str, details: &str) -> BackendError {
-    let code = match code {
-        // So the server says of a command within a script.
-        "ERR" if details.contains("executing the script can't") => "NOPERM",
-        code => code,
-    };
-    let known = REFUSALS.iter().find(|(codes, ..)| codes.contains(&code));
-    let (fault, message) = known.map_or(OTHER, |(_, fault, message)| (*fault, *message));
-    // A right that the call itself lacks is looked at before the script begins.
-    let in_script = details.contains("script:") || details.contains("executing the script");
-    let midst = matches!(code, "WRONGTYPE" | "ERR") || code == "NOPERM" && in_script;
-    let effect = if midst { Effect::Unknown } else { Effect::None };
-    BackendError::because(fault, effect, message, format!("{code} {details}"))
+/// Whether a call was refused for a right that it lacks, before anything was done: one of its keys may be the reason, and
+/// the others none.
+pub(crate) fn is_denied_as_a_whole(error: &BackendError) -> bool {
+    (error.fault(), error.effect()) == (Fault::Denied, Effect::None)
 }
 
 /// A call whose answer never came: the connection broke, or it took too long. The cause is its words alone: beneath an error
@@ -148,27 +58,47 @@ pub(crate) fn unreachable(config: &Config, error: NoConnection) -> BackendError 
         return BackendError::new(Fault::Denied, effect, WRONG_PASSWORD);
     }
     let refusal = match ServerError::try_from(error.clone()) {
-        Ok(refusal) => refused(&refusal),
+        Ok(refusal) => met(Refusal::of(&refusal), config),
         Err(error) => match (error.code(), error.detail()) {
-            (Some("ERR"), Some(why)) if why.contains("out of range") => {
-                let message = format!(
-                    "this Redis has no database {}: name another in the URL's path, of the 16 that are usual `/0` to `/15`, or \
-                     set `databases` in the server's configuration",
-                    config.database
-                );
-                return BackendError::because(Fault::Invalid, effect, message, why.to_owned());
-            }
-            // What it refused while we introduced ourselves, whose code the client does not keep.
-            (Some("ERR"), Some(why)) if why.contains("permission") => refused_as("NOPERM", why),
-            (Some(code), Some(why)) => refused_as(code, why),
+            (Some(code), Some(why)) => met(Refusal::new(code, why), config),
             _ => {
-                let message = format!("Redis at {address} cannot be reached: see whether it runs there");
+                // Whoever speaks TLS hangs up on who does not.
+                let speaks = match config.tls {
+                    None if error.is_connection_dropped() => {
+                        ", and whether that port speaks TLS (`rediss://`)"
+                    }
+                    _ => "",
+                };
+                let message =
+                    format!("Redis at {address} cannot be reached: see whether it runs there{speaks}");
                 return BackendError::because(Fault::Unavailable, effect, message, error.to_string());
             }
         },
     };
     let why = refusal.source().map(ToString::to_string).unwrap_or_default();
     BackendError::because(refusal.fault(), effect, refusal.to_string(), why)
+}
+
+/// What was refused while we introduced ourselves, and taught the scripts.
+fn met(refusal: Refusal<'_>, config: &Config) -> BackendError {
+    let Refusal { code, details } = refusal;
+    let (fault, message) = if code == "ERR" && details.contains("out of range") {
+        let message = format!(
+            "this Redis has no database {}: name another in the URL's path, of the 16 that are usual `/0` to `/15`, or set \
+             `databases` in the server's configuration",
+            config.database
+        );
+        (Fault::Invalid, message)
+    } else if code == "ERR" && details.contains("unknown command") {
+        let message = "this server does not know what locks need: a sentinel, which is not served (name the Redis server itself), \
+                       or a Redis without scripts";
+        (Fault::Unsupported, message.to_owned())
+    } else {
+        return refusal.error();
+    };
+    // What it says of a command that it does not know repeats the whole of it.
+    let why = details.split(", with args").next().unwrap_or(details);
+    BackendError::because(fault, Effect::None, message, why.to_owned())
 }
 
 /// An answer that no script of ours gives.

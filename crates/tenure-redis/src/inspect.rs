@@ -50,7 +50,7 @@ impl RedisStore {
         let wire = self.link.wire().await?;
         match query {
             Query::Key(key) => {
-                let items = show(&wire, &[key.as_str().to_owned()]).await?;
+                let items = show_one(&wire, key.as_str()).await?;
                 grown(&wire, Page { items, next: None }).await
             }
             Query::Prefix { prefix, after, limit } => {
@@ -243,6 +243,21 @@ async fn show(wire: &Wire, names: &[String]) -> Result<Vec<LockStatus>, BackendE
         }
     }
     Ok(shown)
+}
+
+/// The same of a single one: what is there and is no mutex is held by nobody we know of, but it is not free.
+async fn show_one(wire: &Wire, name: &str) -> Result<Vec<LockStatus>, BackendError> {
+    let mut command = SHOW.on(1, 0, name.len());
+    let answer = wire.call(command.text(name)).await?;
+    match list(&answer).ok_or_else(nonsense)? {
+        [Value::Array(one)] if one.len() == 1 => Err(BackendError::new(
+            Fault::Unsupported,
+            Effect::None,
+            "the key is no mutex, so who holds it is not known: a read-write lock or a semaphore of Java's, or what another \
+             program keeps there",
+        )),
+        shown => Ok(shown.iter().filter_map(status).collect()),
+    }
 }
 
 /// One key; `None` if its name is none of a lock's.

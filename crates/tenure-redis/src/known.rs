@@ -54,6 +54,8 @@ struct One {
     /// Until when one of them that was given up without an answer may still arrive.
     in_doubt: Option<Instant>,
     grant: Option<Held>,
+    /// It was told that it waits, and is fair: something is in the store.
+    queues: bool,
     /// It is being released: it is not asked for any more.
     leaves: bool,
     /// Until when it is remembered at least.
@@ -154,6 +156,7 @@ impl Known {
             under_way: 0,
             in_doubt: None,
             grant: None,
+            queues: false,
             leaves: false,
             until,
         });
@@ -394,9 +397,10 @@ impl Asking<'_> {
     ) {
         match answer {
             Ok(Standing::Granted(grant)) => self.granted(grant, clock.at(grant.held_from + grant.lease), now),
-            Ok(Standing::Waiting { .. }) => self.refused(true),
-            Ok(_) => self.refused(false),
-            Err(error) if error.effect() == Effect::None => self.refused(false),
+            Ok(Standing::Waiting { .. }) => self.refused(Some(true)),
+            Ok(_) => self.refused(Some(false)),
+            // Whatever was in the store is there still.
+            Err(error) if error.effect() == Effect::None => self.refused(None),
             // Nobody knows: see what happens to it when it is dropped.
             Err(_) => {}
         }
@@ -437,8 +441,8 @@ impl Asking<'_> {
         state.young.push_back((now, self.id));
     }
 
-    /// It was not granted. Of one that waits and is fair something is in the store.
-    fn refused(&mut self, waits: bool) {
+    /// It was not granted. Whether it waits, if that was said: of one that is fair something is in the store then.
+    fn refused(&mut self, waits: Option<bool>) {
         self.answered = true;
         self.not_kept();
         let mut state = self.known.state.lock();
@@ -446,7 +450,10 @@ impl Asking<'_> {
             return;
         };
         one.under_way -= 1;
-        let stays = waits && one.claim.fairness == Fairness::Fifo;
+        if let Some(waits) = waits {
+            one.queues = waits && one.claim.fairness == Fairness::Fifo;
+        }
+        let stays = one.queues || waits.is_none() && one.grant.is_some();
         if !stays && one.under_way == 0 && one.in_doubt.is_none() && !one.leaves {
             state.claims.remove(&self.id);
         }

@@ -16,6 +16,7 @@ mod link;
 mod names;
 mod note;
 mod profile;
+mod refusal;
 mod release;
 mod renew;
 mod script;

@@ -11,9 +11,10 @@ use tokio::time::timeout;
 use crate::acquire::COUNTER;
 use crate::answer::{integer, list, text};
 use crate::backend::RedisStore;
-use crate::error::{nonsense, refused_as, slow_renewal};
+use crate::error::{is_denied_as_a_whole, nonsense, slow_renewal};
 use crate::names::{Owner, claims_of};
 use crate::profile::{LIMITS, lease_ms};
+use crate::refusal::Refusal;
 use crate::script::RENEW;
 
 /// How many claims one call renews: some 3 ms of the server's time, in which it serves nobody else.
@@ -57,18 +58,11 @@ impl RedisStore {
             .collect();
         let shortest = asked_for.iter().map(|renewal| renewal.lease).min();
         let limit = (shortest.unwrap_or_default() / 6).max(LEAST_LIMIT);
-        let answers = match timeout(limit, self.renew_together(&asked_for)).await {
+        let answers = match timeout(limit, self.renew_each(&asked_for)).await {
             Ok(answers) => answers,
-            Err(_) => Err(slow_renewal(limit)),
+            Err(_) => unknown(&asked_for, &slow_renewal(limit)),
         };
-        let mut answers = match answers {
-            Ok(answers) => answers,
-            Err(error) => asked_for
-                .iter()
-                .map(|_| Renewed::Unknown(error.clone()))
-                .collect(),
-        }
-        .into_iter();
+        let mut answers = answers.into_iter();
         checked
             .into_iter()
             .map(|checked| match checked {
@@ -76,6 +70,21 @@ impl RedisStore {
                 Err(error) => Renewed::Unknown(error),
             })
             .collect()
+    }
+
+    /// In one call, or in as many as it takes where a right to one of the keys is missing: the server refuses the whole
+    /// then.
+    async fn renew_each(&self, renewals: &[&Renewal]) -> Batch<Renewed> {
+        match self.renew_together(renewals).await {
+            Ok(answers) => answers,
+            Err(error) if is_denied_as_a_whole(&error) && renewals.len() > 1 => {
+                let (some, others) = renewals.split_at(renewals.len() / 2);
+                let mut answers = Box::pin(self.renew_each(some)).await;
+                answers.extend(Box::pin(self.renew_each(others)).await);
+                answers
+            }
+            Err(error) => unknown(renewals, &error),
+        }
     }
 
     /// In one call, for claims of one client.
@@ -110,6 +119,13 @@ impl RedisStore {
         let held_from = self.now();
         let answer = wire.call(&command).await?;
         let parts = list(&answer).ok_or_else(nonsense)?;
+        if parts
+            .iter()
+            .filter_map(refusal)
+            .any(|refusal| refusal.is_of_a_replica())
+        {
+            wire.give_up();
+        }
         let [time, is_known, answers @ ..] = parts else {
             return Err(nonsense());
         };
@@ -142,15 +158,23 @@ impl RedisStore {
     }
 }
 
+fn unknown(renewals: &[&Renewal], error: &BackendError) -> Batch<Renewed> {
+    renewals.iter().map(|_| Renewed::Unknown(error.clone())).collect()
+}
+
+/// Why the server refused what was asked of one claim, if it did.
+fn refusal(answer: &Value) -> Option<Refusal<'_>> {
+    text(answer)?.strip_prefix('R').map(Refusal::read)
+}
+
 /// What the script says of one claim.
 fn judge(answer: &Value, alive: Renewed) -> Renewed {
     if let Some(by) = text(answer).and_then(|text| text.strip_prefix('V')) {
         let by = Some(by).filter(|by| !by.is_empty()).map(Arc::from);
         return Renewed::Gone(Loss::Evicted { by });
     }
-    if let Some(refusal) = text(answer).and_then(|text| text.strip_prefix('R')) {
-        let (code, details) = refusal.split_once(' ').unwrap_or((refusal, ""));
-        return Renewed::Unknown(refused_as(code, details));
+    if let Some(refusal) = refusal(answer) {
+        return Renewed::Unknown(refusal.error());
     }
     match integer(answer) {
         Some(0) => alive,

@@ -17,6 +17,7 @@ use crate::clock::ServerClock;
 use crate::dial::Dialer;
 use crate::distance::Distance;
 use crate::error::{self, NoConnection};
+use crate::refusal::Refusal;
 use crate::script::{Command, load_all};
 use crate::together::{Gathering, Said, Wish};
 
@@ -166,8 +167,7 @@ impl Wire {
         let answer = answer(connection.send_packed_command(command).await);
         let over = match &answer {
             Ok(_) => false,
-            // It has become a replica: the name may lead elsewhere by now.
-            Err(Failed::Refused(refusal)) => refusal.code() == "READONLY",
+            Err(Failed::Refused(refusal)) => Refusal::of(refusal).is_of_a_replica(),
             Err(Failed::Unanswered(_)) => true,
         };
         if over {
@@ -177,7 +177,7 @@ impl Wire {
     }
 
     /// Closes the connection: whoever comes makes another.
-    fn give_up(&self) {
+    pub(crate) fn give_up(&self) {
         self.broken.store(true, Ordering::Relaxed);
         self.driver.0.abort();
     }
@@ -192,7 +192,7 @@ enum Failed {
 impl From<Failed> for BackendError {
     fn from(failed: Failed) -> Self {
         match failed {
-            Failed::Refused(refusal) => error::refused(&refusal),
+            Failed::Refused(refusal) => Refusal::of(&refusal).error(),
             Failed::Unanswered(error) => error::unanswered(&error),
         }
     }

@@ -4,11 +4,15 @@ mod stage;
 
 use std::collections::BTreeSet;
 use std::num::NonZeroU32;
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::StreamExt;
 use stage::{PASSWORD, Server, Stage, USER, config, connect, documented_rights, soon};
-use tenure_backend::{Backend, BackendError, Cause, Departure, Effect, Fault, Holder, Mode, Phase, Query};
+use tenure_backend::{
+    Backend, BackendError, Cause, Claim, ClaimId, ClaimRef, ClientId, Departure, Effect, Fairness, Fault,
+    Holder, LockKey, Mode, OwnerId, Phase, Query,
+};
 use tenure_redis::{Config, RedisStore};
 use tenure_servers::Redis;
 
@@ -317,6 +321,93 @@ async fn a_database_that_the_server_does_not_have_is_said_to_be_none() {
             "{words}"
         );
     }
+}
+
+/// Our client keeps no code of what it is refused while it introduces itself.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_refused_on_the_way_to_a_database_is_told_as_without_one() {
+    let server = Redis::start().expect("it starts");
+    let ask = |command: &[&str]| server.ask(command).expect("it obeys");
+    ask(&["CONFIG", "SET", "requirepass", PASSWORD]);
+    for url in [server.url(), format!("{}/2", server.url())] {
+        let error = connect(&url).await.expect_err("it asks for a password");
+        assert_eq!(
+            (error.fault(), error.effect()),
+            (Fault::Denied, Effect::None),
+            "{error:?}"
+        );
+        assert!(error.to_string().contains("asks for a password"), "{error}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_gives_a_password_that_nobody_asked_for_is_told_to_leave_it_out() {
+    let server = Redis::start().expect("it starts");
+    let url = format!("redis://:{PASSWORD}@{}", server.address());
+    let error = connect(&url).await.expect_err("it has none");
+    assert_eq!(error.fault(), Fault::Denied, "{error:?}");
+    assert!(error.to_string().contains("asks for none"), "{error}");
+    assert!(!printed(&error).contains(PASSWORD), "{error:?}");
+}
+
+/// A sentinel knows no scripts and no databases.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_knows_no_scripts_is_refused_in_words() {
+    for (unknown, path) in [("SCRIPT", ""), ("SELECT", "/2")] {
+        let options = ["--save", "", "--rename-command", unknown, ""];
+        let server = Redis::start_with(&options, None).expect("it starts");
+        let error = connect(&format!("{}{path}", server.url()))
+            .await
+            .expect_err("it cannot serve");
+        assert_eq!(
+            (error.fault(), error.effect()),
+            (Fault::Unsupported, Effect::None),
+            "{error:?}"
+        );
+        assert!(error.to_string().contains("sentinel"), "{error}");
+        assert!(
+            !printed(&error).contains("local "),
+            "no script is printed: {}",
+            printed(&error)
+        );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_of_a_cluster_is_refused_in_words() {
+    let options = ["--save", "", "--cluster-enabled", "yes"];
+    let server = Redis::start_with(&options, None).expect("it starts");
+    let error = connect(&format!("{}/2", server.url()))
+        .await
+        .expect_err("it has one database");
+    assert_eq!(error.fault(), Fault::Unsupported, "{error:?}");
+    // It has no slots so far: waiting would be without an end.
+    let store = connect(&server.url())
+        .await
+        .expect("it is found out by the first lock");
+    let claim = Claim {
+        at: ClaimRef {
+            key: LockKey::new("k").expect("a name"),
+            id: ClaimId::new(ClientId::from_random([7; 16]), 1),
+        },
+        owner: OwnerId(0),
+        label: "l".into(),
+        mode: Mode::Exclusive,
+        fairness: Fairness::Unfair,
+        lease: Duration::from_secs(5),
+        grants: NonZeroU32::MIN,
+    };
+    let place_by = store.clock().now() + Duration::from_secs(5);
+    let error = store
+        .acquire(Arc::new(claim), place_by)
+        .await
+        .expect_err("it is a node");
+    assert_eq!(
+        (error.fault(), error.effect()),
+        (Fault::Unsupported, Effect::None),
+        "{error:?}"
+    );
+    assert!(error.to_string().contains("cluster"), "{error}");
 }
 
 /// Nobody listens, the name leads nowhere, the server refuses, the connection breaks: each cause is told once.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::StreamExt;
-use stage::{Server, Stage, soon, wait_until};
+use stage::{Server, Stage, USER, soon, wait_until};
 use tenure_backend::{
     Backend, Batch, Cause, Claim, Departure, Effect, Fault, Grant, Holder, Loss, MAX_PLACE_AHEAD, Mode,
     Phase, Query, Released, Renewal, Renewed, Standing,
@@ -413,6 +413,80 @@ async fn a_renewal_that_is_refused_is_no_trouble_of_its_neighbours() {
     assert!(matches!(answers[1], Renewed::Alive { .. }), "{answers:?}");
     stage.ask(&["CONFIG", "SET", "maxmemory", "0"]);
     waiter.stays_alive(&waiting, Phase::Waiting).await;
+}
+
+/// After a planned switch the name leads to another server. Whoever only holds sends nothing but renewals.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_became_a_replica_is_left_by_renewals_too() {
+    let stage = Stage::new().await;
+    let (client, key) = (stage.trial.client().await, stage.trial.key());
+    let claim = client.claim(&key, Mode::Exclusive);
+    client.granted(&claim).await;
+    let connected = || {
+        let said = stage.text(&["INFO", "stats"]);
+        let count = said
+            .lines()
+            .find_map(|line| line.strip_prefix("total_connections_received:"));
+        count
+            .and_then(|count| count.trim().parse::<u64>().ok())
+            .expect("it is said")
+    };
+    // Of a master that nobody can reach.
+    stage.ask(&["REPLICAOF", "127.0.0.1", "1"]);
+    let before = connected();
+    for _ in 0..2 {
+        let renewal = Renewal {
+            who: claim.at.clone(),
+            lease: claim.lease,
+            only: Phase::Granted,
+            raise: None,
+        };
+        let answers = client.backend().clone().renew(Batch::from_iter([renewal])).await;
+        let is_weather = |answer: &Renewed| matches!(answer, Renewed::Unknown(error) if error.is_weather());
+        assert!(answers.iter().all(is_weather), "{answers:?}");
+    }
+    assert!(connected() > before, "it looks where the name leads now");
+    stage.ask(&["REPLICAOF", "NO", "ONE"]);
+    client.stays_alive(&claim, Phase::Granted).await;
+    client.release(&claim).await.freed_it(&claim);
+}
+
+/// A right to a key is looked at before the script begins, and refuses the whole call.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_renewal_without_a_right_to_its_key_is_no_trouble_of_its_neighbours() {
+    let stage = Stage::new().await;
+    let client = stage.trial.client().await;
+    let claims: Vec<_> = (0..5)
+        .map(|_| client.claim(&stage.trial.key(), Mode::Exclusive))
+        .collect();
+    for claim in &claims {
+        client.granted(claim).await;
+    }
+    stage.ask(&["ACL", "SETUSER", USER, "resetkeys", "~tenure_*", "~redisson_*"]);
+    for claim in claims.iter().filter(|claim| claim.at != claims[3].at) {
+        stage.ask(&["ACL", "SETUSER", USER, &format!("~{}", claim.at.key)]);
+    }
+    let renewals = claims.iter().map(|claim| Renewal {
+        who: claim.at.clone(),
+        lease: claim.lease,
+        only: Phase::Granted,
+        raise: None,
+    });
+    let answers = client.backend().clone().renew(renewals.collect()).await;
+    let is_denied =
+        |answer: &Renewed| matches!(answer, Renewed::Unknown(error) if error.fault() == Fault::Denied);
+    let is_alive = |answer: &Renewed| matches!(answer, Renewed::Alive { .. });
+    assert_eq!(answers.len(), 5);
+    for (at, answer) in answers.iter().enumerate() {
+        assert!(
+            if at == 3 {
+                is_denied(answer)
+            } else {
+                is_alive(answer)
+            },
+            "{at}: {answer:?}"
+        );
+    }
 }
 
 /// R5: where nobody listens nothing was done, and it is certain.

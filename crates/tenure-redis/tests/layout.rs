@@ -7,10 +7,12 @@ mod stage;
 use std::time::Duration;
 
 use futures_util::StreamExt;
-use stage::{Stage, soon, wait_until};
+use stage::{Server, Stage, soon, wait_until};
 use tenure_backend::{
-    Batch, Cause, Departure, Fairness, Fault, Heir, Holder, Kind, Mode, Phase, Released, Renewed,
+    Batch, Cause, Departure, Effect, Fairness, Fault, Heir, Holder, Kind, LockKey, Mode, Phase, Query,
+    Released, Renewed,
 };
+use tenure_testkit::suite::Client;
 
 const JAVA: &str = "00000000-0000-4000-8000-000000000000:7";
 
@@ -216,12 +218,73 @@ async fn a_key_that_is_no_lock_is_an_error_and_is_left_alone() {
     ] {
         let refusal = client.try_acquire(&claim).await.expect_err("it is refused");
         assert_eq!(refusal.fault(), Fault::Store, "{refusal}");
-        assert_eq!(client.status(&key).await, None);
+        is_no_mutex(&client, &key).await;
         client.withdraw(&claim).await.freed_nobody();
         let answer = client.renew(&claim).await;
         assert!(matches!(answer, Renewed::Gone(_)), "{answer:?}");
     }
     assert_eq!(stage.text(&["GET", key.as_str()]), "somebody's");
+}
+
+/// Nobody waits for what no lock's end will free.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_hash_of_another_program_is_refused_as_such() {
+    for server in [Server::start(), Server::gathering()] {
+        let stage = Stage::on(server).await;
+        let client = stage.trial.client().await;
+        for fields in [&["name", "ada"][..], &[JAVA, "1", "name", "ada"]] {
+            let key = stage.trial.key();
+            stage.ask(&[&["HSET", key.as_str()], fields].concat());
+            for claim in [
+                client.claim(&key, Mode::Exclusive),
+                client.fair(&key, Mode::Exclusive),
+            ] {
+                let refusal = client.try_acquire(&claim).await.expect_err("it is refused");
+                assert_eq!(
+                    (refusal.fault(), refusal.effect()),
+                    (Fault::Store, Effect::None),
+                    "{refusal}"
+                );
+                client.withdraw(&claim).await.freed_nobody();
+            }
+            assert_eq!(stage.number(&["HLEN", key.as_str()]), fields.len() as i64 / 2);
+            assert_eq!(stage.number(&["PTTL", key.as_str()]), -1);
+        }
+        // Java leaves one without an end behind where it asks for a lease that Redis refuses: that is a lock.
+        let key = stage.trial.key();
+        stage.ask(&["HSET", key.as_str(), JAVA, "1"]);
+        let waiting = client.claim(&key, Mode::Exclusive);
+        client.waits(&waiting).await;
+    }
+}
+
+/// What is there and is no mutex is not said to be free.
+async fn is_no_mutex(client: &Client, key: &LockKey) {
+    let look = client.backend().clone().inspect(Query::Key(key.clone()));
+    let refusal = look.await.expect_err("it is no mutex");
+    assert_eq!(
+        (refusal.fault(), refusal.effect()),
+        (Fault::Unsupported, Effect::None),
+        "{refusal}"
+    );
+}
+
+/// To a script a holder without a name is all of them.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_eviction_of_a_holder_without_a_name_frees_nobody() {
+    let stage = Stage::new().await;
+    let (client, key) = (stage.trial.client().await, stage.trial.key());
+    let claim = client.claim(&key, Mode::Exclusive);
+    client.granted(&claim).await;
+    let nameless = Holder::Foreign { key, id: "".into() };
+    let evicted = Departure {
+        who: nameless,
+        cause: Cause::Evicted { by: None },
+        heir: None,
+        bar: Duration::ZERO,
+    };
+    client.depart(evicted).await.freed_nobody();
+    client.stays_alive(&claim, Phase::Granted).await;
 }
 
 /// An eviction and a look touch mutexes alone: not Java's read-write locks, and not what a program keeps in its hashes.
@@ -262,7 +325,7 @@ async fn what_is_no_mutex_is_neither_shown_nor_evicted() {
         if lives {
             stage.ask(&["PEXPIRE", name, "60000"]);
         }
-        assert_eq!(client.status(&key).await, None, "{fields:?}");
+        is_no_mutex(&client, &key).await;
         let foreign = Holder::Foreign {
             key: key.clone(),
             id: fields[0].into(),

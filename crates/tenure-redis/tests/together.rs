@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::future::join_all;
-use stage::{Scene, Server, Stage, soon, wait_until};
+use stage::{Scene, Server, Stage, USER, soon, wait_until};
 use tenure_backend::{
     Backend, BackendError, Batch, Cause, Claim, Departure, Effect, Fault, Holder, LockKey, Mode, Released,
     Standing,
@@ -214,6 +214,46 @@ async fn what_is_unusual_about_one_claim_is_no_trouble_of_those_beside_it() {
     assert_eq!(same.tokens, grant.tokens);
     let calls = stage.scripts_called();
     assert!(calls < 64, "{calls} calls: they have travelled together");
+}
+
+/// Which keys a user may touch is looked at before a script begins, and refuses all that travel in it.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_key_without_a_right_to_it_is_no_trouble_of_those_beside_it() {
+    let scene = Scene::new().await;
+    let (stage, client) = (&scene.stage, &scene.client);
+    let mut claims = scene.claims(MANY);
+    stage.ask(&["ACL", "SETUSER", USER, "resetkeys", "~tenure_*", "~redisson_*"]);
+    for claim in &claims {
+        stage.ask(&["ACL", "SETUSER", USER, &format!("~{}", claim.at.key)]);
+    }
+    let denied = client.claim(&scene.key(), Mode::Exclusive);
+    claims.insert(MANY - 5, denied.clone());
+    let all = scene.ask(&claims).await;
+    scene.proxy.heal();
+    let answers = all.await;
+    for (claim, answer) in claims.iter().zip(&answers) {
+        match answer {
+            Err(error) => assert!(
+                claim.at == denied.at && error.fault() == Fault::Denied,
+                "{error:?}"
+            ),
+            granted => assert!(claim.at != denied.at && is_granted(granted), "{granted:?}"),
+        }
+    }
+}
+
+/// Whoever shortens a lease or dies calls nobody.
+#[tokio::test(flavor = "multi_thread")]
+async fn who_waits_for_java_polls_within_its_own_lease_also_among_others() {
+    let stage = Stage::on(Server::gathering()).await;
+    let (client, key) = (stage.trial.client().await, stage.trial.key());
+    stage.ask(&["HSET", key.as_str(), JAVA, "1"]);
+    stage.ask(&["PEXPIRE", key.as_str(), "600000"]);
+    let claim = client.claim(&key, Mode::Exclusive);
+    match client.try_acquire(&claim).await {
+        Ok(Standing::Waiting { poll_after, .. }) => assert_eq!(poll_after, claim.lease),
+        other => panic!("{other:?}"),
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

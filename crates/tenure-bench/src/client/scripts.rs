@@ -13,9 +13,17 @@ use redis::{AsyncConnectionConfig, Client, Cmd, Script, Value};
 use super::{Lock, Locker};
 use crate::Fallible;
 
-/// The shared part stands in the others where this line is.
-const INCLUDE: &str = "--: include redisson_place\n";
-const PLACE: &str = include_str!("../../../tenure-redis/scripts/redisson_place.lua");
+/// The shared parts stand in the others where these lines are.
+const SHARED: [(&str, &str); 2] = [
+    (
+        "--: include redisson_place\n",
+        include_str!("../../../tenure-redis/scripts/redisson_place.lua"),
+    ),
+    (
+        "--: include redisson_owners\n",
+        include_str!("../../../tenure-redis/scripts/redisson_owners.lua"),
+    ),
+];
 const ACQUIRE: &str = include_str!("../../../tenure-redis/scripts/redisson_acquire.lua");
 const RELEASE: &str = include_str!("../../../tenure-redis/scripts/redisson_release.lua");
 
@@ -52,7 +60,11 @@ impl Scripts {
         let mut connection = connect(url).await?;
         let mut hashes = Vec::new();
         for source in [ACQUIRE, RELEASE] {
-            let script = Script::new(&source.replace(INCLUDE, PLACE));
+            let parts = SHARED.iter();
+            let source = parts.fold(source.to_owned(), |source, (place, part)| {
+                source.replace(place, part)
+            });
+            let script = Script::new(&source);
             hashes.push(script.prepare_invoke().load_async(&mut connection).await?);
         }
         let [acquire, release] =

@@ -81,6 +81,26 @@ fn what_was_refused_leaves_nothing_and_may_be_asked_for_again() {
 }
 
 #[test]
+fn a_poll_that_was_refused_leaves_a_waiter_as_it_stood() {
+    let known = Known::new();
+    let fair = Arc::new(Claim {
+        fairness: Fairness::Fifo,
+        ..(*claim(1)).clone()
+    });
+    let refusal = BackendError::new(tenure_backend::Fault::Unavailable, Effect::None, "full");
+    let refuse = || ask(&known, &fair, START).answered(Err(&refusal), &ServerClock::new(0, START), START);
+    refuse();
+    assert!(known.state.lock().claims.is_empty(), "it never came to wait");
+    busy(ask(&known, &fair, START));
+    refuse();
+    assert_eq!(
+        known.end(fair.at.id, START),
+        End::Plain,
+        "every request was answered"
+    );
+}
+
+#[test]
 fn a_placement_without_an_answer_is_in_doubt_until_it_cannot_arrive_any_more() {
     let (known, claim) = (Known::new(), claim(1));
     drop(ask(&known, &claim, START));

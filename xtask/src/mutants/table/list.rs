@@ -3,7 +3,7 @@
 
 use super::{
     belief, changes, command, election, ending, faces, keeping, memory, passing, queueing, redis,
-    redis_calls, redis_remembered, sqlite, testkit, threads, waiting,
+    redis_calls, redis_refusals, redis_remembered, sqlite, testkit, threads, waiting,
 };
 use crate::mutants::mutant::{Mutant, Target, Tests};
 
@@ -34,6 +34,7 @@ pub(crate) fn all() -> impl Iterator<Item = &'static Mutant> {
         sqlite::MUTANTS,
         redis::MUTANTS,
         redis_calls::MUTANTS,
+        redis_refusals::MUTANTS,
         redis_remembered::MUTANTS,
         testkit::MUTANTS,
         command::MUTANTS,

@@ -17,6 +17,7 @@ mod passing;
 mod queueing;
 mod redis;
 mod redis_calls;
+mod redis_refusals;
 mod redis_remembered;
 mod sqlite;
 mod testkit;

@@ -6,7 +6,7 @@ use crate::mutants::mutant::{Edit, Mutant, Tests};
 
 const TOGETHER: &str = "crates/tenure-redis/scripts/redisson_together.lua";
 const LINK: &str = "crates/tenure-redis/src/link.rs";
-const ERROR: &str = "crates/tenure-redis/src/error.rs";
+const REFUSAL: &str = "crates/tenure-redis/src/refusal.rs";
 const AWAKE: &str = "crates/tenure-redis/src/awake.rs";
 const WIRE: &str = "crates/tenure-redis/src/wire.rs";
 
@@ -266,7 +266,7 @@ pub(super) const MUTANTS: &[Mutant] = &[
         name: "redis-failed-save-is-for-good",
         promise: "A server that cannot save its data is weather",
         edits: &[Edit {
-            file: ERROR,
+            file: REFUSAL,
             find: "&[\"MISCONF\"],\n        Fault::Unavailable",
             replace: "&[\"MISCONF\"],\n        Fault::Store",
         }],
