@@ -13,6 +13,7 @@ mod options;
 mod parse;
 mod password_file;
 mod secret;
+mod shown;
 #[cfg(feature = "tls")]
 mod tls;
 mod url;

@@ -6,6 +6,7 @@ use percent_encoding::percent_decode_str;
 use crate::error::{Part, UrlError};
 use crate::host::Host;
 use crate::secret::Secret;
+use crate::shown;
 use crate::url::StoreUrl;
 
 /// The longest URL accepted, in bytes.
@@ -63,7 +64,7 @@ fn parse_path_form(scheme: String, rest: &str) -> Result<StoreUrl, UrlError> {
         Some(_) => return Err(UrlError::HostNotAllowed { scheme }),
     };
     Ok(StoreUrl {
-        shown: format!("{scheme}:{rest}"),
+        shown: format!("{scheme}:{}", shown::path_and_query(rest)),
         user: None,
         password: None,
         hosts: Vec::new(),
@@ -102,7 +103,7 @@ fn parse_host_form(scheme: String, rest: &str) -> Result<StoreUrl, UrlError> {
         _ => "***@".to_owned(),
     };
     Ok(StoreUrl {
-        shown: format!("{scheme}://{shown_user}{hosts}{tail}"),
+        shown: format!("{scheme}://{shown_user}{hosts}{}", shown::path_and_query(tail)),
         user: Some(decode(user, Part::User)?).filter(|user| !user.is_empty()),
         password: Some(decode(password, Part::Password)?)
             .filter(|text| !text.is_empty())
@@ -149,7 +150,7 @@ fn parse_query(text: &str) -> Result<Vec<(String, String)>, UrlError> {
             return Err(UrlError::OptionSyntax { position });
         }
         let name = name.to_owned();
-        if sounds_like_a_credential(&name) {
+        if shown::sounds_like_a_credential(&name) {
             return Err(UrlError::Credential { name });
         }
         if pairs.iter().any(|(earlier, _)| *earlier == name) {
@@ -159,15 +160,6 @@ fn parse_query(text: &str) -> Result<Vec<(String, String)>, UrlError> {
         pairs.push((name, value));
     }
     Ok(pairs)
-}
-
-/// Tells names whose values must not be shown, also those of other clients (`passwd`, `sslpassword`, `auth_token`).
-fn sounds_like_a_credential(name: &str) -> bool {
-    let name = name.to_ascii_lowercase();
-    name != "password_file"
-        && ["pass", "pwd", "secret", "token"]
-            .iter()
-            .any(|word| name.contains(word))
 }
 
 /// Percent-decodes one part; `+` stays `+`, as everywhere but in forms.

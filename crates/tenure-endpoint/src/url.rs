@@ -17,8 +17,9 @@ use crate::secret::Secret;
 ///
 /// `Display` and `Debug` show the URL as it was written, but for the password, which is left out whole: the text
 /// parses again, to the same store without its password. A user without a password is shown as `***`, unless there is
-/// a `password_file`: it may be a password whose colon was forgotten. To keep that promise when a password was not
-/// encoded, exactly one `@` may stand in a URL with hosts, and options whose names sound like a credential are refused.
+/// a `password_file`: it may be a password whose colon was forgotten. The value of an option that no store takes is shown
+/// as `***`, too. To keep that promise when a password was not encoded, exactly one `@` may stand in a URL with hosts, and
+/// options whose names sound like a credential are refused.
 ///
 /// # Examples
 ///
@@ -39,7 +40,7 @@ pub struct StoreUrl {
     pub(crate) hosts: Vec<Host>,
     pub(crate) path: String,
     pub(crate) pairs: Vec<(String, String)>,
-    /// The text as written, without the password, and without a user that may be one.
+    /// The text as written, without the password, and without a user or an option's value that may be one.
     pub(crate) shown: String,
 }
 
@@ -93,7 +94,7 @@ impl StoreUrl {
     }
 }
 
-/// Writes the URL as it was given, without its password, and without a user that may be one.
+/// Writes the URL as it was given, without its password, and without a user or an option's value that may be one.
 impl fmt::Display for StoreUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.shown)

@@ -1,7 +1,9 @@
 //! A password shows nowhere: not in a URL that parses, not in the error of one that does not.
 //! Not here: what the parts of a URL are (`grammar.rs`).
 
+use std::collections::BTreeSet;
 use std::error::Error;
+use std::path::Path;
 
 use tenure_endpoint::{Known, StoreUrl};
 
@@ -159,6 +161,13 @@ fn an_option_that_would_carry_a_password_is_refused_without_its_value() {
         "sslpassword",
         "secret",
         "auth_token",
+        "auth",
+        "AUTH",
+        "credentials",
+        "cred",
+        "apikey",
+        "api_key",
+        "api-key",
     ] {
         for start in ["redis://h", "sqlite:x"] {
             let text = format!("{start}?{name}=s3cr3t");
@@ -180,5 +189,74 @@ fn an_error_about_an_option_never_repeats_its_value() {
         let url = StoreUrl::parse(&format!("redis://h?{name}=s3cr3t")).expect("the grammar is met");
         let refused = url.options(&known).expect_err("the value does not fit");
         assert!(!chain(&refused).contains(PASSWORD), "{refused}");
+    }
+}
+
+#[test]
+fn the_value_of_an_option_that_no_store_takes_is_not_shown() {
+    for (text, shown) in [
+        ("redis://h?pw=s3cr3t", "redis://h?pw=***"),
+        (
+            "redis://h/0?layout=x&pin=s3cr3t=?/&awake=false&sslkey=s3cr3t",
+            "redis://h/0?layout=x&pin=***&awake=false&sslkey=***",
+        ),
+        // Names are told apart by their case.
+        ("redis://h?CERT=s3cr3t&cert=c", "redis://h?CERT=***&cert=c"),
+        ("redis://h?p=", "redis://h?p=***"),
+        (
+            "sqlite:x?pw=s3cr3t&layout=claims",
+            "sqlite:x?pw=***&layout=claims",
+        ),
+        ("sqlite:///x?pw=s3cr3t?s3cr3t", "sqlite:///x?pw=***"),
+        ("memory:?pw=s3cr3t", "memory:?pw=***"),
+        ("redis://h?", "redis://h?"),
+    ] {
+        let url = StoreUrl::parse(text).unwrap_or_else(|refused| panic!("{text}: {refused}"));
+        assert_eq!(
+            (url.to_string(), format!("{url:?}")),
+            (shown.to_owned(), format!("StoreUrl({shown:?})"))
+        );
+        assert!(StoreUrl::parse(shown).is_ok(), "{shown}");
+        assert_hidden(text);
+    }
+}
+
+/// Looks for them where the stores name them: `Known::text("name")`, in `const`s.
+#[test]
+fn the_value_of_every_option_that_a_store_takes_is_shown() {
+    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let mut found = BTreeSet::new();
+    for store in std::fs::read_dir(&crates).expect("beside the stores") {
+        let store = store.expect("it can be read").path();
+        // The doc comments here name options of nobody's.
+        if !store.ends_with("tenure-endpoint") {
+            options_in(&store.join("src"), &mut found);
+        }
+    }
+    for usual in ["layout", "awake", "password_file", "key"] {
+        assert!(found.contains(usual), "{usual} is missing in {found:?}");
+    }
+    for name in found {
+        let text = format!("redis://h?{name}=value");
+        let url = StoreUrl::parse(&text).unwrap_or_else(|refused| panic!("{text}: {refused}"));
+        assert_eq!(url.to_string(), text, "enter `{name}` in src/shown.rs");
+    }
+}
+
+fn options_in(folder: &Path, found: &mut BTreeSet<String>) {
+    for entry in std::fs::read_dir(folder).expect("a folder") {
+        let path = entry.expect("it can be read").path();
+        if path.is_dir() {
+            options_in(&path, found);
+        } else if path.extension().is_some_and(|extension| extension == "rs") {
+            let text = std::fs::read_to_string(&path).expect("text");
+            let names = text.split("Known::").skip(1).filter_map(|after| {
+                let (kind, after) = after.split_once("(")?;
+                let kinds = ["duration", "flag", "text", "path", "one_of"];
+                let name = after.trim_start().strip_prefix('"')?.split('"').next()?;
+                kinds.contains(&kind).then(|| name.to_owned())
+            });
+            found.extend(names);
+        }
     }
 }

@@ -1,0 +1,54 @@
+//! How the options of a store URL are shown, and which are refused: a password may stand there.
+//! Not here: which options each store has.
+
+use std::borrow::Cow;
+
+/// The options that stores take, whose values are no secrets and are shown. One that is missing here works, and is shown as
+/// `***`: a test looks for it in the sources of the stores.
+const SHOWN: [&str; 17] = [
+    "application_name",
+    "awake",
+    "ca",
+    "cert",
+    "command_timeout",
+    "connect_timeout",
+    "fencing",
+    "key",
+    "layout",
+    "max_lease",
+    "options",
+    "password_file",
+    "replica_wait",
+    "replicas",
+    "ssl-mode",
+    "sslmode",
+    "table",
+];
+
+/// What the names of credentials contain, also those of other clients (`passwd`, `sslpassword`, `auth_token`).
+const CREDENTIALS: [&str; 9] = [
+    "pass", "pwd", "secret", "token", "auth", "cred", "apikey", "api_key", "api-key",
+];
+
+/// Tells names whose values must not be shown.
+pub(crate) fn sounds_like_a_credential(name: &str) -> bool {
+    let name = name.to_ascii_lowercase();
+    name != "password_file" && CREDENTIALS.iter().any(|word| name.contains(word))
+}
+
+/// What follows the scheme or the hosts, as it was written, but for the values of options that no store takes: whoever
+/// hopes for one may hope to give a password by it.
+pub(crate) fn path_and_query(text: &str) -> String {
+    let Some((path, query)) = text.split_once('?') else {
+        return text.to_owned();
+    };
+    let pairs: Vec<_> = query.split('&').map(pair).collect();
+    format!("{path}?{}", pairs.join("&"))
+}
+
+fn pair(text: &str) -> Cow<'_, str> {
+    match text.split_once('=') {
+        Some((name, _)) if !SHOWN.contains(&name) => format!("{name}=***").into(),
+        _ => text.into(),
+    }
+}
