@@ -165,7 +165,8 @@ pub fn shortened(text: &str) -> Cow<'_, str> {
 ///
 /// In each line that is everything from the first `:` after a `://` to the last `@`: a password may hold spaces,
 /// quotes and other signs, so rather too much is masked than too little. Without such a `:` it is the user, who may be
-/// a password whose colon was forgotten. A line whose only URLs are those of our advice stays as it is.
+/// a password whose colon was forgotten, and who may hold spaces where a quote stands before the URL. A line whose only
+/// URLs are those of our advice stays as it is.
 pub fn without_passwords(text: &str) -> String {
     text.split_inclusive('\n').map(masked).collect()
 }
@@ -183,9 +184,11 @@ fn masked(line: &str) -> String {
     let Some((before, after)) = rest.rsplit_once('@') else {
         return line.to_owned();
     };
+    // Outside of quotes the URL ends at a blank, and the `@` is another's.
+    let has_ended = before.contains(char::is_whitespace) && !scheme.contains(['\'', '"', '`']);
     match before.split_once(':') {
         Some((user, _)) => format!("{scheme}://{user}:***@{after}"),
-        None if before.is_empty() || before.contains(char::is_whitespace) => line.to_owned(),
+        None if before.is_empty() || has_ended => line.to_owned(),
         None => format!("{scheme}://***@{after}"),
     }
 }
@@ -222,6 +225,12 @@ mod tests {
             ("redis://u@h", "redis://***@h"),
             ("'redis://s3/cr?3t@h'", "'redis://***@h'"),
             ("redis://h is of x@y", "redis://h is of x@y"),
+            (
+                "no subcommand 'redis://s3 cr3t@h'",
+                "no subcommand 'redis://***@h'",
+            ),
+            ("`redis://s3\tcr3t @h`", "`redis://***@h`"),
+            ("'-x redis://s3 c'r3t@h'", "'-x redis://***@h'"),
         ] {
             assert_eq!(without_passwords(text), masked);
         }

@@ -434,5 +434,8 @@ mod tests {
             let text = read(line).expect_err(line).text;
             assert!(!text.contains("s3cr3t"), "{text}");
         }
+        let blank = ["tenure", "redis://se cret@h", "run"].map(OsString::from);
+        let text = parse(blank).expect_err("it is no verb").text;
+        assert!(text.contains("redis://***@h") && !text.contains("cret"), "{text}");
     }
 }
