@@ -13,8 +13,9 @@ pub fn store_findings(surroundings: &Surroundings, choice: &Choice) -> Vec<Findi
     findings.extend(shadowed_files(surroundings, choice));
     findings.extend(visible_password(choice));
     if let Source::File(file) = &choice.source {
-        findings.extend(open_file(file, has_password(&choice.url)));
+        findings.extend(open_url_file(file, has_password(&choice.url)));
     }
+    findings.extend(open_password_file(&choice.url));
     findings
 }
 
@@ -62,40 +63,51 @@ fn visible_password(choice: &Choice) -> Option<Finding> {
 }
 
 /// A URL file that others can write, or can read though it has a password.
+fn open_url_file(file: &Path, has_password: bool) -> Option<Finding> {
+    let can_be_led = "they can lead commands to another store, and then two can hold one lock";
+    open_file(
+        file,
+        "",
+        can_be_led,
+        has_password.then_some(", which has a password"),
+    )
+}
+
+/// A password file that others can write or read.
+fn open_password_file(url: &str) -> Option<Finding> {
+    let url = StoreUrl::parse(url).ok()?;
+    let can_be_kept_out = "they can put another password there, and then no command can lock: make it 0600";
+    open_file(
+        url.password_file()?,
+        "the password file ",
+        can_be_kept_out,
+        Some(""),
+    )
+}
+
+/// A file that others can write, from which something follows, or can read though there is a password, as is said of it.
 #[cfg(unix)]
-fn open_file(file: &Path, has_password: bool) -> Option<Finding> {
+fn open_file(file: &Path, what: &str, if_written: &str, has_password: Option<&str>) -> Option<Finding> {
     use std::os::unix::fs::MetadataExt;
     let mode = std::fs::metadata(file).ok()?.mode();
-    let name = file.display();
-    let (severity, what, consequence) = if mode & 0o022 != 0 {
-        let what = format!("other users can write {name} (mode {:04o})", mode & 0o7777);
-        (
-            Severity::Danger,
-            what,
-            "they can lead commands to another store, and then two can hold one lock",
-        )
-    } else if has_password && mode & 0o044 != 0 {
-        let what = format!(
-            "other users can read {name}, which has a password (mode {:04o})",
-            mode & 0o7777
-        );
-        (
-            Severity::Warning,
-            what,
-            "they can take and free every lock in the store: make it 0600",
-        )
-    } else {
-        return None;
-    };
-    Some(Finding {
+    let (name, shown) = (format!("{what}{}", file.display()), mode & 0o7777);
+    let found = |severity, what, consequence: &str| Finding {
         severity,
         what,
         consequence: consequence.to_owned(),
-    })
+    };
+    if mode & 0o022 != 0 {
+        let what = format!("other users can write {name} (mode {shown:04o})");
+        return Some(found(Severity::Danger, what, if_written));
+    }
+    let told = has_password.filter(|_| mode & 0o044 != 0)?;
+    let what = format!("other users can read {name}{told} (mode {shown:04o})");
+    let consequence = "they can take and free every lock in the store: make it 0600";
+    Some(found(Severity::Warning, what, consequence))
 }
 
 #[cfg(not(unix))]
-fn open_file(_: &Path, _: bool) -> Option<Finding> {
+fn open_file(_: &Path, _: &str, _: &str, _: Option<&str>) -> Option<Finding> {
     None
 }
 
@@ -190,5 +202,39 @@ mod tests {
             assert_eq!(found.is_empty(), word.is_empty(), "{url} {mode:o}: {found}");
             assert!(found.contains(word), "{url} {mode:o}: {found}");
         }
+    }
+
+    #[test]
+    fn a_password_file_that_others_can_write_or_read_is_found_whoever_names_it() {
+        let mut machine = Machine::new();
+        let named = |machine: &mut Machine, url: &str, source: usize| {
+            machine.around.url = (source == 0).then(|| url.to_owned());
+            machine.around.url_file = (source == 1).then(|| machine.write("file", url, 0o600));
+            machine.around.tenure_url = (source == 2).then(|| url.into());
+        };
+        for (mode, word) in [
+            (0o600, ""),
+            (0o400, ""),
+            (0o640, "warning: other users can read the password file "),
+            (0o644, "(mode 0644); they can take and free every lock"),
+            (0o660, "danger: other users can write the password file "),
+            (0o602, "another password there"),
+        ] {
+            let file = machine.write("pass word", "s3cr3t", mode).display().to_string();
+            let url = format!("redis://u@h?password_file={}", file.replace(' ', "%20"));
+            for source in 0..3 {
+                named(&mut machine, &url, source);
+                let found = examine(&machine);
+                assert_eq!(
+                    found.lines().count(),
+                    usize::from(!word.is_empty()),
+                    "{mode:o}: {found}"
+                );
+                assert!(found.contains(word), "{mode:o}: {found}");
+            }
+        }
+        // One that is not there is the store's to miss.
+        named(&mut machine, "redis://u@h?password_file=/nonexistent", 0);
+        assert_eq!(examine(&machine), "");
     }
 }

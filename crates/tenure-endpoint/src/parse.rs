@@ -7,7 +7,7 @@ use crate::error::{Part, UrlError};
 use crate::host::Host;
 use crate::secret::Secret;
 use crate::shown;
-use crate::url::StoreUrl;
+use crate::url::{PASSWORD_FILE, StoreUrl};
 
 /// The longest URL accepted, in bytes.
 const MAX_LEN: usize = 8 * 1024;
@@ -95,7 +95,7 @@ fn parse_host_form(scheme: String, rest: &str) -> Result<StoreUrl, UrlError> {
     let (user, password) = credentials.split_once(':').unwrap_or((credentials, ""));
     let (path, query) = split_query(tail);
     let pairs = parse_query(query)?;
-    let has_password = !password.is_empty() || pairs.iter().any(|(name, _)| name == "password_file");
+    let has_password = !password.is_empty() || pairs.iter().any(|(name, _)| name == PASSWORD_FILE);
     let shown_user = match user {
         "" => String::new(),
         user if has_password => format!("{user}@"),

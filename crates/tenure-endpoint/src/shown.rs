@@ -3,6 +3,8 @@
 
 use std::borrow::Cow;
 
+use crate::url::PASSWORD_FILE;
+
 /// The options that stores take, whose values are no secrets and are shown. One that is missing here works, and is shown as
 /// `***`: a test looks for it in the sources of the stores.
 const SHOWN: [&str; 17] = [
@@ -17,7 +19,7 @@ const SHOWN: [&str; 17] = [
     "layout",
     "max_lease",
     "options",
-    "password_file",
+    PASSWORD_FILE,
     "replica_wait",
     "replicas",
     "ssl-mode",
@@ -33,7 +35,7 @@ const CREDENTIALS: [&str; 9] = [
 /// Tells names whose values must not be shown.
 pub(crate) fn sounds_like_a_credential(name: &str) -> bool {
     let name = name.to_ascii_lowercase();
-    name != "password_file" && CREDENTIALS.iter().any(|word| name.contains(word))
+    name != PASSWORD_FILE && CREDENTIALS.iter().any(|word| name.contains(word))
 }
 
 /// What follows the scheme or the hosts, as it was written, but for the values of options that no store takes: whoever

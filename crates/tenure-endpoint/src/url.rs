@@ -2,12 +2,16 @@
 //! Not here: the grammar (`parse`) and the meaning of the query (`options`).
 
 use std::fmt;
+use std::path::Path;
 
 use crate::error::UrlError;
 use crate::host::Host;
 use crate::options::{Known, Options};
 use crate::parse;
 use crate::secret::Secret;
+
+/// The option that names the file with the password.
+pub(crate) const PASSWORD_FILE: &str = "password_file";
 
 /// Names a store, its credentials and its options, as one line of text.
 ///
@@ -70,6 +74,13 @@ impl StoreUrl {
     #[must_use]
     pub fn password(&self) -> Option<&Secret> {
         self.password.as_ref()
+    }
+
+    /// The file that holds the password, if an option names one. Whether the store takes that option is not looked at.
+    #[must_use]
+    pub fn password_file(&self) -> Option<&Path> {
+        let named = self.pairs.iter().find(|(name, _)| name == PASSWORD_FILE)?;
+        Some(Path::new(&named.1)).filter(|path| !path.as_os_str().is_empty())
     }
 
     /// The servers in the order written: at least one for a store on the network, none for a file or memory.

@@ -3,8 +3,9 @@
 
 use std::error::Error;
 use std::fs;
+use std::path::Path;
 
-use tenure_endpoint::{PasswordFileError, read_password_file};
+use tenure_endpoint::{PasswordFileError, StoreUrl, read_password_file};
 
 #[test]
 fn the_first_line_without_its_end_is_the_password() {
@@ -60,5 +61,21 @@ fn a_file_that_everyone_can_read_is_reported_and_still_read() {
         let file = read_password_file(&path).expect("it is read");
         assert_eq!(file.readable_by_all, readable_by_all, "{mode:o}");
         assert_eq!(file.password.expose(), "s3cr3t");
+    }
+}
+
+#[test]
+fn a_url_says_which_file_it_is() {
+    for (text, file) in [
+        (
+            "redis://ada@h?layout=x&password_file=%2Frun%2Fp%20w",
+            Some("/run/p w"),
+        ),
+        ("rediss://h?password_file=pw", Some("pw")),
+        ("redis://ada:x@h?ca=pw", None),
+        ("redis://h?password_file=", None),
+    ] {
+        let url = StoreUrl::parse(text).unwrap_or_else(|refused| panic!("{text}: {refused}"));
+        assert_eq!(url.password_file(), file.map(Path::new), "{text}");
     }
 }
