@@ -352,6 +352,14 @@ mod tests {
         };
         assert_eq!(claim("evict k --claim x"), (Some("x".to_owned()), false));
         assert_eq!(claim("evict k --all"), (None, true));
+        for empty in [&["--claim", ""][..], &["--claim="], &["--claim", " "]] {
+            let words = [&["tenure", "evict", "k"], empty].concat();
+            let error = parse(words.into_iter().map(OsString::from)).expect_err("it names nobody");
+            assert_eq!(error.exit_code, 2, "{}", error.text);
+            for word in ["--claim", "names nobody", "`tenure show`", "--all"] {
+                assert!(error.text.contains(word), "{}", error.text);
+            }
+        }
     }
 
     #[test]

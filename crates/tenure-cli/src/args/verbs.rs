@@ -235,11 +235,21 @@ pub struct Evict {
     /// Which key
     pub key: String,
     /// Only this holder or waiter, as `show` names it
-    #[arg(long, value_name = "ID", group = "whom")]
+    #[arg(long, value_name = "ID", group = "whom", value_parser = parse_claim)]
     pub claim: Option<String>,
     /// Every holder; whoever waits goes on waiting
     #[arg(long, group = "whom")]
     pub all: bool,
+}
+
+/// A script's variable may be empty, and whoever is named by nothing is nobody.
+fn parse_claim(text: &str) -> Result<String, String> {
+    if text.trim().is_empty() {
+        return Err(
+            "it names nobody; give an ID as `tenure show` shows it, or --all for every holder".to_owned(),
+        );
+    }
+    Ok(text.to_owned())
 }
 
 /// `tenure watch`.
