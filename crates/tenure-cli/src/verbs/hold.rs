@@ -91,12 +91,15 @@ async fn acquire_and_keep(
             keep(held, hold, inbox, stdin).await
         }
         Outcome::Busy => {
-            note_as_is(quiet, &format!("busy: {}", wanted.names()));
+            note_as_is(quiet, &format!("busy: {}", wanted.one_of_names()));
             tell(&Event::Busy)?;
             Ok(NOT_HELD)
         }
         Outcome::Timeout => {
-            note_as_is(quiet, &format!("{} was busy for all of --wait", wanted.names()));
+            note_as_is(
+                quiet,
+                &format!("{} was busy for all of --wait", wanted.one_of_names()),
+            );
             tell(&Event::Timeout)?;
             Ok(NOT_HELD)
         }

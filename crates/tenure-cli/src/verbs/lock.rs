@@ -71,6 +71,14 @@ impl<'a> Wanted<'a> {
         names.join(", ")
     }
 
+    /// The same where one of them could not be had: which one, the library does not say.
+    pub(super) fn one_of_names(&self) -> String {
+        match self.keys.as_slice() {
+            [_] => self.names(),
+            _ => format!("one of {}", self.names()),
+        }
+    }
+
     /// Connects as a client that bears the label.
     pub(super) async fn connect(&self, store: &Chosen) -> Result<Client, Failure> {
         store.connect(self.args.label.as_deref()).await

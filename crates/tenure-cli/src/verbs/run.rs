@@ -84,7 +84,7 @@ fn claim_cap(run: &Run, lease: Duration) -> Option<Duration> {
 /// Who says that busy is as good as done wants to hear nothing: cron mails every word.
 fn tell_not_run(global: &Global, run: &Run, why: &str, wanted: &Wanted<'_>) {
     if run.busy_exit != 0 {
-        let names = wanted.names();
+        let names = wanted.one_of_names();
         note_as_is(global.quiet, &format!("{why}: {names}; the command was not run"));
     }
 }

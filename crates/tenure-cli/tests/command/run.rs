@@ -48,6 +48,35 @@ fn a_busy_lock_is_124_or_what_was_asked_and_the_command_never_runs() {
 }
 
 #[test]
+fn of_several_locks_only_one_is_said_to_be_busy() {
+    let scene = Scene::new();
+    let hold = scene.hold(&["w1"]);
+    hold.next("acquired");
+    let said = |args: &[&str], words: &str| {
+        let stderr = scene.start(args).finish().stderr;
+        assert!(stderr.contains(words), "{args:?}: {stderr}");
+    };
+    let (all, alone) = (r#"one of "a", "w1", "b""#, r#""w1""#);
+    for (options, run, held) in [
+        (&["-n"][..], "busy: ", "busy: "),
+        (&["-w", "200ms"], "not free within --wait: ", ""),
+    ] {
+        for (keys, names) in [(&["a", "w1", "b"][..], all), (&["w1"], alone)] {
+            let args = [keys, options].concat();
+            said(
+                &[&["run"], &args[..], &["--", "true"]].concat(),
+                &format!("{run}{names};"),
+            );
+            said(
+                &[&["hold", "--no-stdin"], &args[..]].concat(),
+                &format!("note: {held}{names}"),
+            );
+        }
+    }
+    hold.release();
+}
+
+#[test]
 fn cron_hears_nothing_of_a_busy_lock() {
     let scene = Scene::new();
     let hold = scene.hold(&["k"]);
