@@ -18,7 +18,7 @@ use crate::words::Failure;
 
 /// How long the release of a lock is tried at the most.
 const RELEASE: Duration = Duration::from_secs(5);
-/// The same for a lock of which nothing is left: other members of a multi-lock may be.
+/// The same for a lock of which nothing is left: how it was lost is to be told.
 const LOST_RELEASE: Duration = Duration::from_secs(1);
 
 /// A lock that is wanted, of keys that could be keys.
@@ -288,8 +288,7 @@ impl Held {
 
     /// Gives it back, and tries until that is confirmed or it would have ended by itself.
     pub(super) async fn release(self) -> Release {
-        let left = self.members().iter().map(Guard::remaining).min();
-        let limit = left.unwrap_or_default().clamp(LOST_RELEASE, RELEASE);
+        let limit = release_limit(self.members().iter().map(Guard::remaining));
         let unlocked = async {
             match self.guards {
                 Guards::One(guard) => guard.unlock().await,
@@ -301,6 +300,39 @@ impl Held {
             Ok(Err(Error::Lost(lost))) => Release::WasLost(lost),
             Ok(Err(error)) => Release::Unconfirmed(Some(error)),
             Err(_) => Release::Unconfirmed(None),
+        }
+    }
+}
+
+/// How long a release is tried of members that have so much left of their leases: until the last would have ended by itself.
+fn release_limit(left: impl Iterator<Item = Duration>) -> Duration {
+    match left.max().unwrap_or_default() {
+        Duration::ZERO => LOST_RELEASE,
+        left => left.min(RELEASE),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_release_is_tried_for_what_is_left_of_the_lease_and_no_longer_than_5_s() {
+        for (left_ms, limit_ms) in [
+            (&[300][..], 300),
+            (&[2_000], 2_000),
+            (&[20_000], 5_000),
+            // Others of a multi-lock are given back though one was lost.
+            (&[0, 700], 700),
+            (&[3_000, 400], 3_000),
+            (&[0], 1_000),
+        ] {
+            let left = left_ms.iter().copied().map(Duration::from_millis);
+            assert_eq!(
+                release_limit(left),
+                Duration::from_millis(limit_ms),
+                "{left_ms:?}"
+            );
         }
     }
 }
