@@ -175,6 +175,24 @@ fn a_url_that_cannot_be_used_is_told_with_who_named_it() {
 }
 
 #[test]
+fn a_password_among_the_options_is_not_shown() {
+    let scene = Scene::new();
+    for url in [
+        "redis://h:6379?auth=s3cr3t",
+        "redis://h?credentials=s3cr3t",
+        "redis://h?pin=s3cr3t",
+        "sqlite:?api-key=s3cr3t",
+        "sqlite:x.db?pin=s3cr3t",
+    ] {
+        for verb in [&["ls"][..], &["doctor"], &["run", "k", "--", "true"]] {
+            let done = call(&scene, &[&["--url", url], verb].concat(), &[]);
+            assert!([2, 125].contains(&done.code), "{done:?}");
+            assert!(!format!("{done:?}").contains("s3cr3t"), "{done:?}");
+        }
+    }
+}
+
+#[test]
 fn the_helpers_never_carry_the_url_in_their_arguments() {
     let scene = Scene::new();
     let script = "for pid in $PPID $(cut -d' ' -f4 /proc/$PPID/stat); do tr '\\0' ' ' < /proc/$pid/cmdline; echo; done";
