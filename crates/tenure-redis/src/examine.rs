@@ -1,6 +1,8 @@
 //! `examine`: everything about the server that weakens its locks, each with what follows from it.
 //! It looks and never repairs.
 
+mod info;
+
 use std::fmt::Display;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -21,6 +23,7 @@ use crate::backend::RedisStore;
 use crate::names::channel;
 use crate::script;
 use crate::wire::Wire;
+use info::{Info, cluster, eviction, persistence, replicas, version};
 
 /// How far the server's clock may be from ours before it is worth a word.
 const SKEW: Duration = Duration::from_secs(1);
@@ -45,6 +48,7 @@ impl RedisStore {
         match wire.ask(redis::cmd("INFO").arg("everything")).await {
             Ok(said) => {
                 let info = Info(text(&said).unwrap_or_default());
+                findings.extend(version(&info));
                 persistence(&info, &mut findings);
                 if info.get("aof_enabled") == Some("1")
                     && let Some(policy) = setting(&wire, "appendfsync").await
@@ -157,61 +161,6 @@ fn nobody() -> Claim {
     }
 }
 
-/// What `INFO` says.
-struct Info<'a>(&'a str);
-
-impl Info<'_> {
-    fn get(&self, name: &str) -> Option<&str> {
-        let line = |line: &&str| line.split_once(':').is_some_and(|(key, _)| key == name);
-        let (_, value) = self.0.lines().find(line)?.split_once(':')?;
-        Some(value.trim())
-    }
-
-    fn number(&self, name: &str) -> u64 {
-        self.get(name).and_then(|value| value.parse().ok()).unwrap_or(0)
-    }
-}
-
-fn persistence(info: &Info<'_>, findings: &mut Vec<Finding>) {
-    if info.get("aof_enabled") != Some("1") {
-        findings.push(warning(
-            "the append-only file is off (`appendonly no`), so a restart forgets the latest writes or all of them",
-            "after a restart a lock can be held twice until the older lease has ended, and its older holder is not told \
-             before its next renewal",
-        ));
-    } else if info.get("aof_last_write_status") == Some("err") {
-        findings.push(danger(
-            "the append-only file cannot be written: the disk may be full",
-            "Redis refuses writes, so held locks end with their leases and no new ones can be had",
-        ));
-    }
-    if info.get("rdb_last_bgsave_status") == Some("err") {
-        findings.push(danger(
-            "the last snapshot could not be saved: see the server's log and its disk",
-            "with `stop-writes-on-bgsave-error` Redis refuses writes, so held locks end with their leases",
-        ));
-    }
-}
-
-fn replicas(info: &Info<'_>, findings: &mut Vec<Finding>) {
-    let count = info.number("connected_slaves");
-    if info.get("role") == Some("slave") {
-        findings.push(danger(
-            "this server is a replica of another",
-            "no lock can be had from it, and it may show locks that have changed hands",
-        ));
-    } else if count > 0 {
-        findings.push(warning(
-            match count {
-                1 => "the server has 1 replica, which receives writes after they are answered".to_owned(),
-                _ => format!("the server has {count} replicas, which receive writes after they are answered"),
-            },
-            "when a replica takes over, the latest locks can be forgotten, and held twice until the older lease has ended: \
-             check the fencing token where that matters",
-        ));
-    }
-}
-
 /// Whether writes are refused for want of replicas. `INFO` names how many are good only where some are asked for.
 async fn missing_replicas(wire: &Wire, info: &Info<'_>) -> Option<Finding> {
     info.get("min_slaves_good_slaves")?;
@@ -227,15 +176,6 @@ async fn missing_replicas(wire: &Wire, info: &Info<'_>) -> Option<Finding> {
             "held locks end with their leases, and no new ones can be had, until enough replicas are back",
         )
     })
-}
-
-fn cluster(info: &Info<'_>, findings: &mut Vec<Finding>) {
-    if info.get("cluster_enabled") == Some("1") {
-        findings.push(danger(
-            "this server is a node of a cluster",
-            "only the keys of its own slots could be locked, so locks are refused",
-        ));
-    }
 }
 
 /// What the server is set to, if it may be asked.
@@ -266,28 +206,6 @@ fn syncing(policy: &str) -> Option<Finding> {
         )),
         _ => None,
     }
-}
-
-fn eviction(info: &Info<'_>, policy: &str, findings: &mut Vec<Finding>) {
-    if policy == "noeviction" {
-        if info.number("maxmemory") > 0 && info.number("used_memory") > info.number("maxmemory") / 10 * 9 {
-            findings.push(warning(
-                "nine tenths of `maxmemory` are used",
-                "when it is full no new lock can be had; those that are held are still renewed",
-            ));
-        }
-        return;
-    }
-    let found = format!(
-        "the eviction policy is `{policy}`: a full memory makes room by removing keys, locks among them"
-    );
-    let consequence = "a lock that is held can vanish and be held twice, without anybody being told before the next renewal";
-    findings.push(if info.number("maxmemory") > 0 {
-        danger(found, consequence)
-    } else {
-        // Without a limit memory is never full.
-        note(format!("{found} (there is no `maxmemory` yet)"), consequence)
-    });
 }
 
 /// Whether tokens can be had, and none could come again: they follow the server's clock, and never go back with it.
@@ -387,24 +305,4 @@ fn warning(what: impl Display, consequence: impl Display) -> Finding {
 
 fn note(what: impl Display, consequence: impl Display) -> Finding {
     found(Severity::Note, what, consequence)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn one_replica_receives_and_several_receive() {
-        for (count, words) in [
-            (1, "1 replica, which receives "),
-            (2, "2 replicas, which receive "),
-        ] {
-            let mut findings = Vec::new();
-            replicas(
-                &Info(&format!("role:master\r\nconnected_slaves:{count}\r\n")),
-                &mut findings,
-            );
-            assert!(findings[0].what.contains(words), "{findings:?}");
-        }
-    }
 }

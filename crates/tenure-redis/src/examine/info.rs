@@ -1,0 +1,197 @@
+//! What `INFO` says, and what of it weakens locks: judged without asking anything else.
+//! Not here: what the server must be asked for.
+
+use tenure_backend::Finding;
+
+use super::{danger, note, warning};
+
+/// The oldest version that is served.
+const OLDEST: (u32, u32) = (6, 2);
+
+/// What `INFO` says.
+pub(super) struct Info<'a>(pub(super) &'a str);
+
+impl Info<'_> {
+    pub(super) fn get(&self, name: &str) -> Option<&str> {
+        let line = |line: &&str| line.split_once(':').is_some_and(|(key, _)| key == name);
+        let (_, value) = self.0.lines().find(line)?.split_once(':')?;
+        Some(value.trim())
+    }
+
+    pub(super) fn number(&self, name: &str) -> u64 {
+        self.get(name).and_then(|value| value.parse().ok()).unwrap_or(0)
+    }
+}
+
+/// Whether the server is older than what is served. Those that are not Redis name the version of it that they are like.
+pub(super) fn version(info: &Info<'_>) -> Option<Finding> {
+    let said = info.get("redis_version")?;
+    let mut parts = said.split('.').map(str::parse::<u32>);
+    let (Some(Ok(major)), Some(Ok(minor))) = (parts.next(), parts.next()) else {
+        return None;
+    };
+    ((major, minor) < OLDEST).then(|| {
+        warning(
+            format!("the server is Redis {said}, and none before {}.{} is served", OLDEST.0, OLDEST.1),
+            "a lock or a release can fail midway for want of a command, such as LPOS, which fair locks need and which came with \
+             6.0.6",
+        )
+    })
+}
+
+pub(super) fn persistence(info: &Info<'_>, findings: &mut Vec<Finding>) {
+    if info.get("aof_enabled") != Some("1") {
+        findings.push(warning(
+            "the append-only file is off (`appendonly no`), so a restart forgets the latest writes or all of them",
+            "after a restart a lock can be held twice until the older lease has ended, and its older holder is not told \
+             before its next renewal",
+        ));
+    } else if info.get("aof_last_write_status") == Some("err") {
+        findings.push(danger(
+            "the append-only file cannot be written: the disk may be full",
+            "Redis refuses writes, so held locks end with their leases and no new ones can be had",
+        ));
+    }
+    if info.get("rdb_last_bgsave_status") == Some("err") {
+        findings.push(danger(
+            "the last snapshot could not be saved: see the server's log and its disk",
+            "with `stop-writes-on-bgsave-error` Redis refuses writes, so held locks end with their leases",
+        ));
+    }
+}
+
+pub(super) fn replicas(info: &Info<'_>, findings: &mut Vec<Finding>) {
+    let count = info.number("connected_slaves");
+    if info.get("role") == Some("slave") {
+        findings.push(danger(
+            "this server is a replica of another",
+            "no lock can be had from it, and it may show locks that have changed hands",
+        ));
+    } else if count > 0 {
+        findings.push(warning(
+            match count {
+                1 => "the server has 1 replica, which receives writes after they are answered".to_owned(),
+                _ => format!("the server has {count} replicas, which receive writes after they are answered"),
+            },
+            "when a replica takes over, the latest locks can be forgotten, and held twice until the older lease has ended: \
+             check the fencing token where that matters",
+        ));
+    }
+}
+
+pub(super) fn cluster(info: &Info<'_>, findings: &mut Vec<Finding>) {
+    if info.get("cluster_enabled") == Some("1") {
+        findings.push(danger(
+            "this server is a node of a cluster",
+            "only the keys of its own slots could be locked, so locks are refused",
+        ));
+    }
+}
+
+pub(super) fn eviction(info: &Info<'_>, policy: &str, findings: &mut Vec<Finding>) {
+    let (used, limit) = (info.number("used_memory"), info.number("maxmemory"));
+    if policy == "noeviction" {
+        if limit > 0 && used >= limit {
+            findings.push(danger(
+                "memory is full: `maxmemory` is used up",
+                "no new lock can be had; those that are held are still renewed",
+            ));
+        } else if limit > 0 && used > limit / 10 * 9 {
+            findings.push(warning(
+                "nine tenths of `maxmemory` are used",
+                "when it is full no new lock can be had; those that are held are still renewed",
+            ));
+        }
+        return;
+    }
+    let found = format!(
+        "the eviction policy is `{policy}`: a full memory makes room by removing keys, locks among them"
+    );
+    let consequence = "a lock that is held can vanish and be held twice, without anybody being told before the next renewal";
+    findings.push(if limit > 0 {
+        danger(found, consequence)
+    } else {
+        // Without a limit memory is never full.
+        note(format!("{found} (there is no `maxmemory` yet)"), consequence)
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use tenure_backend::Severity;
+
+    use super::*;
+
+    #[test]
+    fn one_replica_receives_and_several_receive() {
+        for (count, words) in [
+            (1, "1 replica, which receives "),
+            (2, "2 replicas, which receive "),
+        ] {
+            let mut findings = Vec::new();
+            replicas(
+                &Info(&format!("role:master\r\nconnected_slaves:{count}\r\n")),
+                &mut findings,
+            );
+            assert!(findings[0].what.contains(words), "{findings:?}");
+        }
+    }
+
+    #[test]
+    fn a_memory_that_is_full_is_a_danger_and_one_that_is_nearly_so_a_warning() {
+        for (used, limit, severity) in [
+            (100, 0, None),
+            (900, 1000, None),
+            (901, 1000, Some(Severity::Warning)),
+            (999, 1000, Some(Severity::Warning)),
+            (1000, 1000, Some(Severity::Danger)),
+            (1001, 1000, Some(Severity::Danger)),
+        ] {
+            let mut findings = Vec::new();
+            let said = format!("used_memory:{used}\r\nmaxmemory:{limit}\r\n");
+            eviction(&Info(&said), "noeviction", &mut findings);
+            let found = findings.first().map(|finding| finding.severity);
+            assert_eq!(
+                (found, findings.len()),
+                (severity, usize::from(severity.is_some())),
+                "{said}"
+            );
+            if severity == Some(Severity::Danger) {
+                assert!(findings[0].what.contains("memory is full"), "{findings:?}");
+                assert!(
+                    findings[0].consequence.contains("no new lock can be had"),
+                    "{findings:?}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn a_server_that_is_older_than_what_is_served_is_found() {
+        for (said, is_found) in [
+            ("2.8.24", true),
+            ("5.0.14", true),
+            ("6.0.16", true),
+            ("6.1.240", true),
+            ("6.2.0", false),
+            ("7.0.15", false),
+            ("8.2", false),
+            ("10.0.1", false),
+            ("255.255.255", false),
+            ("unknown", false),
+            ("", false),
+        ] {
+            let text = format!("# Server\r\nredis_version:{said}\r\nredis_git_sha1:0\r\n");
+            let found = version(&Info(&text));
+            assert_eq!(found.is_some(), is_found, "{said}: {found:?}");
+            if let Some(found) = found {
+                assert_eq!(found.severity, Severity::Warning);
+                assert!(
+                    found.what.contains(said) && found.what.contains("6.2"),
+                    "{found:?}"
+                );
+            }
+        }
+        assert_eq!(version(&Info("# Server\r\nos:Linux\r\n")), None);
+    }
+}
