@@ -50,10 +50,8 @@ impl RedisStore {
                 let info = Info(text(&said).unwrap_or_default());
                 findings.extend(version(&info));
                 persistence(&info, &mut findings);
-                if info.get("aof_enabled") == Some("1")
-                    && let Some(policy) = setting(&wire, "appendfsync").await
-                {
-                    findings.extend(syncing(&policy));
+                if info.get("aof_enabled") == Some("1") {
+                    findings.extend(syncing(setting(&wire, "appendfsync").await.as_deref()));
                 }
                 replicas(&info, &mut findings);
                 findings.extend(missing_replicas(&wire, &info).await);
@@ -191,20 +189,26 @@ async fn eviction_policy(wire: &Wire, info: &Info<'_>) -> String {
     said.unwrap_or_else(|| info.get("maxmemory_policy").unwrap_or("noeviction").to_owned())
 }
 
-/// How soon the append-only file is on the disk: what a crash of the machine can take.
-fn syncing(policy: &str) -> Option<Finding> {
+/// How soon the append-only file is on the disk: what a crash of the machine can take. `None` if it may not be asked.
+fn syncing(policy: Option<&str>) -> Option<Finding> {
     let consequence =
         "if the machine crashes, locks taken in that time can be held twice until the older lease has ended";
     match policy {
-        "everysec" => Some(note(
+        None => Some(warning(
+            "how soon the append-only file is on the disk could not be asked: this user may not ask CONFIG GET, or the server \
+             does not know it",
+            "unless every write is (`appendfsync always`), a crash of the machine takes the latest, and locks taken then can be \
+             held twice until the older lease has ended",
+        )),
+        Some("everysec") => Some(note(
             "the append-only file is on the disk a second after the fact (`appendfsync everysec`)",
             consequence,
         )),
-        "no" => Some(warning(
+        Some("no") => Some(warning(
             "the append-only file is on the disk when the system sees fit (`appendfsync no`), often half a minute later",
             consequence,
         )),
-        _ => None,
+        Some(_) => None,
     }
 }
 

@@ -40,6 +40,27 @@ async fn what_a_crash_of_the_machine_can_take_is_told() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_does_not_say_how_it_is_set_up_is_not_taken_for_sound() {
+    let options = ["--save", "", "--appendonly", "yes", "--appendfsync", "always"];
+    let server = Redis::start_with(&options, None).expect("it starts");
+    let store = connect(&server.url()).await.expect("it answers");
+    server
+        .ask(&["ACL", "SETUSER", "default", "-config|get"])
+        .expect("it obeys");
+    let found = store.examine().await.expect("it can be examined");
+    let [finding] = &found[..] else {
+        panic!("{found:?}")
+    };
+    assert_eq!(finding.severity, Severity::Warning);
+    assert!(
+        finding
+            .what
+            .contains("append-only file is on the disk could not be asked"),
+        "{finding:?}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_takes_no_writes_for_want_of_replicas_is_found() {
     let usual = ["--save", "", "--appendonly", "yes", "--appendfsync", "always"];
     let server = Redis::start_with(&usual, None).expect("it starts");
