@@ -3,14 +3,14 @@
 
 mod info;
 
+use std::error::Error;
 use std::fmt::Display;
+use std::num::NonZeroU32;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use futures_core::Stream;
+use futures_util::StreamExt;
 use redis::Value;
-use std::future::poll_fn;
-use std::num::NonZeroU32;
-use std::pin::pin;
 use tenure_backend::{
     BackendError, Claim, ClaimId, ClaimRef, ClientId, Fairness, Fault, Finding, LockKey, Mode, OwnerId,
     Severity,
@@ -41,6 +41,12 @@ const LAST_TOKEN: f64 = 9_007_199_254_740_992.0 - 256.0;
 /// How many calls are timed; the quickest counts.
 const TRIES: u32 = 5;
 
+/// What follows where nobody is woken.
+const POLLS: &str = "whoever waits polls instead, so a lock changes hands only ten times a second";
+
+/// How many looks for a wake-up there were.
+static LOOKS: AtomicU64 = AtomicU64::new(0);
+
 impl RedisStore {
     pub(crate) async fn find(&self) -> Result<Vec<Finding>, BackendError> {
         let wire = self.link.wire().await?;
@@ -70,7 +76,7 @@ impl RedisStore {
         script_cache(&wire, &mut findings).await?;
         self.clock_and_round_trip(&wire, &mut findings).await?;
         counter(&wire, &mut findings).await?;
-        self.wake_up(&wire, &mut findings).await?;
+        self.wake_up(&wire, &mut findings).await;
         Ok(findings)
     }
 
@@ -107,44 +113,62 @@ impl RedisStore {
     }
 
     /// Calls a waiter that nobody else knows, by a message of its own.
-    async fn wake_up(&self, wire: &Wire, findings: &mut Vec<Finding>) -> Result<(), BackendError> {
+    async fn wake_up(&self, wire: &Wire, findings: &mut Vec<Finding>) {
         let nobody = nobody();
         let asked = self.now();
         let heard = async {
-            let mut wakes = pin!(self.ear.watch(&nobody).await.ok()?);
-            let mut publish = redis::cmd("PUBLISH");
+            let mut wakes = self.ear.watch(&nobody).await.map_err(|_| deaf())?;
             // Whoever arms is woken once by that: the message must come after it.
-            poll_fn(|cx| wakes.as_mut().poll_next(cx)).await?;
-            let called = self.now();
-            wire.ask(publish.arg(channel(&nobody.at.key)).arg("0"))
-                .await
-                .ok()?;
-            poll_fn(|cx| wakes.as_mut().poll_next(cx)).await?;
-            Some(self.now() - called)
+            wakes.next().await.ok_or_else(deaf)?;
+            let (mut publish, called) = (redis::cmd("PUBLISH"), self.now());
+            let published = wire.ask(publish.arg(channel(&nobody.at.key)).arg("0")).await;
+            published.map_err(|error| mute(&error))?;
+            wakes.next().await.ok_or_else(deaf)?;
+            Ok(self.now() - called)
         };
-        match timeout(self.link.dialer.config.command_timeout, heard).await {
-            Ok(Some(took)) if took <= SLOW => {}
-            Ok(Some(took)) => findings.push(note(
+        let found = match timeout(self.link.dialer.config.command_timeout, heard).await {
+            Ok(Ok(took)) if took <= SLOW => return,
+            Ok(Ok(took)) => note(
                 format!("a wake-up takes {}", seconds(took)),
                 "whoever waits for a lock gets it that much later after its release",
-            )),
-            _ => findings.push(warning(
+            ),
+            Ok(Err(finding)) => finding,
+            Err(_) => warning(
                 format!(
-                    "no wake-up came within {}: publish and subscribe do not reach us, or this user may not use the \
-                     channels",
+                    "no wake-up came within {}: publish and subscribe do not reach us",
                     seconds(self.now() - asked)
                 ),
-                "whoever waits polls instead, so a lock changes hands only ten times a second",
-            )),
-        }
-        Ok(())
+                POLLS,
+            ),
+        };
+        findings.push(found);
     }
 }
 
-/// A claim that is never placed, on a key that nobody uses.
+/// The server has confirmed no subscription. Why, is told to nobody.
+fn deaf() -> Finding {
+    warning(
+        "wake-ups cannot be subscribed to: see whether this user may SUBSCRIBE and use the channels (ACL SETUSER … +subscribe \
+         &*), and whether the server takes another connection",
+        POLLS,
+    )
+}
+
+fn mute(error: &BackendError) -> Finding {
+    let why = error
+        .source()
+        .map_or_else(|| error.to_string(), ToString::to_string);
+    warning(
+        format!("wake-ups cannot be published: {why}"),
+        "a release publishes as well, so it fails midway, and whoever waits polls",
+    )
+}
+
+/// A claim that is never placed, on a key that nobody uses, nor another look at the same time: its message would wake us.
 fn nobody() -> Claim {
     let id = ClaimId::new(ClientId::from_random([0; 16]), 0);
-    let name = format!("tenure_doctor:{}", std::process::id());
+    let look = LOOKS.fetch_add(1, Ordering::Relaxed);
+    let name = format!("tenure_doctor:{}:{look}", std::process::id());
     Claim {
         at: ClaimRef {
             key: LockKey::new(name).expect("a short name without control characters"),

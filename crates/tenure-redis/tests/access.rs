@@ -465,6 +465,29 @@ async fn a_user_who_may_not_ask_for_scripts_is_told_what_doctor_needs() {
     );
 }
 
+/// No time is named: nobody waited for anything.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_user_who_may_not_subscribe_or_publish_is_told_so() {
+    for (rules, words) in [
+        (&["resetchannels"][..], "cannot be subscribed to"),
+        (&["-subscribe"], "cannot be subscribed to"),
+        (&["-publish"], "cannot be published: NOPERM"),
+    ] {
+        let stage = Stage::new().await;
+        stage.ask(&[&["ACL", "SETUSER", USER], rules].concat());
+        let client = stage.trial.client().await;
+        let found = client.backend().clone().examine().await;
+        let found = found.expect("it can be examined");
+        let about: Vec<_> = found.iter().filter(|one| one.what.contains("wake-up")).collect();
+        let [one] = &about[..] else { panic!("{found:?}") };
+        assert!(one.what.contains(words), "{one:?}");
+        assert!(
+            !one.what.contains(" ms") && !one.what.contains("within"),
+            "{one:?}"
+        );
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn locks_live_in_the_database_that_the_url_names() {
     let stage = Stage::new().await;

@@ -61,6 +61,21 @@ async fn a_server_that_does_not_say_how_it_is_set_up_is_not_taken_for_sound() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn several_who_look_at_once_are_each_woken() {
+    let options = ["--save", "", "--appendonly", "yes", "--appendfsync", "always"];
+    let server = Redis::start_with(&options, None).expect("it starts");
+    let store = connect(&server.url()).await.expect("it answers");
+    let looks = (0..8).map(|_| store.clone().examine());
+    for found in futures_util::future::join_all(looks).await {
+        let found = found.expect("it can be examined");
+        assert!(
+            !found.iter().any(|one| one.what.contains("no wake-up came")),
+            "{found:?}"
+        );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_takes_no_writes_for_want_of_replicas_is_found() {
     let usual = ["--save", "", "--appendonly", "yes", "--appendfsync", "always"];
     let server = Redis::start_with(&usual, None).expect("it starts");
