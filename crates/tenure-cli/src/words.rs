@@ -7,7 +7,7 @@ use std::fmt;
 use std::io::{self, Write};
 
 use tenure::backend::harmless;
-use tenure::{Error, Fault, LockKey};
+use tenure::{Error, Fault, LockKey, StoreUrl};
 
 /// Why a verb could not do what it was told.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -167,8 +167,36 @@ pub fn shortened(text: &str) -> Cow<'_, str> {
 /// quotes and other signs, so rather too much is masked than too little. Without such a `:` it is the user, who may be
 /// a password whose colon was forgotten, and who may hold spaces where a quote stands before the URL. A line whose only
 /// URLs are those of our advice stays as it is.
+///
+/// So are the values of options that no store takes, for whoever hopes for one may hope to give a password by it.
 pub fn without_passwords(text: &str) -> String {
-    text.split_inclusive('\n').map(masked).collect()
+    let lines = text.split_inclusive('\n').map(masked);
+    lines.map(|line| without_option_values(&line)).collect()
+}
+
+fn without_option_values(line: &str) -> String {
+    let Some((before, url)) = line.split_once("://") else {
+        return line.to_owned();
+    };
+    let mut shown = format!("{before}://");
+    for (number, part) in url.split_inclusive(['?', '&']).enumerate() {
+        match part.split_once('=') {
+            Some((name, value)) if number > 0 && is_name(name) && !StoreUrl::shows_option(name) => {
+                let ends = |c: char| c.is_whitespace() || matches!(c, '&' | '?' | '\'' | '"' | '`');
+                let end = value.find(ends).unwrap_or(value.len());
+                shown += &format!("{name}=***{}", &value[end..]);
+            }
+            _ => shown += part,
+        }
+    }
+    shown
+}
+
+fn is_name(text: &str) -> bool {
+    !text.is_empty()
+        && text
+            .bytes()
+            .all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-'))
 }
 
 fn masked(line: &str) -> String {
@@ -225,6 +253,14 @@ mod tests {
             ("redis://u@h", "redis://***@h"),
             ("'redis://s3/cr?3t@h'", "'redis://***@h'"),
             ("redis://h is of x@y", "redis://h is of x@y"),
+            (
+                "'redis://h?auth=s3cr3t' is no verb",
+                "'redis://h?auth=***' is no verb",
+            ),
+            (
+                "redis://h?connect_timeout=5s&x=s3cr3t&ca=/a b",
+                "redis://h?connect_timeout=5s&x=***&ca=/a b",
+            ),
             (
                 "no subcommand 'redis://s3 cr3t@h'",
                 "no subcommand 'redis://***@h'",

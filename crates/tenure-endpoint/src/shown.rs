@@ -48,9 +48,14 @@ pub(crate) fn path_and_query(text: &str) -> String {
     format!("{path}?{}", pairs.join("&"))
 }
 
+/// Whether an option of that name is one that a store takes.
+pub(crate) fn is_shown(name: &str) -> bool {
+    SHOWN.contains(&name)
+}
+
 fn pair(text: &str) -> Cow<'_, str> {
     match text.split_once('=') {
-        Some((name, _)) if !SHOWN.contains(&name) => format!("{name}=***").into(),
+        Some((name, _)) if !is_shown(name) => format!("{name}=***").into(),
         _ => text.into(),
     }
 }

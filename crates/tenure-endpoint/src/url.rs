@@ -76,6 +76,21 @@ impl StoreUrl {
         self.password.as_ref()
     }
 
+    /// Whether the value of an option of that name is shown: that of one that no store takes is not, for a password may
+    /// stand there.
+    ///
+    /// # Examples
+    /// ```
+    /// use tenure_endpoint::StoreUrl;
+    ///
+    /// assert!(StoreUrl::shows_option("connect_timeout"));
+    /// assert!(!StoreUrl::shows_option("auth"));
+    /// ```
+    #[must_use]
+    pub fn shows_option(name: &str) -> bool {
+        crate::shown::is_shown(name)
+    }
+
     /// The file that holds the password, if an option names one. Whether the store takes that option is not looked at.
     #[must_use]
     pub fn password_file(&self) -> Option<&Path> {
