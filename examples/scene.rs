@@ -174,6 +174,14 @@ pub(crate) fn assert_speaks_redis(program: &str, args: &[&str]) {
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(!output.status.success(), "{said}");
     assert!(said.contains("Redis at 127.0.0.1:1 cannot be reached"), "{said}");
+    assert_is_one_line_in_words(&said);
+}
+
+/// That a program which failed said so in one line, and not as Rust shows an error to its programmer.
+pub(crate) fn assert_is_one_line_in_words(said: &str) {
+    let begins = said.starts_with("error: ") || said.starts_with("not started: ");
+    assert!(begins && said.lines().count() == 1, "{said}");
+    assert!(!said.contains(['{', '"']), "{said}");
 }
 
 /// The built `tenure` command, which lies beside the tests; built now if only this package is tested.

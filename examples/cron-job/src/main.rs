@@ -1,8 +1,10 @@
 //! A nightly report that must not run twice at the same time, whichever hosts start it.
 //! Not here: the same without Rust, which is the line in `crontab`.
 
+#[path = "../../program.rs"]
+mod program;
+
 use std::error::Error;
-use std::iter::successors;
 use std::process::ExitCode;
 use std::time::Duration;
 use std::{io, thread};
@@ -14,15 +16,7 @@ use tokio::sync::mpsc;
 /// Cron mails what is written to stderr.
 #[tokio::main]
 async fn main() -> ExitCode {
-    match run().await {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            // An error does not repeat what caused it.
-            let words = successors(Some(&*error), |error| (*error).source()).map(ToString::to_string);
-            eprintln!("error: {}", words.collect::<Vec<_>>().join(": "));
-            ExitCode::FAILURE
-        }
-    }
+    program::end(run().await)
 }
 
 async fn run() -> Result<(), Box<dyn Error>> {
@@ -73,5 +67,5 @@ async fn report() {
 /// `TENURE_URL`, as for the command; without it, a file that the processes of this machine share.
 fn store() -> String {
     let file = std::env::temp_dir().join("cron-job-locks.db");
-    std::env::var("TENURE_URL").unwrap_or_else(|_| format!("sqlite:{}", file.display()))
+    program::named_store().unwrap_or_else(|| format!("sqlite:{}", file.display()))
 }

@@ -96,6 +96,20 @@ fn the_line_of_crontab_does_the_same() {
 }
 
 #[test]
+fn an_empty_tenure_url_counts_as_not_set() {
+    let scene = Scene::new();
+    let mut command = scene.command(env!("CARGO_BIN_EXE_cron-job"));
+    command.env("TENURE_URL", "").env("TMPDIR", scene.path(""));
+    let running = Process::start(command);
+    assert_eq!(running.line().as_deref(), Some("running"));
+    assert!(
+        scene.path("cron-job-locks.db").exists(),
+        "the file of whoever names no store"
+    );
+    finishes(running);
+}
+
+#[test]
 fn a_redis_may_be_its_lock_store() {
     scene::assert_speaks_redis(env!("CARGO_BIN_EXE_cron-job"), &[]);
 }

@@ -1,19 +1,26 @@
 //! Tells the story of a paused holder, once for each way to write; its processes are this program again.
 //! Not here: the story, the table and the holder.
 
+#[path = "../../program.rs"]
+mod program;
+
 use std::error::Error;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, ExitCode};
 use std::{env, fs};
 
 use fenced_write::{Ledger, Writer, hold, play};
 
-fn main() -> Result<(), Box<dyn Error>> {
+fn main() -> ExitCode {
+    program::end(run())
+}
+
+fn run() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<String> = env::args().skip(1).collect();
     match &arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         [] => Writer::ALL.into_iter().try_for_each(tell),
         ["hold", folder, writer, balance] => hold(Path::new(folder), writer.parse()?, balance.parse()?),
-        _ => Err("usage: fenced-write".into()),
+        _ => Err("fenced-write takes no arguments".into()),
     }
 }
 

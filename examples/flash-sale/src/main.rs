@@ -2,25 +2,34 @@
 //! Not here: how a shop sells (`shop`), and what the buyers do (`load`).
 
 mod load;
+#[path = "../../program.rs"]
+mod program;
 mod shop;
 mod stop;
 mod way;
 
 use std::error::Error;
+use std::process::ExitCode;
 
 use tenure::{Settings, parse_duration};
 
 /// What a program of a page does not tell apart.
 type Fault = Box<dyn Error + Send + Sync>;
 
-const USAGE: &str = "usage: flash-sale shop ADDRESS DATABASE [LEASE]
+const USAGE: &str = "this makes no sense
+
+usage: flash-sale shop ADDRESS DATABASE [LEASE]
        flash-sale load SHOP,SHOP,… [TRIAL…]
 
 The locks are in TENURE_URL, redis://127.0.0.1:6379 without it; a lease is 30s unless it is said. The trials,
 all without any: unlocked, locked, fenced, striped, locked-paused, fenced-paused.";
 
 #[tokio::main]
-async fn main() -> Result<(), Fault> {
+async fn main() -> ExitCode {
+    program::end(run().await)
+}
+
+async fn run() -> Result<(), Fault> {
     let args: Vec<String> = std::env::args().skip(1).collect();
     match &args.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["shop", address, database] => shop::serve(address, database, Settings::default().lease).await,

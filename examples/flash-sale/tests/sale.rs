@@ -34,13 +34,7 @@ impl Sale {
     /// With that lease.
     fn open_with(lease: &str) -> Sale {
         let (scene, redis) = (Scene::new(), Redis::start().unwrap());
-        let start = || {
-            let mut command = scene.command(PROGRAM);
-            command
-                .args(["shop", "127.0.0.1:0", "shop.db", lease])
-                .env("TENURE_URL", redis.url());
-            Process::start(command)
-        };
+        let start = || shop(&scene, &redis, "127.0.0.1:0", lease);
         // All at once: they also share the making of the tables.
         let processes = [start(), start(), start()];
         let address = |shop: &Process| shop.line_with("listening on ")["listening on ".len()..].to_owned();
@@ -75,6 +69,14 @@ impl Sale {
     fn database(&self) -> Connection {
         Connection::open(self.scene.path("shop.db")).unwrap()
     }
+}
+
+fn shop(scene: &Scene, redis: &Redis, address: &str, lease: &str) -> Process {
+    let mut command = scene.command(PROGRAM);
+    command
+        .args(["shop", address, "shop.db", lease])
+        .env("TENURE_URL", redis.url());
+    Process::start(command)
 }
 
 /// A line of the table, as far as it is counted.
@@ -302,4 +304,14 @@ fn a_load_that_is_interrupted_lets_the_paused_shop_go_on() {
     load.send(Signal::TERM);
     assert_eq!(load.exit_code(), 1);
     assert_eq!(ask(shop, "GET /till", "").0, 200);
+}
+
+#[test]
+fn who_says_nothing_to_do_is_told_what_there_is() {
+    let scene = Scene::new();
+    let mut program = Process::start(scene.command(PROGRAM));
+    assert_eq!((program.rest(), program.exit_code()), (Vec::new(), 1));
+    let said = fs::read_to_string(scene.path("stderr")).unwrap();
+    let words = "error: this makes no sense\n\nusage: flash-sale shop ADDRESS DATABASE [LEASE]\n       flash-sale load ";
+    assert!(said.starts_with(words), "{said}");
 }

@@ -2,9 +2,12 @@
 //! Not here: what is recorded of the work (`journal`).
 
 mod journal;
+#[path = "../../program.rs"]
+mod program;
 
 use std::error::Error;
 use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 use std::time::Duration;
 use std::{fs, io};
 
@@ -22,7 +25,11 @@ const OPENING: &str = "leader-worker:opening";
 
 /// `leader-worker SPOOL DATABASE`: each file in the folder is a task.
 #[tokio::main]
-async fn main() -> Result<(), Box<dyn Error>> {
+async fn main() -> ExitCode {
+    program::end(run().await)
+}
+
+async fn run() -> Result<(), Box<dyn Error>> {
     let mut args = std::env::args().skip(1);
     let spool = PathBuf::from(args.next().ok_or("name the folder of the tasks")?);
     let journal = args.next().unwrap_or_else(|| "journal.db".to_owned());
@@ -92,5 +99,5 @@ fn next_task(spool: &Path) -> io::Result<Option<PathBuf>> {
 /// `TENURE_URL`, as for the command; without it, a file that the processes of this machine share.
 fn store() -> String {
     let file = std::env::temp_dir().join("leader-worker-locks.db");
-    std::env::var("TENURE_URL").unwrap_or_else(|_| format!("sqlite:{}", file.display()))
+    program::named_store().unwrap_or_else(|| format!("sqlite:{}", file.display()))
 }

@@ -1,10 +1,13 @@
 //! Exports the metrics of a program's locks over HTTP, for Prometheus to read.
 //! Not here: what the program does with its locks (`shop`), nor what to make of the numbers (`monitoring/`).
 
+#[path = "../../program.rs"]
+mod program;
 mod shop;
 
 use std::error::Error;
 use std::net::SocketAddr;
+use std::process::ExitCode;
 use std::time::Duration;
 
 use metrics_exporter_prometheus::PrometheusBuilder;
@@ -20,7 +23,11 @@ const BUCKETS: &[f64] = &[
 
 /// `metrics-export [ADDRESS]`: `curl http://ADDRESS/metrics` shows what Prometheus reads.
 #[tokio::main]
-async fn main() -> Result<(), Box<dyn Error>> {
+async fn main() -> ExitCode {
+    program::end(run().await)
+}
+
+async fn run() -> Result<(), Box<dyn Error>> {
     let address = std::env::args().nth(1);
     let address: SocketAddr = address.as_deref().unwrap_or("127.0.0.1:9464").parse()?;
 
@@ -33,7 +40,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     // Ctrl-C, and what containers send.
     let mut interrupted = signal(SignalKind::interrupt())?;
     let mut terminated = signal(SignalKind::terminate())?;
-    let store = std::env::var("TENURE_URL").unwrap_or_else(|_| "memory:".to_owned());
+    let store = program::named_store().unwrap_or_else(|| "memory:".to_owned());
     let client = tenure::connect(&store).await?;
     println!("exporting on http://{address}/metrics");
     let outcome = tokio::select! {

@@ -1,10 +1,11 @@
 //! A replica that starts: it, or another, migrates the database, and it goes on only when that is done.
 //! Not here: the steps (`steps`).
 
+#[path = "../../program.rs"]
+mod program;
 mod steps;
 
 use std::error::Error;
-use std::iter::successors;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -20,9 +21,7 @@ async fn main() -> ExitCode {
     match start().await {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
-            // An error does not repeat what caused it.
-            let words = successors(Some(&*error), |error| (*error).source()).map(ToString::to_string);
-            eprintln!("not started: {}", words.collect::<Vec<_>>().join(": "));
+            eprintln!("not started: {}", program::words(&*error));
             ExitCode::FAILURE
         }
     }
@@ -88,5 +87,5 @@ async fn apply(guard: &Guard, database: &Database, folder: &Path) -> Result<(), 
 /// `TENURE_URL`, as for the command; without it, a file that the processes of this machine share.
 fn store() -> String {
     let file = std::env::temp_dir().join("migration-guard-locks.db");
-    std::env::var("TENURE_URL").unwrap_or_else(|_| format!("sqlite:{}", file.display()))
+    program::named_store().unwrap_or_else(|| format!("sqlite:{}", file.display()))
 }

@@ -3,8 +3,11 @@
 
 mod orders;
 mod place;
+#[path = "../../program.rs"]
+mod program;
 
 use std::error::Error;
+use std::process::ExitCode;
 use std::time::Duration;
 
 use axum::Router;
@@ -17,7 +20,11 @@ use place::{Shop, place_order};
 
 /// `web-once ADDRESS DATABASE`.
 #[tokio::main]
-async fn main() -> Result<(), Box<dyn Error>> {
+async fn main() -> ExitCode {
+    program::end(run().await)
+}
+
+async fn run() -> Result<(), Box<dyn Error>> {
     let mut args = std::env::args().skip(1);
     let address = args.next().unwrap_or_else(|| "127.0.0.1:8080".to_owned());
     let database = args.next().unwrap_or_else(|| "shop.db".to_owned());
@@ -50,5 +57,5 @@ async fn main() -> Result<(), Box<dyn Error>> {
 /// `TENURE_URL`, as for the command; without it, a file that the processes of this machine share.
 fn store() -> String {
     let file = std::env::temp_dir().join("web-once-locks.db");
-    std::env::var("TENURE_URL").unwrap_or_else(|_| format!("sqlite:{}", file.display()))
+    program::named_store().unwrap_or_else(|| format!("sqlite:{}", file.display()))
 }

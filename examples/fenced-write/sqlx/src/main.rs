@@ -1,15 +1,22 @@
 //! Tells the story of a paused holder, once for each way to write; its processes are this program again.
 //! Not here: the story, the table and the holder.
 
+#[path = "../../../program.rs"]
+mod program;
+
 use std::error::Error;
 use std::path::Path;
-use std::process::Command;
+use std::process::{Command, ExitCode};
 use std::{env, fs};
 
 use fenced_write_sqlx::{Ledger, Writer, hold, play};
 
 #[tokio::main]
-async fn main() -> Result<(), Box<dyn Error>> {
+async fn main() -> ExitCode {
+    program::end(run().await)
+}
+
+async fn run() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<String> = env::args().skip(1).collect();
     match &arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         [] => {
@@ -19,7 +26,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
             Ok(())
         }
         ["hold", folder, writer, balance] => hold(Path::new(folder), writer.parse()?, balance.parse()?).await,
-        _ => Err("usage: fenced-write-sqlx".into()),
+        _ => Err("fenced-write-sqlx takes no arguments".into()),
     }
 }
 

@@ -15,6 +15,7 @@ use super::open::Shop;
 use super::shelves::{all_shelves, shelves_of};
 use super::stock::Stock;
 use crate::Fault;
+use crate::program::named_store;
 use crate::stop;
 use crate::way::Way;
 
@@ -77,5 +78,5 @@ fn fault(error: rusqlite::Error) -> (StatusCode, String) {
 
 /// `TENURE_URL`, as for the command; without it, the Redis of this machine.
 fn store() -> String {
-    std::env::var("TENURE_URL").unwrap_or_else(|_| "redis://127.0.0.1:6379".to_owned())
+    named_store().unwrap_or_else(|| "redis://127.0.0.1:6379".to_owned())
 }
