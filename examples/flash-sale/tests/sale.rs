@@ -7,12 +7,12 @@ mod scene;
 
 use std::fs;
 use std::io::{Read, Write};
-use std::net::TcpStream;
+use std::net::{TcpListener, TcpStream};
 use std::thread;
 
 use rusqlite::Connection;
 use rustix::process::Signal;
-use scene::{LIMIT, Process, Scene, wait_for};
+use scene::{LIMIT, Process, Scene, assert_is_one_line_in_words, wait_for};
 use tenure_servers::Redis;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_flash-sale");
@@ -44,6 +44,11 @@ impl Sale {
             scene,
             redis,
         }
+    }
+
+    /// What the shops and the load have written to stderr.
+    fn faults(&self) -> String {
+        fs::read_to_string(self.scene.path("stderr")).unwrap()
     }
 
     fn load(&self, trials: &[&str]) -> Process {
@@ -304,6 +309,36 @@ fn a_load_that_is_interrupted_lets_the_paused_shop_go_on() {
     load.send(Signal::TERM);
     assert_eq!(load.exit_code(), 1);
     assert_eq!(ask(shop, "GET /till", "").0, 200);
+}
+
+#[test]
+fn the_load_waits_for_a_shop_that_opens_after_it_has_come() {
+    let mut sale = Sale::open();
+    let late = TcpListener::bind("127.0.0.1:0").unwrap();
+    sale.shops[2] = late.local_addr().unwrap().to_string();
+    let mut load = sale.load(&["locked"]);
+    // It has come to the door, and is sent away.
+    drop(late.accept().unwrap());
+    drop(late);
+    let _late = shop(&sale.scene, &sale.redis, &sale.shops[2], "30s");
+    Row::read(&load.line_with("locked")).balances();
+    load.rest();
+    assert_eq!(load.exit_code(), 0);
+}
+
+#[test]
+fn the_load_says_in_words_which_shop_does_not_answer() {
+    let mut sale = Sale::open();
+    // Nobody listens at this port.
+    sale.shops[1] = "127.0.0.1:1".to_owned();
+    let mut load = sale.load(&["locked"]);
+    assert_eq!((load.rest(), load.exit_code()), (Vec::new(), 1));
+    let said = sale.faults();
+    assert!(
+        said.starts_with("error: the shop 127.0.0.1:1 has not answered for 10 s: "),
+        "{said}"
+    );
+    assert_is_one_line_in_words(&said);
 }
 
 #[test]

@@ -7,5 +7,6 @@ mod pause;
 mod run;
 mod table;
 mod trial;
+mod wait;
 
 pub(crate) use run::run;

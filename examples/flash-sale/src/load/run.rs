@@ -3,6 +3,7 @@
 
 use super::table::head;
 use super::trial::{Outcome, Trial};
+use super::wait::until_all_answer;
 use crate::Fault;
 use crate::shop::ITEMS;
 use crate::way::Way;
@@ -23,6 +24,7 @@ pub(crate) async fn run(shops: &str, trials: &[&str]) -> Result<(), Fault> {
     if chosen.is_empty() {
         chosen.extend(Trial::ALL);
     }
+    until_all_answer(&shops).await?;
     println!("{} shops, {ITEMS} items\n\n{}", shops.len(), head());
     let mut outcomes = Vec::new();
     for trial in chosen {
