@@ -350,3 +350,18 @@ fn who_says_nothing_to_do_is_told_what_there_is() {
     let words = "error: this makes no sense\n\nusage: flash-sale shop ADDRESS DATABASE [LEASE]\n       flash-sale load ";
     assert!(said.starts_with(words), "{said}");
 }
+
+#[test]
+fn a_shop_writes_down_why_its_store_failed() {
+    let mut sale = Sale::open();
+    assert_eq!(ask(&sale.shops[0], "POST /restock/locked", "").0, 200);
+    sale.redis.process().stop();
+    let (status, _, body) = ask(&sale.shops[0], "POST /buy/locked/ann", "Patience: 1s\r\n");
+    assert_eq!((status, body.as_str()), (500, "the store failed\n"));
+    let said = sale.faults();
+    assert!(
+        said.starts_with("a sale failed: the store failed: Redis at "),
+        "{said}"
+    );
+    assert_eq!(said.lines().count(), 1, "{said}");
+}

@@ -12,6 +12,7 @@ use super::open::Shop;
 use super::shelves::SHELF;
 use super::stock::Sale;
 use crate::Fault;
+use crate::program::words;
 use crate::way::Way;
 
 /// How long a buyer waits for the lock unless he says so: longer than a whole sale.
@@ -45,7 +46,10 @@ pub(super) async fn buy(
     let bought = tokio::spawn(async move { shop.serve(&wish).await });
     match bought.await {
         Ok(Ok(answer)) => answer,
-        Ok(Err(fault)) => Answer::Open(fault.to_string()),
+        Ok(Err(fault)) => {
+            eprintln!("a sale failed: {}", words(&*fault));
+            Answer::Open(fault.to_string())
+        }
         Err(ended) => Answer::Open(ended.to_string()),
     }
 }
