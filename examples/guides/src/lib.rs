@@ -1,7 +1,8 @@
-//! Compiles and runs the code of `docs/guides`, each guide as the documentation of a module.
-//! Not here: their commands, which `tests/commands.rs` runs.
+//! Compiles and runs the code of `docs/guides` and of the README, each page as the documentation of a module.
+//! Not here: the commands of the guides, which `tests/commands.rs` runs.
 
 mod choosing_a_lock;
 mod coming_from_flock;
 mod coming_from_redisson;
+mod readme;
 mod what_a_lock_cannot_do;

@@ -20,10 +20,12 @@ struct Step {
 }
 
 fn guide(name: &str) -> String {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR"))
-        .join("../../docs/guides")
-        .join(name);
-    fs::read_to_string(path).unwrap()
+    page(&format!("docs/guides/{name}"))
+}
+
+fn page(path: &str) -> String {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    fs::read_to_string(root.join(path)).unwrap()
 }
 
 /// The blocks of one language.
@@ -79,6 +81,15 @@ fn every_command_of_coming_from_flock_prints_what_the_guide_says() {
         let command = (0..5).fold(line, |rest, _| rest.trim_start().split_once(' ').unwrap().1);
         assert_eq!(run(&scene, command), ("backed up\n".to_owned(), 0), "{command}");
     }
+}
+
+/// A block of no named language would be Rust to rustdoc, and one of another name is skipped.
+#[test]
+fn the_readme_has_a_sample_that_rustdoc_runs_and_commands_that_it_leaves_alone() {
+    let text = page("README.md");
+    let fences = text.lines().filter(|line| line.starts_with("```"));
+    let opens: Vec<&str> = fences.step_by(2).map(|fence| &fence[3..]).collect();
+    assert_eq!(opens, ["console", "console", "crontab", "rust"]);
 }
 
 #[test]
