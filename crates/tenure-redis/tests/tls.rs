@@ -91,5 +91,11 @@ async fn tls_trusts_the_named_authority_and_nobody_else() {
     let plain = connect(&format!("redis://{host}?connect_timeout=1s"))
         .await
         .expect_err("it speaks TLS alone");
-    assert_eq!(plain.effect(), Effect::None, "{plain:?}");
+    assert_eq!(
+        (plain.fault(), plain.effect()),
+        (Fault::Unavailable, Effect::None),
+        "{plain:?}"
+    );
+    // It is hung up on, and not told why.
+    assert!(plain.to_string().contains("`rediss://`"), "{plain}");
 }
