@@ -237,8 +237,8 @@ fn host(disturbed: Disturbed) -> Option<String> {
     let Disturbed { rounds, again, still } = disturbed;
     (again > 0).then(|| {
         format!(
-            "The host of this machine was in the way: rounds in which it took more than {} % of the cores' time do not count, and \
-             were run again ({again}). Of the {rounds} that count {still} are still disturbed: a round is run {TRIES} times at the most.",
+            "The host of this machine was in the way: rounds in which it took more than {} % of the cores' time were run again \
+             ({again} times). Of the {rounds} that count {still} are still disturbed: a round is run {TRIES} times at the most.",
             TOO_MUCH * 100.0
         )
     })
@@ -338,7 +338,7 @@ mod tests {
         assert!(!table(&quiet).contains("host"));
         let (rounds, again, still) = (40, 9, 2);
         let disturbed = Disturbed { rounds, again, still };
-        let said = "rounds in which it took more than 1.5 % of the cores' time do not count, and were run again (9). Of the 40 \
+        let said = "rounds in which it took more than 1.5 % of the cores' time were run again (9 times). Of the 40 \
                     that count 2 are still disturbed: a round is run 4 times at the most.";
         for text in [
             table(&Measured { disturbed, ..quiet }),

@@ -174,29 +174,48 @@ pub fn without_passwords(text: &str) -> String {
     lines.map(|line| without_option_values(&line)).collect()
 }
 
+/// From the first such option on everything goes, up to the next that a store takes, or to where the URL ends: at the
+/// quote in which it stands, or else with the line.
 fn without_option_values(line: &str) -> String {
-    let Some((before, url)) = line.split_once("://") else {
+    let Some(query) = first_query(line) else {
         return line.to_owned();
     };
-    let mut shown = format!("{before}://");
-    for (number, part) in url.split_inclusive(['?', '&']).enumerate() {
-        match part.split_once('=') {
-            Some((name, value)) if number > 0 && is_name(name) && !StoreUrl::shows_option(name) => {
-                let ends = |c: char| c.is_whitespace() || matches!(c, '&' | '?' | '\'' | '"' | '`');
-                let end = value.find(ends).unwrap_or(value.len());
-                shown += &format!("{name}=***{}", &value[end..]);
-            }
-            _ => shown += part,
+    let (before, query) = line.split_at(query);
+    let quote = quote_before_the_url(before);
+    let end = quote
+        .and_then(|quote| query.rfind(quote))
+        .unwrap_or(query.trim_end().len());
+    let (query, after) = query.split_at(end);
+    let mut shown: Vec<Cow<'_, str>> = Vec::new();
+    let mut hides = false;
+    for part in query.split('&') {
+        let (name, value) = part.split_once('=').unwrap_or((part, ""));
+        let is_told = StoreUrl::shows_option(name);
+        let is_secret = !is_told && part.contains('=') && !value.starts_with("***");
+        if is_secret && !hides {
+            shown.push(format!("{name}=***").into());
+        } else if is_told || !hides {
+            shown.push(part.into());
         }
+        hides = !is_told && (hides || is_secret);
     }
-    shown
+    format!("{before}{}{after}", shown.join("&"))
 }
 
-fn is_name(text: &str) -> bool {
-    !text.is_empty()
-        && text
-            .bytes()
-            .all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-'))
+/// Where the options of the first URL in a line begin: behind a `?` with a scheme before it.
+fn first_query(line: &str) -> Option<usize> {
+    line.match_indices('?').map(|(at, _)| at).find_map(|at| {
+        let word = line[..at].rsplit(char::is_whitespace).next()?;
+        let (scheme, _) = word.split_once(':')?;
+        let scheme = scheme.trim_start_matches(|c: char| !c.is_ascii_alphanumeric());
+        (!scheme.is_empty() && line[at + 1..].contains('=')).then_some(at + 1)
+    })
+}
+
+/// The quote before the word that ends here.
+fn quote_before_the_url(before: &str) -> Option<char> {
+    let word = before.rsplit(char::is_whitespace).next()?;
+    word.chars().find(|c| matches!(c, '\'' | '"' | '`'))
 }
 
 fn masked(line: &str) -> String {
@@ -258,7 +277,19 @@ mod tests {
                 "'redis://h?auth=***' is no verb",
             ),
             (
-                "redis://h?connect_timeout=5s&x=s3cr3t&ca=/a b",
+                "'redis://h?auth=s3 &cr'3t?x' is no verb",
+                "'redis://h?auth=***' is no verb",
+            ),
+            ("'sqlite:x.db?pin=s3cr3t'", "'sqlite:x.db?pin=***'"),
+            ("'redis://h?db.password=s3cr3t'", "'redis://h?db.password=***'"),
+            ("redis://h?auth=s3 cr3t and so on", "redis://h?auth=***"),
+            (
+                "redis://h?auth=***, as TENURE_URL names it",
+                "redis://h?auth=***, as TENURE_URL names it",
+            ),
+            ("may I ask: what is a=b?", "may I ask: what is a=b?"),
+            (
+                "redis://h?connect_timeout=5s&x=s3cr3t&y=s3cr3t&ca=/a b",
                 "redis://h?connect_timeout=5s&x=***&ca=/a b",
             ),
             (

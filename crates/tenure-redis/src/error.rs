@@ -10,12 +10,6 @@ use tenure_backend::{BackendError, Effect, Fairness, Fault};
 use crate::config::Config;
 use crate::refusal::{Refusal, WRONG_PASSWORD};
 
-/// Whether a call was refused for a right that it lacks, before anything was done: one of its keys may be the reason, and
-/// the others none.
-pub(crate) fn is_denied_as_a_whole(error: &BackendError) -> bool {
-    (error.fault(), error.effect()) == (Fault::Denied, Effect::None)
-}
-
 /// A call whose answer never came: the connection broke, or it took too long. The cause is its words alone: beneath an error
 /// of the client's stands what it repeats.
 pub(crate) fn unanswered(error: &RedisError) -> BackendError {
@@ -58,9 +52,9 @@ pub(crate) fn unreachable(config: &Config, error: NoConnection) -> BackendError 
         return BackendError::new(Fault::Denied, effect, WRONG_PASSWORD);
     }
     let refusal = match ServerError::try_from(error.clone()) {
-        Ok(refusal) => met(Refusal::of(&refusal), config),
+        Ok(refusal) => met(Refusal::of(&refusal).of_a_greeting(), config),
         Err(error) => match (error.code(), error.detail()) {
-            (Some(code), Some(why)) => met(Refusal::new(code, why), config),
+            (Some(code), Some(why)) => met(Refusal::new(code, why).of_a_greeting(), config),
             _ => {
                 // Whoever speaks TLS hangs up on who does not.
                 let speaks = match config.tls {

@@ -9,6 +9,7 @@ use crate::acquire::keep_ms;
 use crate::backend::RedisStore;
 use crate::known::{AGAIN, Note, REMEMBERED};
 use crate::names::{Owner, claims_of};
+use crate::refusal::is_for_a_key;
 use crate::script::NOTE;
 
 /// What is held for so long is written down.
@@ -40,11 +41,7 @@ async fn turn(store: &Weak<RedisStore>) -> Option<Duration> {
             chunks.push(&[]);
         }
         for notes in chunks {
-            if let Err(error) = store.note(client, notes).await {
-                tracing::debug!(%error, "what is held could not be written down");
-                store.known.note_again(notes, store.now());
-                failed = true;
-            }
+            failed |= !store.note_each(client, notes).await;
         }
     }
     for stale in store.known.stale() {
@@ -63,6 +60,24 @@ async fn turn(store: &Weak<RedisStore>) -> Option<Duration> {
 }
 
 impl RedisStore {
+    /// Whether all was done that can be. What a right to its key is missing for is not written down, and its neighbours are.
+    async fn note_each(&self, client: ClientId, notes: &[Note]) -> bool {
+        match self.note(client, notes).await {
+            Ok(()) => true,
+            Err(error) if is_for_a_key(&error) => {
+                let (some, others) = notes.split_at(notes.len() / 2);
+                some.is_empty()
+                    || Box::pin(self.note_each(client, some)).await
+                        & Box::pin(self.note_each(client, others)).await
+            }
+            Err(error) => {
+                tracing::debug!(%error, "what is held could not be written down");
+                self.known.note_again(notes, self.now());
+                false
+            }
+        }
+    }
+
     async fn note(&self, client: ClientId, notes: &[Note]) -> Result<(), BackendError> {
         let wire = self.link.wire().await?;
         let mut command = NOTE.on(1 + notes.len(), 2 + 2 * notes.len(), 192 * notes.len());

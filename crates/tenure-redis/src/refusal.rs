@@ -1,6 +1,8 @@
 //! What the server refuses: its code and its words, in the contract's.
 //! Not here: calls that have no answer (`error.rs`).
 
+use std::error::Error;
+
 use redis::ServerError;
 use tenure_backend::{BackendError, Effect, Fault};
 
@@ -78,10 +80,11 @@ const REFUSALS: &[(&[&str], Fault, &str)] = &[
 /// Any other: nobody knows whether it ends.
 const OTHER: (Fault, &str) = (Fault::Store, "Redis refused the call: see the cause beneath");
 
-/// What stands in the words of a refusal whose code was lost: by our client, which keeps none of those that it meets while
-/// it introduces itself, or by the server, which says so of a command within a script.
-const BY_WORDS: &[(&str, &str)] = &[
-    ("executing the script can't", "NOPERM"),
+/// So the server says of a command within a script that its user may not give.
+const WITHIN: &str = "executing the script can't";
+
+/// What our client keeps no code of, for it meets it while it introduces itself: what the words say then.
+const GREETING: &[(&str, &str)] = &[
     ("permission", "NOPERM"),
     ("Authentication required", "NOAUTH"),
     ("busy running a script", "BUSY"),
@@ -110,19 +113,26 @@ impl<'a> Refusal<'a> {
         Self::new(code, details)
     }
 
-    /// What it is, wherever that stands.
+    /// The same of one that was met while our client introduced itself.
+    pub(crate) fn of_a_greeting(mut self) -> Self {
+        let told = GREETING.iter().find(|(words, _)| self.details.contains(words));
+        if let ("ERR", Some((_, code))) = (self.code, told) {
+            self.code = code;
+        }
+        self
+    }
+
+    /// What it is. Before Redis 7 a command's refusal within a script stands in the midst of the script's own, behind the
+    /// line, and has no code where a script hands it on.
     fn code(&self) -> &'a str {
-        if self.code != "ERR" {
-            return self.code;
+        let is_framed = self.code.starts_with("@user_script") || self.details.contains("@user_script");
+        let within = |code: &&'static str| self.details.contains(&format!(": -{code} "));
+        let mut codes = REFUSALS.iter().flat_map(|(codes, ..)| codes.iter().copied());
+        match codes.find(within) {
+            Some(code) if is_framed => code,
+            _ if self.details.contains(WITHIN) && (is_framed || self.code == "ERR") => "NOPERM",
+            _ => self.code,
         }
-        // Before Redis 7 a command's refusal within a script stood in the midst of the script's.
-        let within = |code: &&&str| self.details.contains(&format!("-{code} "));
-        let codes = REFUSALS.iter().flat_map(|(codes, ..)| *codes);
-        if let Some(code) = codes.into_iter().find(within) {
-            return code;
-        }
-        let by_words = BY_WORDS.iter().find(|(words, _)| self.details.contains(words));
-        by_words.map_or(self.code, |(_, code)| code)
     }
 
     /// Whether it is a replica's: the name may lead to another server by now.
@@ -137,11 +147,22 @@ impl<'a> Refusal<'a> {
         let known = REFUSALS.iter().find(|(codes, ..)| codes.contains(&code));
         let (fault, message) = known.map_or(OTHER, |(_, fault, message)| (*fault, *message));
         // A right that the call itself lacks is looked at before the script begins.
-        let in_script = details.contains("script:") || details.contains("executing the script");
-        let midst = matches!(code, "WRONGTYPE" | "ERR") || code == "NOPERM" && in_script;
+        let in_script = self.code.starts_with('@') || details.contains("script:") || details.contains(WITHIN);
+        let midst =
+            matches!(code, "WRONGTYPE" | "ERR") || code.starts_with('@') || code == "NOPERM" && in_script;
         let effect = if midst { Effect::Unknown } else { Effect::None };
         BackendError::because(fault, effect, message, format!("{code} {details}"))
     }
+}
+
+/// Whether a call was refused, before anything was done, for a right to a key of its own: the others may be none of the
+/// reason.
+pub(crate) fn is_for_a_key(error: &BackendError) -> bool {
+    let says_so = |cause: &(dyn Error + 'static)| {
+        let words = cause.to_string();
+        words.contains("access") && words.contains("key")
+    };
+    (error.fault(), error.effect()) == (Fault::Denied, Effect::None) && error.source().is_some_and(says_so)
 }
 
 #[cfg(test)]
@@ -154,22 +175,11 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_is_known_by_its_code_or_where_that_was_lost_by_its_words() {
+    fn a_refusal_is_known_by_its_code() {
         for (text, fault, effect) in [
             (
                 "READONLY You can't write against a read only replica.",
                 Fault::Unavailable,
-                Effect::None,
-            ),
-            ("ERR Authentication required.", Fault::Denied, Effect::None),
-            (
-                "ERR Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE.",
-                Fault::Unavailable,
-                Effect::None,
-            ),
-            (
-                "ERR SELECT is not allowed in cluster mode",
-                Fault::Unsupported,
                 Effect::None,
             ),
             (
@@ -178,8 +188,57 @@ mod tests {
                 Effect::None,
             ),
             ("ERR wrong number of arguments", Fault::Store, Effect::Unknown),
+            (
+                "ERR unknown command 'X', with args beginning with: 'permission -ASK : -BUSY '",
+                Fault::Store,
+                Effect::Unknown,
+            ),
         ] {
             assert_eq!(judged(text), (fault, effect), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_was_met_while_we_introduced_ourselves_is_known_by_its_words() {
+        for (details, fault) in [
+            ("Authentication required.", Fault::Denied),
+            (
+                "this user has no permissions to run the 'select' command",
+                Fault::Denied,
+            ),
+            (
+                "Redis is busy running a script. You can only call SCRIPT KILL.",
+                Fault::Unavailable,
+            ),
+            ("SELECT is not allowed in cluster mode", Fault::Unsupported),
+        ] {
+            let error = Refusal::new("ERR", details).of_a_greeting().error();
+            assert_eq!(
+                (error.fault(), error.effect()),
+                (fault, Effect::None),
+                "{details}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_right_to_a_key_is_told_from_a_right_to_a_command() {
+        for (text, is_a_keys) in [
+            ("NOPERM No permissions to access a key", true),
+            (
+                "NOPERM this user has no permissions to access one of the keys used as arguments",
+                true,
+            ),
+            (
+                "NOPERM this user has no permissions to run the 'evalsha' command",
+                false,
+            ),
+            (
+                "NOPERM No permissions to access a key script: 0123, on @user_script:7.",
+                false,
+            ),
+        ] {
+            assert_eq!(is_for_a_key(&Refusal::read(text).error()), is_a_keys, "{text}");
         }
     }
 
@@ -195,5 +254,15 @@ mod tests {
         assert!(!Refusal::read(&full).is_of_a_replica());
         let another = within("WRONGTYPE Operation against a key holding the wrong kind of value");
         assert_eq!(judged(&another), (Fault::Store, Effect::Unknown));
+        // As a script hands it on that goes on.
+        let handed_on = "@user_script: 37: -READONLY You can't write against a read only replica.";
+        assert!(Refusal::read(handed_on).is_of_a_replica());
+        assert_eq!(judged(handed_on), (Fault::Unavailable, Effect::None));
+        let denied = "@user_script: 40: The user executing the script can't run this command or subcommand";
+        assert_eq!(judged(denied), (Fault::Denied, Effect::Unknown));
+        assert_eq!(
+            judged("@user_script: 40: what is this?"),
+            (Fault::Store, Effect::Unknown)
+        );
     }
 }

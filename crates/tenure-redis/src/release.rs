@@ -72,6 +72,7 @@ impl RedisStore {
 
     async fn try_depart(&self, departure: &Departure) -> Result<Released, BackendError> {
         check_departure(departure)?;
+        let wire = self.link.wire().await?;
         if matches!(&departure.who, Holder::Foreign { id, .. } if id.is_empty()) {
             // To the script that would be all of them.
             return Ok(Released::Done {
@@ -80,7 +81,6 @@ impl RedisStore {
                 heir: None,
             });
         }
-        let wire = self.link.wire().await?;
         let leaves = match (&departure.who, &departure.cause) {
             (Holder::Claim(who), Cause::Unlocked | Cause::Withdrawn) => Some(who.id),
             _ => None,

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures_util::future::join_all;
+use futures_util::future::{join, join_all};
 use redis::Value;
 use tenure_backend::{BackendError, Batch, Effect, Fault, Loss, Phase, Renewal, Renewed};
 use tokio::time::timeout;
@@ -11,11 +11,12 @@ use tokio::time::timeout;
 use crate::acquire::COUNTER;
 use crate::answer::{integer, list, text};
 use crate::backend::RedisStore;
-use crate::error::{is_denied_as_a_whole, nonsense, slow_renewal};
+use crate::error::{nonsense, slow_renewal};
 use crate::names::{Owner, claims_of};
 use crate::profile::{LIMITS, lease_ms};
-use crate::refusal::Refusal;
+use crate::refusal::{Refusal, is_for_a_key};
 use crate::script::RENEW;
+use crate::wire::Wire;
 
 /// How many claims one call renews: some 3 ms of the server's time, in which it serves nobody else.
 const CHUNK: usize = 640;
@@ -58,9 +59,9 @@ impl RedisStore {
             .collect();
         let shortest = asked_for.iter().map(|renewal| renewal.lease).min();
         let limit = (shortest.unwrap_or_default() / 6).max(LEAST_LIMIT);
-        let answers = match timeout(limit, self.renew_each(&asked_for)).await {
-            Ok(answers) => answers,
-            Err(_) => unknown(&asked_for, &slow_renewal(limit)),
+        let answers = match self.link.wire().await {
+            Ok(wire) => self.renew_each(&wire, &asked_for, limit).await,
+            Err(error) => unknown(&asked_for, &error),
         };
         let mut answers = answers.into_iter();
         checked
@@ -73,14 +74,22 @@ impl RedisStore {
     }
 
     /// In one call, or in as many as it takes where a right to one of the keys is missing: the server refuses the whole
-    /// then.
-    async fn renew_each(&self, renewals: &[&Renewal]) -> Batch<Renewed> {
-        match self.renew_together(renewals).await {
+    /// then. The halves travel side by side, each with a limit of its own.
+    async fn renew_each(&self, wire: &Wire, renewals: &[&Renewal], limit: Duration) -> Batch<Renewed> {
+        let answers = match timeout(limit, self.renew_on(wire, renewals)).await {
             Ok(answers) => answers,
-            Err(error) if is_denied_as_a_whole(&error) && renewals.len() > 1 => {
+            Err(_) => Err(slow_renewal(limit)),
+        };
+        match answers {
+            Ok(answers) => answers,
+            Err(error) if is_for_a_key(&error) && renewals.len() > 1 => {
                 let (some, others) = renewals.split_at(renewals.len() / 2);
-                let mut answers = Box::pin(self.renew_each(some)).await;
-                answers.extend(Box::pin(self.renew_each(others)).await);
+                let halves = join(
+                    self.renew_each(wire, some, limit),
+                    self.renew_each(wire, others, limit),
+                );
+                let (mut answers, others) = Box::pin(halves).await;
+                answers.extend(others);
                 answers
             }
             Err(error) => unknown(renewals, &error),
@@ -89,10 +98,13 @@ impl RedisStore {
 
     /// In one call, for claims of one client.
     pub(crate) async fn renew_together(&self, renewals: &[&Renewal]) -> Result<Batch<Renewed>, BackendError> {
+        self.renew_on(&*self.link.wire().await?, renewals).await
+    }
+
+    async fn renew_on(&self, wire: &Wire, renewals: &[&Renewal]) -> Result<Batch<Renewed>, BackendError> {
         let Some(first) = renewals.first() else {
             return Ok(Batch::new());
         };
-        let wire = self.link.wire().await?;
         let count = renewals.len();
         let mut command = RENEW.on(2 + count, 5 * count, 128 * (1 + count));
         command.text(COUNTER).bytes(&claims_of(first.who.id.client()));

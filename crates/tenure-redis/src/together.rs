@@ -15,6 +15,7 @@ use crate::error;
 use crate::known::Keep;
 use crate::names::Owner;
 use crate::profile::{grants, lease_ms};
+use crate::refusal::is_for_a_key;
 use crate::script::{Command, TOGETHER};
 use crate::wire::Wire;
 
@@ -129,7 +130,7 @@ async fn send_all(number: usize, gathered: Arc<Gathered>, wire: Weak<Wire>, cloc
             let said = match &mut answers {
                 Ok(said) => said.next().ok_or_else(error::nonsense),
                 // Each by itself, so that one key without a right to it is no trouble of the others.
-                Err(failure) if error::is_denied_as_a_whole(failure) => Ok(0),
+                Err(failure) if is_for_a_key(failure) => Ok(0),
                 Err(failure) => Err(failure.clone()),
             };
             // Whoever asked may have gone.

@@ -124,7 +124,8 @@ impl Client {
     /// Dropping the future leaves nothing behind.
     ///
     /// # Errors
-    /// [`Error::Backend`], [`Error::Unsupported`], [`Error::Closed`]; [`Error::Invalid`] for a cursor of another store.
+    /// [`Error::Backend`], also for a single key that holds something of which the store cannot tell who holds it (on Redis,
+    /// what is no mutex); [`Error::Unsupported`], [`Error::Closed`]; [`Error::Invalid`] for a cursor of another store.
     pub async fn inspect(&self, query: Query) -> Result<Page<LockStatus>, Error> {
         Ok(self.engine.backend.clone().inspect(query).await?)
     }

@@ -16,7 +16,9 @@ use crate::args::{Kind, LockArgs, Wait};
 use crate::output;
 use crate::words::Failure;
 
-/// How long the release of a lock is tried at the most.
+/// How long the release of a lock is tried at the least: belief ends before the lease.
+const ONE_CALL: Duration = Duration::from_millis(100);
+/// How long it is tried at the most.
 const RELEASE: Duration = Duration::from_secs(5);
 /// The same for a lock of which nothing is left: how it was lost is to be told.
 const LOST_RELEASE: Duration = Duration::from_secs(1);
@@ -308,7 +310,7 @@ impl Held {
 fn release_limit(left: impl Iterator<Item = Duration>) -> Duration {
     match left.max().unwrap_or_default() {
         Duration::ZERO => LOST_RELEASE,
-        left => left.min(RELEASE),
+        left => left.clamp(ONE_CALL, RELEASE),
     }
 }
 
@@ -320,6 +322,7 @@ mod tests {
     fn a_release_is_tried_for_what_is_left_of_the_lease_and_no_longer_than_5_s() {
         for (left_ms, limit_ms) in [
             (&[300][..], 300),
+            (&[3], 100),
             (&[2_000], 2_000),
             (&[20_000], 5_000),
             // Others of a multi-lock are given back though one was lost.

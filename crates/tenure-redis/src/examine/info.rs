@@ -89,9 +89,12 @@ pub(super) fn cluster(info: &Info<'_>, findings: &mut Vec<Finding>) {
 }
 
 pub(super) fn eviction(info: &Info<'_>, policy: &str, findings: &mut Vec<Finding>) {
-    let (used, limit) = (info.number("used_memory"), info.number("maxmemory"));
+    // What it sends to its replicas and its file does not count.
+    let aside = info.number("mem_not_counted_for_evict");
+    let used = info.number("used_memory").saturating_sub(aside);
+    let limit = info.number("maxmemory");
     if policy == "noeviction" {
-        if limit > 0 && used >= limit {
+        if limit > 0 && used > limit {
             findings.push(danger(
                 "memory is full: `maxmemory` is used up",
                 "no new lock can be had; those that are held are still renewed",
@@ -144,7 +147,7 @@ mod tests {
             (900, 1000, None),
             (901, 1000, Some(Severity::Warning)),
             (999, 1000, Some(Severity::Warning)),
-            (1000, 1000, Some(Severity::Danger)),
+            (1000, 1000, Some(Severity::Warning)),
             (1001, 1000, Some(Severity::Danger)),
         ] {
             let mut findings = Vec::new();

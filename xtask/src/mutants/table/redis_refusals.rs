@@ -23,8 +23,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
         promise: "One claim's trouble is no other's",
         edits: &[Edit {
             file: RENEW,
-            find: "if is_denied_as_a_whole(&error) && ",
-            replace: "if false && is_denied_as_a_whole(&error) && ",
+            find: "if is_for_a_key(&error) && ",
+            replace: "if false && is_for_a_key(&error) && ",
         }],
         tests: faults(&["a_renewal_without_a_right_to_its_key_is_no_trouble_of_its_neighbours"]),
         ..PLAIN
@@ -34,8 +34,8 @@ pub(super) const MUTANTS: &[Mutant] = &[
         promise: "One claim's trouble is no other's",
         edits: &[Edit {
             file: "crates/tenure-redis/src/together.rs",
-            find: "Err(failure) if error::is_denied_as_a_whole(failure) => Ok(0),",
-            replace: "Err(failure) if error::is_denied_as_a_whole(failure) => Err(failure.clone()),",
+            find: "Err(failure) if is_for_a_key(failure) => Ok(0),",
+            replace: "Err(failure) if is_for_a_key(failure) => Err(failure.clone()),",
         }],
         tests: together(&["a_key_without_a_right_to_it_is_no_trouble_of_those_beside_it"]),
         ..PLAIN
