@@ -8,11 +8,11 @@ use std::time::Duration;
 use futures_util::stream::{self, StreamExt};
 use parking_lot::Mutex;
 use tenure_backend::{
-    Backend, BackendError, Batch, Call, Claim, Clock, Departure, Each, Effect, Fairness, Fault, Finding,
-    Holder, Instant, LockStatus, Page, Profile, Query, Released, Renewal, Renewed, Standing, WakeUp, Wakes,
+    Backend, BackendError, Batch, Effect, Fairness, Fault, Holder, Standing, WakeUp, Wakes,
 };
 
 use crate::Dice;
+use crate::faulty::{Exchange, Faults, FaultyBackend, Reply, Request, When};
 
 /// How many repetitions are kept for later; when one more comes, the oldest is delivered.
 const MAX_LATE: usize = 32;
@@ -95,67 +95,34 @@ impl Weather {
 #[derive(Debug)]
 pub struct Chaos {
     inner: Arc<dyn Backend>,
-    profile: Profile,
+    remembers_ended: bool,
     weather: Weather,
-    fate: Mutex<Fate>,
+    fate: Arc<Mutex<Fate>>,
 }
 
 #[derive(Debug)]
 struct Fate {
     dice: Dice,
-    late: Vec<Late>,
-}
-
-/// A request that will be delivered again.
-#[derive(Debug)]
-enum Late {
-    Acquire(Arc<Claim>, Instant),
-    Renew(Renewal),
-    Release(Departure),
-}
-
-/// What happens to one request.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Fortune {
-    Fair,
-    FailsBefore,
-    FailsAfter,
+    /// Requests that will be delivered again.
+    late: Vec<Request>,
 }
 
 impl Chaos {
     /// Puts `inner` into the weather that `seed` decides.
-    pub fn new(inner: Arc<dyn Backend>, seed: u64, weather: Weather) -> Self {
+    pub fn new(inner: Arc<dyn Backend>, seed: u64, weather: Weather) -> FaultyBackend<Chaos> {
         let mut profile = inner.profile().clone();
         profile.wake_up = profile.wake_up.min(WakeUp::Lossy);
         let fate = Fate {
             dice: Dice::new(seed),
             late: Vec::new(),
         };
-        Chaos {
+        let chaos = Chaos {
+            remembers_ended: profile.remembers_ended,
             inner,
-            profile,
             weather,
-            fate: Mutex::new(fate),
-        }
-    }
-
-    fn fortune(&self) -> Fortune {
-        let dice = &mut self.fate.lock().dice;
-        if dice.chance(self.weather.fails_before) {
-            Fortune::FailsBefore
-        } else if dice.chance(self.weather.fails_after) {
-            Fortune::FailsAfter
-        } else {
-            Fortune::Fair
-        }
-    }
-
-    /// Keeps a request that has reached the store for later, sometimes.
-    fn maybe_repeat(&self, again: Option<Late>) {
-        let mut fate = self.fate.lock();
-        if fate.dice.chance(self.weather.repeats) {
-            fate.late.extend(again);
-        }
+            fate: Arc::new(Mutex::new(fate)),
+        };
+        FaultyBackend::new(chaos).with_profile(profile)
     }
 
     /// The delay before a call, and the requests of earlier calls that arrive in the meantime.
@@ -171,11 +138,11 @@ impl Chaos {
         }
     }
 
-    fn next_delay(&self) -> (Duration, Vec<Late>) {
+    fn next_delay(&self) -> (Duration, Vec<Request>) {
         let mut fate = self.fate.lock();
         let Fate { dice, late } = &mut *fate;
         let excess = late.len().saturating_sub(MAX_LATE);
-        let mut arriving: Vec<Late> = late.drain(..excess).collect();
+        let mut arriving: Vec<Request> = late.drain(..excess).collect();
         if dice.chance(30) && !late.is_empty() {
             let chosen = usize::try_from(dice.below(late.len() as u64)).unwrap_or(0);
             arriving.push(late.remove(chosen));
@@ -185,165 +152,107 @@ impl Chaos {
         (Duration::from_micros(delay), arriving)
     }
 
-    async fn deliver(&self, request: Late) {
+    /// Delivers a request again, and throws its answer away.
+    async fn deliver(&self, request: Request) {
         let inner = self.inner.clone();
         match request {
-            Late::Acquire(claim, place_by) => drop(inner.acquire(claim, place_by).await),
-            Late::Renew(renewal) => drop(inner.renew(Batch::from_iter([renewal])).await),
-            Late::Release(departure) => drop(inner.release(Batch::from_iter([departure])).await),
+            Request::Acquire(claim, place_by) => drop(inner.acquire(claim, place_by).await),
+            Request::Renew(renewal) => drop(inner.renew(Batch::from_iter([renewal])).await),
+            Request::Release(departure) => drop(inner.release(Batch::from_iter([departure])).await),
+            Request::Watch(_) | Request::Inspect(_) => {}
         }
     }
 
-    /// A request of its own weather. It may be repeated later, unless it is certain that it had no effect.
-    ///
-    /// `done` says of an answer that reached the client whether it ended the matter: what was answered so is not sent
-    /// again.
-    async fn lone<T>(
-        &self,
-        call: impl FnOnce() -> Call<T>,
-        again: Option<Late>,
-        done: impl FnOnce(&T) -> bool,
-    ) -> Result<T, BackendError> {
-        self.meanwhile().await;
-        let fortune = self.fortune();
-        if fortune == Fortune::FailsBefore {
-            return Err(before());
+    /// The request to deliver again later, if repeating it is within the contract. `lost` says that its reply will not
+    /// reach the client.
+    fn repeatable(&self, element: &Exchange, lost: bool) -> Option<Request> {
+        if let Some(Err(error)) = &element.reply
+            && error.effect() == Effect::None
+        {
+            return None;
         }
-        let answer = call().await;
-        let refused = match &answer {
-            Ok(answer) => fortune == Fortune::Fair && done(answer),
-            Err(error) => error.effect() == Effect::None,
-        };
-        self.maybe_repeat(again.filter(|_| !refused));
-        if fortune == Fortune::FailsAfter {
-            answer.and(Err(after()))
-        } else {
-            answer
+        match element.request.clone() {
+            Request::Acquire(claim, place_by) => {
+                let refused = matches!(
+                    element.reply,
+                    Some(Ok(Reply::Acquire(
+                        Standing::Waiting { .. } | Standing::Recovering
+                    )))
+                );
+                // The client forgets an unfair claim that was refused, so nothing would withdraw a repeated one.
+                let forgotten = refused && !lost && claim.fairness == Fairness::Unfair;
+                (self.remembers_ended && !forgotten).then_some(Request::Acquire(claim, place_by))
+            }
+            Request::Renew(renewal) => Some(Request::Renew(renewal)),
+            Request::Release(mut departure) if matches!(departure.who, Holder::Claim(_)) => {
+                // The client forgets an unfair heir that was refused, as in `acquire`.
+                departure
+                    .heir
+                    .take_if(|heir| heir.claim.fairness == Fairness::Unfair);
+                Some(Request::Release(departure))
+            }
+            Request::Release(_) | Request::Watch(_) | Request::Inspect(_) => None,
         }
     }
 
-    /// A batch in which each element meets its own weather.
-    async fn each<Q, A>(
-        &self,
-        batch: Batch<Q>,
-        call: impl FnOnce(Batch<Q>) -> Each<A>,
-        again: impl Fn(&Q) -> Option<Late>,
-        unknown: impl Fn(BackendError) -> A,
-    ) -> Batch<A> {
-        self.meanwhile().await;
-        let fortunes: Vec<Fortune> = batch.iter().map(|_| self.fortune()).collect();
-        let arriving = batch.into_iter().zip(&fortunes);
-        let arriving: Batch<Q> = arriving
-            .filter(|(_, fortune)| **fortune != Fortune::FailsBefore)
-            .map(|(element, _)| element)
-            .collect();
-        let late: Vec<Option<Late>> = arriving.iter().map(again).collect();
-        let answers = if arriving.is_empty() {
-            Batch::new()
-        } else {
-            call(arriving).await
-        };
-        late.into_iter().for_each(|again| self.maybe_repeat(again));
-        let mut answers = answers.into_iter();
-        let answer = |fortune| match fortune {
-            Fortune::FailsBefore => Some(unknown(before())),
-            Fortune::Fair => answers.next(),
-            Fortune::FailsAfter => answers.next().map(|_| unknown(after())),
-        };
-        fortunes.into_iter().filter_map(answer).collect()
-    }
-}
-
-fn before() -> BackendError {
-    let message = "chaos: the request was lost before it reached the store";
-    BackendError::new(Fault::Unavailable, Effect::None, message)
-}
-
-fn after() -> BackendError {
-    let message = "chaos: the store's answer was lost";
-    BackendError::new(Fault::Unavailable, Effect::Unknown, message)
-}
-
-impl Backend for Chaos {
-    fn profile(&self) -> &Profile {
-        &self.profile
+    fn fail_before(&self, call: &mut [Exchange]) {
+        let dice = &mut self.fate.lock().dice;
+        for element in call {
+            if dice.chance(self.weather.fails_before) {
+                let message = "chaos: the request was lost before it reached the store";
+                element.fail(BackendError::new(Fault::Unavailable, Effect::None, message));
+            }
+        }
     }
 
-    fn clock(&self) -> &Arc<dyn Clock> {
-        self.inner.clock()
-    }
-
-    fn acquire(self: Arc<Self>, claim: Arc<Claim>, place_by: Instant) -> Call<Standing> {
-        Call::new(async move {
-            let remembers = self.profile.remembers_ended;
-            let again = remembers.then(|| Late::Acquire(claim.clone(), place_by));
-            let unfair = claim.fairness == Fairness::Unfair;
-            // Its client forgets an unfair claim that was refused: nobody would withdraw it.
-            let refused =
-                |standing: &Standing| matches!(standing, Standing::Waiting { .. } | Standing::Recovering);
-            let done = move |standing: &Standing| unfair && refused(standing);
-            self.lone(|| self.inner.clone().acquire(claim, place_by), again, done)
-                .await
-        })
-    }
-
-    fn renew(self: Arc<Self>, batch: Batch<Renewal>) -> Each<Renewed> {
-        Each::new(async move {
-            let call = |batch| self.inner.clone().renew(batch);
-            let again = |renewal: &Renewal| Some(Late::Renew(renewal.clone()));
-            self.each(batch, call, again, Renewed::Unknown).await
-        })
-    }
-
-    fn release(self: Arc<Self>, batch: Batch<Departure>) -> Each<Released> {
-        Each::new(async move {
-            let call = |batch| self.inner.clone().release(batch);
-            let again = |departure: &Departure| {
-                let named = matches!(departure.who, Holder::Claim(_));
-                named.then(|| {
-                    let mut again = departure.clone();
-                    // An unfair heir that was told of its refusal is forgotten by its client, as in `acquire`.
-                    again.heir.take_if(|heir| heir.claim.fairness == Fairness::Unfair);
-                    Late::Release(again)
-                })
-            };
-            self.each(batch, call, again, Released::Unknown).await
-        })
-    }
-
-    fn watch(self: Arc<Self>, claim: Arc<Claim>) -> Call<Wakes> {
-        Call::new(async move {
-            let wakes = self
-                .lone(|| self.inner.clone().watch(claim), None, |_| true)
-                .await?;
-            let heard = wakes.filter({
-                let chaos = self.clone();
-                move |()| ready(!chaos.fate.lock().dice.chance(chaos.weather.loses_wake))
-            });
-            let spurious = stream::unfold(self.weather.spurious_wakes, move |left| {
-                let pause = Duration::from_millis(1 + self.fate.lock().dice.below(10));
-                async move {
-                    let left = left.checked_sub(1)?;
-                    tokio::time::sleep(pause).await;
-                    Some(((), left))
+    fn fail_after(&self, call: &mut [Exchange]) {
+        let Fate { dice, late } = &mut *self.fate.lock();
+        for element in call.iter_mut().filter(|element| element.sent) {
+            let lost = dice.chance(self.weather.fails_after);
+            if dice.chance(self.weather.repeats) {
+                late.extend(self.repeatable(element, lost));
+            }
+            match &mut element.reply {
+                Some(Ok(_)) if lost => {
+                    let message = "chaos: the store's answer was lost";
+                    element.fail(BackendError::new(Fault::Unavailable, Effect::Unknown, message));
                 }
-            });
-            Ok(Wakes::new(stream::select(heard, spurious)))
-        })
+                Some(Ok(Reply::Watch(wakes))) => self.disturb(wakes),
+                _ => {}
+            }
+        }
     }
 
-    fn inspect(self: Arc<Self>, query: Query) -> Call<Page<LockStatus>> {
-        Call::new(async move {
-            self.lone(|| self.inner.clone().inspect(query), None, |_| true)
-                .await
-        })
+    /// Loses some wake-ups and adds spurious ones.
+    fn disturb(&self, wakes: &mut Wakes) {
+        let calm = std::mem::replace(wakes, Wakes::new(stream::empty()));
+        let (fate, loses_wake) = (self.fate.clone(), self.weather.loses_wake);
+        let heard = calm.filter(move |()| ready(!fate.lock().dice.chance(loses_wake)));
+        let fate = self.fate.clone();
+        let spurious = stream::unfold(self.weather.spurious_wakes, move |left| {
+            let pause = Duration::from_millis(1 + fate.lock().dice.below(10));
+            async move {
+                let left = left.checked_sub(1)?;
+                tokio::time::sleep(pause).await;
+                Some(((), left))
+            }
+        });
+        *wakes = Wakes::new(stream::select(heard, spurious));
+    }
+}
+
+impl Faults for Chaos {
+    fn store(&self) -> Arc<dyn Backend> {
+        self.inner.clone()
     }
 
-    fn examine(self: Arc<Self>) -> Call<Vec<Finding>> {
-        Call::new(async move { self.lone(|| self.inner.clone().examine(), None, |_| true).await })
-    }
-
-    fn close(self: Arc<Self>) -> Call<()> {
-        Call::new(async move { self.inner.clone().close().await })
+    async fn on(&self, when: When, call: &mut [Exchange]) {
+        match when {
+            When::Before => {
+                self.meanwhile().await;
+                self.fail_before(call);
+            }
+            When::After => self.fail_after(call),
+        }
     }
 }

@@ -5,7 +5,7 @@
 //!   contract, on a store that a [`Subject`] makes for each.
 //! - [`agrees_with_the_model!`] lets claims walk through the store at random, and holds every answer against the
 //!   contract.
-//! - [`Chaos`] puts any backend into bad [`Weather`], by a seed.
+//! - [`Chaos`] puts any backend into bad [`Weather`], by a seed; [`FaultyBackend`] takes any other hook.
 //! - [`Recorder`] writes down what happened to locks, and [`check`] finds out whether they ever failed.
 //! - [`ManualClock`], [`SimClock`] and [`JumpingClock`] let a test decide what time it is.
 //!
@@ -16,6 +16,7 @@ mod chaos;
 mod checker;
 mod clock;
 mod dice;
+mod faulty;
 mod history;
 mod log;
 mod macros;
@@ -28,6 +29,7 @@ pub use chaos::{Chaos, Weather};
 pub use checker::check;
 pub use clock::{JumpingClock, ManualClock, SimClock};
 pub use dice::Dice;
+pub use faulty::{Exchange, Faults, FaultyBackend, Reply, Request, When};
 pub use history::{Attempt, Event, Recorder, What};
 pub use log::ParseEventError;
 pub use subject::{Ailment, Door, Slow, Subject};

@@ -13,7 +13,7 @@ use tenure_backend::{
     LockKey, LockStatus, Loss, Mode, Order, OwnerId, Page, Phase, Profile, Query, Reach, Released, Renewal,
     Renewed, Standing, SystemClock, WakeUp, Wakes,
 };
-use tenure_testkit::{Chaos, Weather};
+use tenure_testkit::{Chaos, FaultyBackend, Weather};
 
 const PROFILE: Profile = Profile {
     store: "tape",
@@ -121,7 +121,7 @@ fn tape() -> Arc<Tape> {
     })
 }
 
-fn chaos(tape: &Arc<Tape>, seed: u64, weather: Weather) -> Arc<Chaos> {
+fn chaos(tape: &Arc<Tape>, seed: u64, weather: Weather) -> Arc<FaultyBackend<Chaos>> {
     Arc::new(Chaos::new(tape.clone(), seed, weather))
 }
 
@@ -157,7 +157,7 @@ fn departure(who: Holder) -> Departure {
     }
 }
 
-async fn acquire(chaos: &Arc<Chaos>, number: u64) -> Result<Standing, BackendError> {
+async fn acquire(chaos: &Arc<FaultyBackend<Chaos>>, number: u64) -> Result<Standing, BackendError> {
     chaos.clone().acquire(claim(number), Instant::NEVER).await
 }
 

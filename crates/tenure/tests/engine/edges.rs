@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use tenure::{Acquire, Client, Error, Guard, Holder, LockKey, LostCause, Settings, multi};
 
-use crate::stage::{Stage, Verb};
+use crate::stage::{Stage, Verb, stage, stage_with_profile};
 use crate::world::{MS, SECOND, World, pass, poll_once, settle};
 
 fn key() -> LockKey {
@@ -221,7 +221,7 @@ async fn a_client_that_closes_gives_all_its_locks_back_in_few_calls() {
     let world = World::new();
     let mut profile = world.backend().profile().clone();
     profile.limits.max_batch = NonZeroU32::new(100).unwrap();
-    let stage = Stage::with_profile(world.backend(), profile);
+    let stage = stage_with_profile(world.backend(), profile);
     let client = Client::new(stage.clone(), Settings::default());
     let mut guards = Vec::new();
     for n in 0..1_000 {
@@ -362,7 +362,7 @@ fn a_client_leaves_nothing_when_its_runtime_ends() {
                 .enable_all()
                 .build()
                 .unwrap();
-            let stage = Stage::new(store.clone());
+            let stage = stage(store.clone());
             stage.yield_everywhere(1);
             let left = runtime.block_on(async {
                 let left = leave(&stage, what, alive).await;
@@ -383,7 +383,7 @@ async fn a_client_that_is_dropped_after_its_calls_is_gone_at_once() {
     let world = World::new();
     let store = world.backend();
     let before = Arc::strong_count(&store);
-    let stage = Stage::new(store.clone());
+    let stage = stage(store.clone());
     stage.yield_everywhere(1);
     let client = Client::new(stage.clone(), Settings::default());
     let guard = client.mutex("k").lock().await.unwrap();

@@ -3,7 +3,7 @@
 use tenure::{Client, Settings};
 use tenure_backend::Order;
 
-use crate::stage::{Stage, Verb};
+use crate::stage::{Verb, stage_with_profile};
 use crate::world::{MS, SECOND, World, pass, poll_once, settle};
 
 #[tokio::test(start_paused = true)]
@@ -148,7 +148,7 @@ async fn where_a_store_has_one_order_a_try_leaves_no_place_in_its_queue() {
     let world = World::new();
     let mut profile = world.backend().profile().clone();
     profile.mutex = Order::FifoForBoth;
-    let client = Client::new(Stage::with_profile(world.backend(), profile), Settings::default());
+    let client = Client::new(stage_with_profile(world.backend(), profile), Settings::default());
     let guard = world.client().mutex("k").lock().await.unwrap();
     for mutex in [client.mutex("k"), client.mutex("k").fair()] {
         assert!(mutex.try_lock().await.unwrap().is_none());

@@ -7,7 +7,7 @@ use std::time::Duration;
 use futures_util::FutureExt;
 use tenure::{Client, Error, Settings, multi};
 
-use crate::stage::{Stage, Verb};
+use crate::stage::{Verb, stage};
 use crate::world::{MS, SECOND, World, mutex, pass, poll_once, settle, tasks};
 
 #[tokio::test(start_paused = true)]
@@ -93,7 +93,7 @@ fn on_a_thread_of_its_own_too_close_confirms_what_it_gave_back() {
         .unwrap();
     runtime.block_on(async {
         let memory = tenure_memory::Memory::new();
-        let stage = Stage::new(memory.clone());
+        let stage = stage(memory.clone());
         let client = Client::new(stage.clone(), Settings::default().own_thread(true));
         let guard = client.mutex("k").lock().await.unwrap();
         stage.act(Verb::Release).hold_before();

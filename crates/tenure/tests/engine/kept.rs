@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tenure::{Client, Error, Holder, LockKey, LostCause, Settings, multi};
 
-use crate::stage::{Stage, Verb};
+use crate::stage::{Verb, stage_with_profile};
 use crate::world::{MS, SECOND, World, pass, poll_once, settle};
 
 const LEAST: Duration = Duration::from_secs(5);
@@ -74,7 +74,7 @@ async fn a_key_is_kept_for_longer_than_the_longest_lease_while_its_client_lives(
     let longest = 10 * SECOND;
     let mut profile = world.backend().profile().clone();
     profile.limits.max_lease = longest;
-    let client = Client::new(Stage::with_profile(world.backend(), profile), Settings::default());
+    let client = Client::new(stage_with_profile(world.backend(), profile), Settings::default());
     let guard = client
         .mutex("k")
         .lease(longest)

@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use tenure::{Client, Error, Guarantee, Mode, Settings, multi};
 use tenure_backend::Order;
 
-use crate::stage::{Stage, Verb};
+use crate::stage::{Verb, stage_with_profile};
 use crate::world::{MS, SECOND, World, pass, poll_once, settle};
 
 #[tokio::test(start_paused = true)]
@@ -349,7 +349,7 @@ async fn a_lock_that_the_store_has_not_is_refused_in_words() {
         let world = World::new();
         let mut profile = world.backend().profile().clone();
         profile.read_write = order;
-        let client = Client::new(Stage::with_profile(world.backend(), profile), Settings::default());
+        let client = Client::new(stage_with_profile(world.backend(), profile), Settings::default());
         let lock = client.rwlock("k");
         let lock = if fair { lock.fair() } else { lock };
         let refused = lock.read().await.unwrap_err();

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tenure::{Client, Guard, Holder, LockKey, Settings, multi};
 use tenure_backend::Reach;
 
-use crate::stage::{Stage, Verb};
+use crate::stage::{Stage, Verb, stage_with_profile};
 use crate::world::{MS, SECOND, World, pass, poll_once, served, settle};
 
 /// Locks, has a second task wait, and gives the first guard back; answers the second guard.
@@ -45,7 +45,7 @@ async fn on_a_network_a_key_that_is_handed_on_all_the_time_is_let_go_once_a_seco
             let mut profile = world.backend().profile().clone();
             profile.reach = reach;
             let settings = Settings::default().passing(passing);
-            let client = Client::new(Stage::with_profile(world.backend(), profile), settings);
+            let client = Client::new(stage_with_profile(world.backend(), profile), settings);
             for _ in 0..4 {
                 let mutex = client.mutex("k");
                 tokio::spawn(async move {

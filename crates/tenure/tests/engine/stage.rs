@@ -7,10 +7,8 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use tenure_backend::{
-    Backend, BackendError, Batch, Call, Claim, Clock, Departure, Each, Effect, Fault, Finding, Instant,
-    LockStatus, Page, Profile, Query, Released, Renewal, Renewed, Standing, Wakes,
-};
+use tenure_backend::{Backend, BackendError, Effect, Fault, Profile, Standing};
+use tenure_testkit::{Exchange, Faults, FaultyBackend, Reply, Request, When};
 use tokio::sync::Notify;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -21,10 +19,31 @@ pub(crate) enum Verb {
     Watch,
 }
 
+/// A store whose calls a test holds up, lets fail and counts.
+pub(crate) type Stage = FaultyBackend<Script>;
+
+/// Puts a store on stage.
+pub(crate) fn stage(inner: Arc<dyn Backend>) -> Arc<Stage> {
+    let profile = inner.profile().clone();
+    stage_with_profile(inner, profile)
+}
+
+/// A stage that claims another profile than its store's.
+pub(crate) fn stage_with_profile(inner: Arc<dyn Backend>, profile: Profile) -> Arc<Stage> {
+    let script = Script {
+        inner,
+        acts: Mutex::default(),
+        least_lease: Mutex::default(),
+        renewed_lease: Mutex::default(),
+        reserved: Mutex::default(),
+    };
+    Arc::new(FaultyBackend::new(script).with_profile(profile))
+}
+
+/// What a test wants to happen.
 #[derive(Debug)]
-pub(crate) struct Stage {
+pub(crate) struct Script {
     inner: Arc<dyn Backend>,
-    profile: Profile,
     acts: Mutex<HashMap<Verb, Arc<Act>>>,
     least_lease: Mutex<Duration>,
     renewed_lease: Mutex<Option<Duration>>,
@@ -59,24 +78,7 @@ impl fmt::Debug for Act {
     }
 }
 
-impl Stage {
-    pub(crate) fn new(inner: Arc<dyn Backend>) -> Arc<Self> {
-        let profile = inner.profile().clone();
-        Self::with_profile(inner, profile)
-    }
-
-    /// A stage that claims another profile than its store's.
-    pub(crate) fn with_profile(inner: Arc<dyn Backend>, profile: Profile) -> Arc<Self> {
-        Arc::new(Stage {
-            inner,
-            profile,
-            acts: Mutex::default(),
-            least_lease: Mutex::default(),
-            renewed_lease: Mutex::default(),
-            reserved: Mutex::default(),
-        })
-    }
-
+impl Script {
     /// Has the store give no shorter lease to what is acquired from here on.
     pub(crate) fn round_up_to(&self, lease: Duration) {
         *self.least_lease.lock() = lease;
@@ -95,6 +97,29 @@ impl Stage {
     pub(crate) fn yield_everywhere(&self, yields: u32) {
         for verb in [Verb::Acquire, Verb::Renew, Verb::Release, Verb::Watch] {
             self.act(verb).yields.store(yields, Ordering::Relaxed);
+        }
+    }
+}
+
+impl Script {
+    /// Changes a request before it is sent, as the test wants it.
+    fn change(&self, request: &mut Request) {
+        match request {
+            Request::Acquire(claim, _) => {
+                let lease = claim.lease.max(*self.least_lease.lock());
+                Arc::make_mut(claim).lease = lease;
+            }
+            Request::Renew(renewal) => {
+                let most = *self.renewed_lease.lock();
+                renewal.lease = renewal.lease.min(most.unwrap_or(Duration::MAX));
+            }
+            Request::Release(departure) => {
+                let heir = departure.heir.as_ref();
+                self.reserved
+                    .lock()
+                    .extend(heir.map(|heir| heir.claim.grants.get()));
+            }
+            Request::Watch(_) | Request::Inspect(_) => {}
         }
     }
 }
@@ -207,95 +232,38 @@ fn take_one(left: &AtomicUsize) -> bool {
         .is_ok()
 }
 
-impl Backend for Stage {
-    fn profile(&self) -> &Profile {
-        &self.profile
+impl Faults for Script {
+    fn store(&self) -> Arc<dyn Backend> {
+        self.inner.clone()
     }
 
-    fn clock(&self) -> &Arc<dyn Clock> {
-        self.inner.clock()
-    }
-
-    fn acquire(self: Arc<Self>, claim: Arc<Claim>, place_by: Instant) -> Call<Standing> {
-        let act = self.act(Verb::Acquire);
-        let sent = self.inner.clock().now();
-        let lease = claim.lease.max(*self.least_lease.lock());
-        let claim = if lease == claim.lease {
-            claim
-        } else {
-            Arc::new(Claim {
-                lease,
-                ..(*claim).clone()
-            })
+    async fn on(&self, when: When, call: &mut [Exchange]) {
+        let verb = match call[0].request {
+            Request::Acquire(..) => Verb::Acquire,
+            Request::Renew(_) => Verb::Renew,
+            Request::Release(_) => Verb::Release,
+            Request::Watch(_) => Verb::Watch,
+            Request::Inspect(_) => return,
         };
-        Call::new(async move {
-            act.enter(1).await?;
-            let mut standing = self.inner.clone().acquire(claim, place_by).await?;
-            if let Standing::Granted(grant) = &mut standing {
-                grant.held_from = grant.held_from.min(sent);
+        let act = self.act(verb);
+        let passed = match when {
+            When::Before => {
+                call.iter_mut()
+                    .for_each(|element| self.change(&mut element.request));
+                act.enter(call.len()).await
             }
-            act.leave().await?;
-            Ok(standing)
-        })
-    }
-
-    fn renew(self: Arc<Self>, mut batch: Batch<Renewal>) -> Each<Renewed> {
-        let act = self.act(Verb::Renew);
-        if let Some(most) = *self.renewed_lease.lock() {
-            batch
-                .iter_mut()
-                .for_each(|renewal| renewal.lease = renewal.lease.min(most));
+            When::After if call[0].sent && !matches!(call[0].reply, Some(Err(_))) => act.leave().await,
+            When::After => Ok(()),
+        };
+        for element in call {
+            match (&passed, &mut element.reply) {
+                (Err(error), _) => element.fail(error.clone()),
+                // Held up before it was sent, it was asked for earlier than the store knows.
+                (Ok(()), Some(Ok(Reply::Acquire(Standing::Granted(grant))))) => {
+                    grant.held_from = grant.held_from.min(element.asked);
+                }
+                (Ok(()), _) => {}
+            }
         }
-        Each::new(async move {
-            let count = batch.len();
-            if let Err(error) = act.enter(count).await {
-                return (0..count).map(|_| Renewed::Unknown(error.clone())).collect();
-            }
-            let answers = self.inner.clone().renew(batch).await;
-            match act.leave().await {
-                Ok(()) => answers,
-                Err(error) => (0..count).map(|_| Renewed::Unknown(error.clone())).collect(),
-            }
-        })
-    }
-
-    fn release(self: Arc<Self>, batch: Batch<Departure>) -> Each<Released> {
-        let act = self.act(Verb::Release);
-        let heirs = batch.iter().filter_map(|departure| departure.heir.as_ref());
-        let reserved = heirs.map(|heir| heir.claim.grants.get());
-        self.reserved.lock().extend(reserved);
-        Each::new(async move {
-            let count = batch.len();
-            if let Err(error) = act.enter(count).await {
-                return (0..count).map(|_| Released::Unknown(error.clone())).collect();
-            }
-            let answers = self.inner.clone().release(batch).await;
-            match act.leave().await {
-                Ok(()) => answers,
-                Err(error) => (0..count).map(|_| Released::Unknown(error.clone())).collect(),
-            }
-        })
-    }
-
-    fn watch(self: Arc<Self>, claim: Arc<Claim>) -> Call<Wakes> {
-        let act = self.act(Verb::Watch);
-        Call::new(async move {
-            act.enter(1).await?;
-            let wakes = self.inner.clone().watch(claim).await?;
-            act.leave().await?;
-            Ok(wakes)
-        })
-    }
-
-    fn inspect(self: Arc<Self>, query: Query) -> Call<Page<LockStatus>> {
-        self.inner.clone().inspect(query)
-    }
-
-    fn examine(self: Arc<Self>) -> Call<Vec<Finding>> {
-        self.inner.clone().examine()
-    }
-
-    fn close(self: Arc<Self>) -> Call<()> {
-        self.inner.clone().close()
     }
 }

@@ -3,7 +3,7 @@
 use futures_util::future::OptionFuture;
 use tenure::{Client, Error, Settings, multi};
 
-use crate::stage::{Stage, Verb};
+use crate::stage::{Verb, stage_with_profile};
 use crate::world::{MS, SECOND, World, heir, mutex, pass, poll_once, served, settle};
 
 #[tokio::test(start_paused = true)]
@@ -293,7 +293,7 @@ async fn where_ended_claims_are_forgotten_one_that_was_not_answered_is_withdrawn
         let world = World::new();
         let mut profile = world.backend().profile().clone();
         profile.remembers_ended = false;
-        let stage = Stage::with_profile(world.backend(), profile);
+        let stage = stage_with_profile(world.backend(), profile);
         let client = Client::new(stage.clone(), Settings::default());
         let mutex = mutex(&client, fair);
         stage.act(Verb::Acquire).fail_after(1);

@@ -13,7 +13,7 @@ use tenure_memory::MemoryStore;
 use tenure_testkit::SimClock;
 use tokio::task::JoinHandle;
 
-use crate::stage::Stage;
+use crate::stage::{Stage, stage};
 
 pub(crate) struct World {
     pub(crate) clock: SimClock,
@@ -42,7 +42,7 @@ impl World {
     }
 
     pub(crate) fn staged_with(&self, settings: Settings) -> (Client, Arc<Stage>) {
-        let stage = Stage::new(self.backend());
+        let stage = stage(self.backend());
         (Client::new(stage.clone(), settings), stage)
     }
 

@@ -6,7 +6,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tenure::{Client, Holder, Settings};
 use tenure_backend::{Backend, ClaimId, Clock, Instant, LockKey};
-use tenure_testkit::{Chaos, Dice, Rule, Weather, check};
+use tenure_testkit::{Chaos, Dice, FaultyBackend, Rule, Weather, check};
 use tokio::task::JoinHandle;
 
 use crate::actor::Actor;
@@ -159,7 +159,7 @@ fn climate(weathers: &[Weather], dice: &mut Dice) -> Climate {
 
 fn client(world: &Arc<World>, number: usize, weather: Weather, dice: &mut Dice) -> Client {
     let clock: Arc<dyn Clock> = Arc::new(world.bodies[number].clock.clone());
-    let calm: Arc<dyn Backend> = Arc::new(Spy {
+    let spy = Spy {
         world: world.clone(),
         client: number,
         stores: world
@@ -167,16 +167,20 @@ fn client(world: &Arc<World>, number: usize, weather: Weather, dice: &mut Dice) 
             .iter()
             .map(|store| store.client(clock.clone()))
             .collect(),
-    });
+    };
+    let calm: Arc<dyn Backend> = Arc::new(FaultyBackend::new(spy));
+    let weather = Arc::new(Chaos::new(calm.clone(), dice.roll(), weather));
+    let profile = weather.profile().clone();
     let wire = Wire {
         world: world.clone(),
         client: number,
-        weather: Arc::new(Chaos::new(calm.clone(), dice.roll(), weather)),
+        weather,
         calm,
         dice: Mutex::new(Dice::new(dice.roll())),
     };
     let mut settings = Settings::default().label(calm::label(number));
     settings.seed = Some(name(dice));
+    let wire = FaultyBackend::new(wire).with_profile(profile);
     Client::new(Arc::new(wire), settings)
 }
 
