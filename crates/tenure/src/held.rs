@@ -181,29 +181,29 @@ impl Held {
         self.line.engine.loss_bell(self.claim.at.id)
     }
 
-    /// Moves the deadline after a renewal, unless belief ended before the answer was read: loss is sticky. A store that
-    /// keeps the claim for less than before is believed for less, unless a later question was answered already.
+    /// Moves the deadline after a renewal, unless it has passed. The deadline may move back: a store may keep the claim for
+    /// less than before. Ignores the reply to a request that was sent before the last confirmed one.
     pub(crate) fn extend(&self, held_from: Instant, lease: Duration, margin: Option<Duration>, now: Instant) {
         self.strained.store(false, Ordering::Relaxed);
+        let sent = held_from.as_nanos();
+        if self.confirmed.fetch_max(sent, Ordering::AcqRel) > sent {
+            return;
+        }
         let mut later = believe_until(held_from, lease, margin);
         if let Some(end) = self.max_hold_ends() {
             later = later.min(end);
         }
-        let newer = held_from >= self.confirmed();
-        let moved = self
+        // Read again with each attempt: a later request may be confirmed by another task at the same moment.
+        let is_last = || self.confirmed.load(Ordering::Acquire) == sent;
+        let moved = |deadline| {
+            (deadline != LOST && now.as_nanos() < deadline && is_last()).then_some(later.as_nanos())
+        };
+        let _ = self
             .deadline
-            .fetch_update(Ordering::AcqRel, Ordering::Acquire, |deadline| {
-                (deadline != LOST && now.as_nanos() < deadline && (newer || later.as_nanos() > deadline))
-                    .then_some(later.as_nanos())
-            });
-        if moved.is_ok() {
-            self.confirmed.fetch_max(held_from.as_nanos(), Ordering::AcqRel);
-        }
-        if newer {
-            let least = lease.min(self.claim.lease);
-            self.lease_nanos
-                .store((Instant::ORIGIN + least).as_nanos(), Ordering::Relaxed);
-        }
+            .fetch_update(Ordering::AcqRel, Ordering::Acquire, moved);
+        let least = lease.min(self.claim.lease);
+        self.lease_nanos
+            .store((Instant::ORIGIN + least).as_nanos(), Ordering::Relaxed);
     }
 
     /// Remembers that a renewal was asked for and not confirmed.

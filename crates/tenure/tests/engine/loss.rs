@@ -229,6 +229,23 @@ async fn belief_follows_a_renewal_that_the_store_keeps_for_less() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_older_renewal_reply_does_not_lengthen_a_deadline() {
+    let world = World::new();
+    let (client, stage) = world.staged();
+    let guard = client.mutex("k").lock().await.unwrap();
+    let renewals = stage.act(Verb::Renew);
+    renewals.delay(2 * SECOND);
+    pass(10 * SECOND).await;
+    renewals.delay(Duration::ZERO);
+    stage.renew_for(6 * SECOND);
+    guard.verify().await.unwrap();
+    renewals.fail_before(usize::MAX);
+    pass(3 * SECOND).await;
+    assert!(guard.is_held());
+    assert!(guard.remaining() < 3 * SECOND, "{:?}", guard.remaining());
+}
+
+#[tokio::test(start_paused = true)]
 async fn verify_asks_the_store() {
     let world = World::new();
     let (client, operator) = (world.client(), world.client());
