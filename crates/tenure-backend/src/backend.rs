@@ -42,7 +42,7 @@ use crate::{
 ///   its own lease.
 /// - **What a backend cannot do it refuses without effect.**
 /// - **Every call ends**, with an error of unknown effect if need be: whoever waits for a key waits behind the call that
-///   asks for it.
+///   asks for it. A panic is such an error.
 ///
 /// # Cancel safety
 /// Dropping a [`Call`] or an [`Each`] may leave its effect unknown, and must not harm anything else. The engine

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::future::Future;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
@@ -26,7 +27,7 @@ pub type Batch<T> = SmallVec<[T; 1]>;
 ///
 /// It borrows nothing: the engine polls it in place, and moves it to the watchdog if its caller goes away. It
 /// does nothing until it is first polled. A backend whose answer is at hand uses [`Call::ready`], which
-/// allocates nothing.
+/// allocates nothing. If its future panics, the call ends with an error of unknown effect.
 ///
 /// # Examples
 /// ```
@@ -50,6 +51,8 @@ pub struct Call<T>(Inner<Result<T, BackendError>>);
 
 /// One request for a batch, answered element by element, in order: failure is an element's own.
 ///
+/// If its future panics, the answer is empty. A missing element has an unknown effect.
+///
 /// # Examples
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() {
@@ -72,12 +75,18 @@ enum Inner<T> {
 }
 
 impl<T> Inner<T> {
-    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<T> {
+    /// Polls the call; `otherwise` is the answer of a future that panics.
+    fn poll(&mut self, cx: &mut Context<'_>, otherwise: impl FnOnce() -> T) -> Poll<T> {
         match self {
             Inner::Ready(answer) => {
                 Poll::Ready(answer.take().expect("a call is not polled after its answer"))
             }
-            Inner::Pending(future) => future.as_mut().poll(cx),
+            // Unwind safe: a future that has panicked is dropped.
+            Inner::Pending(future) => catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(cx)))
+                .unwrap_or_else(|_| {
+                    *self = Inner::Ready(None);
+                    Poll::Ready(otherwise())
+                }),
         }
     }
 }
@@ -113,7 +122,7 @@ impl<T> Future for Call<T> {
     type Output = Result<T, BackendError>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        self.0.poll(cx)
+        self.0.poll(cx, || Err(BackendError::panicked()))
     }
 }
 
@@ -121,7 +130,7 @@ impl<T> Future for Each<T> {
     type Output = Batch<T>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        self.0.poll(cx)
+        self.0.poll(cx, Batch::new)
     }
 }
 
@@ -140,7 +149,7 @@ impl<T> fmt::Debug for Each<T> {
 /// Hints that a claim may stand differently than before: armed until dropped.
 ///
 /// A hint may come early, spuriously, or never; whoever listens polls the claim after each, and without one
-/// when `poll_after` has passed. When the stream ends, wake-ups have ended and only polling is left.
+/// when `poll_after` has passed. When the stream ends or panics, wake-ups have ended and only polling is left.
 ///
 /// # Examples
 /// ```
@@ -182,12 +191,53 @@ impl Stream for Wakes {
     type Item = ();
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<()>> {
-        self.0.as_mut().poll_next(cx)
+        catch_unwind(AssertUnwindSafe(|| self.0.as_mut().poll_next(cx))).unwrap_or(Poll::Ready(None))
     }
 }
 
 impl fmt::Debug for Wakes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Wakes(..)")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+    use std::task::Waker;
+
+    use super::*;
+    use crate::{Effect, Fault};
+
+    fn poll<F: Future + Unpin>(mut future: F) -> Poll<F::Output> {
+        Pin::new(&mut future).poll(&mut Context::from_waker(Waker::noop()))
+    }
+
+    #[test]
+    fn a_call_that_panics_ends_with_an_error_of_unknown_effect() {
+        let Poll::Ready(Err(error)) = poll(Call::<()>::new(async { panic!("a mistake") })) else {
+            panic!("no answer");
+        };
+        assert_eq!((error.fault(), error.effect()), (Fault::Store, Effect::Unknown));
+    }
+
+    #[test]
+    fn a_batch_that_panics_answers_nothing() {
+        let answer = poll(Each::<u32>::new(async { panic!("a mistake") }));
+        assert!(matches!(answer, Poll::Ready(answers) if answers.is_empty()));
+    }
+
+    #[test]
+    fn wake_ups_that_panic_have_ended() {
+        struct Panics;
+        impl Stream for Panics {
+            type Item = ();
+            fn poll_next(self: Pin<&mut Self>, _: &mut Context<'_>) -> Poll<Option<()>> {
+                panic!("a mistake")
+            }
+        }
+        let mut wakes = Wakes::new(Panics);
+        let hint = poll(poll_fn(|cx| Pin::new(&mut wakes).poll_next(cx)));
+        assert_eq!(hint, Poll::Ready(None));
     }
 }

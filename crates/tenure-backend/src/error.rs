@@ -148,6 +148,15 @@ impl BackendError {
         )
     }
 
+    /// The backend panicked. The store may have carried the call out.
+    pub fn panicked() -> Self {
+        Self::new(
+            Fault::Store,
+            Effect::Unknown,
+            "the backend panicked: this is a mistake in it, and its panic message says where",
+        )
+    }
+
     /// What kind of fault it is.
     pub fn fault(&self) -> Fault {
         self.0.fault

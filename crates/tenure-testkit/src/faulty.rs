@@ -59,6 +59,11 @@ pub trait Faults: Debug + Send + Sync + 'static {
     /// The store that the next call goes to.
     fn store(&self) -> Arc<dyn Backend>;
 
+    /// Runs when the client makes a call, before there is a future.
+    fn called(&self, requests: &[Request]) {
+        let _ = requests;
+    }
+
     /// Sees a call before it is sent and after the store has replied; may wait, and may change requests and replies.
     ///
     /// # Cancel safety
@@ -163,36 +168,43 @@ impl<F: Faults> FaultyBackend<F> {
     }
 
     /// Carries out one call. A hook that changes the kind of a request or of its reply is a bug of the test.
-    async fn exchange(&self, requests: Vec<Request>) -> Vec<Result<Reply, BackendError>> {
+    fn exchange(
+        self: Arc<Self>,
+        requests: Vec<Request>,
+    ) -> impl Future<Output = Vec<Result<Reply, BackendError>>> + Send {
+        self.faults.called(&requests);
         let asked = self.clock.now();
-        let exchange = |request| Exchange {
+        let exchange = move |request| Exchange {
             request,
             reply: None,
             asked,
             sent: false,
         };
         let mut call: Vec<Exchange> = requests.into_iter().map(exchange).collect();
-        self.faults.on(When::Before, &mut call).await;
-        let mut open: Vec<&mut Exchange> = call
-            .iter_mut()
-            .filter(|element| element.reply.is_none())
-            .collect();
-        if !open.is_empty() {
-            let requests = open.iter().map(|element| element.request.clone()).collect();
-            let replies = send(self.faults.store(), requests).await;
-            for (element, reply) in open.iter_mut().zip(replies) {
-                (element.sent, element.reply) = (true, Some(reply));
+        async move {
+            self.faults.on(When::Before, &mut call).await;
+            let mut open: Vec<&mut Exchange> = call
+                .iter_mut()
+                .filter(|element| element.reply.is_none())
+                .collect();
+            if !open.is_empty() {
+                let requests = open.iter().map(|element| element.request.clone()).collect();
+                let replies = send(self.faults.store(), requests).await;
+                for (element, reply) in open.iter_mut().zip(replies) {
+                    (element.sent, element.reply) = (true, Some(reply));
+                }
             }
+            self.faults.on(When::After, &mut call).await;
+            let silence =
+                || BackendError::new(Fault::Unavailable, Effect::Unknown, "no answer for this element");
+            let reply = |element: Exchange| element.reply.unwrap_or_else(|| Err(silence()));
+            call.into_iter().map(reply).collect()
         }
-        self.faults.on(When::After, &mut call).await;
-        let silence = || BackendError::new(Fault::Unavailable, Effect::Unknown, "no answer for this element");
-        let reply = |element: Exchange| element.reply.unwrap_or_else(|| Err(silence()));
-        call.into_iter().map(reply).collect()
     }
 
-    async fn one(&self, request: Request) -> Result<Reply, BackendError> {
-        let replies = self.exchange(vec![request]).await.into_iter().next();
-        replies.expect("one request has one reply")
+    fn one(self: Arc<Self>, request: Request) -> impl Future<Output = Result<Reply, BackendError>> + Send {
+        let call = self.exchange(vec![request]);
+        async move { call.await.pop().expect("one request has one reply") }
     }
 }
 
@@ -236,8 +248,9 @@ impl<F: Faults> Backend for FaultyBackend<F> {
     }
 
     fn acquire(self: Arc<Self>, claim: Arc<Claim>, place_by: Instant) -> Call<Standing> {
+        let call = self.one(Request::Acquire(claim, place_by));
         Call::new(async move {
-            match self.one(Request::Acquire(claim, place_by)).await? {
+            match call.await? {
                 Reply::Acquire(standing) => Ok(standing),
                 other => panic!("{other:?} is no reply to `acquire`"),
             }
@@ -245,36 +258,33 @@ impl<F: Faults> Backend for FaultyBackend<F> {
     }
 
     fn renew(self: Arc<Self>, batch: Batch<Renewal>) -> Each<Renewed> {
+        let call = self.exchange(batch.into_iter().map(Request::Renew).collect());
         Each::new(async move {
-            let replies = self
-                .exchange(batch.into_iter().map(Request::Renew).collect())
-                .await;
             let renewed = |reply| match reply {
                 Ok(Reply::Renew(renewed)) => renewed,
                 Ok(other) => panic!("{other:?} is no reply to `renew`"),
                 Err(error) => Renewed::Unknown(error),
             };
-            replies.into_iter().map(renewed).collect()
+            call.await.into_iter().map(renewed).collect()
         })
     }
 
     fn release(self: Arc<Self>, batch: Batch<Departure>) -> Each<Released> {
+        let call = self.exchange(batch.into_iter().map(Request::Release).collect());
         Each::new(async move {
-            let replies = self
-                .exchange(batch.into_iter().map(Request::Release).collect())
-                .await;
             let released = |reply| match reply {
                 Ok(Reply::Release(released)) => released,
                 Ok(other) => panic!("{other:?} is no reply to `release`"),
                 Err(error) => Released::Unknown(error),
             };
-            replies.into_iter().map(released).collect()
+            call.await.into_iter().map(released).collect()
         })
     }
 
     fn watch(self: Arc<Self>, claim: Arc<Claim>) -> Call<Wakes> {
+        let call = self.one(Request::Watch(claim));
         Call::new(async move {
-            match self.one(Request::Watch(claim)).await? {
+            match call.await? {
                 Reply::Watch(wakes) => Ok(wakes),
                 other => panic!("{other:?} is no reply to `watch`"),
             }
@@ -282,8 +292,9 @@ impl<F: Faults> Backend for FaultyBackend<F> {
     }
 
     fn inspect(self: Arc<Self>, query: Query) -> Call<Page<LockStatus>> {
+        let call = self.one(Request::Inspect(query));
         Call::new(async move {
-            match self.one(Request::Inspect(query)).await? {
+            match call.await? {
                 Reply::Inspect(page) => Ok(page),
                 other => panic!("{other:?} is no reply to `inspect`"),
             }

@@ -235,7 +235,7 @@ impl Attempt {
         }
         let claim = line.engine.claim(line, &self.want, fairness);
         let place_by = line.engine.place_by(now);
-        let mut call = line.engine.backend.clone().acquire(claim.clone(), place_by);
+        let mut call = line.engine.backend.acquire(claim.clone(), place_by);
         match Pin::new(&mut call).poll(cx) {
             Poll::Ready(answer) => self.judge(line, answer, claim, None),
             Poll::Pending => {

@@ -127,7 +127,7 @@ impl Client {
     /// [`Error::Backend`], also for a single key that holds something of which the store cannot tell who holds it (on Redis,
     /// what is no mutex); [`Error::Unsupported`], [`Error::Closed`]; [`Error::Invalid`] for a cursor of another store.
     pub async fn inspect(&self, query: Query) -> Result<Page<LockStatus>, Error> {
-        Ok(self.engine.backend.clone().inspect(query).await?)
+        Ok(self.engine.backend.backend().inspect(query).await?)
     }
 
     /// Takes locks away from their holders, foreign ones too; answers who was freed.
@@ -152,14 +152,7 @@ impl Client {
             heir: None,
             bar: PASS_WINDOW,
         };
-        match self
-            .engine
-            .backend
-            .clone()
-            .release(smallvec![departure])
-            .await
-            .pop()
-        {
+        match self.engine.backend.release(smallvec![departure]).await.pop() {
             Some(Released::Done { freed, .. }) => {
                 self.engine.ask_about(&key);
                 Ok(freed.into_vec())
@@ -177,7 +170,7 @@ impl Client {
     /// # Errors
     /// [`Error::Backend`], [`Error::Closed`].
     pub async fn examine(&self) -> Result<Vec<Finding>, Error> {
-        Ok(self.engine.backend.clone().examine().await?)
+        Ok(self.engine.backend.backend().examine().await?)
     }
 
     /// Gives every lock and every waiting claim of this client back, waits until that is confirmed, and disconnects.
@@ -200,7 +193,7 @@ impl Client {
         }
         let settle = async move {
             engine.watchdog.settled().await;
-            let closed = engine.backend.clone().close().await;
+            let closed = engine.backend.backend().close().await;
             engine.watchdog.stop();
             match closed {
                 Err(error) if error.fault() != Fault::Closed => Err(error.into()),

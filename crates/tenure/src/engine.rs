@@ -17,6 +17,7 @@ use crate::lines::Lines;
 use crate::owner::Owner;
 use crate::queue::Places;
 use crate::settings::Settings;
+use crate::store::Store;
 use crate::telemetry::{Meters, Rounds};
 use crate::want::{Options, Want};
 use crate::watchdog::Watchdog;
@@ -29,7 +30,7 @@ pub(crate) const LONE_GRANTS: NonZeroU32 = NonZeroU32::new(8).unwrap();
 
 #[derive(Debug)]
 pub(crate) struct Engine {
-    pub(crate) backend: Arc<dyn Backend>,
+    pub(crate) backend: Store,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) settings: Settings,
     /// What the settings say of a lock of which nothing else was asked.
@@ -64,6 +65,7 @@ impl Engine {
         let seed = random
             .iter()
             .fold(1, |seed: u64, byte| seed.rotate_left(8) ^ u64::from(*byte));
+        let backend = Store::new(backend);
         Arc::new(Engine {
             watchdog: Watchdog::new(backend.clone(), clock.clone(), settings.own_thread),
             backend,

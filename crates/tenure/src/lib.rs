@@ -46,6 +46,7 @@ mod rwlock;
 mod seek;
 mod semaphore;
 mod settings;
+mod store;
 mod striped;
 pub mod telemetry;
 #[cfg(feature = "testing")]

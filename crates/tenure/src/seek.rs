@@ -110,7 +110,7 @@ impl Seeker<'_> {
         let mut arming = self
             .arming
             .take()
-            .unwrap_or_else(|| self.engine.backend.clone().watch(self.claim.clone()));
+            .unwrap_or_else(|| self.engine.backend.watch(self.claim.clone()));
         match within(self.engine, POLL, poll_fn(|cx| Pin::new(&mut arming).poll(cx))).await {
             None => self.arming = Some(arming),
             Some(Ok(wakes)) => self.wakes = Some(wakes),
@@ -125,12 +125,7 @@ impl Seeker<'_> {
     async fn ask(&mut self) -> Result<Pause, Found> {
         let asked = self.engine.clock.now();
         let place_by = self.engine.place_by(asked);
-        let answer = self
-            .engine
-            .backend
-            .clone()
-            .acquire(self.claim.clone(), place_by)
-            .await;
+        let answer = self.engine.backend.acquire(self.claim.clone(), place_by).await;
         if answer.is_ok() {
             self.engine.weather_is_over();
         }

@@ -73,7 +73,7 @@ impl Release {
         under_way.into_iter().for_each(Release::see_through_behind);
         let Some(first) = fresh.first() else { return };
         let departures = fresh.iter().map(Release::departure).collect();
-        let answers = first.line.engine.backend.clone().release(departures).await;
+        let answers = first.line.engine.backend.release(departures).await;
         let mut answers = answers.into_iter();
         for mut release in fresh {
             release.tries += 1;
@@ -112,7 +112,7 @@ impl Release {
                 none => {
                     self.tries += 1;
                     let departure = departure(&self.line, &self.claim, &self.cause, self.heir.as_ref());
-                    none.insert(self.line.engine.backend.clone().release(smallvec![departure]))
+                    none.insert(self.line.engine.backend.release(smallvec![departure]))
                 }
             };
             let answer = poll_fn(|cx| Pin::new(&mut *call).poll(cx)).await.pop();

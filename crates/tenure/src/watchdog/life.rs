@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 
 use parking_lot::Mutex;
-use tenure_backend::{Backend, Clock};
+use tenure_backend::Clock;
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
 use tokio::sync::futures::Notified;
@@ -15,6 +15,7 @@ use crate::engine::Engine;
 use crate::error::Error;
 use crate::own_thread::OwnThread;
 use crate::release::Departing;
+use crate::store::Store;
 
 const CLOSED: &str = "this client was closed: make another one";
 const RUNTIME_GONE: &str = "the runtime on which this client's watchdog ran has ended: make another client, or use Settings::own_thread";
@@ -33,7 +34,7 @@ pub(crate) struct Watchdog(pub(super) Arc<Shared>);
 
 #[derive(Debug)]
 pub(super) struct Shared {
-    pub(super) backend: Arc<dyn Backend>,
+    pub(super) backend: Store,
     pub(super) clock: Arc<dyn Clock>,
     own_thread: bool,
     /// The thread on which the store was opened, until the watchdog starts there.
@@ -52,7 +53,7 @@ pub(super) struct Shared {
 }
 
 impl Watchdog {
-    pub(crate) fn new(backend: Arc<dyn Backend>, clock: Arc<dyn Clock>, own_thread: bool) -> Self {
+    pub(crate) fn new(backend: Store, clock: Arc<dyn Clock>, own_thread: bool) -> Self {
         let due = Due::new(clock.now());
         Watchdog(Arc::new(Shared {
             backend,

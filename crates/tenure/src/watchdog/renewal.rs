@@ -41,7 +41,7 @@ impl Watchdog {
             only: Phase::Granted,
             raise: None,
         };
-        match self.0.backend.clone().renew(smallvec![renewal]).await.pop() {
+        match self.0.backend.renew(smallvec![renewal]).await.pop() {
             Some(Renewed::Gone(loss)) => loss.into(),
             _ => LostCause::Missing,
         }
@@ -84,7 +84,7 @@ impl Watchdog {
                 only: Phase::Granted,
                 raise: None,
             };
-            let pause = match self.0.backend.clone().renew(smallvec![renewal]).await.pop() {
+            let pause = match self.0.backend.renew(smallvec![renewal]).await.pop() {
                 Some(Renewed::Alive { held_from, lease }) => {
                     (failures, kept) = (0, true);
                     believed_until = held_from + lease;
@@ -157,7 +157,7 @@ pub(super) async fn renew(shared: &Shared, batch: Vec<Arc<Held>>) -> Option<Erro
     // Until it is answered: a store that is silent is out of reach.
     batch.iter().for_each(|held| held.strain());
     let sent = shared.clock.now();
-    let call = shared.backend.clone().renew(renewals);
+    let call = shared.backend.renew(renewals);
     let answers = call.instrument(renewing(batch.len())).await;
     let now = shared.clock.now();
     meters.renewal.record(now - sent);

@@ -11,6 +11,7 @@ mod locks;
 mod loss;
 mod multi;
 mod owner;
+mod panics;
 mod passing;
 mod promises;
 mod stage;

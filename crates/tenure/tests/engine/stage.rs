@@ -68,6 +68,7 @@ pub(crate) struct Act {
     refuse: AtomicUsize,
     delay: Mutex<Duration>,
     meanwhile: Mutex<Option<Box<dyn FnOnce() + Send>>>,
+    panics: AtomicBool,
 }
 
 impl fmt::Debug for Act {
@@ -102,6 +103,17 @@ impl Script {
 }
 
 impl Script {
+    fn act_of(&self, request: &Request) -> Option<Arc<Act>> {
+        let verb = match request {
+            Request::Acquire(..) => Verb::Acquire,
+            Request::Renew(_) => Verb::Renew,
+            Request::Release(_) => Verb::Release,
+            Request::Watch(_) => Verb::Watch,
+            Request::Inspect(_) => return None,
+        };
+        Some(self.act(verb))
+    }
+
     /// Changes a request before it is sent, as the test wants it.
     fn change(&self, request: &mut Request) {
         match request {
@@ -165,6 +177,11 @@ impl Act {
     /// Does this once, in the poll in which the store has acted on a call.
     pub(crate) fn meanwhile(&self, act: impl FnOnce() + Send + 'static) {
         *self.meanwhile.lock() = Some(Box::new(act));
+    }
+
+    /// The next call panics before it returns a future.
+    pub(crate) fn panic_at_once(&self) {
+        self.panics.store(true, Ordering::Relaxed);
     }
 
     pub(crate) fn count(&self) -> usize {
@@ -237,15 +254,20 @@ impl Faults for Script {
         self.inner.clone()
     }
 
-    async fn on(&self, when: When, call: &mut [Exchange]) {
-        let verb = match call[0].request {
-            Request::Acquire(..) => Verb::Acquire,
-            Request::Renew(_) => Verb::Renew,
-            Request::Release(_) => Verb::Release,
-            Request::Watch(_) => Verb::Watch,
-            Request::Inspect(_) => return,
+    fn called(&self, requests: &[Request]) {
+        let Some(act) = self.act_of(&requests[0]) else {
+            return;
         };
-        let act = self.act(verb);
+        assert!(
+            !act.panics.swap(false, Ordering::Relaxed),
+            "the test lets this call panic at once"
+        );
+    }
+
+    async fn on(&self, when: When, call: &mut [Exchange]) {
+        let Some(act) = self.act_of(&call[0].request) else {
+            return;
+        };
         let passed = match when {
             When::Before => {
                 call.iter_mut()

@@ -1,0 +1,53 @@
+//! The store of a client. A method of its backend that panics answers an error, as a [`Call`] whose future panics does.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+
+use tenure_backend::{
+    Backend, BackendError, Batch, Call, Claim, Departure, Each, Instant, Profile, Released, Renewal, Renewed,
+    Standing, Wakes,
+};
+
+#[derive(Clone, Debug)]
+pub(crate) struct Store(Arc<dyn Backend>);
+
+impl Store {
+    pub(crate) fn new(backend: Arc<dyn Backend>) -> Self {
+        Store(backend)
+    }
+
+    /// The backend itself, for calls on which no claim depends.
+    pub(crate) fn backend(&self) -> Arc<dyn Backend> {
+        self.0.clone()
+    }
+
+    pub(crate) fn profile(&self) -> &Profile {
+        self.0.profile()
+    }
+
+    pub(crate) fn acquire(&self, claim: Arc<Claim>, place_by: Instant) -> Call<Standing> {
+        self.call(|backend| backend.acquire(claim, place_by))
+    }
+
+    pub(crate) fn watch(&self, claim: Arc<Claim>) -> Call<Wakes> {
+        self.call(|backend| backend.watch(claim))
+    }
+
+    pub(crate) fn renew(&self, batch: Batch<Renewal>) -> Each<Renewed> {
+        self.each(|backend| backend.renew(batch))
+    }
+
+    pub(crate) fn release(&self, batch: Batch<Departure>) -> Each<Released> {
+        self.each(|backend| backend.release(batch))
+    }
+
+    fn call<T>(&self, begin: impl FnOnce(Arc<dyn Backend>) -> Call<T>) -> Call<T> {
+        let begun = catch_unwind(AssertUnwindSafe(|| begin(self.0.clone())));
+        begun.unwrap_or_else(|_| Call::ready(Err(BackendError::panicked())))
+    }
+
+    fn each<T>(&self, begin: impl FnOnce(Arc<dyn Backend>) -> Each<T>) -> Each<T> {
+        let begun = catch_unwind(AssertUnwindSafe(|| begin(self.0.clone())));
+        begun.unwrap_or_else(|_| Each::ready(Batch::new()))
+    }
+}
