@@ -130,12 +130,11 @@ impl<'a> Ward<'a> {
         self.told_to_go
     }
 
-    /// Moves the guardian's deadline to where the last renewals allow it to be.
+    /// Moves the guardian's deadline to where the last renewals put it, be that later or earlier.
     fn move_deadline(&mut self) {
-        let until = self.held.believe_until();
-        if until <= self.armed_until {
+        let Some(until) = deadline_to_arm(self.armed_until, self.held.believe_until()) else {
             return;
-        }
+        };
         self.armed_until = until;
         let grace = self.grace_on_loss();
         let until = BootTime::from_nanos(until.as_nanos());
@@ -227,5 +226,32 @@ fn reason(why: Why) -> Option<&'static str> {
         Why::MaxHold => Some("--max-hold is over"),
         Why::Lost => Some("the lock was lost"),
         Why::GuardianDied | Why::CallerDied => None,
+    }
+}
+
+/// The local deadline to arm, unless the guardian has it already.
+///
+/// A renewal moves it back when the store keeps the lock for less time than before. The origin of time stands for a lost
+/// lock, whose command `lose` stops.
+fn deadline_to_arm(armed: Instant, local: Instant) -> Option<Instant> {
+    (local != armed && local != Instant::ORIGIN).then_some(local)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_deadline_that_moves_back_is_armed() {
+        let at = Instant::from_nanos;
+        assert_eq!(deadline_to_arm(at(20), at(30)), Some(at(30)));
+        assert_eq!(deadline_to_arm(at(20), at(10)), Some(at(10)));
+    }
+
+    #[test]
+    fn a_deadline_that_stands_or_is_lost_is_not_armed() {
+        let at = Instant::from_nanos;
+        assert_eq!(deadline_to_arm(at(20), at(20)), None);
+        assert_eq!(deadline_to_arm(at(20), Instant::ORIGIN), None);
     }
 }

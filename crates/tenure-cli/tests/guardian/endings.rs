@@ -18,6 +18,7 @@ trials![
     term_comes_at_its_time_and_kill_at_its_own,
     a_deadline_without_grace_sends_no_term,
     a_renewed_deadline_does_not_end_the_command,
+    a_deadline_that_moves_back_ends_the_command_then,
     a_waived_deadline_never_comes,
     a_loss_sends_term_and_then_kill,
     descendants_that_left_the_group_hear_term_too,
@@ -129,6 +130,18 @@ fn a_renewed_deadline_does_not_end_the_command() {
     let outcome = run.finish();
     assert_eq!(outcome.code, Some(3), "{}", outcome.told);
     assert!(!outcome.told.contains("ming("), "{}", outcome.told);
+}
+
+fn a_deadline_that_moves_back_ends_the_command_then() {
+    let scene = Scene::new();
+    let run = scene.shell(&[&FAR[..], &["back=300"]].concat(), "exec sleep 600");
+    let outcome = run.finish();
+    assert_eq!(outcome.code, Some(137), "{}", outcome.told);
+    assert!(
+        outcome.told.contains("stopped_by: Some(Deadline)"),
+        "{}",
+        outcome.told
+    );
 }
 
 fn a_waived_deadline_never_comes() {

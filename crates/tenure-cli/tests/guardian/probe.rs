@@ -2,7 +2,8 @@
 //! Takes no lock.
 //!
 //! `guardian-probe [WORD=MS]… -- CMD ARG…`, times in milliseconds from the start:
-//! `term`, `kill` (the deadline), `renew` (re-arms it that often), `waive`, `stop` and `grace` (a loss).
+//! `term`, `kill` (the deadline), `renew` (re-arms it that often), `waive`, `stop` and `grace` (a loss), `back` (when the
+//! deadline moves back to that very moment).
 
 use std::env;
 use std::ffi::OsString;
@@ -21,6 +22,7 @@ struct Script {
     kill: Option<Duration>,
     renew: Option<Duration>,
     stop: Option<Duration>,
+    back: Option<Duration>,
     grace: Duration,
     waive: bool,
     argv: Vec<OsString>,
@@ -39,6 +41,7 @@ impl Script {
                 "kill" => script.kill = Some(span),
                 "renew" => script.renew = Some(span),
                 "stop" => script.stop = Some(span),
+                "back" => script.back = Some(span),
                 "grace" => script.grace = span,
                 "waive" => script.waive = true,
                 _ => panic!("unknown word {name}"),
@@ -93,6 +96,10 @@ async fn run(script: Script) -> ExitCode {
     let loss = tokio::time::sleep(script.stop.unwrap_or(Duration::from_secs(3600)));
     tokio::pin!(loss);
     let mut lost = false;
+    // sleep: when the deadline of the probe moves back.
+    let back = tokio::time::sleep(script.back.unwrap_or(Duration::from_secs(3600)));
+    tokio::pin!(back);
+    let mut moved = false;
     loop {
         tokio::select! {
             event = supervisor.next() => {
@@ -110,6 +117,11 @@ async fn run(script: Script) -> ExitCode {
             () = &mut loss, if !lost => {
                 lost = true;
                 supervisor.stop(Why::Lost, script.grace);
+            }
+            () = &mut back, if !moved => {
+                moved = true;
+                let now = BootTime::now();
+                supervisor.arm(Deadline { term_at: now, kill_at: now });
             }
         }
     }
