@@ -46,12 +46,40 @@ pub(super) fn children() -> Vec<Pid> {
     proc::children_of(rustix::process::getpid())
 }
 
+/// Every process below this one, as far as one walk through /proc shows them.
+pub(super) fn everything_below() -> Vec<Identity> {
+    let mut pids = children();
+    let mut next = 0;
+    while let Some(&parent) = pids.get(next) {
+        pids.extend(proc::children_of(parent));
+        next += 1;
+    }
+    pids.into_iter().filter_map(Identity::of).collect()
+}
+
+/// A process id and what tells its process from a later one of the same id.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Identity {
+    pub(super) pid: Pid,
+    started: u64,
+}
+
+impl Identity {
+    /// The process that has this id now, if any has.
+    pub(super) fn of(pid: Pid) -> Option<Identity> {
+        let started = Stat::of(pid)?.started;
+        Some(Identity { pid, started })
+    }
+}
+
 /// What `/proc/PID/stat` tells of a process's place among others.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Stat {
     pub(super) parent: Option<Pid>,
     pub(super) group: Option<Pid>,
     pub(super) session: Option<Pid>,
+    /// When it was started, in ticks of the kernel since boot.
+    started: u64,
 }
 
 impl Stat {
@@ -68,6 +96,7 @@ impl Stat {
             parent: pid()?,
             group: pid()?,
             session: pid()?,
+            started: fields.nth(15)?.parse().ok()?,
         })
     }
 }
@@ -238,10 +267,12 @@ mod tests {
 
     #[test]
     fn a_name_with_brackets_does_not_shift_the_fields() {
-        let stat = Stat::parse("42 (a) R 9 9) S 7 8 6 34816 8 4194560").expect("it parses");
+        let text = "42 (a) R 9 9) S 7 8 6 34816 8 4194560 100 0 0 0 1 2 3 4 20 0 1 0 5501 8192 1";
+        let stat = Stat::parse(text).expect("it parses");
         assert_eq!(stat.parent, Pid::from_raw(7));
         assert_eq!(stat.group, Pid::from_raw(8));
         assert_eq!(stat.session, Pid::from_raw(6));
+        assert_eq!(stat.started, 5501);
         assert_eq!(Stat::parse("42 (a) S x"), None);
     }
 }

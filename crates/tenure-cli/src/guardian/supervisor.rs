@@ -45,14 +45,17 @@ pub enum Event {
 /// A guardian and, once started, its command.
 ///
 /// Dropping it ends the command with KILL: to the guardian that is the same as our death.
+///
+/// If the guardian dies, this process ends all that is below it, except the processes that were there when the command was
+/// started. No guarantee for what those start later: handed to this process as an orphan, it looks like the command's.
 #[derive(Debug)]
 pub struct Supervisor {
     guardian: Child,
     socket: UnixStream,
     inflow: Inflow,
     leader: Option<Pid>,
-    /// Children that this process had before the guardian.
-    spared: Vec<Pid>,
+    /// Processes below this one, but for the guardian, when the command was started.
+    spared: Vec<kin::Identity>,
     armed: Option<Deadline>,
     /// When KILL is due by our own order to stop.
     stop: Option<(Why, BootTime)>,
@@ -78,7 +81,6 @@ impl Supervisor {
     /// # Panics
     /// Outside a tokio runtime.
     pub fn spawn(binary: &Path) -> io::Result<Supervisor> {
-        let spared = kin::children();
         #[cfg(target_os = "linux")]
         rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
         let (ours, theirs) = StdUnixStream::pair()?;
@@ -90,7 +92,7 @@ impl Supervisor {
             socket: UnixStream::from_std(ours)?,
             inflow: Inflow::default(),
             leader: None,
-            spared,
+            spared: Vec::new(),
             armed: None,
             stop: None,
             ending: false,
@@ -131,6 +133,9 @@ impl Supervisor {
         let shares_terminal = terminal::is_shared_with_the_command();
         launch.terminal_owner = shares_terminal.then(|| getpgrp().as_raw_pid());
         self.job = Job::open(shares_terminal).map_err(|_| StartError::Guardian)?;
+        self.spared = kin::everything_below();
+        let guardian = Pid::from_child(&self.guardian);
+        self.spared.retain(|spared| spared.pid != guardian);
         // A guardian that is gone is noticed in the reading.
         let _ = self.socket.write_all(&line(&Order::Start(launch))).await;
         loop {

@@ -30,14 +30,14 @@ pub(super) enum Left {
 #[derive(Debug)]
 pub(super) struct Sweep {
     leader: Option<Pid>,
-    /// Children that were there before us, and are not ours to end.
-    spared: Vec<Pid>,
+    /// Processes below this one that are not the command's.
+    spared: Vec<kin::Identity>,
     status: Option<Status>,
     refused_since: Option<BootTime>,
 }
 
 impl Sweep {
-    pub(super) fn of(leader: Option<Pid>, spared: Vec<Pid>) -> Sweep {
+    pub(super) fn of(leader: Option<Pid>, spared: Vec<kin::Identity>) -> Sweep {
         Sweep {
             leader,
             spared,
@@ -118,8 +118,13 @@ impl Sweep {
     fn children(&self) -> Vec<Pid> {
         kin::children()
             .into_iter()
-            .filter(|pid| !self.spared.contains(pid))
+            .filter(|&pid| !self.is_spared(pid))
             .collect()
+    }
+
+    fn is_spared(&self, pid: Pid) -> bool {
+        let known = self.spared.iter().find(|spared| spared.pid == pid);
+        known.is_some_and(|&spared| kin::Identity::of(pid) == Some(spared))
     }
 
     fn reap_leader(&mut self) {

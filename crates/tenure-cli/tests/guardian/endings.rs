@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 
-use crate::scene::{FAR, Scene, alive, assert_dead, send, wait_for};
+use crate::scene::{FAR, Run, Scene, alive, assert_dead, send, wait_for};
 use crate::trials;
 
 trials![
@@ -31,6 +31,7 @@ trials![
     the_leader_dies_with_the_guardian_though_tenure_is_stopped,
     a_stopped_guardian_does_not_save_the_command,
     only_the_commands_processes_die_with_the_guardian,
+    an_orphan_from_before_the_command_outlives_the_guardian,
     a_process_that_keeps_forking_is_ended,
     a_chain_of_forks_is_ended,
     orphans_are_reaped_while_the_command_runs,
@@ -329,6 +330,42 @@ fn only_the_commands_processes_die_with_the_guardian() {
         "a process that was there before is not ours to end"
     );
     send(before, Signal::KILL);
+}
+
+fn an_orphan_from_before_the_command_outlives_the_guardian() {
+    let scene = Scene::new();
+    let probe = std::env::current_exe().expect("our own path");
+    let script = format!(
+        "(sleep 600 & echo $! > before; while [ ! -e go ]; do sleep 0.01; done) & \
+         while [ ! -s before ]; do sleep 0.01; done; exec -a {} {} term=600000 kill=600000 -- sleep 600",
+        crate::probe::NAME,
+        probe.display(),
+    );
+    let mut shell = Command::new("bash");
+    shell.args(["-c", &script]).current_dir(scene.folder.path());
+    shell
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    let mut run = Run::of(shell);
+    let before = scene.pids("before", 1)[0];
+    let guardian = run.told("guardian");
+    let leader = run.told("started");
+    std::fs::write(scene.path("go"), "").expect("the folder is ours");
+    wait_for("the orphan's adoption", || parent(before) == Some(run.pid()));
+    send(guardian, Signal::KILL);
+    wait_for("the probe's end", || {
+        run.child.try_wait().expect("our child").is_some()
+    });
+    assert!(!alive(leader));
+    assert!(alive(before), "it was there before the command");
+    send(before, Signal::KILL);
+}
+
+/// The process id of a process's parent.
+fn parent(pid: i32) -> Option<i32> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    stat.rsplit_once(") ")?.1.split(' ').nth(1)?.parse().ok()
 }
 
 fn word_after(lines: &mut impl std::io::BufRead, start: &str) -> i32 {
