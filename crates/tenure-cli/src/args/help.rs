@@ -85,8 +85,9 @@ The command runs in a process group of its own with your stdin, stdout and
 stderr, and sees TENURE_KEY, TENURE_TOKEN, TENURE_CLAIM and TENURE_STORE.
 INT, TERM, HUP and QUIT are forwarded to its group, USR1 and USR2 to the
 command alone. While still waiting for the lock, INT, TERM, HUP and QUIT give
-up: the command never runs. What is printed on stdout is the command's alone,
-also with --json.
+up: the command never runs. Signals that you ignore stay ignored in the
+command, except CHLD and PIPE, which have their default. What is printed on
+stdout is the command's alone, also with --json.
 
 ",
     promise!(),

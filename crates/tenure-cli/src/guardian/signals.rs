@@ -44,7 +44,8 @@ fn ignore_mask(status: &str) -> u64 {
 ///
 /// The handlers do nothing: unlike "ignore" they are reset by exec, so the command starts with the
 /// dispositions that `tenure`'s caller had set. What that caller ignored is left ignored, for the same
-/// reason. PIPE alone is the standard library's, which gives every command the default.
+/// reason. Two signals have the default in every command: PIPE by the standard library, and CHLD, because a
+/// process that ignores it cannot wait for its children.
 pub(super) fn deafen() -> io::Result<()> {
     shrug_off(&[
         SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGTSTP, SIGUSR1, SIGUSR2, SIGTTIN, SIGTTOU,

@@ -13,6 +13,7 @@ use rustix::process::{Pid, getpgrp};
 use signal_hook::consts::SIGCONT;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
+use tokio::signal::unix::{SignalKind, signal};
 
 use super::entry::{GUARDIAN, helper};
 use super::job::{Job, Wish};
@@ -81,6 +82,10 @@ impl Supervisor {
     /// # Panics
     /// Outside a tokio runtime.
     pub fn spawn(binary: &Path) -> io::Result<Supervisor> {
+        // If our caller ignored SIGCHLD, the kernel reaps each child at once, and gives its id away: a handler ends that.
+        // The helpers and the command start with the default, because exec resets handlers.
+        // It stays when this listener is dropped.
+        drop(signal(SignalKind::child())?);
         #[cfg(target_os = "linux")]
         rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
         let (ours, theirs) = StdUnixStream::pair()?;

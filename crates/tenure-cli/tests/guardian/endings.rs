@@ -32,6 +32,8 @@ trials![
     a_stopped_guardian_does_not_save_the_command,
     only_the_commands_processes_die_with_the_guardian,
     an_orphan_from_before_the_command_outlives_the_guardian,
+    a_caller_that_ignores_sigchld_learns_the_commands_end,
+    a_caller_that_ignores_sigchld_outlives_its_guardian,
     a_process_that_keeps_forking_is_ended,
     a_chain_of_forks_is_ended,
     orphans_are_reaped_while_the_command_runs,
@@ -366,6 +368,42 @@ fn an_orphan_from_before_the_command_outlives_the_guardian() {
 fn parent(pid: i32) -> Option<i32> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     stat.rsplit_once(") ")?.1.split(' ').nth(1)?.parse().ok()
+}
+
+/// A probe whose caller ignores SIGCHLD, so that the kernel would reap its children at once.
+fn under_a_caller_that_ignores_sigchld(scene: &Scene, script: &str) -> Run {
+    let probe = std::env::current_exe().expect("our own path");
+    let caller = "import os, signal, sys; signal.signal(signal.SIGCHLD, signal.SIG_IGN); \
+        os.execv(sys.argv[1], sys.argv[2:])";
+    let mut command = Command::new("python3");
+    command.args(["-c", caller]).arg(probe).arg(crate::probe::NAME);
+    command.args(FAR).args(["--", "sh", "-c", script]);
+    command.current_dir(scene.folder.path());
+    command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    Run::of(command)
+}
+
+fn a_caller_that_ignores_sigchld_learns_the_commands_end() {
+    let scene = Scene::new();
+    // A shell waits for its child: that works only if the command does not inherit the ignored signal.
+    let run = under_a_caller_that_ignores_sigchld(&scene, "sh -c 'exit 7'");
+    let outcome = run.finish();
+    assert_eq!(outcome.code, Some(7), "{}", outcome.told);
+    assert!(outcome.told.contains("stopped_by: None"), "{}", outcome.told);
+}
+
+fn a_caller_that_ignores_sigchld_outlives_its_guardian() {
+    let scene = Scene::new();
+    let mut run = under_a_caller_that_ignores_sigchld(&scene, &format!("{ESCAPE}; wait"));
+    let guardian = run.told("guardian");
+    let pids = scene.pids("pids", 4);
+    send(guardian, Signal::KILL);
+    let outcome = run.finish();
+    assert_eq!(outcome.code, Some(137), "{}", outcome.told);
+    assert_dead(&pids);
 }
 
 fn word_after(lines: &mut impl std::io::BufRead, start: &str) -> i32 {

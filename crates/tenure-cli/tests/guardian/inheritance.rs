@@ -12,6 +12,7 @@ trials![
     stdin_and_stdout_are_the_callers,
     the_command_inherits_no_descriptor_of_ours,
     what_the_caller_ignored_stays_ignored,
+    an_ignored_sigchld_has_its_default_in_the_command,
     what_the_caller_blocked_stays_blocked,
     arguments_of_any_bytes_arrive,
     long_arguments_and_environments_arrive,
@@ -90,6 +91,13 @@ fn what_the_caller_ignored_stays_ignored() {
         masks("[signal.signal(s, signal.SIG_IGN) for s in (signal.SIGHUP, signal.SIGINT, signal.SIGUSR1)]");
     assert_ne!(ignoring, plain, "the test itself is sound");
     assert_eq!(ignoring, under);
+}
+
+fn an_ignored_sigchld_has_its_default_in_the_command() {
+    let (plain, _) = masks("pass");
+    let (ignoring, under) = masks("signal.signal(signal.SIGCHLD, signal.SIG_IGN)");
+    assert_ne!(ignoring, plain, "the test itself is sound");
+    assert_eq!(under, plain);
 }
 
 fn what_the_caller_blocked_stays_blocked() {
