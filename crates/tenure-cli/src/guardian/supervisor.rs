@@ -13,7 +13,7 @@ use rustix::process::{Pid, getpgrp};
 use signal_hook::consts::SIGCONT;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use super::entry::{GUARDIAN, helper};
 use super::job::{Job, Wish};
@@ -28,6 +28,8 @@ const STUCK_AFTER: Duration = Duration::from_millis(50);
 /// Between two rounds of killing in the guardian's place: doubles from the first to the second.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(1);
 const LONGEST_PAUSE: Duration = Duration::from_millis(100);
+/// How long the exit of a guardian is waited for after its last report.
+const EXIT_LIMIT: Duration = Duration::from_secs(1);
 
 /// What the guardian, or its death, has to tell.
 #[derive(Debug, PartialEq)]
@@ -52,6 +54,8 @@ pub enum Event {
 #[derive(Debug)]
 pub struct Supervisor {
     guardian: Child,
+    /// Wakes after each SIGCHLD.
+    child_changed: Signal,
     socket: UnixStream,
     inflow: Inflow,
     leader: Option<Pid>,
@@ -68,6 +72,8 @@ pub struct Supervisor {
     /// The command was told to end while we were stopped.
     missed: bool,
     revenge: Option<Sweep>,
+    /// The last event, while the guardian exits.
+    ended: Option<Ended>,
 }
 
 impl Supervisor {
@@ -84,8 +90,7 @@ impl Supervisor {
     pub fn spawn(binary: &Path) -> io::Result<Supervisor> {
         // If our caller ignored SIGCHLD, the kernel reaps each child at once, and gives its id away: a handler ends that.
         // The helpers and the command start with the default, because exec resets handlers.
-        // It stays when this listener is dropped.
-        drop(signal(SignalKind::child())?);
+        let child_changed = signal(SignalKind::child())?;
         #[cfg(target_os = "linux")]
         rustix::process::set_child_subreaper(Some(rustix::process::getpid()))?;
         let (ours, theirs) = StdUnixStream::pair()?;
@@ -94,6 +99,7 @@ impl Supervisor {
         handover::give_stdin(&ours, rustix::stdio::stdin())?;
         Ok(Supervisor {
             guardian,
+            child_changed,
             socket: UnixStream::from_std(ours)?,
             inflow: Inflow::default(),
             leader: None,
@@ -105,6 +111,7 @@ impl Supervisor {
             job: None,
             missed: false,
             revenge: None,
+            ended: None,
         })
     }
 
@@ -192,6 +199,12 @@ impl Supervisor {
             if self.revenge.is_some() {
                 return Event::Ended(self.act_in_its_place().await);
             }
+            if self.ended.is_some() {
+                self.see_guardian_off().await;
+            }
+            if let Some(ended) = self.ended.take() {
+                return Event::Ended(ended);
+            }
             let overdue = overdue(self.silent_until());
             let event = tokio::select! {
                 // What it has said counts, however late we come to read it.
@@ -211,6 +224,10 @@ impl Supervisor {
 
     /// Sends a short order without waiting. A guardian whose socket is full reads nothing: it is stuck.
     fn order(&mut self, order: &Order) {
+        if self.revenge.is_some() {
+            // The guardian is gone, and its process id may be another's.
+            return;
+        }
         let bytes = line(order);
         let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
         if !send(self.socket.as_fd(), &bytes, flags).is_ok_and(|sent| sent == bytes.len()) {
@@ -246,9 +263,8 @@ impl Supervisor {
             }
             Report::Ended(mut ended) => {
                 ended.while_suspended = self.missed;
-                // It has nothing left to do but to exit.
-                let _ = self.guardian.wait();
-                Some(Event::Ended(ended))
+                self.ended = Some(ended);
+                None
             }
             Report::Continued => {
                 if let Some(job) = &mut self.job {
@@ -258,6 +274,17 @@ impl Supervisor {
             }
             Report::Spawned { .. } | Report::Started | Report::ExecFailed { .. } | Report::Refused => None,
         }
+    }
+
+    /// Waits for the guardian to exit and reaps it, within a limit: nothing depends on it any more.
+    async fn see_guardian_off(&mut self) {
+        let exit = async {
+            while matches!(self.guardian.try_wait(), Ok(None)) {
+                // Looks again from time to time, for a caller that blocks SIGCHLD.
+                let _ = tokio::time::timeout(LONGEST_PAUSE, self.child_changed.recv()).await;
+            }
+        };
+        let _ = tokio::time::timeout(EXIT_LIMIT, exit).await;
     }
 
     fn end_begins(&mut self) {
@@ -308,9 +335,9 @@ impl Supervisor {
 
     /// The guardian is dead, or stuck: what it was the parent of is ours from here on.
     fn take_over(&mut self) -> Option<Event> {
-        // It may be dead already.
+        // It may be dead already. The sweep reaps it as one of our children: waiting for that here would put off the
+        // deadline, because a process in a system call or under a debugger may die late.
         let _ = self.guardian.kill();
-        let _ = self.guardian.wait();
         self.revenge = Some(Sweep::of(self.leader, self.spared.clone()));
         None
     }

@@ -32,6 +32,7 @@ trials![
     a_stopped_guardian_does_not_save_the_command,
     only_the_commands_processes_die_with_the_guardian,
     an_orphan_from_before_the_command_outlives_the_guardian,
+    a_dead_guardian_that_stays_unreaped_saves_no_process,
     a_caller_that_ignores_sigchld_learns_the_commands_end,
     a_caller_that_ignores_sigchld_outlives_its_guardian,
     a_process_that_keeps_forking_is_ended,
@@ -368,6 +369,55 @@ fn an_orphan_from_before_the_command_outlives_the_guardian() {
 fn parent(pid: i32) -> Option<i32> {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     stat.rsplit_once(") ")?.1.split(' ').nth(1)?.parse().ok()
+}
+
+/// Starts the program in its arguments, and attaches to the process named in the file `trace` as a debugger does: when
+/// that process dies, its parent cannot reap it until the debugger has seen its end, here on the file `release`.
+const DEBUGGER: &str = "\
+import ctypes, os, subprocess, sys, time
+def wait_for(name):
+    while not os.path.exists(name):
+        time.sleep(0.01)
+run = subprocess.Popen(sys.argv[2:], executable=sys.argv[1])
+wait_for('trace')
+pid = int(open('trace').read())
+assert ctypes.CDLL(None, use_errno=True).ptrace(0x4206, pid, None, None) == 0, os.strerror(ctypes.get_errno())
+open('traced', 'w').close()
+wait_for('release')
+os.waitpid(pid, 0x40000000)
+sys.exit(run.wait())
+";
+
+fn a_dead_guardian_that_stays_unreaped_saves_no_process() {
+    let scene = Scene::new();
+    let probe = std::env::current_exe().expect("our own path");
+    let mut debugger = Command::new("python3");
+    debugger.args(["-c", DEBUGGER]).arg(probe).arg(crate::probe::NAME);
+    debugger
+        .args(FAR)
+        .args(["--", "sh", "-c", &format!("{ESCAPE}; wait")]);
+    debugger.current_dir(scene.folder.path());
+    debugger
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    let mut run = Run::of(debugger);
+    let guardian = run.told("guardian");
+    let pids = scene.pids("pids", 4);
+    // Renamed into place, so that the debugger reads all of it.
+    std::fs::write(scene.path("part"), guardian.to_string()).expect("the folder is ours");
+    std::fs::rename(scene.path("part"), scene.path("trace")).expect("the folder is ours");
+    scene.wait_for_file("traced");
+    send(guardian, Signal::KILL);
+    wait_for("the end of all", || !pids.iter().any(|&pid| alive(pid)));
+    std::fs::write(scene.path("release"), "").expect("the folder is ours");
+    let outcome = run.finish();
+    assert_eq!(outcome.code, Some(137), "{}", outcome.told);
+    assert!(
+        outcome.told.contains("stopped_by: Some(GuardianDied)"),
+        "{}",
+        outcome.told
+    );
 }
 
 /// A probe whose caller ignores SIGCHLD, so that the kernel would reap its children at once.
