@@ -80,7 +80,7 @@ impl Write {
     /// Whether what it does must survive a power failure.
     ///
     /// Grants must, for their tokens. Renewals do for good measure: they are rare. A release or a registration
-    /// that the power took away is void anyway, since with the next boot every claim is dead.
+    /// that the power took away frees nothing that the next boot does not free too, at the latest when its lease ends.
     pub(crate) fn must_last(&self) -> bool {
         match self {
             Write::Acquire(_) | Write::Renew(_) => true,

@@ -2,6 +2,7 @@
 //! How a dialect spells the columns is in `dialect/`.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use tenure_backend::{ClaimId, Instant, MAX_PLACE_AHEAD, Mode, TokenRun};
 
@@ -75,6 +76,17 @@ impl Row {
             Phase::Waiting | Phase::Granted => self.until + MAX_PLACE_AHEAD,
             Phase::Ended | Phase::Evicted | Phase::Watching => self.until,
         }
+    }
+
+    /// The latest time in the row. A write keeps how far it lies ahead, as the row's lease.
+    pub(crate) fn latest(&self) -> Instant {
+        self.forget_from().max(self.reserved)
+    }
+
+    /// Whether the clock was started again after the row was written, as it is with the machine: within one run of
+    /// the clock, no time of a row lies further ahead than the lease that was written with it.
+    pub(crate) fn is_of_earlier_boot(&self, lease: Duration, now: Instant) -> bool {
+        self.latest() - now > lease
     }
 
     /// Whether it was given a turn, did not come, and has not been heard of since: perhaps its process is gone.

@@ -36,7 +36,7 @@ impl Key {
             wall_micros: 1,
         };
         let mut view = View::new(key(), at);
-        self.rows.iter().cloned().for_each(|row| view.add(row));
+        self.rows.iter().cloned().for_each(|row| view.add(row, None));
         let decided = decide(&mut view);
         for change in view.changes() {
             match change {
@@ -120,6 +120,74 @@ fn others(released: &Released) -> u32 {
         Released::Done { others, .. } => others.expect("this layout can tell"),
         Released::Unknown(error) => panic!("{error}"),
     }
+}
+
+/// One write of a row in each phase: its times lie as far ahead as they do when a verb writes it.
+fn row_in(phase: Phase, now: Instant) -> Row {
+    let evicted = phase == Phase::Evicted;
+    Row {
+        id: claim(1, 1).at.id,
+        phase,
+        mode: Mode::Exclusive,
+        place: 1,
+        until: now + Duration::from_secs(30),
+        reserved: if evicted {
+            now + Duration::from_secs(60)
+        } else {
+            Instant::ORIGIN
+        },
+        tokens: None,
+        label: "test".into(),
+        evictor: None,
+    }
+}
+
+#[test]
+fn rows_beyond_their_lease_are_deleted_in_every_phase() {
+    let written = Instant::from_nanos(1 << 40);
+    for phase in [
+        Phase::Ended,
+        Phase::Evicted,
+        Phase::Watching,
+        Phase::Waiting,
+        Phase::Granted,
+    ] {
+        let row = row_in(phase, written);
+        let lease = row.latest() - written;
+        let seen_at = |now, lease| {
+            let mut view = View::new(key(), Moment { now, wall_micros: 1 });
+            view.add(row.clone(), lease);
+            let deleted = view.changes().any(|change| matches!(change, Change::Delete(..)));
+            assert_eq!(view.row(row.id).is_none(), deleted, "{phase:?}");
+            deleted
+        };
+        let before = written - Duration::from_nanos(1);
+        assert!(
+            seen_at(before, Some(lease)),
+            "{phase:?}: the clock was started again"
+        );
+        assert!(
+            seen_at(Instant::ORIGIN, Some(lease)),
+            "{phase:?}: the clock was started again"
+        );
+        assert!(!seen_at(written, Some(lease)), "{phase:?}");
+        assert!(!seen_at(written + lease, Some(lease)), "{phase:?}");
+        assert!(!seen_at(before, None), "{phase:?}: an older build wrote it");
+    }
+}
+
+#[test]
+fn a_claim_of_an_earlier_boot_excludes_nobody() {
+    let at = Moment {
+        now: Instant::from_nanos(1 << 30),
+        wall_micros: 1,
+    };
+    let row = row_in(Phase::Granted, Instant::from_nanos(1 << 40));
+    let lease = row.latest() - Instant::from_nanos(1 << 40);
+    let mut view = View::new(key(), at);
+    view.add(row, Some(lease));
+    let standing = acquire(&mut view, &claim(2, 1), at.now + Duration::from_secs(10));
+    assert!(matches!(standing, Ok(Standing::Granted(_))), "{standing:?}");
 }
 
 #[test]

@@ -4,6 +4,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::ops::RangeInclusive;
+use std::time::Duration;
 
 use tenure_backend::{
     BackendError, ClaimId, ClientId, Effect, Fault, Instant, Kind, LockKey, Mode, TokenRun,
@@ -109,10 +110,16 @@ impl View {
         WORTH_KEEPING <= self.ranks.len() && self.entries.len() <= 2 * self.ranks.len()
     }
 
-    /// Adds a row as the database has it.
-    pub(crate) fn add(&mut self, row: Row) {
+    /// Adds a row as the database has it, with the lease that was written with it. Rows of an older build have none.
+    ///
+    /// A row of an earlier boot is removed at once.
+    pub(crate) fn add(&mut self, row: Row, lease: Option<Duration>) {
+        let is_over = lease.is_some_and(|lease| row.is_of_earlier_boot(lease, self.now()));
         let stored = Some(row.phase);
-        self.append(row, stored);
+        let at = self.append(row, stored);
+        if is_over {
+            self.change(at, |entry| entry.removed = true);
+        }
     }
 
     /// The key's token counter as the database has it.

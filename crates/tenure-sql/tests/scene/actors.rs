@@ -170,11 +170,20 @@ impl Client {
     }
 
     pub(crate) async fn unlock(&self, claim: &Claim) {
+        self.release(claim, Cause::Unlocked, Duration::ZERO).await;
+    }
+
+    /// Evicts a holder, so that nobody is granted the key for that time.
+    pub(crate) async fn evict(&self, claim: &Claim, bar: Duration) {
+        self.release(claim, Cause::Evicted { by: None }, bar).await;
+    }
+
+    async fn release(&self, claim: &Claim, cause: Cause, bar: Duration) {
         let departure = Departure {
             who: Holder::Claim(claim.at.clone()),
-            cause: Cause::Unlocked,
+            cause,
             heir: None,
-            bar: Duration::ZERO,
+            bar,
         };
         let released = self.store.clone().release(Batch::from_iter([departure])).await;
         let [Released::Done { freed, .. }] = &released[..] else {
@@ -234,11 +243,16 @@ fn start(
     };
     // The unit of the limit is 512 bytes. A write beyond it fails, since the signal is ignored.
     const SET_UP: &str = "umask \"$1\"; if [ -n \"$2\" ]; then trap '' XFSZ; ulimit -f $(($2 * 2)); fi; \
-                          shift 2; exec \"$@\"";
-    let mut command = Command::new("sh");
+                          if [ -n \"$3\" ]; then mount --bind \"$3\" /proc/sys/kernel/random/boot_id || exit; fi; \
+                          shift 3; exec \"$@\"";
+    let mut command = Command::new("env");
+    let unshare = set("UNSHARE", "").to_string_lossy();
+    if !unshare.is_empty() {
+        command.arg("unshare").args(unshare.split(' '));
+    }
     command
-        .args(["-c", SET_UP, "sh"])
-        .args([set("UMASK", "022"), set("KIBIBYTES", "")])
+        .args(["sh", "-c", SET_UP, "sh"])
+        .args([set("UMASK", "022"), set("KIBIBYTES", ""), set("BOOT_ID", "")])
         .arg(program);
     command.args([test, "--exact", "--nocapture", "--test-threads=1"]);
     command.env(ROLE, test).envs(env.iter().copied());
@@ -291,6 +305,12 @@ impl Other {
 
     pub(crate) fn pid(&self) -> u32 {
         self.child.id()
+    }
+
+    /// Ends a child that listens, and waits until it has closed its files.
+    pub(crate) fn end(mut self) {
+        self.stdin = None;
+        self.child.wait().expect("the child is there");
     }
 
     pub(crate) fn signal(&self, signal: rustix::process::Signal) {

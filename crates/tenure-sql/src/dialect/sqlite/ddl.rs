@@ -14,12 +14,15 @@ pub(super) const BUCKETS: u64 = 64;
 
 /// The tables.
 ///
-/// - `store`: one row; where and when the claims were made, and how far the sweep of dead rows has come.
+/// - `store`: one row; on which clock the claims are counted, and how far the sweep of dead rows has come. `boot` and
+///   `namespace` are for builds that know no `clock` (see `origin.rs`).
 /// - `bucket`: the greatest token drawn on any key of that bucket.
 /// - `claim`: all claims of a key lie side by side, those that have ended (`live = 0`) apart from those that count,
 ///   so that a key is read by one short range scan, however many claims it has seen. `forget` says from when on
 ///   a row may be swept away, so an ended claim, a dead process or a key that is not used again leaves nothing.
-///   Times are nanoseconds of the lease clock.
+///   Times are nanoseconds of the lease clock. `lease` is how far the latest of `until`, `reserved` and `forget` lay
+///   ahead when the row was written: a row whose times lie further ahead is of an earlier boot. Rows of builds that
+///   know no `lease` have none.
 const TABLES: &str = "\
 CREATE TABLE store (
     one INTEGER PRIMARY KEY CHECK (one = 1),
@@ -30,7 +33,8 @@ CREATE TABLE store (
     swept_key TEXT NOT NULL DEFAULT '',
     swept_live INTEGER NOT NULL DEFAULT 0,
     swept_client BLOB NOT NULL DEFAULT x'',
-    swept_number INTEGER NOT NULL DEFAULT 0
+    swept_number INTEGER NOT NULL DEFAULT 0,
+    clock TEXT
 );
 CREATE TABLE bucket (
     number INTEGER PRIMARY KEY,
@@ -53,6 +57,7 @@ CREATE TABLE claim (
     run INTEGER NOT NULL,
     label TEXT NOT NULL,
     evictor TEXT,
+    lease INTEGER,
     PRIMARY KEY (key, live, client, number)
 ) WITHOUT ROWID;
 WITH RECURSIVE numbers(number) AS (SELECT 0 UNION ALL SELECT number + 1 FROM numbers WHERE number < 63)
@@ -64,20 +69,21 @@ WITH RECURSIVE numbers(number) AS (SELECT 0 UNION ALL SELECT number + 1 FROM num
 /// A store does this by itself when it opens an empty file: they are for those who want to see them, or to make the
 /// file beforehand.
 pub fn schema() -> String {
-    format!("BEGIN IMMEDIATE;\n{}COMMIT;\n", statements())
+    format!("BEGIN IMMEDIATE;\n{}COMMIT;\n", statements(&Origin::here()))
 }
 
 /// The statements, to be run in one transaction: a file has all of the tables or none.
-pub(super) fn statements() -> String {
-    let Origin {
-        boot,
-        machine,
-        namespace,
-    } = Origin::here();
-    let [boot, machine, namespace] = [boot, machine, namespace].map(|text| text.replace('\'', "''"));
+pub(super) fn statements(here: &Origin) -> String {
+    let quoted = |text: &str| text.replace('\'', "''");
+    let [boot, machine, namespace] = [&here.boot, &here.machine, &here.namespace].map(|text| quoted(text));
+    let clock = quoted(&here.clock());
     format!(
         "PRAGMA application_id = {APPLICATION};\n{TABLES}\
-         INSERT INTO store (one, format, boot, machine, namespace)\n    \
-         VALUES (1, {FORMAT}, '{boot}', '{machine}', '{namespace}');\n"
+         INSERT INTO store (one, format, boot, machine, namespace, clock)\n    \
+         VALUES (1, {FORMAT}, '{boot}', '{machine}', '{namespace}', '{clock}');\n"
     )
 }
+
+/// Columns that files of older builds lack. Those builds go on using the file: they name the columns that they write.
+pub(super) const ADDED_COLUMNS: [(&str, &str, &str); 2] =
+    [("store", "clock", "TEXT"), ("claim", "lease", "INTEGER")];

@@ -11,7 +11,7 @@ use super::ddl::BUCKETS;
 use super::file::{beside, mode};
 use super::origin::Origin;
 use super::worker::Worker;
-use super::{blocker, busy, file, network, place, schema};
+use super::{blocker, busy, file, network, place, schema, settle};
 use crate::error;
 use crate::shown::shown;
 use tenure_backend::harmless;
@@ -178,11 +178,16 @@ fn inside(connection: &Connection, findings: &mut Vec<Finding>) -> rusqlite::Res
             "no lock can be had whose tokens they count: move the file away",
         ));
     }
-    let (here, there) = (Origin::here(), schema::origin(connection)?);
-    if here != there {
+    let (here, there) = (Origin::here(), settle::origin(connection)?);
+    if here.machine != there.machine || !here.has_clock_of(&there) {
         findings.push(danger(
-            "the file says that its claims are of another boot, machine or time namespace".to_owned(),
+            "the file says that its claims are of another machine or time namespace".to_owned(),
             "their leases are counted on another clock, so two can hold one lock: connect again",
+        ));
+    } else if here.boot != there.boot {
+        findings.push(warning(
+            "the file has another boot id than this process".to_owned(),
+            "builds of Tenure that keep no leases in the file would free every lock in it: do not use them here",
         ));
     }
     Ok(())
@@ -223,6 +228,7 @@ fn warning(what: String, consequence: &str) -> Finding {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::Config;
 
     fn found(look: impl FnOnce(&mut Vec<Finding>)) -> Vec<(Severity, String)> {
         let mut findings = Vec::new();
@@ -268,7 +274,8 @@ mod tests {
         let dir = tempfile::tempdir().expect("a temporary directory can be made");
         let path = dir.path().join("locks.db");
         std::fs::write(&path, "").expect("the directory is ours");
-        let file = schema::open(&path, file::Found::Empty, 1 << 20).expect("the file is made");
+        let file = schema::open(&path, file::Found::Empty, &Config::default(), &Origin::here())
+            .expect("the file is made");
         assert_eq!(
             found(|findings| inside(&file, findings).expect("it can be read")),
             []
@@ -287,7 +294,8 @@ mod tests {
         let dir = tempfile::tempdir().expect("a temporary directory can be made");
         let path = dir.path().join("locks.db");
         std::fs::write(&path, "").expect("the directory is ours");
-        let file = schema::open(&path, file::Found::Empty, 1 << 20).expect("the file is made");
+        let file = schema::open(&path, file::Found::Empty, &Config::default(), &Origin::here())
+            .expect("the file is made");
         file.execute("DELETE FROM bucket WHERE number > 60", [])
             .expect("it can be written");
         let found = found(|findings| inside(&file, findings).expect("it can be read"));

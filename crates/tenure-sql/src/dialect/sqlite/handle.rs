@@ -26,8 +26,8 @@ use crate::request::Request;
 /// Dropping the future leaves at most an empty lock file behind.
 ///
 /// # Errors
-/// [`Fault::Store`] if the file is damaged, foreign, read-only, of another machine, on a network file system, no
-/// regular file, or known by several names; [`Fault::Denied`] if this user may not use it; [`Fault::Unavailable`] if
+/// [`Fault::Store`] if the file is damaged, foreign, read-only, of another machine, in use in another time namespace,
+/// on a network file system, no regular file, or known by several names; [`Fault::Denied`] if this user may not use it; [`Fault::Unavailable`] if
 /// another process keeps it to itself. Each says what to do.
 ///
 /// # Examples

@@ -4,6 +4,7 @@
 mod bell;
 mod blocker;
 mod busy;
+mod connection;
 mod ddl;
 mod examine;
 mod file;
@@ -14,6 +15,7 @@ mod opening;
 mod origin;
 mod place;
 mod schema;
+mod settle;
 mod tables;
 #[cfg(test)]
 mod tests;

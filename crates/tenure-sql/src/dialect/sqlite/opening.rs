@@ -66,10 +66,11 @@ fn open(path: Option<PathBuf>, config: &Config) -> Result<(PathBuf, Connection),
         }
     };
     let path = file::resolve(&path)?;
-    Origin::here().check(&path)?;
+    let here = Origin::here();
+    here.check(&path)?;
     busy::wait_until(Instant::now(), config.busy_limit);
     let found = file::prepare(&path)?;
-    let connection = schema::open(&path, found, config.max_bytes).map_err(|error| {
+    let connection = schema::open(&path, found, config, &here).map_err(|error| {
         if error.is_weather() {
             blocked(&path, config.busy_limit, error)
         } else {

@@ -1,5 +1,8 @@
-//! Where and when a file's claims were made: the machine, its present boot, and its time namespace.
-//! Leases are counted on the boot's clock, so they mean nothing elsewhere.
+//! Where a file's claims were made: the machine, and the clock on which their leases are counted.
+//!
+//! A time namespace adds a fixed offset to the boot clock, so readings of two processes of one machine can be compared
+//! if their offsets are known. The boot id decides nothing, since a container may see one of its own: it is kept for
+//! older builds.
 
 use std::fs;
 use std::path::Path;
@@ -8,15 +11,20 @@ use tenure_backend::BackendError;
 
 use super::file::refused;
 
+/// The time namespace in which the machine starts. It adds nothing to any clock.
+const INITIAL_NAMESPACE: &str = "time:[4026531834]";
+
 /// What a reading of the lease clock belongs to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Origin {
-    /// Changes with each start of the kernel: all claims of another boot are dead.
+    /// Changes with each start of the kernel. Builds that know no leases in rows end all claims of another boot.
     pub(super) boot: String,
     /// Which machine: its identifier, or its name.
     pub(super) machine: String,
-    /// Which time namespace: readings of two of them cannot be compared.
+    /// The name of the time namespace, unique within a boot.
     pub(super) namespace: String,
+    /// The nanoseconds that the time namespace adds to the boot clock, if they are known.
+    pub(super) offset: Option<i64>,
 }
 
 impl Origin {
@@ -25,34 +33,105 @@ impl Origin {
         let line = |path: &str| fs::read_to_string(path).map(|text| text.trim().to_owned()).ok();
         let named = |path: &str| line(path).filter(|text| !text.is_empty());
         let name = || format!("name:{}", rustix::system::uname().nodename().to_string_lossy());
-        let namespace = fs::read_link("/proc/self/ns/time").ok();
+        let link = |path: &str| fs::read_link(path).map(|link| link.to_string_lossy().into_owned());
+        let namespace = link("/proc/self/ns/time").unwrap_or_default();
+        let of_children = link("/proc/self/ns/time_for_children").unwrap_or_default();
+        let offsets = fs::read_to_string("/proc/self/timens_offsets").unwrap_or_default();
         Origin {
             boot: named("/proc/sys/kernel/random/boot_id").unwrap_or_default(),
             machine: named("/etc/machine-id").unwrap_or_else(name),
-            namespace: namespace.map_or_else(String::new, |link| link.to_string_lossy().into_owned()),
+            offset: offset_here(&namespace, &of_children, &offsets),
+            namespace,
         }
     }
 
-    /// Refuses to use the file where this boot cannot be told from another, as it can elsewhere on this machine: every
-    /// claim of the others would be taken for dead.
+    /// The origin recorded in a file's columns.
+    pub(super) fn stored(boot: String, machine: String, namespace: String, clock: Option<&str>) -> Self {
+        let mut origin = Origin {
+            boot,
+            machine,
+            namespace,
+            offset: None,
+        };
+        // An older build that ended all claims wrote its boot and namespace, and left the column `clock` as it was.
+        let offset = clock.and_then(|clock| clock.strip_suffix(&origin.names())?.parse().ok());
+        origin.offset = offset.or_else(|| known_offset(&origin.namespace));
+        origin
+    }
+
+    /// What the column `clock` keeps: the offset, and the boot and namespace that were written with it.
+    pub(super) fn clock(&self) -> String {
+        format!("{}{}", self.offset.unwrap_or(0), self.names())
+    }
+
+    fn names(&self) -> String {
+        format!(" {} {}", self.boot, self.namespace)
+    }
+
+    /// Whether both read the same clock, as far as that is known.
+    pub(super) fn has_clock_of(&self, other: &Origin) -> bool {
+        match (self.offset, other.offset) {
+            (Some(ours), Some(theirs)) => ours == theirs,
+            _ => self.boot == other.boot && self.namespace == other.namespace,
+        }
+    }
+
+    /// Refuses to use the file where the clock of this process cannot be compared with that of others.
     pub(super) fn check(&self, path: &Path) -> Result<(), BackendError> {
+        if self.offset.is_none() {
+            let why = "cannot be used in a time namespace whose offsets are not known, or where child processes have \
+                       another one";
+            let then = "start the program as a child of the one that made the namespace (unshare --fork)";
+            return Err(refused(path, why, then));
+        }
         if !cfg!(target_os = "linux") || !self.boot.is_empty() {
             return Ok(());
         }
-        let why = "cannot be used where /proc/sys/kernel/random/boot_id is not there: this boot of the machine cannot be \
-                   told from another";
+        let why = "cannot be used where /proc/sys/kernel/random/boot_id is not there: older builds of Tenure would take \
+                   every claim in it for dead";
         let then = "mount all of /proc (systemd: ProcSubset=all), or name a store with a server";
         Err(refused(path, why, then))
     }
 }
 
+/// The offset of a namespace that is known by its name. A kernel without time namespaces has no names.
+fn known_offset(namespace: &str) -> Option<i64> {
+    ["", INITIAL_NAMESPACE].contains(&namespace).then_some(0)
+}
+
+/// The offset of this process's namespace. `offsets` lists those of the namespace for children, so both must be one.
+fn offset_here(namespace: &str, of_children: &str, offsets: &str) -> Option<i64> {
+    if namespace != of_children {
+        return None;
+    }
+    known_offset(namespace).or_else(|| {
+        let line = offsets.lines().find_map(|line| line.strip_prefix("boottime"))?;
+        let mut numbers = line.split_whitespace().map(str::parse::<i64>);
+        let (seconds, nanos) = (numbers.next()?.ok()?, numbers.next()?.ok()?);
+        seconds.checked_mul(1_000_000_000)?.checked_add(nanos)
+    })
+}
+
 #[cfg(test)]
-#[cfg(target_os = "linux")]
 mod tests {
     use super::*;
 
+    fn origin(boot: &str, namespace: &str, offset: Option<i64>) -> Origin {
+        Origin {
+            boot: boot.to_owned(),
+            machine: "m".to_owned(),
+            namespace: namespace.to_owned(),
+            offset,
+        }
+    }
+
+    fn stored(boot: &str, namespace: &str, clock: Option<&str>) -> Origin {
+        Origin::stored(boot.to_owned(), "m".to_owned(), namespace.to_owned(), clock)
+    }
+
     #[test]
-    fn a_boot_that_is_not_known_is_not_taken_for_another() {
+    #[cfg(target_os = "linux")]
+    fn a_process_without_a_boot_id_is_refused() {
         let here = Origin::here();
         let path = Path::new("/locks.db");
         assert!(here.check(path).is_ok(), "{here:?}");
@@ -65,5 +144,43 @@ mod tests {
             error.contains("boot_id") && error.contains("/locks.db"),
             "{error}"
         );
+    }
+
+    #[test]
+    fn a_process_whose_children_have_another_clock_is_refused() {
+        let offsets = "monotonic           7         0\nboottime           90       500\n";
+        assert_eq!(offset_here("time:[1]", "time:[1]", offsets), Some(90_000_000_500));
+        assert_eq!(offset_here("time:[1]", "time:[2]", offsets), None);
+        assert_eq!(offset_here(INITIAL_NAMESPACE, "time:[2]", offsets), None);
+        assert_eq!(offset_here("time:[1]", "time:[1]", ""), None);
+        assert_eq!(offset_here("", "", ""), Some(0));
+        let error = origin("b", "time:[1]", None).check(Path::new("/locks.db"));
+        assert!(error.is_err_and(|error| error.to_string().contains("time namespace")));
+    }
+
+    #[test]
+    fn an_offset_is_read_as_it_was_written() {
+        for offset in [0, 90_000_000_500, -5] {
+            let here = origin("b", "time:[1]", Some(offset));
+            assert_eq!(stored("b", "time:[1]", Some(&here.clock())), here);
+        }
+    }
+
+    #[test]
+    fn an_offset_that_an_older_build_left_behind_is_not_used() {
+        let before = origin("b", INITIAL_NAMESPACE, Some(0)).clock();
+        assert_eq!(stored("c", "time:[1]", Some(&before)).offset, None);
+        assert_eq!(stored("b", "time:[1]", None).offset, None);
+        assert_eq!(stored("b", INITIAL_NAMESPACE, None).offset, Some(0));
+    }
+
+    #[test]
+    fn clocks_are_compared_by_their_offsets() {
+        let here = origin("b", "time:[1]", Some(5));
+        assert!(here.has_clock_of(&origin("c", "time:[2]", Some(5))));
+        assert!(here.has_clock_of(&origin("b", "time:[1]", None)));
+        assert!(!here.has_clock_of(&origin("b", "time:[2]", None)));
+        assert!(!here.has_clock_of(&origin("b", "time:[2]", Some(6))));
+        assert!(!here.has_clock_of(&origin("c", "time:[1]", None)));
     }
 }

@@ -1,17 +1,18 @@
 //! How a file is known to be ours before anything is written, and when its tables are made. What they are is in `ddl.rs`.
 
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags, OptionalExtension, TransactionBehavior};
 use tenure_backend::{BackendError, Effect, Fault};
 
-use super::busy;
 use super::ddl::{self, APPLICATION, FORMAT};
 use super::file::{Found, refused};
 use super::origin::Origin;
 use super::tables::Tables;
+use super::{busy, connection, settle};
+use crate::config::Config;
 use crate::error;
 use tenure_backend::harmless;
 
@@ -25,24 +26,19 @@ const LOOKS: u32 = 40;
 pub(super) const NAMES: [&str; 3] = ["bucket", "claim", "store"];
 
 /// Opens the file and sees to it that it is a sound lock file of this machine. Unless it is, nothing was written.
-pub(super) fn open(path: &Path, found: Found, max_bytes: u64) -> Result<Connection, BackendError> {
+pub(super) fn open(
+    path: &Path,
+    found: Found,
+    config: &Config,
+    here: &Origin,
+) -> Result<Connection, BackendError> {
     if found == Found::Something {
         recognise(path)?;
     }
-    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let sql = |error| error::sqlite(path, error, Effect::None);
-    let mut connection = Connection::open_with_flags(path, flags).map_err(sql)?;
-    busy::install(&mut connection).map_err(sql)?;
-    if connection.is_readonly("main").map_err(sql)? {
-        let then = "give this user write access to it and its directory, or choose another file";
-        return Err(refused(path, "is read-only", then));
-    }
-    // Until the file is known to be sound, not even closing it may write to it.
-    connection
-        .set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)
-        .map_err(sql)?;
+    let mut connection = connection::open(path)?;
     if found == Found::Empty {
-        make(&mut connection).map_err(sql)?;
+        make(&mut connection, here).map_err(sql)?;
     }
     let format = busy::retry(|| format(&connection)).map_err(sql)?;
     if format > FORMAT {
@@ -63,13 +59,24 @@ pub(super) fn open(path: &Path, found: Found, max_bytes: u64) -> Result<Connecti
         let cause = harmless(&problem.unwrap_or_default()).into_owned();
         return Err(BackendError::because(Fault::Store, Effect::None, message, cause));
     }
-    // Every statement fits the tables, or the file is not ours to change.
-    busy::retry(|| Tables::prepare(&connection).map(drop)).map_err(sql)?;
-    settle(path, &mut connection)?;
+    busy::retry(|| fit(&mut connection)).map_err(sql)?;
+    let there = busy::retry(|| settle::origin(&connection)).map_err(sql)?;
+    settle::check(path, &there, here)?;
+    keep_log(path, &connection)?;
+    if settle::is_foreign(&there, here) {
+        drop(connection);
+        settle::adopt(path, here, &*config.clock)?;
+        busy::wait_until(Instant::now(), config.busy_limit);
+        connection = connection::open(path)?;
+        // From this read on no other process can adopt the file.
+        let there = busy::retry(|| settle::origin(&connection)).map_err(sql)?;
+        settle::check_clock(path, &there, here)?;
+    }
+    add_columns(&mut connection).map_err(sql)?;
     let page: i64 = connection
         .query_row("PRAGMA page_size", [], |row| row.get(0))
         .map_err(sql)?;
-    let pages = i64::try_from(max_bytes).unwrap_or(i64::MAX) / page.max(1);
+    let pages = i64::try_from(config.max_bytes).unwrap_or(i64::MAX) / page.max(1);
     let bound = |name, bytes| connection.pragma_update_and_check(None, name, bytes, |_| Ok(()));
     bound("max_page_count", pages).map_err(sql)?;
     // A log that one slow reader made long is cut again.
@@ -78,6 +85,40 @@ pub(super) fn open(path: &Path, found: Found, max_bytes: u64) -> Result<Connecti
         .set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, false)
         .map_err(sql)?;
     Ok(connection)
+}
+
+/// Prepares every statement: they fit the tables, or the file is not ours to change.
+///
+/// In a file of an older build they fit once its columns are added. Here nothing of that is kept.
+fn fit(connection: &mut Connection) -> rusqlite::Result<()> {
+    if !settle::lacks_columns(connection)? {
+        return Tables::prepare(connection).map(drop);
+    }
+    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    settle::add_columns(&transaction)?;
+    Tables::prepare(&transaction).map(drop)?;
+    transaction.rollback()
+}
+
+/// Adds what a file of an older build lacks. The older build goes on using it.
+fn add_columns(connection: &mut Connection) -> rusqlite::Result<()> {
+    if busy::retry(|| settle::lacks_columns(connection))? {
+        let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        settle::add_columns(&transaction)?;
+        transaction.commit()?;
+    }
+    Ok(())
+}
+
+/// Sees to it that the file has a write-ahead log.
+fn keep_log(path: &Path, connection: &Connection) -> Result<(), BackendError> {
+    let set = || connection.query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0));
+    let journal: String = busy::retry(set).map_err(|error| error::sqlite(path, error, Effect::None))?;
+    if journal != "wal" {
+        let why = "is on a file system without shared memory, on which SQLite cannot keep a write-ahead log";
+        return Err(refused(path, why, "choose a file on a local disk"));
+    }
+    Ok(())
 }
 
 /// Refuses a file that is not ours, by its first page alone, without locking it or writing anything.
@@ -121,78 +162,16 @@ fn encoded(path: &Path) -> String {
 }
 
 /// Fills an empty file, unless another process was quicker.
-fn make(connection: &mut Connection) -> rusqlite::Result<()> {
+fn make(connection: &mut Connection, here: &Origin) -> rusqlite::Result<()> {
     connection.pragma_update(None, "synchronous", "FULL")?;
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     let tables: i64 = transaction.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
     if tables == 0 {
-        transaction.execute_batch(&ddl::statements())?;
+        transaction.execute_batch(&ddl::statements(here))?;
     }
     transaction.commit()
 }
 
 fn format(connection: &Connection) -> rusqlite::Result<i64> {
     connection.query_row("SELECT format FROM store WHERE one = 1", [], |row| row.get(0))
-}
-
-/// Makes the file this boot's: claims of another boot are dead, those of another machine are not ours to judge.
-fn settle(path: &Path, connection: &mut Connection) -> Result<(), BackendError> {
-    let sql = |error| error::sqlite(path, error, Effect::None);
-    let here = Origin::here();
-    let there = busy::retry(|| origin(connection)).map_err(sql)?;
-    if there.machine != here.machine {
-        let why = format!(
-            "was made on another machine ({}, this is {})",
-            harmless(&there.machine),
-            harmless(&here.machine)
-        );
-        let then = "its leases mean nothing here: choose another file, or delete this one if no other machine uses it";
-        return Err(refused(path, &why, then));
-    }
-    if there.boot == here.boot && there.namespace != here.namespace {
-        let why = "is used in another time namespace (a container with a clock of its own)";
-        return Err(refused(
-            path,
-            why,
-            "share it only between processes whose boot clocks are the same",
-        ));
-    }
-    let journal: String =
-        busy::retry(|| connection.query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0)))
-            .map_err(sql)?;
-    if journal != "wal" {
-        let why = "is on a file system without shared memory, on which SQLite cannot keep a write-ahead log";
-        return Err(refused(path, why, "choose a file on a local disk"));
-    }
-    if there.boot != here.boot {
-        bury(connection, &here).map_err(sql)?;
-    }
-    Ok(())
-}
-
-/// The origin that is written in the file.
-pub(super) fn origin(connection: &Connection) -> rusqlite::Result<Origin> {
-    connection.query_row(
-        "SELECT boot, machine, namespace FROM store WHERE one = 1",
-        [],
-        |row| {
-            Ok(Origin {
-                boot: row.get(0)?,
-                machine: row.get(1)?,
-                namespace: row.get(2)?,
-            })
-        },
-    )
-}
-
-/// Another boot: all claims are dead, unless another process has seen to that and claims are made again. Tokens
-/// stay, and so rise.
-fn bury(connection: &mut Connection, here: &Origin) -> rusqlite::Result<()> {
-    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-    if origin(&transaction)?.boot != here.boot {
-        transaction.execute("DELETE FROM claim", [])?;
-        let set = "UPDATE store SET boot = ?1, namespace = ?2 WHERE one = 1";
-        transaction.execute(set, (&here.boot, &here.namespace))?;
-    }
-    transaction.commit()
 }

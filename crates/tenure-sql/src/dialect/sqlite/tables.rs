@@ -3,6 +3,7 @@
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
+use std::time::Duration;
 
 use rusqlite::types::Type;
 use rusqlite::{Connection, OptionalExtension, Row as SqlRow, Statement};
@@ -14,7 +15,7 @@ use crate::claims::{Change, Moment, Phase, Row, View};
 /// The columns of a claim but for its key, in the order in which [`read`] takes them.
 macro_rules! columns {
     () => {
-        "client, number, phase, kind, take, size, place, until, reserved, token, run, label, evictor"
+        "client, number, phase, kind, take, size, place, until, reserved, token, run, label, evictor, lease"
     };
 }
 
@@ -22,8 +23,7 @@ macro_rules! columns {
 pub(super) struct Tables<'c> {
     /// Takes the right to write, before anything is read: what is read stays true until the end.
     pub(super) begin: Statement<'c>,
-    /// A look at one moment; takes no right and keeps nobody from writing.
-    pub(super) begin_look: Statement<'c>,
+    begin_look: Statement<'c>,
     pub(super) commit: Statement<'c>,
     pub(super) rollback: Statement<'c>,
     counter: Statement<'c>,
@@ -65,14 +65,17 @@ impl<'c> Tables<'c> {
             ))?,
             insert: prepare(
                 "INSERT INTO claim (key, client, number, live, phase, kind, take, size, place, until, reserved, \
-                 forget, token, run, label, evictor) \
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16)",
+                 forget, token, run, label, evictor, lease) \
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17)",
             )?,
-            // ?17 is where the row lies: ending a claim moves it from the rows that count to the others.
+            // ?18 is where the row lies: ending a claim moves it from the rows that count to the others.
+            // A row without a lease is of a client of an older build, which renews it without writing a lease: it
+            // stays without one, or the renewed row would be taken for one of an earlier boot.
             update: prepare(
                 "UPDATE claim SET live = ?4, phase = ?5, kind = ?6, take = ?7, size = ?8, place = ?9, until = ?10, \
-                 reserved = ?11, forget = ?12, token = ?13, run = ?14, label = ?15, evictor = ?16 \
-                 WHERE key = ?1 AND live = ?17 AND client = ?2 AND number = ?3",
+                 reserved = ?11, forget = ?12, token = ?13, run = ?14, label = ?15, evictor = ?16, \
+                 lease = iif(lease IS NULL, NULL, ?17) \
+                 WHERE key = ?1 AND live = ?18 AND client = ?2 AND number = ?3",
             )?,
             delete: prepare(
                 "DELETE FROM claim WHERE key = ?1 AND live = ?2 AND client = ?3 AND number = ?4",
@@ -92,7 +95,8 @@ impl<'c> Tables<'c> {
             )?,
             sweep: prepare(
                 "DELETE FROM claim WHERE (key, live, client, number) > (?1, ?2, ?3, ?4) \
-                 AND (key, live, client, number) <= (?5, ?6, ?7, ?8) AND forget <= ?9",
+                 AND (key, live, client, number) <= (?5, ?6, ?7, ?8) \
+                 AND (forget <= ?9 OR max(until, reserved, forget) - ?9 > lease)",
             )?,
             set_swept: prepare(
                 "UPDATE store SET swept_key = ?1, swept_live = ?2, swept_client = ?3, swept_number = ?4 WHERE one = 1",
@@ -101,12 +105,21 @@ impl<'c> Tables<'c> {
         })
     }
 
+    /// Begins a look at one moment. It takes no right and keeps nobody from writing.
+    ///
+    /// It reads something at once, so that rows which are written later do not show: a clock that is read afterwards
+    /// is then behind none of the rows.
+    pub(super) fn begin_look(&mut self) -> rusqlite::Result<()> {
+        self.begin_look.execute([])?;
+        self.version().map(drop)
+    }
+
     /// Reads what is live on a key.
     pub(super) fn glance(&mut self, key: &LockKey, at: Moment) -> rusqlite::Result<View> {
         let mut view = View::new(key.clone(), at);
         let mut rows = self.live.query([key.as_str()])?;
         while let Some(row) = rows.next()? {
-            view.add(read(row)?);
+            view.add(read(row)?, lease(row)?);
         }
         Ok(view)
     }
@@ -120,8 +133,9 @@ impl<'c> Tables<'c> {
             if view.row(*id).is_none() {
                 let client = id.client();
                 let at = (view.key.as_str(), client.as_bytes(), id.number().cast_signed());
-                if let Some(row) = self.ended.query_row(at, read).optional()? {
-                    view.add(row);
+                let read = |row: &SqlRow<'_>| Ok((read(row)?, lease(row)?));
+                if let Some((row, lease)) = self.ended.query_row(at, read).optional()? {
+                    view.add(row, lease);
                 }
             }
         }
@@ -139,13 +153,13 @@ impl<'c> Tables<'c> {
                         .execute((bucket(&view.key), last.cast_signed()))?;
                 }
                 Change::Insert(row) => {
-                    bind(&mut self.insert, &view.key, row)?;
+                    bind(&mut self.insert, view, row)?;
                     self.insert.raw_execute()?;
                     written.rows += 1;
                 }
                 Change::Update(row, stored) => {
-                    bind(&mut self.update, &view.key, row)?;
-                    self.update.raw_bind_parameter(17, live(stored))?;
+                    bind(&mut self.update, view, row)?;
+                    self.update.raw_bind_parameter(18, live(stored))?;
                     self.update.raw_execute()?;
                 }
                 Change::Delete(row, stored) => {
@@ -171,9 +185,9 @@ impl<'c> Tables<'c> {
         let mut rows = self.listed.query((from, after))?;
         let mut current: Option<View> = None;
         while let Some(row) = rows.next()? {
-            let name = row.get_ref(13)?.as_str()?;
+            let name = row.get_ref(14)?.as_str()?;
             if current.as_ref().is_none_or(|view| view.key.as_str() != name) {
-                let key = LockKey::new(name).map_err(|_| damaged(13, "a key"))?;
+                let key = LockKey::new(name).map_err(|_| damaged(14, "a key"))?;
                 if current
                     .replace(View::new(key, at))
                     .is_some_and(|done| !show(&done))
@@ -182,7 +196,7 @@ impl<'c> Tables<'c> {
                 }
             }
             if let Some(view) = &mut current {
-                view.add(read(row)?);
+                view.add(read(row)?, lease(row)?);
             }
         }
         if let Some(last) = current {
@@ -191,7 +205,7 @@ impl<'c> Tables<'c> {
         Ok(())
     }
 
-    /// Deletes what may be forgotten among the next `count` rows, going on where the last sweep of any process
+    /// Deletes what may be forgotten or is of an earlier boot among the next `count` rows, going on where the last sweep of any process
     /// ended, and round again from the end. How many it deleted.
     pub(super) fn sweep(&mut self, count: u32, now: Instant) -> rusqlite::Result<usize> {
         type Place = (String, i64, Vec<u8>, i64);
@@ -264,7 +278,7 @@ fn nanos(at: Instant) -> i64 {
 }
 
 /// Binds the parameters that insertion and update have in common.
-fn bind(statement: &mut Statement<'_>, key: &LockKey, row: &Row) -> rusqlite::Result<()> {
+fn bind(statement: &mut Statement<'_>, view: &View, row: &Row) -> rusqlite::Result<()> {
     let (kind, take, size) = match row.mode {
         Mode::Exclusive => (0, 0, 0),
         Mode::Read => (1, 0, 0),
@@ -274,7 +288,7 @@ fn bind(statement: &mut Statement<'_>, key: &LockKey, row: &Row) -> rusqlite::Re
     let (token, run) = row
         .tokens
         .map_or((0, 0), |run| (run.first().as_i64(), i64::from(run.count().get())));
-    statement.raw_bind_parameter(1, key.as_str())?;
+    statement.raw_bind_parameter(1, view.key.as_str())?;
     statement.raw_bind_parameter(2, row.id.client().as_bytes())?;
     statement.raw_bind_parameter(3, row.id.number().cast_signed())?;
     statement.raw_bind_parameter(4, live(row.phase))?;
@@ -294,7 +308,15 @@ fn bind(statement: &mut Statement<'_>, key: &LockKey, row: &Row) -> rusqlite::Re
         statement.raw_bind_parameter(6 + at, number)?;
     }
     statement.raw_bind_parameter(15, &*row.label)?;
-    statement.raw_bind_parameter(16, row.evictor.as_deref())
+    statement.raw_bind_parameter(16, row.evictor.as_deref())?;
+    let lease = row.latest() - view.now();
+    statement.raw_bind_parameter(17, i64::try_from(lease.as_nanos()).unwrap_or(i64::MAX))
+}
+
+/// The lease that was written with a row, whose columns are in the order of `columns!`. Older builds write none.
+fn lease(row: &SqlRow<'_>) -> rusqlite::Result<Option<Duration>> {
+    let nanos: Option<i64> = row.get(13)?;
+    Ok(nanos.map(|nanos| Duration::from_nanos(nanos.max(0).cast_unsigned())))
 }
 
 /// Reads a row in the order of `columns!`.
@@ -341,6 +363,35 @@ fn damaged(column: usize, what: &str) -> rusqlite::Error {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::Config;
+    use crate::dialect::sqlite::file::Found;
+    use crate::dialect::sqlite::origin::Origin;
+    use crate::dialect::sqlite::schema;
+
+    /// Otherwise a row could be newer than the clock that judges it, and would be taken for one of an earlier boot.
+    #[test]
+    fn a_look_shows_no_row_that_is_written_after_it_began() {
+        let dir = tempfile::tempdir().expect("a temporary directory can be made");
+        let path = dir.path().join("locks.db");
+        std::fs::write(&path, "").expect("the directory is ours");
+        let open =
+            |found| schema::open(&path, found, &Config::default(), &Origin::here()).expect("the file opens");
+        let (looking, writing) = (open(Found::Empty), open(Found::Something));
+        let mut tables = Tables::prepare(&looking).expect("the statements fit");
+        tables.begin_look().expect("it can be read");
+        let insert =
+            "INSERT INTO claim VALUES ('k', 1, zeroblob(16), 1, 4, 0, 0, 0, 0, 1, 0, 1, 0, 0, '', NULL, 1)";
+        writing.execute(insert, []).expect("it can be written");
+        let at = Moment {
+            now: Instant::ORIGIN,
+            wall_micros: 1,
+        };
+        let key = LockKey::new("k").expect("a good key");
+        let rows = |tables: &mut Tables<'_>| tables.glance(&key, at).expect("it can be read").rows();
+        assert_eq!(rows(&mut tables), 0);
+        tables.rollback.execute([]).expect("the look ends");
+        assert_eq!(rows(&mut tables), 1);
+    }
 
     /// Files outlive versions: a key must find its counter again.
     #[test]

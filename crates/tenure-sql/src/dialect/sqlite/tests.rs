@@ -13,6 +13,7 @@ use tenure_backend::{
 
 use super::file::Found;
 use super::mailbox::Mailbox;
+use super::origin::Origin;
 use super::schema;
 use super::worker::Worker;
 use crate::config::Config;
@@ -23,11 +24,11 @@ fn synchronous_after(requests: impl IntoIterator<Item = Write>) -> i64 {
     let dir = tempfile::tempdir().expect("a temporary directory can be made");
     let path = dir.path().join("locks.db");
     std::fs::write(&path, "").expect("the directory is ours");
-    let connection = schema::open(&path, Found::Empty, 1 << 20).expect("the file is made");
     let config = Config {
         max_group: 1,
         ..Config::default()
     };
+    let connection = schema::open(&path, Found::Empty, &config, &Origin::here()).expect("the file is made");
     let mailbox = Arc::new(Mailbox::new(config.max_queue).expect("files can be opened"));
     let worker = Worker::new(&path, &connection, &config, mailbox.clone()).expect("the file is sound");
     for request in requests {
@@ -87,7 +88,7 @@ fn a_commit_that_grants_waits_for_the_disk() {
     assert_eq!(
         synchronous_after([acquire(), release(None)]),
         NORMAL,
-        "the next boot knows no claims"
+        "the next boot ends all claims"
     );
     for granting in [acquire(), renew(), release(heir())] {
         let shown = format!("{granting:?}");

@@ -65,7 +65,7 @@ impl Worker<'_> {
 
     fn try_look(&mut self, keys: &[LockKey]) -> rusqlite::Result<bool> {
         busy::wait_until(Instant::now(), Duration::ZERO);
-        self.tables.begin_look.execute([])?;
+        self.tables.begin_look()?;
         let at = moment(&*self.config.clock);
         let mut changed = false;
         for key in keys {

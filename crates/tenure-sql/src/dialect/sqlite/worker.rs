@@ -17,7 +17,7 @@ use super::file::{self, Identity};
 use super::mailbox::{AWAKE, Mailbox, PATIENCE, Posted};
 use super::tables::{Tables, Written};
 use super::turn::{Kept, Turn};
-use super::{blocker, busy, examine, schema};
+use super::{blocker, busy, examine, settle};
 use crate::claims::{Listing, Moment, REFRESH, View};
 use crate::config::Config;
 use crate::error;
@@ -71,7 +71,7 @@ impl<'c> Worker<'c> {
             .map_err(sql)?;
         let tables = Tables::prepare(connection).map_err(sql)?;
         // From the first read on the files beside it are there, and stay as long as anybody has it open.
-        schema::origin(connection).map_err(sql)?;
+        settle::origin(connection).map_err(sql)?;
         let (wal, shm) = (file::beside(path, "-wal"), file::beside(path, "-shm"));
         let now = Instant::now();
         Ok(Worker {
@@ -364,7 +364,7 @@ impl<'c> Worker<'c> {
     fn inspect(&mut self, since: Instant, query: &Query) -> Result<Page<LockStatus>, BackendError> {
         self.check_identity()?;
         busy::wait_until(since, self.config.busy_limit);
-        let looked = self.tables.begin_look.execute([]).and_then(|_| self.list(query));
+        let looked = self.tables.begin_look().and_then(|()| self.list(query));
         self.undo();
         looked.map_err(|error| error::sqlite(self.path, error, Effect::None))
     }

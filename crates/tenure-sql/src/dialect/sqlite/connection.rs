@@ -1,0 +1,55 @@
+//! Connections to the file: one of several, or one that shares it with no other.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use rusqlite::config::DbConfig;
+use rusqlite::{Connection, OpenFlags};
+use tenure_backend::{BackendError, Effect};
+
+use super::busy;
+use super::file::refused;
+use crate::error;
+
+/// How long to wait until no other connection has the file: processes that open it at the same moment all try.
+const ALONE_WITHIN: Duration = Duration::from_millis(20);
+
+/// Opens the file. Until it is known to be sound, not even closing the connection writes to it.
+pub(super) fn open(path: &Path) -> Result<Connection, BackendError> {
+    let sql = |error| error::sqlite(path, error, Effect::None);
+    let connection = connect(path).map_err(sql)?;
+    if connection.is_readonly("main").map_err(sql)? {
+        let then = "give this user write access to it and its directory, or choose another file";
+        return Err(refused(path, "is read-only", then));
+    }
+    connection
+        .set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)
+        .map_err(sql)?;
+    Ok(connection)
+}
+
+/// Opens the file if no other connection of any process has it open, and keeps all others out.
+///
+/// Each connection to a file with a write-ahead log has a shared lock on it from its first read until it is closed.
+/// In the exclusive locking mode a first read takes the exclusive lock, and so fails while another connection has
+/// a shared one.
+pub(super) fn open_alone(path: &Path) -> rusqlite::Result<Option<Connection>> {
+    let connection = connect(path)?;
+    connection.pragma_update_and_check(None, "locking_mode", "EXCLUSIVE", |_| Ok(()))?;
+    busy::wait_until(Instant::now(), ALONE_WITHIN);
+    let journal = connection
+        .execute_batch("BEGIN IMMEDIATE; ROLLBACK")
+        .and_then(|()| connection.query_row("PRAGMA journal_mode", [], |row| row.get::<_, String>(0)));
+    match journal {
+        Ok(journal) => Ok((journal == "wal").then_some(connection)),
+        Err(error) if busy::is_busy(&error) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+fn connect(path: &Path) -> rusqlite::Result<Connection> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    let mut connection = Connection::open_with_flags(path, flags)?;
+    busy::install(&mut connection)?;
+    Ok(connection)
+}

@@ -1,0 +1,344 @@
+//! Settles, when a file is opened, which of its claims are counted on the clock of this process.
+//!
+//! Claims of an earlier boot show by their leases, and are deleted by the transaction that reads them. What is left
+//! are rows of older builds, which have no lease, and the times of another time namespace. Both are changed only
+//! while no other process has the file open.
+
+use std::path::Path;
+
+use rusqlite::{Connection, OptionalExtension, TransactionBehavior};
+use tenure_backend::{BackendError, Clock, Effect, harmless};
+
+use super::connection;
+use super::ddl::ADDED_COLUMNS;
+use super::file::refused;
+use super::origin::Origin;
+use crate::error;
+
+/// Adds ?1 to all times. The place of a watcher (phase 2) is a time too, and `reserved` is 0 where there is none.
+const MOVE_TIMES: &str = "\
+UPDATE claim SET
+    until = max(until + ?1, 0),
+    reserved = iif(reserved = 0, 0, max(reserved + ?1, 1)),
+    forget = max(forget + ?1, 0),
+    place = iif(phase = 2, place + ?1, place)";
+
+/// Deletes what the clock, which reads ?1, shows to be of an earlier boot.
+const DELETE_EARLIER_BOOTS: &str = "DELETE FROM claim WHERE max(until, reserved, forget) - ?1 > lease";
+
+/// Refuses a file of another machine, and one of this boot whose clock is unknown.
+pub(super) fn check(path: &Path, there: &Origin, here: &Origin) -> Result<(), BackendError> {
+    if there.machine != here.machine {
+        let why = format!(
+            "was made on another machine ({}, this is {})",
+            harmless(&there.machine),
+            harmless(&here.machine)
+        );
+        let then = "its leases mean nothing here: choose another file, or delete this one if no other machine uses it";
+        return Err(refused(path, &why, then));
+    }
+    if there.boot == here.boot && there.offset.is_none() {
+        return check_clock(path, there, here);
+    }
+    Ok(())
+}
+
+/// Refuses a file whose times are those of another clock.
+pub(super) fn check_clock(path: &Path, there: &Origin, here: &Origin) -> Result<(), BackendError> {
+    if here.has_clock_of(there) {
+        return Ok(());
+    }
+    let why = "is used in another time namespace (a container with a clock of its own)";
+    let then = "share it only between processes whose boot clocks are the same";
+    Err(refused(path, why, then))
+}
+
+/// Whether a file has to be [adopted](adopt) before it is used.
+pub(super) fn is_foreign(there: &Origin, here: &Origin) -> bool {
+    there.boot != here.boot || !here.has_clock_of(there)
+}
+
+/// Makes the file one of this boot and clock, unless another process has it open.
+///
+/// Rows without a lease end if the boot id is another one. All other times are moved to the clock of this process.
+pub(super) fn adopt(path: &Path, here: &Origin, clock: &dyn Clock) -> Result<(), BackendError> {
+    let sql = |error| error::sqlite(path, error, Effect::None);
+    match connection::open_alone(path).map_err(sql)? {
+        Some(mut alone) => change(&mut alone, here, clock).map_err(sql),
+        None => Ok(()),
+    }
+}
+
+fn change(alone: &mut Connection, here: &Origin, clock: &dyn Clock) -> rusqlite::Result<()> {
+    alone.pragma_update(None, "synchronous", "FULL")?;
+    let transaction = alone.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    add_columns(&transaction)?;
+    let there = origin(&transaction)?;
+    if there.boot != here.boot {
+        transaction.execute("DELETE FROM claim WHERE lease IS NULL", [])?;
+    }
+    if let (Some(from), Some(to)) = (there.offset, here.offset)
+        && from != to
+    {
+        transaction.execute(MOVE_TIMES, [to.saturating_sub(from)])?;
+    }
+    let now = i64::try_from(clock.now().as_nanos()).unwrap_or(i64::MAX);
+    transaction.execute(DELETE_EARLIER_BOOTS, [now])?;
+    let set = "UPDATE store SET boot = ?1, namespace = ?2, clock = ?3 WHERE one = 1";
+    transaction.execute(set, (&here.boot, &here.namespace, here.clock()))?;
+    transaction.commit()
+}
+
+/// The origin that is written in the file.
+pub(super) fn origin(connection: &Connection) -> rusqlite::Result<Origin> {
+    let clock: Option<String> = if lacks(connection, "store", "clock")? {
+        None
+    } else {
+        connection.query_row("SELECT clock FROM store WHERE one = 1", [], |row| row.get(0))?
+    };
+    let text = "SELECT boot, machine, namespace FROM store WHERE one = 1";
+    connection.query_row(text, [], |row| {
+        Ok(Origin::stored(
+            row.get(0)?,
+            row.get(1)?,
+            row.get(2)?,
+            clock.as_deref(),
+        ))
+    })
+}
+
+/// Whether the file was made by an older build, and no other build has added its columns.
+pub(super) fn lacks_columns(connection: &Connection) -> rusqlite::Result<bool> {
+    let mut lacks_any = false;
+    for (table, column, _) in ADDED_COLUMNS {
+        lacks_any |= lacks(connection, table, column)?;
+    }
+    Ok(lacks_any)
+}
+
+/// Adds what a file of an older build lacks. The transaction has the right to write.
+pub(super) fn add_columns(transaction: &Connection) -> rusqlite::Result<()> {
+    for (table, column, kind) in ADDED_COLUMNS {
+        if lacks(transaction, table, column)? {
+            transaction.execute_batch(&format!("ALTER TABLE {table} ADD COLUMN {column} {kind}"))?;
+        }
+    }
+    Ok(())
+}
+
+fn lacks(connection: &Connection, table: &str, column: &str) -> rusqlite::Result<bool> {
+    let find = "SELECT 1 FROM pragma_table_info(?1) WHERE name = ?2";
+    let found = connection
+        .query_row(find, (table, column), |_| Ok(()))
+        .optional()?;
+    Ok(found.is_none())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::PathBuf;
+    use std::sync::Arc;
+
+    use tempfile::TempDir;
+    use tenure_testkit::ManualClock;
+
+    use super::*;
+    use crate::config::Config;
+    use crate::dialect::sqlite::file::Found;
+    use crate::dialect::sqlite::schema;
+
+    const SECOND: i64 = 1_000_000_000;
+
+    /// What the clock of a fixture reads, in seconds.
+    const NOW: i64 = 1_000_000;
+
+    /// A lock file, and processes that may have other boot ids and time namespaces.
+    struct Fixture {
+        _dir: TempDir,
+        path: PathBuf,
+        clock: ManualClock,
+    }
+
+    fn process(boot: &str, namespace: &str, offset: Option<i64>) -> Origin {
+        Origin {
+            boot: boot.to_owned(),
+            machine: "this one".to_owned(),
+            namespace: namespace.to_owned(),
+            offset,
+        }
+    }
+
+    impl Fixture {
+        /// A file that was made by a process of that origin.
+        fn new(made_by: &Origin) -> Self {
+            let dir = tempfile::tempdir().expect("a temporary directory can be made");
+            let path = dir.path().join("locks.db");
+            std::fs::write(&path, "").expect("the directory is ours");
+            let fixture = Fixture {
+                _dir: dir,
+                path,
+                clock: ManualClock::new(),
+            };
+            fixture
+                .open_found(Found::Empty, made_by)
+                .expect("the file is made");
+            fixture
+        }
+
+        fn open_found(&self, found: Found, here: &Origin) -> Result<Connection, BackendError> {
+            let config = Config {
+                clock: Arc::new(self.clock.clone()),
+                ..Config::default()
+            };
+            schema::open(&self.path, found, &config, here)
+        }
+
+        fn open(&self, here: &Origin) -> Result<Connection, BackendError> {
+            self.open_found(Found::Something, here)
+        }
+
+        /// Writes a row whose lease ends in so many seconds. `lease` is what the row says of it.
+        fn write(&self, connection: &Connection, number: i64, phase: i64, seconds: i64, lease: Option<i64>) {
+            let now = NOW * SECOND;
+            assert_eq!(self.clock.now().as_nanos(), now.cast_unsigned());
+            let insert = "INSERT INTO claim VALUES ('k', 1, zeroblob(16), ?1, ?2, 0, 0, 0, ?3, ?4, 0, ?4, 0, 0, '', NULL, ?5)";
+            let row = (
+                number,
+                phase,
+                now,
+                now + seconds * SECOND,
+                lease.map(|lease| lease * SECOND),
+            );
+            connection.execute(insert, row).expect("the row fits the table");
+        }
+    }
+
+    fn numbers(connection: &Connection) -> Vec<i64> {
+        let mut select = connection
+            .prepare("SELECT number FROM claim ORDER BY number")
+            .expect("the statement fits");
+        let rows = select
+            .query_map([], |row| row.get(0))
+            .expect("the table can be read");
+        rows.map(|row| row.expect("numbers are numbers")).collect()
+    }
+
+    #[test]
+    fn another_boot_id_ends_rows_without_a_lease_and_no_others() {
+        let (here, there) = (process("here", "", Some(0)), process("there", "", Some(0)));
+        let fixture = Fixture::new(&there);
+        let before = fixture.open(&there).expect("the file opens");
+        fixture.write(&before, 1, 4, 30, Some(30));
+        fixture.write(&before, 2, 4, 30, None);
+        drop(before);
+        let after = fixture.open(&here).expect("the file opens");
+        assert_eq!(numbers(&after), [1]);
+        let stored = origin(&after).expect("it can be read");
+        assert_eq!(
+            (stored.boot, stored.offset),
+            (here.boot, Some(0)),
+            "older builds judge by it"
+        );
+    }
+
+    #[test]
+    fn another_boot_id_changes_nothing_while_the_file_is_in_use() {
+        let (here, there) = (process("here", "", Some(0)), process("there", "", Some(0)));
+        let fixture = Fixture::new(&there);
+        let before = fixture.open(&there).expect("the file opens");
+        fixture.write(&before, 1, 4, 30, Some(30));
+        fixture.write(&before, 2, 4, 30, None);
+        let after = fixture.open(&here).expect("the file opens");
+        assert_eq!(numbers(&after), [1, 2]);
+        assert_eq!(origin(&after).expect("it can be read").boot, "there");
+    }
+
+    #[test]
+    fn the_first_process_of_a_boot_deletes_older_rows() {
+        let (here, there) = (process("here", "", Some(0)), process("there", "", Some(0)));
+        let fixture = Fixture::new(&there);
+        let before = fixture.open(&there).expect("the file opens");
+        for phase in 0..=4 {
+            fixture.write(&before, phase, phase, 30, Some(29));
+            fixture.write(&before, phase + 10, phase, 30, Some(30));
+        }
+        drop(before);
+        let after = fixture.open(&here).expect("the file opens");
+        assert_eq!(numbers(&after), [10, 11, 12, 13, 14]);
+    }
+
+    #[test]
+    fn another_clock_is_refused_while_the_file_is_in_use() {
+        let (here, there) = (
+            process("b", "time:[1]", Some(7)),
+            process("b", "time:[2]", Some(0)),
+        );
+        let fixture = Fixture::new(&there);
+        let user = fixture.open(&there).expect("the file opens");
+        let error = fixture
+            .open(&here)
+            .expect_err("their times mean nothing here")
+            .to_string();
+        assert!(error.contains("time namespace"), "{error}");
+        let same_clock = process("b", "time:[3]", Some(0));
+        fixture
+            .open(&same_clock)
+            .expect("the name of a namespace does not matter");
+        drop(user);
+        fixture.open(&here).expect("no other process has the file open");
+    }
+
+    #[test]
+    fn times_move_to_the_clock_of_a_sole_process() {
+        let (here, there) = (
+            process("b", "time:[1]", Some(-400 * SECOND)),
+            process("b", "time:[2]", Some(0)),
+        );
+        let fixture = Fixture::new(&there);
+        let before = fixture.open(&there).expect("the file opens");
+        fixture.write(&before, 2, 2, 30, Some(30));
+        fixture.write(&before, 4, 4, 30, Some(30));
+        fixture.write(&before, 5, 4, 100 - NOW, None);
+        before
+            .execute("UPDATE claim SET reserved = until WHERE number = 2", [])
+            .expect("it can be written");
+        drop(before);
+        let after = fixture.open(&here).expect("no other process has the file open");
+        let row = |number: i64| {
+            let select = "SELECT until, reserved, forget, place FROM claim WHERE number = ?1";
+            let read = |row: &rusqlite::Row<'_>| Ok([row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?]);
+            after
+                .query_row(select, [number], read)
+                .map(|times: [i64; 4]| times.map(|time| time / SECOND))
+        };
+        let (until, since) = (NOW + 30 - 400, NOW - 400);
+        assert_eq!(
+            row(2),
+            Ok([until, until, until, since]),
+            "a watcher that has a turn"
+        );
+        assert_eq!(row(4), Ok([until, 0, until, NOW]), "a holder");
+        assert_eq!(row(5), Ok([0, 0, 0, NOW]), "a holder of long ago");
+        assert_eq!(origin(&after).expect("it can be read"), here);
+    }
+
+    #[test]
+    fn unknown_offsets_of_this_boot_are_refused() {
+        let there = process("b", "time:[2]", Some(0));
+        let fixture = Fixture::new(&there);
+        let file = fixture.open(&there).expect("the file opens");
+        file.execute("UPDATE store SET clock = NULL", [])
+            .expect("it can be written");
+        drop(file);
+        let error = fixture
+            .open(&process("b", "time:[1]", Some(0)))
+            .expect_err("it is refused");
+        assert!(error.to_string().contains("time namespace"), "{error}");
+        fixture
+            .open(&there)
+            .expect("the same namespace has the same clock");
+        fixture
+            .open(&process("c", "time:[1]", Some(0)))
+            .expect("what an older build wrote in another boot has ended");
+    }
+}

@@ -1,0 +1,236 @@
+//! Processes that read another boot id than others, and starts of the machine.
+#![cfg(target_os = "linux")]
+
+mod scene;
+
+use std::ffi::OsStr;
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+
+use rusqlite::Connection;
+use rustix::process::Signal;
+use tenure_backend::{Backend, Clock, Fairness};
+use tenure_testkit::ManualClock;
+
+use scene::{Client, DEADLINE, Other, child_role, open, scratch, spawn};
+
+fn runtime() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_current_thread()
+        .enable_time()
+        .build()
+        .expect("a runtime can be made")
+}
+
+fn change(path: &Path, statement: &str) {
+    let file = Connection::open(path).expect("the file opens");
+    file.busy_timeout(DEADLINE).expect("a time limit can be set");
+    file.execute_batch(statement)
+        .expect("the statement fits the file");
+}
+
+/// Whether this process may make namespaces and mount over files.
+fn may_unshare(option: &str) -> bool {
+    let unshare = Command::new("unshare")
+        .args([option, "true"])
+        .stderr(Stdio::null())
+        .status();
+    unshare.is_ok_and(|status| status.success())
+}
+
+/// Starts a child that reads another boot id than the file has, as in a container that has one of its own.
+///
+/// Only the superuser may mount over the boot id. Otherwise the file is given another boot id, so that the child's
+/// differs all the same.
+fn spawn_with_another_boot_id(test: &str, path: &Path) -> Other {
+    if !may_unshare("--mount") {
+        change(path, "UPDATE store SET boot = 'another boot id'");
+        return spawn(test, &[("FILE", path.as_os_str())]);
+    }
+    let boot_id = path.with_extension("boot_id");
+    fs::write(&boot_id, "00000000-0000-4000-8000-000000000000\n").expect("the directory is ours");
+    let env: [(&str, &OsStr); 3] = [
+        ("FILE", path.as_os_str()),
+        ("UNSHARE", "--mount".as_ref()),
+        ("BOOT_ID", boot_id.as_os_str()),
+    ];
+    spawn(test, &env)
+}
+
+#[test]
+fn a_holder_excludes_a_process_with_another_boot_id() {
+    let (_dir, path) = scratch();
+    runtime().block_on(async {
+        let mut holder = Client::new(open(&path).await.expect("the file opens"));
+        let held = holder.lock("k").await;
+        let other = spawn_with_another_boot_id("a_child_tries_to_lock", &path);
+        assert_eq!(other.line(), "busy");
+        holder.unlock(&held).await;
+    });
+}
+
+#[test]
+fn a_holder_with_another_boot_id_excludes_other_processes() {
+    let (_dir, path) = scratch();
+    runtime().block_on(async {
+        let mut client = Client::new(open(&path).await.expect("the file opens"));
+        let other = spawn_with_another_boot_id("a_child_tries_to_lock", &path);
+        assert_eq!(other.line(), "granted");
+        assert!(!client.try_lock("k").await);
+        let mut newcomer = Client::new(open(&path).await.expect("the file opens"));
+        assert!(!newcomer.try_lock("k").await);
+    });
+}
+
+/// Nothing but the lease says when a killed holder's claim ends.
+#[test]
+fn a_killed_holder_excludes_a_process_with_another_boot_id() {
+    let (_dir, path) = scratch();
+    let holder = spawn("a_child_tries_to_lock", &[("FILE", path.as_os_str())]);
+    assert_eq!(holder.line(), "granted");
+    holder.signal(Signal::KILL);
+    drop(holder);
+    for _ in 0..2 {
+        let other = spawn_with_another_boot_id("a_child_tries_to_lock", &path);
+        assert_eq!(other.line(), "busy");
+        let usual = spawn("a_child_tries_to_lock", &[("FILE", path.as_os_str())]);
+        assert_eq!(usual.line(), "busy");
+    }
+}
+
+/// Starts a child whose boot clock is 1000 s ahead, as in a container with a time namespace of its own.
+///
+/// Without the right to make one, file and rows are changed as if they came from a namespace whose clock is behind.
+fn spawn_in_another_time_namespace(test: &str, path: &Path) -> Other {
+    if !may_unshare("--time") {
+        change(
+            path,
+            "UPDATE store SET clock = '-1000000000000 ' || boot || ' ' || namespace WHERE clock LIKE '0 %';
+             UPDATE claim SET until = until - 1000000000000, forget = forget - 1000000000000",
+        );
+        return spawn(test, &[("FILE", path.as_os_str())]);
+    }
+    let unshare = "--time --boottime 1000 --fork --kill-child";
+    spawn(test, &[("FILE", path.as_os_str()), ("UNSHARE", unshare.as_ref())])
+}
+
+#[test]
+fn another_time_namespace_is_refused_during_use() {
+    let (_dir, path) = scratch();
+    runtime().block_on(async {
+        let mut holder = Client::new(open(&path).await.expect("the file opens"));
+        holder.lock("k").await;
+        let other = spawn_in_another_time_namespace("a_child_tries_to_lock", &path);
+        let error = other.line();
+        assert!(error.contains("time namespace"), "{error}");
+    });
+}
+
+#[test]
+fn a_killed_holder_excludes_another_time_namespace() {
+    let (_dir, path) = scratch();
+    let holder = spawn("a_child_tries_to_lock", &[("FILE", path.as_os_str())]);
+    assert_eq!(holder.line(), "granted");
+    holder.signal(Signal::KILL);
+    drop(holder);
+    let other = spawn_in_another_time_namespace("a_child_tries_to_lock", &path);
+    assert_eq!(other.line(), "busy");
+    other.end();
+    let back = spawn("a_child_tries_to_lock", &[("FILE", path.as_os_str())]);
+    assert_eq!(back.line(), "busy");
+    let end = "UPDATE claim SET until = 1, forget = 1 WHERE live = 1";
+    change(&path, end);
+    drop(back);
+    let next = spawn("a_child_tries_to_lock", &[("FILE", path.as_os_str())]);
+    assert_eq!(next.line(), "granted");
+}
+
+#[tokio::test]
+async fn the_sweep_deletes_rows_of_an_earlier_boot() {
+    let (_dir, path) = scratch();
+    let store = open(&path).await.expect("the file is made");
+    let mut client = Client::new(store.clone());
+    for n in 0..200 {
+        client.lock(&format!("key {n}")).await;
+    }
+    change(
+        &path,
+        "UPDATE claim SET until = until + 1, forget = forget + 1000000000000 WHERE number <= 100",
+    );
+    for _ in 0..100 {
+        let claim = client.lock("the last key").await;
+        client.unlock(&claim).await;
+    }
+    let file = Connection::open(&path).expect("the file opens");
+    let left = |numbers: &str| {
+        let select = format!("SELECT count(*) FROM claim WHERE key LIKE 'key %' AND number {numbers}");
+        file.query_row(&select, [], |row| row.get::<_, i64>(0))
+            .expect("the table can be read")
+    };
+    assert_eq!([left("<= 100"), left("> 100")], [0, 100]);
+}
+
+/// Every write keeps how far its times lie ahead.
+#[tokio::test]
+async fn rows_of_every_phase_have_the_lease_of_their_times() {
+    let (_dir, path) = scratch();
+    let clock = ManualClock::new();
+    let store = tenure_sql::sqlite::open(Some(path.clone()), Arc::new(clock.clone()))
+        .await
+        .expect("the file is made");
+    let mut client = Client::new(store.clone());
+    let ended = client.lock("ended").await;
+    client.unlock(&ended).await;
+    client.lock("granted").await;
+    client
+        .acquire("granted", |claim| claim.fairness = Fairness::Fifo)
+        .await
+        .1
+        .expect("it waits");
+    client.lock("watched").await;
+    let (watcher, _) = client.acquire("watched", |_| {}).await;
+    let _wakes = store.clone().watch(watcher).await.expect("the store watches");
+    clock.advance(Duration::from_secs(5));
+    let evicted = client.lock("evicted").await;
+    client.evict(&evicted, Duration::from_secs(90)).await;
+    let file = Connection::open(&path).expect("the file opens");
+    let mut select = file
+        .prepare("SELECT phase, lease / 1000000000, max(until, reserved, forget) - lease FROM claim ORDER BY phase")
+        .expect("the statement fits the file");
+    let read = |row: &rusqlite::Row<'_>| Ok((row.get(0)?, row.get(1)?, row.get(2)?));
+    let rows: Vec<(i64, i64, i64)> = select
+        .query_map([], read)
+        .expect("the table can be read")
+        .map(|row| row.expect("no row is without a lease"))
+        .collect();
+    let now = i64::try_from(clock.now().as_nanos()).expect("the clock began just now");
+    let before = now - 5_000_000_000;
+    let expected = [
+        (0, 10, before),
+        (1, 90, now),
+        (2, 10, before),
+        (3, 70, before),
+        (4, 70, before),
+        (4, 70, before),
+    ];
+    assert_eq!(rows, expected);
+}
+
+#[test]
+fn a_child_tries_to_lock() {
+    let Some(role) = child_role("a_child_tries_to_lock") else {
+        return;
+    };
+    runtime().block_on(async {
+        match open(Path::new(&role.var("FILE"))).await {
+            Ok(store) => {
+                let granted = Client::new(store.clone()).try_lock("k").await;
+                role.say(if granted { "granted" } else { "busy" });
+                role.listen();
+            }
+            Err(error) => role.say(&error.to_string()),
+        }
+    });
+}
