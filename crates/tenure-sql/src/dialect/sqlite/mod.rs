@@ -10,6 +10,7 @@ mod examine;
 mod file;
 mod handle;
 mod mailbox;
+mod mounts;
 mod network;
 mod opening;
 mod origin;

@@ -1,0 +1,144 @@
+//! Reads which file system holds a path: by its number on Linux, by its name on macOS and the BSDs.
+
+#[cfg(target_os = "linux")]
+use std::fs;
+use std::path::Path;
+
+/// The file system that holds a path.
+pub(super) struct Mount {
+    /// Its name, or nothing for one that is of no interest.
+    pub(super) kind: String,
+    /// Whether the kernel takes it for one that no other machine has. One in user space may be another's all the same.
+    pub(super) is_local: bool,
+}
+
+/// The kernel's numbers for network file systems, with their names.
+#[cfg(target_os = "linux")]
+const NETWORK: &[(u32, &str)] = &[
+    (0x6969, "NFS"),
+    (0x517B, "SMB"),
+    (0xFF53_4D42, "CIFS"),
+    (0xFE53_4D42, "SMB"),
+    (0x0102_1997, "9p"),
+    (0x5346_414F, "AFS"),
+    (0x6B41_4653, "AFS"),
+    (0x7375_7245, "Coda"),
+    (0x00C3_6400, "Ceph"),
+    (0x0BD0_0BD0, "Lustre"),
+    (0x0116_1970, "GFS2"),
+    (0x7461_636F, "OCFS2"),
+    (0x4750_4653, "GPFS"),
+    (0x1983_0326, "BeeGFS"),
+    (0x786F_4256, "VirtualBox shared folder"),
+    (0xBACB_ACBC, "VMware shared folder"),
+    (0x564C, "NCP"),
+    (0xAAD7_AAEA, "PanFS"),
+    (0x2003_0528, "OrangeFS"),
+];
+
+/// The kernel's numbers for file systems that are gone when the machine stops, with their names.
+#[cfg(target_os = "linux")]
+const MEMORY: &[(u32, &str)] = &[(0x0102_1994, "tmpfs"), (0x8584_58F6, "ramfs")];
+
+/// File systems in user space: some are local, some are not; their names tell.
+#[cfg(target_os = "linux")]
+const FUSE: u32 = 0x6573_5546;
+
+#[cfg(target_os = "linux")]
+pub(super) fn mount(path: &Path) -> Option<Mount> {
+    let number = rustix::fs::statfs(path).ok()?.f_type;
+    // The kernel has it in 32 bits. Some architectures have it signed, and then the upper half repeats the sign.
+    let number = (number & 0xFFFF_FFFF) as u32;
+    let name_in = |names: &[(u32, &'static str)]| {
+        let known = names.iter().find(|(known, _)| *known == number);
+        known.map(|(_, name)| (*name).to_owned())
+    };
+    if let Some(kind) = name_in(NETWORK) {
+        return Some(Mount {
+            kind,
+            is_local: false,
+        });
+    }
+    let kind = if number == FUSE {
+        let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+        mount_of(&mounts, path).map(str::to_owned)
+    } else {
+        name_in(MEMORY)
+    };
+    Some(Mount {
+        kind: kind.unwrap_or_default(),
+        is_local: true,
+    })
+}
+
+/// These kernels name a file system, and mark the local ones.
+#[cfg(any(
+    target_vendor = "apple",
+    target_os = "dragonfly",
+    target_os = "freebsd",
+    target_os = "openbsd"
+))]
+pub(super) fn mount(path: &Path) -> Option<Mount> {
+    const MNT_LOCAL: u64 = 0x1000;
+    let status = rustix::fs::statfs(path).ok()?;
+    let name = status.f_fstypename.iter().map(|byte| *byte as u8);
+    let name = name.take_while(|byte| *byte != 0);
+    Some(Mount {
+        kind: name.map(char::from).collect(),
+        is_local: status.f_flags as u64 & MNT_LOCAL != 0,
+    })
+}
+
+#[cfg(not(any(
+    target_os = "linux",
+    target_vendor = "apple",
+    target_os = "dragonfly",
+    target_os = "freebsd",
+    target_os = "openbsd"
+)))]
+pub(super) fn mount(_: &Path) -> Option<Mount> {
+    None
+}
+
+/// The type of the mount that holds an absolute path without links, from the text of `mountinfo`.
+#[cfg(target_os = "linux")]
+fn mount_of<'a>(mounts: &'a str, path: &Path) -> Option<&'a str> {
+    let point = |line: &'a str| {
+        let (place, kind) = line.split_once(" - ")?;
+        let point = place.split(' ').nth(4)?;
+        Some((point, kind.split(' ').next()?))
+    };
+    let holds = |(point, _): &(&str, &str)| path.starts_with(unescape(point));
+    let mounts = mounts.lines().filter_map(point).filter(holds);
+    mounts.max_by_key(|(point, _)| point.len()).map(|(_, kind)| kind)
+}
+
+/// `mountinfo` writes blanks and the like as three octal digits.
+#[cfg(target_os = "linux")]
+fn unescape(point: &str) -> String {
+    let escapes = [("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")];
+    escapes
+        .iter()
+        .fold(point.to_owned(), |text, (code, plain)| text.replace(code, plain))
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+
+    const MOUNTS: &str = "\
+22 1 254:0 / / rw,relatime - ext4 /dev/root rw
+40 22 0:35 / /mnt rw - tmpfs tmpfs rw
+41 40 0:36 / /mnt/far\\040away rw shared:1 - fuse.sshfs me@far: rw
+42 40 0:37 / /mnt/stick rw - fuseblk /dev/sdb1 rw";
+
+    #[test]
+    fn the_mount_that_holds_a_path_is_the_deepest_one() {
+        assert_eq!(mount_of(MOUNTS, Path::new("/home/me/locks.db")), Some("ext4"));
+        assert_eq!(
+            mount_of(MOUNTS, Path::new("/mnt/far away/locks.db")),
+            Some("fuse.sshfs")
+        );
+        assert_eq!(mount_of(MOUNTS, Path::new("/mnt/far")), Some("tmpfs"));
+    }
+}
