@@ -450,6 +450,19 @@ async fn a_file_that_others_may_use_is_found() {
 }
 
 #[tokio::test]
+async fn a_version_of_sqlite_that_may_damage_the_file_is_found() {
+    let (_dir, path) = scratch();
+    let store = open(&path).await.unwrap();
+    let found = store.examine().await.expect("the store can be examined");
+    let is_found = found.iter().any(|found| {
+        found.severity == Severity::Danger && found.what.contains("https://sqlite.org/wal.html#walresetbug")
+    });
+    let version = rusqlite::version_number();
+    let is_old = version < 3_051_003 && ![3_044_006, 3_050_007].contains(&version);
+    assert_eq!(is_found, is_old, "{version}: {found:?}");
+}
+
+#[tokio::test]
 async fn strange_tables_and_a_changed_origin_are_found() {
     let (_dir, path) = scratch();
     let store = open(&path).await.unwrap();

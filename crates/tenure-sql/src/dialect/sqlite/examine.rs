@@ -11,7 +11,7 @@ use super::ddl::BUCKETS;
 use super::file::{beside, mode};
 use super::origin::Origin;
 use super::worker::Worker;
-use super::{blocker, busy, file, network, place, schema, settle};
+use super::{blocker, busy, file, network, place, schema, settle, version};
 use crate::error;
 use crate::shown::shown;
 use tenure_backend::harmless;
@@ -42,6 +42,13 @@ pub(super) fn examine(worker: &mut Worker<'_>) -> Vec<Finding> {
         findings.push(warning(
             format!("{} is on a file system in memory", shown(path)),
             "a restart of the machine takes the file, and fencing tokens then rise only if the system clock does",
+        ));
+    }
+    if let Some(bug) = version::wal_reset_bug(rusqlite::version_number()) {
+        findings.push(danger(
+            bug,
+            "claims may be missing from a damaged file, so that two can hold one lock: use SQLite 3.51.3 or later, \
+             such as by the feature `sqlite-bundled`, unless your system has mended its own",
         ));
     }
     long_held(worker, &mut findings);

@@ -21,6 +21,7 @@ mod tables;
 #[cfg(test)]
 mod tests;
 mod turn;
+mod version;
 mod vigil;
 mod worker;
 

@@ -1,7 +1,7 @@
 //! Opening a file: on the thread that will serve it, since that blocks.
 
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Once};
 use std::thread;
 use std::time::Instant;
 
@@ -12,7 +12,7 @@ use tokio::sync::oneshot;
 use super::mailbox::{Closing, Mailbox};
 use super::origin::Origin;
 use super::worker::{Worker, blocked};
-use super::{busy, file, place, schema};
+use super::{busy, file, place, schema, version};
 use crate::config::Config;
 
 /// Starts the thread and waits until it has opened the file.
@@ -56,6 +56,9 @@ pub(super) async fn start(
     })
 }
 
+/// Whether this process has been warned of its SQLite.
+static WARNED: Once = Once::new();
+
 fn open(path: Option<PathBuf>, config: &Config) -> Result<(PathBuf, Connection), BackendError> {
     let path = match path {
         Some(path) => path,
@@ -66,6 +69,7 @@ fn open(path: Option<PathBuf>, config: &Config) -> Result<(PathBuf, Connection),
         }
     };
     let path = file::resolve(&path)?;
+    version::warn(rusqlite::version_number(), &WARNED);
     let here = Origin::here();
     here.check(&path)?;
     busy::wait_until(Instant::now(), config.busy_limit);

@@ -1,0 +1,88 @@
+//! The version of SQLite that this program is linked with, and what is wrong with old ones.
+
+use std::sync::Once;
+
+/// What can happen to a lock file that is used with this version of SQLite.
+///
+/// Up to 3.51.2 a checkpoint that runs while another connection starts the log afresh may leave out pages of later
+/// commits, and so damage the file: <https://sqlite.org/wal.html#walresetbug>. 3.44.6 and 3.50.7 are mended too.
+pub(super) fn wal_reset_bug(version: i32) -> Option<String> {
+    let is_mended = matches!(version, 3_044_006..3_045_000 | 3_050_007..3_051_000 | 3_051_003..);
+    let number = || {
+        format!(
+            "{}.{}.{}",
+            version / 1_000_000,
+            version / 1_000 % 1_000,
+            version % 1_000
+        )
+    };
+    (!is_mended).then(|| {
+        format!(
+            "SQLite {} may damage a lock file that several processes use (https://sqlite.org/wal.html#walresetbug)",
+            number()
+        )
+    })
+}
+
+/// Warns once in each process that its SQLite may damage lock files. `warned` is the process's.
+pub(super) fn warn(version: i32, warned: &Once) {
+    if let Some(bug) = wal_reset_bug(version) {
+        warned.call_once(|| tracing::warn!("{bug}: use SQLite 3.51.3 or later"));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU32, Ordering};
+
+    use tracing::span::{Attributes, Id, Record};
+    use tracing::{Event, Metadata, Subscriber};
+
+    use super::*;
+
+    #[test]
+    fn versions_that_may_damage_a_log_are_known() {
+        for version in [
+            3_007_000, 3_040_001, 3_044_005, 3_045_000, 3_050_006, 3_051_000, 3_051_002,
+        ] {
+            assert!(wal_reset_bug(version).is_some(), "{version}");
+        }
+        for version in [3_044_006, 3_050_007, 3_051_003, 3_052_000, 3_053_000, 4_000_000] {
+            assert_eq!(wal_reset_bug(version), None, "{version}");
+        }
+        let bug = wal_reset_bug(3_040_001).expect("it is older");
+        assert!(bug.starts_with("SQLite 3.40.1 "), "{bug}");
+    }
+
+    /// Counts warnings.
+    struct Counter(Arc<AtomicU32>);
+
+    impl Subscriber for Counter {
+        fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+            *metadata.level() == tracing::Level::WARN
+        }
+        fn new_span(&self, _: &Attributes<'_>) -> Id {
+            Id::from_u64(1)
+        }
+        fn record(&self, _: &Id, _: &Record<'_>) {}
+        fn record_follows_from(&self, _: &Id, _: &Id) {}
+        fn event(&self, _: &Event<'_>) {
+            self.0.fetch_add(1, Ordering::Relaxed);
+        }
+        fn enter(&self, _: &Id) {}
+        fn exit(&self, _: &Id) {}
+    }
+
+    #[test]
+    fn an_old_version_is_warned_of_once() {
+        let (warnings, warned) = (Arc::new(AtomicU32::new(0)), Once::new());
+        tracing::subscriber::with_default(Counter(warnings.clone()), || {
+            warn(3_051_003, &warned);
+            assert_eq!(warnings.load(Ordering::Relaxed), 0);
+            warn(3_051_002, &warned);
+            warn(3_051_002, &warned);
+        });
+        assert_eq!(warnings.load(Ordering::Relaxed), 1);
+    }
+}
