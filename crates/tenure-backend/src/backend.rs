@@ -81,6 +81,8 @@ pub trait Backend: Debug + Send + Sync + 'static {
     fn watch(self: Arc<Self>, claim: Arc<Claim>) -> Call<Wakes>;
 
     /// What people and tools see. Never asked to decide who holds.
+    ///
+    /// A single key that holds what this layout cannot read is [`Fault::UnknownKind`](crate::Fault).
     fn inspect(self: Arc<Self>, query: Query) -> Call<Page<LockStatus>>;
 
     /// Everything about the store that weakens its locks, for `tenure doctor`.

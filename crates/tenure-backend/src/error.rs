@@ -63,6 +63,8 @@ pub enum Fault {
         /// What it was asked as.
         asked: Kind,
     },
+    /// The key holds what this layout cannot read: another kind of lock, or another program's data.
+    UnknownKind,
     /// What was asked is outside the store's limits.
     Limit,
     /// What was asked, or how the store is configured, makes no sense.

@@ -251,7 +251,7 @@ async fn show_one(wire: &Wire, name: &str) -> Result<Vec<LockStatus>, BackendErr
     let answer = wire.call(command.text(name)).await?;
     match list(&answer).ok_or_else(nonsense)? {
         [Value::Array(one)] if one.len() == 1 => Err(BackendError::new(
-            Fault::Store,
+            Fault::UnknownKind,
             Effect::None,
             "the key is no mutex, so who holds it is not known: a read-write lock or a semaphore of Java's, or what another \
              program keeps there",

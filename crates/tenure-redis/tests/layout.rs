@@ -264,7 +264,7 @@ async fn is_no_mutex(client: &Client, key: &LockKey) {
     let refusal = look.await.expect_err("it is no mutex");
     assert_eq!(
         (refusal.fault(), refusal.effect()),
-        (Fault::Store, Effect::None),
+        (Fault::UnknownKind, Effect::None),
         "{refusal}"
     );
 }

@@ -11,7 +11,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use futures_core::Stream;
-use tenure_backend::{Cursor, HolderId, LockKey, LockStatus, Query};
+use tenure_backend::{Cursor, Fault, HolderId, Kind, LockKey, LockStatus, Page, Query};
 
 use crate::client::Client;
 use crate::engine::Engine;
@@ -104,6 +104,7 @@ type Look = Pin<Box<dyn Future<Output = Result<Seen, Error>> + Send>>;
 /// Which keys are watched.
 #[derive(Clone, Debug)]
 pub(crate) enum Scope {
+    /// The mutex at this key, and no other kind of lock.
     Key(LockKey),
     Prefix(Arc<str>),
 }
@@ -252,7 +253,7 @@ async fn look(client: &Client, scope: &Scope, limit: usize) -> Result<Seen, Erro
     let mut seen = Seen::new();
     let mut after = None;
     loop {
-        let page = client.inspect(query(scope, after)).await?;
+        let page = look_at_page(client, scope, after).await?;
         seen.extend(page.items.into_iter().map(|status| (status.key.clone(), status)));
         if seen.len() > limit {
             let message = format!("more than {limit} keys are held or waited for: name a longer prefix");
@@ -265,14 +266,30 @@ async fn look(client: &Client, scope: &Scope, limit: usize) -> Result<Seen, Erro
     }
 }
 
-fn query(scope: &Scope, after: Option<Cursor>) -> Query {
+async fn look_at_page(
+    client: &Client,
+    scope: &Scope,
+    after: Option<Cursor>,
+) -> Result<Page<LockStatus>, Error> {
     match scope {
-        Scope::Key(key) => Query::Key(key.clone()),
-        Scope::Prefix(prefix) => Query::Prefix {
-            prefix: prefix.clone(),
-            after,
-            limit: PAGE,
-        },
+        Scope::Key(key) => Ok(Page {
+            items: mutex_at(client, key).await?.into_iter().collect(),
+            next: None,
+        }),
+        Scope::Prefix(prefix) => {
+            let prefix = prefix.clone();
+            let limit = PAGE;
+            client.inspect(Query::Prefix { prefix, after, limit }).await
+        }
+    }
+}
+
+/// The mutex at the key. `None` if the key is free, or if it holds something else.
+pub(crate) async fn mutex_at(client: &Client, key: &LockKey) -> Result<Option<LockStatus>, Error> {
+    match client.inspect(Query::Key(key.clone())).await {
+        Ok(page) => Ok(page.items.into_iter().find(|status| status.kind == Kind::Mutex)),
+        Err(Error::Backend(error)) if error.fault() == Fault::UnknownKind => Ok(None),
+        Err(error) => Err(error),
     }
 }
 

@@ -3,10 +3,10 @@
 
 use std::time::Duration;
 
-use tenure_backend::{Fairness, FencingToken, HolderStatus, LockKey, Mode, Query};
+use tenure_backend::{Fairness, FencingToken, HolderStatus, LockKey, Mode};
 
 use crate::acquire::Acquire;
-use crate::changes::{Changes, Scope};
+use crate::changes::{Changes, Scope, mutex_at};
 use crate::client::Client;
 use crate::error::{Error, Lost};
 use crate::guard::Guard;
@@ -125,18 +125,22 @@ impl Election {
 
     /// Who leads, as the store shows it; `None` while nobody does. One look, which is out of date at once.
     ///
+    /// A key that holds another kind of lock, or something that is no lock, has no leader.
+    ///
     /// # Cancel safety
     /// Dropping the future leaves nothing behind.
     ///
     /// # Errors
     /// [`Error::Invalid`] if the name is no key; [`Error::Backend`], [`Error::Unsupported`], [`Error::Closed`].
     pub async fn leader(&self) -> Result<Option<HolderStatus>, Error> {
-        let look = self.client.inspect(Query::Key(self.key.clone()?)).await?;
-        let status = look.items.into_iter().next();
+        let key = self.key.clone()?;
+        let status = mutex_at(&self.client, &key).await?;
         Ok(status.and_then(|status| status.holders.into_iter().next()))
     }
 
     /// Watches who leads and who campaigns, beginning with who does.
+    ///
+    /// While the key holds another kind of lock, or something that is no lock, nobody leads or campaigns; the watch goes on.
     pub fn observe(&self) -> Changes {
         Changes::new(self.client.clone(), self.key.clone().map(Scope::Key))
     }

@@ -1,12 +1,13 @@
 //! `Client::election`: one leader at a time, whose work ends with its lead.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
+use tenure::backend::{Backend, BackendError, Effect, Fault};
 use tenure::{Change, Client, Election, Error, Holder, Leader, LockKey, LostCause, Query, Settings};
 use tenure_memory::MemoryStore;
-use tenure_testkit::SimClock;
+use tenure_testkit::{Exchange, Faults, FaultyBackend, Request, SimClock, When};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -191,6 +192,65 @@ async fn observers_see_who_leads_and_nothing_of_other_keys() {
     }
     drop(chair);
     assert!(matches!(seen.next().await, Ok(Change::Freed(_))));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_observer_sees_no_leader_in_another_kind_of_lock() {
+    let world = World::new();
+    let (client, election) = world.candidate("first");
+    let permit = client.semaphore("chair", 2).acquire().await.expect("it is free");
+    let mut seen = world.candidate("observer").1.observe();
+    assert_eq!(leader(&election).await, None);
+    let change = tokio::time::timeout(5 * SECOND, seen.next()).await;
+    assert!(change.is_err(), "nobody leads: {change:?}");
+    permit.unlock().await.expect("it was held");
+    let chair = election.campaign().await.expect("nobody leads");
+    assert!(matches!(seen.next().await, Ok(Change::Held(_))));
+    assert!(chair.is_leader());
+}
+
+/// A store in which the key of the election may hold what its layout cannot read.
+#[derive(Debug)]
+struct Unreadable {
+    store: Arc<dyn Backend>,
+    now: Arc<AtomicBool>,
+}
+
+impl Faults for Unreadable {
+    fn store(&self) -> Arc<dyn Backend> {
+        self.store.clone()
+    }
+
+    async fn on(&self, when: When, call: &mut [Exchange]) {
+        let unreadable = when == When::Before && self.now.load(Ordering::SeqCst);
+        for element in call.iter_mut().filter(|_| unreadable) {
+            if matches!(element.request, Request::Inspect(_)) {
+                let error = BackendError::new(Fault::UnknownKind, Effect::None, "the key is no mutex");
+                element.fail(error);
+            }
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_observer_goes_on_while_the_key_is_unreadable() {
+    let world = World::new();
+    let unreadable = Arc::new(AtomicBool::new(true));
+    let store = FaultyBackend::new(Unreadable {
+        store: world.store.client(world.clock.clone()),
+        now: unreadable.clone(),
+    });
+    let election = Client::new(Arc::new(store), Settings::default()).election("chair");
+    let mut seen = election.observe();
+    assert_eq!(leader(&election).await, None);
+    let change = tokio::time::timeout(5 * SECOND, seen.next()).await;
+    assert!(change.is_err(), "nobody leads: {change:?}");
+    unreadable.store(false, Ordering::SeqCst);
+    let chair = election.campaign().await.expect("nobody leads");
+    assert!(matches!(seen.next().await, Ok(Change::Held(_))));
+    unreadable.store(true, Ordering::SeqCst);
+    assert!(matches!(seen.next().await, Ok(Change::Freed(_))));
+    assert!(chair.is_leader());
 }
 
 #[tokio::test(start_paused = true)]

@@ -109,6 +109,8 @@ impl Election {
 
     /// Who leads, as the store shows it; `None` while nobody does. One look, which is out of date at once.
     ///
+    /// A key that holds another kind of lock, or something that is no lock, has no leader.
+    ///
     /// # Errors
     /// [`Error::Invalid`] if the name is no key; [`Error::Backend`], [`Error::Unsupported`], [`Error::Closed`].
     pub fn leader(&self) -> Result<Option<HolderStatus>, Error> {
@@ -116,6 +118,8 @@ impl Election {
     }
 
     /// Watches who leads and who campaigns, beginning with who does.
+    ///
+    /// While the key holds another kind of lock, or something that is no lock, nobody leads or campaigns; the watch goes on.
     pub fn observe(&self) -> Changes {
         Changes::new(self.inner.observe(), &self.runtime)
     }
