@@ -61,6 +61,15 @@ impl Election {
         }
     }
 
+    /// Ends each term after that time: the lead is then lost, and the watchdog gives it back. No limit by default.
+    #[must_use]
+    pub fn max_hold(self, time: Duration) -> Self {
+        Election {
+            seat: self.seat.max_hold(time),
+            ..self
+        }
+    }
+
     /// Sets what others see of this candidate: an address, say, at which the leader is to be asked.
     #[must_use]
     pub fn label(self, label: impl Into<std::sync::Arc<str>>) -> Self {

@@ -151,6 +151,24 @@ async fn a_leader_is_told_why_it_leads_no_more() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn max_hold_ends_a_term_and_the_next_candidate_leads() {
+    let world = World::new();
+    let (_client, election) = world.candidate("first");
+    let began = tokio::time::Instant::now();
+    let chair = election
+        .max_hold(60 * SECOND)
+        .campaign()
+        .await
+        .expect("nobody leads");
+    let (_, rival) = world.candidate("rival");
+    let follower = tokio::spawn(async move { rival.campaign().await });
+    assert_eq!(chair.lost().await.cause, LostCause::MaxHold);
+    assert_eq!(began.elapsed().as_secs(), 60);
+    let next = follower.await.expect("no panic").expect("elected");
+    assert!(next.token() > chair.token());
+}
+
+#[tokio::test(start_paused = true)]
 async fn work_that_ends_resigns_before_its_output_is_returned() {
     let world = World::new();
     let (_, election) = world.candidate("first");

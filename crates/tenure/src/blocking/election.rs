@@ -55,6 +55,12 @@ impl Election {
         self.map(|inner| inner.lease(lease))
     }
 
+    /// Ends each term after that time: the lead is then lost, and the watchdog gives it back. No limit by default.
+    #[must_use]
+    pub fn max_hold(self, time: Duration) -> Self {
+        self.map(|inner| inner.max_hold(time))
+    }
+
     /// Sets what others see of this candidate: an address, say, at which the leader is to be asked.
     #[must_use]
     pub fn label(self, label: impl Into<std::sync::Arc<str>>) -> Self {

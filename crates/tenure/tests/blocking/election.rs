@@ -117,6 +117,15 @@ fn work_does_not_begin_once_the_lead_is_lost() {
 }
 
 #[test]
+fn max_hold_ends_a_term() {
+    let [(_client, election)] = candidates(["first"]);
+    let election = election.max_hold(Duration::from_millis(400));
+    let chair = election.campaign().expect("nobody leads");
+    let lost = chair.lost_within(SOON).expect("its time is limited");
+    assert_eq!(lost.cause, LostCause::MaxHold);
+}
+
+#[test]
 fn closing_the_client_ends_a_campaign() {
     let [(one, first), (other, second)] = candidates(["first", "second"]);
     let _chair = first.campaign().expect("nobody leads");
