@@ -18,6 +18,7 @@ local REMEMBERED = 12000
 -- For how long Java lets a waiter stand at the head of the queue (fairLockWaitTimeout), by its own clock.
 local PATIENCE = 300000
 local DAY = 86400000
+--: include redisson_foreign
 
 -- Takes a member out of the queue. The scores of those behind stay: one of Java's that were lowered below its clock would
 -- send itself to the tail.
@@ -40,26 +41,12 @@ local function keep(claims, long, label)
     end
 end
 
--- Whether somebody of Java's waits for the lock or holds it: of Java's clients nothing is known.
-local function is_javas_too()
-    if redis.call('ZCARD', timeouts) > redis.call('ZCARD', waiters) then
-        return true
-    end
-    local fields = redis.call('HGETALL', name)
-    for i = 1, #fields, 2 do
-        if fields[i] ~= 'tenure:bar' and redis.call('EXISTS', claims_of(fields[i])) == 0 then
-            return true
-        end
-    end
-    return false
-end
-
 -- The queue ends with the last lease of ours in it and of the holder: what the dead leave is not for ever. Where Java uses
 -- the lock too it lives for a day more, for whoever of Java's comes meanwhile is in the same list and set, and would end
 -- with them. Java's alone is for ever, as Redisson has it. Each of our scripts that meets the queue sees to that.
 local function tend()
     local last = redis.call('ZREVRANGE', waiters, 0, 0, 'WITHSCORES')[2]
-    if last and is_javas_too() then
+    if last and is_foreign_too(name, timeouts, waiters) then
         last = last + DAY
     elseif last then
         last = math.max(last, now_ms + redis.call('PTTL', name)) + 1000
@@ -117,6 +104,12 @@ local function poll_after(left, head)
     return math.max(soonest, 1)
 end
 
+-- Limits the poll interval of an unfair claim: it waits in no queue, so no client of another kind wakes it.
+local function unfair_poll(after, lease)
+    local soonest = math.min(after, lease)
+    return soonest > FOREIGN_POLL and is_foreign_too(name, timeouts, waiters) and FOREIGN_POLL or soonest
+end
+
 -- By how much Java's score of one of ours exceeds its lease: what those of Java's ahead of it, as they go, will take off.
 local function slack_of(owner)
     local score, ends = redis.call('ZSCORE', timeouts, owner), redis.call('ZSCORE', waiters, owner)
@@ -167,7 +160,7 @@ local function place(claims, owner, lease, place_by, grants, label, fair, yields
     end
     if left ~= -2 and not fair then
         -- Java may shorten a lease: it is not believed for longer than one's own.
-        return 0, left >= 0 and math.min(left + 1, lease) or 1000, -1
+        return 0, unfair_poll(left >= 0 and left + 1 or 1000, lease), -1
     end
     local before = redis.call('LINDEX', queue, 0)
     local head = sweep()
@@ -197,7 +190,7 @@ local function place(claims, owner, lease, place_by, grants, label, fair, yields
         call_head(head)
     end
     if not fair then
-        return 0, yields and 10 or poll_after(left, head), -1
+        return 0, yields and 10 or unfair_poll(poll_after(left, head), lease), -1
     end
     -- If a script of Java's has taken one of ours for dead, it was the head, and is again.
     local javas = redis.call('ZCARD', timeouts) - redis.call('ZCARD', waiters)
@@ -220,7 +213,9 @@ local function place(claims, owner, lease, place_by, grants, label, fair, yields
     local soon = yields and left == -2 and 10 or poll_after(left, ahead > 0 and head or nil)
     if javas > 0 and ahead > 0 and not redis.call('ZSCORE', waiters, redis.call('LINDEX', queue, ahead - 1)) then
         -- One of Java's that gives up tells nobody: who stands behind it looks.
-        soon = math.min(soon, 1000)
+        soon = math.min(soon, FOREIGN_POLL)
+    elseif ahead == 0 and soon > FOREIGN_POLL and left ~= -2 and is_held_by_foreign(name) then
+        soon = FOREIGN_POLL
     end
     return 0, math.max(1, math.min(soon, math.floor(lease / 3))), ahead
 end

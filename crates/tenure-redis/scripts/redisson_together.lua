@@ -21,6 +21,7 @@ local time = call('TIME')
 local now = time[1] * 1000000 + time[2]
 local late = now > tonumber(ARGV[4])
 local answer = { now }
+--: include redisson_foreign
 
 -- Before all else is written: a memory that is full, or a disk, then refuses all grants and keeps nobody from leaving.
 local first
@@ -73,6 +74,16 @@ for i = departing + 1, all do
         local held = try('HMGET', name, owner, 'mode')
         if not (seen or held.err or held[1] or held[2]) then
             local left = call('PTTL', name)
+            if left >= FOREIGN_POLL then
+                local tag = open .. name .. close
+                local timeouts, waiters = 'redisson_lock_timeout:' .. tag, 'tenure_waiters:' .. tag
+                local readable, foreign = pcall(is_foreign_too, name, timeouts, waiters)
+                if not readable then
+                    left = -1
+                elseif foreign then
+                    left = FOREIGN_POLL - 1
+                end
+            end
             said = left >= 0 and -3 - left or 0
         end
     elseif first and not seen then

@@ -5,7 +5,7 @@ use std::sync::LazyLock;
 use redis::{Arg, Cmd, RedisWrite, ToRedisArgs};
 
 /// What stands in a script where a shared part belongs, and the part.
-const SHARED: [(&str, &str); 2] = [
+const SHARED: [(&str, &str); 3] = [
     (
         "--: include redisson_place\n",
         include_str!("../scripts/redisson_place.lua"),
@@ -13,6 +13,10 @@ const SHARED: [(&str, &str); 2] = [
     (
         "--: include redisson_owners\n",
         include_str!("../scripts/redisson_owners.lua"),
+    ),
+    (
+        "--: include redisson_foreign\n",
+        include_str!("../scripts/redisson_foreign.lua"),
     ),
 ];
 

@@ -6,37 +6,40 @@ mod stage;
 use std::sync::Arc;
 use std::time::Duration;
 
-use stage::{JAVA, Stage, java_holds};
-use tenure_backend::{Holder, HolderId, Loss, Mode, Renewed, Standing};
+use stage::{JAVA, Server, Stage, java_holds};
+use tenure_backend::{Fairness, Holder, HolderId, Loss, Mode, Renewed, Standing};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_java_holder_is_waited_for_and_shown_as_redisson_names_it() {
     let stage = Stage::new().await;
     let ([a, b], key) = (stage.trial.two().await, stage.trial.key());
     java_holds(&stage, &key, 5_000);
-    match a.acquire(&a.claim(&key, Mode::Exclusive)).await {
-        Standing::Waiting { poll_after, .. } => {
-            let ms = poll_after.as_millis();
-            assert!((4_000..=5_001).contains(&ms), "{ms}");
-        }
-        other => panic!("{other:?}"),
-    }
-    // Java may shorten its lease: who waits looks again within its own.
-    let brief = a.claim_as(&key, Mode::Exclusive, |claim| {
-        claim.lease = Duration::from_secs(2)
-    });
-    match a.acquire(&brief).await {
-        Standing::Waiting { poll_after, .. } => {
-            assert!(poll_after <= Duration::from_secs(2), "{poll_after:?}")
-        }
-        other => panic!("{other:?}"),
-    }
+    a.waits(&a.claim(&key, Mode::Exclusive)).await;
     let status = b.status(&key).await.expect("it is held");
     let holder = &status.holders[0];
     assert_eq!(holder.id, HolderId::Foreign(Arc::from(JAVA)));
     assert_eq!((holder.token, &holder.label), (None, &None));
     stage.trial.pass(Duration::from_millis(5_001)).await;
     b.finds_free(&key, Mode::Exclusive).await;
+}
+
+/// A holder of another kind may publish nothing when it unlocks, as Redisson's RSpinLock does.
+#[tokio::test(flavor = "multi_thread")]
+async fn claims_poll_every_second_behind_a_foreign_holder() {
+    for server in [Server::start(), Server::gathering()] {
+        let stage = Stage::on(server).await;
+        let (client, key) = (stage.trial.client().await, stage.trial.key());
+        java_holds(&stage, &key, 60_000);
+        for fairness in [Fairness::Unfair, Fairness::Fifo] {
+            let claim = client.claim_as(&key, Mode::Exclusive, |claim| claim.fairness = fairness);
+            match client.acquire(&claim).await {
+                Standing::Waiting { poll_after, .. } => {
+                    assert_eq!(poll_after, Duration::from_secs(1), "{fairness:?}")
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+    }
 }
 
 /// The text that is shown frees it, though it reads like a claim's.

@@ -3,10 +3,12 @@
 
 mod stage;
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use stage::{JAVA, OTHER, Stage, java_holds, java_queues, listening_to, soon};
-use tenure_backend::{Fairness, Holder, LockKey, Mode, Phase, Standing};
+use stage::{JAVA, OTHER, Server, Stage, java_holds, java_queues, listening_to, soon};
+use tenure_backend::{Claim, Fairness, Holder, LockKey, Mode, Phase, Standing};
+use tenure_testkit::suite::Client;
 
 /// How long the queue lives by itself, in milliseconds; -1 is for ever.
 fn lives(stage: &Stage, key: &LockKey) -> i64 {
@@ -14,6 +16,16 @@ fn lives(stage: &Stage, key: &LockKey) -> i64 {
         .map(|kind| stage.number(&["PTTL", &format!("{kind}:{{{key}}}")]));
     assert!((queue - timeouts).abs() < 1_000, "{queue} and {timeouts}");
     queue
+}
+
+const SECOND: Duration = Duration::from_secs(1);
+
+/// How soon a claim that waits is to poll again.
+async fn poll_after(client: &Client, claim: &Arc<Claim>) -> Duration {
+    match client.acquire(claim).await {
+        Standing::Waiting { poll_after, .. } => poll_after,
+        other => panic!("{other:?}"),
+    }
 }
 
 fn queued(stage: &Stage, key: &LockKey) -> String {
@@ -62,12 +74,8 @@ async fn a_dead_head_of_java_makes_nobody_spin_and_goes_with_its_score() {
         match client.acquire(&claim).await {
             Standing::Waiting { poll_after, .. } => {
                 let ms = poll_after.as_millis();
-                // Behind a waiter of Java's, who would tell nobody that it gives up, it is asked each second.
-                let expected = match fairness {
-                    Fairness::Unfair => 2_000..=3_001,
-                    Fairness::Fifo => 1_000..=1_000,
-                };
-                assert!(expected.contains(&ms), "{ms} ms for {fairness:?}");
+                // A waiter of Java's publishes nothing when it gives up.
+                assert_eq!(ms, 1_000, "{fairness:?}");
             }
             other => panic!("{other:?}"),
         }
@@ -79,6 +87,41 @@ async fn a_dead_head_of_java_makes_nobody_spin_and_goes_with_its_score() {
         stage.number(&["EXISTS", &format!("redisson_lock_queue:{{{key}}}")]),
         0
     );
+}
+
+/// A fair unlock of Java's wakes the next fair waiter and no other, so the last one wakes no claim of ours.
+#[tokio::test(flavor = "multi_thread")]
+async fn unfair_claims_poll_every_second_beside_javas_fair_waiters() {
+    for server in [Server::start(), Server::gathering()] {
+        let stage = Stage::on(server).await;
+        let ([holder, waiter], key) = (stage.trial.two().await, stage.trial.key());
+        let (held, waiting) = (
+            holder.claim(&key, Mode::Exclusive),
+            waiter.claim(&key, Mode::Exclusive),
+        );
+        holder.granted(&held).await;
+        java_queues(&stage, &key, JAVA, Some(330_000));
+        assert_eq!(poll_after(&waiter, &waiting).await, SECOND, "behind our holder");
+        holder.release(&held).await;
+        assert_eq!(poll_after(&waiter, &waiting).await, SECOND, "behind Java's head");
+    }
+}
+
+/// The head has an hour: the claim behind does not sleep for longer than its own lease.
+#[tokio::test(flavor = "multi_thread")]
+async fn unfair_claims_poll_within_their_lease_behind_our_fair_head() {
+    let stage = Stage::new().await;
+    let ([holder, other], key) = (stage.trial.two().await, stage.trial.key());
+    let head = holder.claim_as(&key, Mode::Exclusive, |claim| {
+        claim.fairness = Fairness::Fifo;
+        claim.lease = Duration::from_secs(3_600);
+    });
+    let held = holder.claim(&key, Mode::Exclusive);
+    holder.granted(&held).await;
+    holder.waits(&head).await;
+    holder.release(&held).await;
+    let waiting = other.claim(&key, Mode::Exclusive);
+    assert_eq!(poll_after(&other, &waiting).await, waiting.lease);
 }
 
 /// It stands in the list in which ours stood alone, and nobody but us could make that last.

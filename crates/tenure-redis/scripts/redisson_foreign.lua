@@ -1,0 +1,25 @@
+-- Detects clients of other kinds, such as Redisson's, at a lock. Part of scripts, no script of its own.
+--
+-- Such a client may release the lock and publish nothing to our waiters: a fair unlock of Redisson's publishes to the next
+-- fair waiter alone. A waiter that could miss a release polls after FOREIGN_POLL ms.
+local FOREIGN_POLL = 1000
+
+-- Returns whether a client of another kind holds the lock. A holder is ours if its client is known.
+local function is_held_by_foreign(name)
+    if redis.call('HLEN', name) > 64 then
+        return true
+    end
+    local fields = redis.call('HGETALL', name)
+    for i = 1, #fields, 2 do
+        local claims = 'tenure_claims:' .. string.sub(fields[i], 1, 36)
+        if fields[i] ~= 'tenure:bar' and redis.call('EXISTS', claims) == 0 then
+            return true
+        end
+    end
+    return false
+end
+
+-- Returns whether a client of another kind queues for the lock or holds it.
+local function is_foreign_too(name, timeouts, waiters)
+    return redis.call('ZCARD', timeouts) > redis.call('ZCARD', waiters) or is_held_by_foreign(name)
+end
