@@ -31,7 +31,9 @@ impl Reading {
         let least = since - since / DRIFT;
         let before = self.arrived - moment;
         let most = before + before / DRIFT;
-        (self.shown + micros(least)).saturating_sub(micros(most))
+        self.shown
+            .saturating_add(micros(least))
+            .saturating_sub(micros(most))
     }
 }
 
@@ -94,6 +96,12 @@ mod tests {
         assert!(clock.at(at(101)) > 1_000_000_000);
         clock.learn(900_000_000, at(102));
         assert_eq!(clock.at(at(102)), 900_000_000);
+    }
+
+    #[test]
+    fn a_clock_at_the_end_of_time_stays_there() {
+        let clock = ServerClock::new(u64::MAX - 1, at(100));
+        assert_eq!(clock.at(at(200)), u64::MAX);
     }
 
     #[test]

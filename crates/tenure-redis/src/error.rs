@@ -26,6 +26,8 @@ pub(crate) enum NoConnection {
     /// The server was reached, and no TLS could be spoken with it.
     #[cfg_attr(not(feature = "tls"), expect(dead_code, reason = "nobody speaks it"))]
     Tls(io::Error),
+    /// The server's answer to `TIME` is no time.
+    Time,
     Other(RedisError),
 }
 
@@ -45,6 +47,13 @@ pub(crate) fn unreachable(config: &Config, error: NoConnection) -> BackendError 
                  vouches for its certificate (`ca`), and whether it asks for one of ours (`cert`, `key`)"
             );
             return BackendError::because(Fault::Unavailable, effect, message, error.to_string());
+        }
+        NoConnection::Time => {
+            let message = format!(
+                "Redis at {address} answers TIME with something that is no time: is a proxy between us and Redis that changes \
+                 answers?"
+            );
+            return BackendError::new(Fault::Store, effect, message);
         }
         NoConnection::Other(error) => error,
     };

@@ -90,7 +90,7 @@ impl Wire {
                 return Err(RedisError::from(refusal.clone()).into());
             }
         }
-        let shown = answers.pop().as_ref().and_then(time).unwrap_or(0);
+        let shown = answers.pop().as_ref().and_then(time).ok_or(NoConnection::Time)?;
         let wire = Arc::new_cyclic(|wire| Wire {
             number: NEXT.fetch_add(1, Ordering::Relaxed),
             connection,
@@ -264,11 +264,13 @@ async fn keep_watch(wire: Weak<Wire>, limit: Duration) {
     }
 }
 
-/// What `TIME` answers, in microseconds.
+/// Reads the answer of `TIME`, in microseconds. `None` if it is no time, or does not fit.
 fn time(value: &Value) -> Option<u64> {
     let Value::Array(parts) = value else { return None };
     let [seconds, micros] = &parts[..] else {
         return None;
     };
-    Some(integer(seconds)? * 1_000_000 + integer(micros)?)
+    integer(seconds)?
+        .checked_mul(1_000_000)?
+        .checked_add(integer(micros)?)
 }

@@ -3,6 +3,8 @@
 mod stage;
 
 use std::collections::BTreeSet;
+use std::io::Write;
+use std::net::{SocketAddr, TcpListener};
 use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
@@ -370,6 +372,39 @@ async fn a_server_that_knows_no_scripts_is_refused_in_words() {
             "no script is printed: {}",
             printed(&error)
         );
+    }
+}
+
+/// A server that answers `TIME` with these seconds, and every other command with `OK`. It serves one client.
+fn server_at(seconds: &'static str) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+    let address = listener.local_addr().expect("it has an address");
+    std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().expect("a client connects");
+        let mut requests = redis::Parser::new();
+        while let Ok(redis::Value::Array(words)) = requests.parse_value(&stream) {
+            let answer = match &words[0] {
+                redis::Value::BulkString(word) if word == b"TIME" => {
+                    format!("*2\r\n${}\r\n{seconds}\r\n$1\r\n0\r\n", seconds.len())
+                }
+                _ => "+OK\r\n".to_owned(),
+            };
+            stream.write_all(answer.as_bytes()).expect("the client reads");
+        }
+    });
+    address
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_whose_time_is_none_is_refused_in_words() {
+    connect(&format!("redis://{}", server_at("1795311524")))
+        .await
+        .expect("its time is one");
+    for seconds in ["18446744073709551615", "18446744073710", "-1", "now"] {
+        let error = connect(&format!("redis://{}", server_at(seconds))).await;
+        let error = error.expect_err(seconds);
+        assert_eq!((error.fault(), error.effect()), (Fault::Store, Effect::None));
+        assert!(error.to_string().contains("TIME"), "{error}");
     }
 }
 
