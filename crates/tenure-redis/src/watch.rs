@@ -25,6 +25,9 @@ use crate::names::{Owner, channel, channel_of};
 /// For how long a subscription that broke is left alone before the next try.
 const PAUSE: Duration = Duration::from_millis(200);
 
+/// How often the waiters of a lost subscription poll.
+const POLL: Duration = Duration::from_millis(100);
+
 /// How often a subscription is asked whether it still works: behind a dead one every wait lasts until its poll.
 const HEARTBEAT: Duration = Duration::from_secs(5);
 
@@ -55,6 +58,8 @@ struct Book {
     /// How many channels there are: nearly every release finds none.
     count: AtomicUsize,
     changed: Notify,
+    /// Notified when a subscription was lost, or could not be restored.
+    lost: Notify,
 }
 
 #[derive(Default)]
@@ -239,6 +244,19 @@ impl Book {
             !channel.bells.is_empty()
         });
         self.count.store(channels.len(), Ordering::Relaxed);
+        self.lost.notify_one();
+    }
+
+    /// Wakes the listeners of every channel that the server has not confirmed. Returns whether there are any.
+    fn ring_unconfirmed(&self) -> bool {
+        let mut bells: Vec<Bell> = Vec::new();
+        let pages = self.pages.lock();
+        for channel in pages.channels.values().filter(|channel| !channel.subscribed) {
+            bells.extend(channel.bells.iter().cloned());
+        }
+        drop(pages);
+        bells.iter().for_each(Bell::ring);
+        !bells.is_empty()
     }
 
     fn ring(&self, name: &str) {
@@ -249,8 +267,23 @@ impl Book {
     }
 }
 
-/// Hears for all, on one connection after the other.
-async fn hear(dialer: Dialer, book: Arc<Book>, mut moved: watch::Receiver<()>) {
+/// Hears for all. While nothing is heard, the waiters poll.
+async fn hear(dialer: Dialer, book: Arc<Book>, moved: watch::Receiver<()>) {
+    tokio::join!(hear_in_turn(dialer, &book, moved), poll_while_lost(&book));
+}
+
+/// Makes the waiters of a lost subscription poll until it is restored: the advice of their last poll relied on wake-ups.
+async fn poll_while_lost(book: &Book) {
+    loop {
+        book.lost.notified().await;
+        while book.ring_unconfirmed() {
+            sleep(POLL).await;
+        }
+    }
+}
+
+/// Hears on one connection after the other.
+async fn hear_in_turn(dialer: Dialer, book: &Book, mut moved: watch::Receiver<()>) {
     let config = &dialer.config;
     loop {
         moved.mark_unchanged();
@@ -258,9 +291,9 @@ async fn hear(dialer: Dialer, book: Arc<Book>, mut moved: watch::Receiver<()>) {
         if let Ok(Ok(connection)) = opened {
             let (sink, stream) = connection.split();
             tokio::select! {
-                () = pass_on(stream, &book) => {}
-                _ = obey(sink.clone(), &book, config.command_timeout) => {}
-                () = stay_alive(sink, &book, config.command_timeout) => {}
+                () = pass_on(stream, book) => {}
+                _ = obey(sink.clone(), book, config.command_timeout) => {}
+                () = stay_alive(sink, book, config.command_timeout) => {}
                 _ = moved.changed() => {}
             }
             tracing::debug!("the subscription to Redis was lost: another is made");

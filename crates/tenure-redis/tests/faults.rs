@@ -133,8 +133,44 @@ async fn wake_ups_follow_the_connection_for_calls_to_where_the_name_leads() {
         Some(()),
         "something may have been missed"
     );
-    let after = listener().split_whitespace().next().map(str::to_owned);
-    assert_ne!(after, before, "it listens on another connection");
+    // On another connection.
+    wait_until(|| {
+        let after = listener().split_whitespace().next().map(str::to_owned);
+        after.is_some() && after != before
+    });
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn waiters_poll_while_a_lost_subscription_is_refused() {
+    let stage = Stage::new().await;
+    let ([holder, waiter], key) = (stage.trial.two().await, stage.trial.key());
+    let held = holder.claim(&key, Mode::Exclusive);
+    holder.granted(&held).await;
+    let waiting = waiter.claim(&key, Mode::Exclusive);
+    let mut wakes = waiter.watch(&waiting).await.expect("it wakes");
+    assert_eq!(soon(wakes.next()).await, Some(()));
+    stage.ask(&["ACL", "SETUSER", USER, "-subscribe"]);
+    stage.ask(&["CLIENT", "KILL", "TYPE", "pubsub"]);
+    let began = std::time::Instant::now();
+    for _ in 0..10 {
+        assert_eq!(soon(wakes.next()).await, Some(()));
+    }
+    let took = began.elapsed();
+    assert!(
+        (Duration::from_millis(900)..Duration::from_secs(5)).contains(&took),
+        "{took:?} for ten polls"
+    );
+    stage.ask(&["ACL", "SETUSER", USER, "+subscribe"]);
+    let channel = format!("redisson_lock__channel:{{{key}}}");
+    wait_until(|| stage.text(&["PUBSUB", "NUMSUB", &channel]) == format!("{channel} 1"));
+    // Once restored it wakes nobody by itself.
+    let quiet = async {
+        let moment = Duration::from_millis(500);
+        while tokio::time::timeout(moment, wakes.next()).await.is_ok() {}
+    };
+    soon(quiet).await;
+    holder.release(&held).await;
+    assert_eq!(soon(wakes.next()).await, Some(()));
 }
 
 #[tokio::test(flavor = "multi_thread")]
