@@ -1,6 +1,7 @@
 //! Where a server is, who we are to it, and how long things may take.
 
 use std::fmt;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -44,6 +45,9 @@ pub struct Config {
     pub user: Option<String>,
     /// The password, if the server asks for one; a user without one is introduced with an empty password.
     pub password: Option<Secret>,
+    /// The file that holds the password, read again at each connect so that the password can be rotated; `password` is used
+    /// without it.
+    pub password_file: Option<PathBuf>,
     /// The number of the database: 0 unless the URL's path names another.
     pub database: u32,
     /// How long it may take to connect: 5 s, as long as three lost packets cost.
@@ -73,9 +77,9 @@ pub struct Config {
 #[derive(Clone, Debug, Default)]
 pub struct Tls {
     /// The file with the certificates of the authorities to trust (PEM); the system's are trusted without it.
-    pub ca: Option<std::path::PathBuf>,
+    pub ca: Option<PathBuf>,
     /// The files with our own certificate and its key (PEM), if the server asks for one.
-    pub identity: Option<(std::path::PathBuf, std::path::PathBuf)>,
+    pub identity: Option<(PathBuf, PathBuf)>,
 }
 
 impl Config {
@@ -85,6 +89,7 @@ impl Config {
             host,
             user: None,
             password: None,
+            password_file: None,
             database: 0,
             connect_timeout: Duration::from_secs(5),
             command_timeout: Duration::from_secs(3),
@@ -96,8 +101,8 @@ impl Config {
         }
     }
 
-    /// Reads `redis://[user:pass@]host[:port][/db][?options]`, or `rediss://…` for TLS. A password file is read at once.
-    /// A user without a password is refused: whoever forgot it would act as the default user.
+    /// Reads `redis://[user:pass@]host[:port][/db][?options]`, or `rediss://…` for TLS. A password file is read at once,
+    /// to refuse a bad one early, and again at each connect. A user without a password is refused: whoever forgot it would act as the default user.
     ///
     /// # Errors
     /// [`Fault::Invalid`] for what makes no sense, [`Fault::Unsupported`] for what is not served, both in words that
@@ -129,6 +134,7 @@ impl Config {
         Ok(Config {
             user: url.user().map(str::to_owned),
             password,
+            password_file: password_file(&options),
             database,
             connect_timeout: limit(&options, "connect_timeout")?.unwrap_or(usual.connect_timeout),
             command_timeout: limit(&options, "command_timeout")?.unwrap_or(usual.command_timeout),
@@ -193,6 +199,12 @@ fn password(url: &StoreUrl, options: &Options) -> Result<Option<Secret>, Backend
         tracing::warn!(path = %path.display(), "everyone on this machine can read the password file: chmod 600 it");
     }
     Ok(Some(file.password))
+}
+
+/// The password file, if it can be read more than once: a pipe cannot.
+fn password_file(options: &Options) -> Option<PathBuf> {
+    let path = options.path("password_file").filter(|path| path.is_file())?;
+    Some(path.to_owned())
 }
 
 fn tls(url: &StoreUrl, options: &Options) -> Result<Option<Tls>, BackendError> {

@@ -7,6 +7,7 @@ use std::sync::atomic::AtomicUsize;
 
 use redis::{RedisConnectionInfo, RedisError};
 use tenure_backend::BackendError;
+use tenure_endpoint::read_password_file;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 
@@ -107,20 +108,23 @@ impl Dialer {
         Ok(Box::new(stream))
     }
 
-    /// How we introduce ourselves.
-    pub(crate) fn greeting(&self) -> RedisConnectionInfo {
+    /// How we introduce ourselves. Reads the password file, since the password may have been rotated.
+    pub(crate) fn greeting(&self) -> Result<RedisConnectionInfo, NoConnection> {
         let config = &self.config;
+        let file = config.password_file.as_deref().map(read_password_file);
+        let file = file.transpose().map_err(NoConnection::PasswordFile)?;
+        let password = file.map(|file| file.password).or_else(|| config.password.clone());
         let mut info = RedisConnectionInfo::default()
             .set_lib_name("tenure", env!("CARGO_PKG_VERSION"))
             .set_db(i64::from(config.database));
         if let Some(user) = &config.user {
             info = info.set_username(user);
         }
-        match &config.password {
+        Ok(match password {
             Some(password) => info.set_password(password.expose()),
             // Without any we would be the default user, whoever was named.
             None if config.user.is_some() => info.set_password(""),
             None => info,
-        }
+        })
     }
 }

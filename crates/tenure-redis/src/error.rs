@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use redis::{ErrorKind, RedisError, ServerError};
 use tenure_backend::{BackendError, Effect, Fairness, Fault};
+use tenure_endpoint::PasswordFileError;
 
 use crate::config::Config;
 use crate::refusal::{Refusal, WRONG_PASSWORD};
@@ -26,6 +27,8 @@ pub(crate) enum NoConnection {
     /// The server was reached, and no TLS could be spoken with it.
     #[cfg_attr(not(feature = "tls"), expect(dead_code, reason = "nobody speaks it"))]
     Tls(io::Error),
+    /// The password file gave no password.
+    PasswordFile(PasswordFileError),
     /// The server's answer to `TIME` is no time.
     Time,
     Other(RedisError),
@@ -47,6 +50,12 @@ pub(crate) fn unreachable(config: &Config, error: NoConnection) -> BackendError 
                  vouches for its certificate (`ca`), and whether it asks for one of ours (`cert`, `key`)"
             );
             return BackendError::because(Fault::Unavailable, effect, message, error.to_string());
+        }
+        // Whoever rotates the password may be writing the file just now.
+        NoConnection::PasswordFile(error) => {
+            let message = format!("{error}; it is read again at the next try");
+            let why = error.source().map(ToString::to_string).unwrap_or_default();
+            return BackendError::because(Fault::Unavailable, effect, message, why);
         }
         NoConnection::Time => {
             let message = format!(

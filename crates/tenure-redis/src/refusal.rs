@@ -54,7 +54,7 @@ const REFUSALS: &[(&[&str], Fault, &str)] = &[
         "Redis has reached `maxmemory` and takes no new locks: free memory, or give it more; locks that are held \
          are still renewed",
     ),
-    // Our credentials and rights were read once, and no time makes them others.
+    // Credentials and rights stay what they are until somebody changes them.
     (
         &["NOAUTH"],
         Fault::Denied,

@@ -307,7 +307,7 @@ async fn hear_in_turn(dialer: Dialer, book: &Book, mut moved: watch::Receiver<()
 }
 
 async fn subscribe(dialer: &Dialer) -> Result<PubSub, NoConnection> {
-    Ok(PubSub::new(&dialer.greeting(), dialer.dial().await?).await?)
+    Ok(PubSub::new(&dialer.greeting()?, dialer.dial().await?).await?)
 }
 
 /// Rings for what is heard, until the connection ends.

@@ -74,7 +74,7 @@ impl Wire {
             .set_response_timeout(None)
             .set_pipeline_buffer_size(BUFFER);
         let (mut connection, driver) =
-            MultiplexedConnection::new_with_config(&dialer.greeting(), stream, settings).await?;
+            MultiplexedConnection::new_with_config(&dialer.greeting()?, stream, settings).await?;
         let round_trip = clock.now() - greeted;
         let driver = Driver(tokio::spawn(driver).abort_handle());
         let mut first = redis::pipe();
