@@ -117,6 +117,9 @@ impl Backend for RedisStore {
     }
 
     fn close(self: Arc<Self>) -> Call<()> {
+        if let Err(forked) = self.link.dialer.check_process() {
+            return Call::ready(Err(forked));
+        }
         self.link.close();
         self.ear.close();
         Call::ready(Ok(()))

@@ -13,7 +13,7 @@ use tokio::net::TcpStream;
 
 use crate::awake::Awake;
 use crate::config::Config;
-use crate::error::NoConnection;
+use crate::error::{self, NoConnection};
 
 /// Bytes to and from the server.
 pub(crate) trait Duplex: AsyncRead + AsyncWrite + Send + Unpin {}
@@ -24,6 +24,8 @@ impl<T: AsyncRead + AsyncWrite + Send + Unpin> Duplex for T {}
 #[derive(Clone)]
 pub(crate) struct Dialer {
     pub(crate) config: Arc<Config>,
+    /// The process that connected: a child made by `fork` has the connections, but not the tasks that serve them.
+    pub(crate) process: u32,
     #[cfg(feature = "tls")]
     tls: Option<tokio_rustls::TlsConnector>,
 }
@@ -49,6 +51,7 @@ impl Dialer {
         })?;
         Ok(Dialer {
             config: Arc::new(config),
+            process: std::process::id(),
             tls: tls.map(Into::into),
         })
     }
@@ -62,7 +65,16 @@ impl Dialer {
         }
         Ok(Dialer {
             config: Arc::new(config),
+            process: std::process::id(),
         })
+    }
+
+    /// Refuses a child made by `fork`. It comes before any lock of ours: another thread of the parent may have held it.
+    pub(crate) fn check_process(&self) -> Result<(), BackendError> {
+        match self.process == std::process::id() {
+            true => Ok(()),
+            false => Err(error::forked()),
+        }
     }
 
     /// A connection on which nothing has been said.

@@ -159,6 +159,12 @@ pub(crate) fn deaf() -> BackendError {
     BackendError::new(Fault::Unavailable, Effect::None, message)
 }
 
+/// The caller is a child of the process that connected.
+pub(crate) fn forked() -> BackendError {
+    let message = "this connection to the store belongs to the parent process: connect again after a fork";
+    BackendError::new(Fault::Closed, Effect::None, message)
+}
+
 /// The runtime on which another connection was being made has ended.
 pub(crate) fn abandoned() -> BackendError {
     let message = "connecting to Redis was given up with the runtime that did it: try again";

@@ -46,6 +46,7 @@ impl Link {
     ///
     /// Connecting is a task of its own: whoever asked first may not be polled any more, and the others depend on it.
     pub(crate) async fn wire(&self) -> Result<Arc<Wire>, BackendError> {
+        self.dialer.check_process()?;
         let mut attempt = match self.present()? {
             Present::Wire(wire) => return Ok(wire),
             Present::Attempt(attempt) => attempt,
@@ -106,4 +107,30 @@ async fn connect(dialer: Dialer, state: Arc<Mutex<State>>, tell: watch::Sender<A
         Err(failure) => Err(failure),
     };
     tell.send_replace(Some(ended));
+}
+
+#[cfg(test)]
+mod tests {
+    use tenure_backend::{Effect, Fault};
+    use tenure_endpoint::StoreUrl;
+    use tenure_servers::Redis;
+
+    use super::*;
+    use crate::config::Config;
+
+    #[tokio::test]
+    async fn a_forked_child_is_refused() {
+        let server = Redis::start().expect("redis-server starts");
+        let url = StoreUrl::parse(&format!("redis://{}", server.address())).expect("a URL");
+        let config = Config::from_url(&url).expect("it makes sense");
+        let mut link = Link::open(Dialer::new(config).expect("no TLS"))
+            .await
+            .expect("the server answers");
+        link.wire().await.expect("the parent is served");
+        // What a child of the process that connected finds.
+        link.dialer.process = std::process::id() + 1;
+        let refusal = link.wire().await.map(drop).expect_err("a child is not");
+        assert_eq!((refusal.fault(), refusal.effect()), (Fault::Closed, Effect::None));
+        assert!(refusal.to_string().contains("after a fork"), "{refusal}");
+    }
 }

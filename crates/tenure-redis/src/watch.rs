@@ -102,6 +102,7 @@ impl Ear {
 
     /// Wake-ups for a claim: armed, for the server has confirmed it.
     pub(crate) async fn watch(&self, claim: &Claim) -> Result<Wakes, BackendError> {
+        self.dialer.check_process()?;
         let name: Arc<str> = match claim.fairness {
             Fairness::Unfair => channel(&claim.at.key),
             Fairness::Fifo => channel_of(&claim.at.key, &Owner::of(claim.at.id)),
@@ -147,7 +148,10 @@ impl Ear {
 
 impl Drop for Ear {
     fn drop(&mut self) {
-        self.close();
+        // A child made by `fork` has neither the task nor the runtime to end it on.
+        if self.dialer.check_process().is_ok() {
+            self.close();
+        }
     }
 }
 
@@ -384,11 +388,31 @@ mod tests {
             .await
             .expect("a port is free");
         let url = format!("redis://{}", server.local_addr().expect("it has an address"));
-        let url = StoreUrl::parse(&url).expect("a URL");
-        let dialer = Dialer::new(Config::from_url(&url).expect("it makes sense")).expect("no TLS");
-        let ear = Ear::new(dialer, watch::Sender::new(()).subscribe());
+        let ear = Ear::new(dialer(&url), watch::Sender::new(()).subscribe());
         ear.close();
-        let claim = Claim {
+        let refusal = ear.watch(&claim()).await.map(drop).expect_err("it is closed");
+        assert_eq!(refusal.fault(), Fault::Closed);
+        assert!(matches!(*ear.task.lock(), Task::Closed));
+        assert!(ear.book.pages.lock().channels.is_empty());
+    }
+
+    #[tokio::test]
+    async fn a_forked_child_may_not_watch() {
+        let mut child = dialer("redis://127.0.0.1:1");
+        child.process = std::process::id() + 1;
+        let ear = Ear::new(child, watch::Sender::new(()).subscribe());
+        let refusal = ear.watch(&claim()).await.map(drop).expect_err("it is a child");
+        assert!(refusal.to_string().contains("after a fork"), "{refusal}");
+        assert!(matches!(*ear.task.lock(), Task::None));
+    }
+
+    fn dialer(url: &str) -> Dialer {
+        let url = StoreUrl::parse(url).expect("a URL");
+        Dialer::new(Config::from_url(&url).expect("it makes sense")).expect("no TLS")
+    }
+
+    fn claim() -> Claim {
+        Claim {
             at: ClaimRef {
                 key: LockKey::new("k").expect("a key"),
                 id: ClaimId::new(ClientId::from_random([0; 16]), 0),
@@ -399,10 +423,6 @@ mod tests {
             fairness: Fairness::Unfair,
             lease: Duration::from_secs(30),
             grants: std::num::NonZeroU32::MIN,
-        };
-        let refusal = ear.watch(&claim).await.map(drop).expect_err("it is closed");
-        assert_eq!(refusal.fault(), Fault::Closed);
-        assert!(matches!(*ear.task.lock(), Task::Closed));
-        assert!(ear.book.pages.lock().channels.is_empty());
+        }
     }
 }
