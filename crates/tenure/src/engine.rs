@@ -25,9 +25,6 @@ use crate::watchdog::Watchdog;
 /// Bells that claims share, so that a claim need not carry one.
 const LOSS_BELLS: usize = 16;
 
-/// How many grants a claim reserves of which no more is known: enough for those who come while it is held.
-pub(crate) const LONE_GRANTS: NonZeroU32 = NonZeroU32::new(8).unwrap();
-
 #[derive(Debug)]
 pub(crate) struct Engine {
     pub(crate) backend: Store,
@@ -126,10 +123,10 @@ impl Engine {
         }
     }
 
-    /// Names a new claim on the line's key. It reserves few grants: a store whose tokens follow its clock is then not ahead
-    /// of it, however many keys are taken in a second.
+    /// Names a new claim on the line's key, for a caller that no other waits behind. It reserves one grant: where
+    /// tokens follow the server's clock in microseconds, they stay behind it up to a million locks a second.
     pub(crate) fn claim(&self, line: &Line, want: &Want, fairness: Fairness) -> Arc<Claim> {
-        self.claim_for_run(line, want, fairness, LONE_GRANTS.get())
+        self.claim_for_run(line, want, fairness, 1)
     }
 
     /// The same with so many grants, as far as there may be.

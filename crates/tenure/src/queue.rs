@@ -9,7 +9,6 @@ use smallvec::SmallVec;
 use tenure_backend::Instant;
 use tokio::sync::Notify;
 
-use crate::engine::LONE_GRANTS;
 use crate::waiter::Waiter;
 
 /// Where the places of a client's waiters come from. None is given twice, so that a waiter who comes back to a queue that
@@ -57,7 +56,7 @@ pub(crate) struct Queue {
     pub(crate) yield_until: Instant,
     /// Hand-overs that this run may still have.
     pub(crate) run_left: u32,
-    /// How many grants the next claim reserves.
+    /// How many grants the next run reserves: twice as many as the last one handed out.
     pub(crate) reserve: u32,
     /// Runs that ended here.
     pub(crate) runs: u32,
@@ -79,7 +78,7 @@ impl Queue {
             breath_until: Instant::ORIGIN,
             yield_until: Instant::ORIGIN,
             run_left: u32::MAX,
-            reserve: LONE_GRANTS.get(),
+            reserve: twice(1),
             runs: 0,
             others: false,
         }
@@ -126,7 +125,7 @@ impl Queue {
     /// So a key that is hammered here asks the store seldom, and one that is not leaves few tokens unused: where they follow
     /// the server's clock they must not run ahead of it.
     pub(crate) fn run_ended(&mut self, handed_out: u32) {
-        self.reserve = handed_out.saturating_mul(2).max(LONE_GRANTS.get());
+        self.reserve = twice(handed_out);
     }
 
     /// How many wait.
@@ -172,4 +171,9 @@ impl Queue {
     pub(crate) fn into_waiters(self) -> VecDeque<Arc<Waiter>> {
         self.waiters
     }
+}
+
+/// How many grants a run reserves after one that handed out this many.
+fn twice(handed_out: u32) -> u32 {
+    handed_out.saturating_mul(2)
 }

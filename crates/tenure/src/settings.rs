@@ -31,8 +31,8 @@ pub struct Settings {
     ///
     /// Turned off, each hand-over goes through the store.
     pub passing: bool,
-    /// How many grants one run of such hand-overs has at the most before the store is asked again: 256. The first run on a
-    /// key has 8, and each other one at most twice as many as were handed out in the one before.
+    /// How many grants one run of such hand-overs has at the most before the store is asked again: 256. A lock for
+    /// which no other task of this client waits reserves 1. A run reserves twice as many as the one before handed out.
     pub grants: u32,
     /// How long `unlock` asks anew while the store does not answer: 5 s, and never beyond the lease. A call that is under
     /// way then may take as long again.

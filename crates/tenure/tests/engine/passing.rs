@@ -8,6 +8,15 @@ use tenure_backend::Reach;
 use crate::stage::{Stage, Verb, stage_with_profile};
 use crate::world::{MS, SECOND, World, pass, poll_once, served, settle};
 
+/// Locks a key on which runs of 8 grants are due: it has been handed over through the store until then.
+async fn first_of_eight(client: &Client) -> Guard {
+    let mut guard = client.mutex("k").lock().await.unwrap();
+    for _ in 0..1 + 2 + 4 {
+        guard = hand_over(client, guard).await;
+    }
+    guard
+}
+
 /// Locks, has a second task wait, and gives the first guard back; answers the second guard.
 async fn hand_over(client: &tenure::Client, guard: Guard) -> Guard {
     let next = tokio::spawn(client.mutex("k").lock());
@@ -24,7 +33,7 @@ fn calls(stage: &Stage) -> usize {
 async fn a_fresh_claim_is_handed_on_without_a_call_and_with_a_greater_token() {
     let world = World::new();
     let (client, stage) = world.staged();
-    let mut guard = client.mutex("k").lock().await.unwrap();
+    let mut guard = first_of_eight(&client).await;
     let before = calls(&stage);
     for _ in 1..8 {
         let (token, claim) = (guard.token(), guard.claim().clone());
@@ -81,7 +90,7 @@ async fn a_run_ends_when_its_grants_are_used_up() {
     let (client, _stage) = world.staged();
     let mut guard = client.mutex("k").lock().await.unwrap();
     // Each run has twice as many as the one before, up to the setting.
-    for grants in [8, 16, 32, 64, 128, 256, 256] {
+    for grants in [1, 2, 4, 8, 16, 32, 64, 128, 256, 256] {
         let first = guard.claim().clone();
         for grant in 1..grants {
             guard = hand_over(&client, guard).await;
@@ -100,7 +109,16 @@ async fn a_run_reserves_no_more_than_twice_what_the_last_one_handed_out() {
     let world = World::new();
     let (client, stage) = world.staged();
     let mut guard = client.mutex("k").lock().await.unwrap();
-    for (handed_out, reserved) in [(1, 8), (6, 12), (12, 24), (20, 40), (2, 8), (8, 16), (1, 8)] {
+    for (handed_out, reserved) in [
+        (1, 2),
+        (2, 4),
+        (3, 6),
+        (6, 12),
+        (12, 24),
+        (20, 40),
+        (2, 4),
+        (1, 2),
+    ] {
         for _ in 1..handed_out {
             guard = hand_over(&client, guard).await;
         }
@@ -112,11 +130,26 @@ async fn a_run_reserves_no_more_than_twice_what_the_last_one_handed_out() {
     }
 }
 
+/// With more, many short locks would outrun the clock of a server whose tokens follow it.
+#[tokio::test(start_paused = true)]
+async fn a_lock_without_local_waiters_reserves_one_token() {
+    let world = World::new();
+    let (client, stage) = world.staged();
+    for _ in 0..2 {
+        client.mutex("k").lock().await.unwrap().unlock().await.unwrap();
+    }
+    let guard = client.mutex("k").lock().await.unwrap();
+    drop(hand_over(&client, guard).await);
+    world.freed("k", MS).await;
+    client.mutex("k").lock().await.unwrap().unlock().await.unwrap();
+    assert_eq!(*stage.placed.lock(), [1, 1, 1, 1]);
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_claim_is_handed_on_only_within_the_pass_window() {
     let world = World::new();
     let (client, stage) = world.staged();
-    let guard = client.mutex("k").lock().await.unwrap();
+    let guard = first_of_eight(&client).await;
     pass(11 * MS).await;
     let (token, claim, before) = (guard.token(), guard.claim().clone(), calls(&stage));
     let guard = hand_over(&client, guard).await;
@@ -129,7 +162,7 @@ async fn a_claim_is_handed_on_only_within_the_pass_window() {
 async fn a_receiver_that_is_polled_after_the_window_does_not_return_what_was_handed_on() {
     let world = World::new();
     let client = world.client();
-    let guard = client.mutex("k").lock().await.unwrap();
+    let guard = first_of_eight(&client).await;
     let claim = guard.claim().clone();
     let mut next = client.mutex("k").lock();
     assert!(poll_once(&mut next).await.is_none());
@@ -145,7 +178,7 @@ async fn a_receiver_that_is_polled_after_the_window_does_not_return_what_was_han
 async fn a_claim_is_not_handed_on_after_belief_in_it_has_ended() {
     let world = World::new();
     let client = world.client();
-    let guard = client.mutex("k").lock().await.unwrap();
+    let guard = first_of_eight(&client).await;
     let (claim, token) = (guard.claim().clone(), guard.token());
     let next = tokio::spawn(client.mutex("k").lock());
     settle().await;
@@ -165,7 +198,7 @@ async fn a_claim_is_not_handed_on_after_belief_in_it_has_ended() {
 async fn a_receiver_never_returns_a_claim_that_is_believed_no_more() {
     let world = World::new();
     let (client, stage) = world.staged();
-    let guard = client.mutex("k").lock().await.unwrap();
+    let guard = first_of_eight(&client).await;
     let claim = guard.claim().clone();
     let mut next = client.mutex("k").lock();
     assert!(poll_once(&mut next).await.is_none());
@@ -193,7 +226,7 @@ async fn a_receiver_never_returns_a_claim_that_is_believed_no_more() {
 async fn a_receiver_that_was_dropped_passes_on() {
     let world = World::new();
     let client = world.client();
-    let guard = client.mutex("k").lock().await.unwrap();
+    let guard = first_of_eight(&client).await;
     let mut gone = client.mutex("k").lock();
     assert!(poll_once(&mut gone).await.is_none());
     let next = tokio::spawn(client.mutex("k").lock());
@@ -211,7 +244,7 @@ async fn a_receiver_that_was_dropped_passes_on() {
 async fn the_last_receiver_that_was_dropped_gives_the_claim_back() {
     let world = World::new();
     let client = world.client();
-    let guard = client.mutex("k").lock().await.unwrap();
+    let guard = first_of_eight(&client).await;
     let mut gone = client.mutex("k").lock();
     assert!(poll_once(&mut gone).await.is_none());
     settle().await;
@@ -234,7 +267,7 @@ async fn locks_of_other_terms_are_not_handed_on() {
         client.mutex("k").label("another"),
     ];
     for (case, other) in others.iter().enumerate() {
-        let guard = client.mutex("k").lock().await.unwrap();
+        let guard = first_of_eight(&client).await;
         let (claim, before) = (guard.claim().clone(), calls(&stage));
         let next = tokio::spawn(other.lock());
         settle().await;
@@ -263,7 +296,7 @@ async fn a_member_of_a_multi_lock_is_not_handed_on() {
 async fn turned_off_every_hand_over_is_the_stores() {
     let world = World::new();
     let (client, stage) = world.staged_with(Settings::default().passing(false));
-    let guard = client.mutex("k").lock().await.unwrap();
+    let guard = first_of_eight(&client).await;
     let (claim, before) = (guard.claim().clone(), calls(&stage));
     let guard = hand_over(&client, guard).await;
     assert_ne!(guard.claim(), &claim);
@@ -288,7 +321,7 @@ async fn an_eviction_bars_the_key_for_the_pass_window() {
 async fn after_an_eviction_nobody_is_granted_an_older_token_than_another() {
     let world = World::new();
     let (here, elsewhere) = (world.client(), world.client());
-    let guard = here.mutex("k").lock().await.unwrap();
+    let guard = first_of_eight(&here).await;
     let waiting: Vec<_> = (0..3).map(|_| tokio::spawn(here.mutex("k").lock())).collect();
     let other = tokio::spawn(elsewhere.mutex("k").lock());
     settle().await;

@@ -35,6 +35,7 @@ pub(crate) fn stage_with_profile(inner: Arc<dyn Backend>, profile: Profile) -> A
         acts: Mutex::default(),
         least_lease: Mutex::default(),
         renewed_lease: Mutex::default(),
+        placed: Mutex::default(),
         reserved: Mutex::default(),
     };
     Arc::new(FaultyBackend::new(script).with_profile(profile))
@@ -47,6 +48,8 @@ pub(crate) struct Script {
     acts: Mutex<HashMap<Verb, Arc<Act>>>,
     least_lease: Mutex<Duration>,
     renewed_lease: Mutex<Option<Duration>>,
+    /// How many grants each claim reserved that was placed by itself.
+    pub(crate) placed: Mutex<Vec<u32>>,
     /// How many grants each heir reserved.
     pub(crate) reserved: Mutex<Vec<u32>>,
 }
@@ -118,6 +121,7 @@ impl Script {
     fn change(&self, request: &mut Request) {
         match request {
             Request::Acquire(claim, _) => {
+                self.placed.lock().push(claim.grants.get());
                 let lease = claim.lease.max(*self.least_lease.lock());
                 Arc::make_mut(claim).lease = lease;
             }
