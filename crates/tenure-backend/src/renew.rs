@@ -14,7 +14,7 @@ use crate::{BackendError, ClaimRef, Instant, TokenRun, harmless};
 ///
 /// /// Keeps a lock that is held. A claim that still waits is kept by its own polls, and left alone by this.
 /// fn keep(claim: &Claim) -> Renewal {
-///     Renewal { who: claim.at.clone(), lease: claim.lease, only: Phase::Granted, raise: None }
+///     Renewal { who: claim.at.clone(), lease: claim.lease, only: Phase::Granted, shorten_only: false, raise: None }
 /// }
 /// ```
 #[derive(Clone, Debug)]
@@ -25,9 +25,24 @@ pub struct Renewal {
     pub lease: Duration,
     /// In which phase: a claim in another one is left as it is and answered `Gone(Missing)`.
     pub only: Phase,
+    /// Keeps the claim for the smaller of `lease` and what its lease has left, and answers with that.
+    ///
+    /// For a claim whose lease is fixed: the store learns that it is alive, and does not lengthen its lease.
+    pub shorten_only: bool,
     /// Lifts the key's token counter to at least the last token of this run, and records the run as the claim's,
     /// in one atomic step with "the claim is alive". A quorum writes its maximum back with it.
     pub raise: Option<TokenRun>,
+}
+
+impl Renewal {
+    /// End of the claim's lease after this renewal: `asked` by the lease that it asks for, `current` without it.
+    pub fn end(&self, current: Instant, asked: Instant) -> Instant {
+        if self.shorten_only {
+            asked.min(current)
+        } else {
+            asked
+        }
+    }
 }
 
 /// In which phase a claim must be to be renewed.
@@ -131,6 +146,26 @@ impl fmt::Display for Loss {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_renewal_that_only_shortens_ends_at_the_earlier_moment() {
+        let claim = ClaimRef {
+            key: crate::LockKey::new("k").unwrap(),
+            id: crate::ClaimId::new(crate::ClientId::from_random([0; 16]), 1),
+        };
+        let [early, late] = [1, 2].map(|s| Instant::ORIGIN + Duration::from_secs(s));
+        for (shorten_only, ends) in [(true, [early, early]), (false, [early, late])] {
+            let renewal = Renewal {
+                who: claim.clone(),
+                lease: Duration::from_secs(1),
+                only: Phase::Granted,
+                shorten_only,
+                raise: None,
+            };
+            let end = |(current, asked)| renewal.end(current, asked);
+            assert_eq!([(late, early), (early, late)].map(end), ends);
+        }
+    }
 
     #[test]
     fn who_evicted_a_claim_is_shown_without_what_a_terminal_would_obey() {

@@ -89,27 +89,33 @@ impl Room {
     /// Keeps a claim alive that is alive in the phase that was asked for.
     pub(crate) fn renew(&mut self, renewal: &Renewal, visit: &mut Visit<'_>) -> Renewed {
         let Renewal { who, only, raise, .. } = renewal;
-        let lease = LIMITS.lease(renewal.lease);
-        let ends = visit.at.now + lease;
+        let now = visit.at.now;
+        let asked = now + LIMITS.lease(renewal.lease);
+        let ends;
         if let Some(hold) = self.hold_mut(who.id) {
             if *only == Phase::Waiting {
                 return Renewed::Gone(Loss::Missing);
             }
+            ends = renewal.end(hold.ends, asked);
             hold.ends = ends;
             hold.tokens = raise.unwrap_or(hold.tokens);
         } else if let Some(at) = self.place_of(who.id) {
             if *only == Phase::Granted {
                 return Renewed::Gone(Loss::Missing);
             }
-            self.crowd().queue[at].ends = ends;
+            let waiter = &mut self.crowd().queue[at];
+            ends = renewal.end(waiter.ends, asked);
+            waiter.ends = ends;
         } else {
-            return Renewed::Gone(visit.fates.loss(who.id, visit.at.now));
+            return Renewed::Gone(visit.fates.loss(who.id, now));
         }
         if let Some(run) = raise {
             visit.tokens.raise(*run);
         }
-        let held_from = visit.at.asked;
-        Renewed::Alive { held_from, lease }
+        Renewed::Alive {
+            held_from: visit.at.asked,
+            lease: ends - now,
+        }
     }
 
     /// Makes whoever is named absent, and then places the heir.

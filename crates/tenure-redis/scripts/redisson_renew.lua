@@ -1,12 +1,13 @@
 -- Keeps claims on mutexes alive, each judged by itself.
 --
 -- Inputs     KEYS  the token counter, what is known of the claims' client, then the lock's name of each claim
---            ARGV  for each claim: owner, lease (ms), phase ('W' waiting, 'G' granted, 'E' either), first token and
---                  how many to raise to ('' and '' if none)
+--            ARGV  for each claim: owner, lease (ms), phase ('W' waiting, 'G' granted, 'E' either), '1' if its lease is
+--                  only to be shortened or '', first token and how many to raise to ('' and '' if none)
 -- Atomicity  one script for all; one claim's trouble is no other's.
--- Answer     the time, 1 if anything is known of the client or else 0, then for each claim: 0 alive, 1 not there, 2 its
---            lease ended while it waited, 3 a raise beyond what can be counted exactly, 4 it is in another phase, the text
---            'V' and who evicted it, or the text 'R' and why the server refused
+-- Answer     the time, 1 if anything is known of the client or else 0, then for each claim: below zero
+--            alive, -1 - its lease (ms); 1 not there, 2 its lease ended while it waited, 3 a raise beyond what can be
+--            counted exactly, 4 it is in another phase, the text 'V' and who evicted it, or the text 'R' and why the
+--            server refused
 -- Closes     only a field that is there is kept alive: a renewal that was under way when the lock was released, or came
 --            too late, brings nothing back.
 local time = redis.call('TIME')
@@ -39,7 +40,7 @@ local function lengthen(tag, lease)
     end
 end
 
-local function renew(name, owner, lease, phase, first, count)
+local function renew(name, owner, lease, phase, shorten, first, count)
     local tag = string.find(name, '{', 1, true) and name or '{' .. name .. '}'
     local record = 'tenure_claim:' .. tag .. ':' .. owner
     -- What is no lock any more holds nobody. What may not be looked at says nothing.
@@ -52,7 +53,12 @@ local function renew(name, owner, lease, phase, first, count)
         elseif first and first + count > 9007199254740992 then
             return 3
         end
-        redis.call('PEXPIRE', name, lease)
+        local left = shorten and redis.call('PTTL', name) or -1
+        if left >= 0 and left <= lease then
+            lease = left
+        else
+            redis.call('PEXPIRE', name, lease)
+        end
         lengthen(tag, lease)
         longest = math.max(longest, lease)
         if first then
@@ -61,7 +67,7 @@ local function renew(name, owner, lease, phase, first, count)
             label = label or redis.call('HGET', claims, 'label') or ''
             redis.call('HSET', claims, owner, string.format('%.0f:%d:%s', first, count, label))
         end
-        return 0
+        return -1 - lease
     end
     local known = redis.call('GET', record)
     local kind = known and string.sub(known, 1, 1)
@@ -81,6 +87,9 @@ local function renew(name, owner, lease, phase, first, count)
         return 3
     end
     local timeouts = 'redisson_lock_timeout:' .. tag
+    if shorten then
+        lease = math.min(lease, ends - now_ms)
+    end
     redis.call('ZADD', waiters, now_ms + lease, owner)
     -- Java's score goes with it.
     if redis.call('ZSCORE', timeouts, owner) then
@@ -91,12 +100,12 @@ local function renew(name, owner, lease, phase, first, count)
     if first then
         lift(first, count)
     end
-    return 0
+    return -1 - lease
 end
 
 for i = 3, #KEYS do
-    local at = (i - 3) * 5
-    local done, said = pcall(renew, KEYS[i], ARGV[at + 1], tonumber(ARGV[at + 2]), ARGV[at + 3], tonumber(ARGV[at + 4]), tonumber(ARGV[at + 5]))
+    local owner, lease, phase, shorten, first, count = unpack(ARGV, (i - 3) * 6 + 1, (i - 2) * 6)
+    local done, said = pcall(renew, KEYS[i], owner, tonumber(lease), phase, shorten == '1', tonumber(first), tonumber(count))
     answer[i] = done and said or 'R' .. (type(said) == 'table' and said.err or tostring(said))
 end
 -- What is known of the client outlives its longest lease.

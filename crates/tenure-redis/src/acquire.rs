@@ -70,6 +70,7 @@ impl RedisStore {
             who: claim.at.clone(),
             lease: claim.lease,
             only: Phase::Granted,
+            shorten_only: false,
             raise: None,
         };
         // Boxed, since it is seldom needed, and larger than all else of its caller.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use futures_util::future::{join, join_all};
 use redis::Value;
-use tenure_backend::{BackendError, Batch, Effect, Fault, Loss, Phase, Renewal, Renewed};
+use tenure_backend::{BackendError, Batch, Effect, Fault, Instant, Loss, Phase, Renewal, Renewed};
 use tokio::time::timeout;
 
 use crate::acquire::COUNTER;
@@ -106,7 +106,7 @@ impl RedisStore {
             return Ok(Batch::new());
         };
         let count = renewals.len();
-        let mut command = RENEW.on(2 + count, 5 * count, 128 * (1 + count));
+        let mut command = RENEW.on(2 + count, 6 * count, 128 * (1 + count));
         command.text(COUNTER).bytes(&claims_of(first.who.id.client()));
         for renewal in renewals {
             command.text(renewal.who.key.as_str());
@@ -119,7 +119,8 @@ impl RedisStore {
                     Phase::Waiting => "W",
                     Phase::Granted => "G",
                     Phase::Either => "E",
-                });
+                })
+                .text(if renewal.shorten_only { "1" } else { "" });
             match renewal.raise {
                 Some(run) => command.number(run.first().get()).number(run.count().get().into()),
                 None => command.text("").text(""),
@@ -147,11 +148,11 @@ impl RedisStore {
         let (shown, now) = (integer(time).ok_or_else(nonsense)?, self.now());
         wire.clock.learn(shown, now);
         let judged = renewals.iter().zip(answers).map(|(renewal, answer)| {
-            let (id, lease) = (renewal.who.id, Duration::from_millis(lease_ms(renewal.lease)));
-            let renewed = judge(answer, Renewed::Alive { held_from, lease });
+            let id = renewal.who.id;
+            let renewed = judge(answer, held_from);
             match &renewed {
-                Renewed::Alive { .. } => {
-                    let until = held_from + lease;
+                Renewed::Alive { lease, .. } => {
+                    let until = held_from + *lease;
                     self.known.renewed(id, until, wire.clock.at(until), renewal.raise);
                 }
                 // It lives, but not as was asked.
@@ -180,7 +181,7 @@ fn refusal(answer: &Value) -> Option<Refusal<'_>> {
 }
 
 /// What the script says of one claim.
-fn judge(answer: &Value, alive: Renewed) -> Renewed {
+fn judge(answer: &Value, held_from: Instant) -> Renewed {
     if let Some(by) = text(answer).and_then(|text| text.strip_prefix('V')) {
         let by = Some(by).filter(|by| !by.is_empty()).map(Arc::from);
         return Renewed::Gone(Loss::Evicted { by });
@@ -188,8 +189,11 @@ fn judge(answer: &Value, alive: Renewed) -> Renewed {
     if let Some(refusal) = refusal(answer) {
         return Renewed::Unknown(refusal.error());
     }
+    if let Value::Int(alive @ ..0) = answer {
+        let lease = Duration::from_millis(alive.abs_diff(-1));
+        return Renewed::Alive { held_from, lease };
+    }
     match integer(answer) {
-        Some(0) => alive,
         Some(1 | ANOTHER_PHASE) => Renewed::Gone(Loss::Missing),
         Some(2) => Renewed::Gone(Loss::Expired),
         Some(3) => Renewed::Unknown(BackendError::new(

@@ -48,6 +48,7 @@ async fn too_many_callers_at_once_are_all_served_and_a_renewal_waits_for_few_of_
         who: held.at.clone(),
         lease: held.lease,
         only: Phase::Granted,
+        shorten_only: false,
         raise: None,
     };
     let renewed = store.clone().renew(Batch::from_iter([renewal]));

@@ -247,6 +247,7 @@ async fn a_renewal_is_given_up_within_a_sixth_of_its_lease() {
         who: claim.at.clone(),
         lease: claim.lease,
         only: Phase::Granted,
+        shorten_only: false,
         raise: None,
     }]);
     let answer = client.backend().clone().renew(batch).await.pop();
@@ -365,6 +366,7 @@ async fn a_server_that_cannot_save_its_data_is_weather_without_effect() {
         who: held.at.clone(),
         lease: held.lease,
         only: Phase::Granted,
+        shorten_only: false,
         raise: None,
     };
     let renewed = client.backend().clone().renew(Batch::from_iter([renewal])).await;
@@ -438,6 +440,7 @@ async fn a_renewal_that_is_refused_is_no_trouble_of_its_neighbours() {
         who: claim.at.clone(),
         lease: claim.lease,
         only,
+        shorten_only: false,
         raise: None,
     };
     let batch = Batch::from_vec(vec![
@@ -475,6 +478,7 @@ async fn a_server_that_became_a_replica_is_left_by_renewals_too() {
             who: claim.at.clone(),
             lease: claim.lease,
             only: Phase::Granted,
+            shorten_only: false,
             raise: None,
         };
         let answers = client.backend().clone().renew(Batch::from_iter([renewal])).await;
@@ -509,6 +513,7 @@ async fn a_renewal_without_a_right_to_its_key_is_no_trouble_of_its_neighbours() 
         who: claim.at.clone(),
         lease: claim.lease,
         only: Phase::Granted,
+        shorten_only: false,
         raise: None,
     });
     let answers = client.backend().clone().renew(renewals.collect()).await;

@@ -407,6 +407,7 @@ async fn more_than_five_hundred_claims_are_renewed_by_one_command() {
         who: claim.at.clone(),
         lease: claim.lease,
         only: Phase::Granted,
+        shorten_only: false,
         raise: None,
     });
     let answers = client.renew_all(renewals.collect()).await;

@@ -42,6 +42,7 @@ async fn what_is_held_for_a_while_is_written_down_and_goes_with_its_hold() {
         who: heir.at.clone(),
         lease: heir.lease,
         only: Phase::Granted,
+        shorten_only: false,
         raise: Some(run),
     };
     client.renew_all(vec![raise]).await;

@@ -338,6 +338,7 @@ async fn a_replaced_file_is_a_loss_that_every_holder_learns_of() {
             who: held.at.clone(),
             lease: held.lease,
             only: Phase::Granted,
+            shorten_only: false,
             raise: None,
         };
         let renewed = store.clone().renew([renewal].into_iter().collect()).await;

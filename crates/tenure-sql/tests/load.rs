@@ -74,6 +74,7 @@ fn renewal(claim: &Claim) -> Renewal {
         who: claim.at.clone(),
         lease: claim.lease,
         only: Phase::Granted,
+        shorten_only: false,
         raise: None,
     }
 }

@@ -207,6 +207,7 @@ macro_rules! __cases {
             permits_of_dead_holders_are_given_out_again
             a_lease_too_short_is_rounded_up_and_says_so
             a_renewal_too_short_is_rounded_up_and_says_so
+            a_renewal_that_only_shortens_never_lengthens
             a_waiter_polls_no_later_than_the_holders_lease_ends
             what_is_believed_ends_no_later_than_the_lease_in_the_store
             no_interruption_makes_belief_outlive_the_lease

@@ -144,6 +144,7 @@ fn renewal(number: u64) -> Renewal {
         who: claim(number).at.clone(),
         lease: Duration::from_secs(30),
         only: Phase::Granted,
+        shorten_only: false,
         raise: None,
     }
 }

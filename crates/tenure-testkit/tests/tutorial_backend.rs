@@ -120,7 +120,8 @@ impl State {
     fn renew(&mut self, renewal: Renewal, now: Instant) -> Renewed {
         match self.held.get_mut(&renewal.who.key) {
             Some(held) if held.claim.at == renewal.who && renewal.only != Phase::Waiting => {
-                (held.from, held.lease) = (now, lease(renewal.lease));
+                let until = renewal.end(held.from + held.lease, now + lease(renewal.lease));
+                (held.from, held.lease) = (now, until - now);
                 if let Some(raise) = renewal.raise {
                     held.tokens = raise;
                     self.last_token = self.last_token.max(raise.last().get());

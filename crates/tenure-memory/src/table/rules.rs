@@ -410,6 +410,7 @@ fn tokens_rise_over_all_keys_and_ends_and_a_raise_lifts_them() {
             who,
             lease: LEASE,
             only,
+            shorten_only: false,
             raise: Some(raised),
         };
         let renewed = trial.act(|table, at, bells| table.renew(&renewal, at, bells));

@@ -154,6 +154,7 @@ impl Trial {
             who: claim.at.clone(),
             lease: claim.lease,
             only,
+            shorten_only: false,
             raise: None,
         };
         self.act(|table, at, bells| table.renew(&renewal, at, bells))

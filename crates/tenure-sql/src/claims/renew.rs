@@ -26,14 +26,14 @@ pub(crate) fn renew(view: &mut View, renewal: &Renewal) -> Renewed {
     if let Some(run) = renewal.raise {
         view.lift_counter(run.last().get());
     }
-    let lease = LIMITS.lease(renewal.lease);
+    let until = renewal.end(row.until, now + LIMITS.lease(renewal.lease));
     view.put(Row {
-        until: now + lease,
+        until,
         tokens: renewal.raise.or(row.tokens),
         ..row
     });
     Renewed::Alive {
         held_from: now,
-        lease,
+        lease: until - now,
     }
 }

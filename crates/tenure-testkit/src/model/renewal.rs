@@ -4,7 +4,7 @@
 use tenure_backend::{Instant, Loss, Phase as Only, Renewal, Renewed, TokenRun};
 
 use super::ledger::{Fate, Ledger, Place, Verdict, must};
-use super::room::{At, Phase};
+use super::room::{At, Ends, Phase};
 
 impl Ledger {
     /// Judges what became of a renewal.
@@ -22,8 +22,7 @@ impl Ledger {
                 must!(*held_from <= at.after, "it is not held from the future");
                 must!(!lease.is_zero(), "a lease that has ended is none");
                 let ends = self.ends(*held_from, at, *lease);
-                self.prolong(renewal, ends.earliest, ends.latest);
-                Ok(())
+                self.prolong(renewal, ends)
             }
             Renewed::Gone(loss) => {
                 must!(!fits, "it is alive: {place:?}");
@@ -34,20 +33,25 @@ impl Ledger {
         }
     }
 
-    fn prolong(&mut self, renewal: &Renewal, earliest: Instant, latest: Instant) {
+    fn prolong(&mut self, renewal: &Renewal, mut ends: Ends) -> Verdict {
         let room = self.room(&renewal.who.key);
         if let Some(run) = renewal.raise {
             room.has_drawn(run);
         }
         let Some(one) = room.find(renewal.who.id) else {
-            return;
+            return Ok(());
         };
-        (one.ends.earliest, one.ends.latest) = (earliest, latest);
+        if renewal.shorten_only {
+            must!(ends.earliest <= one.ends.latest, "its lease was lengthened");
+            ends.latest = ends.latest.min(one.ends.latest);
+        }
+        one.ends = ends;
         match (&mut one.phase, renewal.raise) {
             (_, None) => {}
             (Phase::Waiting, raise) => one.raised = raise,
             (Phase::Granted(run), raise) => *run = raise,
         }
+        Ok(())
     }
 
     /// Whether a loss is one that the store may tell.

@@ -54,6 +54,7 @@ pub(super) enum Step {
         slot: usize,
         only: Phase,
         lease: Lease,
+        shorten_only: bool,
         raise: bool,
     },
     Release {
@@ -135,6 +136,7 @@ impl Menu {
                 slot,
                 only: pick(&mut self.dice, &[Phase::Waiting, Phase::Granted, Phase::Either]),
                 lease: self.lease(),
+                shorten_only: self.dice.chance(25),
                 raise: self.dice.chance(20),
             },
             63..=77 => Step::Release {
@@ -238,12 +240,14 @@ impl fmt::Display for Step {
                 slot,
                 only,
                 lease,
+                shorten_only,
                 raise,
             } => {
+                let shorten = if *shorten_only { ", shortened only" } else { "" };
                 let raise = if *raise { ", raising its token" } else { "" };
                 write!(
                     f,
-                    "claim {slot} is renewed on a {lease} lease, phase {only:?}{raise}"
+                    "claim {slot} is renewed on a {lease} lease, phase {only:?}{shorten}{raise}"
                 )
             }
             Step::Release {

@@ -111,6 +111,7 @@ impl Walk<'_> {
                 slot,
                 only,
                 lease,
+                shorten_only,
                 raise,
             } => {
                 let Some(known) = self.known[slot].clone() else {
@@ -120,6 +121,7 @@ impl Walk<'_> {
                     who: known.claim.at.clone(),
                     lease: self.lease(lease),
                     only,
+                    shorten_only,
                     raise: None,
                 };
                 renewal.raise = raise.then(|| self.ledger.beyond(&renewal)).flatten();

@@ -448,6 +448,7 @@ pub(super) fn renewal(claim: &Claim, only: Phase) -> Renewal {
         who: claim.at.clone(),
         lease: claim.lease,
         only,
+        shorten_only: false,
         raise: None,
     }
 }

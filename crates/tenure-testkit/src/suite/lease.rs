@@ -258,6 +258,40 @@ pub async fn a_renewal_too_short_is_rounded_up_and_says_so(trial: Trial) {
     }
 }
 
+/// A renewal with `shorten_only` keeps the claim for the smaller of the lease asked for and what is left.
+pub async fn a_renewal_that_only_shortens_never_lengthens(trial: Trial) {
+    if trial.lives_by_session().await {
+        return;
+    }
+    let [holder, other] = trial.two().await;
+    let shorten = async |claim: &Claim, lease: Duration| {
+        let renewal = Renewal {
+            lease,
+            shorten_only: true,
+            ..renewal(claim, Phase::Granted)
+        };
+        match holder.renew_all(vec![renewal]).await.pop() {
+            Some(Renewed::Alive { lease, .. }) => lease,
+            answer => panic!("a claim that holds is renewed: {answer:?}"),
+        }
+    };
+    let brief = holder.claim_as(&trial.key(), Mode::Exclusive, |claim| claim.lease = trial.brief());
+    let granted = holder.granted(&brief).await.lease;
+    trial.pass(granted.mul_f64(0.6)).await;
+    let left = shorten(&brief, granted * 10).await;
+    assert!(left <= granted.mul_f64(0.5), "{left:?} left of {granted:?}");
+    other.finds_busy(&brief.at.key, Mode::Exclusive).await;
+    let next = other.claim(&brief.at.key, Mode::Exclusive);
+    other.granted_within(&next, left + trial.grace()).await;
+    let long = holder.claim(&trial.key(), Mode::Exclusive);
+    holder.granted(&long).await;
+    let left = shorten(&long, trial.brief()).await;
+    assert!(left <= trial.brief() * 2, "{left:?} of {:?}", trial.brief());
+    other.finds_busy(&long.at.key, Mode::Exclusive).await;
+    let next = other.claim(&long.at.key, Mode::Exclusive);
+    other.granted_within(&next, left + trial.grace()).await;
+}
+
 /// A waiter is told to poll no later than the moment at which the holder's lease ends.
 pub async fn a_waiter_polls_no_later_than_the_holders_lease_ends(trial: Trial) {
     if trial.lives_by_session().await {

@@ -43,6 +43,7 @@ pub(crate) enum Bug {
     RaiseOfAWaiterIsIgnored,
     RenewalTooShortIsKept,
     RenewalHidesItsRounding,
+    ShortenOnlyIsIgnored,
     LateReleaseOverwritesTheCause,
     LongBatchesAreShuffled,
     FailureCloudsItsBatch,
@@ -51,7 +52,7 @@ pub(crate) enum Bug {
 }
 
 /// What can be wrong, all of it.
-pub(crate) const BUGS: [Bug; 44] = [
+pub(crate) const BUGS: [Bug; 45] = [
     Bug::AnyoneReleases,
     Bug::RenewalRecreates,
     Bug::RenewalRevivesExpired,
@@ -91,6 +92,7 @@ pub(crate) const BUGS: [Bug; 44] = [
     Bug::RaiseOfAWaiterIsIgnored,
     Bug::RenewalTooShortIsKept,
     Bug::RenewalHidesItsRounding,
+    Bug::ShortenOnlyIsIgnored,
     Bug::LateReleaseOverwritesTheCause,
     Bug::LongBatchesAreShuffled,
     Bug::FailureCloudsItsBatch,

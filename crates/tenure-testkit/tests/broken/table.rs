@@ -236,6 +236,7 @@ impl Table {
         let any_phase = self.has(Bug::RenewalIgnoresItsPhase);
         let (idle, no_raise) = (self.has(Bug::RenewalDoesNothing), self.has(Bug::RaiseIsIgnored));
         let not_for_waiters = self.has(Bug::RaiseOfAWaiterIsIgnored);
+        let lengthens = self.has(Bug::ShortenOnlyIsIgnored);
         let (short, hidden) = (
             self.has(Bug::RenewalTooShortIsKept),
             self.has(Bug::RenewalHidesItsRounding),
@@ -252,7 +253,13 @@ impl Table {
         if !right_phase && !any_phase {
             return Renewed::Gone(Loss::Missing);
         }
-        let (held_from, lease) = (now, lease(renewal.lease));
+        let asked = now + lease(renewal.lease);
+        let ends = if lengthens {
+            asked
+        } else {
+            renewal.end(row.from + row.lease, asked)
+        };
+        let (held_from, lease) = (now, ends - now);
         if !idle {
             (row.from, row.lease) = (held_from, if short { renewal.lease } else { lease });
         }

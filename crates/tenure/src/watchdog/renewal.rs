@@ -39,6 +39,7 @@ impl Watchdog {
             who: held.claim.at.clone(),
             lease: held.claim.lease,
             only: Phase::Granted,
+            shorten_only: false,
             raise: None,
         };
         match self.0.backend.renew(smallvec![renewal]).await.pop() {
@@ -82,6 +83,7 @@ impl Watchdog {
                 who: held.claim.at.clone(),
                 lease,
                 only: Phase::Granted,
+                shorten_only: false,
                 raise: None,
             };
             let pause = match self.0.backend.renew(smallvec![renewal]).await.pop() {
@@ -151,6 +153,7 @@ pub(super) async fn renew(shared: &Shared, batch: Vec<Arc<Held>>) -> Option<Erro
             who: held.claim.at.clone(),
             lease: renewed_lease(held, shared),
             only: Phase::Granted,
+            shorten_only: false,
             raise: None,
         })
         .collect();

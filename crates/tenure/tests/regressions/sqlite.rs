@@ -106,6 +106,7 @@ async fn a_renewal_that_waited_for_the_file_does_not_bring_an_expired_claim_back
         who: held.at.clone(),
         lease: 10 * SECOND,
         only: Phase::Granted,
+        shorten_only: false,
         raise: None,
     };
     let renewed = tokio::spawn(holder.clone().renew(Batch::from_iter([renewal])));

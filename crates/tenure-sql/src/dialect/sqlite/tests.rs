@@ -68,6 +68,7 @@ fn a_commit_that_grants_waits_for_the_disk() {
             who: claim(1).at.clone(),
             lease: Duration::from_secs(30),
             only: Phase::Granted,
+            shorten_only: false,
             raise: None,
         };
         Write::Renew(Ask::new(smallvec![renewal]).0)
