@@ -84,6 +84,7 @@ impl Lab {
     }
 
     /// One more client. Its watchdog runs where the lab's time is, whatever [`Settings::own_thread`] says.
+    #[expect(clippy::missing_panics_doc, reason = "the expectation cannot fail")]
     pub fn client_with(&self, settings: Settings) -> Client {
         let Inner {
             clock,
@@ -113,6 +114,7 @@ impl Lab {
 
     /// One more client, for threads.
     #[cfg(feature = "blocking")]
+    #[expect(clippy::missing_panics_doc, reason = "the expectation cannot fail")]
     pub fn blocking_client(&self) -> crate::blocking::Client {
         let runtime = crate::blocking::Runtime::beside(self.0.clock.runtime.clone());
         crate::blocking::Client::on(runtime, self.client())
