@@ -1,7 +1,6 @@
 //! Servers for these tests, and how they are looked at.
 
-// Each test file uses a part of it.
-#![allow(dead_code, unused_imports)]
+#![allow(dead_code, unused_imports, reason = "each test file uses its part")]
 
 mod java;
 mod look;
