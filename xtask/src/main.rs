@@ -22,7 +22,7 @@ cargo xtask VERB
   setup [--check]   install what the tests need (--check: only look)
   test [ARGS…]      every test of the workspace; ARGS go to `cargo test`
   mutants [NAME…]   plants known bugs and fails if the tests let one live (--list: which)
-  bench ARGS…       what a lock costs: `quick`, `full`, `--help` (builds and runs tenure-bench)
+  bench ARGS…       what a lock costs: `quick`, `full`, `--against COMMIT`, `--help` (builds and runs tenure-bench)
   regressions       writes docs/REGRESSIONS.md: which test guards against which bug of others
   tidy              the rules that no compiler checks: arrows, file shape, words
   ci                everything that must hold before a merge";

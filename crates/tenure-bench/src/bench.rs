@@ -16,8 +16,9 @@ use crate::site::Ground;
 use crate::{contest, report, site};
 
 pub(crate) fn run(args: &Measuring, usual: Pace) -> Fallible<()> {
-    let pace = args.pace(usual);
-    let (mut made, left_out) = pairings(&args.workloads, &args.stores, args.distance);
+    let selection = &args.selection;
+    let (pace, distance) = (selection.pace(usual), selection.distance);
+    let (mut made, left_out) = pairings(&selection.workloads, &selection.stores, distance);
     for pairing in &mut made {
         pairing.only(&args.clients);
     }
@@ -26,11 +27,11 @@ pub(crate) fn run(args: &Measuring, usual: Pace) -> Fallible<()> {
     }
     // Made before anything is measured: a file that cannot be written is known at once.
     let json = args.json.as_ref().map(File::create).transpose()?;
-    let page = args.into.as_ref().map(|path| Page::read(path, args.distance));
+    let page = args.into.as_ref().map(|path| Page::read(path, distance));
     let page = page.transpose()?;
-    let root = args.dir.clone().unwrap_or_else(std::env::temp_dir);
+    let root = selection.dir.clone().unwrap_or_else(std::env::temp_dir);
     // Before there is any other thread, for they run where this one does.
-    let ground = Ground::prepare(root, args.distance)?;
+    let ground = Ground::prepare(root, distance)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let (rows, disturbed) = runtime.block_on(async {
         tokio::select! {
@@ -48,10 +49,10 @@ pub(crate) fn run(args: &Measuring, usual: Pace) -> Fallible<()> {
         disturbed,
     };
     if let Some(page) = page {
-        page.write(&report::markdown(&measured, pace, args.distance))?;
+        page.write(&report::markdown(&measured, pace, distance))?;
     }
     let shown = if args.markdown {
-        report::markdown(&measured, pace, args.distance)
+        report::markdown(&measured, pace, distance)
     } else {
         report::table(&measured)
     };

@@ -46,6 +46,8 @@ pub(crate) enum Verb {
     Quick(Measuring),
     /// The same with five times as many rounds, in about a quarter of an hour
     Full(Measuring),
+    /// The same workloads by two builds, in alternating rounds: `cargo xtask bench --against COMMIT`
+    Against(Against),
     /// What it takes to keep many locks alive
     Held(Holding),
     /// One of several processes: told by its stdin when to begin
@@ -53,20 +55,36 @@ pub(crate) enum Verb {
     Work(Work),
 }
 
+/// Which workloads are run, and how.
 #[derive(Args, Debug)]
-pub(crate) struct Measuring {
+pub(crate) struct Selection {
     /// Only these workloads
     #[arg(long = "workload", value_enum, value_delimiter = ',', value_name = "WORKLOAD")]
     pub(crate) workloads: Vec<Workload>,
     /// Only these stores
     #[arg(long = "store", value_enum, value_delimiter = ',', value_name = "STORE")]
     pub(crate) stores: Vec<Store>,
-    /// Only these clients; without `bare` there is nothing to compare to
-    #[arg(long = "client", value_enum, value_delimiter = ',', value_name = "CLIENT")]
-    pub(crate) clients: Vec<Client>,
     /// How far a store's server is from those who call it; the others are left out unless it is near
     #[arg(long, value_enum, default_value_t, value_name = "HOW_FAR")]
     pub(crate) distance: Distance,
+    /// Where temporary lock files are made: a file store is as fast as the disk beneath it
+    #[arg(long, value_name = "DIRECTORY")]
+    pub(crate) dir: Option<PathBuf>,
+    /// Number of rounds instead of the default
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub(crate) rounds: Option<u32>,
+    /// How long a round lasts
+    #[arg(long, hide = true)]
+    pub(crate) round_ms: Option<u64>,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Measuring {
+    #[command(flatten)]
+    pub(crate) selection: Selection,
+    /// Only these clients; without `bare` there is nothing to compare to
+    #[arg(long = "client", value_enum, value_delimiter = ',', value_name = "CLIENT")]
+    pub(crate) clients: Vec<Client>,
     /// Write one JSON object a line to this file, one line for each row of the table
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
@@ -79,15 +97,14 @@ pub(crate) struct Measuring {
     /// Keep every lock for so many microseconds of busy work
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) section_us: u64,
-    /// Where temporary lock files are made: a file store is as fast as the disk beneath it
-    #[arg(long, value_name = "DIRECTORY")]
-    pub(crate) dir: Option<PathBuf>,
-    /// How many rounds instead of the verb's
-    #[arg(long, hide = true, value_parser = clap::value_parser!(u32).range(1..))]
-    pub(crate) rounds: Option<u32>,
-    /// How long a round lasts
-    #[arg(long, hide = true)]
-    pub(crate) round_ms: Option<u64>,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct Against {
+    /// The other build of this program: the old one
+    pub(crate) program: PathBuf,
+    #[command(flatten)]
+    pub(crate) selection: Selection,
 }
 
 #[derive(Args, Debug)]
@@ -127,7 +144,7 @@ pub(crate) struct Work {
     pub(crate) rest_us: u64,
 }
 
-impl Measuring {
+impl Selection {
     /// The pace of the verb, with what the options change.
     pub(crate) fn pace(&self, usual: Pace) -> Pace {
         let round = self.round_ms.map(Duration::from_millis);

@@ -1,6 +1,7 @@
 //! `tenure-bench`: what a lock costs, beside the bare statements of its store; `cargo xtask bench` builds and runs it.
 //! No measurement is made here: this file reads the command line and says how it went.
 
+mod against;
 mod baton;
 mod bench;
 mod cli;
@@ -35,6 +36,7 @@ fn main() -> ExitCode {
     let done = match Cli::parse().verb {
         Verb::Quick(args) => bench::run(&args, cli::QUICK),
         Verb::Full(args) => bench::run(&args, cli::FULL),
+        Verb::Against(args) => against::run(&args),
         Verb::Held(args) => held::run(&args),
         Verb::Work(args) => processes::work(args),
     };

@@ -1,6 +1,8 @@
 //! What is measured: workloads, stores, and the clients that compete on them.
 //! Not here: how a round goes (`tasks`, `processes`), nor how a client locks (`client`).
 
+use std::fmt;
+
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
@@ -79,6 +81,13 @@ pub(crate) struct LeftOut {
     pub(crate) workload: Workload,
     pub(crate) store: Store,
     pub(crate) why: &'static str,
+}
+
+impl fmt::Display for LeftOut {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let LeftOut { workload, store, why } = self;
+        write!(f, "{} on {} is left out: {why}.", name(*workload), name(*store))
+    }
 }
 
 impl Workload {

@@ -8,7 +8,7 @@ use crate::contest::{Disturbed, TOO_MUCH, TRIES};
 use crate::machine;
 use crate::plan::{Client, Distance, LeftOut, Store, Workload, name};
 use crate::row::Row;
-use crate::stats::{TOO_WIDE, Verdict, compare, is_too_wide, spread};
+use crate::stats::{Ratio, TOO_WIDE, Verdict, compare, is_too_wide, spread};
 
 const HEAD: [&str; 11] = [
     "workload",
@@ -141,11 +141,17 @@ fn beside(row: &Row, rows: &[Row], client: Client) -> String {
         Some(other) => match compare(&row.rounds, &other.rounds) {
             Verdict::TooWide => NO_CONCLUSION.to_owned(),
             Verdict::Alike => "alike".to_owned(),
-            Verdict::Ratio { median, low, high } if high < 10.0 => {
-                format!("{median:.2} × ({low:.2} to {high:.2})")
-            }
-            Verdict::Ratio { median, low, high } => format!("{median:.0} × ({low:.0} to {high:.0})"),
+            Verdict::Differ(ratio) => ratio_text(ratio),
         },
+    }
+}
+
+/// The median of the ratios with its bounds.
+pub(crate) fn ratio_text(Ratio { median, low, high }: Ratio) -> String {
+    if high < 10.0 {
+        format!("{median:.2} × ({low:.2} to {high:.2})")
+    } else {
+        format!("{median:.0} × ({low:.0} to {high:.0})")
     }
 }
 
@@ -185,13 +191,7 @@ fn peer_cells(row: &Row, rows: &[Row]) -> Option<Vec<String>> {
 fn notes(measured: &Measured<'_>) -> Vec<String> {
     let mut notes = Vec::new();
     let rows = measured.rows;
-    for LeftOut { workload, store, why } in measured.left_out {
-        notes.push(format!(
-            "{} on {} is left out: {why}.",
-            name(*workload),
-            name(*store)
-        ));
-    }
+    notes.extend(measured.left_out.iter().map(LeftOut::to_string));
     notes.extend(host(measured.disturbed));
     let percent = TOO_WIDE * 100.0;
     let wide = rows.iter().filter(|row| is_too_wide(&row.rounds)).count();
@@ -244,7 +244,8 @@ fn host(disturbed: Disturbed) -> Option<String> {
     })
 }
 
-fn aligned(head: &[&str], rows: &[Vec<String>]) -> String {
+/// A table for the terminal.
+pub(crate) fn aligned(head: &[&str], rows: &[Vec<String>]) -> String {
     let width = |at: usize| {
         let cells = rows.iter().map(|row| row[at].chars().count());
         cells.chain([head[at].len()]).max().unwrap_or(0)
@@ -281,7 +282,7 @@ fn piped(head: &[&str], rows: &[Vec<String>]) -> String {
 }
 
 /// `1234567.8` as `1,234,568`.
-fn thousands(value: f64) -> String {
+pub(crate) fn thousands(value: f64) -> String {
     let digits = format!("{value:.0}");
     let mut text = String::new();
     for (at, digit) in digits.chars().enumerate() {

@@ -72,27 +72,37 @@ pub(crate) enum Verdict {
     TooWide,
     /// The bounds lie close together, one above 1 and one below: no difference was shown.
     Alike,
-    /// The median, and its bounds, all on one side of 1.
-    Ratio { median: f64, low: f64, high: f64 },
+    /// The bounds lie on one side of 1.
+    Differ(Ratio),
 }
 
-/// Judges a client's rates by their ratios, each to the other's round that followed it: what slows both does not count.
-pub(crate) fn compare(rounds: &[f64], others: &[f64]) -> Verdict {
+/// The median of ratios, and its bounds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Ratio {
+    pub(crate) median: f64,
+    pub(crate) low: f64,
+    pub(crate) high: f64,
+}
+
+/// Divides each round by the other's round of the same number: what slows both does not count. `None` if one cannot be.
+pub(crate) fn ratio(rounds: &[f64], others: &[f64]) -> Option<Ratio> {
     let ratios: Vec<f64> = rounds
         .iter()
         .zip(others)
         .map(|(rate, other)| rate / other)
         .collect();
     let (low, high) = interval(&ratios);
-    if !ratios.iter().all(|ratio| ratio.is_finite()) {
-        Verdict::TooWide
-    } else if low > 1.0 || high < 1.0 {
-        let median = median(&ratios);
-        Verdict::Ratio { median, low, high }
-    } else if is_too_wide(&ratios) {
-        Verdict::TooWide
-    } else {
-        Verdict::Alike
+    let median = median(&ratios);
+    let is_finite = ratios.iter().all(|ratio| ratio.is_finite());
+    is_finite.then_some(Ratio { median, low, high })
+}
+
+/// Judges a client's rates beside those of another.
+pub(crate) fn compare(rounds: &[f64], others: &[f64]) -> Verdict {
+    match ratio(rounds, others) {
+        Some(ratio) if ratio.low > 1.0 || ratio.high < 1.0 => Verdict::Differ(ratio),
+        Some(Ratio { median, low, high }) if (high - low) / median <= TOO_WIDE => Verdict::Alike,
+        _ => Verdict::TooWide,
     }
 }
 
@@ -165,9 +175,9 @@ mod tests {
         }
     }
 
-    fn ratio(rounds: &[f64], others: &[f64]) -> Option<f64> {
+    fn told_apart(rounds: &[f64], others: &[f64]) -> Option<f64> {
         match compare(rounds, others) {
-            Verdict::Ratio { median, low, high } => {
+            Verdict::Differ(Ratio { median, low, high }) => {
                 assert!(low <= median && median <= high);
                 Some(median)
             }
@@ -178,15 +188,15 @@ mod tests {
     #[test]
     fn two_clients_are_told_apart_only_if_both_bounds_say_the_same() {
         let bare = [100.0, 104.0, 96.0];
-        assert_eq!(ratio(&[50.0, 52.0, 48.0], &bare), Some(0.5));
-        assert_eq!(ratio(&[200.0, 208.0, 230.4], &bare), Some(2.0));
+        assert_eq!(told_apart(&[50.0, 52.0, 48.0], &bare), Some(0.5));
+        assert_eq!(told_apart(&[200.0, 208.0, 230.4], &bare), Some(2.0));
         assert_eq!(compare(&[95.0, 106.0, 90.0], &bare), Verdict::Alike);
         assert_eq!(compare(&bare, &bare), Verdict::Alike);
-        let wild = Verdict::Ratio {
+        let wild = Verdict::Differ(Ratio {
             median: 1000.0 / 99.0,
             low: 10.0,
             high: 1400.0 / 101.0,
-        };
+        });
         assert_eq!(compare(&[1000.0, 1400.0, 1000.0], &[100.0, 101.0, 99.0]), wild);
     }
 
@@ -194,7 +204,7 @@ mod tests {
     fn what_slows_both_in_the_same_round_does_not_blur_the_comparison() {
         let (slow, bare) = ([50.0, 25.0, 100.0], [100.0, 50.0, 200.0]);
         assert!(is_too_wide(&slow) && is_too_wide(&bare));
-        assert_eq!(ratio(&slow, &bare), Some(0.5));
+        assert_eq!(told_apart(&slow, &bare), Some(0.5));
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! Every workload runs to its end and writes its rows. Nothing here judges how fast it was.
 
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Output};
 
@@ -286,4 +287,65 @@ fn a_file_for_rows_that_cannot_be_written_is_known_before_anything_is_measured()
             .unwrap()
             .contains("solo on memory")
     );
+}
+
+/// Compares this build on `workload` to a program that answers every call with these lines of a shell.
+fn against(workload: &str, old: &str) -> (Option<i32>, String) {
+    let dir = tempfile::tempdir().unwrap();
+    let program = dir.path().join("old");
+    let script =
+        format!("#!/bin/sh\nwhile [ $# -gt 0 ]; do [ \"$1\" = --json ] && json=$2; shift; done\n{old}\n");
+    std::fs::write(&program, script).unwrap();
+    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let output = Command::new(env!("CARGO_BIN_EXE_tenure-bench"))
+        .arg("against")
+        .arg(program)
+        .args([
+            "--workload",
+            workload,
+            "--store",
+            "memory",
+            "--rounds",
+            "2",
+            "--round-ms",
+            "30",
+        ])
+        .output()
+        .unwrap();
+    let printed = [output.stdout, output.stderr].map(|text| String::from_utf8(text).unwrap());
+    (output.status.code(), printed.concat())
+}
+
+#[test]
+fn a_build_that_is_slower_than_the_old_one_fails() {
+    let rates = |rate| format!(r#"echo '{{"client":"tenure","rate_per_s":{rate}}}' > "$json""#);
+    let (code, printed) = against("solo", &rates("1e12"));
+    assert_eq!(code, Some(1), "{printed}");
+    assert!(
+        printed.contains("slower") && printed.contains("1 rows are slower"),
+        "{printed}"
+    );
+    let (code, printed) = against("solo", &rates("1"));
+    assert_eq!(code, Some(0), "{printed}");
+    assert!(
+        printed.contains("solo") && !printed.contains("slower"),
+        "{printed}"
+    );
+}
+
+#[test]
+fn a_workload_that_the_old_build_does_not_have_is_left_out() {
+    let (code, printed) = against("hot", "exit 2");
+    assert_eq!(code, Some(0), "{printed}");
+    assert!(
+        printed.contains("hot on memory is left out: the old build does not have it"),
+        "{printed}"
+    );
+}
+
+#[test]
+fn an_old_build_that_fails_is_named_with_its_error() {
+    let (code, printed) = against("solo", "echo no server >&2; exit 1");
+    assert_eq!(code, Some(1), "{printed}");
+    assert!(printed.contains("no server"), "{printed}");
 }
