@@ -11,7 +11,7 @@ use serde::Deserialize;
 use crate::Fallible;
 use crate::cli::{Against, FULL, Selection};
 use crate::plan::{Client, LeftOut, Pairing, Store, Workload, name, pairings};
-use crate::report::{aligned, ratio_text, thousands};
+use crate::report::{ratio_text, table, thousands};
 use crate::site;
 use crate::stats::{Ratio, median, ratio};
 use crate::stolen::{CoresTime, part};
@@ -92,7 +92,7 @@ pub(crate) fn run(args: &Against) -> Fallible<()> {
     }
     print!(
         "{}",
-        aligned(&HEAD, &rows.iter().map(Compared::cells).collect::<Vec<_>>())
+        table(&HEAD, &rows.iter().map(Compared::cells).collect::<Vec<_>>())
     );
     for note in left_out {
         println!("\n{note}");

@@ -3,13 +3,12 @@
 
 use std::fs::File;
 use std::io::Write;
-use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use crate::Fallible;
 use crate::cli::{Measuring, Pace};
 use crate::contest::Disturbed;
-use crate::plan::{Distance, Pairing, name, pairings};
+use crate::plan::{Pairing, name, pairings};
 use crate::report::Measured;
 use crate::row::Row;
 use crate::site::Ground;
@@ -27,8 +26,6 @@ pub(crate) fn run(args: &Measuring, usual: Pace) -> Fallible<()> {
     }
     // Made before anything is measured: a file that cannot be written is known at once.
     let json = args.json.as_ref().map(File::create).transpose()?;
-    let page = args.into.as_ref().map(|path| Page::read(path, distance));
-    let page = page.transpose()?;
     let root = selection.dir.clone().unwrap_or_else(std::env::temp_dir);
     // Before there is any other thread, for they run where this one does.
     let ground = Ground::prepare(root, distance)?;
@@ -48,15 +45,7 @@ pub(crate) fn run(args: &Measuring, usual: Pace) -> Fallible<()> {
         left_out: &left_out,
         disturbed,
     };
-    if let Some(page) = page {
-        page.write(&report::markdown(&measured, pace, distance))?;
-    }
-    let shown = if args.markdown {
-        report::markdown(&measured, pace, distance)
-    } else {
-        report::table(&measured)
-    };
-    print!("{shown}");
+    print!("{}", report::section(&measured, pace, distance));
     Ok(())
 }
 
@@ -73,43 +62,6 @@ async fn measure(
         rows.extend(contest::hold(pairing, pace, section, ground, &mut disturbed).await?);
     }
     Ok((rows, disturbed))
-}
-
-/// A file with a section for results.
-struct Page<'a> {
-    path: &'a Path,
-    /// Ends with the mark behind which the section stands.
-    before: String,
-    after: String,
-}
-
-impl<'a> Page<'a> {
-    fn read(path: &'a PathBuf, distance: Distance) -> Fallible<Self> {
-        let asked = match distance {
-            Distance::Near => String::new(),
-            Distance::Apart | Distance::Away => format!(" --distance {}", name(distance)),
-        };
-        let begin = format!("<!-- results: cargo xtask bench full{asked} --into BENCHMARKS.md -->\n");
-        const END: &str = "<!-- end of results -->";
-        let text = std::fs::read_to_string(path).map_err(|error| format!("{}: {error}", path.display()))?;
-        let parts = text.split_once(&begin).and_then(|(before, rest)| {
-            let end = rest.find(END)?;
-            Some((before.to_owned() + &begin, rest[end..].to_owned()))
-        });
-        let (before, after) = parts.ok_or_else(|| {
-            format!(
-                "{} has no lines `{}` and `{END}`",
-                path.display(),
-                begin.trim_end()
-            )
-        })?;
-        Ok(Page { path, before, after })
-    }
-
-    fn write(&self, section: &str) -> Fallible<()> {
-        let Page { path, before, after } = self;
-        Ok(std::fs::write(path, format!("{before}\n{section}\n{after}"))?)
-    }
 }
 
 fn write_json(mut file: File, rows: &[Row]) -> Fallible<()> {

@@ -7,6 +7,7 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand};
 
 use crate::plan::{Client, Distance, Store, Workload};
+use crate::processes::Work;
 
 /// How long and how often each client is measured.
 #[derive(Clone, Copy, Debug)]
@@ -52,7 +53,7 @@ pub(crate) enum Verb {
     Held(Holding),
     /// One of several processes: told by its stdin when to begin
     #[command(hide = true)]
-    Work(Work),
+    Work(Working),
 }
 
 /// Which workloads are run, and how.
@@ -88,12 +89,6 @@ pub(crate) struct Measuring {
     /// Write one JSON object a line to this file, one line for each row of the table
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
-    /// Print the section of BENCHMARKS.md that holds the results, instead of a table for the terminal
-    #[arg(long)]
-    pub(crate) markdown: bool,
-    /// Write that section into this file, between its two marks
-    #[arg(long, value_name = "FILE")]
-    pub(crate) into: Option<PathBuf>,
     /// Keep every lock for so many microseconds of busy work
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub(crate) section_us: u64,
@@ -121,27 +116,9 @@ pub(crate) struct Holding {
 }
 
 #[derive(Args, Debug)]
-pub(crate) struct Work {
-    #[arg(long, value_enum)]
-    pub(crate) workload: Workload,
-    #[arg(long, value_enum)]
-    pub(crate) store: Store,
-    #[arg(long)]
-    pub(crate) url: String,
-    #[arg(long, value_enum)]
-    pub(crate) client: Client,
-    /// The folder that all processes of this crew share
-    #[arg(long)]
-    pub(crate) folder: PathBuf,
-    #[arg(long)]
-    pub(crate) tasks: u32,
-    /// The number of the first worker in this process
-    #[arg(long)]
-    pub(crate) first: u32,
-    #[arg(long)]
-    pub(crate) section_us: u64,
-    #[arg(long)]
-    pub(crate) rest_us: u64,
+pub(crate) struct Working {
+    /// In JSON
+    pub(crate) work: Work,
 }
 
 impl Selection {

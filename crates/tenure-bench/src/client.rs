@@ -1,12 +1,9 @@
-//! What a client under test must be able to do. A peer library is one more file beside this one, one more
-//! variant of `plan::Client`, and one more line in `crew::hire`.
+//! What a client under test must be able to do. A peer library is one more type in `peers`, one more variant
+//! of `plan::Client`, and one more line in `crew::hire_tasks`.
 //! Not here: any client.
 
-mod named;
+pub(crate) mod peers;
 pub(crate) mod polling;
-pub(crate) mod rlock;
-pub(crate) mod rslock;
-pub(crate) mod scripts;
 pub(crate) mod statements;
 pub(crate) mod tenure;
 pub(crate) mod tokio_mutex;
@@ -24,7 +21,12 @@ pub(crate) trait Locker: Send + Sync + 'static {
     fn lock_of(&self, key: &str) -> Self::Lock;
 
     /// Leaves the store in order.
-    fn close(self) -> impl Future<Output = Fallible<()>> + Send;
+    fn close(self) -> impl Future<Output = Fallible<()>> + Send
+    where
+        Self: Sized,
+    {
+        std::future::ready(Ok(()))
+    }
 }
 
 /// One key, as one worker sees it. These two calls are what is measured.

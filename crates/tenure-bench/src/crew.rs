@@ -10,11 +10,8 @@ use tenure::Settings;
 
 use crate::Fallible;
 use crate::baton::Baton;
-use crate::client::Locker as _;
+use crate::client::peers::{Rlock, Rslock};
 use crate::client::polling::Polling;
-use crate::client::rlock::Rlock;
-use crate::client::rslock::Rslock;
-use crate::client::scripts::Scripts;
 use crate::client::statements::Statements;
 use crate::client::tenure::Tenure;
 use crate::client::tokio_mutex::TokioMutexes;
@@ -40,7 +37,10 @@ pub(crate) async fn hire(
     place: &Place,
     section: Duration,
 ) -> Fallible<Box<dyn Crew>> {
-    prepare(place).await?;
+    if (client, place.store) == (Client::Bare, Store::Sqlite) {
+        // The journal's mode is changed before several processes open the file.
+        Statements::open(&place.lock_file())?;
+    }
     let shape = workload.shape();
     let &[count] = shape.tasks else {
         return Ok(Box::new(
@@ -59,29 +59,11 @@ pub(crate) async fn hire(
         section,
         rest: Duration::ZERO,
     };
-    hire_tasks(workload, client, place, &team).await
-}
-
-/// The tables of a file store are made by the store itself, for the bare statements too.
-async fn prepare(place: &Place) -> Fallible<()> {
-    match place.store {
-        Store::Memory | Store::Redis => Ok(()),
-        Store::Sqlite => {
-            Tenure::connect(&place.url, Settings::default())
-                .await?
-                .close()
-                .await
-        }
-    }
+    hire_tasks(client, place, &team).await
 }
 
 /// The part of a crew that works in this process.
-pub(crate) async fn hire_tasks(
-    workload: Workload,
-    client: Client,
-    place: &Place,
-    team: &Team,
-) -> Fallible<Box<dyn Crew>> {
+pub(crate) async fn hire_tasks(client: Client, place: &Place, team: &Team) -> Fallible<Box<dyn Crew>> {
     let url = &*place.url;
     let settings = Settings::default();
     Ok(match (client, place.store) {
@@ -94,9 +76,6 @@ pub(crate) async fn hire_tasks(
         (Client::Rlock, _) => Box::new(Tasks::new(Rlock::connect(url).await?, team)),
         (Client::Bare, Store::Memory) => Box::new(Tasks::new(TokioMutexes::default(), team)),
         (Client::Bare, Store::Sqlite) => Box::new(Tasks::new(Statements::open(&place.lock_file())?, team)),
-        (Client::Bare, Store::Redis) if workload.is_contended() => {
-            Box::new(Tasks::new(Polling::open(url).await?, team))
-        }
-        (Client::Bare, Store::Redis) => Box::new(Tasks::new(Scripts::open(url).await?, team)),
+        (Client::Bare, Store::Redis) => Box::new(Tasks::new(Polling::open(url).await?, team)),
     })
 }

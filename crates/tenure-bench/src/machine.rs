@@ -15,22 +15,14 @@ pub(crate) fn describe() -> Vec<(&'static str, String)> {
         |_| std::env::consts::OS.to_owned(),
         |release| format!("Linux {}", version(&release)),
     );
-    let load = std::fs::read_to_string("/proc/loadavg")
-        .ok()
-        .and_then(|load| load.split(' ').next().map(str::to_owned));
     vec![
         ("processor", format!("{processor}, {cores} cores")),
         ("memory", memory().unwrap_or_else(unknown)),
         ("system", system),
-        ("load at the end", load.unwrap_or_else(unknown)),
         ("compiler", compiler().unwrap_or_else(unknown)),
         ("tenure", env!("CARGO_PKG_VERSION").to_owned()),
         ("SQLite", rusqlite::version().to_owned()),
         ("Redis", server().unwrap_or_else(unknown)),
-        (
-            "redis, rslock, rlock",
-            ["redis", "rslock", "rlock"].map(locked).join(", "),
-        ),
     ]
 }
 
@@ -38,15 +30,6 @@ pub(crate) fn describe() -> Vec<(&'static str, String)> {
 fn version(release: &str) -> &str {
     let end = release.find(|c: char| !c.is_ascii_digit() && c != '.');
     release[..end.unwrap_or(release.len())].trim_end_matches('.')
-}
-
-/// The version of a crate that was built in.
-fn locked(name: &str) -> String {
-    let head = format!("name = \"{name}\"\nversion = \"");
-    let version = include_str!("../../../Cargo.lock").split_once(&head);
-    version
-        .and_then(|(_, rest)| rest.split('"').next())
-        .map_or_else(unknown, str::to_owned)
 }
 
 /// The version of the installed Redis server.
@@ -77,21 +60,4 @@ fn compiler() -> Option<String> {
     let output = Command::new("rustc").arg("--version").output().ok()?;
     let text = String::from_utf8(output.stdout).ok()?;
     (!text.is_empty()).then(|| text.trim().to_owned())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::version;
-
-    #[test]
-    fn of_a_kernel_its_version_is_told_and_not_who_built_it() {
-        for (release, told) in [
-            ("6.18.44\n", "6.18.44"),
-            ("6.12.43+deb13-amd64\n", "6.12.43"),
-            ("6.1.0-rc4", "6.1.0"),
-            ("5.15.generic", "5.15"),
-        ] {
-            assert_eq!(version(release), told);
-        }
-    }
 }

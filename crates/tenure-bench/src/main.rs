@@ -21,7 +21,6 @@ mod stats;
 mod stolen;
 mod tally;
 mod tasks;
-mod willing;
 
 use std::process::ExitCode;
 
@@ -38,7 +37,7 @@ fn main() -> ExitCode {
         Verb::Full(args) => bench::run(&args, cli::FULL),
         Verb::Against(args) => against::run(&args),
         Verb::Held(args) => held::run(&args),
-        Verb::Work(args) => processes::work(args),
+        Verb::Work(args) => processes::work(&args.work),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

@@ -16,6 +16,8 @@ pub(crate) enum Workload {
     Many,
     /// 64 tasks on one key
     Hot,
+    /// 2 processes of one task on one key
+    Pair,
     /// 8 processes of 8 tasks on one key
     HotProcesses,
     /// 64 tasks of one process on one key, and a lone waiter in another, who rests between its turns
@@ -96,16 +98,11 @@ impl Workload {
             Workload::Solo => (&[1], true),
             Workload::Many => (&[256], false),
             Workload::Hot => (&[64], true),
+            Workload::Pair => (&[1, 1], true),
             Workload::HotProcesses => (&[8; 8], true),
             Workload::LoneWaiter => (&[64, 1], true),
         };
         Shape { tasks, one_key }
-    }
-
-    /// Whether several compete for a key.
-    pub(crate) fn is_contended(self) -> bool {
-        let shape = self.shape();
-        shape.one_key && shape.tasks.iter().sum::<u32>() > 1
     }
 }
 
@@ -191,9 +188,7 @@ mod tests {
     #[test]
     fn every_workload_is_measured_on_every_store_that_can_do_it_beside_the_bare_store() {
         let (made, left_out) = pairings(&[], &[], Distance::Near);
-        assert_eq!((made.len(), left_out.len()), (13, 2));
-        assert_eq!(left_out[0].workload, Workload::HotProcesses);
-        assert_eq!(left_out[1].workload, Workload::LoneWaiter);
+        assert_eq!((made.len(), left_out.len()), (15, 3));
         assert!(left_out.iter().all(|left_out| left_out.store == Store::Memory));
         for pairing in &made {
             assert_eq!(pairing.clients.first(), Some(&Client::Tenure));
@@ -208,11 +203,21 @@ mod tests {
 
     #[test]
     fn a_filter_leaves_what_it_names() {
-        let (made, left_out) = pairings(&[Workload::Hot, Workload::Solo], &[Store::Sqlite], Distance::Near);
-        let kept: Vec<_> = made.iter().map(|pairing| pairing.workload).collect();
-        assert_eq!(kept, [Workload::Solo, Workload::Hot]);
-        assert!(made.iter().all(|pairing| pairing.store == Store::Sqlite));
+        let (mut made, left_out) =
+            pairings(&[Workload::Hot, Workload::Solo], &[Store::Redis], Distance::Near);
+        let kept: Vec<_> = made
+            .iter()
+            .map(|pairing| (pairing.workload, pairing.store))
+            .collect();
+        assert_eq!(
+            kept,
+            [(Workload::Solo, Store::Redis), (Workload::Hot, Store::Redis)]
+        );
         assert_eq!(left_out, []);
+        made[1].only(&[]);
+        assert_eq!(made[1].clients.len(), 5);
+        made[1].only(&[Client::Bare, Client::Rslock]);
+        assert_eq!(made[1].clients, [Client::Rslock, Client::Bare]);
     }
 
     #[test]
@@ -220,32 +225,22 @@ mod tests {
         for distance in [Distance::Apart, Distance::Away] {
             let (made, left_out) = pairings(&[], &[], distance);
             assert!(made.iter().all(|pairing| pairing.store == Store::Redis));
-            assert_eq!((made.len(), left_out.len()), (5, 0));
+            assert_eq!((made.len(), left_out.len()), (6, 0));
             let (made, left_out) = pairings(&[Workload::Solo], &[Store::Memory, Store::Redis], distance);
             assert_eq!((made.len(), left_out.len()), (1, 1));
-            assert_eq!(left_out[0].why, "it has no server that could be elsewhere");
+            let why = "solo on memory is left out: it has no server that could be elsewhere.";
+            assert_eq!(left_out[0].to_string(), why);
         }
-    }
-
-    #[test]
-    fn clients_that_are_not_named_do_not_compete() {
-        let (mut made, _) = pairings(&[Workload::Hot], &[Store::Redis], Distance::Near);
-        made[0].only(&[]);
-        assert_eq!(made[0].clients.len(), 5);
-        made[0].only(&[Client::Bare, Client::Rslock]);
-        assert_eq!(made[0].clients, [Client::Rslock, Client::Bare]);
     }
 
     #[test]
     fn names_are_the_same_on_the_command_line_and_in_json() {
-        for workload in Workload::value_variants() {
-            assert_eq!(serde_json::json!(workload), name(*workload));
+        fn check<T: ValueEnum + Serialize>() {
+            let mut values = T::value_variants().iter();
+            assert!(values.all(|value| serde_json::json!(value) == name(value.clone())));
         }
-        for client in Client::value_variants() {
-            assert_eq!(serde_json::json!(client), name(*client));
-        }
-        for store in Store::value_variants() {
-            assert_eq!(serde_json::json!(store), name(*store));
-        }
+        check::<Workload>();
+        check::<Store>();
+        check::<Client>();
     }
 }

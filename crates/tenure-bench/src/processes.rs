@@ -3,20 +3,42 @@
 
 use std::io::BufRead;
 use std::process::Stdio;
+use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 
 use crate::Fallible;
 use crate::baton::Baton;
-use crate::cli::Work;
 use crate::crew::{Crew, Soon, hire_tasks};
-use crate::plan::{self, Client, Workload};
+use crate::plan::{Client, Workload};
 use crate::site::Place;
-use crate::tally::{Round, Told, Waits};
+use crate::tally::{Round, histogram};
 use crate::tasks::{Keys, Team};
+
+/// What a process is to do.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(crate) struct Work {
+    client: Client,
+    /// The same for all processes of a crew.
+    place: Place,
+    tasks: u32,
+    /// Number of the first worker in this process.
+    first: u32,
+    section: Duration,
+    rest: Duration,
+}
+
+impl FromStr for Work {
+    type Err = serde_json::Error;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        serde_json::from_str(text)
+    }
+}
 
 /// The file within a crew's folder that says who held the key last.
 const BATON: &str = "baton";
@@ -47,15 +69,16 @@ impl Processes {
         for &tasks in workload.shape().tasks {
             let alone = workload == Workload::LoneWaiter && tasks == 1;
             let rest = if alone { REST } else { Duration::ZERO };
+            let work = Work {
+                client,
+                place: place.clone(),
+                tasks,
+                first,
+                section,
+                rest,
+            };
             let mut command = Command::new(std::env::current_exe()?);
-            command.arg("work").arg("--folder").arg(&place.folder);
-            command.args(["--store", &plan::name(place.store), "--url", &place.url]);
-            command.args(["--workload", &plan::name(workload)]);
-            command.args(["--client", &plan::name(client)]);
-            command.args(["--tasks", &tasks.to_string()]);
-            command.args(["--first", &first.to_string()]);
-            command.args(["--section-us", &section.as_micros().to_string()]);
-            command.args(["--rest-us", &rest.as_micros().to_string()]);
+            command.arg("work").arg(serde_json::to_string(&work)?);
             members.push(Member::start(command, alone || workload != Workload::LoneWaiter)?);
             first += tasks;
         }
@@ -72,9 +95,9 @@ impl Processes {
         }
         let mut all: Option<Round> = None;
         for member in &mut self.0 {
-            let mut round = Round::from(serde_json::from_str::<Told>(&member.hear().await?)?);
+            let mut round = serde_json::from_str::<Round>(&member.hear().await?)?;
             if !member.watched {
-                round.waits = Waits::new();
+                round.waits = histogram();
             }
             match &mut all {
                 Some(all) => all.join(round),
@@ -133,26 +156,21 @@ impl Crew for Processes {
 }
 
 /// The hidden verb: one process of a crew.
-pub(crate) fn work(args: Work) -> Fallible<()> {
+pub(crate) fn work(work: &Work) -> Fallible<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let team = Team {
-        first: args.first,
-        count: args.tasks,
-        keys: Keys::One(Arc::new(Baton::open(&args.folder.join(BATON))?)),
-        section: Duration::from_micros(args.section_us),
-        rest: Duration::from_micros(args.rest_us),
+        first: work.first,
+        count: work.tasks,
+        keys: Keys::One(Arc::new(Baton::open(&work.place.folder.join(BATON))?)),
+        section: work.section,
+        rest: work.rest,
     };
-    let place = Place {
-        store: args.store,
-        url: args.url,
-        folder: args.folder,
-    };
-    let mut crew = runtime.block_on(hire_tasks(args.workload, args.client, &place, &team))?;
+    let mut crew = runtime.block_on(hire_tasks(work.client, &work.place, &team))?;
     println!("ready");
     for line in std::io::stdin().lock().lines() {
         let time = Duration::from_micros(line?.parse()?);
         let round = runtime.block_on(crew.round(time))?;
-        println!("{}", serde_json::to_string(&Told::from(&round))?);
+        println!("{}", serde_json::to_string(&round)?);
     }
     runtime.block_on(crew.dismiss())
 }

@@ -1,16 +1,13 @@
-//! Results for people: a table for the terminal, and the section of BENCHMARKS.md.
-//! Not here: the judgement of the figures (`stats`).
-
-use std::fmt::Write;
+//! Results for people: tables in Markdown, aligned so that a terminal shows them too.
 
 use crate::cli::Pace;
 use crate::contest::{Disturbed, TOO_MUCH, TRIES};
 use crate::machine;
-use crate::plan::{Client, Distance, LeftOut, Store, Workload, name};
+use crate::plan::{Client, Distance, LeftOut, name};
 use crate::row::Row;
 use crate::stats::{Ratio, TOO_WIDE, Verdict, compare, is_too_wide, spread};
 
-const HEAD: [&str; 11] = [
+const HEAD: [&str; 13] = [
     "workload",
     "store",
     "client",
@@ -22,28 +19,14 @@ const HEAD: [&str; 11] = [
     "min share",
     "spread",
     "beside bare",
+    "beside rslock",
+    "beside rlock",
 ];
 
 const NO_CONCLUSION: &str = "no conclusion";
 
 /// Columns from here on are numbers, and stand to the right.
 const NUMBERS_FROM: usize = 3;
-
-/// How the worst wait on one key compares to the mean one.
-const WORST: [&str; 9] = [
-    "workload",
-    "store",
-    "client",
-    "mean wait",
-    "worst of a round",
-    "worst of all / mean",
-    "mean turns",
-    "worst of all / mean",
-    "min process share",
-];
-
-/// How Tenure's rates compare to those of the peers that ran in turns with it.
-const PEERS: [&str; 5] = ["workload", "store", "client", "beside rslock", "beside rlock"];
 
 /// All that a run has to tell.
 #[derive(Clone, Copy)]
@@ -53,70 +36,42 @@ pub(crate) struct Measured<'a> {
     pub(crate) disturbed: Disturbed,
 }
 
-/// What is printed to a terminal.
-pub(crate) fn table(measured: &Measured<'_>) -> String {
-    let rows = measured.rows;
-    let mut text = aligned(
-        &HEAD,
-        &rows.iter().map(|row| cells(row, rows)).collect::<Vec<_>>(),
-    );
-    for (title, head, rows) in more(rows) {
-        text += &format!("\n{}\n", title.to_lowercase());
-        text += &aligned(head, &rows);
-    }
-    for note in notes(measured) {
-        text += &format!("\n{note}\n");
-    }
-    text
-}
-
-/// The section of BENCHMARKS.md between its two marks.
-pub(crate) fn markdown(measured: &Measured<'_>, pace: Pace, distance: Distance) -> String {
-    let rows = measured.rows;
-    let mut text = String::from("| on | |\n|---|---|\n");
-    for (what, value) in machine::describe() {
-        text += &format!("| {what} | {value} |\n");
-    }
+/// What is printed, and what BENCHMARKS.md repeats.
+pub(crate) fn section(measured: &Measured<'_>, pace: Pace, distance: Distance) -> String {
+    let Measured { rows, .. } = measured;
+    let Pace {
+        rounds,
+        round,
+        warm_up,
+    } = pace;
+    let mut on = machine::describe();
     match distance {
         Distance::Near => {}
-        Distance::Apart => text += "| the server | on a core of its own, which the clients keep off |\n",
-        Distance::Away => text += "| the server | a millisecond or two away, each way |\n",
+        Distance::Apart => on.push((
+            "the server",
+            "on a core of its own, which the clients keep off".to_owned(),
+        )),
+        Distance::Away => on.push(("the server", "a millisecond or two away, each way".to_owned())),
     }
-    let rounds = format!(
-        "{} rounds of {:?}, after {:?}",
-        pace.rounds, pace.round, pace.warm_up
-    );
-    text += &format!("| rounds | {rounds} of warm-up |\n\n");
-    text += &piped(
-        &HEAD,
-        &rows.iter().map(|row| cells(row, rows)).collect::<Vec<_>>(),
-    );
-    for (title, head, rows) in more(rows) {
-        text += &format!("\n{title}:\n\n");
-        text += &piped(head, &rows);
-    }
+    on.push((
+        "rounds",
+        format!("{rounds} rounds of {round:?}, after {warm_up:?} of warm-up"),
+    ));
+    let on: Vec<_> = on
+        .into_iter()
+        .map(|(what, value)| vec![what.to_owned(), value])
+        .collect();
+    let cells: Vec<_> = rows.iter().map(|row| cells(row, rows)).collect();
+    let mut text = format!("{}\n{}", table(&["on", ""], &on), table(&HEAD, &cells));
     for note in notes(measured) {
         text += &format!("\n{note}\n");
     }
     text
-}
-
-type Table = (&'static str, &'static [&'static str], Vec<Vec<String>>);
-
-/// The tables that follow the first, each if it has rows.
-fn more(rows: &[Row]) -> impl Iterator<Item = Table> {
-    let worst: Vec<_> = rows.iter().filter_map(worst_cells).collect();
-    let peers: Vec<_> = rows.iter().filter_map(|row| peer_cells(row, rows)).collect();
-    let tables: [Table; 2] = [
-        ("Waiting in line, in time and in turns of others", &WORST, worst),
-        ("Tenure's rates beside its peers'", &PEERS, peers),
-    ];
-    tables.into_iter().filter(|(_, _, rows)| !rows.is_empty())
 }
 
 fn cells(row: &Row, rows: &[Row]) -> Vec<String> {
     let too_wide = if is_too_wide(&row.rounds) { " (!)" } else { "" };
-    vec![
+    let mut cells = vec![
         name(row.workload),
         name(row.store),
         name(row.client),
@@ -128,7 +83,13 @@ fn cells(row: &Row, rows: &[Row]) -> Vec<String> {
         format!("{:.2}", row.min_share),
         format!("{:.0} %{too_wide}", spread(&row.rounds) * 100.0),
         beside(row, rows, Client::Bare),
-    ]
+    ];
+    let is_ours = matches!(row.client, Client::Tenure | Client::TenureNoPassing);
+    cells.extend([Client::Rslock, Client::Rlock].map(|peer| match is_ours {
+        true => beside(row, rows, peer),
+        false => String::new(),
+    }));
+    cells
 }
 
 /// The verdict on a row beside that of another client on its workload and store.
@@ -136,13 +97,12 @@ fn beside(row: &Row, rows: &[Row], client: Client) -> String {
     let is_partner =
         |other: &&Row| (other.workload, other.store, other.client) == (row.workload, row.store, client);
     match rows.iter().find(is_partner) {
-        None => String::new(),
-        Some(_) if row.client == client => String::new(),
-        Some(other) => match compare(&row.rounds, &other.rounds) {
+        Some(other) if row.client != client => match compare(&row.rounds, &other.rounds) {
             Verdict::TooWide => NO_CONCLUSION.to_owned(),
             Verdict::Alike => "alike".to_owned(),
             Verdict::Differ(ratio) => ratio_text(ratio),
         },
+        _ => String::new(),
     }
 }
 
@@ -155,130 +115,60 @@ pub(crate) fn ratio_text(Ratio { median, low, high }: Ratio) -> String {
     }
 }
 
-/// Only where several wait for one key.
-fn worst_cells(row: &Row) -> Option<Vec<String>> {
-    if !row.workload.is_contended() {
-        return None;
-    }
-    let (mean, turns) = (row.waits.time.mean(), row.waits.turns.mean());
-    Some(vec![
-        name(row.workload),
-        name(row.store),
-        name(row.client),
-        time(mean / 1000.0),
-        time(row.worst_us),
-        format!("{:.1}", row.waits.time.max() as f64 / mean),
-        format!("{turns:.1}"),
-        format!("{:.1}", row.waits.turns.max() as f64 / turns),
-        match row.workload {
-            Workload::HotProcesses => format!("{:.2}", row.min_process_share),
-            _ => String::new(),
-        },
-    ])
-}
-
-/// Only of Tenure, and where there are peers.
-fn peer_cells(row: &Row, rows: &[Row]) -> Option<Vec<String>> {
-    let verdicts = [Client::Rslock, Client::Rlock].map(|peer| beside(row, rows, peer));
-    let is_ours = matches!(row.client, Client::Tenure | Client::TenureNoPassing);
-    if !is_ours || verdicts.iter().all(String::is_empty) {
-        return None;
-    }
-    let names = [name(row.workload), name(row.store), name(row.client)];
-    Some(names.into_iter().chain(verdicts).collect())
-}
-
 fn notes(measured: &Measured<'_>) -> Vec<String> {
-    let mut notes = Vec::new();
-    let rows = measured.rows;
-    notes.extend(measured.left_out.iter().map(LeftOut::to_string));
-    notes.extend(host(measured.disturbed));
-    let percent = TOO_WIDE * 100.0;
-    let wide = rows.iter().filter(|row| is_too_wide(&row.rounds)).count();
+    let mut notes: Vec<String> = measured.left_out.iter().map(LeftOut::to_string).collect();
+    let Disturbed { rounds, again, still } = measured.disturbed;
+    if again > 0 {
+        notes.push(format!(
+            "The host of this machine was in the way: rounds in which it took more than {} % of the cores' time were run again \
+             ({again} times). Of the {rounds} that count {still} are still disturbed: a round is run {TRIES} times at the most.",
+            TOO_MUCH * 100.0
+        ));
+    }
+    let wide = measured
+        .rows
+        .iter()
+        .filter(|row| is_too_wide(&row.rounds))
+        .count();
     if wide > 0 {
         notes.push(format!(
             "(!) Too wide a spread to conclude anything from the rates so marked ({wide}): the bounds of their median lie more than \
-             {percent:.0} % of it apart. Run again on a quiet machine, or `full`."
+             {:.0} % of it apart. Run again on a quiet machine, or `full`.",
+            TOO_WIDE * 100.0
         ));
-    }
-    if rows
-        .iter()
-        .any(|row| beside(row, rows, Client::Bare) == NO_CONCLUSION)
-    {
-        notes.push(format!(
-            "{NO_CONCLUSION}: the bounds of the ratio lie more than {percent:.0} % of it apart, on both sides of 1."
-        ));
-    }
-    let bare = |store, contended| {
-        rows.iter().any(|row| {
-            (row.client, row.store) == (Client::Bare, store) && row.workload.is_contended() == contended
-        })
-    };
-    if bare(Store::Memory, true) || bare(Store::Memory, false) {
-        notes.push(
-            "bare on memory is `tokio::sync::Mutex`: the physical limit, which promises far less.".to_owned(),
-        );
-    }
-    if bare(Store::Redis, false) {
-        notes.push("bare on redis is two calls of Tenure's own scripts where nobody waits.".to_owned());
-    }
-    if bare(Store::Redis, true) {
-        notes.push("bare on redis is `SET NX PX` and a polite poll where somebody waits.".to_owned());
-    }
-    if rows.iter().any(|row| row.workload == Workload::LoneWaiter) {
-        notes
-            .push("lone-waiter: all 65 workers are counted, and the waits of the lone one alone.".to_owned());
     }
     notes
 }
 
-/// Only if the host was in the way.
-fn host(disturbed: Disturbed) -> Option<String> {
-    let Disturbed { rounds, again, still } = disturbed;
-    (again > 0).then(|| {
-        format!(
-            "The host of this machine was in the way: rounds in which it took more than {} % of the cores' time were run again \
-             ({again} times). Of the {rounds} that count {still} are still disturbed: a round is run {TRIES} times at the most.",
-            TOO_MUCH * 100.0
-        )
-    })
-}
-
-/// A table for the terminal.
-pub(crate) fn aligned(head: &[&str], rows: &[Vec<String>]) -> String {
+/// A table whose columns are aligned.
+pub(crate) fn table(head: &[&str], rows: &[Vec<String>]) -> String {
+    let head: Vec<String> = head.iter().map(|cell| (*cell).to_owned()).collect();
     let width = |at: usize| {
-        let cells = rows.iter().map(|row| row[at].chars().count());
-        cells.chain([head[at].len()]).max().unwrap_or(0)
+        let cells = [&head].into_iter().chain(rows).map(|row| row[at].chars().count());
+        cells.max().unwrap_or(0).max(3)
     };
     let widths: Vec<usize> = (0..head.len()).map(width).collect();
-    let mut text = String::new();
-    let head: Vec<String> = head.iter().map(|cell| (*cell).to_owned()).collect();
-    for row in [&head].into_iter().chain(rows) {
-        let mut line = String::new();
-        for (at, (cell, width)) in row.iter().zip(&widths).enumerate() {
-            let gap = if at == 0 { "" } else { "  " };
-            // Writing to a string cannot fail.
-            let _ = match at < NUMBERS_FROM {
-                true => write!(line, "{gap}{cell:width$}"),
-                false => write!(line, "{gap}{cell:>width$}"),
-            };
-        }
-        text += line.trim_end();
-        text.push('\n');
-    }
-    text
-}
-
-fn piped(head: &[&str], rows: &[Vec<String>]) -> String {
-    let mut text = format!("| {} |\n|", head.join(" | "));
-    for at in 0..head.len() {
-        text += if at < NUMBERS_FROM { "---|" } else { "--:|" };
-    }
-    text.push('\n');
-    for row in rows {
-        text += &format!("| {} |\n", row.join(" | "));
-    }
-    text
+    let line = |cells: &[String]| {
+        let padded =
+            cells
+                .iter()
+                .zip(&widths)
+                .enumerate()
+                .map(|(at, (cell, width))| match at < NUMBERS_FROM {
+                    true => format!("| {cell:width$} "),
+                    false => format!("| {cell:>width$} "),
+                });
+        padded.collect::<String>() + "|\n"
+    };
+    let rule = widths
+        .iter()
+        .enumerate()
+        .map(|(at, width)| match at < NUMBERS_FROM {
+            true => "-".repeat(*width),
+            false => "-".repeat(width - 1) + ":",
+        });
+    let rule: Vec<String> = rule.collect();
+    line(&head) + &line(&rule) + &rows.iter().map(|row| line(row)).collect::<String>()
 }
 
 /// `1234567.8` as `1,234,568`.
@@ -311,85 +201,66 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::tally::{Round, Waits};
+    use crate::plan::{Store, Workload};
+    use crate::tally::Round;
 
     fn row(client: Client, rates: &[u64]) -> Row {
         let round = |rate: &u64| Round {
             time: Duration::from_secs(1),
             grants: vec![*rate],
             handovers: 0,
-            waits: Waits::new(),
+            waits: crate::tally::histogram(),
         };
         let rounds: Vec<_> = rates.iter().map(round).collect();
         Row::of(Workload::Solo, Store::Sqlite, client, &rounds)
     }
 
-    fn measured(rows: &[Row]) -> Measured<'_> {
-        Measured {
+    fn printed(rows: &[Row], disturbed: Disturbed) -> String {
+        let measured = Measured {
             rows,
             left_out: &[],
-            disturbed: Disturbed::default(),
-        }
+            disturbed,
+        };
+        section(&measured, crate::cli::QUICK, Distance::Near)
     }
 
     #[test]
-    fn that_the_host_was_in_the_way_is_said_and_how_often() {
+    fn the_report_says_how_often_the_host_was_in_the_way() {
         let rows = [row(Client::Bare, &[100])];
-        let quiet = measured(&rows);
-        assert!(!table(&quiet).contains("host"));
+        assert!(!printed(&rows, Disturbed::default()).contains("host"));
         let (rounds, again, still) = (40, 9, 2);
-        let disturbed = Disturbed { rounds, again, still };
-        let said = "rounds in which it took more than 1.5 % of the cores' time were run again (9 times). Of the 40 \
-                    that count 2 are still disturbed: a round is run 4 times at the most.";
-        for text in [
-            table(&Measured { disturbed, ..quiet }),
-            markdown(
-                &Measured { disturbed, ..quiet },
-                crate::cli::QUICK,
-                Distance::Near,
-            ),
-        ] {
+        let text = printed(&rows, Disturbed { rounds, again, still });
+        let said = "run again (9 times). Of the 40 that count 2 are still disturbed: a round is run 4 times at the most.";
+        assert!(text.contains(said), "{text}");
+    }
+
+    #[test]
+    fn a_spread_that_is_too_wide_is_marked_and_allows_no_conclusion() {
+        let rows = [
+            row(Client::Tenure, &[50, 200, 150]),
+            row(Client::Bare, &[100, 101, 100]),
+        ];
+        let text = printed(&rows, Disturbed::default());
+        for said in ["no conclusion", "100 % (!)", "from the rates so marked (1)"] {
             assert!(text.contains(said), "{text}");
         }
     }
 
     #[test]
-    fn a_spread_that_is_too_wide_is_said_and_nothing_is_concluded_from_it() {
-        let rows = [
-            row(Client::Tenure, &[50, 200, 150]),
-            row(Client::Bare, &[100, 101, 100]),
-        ];
-        let text = table(&measured(&rows));
-        assert!(text.contains("no conclusion"), "{text}");
-        assert!(text.contains("100 % (!)"), "{text}");
-        assert!(
-            text.contains("to conclude anything from the rates so marked (1)"),
-            "{text}"
-        );
-        assert!(markdown(&measured(&rows), crate::cli::QUICK, Distance::Near).contains("no conclusion"));
-    }
-
-    #[test]
-    fn a_steady_row_is_compared_to_the_bare_one() {
+    fn a_steady_row_is_compared_to_the_bare_one_and_to_peers() {
         let rows = [
             row(Client::Tenure, &[80, 81, 80]),
+            row(Client::Rlock, &[40, 40, 40]),
             row(Client::Bare, &[100, 101, 100]),
         ];
-        let text = table(&measured(&rows));
-        assert!(text.contains("0.80 ×"), "{text}");
+        let text = printed(&rows, Disturbed::default());
+        let ours = text
+            .lines()
+            .find(|line| line.contains("| solo") && line.contains("| tenure "))
+            .unwrap();
+        assert!(ours.contains("0.80 × (0.80 to 0.80) |"), "{ours}");
+        assert!(ours.ends_with("2.00 × (2.00 to 2.02) |"), "{ours}");
         assert!(!text.contains("(!)"), "{text}");
-    }
-
-    #[test]
-    fn what_is_left_out_is_said_with_its_reason() {
-        let (_, left_out) =
-            crate::plan::pairings(&[Workload::HotProcesses], &[Store::Memory], Distance::Near);
-        let said = "hot-processes on memory is left out: memory is not shared between processes.";
-        let measured = Measured {
-            left_out: &left_out,
-            ..measured(&[])
-        };
-        assert!(table(&measured).contains(said));
     }
 
     #[test]

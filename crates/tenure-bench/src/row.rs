@@ -5,7 +5,7 @@ use serde::Serialize;
 
 use crate::plan::{Client, Store, Workload};
 use crate::stats::{median, min_share};
-use crate::tally::{Round, Waits};
+use crate::tally::{Round, histogram, merge};
 
 /// As it is written to the JSON file, one object a line.
 #[derive(Clone, Debug, Serialize)]
@@ -25,21 +25,13 @@ pub(crate) struct Row {
     pub(crate) min_share: f64,
     /// The rate of each round, in order.
     pub(crate) rounds: Vec<f64>,
-    #[serde(skip)]
-    pub(crate) waits: Waits,
-    /// The longest wait of a round: the median of the rounds.
-    #[serde(skip)]
-    pub(crate) worst_us: f64,
-    /// The poorest process's share over the fair one: the median of the rounds.
-    #[serde(skip)]
-    pub(crate) min_process_share: f64,
 }
 
 impl Row {
     pub(crate) fn of(workload: Workload, store: Store, client: Client, rounds: &[Round]) -> Self {
         let each = |figure: fn(&Round) -> f64| rounds.iter().map(figure).collect::<Vec<_>>();
-        let mut waits = Waits::new();
-        rounds.iter().for_each(|round| waits.add(&round.waits));
+        let mut waits = histogram();
+        rounds.iter().for_each(|round| merge(&mut waits, &round.waits));
         let us = |nanoseconds: u64| to_digits(nanoseconds as f64 / 1000.0, 3);
         Row {
             workload,
@@ -47,30 +39,13 @@ impl Row {
             client,
             rate_per_s: to_digits(median(&each(Round::rate)), 1),
             handovers_per_s: to_digits(median(&each(Round::handovers_rate)), 1),
-            p50_us: us(waits.time.value_at_quantile(0.5)),
-            p99_us: us(waits.time.value_at_quantile(0.99)),
-            max_us: us(waits.time.max()),
+            p50_us: us(waits.value_at_quantile(0.5)),
+            p99_us: us(waits.value_at_quantile(0.99)),
+            max_us: us(waits.max()),
             min_share: to_digits(median(&each(|round| min_share(&round.grants))), 3),
             rounds: each(|round| to_digits(round.rate(), 1)),
-            waits,
-            worst_us: median(&each(|round| round.waits.time.max() as f64 / 1000.0)),
-            min_process_share: median(&each_process(workload, rounds)),
         }
     }
-}
-
-/// Of each round, the poorest process's share over the one that is fair for as many workers as it has.
-fn each_process(workload: Workload, rounds: &[Round]) -> Vec<f64> {
-    let share = |round: &Round| {
-        let mut grants = &round.grants[..];
-        let processes = workload.shape().tasks.iter().map(|&tasks| {
-            let (own, others) = grants.split_at(grants.len().min(tasks as usize));
-            grants = others;
-            own.iter().sum::<u64>() / u64::from(tasks)
-        });
-        min_share(&processes.collect::<Vec<_>>())
-    };
-    rounds.iter().map(share).collect()
 }
 
 /// Rounds to so many decimals: more would claim what no clock knows.
@@ -84,7 +59,6 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    use crate::baton::Turn;
     use crate::tally::Tally;
 
     /// A round of one second in which each worker got so many grants, after waiting 1, 2, 3 … µs.
@@ -94,11 +68,7 @@ mod tests {
             .map(|count| {
                 let mut tally = Tally::new();
                 for n in 1..=*count {
-                    let turn = Turn {
-                        number: n,
-                        handed_over: n % 2 == 0,
-                    };
-                    tally.count(Duration::from_micros(n), 0, turn, true);
+                    tally.count(Duration::from_micros(n), n % 2 == 0, true);
                 }
                 tally
             })
@@ -123,7 +93,6 @@ mod tests {
         assert!(near(row.p50_us, 250.0), "{}", row.p50_us);
         assert!(near(row.p99_us, 984.0), "{}", row.p99_us);
         assert!(near(row.max_us, 1000.0), "{}", row.max_us);
-        assert!(near(row.worst_us, 300.0), "{}", row.worst_us);
     }
 
     #[test]

@@ -3,6 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
+use serde::{Deserialize, Serialize};
 use tempfile::TempDir;
 use tenure_servers::Redis;
 
@@ -33,7 +34,7 @@ pub(crate) struct Ground {
 }
 
 /// How a crew finds its store, in whatever process it works.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Place {
     pub(crate) store: Store,
     /// As `tenure::connect` takes it.

@@ -96,22 +96,20 @@ impl<L: Lock> Seat<L> {
         let mut given_up = pin!(tokio::time::sleep_until((until + PATIENCE).into()));
         let mut asked = Instant::now();
         while asked < until {
-            let turns = self.baton.turns()?;
             let guard = tokio::select! {
                 biased;
                 guard = self.lock.lock() => guard?,
                 () = &mut given_up => {
-                    let since = self.baton.turns()? - turns;
-                    tally.give_up(asked.elapsed(), since);
+                    tally.waited(asked.elapsed());
                     return Ok(tally);
                 }
             };
             let granted = Instant::now();
-            let turn = self.baton.take(self.worker)?;
+            let handed_over = self.baton.take(self.worker)?;
             stay_busy(granted, section);
             self.baton.give(self.worker)?;
             self.lock.unlock(guard).await?;
-            tally.count(granted - asked, turns, turn, granted < until);
+            tally.count(granted - asked, handed_over, granted < until);
             if rest.is_zero() {
                 // A lock that never waits must not keep its thread from the other workers.
                 tokio::task::coop::consume_budget().await;

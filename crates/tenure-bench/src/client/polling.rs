@@ -1,5 +1,4 @@
-//! Beside Redis, where several wait: `SET NX PX` and a script that deletes what is still its own, as the manual of Redis
-//! has it and a careful person would write it.
+//! Beside Redis: `SET NX PX` and a script that deletes what is still its own, as the manual of Redis has it.
 //!
 //! It promises less: no renewal, no token, no wake-up between processes and no order between them, nothing to see or to
 //! evict. How it waits is in `waiting`.
@@ -8,10 +7,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
-use redis::{Script, Value};
+use redis::{AsyncConnectionConfig, Client, Script, Value};
 use tokio::sync::Mutex;
 
-use super::scripts::connect;
 use super::tokio_mutex::TokioMutexes;
 use super::waiting::{Held, random, wait};
 use super::{Lock, Locker};
@@ -45,6 +43,14 @@ impl Polling {
     }
 }
 
+/// A connection without a timer for each call, as Tenure's store has it.
+async fn connect(url: &str) -> Fallible<MultiplexedConnection> {
+    let settings = AsyncConnectionConfig::new().set_response_timeout(None);
+    let client = Client::open(url)?;
+    let connection = client.get_multiplexed_async_connection_with_config(&settings);
+    Ok(connection.await?)
+}
+
 impl Locker for Polling {
     type Lock = Key;
 
@@ -55,10 +61,6 @@ impl Locker for Polling {
             delete: self.delete.clone(),
             line: self.lines.lock_of(key),
         }
-    }
-
-    async fn close(self) -> Fallible<()> {
-        Ok(())
     }
 }
 

@@ -20,10 +20,6 @@ impl Locker for TokioMutexes {
         let mut mutexes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         mutexes.entry(key.to_owned()).or_default().clone()
     }
-
-    async fn close(self) -> Fallible<()> {
-        Ok(())
-    }
 }
 
 impl Lock for Arc<tokio::sync::Mutex<()>> {
