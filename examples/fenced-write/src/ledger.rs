@@ -1,13 +1,13 @@
-//! The resource: one account in a SQLite table, written through rusqlite in four ways.
-//! Not here: who may write. That is the lock's to say, and the table's to check.
+//! The resource: one account in a SQLite table, written in four ways through any client of SQLite (`client`).
 
 use std::error::Error;
 use std::path::Path;
 use std::str::FromStr;
 
-use rusqlite::{Connection, params};
 use tenure::FencingToken;
 use tenure::fenced::{self, Dialect, Fence};
+
+use crate::client::Database;
 
 /// The account that everybody writes.
 const ACCOUNT: &str = "alice";
@@ -54,10 +54,26 @@ impl FromStr for Writer {
     }
 }
 
+/// A value of a statement.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Value {
+    /// A balance or a token.
+    Number(i64),
+    /// The account.
+    Text(&'static str),
+}
+
+/// `Statement::params` makes the token a value.
+impl From<i64> for Value {
+    fn from(number: i64) -> Self {
+        Value::Number(number)
+    }
+}
+
 /// The table.
 #[derive(Debug)]
 pub struct Ledger {
-    connection: Connection,
+    database: Database,
     fence: Fence,
 }
 
@@ -65,15 +81,16 @@ impl Ledger {
     /// Makes the table, with one account, and the guard if that writer has one.
     pub fn create(path: &Path, writer: Writer) -> Result<Self, Box<dyn Error>> {
         let ledger = Ledger::open(path)?;
-        ledger.connection.execute_batch(
-            "CREATE TABLE accounts (id TEXT PRIMARY KEY, balance INTEGER NOT NULL);
-             INSERT INTO accounts VALUES ('alice', 0);",
-        )?;
-        ledger.connection.execute_batch(&ledger.fence.column_ddl())?;
+        let mut statements = vec![
+            "CREATE TABLE accounts (id TEXT PRIMARY KEY, balance INTEGER NOT NULL)".to_owned(),
+            "INSERT INTO accounts VALUES ('alice', 0)".to_owned(),
+            ledger.fence.column_ddl(),
+        ];
         if matches!(writer, Writer::Guarded | Writer::Forgetful) {
-            for statement in ledger.fence.guard().create()? {
-                ledger.connection.execute_batch(&statement)?;
-            }
+            statements.extend(ledger.fence.guard().create()?);
+        }
+        for statement in statements {
+            ledger.database.execute(&statement, &[])?;
         }
         Ok(ledger)
     }
@@ -81,34 +98,35 @@ impl Ledger {
     /// Opens the table that is there.
     pub fn open(path: &Path) -> Result<Self, Box<dyn Error>> {
         Ok(Ledger {
-            connection: Connection::open(path)?,
+            database: Database::open(path)?,
             fence: Fence::new(Dialect::Sqlite, "accounts", &["id"])?,
         })
     }
 
     /// Writes the balance. An error is a refusal, or the database's own.
     pub fn write(&self, writer: Writer, token: FencingToken, balance: i64) -> Result<(), Box<dyn Error>> {
-        let (connection, fence) = (&self.connection, token.as_i64());
+        let (balance, fence, account) = (balance.into(), token.as_i64().into(), Value::Text(ACCOUNT));
         let rows = match writer {
             Writer::Fenced => {
                 let update = self.fence.update(&["balance"])?;
-                connection.execute(update.sql(), params![balance, fence, ACCOUNT, fence])?
+                let values = update.params([balance], token, [account]);
+                self.database.execute(update.sql(), &values)?
             }
-            Writer::Guarded => connection.execute(
-                "UPDATE accounts SET balance = ?, fence = ? WHERE id = ?",
-                params![balance, fence, ACCOUNT],
-            )?,
-            Writer::Unfenced | Writer::Forgetful => connection.execute(
-                "UPDATE accounts SET balance = ? WHERE id = ?",
-                params![balance, ACCOUNT],
-            )?,
+            Writer::Guarded => {
+                let update = "UPDATE accounts SET balance = ?, fence = ? WHERE id = ?";
+                self.database.execute(update, &[balance, fence, account])?
+            }
+            Writer::Unfenced | Writer::Forgetful => {
+                let update = "UPDATE accounts SET balance = ? WHERE id = ?";
+                self.database.execute(update, &[balance, account])?
+            }
         };
         Ok(fenced::applied(rows)?)
     }
 
     /// The balance as it stands.
     pub fn balance(&self) -> Result<i64, Box<dyn Error>> {
-        let balance = "SELECT balance FROM accounts WHERE id = ?";
-        Ok(self.connection.query_row(balance, [ACCOUNT], |row| row.get(0))?)
+        self.database
+            .number("SELECT balance FROM accounts WHERE id = 'alice'")
     }
 }

@@ -1,15 +1,15 @@
 //! A table that refuses the writes of old holders, the process that holds, and the story that they play.
-//! Not here: the same with sqlx, which is a package of its own beside this one.
 
 #![allow(
     clippy::missing_errors_doc,
     reason = "any error ends the example with its message"
 )]
 
+mod client;
 mod holder;
 mod ledger;
 mod story;
 
 pub use holder::hold;
-pub use ledger::{Ledger, Writer};
+pub use ledger::{Ledger, Value, Writer};
 pub use story::{Ending, play};

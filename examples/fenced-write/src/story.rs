@@ -1,5 +1,5 @@
 //! Two holders, one of which is stopped beyond its lease: real processes, and what they say.
-//! Not here: what they do, which is in `holder.rs`. The sqlx package takes this file as it is.
+//! Not here: what they do, which is in `holder.rs`.
 
 use std::error::Error;
 use std::io::{BufRead, BufReader, Write};

@@ -100,7 +100,7 @@ struct Row {
 impl Row {
     fn read(line: &str) -> Row {
         let words: Vec<_> = line.split_whitespace().collect();
-        assert_eq!(words.len(), 13, "{line}");
+        assert_eq!(words.len(), 10, "{line}");
         let count = |n: usize| words[n].parse().unwrap_or_else(|_| panic!("{n} of {line}"));
         Row {
             sold: count(1),

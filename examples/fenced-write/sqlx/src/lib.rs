@@ -1,11 +1,13 @@
-//! The story of `fenced-write` with sqlx: a table that refuses the writes of old holders, and the process that holds.
-//! Not here: the story itself, which is the same file.
+//! `fenced-write` with sqlx: all is the same but the client of the database.
 
+mod client;
+#[path = "../../src/holder.rs"]
 mod holder;
+#[path = "../../src/ledger.rs"]
 mod ledger;
 #[path = "../../src/story.rs"]
 mod story;
 
 pub use holder::hold;
-pub use ledger::{Ledger, Writer};
+pub use ledger::{Ledger, Value, Writer};
 pub use story::{Ending, play};

@@ -1,5 +1,4 @@
 //! A request to a shop, on a connection of its own, as from a buyer of its own.
-//! Not here: what is asked, and what the replies mean.
 
 use std::io;
 use std::time::Duration;

@@ -1,0 +1,39 @@
+//! The database through rusqlite. `sqlx/src/client.rs` is the same through sqlx.
+
+use std::error::Error;
+use std::path::Path;
+
+use rusqlite::types::{ToSqlOutput, ValueRef};
+use rusqlite::{Connection, ToSql, params_from_iter};
+
+use crate::ledger::Value;
+
+/// A connection to a SQLite file.
+#[derive(Debug)]
+pub(crate) struct Database(Connection);
+
+impl Database {
+    /// Opens the file, or makes it.
+    pub(crate) fn open(path: &Path) -> Result<Self, Box<dyn Error>> {
+        Ok(Database(Connection::open(path)?))
+    }
+
+    /// Runs one statement, and returns how many rows it wrote.
+    pub(crate) fn execute(&self, sql: &str, values: &[Value]) -> Result<u64, Box<dyn Error>> {
+        Ok(self.0.execute(sql, params_from_iter(values))? as u64)
+    }
+
+    /// Runs a query that returns one number.
+    pub(crate) fn number(&self, sql: &str) -> Result<i64, Box<dyn Error>> {
+        Ok(self.0.query_row(sql, [], |row| row.get(0))?)
+    }
+}
+
+impl ToSql for Value {
+    fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
+        Ok(match self {
+            Value::Number(number) => ToSqlOutput::from(*number),
+            Value::Text(text) => ToSqlOutput::Borrowed(ValueRef::Text(text.as_bytes())),
+        })
+    }
+}
