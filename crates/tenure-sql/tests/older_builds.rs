@@ -166,6 +166,7 @@ async fn a_claim_that_an_older_build_evicts_is_lost() {
         lease: held.lease,
         only: Phase::Granted,
         raise: None,
+        shorten_only: false,
     };
     let renewed = client.store.clone().renew([renewal].into_iter().collect()).await;
     let by_older = Some(Arc::from("older"));
