@@ -71,7 +71,7 @@ Durations are written `500ms`, `5s`, `2m`, `1h30m`.
     run_exit_codes!(),
     "
 
-Exit codes of the other verbs:
+Exit codes of the other verbs (`elect` exits as `run` does):
   0 done · 1 busy, timed out or findings · 2 usage · 3 the store failed · 4 lock lost"
 );
 
@@ -101,8 +101,8 @@ macro_rules! elect_exit_codes {
 Exit codes of `elect`:
   the command's own, or 128+n if signal n ended it: it ran to its end as leader
   128+n  signal n came while another led; the command does not run
-  2      usage
-  3      the store or this machine failed
+  123    --max-hold was reached, the command was stopped
+  125    our own failure: usage, store unreachable, wrong kind
   126    the command could not be executed
   127    the command was not found"
     };
@@ -117,8 +117,8 @@ pub(super) const ELECT: &str = concat!(
 Of all who elect the same NAME one leads and runs its command; the others
 wait, in their order. When the command ends by itself, the lead is given up and
 elect ends. When the lead is lost, the command is stopped (TERM, and KILL a
-grace later) and elect campaigns again: the command is started anew when it
-leads once more. NAME is a key, held as a mutex: `tenure show NAME` shows the
+grace later) and elect campaigns again: the command is started again when it
+leads once more. At --max-hold it is stopped too, and elect ends. NAME is a key, held as a mutex: `tenure show NAME` shows the
 leader and the candidates. The command sees TENURE_KEY, TENURE_TOKEN,
 TENURE_CLAIM and TENURE_STORE; signals reach it as under `run`.
 

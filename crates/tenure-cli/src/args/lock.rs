@@ -180,7 +180,7 @@ pub(super) fn parse_lease(text: &str) -> Result<Duration, String> {
     }
 }
 
-fn more_than_zero(text: &str) -> Result<Duration, String> {
+pub(super) fn more_than_zero(text: &str) -> Result<Duration, String> {
     match parse_duration(text) {
         Ok(Duration::ZERO) => {
             Err("it would end before it began; leave the option out for no limit".to_owned())

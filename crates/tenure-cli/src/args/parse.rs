@@ -10,7 +10,7 @@ use clap::{CommandFactory, Parser};
 use super::{Cli, Verb};
 use crate::words::without_passwords;
 
-/// Exit code of a usage error of `run`: 2 could be its command's own.
+/// Exit code of a usage error of `run` and `elect`: 2 could be their command's own.
 const RUN_USAGE: u8 = 125;
 /// Exit code of every other usage error.
 const USAGE: u8 = 2;
@@ -52,10 +52,9 @@ pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Cli, BadUsage> 
             ));
         }
         BadUsage {
-            exit_code: if verb.as_deref() == Some("run") {
-                RUN_USAGE
-            } else {
-                USAGE
+            exit_code: match verb.as_deref() {
+                Some("run" | "elect") => RUN_USAGE,
+                _ => USAGE,
             },
             text,
         }
@@ -303,7 +302,8 @@ mod tests {
                 &["cannot be negative"],
             );
         }
-        refused("elect k --grace -1s -- true", 2, &["cannot be negative"]);
+        refused("elect k --grace -1s -- true", 125, &["cannot be negative"]);
+        refused("elect k --max-hold -1s -- true", 125, &["cannot be negative"]);
         // A value that was forgotten is no negative one.
         refused("run k --wait -n -- true", 125, &["--wait", "whole numbers"]);
         refused("run k --wait -- true", 125, &["--wait", "whole numbers"]);
@@ -420,16 +420,22 @@ mod tests {
             (Duration::from_secs(5), Stop::Term)
         );
         assert_eq!(plain.command, ["sh", "-c", "true"]);
-        let short = elect("elect chair --lease 3s --grace 1s --on-lost kill -- a");
+        let short = elect("elect chair --lease 3s --grace 1s --max-hold 1m --on-lost kill -- a");
         assert_eq!(
             (short.grace(short.lease), short.on_lost),
             (Duration::from_secs(1), Stop::Kill)
         );
-        refused("elect chair", 2, &["no command", "tenure elect k -- echo hi"]);
-        refused("elect chair -- ", 2, &["no command"]);
-        refused("elect -- true", 2, &["NAME"]);
-        refused("elect chair --lease 3s --grace 2s -- true", 2, &["third"]);
-        refused("elect chair --on-lost ignore -- true", 2, &["term", "kill"]);
+        assert_eq!(
+            (plain.max_hold, short.max_hold),
+            (None, Some(Duration::from_secs(60)))
+        );
+        refused("elect chair", 125, &["no command", "tenure elect k -- echo hi"]);
+        refused("elect chair -- ", 125, &["no command"]);
+        refused("elect -- true", 125, &["NAME"]);
+        refused("elect chair --lease 3s --grace 2s -- true", 125, &["third"]);
+        refused("elect chair --on-lost ignore -- true", 125, &["term", "kill"]);
+        refused("elect chair --max-hold 0s -- true", 125, &["no limit"]);
+        refused("--frobnicate elect chair -- true", 125, &["--frobnicate"]);
     }
 
     #[test]

@@ -9,7 +9,7 @@ use clap::builder::PossibleValuesParser;
 use clap::{ArgGroup, Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 
-use super::lock::{DEFAULT_LEASE, parse_lease};
+use super::lock::{DEFAULT_LEASE, more_than_zero, parse_lease};
 use super::{LockArgs, help, objects, parse_duration};
 
 /// All verbs, which have a manual page each.
@@ -280,6 +280,9 @@ pub struct Elect {
     #[arg(long, value_name = "D", default_value = DEFAULT_LEASE, value_parser = parse_lease)]
     #[arg(allow_hyphen_values = true)]
     pub lease: Duration,
+    /// Stop the command after that time as leader, and exit with 123 (default: no limit)
+    #[arg(long, value_name = "D", value_parser = more_than_zero, allow_hyphen_values = true)]
+    pub max_hold: Option<Duration>,
     /// What the command gets when the lead is lost
     #[arg(long, value_name = "WHAT", default_value = "term")]
     pub on_lost: Stop,

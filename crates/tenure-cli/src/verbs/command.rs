@@ -2,15 +2,18 @@
 //! How the command is kept and stopped is `ward`'s; what follows from its end is `run`'s and `elect`'s.
 
 use std::ffi::OsString;
+use std::time::Duration;
 
 use tenure::Guard;
 
 use super::lock::{Held, Release};
 use super::store::Chosen;
 use super::ward::Ward;
-use crate::guardian::{StartError, Status, Supervisor, own_binary};
+use crate::guardian::{StartError, Status, Supervisor, Why, own_binary};
 use crate::words::{Failure, warn};
 
+/// The lock was lost, or `--max-hold` reached, and the command was stopped.
+pub(super) const STOPPED: u8 = 123;
 /// Nobody saw how the command ended.
 const UNSEEN: u8 = 125;
 /// What a signal's number is added to.
@@ -22,8 +25,10 @@ pub(super) enum Ending {
     Own(u8),
     /// It never ran; the code says why.
     NotStarted(u8),
-    /// It was stopped, or not started, since its lock was lost or its time was over.
+    /// It was stopped, or not started, because its lock was lost or its time was over.
     Stopped {
+        /// The reason, as the guardian names it.
+        why: Why,
         /// A signal that came too late for the command to heed it.
         told_to_go: Option<i32>,
     },
@@ -52,7 +57,8 @@ pub(super) async fn run_in(mut ward: Ward<'_>, env: Vec<(OsString, OsString)>, a
                 ward.linger().await;
             }
             Ok(match (ended.stopped_by, ended.status) {
-                (Some(_), _) => Ending::Stopped {
+                (Some(why), _) => Ending::Stopped {
+                    why,
                     told_to_go: ward.told_to_go(),
                 },
                 (None, status) => Ending::Own(status.map_or(UNSEEN, Status::exit_code)),
@@ -74,7 +80,10 @@ fn not_started(error: &StartError, argv: &[OsString]) -> Result<Ending, Failure>
         StartError::Exec(_) | StartError::TooLate => failure.print(),
     }
     Ok(match error {
-        StartError::TooLate => Ending::Stopped { told_to_go: None },
+        StartError::TooLate => Ending::Stopped {
+            why: Why::Deadline,
+            told_to_go: None,
+        },
         _ => Ending::NotStarted(error.exit_code(&program)),
     })
 }
@@ -100,6 +109,11 @@ pub(super) async fn give_back(held: Held, ran: &Ran) -> bool {
             false
         }
     }
+}
+
+/// Where a claim itself is capped: late enough that the lock outlives a command that is stopped at `--max-hold`.
+pub(super) fn claim_cap(max_hold: Option<Duration>, grace: Duration, lease: Duration) -> Option<Duration> {
+    Some(max_hold? + grace + lease)
 }
 
 /// The exit code of a shell that a signal ended.

@@ -5,14 +5,14 @@ use std::time::{Duration, Instant as Stopwatch};
 
 use tenure::Election;
 
-use super::command::{Ending, ended_by, environment, give_back, guardian, run_in};
+use super::command::{Ending, STOPPED, claim_cap, ended_by, environment, give_back, guardian, run_in};
 use super::keys::key;
 use super::lock::{Held, rounded};
 use super::signals::order_to_go;
 use super::store::{Chosen, leave};
 use super::ward::{Terms, Ward};
 use crate::args::{Elect, Global};
-use crate::guardian::Inbox;
+use crate::guardian::{Inbox, Why};
 use crate::words::{Failure, note_as_is, shortened};
 
 /// Campaigns and runs the command, term after term, and gives the exit code of its own end.
@@ -27,8 +27,12 @@ pub(super) async fn elect(global: &Global, elect: &Elect) -> Result<u8, Failure>
     };
     let client = connected?;
     let lease = rounded(elect.lease, client.profile());
+    let election = client.election(name.as_str()).lease(lease);
     let candidate = Candidate {
-        election: client.election(name.as_str()).lease(lease),
+        election: match claim_cap(elect.max_hold, elect.grace(lease), lease) {
+            Some(cap) => election.max_hold(cap),
+            None => election,
+        },
         lease,
         elect,
         store: &store,
@@ -48,7 +52,7 @@ struct Candidate<'a> {
 }
 
 impl Candidate<'_> {
-    /// Serves terms until the command ends by itself or a signal ends the candidacy.
+    /// Serves terms until the command ends by itself, a term reaches `--max-hold`, or a signal ends the candidacy.
     async fn serve(&self, inbox: &mut Inbox) -> Result<u8, Failure> {
         loop {
             // The guardian gets ready while another leads.
@@ -66,9 +70,13 @@ impl Candidate<'_> {
             match ran.ending? {
                 Ending::Own(code) | Ending::NotStarted(code) => return Ok(code),
                 Ending::Stopped {
+                    why: Why::MaxHold, ..
+                } => return Ok(STOPPED),
+                Ending::Stopped {
                     told_to_go: Some(signal),
+                    ..
                 } => return Ok(ended_by(signal)),
-                Ending::Stopped { told_to_go: None } => {
+                Ending::Stopped { told_to_go: None, .. } => {
                     note_as_is(
                         self.quiet,
                         &format!("campaigning for {:?} again", self.elect.name),
@@ -98,7 +106,7 @@ impl Candidate<'_> {
         Terms {
             on_lost: self.elect.on_lost.into(),
             grace: self.elect.grace(self.lease),
-            max_hold: None,
+            max_hold: self.elect.max_hold,
             at_least: Duration::ZERO,
         }
     }

@@ -9,7 +9,7 @@ use crate::args::{Cli, Global, Verb};
 use crate::tracing_output::{self, Verbosity};
 use crate::words::{Blame, Failure};
 
-/// What a failure of `run` exits with, whatever it is: 2 and 3 could be the command's own.
+/// What a failure of `run` or `elect` exits with, whatever it is: 2 and 3 could be the command's own.
 const RUN_FAILED: u8 = 125;
 const USAGE: u8 = 2;
 /// The store or this machine failed.
@@ -45,7 +45,7 @@ pub fn obey(cli: &Cli) -> ExitCode {
     let code = done.unwrap_or_else(|failure| {
         failure.print();
         match (failure.blame, &cli.verb) {
-            (_, Verb::Run(_)) => RUN_FAILED,
+            (_, Verb::Run(_) | Verb::Elect(_)) => RUN_FAILED,
             (Blame::Usage, _) => USAGE,
             (Blame::Store, _) => STORE_FAILED,
         }

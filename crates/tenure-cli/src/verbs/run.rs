@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use super::command::{Ending, ended_by, environment, give_back, guardian, run_in};
+use super::command::{Ending, STOPPED, claim_cap, ended_by, environment, give_back, guardian, run_in};
 use super::lock::{Outcome, Wanted};
 use super::signals::order_to_go;
 use super::store::{Chosen, leave};
@@ -11,9 +11,6 @@ use super::ward::{Terms, Ward};
 use crate::args::{Global, Run};
 use crate::guardian::Inbox;
 use crate::words::{Failure, note_as_is};
-
-/// The lock was lost, or `--max-hold` reached, and the command was stopped.
-const STOPPED: u8 = 123;
 
 /// Runs the command, and gives the exit code.
 pub(super) async fn run(global: &Global, run: &Run) -> Result<u8, Failure> {
@@ -31,10 +28,12 @@ pub(super) async fn run(global: &Global, run: &Run) -> Result<u8, Failure> {
     let client = connected?;
     let (quiet, names) = (!global.verbose, wanted.names());
     let waits = move |_: &_| note_as_is(quiet, &format!("waiting for {names}"));
+    let lease = wanted.lease(&client);
+    let cap = claim_cap(run.lock.max_hold, run.grace(lease), lease);
     let acquired = tokio::select! {
         biased;
         signal = order_to_go(&mut inbox) => Err(signal),
-        acquired = wanted.acquire(&client, claim_cap(run, wanted.lease(&client)), waits) => Ok(acquired),
+        acquired = wanted.acquire(&client, cap, waits) => Ok(acquired),
     };
     let outcome = match acquired {
         Ok(Ok(Outcome::Held(held))) => {
@@ -73,12 +72,6 @@ fn terms(run: &Run, lease: Duration) -> Terms {
         max_hold: run.lock.max_hold,
         at_least: run.lock.at_least,
     }
-}
-
-/// Where the claim itself is capped: late enough that the lock outlives a command that is stopped at `--max-hold`.
-fn claim_cap(run: &Run, lease: Duration) -> Option<Duration> {
-    let max_hold = run.lock.max_hold?;
-    Some(max_hold + run.grace(lease) + lease)
 }
 
 /// Who says that busy is as good as done wants to hear nothing: cron mails every word.

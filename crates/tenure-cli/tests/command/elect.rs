@@ -180,7 +180,25 @@ fn on_lost_kill_sends_no_term() {
 }
 
 #[test]
-fn usage_errors_are_2_and_a_store_that_fails_is_3() {
+fn a_term_that_reaches_max_hold_ends_with_123() {
+    let scene = Scene::new();
+    let candidate = elect(&scene, &["--max-hold", "1s", "--lease", "1s"], STAY);
+    let pids = terms(&scene, 1);
+    let done = candidate.finish();
+    assert_eq!(done.code, 123, "{done:?}");
+    assert!(done.stderr.contains("--max-hold"), "{done:?}");
+    assert_dead(&pids);
+    assert!(!scene.is_busy("chair"));
+}
+
+#[test]
+fn a_command_shorter_than_max_hold_ends_by_itself() {
+    let scene = Scene::new();
+    assert_eq!(elect(&scene, &["--max-hold", "600s"], "exit 7").finish().code, 7);
+}
+
+#[test]
+fn usage_errors_and_a_store_that_fails_are_125() {
     let scene = Scene::new();
     for args in [
         &["elect", "chair"][..],
@@ -188,7 +206,7 @@ fn usage_errors_are_2_and_a_store_that_fails_is_3() {
         &["elect", "a\nb", "--", "true"],
     ] {
         let done = scene.call(args);
-        assert_eq!((done.code, done.stdout.as_str()), (2, ""), "{done:?}");
+        assert_eq!((done.code, done.stdout.as_str()), (125, ""), "{done:?}");
         assert!(done.stderr.starts_with("error: "), "{done:?}");
     }
     scene.write(
@@ -197,6 +215,6 @@ fn usage_errors_are_2_and_a_store_that_fails_is_3() {
         0o600,
     );
     let began = Instant::now();
-    assert_eq!(scene.call(&["elect", "chair", "--", "true"]).code, 3);
+    assert_eq!(scene.call(&["elect", "chair", "--", "true"]).code, 125);
     assert!(began.elapsed() < Duration::from_secs(10));
 }
