@@ -1,21 +1,21 @@
 //! What changes among a store's locks, seen by looking at it again and again. Not here: a single look, which is
 //! [`Client::inspect`].
 
-use std::collections::{BTreeMap, BTreeSet, HashSet, VecDeque};
+use std::collections::{BTreeSet, HashSet, VecDeque};
 use std::fmt;
-use std::future::{Future, poll_fn};
-use std::num::NonZeroU32;
+use std::future::{Future, poll_fn, ready};
 use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use futures_core::Stream;
-use tenure_backend::{Cursor, Fault, HolderId, Kind, LockKey, LockStatus, Page, Query};
+use tenure_backend::{Fault, HolderId, Instant, Kind, LockKey, LockStatus, Query};
 
 use crate::client::Client;
 use crate::engine::Engine;
 use crate::error::Error;
+use crate::scan::{Seen, Watcher};
 use crate::timer::nap;
 
 /// How long it rests between two looks, unless told otherwise.
@@ -24,8 +24,6 @@ const INTERVAL: Duration = Duration::from_secs(1);
 const SHORTEST: Duration = Duration::from_millis(1);
 /// How many keys it keeps in mind, unless told otherwise.
 const LIMIT: usize = 100_000;
-/// How many keys it asks for at once.
-const PAGE: NonZeroU32 = NonZeroU32::MIN.saturating_add(255);
 
 /// A change among the locks of a store. Each status is what the store showed when the change was seen.
 ///
@@ -63,7 +61,8 @@ pub enum Change {
 /// The changes among the locks of a store, one after the other.
 ///
 /// It begins with what stands: every key that is held, and every key that is only waited for. From then on it looks
-/// at the store once a second ([`every`](Changes::every)) and tells what is different, in the order of the keys.
+/// at the store once a second ([`every`](Changes::every)) and tells what is different, in the order of the keys. All watchers of
+/// a client share their looks: watchers of one prefix, or of prefixes that begin with it, cost a store as much as one.
 /// Unavailability of the store does not end it; the end of its client does, at once.
 ///
 /// # Guarantees
@@ -89,6 +88,8 @@ pub struct Changes {
     scope: Result<Scope, Error>,
     interval: Duration,
     limit: usize,
+    /// The registration for the client's scans, from the first look on. A single key needs none.
+    watcher: Option<Arc<Watcher>>,
     seen: Seen,
     /// Seen and not told yet.
     untold: VecDeque<Change>,
@@ -98,8 +99,8 @@ pub struct Changes {
     ended: bool,
 }
 
-type Seen = BTreeMap<LockKey, LockStatus>;
-type Look = Pin<Box<dyn Future<Output = Result<Seen, Error>> + Send>>;
+/// What was seen, and when.
+type Look = Pin<Box<dyn Future<Output = Result<(Seen, Instant), Error>> + Send>>;
 
 /// Which keys are watched.
 #[derive(Clone, Debug)]
@@ -109,6 +110,12 @@ pub(crate) enum Scope {
     Prefix(Arc<str>),
 }
 
+/// What one look looks at.
+enum Watched {
+    Key(LockKey),
+    Prefix(Arc<Watcher>),
+}
+
 impl Changes {
     pub(crate) fn new(client: Client, scope: Result<Scope, Error>) -> Self {
         Changes {
@@ -116,6 +123,7 @@ impl Changes {
             scope,
             interval: INTERVAL,
             limit: LIMIT,
+            watcher: None,
             seen: Seen::new(),
             untold: VecDeque::new(),
             look: None,
@@ -134,6 +142,7 @@ impl Changes {
     /// [`Error::Limit`].
     pub fn limit(mut self, keys: usize) -> Self {
         self.limit = keys;
+        self.watcher = None;
         self
     }
 
@@ -158,7 +167,7 @@ impl Changes {
             }
             let mut look = match self.look.take() {
                 Some(look) => look,
-                None => self.next_look(Duration::ZERO),
+                None => self.next_look(Instant::ORIGIN),
             };
             match look.as_mut().poll(context) {
                 Poll::Pending => {
@@ -167,37 +176,55 @@ impl Changes {
                 }
                 Poll::Ready(Err(error)) if !error.is_weather() => return Poll::Ready(Err(error)),
                 Poll::Ready(looked) => {
-                    self.take_in(looked);
-                    self.look = Some(self.next_look(self.interval));
+                    let ended = self.take_in(looked);
+                    self.look = Some(self.next_look(ended + self.interval));
                 }
             }
         }
     }
 
     /// A look after a rest.
-    fn next_look(&self, time: Duration) -> Look {
-        let (client, scope, limit) = (self.client.clone(), self.scope.clone(), self.limit);
+    fn next_look(&mut self, from: Instant) -> Look {
+        let (client, interval) = (self.client.clone(), self.interval);
+        let watched = match &self.scope {
+            Err(error) => return Box::pin(ready(Err(error.clone()))),
+            Ok(Scope::Key(key)) => Watched::Key(key.clone()),
+            Ok(Scope::Prefix(prefix)) => {
+                let register = || Arc::new(Watcher::new(&client.engine.scans, prefix.clone(), self.limit));
+                Watched::Prefix(self.watcher.get_or_insert_with(register).clone())
+            }
+        };
         Box::pin(async move {
-            let scope = scope?;
-            client.engine.watchdog.start(&client.engine)?;
-            rest(&client.engine, time).await?;
-            look(&client, &scope, limit).await
+            let engine = &client.engine;
+            engine.watchdog.start(engine)?;
+            rest(engine, from).await?;
+            match watched {
+                Watched::Key(key) => {
+                    let status = mutex_at(&client, &key).await?;
+                    let seen = status.map(|status| (status.key.clone(), status));
+                    Ok((seen.into_iter().collect(), engine.clock.now()))
+                }
+                Watched::Prefix(watcher) => watcher.look(engine, interval).await,
+            }
         })
     }
 
-    fn take_in(&mut self, looked: Result<Seen, Error>) {
+    /// Returns when the look ended.
+    fn take_in(&mut self, looked: Result<(Seen, Instant), Error>) -> Instant {
         match looked {
-            Ok(seen) => {
+            Ok((seen, ended)) => {
                 if std::mem::take(&mut self.unavailable) {
                     self.untold.push_back(Change::Available);
                 }
                 self.untold.extend(differences(&self.seen, &seen));
                 self.seen = seen;
+                ended
             }
             Err(error) => {
                 if !std::mem::replace(&mut self.unavailable, true) {
                     self.untold.push_back(Change::Unavailable(error));
                 }
+                self.client.engine.clock.now()
             }
         }
     }
@@ -227,10 +254,9 @@ impl fmt::Debug for Changes {
     }
 }
 
-/// Rests for `time` on the belief clock, unless the client ends meanwhile.
-async fn rest(engine: &Engine, time: Duration) -> Result<(), Error> {
+/// Rests until then on the belief clock, unless the client ends meanwhile.
+async fn rest(engine: &Engine, until: Instant) -> Result<(), Error> {
     let watchdog = &engine.watchdog;
-    let until = engine.clock.now() + time;
     let mut closing = pin!(watchdog.closing());
     loop {
         if watchdog.is_closed() {
@@ -244,42 +270,6 @@ async fn rest(engine: &Engine, time: Duration) -> Result<(), Error> {
             biased;
             () = &mut closing => {}
             () = nap(watchdog, until - now) => {}
-        }
-    }
-}
-
-/// Looks at all of it, page by page.
-async fn look(client: &Client, scope: &Scope, limit: usize) -> Result<Seen, Error> {
-    let mut seen = Seen::new();
-    let mut after = None;
-    loop {
-        let page = look_at_page(client, scope, after).await?;
-        seen.extend(page.items.into_iter().map(|status| (status.key.clone(), status)));
-        if seen.len() > limit {
-            let message = format!("more than {limit} keys are held or waited for: name a longer prefix");
-            return Err(Error::Limit(message.into()));
-        }
-        match page.next {
-            Some(next) => after = Some(next),
-            None => return Ok(seen),
-        }
-    }
-}
-
-async fn look_at_page(
-    client: &Client,
-    scope: &Scope,
-    after: Option<Cursor>,
-) -> Result<Page<LockStatus>, Error> {
-    match scope {
-        Scope::Key(key) => Ok(Page {
-            items: mutex_at(client, key).await?.into_iter().collect(),
-            next: None,
-        }),
-        Scope::Prefix(prefix) => {
-            let prefix = prefix.clone();
-            let limit = PAGE;
-            client.inspect(Query::Prefix { prefix, after, limit }).await
         }
     }
 }

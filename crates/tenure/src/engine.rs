@@ -16,6 +16,7 @@ use crate::line::Line;
 use crate::lines::Lines;
 use crate::owner::Owner;
 use crate::queue::Places;
+use crate::scan::Scans;
 use crate::settings::Settings;
 use crate::store::Store;
 use crate::telemetry::{Meters, Rounds};
@@ -35,6 +36,8 @@ pub(crate) struct Engine {
     pub(crate) id: ClientId,
     pub(crate) lines: Lines,
     pub(crate) watchdog: Watchdog,
+    /// What watchers of this client look at together.
+    pub(crate) scans: Arc<Scans>,
     claims: AtomicU64,
     owners: AtomicU64,
     /// Attempts and held claims, for the limit.
@@ -71,6 +74,7 @@ impl Engine {
             settings,
             id: ClientId::from_random(random),
             lines: Lines::default(),
+            scans: Arc::default(),
             claims: AtomicU64::new(0),
             owners: AtomicU64::new(0),
             live: AtomicUsize::new(0),

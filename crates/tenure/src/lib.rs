@@ -43,6 +43,7 @@ mod owner;
 mod queue;
 mod release;
 mod rwlock;
+mod scan;
 mod seek;
 mod semaphore;
 mod settings;

@@ -4,8 +4,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use tenure_backend::{
-    Backend, BackendError, Batch, Call, Claim, Departure, Each, Instant, Profile, Released, Renewal, Renewed,
-    Standing, Wakes,
+    Backend, BackendError, Batch, Call, Claim, Departure, Each, Instant, LockStatus, Page, Profile, Query,
+    Released, Renewal, Renewed, Standing, Wakes,
 };
 
 #[derive(Clone, Debug)]
@@ -31,6 +31,10 @@ impl Store {
 
     pub(crate) fn watch(&self, claim: Arc<Claim>) -> Call<Wakes> {
         self.call(|backend| backend.watch(claim))
+    }
+
+    pub(crate) fn inspect(&self, query: Query) -> Call<Page<LockStatus>> {
+        self.call(|backend| backend.inspect(query))
     }
 
     pub(crate) fn renew(&self, batch: Batch<Renewal>) -> Each<Renewed> {

@@ -1,0 +1,78 @@
+//! Watchers of one client on Redis: how many scans they cost the server.
+
+use std::time::Duration;
+
+use futures_util::future::join_all;
+use tenure::{Change, Changes, Client};
+use tenure_servers::Redis;
+
+/// How many changes are watched.
+const ROUNDS: usize = 10;
+
+/// How many `SCAN` commands the server has run since its statistics were reset.
+fn scans(server: &Redis) -> usize {
+    let stats = server.ask(&["INFO", "commandstats"]).expect("the server answers");
+    let scans = stats
+        .lines()
+        .find_map(|line| line.strip_prefix("cmdstat_scan:calls="));
+    let calls = scans.and_then(|scans| scans.split(',').next());
+    calls.map_or(0, |calls| calls.parse().expect("a number"))
+}
+
+/// The next change of each, within some seconds.
+async fn next_of_all(watchers: &mut [Changes]) -> Vec<Change> {
+    let all = join_all(watchers.iter_mut().map(Changes::next));
+    let changes = tokio::time::timeout(Duration::from_secs(20), all).await;
+    let changes = changes.expect("each sees the change");
+    changes
+        .into_iter()
+        .map(|change| change.expect("no error"))
+        .collect()
+}
+
+/// How many scans it costs that all of these watchers see a lock come and go, again and again.
+async fn scans_of(server: &Redis, client: &Client, watchers: &mut [Changes]) -> usize {
+    server.ask(&["CONFIG", "RESETSTAT"]).expect("the server obeys");
+    for _ in 0..ROUNDS {
+        let guard = client
+            .mutex("jobs:mail:7")
+            .lock()
+            .await
+            .expect("the lock is free");
+        let changes = next_of_all(watchers).await;
+        assert!(
+            changes.iter().all(|change| matches!(change, Change::Held(_))),
+            "{changes:?}"
+        );
+        guard.unlock().await.expect("it was held");
+        let changes = next_of_all(watchers).await;
+        assert!(
+            changes.iter().all(|change| matches!(change, Change::Freed(_))),
+            "{changes:?}"
+        );
+    }
+    scans(server)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn watchers_of_one_client_share_their_scans() {
+    let server = Redis::start().expect("redis-server starts");
+    let client = tenure::connect(&format!("redis://{}", server.address()))
+        .await
+        .expect("the server answers");
+    let watch = |prefix: &str| client.watch(prefix).every(Duration::from_millis(200));
+    let alone = scans_of(&server, &client, &mut [watch("jobs:")]).await;
+
+    let prefixes = ["jobs:", "jobs:mail:", "jobs:mail:7"];
+    let mut watchers: Vec<Changes> = prefixes
+        .iter()
+        .cycle()
+        .take(30)
+        .map(|prefix| watch(prefix))
+        .collect();
+    let together = scans_of(&server, &client, &mut watchers).await;
+    assert!(
+        (1..=2 * alone).contains(&together),
+        "{together} scans for 30 watchers, {alone} for one"
+    );
+}
