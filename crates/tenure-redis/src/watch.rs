@@ -253,11 +253,11 @@ impl Book {
 
     /// Wakes the listeners of every channel that the server has not confirmed. Returns whether there are any.
     fn ring_unconfirmed(&self) -> bool {
-        let mut bells: Vec<Bell> = Vec::new();
         let pages = self.pages.lock();
-        for channel in pages.channels.values().filter(|channel| !channel.subscribed) {
-            bells.extend(channel.bells.iter().cloned());
-        }
+        let unconfirmed = pages.channels.values().filter(|channel| !channel.subscribed);
+        let bells: Vec<Bell> = unconfirmed
+            .flat_map(|channel| channel.bells.iter().cloned())
+            .collect();
         drop(pages);
         bells.iter().for_each(Bell::ring);
         !bells.is_empty()
