@@ -70,7 +70,8 @@ pub trait Backend: Debug + Send + Sync + 'static {
     /// Places the claim, or polls it if it is there. Never blocks on another holder.
     fn acquire(self: Arc<Self>, claim: Arc<Claim>, place_by: Instant) -> Call<Standing>;
 
-    /// Keeps claims alive. Never re-creates one, never releases one.
+    /// Keeps claims alive. Never re-creates one, never releases one, and never lengthens a lease where
+    /// [`Renewal::shorten_only`] is set.
     fn renew(self: Arc<Self>, batch: Batch<Renewal>) -> Each<Renewed>;
 
     /// Makes holders or waiters absent, wakes who may go next, and grants the heir if nobody else is known to

@@ -24,7 +24,7 @@ use crate::{Fairness, Mode};
 ///     liveness: Liveness::Lease(LeaseClock::ServerWall),
 ///     hazards: &[Hazard::ClockSet, Hazard::Failover],
 ///     fencing: Fencing::UntilDataLossAndBackwardClock, wake_up: WakeUp::Poll,
-///     remembers_ended: true, tells_others: false, inspection, limits,
+///     remembers_ended: true, tells_others: false, inspection, first_renewal: None, limits,
 /// };
 /// assert!(profile.serves(Mode::Exclusive, Fairness::Unfair), "in order of arrival, all the same");
 /// assert!(!profile.serves(Mode::Read, Fairness::Unfair), "refused without effect");
@@ -59,6 +59,9 @@ pub struct Profile {
     pub tells_others: bool,
     /// What can be seen.
     pub inspection: Inspection,
+    /// Time after a grant at which the store wants the claim's first renewal, also if its lease is fixed; `None` if it does
+    /// not care. Until then [`inspect`](crate::Backend::inspect) may show a holder without label and token.
+    pub first_renewal: Option<Duration>,
     /// Its bounds.
     pub limits: Limits,
 }

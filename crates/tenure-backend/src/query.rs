@@ -130,11 +130,12 @@ pub struct LockStatus {
 pub struct HolderStatus {
     /// Its name, as eviction takes it; foreign names are another kind of client's.
     pub id: HolderId,
-    /// What it calls itself, where the layout records that.
+    /// What it calls itself, where the layout records that; `None` too before
+    /// [`Profile::first_renewal`](crate::Profile::first_renewal), if the store has one.
     pub label: Option<Arc<str>>,
     /// How it holds the key.
     pub mode: Mode,
-    /// The grant's token, or the first one of its run.
+    /// The grant's token, or the first one of its run; `None` too before its first renewal, as with the label.
     pub token: Option<FencingToken>,
     /// What is left of its lease, rounded up to what the store can tell; `None` where liveness is a session, or the
     /// store cannot tell.

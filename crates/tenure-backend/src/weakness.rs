@@ -27,6 +27,7 @@ impl Profile {
     /// #     store: "shelf", layout: "rows", reach: Reach::Network, mutex: Order::Unfair, read_write: Order::None,
     /// #     semaphore: Order::None, liveness: Liveness::Lease(LeaseClock::ServerWall), hazards: &[Hazard::ClockSet],
     /// #     fencing: Fencing::Durable, wake_up: WakeUp::Poll, remembers_ended: true, tells_others: false, inspection,
+    /// #     first_renewal: None,
     /// #     limits,
     /// # };
     /// assert!(is_strong(&profile));
@@ -148,6 +149,7 @@ mod tests {
                 labels: false,
                 remaining: false,
             },
+            first_renewal: None,
             limits: Limits {
                 min_lease: Duration::from_millis(1),
                 max_lease: Duration::from_secs(1),

@@ -33,5 +33,6 @@ pub(crate) static PROFILE: Profile = Profile {
         labels: true,
         remaining: true,
     },
+    first_renewal: None,
     limits: LIMITS,
 };

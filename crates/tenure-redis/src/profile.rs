@@ -43,6 +43,7 @@ pub(crate) static PROFILE: Profile = Profile {
         labels: true,
         remaining: true,
     },
+    first_renewal: None,
     limits: LIMITS,
 };
 

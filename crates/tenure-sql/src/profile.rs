@@ -35,5 +35,6 @@ pub(crate) static SQLITE: Profile = Profile {
         labels: true,
         remaining: true,
     },
+    first_renewal: None,
     limits: LIMITS,
 };

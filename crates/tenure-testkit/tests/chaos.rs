@@ -34,6 +34,7 @@ const PROFILE: Profile = Profile {
         labels: false,
         remaining: false,
     },
+    first_renewal: None,
     limits: Limits {
         min_lease: Duration::ZERO,
         max_lease: Duration::MAX,

@@ -37,6 +37,7 @@ const PROFILE: Profile = Profile {
         labels: true,
         remaining: true,
     },
+    first_renewal: None,
     limits: Limits {
         min_lease: Duration::from_millis(1),
         max_lease: Duration::from_secs(86_400),

@@ -120,6 +120,9 @@ impl Client {
 
     /// What people and tools see of locks. Never decide by it who holds one.
     ///
+    /// Where the profile has a [`first_renewal`](tenure_backend::Profile::first_renewal), a holder's label and token may
+    /// be missing before that.
+    ///
     /// # Cancel safety
     /// Dropping the future leaves nothing behind.
     ///

@@ -68,6 +68,8 @@ pub(crate) struct Held {
     departed: AtomicBool,
     /// The last renewal failed, or was not answered: if the deadline comes, the store was out of reach.
     strained: AtomicBool,
+    /// The store wants an early renewal, and has not confirmed one.
+    first_renewal_due: AtomicBool,
     loss: OnceLock<Box<LostCause>>,
     mark: Mark,
 }
@@ -81,7 +83,8 @@ impl Held {
         options: Arc<Options>,
         now: Instant,
     ) -> Option<Arc<Held>> {
-        let margin = line.engine.backend.profile().limits.margin;
+        let profile = line.engine.backend.profile();
+        let margin = profile.limits.margin;
         // A fixed lease is not longer than it was asked for, also where the store rounds it up.
         let believed = if options.renewed {
             grant.lease
@@ -116,6 +119,7 @@ impl Held {
             guards: AtomicU32::new(1),
             departed: AtomicBool::new(false),
             strained: AtomicBool::new(false),
+            first_renewal_due: AtomicBool::new(profile.first_renewal.is_some()),
             loss: OnceLock::new(),
             mark: Mark::default(),
         }))
@@ -209,6 +213,21 @@ impl Held {
     /// Remembers that a renewal was asked for and not confirmed.
     pub(crate) fn strain(&self) {
         self.strained.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether the store wants an early renewal, and has not confirmed one.
+    pub(crate) fn is_first_renewal_due(&self) -> bool {
+        self.first_renewal_due.load(Ordering::Relaxed)
+    }
+
+    /// The store has confirmed the early renewal that it wants.
+    pub(crate) fn first_renewal_done(&self) {
+        self.first_renewal_due.store(false, Ordering::Relaxed);
+    }
+
+    /// Whether the watchdog renews the claim: always, or until the store has confirmed its early renewal.
+    pub(crate) fn is_renewed(&self) -> bool {
+        self.options.renewed || self.is_first_renewal_due()
     }
 
     /// The lease that renewal reckons with: what was asked for, or what the store gave last if that is less.

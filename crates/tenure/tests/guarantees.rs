@@ -51,7 +51,7 @@ fn render(profiles: &[Profile]) -> String {
         }),
     );
     type Row = (&'static str, fn(&Profile) -> String);
-    let facts: [Row; 13] = [
+    let facts: [Row; 14] = [
         ("who can share its locks", |p| reach(p.reach).to_owned()),
         ("mutex", |p| order(p.mutex).to_owned()),
         ("read-write lock", |p| order(p.read_write).to_owned()),
@@ -68,6 +68,12 @@ fn render(profiles: &[Profile]) -> String {
         }),
         ("`ls` lists keys / shows queues", |p| {
             format!("{} / {}", yes(p.inspection.lists), yes(p.inspection.queue))
+        }),
+        ("a holder's label and token are shown", |p| {
+            match p.first_renewal {
+                Some(time) => format!("from its first renewal on, after {time:?}"),
+                None => "at once".to_owned(),
+            }
         }),
         ("shortest and longest lease", |p| {
             format!(

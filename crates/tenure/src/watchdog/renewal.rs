@@ -1,7 +1,6 @@
 //! How claims are kept alive, and what is done when one is not. When that is due is in `rounds.rs`.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use smallvec::smallvec;
 use tenure_backend::{Batch, Instant, Phase, Renewal, Renewed};
@@ -39,7 +38,7 @@ impl Watchdog {
             who: held.claim.at.clone(),
             lease: held.claim.lease,
             only: Phase::Granted,
-            shorten_only: false,
+            shorten_only: true,
             raise: None,
         };
         match self.0.backend.renew(smallvec![renewal]).await.pop() {
@@ -151,9 +150,10 @@ pub(super) async fn renew(shared: &Shared, batch: Vec<Arc<Held>>) -> Option<Erro
         .iter()
         .map(|held| Renewal {
             who: held.claim.at.clone(),
-            lease: renewed_lease(held, shared),
+            lease: held.claim.lease,
             only: Phase::Granted,
-            shorten_only: false,
+            // A fixed lease is not lengthened by being asked about.
+            shorten_only: !held.options.renewed,
             raise: None,
         })
         .collect();
@@ -173,6 +173,7 @@ pub(super) async fn renew(shared: &Shared, batch: Vec<Arc<Held>>) -> Option<Erro
             _ if held.has_departed() => held.check(now).err().map(Error::Lost),
             Renewed::Alive { held_from, lease } => {
                 renewed += 1;
+                held.first_renewal_done();
                 if held.options.renewed {
                     meters.margin.record(held.deadline() - now);
                     held.extend(held_from, lease, margin, now);
@@ -206,15 +207,6 @@ pub(super) async fn renew(shared: &Shared, batch: Vec<Arc<Held>>) -> Option<Erro
         all.wheel.reschedule(held, at);
     }
     first
-}
-
-/// For how long a claim is to be kept from now on: a fixed lease gets what is left of it, and no more.
-fn renewed_lease(held: &Held, shared: &Shared) -> Duration {
-    if held.options.renewed {
-        held.claim.lease
-    } else {
-        held.confirmed() + held.lease() - shared.clock.now()
-    }
 }
 
 /// Belief in a claim has ended: its line looks for the next holder, and what may still stand in the store is given

@@ -45,7 +45,10 @@ impl Due {
 impl Watchdog {
     /// Watches over a claim that was granted.
     pub(crate) fn track(&self, held: &Arc<Held>, now: Instant) {
-        let due = next_look(held, now + renew_after(held.lease(), held.line.engine.dice()));
+        let engine = &held.line.engine;
+        let wanted = engine.backend.profile().first_renewal.unwrap_or(Duration::MAX);
+        let renewal = now + renew_after(held.lease(), engine.dice()).min(wanted);
+        let due = next_look(held, renewal);
         let mut all = self.0.due.lock();
         all.wheel.insert(held.clone(), due);
         self.0.wake_by(all, due);
@@ -99,7 +102,7 @@ impl Shared {
 
 /// When to look at a claim: at `renewal`, or at its deadline if that comes first or it is not renewed.
 pub(super) fn next_look(held: &Held, renewal: Instant) -> Instant {
-    if held.options.renewed {
+    if held.is_renewed() {
         renewal.min(held.deadline())
     } else {
         held.deadline()
@@ -167,7 +170,7 @@ fn tick(shared: &Arc<Shared>) -> Option<Instant> {
             all.wheel.insert(held.clone(), again);
         }
     }
-    alive.retain(|held| held.options.renewed);
+    alive.retain(|held| held.is_renewed());
     if let Some((engine, late)) = engine.zip(late) {
         engine.rounds().lateness.record(late);
     }
@@ -198,9 +201,12 @@ fn for_each_batch<T>(items: Vec<T>, most: usize, mut act: impl FnMut(Vec<T>)) {
     }
 }
 
-/// Renewals may be a twelfth of their lease early, so that they travel together.
+/// Renewals may be a twelfth of their lease early, and a first one a quarter of its time, so that they travel together.
 fn may_be_early(held: &Held) -> Duration {
-    if held.options.renewed {
+    if held.is_first_renewal_due() {
+        let profile = held.line.engine.backend.profile();
+        profile.first_renewal.unwrap_or_default() / 4
+    } else if held.options.renewed {
         held.lease() / 12
     } else {
         Duration::ZERO

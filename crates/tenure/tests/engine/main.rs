@@ -5,6 +5,7 @@ mod cancel;
 mod close;
 mod edges;
 mod fair;
+mod first_renewal;
 mod hazards;
 mod kept;
 mod locks;

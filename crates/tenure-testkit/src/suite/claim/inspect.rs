@@ -9,16 +9,19 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tenure_backend::{Fairness, Fault, HolderId, LockKey, Mode, Query};
+use tenure_backend::{Fairness, Fault, HolderId, LockKey, Mode, Phase, Query};
 
 use crate::suite::trial::permits;
 use crate::suite::{Client, Trial};
 
-/// A holder is shown under its claim's name, with what the profile says can be seen.
+/// A holder is shown under its claim's name, with what the profile says can be seen, from its first renewal on at the latest.
 pub async fn a_holder_is_shown_as_it_is(trial: Trial) {
     let ([holder, reader], key) = (trial.two().await, trial.key());
     let claim = holder.claim(&key, Mode::Exclusive);
     let grant = holder.granted(&claim).await;
+    if trial.profile().first_renewal.is_some() {
+        holder.stays_alive(&claim, Phase::Granted).await;
+    }
     let status = reader.status(&key).await.expect("a held key is shown");
     assert_eq!((&status.key, status.kind), (&key, Mode::Exclusive.kind()));
     assert_eq!(status.holders.len(), 1, "{status:?}");
