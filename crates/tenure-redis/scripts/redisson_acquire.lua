@@ -51,5 +51,5 @@ local queue = 'redisson_lock_queue:' .. tag
 --: include redisson_place
 keep(claims, ARGV[7], ARGV[8])
 local lease, place_by, grants = tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
-local code, first, second = place(claims, ARGV[1], lease, place_by, grants, ARGV[5] or '', ARGV[6] == '1', false)
+local code, first, second = place(ARGV[1], lease, place_by, grants, ARGV[5] or '', ARGV[6] == '1', false)
 return string.format('%d %d %d %d', code, first, second, now)

@@ -4,15 +4,16 @@
 -- fair waiter alone. A waiter that could miss a release polls after FOREIGN_POLL ms.
 local FOREIGN_POLL = 1000
 
--- Returns whether a client of another kind holds the lock. A holder is ours if its client is known.
+-- Returns whether a client of another kind holds the lock. A holder is ours if it or its client has a record.
 local function is_held_by_foreign(name)
     if redis.call('HLEN', name) > 64 then
         return true
     end
+    local records = 'tenure_claim:' .. (string.find(name, '{', 1, true) and name or '{' .. name .. '}') .. ':'
     local fields = redis.call('HGETALL', name)
     for i = 1, #fields, 2 do
         local claims = 'tenure_claims:' .. string.sub(fields[i], 1, 36)
-        if fields[i] ~= 'tenure:bar' and redis.call('EXISTS', claims) == 0 then
+        if fields[i] ~= 'tenure:bar' and redis.call('EXISTS', claims, records .. fields[i]) == 0 then
             return true
         end
     end

@@ -4,11 +4,11 @@
 -- Beside Redisson's own keys (the hash, the list `queue`, the zset `timeouts`) there are these of ours. For each lock:
 --   waiters            which members of the queue are claims of ours, and until when (ms) each lives. A claim of ours
 --                      that is in the list and not alive here is dead, whatever Java's score says.
---   records .. owner   what became of one claim, if a request of its own may still be on the way, or somebody is to be
---                      told:  W:LABEL waits   E ended   V[BY] evicted. It outlives the lease by 12 s, in which a request
---                      that was delayed can still arrive.
+--   records .. owner   what is to be known of one claim.  W:LABEL waits   E ended   V[BY] evicted: it outlives the lease by
+--                      12 s, in which a request that was delayed can still arrive.  G:FIRST:COUNT:LABEL tokens and label
+--                      of a granted claim that was renewed: it ends with the lease, and the release deletes it.
 -- For each client:
---   tenure_claims      its `label`, and for each owner that has held for a while what it was granted: FIRST:COUNT:LABEL.
+--   tenure_claims      its `label`.
 --   tenure_doubts      is there while a request may come of a claim that has ended: then the records are to be looked at.
 local timeouts, waiters = 'redisson_lock_timeout:' .. tag, 'tenure_waiters:' .. tag
 local channel = 'redisson_lock__channel:' .. tag
@@ -31,6 +31,11 @@ end
 -- Where it stands what is known of the owner's client.
 local function claims_of(owner)
     return 'tenure_claims:' .. string.sub(owner, 1, 36)
+end
+
+-- Whether an owner is a claim of ours: it or its client has a record.
+local function is_ours(owner)
+    return redis.call('EXISTS', claims_of(owner), records .. owner) > 0
 end
 
 -- Keeps what is known of a client for so long, if it is to be kept. The label is '' where its claims have several.
@@ -129,19 +134,17 @@ end
 
 -- Places or polls one claim; as an heir it `yields` if others wait. The three numbers that `redisson_acquire` answers before
 -- the time.
-local function place(claims, owner, lease, place_by, grants, label, fair, yields)
+local function place(owner, lease, place_by, grants, label, fair, yields)
     local held = redis.call('HMGET', name, owner, 'mode')
-    local granted = redis.call('HGET', claims, owner)
-    if granted then
-        if not held[1] then
-            return 2, 0, 0
-        end
+    local known = redis.call('GET', records .. owner)
+    local kind = known and string.sub(known, 1, 1)
+    if kind == 'G' and held[1] then
         redis.call('PEXPIRE', name, lease)
-        local first, count = string.match(granted, '^(%d+):(%d+)')
+        redis.call('PEXPIRE', records .. owner, lease)
+        local first, count = string.match(known, '^G:(%d+):(%d+)')
         return 1, tonumber(first), tonumber(count)
     end
-    local known = redis.call('GET', records .. owner)
-    local waits = known and string.sub(known, 1, 1) == 'W'
+    local waits = kind == 'W'
     if known and not waits then
         return 2, 0, 0
     elseif not (known or held[1]) then

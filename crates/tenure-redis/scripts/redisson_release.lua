@@ -41,7 +41,7 @@ end
 held = held == 1
 if held and plain and not ARGV[5] then
     if ending == 'N' then
-        call('HDEL', 'tenure_claims:' .. ARGV[4], owner)
+        call('DEL', 'tenure_claim:' .. open .. name .. close .. ':' .. owner)
     end
     if call('EXISTS', 'redisson_lock_queue:' .. open .. name .. close) == 0 then
         local heard = call('PUBLISH', 'redisson_lock__channel:' .. open .. name .. close, '0')
@@ -65,7 +65,7 @@ if held and plain and ARGV[5] == '0' and ARGV[6] and ARGV[11] ~= '1' and not ARG
                 call('GETSET', counter, text('%d', last))
             end
             if ending == 'N' then
-                call('HDEL', 'tenure_claims:' .. ARGV[4], owner)
+                call('DEL', 'tenure_claim:' .. open .. name .. close .. ':' .. owner)
             end
             call('HSET', name, ARGV[6], '1')
             call('PEXPIRE', name, ARGV[7])
@@ -80,15 +80,15 @@ local queue = 'redisson_lock_queue:' .. tag
 -- Forgets a claim that has ended; and writes down that it has, if that matters to anybody: to a request of its own that is
 -- still on the way, or to an evicted holder, who is told so for as long as its lease would have lasted.
 local function finish(one)
-    call('HDEL', claims_of(one), one)
     if plain then
-        -- That it waited. Whatever else stands there is to be told.
-        if string.sub(call('GET', records .. one) or '', 1, 1) == 'W' then
+        -- That it waited, or what it was granted. Whatever else stands there is to be told.
+        local kind = string.sub(call('GET', records .. one) or '', 1, 1)
+        if kind == 'W' or kind == 'G' then
             call('DEL', records .. one)
         end
         return
     end
-    if evicted and ARGV[4] == '' and call('EXISTS', claims_of(one)) == 0 then
+    if evicted and ARGV[4] == '' and not is_ours(one) then
         -- One of Java's, which looks for no word of ours.
         return
     end
@@ -110,7 +110,7 @@ if owner == '' then
     freed = {}
     for _, one in ipairs(there) do
         held = true
-        freed[#freed + 1] = { one, call('EXISTS', claims_of(one)) }
+        freed[#freed + 1] = { one, is_ours(one) and 1 or 0 }
         call('HDEL', name, one)
         finish(one)
     end
@@ -151,7 +151,7 @@ if ARGV[6] then
     keep(KEYS[3], ARGV[12], ARGV[13])
     local lease, place_by, grants = tonumber(ARGV[7]), tonumber(ARGV[8]), tonumber(ARGV[9])
     local code, first, second =
-        place(KEYS[3], ARGV[6], lease, place_by, grants, ARGV[10] or '', ARGV[11] == '1', others > 0)
+        place(ARGV[6], lease, place_by, grants, ARGV[10] or '', ARGV[11] == '1', others > 0)
     answer = answer .. string.format(' %d %d %d %d', code, first, second, now)
     if code == 1 then
         return answer

@@ -1,24 +1,23 @@
 -- Keeps claims on mutexes alive, each judged by itself.
 --
 -- Inputs     KEYS  the token counter, what is known of the claims' client, then the lock's name of each claim
---            ARGV  for each claim: owner, lease (ms), phase ('W' waiting, 'G' granted, 'E' either), '1' if its lease is
---                  only to be shortened or '', first token and how many to raise to ('' and '' if none)
+--            ARGV  the client's label; for each claim: owner, lease (ms), phase ('W' waiting, 'G' granted, 'E' either), '1'
+--                  if its lease is only to be shortened or '', last token to raise to ('' if none), and its record while
+--                  it is granted, G:FIRST:COUNT:LABEL ('' to leave that as it is)
 -- Atomicity  one script for all; one claim's trouble is no other's.
--- Answer     the time, 1 if anything is known of the client or else 0, then for each claim: below zero
---            alive, -1 - its lease (ms); 1 not there, 2 its lease ended while it waited, 3 a raise beyond what can be
---            counted exactly, 4 it is in another phase, the text 'V' and who evicted it, or the text 'R' and why the
---            server refused
+-- Answer     the time, then for each claim: below zero alive, -1 - its lease (ms); 1 not there, 2 its lease ended while it
+--            waited, 3 a raise beyond what can be counted exactly, 4 it is in another phase, the text 'V' and who evicted
+--            it, or the text 'R' and why the server refused
 -- Closes     only a field that is there is kept alive: a renewal that was under way when the lock was released, or came
---            too late, brings nothing back.
+--            too late, brings nothing back, and no record.
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
 local now_ms = math.floor(now / 1000)
 local counter, claims = KEYS[1], KEYS[2]
-local answer = { now, redis.call('EXISTS', claims) }
+local answer = { now }
 local longest = 0
 
-local function lift(first, count)
-    local last = first + count - 1
+local function lift(last)
     if last > (tonumber(redis.call('GET', counter)) or 0) then
         redis.call('SET', counter, last)
     end
@@ -40,7 +39,7 @@ local function lengthen(tag, lease)
     end
 end
 
-local function renew(name, owner, lease, phase, shorten, first, count)
+local function renew(name, owner, lease, phase, shorten, last, granted)
     local tag = string.find(name, '{', 1, true) and name or '{' .. name .. '}'
     local record = 'tenure_claim:' .. tag .. ':' .. owner
     -- What is no lock any more holds nobody. What may not be looked at says nothing.
@@ -50,7 +49,7 @@ local function renew(name, owner, lease, phase, shorten, first, count)
     elseif held == 1 then
         if phase == 'W' then
             return 4
-        elseif first and first + count > 9007199254740992 then
+        elseif last and last >= 2 ^ 53 then
             return 3
         end
         local left = shorten and redis.call('PTTL', name) or -1
@@ -61,18 +60,23 @@ local function renew(name, owner, lease, phase, shorten, first, count)
         end
         lengthen(tag, lease)
         longest = math.max(longest, lease)
-        if first then
-            lift(first, count)
-            local label = string.match(redis.call('HGET', claims, owner) or '', '^%d+:%d+:(.*)')
-            label = label or redis.call('HGET', claims, 'label') or ''
-            redis.call('HSET', claims, owner, string.format('%.0f:%d:%s', first, count, label))
+        if last then
+            lift(last)
+        end
+        -- A server whose memory is full refuses this, and the claim lives all the same.
+        if granted ~= '' then
+            redis.pcall('SET', record, granted, 'PX', math.max(lease, 1))
+        else
+            redis.pcall('PEXPIRE', record, lease)
         end
         return -1 - lease
     end
     local known = redis.call('GET', record)
     local kind = known and string.sub(known, 1, 1)
     if not known or kind == 'E' then
-        redis.call('HDEL', claims, owner)
+        return 1
+    elseif kind == 'G' then
+        redis.call('DEL', record)
         return 1
     elseif kind == 'V' then
         return known
@@ -83,7 +87,7 @@ local function renew(name, owner, lease, phase, shorten, first, count)
         return 2
     elseif phase == 'G' then
         return 4
-    elseif first and first + count > 9007199254740992 then
+    elseif last and last >= 2 ^ 53 then
         return 3
     end
     local timeouts = 'redisson_lock_timeout:' .. tag
@@ -97,19 +101,24 @@ local function renew(name, owner, lease, phase, shorten, first, count)
     end
     redis.call('PEXPIRE', record, lease + 12000)
     lengthen(tag, lease)
-    if first then
-        lift(first, count)
+    if last then
+        lift(last)
     end
     return -1 - lease
 end
 
 for i = 3, #KEYS do
-    local owner, lease, phase, shorten, first, count = unpack(ARGV, (i - 3) * 6 + 1, (i - 2) * 6)
-    local done, said = pcall(renew, KEYS[i], owner, tonumber(lease), phase, shorten == '1', tonumber(first), tonumber(count))
-    answer[i] = done and said or 'R' .. (type(said) == 'table' and said.err or tostring(said))
+    local at = (i - 3) * 6 + 2
+    local owner, lease, phase, shorten, last, granted = unpack(ARGV, at, at + 5)
+    local done, said = pcall(renew, KEYS[i], owner, tonumber(lease), phase, shorten == '1', tonumber(last), granted)
+    answer[i - 1] = done and said or 'R' .. (type(said) == 'table' and said.err or tostring(said))
 end
--- What is known of the client outlives its longest lease.
-if longest + 12000 > redis.call('PTTL', claims) then
+-- What is known of the client outlives its longest lease. Whoever emptied the server took that away, too.
+local left = redis.call('PTTL', claims)
+if longest > 0 and longest + 12000 > left then
+    if left == -2 then
+        redis.pcall('HSET', claims, 'label', ARGV[1])
+    end
     redis.call('PEXPIRE', claims, longest + 12000)
 end
 return answer

@@ -2,8 +2,8 @@
 --
 -- Inputs     KEYS  the names to look at
 -- Atomicity  one script: what is shown of a key stood so at one moment.
--- Answer     for each name: {name, time left (ms), holders, waiters}; each holder {owner, what is written down of it or '',
---            its client's label or false if it is none of ours}, each waiter {owner, its record or ''};
+-- Answer     for each name: {name, time left (ms), holders, waiters}; each holder {owner, its record or '', its client's
+--            label or false if that is not known}, each waiter {owner, its record or ''};
 --            nothing for a name that is no mutex, or one that nobody alive holds or waits for; but of a single name that is
 --            there and no mutex: {name}
 -- Closes     nothing is decided by it.
@@ -11,9 +11,9 @@ local time = redis.call('TIME')
 local now_ms = time[1] * 1000 + math.floor(time[2] / 1000)
 local answer = {}
 
-local function with_grant(owner)
-    local known = redis.call('HMGET', 'tenure_claims:' .. string.sub(owner, 1, 36), owner, 'label')
-    return { owner, known[1] or '', known[2] }
+local function with_grant(tag, owner)
+    local record = redis.call('GET', 'tenure_claim:' .. tag .. ':' .. owner)
+    return { owner, record or '', redis.call('HGET', 'tenure_claims:' .. string.sub(owner, 1, 36), 'label') }
 end
 
 --: include redisson_owners
@@ -22,7 +22,7 @@ for _, name in ipairs(KEYS) do
     local queue, timeouts, waiters = 'redisson_lock_queue:' .. tag, 'redisson_lock_timeout:' .. tag, 'tenure_waiters:' .. tag
     local holders, waiting = {}, {}
     for _, owner in ipairs(owners_of(name)) do
-        holders[#holders + 1] = with_grant(owner)
+        holders[#holders + 1] = with_grant(tag, owner)
     end
     local members = redis.pcall('LRANGE', queue, 0, -1)
     for _, member in ipairs(members.err and {} or members) do

@@ -45,7 +45,7 @@ for i = 1, departing do
     -- What is no lock holds nobody: its error is not ours.
     if call('EXISTS', 'redisson_lock_queue:' .. open .. name .. close) == 0 and try('HDEL', name, owner) == 1 then
         if i <= noted then
-            call('HDEL', KEYS[2], owner)
+            call('DEL', 'tenure_claim:' .. open .. name .. close .. ':' .. owner)
         end
         said = 1 + call('PUBLISH', 'redisson_lock__channel:' .. open .. name .. close, '0')
     end

@@ -38,7 +38,7 @@ impl RedisStore {
             Asked::Open(asking) => asking,
         };
         let answer = self.place_on(&wire, claim, place_by, asking.keep.as_ref()).await;
-        asking.answered(answer.as_ref(), &wire.clock, self.now());
+        asking.answered(answer.as_ref(), &wire.clock);
         answer
     }
 

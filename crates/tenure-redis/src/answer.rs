@@ -81,9 +81,14 @@ pub(crate) fn run(first: u64, count: u64) -> Option<TokenRun> {
     TokenRun::new(FencingToken::new(first)?, count)
 }
 
+/// The record of a claim that was granted and renewed, as [`granted`] reads it.
+pub(crate) fn record_of(run: TokenRun, label: &str) -> String {
+    format!("G:{}:{}:{label}", run.first(), run.count())
+}
+
 /// What stands in the record of a claim that was granted: its run and its label.
 pub(crate) fn granted(record: &str) -> Option<(TokenRun, &str)> {
-    let mut parts = record.splitn(3, ':');
+    let mut parts = record.strip_prefix("G:")?.splitn(3, ':');
     let first = parts.next()?.parse().ok()?;
     let count = parts.next()?.parse().ok()?;
     Some((run(first, count)?, parts.next()?))

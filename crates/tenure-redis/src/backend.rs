@@ -13,7 +13,6 @@ use crate::config::Config;
 use crate::dial::Dialer;
 use crate::known::Known;
 use crate::link::Link;
-use crate::note;
 use crate::profile::PROFILE;
 use crate::watch::Ear;
 
@@ -36,7 +35,7 @@ use crate::watch::Ear;
 pub struct RedisStore {
     pub(crate) link: Link,
     pub(crate) ear: Ear,
-    pub(crate) known: Arc<Known>,
+    pub(crate) known: Known,
     /// It was said that the server has many keys.
     pub(crate) warned_of_many: AtomicBool,
 }
@@ -53,25 +52,16 @@ impl RedisStore {
         let dialer = Dialer::new(config)?;
         let link = Link::open(dialer.clone()).await?;
         let ear = Ear::new(dialer, link.moves());
-        let store = Arc::new(RedisStore {
+        Ok(Arc::new(RedisStore {
             link,
             ear,
-            known: Arc::new(Known::new()),
+            known: Known::new(),
             warned_of_many: AtomicBool::new(false),
-        });
-        tokio::spawn(note::write_down(Arc::downgrade(&store)));
-        Ok(store)
+        }))
     }
 
     pub(crate) fn now(&self) -> Instant {
         self.link.dialer.config.clock.now()
-    }
-}
-
-impl Drop for RedisStore {
-    fn drop(&mut self) {
-        // Whoever writes down what is held sees that there is nothing more.
-        self.known.young.notify_one();
     }
 }
 

@@ -7,15 +7,14 @@ use std::time::Duration;
 
 use redis::Value;
 use tenure_backend::{
-    BackendError, Cursor, Effect, Fault, HolderId, HolderStatus, Kind, LockKey, LockStatus, Mode, Page,
-    Query, WaiterStatus,
+    BackendError, Cursor, Effect, Fault, HolderStatus, Kind, LockKey, LockStatus, Mode, Page, Query,
+    WaiterStatus,
 };
 
 use crate::answer::{granted, integer, list, text, waits};
 use crate::backend::RedisStore;
 use crate::error::nonsense;
 use crate::names::{QUEUES, of_queue};
-use crate::note::AFTER;
 use crate::release::name;
 use crate::script::SHOW;
 use crate::wire::Wire;
@@ -28,9 +27,6 @@ const MANY: u64 = 100_000;
 
 /// How many names one call looks at.
 const CHUNK: usize = 100;
-
-/// How long it takes until what is held is written down, and a little.
-const UNTIL_NOTED: Duration = AFTER.saturating_mul(2);
 
 /// Over which keys a listing goes: first the locks that are held, then the queues of those that are not.
 const HELD: u8 = 0;
@@ -51,14 +47,13 @@ impl RedisStore {
         match query {
             Query::Key(key) => {
                 let items = show_one(&wire, key.as_str()).await?;
-                grown(&wire, Page { items, next: None }).await
+                Ok(Page { items, next: None })
             }
             Query::Prefix { prefix, after, limit } => {
                 if prefix.is_empty() && after.is_none() {
                     self.warn_of_many(&wire).await;
                 }
-                let page = list_from(&wire, &prefix, after.as_ref(), limit).await?;
-                grown(&wire, page).await
+                list_from(&wire, &prefix, after.as_ref(), limit).await
             }
         }
     }
@@ -207,28 +202,6 @@ fn escaped(text: &str) -> String {
     pattern
 }
 
-/// The same page with what was granted only now, and not written down yet, as it stands a moment later.
-async fn grown(wire: &Wire, mut page: Page<LockStatus>) -> Result<Page<LockStatus>, BackendError> {
-    let is_young = |holder: &HolderStatus| holder.token.is_none() && matches!(holder.id, HolderId::Claim(_));
-    let is_young = |status: &LockStatus| status.holders.iter().any(is_young);
-    let young = page.items.iter().filter(|status| is_young(status));
-    let young: Vec<String> = young.map(|status| status.key.as_str().to_owned()).collect();
-    if young.is_empty() {
-        return Ok(page);
-    }
-    tokio::time::sleep(UNTIL_NOTED).await;
-    let grown = show(wire, &young).await?;
-    page.items = page
-        .items
-        .into_iter()
-        .filter_map(|status| match is_young(&status) {
-            true => grown.iter().find(|grown| grown.key == status.key).cloned(),
-            false => Some(status),
-        })
-        .collect();
-    Ok(page)
-}
-
 /// How these names stand; those that nobody holds or waits for are left out.
 async fn show(wire: &Wire, names: &[String]) -> Result<Vec<LockStatus>, BackendError> {
     let mut shown = Vec::new();
@@ -274,13 +247,13 @@ fn status(one: &Value) -> Option<LockStatus> {
         _ => None,
     };
     let holders = list(holders)?.iter().filter_map(|one| {
-        let [owner, noted, label] = list(one)? else {
+        let [owner, record, label] = list(one)? else {
             return None;
         };
-        let (label, noted) = (text(label), text(noted).and_then(granted));
+        let (label, noted) = (text(label), text(record).and_then(granted));
         Some(HolderStatus {
             id: name(text(owner)?, label.is_some() || noted.is_some()),
-            // Of what is not written down it is its client's, if that has one for all.
+            // Before its first renewal the label is its client's, if that has one for all claims.
             label: noted
                 .map(|(_, label)| label)
                 .or(label.filter(|label| !label.is_empty()))

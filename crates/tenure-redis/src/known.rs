@@ -1,8 +1,7 @@
 //! What a client knows of its own claims, so that the store need not be told: which of them it was granted, which have
-//! ended, and which have a request that may still be on its way. What is written down in Redis is said above the scripts;
-//! writing down what is held, for others to see, is in `note.rs`.
+//! ended, and which have a request that may still be on its way. What is written down in Redis is said above the scripts.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,8 +9,8 @@ use parking_lot::Mutex;
 use tenure_backend::{
     BackendError, Claim, ClaimId, ClientId, Effect, EndedClaims, Fairness, Grant, Instant, Standing, TokenRun,
 };
-use tokio::sync::Notify;
 
+use crate::answer::record_of;
 use crate::clock::ServerClock;
 
 /// For how long a request that was delayed can still arrive, and a little.
@@ -23,15 +22,9 @@ const SELDOM: Duration = Duration::from_secs(30);
 /// With fewer claims nothing is ever cleared out.
 const MIN_SWEEP: usize = 64;
 
-/// How long it takes until what could not be written down is tried again, and how often a client that is granted anything
-/// is kept anew: whoever empties the server takes that away, too.
-pub(crate) const AGAIN: Duration = Duration::from_secs(1);
-
 /// The claims of this store's clients.
 pub(crate) struct Known {
     state: Mutex<State>,
-    /// Told when something was granted while nothing was waiting to be written down.
-    pub(crate) young: Notify,
 }
 
 struct State {
@@ -39,10 +32,6 @@ struct State {
     /// Once there are so many, those that are past are cleared out.
     sweep_at: usize,
     ended: EndedClaims,
-    /// What is not written down yet, and since when it is held: in that order, but for what is tried again.
-    young: VecDeque<(Instant, ClaimId)>,
-    /// What is written down of claims that nobody has given back, and that are past.
-    stale: Vec<ClaimId>,
     kept: HashMap<ClientId, Kept>,
 }
 
@@ -69,8 +58,6 @@ struct Held {
     ends: u64,
     /// Whether something may be written down of it.
     noted: bool,
-    /// Whether it is to be written down.
-    due: bool,
 }
 
 /// What a server keeps of a client, reached by that connection.
@@ -78,8 +65,6 @@ struct Kept {
     /// Its claims' label; empty if they have several.
     label: Arc<str>,
     until: Instant,
-    /// When that was said last.
-    said: Instant,
     wire: u64,
 }
 
@@ -121,12 +106,6 @@ pub(crate) enum End {
     Doubted,
 }
 
-/// A claim that is not written down yet.
-pub(crate) struct Note {
-    pub(crate) claim: Arc<Claim>,
-    pub(crate) run: TokenRun,
-}
-
 impl Known {
     pub(crate) fn new() -> Self {
         Known {
@@ -134,11 +113,8 @@ impl Known {
                 claims: HashMap::new(),
                 sweep_at: MIN_SWEEP,
                 ended: EndedClaims::default(),
-                young: VecDeque::new(),
-                stale: Vec::new(),
                 kept: HashMap::new(),
             }),
-            young: Notify::new(),
         }
     }
 
@@ -206,15 +182,9 @@ impl Known {
     }
 
     /// The store has done nothing about its release.
-    pub(crate) fn stays(&self, id: ClaimId, now: Instant) {
-        let mut state = self.state.lock();
-        let State { claims, young, .. } = &mut *state;
-        let Some(one) = claims.get_mut(&id) else { return };
-        one.leaves = false;
-        // Whoever writes down what is held has passed it over.
-        if one.grant.is_some_and(|held| held.due) {
-            young.push_back((now, id));
-            self.young.notify_one();
+    pub(crate) fn stays(&self, id: ClaimId) {
+        if let Some(one) = self.state.lock().claims.get_mut(&id) {
+            one.leaves = false;
         }
     }
 
@@ -235,12 +205,14 @@ impl Known {
         held.ends <= shown
     }
 
-    /// A renewal that is about to be sent will write something down.
-    pub(crate) fn will_be_noted(&self, id: ClaimId) {
+    /// The record that a renewal is to write of a claim: its tokens, or those to which they are `raised`, and its label.
+    /// From now on it counts as written. `None` for a claim of which this store knows no grant, or that is being released.
+    pub(crate) fn record(&self, id: ClaimId, raised: Option<TokenRun>) -> Option<String> {
         let mut state = self.state.lock();
-        if let Some(held) = state.claims.get_mut(&id).and_then(|one| one.grant.as_mut()) {
-            held.noted = true;
-        }
+        let one = state.claims.get_mut(&id).filter(|one| !one.leaves)?;
+        let held = one.grant.as_mut()?;
+        held.noted = true;
+        Some(record_of(raised.unwrap_or(held.run), &one.claim.label))
     }
 
     /// A claim's lease runs anew until then, on our clock and on the server's.
@@ -254,68 +226,6 @@ impl Known {
         }
     }
 
-    /// What was granted before that moment and is still held, and not written down, by client: from now on it counts as if
-    /// it were. A client that was granted anything is among them now and then, so that it is kept. And since when the first
-    /// that is left has been held.
-    pub(crate) fn notes(&self, before: Instant) -> (BTreeMap<ClientId, Vec<Note>>, Option<Instant>) {
-        let mut state = self.state.lock();
-        let mut notes: BTreeMap<ClientId, Vec<Note>> = BTreeMap::new();
-        while let Some(&(since, id)) = state.young.front() {
-            // What has been given back meanwhile is waited for no longer.
-            if since > before && state.claims.contains_key(&id) {
-                return (notes, Some(since));
-            }
-            state.young.pop_front();
-            if let Some(kept) = state.kept.get_mut(&id.client())
-                && since - kept.said > AGAIN
-            {
-                kept.said = since;
-                notes.entry(id.client()).or_default();
-            }
-            let Some(one) = state.claims.get_mut(&id).filter(|one| !one.leaves) else {
-                continue;
-            };
-            if let Some(held) = one.grant.as_mut().filter(|held| held.due) {
-                (held.noted, held.due) = (true, false);
-                notes.entry(id.client()).or_default().push(Note {
-                    claim: one.claim.clone(),
-                    run: held.run,
-                });
-            }
-        }
-        (notes, None)
-    }
-
-    /// What could not be written down is tried again.
-    pub(crate) fn note_again(&self, notes: &[Note], now: Instant) {
-        let mut state = self.state.lock();
-        for Note { claim, .. } in notes {
-            let id = claim.at.id;
-            if let Some(held) = state.claims.get_mut(&id).and_then(|one| one.grant.as_mut()) {
-                held.due = true;
-                state.young.push_back((now, id));
-            }
-        }
-    }
-
-    /// Nothing is written down any more of a client: all that it holds is, anew.
-    pub(crate) fn note_all(&self, client: ClientId, now: Instant) {
-        let mut state = self.state.lock();
-        let State {
-            claims, young, kept, ..
-        } = &mut *state;
-        if let Some(kept) = kept.get_mut(&client) {
-            kept.until = kept.said;
-        }
-        for (id, one) in claims.iter_mut().filter(|(id, _)| id.client() == client) {
-            if let Some(held) = one.grant.as_mut().filter(|held| !held.due) {
-                held.due = true;
-                young.push_back((now, *id));
-            }
-        }
-        self.young.notify_one();
-    }
-
     /// What is said of a client's label.
     pub(crate) fn label(&self, client: ClientId) -> Arc<str> {
         let state = self.state.lock();
@@ -323,11 +233,6 @@ impl Known {
             .kept
             .get(&client)
             .map_or_else(|| "".into(), |kept| kept.label.clone())
-    }
-
-    /// What is written down of claims that are past, and has to go.
-    pub(crate) fn stale(&self) -> Vec<ClaimId> {
-        std::mem::take(&mut self.state.lock().stale)
     }
 }
 
@@ -345,7 +250,6 @@ impl State {
         let kept = self.kept.entry(claim.at.id.client()).or_insert_with(|| Kept {
             label: claim.label.clone(),
             until: now,
-            said: now,
             wire,
         });
         if kept.label != claim.label && !kept.label.is_empty() {
@@ -354,7 +258,7 @@ impl State {
             return None;
         }
         let long = claim.lease + REMEMBERED + SELDOM;
-        (kept.until, kept.said, kept.wire) = (kept.until.max(now + long), now, wire);
+        (kept.until, kept.wire) = (kept.until.max(now + long), wire);
         Some(Keep {
             long,
             label: kept.label.clone(),
@@ -366,17 +270,10 @@ impl State {
             return;
         }
         let State {
-            claims,
-            ended,
-            stale,
-            kept,
-            ..
+            claims, ended, kept, ..
         } = self;
         claims.retain(|id, one| {
             let stays = one.under_way > 0 || now < one.until;
-            if !stays && one.grant.is_some_and(|held| held.noted) {
-                stale.push(*id);
-            }
             if !stays && one.leaves {
                 ended.insert(*id, now);
             }
@@ -389,14 +286,9 @@ impl State {
 
 impl Asking<'_> {
     /// What the store answered.
-    pub(crate) fn answered(
-        mut self,
-        answer: Result<&Standing, &BackendError>,
-        clock: &ServerClock,
-        now: Instant,
-    ) {
+    pub(crate) fn answered(mut self, answer: Result<&Standing, &BackendError>, clock: &ServerClock) {
         match answer {
-            Ok(Standing::Granted(grant)) => self.granted(grant, clock.at(grant.held_from + grant.lease), now),
+            Ok(Standing::Granted(grant)) => self.granted(grant, clock.at(grant.held_from + grant.lease)),
             Ok(Standing::Waiting { .. }) => self.refused(Some(true)),
             Ok(_) => self.refused(Some(false)),
             // Whatever was in the store is there still.
@@ -411,15 +303,14 @@ impl Asking<'_> {
         if self.keep.is_some() {
             let mut state = self.known.state.lock();
             if let Some(kept) = state.kept.get_mut(&self.id.client()) {
-                kept.until = kept.said;
+                kept.until = Instant::ORIGIN;
             }
         }
     }
 
-    fn granted(&mut self, grant: &Grant, ends: u64, now: Instant) {
+    fn granted(&mut self, grant: &Grant, ends: u64) {
         self.answered = true;
         let mut state = self.known.state.lock();
-        let state = &mut *state;
         let Some(one) = state.claims.get_mut(&self.id) else {
             return;
         };
@@ -433,12 +324,7 @@ impl Asking<'_> {
                 .unwrap_or(run),
             ends,
             noted: one.grant.is_some_and(|held| held.noted),
-            due: true,
         });
-        if state.young.is_empty() {
-            self.known.young.notify_one();
-        }
-        state.young.push_back((now, self.id));
     }
 
     /// It was not granted. Whether it waits, if that was said: of one that is fair something is in the store then.

@@ -14,7 +14,6 @@ mod inspect;
 mod known;
 mod link;
 mod names;
-mod note;
 mod profile;
 mod refusal;
 mod release;

@@ -89,7 +89,7 @@ impl RedisStore {
         let released = self.depart_on(&wire, departure, end).await;
         match (leaves, &released) {
             (Some(id), Ok(_)) => self.known.has_ended(id, self.now()),
-            (Some(id), Err(error)) if error.effect() == Effect::None => self.known.stays(id, self.now()),
+            (Some(id), Err(error)) if error.effect() == Effect::None => self.known.stays(id),
             _ => {}
         }
         released
@@ -123,7 +123,7 @@ impl RedisStore {
             Asked::Open(asking) => {
                 let placing = Some((heir, asking.keep.as_ref()));
                 let released = self.depart_alone(wire, departure, end, placing).await;
-                asking.answered(heirs(&released), &wire.clock, self.now());
+                asking.answered(heirs(&released), &wire.clock);
                 released
             }
             Asked::Ended => {

@@ -106,12 +106,15 @@ impl RedisStore {
             return Ok(Batch::new());
         };
         let count = renewals.len();
-        let mut command = RENEW.on(2 + count, 6 * count, 128 * (1 + count));
-        command.text(COUNTER).bytes(&claims_of(first.who.id.client()));
+        let client = first.who.id.client();
+        let mut command = RENEW.on(2 + count, 1 + 6 * count, 192 * (1 + count));
+        command.text(COUNTER).bytes(&claims_of(client));
         for renewal in renewals {
             command.text(renewal.who.key.as_str());
         }
+        command.text(&self.known.label(client));
         for renewal in renewals {
+            let record = self.known.record(renewal.who.id, renewal.raise);
             command
                 .bytes(Owner::of(renewal.who.id).as_bytes())
                 .number(lease_ms(renewal.lease))
@@ -122,12 +125,10 @@ impl RedisStore {
                 })
                 .text(if renewal.shorten_only { "1" } else { "" });
             match renewal.raise {
-                Some(run) => command.number(run.first().get()).number(run.count().get().into()),
-                None => command.text("").text(""),
+                Some(run) => command.number(run.last().get()),
+                None => command.text(""),
             };
-        }
-        for raised in renewals.iter().filter(|renewal| renewal.raise.is_some()) {
-            self.known.will_be_noted(raised.who.id);
+            command.text(record.as_deref().unwrap_or_default());
         }
         let held_from = self.now();
         let answer = wire.call(&command).await?;
@@ -139,12 +140,9 @@ impl RedisStore {
         {
             wire.give_up();
         }
-        let [time, is_known, answers @ ..] = parts else {
+        let [time, answers @ ..] = parts else {
             return Err(nonsense());
         };
-        if integer(is_known) == Some(0) {
-            self.known.note_all(first.who.id.client(), self.now());
-        }
         let (shown, now) = (integer(time).ok_or_else(nonsense)?, self.now());
         wire.clock.learn(shown, now);
         let judged = renewals.iter().zip(answers).map(|(renewal, answer)| {

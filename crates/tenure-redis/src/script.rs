@@ -32,15 +32,13 @@ pub(crate) static RELEASE: LazyLock<Script> =
     LazyLock::new(|| Script::new(include_str!("../scripts/redisson_release.lua")));
 pub(crate) static RENEW: LazyLock<Script> =
     LazyLock::new(|| Script::new(include_str!("../scripts/redisson_renew.lua")));
-pub(crate) static NOTE: LazyLock<Script> =
-    LazyLock::new(|| Script::new(include_str!("../scripts/redisson_note.lua")));
 pub(crate) static SHOW: LazyLock<Script> =
     LazyLock::new(|| Script::new(include_str!("../scripts/redisson_show.lua")));
 
 pub(crate) static TOGETHER: LazyLock<Script> =
     LazyLock::new(|| Script::new(include_str!("../scripts/redisson_together.lua")));
 
-static ALL: [&LazyLock<Script>; 6] = [&ACQUIRE, &RELEASE, &RENEW, &NOTE, &SHOW, &TOGETHER];
+static ALL: [&LazyLock<Script>; 5] = [&ACQUIRE, &RELEASE, &RENEW, &SHOW, &TOGETHER];
 
 /// The commands that make a server know every script.
 pub(crate) fn load_all() -> impl Iterator<Item = Cmd> {

@@ -1,4 +1,4 @@
-//! What is written down in Redis of clients and of their claims, when, and for how long: of what is held for a while,
+//! What is written down in Redis of clients and of their claims, when, and for how long: of what was renewed,
 //! waits, or has ended while somebody may still ask. What a client knows by itself is in `src/known/tests.rs`.
 
 mod stage;
@@ -6,38 +6,57 @@ mod stage;
 use std::time::Duration;
 
 use futures_util::future::join;
-use stage::{Scene, Stage, soon, wait_until};
+use stage::{Scene, Server, Stage, connect, soon, wait_until};
 use tenure_backend::{
-    Backend, Batch, Cause, Claim, Departure, Holder, HolderId, Loss, Mode, Phase, Renewal, Renewed,
+    Backend, Batch, Cause, Claim, Departure, Grant, Holder, HolderId, Loss, Mode, Phase, Renewal, Renewed,
+    Standing, TokenRun,
 };
 
-/// A lock that comes and goes costs nothing for those who never look.
+/// The record of a claim in Redis, beside its lock.
+fn record(claim: &Claim) -> String {
+    format!("tenure_claim:{{{}}}:{}", claim.at.key, claim.at.id)
+}
+
+/// What the record of a claim holds that was granted that run and renewed.
+fn written(run: TokenRun, label: &str) -> String {
+    format!("G:{}:{}:{label}", run.first(), run.count())
+}
+
+/// A renewal of a holder that does not lengthen its lease.
+fn shortening(claim: &Claim, lease: Duration) -> Renewal {
+    Renewal {
+        who: claim.at.clone(),
+        lease,
+        only: Phase::Granted,
+        shorten_only: true,
+        raise: None,
+    }
+}
+
+/// A lock that is released before its first renewal writes nothing.
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_held_for_a_while_is_written_down_and_goes_with_its_hold() {
+async fn a_renewal_writes_tokens_and_label_and_the_release_deletes_them() {
     let stage = Stage::new().await;
     let (client, key) = (stage.trial.client().await, stage.trial.key());
-    let (brief, held) = (
-        client.claim(&stage.trial.key(), Mode::Exclusive),
-        client.claim(&key, Mode::Exclusive),
-    );
+    let noted = |claim: &Claim| stage.text(&["GET", &record(claim)]);
+    let brief = client.claim(&stage.trial.key(), Mode::Exclusive);
     client.granted(&brief).await;
     client.release(&brief).await.freed_it(&brief);
+    assert_eq!(stage.text(&["KEYS", "tenure_claim:*"]), "");
+    let held = client.claim(&key, Mode::Exclusive);
     let run = client.granted(&held).await.tokens.expect("tokens");
-    let known = format!("tenure_claims:{}", held.at.id.client());
-    let noted = |claim: &Claim| stage.text(&["HGET", &known, &claim.at.id.to_string()]);
-    let written = format!("{}:{}:{}", run.first(), run.count(), held.label);
-    wait_until(|| noted(&held) == written);
-    assert_eq!(noted(&brief), "nil");
+    assert_eq!(noted(&held), "nil");
+    client.stays_alive(&held, Phase::Granted).await;
+    assert_eq!(noted(&held), written(run, &held.label));
     client.release(&held).await.freed_it(&held);
     assert_eq!(noted(&held), "nil");
     let unusual = client.claim_as(&key, Mode::Exclusive, |claim| claim.label = "another".into());
     let run = client.granted(&unusual).await.tokens.expect("tokens");
-    let written = format!("{}:{}:another", run.first(), run.count());
-    wait_until(|| noted(&unusual) == written);
+    client.stays_alive(&unusual, Phase::Granted).await;
+    assert_eq!(noted(&unusual), written(run, "another"));
     let heir = client.claim(&key, Mode::Exclusive);
     client.hand_over(&unusual, &heir).await.freed_it(&unusual);
     assert_eq!(noted(&unusual), "nil");
-    // A raise writes it down at once.
     let raise = Renewal {
         who: heir.at.clone(),
         lease: heir.lease,
@@ -46,8 +65,77 @@ async fn what_is_held_for_a_while_is_written_down_and_goes_with_its_hold() {
         raise: Some(run),
     };
     client.renew_all(vec![raise]).await;
+    assert_eq!(noted(&heir), written(run, &heir.label));
     client.release(&heir).await.freed_it(&heir);
-    assert_eq!(noted(&heir), "nil");
+    assert_eq!(stage.text(&["KEYS", "tenure_claim:*"]), "");
+}
+
+/// A client on a runtime of its own, while the one that connected it has ended.
+#[test]
+fn what_is_held_is_shown_though_the_runtime_that_connected_has_ended() {
+    let runtime = || tokio::runtime::Runtime::new().expect("a runtime");
+    let server = Server::start();
+    let store = runtime()
+        .block_on(connect(&server.redis.lock().url()))
+        .expect("it answers");
+    runtime().block_on(async {
+        let stage = Stage::on(server).await;
+        let other = stage.trial.client().await;
+        let claim = other.claim(&stage.trial.key(), Mode::Exclusive);
+        let place_by = store.clock().now() + Duration::from_secs(5);
+        let place = || store.clone().acquire(claim.clone(), place_by);
+        // The first call may find out that the connection has ended.
+        let granted = match place().await {
+            Ok(granted) => granted,
+            Err(_) => place().await.expect("it connects again"),
+        };
+        let Standing::Granted(Grant {
+            tokens: Some(run), ..
+        }) = granted
+        else {
+            panic!("{granted:?}")
+        };
+        let renewal = shortening(&claim, claim.lease);
+        let renewed = store.clone().renew(Batch::from_iter([renewal])).await;
+        assert!(matches!(renewed[..], [Renewed::Alive { .. }]), "{renewed:?}");
+        let status = other.status(&claim.at.key).await.expect("it is held");
+        assert_eq!(status.holders[0].token, Some(run.first()));
+    });
+}
+
+/// What is written down ends with the lease, also if nobody releases the claim.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_record_ends_with_the_lease() {
+    let stage = Stage::new().await;
+    let (client, key) = (stage.trial.client().await, stage.trial.key());
+    let claim = client.claim(&key, Mode::Exclusive);
+    client.granted(&claim).await;
+    client.stays_alive(&claim, Phase::Granted).await;
+    let left = |key: &str| stage.number(&["PTTL", key]);
+    let (of_lock, of_record) = (left(key.as_str()), left(&record(&claim)));
+    assert!(
+        (of_lock - 100..=of_lock + 5).contains(&of_record),
+        "{of_record} ms of {of_lock} ms"
+    );
+    client
+        .renew_all(vec![shortening(&claim, Duration::from_millis(200))])
+        .await;
+    wait_until(|| stage.number(&["EXISTS", key.as_str(), &record(&claim)]) == 0);
+}
+
+/// The server refuses to write the record, and the claim lives on.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_fixed_lease_is_confirmed_though_the_servers_memory_is_full() {
+    let stage = Stage::new().await;
+    let client = stage.trial.client().await;
+    let claim = client.claim(&stage.trial.key(), Mode::Exclusive);
+    client.granted(&claim).await;
+    for (memory, is_written) in [("1", 0), ("0", 1)] {
+        stage.ask(&["CONFIG", "SET", "maxmemory", memory]);
+        let answers = client.renew_all(vec![shortening(&claim, claim.lease)]).await;
+        assert!(matches!(answers[..], [Renewed::Alive { .. }]), "{answers:?}");
+        assert_eq!(stage.number(&["EXISTS", &record(&claim)]), is_written);
+    }
 }
 
 /// R4: where a request may still come there is a record; where none can, there is none.
@@ -132,16 +220,14 @@ async fn what_is_known_of_a_client_is_written_anew_where_it_was_lost() {
     let run = client.granted(&claim).await.tokens.expect("tokens");
     let known = format!("tenure_claims:{}", claim.at.id.client());
     stage.ask(&["DEL", &known]);
-    wait_until(|| stage.number(&["HLEN", &known]) == 2);
+    client.stays_alive(&claim, Phase::Granted).await;
+    assert_eq!(stage.text(&["HGETALL", &known]), format!("label {}", claim.label));
     let left = stage.number(&["PTTL", &known]);
     assert!((71_000..=72_000).contains(&left), "{left} ms for a lease of 60 s");
     let status = other.status(&key).await.expect("it is held");
     assert_eq!(status.holders[0].id, HolderId::Claim(claim.at.id));
     assert_eq!(status.holders[0].token, Some(run.first()));
     assert_eq!(status.holders[0].label.as_deref(), Some(&*claim.label));
-    stage.ask(&["DEL", &known]);
-    client.stays_alive(&claim, Phase::Granted).await;
-    wait_until(|| stage.number(&["HLEN", &known]) == 2);
     // Right after, nothing is known of it: the eviction is told all the same.
     stage.ask(&["FLUSHALL"]);
     let young = client.claim(&key, Mode::Exclusive);
@@ -192,31 +278,46 @@ async fn a_waiter_that_java_took_out_of_the_queue_leaves_nothing_of_its_wait() {
     assert_eq!(stage.text(&["KEYS", "*{*}*"]), "");
 }
 
-/// What lost its lock before it was written down leaves nothing, nor does whoever is evicted, or hears that it is gone.
+/// A claim that was robbed, evicted or has heard that it is gone has no tokens left in Redis.
 #[tokio::test(flavor = "multi_thread")]
-async fn nothing_stays_written_down_of_who_does_not_hold() {
+async fn a_claim_that_does_not_hold_leaves_no_tokens() {
     let stage = Stage::new().await;
     let [client, operator] = stage.trial.two().await;
-    let claims = [(); 4].map(|()| client.claim(&stage.trial.key(), Mode::Exclusive));
-    let known = format!("tenure_claims:{}", claims[0].at.id.client());
+    let claims = [(); 5].map(|()| client.claim(&stage.trial.key(), Mode::Exclusive));
     for claim in &claims {
         client.granted(claim).await;
     }
-    let [robbed, evicted, robbed_later, held] = claims;
+    let [robbed, robbed_later, evicted, evicted_by_key, held] = &claims;
     stage.ask(&["DEL", robbed.at.key.as_str()]);
-    wait_until(|| stage.number(&["HLEN", &known]) == 4);
-    operator.evict(&evicted, "alice").await.freed_it(&evicted);
+    let is_missing = |answer: &Renewed| matches!(answer, Renewed::Gone(Loss::Missing));
+    assert!(
+        is_missing(&client.renew(robbed).await),
+        "before its first renewal"
+    );
+    for claim in [robbed_later, evicted, evicted_by_key, held] {
+        client.stays_alive(claim, Phase::Granted).await;
+    }
     stage.ask(&["DEL", robbed_later.at.key.as_str()]);
-    let answer = client.renew(&robbed_later).await;
-    assert!(matches!(answer, Renewed::Gone(Loss::Missing)), "{answer:?}");
-    client.stays_alive(&held, Phase::Granted).await;
-    let mut left: Vec<String> = stage
-        .text(&["HKEYS", &known])
-        .split(' ')
-        .map(str::to_owned)
-        .collect();
-    left.sort();
-    assert_eq!(left, [held.at.id.to_string(), "label".to_owned()]);
+    assert!(is_missing(&client.renew(robbed_later).await), "after it");
+    operator.evict(evicted, "alice").await.freed_it(evicted);
+    let known = format!("tenure_claims:{}", held.at.id.client());
+    stage.ask(&["DEL", &known]);
+    let all = Departure {
+        who: Holder::All(evicted_by_key.at.key.clone()),
+        cause: Cause::Evicted { by: None },
+        heir: None,
+        bar: Duration::ZERO,
+    };
+    operator.depart(all).await.freed_it(evicted_by_key);
+    let noted = claims.each_ref().map(|claim| {
+        let text = stage.text(&["GET", &record(claim)]);
+        text.chars().next().expect("an answer")
+    });
+    assert_eq!(
+        noted,
+        ['n', 'n', 'V', 'V', 'G'],
+        "nothing, nothing, evicted twice, held"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]

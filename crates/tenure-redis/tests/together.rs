@@ -10,8 +10,8 @@ use futures_util::StreamExt;
 use futures_util::future::join_all;
 use stage::{Scene, Server, Stage, USER, soon, wait_until};
 use tenure_backend::{
-    Backend, BackendError, Batch, Cause, Claim, Departure, Effect, Fault, Holder, LockKey, Mode, Released,
-    Standing,
+    Backend, BackendError, Batch, Cause, Claim, Departure, Effect, Fault, Holder, LockKey, Mode, Phase,
+    Released, Renewal, Standing,
 };
 
 const JAVA: &str = "00000000-0000-4000-8000-000000000000:7";
@@ -350,6 +350,14 @@ async fn a_holder_that_leaves_among_others_calls_the_head_of_its_queue() {
     let (stage, store) = (&scene.stage, &scene.store);
     let claims = scene.claims(MANY);
     join_all(claims.iter().map(|claim| scene.granted(claim))).await;
+    let renewals = claims.iter().map(|claim| Renewal {
+        who: claim.at.clone(),
+        lease: claim.lease,
+        only: Phase::Granted,
+        shorten_only: false,
+        raise: None,
+    });
+    store.clone().renew(renewals.collect()).await;
     // Java queues for the last, and listens for another; a third was evicted meanwhile,
     // a fourth is no lock any more, and a fifth was forced open and taken by Java.
     let [.., robbed, text, evicted, heard, queued] = &claims[..] else {
@@ -407,11 +415,10 @@ async fn a_holder_that_leaves_among_others_calls_the_head_of_its_queue() {
         stage.text(&["HGETALL", robbed.at.key.as_str()]),
         format!("{JAVA} 1")
     );
-    let known = format!("tenure_claims:{}", text.at.id.client());
     assert_eq!(
-        stage.text(&["HKEYS", &known]),
-        "label",
-        "what was written down went with its hold"
+        stage.text(&["KEYS", "tenure_claim:*"]),
+        format!("tenure_claim:{{{}}}:{}", evicted.at.key, evicted.at.id),
+        "what the renewal wrote went with its hold"
     );
 }
 

@@ -121,7 +121,7 @@ impl Client {
     /// What people and tools see of locks. Never decide by it who holds one.
     ///
     /// Where the profile has a [`first_renewal`](tenure_backend::Profile::first_renewal), a holder's label and token may
-    /// be missing before that.
+    /// be missing before that: on Redis for 100 ms.
     ///
     /// # Cancel safety
     /// Dropping the future leaves nothing behind.

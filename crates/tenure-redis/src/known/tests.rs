@@ -39,7 +39,7 @@ fn grant(asking: Asking<'_>, now: Instant) {
         lease: LEASE,
         evidence: None,
     });
-    asking.answered(Ok(&granted), &ServerClock::new(0, START), now);
+    asking.answered(Ok(&granted), &ServerClock::new(0, START));
 }
 
 fn busy(asking: Asking<'_>) {
@@ -47,7 +47,7 @@ fn busy(asking: Asking<'_>) {
         ahead: None,
         poll_after: LEASE,
     };
-    asking.answered(Ok(&waits), &ServerClock::new(0, START), START);
+    asking.answered(Ok(&waits), &ServerClock::new(0, START));
 }
 
 fn is_granted(known: &Known, claim: &Arc<Claim>) -> bool {
@@ -88,7 +88,7 @@ fn a_poll_that_was_refused_leaves_a_waiter_as_it_stood() {
         ..(*claim(1)).clone()
     });
     let refusal = BackendError::new(tenure_backend::Fault::Unavailable, Effect::None, "full");
-    let refuse = || ask(&known, &fair, START).answered(Err(&refusal), &ServerClock::new(0, START), START);
+    let refuse = || ask(&known, &fair, START).answered(Err(&refusal), &ServerClock::new(0, START));
     refuse();
     assert!(known.state.lock().claims.is_empty(), "it never came to wait");
     busy(ask(&known, &fair, START));
@@ -137,7 +137,7 @@ fn a_release_that_was_refused_leaves_the_claim_as_it_was() {
     let (known, claim) = (Known::new(), claim(1));
     grant(ask(&known, &claim, START), START);
     known.end(claim.at.id, START);
-    known.stays(claim.at.id, START);
+    known.stays(claim.at.id);
     assert!(is_granted(&known, &claim));
 }
 
@@ -177,68 +177,22 @@ fn one_placement_says_for_all_that_their_client_is_kept_and_again_before_that_en
 }
 
 #[test]
-fn what_is_held_is_written_down_once_and_again_if_that_failed() {
-    let known = Known::new();
-    let (held, gone, at) = (claim(1), claim(2), START + LEASE);
-    grant(ask(&known, &held, at), at);
-    grant(ask(&known, &gone, at), at);
-    known.end(gone.at.id, START);
-    let due = |before| {
-        let notes = known.notes(before).0.into_values().flatten();
-        notes.map(|note| note.claim.at.id).collect::<Vec<_>>()
-    };
-    let (notes, next) = known.notes(START);
-    assert_eq!((notes.len(), next), (0, Some(at)));
-    let (mut notes, next) = known.notes(at);
-    let notes = notes.remove(&held.at.id.client()).expect("its client");
-    assert_eq!((notes.len(), next), (1, None));
-    assert_eq!(known.end(held.at.id, START), End::Noted);
-    known.stays(held.at.id, at);
-    assert_eq!(due(at + LEASE), []);
-    known.note_again(&notes, at);
-    assert_eq!(due(at), [held.at.id]);
-    known.note_all(held.at.id.client(), at);
-    assert_eq!(due(at), [held.at.id]);
-    assert_eq!(&*known.label(held.at.id.client()), "label");
-    assert!(
-        ask(&known, &claim(3), at).keep.is_some(),
-        "its client is kept anew"
-    );
-}
-
-#[test]
-fn what_is_still_held_after_a_release_that_failed_is_written_down() {
+fn a_renewal_writes_a_record_unless_the_claim_is_being_released() {
     let known = Known::new();
     let held = claim(1);
-    grant(ask(&known, &held, START), START);
-    known.end(held.at.id, START);
-    assert_eq!(
-        known.notes(START).0.into_values().flatten().count(),
-        0,
-        "it leaves"
-    );
-    known.stays(held.at.id, START);
-    assert_eq!(known.notes(START).0.into_values().flatten().count(), 1);
-    assert_eq!(known.notes(START).0.into_values().flatten().count(), 0, "once");
-}
-
-/// While locks come and go, whoever writes them down sleeps on.
-#[test]
-fn what_was_given_back_is_not_waited_for() {
-    let known = Known::new();
-    let at = |number| START + Duration::from_millis(number);
-    for number in 1..=10 {
-        grant(ask(&known, &claim(number), at(number)), at(number));
-        if number != 7 {
-            known.end(claim(number).at.id, at(number));
-            known.has_ended(claim(number).at.id, at(number));
-        }
-    }
-    assert_eq!(known.notes(START).1, Some(at(7)));
-    known.end(claim(7).at.id, at(10));
-    assert_eq!(known.notes(START).1, Some(at(7)), "its release may still fail");
-    known.has_ended(claim(7).at.id, at(10));
-    assert_eq!(known.notes(START).1, None);
+    let record = |raised| known.record(held.at.id, raised);
+    assert_eq!(record(None), None, "nothing is known of it");
+    let asking = ask(&known, &held, START);
+    assert_eq!(record(None), None, "it is not granted");
+    grant(asking, START);
+    assert_eq!(known.end(held.at.id, START), End::Plain);
+    assert_eq!(record(None), None, "it is being released");
+    known.stays(held.at.id);
+    assert_eq!(record(None).as_deref(), Some("G:7:1:label"));
+    assert_eq!(known.end(held.at.id, START), End::Noted);
+    known.stays(held.at.id);
+    let raised = TokenRun::new(FencingToken::new(40).unwrap(), NonZeroU32::new(2).unwrap());
+    assert_eq!(record(raised).as_deref(), Some("G:40:2:label"));
 }
 
 /// A wrong name is worse than none.
@@ -257,35 +211,15 @@ fn a_client_whose_claims_have_several_labels_has_none() {
     assert_eq!(ask(&known, &claim(3), START).keep, None);
 }
 
-/// Whoever empties the server takes that away, too.
-#[test]
-fn a_client_that_is_granted_anything_is_kept_anew_now_and_then() {
-    let known = Known::new();
-    let mut kept = Vec::new();
-    for number in 0..30 {
-        let (claim, at) = (claim(number), START + Duration::from_millis(100 * number));
-        grant(ask(&known, &claim, at), at);
-        known.end(claim.at.id, at);
-        known.has_ended(claim.at.id, at);
-        let (notes, _) = known.notes(at);
-        if notes.contains_key(&claim.at.id.client()) {
-            kept.push(number);
-        }
-    }
-    assert_eq!(kept, [11, 22]);
-}
-
 #[test]
 fn what_nobody_gave_back_is_cleared_out_when_it_is_past() {
     let known = Known::new();
     for number in 0..1_000 {
         grant(ask(&known, &claim(number), START), START);
     }
-    known.notes(START);
     let later = START + LEASE + REMEMBERED;
     for number in 1_000..3_000 {
         grant(ask(&known, &claim(number), later), later);
     }
-    let state = known.state.lock();
-    assert_eq!((state.claims.len(), state.stale.len()), (2_000, 1_000));
+    assert_eq!(known.state.lock().claims.len(), 2_000);
 }

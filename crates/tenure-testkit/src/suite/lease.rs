@@ -275,14 +275,23 @@ pub async fn a_renewal_that_only_shortens_never_lengthens(trial: Trial) {
             answer => panic!("a claim that holds is renewed: {answer:?}"),
         }
     };
-    let brief = holder.claim_as(&trial.key(), Mode::Exclusive, |claim| claim.lease = trial.brief());
-    let granted = holder.granted(&brief).await.lease;
-    trial.pass(granted.mul_f64(0.6)).await;
-    let left = shorten(&brief, granted * 10).await;
-    assert!(left <= granted.mul_f64(0.5), "{left:?} left of {granted:?}");
-    other.finds_busy(&brief.at.key, Mode::Exclusive).await;
-    let next = other.claim(&brief.at.key, Mode::Exclusive);
-    other.granted_within(&next, left + trial.grace()).await;
+    // A placement that is delivered again restarts the lease, so in bad weather one of several claims has to show it.
+    let mut shortened = false;
+    for _ in 0..5 {
+        let brief = holder.claim_as(&trial.key(), Mode::Exclusive, |claim| claim.lease = trial.brief());
+        let granted = holder.granted(&brief).await.lease;
+        trial.pass(granted.mul_f64(0.6)).await;
+        let left = shorten(&brief, granted * 10).await;
+        assert!(left <= granted, "{left:?} left of {granted:?}");
+        other.finds_busy(&brief.at.key, Mode::Exclusive).await;
+        let next = other.claim(&brief.at.key, Mode::Exclusive);
+        other.granted_within(&next, left + trial.grace()).await;
+        shortened |= left <= granted.mul_f64(0.5);
+        if shortened {
+            break;
+        }
+    }
+    assert!(shortened, "no renewal answered what was left");
     let long = holder.claim(&trial.key(), Mode::Exclusive);
     holder.granted(&long).await;
     let left = shorten(&long, trial.brief()).await;
