@@ -81,6 +81,11 @@ pub trait Backend: Debug + Send + Sync + 'static {
     /// Wake-ups for a claim that waits; for one that is granted, "renew it now". An error means: poll only.
     fn watch(self: Arc<Self>, claim: Arc<Claim>) -> Call<Wakes>;
 
+    /// Wakes after a connection to the store was replaced; `None` if the store has no connections.
+    ///
+    /// The engine then renews all that it holds: the server behind the new connection may have lost it.
+    fn reconnects(&self) -> Option<Wakes>;
+
     /// What people and tools see. Never asked to decide who holds.
     ///
     /// A single key that holds what this layout cannot read is [`Fault::UnknownKind`](crate::Fault).

@@ -104,6 +104,10 @@ impl Backend for Memory {
         Call::ready(self.check_open().map(|()| Wakes::new(self.store.watch(claim))))
     }
 
+    fn reconnects(&self) -> Option<Wakes> {
+        None
+    }
+
     fn inspect(self: Arc<Self>, query: Query) -> Call<Page<LockStatus>> {
         Call::ready(self.check_open().map(|()| match query {
             Query::Key(key) => self.store.show_key(&key),

@@ -98,6 +98,10 @@ impl Backend for RedisStore {
         Call::new(async move { self.ear.watch(&claim).await })
     }
 
+    fn reconnects(&self) -> Option<Wakes> {
+        Some(self.link.reconnects())
+    }
+
     fn inspect(self: Arc<Self>, query: Query) -> Call<Page<LockStatus>> {
         Call::new(async move { self.look(query).await })
     }

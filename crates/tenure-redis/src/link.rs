@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
+use futures_util::stream;
 use parking_lot::Mutex;
-use tenure_backend::BackendError;
+use tenure_backend::{BackendError, Wakes};
 use tokio::sync::watch;
 
 use crate::dial::Dialer;
@@ -66,6 +67,13 @@ impl Link {
     /// Changes whenever a connection has replaced another: the server's name may lead elsewhere by then.
     pub(crate) fn moves(&self) -> watch::Receiver<()> {
         self.state.lock().moved.subscribe()
+    }
+
+    /// Wakes whenever a connection has replaced another.
+    pub(crate) fn reconnects(&self) -> Wakes {
+        Wakes::new(stream::unfold(self.moves(), async |mut moves| {
+            moves.changed().await.ok().map(|()| ((), moves))
+        }))
     }
 
     fn present(&self) -> Result<Present, BackendError> {

@@ -146,6 +146,10 @@ impl Backend for SqlStore {
         self.call(claim, |ask| Request::Write(Write::Watch(ask)))
     }
 
+    fn reconnects(&self) -> Option<Wakes> {
+        None
+    }
+
     fn inspect(self: Arc<Self>, query: Query) -> Call<Page<LockStatus>> {
         self.call(query, Request::Inspect)
     }

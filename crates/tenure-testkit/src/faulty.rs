@@ -59,6 +59,11 @@ pub trait Faults: Debug + Send + Sync + 'static {
     /// The store that the next call goes to.
     fn store(&self) -> Arc<dyn Backend>;
 
+    /// Wakes when the client is to believe that a connection was replaced.
+    fn reconnects(&self) -> Option<Wakes> {
+        self.store().reconnects()
+    }
+
     /// Runs when the client makes a call, before there is a future.
     fn called(&self, requests: &[Request]) {
         let _ = requests;
@@ -289,6 +294,10 @@ impl<F: Faults> Backend for FaultyBackend<F> {
                 other => panic!("{other:?} is no reply to `watch`"),
             }
         })
+    }
+
+    fn reconnects(&self) -> Option<Wakes> {
+        self.faults.reconnects()
     }
 
     fn inspect(self: Arc<Self>, query: Query) -> Call<Page<LockStatus>> {

@@ -102,6 +102,10 @@ impl Backend for Tape {
         Call::ready(Ok(Wakes::new(stream::repeat(()).take(100))))
     }
 
+    fn reconnects(&self) -> Option<Wakes> {
+        None
+    }
+
     fn inspect(self: Arc<Self>, _: Query) -> Call<Page<LockStatus>> {
         Call::ready(Err(BackendError::unsupported("a tape shows nothing")))
     }

@@ -283,6 +283,10 @@ impl Backend for Shelf {
         Call::ready(Err(BackendError::unsupported("a shelf wakes nobody: ask again")))
     }
 
+    fn reconnects(&self) -> Option<Wakes> {
+        None
+    }
+
     fn inspect(self: Arc<Self>, query: Query) -> Call<Page<LockStatus>> {
         Call::ready(match query {
             Query::Key(key) => self.with(|state, now| Page {

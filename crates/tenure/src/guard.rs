@@ -27,8 +27,8 @@ use crate::timer::within;
 /// # Guarantees
 /// - While [`is_held`](Guard::is_held) is true, no conflicting guard of another client believes the same, on every
 ///   store whose clock is honest; but for an eviction, a session that ended or data that the store lost, of which the
-///   holder learns at its next renewal, within a third of its lease. Belief ends before the lease: at
-///   `held_from + lease − lease/100 − max(10 ms, lease/100)`.
+///   holder learns at its next renewal, within a third of its lease, or within a second after a connection to the store
+///   was replaced. Belief ends before the lease: at `held_from + lease − lease/100 − max(10 ms, lease/100)`.
 /// - Loss is sticky: once it was seen, it is seen for ever.
 /// - No guarantee that a process that was paused does nothing after its deadline: only the
 ///   [`token`](Guard::token), checked by the resource, protects against that.

@@ -131,6 +131,10 @@ impl Backend for Anchored {
         Call::new(self.poll(self.store.clone().watch(claim)))
     }
 
+    fn reconnects(&self) -> Option<Wakes> {
+        self.store.reconnects()
+    }
+
     fn inspect(self: Arc<Self>, query: Query) -> Call<Page<LockStatus>> {
         Call::new(self.poll(self.store.clone().inspect(query)))
     }

@@ -195,7 +195,7 @@ impl Seeker<'_> {
 }
 
 /// The next wake-up; false when they have ended. Without any it never comes.
-async fn next_wake(wakes: &mut Option<Wakes>) -> bool {
+pub(crate) async fn next_wake(wakes: &mut Option<Wakes>) -> bool {
     match wakes {
         Some(wakes) => poll_fn(|cx| Pin::new(&mut *wakes).poll_next(cx)).await.is_some(),
         None => std::future::pending().await,

@@ -25,6 +25,10 @@ impl Store {
         self.0.profile()
     }
 
+    pub(crate) fn reconnects(&self) -> Option<Wakes> {
+        self.0.reconnects()
+    }
+
     pub(crate) fn acquire(&self, claim: Arc<Claim>, place_by: Instant) -> Call<Standing> {
         self.call(|backend| backend.acquire(claim, place_by))
     }

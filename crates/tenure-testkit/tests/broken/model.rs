@@ -228,6 +228,10 @@ impl Backend for Model {
         }))
     }
 
+    fn reconnects(&self) -> Option<Wakes> {
+        None
+    }
+
     fn inspect(self: Arc<Self>, query: Query) -> Call<Page<LockStatus>> {
         Call::ready(self.look(|table, now| table.page(&query, now)))
     }

@@ -91,6 +91,10 @@ impl Backend for Link {
         }
     }
 
+    fn reconnects(&self) -> Option<Wakes> {
+        self.store.reconnects()
+    }
+
     fn inspect(self: Arc<Self>, query: Query) -> Call<Page<LockStatus>> {
         match self.reach() {
             Ok(()) => self.store.clone().inspect(query),

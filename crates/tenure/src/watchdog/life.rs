@@ -25,7 +25,7 @@ const NO_RUNTIME: &str =
 // The states of a watchdog, in the order in which they can follow each other.
 const NEW: u8 = 0;
 const RUNNING: u8 = 1;
-const SHUT: u8 = 2;
+pub(super) const SHUT: u8 = 2;
 pub(super) const GONE: u8 = 3;
 const STOPPED: u8 = 4;
 

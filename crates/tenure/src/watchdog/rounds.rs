@@ -1,6 +1,7 @@
 //! The watchdog's rounds: what is due is looked at, and calls that their callers may have stopped polling are taken
 //! over. How claims are renewed is in `renewal.rs`, and when it all begins and ends in `life.rs`.
 
+use std::future::pending;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -9,16 +10,20 @@ use parking_lot::MutexGuard;
 use tenure_backend::Instant;
 
 use super::calls::{Calls, TakeOver};
-use super::life::{GONE, Gone, Shared, Watchdog, spawn};
+use super::life::{GONE, Gone, SHUT, Shared, Watchdog, spawn};
 use super::renewal::{renew, tell_lost};
 use super::wheel::Wheel;
 use crate::belief::{renew_after, stall_after};
 use crate::held::Held;
 use crate::release::{Departing, see_through_together};
+use crate::seek::next_wake;
 use crate::timer::RECHECK;
 
 /// How often calls are looked at while many are slow.
 const CALLS_LOOK: Duration = Duration::from_millis(5);
+
+/// Over which time the renewals after a replaced connection are spread.
+const RECONNECT_SPREAD: Duration = Duration::from_secs(1);
 
 #[derive(Debug)]
 pub(super) struct Due {
@@ -111,19 +116,52 @@ pub(super) fn next_look(held: &Held, renewal: Instant) -> Instant {
 
 /// The watchdog's loop.
 pub(super) async fn run(shared: Arc<Shared>, _gone: Gone) {
+    let mut reconnects = shared.backend.reconnects();
     while shared.state.load(Ordering::Acquire) < GONE {
         let next = tick(&shared);
         let now = shared.clock.now();
-        match next {
-            None => shared.bell.notified().await,
-            Some(next) if next > now => {
-                tokio::select! {
-                    biased;
-                    () = shared.bell.notified() => {}
-                    () = tokio::time::sleep((next - now).min(RECHECK)) => {}
+        if next.is_some_and(|next| next <= now) {
+            tokio::task::yield_now().await;
+            continue;
+        }
+        let pause = async {
+            match next {
+                None => pending().await,
+                Some(next) => tokio::time::sleep((next - now).min(RECHECK)).await,
+            }
+        };
+        tokio::select! {
+            biased;
+            reconnected = next_wake(&mut reconnects) => {
+                if reconnected {
+                    let held = shared.due.lock().wheel.items();
+                    tokio::spawn(renew_all(shared.clone(), held));
+                } else {
+                    reconnects = None;
                 }
             }
-            Some(_) => tokio::task::yield_now().await,
+            () = shared.bell.notified() => {}
+            () = pause => {}
+        }
+    }
+}
+
+/// Renews everything in batches spread over a second: a connection was replaced, and the server behind the new one may have
+/// lost what is held.
+async fn renew_all(shared: Arc<Shared>, held: Vec<Arc<Held>>) {
+    let most = shared.backend.profile().limits.max_batch.get() as usize;
+    let batches = u32::try_from(held.len().div_ceil(most)).unwrap_or(u32::MAX);
+    for batch in held.chunks(most) {
+        let now = shared.clock.now();
+        let alive = |held: &&Arc<Held>| held.is_believed(now) && !held.has_departed();
+        let batch = batch.iter().filter(alive).cloned().collect();
+        let work = shared.clone();
+        spawn(&shared, async move {
+            renew(&work, batch).await;
+        });
+        tokio::time::sleep(RECONNECT_SPREAD / batches).await;
+        if shared.state.load(Ordering::Acquire) >= SHUT {
+            return;
         }
     }
 }

@@ -105,6 +105,11 @@ impl<T: Marked> Wheel<T> {
         }
     }
 
+    /// All items, in no order.
+    pub(super) fn items(&self) -> Vec<Arc<T>> {
+        self.slots.iter().flatten().cloned().collect()
+    }
+
     fn take(&mut self, slot: usize, index: usize) -> Arc<T> {
         let item = self.slots[slot].swap_remove(index);
         if let Some(moved) = self.slots[slot].get(index) {

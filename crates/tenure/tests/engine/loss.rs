@@ -1,12 +1,13 @@
 //! How a holder learns that it has lost its lock, and what it may still do.
 
+use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use tenure::{Error, Guard, Holder, Lost, LostCause, Settings};
+use tenure::{Client, Error, Guard, Holder, Lost, LostCause, Settings};
 
-use crate::stage::Verb;
+use crate::stage::{Verb, stage_with_profile};
 use crate::world::{MS, SECOND, World, pass, poll_once, served, settle};
 
 /// Waits for the loss, but not for ever.
@@ -243,6 +244,50 @@ async fn an_older_renewal_reply_does_not_lengthen_a_deadline() {
     pass(3 * SECOND).await;
     assert!(guard.is_held());
     assert!(guard.remaining() < 3 * SECOND, "{:?}", guard.remaining());
+}
+
+/// DESIGN §3: after a failover that lost data the holder learns soon.
+#[tokio::test(start_paused = true)]
+async fn a_replaced_connection_renews_what_is_held_at_once() {
+    let world = World::new();
+    let ((client, stage), operator) = (world.staged(), world.client());
+    let mutex = client.mutex("k");
+    for mutex in [mutex.clone(), mutex.fixed_lease(20 * SECOND)] {
+        let guard = mutex.lock().await.unwrap();
+        operator.evict(Holder::All(guard.key().clone())).await.unwrap();
+        pass(SECOND).await;
+        assert!(guard.is_held());
+        stage.reconnect();
+        settle().await;
+        assert!(!guard.is_held());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn renewals_after_a_replaced_connection_are_spread_over_a_second() {
+    let world = World::new();
+    let mut profile = world.backend().profile().clone();
+    profile.limits.max_batch = NonZeroU32::new(2).unwrap();
+    let stage = stage_with_profile(world.backend(), profile);
+    let client = Client::new(stage.clone(), Settings::default());
+    let mut guards = Vec::new();
+    for n in 0..20 {
+        guards.push(client.mutex(format!("k{n}")).lock().await.unwrap());
+    }
+    pass(SECOND).await;
+    let renewals = stage.act(Verb::Renew);
+    stage.reconnect();
+    pass(50 * MS).await;
+    assert_eq!(renewals.count(), 1);
+    pass(500 * MS).await;
+    assert!((4..8).contains(&renewals.count()), "{}", renewals.count());
+    pass(500 * MS).await;
+    assert_eq!(renewals.count(), 10);
+    assert_eq!(renewals.elements.load(Ordering::Relaxed), 20);
+    // The client need not wait for batches that are still to come.
+    stage.reconnect();
+    settle().await;
+    client.close(100 * MS).await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]

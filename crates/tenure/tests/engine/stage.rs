@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use tenure_backend::{Backend, BackendError, Effect, Fault, Profile, Standing};
+use tenure_backend::{Backend, BackendError, Bell, Effect, Fault, Profile, Standing, Wakes};
 use tenure_testkit::{Exchange, Faults, FaultyBackend, Reply, Request, When};
 use tokio::sync::Notify;
 
@@ -33,6 +33,7 @@ pub(crate) fn stage_with_profile(inner: Arc<dyn Backend>, profile: Profile) -> A
     let script = Script {
         inner,
         acts: Mutex::default(),
+        reconnects: Bell::default(),
         least_lease: Mutex::default(),
         renewed_lease: Mutex::default(),
         placed: Mutex::default(),
@@ -46,6 +47,7 @@ pub(crate) fn stage_with_profile(inner: Arc<dyn Backend>, profile: Profile) -> A
 pub(crate) struct Script {
     inner: Arc<dyn Backend>,
     acts: Mutex<HashMap<Verb, Arc<Act>>>,
+    reconnects: Bell,
     least_lease: Mutex<Duration>,
     renewed_lease: Mutex<Option<Duration>>,
     /// How many grants each claim reserved that was placed by itself.
@@ -91,6 +93,11 @@ impl Script {
     /// Has the store keep what is renewed from here on for no longer than that.
     pub(crate) fn renew_for(&self, lease: Duration) {
         *self.renewed_lease.lock() = Some(lease);
+    }
+
+    /// Tells the engine that a connection was replaced.
+    pub(crate) fn reconnect(&self) {
+        self.reconnects.ring();
     }
 
     pub(crate) fn act(&self, verb: Verb) -> Arc<Act> {
@@ -256,6 +263,10 @@ fn take_one(left: &AtomicUsize) -> bool {
 impl Faults for Script {
     fn store(&self) -> Arc<dyn Backend> {
         self.inner.clone()
+    }
+
+    fn reconnects(&self) -> Option<Wakes> {
+        Some(Wakes::new(self.reconnects.clone()))
     }
 
     fn called(&self, requests: &[Request]) {
