@@ -1,15 +1,22 @@
 //! The way to the server: one connection for all calls, replaced by another when it breaks.
 
-use std::sync::Arc;
+use std::future::Future;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use futures_util::stream;
 use parking_lot::Mutex;
 use tenure_backend::{BackendError, Wakes};
 use tokio::sync::watch;
+use tokio::time::sleep;
 
 use crate::dial::Dialer;
 use crate::error;
 use crate::wire::Wire;
+
+/// The pauses between attempts to replace a connection, each twice as long as the one before.
+const FIRST_PAUSE: Duration = Duration::from_millis(50);
+const LAST_PAUSE: Duration = Duration::from_secs(1);
 
 pub(crate) struct Link {
     pub(crate) dialer: Dialer,
@@ -31,16 +38,17 @@ type Attempt = Option<Result<Arc<Wire>, BackendError>>;
 impl Link {
     /// Connects for the first time.
     pub(crate) async fn open(dialer: Dialer) -> Result<Self, BackendError> {
+        let wire = Wire::open(&dialer).await?;
+        let ended = wire.ended();
         let state = State {
-            wire: Some(Wire::open(&dialer).await?),
+            wire: Some(wire),
             attempt: None,
             closed: false,
             moved: watch::Sender::new(()),
         };
-        Ok(Link {
-            dialer,
-            state: Arc::new(Mutex::new(state)),
-        })
+        let state = Arc::new(Mutex::new(state));
+        tokio::spawn(replace(ended, dialer.clone(), Arc::downgrade(&state)));
+        Ok(Link { dialer, state })
     }
 
     /// The connection, or another if it has broken.
@@ -101,13 +109,14 @@ enum Present {
     Attempt(watch::Receiver<Attempt>),
 }
 
-async fn connect(dialer: Dialer, state: Arc<Mutex<State>>, tell: watch::Sender<Attempt>) {
+async fn connect(dialer: Dialer, shared: Arc<Mutex<State>>, tell: watch::Sender<Attempt>) {
     let opened = Wire::open(&dialer).await;
-    let mut state = state.lock();
+    let mut state = shared.lock();
     state.attempt = None;
     let ended = match opened {
         Ok(_) if state.closed => Err(BackendError::closed()),
         Ok(wire) => {
+            tokio::spawn(replace(wire.ended(), dialer, Arc::downgrade(&shared)));
             state.wire = Some(wire.clone());
             state.moved.send_replace(());
             Ok(wire)
@@ -115,6 +124,22 @@ async fn connect(dialer: Dialer, state: Arc<Mutex<State>>, tell: watch::Sender<A
         Err(failure) => Err(failure),
     };
     tell.send_replace(Some(ended));
+}
+
+/// Replaces a connection when it has ended, though nothing is asked for: what is held is renewed over the next one. Tries
+/// again until the server can be reached or refuses us.
+async fn replace(ended: impl Future<Output = ()>, dialer: Dialer, state: Weak<Mutex<State>>) {
+    ended.await;
+    let mut pause = FIRST_PAUSE;
+    while let Some(state) = state.upgrade() {
+        let dialer = dialer.clone();
+        match (Link { dialer, state }).wire().await {
+            Err(error) if error.is_weather() => {}
+            Ok(_) | Err(_) => return,
+        }
+        sleep(pause).await;
+        pause = (2 * pause).min(LAST_PAUSE);
+    }
 }
 
 #[cfg(test)]

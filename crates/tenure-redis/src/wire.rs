@@ -1,6 +1,7 @@
 //! One connection, shared by all calls: each is written as it comes, and answered in order.
 //! How a lost one is replaced is in `link.rs`.
 
+use std::future::Future;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -8,7 +9,7 @@ use std::time::Duration;
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Cmd, RedisError, ServerError, Value};
 use tenure_backend::BackendError;
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, watch};
 use tokio::task::AbortHandle;
 use tokio::time::timeout;
 
@@ -52,6 +53,8 @@ pub(crate) struct Wire {
     /// Whether a call on it has failed: nobody waits until its task has noticed.
     broken: AtomicBool,
     driver: Driver,
+    /// Its sender is dropped when the driver has ended.
+    ended: watch::Receiver<()>,
 }
 
 impl Wire {
@@ -76,7 +79,12 @@ impl Wire {
         let (mut connection, driver) =
             MultiplexedConnection::new_with_config(&dialer.greeting()?, stream, settings).await?;
         let round_trip = clock.now() - greeted;
-        let driver = Driver(tokio::spawn(driver).abort_handle());
+        let (alive, ended) = watch::channel(());
+        let driver = tokio::spawn(async move {
+            let _alive = alive;
+            driver.await;
+        });
+        let driver = Driver(driver.abort_handle());
         let mut first = redis::pipe();
         for load in load_all() {
             first.add_command(load);
@@ -101,6 +109,7 @@ impl Wire {
             turns: Semaphore::new(IN_TURN),
             broken: AtomicBool::new(false),
             driver,
+            ended,
         });
         tokio::spawn(keep_watch(Arc::downgrade(&wire), config.command_timeout));
         Ok(wire)
@@ -109,6 +118,12 @@ impl Wire {
     /// Whether it is broken: nothing more is heard on it.
     pub(crate) fn is_broken(&self) -> bool {
         self.broken.load(Ordering::Relaxed) || self.driver.0.is_finished()
+    }
+
+    /// Resolves when the connection has ended. Does not keep it open.
+    pub(crate) fn ended(&self) -> impl Future<Output = ()> + Send + use<> {
+        let mut ended = self.ended.clone();
+        async move { while ended.changed().await.is_ok() {} }
     }
 
     /// Calls a script. A server that has forgotten it is sent the script itself, which it runs and knows in one step: there
