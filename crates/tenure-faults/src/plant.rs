@@ -1,9 +1,9 @@
 //! Bugs to be planted, so that it is known that a run finds them.
 
-use clap::ValueEnum;
+use serde::{Deserialize, Serialize};
 
 /// A bug that a run is to find.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Plant {
     /// Holders believe until they unlock, whatever the clock says.
     Believe,

@@ -7,15 +7,16 @@ use std::time::Duration;
 
 use tenure::Client;
 
-use crate::control::{Crew, Deeds, Orders, counters, everybody_gets_a_lock, nothing_is_left};
+use crate::control::{Crew, Deeds, Orders, everybody_gets_a_lock, nothing_is_left};
 use crate::control::{somebody_takes_over, strike};
 use crate::journal::Journal;
-use crate::judge::{Evidence, Finding, Law, Report, judge};
+use crate::judge::{Finding, Law, Report, judge, read_all};
 use crate::keys::Key;
 use crate::plant::Plant;
 use crate::register::Register;
 use crate::schedule::{Menu, Schedule};
 use crate::store::Store;
+use crate::worker::{Args, counted as counted_in};
 
 /// What a run is like unless it is told otherwise.
 const PROCESSES: usize = 4;
@@ -106,10 +107,10 @@ impl Run {
 
     async fn make(self, mut store: Store, folder: PathBuf) -> io::Result<Report> {
         let client = tenure::connect(&store.url()).await.map_err(io::Error::other)?;
-        let register = self.register(&folder)?;
-        let mut crew = self.crew(&folder, &register, &mut store).await?;
+        let served = self.register(&folder)?;
+        let mut crew = self.crew(&folder, &served, &mut store).await?;
         let schedule = Schedule::new(self.seed, self.span, crew.seats(), self.menu.on(&store));
-        std::fs::write(folder.join("schedule"), schedule.to_string())?;
+        std::fs::write(folder.join("schedule"), format!("{schedule:#?}"))?;
 
         let deeds = Deeds::default();
         let (mut findings, mut takeovers) = (Vec::new(), Vec::new());
@@ -124,13 +125,10 @@ impl Run {
 
         let deeds = deeds.all();
         let told = deeds.iter().map(ToString::to_string).collect();
-        let evidence = Evidence::read(
-            register_log(&folder),
-            crew.worked(),
-            deeds,
-            client.profile().hazards,
-        )?;
-        let mut verdict = judge(evidence);
+        let (worked, register) = (crew.worked(), register_log(&folder));
+        let logs = worked.iter().map(|worked| &*worked.log);
+        let (events, notes) = read_all(logs.chain([&*register]))?;
+        let mut verdict = judge(events, &notes, worked, &deeds, client.profile().hazards);
         verdict.findings.extend(findings);
         Ok(Report {
             seed: self.seed,
@@ -152,13 +150,20 @@ impl Run {
 
     async fn crew(&self, folder: &Path, register: &Register, store: &mut Store) -> io::Result<Crew> {
         std::fs::create_dir(counters(folder))?;
-        let orders = Orders {
-            program: self.worker.clone(),
-            folder: folder.to_owned(),
+        let args = Args {
+            url: String::new(),
+            log: PathBuf::new(),
             register: register.path().to_owned(),
+            counters: counters(folder),
+            process: 0,
             tasks: TASKS,
             seed: self.seed,
             plant: self.plant,
+        };
+        let orders = Orders {
+            program: self.worker.clone(),
+            folder: folder.to_owned(),
+            args,
         };
         Crew::start(orders, store.link(PROCESSES).await?)
     }
@@ -209,6 +214,10 @@ fn register_log(folder: &Path) -> PathBuf {
     folder.join("register.log")
 }
 
+fn counters(folder: &Path) -> PathBuf {
+    folder.join("counters")
+}
+
 /// L4 for what `inspect` does not show.
 fn kept_for_ever(store: &Store) -> io::Result<Option<Finding>> {
     let kept = store.kept_for_ever()?;
@@ -221,7 +230,7 @@ fn kept_for_ever(store: &Store) -> io::Result<Option<Finding>> {
 fn counted(folder: &Path) -> io::Result<u64> {
     let mut sum = 0;
     for key in Key::all() {
-        sum += crate::worker::counted(&counters(folder), key.name)?;
+        sum += counted_in(&counters(folder), key.name)?;
     }
     Ok(sum)
 }

@@ -10,20 +10,18 @@ use tokio::time::sleep;
 
 use super::sight::Sight;
 use crate::journal::now;
-use crate::plant::Plant;
+use crate::worker::Args;
 
 /// How often a process that is to end is looked at.
 const PACE: Duration = Duration::from_millis(10);
 
-/// What every worker is told alike.
+/// How workers are started.
 #[derive(Clone, Debug)]
 pub(crate) struct Orders {
     pub(crate) program: PathBuf,
     pub(crate) folder: PathBuf,
-    pub(crate) register: PathBuf,
-    pub(crate) tasks: u64,
-    pub(crate) seed: u64,
-    pub(crate) plant: Option<Plant>,
+    /// Each gets its own log, number and URL.
+    pub(crate) args: Args,
 }
 
 /// A process that works or has worked. The first has the number 1.
@@ -73,26 +71,18 @@ impl Crew {
         let Orders {
             program,
             folder,
-            register,
-            tasks,
-            seed,
-            plant,
+            args,
         } = &self.orders;
         let log = folder.join(format!("worker-{number}.log"));
-        let mut args = vec![
-            format!("--url={url}"),
-            format!("--log={}", log.display()),
-            format!("--register={}", register.display()),
-            format!("--counters={}", counters(folder).display()),
-            format!("--process={number}"),
-            format!("--tasks={tasks}"),
-            format!("--seed={seed}"),
-        ];
-        if let Some(name) = plant.as_ref().and_then(clap::ValueEnum::to_possible_value) {
-            args.push(format!("--plant={}", name.get_name()));
-        }
+        let args = Args {
+            url: url.clone(),
+            log: log.clone(),
+            process: number,
+            ..args.clone()
+        };
         let sight = Sight::of(&log)?;
         let said = folder.join(format!("worker-{number}.err"));
+        let args = [serde_json::to_string(&args)?];
         let process = Process::start(&program.display().to_string(), &args, &[], &said)?;
         self.worked.push(Worked {
             number,
@@ -127,12 +117,9 @@ impl Crew {
         }
         self.seats[seat].process.kill();
         let dead = now();
-        let died = self.seats[seat].number;
+        self.bury(seat, dead);
         // What it wrote last is worth seeing.
         self.seats[seat].sight.look()?;
-        if let Some(worked) = self.worked.iter_mut().find(|worked| worked.number == died) {
-            worked.died = Some(dead);
-        }
         Ok(dead)
     }
 
@@ -190,26 +177,24 @@ impl Crew {
             sleep(PACE).await;
         }
         let mut killed = 0;
-        for seat in &mut self.seats {
-            if seat.process.is_running() {
-                seat.process.kill();
+        for seat in 0..self.seats() {
+            if self.seats[seat].process.is_running() {
+                self.seats[seat].process.kill();
                 killed += 1;
-                let worked = self.worked.iter_mut().find(|worked| worked.number == seat.number);
-                if let Some(worked) = worked {
-                    worked.died = Some(now());
-                }
+                self.bury(seat, now());
             }
         }
         killed
+    }
+
+    /// Writes down when the worker on that seat was known to be dead. Processes are numbered in the order of their start.
+    fn bury(&mut self, seat: usize, dead: Instant) {
+        let number = self.seats[seat].number;
+        self.worked[number as usize - 1].died = Some(dead);
     }
 
     /// Everybody who has worked.
     pub(crate) fn worked(&self) -> &[Worked] {
         &self.worked
     }
-}
-
-/// Where the counters of a run are.
-pub(crate) fn counters(folder: &std::path::Path) -> PathBuf {
-    folder.join("counters")
 }

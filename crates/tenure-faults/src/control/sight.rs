@@ -174,8 +174,14 @@ mod tests {
             (nothing.clone(), nothing.clone())
         );
         assert_eq!(wrote("red token=3 until=9000\n"), (k.clone(), nothing.clone()));
-        assert_eq!(wrote("1200 7 bumping\n"), (k.clone(), k.clone()));
-        assert_eq!(wrote("1300 7 bumped\n"), (k, nothing.clone()));
+        assert_eq!(
+            wrote("{\"at\":1200,\"attempt\":7,\"what\":\"bumping\"}\n"),
+            (k.clone(), k.clone())
+        );
+        assert_eq!(
+            wrote("{\"at\":1300,\"attempt\":7,\"what\":\"bumped\"}\n"),
+            (k, nothing.clone())
+        );
         assert_eq!(wrote("1400 7 release\n"), (nothing.clone(), nothing));
         let key = LockKey::new("k").unwrap();
         assert_eq!(sight.granted(&key), Instant::from_nanos(1100));

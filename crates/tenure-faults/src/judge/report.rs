@@ -38,7 +38,7 @@ impl Report {
         self.verdict.grants
     }
 
-    /// How many updates the counters lost that nothing fences. At least: of one that was killed while it wrote nobody knows.
+    /// Updates that the unfenced counters lost, at least.
     pub fn lost_updates(&self) -> u64 {
         self.lost_updates
     }
@@ -46,11 +46,6 @@ impl Report {
     /// How many writes the fenced register refused.
     pub fn refused(&self) -> usize {
         self.verdict.refused
-    }
-
-    /// How many waits in first-come, first-served queues could be judged.
-    pub fn waits_judged(&self) -> usize {
-        self.verdict.waits.judged
     }
 
     /// Prints the report, and removes the logs if nothing was found.
@@ -82,6 +77,7 @@ impl fmt::Display for Report {
             refused,
             bumped,
             waits,
+            disturbed,
             pardoned,
         } = &self.verdict;
         writeln!(
@@ -105,8 +101,7 @@ impl fmt::Display for Report {
         )?;
         writeln!(
             f,
-            "  fair queues: {} waits judged, {} left out as disturbed; {pardoned} beliefs pardoned",
-            waits.judged, waits.left_out
+            "  fair queues: {waits} waits, {disturbed} left out as disturbed; {pardoned} beliefs pardoned"
         )?;
         writeln!(f, "  takeovers from killed holders: {:?}", self.takeovers)?;
         if findings.is_empty() {

@@ -1,11 +1,14 @@
 //! The trial: the history of all workers together, as far as it can be held against the store, before the checker.
 
+use tenure::backend::Hazard;
 use tenure_testkit::{Event, What, check};
 
-use super::evidence::Evidence;
+use super::exemptions::{Exemption, apply};
 use super::finding::Finding;
-use super::order::{Judged, forget_the_disturbed};
-use super::{history, pardon};
+use super::history;
+use super::order::waits;
+use super::pardon::pardoned;
+use crate::control::{Deed, Worked};
 use crate::line::{Note, Noted};
 
 /// What was found, and what it was found in.
@@ -20,23 +23,30 @@ pub(crate) struct Verdict {
     pub(crate) refused: usize,
     /// Writes to the counters that nothing fences.
     pub(crate) bumped: usize,
-    pub(crate) waits: Judged,
+    /// Waits in fair queues, and those of them that were disturbed.
+    pub(crate) waits: usize,
+    pub(crate) disturbed: usize,
     pub(crate) pardoned: usize,
 }
 
-pub(crate) fn judge(evidence: Evidence) -> Verdict {
-    let Evidence {
-        mut events,
-        notes,
-        worked,
-        deeds,
-        hazards,
-    } = evidence;
-    let mut verdict = count(&events, &notes);
-    history::bury(&mut events, &worked);
-    verdict.waits = forget_the_disturbed(&mut events, &notes, &worked, &deeds);
-    verdict.pardoned = pardon::pardon(&mut events, &notes, &deeds, hazards);
-    history::extend(&mut events, &notes);
+/// Judges what the workers and the register wrote down; `hazards` are those that the store's profile names.
+pub(crate) fn judge(
+    mut events: Vec<Event>,
+    notes: &[Note],
+    worked: &[Worked],
+    deeds: &[Deed],
+    hazards: &[Hazard],
+) -> Verdict {
+    let mut verdict = count(&events, notes);
+    history::bury(&mut events, worked);
+    let waits = waits(&events, notes, worked, deeds);
+    let pardoned = pardoned(&events, notes, deeds, hazards);
+    let beliefs = |exemption: &&Exemption| matches!(exemption, Exemption::Belief(..));
+    verdict.waits = waits.all;
+    verdict.disturbed = waits.disturbed.len();
+    verdict.pardoned = pardoned.iter().filter(beliefs).count();
+    apply(&mut events, &[waits.disturbed, pardoned].concat());
+    history::extend(&mut events, notes);
     if let Err(violations) = check(events) {
         verdict.findings = violations.into_iter().map(Finding::from).collect();
     }
@@ -50,7 +60,7 @@ fn count(events: &[Event], notes: &[Note]) -> Verdict {
         grants: some(|what| matches!(what, What::Acquired { .. })),
         samples: some(|what| matches!(what, What::Sampled { .. })),
         accepted: some(|what| matches!(what, What::Accepted { .. })),
-        refused: noted(|what| matches!(what, Noted::Refused { .. })),
+        refused: noted(|what| matches!(what, Noted::Refused)),
         nested: noted(|what| matches!(what, Noted::Nested)),
         bumped: noted(|what| matches!(what, Noted::Bumped)),
         ..Verdict::default()

@@ -62,7 +62,7 @@ pub async fn work(args: Args) -> io::Result<()> {
         }
         client.close(CLOSING).await.map_err(io::Error::other)?;
     }
-    journal.note(now(), myself, Noted::Ended)
+    Ok(())
 }
 
 /// A planted bug: a lock that is held for long, and nobody gives it back.
