@@ -9,7 +9,7 @@
 //! - [`Recorder`] writes down what happened to locks, and [`check`] finds out whether they ever failed.
 //! - [`ManualClock`], [`SimClock`] and [`JumpingClock`] let a test decide what time it is.
 //!
-//! `tests/tutorial_backend.rs` in this crate is a whole store with its subject, in one file.
+//! The tutorial of `tenure-backend` ends in a whole store with its subject.
 
 mod belief;
 mod chaos;

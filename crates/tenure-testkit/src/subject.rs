@@ -15,7 +15,7 @@ use tenure_backend::{Backend, Call, Clock, Fault};
 /// drops the subject when the case has ended.
 ///
 /// # Examples
-/// See [`conformance!`](crate::conformance); `tests/tutorial_backend.rs` in this crate has a whole one.
+/// See [`conformance!`](crate::conformance); the tutorial of `tenure-backend` has a whole one.
 pub trait Subject: Send + Sync + 'static {
     /// A new client of the store, with its own connection.
     fn client(&self) -> Call<Arc<dyn Backend>>;

@@ -1,9 +1,21 @@
 //! What can be wrong with a model, one thing at a time.
 //! Where each takes effect is in `table.rs` and `model.rs`.
 
-/// What can be wrong with a model.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Bug {
+/// Writes each bug once, for the type and for the list of all.
+macro_rules! bugs {
+    ($($bug:ident,)+) => {
+        /// What can be wrong with a model.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub(crate) enum Bug {
+            $($bug,)+
+        }
+
+        /// What can be wrong, all of it.
+        pub(crate) const BUGS: &[Bug] = &[$(Bug::$bug,)+];
+    };
+}
+
+bugs! {
     AnyoneReleases,
     RenewalRecreates,
     RenewalRevivesExpired,
@@ -50,52 +62,3 @@ pub(crate) enum Bug {
     AilmentLooksLikeWeather,
     AilmentLooksLikeLoss,
 }
-
-/// What can be wrong, all of it.
-pub(crate) const BUGS: [Bug; 45] = [
-    Bug::AnyoneReleases,
-    Bug::RenewalRecreates,
-    Bug::RenewalRevivesExpired,
-    Bug::RenewalIgnoresItsPhase,
-    Bug::TokensRestartOnRelease,
-    Bug::RepetitionDrawsAnotherToken,
-    Bug::ReaderIgnoresWriter,
-    Bug::OnePermitTooMany,
-    Bug::KindsMix,
-    Bug::PlacesTooLate,
-    Bug::ForgetsEnded,
-    Bug::LastComeFirstServed,
-    Bug::UnfairOvertakesTheQueue,
-    Bug::SmallOvertakesLarge,
-    Bug::DeadWaitersStay,
-    Bug::GhostOfAWithdrawnWaiter,
-    Bug::HeirOvertakes,
-    Bug::HeirIsForgotten,
-    Bug::BeliefStartsAtTheReply,
-    Bug::PlaceByIsReadAtSending,
-    Bug::LeaseNeverEnds,
-    Bug::RenewalDoesNothing,
-    Bug::NoBarAfterEviction,
-    Bug::EvictionIsNotTold,
-    Bug::RaiseIsIgnored,
-    Bug::WakesNobody,
-    Bug::CountsOwnWaiters,
-    Bug::ShowsTheExpired,
-    Bug::KeysFoldCase,
-    Bug::PrefixesFoldCase,
-    Bug::PagesRepeat,
-    Bug::FullPagesAnnounceAnother,
-    Bug::ClosingDoesNotClose,
-    Bug::BatchEndsAtTheFirstFailure,
-    Bug::ForgetsEndedSoon,
-    Bug::PlacedComesTooLate,
-    Bug::RaiseOfAWaiterIsIgnored,
-    Bug::RenewalTooShortIsKept,
-    Bug::RenewalHidesItsRounding,
-    Bug::ShortenOnlyIsIgnored,
-    Bug::LateReleaseOverwritesTheCause,
-    Bug::LongBatchesAreShuffled,
-    Bug::FailureCloudsItsBatch,
-    Bug::AilmentLooksLikeWeather,
-    Bug::AilmentLooksLikeLoss,
-];

@@ -59,7 +59,7 @@ fn red_cases(bug: Bug) -> Vec<Case> {
 #[test]
 fn each_planted_bug_turns_a_case_red() {
     let mut unseen = Vec::new();
-    for bug in BUGS {
+    for &bug in BUGS {
         let red = red_cases(bug);
         println!("{bug:?}: {} red, such as {:?}", red.len(), red.first());
         if red.is_empty() {
