@@ -40,71 +40,81 @@ pub(crate) async fn strike(
     deeds: &Deeds,
 ) -> io::Result<()> {
     let (is_file, end) = (!store.is_server(), now() + span);
-    let beside = async {
-        match store {
-            Store::File { .. } => Ok(()),
-            Store::Redis { server, disk, links } => {
-                tokio::try_join!(
-                    weather(&schedule.links, end, links, deeds),
-                    outages(&schedule.store, end, server, *disk, deeds),
-                )?;
-                Ok(())
-            }
-        }
+    let workers = carry_out(&schedule.workers, end, deeds, async |planned| {
+        let (whom, what) = blow(crew, planned.seat, planned.fault, is_file).await?;
+        Ok((whom, None, what))
+    });
+    let Store::Redis { server, disk, links } = store else {
+        return workers.await;
     };
-    tokio::try_join!(blows(&schedule.workers, end, crew, is_file, deeds), beside)?;
+    let weather = carry_out(&schedule.links, end, deeds, async |planned| {
+        let link = &links[planned.seat];
+        spoil(link, planned.fault);
+        sleep(planned.lasts).await;
+        link.heal();
+        Ok((Whom::Seat(planned.seat), None, format!("{:?}", planned.fault)))
+    });
+    let outages = carry_out(&schedule.store, end, deeds, async |planned| {
+        outage(server, planned.fault).await?;
+        let hazard = hazard(planned.fault, *disk);
+        Ok((Whom::Everybody, hazard, format!("{:?}", planned.fault)))
+    });
+    tokio::try_join!(workers, weather, outages)?;
     Ok(())
 }
 
-async fn blows(
-    planned: &[Planned<Blow>],
+/// Carries out the faults of one course, each after its peace and until that moment, and writes down what `fault` did.
+async fn carry_out<F>(
+    planned: &[Planned<F>],
     end: Instant,
-    crew: &mut Crew,
-    is_file: bool,
     deeds: &Deeds,
+    mut fault: impl AsyncFnMut(&Planned<F>) -> io::Result<(Whom, Option<Hazard>, String)>,
 ) -> io::Result<()> {
-    for &Planned {
-        peace, seat, fault, ..
-    } in planned
-    {
-        sleep(peace).await;
+    for planned in planned {
+        sleep(planned.peace).await;
         if now() > end {
             break;
         }
         let from = now();
-        let (what, kept_out) = match fault {
-            Blow::Pause(time) => {
-                crew.pause(seat);
-                sleep(time).await;
-                crew.resume(seat);
-                (format!("{fault:?}"), now() - from > HARMLESS)
-            }
-            Blow::Kill => {
-                crew.kill(seat)?;
-                crew.fill(seat)?;
-                (format!("{fault:?}"), false)
-            }
-            Blow::Stall => {
-                let in_vain = stall(crew, seat).await?;
-                (format!("{fault:?}, {in_vain} in vain"), in_vain > 0)
-            }
-        };
-        // Who is stopped within a transaction keeps the file from all.
-        let whom = if is_file && kept_out {
-            Whom::Everybody
-        } else {
-            Whom::Seat(seat)
-        };
-        let what = format!("{what}, seat {seat}");
+        let (whom, hazard, what) = fault(planned).await?;
         deeds.add(Deed {
             from,
             to: now(),
             whom,
-            hazard: None,
+            hazard,
             what,
         });
     }
     Ok(())
+}
+
+/// What a fault does to a worker.
+async fn blow(crew: &mut Crew, seat: usize, fault: Blow, is_file: bool) -> io::Result<(Whom, String)> {
+    let from = now();
+    let (what, kept_out) = match fault {
+        Blow::Pause(time) => {
+            crew.pause(seat);
+            sleep(time).await;
+            crew.resume(seat);
+            (format!("{fault:?}"), now() - from > HARMLESS)
+        }
+        Blow::Kill => {
+            crew.kill(seat)?;
+            crew.fill(seat)?;
+            (format!("{fault:?}"), false)
+        }
+        Blow::Stall => {
+            let in_vain = stall(crew, seat).await?;
+            (format!("{fault:?}, {in_vain} in vain"), in_vain > 0)
+        }
+    };
+    // Who is stopped within a transaction keeps the file from all.
+    let whom = if is_file && kept_out {
+        Whom::Everybody
+    } else {
+        Whom::Seat(seat)
+    };
+    Ok((whom, format!("{what}, seat {seat}")))
 }
 
 /// Stops a worker while it holds a lock, between reading a counter and writing it, until another has written it; again if
@@ -146,33 +156,6 @@ fn stop_between(crew: &mut Crew, seat: usize) -> io::Result<Option<LockKey>> {
     Ok(key)
 }
 
-async fn weather(planned: &[Planned<Cable>], end: Instant, links: &[Proxy], deeds: &Deeds) -> io::Result<()> {
-    for &Planned {
-        peace,
-        seat,
-        lasts,
-        fault,
-    } in planned
-    {
-        sleep(peace).await;
-        if now() > end {
-            break;
-        }
-        let (from, link) = (now(), &links[seat]);
-        spoil(link, fault);
-        sleep(lasts).await;
-        link.heal();
-        deeds.add(Deed {
-            from,
-            to: now(),
-            whom: Whom::Seat(seat),
-            hazard: None,
-            what: format!("{fault:?}"),
-        });
-    }
-    Ok(())
-}
-
 fn spoil(link: &Proxy, fault: Cable) {
     let both = [Way::ToServer, Way::ToClient];
     match fault {
@@ -186,43 +169,23 @@ fn spoil(link: &Proxy, fault: Cable) {
     }
 }
 
-async fn outages(
-    planned: &[Planned<Outage>],
-    end: Instant,
-    server: &mut Redis,
-    disk: Disk,
-    deeds: &Deeds,
-) -> io::Result<()> {
-    for &Planned { peace, fault, .. } in planned {
-        sleep(peace).await;
-        if now() > end {
-            break;
+/// What a fault does to the store.
+async fn outage(server: &mut Redis, fault: Outage) -> io::Result<()> {
+    match fault {
+        Outage::Pause(time) => {
+            server.process().pause();
+            sleep(time).await;
+            server.process().resume();
         }
-        let from = now();
-        match fault {
-            Outage::Pause(time) => {
-                server.process().pause();
-                sleep(time).await;
-                server.process().resume();
-            }
-            Outage::Restart(data, down) => {
-                server.process().kill();
-                sleep(down).await;
-                block_in_place(|| server.restart(data))?;
-            }
-            Outage::Step(by) => {
-                let clock = server.clock();
-                let none = || io::Error::other("the server has no clock that steps");
-                clock.ok_or_else(none)?.step_ms(by)?;
-            }
+        Outage::Restart(data, down) => {
+            server.process().kill();
+            sleep(down).await;
+            block_in_place(|| server.restart(data))?;
         }
-        deeds.add(Deed {
-            from,
-            to: now(),
-            whom: Whom::Everybody,
-            hazard: hazard(fault, disk),
-            what: format!("{fault:?}"),
-        });
+        Outage::Step(by) => {
+            let none = || io::Error::other("the server has no clock that steps");
+            server.clock().ok_or_else(none)?.step_ms(by)?;
+        }
     }
     Ok(())
 }
