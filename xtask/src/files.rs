@@ -1,5 +1,4 @@
 //! The files below a folder.
-//! Not here: what is in them.
 
 use std::collections::BTreeSet;
 use std::fs;

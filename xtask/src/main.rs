@@ -24,7 +24,7 @@ cargo xtask VERB
   mutants [NAME…]   plants known bugs and fails if the tests let one live (--list: which)
   bench ARGS…       what a lock costs: `quick`, `full`, `--against COMMIT`, `--help` (builds and runs tenure-bench)
   regressions       writes docs/REGRESSIONS.md: which test guards against which bug of others
-  tidy              the rules that no compiler checks: arrows, file shape, words
+  tidy              the rules that no compiler and no lint checks
   ci                everything that must hold before a merge";
 
 fn main() -> ExitCode {

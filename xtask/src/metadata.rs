@@ -1,5 +1,4 @@
-//! The slice of `cargo metadata` that the chores read.
-//! Not here: judgement of it (`tidy`).
+//! The part of `cargo metadata` that the chores read.
 
 use std::path::PathBuf;
 
@@ -20,10 +19,8 @@ pub(crate) struct Package {
     id: String,
     pub(crate) name: String,
     pub(crate) version: String,
-    pub(crate) description: Option<String>,
     /// The oldest compiler it builds with, where it says so.
     pub(crate) rust_version: Option<String>,
-    pub(crate) manifest_path: PathBuf,
     pub(crate) dependencies: Vec<Dependency>,
     #[serde(default)]
     pub(crate) features: std::collections::BTreeMap<String, Vec<String>>,

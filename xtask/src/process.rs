@@ -1,5 +1,4 @@
 //! Running other programs, and the one way in which a chore fails.
-//! Not here: which programs, and why.
 
 use std::fmt;
 use std::path::PathBuf;

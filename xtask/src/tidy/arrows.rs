@@ -1,249 +1,128 @@
-//! Which crate of the workspace may use which.
-//! Not here: which file may name a store (`doors`).
+//! Which crate of the workspace may use which: every arrow points to the contract.
 
-use super::finding::Finding;
 use crate::metadata::{Dependency, Kind, Metadata, Package};
 
-/// A crate, and the crates of the workspace that it may use.
-struct Arrows(&'static str, &'static [&'static str]);
-
 const CONTRACT: &str = "tenure-backend";
-const STORE: &[&str] = &[CONTRACT, "tenure-endpoint"];
 
-/// Every arrow points to the contract: stores know nothing of the engine, the engine names no store but in the one
-/// file that connects, and the command and the workloads use the library and nothing below it.
-const ARROWS: &[Arrows] = &[
-    Arrows(CONTRACT, &[]),
-    Arrows("tenure-endpoint", &[CONTRACT]),
-    Arrows("tenure-memory", STORE),
-    Arrows("tenure-redis", STORE),
-    Arrows("tenure-quorum", STORE),
-    Arrows("tenure-sql", STORE),
-    Arrows("tenure-zookeeper", STORE),
-    Arrows("tenure-etcd", STORE),
-    Arrows(
-        "tenure",
-        &[
-            CONTRACT,
-            "tenure-endpoint",
-            "tenure-memory",
-            "tenure-redis",
-            "tenure-quorum",
-            "tenure-sql",
-            "tenure-zookeeper",
-            "tenure-etcd",
-        ],
-    ),
-    Arrows("tenure-testkit", &[CONTRACT]),
-    Arrows("tenure-servers", &[]),
-    Arrows("tenure-cli", &["tenure"]),
-    Arrows("tenure-bench", &["tenure", "tenure-servers"]),
-    Arrows("tenure-faults", &["tenure", "tenure-testkit", "tenure-servers"]),
-    Arrows("tenure-interop", &["tenure", "tenure-servers"]),
-    Arrows("cron-job", &["tenure"]),
-    Arrows("fenced-write", &["tenure"]),
-    Arrows("flash-sale", &["tenure"]),
-    Arrows("guides", &["tenure"]),
-    Arrows("leader-worker", &["tenure"]),
-    Arrows("metrics-export", &["tenure"]),
-    Arrows("migration-guard", &["tenure"]),
-    Arrows("web-once", &["tenure"]),
-    Arrows("xtask", &[]),
+/// The crates that are stores, also those to come.
+pub(crate) const STORES: [&str; 6] = [
+    "tenure-memory",
+    "tenure-redis",
+    "tenure-quorum",
+    "tenure-sql",
+    "tenure-zookeeper",
+    "tenure-etcd",
 ];
 
-/// What tests may use besides, by path and without a version, so that publishing never waits for it.
-const FOR_TESTS: &[&str] = &["tenure-testkit", "tenure-servers"];
+/// What tests may use as well, by path and without a version, so that publishing never waits for it.
+const FOR_TESTS: [&str; 2] = ["tenure-testkit", "tenure-servers"];
 
-/// The crates that are stores.
-pub(crate) fn stores() -> impl Iterator<Item = &'static str> {
-    ARROWS
-        .iter()
-        .filter(|Arrows(_, uses)| *uses == STORE)
-        .map(|Arrows(name, _)| *name)
+/// The crates of the workspace that `from` may use. `None` if `from` is unknown.
+fn allowed(from: &str) -> Option<Vec<&'static str>> {
+    Some(match from {
+        CONTRACT | "tenure-servers" | "xtask" => vec![],
+        "tenure-endpoint" | "tenure-testkit" => vec![CONTRACT],
+        store if STORES.contains(&store) => vec![CONTRACT, "tenure-endpoint"],
+        "tenure" => [&[CONTRACT, "tenure-endpoint"], &STORES[..]].concat(),
+        "tenure-bench" | "tenure-interop" => vec!["tenure", "tenure-servers"],
+        "tenure-faults" => vec!["tenure", "tenure-testkit", "tenure-servers"],
+        "tenure-cli" | "cron-job" | "fenced-write" | "flash-sale" | "guides" | "leader-worker"
+        | "metrics-export" | "migration-guard" | "web-once" => vec!["tenure"],
+        _ => return None,
+    })
 }
 
-pub(crate) fn check(metadata: &Metadata) -> Vec<Finding> {
+/// Finds every dependency between our crates that the table does not allow.
+pub(crate) fn check(metadata: &Metadata) -> Vec<String> {
     metadata.members().flat_map(check_crate).collect()
 }
 
-fn check_crate(package: &Package) -> Vec<Finding> {
-    let Some(Arrows(_, allowed)) = ARROWS.iter().find(|Arrows(name, _)| *name == package.name) else {
-        let what = format!("the crate `{}` is unknown", package.name);
-        return vec![finding(
-            package,
-            what,
-            "add it to ARROWS in xtask/src/tidy/arrows.rs",
-        )];
+fn check_crate(package: &Package) -> Vec<String> {
+    let from = &package.name;
+    let Some(allowed) = allowed(from) else {
+        return vec![format!("`{from}` is unknown: add it to xtask/src/tidy/arrows.rs")];
     };
-    let ours = package
+    let found = package
         .dependencies
         .iter()
-        .filter(|dependency| is_ours(dependency));
-    ours.filter_map(|dependency| check_arrow(package, dependency, allowed))
-        .collect()
+        .filter_map(|dependency| check_arrow(dependency, &allowed));
+    found.map(|what| format!("`{from}` {what}")).collect()
 }
 
-/// A crate by path, or one from a registry that has a name of ours.
-fn is_ours(dependency: &Dependency) -> bool {
-    dependency.path.is_some() || ARROWS.iter().any(|Arrows(name, _)| *name == dependency.name)
-}
-
-fn check_arrow(package: &Package, dependency: &Dependency, allowed: &[&str]) -> Option<Finding> {
-    let (from, to) = (&package.name, &dependency.name);
-    let for_tests = FOR_TESTS.contains(&to.as_str()) && dependency.kind == Some(Kind::Dev);
-    if dependency.path.is_none() {
-        let what = format!("`{from}` takes `{to}` from a registry");
-        return Some(finding(package, what, "depend on it by path"));
+fn check_arrow(dependency: &Dependency, may_use: &[&str]) -> Option<String> {
+    let Dependency {
+        name: to,
+        kind,
+        req,
+        path,
+    } = dependency;
+    if path.is_none() {
+        return allowed(to).map(|_| format!("takes `{to}` from a registry: depend on it by path"));
     }
-    if for_tests && dependency.req != "*" {
-        let what = format!(
-            "`{from}` asks its tests for `{to}` with a version, {}",
-            dependency.req
-        );
-        return Some(finding(
-            package,
-            what,
-            "name its path alone, so that `cargo publish` leaves it out",
-        ));
+    if *kind == Some(Kind::Dev) && FOR_TESTS.contains(&to.as_str()) {
+        return (req != "*").then(|| format!("gives its tests `{to}` with a version: name its path alone"));
     }
-    if !for_tests && !allowed.contains(&to.as_str()) {
-        let may = if allowed.is_empty() {
-            "nothing".to_owned()
-        } else {
-            allowed.join(", ")
-        };
-        let kind = match dependency.kind {
-            None => "",
-            Some(Kind::Build) => "in its build script ",
-            Some(Kind::Dev) => "in its tests ",
-        };
-        let what = format!("`{from}` {kind}uses `{to}`; of this workspace it may use {may}");
-        return Some(finding(
-            package,
-            what,
-            "turn the arrow round, or say in ARCHITECTURE.md why it must exist",
-        ));
-    }
-    None
-}
-
-fn finding(package: &Package, what: String, instead: &str) -> Finding {
-    Finding {
-        file: package.manifest_path.clone(),
-        line: 0,
-        what,
-        instead: instead.to_owned(),
-    }
+    let may = may_use.contains(&to.as_str());
+    (!may).then(|| {
+        format!(
+            "uses `{to}`; of this workspace it may use [{}]",
+            may_use.join(", ")
+        )
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    const NOTHING: [&str; 0] = [];
+    const BY_PATH: &str = r#""/w""#;
+    const BUILD: &str = r#""build""#;
+    const DEV: &str = r#""dev""#;
 
-    /// A workspace of one crate, with one dependency written as `cargo metadata` writes it.
-    fn findings(name: &str, dependency: &str) -> Vec<String> {
+    /// Checks a crate with one dependency, written as `cargo metadata` writes it.
+    fn findings(from: &str, to: &str, kind: &str, version: &str, path: &str) -> String {
         let json = format!(
-            r#"{{"workspace_members": ["id"], "packages": [{{"id": "id", "name": "{name}", "version": "1.0.0",
-                "manifest_path": "{name}/Cargo.toml", "dependencies": [{dependency}]}}]}}"#
+            r#"{{"workspace_members": ["id"], "packages": [{{"id": "id", "name": "{from}", "version": "1.0.0",
+                "manifest_path": "a/Cargo.toml", "dependencies": [{{"name": "{to}", "kind": {kind},
+                "req": "{version}", "path": {path}}}]}}]}}"#
         );
-        let metadata = Metadata::parse(&json).unwrap();
-        check(&metadata).iter().map(ToString::to_string).collect()
-    }
-
-    fn by_path(name: &str, kind: &str, req: &str) -> String {
-        format!(r#"{{"name": "{name}", "kind": {kind}, "req": "{req}", "path": "/w/{name}"}}"#)
+        check(&Metadata::parse(&json).unwrap()).join("\n")
     }
 
     #[test]
     fn the_arrows_of_the_design_are_allowed() {
-        let from_registry = r#"{"name": "tokio", "kind": null, "req": "^1", "path": null}"#;
-        assert_eq!(findings("tenure-backend", from_registry), NOTHING);
-        for (from, to) in [
-            ("tenure-endpoint", "tenure-backend"),
-            ("tenure-sql", "tenure-backend"),
-            ("tenure-sql", "tenure-endpoint"),
-            ("tenure", "tenure-sql"),
-            ("tenure-testkit", "tenure-backend"),
-            ("tenure-cli", "tenure"),
-            ("tenure-bench", "tenure"),
+        for (from, to, kind, version, path) in [
+            (CONTRACT, "tokio", "null", "^1", "null"),
+            ("tenure-sql", CONTRACT, "null", "^0.1.0", BY_PATH),
+            ("tenure", "tenure-sql", "null", "^0.1.0", BY_PATH),
+            ("tenure-cli", "tenure", "null", "^0.1.0", BY_PATH),
+            ("tenure-sql", "tenure-testkit", DEV, "*", BY_PATH),
         ] {
-            assert_eq!(
-                findings(from, &by_path(to, "null", "^0.1.0")),
-                NOTHING,
-                "{from} -> {to}"
-            );
+            assert_eq!(findings(from, to, kind, version, path), "", "{from} -> {to}");
         }
     }
 
     #[test]
-    fn a_planted_arrow_is_found() {
-        for (from, to) in [
-            ("tenure-backend", "tenure-endpoint"),
-            ("tenure-backend", "tenure-testkit"),
-            ("tenure-sql", "tenure"),
-            ("tenure-sql", "tenure-memory"),
-            ("tenure-quorum", "tenure-redis"),
-            ("tenure", "tenure-testkit"),
-            ("tenure-testkit", "tenure"),
-            ("tenure-cli", "tenure-backend"),
-            ("tenure-bench", "tenure-memory"),
-            ("tenure-servers", "tenure-backend"),
-            ("xtask", "tenure-backend"),
+    fn any_other_arrow_is_found() {
+        for (from, to, kind, version, path, what) in [
+            (CONTRACT, "tenure-endpoint", "null", "^1", BY_PATH, "uses"),
+            ("tenure-sql", "tenure", BUILD, "^1", BY_PATH, "uses"),
+            ("tenure-cli", CONTRACT, "null", "^1", BY_PATH, "uses"),
+            ("tenure", "tenure-testkit", "null", "*", BY_PATH, "uses"),
+            ("tenure-sql", "tenure-memory", DEV, "*", BY_PATH, "uses"),
+            (
+                "tenure-sql",
+                "tenure-testkit",
+                DEV,
+                "^1",
+                BY_PATH,
+                "with a version",
+            ),
+            ("tenure-sql", CONTRACT, "null", "^1", "null", "from a registry"),
+            ("tenure-consul", CONTRACT, "null", "^1", BY_PATH, "is unknown"),
         ] {
-            for kind in ["null", "\"build\""] {
-                let found = findings(from, &by_path(to, kind, "^0.1.0"));
-                assert_eq!(found.len(), 1, "{from} -> {to}");
-                assert!(
-                    found[0].starts_with(&format!("{from}/Cargo.toml: `{from}` ")),
-                    "{}",
-                    found[0]
-                );
-                assert!(found[0].contains(&format!("uses `{to}`")), "{}", found[0]);
-            }
+            let found = findings(from, to, kind, version, path);
+            assert!(found.contains(what), "{from} -> {to}: {found}");
         }
-    }
-
-    #[test]
-    fn tests_may_use_the_testkit_and_the_servers_by_path_alone() {
-        for to in FOR_TESTS {
-            assert_eq!(findings("tenure-sql", &by_path(to, "\"dev\"", "*")), NOTHING);
-            let found = findings("tenure-sql", &by_path(to, "\"dev\"", "^0.1.0"));
-            assert!(found[0].contains("with a version, ^0.1.0"), "{}", found[0]);
-        }
-        let found = findings("tenure-sql", &by_path("tenure-memory", "\"dev\"", "*"));
-        assert!(
-            found[0].contains("in its tests uses `tenure-memory`"),
-            "{}",
-            found[0]
-        );
-    }
-
-    #[test]
-    fn a_crate_of_ours_never_comes_from_a_registry() {
-        let dependency = r#"{"name": "tenure-backend", "kind": null, "req": "^0.1.0", "path": null}"#;
-        assert!(findings("tenure-sql", dependency)[0].contains("from a registry"));
-    }
-
-    #[test]
-    fn an_unknown_crate_is_told_where_to_stand() {
-        assert!(findings("tenure-consul", "")[0].contains("xtask/src/tidy/arrows.rs"));
-        let found = findings("tenure-sql", &by_path("tenure-consul", "null", "*"));
-        assert!(found[0].contains("uses `tenure-consul`"), "{}", found[0]);
-    }
-
-    #[test]
-    fn the_stores_are_known_by_their_arrows() {
-        let stores: Vec<_> = stores().collect();
-        let all = [
-            "tenure-memory",
-            "tenure-redis",
-            "tenure-quorum",
-            "tenure-sql",
-            "tenure-zookeeper",
-            "tenure-etcd",
-        ];
-        assert_eq!(stores, all);
     }
 }

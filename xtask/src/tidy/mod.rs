@@ -1,20 +1,9 @@
-//! `cargo xtask tidy`: the rules that no compiler checks.
-//! Not here: any rule; each has its file.
+//! `cargo xtask tidy`: the rules that no compiler, lint or `cargo deny` checks.
 
 mod arrows;
-mod declarations;
-mod doors;
-mod finding;
-mod header;
-mod manifest;
-mod msrv;
-mod names;
-mod promises;
-mod reasons;
+mod cycles;
+mod packages;
 mod run;
-mod scrub;
-mod source;
-mod width;
-mod words;
+mod text;
 
 pub(crate) use run::run;

@@ -1,56 +1,43 @@
 //! Applies every rule to the whole workspace and prints what it finds.
-//! Not here: the rules.
 
-use super::finding::Finding;
-use super::source::{Source, read_all};
-use super::{arrows, declarations, doors, header, manifest, msrv, names, promises, reasons, width, words};
+use std::fs;
+
+use super::{arrows, cycles, packages, text};
+use crate::files::below;
 use crate::metadata::Metadata;
 use crate::process::{Failure, root};
 
-/// The rules for one file.
-const RULES: [fn(&Source) -> Vec<Finding>; 7] = [
-    header::check,
-    declarations::check,
-    names::check,
-    width::check,
-    words::check,
-    doors::check,
-    promises::check,
-];
+/// The folders with Rust files.
+const FOLDERS: [&str; 4] = ["crates", "examples", "interop", "xtask"];
 
-/// Fails when any rule is broken.
+/// Fails if any rule is broken.
 pub(crate) fn run() -> Result<(), Failure> {
     let root = root();
-    let metadata = Metadata::read()?;
-    let sources = read_all(&root)?;
-
-    let mut found = arrows::check(&metadata);
-    found.extend(manifest::check(&metadata)?);
-    found.extend(msrv::check(&metadata));
-    found.extend(reasons::check(&root, &metadata)?);
-    found.extend(
-        sources
-            .iter()
-            .flat_map(|source| RULES.iter().flat_map(move |rule| rule(source))),
-    );
-    for finding in &mut found {
-        if let Ok(below) = finding.file.strip_prefix(&root) {
-            finding.file = below.to_owned();
+    let read = |path: &str| {
+        fs::read_to_string(root.join(path))
+            .map_err(|error| Failure::new(format!("{path} cannot be read: {error}")))
+    };
+    let mut files = Vec::new();
+    for folder in FOLDERS {
+        for file in below(&root.join(folder))? {
+            let path = format!("{folder}/{}", file.display());
+            if path.ends_with(".rs") && !path.contains("/target/") {
+                let text = read(&path)?;
+                files.push((path, text));
+            }
         }
     }
-    found.sort();
+    let metadata = Metadata::read()?;
+    let mut found = arrows::check(&metadata);
+    found.extend(packages::check(&metadata, &read("ARCHITECTURE.md")?));
+    found.extend(files.iter().flat_map(|(path, text)| text::check(path, text)));
+    found.extend(cycles::check(&files));
     for finding in &found {
         println!("{finding}");
     }
-    match found.len() {
-        0 => {
-            println!(
-                "tidy: {} files, {} packages: nothing found",
-                sources.len(),
-                metadata.packages.len()
-            );
-            Ok(())
-        }
-        count => Err(Failure::new(format!("{count} rules broken"))),
+    if found.is_empty() {
+        println!("tidy: {} files: nothing found", files.len());
+        return Ok(());
     }
+    Err(Failure::new(format!("{} findings", found.len())))
 }

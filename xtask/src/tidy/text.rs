@@ -1,0 +1,177 @@
+//! Rules about the text of a Rust file, line by line.
+
+use super::arrows::STORES;
+
+/// A longer file gives its reason in a line that starts with `//! Length: `.
+const MAX_LINES: usize = 600;
+
+/// A comment on or above a sleep in a test that says why time itself is meant.
+const SLEEP: &str = "// sleep:";
+
+/// The only file of the engine that may name a store.
+const CONNECT: &str = "crates/tenure/src/connect.rs";
+
+/// The crates whose functions nobody outside this workspace calls.
+const UNPUBLISHED: [&str; 3] = ["tenure-bench", "tenure-faults", "tenure-servers"];
+
+/// Finds every line that breaks a rule. `path` starts at the root of the workspace.
+pub(crate) fn check(path: &str, text: &str) -> Vec<String> {
+    let folders: Vec<&str> = path.trim_end_matches(".rs").split('/').collect();
+    let in_tests = folders.contains(&"tests");
+    let in_engine = path.starts_with("crates/tenure/src/") && path != CONNECT;
+    let is_published = folders[0] == "crates" && folders[2] == "src" && !UNPUBLISHED.contains(&folders[1]);
+    let stores = STORES.map(|name| name.replace('-', "_"));
+    let lines: Vec<&str> = text.lines().collect();
+    let mut found = Vec::new();
+
+    if !text.starts_with("//! ") && !text.starts_with("#![doc = include_str!(") {
+        found.push((
+            0,
+            "the file does not start with a line `//! …` that says what it is about",
+        ));
+    }
+    if lines.len() > MAX_LINES && !text.contains("\n//! Length: ") {
+        found.push((
+            MAX_LINES,
+            "the file is too long: split it, or give the reason in a line `//! Length: …`",
+        ));
+    }
+    for (at, line) in lines.iter().enumerate() {
+        let code = line.split("//").next().unwrap_or("");
+        let attribute = code.trim_start();
+        if attribute.starts_with("#[ignore")
+            || attribute.starts_with("#[cfg_attr(") && attribute.contains("ignore")
+        {
+            found.push((at, "the test is ignored"));
+        }
+        if line.trim_start().starts_with("//") && line.contains("```ignore") {
+            found.push((at, "the example is ignored: let it run, or mark it `no_run`"));
+        }
+        let says_why = line.contains(SLEEP) || at > 0 && lines[at - 1].contains(SLEEP);
+        if in_tests && code.contains("sleep(") && !says_why {
+            found.push((
+                at,
+                "the test sleeps: wait for the event with a deadline, or say why: `// sleep: …`",
+            ));
+        }
+        if in_engine && stores.iter().any(|name| code.contains(name)) {
+            found.push((at, "the engine names a store: only connect.rs may"));
+        }
+        if is_published && starts_future(&lines[at..]) && !documents_cancel_safety(&lines[..at]) {
+            found.push((
+                at,
+                "add a section `# Cancel safety`: what dropping the future leaves, and for how long",
+            ));
+        }
+    }
+    found
+        .into_iter()
+        .map(|(at, what)| format!("{path}:{}: {what}", at + 1))
+        .collect()
+}
+
+/// Whether a public function that returns a future starts on the first of these lines.
+fn starts_future(lines: &[&str]) -> bool {
+    let Some(function) = lines[0].trim().strip_prefix("pub ") else {
+        return false;
+    };
+    if !function.contains("fn ") || function.contains("async fn ") {
+        return function.contains("async fn ");
+    }
+    let end = lines
+        .iter()
+        .position(|line| line.ends_with(['{', ';', '}']))
+        .unwrap_or(0);
+    let signature = lines[..=end].join(" ");
+    let before_bounds = signature.split(" where ").next().unwrap_or("");
+    before_bounds
+        .rsplit_once(") -> ")
+        .is_some_and(|(_, output)| output.contains("Future<"))
+}
+
+/// Whether the comment that ends these lines has the section, or the header of the file has it for all functions.
+fn documents_cancel_safety(above: &[&str]) -> bool {
+    let is_of_item =
+        |line: &&str| line.starts_with("//") || !(line.is_empty() || line.ends_with(['{', '}', ';']));
+    let mut item = above.iter().rev().map(|line| line.trim()).take_while(is_of_item);
+    item.any(|line| line == "/// # Cancel safety") || above.contains(&"//! # Cancel safety")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SRC: &str = "crates/tenure/src/a.rs";
+    const TEST: &str = "crates/tenure/tests/a.rs";
+
+    /// How many rules a file with this text below its header breaks.
+    fn count(path: &str, text: &str) -> usize {
+        check(path, &format!("//! A file.\n{text}")).len()
+    }
+
+    #[test]
+    fn each_rule_finds_what_breaks_it() {
+        assert_eq!(
+            check(SRC, "use a;"),
+            [format!(
+                "{SRC}:1: the file does not start with a line `//! …` that says what it is about"
+            )]
+        );
+        for (path, text) in [
+            (SRC, &*"x;\n".repeat(MAX_LINES)),
+            (SRC, "    #[ignore = \"slow\"]"),
+            (SRC, "#[cfg_attr(miri, ignore)]"),
+            (SRC, "/// ```ignore"),
+            (TEST, "thread::sleep(PACE);"),
+            ("crates/a/src/b/tests.rs", "sleep(PACE).await;"),
+            (SRC, "use tenure_memory::Memory;"),
+        ] {
+            assert_eq!(count(path, text), 1, "{path}: {text}");
+        }
+    }
+
+    #[test]
+    fn each_rule_leaves_the_rest_alone() {
+        for (path, text) in [
+            (
+                SRC,
+                &*("//! Length: a table.\n".to_owned() + &"x;\n".repeat(MAX_LINES)),
+            ),
+            (SRC, "// #[ignore]\n/// ```no_run"),
+            (SRC, "sleep(PACE);"),
+            (
+                TEST,
+                "// sleep: the pace\nsleep(PACE);\nsleep(PACE); // sleep: the pace",
+            ),
+            (TEST, "// sleep(PACE)\nuse tenure_memory::Memory;"),
+            (CONNECT, "use tenure_memory::Memory;"),
+        ] {
+            assert_eq!(count(path, text), 0, "{path}: {text}");
+        }
+    }
+
+    #[test]
+    fn a_public_future_documents_its_cancel_safety() {
+        for signature in [
+            "pub async fn f() {}",
+            "pub fn f() -> impl Future<Output = u8> {",
+            "pub fn f(\n    a: u8,\n) -> Pin<Box<dyn Future<Output = u8>>>\nwhere\n    A: B,\n{",
+        ] {
+            let doc = "/// # Cancel safety\n/// Leaves nothing {\n#[cfg(any(\n    unix,\n))]\n";
+            for (path, text, findings) in [
+                (SRC, format!("{doc}pub fn g() {{}}\n{signature}"), 1),
+                (SRC, format!("{doc}{signature}"), 0),
+                (SRC, format!("//! # Cancel safety\n{signature}"), 0),
+                ("crates/tenure-bench/src/a.rs", signature.to_owned(), 0),
+            ] {
+                assert_eq!(count(path, &text), findings, "{path}: {text}");
+            }
+        }
+        for other in [
+            "pub(crate) async fn f() {}",
+            "pub fn f(g: impl Future<Output = u8>) -> u8 {",
+        ] {
+            assert_eq!(count(SRC, other), 0, "{other}");
+        }
+    }
+}
