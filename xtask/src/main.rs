@@ -1,5 +1,4 @@
-//! The project's chores: `cargo xtask {setup,test,mutants,bench,regressions,tidy,ci}`.
-//! Not here: the chores themselves, one module each.
+//! The project's chores: `cargo xtask {setup,test,mutants,bench,tidy,ci}`, one module each.
 
 mod bench;
 mod ci;
@@ -23,7 +22,6 @@ cargo xtask VERB
   test [ARGS…]      every test of the workspace; ARGS go to `cargo test`
   mutants [NAME…]   plants known bugs and fails if the tests let one live (--list: which)
   bench ARGS…       what a lock costs: `quick`, `full`, `--against COMMIT`, `--help` (builds and runs tenure-bench)
-  regressions       writes docs/REGRESSIONS.md: which test guards against which bug of others
   tidy              the rules that no compiler and no lint checks
   ci                everything that must hold before a merge";
 
@@ -39,7 +37,6 @@ fn main() -> ExitCode {
         ("test", args) => suite::run(args),
         ("mutants", args) => mutants::run(args),
         ("bench", args) => bench::run(args),
-        ("regressions", []) => regressions::write(),
         ("tidy", []) => tidy::run(),
         ("ci", []) => ci::run(),
         _ => return usage(),

@@ -6,6 +6,7 @@ use super::{arrows, cycles, packages, text};
 use crate::files::below;
 use crate::metadata::Metadata;
 use crate::process::{Failure, root};
+use crate::regressions;
 
 /// The folders with Rust files.
 const FOLDERS: [&str; 4] = ["crates", "examples", "interop", "xtask"];
@@ -32,6 +33,7 @@ pub(crate) fn run() -> Result<(), Failure> {
     found.extend(packages::check(&metadata, &read("ARCHITECTURE.md")?));
     found.extend(files.iter().flat_map(|(path, text)| text::check(path, text)));
     found.extend(cycles::check(&files));
+    found.extend(regressions::check(&read(regressions::PAGE)?, &files));
     for finding in &found {
         println!("{finding}");
     }
