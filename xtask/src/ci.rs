@@ -1,155 +1,87 @@
 //! `cargo xtask ci`: everything that must hold before a merge, the quick checks first.
-//! Not here: what each check looks for.
 
 use std::process::Command;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use crate::metadata::Metadata;
-use crate::needs::is_in;
 use crate::process::{Failure, cargo, run as run_command};
+use crate::setup::is_installed;
 use crate::{lean, suite, tidy};
 
-/// One step: its name, how to run it alone, and its work.
-struct Step {
-    name: &'static str,
-    alone: &'static str,
-    work: fn() -> Result<(), Failure>,
-}
-
-const STEPS: &[Step] = &[
-    Step {
-        name: "format",
-        alone: "cargo fmt --all",
-        work: format,
-    },
-    Step {
-        name: "tidy",
-        alone: "cargo xtask tidy",
-        work: tidy::run,
-    },
-    Step {
-        name: "lean",
-        alone: "cargo xtask ci",
-        work: lean::run,
-    },
-    Step {
-        name: "clippy",
-        alone: "cargo clippy --workspace --all-targets --all-features -- -D warnings",
-        work: clippy,
-    },
-    Step {
-        name: "features",
-        alone: "cargo xtask ci",
-        work: features,
-    },
-    Step {
-        name: "docs",
-        alone: "RUSTDOCFLAGS=\"-D warnings\" cargo doc --workspace --all-features --no-deps --lib",
-        work: docs,
-    },
-    Step {
-        name: "deny",
-        alone: "cargo deny check",
-        work: deny,
-    },
-    Step {
-        name: "test",
-        alone: "cargo xtask test",
-        work: || suite::run(&[]),
-    },
-];
-
-/// Runs the steps in order, stops at the first that fails, and says how long each took.
+/// Runs the steps in order, and stops at the first that fails.
 pub(crate) fn run() -> Result<(), Failure> {
-    let mut times = Vec::with_capacity(STEPS.len());
-    for step in STEPS {
-        println!("\nci: {} …", step.name);
-        let began = Instant::now();
-        let outcome = (step.work)();
-        times.push((step.name, began.elapsed()));
-        if let Err(failure) = outcome {
-            print_times(&times);
-            return Err(
-                failure.followed_by(&format!("the step `{}` failed; alone: {}", step.name, step.alone))
-            );
-        }
-    }
-    print_times(&times);
-    Ok(())
+    step("format", || everywhere("fmt --all", "-- --check"))?;
+    step("tidy", tidy::run)?;
+    step("lean", lean::run)?;
+    step("clippy", || {
+        everywhere(
+            "clippy --workspace",
+            "--all-targets --all-features -- -D warnings",
+        )
+    })?;
+    step("features", features)?;
+    step("docs", docs)?;
+    step("deny", deny)?;
+    step("test", || suite::run(&[]))
 }
 
-fn print_times(times: &[(&str, Duration)]) {
-    println!();
-    for (name, time) in times {
-        println!("ci: {name:<8} {:>7.1} s", time.as_secs_f64());
-    }
+/// Runs one step, and prints how long it took.
+fn step(name: &str, work: impl FnOnce() -> Result<(), Failure>) -> Result<(), Failure> {
+    println!("\nci: {name} …");
+    let began = Instant::now();
+    let outcome = work();
+    println!("ci: {name} took {:.1} s", began.elapsed().as_secs_f64());
+    outcome.map_err(|failure| failure.followed_by(&format!("the step `{name}` of `cargo xtask ci` failed")))
 }
 
-fn format() -> Result<(), Failure> {
-    run_command(cargo_with(&["fmt", "--all", "--", "--check"]))?;
+/// Runs a command of cargo on the workspace, and on each package apart.
+fn everywhere(command: &str, options: &str) -> Result<(), Failure> {
+    run_cargo(&format!("{command} {options}"))?;
+    let verb = command.split(' ').next().unwrap_or("");
     for (manifest, _) in suite::APART {
-        run_command(cargo_with(&["fmt", "--manifest-path", manifest, "--", "--check"]))?;
+        let mut apart = cargo_with(&format!("{verb} --manifest-path {manifest} {options}"));
+        apart.env("CARGO_TARGET_DIR", "target/apart");
+        run_command(apart)?;
     }
     Ok(())
 }
 
-fn clippy() -> Result<(), Failure> {
-    let strict = ["--all-targets", "--all-features", "--", "-D", "warnings"];
-    run_command(cargo_with(&[&["clippy", "--workspace"][..], &strict].concat()))?;
-    for (manifest, _) in suite::APART {
-        let apart = [
-            "clippy",
-            "--manifest-path",
-            manifest,
-            "--target-dir",
-            "target/apart",
-        ];
-        run_command(cargo_with(&[&apart[..], &strict].concat()))?;
-    }
-    Ok(())
-}
-
-/// Builds `tenure` without features, and with each of its features alone.
+/// Checks `tenure` without features, and with each feature alone.
 fn features() -> Result<(), Failure> {
     let metadata = Metadata::read()?;
     let tenure = metadata.members().find(|package| package.name == "tenure");
     let tenure = tenure.ok_or_else(|| Failure::new("the workspace has no crate `tenure`"))?;
-    for feature in [""].into_iter().chain(tenure.features.keys().map(String::as_str)) {
-        println!("ci: features: `{feature}`");
-        run_command(cargo_with(&[
-            "clippy",
-            "--quiet",
-            "--package",
-            "tenure",
-            "--no-default-features",
-            "--features",
-            feature,
-            "--",
-            "-D",
-            "warnings",
-        ]))?;
+    let alone = "clippy --quiet --package tenure --no-default-features";
+    run_cargo(&format!("{alone} -- -D warnings"))?;
+    for feature in tenure.features.keys() {
+        println!("ci: feature {feature}");
+        run_cargo(&format!("{alone} --features {feature} -- -D warnings"))?;
     }
     Ok(())
 }
 
+/// Builds the pages of the libraries; the command's binary is called `tenure` too.
 fn docs() -> Result<(), Failure> {
-    // The command's binary is called `tenure` too: only libraries have pages.
-    let mut command = cargo_with(&["doc", "--workspace", "--all-features", "--no-deps", "--lib"]);
+    let mut command = cargo_with("doc --workspace --all-features --no-deps --lib");
     command.env("RUSTDOCFLAGS", "-D warnings");
     run_command(command)
 }
 
 /// Checks licences, bans and advisories, where cargo-deny is installed.
 fn deny() -> Result<(), Failure> {
-    if is_in(&std::env::var_os("PATH").unwrap_or_default(), "cargo-deny") {
-        return run_command(cargo_with(&["deny", "check"]));
+    if is_installed("cargo-deny") {
+        return run_cargo("deny check");
     }
-    println!("ci: deny: not run, cargo-deny is not installed: cargo install cargo-deny");
+    println!("ci: cargo-deny is not installed: `cargo install cargo-deny`");
     Ok(())
 }
 
-fn cargo_with(args: &[&str]) -> Command {
+fn run_cargo(words: &str) -> Result<(), Failure> {
+    run_command(cargo_with(words))
+}
+
+fn cargo_with(words: &str) -> Command {
     let mut command = cargo();
-    command.args(args);
+    command.args(words.split(' '));
     command
 }

@@ -6,7 +6,6 @@ mod files;
 mod lean;
 mod metadata;
 mod mutants;
-mod needs;
 mod process;
 mod regressions;
 mod setup;
@@ -19,7 +18,7 @@ const USAGE: &str = "\
 cargo xtask VERB
 
   setup [--check]   install what the tests need (--check: only look)
-  test [ARGS…]      every test of the workspace; ARGS go to `cargo test`
+  test [ARGS…]      every test of the workspace; with ARGS, `cargo test ARGS`
   mutants [NAME…]   plants known bugs and fails if the tests let one live (--list: which)
   bench ARGS…       what a lock costs: `quick`, `full`, `--against COMMIT`, `--help` (builds and runs tenure-bench)
   tidy              the rules that no compiler and no lint checks
@@ -32,8 +31,8 @@ fn main() -> ExitCode {
     };
     let rest: Vec<&str> = rest.iter().map(String::as_str).collect();
     let done = match (verb.as_str(), rest.as_slice()) {
-        ("setup", []) => setup::install(),
-        ("setup", ["--check"]) => setup::check(),
+        ("setup", []) => setup::install().map(drop),
+        ("setup", ["--check"]) => setup::check().map(drop),
         ("test", args) => suite::run(args),
         ("mutants", args) => mutants::run(args),
         ("bench", args) => bench::run(args),

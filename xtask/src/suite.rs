@@ -1,12 +1,11 @@
-//! `cargo xtask test`: every test of the workspace, with a summary that hides nothing.
-//! Not here: what the tests need (`needs`) and how it is installed (`setup`).
+//! `cargo xtask test`: every test of the workspace, with one line at the end that counts them.
 
-use std::io::{self, BufRead, BufReader, Write};
+use std::fmt;
+use std::io::{self, BufRead, BufReader, Read, Write};
 use std::process::Stdio;
 
-use crate::needs::{SKIP, Wanted};
 use crate::process::{Failure, cargo, show};
-use crate::setup;
+use crate::setup::{self, is_installed};
 
 /// Packages that cannot share the workspace's lock file, each with one of its own, and why.
 pub(crate) const APART: &[(&str, &str)] = &[(
@@ -14,53 +13,77 @@ pub(crate) const APART: &[(&str, &str)] = &[(
     "sqlx needs an older libsqlite3-sys than the rest",
 )];
 
-/// Runs unit, integration and documentation tests and builds the examples, with all features; `args` are cargo's.
-/// Without any it also tests what is apart.
+/// Tests everything with all features, by cargo-nextest where it is installed. With `args`, hands them to `cargo test`.
 pub(crate) fn run(args: &[&str]) -> Result<(), Failure> {
-    setup::install()?;
-    let wanted = Wanted::read()?;
+    let skipped = setup::install()?;
     let mut total = Total::default();
-    let mut outcome = test(&[scope(args).as_slice(), args].concat(), &mut total);
-    if args.is_empty() {
-        for (manifest, why) in APART {
-            println!("\ntest: {manifest}, apart: {why}");
-            let apart = [
-                "--manifest-path",
-                manifest,
-                "--target-dir",
-                "target/apart",
-                "--locked",
-            ];
-            outcome = outcome.and(test(&apart, &mut total));
-        }
+    let mut outcome = Ok(());
+    for args in calls(args, is_installed("cargo-nextest")) {
+        outcome = outcome.and(test(&args, &mut total));
     }
-    println!("\ntest: {}", total.sentence());
-    for need in wanted.skipped {
-        println!(
-            "test: without `{}`, which {}: {SKIP} names it",
-            need.program, need.why
-        );
+    println!();
+    for skipped in skipped {
+        println!("test: {skipped}");
     }
+    println!("test: {total}");
     outcome
 }
 
-/// One run of `cargo test`, whose results are added up.
+/// The arguments of each call of cargo.
+fn calls<'a>(args: &[&'a str], nextest: bool) -> Vec<Vec<&'a str>> {
+    let all = ["--all-features", "--no-fail-fast"];
+    if !args.is_empty() {
+        // Without a package, cargo would test the one in the current folder.
+        let mut ours = args.iter().take_while(|arg| **arg != "--");
+        let names_package = ours.any(|arg| arg.starts_with("-p") || arg.starts_with("--package"));
+        let scope: &[&str] = if names_package { &[] } else { &["--workspace"] };
+        return vec![[&["test"], &all[..], scope, args].concat()];
+    }
+    let mut calls = if nextest {
+        let doc = [&["test", "--doc", "--workspace"], &all[..]].concat();
+        vec![
+            [&["nextest", "run", "--retries=0", "--workspace"], &all[..]].concat(),
+            doc,
+        ]
+    } else {
+        vec![[&["test", "--workspace"], &all[..]].concat()]
+    };
+    for (manifest, _) in APART {
+        let apart = [
+            "--manifest-path",
+            manifest,
+            "--target-dir",
+            "target/apart",
+            "--locked",
+        ];
+        calls.push([&["test"], &all[..], &apart].concat());
+    }
+    calls
+}
+
+/// Runs cargo, passes its output through, and adds its results up.
 fn test(args: &[&str], total: &mut Total) -> Result<(), Failure> {
+    let nextest = args[0] == "nextest";
+    let (verb, args) = args.split_at(if nextest { 2 } else { 1 });
     let mut command = cargo();
+    command.args(verb);
     if ignores_signals(&std::fs::read_to_string("/proc/self/status").unwrap_or_default()) {
-        command.args(["--config", HEAR_SIGNALS]);
+        command.args(["--config", DEFAULT_SIGNALS]);
     }
-    command
-        .args(["test", "--all-features", "--no-fail-fast"])
-        .args(args);
-    command.stdout(Stdio::piped());
+    command.args(args);
     let shown = show(&command);
-    println!("test: {shown}");
+    println!("\ntest: {shown}");
     let cannot = |error: io::Error| Failure::new(format!("`{shown}` cannot be run: {error}"));
-    let mut child = command.spawn().map_err(cannot)?;
-    if let Some(stdout) = child.stdout.take() {
-        pass_through(BufReader::new(stdout), &mut io::stdout(), total).map_err(cannot)?;
+    // The test harness reports on stdout, nextest on stderr.
+    let (mut child, copied);
+    if nextest {
+        child = command.stderr(Stdio::piped()).spawn().map_err(cannot)?;
+        copied = copy(child.stderr.take(), &mut io::stderr(), total);
+    } else {
+        child = command.stdout(Stdio::piped()).spawn().map_err(cannot)?;
+        copied = copy(child.stdout.take(), &mut io::stdout(), total);
     }
+    copied.map_err(cannot)?;
     let status = child.wait().map_err(cannot)?;
     if status.success() {
         return Ok(());
@@ -68,32 +91,22 @@ fn test(args: &[&str], total: &mut Total) -> Result<(), Failure> {
     Err(Failure::of(status, format!("`{shown}` failed ({status})")))
 }
 
-/// Has the tests started with the signals set back that a shell makes its background jobs ignore (`nohup` HUP): whoever
-/// is started inherits that, the command leaves ignored what its caller ignores, and tests send these signals to it.
-const HEAR_SIGNALS: &str =
+/// Starts the tests with default signal handling. A shell makes background jobs ignore signals (`nohup` HUP), child
+/// processes inherit that, and some tests send these signals.
+const DEFAULT_SIGNALS: &str =
     r#"target."cfg(target_os = \"linux\")".runner = ["env", "--default-signal=HUP,INT,QUIT"]"#;
 
-/// Whether one of these signals is ignored, by what the kernel shows of a process.
+/// Whether HUP, INT or QUIT is ignored, according to `/proc/self/status`.
 fn ignores_signals(status: &str) -> bool {
     let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok())
         .is_some_and(|mask| mask & 0b111 != 0)
 }
 
-/// The whole workspace, unless packages are named; cargo would otherwise test both.
-fn scope(args: &[&str]) -> Vec<&'static str> {
-    let mut ours = args.iter().take_while(|arg| **arg != "--");
-    let names_packages = ours.any(|arg| arg.starts_with("-p") || arg.starts_with("--package"));
-    if names_packages {
-        Vec::new()
-    } else {
-        vec!["--workspace"]
-    }
-}
-
-/// Copies line by line, and counts what the `test result:` lines say.
-fn pass_through(mut from: impl BufRead, to: &mut impl Write, total: &mut Total) -> io::Result<()> {
-    let mut line = Vec::new();
+/// Copies line by line, and counts.
+fn copy(from: Option<impl Read>, to: &mut impl Write, total: &mut Total) -> io::Result<()> {
+    let Some(from) = from else { return Ok(()) };
+    let (mut from, mut line) = (BufReader::new(from), Vec::new());
     while from.read_until(b'\n', &mut line)? > 0 {
         to.write_all(&line)?;
         to.flush()?;
@@ -103,52 +116,44 @@ fn pass_through(mut from: impl BufRead, to: &mut impl Write, total: &mut Total) 
     Ok(())
 }
 
-/// The sum of all `test result:` lines.
+/// The sum of all runs.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Total {
-    suites: u64,
     passed: u64,
     failed: u64,
-    ignored: u64,
-    filtered: u64,
+    /// Left out by `#[ignore]` or by a filter.
+    skipped: u64,
 }
 
 impl Total {
-    /// Adds one line: `test result: ok. 3 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; …`.
+    /// Adds the closing line of a run: `test result: ok. 3 passed; 1 failed; 2 filtered out; …` of the test harness,
+    /// `Summary [1.5s] 6 tests run: 3 passed (1 slow), 1 failed, 2 timed out, 0 skipped` of nextest.
     fn add(&mut self, line: &str) {
-        let Some((_, counts)) = line.split_once("test result: ") else {
+        if !line.contains("test result: ") && !line.trim_start().starts_with("Summary [") {
             return;
-        };
-        self.suites += 1;
-        let counts = counts.split_once(". ").map_or(counts, |(_, counts)| counts);
-        for count in counts.split(';') {
-            let (number, what) = count.trim().split_once(' ').unwrap_or_default();
-            let number: u64 = number.parse().unwrap_or(0);
-            match what.trim() {
+        }
+        let words: Vec<&str> = line.split_whitespace().collect();
+        for pair in words.windows(2) {
+            let Ok(number) = pair[0].parse::<u64>() else {
+                continue;
+            };
+            match pair[1].trim_end_matches([',', ';']) {
                 "passed" => self.passed += number,
-                "failed" => self.failed += number,
-                "ignored" => self.ignored += number,
-                "filtered out" => self.filtered += number,
+                "failed" | "exec" | "timed" => self.failed += number,
+                "ignored" | "filtered" | "skipped" => self.skipped += number,
                 _ => {}
             }
         }
     }
+}
 
-    fn sentence(&self) -> String {
-        let Self {
-            suites,
-            passed,
-            failed,
-            ignored,
-            filtered,
-        } = self;
-        let mut text = format!("{passed} passed, {failed} failed in {suites} suites");
-        for (count, what) in [(ignored, "ignored"), (filtered, "filtered out")] {
-            if *count > 0 {
-                text += &format!(", {count} {what}");
-            }
+impl fmt::Display for Total {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} passed, {} failed", self.passed, self.failed)?;
+        match self.skipped {
+            0 => Ok(()),
+            skipped => write!(f, ", {skipped} left out"),
         }
-        text
     }
 }
 
@@ -156,55 +161,48 @@ impl Total {
 mod tests {
     use super::*;
 
-    const PRINTED: &[u8] = b"\nrunning 2 tests\ntest a ... ok\ntest \xff ... FAILED\n\
+    const PRINTED: &[u8] = b"\nrunning 2 tests\ntest a ... ok\ntest \xff 9 failed ... FAILED\n\
         test result: FAILED. 1 passed; 1 failed; 0 ignored; 0 measured; 3 filtered out; finished in 0.00s\n\
-        test result: ok. 40 passed; 0 failed; 2 ignored; 0 measured; 0 filtered out; finished in 1.00s\nno end";
+        test result: ok. 40 passed; 0 failed; 2 ignored; 0 measured; 0 filtered out; finished in 1.00s\n\
+        \x20    Summary [   1.5s] 7 tests run: 3 passed (1 slow), 2 failed, 1 exec failed, 1 timed out, 4 skipped\nno end";
 
     #[test]
-    fn a_background_job_of_a_shell_is_known_by_what_it_ignores() {
+    fn output_is_copied_and_counted() {
+        let (mut copied, mut total) = (Vec::new(), Total::default());
+        copy(Some(PRINTED), &mut copied, &mut total).unwrap();
+        assert_eq!(copied, PRINTED);
+        assert_eq!(total.to_string(), "44 passed, 5 failed, 9 left out");
+        assert_eq!(Total::default().to_string(), "0 passed, 0 failed");
+    }
+
+    #[test]
+    fn everything_is_tested_unless_packages_are_named() {
+        for (args, first) in [
+            (
+                &["fifo"][..],
+                "test --all-features --no-fail-fast --workspace fifo",
+            ),
+            (
+                &["x", "--", "-p"],
+                "test --all-features --no-fail-fast --workspace x -- -p",
+            ),
+            (&["-p", "tenure"], "test --all-features --no-fail-fast -p tenure"),
+            (
+                &["--package=a", "b"],
+                "test --all-features --no-fail-fast --package=a b",
+            ),
+        ] {
+            let calls = calls(args, true);
+            assert_eq!((calls.len(), calls[0].join(" ").as_str()), (1, first));
+        }
+        assert_eq!(calls(&[], false).len(), 1 + APART.len());
+        assert_eq!(calls(&[], true).len(), 2 + APART.len());
+    }
+
+    #[test]
+    fn ignored_signals_are_noticed() {
         assert!(!ignores_signals("Name:\tcargo\nSigIgn:\t0000000000001000\n"));
         assert!(ignores_signals("Name:\tcargo\nSigIgn:\t0000000000001006\n"));
         assert!(!ignores_signals(""));
-    }
-
-    #[test]
-    fn what_the_tests_print_is_passed_through_and_counted() {
-        let (mut copy, mut total) = (Vec::new(), Total::default());
-        pass_through(PRINTED, &mut copy, &mut total).unwrap();
-        assert_eq!(copy, PRINTED);
-        assert_eq!(
-            total,
-            Total {
-                suites: 2,
-                passed: 41,
-                failed: 1,
-                ignored: 2,
-                filtered: 3
-            }
-        );
-        assert_eq!(
-            total.sentence(),
-            "41 passed, 1 failed in 2 suites, 2 ignored, 3 filtered out"
-        );
-    }
-
-    #[test]
-    fn every_package_is_tested_unless_some_are_named() {
-        for args in [
-            &[][..],
-            &["fifo"],
-            &["--profile", "release"],
-            &["fifo", "--", "-p"],
-        ] {
-            assert_eq!(scope(args), ["--workspace"], "{args:?}");
-        }
-        for args in [["-p", "tenure"], ["--package=tenure", "fifo"]] {
-            assert!(scope(&args).is_empty(), "{args:?}");
-        }
-    }
-
-    #[test]
-    fn the_summary_of_no_test_is_not_a_success_story() {
-        assert_eq!(Total::default().sentence(), "0 passed, 0 failed in 0 suites");
     }
 }
