@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tenure::{Client, LostCause, Settings};
 
-use crate::stage::{Stage, Verb};
+use crate::stage::{Stage, Verb, stage_with_profile};
 use crate::world::{MS, SECOND, World, pass, settle};
 
 const WANTED: Duration = Duration::from_millis(100);
@@ -14,7 +14,7 @@ const WANTED: Duration = Duration::from_millis(100);
 fn client(world: &World) -> (Client, Arc<Stage>) {
     let mut profile = world.backend().profile().clone();
     profile.first_renewal = Some(WANTED);
-    let stage = Stage::with_profile(world.backend(), profile);
+    let stage = stage_with_profile(world.backend(), profile);
     (Client::new(stage.clone(), Settings::default()), stage)
 }
 
