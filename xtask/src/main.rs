@@ -19,7 +19,7 @@ cargo xtask VERB
 
   setup [--check]   install what the tests need (--check: only look)
   test [ARGS…]      every test of the workspace; with ARGS, `cargo test ARGS`
-  mutants [NAME…]   plants known bugs and fails if the tests let one live (--list: which)
+  mutants [NAME…]   plants the bugs of mutants/*/*.patch and fails if a test misses one
   bench ARGS…       what a lock costs: `quick`, `full`, `--against COMMIT`, `--help` (builds and runs tenure-bench)
   tidy              the rules that no compiler and no lint checks
   ci                everything that must hold before a merge";

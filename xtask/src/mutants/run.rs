@@ -1,160 +1,69 @@
-//! The order of things: every text is found, the tests are green without a mutant, and red with each of them.
-//! Not here: copies, test runs and tables, which have files of their own.
+//! The order of a run: every patch fits, the tests are green without a bug, and red with each.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::path::Path;
-use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::collections::BTreeSet;
+use std::time::Instant;
 
-use super::mutant::{Mutant, Target};
-use super::options::Options;
-use super::report::{self, Fate};
-use super::trial::{self, Ended};
-use super::work_copy::WorkCopy;
+use super::patch::{Mutant, check, read_all};
+use super::scratch::{Outcome, Scratch};
 use crate::process::Failure;
 
-/// How long the tests may take that are run without a mutant.
-const BASELINE_LIMIT: Duration = Duration::from_secs(600);
+const USAGE: &str = "\
+cargo xtask mutants [NAME…] [--list | --check]
 
-/// Tries the mutants that were asked for; fails if one is not as it should be.
+  NAME      the beginning of one or more names: redis/, memory/token (default: all)
+  --list    print the names, the bugs and their tests
+  --check   only check that the patches apply";
+
+/// Tries the mutants whose names begin with one of the arguments.
 pub(crate) fn run(args: &[&str]) -> Result<(), Failure> {
-    let options = Options::read(args)?;
-    if options.list {
-        options
-            .mutants
-            .iter()
-            .for_each(|mutant| println!("{}", report::entry(mutant)));
-        println!("mutants: {}", options.mutants.len());
+    let (options, names): (Vec<&str>, Vec<&str>) = args.iter().partition(|arg| arg.starts_with('-'));
+    let mut mutants = read_all()?;
+    mutants.retain(|mutant| names.is_empty() || names.iter().any(|name| mutant.name.starts_with(name)));
+    match options[..] {
+        _ if mutants.is_empty() => Err(Failure::new("no mutant has this name").followed_by(USAGE)),
+        [] => try_all(&mutants),
+        ["--check"] => check(&mutants),
+        ["--list"] => {
+            for Mutant { name, bug, test, .. } in &mutants {
+                println!("{name}: {bug} ({})", test.join(" "));
+            }
+            Ok(())
+        }
+        _ => Err(Failure::new("unknown options").followed_by(USAGE)),
+    }
+}
+
+fn try_all(mutants: &[Mutant]) -> Result<(), Failure> {
+    check(mutants)?;
+    let began = Instant::now();
+    let scratch = Scratch::copy()?;
+    for test in mutants.iter().map(|mutant| &mutant.test).collect::<BTreeSet<_>>() {
+        match scratch.test(test)? {
+            Outcome::Passed(1..) => {}
+            other => return Err(Failure::new(format!("without a mutant, {test:?}: {other:?}"))),
+        }
+    }
+    println!("green without a mutant: {:.0} s", began.elapsed().as_secs_f64());
+
+    let mut bad = Vec::new();
+    for mutant in mutants {
+        let began = Instant::now();
+        mutant.apply(&scratch.tree, &[])?;
+        let outcome = scratch.test(&mutant.test)?;
+        mutant.apply(&scratch.tree, &["--reverse"])?;
+        let seconds = began.elapsed().as_secs_f64();
+        println!("{:<40} {seconds:>5.1} s  {outcome:?}", mutant.name);
+        if !matches!(outcome, Outcome::Failed | Outcome::TimedOut) {
+            bad.push(&*mutant.name);
+        }
+    }
+    let (count, seconds) = (mutants.len(), began.elapsed().as_secs_f64());
+    println!("{} of {count} caught: {seconds:.0} s", count - bad.len());
+    if bad.is_empty() {
         return Ok(());
     }
-    let began = Instant::now();
-    let first = WorkCopy::of_work_tree(1)?;
-    find_all(&options.mutants, &first.tree)?;
-    baseline(&first, &options.mutants)?;
-
-    let fates = Mutex::new(Vec::new());
-    let queue = Mutex::new(options.mutants.iter().copied().collect());
-    let numbers = 2..=options.jobs.get();
-    let others: Vec<WorkCopy> = numbers
-        .map(|number| first.another(number))
-        .collect::<Result<_, _>>()?;
-    thread::scope(|scope| {
-        let workers = [&first].into_iter().chain(&others);
-        let workers: Vec<_> = workers
-            .map(|copy| scope.spawn(|| work(copy, &queue, &fates, options.keep)))
-            .collect();
-        let ends = workers.into_iter().map(|worker| worker.join());
-        ends.map(|end| end.unwrap_or_else(|_| Err(Failure::new("mutants: a worker panicked"))))
-            .collect::<Result<Vec<()>, Failure>>()
-    })?;
-
-    let fates = fates.into_inner().unwrap_or_else(PoisonError::into_inner);
-    println!("\n{}", report::sum(&fates, began.elapsed()));
-    if options.keep {
-        println!("mutants: left in {}", first.tree.display());
-    }
-    match fates.iter().filter(|fate| !fate.is_fine()).count() {
-        0 => Ok(()),
-        count => Err(Failure::new(format!("{count} mutants are not as they should be"))),
-    }
-}
-
-/// Every text that is to be replaced stands where it should; all that do not are named at once.
-fn find_all(mutants: &[&Mutant], tree: &Path) -> Result<(), Failure> {
-    let lost: Vec<String> = mutants
-        .iter()
-        .filter_map(|mutant| mutant.mutate(tree).err())
-        .map(|failure| failure.to_string())
-        .collect();
-    if lost.is_empty() {
-        Ok(())
-    } else {
-        Err(Failure::new(lost.join("\n\n")))
-    }
-}
-
-/// Without a mutant every named test is there and green: otherwise it proves nothing that it is red with one.
-fn baseline(copy: &WorkCopy, mutants: &[&Mutant]) -> Result<(), Failure> {
-    let mut wanted: BTreeMap<(&str, Target), BTreeSet<&str>> = BTreeMap::new();
-    for Mutant { tests, .. } in mutants {
-        wanted
-            .entry((tests.package, tests.target))
-            .or_default()
-            .extend(tests.names);
-    }
-    for ((package, target), names) in wanted {
-        let shown = format!("{package} {}", target.args().join(" "));
-        if let Err(said) = trial::build(copy, package, target)? {
-            return Err(Failure::new(format!(
-                "{shown} does not compile without a mutant:\n{said}"
-            )));
-        }
-        let names: Vec<&str> = names.into_iter().collect();
-        let filter = match target {
-            // All its tests, then.
-            Target::TestByOneName(_) if names.len() > 1 => &[],
-            _ => &*names,
-        };
-        let ran = trial::run(copy, package, target, filter, BASELINE_LIMIT)?;
-        if ran.ended != Ended::Green {
-            let what = format!(
-                "{shown} is not green without a mutant ({:?}): {:?}",
-                ran.ended, ran.failed
-            );
-            return Err(Failure::new(what));
-        }
-        let unknown = |name: &&&str| !ran.passed.iter().any(|test| test.contains(**name));
-        if let Some(name) = names.iter().find(unknown) {
-            return Err(Failure::new(format!("{shown} has no test `{name}`")));
-        }
-        println!("{shown}: {} tests green without a mutant", ran.passed.len());
-    }
-    println!();
-    Ok(())
-}
-
-/// Tries mutants until none is left.
-fn work(
-    copy: &WorkCopy,
-    queue: &Mutex<VecDeque<&Mutant>>,
-    fates: &Mutex<Vec<Fate>>,
-    keep: bool,
-) -> Result<(), Failure> {
-    let mut last = None;
-    loop {
-        let Some(mutant) = lock(queue).pop_front() else {
-            return Ok(());
-        };
-        // The one before is taken back only here, so that the last can be kept.
-        drop(last.take());
-        let began = Instant::now();
-        let planted = copy.plant(mutant.mutate(&copy.tree)?, keep && lock(queue).is_empty())?;
-        let fate = try_one(copy, mutant)?;
-        println!("{}", report::line(mutant, &fate, began.elapsed()));
-        lock(fates).push(fate);
-        last = Some(planted);
-    }
-}
-
-/// Builds a mutant that is planted, and runs its tests.
-fn try_one(copy: &WorkCopy, mutant: &Mutant) -> Result<Fate, Failure> {
-    let tests = mutant.tests;
-    if let Err(said) = trial::build(copy, tests.package, tests.target)? {
-        return Ok(Fate::DoesNotCompile(said));
-    }
-    let limit = Duration::from_secs(mutant.limit_s);
-    let ran = trial::run(copy, tests.package, tests.target, tests.names, limit)?;
-    Ok(match (ran.ended, mutant.survives) {
-        (Ended::Green, Some(why)) => Fate::Excused(why),
-        (Ended::Green, None) => Fate::Survived,
-        (_, Some(_)) => Fate::InexcusablyCaught(ran.failed),
-        (Ended::AtItsLimit, None) if ran.failed.is_empty() => Fate::Hung(mutant.limit_s),
-        (Ended::Red | Ended::AtItsLimit, None) => Fate::Caught(ran.failed),
-    })
-}
-
-/// A worker that panicked has broken nothing that another would read.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+    Err(Failure::new(format!(
+        "not caught, or not compiled: {}",
+        bad.join(" ")
+    )))
 }

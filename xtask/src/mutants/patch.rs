@@ -1,0 +1,83 @@
+//! The bugs that can be planted: `mutants/AREA/NAME.patch`.
+//!
+//! Such a file opens with a sentence that says what the planted code does, and a line `test: PACKAGE BINARY FILTER`. The
+//! binary is `lib` or one of the package's `tests`; the filter is part of a test's name. The rest is a diff for `git apply`.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::files::below;
+use crate::process::{Failure, output, root};
+
+/// A bug, and the test that must notice it.
+#[derive(Debug)]
+pub(crate) struct Mutant {
+    /// `AREA/NAME`.
+    pub(crate) name: String,
+    /// What the planted code does wrong.
+    pub(crate) bug: String,
+    /// Package, test binary, and part of the test's name.
+    pub(crate) test: [String; 3],
+    file: PathBuf,
+}
+
+/// Reads all patches, in the order of their names.
+pub(crate) fn read_all() -> Result<Vec<Mutant>, Failure> {
+    let folder = root().join("mutants");
+    let files = below(&folder)?.into_iter();
+    let patches = files.filter(|file| file.extension().is_some_and(|extension| extension == "patch"));
+    let read = |name: PathBuf| {
+        let bad = || Failure::new(format!("{} has no sentence and test", name.display()));
+        let file = folder.join(&name);
+        let text = fs::read_to_string(&file).map_err(|_| bad())?;
+        let mut lines = text.lines();
+        let (bug, test) = lines.next().zip(lines.next()).ok_or_else(bad)?;
+        let test: Vec<String> = test.split(' ').skip(1).map(str::to_owned).collect();
+        Ok(Mutant {
+            name: name.with_extension("").display().to_string(),
+            bug: bug.to_owned(),
+            test: test.try_into().map_err(|_| bad())?,
+            file,
+        })
+    };
+    patches.map(read).collect()
+}
+
+impl Mutant {
+    /// Applies the patch to the tree, wherever its lines have moved to; `options` are those of `git apply`.
+    pub(crate) fn apply(&self, tree: &Path, options: &[&str]) -> Result<(), Failure> {
+        let mut git = Command::new("git");
+        git.current_dir(tree).args(["apply", "-C1", "--recount"]);
+        git.args(options).arg(&self.file);
+        // In a folder inside a checkout, git would skip all files without an error.
+        git.env("GIT_CEILING_DIRECTORIES", tree.parent().unwrap_or(tree));
+        output(git).map(drop)
+    }
+}
+
+/// Fails with all patches that do not fit the work tree.
+pub(crate) fn check(mutants: &[Mutant]) -> Result<(), Failure> {
+    let mut failures = String::new();
+    for mutant in mutants {
+        if let Err(failure) = mutant.apply(&root(), &["--check"]) {
+            failures += &format!("{failure}\n");
+        }
+    }
+    if failures.is_empty() {
+        return Ok(());
+    }
+    Err(Failure::new(failures))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_patch_applies() {
+        let mutants = read_all().unwrap();
+        check(&mutants).unwrap();
+        assert!(mutants[0].apply(&root(), &["--check", "--reverse"]).is_err());
+    }
+}
