@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::StreamExt;
-use stage::{PASSWORD, Server, Stage, USER, config, connect, documented_rights, soon};
+use stage::{PASSWORD, Server, Stage, USER, config, connect, documented_rights, printed, soon};
 use tenure_backend::{
     Backend, BackendError, Cause, Claim, ClaimId, ClaimRef, ClientId, Departure, Effect, Fairness, Fault,
     Holder, LockKey, Mode, OwnerId, Phase, Query,
@@ -19,12 +19,6 @@ use tenure_redis::{Config, RedisStore};
 use tenure_servers::Redis;
 
 const JAVA: &str = "00000000-0000-4000-8000-000000000000:7";
-
-/// Everything that could be printed of an error.
-fn printed(error: &BackendError) -> String {
-    let cause = std::error::Error::source(error).map(ToString::to_string);
-    format!("{error} {error:?} {cause:?}")
-}
 
 fn refused(url: &str) -> BackendError {
     let error = config(url).expect_err(url);
@@ -84,103 +78,6 @@ fn a_url_says_where_who_and_for_how_long() {
         (Duration::from_secs(5), Duration::from_secs(3))
     );
     assert!(usual.awake);
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_password_is_asked_for_refused_and_never_shown() {
-    let server = Redis::start().expect("it starts");
-    server
-        .ask(&["CONFIG", "SET", "requirepass", PASSWORD])
-        .expect("it obeys");
-    let host = server.address();
-    let store = connect(&format!("redis://:{PASSWORD}@{host}"))
-        .await
-        .expect("the right one");
-    assert!(!format!("{store:?}").contains(PASSWORD));
-    let missing = connect(&format!("redis://{host}")).await.expect_err("none");
-    assert_eq!(missing.fault(), Fault::Denied, "{missing:?}");
-    let wrong = connect(&format!("redis://:{PASSWORD}x@{host}"))
-        .await
-        .expect_err("a wrong one");
-    assert_eq!(wrong.fault(), Fault::Denied, "{wrong:?}");
-    for error in [missing, wrong] {
-        assert_eq!(error.effect(), Effect::None);
-        assert!(!printed(&error).contains(PASSWORD), "{error:?}");
-    }
-    let folder = tempfile::tempdir().expect("a folder");
-    let file = folder.path().join("password");
-    std::fs::write(&file, format!("{PASSWORD}\n")).expect("a file");
-    let url = format!("redis://{host}?password_file={}", file.display());
-    connect(&url).await.expect("the password is in the file");
-    let twice = format!("redis://:x@{host}?password_file={}", file.display());
-    assert_eq!(refused(&twice).fault(), Fault::Invalid);
-}
-
-/// Calls until the store has noticed that its connection was closed, and has made another.
-async fn reconnected(store: &Arc<RedisStore>) -> Result<(), BackendError> {
-    let key = LockKey::new("k").expect("a key");
-    loop {
-        match store.clone().inspect(Query::Key(key.clone())).await {
-            Err(error) if error.effect() == Effect::Unknown => {}
-            answer => return answer.map(drop),
-        }
-    }
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn a_password_file_is_read_at_each_connect() {
-    const ROTATED: &str = "another-s3cr3t-and-long";
-    let server = Redis::start().expect("it starts");
-    let ask = |password: &str, command: &[&str]| {
-        let command = [&["-a", password], command].concat();
-        server.ask(&command).expect("it obeys");
-    };
-    ask("", &["CONFIG", "SET", "requirepass", PASSWORD]);
-    let folder = tempfile::tempdir().expect("a folder");
-    let file = folder.path().join("password");
-    std::fs::write(&file, PASSWORD).expect("a file");
-    let url = format!("redis://{}?password_file={}", server.address(), file.display());
-    let store = connect(&url).await.expect("the password is in the file");
-
-    ask(PASSWORD, &["CONFIG", "SET", "requirepass", ROTATED]);
-    std::fs::write(&file, ROTATED).expect("a file");
-    let cut = ["CLIENT", "KILL", "TYPE", "normal"];
-    ask(ROTATED, &cut);
-    soon(reconnected(&store))
-        .await
-        .expect("the rotated password is in the file");
-
-    std::fs::write(&file, "").expect("a file");
-    ask(ROTATED, &cut);
-    let error = soon(reconnected(&store))
-        .await
-        .expect_err("no password is in the file");
-    assert_eq!(
-        (error.fault(), error.effect()),
-        (Fault::Unavailable, Effect::None)
-    );
-    assert!(error.to_string().contains("empty first line"), "{error}");
-    for password in [PASSWORD, ROTATED] {
-        assert!(!printed(&error).contains(password), "{error:?}");
-    }
-    std::fs::write(&file, ROTATED).expect("a file");
-    soon(reconnected(&store)).await.expect("the password is back");
-}
-
-/// Such as a shell makes of `<(command)`.
-#[cfg(target_os = "linux")]
-#[tokio::test(flavor = "multi_thread")]
-async fn a_password_from_a_pipe_is_read_once() {
-    let server = Redis::start().expect("it starts");
-    server
-        .ask(&["CONFIG", "SET", "requirepass", PASSWORD])
-        .expect("it obeys");
-    let (reader, mut writer) = std::io::pipe().expect("a pipe");
-    writer.write_all(PASSWORD.as_bytes()).expect("there is room");
-    drop(writer);
-    let file = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&reader));
-    let url = format!("redis://{}?password_file={file}", server.address());
-    connect(&url).await.expect("the password was in the pipe");
 }
 
 /// Somewhere else what stands there is a password: no error and no server is told it.

@@ -6,7 +6,7 @@ use std::path::Path;
 use rusqlite::types::{ToSqlOutput, ValueRef};
 use rusqlite::{Connection, ToSql, params_from_iter};
 
-use crate::ledger::Value;
+use crate::value::Value;
 
 /// A connection to a SQLite file.
 #[derive(Debug)]

@@ -8,6 +8,7 @@ use tenure::FencingToken;
 use tenure::fenced::{self, Dialect, Fence};
 
 use crate::client::Database;
+use crate::value::Value;
 
 /// The account that everybody writes.
 const ACCOUNT: &str = "alice";
@@ -51,22 +52,6 @@ impl FromStr for Writer {
     fn from_str(name: &str) -> Result<Self, Self::Err> {
         let known = Writer::ALL.into_iter().find(|writer| writer.name() == name);
         known.ok_or_else(|| format!("no writer is called {name:?}"))
-    }
-}
-
-/// A value of a statement.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Value {
-    /// A balance or a token.
-    Number(i64),
-    /// The account.
-    Text(&'static str),
-}
-
-/// `Statement::params` makes the token a value.
-impl From<i64> for Value {
-    fn from(number: i64) -> Self {
-        Value::Number(number)
     }
 }
 

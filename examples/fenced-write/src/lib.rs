@@ -9,7 +9,9 @@ mod client;
 mod holder;
 mod ledger;
 mod story;
+mod value;
 
 pub use holder::hold;
-pub use ledger::{Ledger, Value, Writer};
+pub use ledger::{Ledger, Writer};
 pub use story::{Ending, play};
+pub use value::Value;

@@ -4,6 +4,8 @@
 #[cfg(unix)]
 mod endings;
 #[cfg(unix)]
+mod guardian_dies;
+#[cfg(unix)]
 mod inheritance;
 #[cfg(unix)]
 mod probe;
@@ -22,6 +24,7 @@ fn main() -> std::process::ExitCode {
     }
     let arguments = libtest_mimic::Arguments::from_args();
     let mut trials = endings::trials();
+    trials.extend(guardian_dies::trials());
     trials.extend(inheritance::trials());
     trials.extend(terminal::trials());
     libtest_mimic::run(&arguments, trials).exit_code()

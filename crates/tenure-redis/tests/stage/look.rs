@@ -110,3 +110,9 @@ pub(crate) fn wait_until(mut happens: impl FnMut() -> bool) {
         std::thread::sleep(Duration::from_millis(5));
     }
 }
+
+/// Everything that could be printed of an error.
+pub(crate) fn printed(error: &tenure_backend::BackendError) -> String {
+    let cause = std::error::Error::source(error).map(ToString::to_string);
+    format!("{error} {error:?} {cause:?}")
+}

@@ -8,6 +8,6 @@ mod scene;
 mod server;
 
 pub(crate) use java::{JAVA, OTHER, java_holds, java_queues, listening_to};
-pub(crate) use look::{Stage, soon, wait_until};
+pub(crate) use look::{Stage, printed, soon, wait_until};
 pub(crate) use scene::Scene;
 pub(crate) use server::{PASSWORD, Server, USER, config, connect, documented_rights, gathering, subject};

@@ -7,7 +7,7 @@ use sqlx::AssertSqlSafe;
 use sqlx::sqlite::{SqliteConnectOptions, SqlitePool};
 use tokio::runtime::Runtime;
 
-use crate::ledger::Value;
+use crate::value::Value;
 
 /// A pool of connections to a SQLite file, and the runtime that they need: the rest of this example is not asynchronous.
 #[derive(Debug)]

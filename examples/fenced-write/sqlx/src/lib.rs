@@ -7,7 +7,10 @@ mod holder;
 mod ledger;
 #[path = "../../src/story.rs"]
 mod story;
+#[path = "../../src/value.rs"]
+mod value;
 
 pub use holder::hold;
-pub use ledger::{Ledger, Value, Writer};
+pub use ledger::{Ledger, Writer};
 pub use story::{Ending, play};
+pub use value::Value;
