@@ -1,4 +1,5 @@
 //! Who may, and how: URLs, passwords, users, databases. TLS is in `tls.rs`, what `doctor` finds in `examine.rs`.
+//! Length: one test for each way to be refused.
 
 mod stage;
 

@@ -48,7 +48,7 @@ pub(crate) fn check(path: &str, text: &str) -> Vec<String> {
             found.push((at, "the example is ignored: let it run, or mark it `no_run`"));
         }
         let says_why = line.contains(SLEEP) || at > 0 && lines[at - 1].contains(SLEEP);
-        if in_tests && code.contains("sleep(") && !says_why {
+        if in_tests && calls_sleep(code) && !says_why {
             found.push((
                 at,
                 "the test sleeps: wait for the event with a deadline, or say why: `// sleep: …`",
@@ -68,6 +68,12 @@ pub(crate) fn check(path: &str, text: &str) -> Vec<String> {
         .into_iter()
         .map(|(at, what)| format!("{path}:{}: {what}", at + 1))
         .collect()
+}
+
+/// Whether a function `sleep` is called; methods with this name are something else.
+fn calls_sleep(code: &str) -> bool {
+    let mut calls = code.match_indices("sleep(");
+    calls.any(|(at, _)| !code[..at].ends_with(|c: char| c.is_alphanumeric() || c == '_' || c == '.'))
 }
 
 /// Whether a public function that returns a future starts on the first of these lines.
@@ -143,7 +149,10 @@ mod tests {
                 TEST,
                 "// sleep: the pace\nsleep(PACE);\nsleep(PACE); // sleep: the pace",
             ),
-            (TEST, "// sleep(PACE)\nuse tenure_memory::Memory;"),
+            (
+                TEST,
+                "// sleep(PACE)\nnosleep(1); a.sleep(1);\nuse tenure_memory::Memory;",
+            ),
             (CONNECT, "use tenure_memory::Memory;"),
         ] {
             assert_eq!(count(path, text), 0, "{path}: {text}");
