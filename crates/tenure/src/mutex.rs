@@ -24,6 +24,7 @@ use crate::options::{Face, options};
 /// # Ok(()) }
 /// ```
 #[derive(Clone, Debug)]
+#[must_use = "it does nothing until it is locked"]
 pub struct Mutex(pub(crate) Face);
 
 options!(Mutex);

@@ -69,28 +69,37 @@ impl Face {
     }
 }
 
+/// What has options: a face, here or in the blocking API.
+pub(crate) trait Configure: Sized {
+    fn set(self, change: impl FnOnce(&mut Options)) -> Self;
+}
+
 /// The options as methods of a face: one definition, so that they read the same everywhere.
 macro_rules! options {
     ($face:ident) => {
+        impl crate::options::Configure for $face {
+            fn set(self, change: impl FnOnce(&mut crate::want::Options)) -> Self {
+                Self(self.0.set(change))
+            }
+        }
+
+        crate::options::options!(for $face);
+    };
+    (for $face:ty) => {
         impl $face {
             /// Serves waiters first come, first served, across all clients of the store.
-            #[must_use]
             pub fn fair(self) -> Self {
-                Self(
-                    self.0
-                        .set(|options| options.fairness = tenure_backend::Fairness::Fifo),
-                )
+                crate::options::Configure::set(self, |options| options.fairness = tenure_backend::Fairness::Fifo)
             }
 
             /// Sets the lease: how long the store keeps the lock if this client dies. Renewed at a third of it.
             ///
             /// The default is [`Settings::lease`](crate::Settings::lease), 30 s. At least 30 ms.
-            #[must_use]
             pub fn lease(self, lease: std::time::Duration) -> Self {
-                Self(self.0.set(|options| {
+                crate::options::Configure::set(self, |options| {
                     options.lease = lease;
                     options.renewed = true;
-                }))
+                })
             }
 
             /// Sets a lease that is never renewed: belief ends with it, whatever the holder does.
@@ -98,18 +107,16 @@ macro_rules! options {
             /// Nothing is sent while it is held and nobody of this client waits for it, so a holder that is evicted learns
             /// of it when its lease ends, or by [`verify`](crate::Guard::verify). While others wait, the store is asked
             /// each third of the lease, and every 10 s at least.
-            #[must_use]
             pub fn fixed_lease(self, lease: std::time::Duration) -> Self {
-                Self(self.0.set(|options| {
+                crate::options::Configure::set(self, |options| {
                     options.lease = lease;
                     options.renewed = false;
-                }))
+                })
             }
 
             /// Ends the hold after that time: the lock is then lost, and the watchdog gives it back.
-            #[must_use]
             pub fn max_hold(self, time: std::time::Duration) -> Self {
-                Self(self.0.set(|options| options.max_hold = Some(time)))
+                crate::options::Configure::set(self, |options| options.max_hold = Some(time))
             }
 
             /// Keeps the lock for at least that time, even if its guard goes earlier: for jobs on hosts with skewed
@@ -118,24 +125,21 @@ macro_rules! options {
             /// When the guard goes, the store is told to keep it for what is left, also if this process ends, but never
             /// for longer than its longest lease once this client is closed. Longer than `max_hold` or than a fixed lease
             /// is [`Invalid`](crate::Error::Invalid).
-            #[must_use]
             pub fn at_least(self, time: std::time::Duration) -> Self {
-                Self(self.0.set(|options| options.at_least = Some(time)))
+                crate::options::Configure::set(self, |options| options.at_least = Some(time))
             }
 
             /// Sets what people see of the holder. The default is [`Settings::label`](crate::Settings::label).
-            #[must_use]
             pub fn label(self, label: impl Into<std::sync::Arc<str>>) -> Self {
-                Self(self.0.set(|options| options.label = label.into()))
+                crate::options::Configure::set(self, |options| options.label = label.into())
             }
 
             /// Takes the lock on behalf of an owner, who may take it again while it has it.
             ///
             /// Taken again, it is the first claim once more: the lease, `max_hold`, `at_least` and label of the first
             /// count, and those of this one are ignored; see [`Owner`](crate::Owner).
-            #[must_use]
             pub fn owned_by(self, owner: &crate::Owner) -> Self {
-                Self(self.0.set(|options| options.owner = Some(owner.clone())))
+                crate::options::Configure::set(self, |options| options.owner = Some(owner.clone()))
             }
         }
     };

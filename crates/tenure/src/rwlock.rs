@@ -24,6 +24,7 @@ use crate::options::{Face, options};
 /// # drop((one, two)); Ok(()) }
 /// ```
 #[derive(Clone, Debug)]
+#[must_use = "it does nothing until it is locked"]
 pub struct RwLock(pub(crate) Face);
 
 options!(RwLock);

@@ -22,6 +22,7 @@ use crate::options::{Face, options};
 /// # drop(two); Ok(()) }
 /// ```
 #[derive(Clone, Debug)]
+#[must_use = "it does nothing until it is locked"]
 pub struct Semaphore(pub(crate) Face);
 
 options!(Semaphore);

@@ -1,19 +1,17 @@
 //! Leader election, for threads: a lock that is held for as long as its holder lives, under the words of the field.
 
+use std::slice::from_ref;
+use std::sync::Arc;
 use std::time::Duration;
 
-use tenure_backend::{FencingToken, HolderStatus};
+use tenure_backend::HolderStatus;
 
+use super::adapter::{Blocking, blocking};
 use super::changes::Changes;
-use super::guard::Guard;
-use super::runtime::Runtime;
+use super::guard::{Guard, Holds};
 use crate::error::{Error, Lost};
 
-/// An election: of all that [campaign](Election::campaign) for its name, one leads at a time: see
-/// [`tenure::Election`](crate::Election).
-///
-/// # Panics
-/// Every call that can wait panics on a thread that drives async tasks.
+/// An election: of all that campaign for its name, one leads at a time: see [`tenure::Election`](crate::Election).
 ///
 /// # Examples
 /// ```
@@ -30,64 +28,25 @@ use crate::error::{Error, Lost};
 /// assert_eq!(jobs, 3);
 /// # Ok(()) }
 /// ```
-#[derive(Clone, Debug)]
-pub struct Election {
-    inner: crate::Election,
-    runtime: Runtime,
-}
+pub type Election = Blocking<crate::Election>;
+
+blocking!(Election
+    sets {
+        lease(lease: Duration);
+        max_hold(time: Duration);
+        label(label: impl Into<Arc<str>>);
+    }
+    makes {
+        observe() -> Changes;
+    }
+    waits {
+        campaign() -> Leader;
+        campaign_within(limit: Duration) -> Leader;
+        leader() -> Option<HolderStatus>;
+    }
+);
 
 impl Election {
-    pub(super) fn new(inner: crate::Election, runtime: &Runtime) -> Self {
-        let runtime = runtime.clone();
-        Election { inner, runtime }
-    }
-
-    fn map(self, change: impl FnOnce(crate::Election) -> crate::Election) -> Self {
-        let Election { inner, runtime } = self;
-        let inner = change(inner);
-        Election { inner, runtime }
-    }
-
-    /// Sets the lease: how long a dead leader is waited for. The default is
-    /// [`Settings::lease`](crate::Settings::lease), 30 s.
-    #[must_use]
-    pub fn lease(self, lease: Duration) -> Self {
-        self.map(|inner| inner.lease(lease))
-    }
-
-    /// Ends each term after that time: the lead is then lost, and the watchdog gives it back. No limit by default.
-    #[must_use]
-    pub fn max_hold(self, time: Duration) -> Self {
-        self.map(|inner| inner.max_hold(time))
-    }
-
-    /// Sets what others see of this candidate: an address, say, at which the leader is to be asked.
-    #[must_use]
-    pub fn label(self, label: impl Into<std::sync::Arc<str>>) -> Self {
-        self.map(|inner| inner.label(label))
-    }
-
-    /// Waits until this candidate is elected, for as long as it takes. Nothing ends the wait but
-    /// [`Client::close`](super::Client::close).
-    ///
-    /// # Errors
-    /// As [`Mutex::lock`](super::Mutex::lock); it waits for a store that is unavailable.
-    pub fn campaign(&self) -> Result<Leader, Error> {
-        self.elected(self.inner.campaign())
-    }
-
-    /// Waits until this candidate is elected, for at most `limit`.
-    ///
-    /// # Errors
-    /// [`Error::Timeout`]: the candidate is withdrawn; else as [`campaign`](Election::campaign).
-    pub fn campaign_within(&self, limit: Duration) -> Result<Leader, Error> {
-        self.elected(self.inner.campaign_within(limit))
-    }
-
-    fn elected(&self, campaign: impl Future<Output = Result<crate::Leader, Error>>) -> Result<Leader, Error> {
-        Guard::take(&self.runtime, async { campaign.await.map(Into::into) }).map(Leader)
-    }
-
     /// Runs `work` on this thread while this candidate leads: campaigns, runs it, and campaigns again whenever the lead is
     /// lost.
     ///
@@ -97,7 +56,7 @@ impl Election {
     /// resignation cannot be confirmed: the watchdog sees to that.
     ///
     /// # Errors
-    /// As [`campaign`](Election::campaign).
+    /// As `campaign`.
     pub fn lead<T>(&self, mut work: impl FnMut(&Leader) -> T) -> Result<T, Error> {
         loop {
             let leader = self.campaign()?;
@@ -112,26 +71,10 @@ impl Election {
             }
         }
     }
-
-    /// Who leads, as the store shows it; `None` while nobody does. One look, which is out of date at once.
-    ///
-    /// A key that holds another kind of lock, or something that is no lock, has no leader.
-    ///
-    /// # Errors
-    /// [`Error::Invalid`] if the name is no key; [`Error::Backend`], [`Error::Unsupported`], [`Error::Closed`].
-    pub fn leader(&self) -> Result<Option<HolderStatus>, Error> {
-        self.runtime.block_on(self.inner.leader())
-    }
-
-    /// Watches who leads and who campaigns, beginning with who does.
-    ///
-    /// While the key holds another kind of lock, or something that is no lock, nobody leads or campaigns; the watch goes on.
-    pub fn observe(&self) -> Changes {
-        Changes::new(self.inner.observe(), &self.runtime)
-    }
 }
 
-/// A leader, for as long as [`is_leader`](Leader::is_leader) is true. Dropping it resigns, without waiting for that.
+/// A leader, for as long as `is_leader` is true: see [`tenure::Leader`](crate::Leader). Dropping it resigns, without waiting
+/// for that.
 ///
 /// # Examples
 /// ```
@@ -145,74 +88,36 @@ impl Election {
 /// leader.resign()
 /// # }
 /// ```
-#[must_use = "a leader that is dropped resigns"]
-#[derive(Debug)]
-pub struct Leader(Guard);
+pub type Leader = Blocking<crate::Leader>;
+
+blocking!(Leader ends {
+    resign();
+});
+
+impl Holds for crate::Leader {
+    fn guards(&self) -> &[crate::Guard] {
+        from_ref(self.guard())
+    }
+}
 
 impl Leader {
-    /// The number that fences this term: greater than that of every term before it. `None` where the store has none.
-    pub fn token(&self) -> Option<FencingToken> {
-        self.0.token()
+    /// The lock beneath: its claim, its deadline, `verify`.
+    pub fn guard(&self) -> Blocking<&crate::Guard> {
+        self.beside(self.inner.guard())
     }
 
-    /// Whether it is believed to lead at this moment. Reads a clock, does no I/O.
-    pub fn is_leader(&self) -> bool {
-        self.0.is_held()
-    }
-
-    /// Goes on only while it leads: for the steps of a long work. Reads a clock, does no I/O.
-    ///
-    /// # Errors
-    /// [`Lost`], and then for ever.
-    pub fn check(&self) -> Result<(), Lost> {
-        self.0.check()
-    }
-
-    /// The lock beneath: its claim, its deadline, [`Guard::verify`].
-    pub fn guard(&self) -> &Guard {
-        &self.0
-    }
-
-    /// Waits until the lead is lost, and says why: for a second thread that watches over the first.
-    ///
-    /// # Panics
-    /// On a thread that drives async tasks.
-    pub fn lost(&self) -> Lost {
-        self.0.lost()
-    }
-
-    /// Waits until the lead is lost, for at most `limit`; `None` if it leads until then.
-    ///
-    /// # Panics
-    /// On a thread that drives async tasks.
-    pub fn lost_within(&self, limit: Duration) -> Option<Lost> {
-        self.0.lost_within(limit)
-    }
-
-    /// Runs `work` on this thread, and answers what it gave if it led from its beginning to its end; see
-    /// [`Guard::while_held`].
+    /// As [`while_held`](Leader::while_held), under the lead.
     ///
     /// # Errors
     /// [`Lost`] if the lead was lost before `work` had finished: what it gave is dropped.
     pub fn while_leader<T>(&self, work: impl FnOnce(&Leader) -> T) -> Result<T, Lost> {
-        self.0.while_held(|_| work(self))
-    }
-
-    /// Gives the lead up, and confirms it: the next candidate may lead.
-    ///
-    /// # Errors
-    /// As [`Guard::unlock`].
-    ///
-    /// # Panics
-    /// On a thread that drives async tasks; the watchdog then resigns.
-    pub fn resign(self) -> Result<(), Error> {
-        self.0.unlock()
+        self.while_held(work)
     }
 }
 
-/// The lock beneath, for whoever keeps it by other means.
+/// The lock beneath, for a caller that keeps it by other means.
 impl From<Leader> for Guard {
     fn from(leader: Leader) -> Guard {
-        leader.0
+        leader.change(Into::into)
     }
 }

@@ -1,7 +1,7 @@
 //! The same locks for threads: the same names without async. What a lock is and promises is said at the async types;
-//! here stands only what differs: work is handed the guard to [`check`](Guard::check), since it cannot be dropped in its
-//! midst; what is waited for without an end has a second name that ends in `_within`; [`Changes`] is an iterator; and
-//! there is no `on_waiting`: a thread that is to say that it waits asks `try_lock` first.
+//! here stands only what differs: work is handed the guard to `check`, since it cannot be dropped in its midst; what is
+//! waited for without an end has a second name that ends in `_within`; [`Changes`] is an iterator; and there is no
+//! `on_waiting`: a thread that is to say that it waits asks `try_lock` first.
 //!
 //! ```
 //! # fn main() -> Result<(), tenure::Error> {
@@ -21,33 +21,28 @@
 //!   when the client, its locks and its guards are gone and what they held is given back.
 //! - Dropping a guard or a client never blocks and never panics, wherever that happens.
 //! - No guarantee that work under a lock stops when the lock is lost: a thread cannot be stopped from outside. Ask
-//!   [`Guard::check`] between steps, or wait on another thread with [`Guard::lost_within`].
+//!   `Guard::check` between steps, or wait on another thread with `Guard::lost_within`.
 //!
 //! # Panics
 //! Every call that can wait panics on a thread that drives async tasks, since it would stop them all: use
 //! [`tenure::Client`](crate::Client) there, or `tokio::task::spawn_blocking`, where blocking calls work.
 
+mod adapter;
 mod changes;
 mod client;
 mod election;
 mod guard;
+mod locks;
 mod multi;
-mod mutex;
-mod options;
 mod runtime;
-mod rwlock;
-mod semaphore;
-mod striped;
 
 pub use crate::owner::Owner;
+pub use adapter::Blocking;
 pub use changes::Changes;
 pub use client::{Client, connect, connect_with};
 pub use election::{Election, Leader};
 pub use guard::Guard;
+pub use locks::{Mutex, RwLock, Semaphore, Striped};
 pub use multi::{Member, Multi, MultiGuard, multi};
-pub use mutex::Mutex;
 #[cfg(feature = "testing")]
 pub(crate) use runtime::Runtime;
-pub use rwlock::RwLock;
-pub use semaphore::Semaphore;
-pub use striped::Striped;

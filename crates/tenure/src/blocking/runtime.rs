@@ -1,12 +1,12 @@
 //! The thread on which a client's watchdog and I/O run, and how a caller's thread waits for a future beside it.
 //! The futures are the async face's.
 
-use std::fmt;
 use std::future::Future;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use futures_util::FutureExt;
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::oneshot;
 
@@ -18,12 +18,12 @@ const ADOPTED: &str = "whatever waits for so long came from the client that runs
 const ON_A_WORKER: &str = "tenure::blocking was called on a thread that drives async tasks, and would stop them all: \
      use tenure::Client there, or make the call inside tokio::task::spawn_blocking";
 
-/// The runtime of one client, shared by all that came from it.
+/// The runtime of one client, shared by all that came from it; or those of several, of which the first is waited on.
 ///
 /// One for each client and not one for the process: it then ends with its client, and clients do not share a fate. The
 /// caller's future is polled on the caller's thread, so that a store that answers at once costs no hop.
 #[derive(Clone)]
-pub(crate) struct Runtime(Arc<Shared>);
+pub(crate) struct Runtime(Arc<[Arc<Shared>]>);
 
 struct Shared {
     handle: Handle,
@@ -61,19 +61,27 @@ impl Runtime {
     }
 
     fn with(handle: Handle, nobody_left: Option<oneshot::Sender<crate::Client>>) -> Self {
-        Runtime(Arc::new(Shared {
+        let client = OnceLock::new();
+        Runtime(Arc::new([Arc::new(Shared {
             handle,
-            client: OnceLock::new(),
+            client,
             nobody_left,
-        }))
+        })]))
+    }
+
+    /// Those of several clients.
+    pub(super) fn of_all(runtimes: &[Runtime]) -> Self {
+        let each = runtimes.iter().flat_map(|runtime| runtime.0.iter());
+        Runtime(each.cloned().collect())
     }
 
     /// Makes `client` the one that runs here. Its watchdog starts at once: a lock held together with another client's
     /// would else start it on that one's thread.
     pub(crate) fn adopt(&self, client: &crate::Client) -> Result<(), Error> {
-        let _entered = self.0.handle.enter();
+        let own = &self.0[0];
+        let _entered = own.handle.enter();
         client.engine.watchdog.start(&client.engine)?;
-        let _ = self.0.client.set(client.clone());
+        let _ = own.client.set(client.clone());
         Ok(())
     }
 
@@ -82,24 +90,31 @@ impl Runtime {
     /// # Panics
     /// On a thread that drives async tasks.
     pub(crate) fn block_on<T>(&self, future: impl Future<Output = T>) -> T {
-        self.refuse_on_a_worker();
-        self.0.handle.block_on(future)
+        match self.0.first() {
+            Some(first) => first.block_on(future),
+            None => future
+                .now_or_never()
+                .expect("what belongs to no client is refused before it waits"),
+        }
     }
 
     /// Waits for `future` as [`block_on`](Self::block_on) does, for at most `limit` on the client's belief clock; `None` if
     /// it was not done by then, and dropped.
     pub(crate) fn block_within<T>(&self, limit: Duration, future: impl Future<Output = T>) -> Option<T> {
-        let client = self.0.client.get().expect(ADOPTED);
-        self.block_on(within(&client.engine, limit, future))
+        let client = self.0.first().and_then(|first| first.client.get());
+        self.block_on(within(&client.expect(ADOPTED).engine, limit, future))
     }
+}
 
+impl Shared {
     /// Threads of `spawn_blocking` are in a runtime too: only an attempt to wait tells whether one may. Tokio says its own
     /// sentence first.
-    fn refuse_on_a_worker(&self) {
+    fn block_on<T>(&self, future: impl Future<Output = T>) -> T {
         if Handle::try_current().is_ok() {
-            let attempt = catch_unwind(AssertUnwindSafe(|| self.0.handle.block_on(async {})));
+            let attempt = catch_unwind(AssertUnwindSafe(|| self.handle.block_on(async {})));
             assert!(attempt.is_ok(), "{ON_A_WORKER}");
         }
+        self.handle.block_on(future)
     }
 }
 
@@ -109,40 +124,5 @@ impl Drop for Shared {
             // If the thread has ended, the client was closed, or never made.
             let _ = nobody_left.send(client);
         }
-    }
-}
-
-impl fmt::Debug for Runtime {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Runtime(..)")
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::sync::mpsc::{RecvTimeoutError, channel};
-
-    use super::*;
-
-    #[test]
-    fn the_thread_ends_with_the_last_clone_and_not_before() {
-        let runtime = Runtime::start().expect("there is a thread");
-        let client = runtime
-            .block_on(crate::connect("memory:"))
-            .expect("memory is there");
-        runtime.adopt(&client).expect("the client is open");
-        drop(client);
-        let (alive, ended) = channel::<()>();
-        runtime.0.handle.spawn(async move {
-            let _alive = alive;
-            std::future::pending::<()>().await;
-        });
-        let clone = runtime.clone();
-        drop(runtime);
-        let soon = Duration::from_millis(50);
-        assert_eq!(ended.recv_timeout(soon), Err(RecvTimeoutError::Timeout));
-        drop(clone);
-        let at_last = ended.recv_timeout(Duration::from_secs(10));
-        assert_eq!(at_last, Err(RecvTimeoutError::Disconnected));
     }
 }

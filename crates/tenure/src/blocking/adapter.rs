@@ -1,0 +1,137 @@
+//! The generic adapter: a value of the async API, and the thread of its client.
+
+use std::fmt;
+use std::ops::Deref;
+
+use super::runtime::Runtime;
+use crate::options::Configure;
+use crate::want::Options;
+
+/// A value of the async API whose methods block the calling thread. Each type of [this module](super) is a name for one.
+///
+/// A method that waits has the name, the arguments and the errors of the async method for which it waits. Methods that do no
+/// I/O are those of the async value, to which it dereferences.
+#[derive(Clone)]
+#[must_use = "a guard that is dropped gives its lock back"]
+pub struct Blocking<T> {
+    // Dropped first: what it leaves behind is done by the thread, which then finds nobody else in the client.
+    pub(crate) inner: T,
+    pub(crate) runtime: Runtime,
+}
+
+impl<T> Blocking<T> {
+    pub(super) fn over(inner: T, runtime: &Runtime) -> Self {
+        let runtime = runtime.clone();
+        Blocking { inner, runtime }
+    }
+
+    /// Another value of the same client.
+    pub(super) fn beside<U>(&self, inner: U) -> Blocking<U> {
+        Blocking::over(inner, &self.runtime)
+    }
+
+    pub(super) fn change<U>(self, change: impl FnOnce(T) -> U) -> Blocking<U> {
+        let Blocking { inner, runtime } = self;
+        let inner = change(inner);
+        Blocking { inner, runtime }
+    }
+}
+
+impl<T: Configure> Configure for Blocking<T> {
+    fn set(self, change: impl FnOnce(&mut Options)) -> Self {
+        self.change(|inner| inner.set(change))
+    }
+}
+
+impl<T> Deref for Blocking<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.inner
+    }
+}
+
+impl<T: fmt::Debug> fmt::Debug for Blocking<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.inner.fmt(f)
+    }
+}
+
+/// Turns the output of an async method into that of the blocking one.
+pub(super) trait Adapt<B> {
+    fn adapt(self, runtime: &Runtime) -> B;
+}
+
+impl<T> Adapt<T> for T {
+    fn adapt(self, _: &Runtime) -> T {
+        self
+    }
+}
+
+impl<T> Adapt<Blocking<T>> for T {
+    fn adapt(self, runtime: &Runtime) -> Blocking<T> {
+        Blocking::over(self, runtime)
+    }
+}
+
+impl<T> Adapt<Option<Blocking<T>>> for Option<T> {
+    fn adapt(self, runtime: &Runtime) -> Option<Blocking<T>> {
+        self.map(|inner| Blocking::over(inner, runtime))
+    }
+}
+
+/// The methods of the async type of the same name: those that set something, those that make another value without I/O,
+/// those that wait for a future, and those that also consume the value.
+macro_rules! blocking {
+    ($type:ident
+        $(sets { $($set:ident($set_arg:ident: $set_of:ty);)* })?
+        $(makes { $($make:ident($($make_arg:ident: $make_of:ty),*) -> $made:ty;)* })?
+        $(waits { $($wait:ident($($arg:ident: $of:ty),*) -> $output:ty;)* })?
+        $(ends { $($end:ident();)* })?
+    ) => {
+        impl $type {
+            $($(
+                #[doc = concat!("See [`tenure::", stringify!($type), "::", stringify!($set), "`](crate::",
+                    stringify!($type), "::", stringify!($set), ").")]
+                pub fn $set(self, $set_arg: $set_of) -> Self {
+                    self.change(|inner| inner.$set($set_arg))
+                }
+            )*)?
+            $($(
+                #[doc = concat!("See [`tenure::", stringify!($type), "::", stringify!($make), "`](crate::",
+                    stringify!($type), "::", stringify!($make), ").")]
+                pub fn $make(&self, $($make_arg: $make_of),*) -> $made {
+                    self.beside(self.inner.$make($($make_arg),*))
+                }
+            )*)?
+            $($(
+                #[doc = concat!("Waits for [`tenure::", stringify!($type), "::", stringify!($wait), "`](crate::",
+                    stringify!($type), "::", stringify!($wait), ").")]
+                ///
+                /// # Errors
+                /// Those of the async method and of its future.
+                ///
+                /// # Panics
+                /// On a thread that drives async tasks.
+                pub fn $wait(&self, $($arg: $of),*) -> Result<$output, crate::Error> {
+                    let output = self.runtime.block_on(self.inner.$wait($($arg),*))?;
+                    Ok(super::adapter::Adapt::<$output>::adapt(output, &self.runtime))
+                }
+            )*)?
+            $($(
+                #[doc = concat!("Waits for [`tenure::", stringify!($type), "::", stringify!($end), "`](crate::",
+                    stringify!($type), "::", stringify!($end), ").")]
+                ///
+                /// # Errors
+                /// Those of the async method.
+                ///
+                /// # Panics
+                /// On a thread that drives async tasks; what it held is then given back by the watchdog.
+                pub fn $end(self) -> Result<(), crate::Error> {
+                    self.runtime.block_on(self.inner.$end())
+                }
+            )*)?
+        }
+    };
+}
+pub(super) use blocking;
