@@ -80,4 +80,19 @@ mod tests {
         check(&mutants).unwrap();
         assert!(mutants[0].apply(&root(), &["--check", "--reverse"]).is_err());
     }
+    #[test]
+    fn the_page_of_rules_names_patches_that_exist() {
+        let page = std::fs::read_to_string(root().join("docs/RULES.md")).unwrap();
+        let known: Vec<String> = read_all()
+            .unwrap()
+            .into_iter()
+            .map(|mutant| mutant.name)
+            .collect();
+        let quoted = page.split('`').skip(1).step_by(2);
+        let mut patches = quoted.filter(|name| name.matches('/').count() == 1 && !name.contains('.'));
+        assert_eq!(
+            patches.find(|name| !known.iter().any(|known| known == name)),
+            None
+        );
+    }
 }
