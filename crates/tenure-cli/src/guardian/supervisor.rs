@@ -404,7 +404,9 @@ async fn overdue(at: Option<BootTime>) {
     loop {
         let left = at.left(BootTime::now());
         if left.is_zero() {
-            return;
+            // Lets the runtime look at the socket once more: if this process was stopped past `at`, it does not know yet
+            // what the guardian has sent.
+            return tokio::task::yield_now().await;
         }
         tokio::time::sleep(left.min(LONGEST_SLEEP)).await;
     }
