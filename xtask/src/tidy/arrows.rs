@@ -17,6 +17,9 @@ pub(crate) const STORES: [&str; 6] = [
 /// What tests may use as well, by path and without a version, so that publishing never waits for it.
 const FOR_TESTS: [&str; 2] = ["tenure-testkit", "tenure-servers"];
 
+/// The suite's own tests plant bugs in the store in memory.
+const UNDER_TEST: (&str, &str) = ("tenure-testkit", "tenure-memory");
+
 /// The crates of the workspace that `from` may use. `None` if `from` is unknown.
 fn allowed(from: &str) -> Option<Vec<&'static str>> {
     Some(match from {
@@ -45,11 +48,11 @@ fn check_crate(package: &Package) -> Vec<String> {
     let found = package
         .dependencies
         .iter()
-        .filter_map(|dependency| check_arrow(dependency, &allowed));
+        .filter_map(|dependency| check_arrow(from, dependency, &allowed));
     found.map(|what| format!("`{from}` {what}")).collect()
 }
 
-fn check_arrow(dependency: &Dependency, may_use: &[&str]) -> Option<String> {
+fn check_arrow(from: &str, dependency: &Dependency, may_use: &[&str]) -> Option<String> {
     let Dependency {
         name: to,
         kind,
@@ -59,7 +62,8 @@ fn check_arrow(dependency: &Dependency, may_use: &[&str]) -> Option<String> {
     if path.is_none() {
         return allowed(to).map(|_| format!("takes `{to}` from a registry: depend on it by path"));
     }
-    if *kind == Some(Kind::Dev) && FOR_TESTS.contains(&to.as_str()) {
+    let for_tests = FOR_TESTS.contains(&to.as_str()) || (from, to.as_str()) == UNDER_TEST;
+    if *kind == Some(Kind::Dev) && for_tests {
         return (req != "*").then(|| format!("gives its tests `{to}` with a version: name its path alone"));
     }
     let may = may_use.contains(&to.as_str());
@@ -97,6 +101,7 @@ mod tests {
             ("tenure", "tenure-sql", "null", "^0.1.0", BY_PATH),
             ("tenure-cli", "tenure", "null", "^0.1.0", BY_PATH),
             ("tenure-sql", "tenure-testkit", DEV, "*", BY_PATH),
+            ("tenure-testkit", "tenure-memory", DEV, "*", BY_PATH),
         ] {
             assert_eq!(findings(from, to, kind, version, path), "", "{from} -> {to}");
         }
@@ -110,6 +115,7 @@ mod tests {
             ("tenure-cli", CONTRACT, "null", "^1", BY_PATH, "uses"),
             ("tenure", "tenure-testkit", "null", "*", BY_PATH, "uses"),
             ("tenure-sql", "tenure-memory", DEV, "*", BY_PATH, "uses"),
+            ("tenure-testkit", "tenure-memory", "null", "*", BY_PATH, "uses"),
             (
                 "tenure-sql",
                 "tenure-testkit",

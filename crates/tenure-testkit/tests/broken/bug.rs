@@ -1,16 +1,15 @@
-//! What can be wrong with a model, one thing at a time.
-//! Where each takes effect is in `table.rs` and `model.rs`.
+//! The bugs that can be planted in a store, one at a time. `planted.rs` shows what each one does.
 
 /// Writes each bug once, for the type and for the list of all.
 macro_rules! bugs {
     ($($bug:ident,)+) => {
-        /// What can be wrong with a model.
+        /// A bug of a store.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         pub(crate) enum Bug {
             $($bug,)+
         }
 
-        /// What can be wrong, all of it.
+        /// Every bug.
         pub(crate) const BUGS: &[Bug] = &[$(Bug::$bug,)+];
     };
 }
@@ -20,7 +19,7 @@ bugs! {
     RenewalRecreates,
     RenewalRevivesExpired,
     RenewalIgnoresItsPhase,
-    TokensRestartOnRelease,
+    TokensNeverRise,
     RepetitionDrawsAnotherToken,
     ReaderIgnoresWriter,
     OnePermitTooMany,
@@ -32,12 +31,11 @@ bugs! {
     SmallOvertakesLarge,
     DeadWaitersStay,
     GhostOfAWithdrawnWaiter,
-    HeirOvertakes,
     HeirIsForgotten,
     BeliefStartsAtTheReply,
     PlaceByIsReadAtSending,
     LeaseNeverEnds,
-    RenewalDoesNothing,
+    RenewalNeverLengthens,
     NoBarAfterEviction,
     EvictionIsNotTold,
     RaiseIsIgnored,
@@ -52,11 +50,8 @@ bugs! {
     BatchEndsAtTheFirstFailure,
     ForgetsEndedSoon,
     PlacedComesTooLate,
-    RaiseOfAWaiterIsIgnored,
-    RenewalTooShortIsKept,
     RenewalHidesItsRounding,
     ShortenOnlyIsIgnored,
-    LateReleaseOverwritesTheCause,
     LongBatchesAreShuffled,
     FailureCloudsItsBatch,
     AilmentLooksLikeWeather,

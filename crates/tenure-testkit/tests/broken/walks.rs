@@ -1,12 +1,12 @@
-//! The random walks under test: a correct model passes them, and each bug that they are for turns them red.
-//! What is planted is in `bug.rs`; the cases of the suite meet the same bugs in `main.rs`.
+//! The random walks under test: each planted bug of a claim's state turns a walk red.
+//! `tenure-memory` passes them in its own tests.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use tenure_testkit::model::walks;
 
 use crate::bug::{BUGS, Bug};
-use crate::model::ModelUnderTest;
+use crate::subject::Buggy;
 
 /// What is not a claim's state: clocks that move within a call, wake-ups, names and listings, batches,
 /// closing and ailments.
@@ -52,9 +52,9 @@ fn a_failure_names_the_seed_and_the_fewest_steps() {
     );
 }
 
-/// What is said about a model with that bug.
+/// What the walks say about a store with that bug.
 fn words(bug: Bug, seeds: u64) -> Option<String> {
-    let attempt = || walks(async || ModelUnderTest::new(Some(bug)), 1..=seeds);
+    let attempt = || walks(async || Buggy::new(Some(bug)), 1..=seeds);
     let panic = catch_unwind(AssertUnwindSafe(attempt)).err()?;
     panic.downcast_ref::<String>().cloned()
 }

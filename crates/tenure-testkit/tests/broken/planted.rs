@@ -1,0 +1,366 @@
+//! Bugs planted between a client and a store in memory: each changes requests before they are sent, or replies.
+
+use std::collections::{HashMap, HashSet};
+use std::num::NonZeroU32;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::{StreamExt, future, stream};
+use parking_lot::Mutex;
+use tenure_backend::{
+    Backend, BackendError, Batch, Cause, Claim, ClaimRef, Cursor, Departure, Effect, Fairness, Fault,
+    FencingToken, Grant, Holder, HolderId, Instant, LockKey, LockStatus, Loss, Mode, Page, Phase, Query,
+    Released, Renewal, Renewed, Standing, TokenRun, Wakes,
+};
+use tenure_memory::MemoryStore;
+use tenure_testkit::{Ailment, Exchange, Faults, Reply, Request, When};
+
+use crate::bug::Bug::{self, *};
+use crate::subject::SlowDoor;
+
+/// How long `ForgetsEndedSoon` remembers an ended claim.
+const SOON: Duration = Duration::from_secs(1);
+/// Where `LongBatchesAreShuffled` cuts a batch.
+const CHUNK: usize = 100;
+
+/// The connection of one client, with at most one bug.
+#[derive(Debug)]
+pub(crate) struct Planted {
+    pub(crate) bug: Option<Bug>,
+    pub(crate) memory: MemoryStore,
+    pub(crate) store: Arc<dyn Backend>,
+    pub(crate) door: Arc<SlowDoor>,
+    pub(crate) notes: Arc<Notes>,
+}
+
+/// State that the connections to one store share.
+#[derive(Debug, Default)]
+pub(crate) struct Notes {
+    pub(crate) ailment: Mutex<Option<Ailment>>,
+    granted: Mutex<HashSet<ClaimRef>>,
+    released: Mutex<HashMap<ClaimRef, Instant>>,
+    /// The status of each key after its last grant.
+    shown: Mutex<HashMap<LockKey, LockStatus>>,
+}
+
+impl Faults for Planted {
+    fn store(&self) -> Arc<dyn Backend> {
+        if self.bug == Some(ClosingDoesNotClose) {
+            return self.memory.client(self.store.clock().clone());
+        }
+        self.store.clone()
+    }
+
+    async fn on(&self, when: When, call: &mut [Exchange]) {
+        if when == When::Before {
+            for Exchange { request, reply, .. } in call {
+                self.bug.iter().for_each(|bug| self.change(*bug, request));
+                *reply = self.ail(request);
+            }
+            return self.door.lets_in();
+        }
+        self.door.lets_out();
+        let Some(bug) = self.bug else { return };
+        for Exchange { request, reply, .. } in call.iter_mut() {
+            let reply = reply.as_mut().expect("memory replies to each element");
+            if let Request::Acquire(claim, _) = request {
+                let status = self.show(&claim.at.key).await;
+                if self.grants(bug, claim, status, reply) {
+                    *reply = Ok(Reply::Acquire(self.grant(claim)));
+                }
+            }
+            if let Ok(reply) = reply {
+                self.falsify(bug, request, reply).await;
+            }
+        }
+        falsify_batch(bug, call);
+    }
+}
+
+impl Planted {
+    fn now(&self) -> Instant {
+        self.store.clock().now()
+    }
+
+    /// The reply of a store that is unwell.
+    fn ail(&self, request: &Request) -> Option<Result<Reply, BackendError>> {
+        let ailment = (*self.notes.ailment.lock())?;
+        let fault = match (self.bug, request) {
+            (Some(AilmentLooksLikeLoss), Request::Renew(_)) => return Some(Ok(missing())),
+            (Some(AilmentLooksLikeWeather), _) => Fault::Unavailable,
+            _ => ailment.fault(),
+        };
+        Some(Err(BackendError::new(fault, Effect::None, "the store is unwell")))
+    }
+
+    /// Changes a request before it is sent.
+    fn change(&self, bug: Bug, request: &mut Request) {
+        match request {
+            Request::Acquire(claim, place_by) => {
+                self.change_place_by(bug, place_by);
+                if bug == KeysFoldCase {
+                    let folded = LockKey::new(claim.at.key.as_str().to_lowercase());
+                    Arc::make_mut(claim).at.key = folded.expect("as good a key as before");
+                }
+            }
+            Request::Renew(renewal) => match bug {
+                RenewalIgnoresItsPhase => renewal.only = Phase::Either,
+                RenewalNeverLengthens => renewal.shorten_only = true,
+                ShortenOnlyIsIgnored => renewal.shorten_only = false,
+                RaiseIsIgnored => renewal.raise = None,
+                _ => {}
+            },
+            Request::Release(departure) => {
+                let heir = departure.heir.iter_mut();
+                heir.for_each(|heir| self.change_place_by(bug, &mut heir.place_by));
+                let key = departure.who.key().clone();
+                match bug {
+                    AnyoneReleases if departure.heir.is_none() => departure.who = Holder::All(key),
+                    GhostOfAWithdrawnWaiter if departure.cause == Cause::Withdrawn => {
+                        departure.who = HolderId::parse("a stranger").on(key);
+                    }
+                    NoBarAfterEviction => departure.bar = Duration::ZERO,
+                    EvictionIsNotTold => departure.cause = Cause::Unlocked,
+                    _ => {}
+                }
+            }
+            Request::Watch(_) | Request::Inspect(_) => {}
+        }
+    }
+
+    fn change_place_by(&self, bug: Bug, place_by: &mut Instant) {
+        if bug == PlacesTooLate || bug == PlaceByIsReadAtSending && self.now() <= *place_by {
+            *place_by = Instant::NEVER;
+        }
+    }
+
+    /// Whether the bug grants a claim that the store did not grant.
+    fn grants(
+        &self,
+        bug: Bug,
+        claim: &Claim,
+        status: Option<LockStatus>,
+        reply: &Result<Reply, BackendError>,
+    ) -> bool {
+        let (holders, waiters) = status.map_or_else(Default::default, |status| {
+            (status.holders, status.waiters.unwrap_or_default())
+        });
+        let held = || holders.iter().map(|holder| holder.mode);
+        let admitted = claim.mode.admits(held());
+        let standing = match reply {
+            Ok(Reply::Acquire(standing)) => standing,
+            Err(error) => return bug == KindsMix && matches!(error.fault(), Fault::Mismatch { .. }),
+            _ => return false,
+        };
+        match (bug, standing, claim.mode) {
+            (ForgetsEnded, Standing::Ended, _) => admitted,
+            (ForgetsEndedSoon, Standing::Ended, _) => {
+                let released = self.notes.released.lock().get(&claim.at).copied();
+                admitted && released.is_some_and(|at| at + SOON < self.now())
+            }
+            (ReaderIgnoresWriter, Standing::Waiting { .. }, Mode::Read) => {
+                held().any(|held| held == Mode::Write)
+            }
+            (OnePermitTooMany, Standing::Waiting { .. }, Mode::Permits { take, of }) => {
+                let used: u32 = held().map(permits).sum();
+                used + take.get() == of.get() + 1
+            }
+            (LastComeFirstServed, Standing::Waiting { .. }, _) => {
+                let last = waiters.iter().skip(1).last();
+                admitted && last.is_some_and(|last| last.id == HolderId::Claim(claim.at.id))
+            }
+            (UnfairOvertakesTheQueue, Standing::Waiting { .. }, _) => {
+                admitted && claim.fairness == Fairness::Unfair && !waiters.is_empty()
+            }
+            (SmallOvertakesLarge, Standing::Waiting { .. }, Mode::Permits { .. }) => {
+                admitted && waiters.first().is_some_and(|first| !first.mode.admits(held()))
+            }
+            _ => false,
+        }
+    }
+
+    /// A grant that the store knows nothing of.
+    fn grant(&self, claim: &Claim) -> Standing {
+        Standing::Granted(Grant {
+            tokens: run_from(1 << 60, claim.grants.min(self.store.profile().limits.max_grants)),
+            held_from: self.now(),
+            lease: claim.lease,
+            evidence: None,
+        })
+    }
+
+    /// Changes the store's reply to a request.
+    async fn falsify(&self, bug: Bug, request: &Request, reply: &mut Reply) {
+        match (request, reply) {
+            (Request::Acquire(claim, place_by), Reply::Acquire(standing)) => {
+                self.falsify_standing(bug, claim, *place_by, standing).await;
+            }
+            (Request::Renew(renewal), Reply::Renew(renewed)) => {
+                self.falsify_renewed(bug, renewal, renewed).await;
+            }
+            (Request::Release(departure), Reply::Release(released)) => {
+                self.falsify_released(bug, departure, released).await;
+            }
+            (Request::Watch(_), Reply::Watch(wakes)) if bug == WakesNobody => {
+                let heard = std::mem::replace(wakes, Wakes::new(stream::pending()));
+                *wakes = Wakes::new(heard.filter(|()| future::ready(false)));
+            }
+            (Request::Inspect(query), Reply::Inspect(page)) => self.falsify_page(bug, query, page).await,
+            _ => {}
+        }
+    }
+
+    async fn falsify_standing(&self, bug: Bug, claim: &Claim, place_by: Instant, standing: &mut Standing) {
+        match (bug, &mut *standing) {
+            (BeliefStartsAtTheReply, Standing::Granted(grant)) => grant.held_from = self.now(),
+            (LeaseNeverEnds, Standing::Granted(_)) => self.keep(&claim.at, Phase::Granted).await,
+            (DeadWaitersStay, Standing::Waiting { .. }) => self.keep(&claim.at, Phase::Waiting).await,
+            (PlacedComesTooLate, Standing::Granted(_) | Standing::Waiting { .. })
+                if self.now() > place_by =>
+            {
+                *standing = Standing::TooLate;
+            }
+            (TokensNeverRise, Standing::Granted(grant)) => grant.tokens = run_from(1, claim.grants),
+            (RepetitionDrawsAnotherToken, Standing::Granted(grant)) => {
+                let repeated = !self.notes.granted.lock().insert(claim.at.clone());
+                let other = |run: TokenRun| run_from(run.first().get() + u64::from(repeated), run.count());
+                grant.tokens = grant.tokens.and_then(other);
+            }
+            (ShowsTheExpired, Standing::Granted(_)) => {
+                let status = self.show(&claim.at.key).await;
+                let named = status.map(|status| (status.key.clone(), status));
+                self.notes.shown.lock().extend(named);
+            }
+            _ => {}
+        }
+    }
+
+    async fn falsify_renewed(&self, bug: Bug, renewal: &Renewal, renewed: &mut Renewed) {
+        let (held_from, asked) = (self.now(), renewal.lease);
+        let revived = Renewed::Alive {
+            held_from,
+            lease: asked,
+        };
+        match (bug, &mut *renewed) {
+            (RenewalHidesItsRounding | RenewalNeverLengthens, Renewed::Alive { lease, .. }) => *lease = asked,
+            (BeliefStartsAtTheReply, Renewed::Alive { held_from, .. }) => *held_from = self.now(),
+            (LeaseNeverEnds, Renewed::Alive { .. }) => self.keep(&renewal.who, Phase::Granted).await,
+            (DeadWaitersStay, Renewed::Alive { .. }) => self.keep(&renewal.who, Phase::Waiting).await,
+            (RenewalRevivesExpired, Renewed::Gone(Loss::Expired)) => *renewed = revived,
+            (RenewalRecreates, Renewed::Gone(loss)) if *loss != Loss::Expired => *renewed = revived,
+            _ => {}
+        }
+    }
+
+    async fn falsify_released(&self, bug: Bug, departure: &Departure, released: &mut Released) {
+        let Released::Done { others, heir, .. } = released else {
+            return;
+        };
+        let key = departure.who.key();
+        self.notes.shown.lock().remove(key);
+        if let Holder::Claim(claim) = &departure.who {
+            self.notes.released.lock().insert(claim.clone(), self.now());
+        }
+        match (bug, heir) {
+            (CountsOwnWaiters, _) => {
+                let waiters = self.show(key).await.and_then(|status| status.waiters);
+                *others = u32::try_from(waiters.unwrap_or_default().len()).ok();
+            }
+            (HeirIsForgotten, Some(standing)) => {
+                let (ahead, poll_after) = (None, Duration::from_millis(1));
+                *standing = Standing::Waiting { ahead, poll_after };
+            }
+            (BeliefStartsAtTheReply, Some(Standing::Granted(grant))) => grant.held_from = self.now(),
+            _ => {}
+        }
+    }
+
+    async fn falsify_page(&self, bug: Bug, query: &Query, page: &mut Page<LockStatus>) {
+        let cursor = |status: &LockStatus| Cursor(Arc::from(status.key.as_str()));
+        match (bug, query) {
+            (ShowsTheExpired, Query::Key(key)) if page.items.is_empty() => {
+                page.items.extend(self.notes.shown.lock().get(key).cloned());
+            }
+            (PrefixesFoldCase, Query::Prefix { prefix, .. }) => {
+                let (begin, after, limit) = (Arc::from(""), None, NonZeroU32::MAX);
+                let all = Query::Prefix {
+                    prefix: begin,
+                    after,
+                    limit,
+                };
+                *page = self.store.clone().inspect(all).await.expect("memory replies");
+                let folded = |key: &LockKey| key.as_str().to_lowercase();
+                page.items
+                    .retain(|status| folded(&status.key).starts_with(&prefix.to_lowercase()));
+            }
+            (PagesRepeat, _) if page.next.is_some() && page.items.len() > 1 => {
+                page.next = page.items.iter().nth_back(1).map(cursor);
+            }
+            (FullPagesAnnounceAnother, Query::Prefix { limit, .. }) => {
+                let last = page.items.get(limit.get() as usize - 1);
+                page.next = page.next.take().or(last.map(cursor));
+            }
+            _ => {}
+        }
+    }
+
+    /// Keeps a claim in the store for as long as the store can.
+    async fn keep(&self, who: &ClaimRef, only: Phase) {
+        let renewal = Renewal {
+            who: who.clone(),
+            lease: self.store.profile().limits.max_lease,
+            only,
+            shorten_only: false,
+            raise: None,
+        };
+        self.store.clone().renew(Batch::from_iter([renewal])).await;
+    }
+
+    /// The status of a key in the store.
+    async fn show(&self, key: &LockKey) -> Option<LockStatus> {
+        let page = self.store.clone().inspect(Query::Key(key.clone())).await;
+        page.ok()?.items.pop()
+    }
+}
+
+/// Changes the replies to the elements of one batch.
+fn falsify_batch(bug: Bug, call: &mut [Exchange]) {
+    let alive = |one: &Exchange| matches!(one.reply, Some(Ok(Reply::Renew(Renewed::Alive { .. }))));
+    match bug {
+        BatchEndsAtTheFirstFailure => {
+            let after = call.iter_mut().skip_while(|one| alive(one)).skip(1);
+            let renewals = after.filter(|one| matches!(one.request, Request::Renew(_)));
+            renewals.for_each(|one| one.reply = Some(Ok(missing())));
+        }
+        FailureCloudsItsBatch => {
+            let after = call
+                .iter_mut()
+                .skip_while(|one| !matches!(one.reply, Some(Err(_))))
+                .skip(1);
+            after.for_each(|one| one.fail(BackendError::unsupported("an element before was refused")));
+        }
+        LongBatchesAreShuffled if call.len() > CHUNK => {
+            let mut replies: Vec<_> = call.iter_mut().map(|one| one.reply.take()).collect();
+            replies.rotate_left(CHUNK);
+            call.iter_mut()
+                .zip(replies)
+                .for_each(|(one, reply)| one.reply = reply);
+        }
+        _ => {}
+    }
+}
+
+fn missing() -> Reply {
+    Reply::Renew(Renewed::Gone(Loss::Missing))
+}
+
+fn permits(mode: Mode) -> u32 {
+    match mode {
+        Mode::Permits { take, .. } => take.get(),
+        _ => 0,
+    }
+}
+
+fn run_from(first: u64, count: NonZeroU32) -> Option<TokenRun> {
+    TokenRun::new(FencingToken::new(first)?, count)
+}
