@@ -1,5 +1,5 @@
 //! What a client under test must be able to do. A peer library is one more type in `peers`, one more variant
-//! of `plan::Client`, and one more line in `crew::hire_tasks`.
+//! of `plan::Client`, and one more line in `tasks::work`.
 //! Not here: any client.
 
 pub(crate) mod peers;

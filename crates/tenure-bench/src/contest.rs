@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use crate::Fallible;
 use crate::cli::Pace;
-use crate::crew::{Crew, hire};
 use crate::plan::{Client, Pairing};
+use crate::processes::Processes;
 use crate::row::Row;
 use crate::site::{Ground, Site};
 use crate::stolen::{self, CoresTime};
@@ -32,7 +32,7 @@ pub(crate) struct Disturbed {
 
 struct Entrant {
     client: Client,
-    crew: Box<dyn Crew>,
+    crew: Processes,
     rounds: Vec<Round>,
     _site: Site,
 }
@@ -103,8 +103,8 @@ pub(crate) async fn hold(
 ) -> Fallible<Vec<Row>> {
     let mut entrants = Vec::new();
     for &client in &pairing.clients {
-        let site = Site::make(pairing.store, ground)?;
-        let mut crew = hire(pairing.workload, client, &site.place, section).await?;
+        let site = Site::make(pairing.store, ground).await?;
+        let mut crew = Processes::start(pairing.workload, client, &site.place, section).await?;
         crew.round(pace.warm_up).await?;
         entrants.push(Entrant {
             client,
@@ -126,7 +126,7 @@ pub(crate) async fn hold(
             entrant.client,
             &entrant.rounds,
         ));
-        entrant.crew.dismiss().await?;
+        entrant.crew.end().await?;
     }
     Ok(rows)
 }

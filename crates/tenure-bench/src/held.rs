@@ -24,15 +24,15 @@ const AT_ONCE: usize = 256;
 /// A lock was lost.
 pub(crate) fn run(args: &Holding) -> Fallible<()> {
     check(args.store)?;
-    let site = Site::make(args.store, &Ground::near(std::env::temp_dir()))?;
     // One thread: what it spends while nobody locks is the watchdog's, and the client's share of a renewal.
     tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?
-        .block_on(hold(args, &site))
+        .block_on(hold(args))
 }
 
-async fn hold(args: &Holding, site: &Site) -> Fallible<()> {
+async fn hold(args: &Holding) -> Fallible<()> {
+    let site = Site::make(args.store, &Ground::near(std::env::temp_dir())).await?;
     let (locks, lease) = (args.locks, Duration::from_millis(args.lease_ms));
     let client = tenure::connect_with(&site.place.url, Settings::default().lease(lease)).await?;
     client.mutex("the first").lock().await?.unlock().await?;

@@ -8,9 +8,7 @@ mod cli;
 mod client;
 mod contest;
 mod cores;
-mod crew;
 mod held;
-mod line;
 mod machine;
 mod plan;
 mod processes;
@@ -37,7 +35,7 @@ fn main() -> ExitCode {
         Verb::Full(args) => bench::run(&args, cli::FULL),
         Verb::Against(args) => against::run(&args),
         Verb::Held(args) => held::run(&args),
-        Verb::Work(args) => processes::work(&args.work),
+        Verb::Work(args) => tasks::work(&args.work),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

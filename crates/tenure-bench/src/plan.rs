@@ -104,6 +104,11 @@ impl Workload {
         };
         Shape { tasks, one_key }
     }
+
+    /// Whether this process is that of the lone waiter.
+    pub(crate) fn is_lone(self, process: usize) -> bool {
+        self == Workload::LoneWaiter && process == 1
+    }
 }
 
 impl Store {

@@ -1,10 +1,9 @@
-//! Workers in several processes: re-executions of this program, which begin a round when told to and say how it went.
-//! They end when their stdin does, and so never outlive whoever started them by more than a round.
+//! The crew of one client on one workload: processes of workers, which are re-executions of this program. They begin a round
+//! when they are told to, say how it went, and end when their stdin does, so that they outlive this process by no more than
+//! a round.
 
-use std::io::BufRead;
 use std::process::Stdio;
 use std::str::FromStr;
-use std::sync::Arc;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -13,23 +12,22 @@ use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 
 use crate::Fallible;
 use crate::baton::Baton;
-use crate::crew::{Crew, Soon, hire_tasks};
-use crate::plan::{Client, Workload};
+use crate::client::statements::Statements;
+use crate::plan::{Client, Store, Workload};
 use crate::site::Place;
 use crate::tally::{Round, histogram};
-use crate::tasks::{Keys, Team};
 
 /// What a process is to do.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Work {
-    client: Client,
+    pub(crate) workload: Workload,
+    pub(crate) client: Client,
     /// The same for all processes of a crew.
-    place: Place,
-    tasks: u32,
-    /// Number of the first worker in this process.
-    first: u32,
-    section: Duration,
-    rest: Duration,
+    pub(crate) place: Place,
+    /// Index of this process among those of the workload.
+    pub(crate) process: usize,
+    /// How long each worker keeps a lock that it got.
+    pub(crate) section: Duration,
 }
 
 impl FromStr for Work {
@@ -39,12 +37,6 @@ impl FromStr for Work {
         serde_json::from_str(text)
     }
 }
-
-/// The file within a crew's folder that says who held the key last.
-const BATON: &str = "baton";
-
-/// How long the lone waiter wants nothing after each of its turns, so that it comes whenever it comes.
-const REST: Duration = Duration::from_millis(5);
 
 pub(crate) struct Processes(Vec<Member>);
 
@@ -63,24 +55,24 @@ impl Processes {
         place: &Place,
         section: Duration,
     ) -> Fallible<Self> {
-        Baton::make(&place.folder.join(BATON))?;
+        Baton::make(&place.baton())?;
+        if (client, place.store) == (Client::Bare, Store::Sqlite) {
+            // The journal's mode is changed before several processes open the file.
+            Statements::open(&place.lock_file())?;
+        }
         let mut members = Vec::new();
-        let mut first = 0;
-        for &tasks in workload.shape().tasks {
-            let alone = workload == Workload::LoneWaiter && tasks == 1;
-            let rest = if alone { REST } else { Duration::ZERO };
+        for process in 0..workload.shape().tasks.len() {
             let work = Work {
+                workload,
                 client,
                 place: place.clone(),
-                tasks,
-                first,
+                process,
                 section,
-                rest,
             };
             let mut command = Command::new(std::env::current_exe()?);
             command.arg("work").arg(serde_json::to_string(&work)?);
-            members.push(Member::start(command, alone || workload != Workload::LoneWaiter)?);
-            first += tasks;
+            let watched = workload != Workload::LoneWaiter || workload.is_lone(process);
+            members.push(Member::start(command, watched)?);
         }
         for member in &mut members {
             member.hear().await?;
@@ -88,7 +80,7 @@ impl Processes {
         Ok(Processes(members))
     }
 
-    async fn run(&mut self, time: Duration) -> Fallible<Round> {
+    pub(crate) async fn round(&mut self, time: Duration) -> Fallible<Round> {
         let order = format!("{}\n", time.as_micros());
         for member in &mut self.0 {
             member.orders.write_all(order.as_bytes()).await?;
@@ -107,7 +99,7 @@ impl Processes {
         all.ok_or_else(|| "a crew has at least one process".into())
     }
 
-    async fn end(self) -> Fallible<()> {
+    pub(crate) async fn end(self) -> Fallible<()> {
         for Member {
             mut process, orders, ..
         } in self.0
@@ -143,34 +135,4 @@ impl Member {
         let line = self.answers.next_line().await?;
         line.ok_or_else(|| "a process of the crew ended early: it said why above".into())
     }
-}
-
-impl Crew for Processes {
-    fn round(&mut self, time: Duration) -> Soon<'_, Round> {
-        Box::pin(self.run(time))
-    }
-
-    fn dismiss(self: Box<Self>) -> Soon<'static, ()> {
-        Box::pin(self.end())
-    }
-}
-
-/// The hidden verb: one process of a crew.
-pub(crate) fn work(work: &Work) -> Fallible<()> {
-    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    let team = Team {
-        first: work.first,
-        count: work.tasks,
-        keys: Keys::One(Arc::new(Baton::open(&work.place.folder.join(BATON))?)),
-        section: work.section,
-        rest: work.rest,
-    };
-    let mut crew = runtime.block_on(hire_tasks(work.client, &work.place, &team))?;
-    println!("ready");
-    for line in std::io::stdin().lock().lines() {
-        let time = Duration::from_micros(line?.parse()?);
-        let round = runtime.block_on(crew.round(time))?;
-        println!("{}", serde_json::to_string(&round)?);
-    }
-    runtime.block_on(crew.dismiss())
 }

@@ -2,23 +2,27 @@
 //! Not here: who locks there (`client`).
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use tempfile::TempDir;
-use tenure_servers::Redis;
+use tenure_servers::{Proxy, Redis, Way};
 
 use crate::Fallible;
 use crate::cores::Core;
-use crate::line::Line;
 use crate::plan::{Distance, Store};
 
 /// The lock file within a crew's folder.
 const FILE: &str = "locks.db";
 
+/// How much later a message arrives at the least if the server is away. The timers behind it are set to the millisecond: it
+/// may be another one.
+const DELAY: Duration = Duration::from_millis(1);
+
 /// Made for one crew, and removed with all that is in it when this is dropped, whatever happens.
 pub(crate) struct Site {
     pub(crate) place: Place,
-    _line: Option<Line>,
+    _proxy: Option<Proxy>,
     _server: Option<Redis>,
     _folder: TempDir,
 }
@@ -60,11 +64,11 @@ impl Ground {
 
 impl Site {
     /// Makes a folder, and a server if the store is one: on a free port, writing nothing to disk.
-    pub(crate) fn make(store: Store, ground: &Ground) -> Fallible<Self> {
+    pub(crate) async fn make(store: Store, ground: &Ground) -> Fallible<Self> {
         let folder = tempfile::Builder::new()
             .prefix("tenure-bench-")
             .tempdir_in(&ground.root)?;
-        let (mut line, mut server) = (None, None);
+        let (mut proxy, mut server) = (None, None);
         let url = match store {
             Store::Memory => "memory:".to_owned(),
             Store::Sqlite => format!("sqlite:{}", encoded(&folder.path().join(FILE))),
@@ -74,7 +78,10 @@ impl Site {
                     core.give_to(server.process().pid())?;
                 }
                 if ground.away {
-                    format!("redis://{}", line.insert(Line::lay(server.address())?).address())
+                    let proxy = proxy.insert(Proxy::start(server.address()).await?);
+                    proxy.delay(Way::ToServer, DELAY);
+                    proxy.delay(Way::ToClient, DELAY);
+                    format!("redis://{}", proxy.address())
                 } else {
                     server.url()
                 }
@@ -87,7 +94,7 @@ impl Site {
         };
         Ok(Site {
             place,
-            _line: line,
+            _proxy: proxy,
             _server: server,
             _folder: folder,
         })
@@ -97,6 +104,11 @@ impl Site {
 impl Place {
     pub(crate) fn lock_file(&self) -> PathBuf {
         self.folder.join(FILE)
+    }
+
+    /// The file that says which worker of several processes held the key last.
+    pub(crate) fn baton(&self) -> PathBuf {
+        self.folder.join("baton")
     }
 }
 

@@ -24,7 +24,7 @@ pub(crate) struct Tally {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Round {
     pub(crate) time: Duration,
-    /// Of each worker, in the order of their numbers.
+    /// Of each worker, in any order.
     pub(crate) grants: Vec<u64>,
     pub(crate) handovers: u64,
     #[serde(with = "counts")]

@@ -1,97 +1,117 @@
-//! Workers of one process: tasks that take turns on their keys until a round has ended.
-//! Not here: workers of several processes (`processes`).
+//! One process of workers: tasks that take turns on their keys until a round has ended.
 
+use std::io::BufRead;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use tenure::Settings;
 use tokio::task::JoinSet;
 
 use crate::Fallible;
 use crate::baton::Baton;
+use crate::client::peers::{Rlock, Rslock};
+use crate::client::polling::Polling;
+use crate::client::statements::Statements;
+use crate::client::tenure::Tenure;
+use crate::client::tokio_mutex::TokioMutexes;
 use crate::client::{Lock, Locker};
-use crate::crew::{Crew, Soon};
+use crate::plan::{Client, Store};
+use crate::processes::Work;
 use crate::tally::{Round, Tally};
 
 /// How long after its round a wait may last. It is then given up, and counts for as long as it lasted: some peers let
 /// those who wait poll at the same moments, and take seconds to serve the last of them.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// The workers of one client in this process.
-pub(crate) struct Tasks<L: Locker> {
-    locker: L,
-    seats: Vec<Arc<Seat<L::Lock>>>,
-    section: Duration,
-    rest: Duration,
-}
+/// How long the lone waiter wants nothing after each of its turns, so that it comes whenever it comes.
+const REST: Duration = Duration::from_millis(5);
 
 /// One worker's place, from round to round.
 struct Seat<L> {
-    worker: u64,
+    worker: u32,
     lock: L,
     baton: Arc<Baton>,
+    /// How long it keeps a lock that it got.
+    section: Duration,
+    /// How long it wants none after it gave one back.
+    rest: Duration,
 }
 
-/// The workers of one process, and what they are to do.
-pub(crate) struct Team {
-    /// The number of the first of them.
-    pub(crate) first: u32,
-    pub(crate) count: u32,
-    pub(crate) keys: Keys,
-    /// How long each keeps a lock that it got.
-    pub(crate) section: Duration,
-    /// How long each wants none after it gave one back.
-    pub(crate) rest: Duration,
-}
-
-/// What each worker competes for.
-pub(crate) enum Keys {
-    /// One key for all, with workers of other processes perhaps.
-    One(Arc<Baton>),
-    /// A key for each.
-    Own,
-}
-
-impl<L: Locker> Tasks<L> {
-    pub(crate) fn new(locker: L, team: &Team) -> Self {
-        let seats = (team.first..team.first + team.count).map(|worker| {
-            let (key, baton) = match &team.keys {
-                Keys::One(baton) => ("one".to_owned(), baton.clone()),
-                Keys::Own => (format!("own:{worker}"), Arc::new(Baton::in_memory())),
-            };
-            Arc::new(Seat {
-                worker: u64::from(worker),
-                lock: locker.lock_of(&key),
-                baton,
-            })
-        });
-        let seats = seats.collect();
-        Tasks {
-            locker,
-            seats,
-            section: team.section,
-            rest: team.rest,
+/// The hidden verb: runs one process of a crew.
+pub(crate) fn work(work: &Work) -> Fallible<()> {
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let (place, settings) = (&work.place, Settings::default());
+    let url = &*place.url;
+    runtime.block_on(async {
+        match (work.client, place.store) {
+            (Client::Tenure, _) => serve(Tenure::connect(url, settings).await?, work).await,
+            (Client::TenureNoPassing, _) => {
+                serve(Tenure::connect(url, settings.passing(false)).await?, work).await
+            }
+            (Client::Rslock, _) => serve(Rslock::new(url), work).await,
+            (Client::Rlock, _) => serve(Rlock::connect(url).await?, work).await,
+            (Client::Bare, Store::Memory) => serve(TokioMutexes::default(), work).await,
+            (Client::Bare, Store::Sqlite) => serve(Statements::open(&place.lock_file())?, work).await,
+            (Client::Bare, Store::Redis) => serve(Polling::open(url).await?, work).await,
         }
+    })
+}
+
+/// Runs a round for each line of stdin, which says how many microseconds it lasts, and prints what the workers saw.
+async fn serve<L: Locker>(locker: L, work: &Work) -> Fallible<()> {
+    let seats = seats(&locker, work)?;
+    println!("ready");
+    for line in std::io::stdin().lock().lines() {
+        let time = Duration::from_micros(line?.parse()?);
+        println!("{}", serde_json::to_string(&round(&seats, time).await?)?);
     }
+    locker.close().await
+}
 
-    async fn run(&mut self, time: Duration) -> Fallible<Round> {
-        let until = Instant::now() + time;
-        let (section, rest) = (self.section, self.rest);
-        let mut workers = JoinSet::new();
-        for (at, seat) in self.seats.iter().cloned().enumerate() {
-            workers.spawn(async move { (at, seat.work(until, section, rest).await) });
-        }
-        let mut tallies = vec![Tally::new(); self.seats.len()];
-        while let Some(done) = workers.join_next().await {
-            let (at, tally) = done?;
-            tallies[at] = tally?;
-        }
-        Ok(Round::of(time, &tallies))
+fn seats<L: Locker>(locker: &L, work: &Work) -> Fallible<Vec<Arc<Seat<L::Lock>>>> {
+    let shape = work.workload.shape();
+    let first: u32 = shape.tasks[..work.process].iter().sum();
+    let shared = Arc::new(match shape.tasks.len() {
+        1 => Baton::in_memory(),
+        _ => Baton::open(&work.place.baton())?,
+    });
+    let seat = |worker| {
+        let (key, baton) = match shape.one_key {
+            true => ("one".to_owned(), shared.clone()),
+            false => (format!("own:{worker}"), Arc::new(Baton::in_memory())),
+        };
+        Arc::new(Seat {
+            worker,
+            lock: locker.lock_of(&key),
+            baton,
+            section: work.section,
+            rest: if work.workload.is_lone(work.process) {
+                REST
+            } else {
+                Duration::ZERO
+            },
+        })
+    };
+    Ok((first..first + shape.tasks[work.process]).map(seat).collect())
+}
+
+async fn round<L: Lock>(seats: &[Arc<Seat<L>>], time: Duration) -> Fallible<Round> {
+    let until = Instant::now() + time;
+    let mut workers = JoinSet::new();
+    for seat in seats {
+        let seat = Arc::clone(seat);
+        workers.spawn(async move { seat.work(until).await });
     }
+    let mut tallies = Vec::new();
+    while let Some(tally) = workers.join_next().await {
+        tallies.push(tally??);
+    }
+    Ok(Round::of(time, &tallies))
 }
 
 impl<L: Lock> Seat<L> {
-    async fn work(&self, until: Instant, section: Duration, rest: Duration) -> Fallible<Tally> {
+    async fn work(&self, until: Instant) -> Fallible<Tally> {
         let mut tally = Tally::new();
         let mut given_up = pin!(tokio::time::sleep_until((until + PATIENCE).into()));
         let mut asked = Instant::now();
@@ -105,16 +125,16 @@ impl<L: Lock> Seat<L> {
                 }
             };
             let granted = Instant::now();
-            let handed_over = self.baton.take(self.worker)?;
-            stay_busy(granted, section);
-            self.baton.give(self.worker)?;
+            let handed_over = self.baton.take(self.worker.into())?;
+            stay_busy(granted, self.section);
+            self.baton.give(self.worker.into())?;
             self.lock.unlock(guard).await?;
             tally.count(granted - asked, handed_over, granted < until);
-            if rest.is_zero() {
+            if self.rest.is_zero() {
                 // A lock that never waits must not keep its thread from the other workers.
                 tokio::task::coop::consume_budget().await;
             } else {
-                tokio::time::sleep(rest).await;
+                tokio::time::sleep(self.rest).await;
             }
             asked = Instant::now();
         }
@@ -126,15 +146,5 @@ impl<L: Lock> Seat<L> {
 fn stay_busy(since: Instant, time: Duration) {
     while since.elapsed() < time {
         std::hint::spin_loop();
-    }
-}
-
-impl<L: Locker> Crew for Tasks<L> {
-    fn round(&mut self, time: Duration) -> Soon<'_, Round> {
-        Box::pin(self.run(time))
-    }
-
-    fn dismiss(self: Box<Self>) -> Soon<'static, ()> {
-        Box::pin(self.locker.close())
     }
 }
