@@ -39,58 +39,42 @@ struct Entrant {
 
 impl Entrant {
     async fn run(&mut self, time: Duration, disturbed: &mut Disturbed) -> Fallible<()> {
-        let mut tries = Tries::default();
-        while tries.are_to_go_on() {
+        let crew = &mut self.crew;
+        let once = async || {
             let before = CoresTime::now();
             // The same time for every client, though some take a second more to serve the last of those who wait.
             let after = async {
                 tokio::time::sleep(time).await;
                 CoresTime::now()
             };
-            let (round, after) = tokio::join!(self.crew.round(time), after);
-            tries.add(round?, stolen::part(before, after));
-        }
-        self.rounds.extend(tries.count(disturbed));
+            let (round, after) = tokio::join!(crew.round(time), after);
+            Ok((round?, stolen::part(before, after)))
+        };
+        self.rounds.push(least_disturbed(once, disturbed).await?);
         Ok(())
     }
 }
 
-/// One round, as often as it was run. What it showed is not looked at: only whether it was disturbed.
-struct Tries<T> {
-    made: u32,
-    /// The least disturbed, and how much of the cores' time was taken.
-    best: Option<(T, f64)>,
-}
-
-impl<T> Default for Tries<T> {
-    fn default() -> Self {
-        Tries { made: 0, best: None }
-    }
-}
-
-impl<T> Tries<T> {
-    fn are_to_go_on(&self) -> bool {
-        self.is_disturbed() && self.made < TRIES
-    }
-
-    fn is_disturbed(&self) -> bool {
-        self.best.as_ref().is_none_or(|(_, part)| *part > TOO_MUCH)
-    }
-
-    fn add(&mut self, round: T, part: f64) {
-        self.made += 1;
-        if self.best.as_ref().is_none_or(|(_, least)| part < *least) {
-            self.best = Some((round, part));
+/// Runs a round until one is not disturbed, at most [`TRIES`] times, and returns the least disturbed. `once` returns what a
+/// round showed, which is not looked at, and which part of the cores' time was taken during it.
+async fn least_disturbed<T>(
+    mut once: impl AsyncFnMut() -> Fallible<(T, f64)>,
+    disturbed: &mut Disturbed,
+) -> Fallible<T> {
+    disturbed.rounds += 1;
+    let (mut best, mut least) = once().await?;
+    for _ in 1..TRIES {
+        if least <= TOO_MUCH {
+            break;
+        }
+        disturbed.again += 1;
+        let (round, part) = once().await?;
+        if part < least {
+            (best, least) = (round, part);
         }
     }
-
-    /// The one that counts.
-    fn count(self, disturbed: &mut Disturbed) -> Option<T> {
-        disturbed.rounds += 1;
-        disturbed.again += self.made - 1;
-        disturbed.still += u32::from(self.is_disturbed());
-        self.best.map(|(round, _)| round)
-    }
+    disturbed.still += u32::from(least > TOO_MUCH);
+    Ok(best)
 }
 
 /// Runs all rounds of a pairing; a row for each of its clients.
@@ -133,18 +117,17 @@ pub(crate) async fn hold(
 
 #[cfg(test)]
 mod tests {
+    use futures_util::FutureExt;
+
     use super::*;
 
     /// Which of the tries counts, if so much is taken during each; and what was counted of them.
     fn run(parts: &[f64]) -> (usize, Disturbed) {
-        let (mut tries, mut disturbed) = (Tries::default(), Disturbed::default());
-        let mut parts = parts.iter().enumerate();
-        while tries.are_to_go_on() {
-            let (number, part) = parts.next().expect("no more tries than there may be");
-            tries.add(number, *part);
-        }
+        let (mut disturbed, mut parts) = (Disturbed::default(), parts.iter().copied().enumerate());
+        let once = async || Ok(parts.next().expect("no more tries than there may be"));
+        let best = least_disturbed(once, &mut disturbed).now_or_never();
         assert_eq!(parts.next(), None, "it is given up too soon");
-        (tries.count(&mut disturbed).expect("a try"), disturbed)
+        (best.expect("nothing to wait for").expect("no error"), disturbed)
     }
 
     fn counted(again: u32, still: u32) -> Disturbed {
