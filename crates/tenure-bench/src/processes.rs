@@ -85,18 +85,15 @@ impl Processes {
         for member in &mut self.0 {
             member.orders.write_all(order.as_bytes()).await?;
         }
-        let mut all: Option<Round> = None;
+        let mut all = Round::new(time);
         for member in &mut self.0 {
             let mut round = serde_json::from_str::<Round>(&member.hear().await?)?;
             if !member.watched {
                 round.waits = histogram();
             }
-            match &mut all {
-                Some(all) => all.join(round),
-                none => *none = Some(round),
-            }
+            all.join(&round);
         }
-        all.ok_or_else(|| "a crew has at least one process".into())
+        Ok(all)
     }
 
     pub(crate) async fn end(self) -> Fallible<()> {

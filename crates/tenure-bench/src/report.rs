@@ -206,10 +206,8 @@ mod tests {
 
     fn row(client: Client, rates: &[u64]) -> Row {
         let round = |rate: &u64| Round {
-            time: Duration::from_secs(1),
             grants: vec![*rate],
-            handovers: 0,
-            waits: crate::tally::histogram(),
+            ..Round::new(Duration::from_secs(1))
         };
         let rounds: Vec<_> = rates.iter().map(round).collect();
         Row::of(Workload::Solo, Store::Sqlite, client, &rounds)
@@ -261,18 +259,5 @@ mod tests {
         assert!(ours.contains("0.80 × (0.80 to 0.80) |"), "{ours}");
         assert!(ours.ends_with("2.00 × (2.00 to 2.02) |"), "{ours}");
         assert!(!text.contains("(!)"), "{text}");
-    }
-
-    #[test]
-    fn numbers_are_written_for_people() {
-        let written: Vec<_> = [0.0, 999.4, 1000.0, 1_234_567.8].map(thousands).into();
-        assert_eq!(written, ["0", "999", "1,000", "1,234,568"]);
-        let written: Vec<_> = [0.4, 12.34, 456.7, 4_567.0, 45_678.0, 2_000_000.0]
-            .map(time)
-            .into();
-        assert_eq!(
-            written,
-            ["0.40 µs", "12.3 µs", "457 µs", "4.57 ms", "46 ms", "2.00 s"]
-        );
     }
 }

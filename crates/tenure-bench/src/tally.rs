@@ -1,5 +1,4 @@
 //! What is counted during a round: by one worker, and by all of them.
-//! Not here: what the numbers say (`stats`).
 
 use std::time::Duration;
 
@@ -9,50 +8,17 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 /// Waits are known to a tenth of a percent.
 const DIGITS: u8 = 3;
 
-/// What one worker saw.
-#[derive(Clone, Debug)]
-pub(crate) struct Tally {
-    /// Grants within the round.
-    pub(crate) grants: u64,
-    /// Those of them that changed the holder.
-    pub(crate) handovers: u64,
-    /// From the call to the grant, in nanoseconds. A wait that began within the round counts, however late it ended.
-    pub(crate) waits: Histogram<u64>,
-}
-
-/// What all workers saw in one round.
+/// What workers saw in one round.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Round {
     pub(crate) time: Duration,
-    /// Of each worker, in any order.
+    /// Grants of each worker within the round, in any order.
     pub(crate) grants: Vec<u64>,
+    /// Those of them that changed the holder.
     pub(crate) handovers: u64,
+    /// From the call to the grant, in nanoseconds. A wait that began within the round counts, however late it ended.
     #[serde(with = "counts")]
     pub(crate) waits: Histogram<u64>,
-}
-
-impl Tally {
-    pub(crate) fn new() -> Self {
-        Tally {
-            grants: 0,
-            handovers: 0,
-            waits: histogram(),
-        }
-    }
-
-    /// Counts a grant; `in_time` says that it came before the round had ended.
-    pub(crate) fn count(&mut self, wait: Duration, handed_over: bool, in_time: bool) {
-        self.waited(wait);
-        if in_time {
-            self.grants += 1;
-            self.handovers += u64::from(handed_over);
-        }
-    }
-
-    /// Counts a wait, which may have come to nothing.
-    pub(crate) fn waited(&mut self, wait: Duration) {
-        record(&mut self.waits, nanoseconds(wait), 1);
-    }
 }
 
 fn nanoseconds(time: Duration) -> u64 {
@@ -73,20 +39,24 @@ pub(crate) fn merge(all: &mut Histogram<u64>, more: &Histogram<u64>) {
 }
 
 impl Round {
-    pub(crate) fn of(time: Duration, tallies: &[Tally]) -> Self {
-        let mut waits = histogram();
-        tallies.iter().for_each(|tally| merge(&mut waits, &tally.waits));
+    /// A round of no worker.
+    pub(crate) fn new(time: Duration) -> Self {
         Round {
             time,
-            grants: tallies.iter().map(|tally| tally.grants).collect(),
-            handovers: tallies.iter().map(|tally| tally.handovers).sum(),
-            waits,
+            grants: Vec::new(),
+            handovers: 0,
+            waits: histogram(),
         }
     }
 
-    /// Adds what the workers of another process saw in the same round.
-    pub(crate) fn join(&mut self, other: Round) {
-        self.grants.extend(other.grants);
+    /// Counts a wait, which may have come to nothing.
+    pub(crate) fn waited(&mut self, wait: Duration) {
+        record(&mut self.waits, nanoseconds(wait), 1);
+    }
+
+    /// Adds what other workers saw in the same round.
+    pub(crate) fn join(&mut self, other: &Round) {
+        self.grants.extend(&other.grants);
         self.handovers += other.handovers;
         merge(&mut self.waits, &other.waits);
     }
@@ -124,32 +94,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_grant_after_the_end_counts_as_a_wait_and_not_as_a_turn_taken() {
-        let mut tally = Tally::new();
-        tally.count(Duration::from_micros(10), false, true);
-        tally.count(Duration::from_micros(20), true, true);
-        tally.count(Duration::from_millis(9), true, false);
-        tally.waited(Duration::from_secs(2));
-        assert_eq!((tally.grants, tally.handovers), (2, 1));
-        assert_eq!(tally.waits.len(), 4);
-        assert!(tally.waits.max() >= 2_000_000_000);
-    }
-
-    #[test]
     fn a_round_told_by_another_process_says_the_same() {
-        let mut tallies = [Tally::new(), Tally::new()];
-        for n in 1..=100 {
-            tallies[0].count(Duration::from_micros(n), true, true);
-        }
-        tallies[1].count(Duration::from_secs(3), false, true);
-        let round = Round::of(Duration::from_secs(2), &tallies);
+        let mut round = Round::new(Duration::from_secs(2));
+        round.grants = vec![100, 1];
+        round.handovers = 100;
+        (1..=100).for_each(|n| round.waited(Duration::from_micros(n)));
+        round.waited(Duration::from_secs(3));
         let line = serde_json::to_string(&round).unwrap();
         let mut heard = serde_json::from_str::<Round>(&line).unwrap();
         assert_eq!(heard.grants, [100, 1]);
-        assert_eq!(heard.handovers, 100);
         assert_eq!(heard.rate(), 50.5);
         assert_eq!(heard.waits, round.waits);
-        heard.join(round);
+        heard.join(&round);
         assert_eq!(heard.grants, [100, 1, 100, 1]);
         assert_eq!(heard.waits.len(), 202);
         assert_eq!(heard.handovers_rate(), 100.0);

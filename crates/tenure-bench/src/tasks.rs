@@ -18,7 +18,7 @@ use crate::client::tokio_mutex::TokioMutexes;
 use crate::client::{Lock, Locker};
 use crate::plan::{Client, Store};
 use crate::processes::Work;
-use crate::tally::{Round, Tally};
+use crate::tally::Round;
 
 /// How long after its round a wait may last. It is then given up, and counts for as long as it lasted: some peers let
 /// those who wait poll at the same moments, and take seconds to serve the last of them.
@@ -101,18 +101,18 @@ async fn round<L: Lock>(seats: &[Arc<Seat<L>>], time: Duration) -> Fallible<Roun
     let mut workers = JoinSet::new();
     for seat in seats {
         let seat = Arc::clone(seat);
-        workers.spawn(async move { seat.work(until).await });
+        workers.spawn(async move { seat.work(until, time).await });
     }
-    let mut tallies = Vec::new();
-    while let Some(tally) = workers.join_next().await {
-        tallies.push(tally??);
+    let mut all = Round::new(time);
+    while let Some(round) = workers.join_next().await {
+        all.join(&round??);
     }
-    Ok(Round::of(time, &tallies))
+    Ok(all)
 }
 
 impl<L: Lock> Seat<L> {
-    async fn work(&self, until: Instant) -> Fallible<Tally> {
-        let mut tally = Tally::new();
+    async fn work(&self, until: Instant, time: Duration) -> Fallible<Round> {
+        let (mut round, mut grants) = (Round::new(time), 0);
         let mut given_up = pin!(tokio::time::sleep_until((until + PATIENCE).into()));
         let mut asked = Instant::now();
         while asked < until {
@@ -120,8 +120,8 @@ impl<L: Lock> Seat<L> {
                 biased;
                 guard = self.lock.lock() => guard?,
                 () = &mut given_up => {
-                    tally.waited(asked.elapsed());
-                    return Ok(tally);
+                    round.waited(asked.elapsed());
+                    break;
                 }
             };
             let granted = Instant::now();
@@ -129,7 +129,11 @@ impl<L: Lock> Seat<L> {
             stay_busy(granted, self.section);
             self.baton.give(self.worker.into())?;
             self.lock.unlock(guard).await?;
-            tally.count(granted - asked, handed_over, granted < until);
+            round.waited(granted - asked);
+            if granted < until {
+                grants += 1;
+                round.handovers += u64::from(handed_over);
+            }
             if self.rest.is_zero() {
                 // A lock that never waits must not keep its thread from the other workers.
                 tokio::task::coop::consume_budget().await;
@@ -138,7 +142,8 @@ impl<L: Lock> Seat<L> {
             }
             asked = Instant::now();
         }
-        Ok(tally)
+        round.grants.push(grants);
+        Ok(round)
     }
 }
 
