@@ -4,6 +4,9 @@ use std::time::Duration;
 
 use tenure::{Acquire, Client, Guard, Mode, Mutex, Owner, RwLock, Semaphore};
 
+use super::wish::Wish;
+use crate::plant::Plant;
+
 /// A lock with its options.
 #[derive(Clone, Debug)]
 pub(crate) enum Face {
@@ -13,47 +16,36 @@ pub(crate) enum Face {
     Permits(Semaphore, u32),
 }
 
-/// What is asked for beside the mode.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Options<'a> {
-    pub(crate) lease: Duration,
-    pub(crate) renewed: bool,
-    pub(crate) fair: bool,
-    pub(crate) owner: Option<&'a Owner>,
-}
-
-/// All kinds have the same options, and no trait says so.
-macro_rules! with_options {
-    ($face:expr, $options:expr) => {{
-        let Options {
-            lease,
-            renewed,
-            fair,
-            owner,
-        } = $options;
-        let face = $face;
-        let face = if renewed {
-            face.lease(lease)
-        } else {
-            face.fixed_lease(lease)
-        };
-        let face = if fair { face.fair() } else { face };
-        match owner {
-            Some(owner) => face.owned_by(owner),
-            None => face,
-        }
-    }};
-}
-
 impl Face {
-    pub(crate) fn new(client: &Client, key: &str, mode: Mode, options: Options<'_>) -> Face {
-        match mode {
-            Mode::Exclusive => Face::Mutex(with_options!(client.mutex(key), options)),
-            Mode::Read => Face::Read(with_options!(client.rwlock(key), options)),
-            Mode::Write => Face::Write(with_options!(client.rwlock(key), options)),
+    /// The lock that a task wants.
+    pub(crate) fn new(client: &Client, owner: &Owner, wish: &Wish, plant: Option<Plant>) -> Face {
+        let lease = match plant {
+            Some(Plant::Linger) => Duration::from_secs(60),
+            _ => wish.lease,
+        };
+        let is_fair = wish.key.fair && plant != Some(Plant::Barge);
+        // All kinds have the same options, and no trait says so.
+        macro_rules! with_options {
+            ($face:expr) => {{
+                let face = match wish.renewed {
+                    true => $face.lease(lease),
+                    false => $face.fixed_lease(lease),
+                };
+                let face = if is_fair { face.fair() } else { face };
+                if wish.nests {
+                    face.owned_by(owner)
+                } else {
+                    face
+                }
+            }};
+        }
+        let key = wish.key.name;
+        match wish.mode {
+            Mode::Exclusive => Face::Mutex(with_options!(client.mutex(key))),
+            Mode::Read => Face::Read(with_options!(client.rwlock(key))),
+            Mode::Write => Face::Write(with_options!(client.rwlock(key))),
             Mode::Permits { take, of } => {
-                let semaphore = with_options!(client.semaphore(key, of.get()), options);
-                Face::Permits(semaphore, take.get())
+                Face::Permits(with_options!(client.semaphore(key, of.get())), take.get())
             }
         }
     }

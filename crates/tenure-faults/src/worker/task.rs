@@ -38,7 +38,7 @@ impl Task {
     pub(crate) async fn run(mut self) -> io::Result<()> {
         while !*self.ends.borrow() {
             let wish = Wish::make(&self.keys, &mut self.dice);
-            let face = wish.face(&self.client, &self.owner, self.plant);
+            let face = Face::new(&self.client, &self.owner, &wish, self.plant);
             let entry = self.entry();
             if let Some(guard) = self.acquire(&wish, &face, &entry).await? {
                 self.hold(guard, &wish, &face, &entry).await?;

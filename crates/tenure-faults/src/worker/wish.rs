@@ -2,12 +2,10 @@
 
 use std::time::Duration;
 
-use tenure::{Client, Mode, Owner};
+use tenure::Mode;
 use tenure_testkit::Dice;
 
-use super::face::{Face, Options};
 use crate::keys::{Key, LEASES_MS};
-use crate::plant::Plant;
 
 /// How long a task is ready to wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,8 +23,8 @@ pub(crate) struct Wish {
     pub(crate) key: Key,
     pub(crate) mode: Mode,
     pub(crate) patience: Patience,
-    lease: Duration,
-    renewed: bool,
+    pub(crate) lease: Duration,
+    pub(crate) renewed: bool,
     /// Whether it takes the lock once more while it has it.
     pub(crate) nests: bool,
     pub(crate) verifies: bool,
@@ -73,19 +71,5 @@ impl Wish {
             lingers,
             unlocks: dice.chance(70),
         }
-    }
-
-    /// The lock it means.
-    pub(crate) fn face(&self, client: &Client, owner: &Owner, plant: Option<Plant>) -> Face {
-        let options = Options {
-            lease: match plant {
-                Some(Plant::Linger) => Duration::from_secs(60),
-                _ => self.lease,
-            },
-            renewed: self.renewed,
-            fair: self.key.fair && plant != Some(Plant::Barge),
-            owner: Some(owner).filter(|_| self.nests),
-        };
-        Face::new(client, self.key.name, self.mode, options)
     }
 }
