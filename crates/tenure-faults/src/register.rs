@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
@@ -16,15 +16,9 @@ use tokio::task::AbortHandle;
 use crate::journal::{Journal, now};
 use crate::line::Noted;
 
-const ACCEPTED: &str = "accepted";
-const REFUSED: &str = "refused";
-
 /// The register's server; it ends when this is dropped.
 #[derive(Debug)]
-pub(crate) struct Register {
-    path: PathBuf,
-    accepting: AbortHandle,
-}
+pub(crate) struct Register(AbortHandle);
 
 /// What it has seen: for each key the greatest token.
 #[derive(Debug)]
@@ -36,8 +30,8 @@ struct Seen {
 }
 
 impl Register {
-    pub(crate) fn start(path: PathBuf, journal: Journal, forgetful: bool) -> io::Result<Register> {
-        let listener = UnixListener::bind(&path)?;
+    pub(crate) fn start(path: &Path, journal: Journal, forgetful: bool) -> io::Result<Register> {
+        let listener = UnixListener::bind(path)?;
         let seen = Arc::new(Seen {
             greatest: Mutex::default(),
             journal,
@@ -48,52 +42,39 @@ impl Register {
                 tokio::spawn(serve(stream, seen.clone()));
             }
         });
-        Ok(Register {
-            path,
-            accepting: accepting.abort_handle(),
-        })
-    }
-
-    pub(crate) fn path(&self) -> &Path {
-        &self.path
+        Ok(Register(accepting.abort_handle()))
     }
 }
 
 impl Drop for Register {
     fn drop(&mut self) {
-        self.accepting.abort();
+        self.0.abort();
     }
 }
 
-/// Answers one client until it goes: a line for each write, `ATTEMPT TOKEN KEY`.
+/// Answers one client until it goes: for each write a line of JSON, `[ATTEMPT, TOKEN, KEY]`, and another that says whether it was accepted.
 async fn serve(stream: UnixStream, seen: Arc<Seen>) -> io::Result<()> {
     let (from, mut to) = stream.into_split();
     let mut lines = BufReader::new(from).lines();
     while let Some(line) = lines.next_line().await? {
-        let write = parse(&line).ok_or_else(|| io::Error::other(format!("not a write: {line:?}")))?;
-        let answer = if seen.take(write)? { ACCEPTED } else { REFUSED };
-        to.write_all(format!("{answer}\n").as_bytes()).await?;
+        let (attempt, token, key) = serde_json::from_str(&line)?;
+        let token = FencingToken::new(token).ok_or_else(|| io::Error::other("a write without a token"))?;
+        let accepted = seen.take(attempt, token, key)?;
+        to.write_all(format!("{accepted}\n").as_bytes()).await?;
     }
     Ok(())
 }
 
-fn parse(line: &str) -> Option<(u64, FencingToken, &str)> {
-    let mut words = line.splitn(3, ' ');
-    let attempt = words.next()?.parse().ok()?;
-    let token = FencingToken::new(words.next()?.parse().ok()?)?;
-    Some((attempt, token, words.next()?))
-}
-
 impl Seen {
     /// Accepts the write or refuses it. It is written down before another is looked at, so that the log has their order.
-    fn take(&self, (attempt, token, key): (u64, FencingToken, &str)) -> io::Result<bool> {
+    fn take(&self, attempt: u64, token: FencingToken, key: String) -> io::Result<bool> {
         let mut greatest = self.greatest.lock();
-        let is_older = greatest.get(key).is_some_and(|newest| token < *newest);
+        let is_older = greatest.get(&key).is_some_and(|newest| token < *newest);
         if is_older && !self.forgetful {
             self.journal.note(now(), attempt, Noted::Refused)?;
             return Ok(false);
         }
-        greatest.insert(key.to_owned(), token);
+        greatest.insert(key, token);
         self.journal.event(now(), attempt, What::Accepted { token })?;
         Ok(true)
     }
@@ -110,15 +91,12 @@ impl Writer {
 
     /// Writes on behalf of an attempt, and says whether it was accepted.
     pub(crate) async fn write(&mut self, attempt: u64, token: FencingToken, key: &str) -> io::Result<bool> {
-        let write = format!("{attempt} {token} {key}\n");
+        let mut write = serde_json::to_string(&(attempt, token.get(), key))?;
+        write.push('\n');
         self.0.get_mut().write_all(write.as_bytes()).await?;
         let mut answer = String::new();
         self.0.read_line(&mut answer).await?;
-        match answer.trim_end() {
-            ACCEPTED => Ok(true),
-            REFUSED => Ok(false),
-            other => Err(io::Error::other(format!("the register answers {other:?}"))),
-        }
+        Ok(serde_json::from_str(&answer)?)
     }
 }
 
@@ -131,8 +109,9 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let log = folder.path().join("register.log");
         let journal = Journal::open(&log).unwrap();
-        let register = Register::start(folder.path().join("socket"), journal, false).unwrap();
-        let mut writer = Writer::connect(register.path()).await.unwrap();
+        let socket = folder.path().join("socket");
+        let _register = Register::start(&socket, journal, false).unwrap();
+        let mut writer = Writer::connect(&socket).await.unwrap();
         let token = |number| FencingToken::new(number).unwrap();
         assert!(writer.write(1, token(5), "k").await.unwrap());
         assert!(

@@ -7,8 +7,7 @@ use std::time::Duration;
 
 use tenure::Client;
 
-use crate::control::{Crew, Deeds, Orders, everybody_gets_a_lock, nothing_is_left};
-use crate::control::{somebody_takes_over, strike};
+use crate::control::{Crew, everybody_gets_a_lock, nothing_is_left, somebody_takes_over, strike};
 use crate::journal::Journal;
 use crate::judge::{Finding, Law, Report, judge, read_all};
 use crate::keys::Key;
@@ -16,7 +15,7 @@ use crate::plant::Plant;
 use crate::register::Register;
 use crate::schedule::{Menu, Schedule};
 use crate::store::Store;
-use crate::worker::{Args, counted as counted_in};
+use crate::worker::{self, Args};
 
 /// What a run is like unless it is told otherwise.
 const PROCESSES: usize = 4;
@@ -107,23 +106,21 @@ impl Run {
 
     async fn make(self, mut store: Store, folder: PathBuf) -> io::Result<Report> {
         let client = tenure::connect(&store.url()).await.map_err(io::Error::other)?;
-        let served = self.register(&folder)?;
-        let mut crew = self.crew(&folder, &served, &mut store).await?;
+        let _register = self.register(&folder)?;
+        let mut crew = self.crew(&folder, &mut store).await?;
         let schedule = Schedule::new(self.seed, self.span, crew.seats(), self.menu.on(&store));
         std::fs::write(folder.join("schedule"), format!("{schedule:#?}"))?;
 
-        let deeds = Deeds::default();
-        let (mut findings, mut takeovers) = (Vec::new(), Vec::new());
+        let (mut deeds, mut findings, mut takeovers) = (Vec::new(), Vec::new(), Vec::new());
         if let Err(finding) = everybody_gets_a_lock(&mut crew, TASKS, self.patience).await? {
             findings.push(finding);
         } else {
-            strike(schedule, self.span, &mut crew, &mut store, &deeds).await?;
+            deeds = strike(schedule, self.span, &mut crew, &mut store).await?;
             findings.extend(self.calm(&mut crew, &mut takeovers).await?);
         }
         findings.extend(self.end(&mut crew, &client).await);
         findings.extend(kept_for_ever(&store)?);
 
-        let deeds = deeds.all();
         let told = deeds.iter().map(ToString::to_string).collect();
         let (worked, register) = (crew.worked(), register_log(&folder));
         let logs = worked.iter().map(|worked| &*worked.log);
@@ -145,27 +142,21 @@ impl Run {
     fn register(&self, folder: &Path) -> io::Result<Register> {
         let forgets = self.plant == Some(Plant::Forget);
         let journal = Journal::open(&register_log(folder))?;
-        Register::start(folder.join("register"), journal, forgets)
+        Register::start(&worker::register(folder), journal, forgets)
     }
 
-    async fn crew(&self, folder: &Path, register: &Register, store: &mut Store) -> io::Result<Crew> {
-        std::fs::create_dir(counters(folder))?;
-        let args = Args {
-            url: String::new(),
-            log: PathBuf::new(),
-            register: register.path().to_owned(),
-            counters: counters(folder),
+    async fn crew(&self, folder: &Path, store: &mut Store) -> io::Result<Crew> {
+        std::fs::create_dir(worker::counters(folder))?;
+        let args = |url| Args {
+            url,
+            folder: folder.to_owned(),
             process: 0,
             tasks: TASKS,
             seed: self.seed,
             plant: self.plant,
         };
-        let orders = Orders {
-            program: self.worker.clone(),
-            folder: folder.to_owned(),
-            args,
-        };
-        Crew::start(orders, store.link(PROCESSES).await?)
+        let urls = store.link(PROCESSES).await?;
+        Crew::start(&self.worker, urls.into_iter().map(args).collect())
     }
 
     /// What can be asked for once the misfortune is over; the first thing that goes wrong ends the asking.
@@ -214,10 +205,6 @@ fn register_log(folder: &Path) -> PathBuf {
     folder.join("register.log")
 }
 
-fn counters(folder: &Path) -> PathBuf {
-    folder.join("counters")
-}
-
 /// L4 for what `inspect` does not show.
 fn kept_for_ever(store: &Store) -> io::Result<Option<Finding>> {
     let kept = store.kept_for_ever()?;
@@ -230,7 +217,7 @@ fn kept_for_ever(store: &Store) -> io::Result<Option<Finding>> {
 fn counted(folder: &Path) -> io::Result<u64> {
     let mut sum = 0;
     for key in Key::all() {
-        sum += counted_in(&counters(folder), key.name)?;
+        sum += worker::counted(&worker::counters(folder), key.name)?;
     }
     Ok(sum)
 }

@@ -1,7 +1,7 @@
 //! The workers: one process on each seat, and another in its place when it is killed.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use tenure::{Instant, LockKey};
@@ -14,15 +14,6 @@ use crate::worker::Args;
 
 /// How often a process that is to end is looked at.
 const PACE: Duration = Duration::from_millis(10);
-
-/// How workers are started.
-#[derive(Clone, Debug)]
-pub(crate) struct Orders {
-    pub(crate) program: PathBuf,
-    pub(crate) folder: PathBuf,
-    /// Each gets its own log, number and URL.
-    pub(crate) args: Args,
-}
 
 /// A process that works or has worked. The first has the number 1.
 #[derive(Clone, Debug)]
@@ -37,65 +28,47 @@ pub(crate) struct Worked {
 /// Who works at present.
 #[derive(Debug)]
 struct Seat {
-    url: String,
+    args: Args,
     process: Process,
     sight: Sight,
-    number: u64,
 }
 
 /// All workers of a run.
 #[derive(Debug)]
 pub(crate) struct Crew {
-    orders: Orders,
+    program: String,
     seats: Vec<Seat>,
     worked: Vec<Worked>,
 }
 
 impl Crew {
-    /// Starts a worker for each of the URLs.
-    pub(crate) fn start(orders: Orders, urls: Vec<String>) -> io::Result<Crew> {
+    /// Starts a worker of that program for each of the arguments, which differ in their URL.
+    pub(crate) fn start(program: &Path, workers: Vec<Args>) -> io::Result<Crew> {
         let mut crew = Crew {
-            orders,
+            program: program.display().to_string(),
             seats: Vec::new(),
             worked: Vec::new(),
         };
-        for (seat, url) in urls.into_iter().enumerate() {
-            let worker = crew.launch(seat, url)?;
+        for (seat, args) in workers.into_iter().enumerate() {
+            let worker = crew.launch(seat, args)?;
             crew.seats.push(worker);
         }
         Ok(crew)
     }
 
-    fn launch(&mut self, seat: usize, url: String) -> io::Result<Seat> {
-        let number = self.worked.len() as u64 + 1;
-        let Orders {
-            program,
-            folder,
-            args,
-        } = &self.orders;
-        let log = folder.join(format!("worker-{number}.log"));
-        let args = Args {
-            url: url.clone(),
-            log: log.clone(),
-            process: number,
-            ..args.clone()
-        };
+    fn launch(&mut self, seat: usize, mut args: Args) -> io::Result<Seat> {
+        args.process = self.worked.len() as u64 + 1;
+        let log = args.log();
         let sight = Sight::of(&log)?;
-        let said = folder.join(format!("worker-{number}.err"));
-        let args = [serde_json::to_string(&args)?];
-        let process = Process::start(&program.display().to_string(), &args, &[], &said)?;
+        let json = serde_json::to_string(&args)?;
+        let process = Process::start(&self.program, &[json], &[], &log.with_extension("err"))?;
         self.worked.push(Worked {
-            number,
+            number: args.process,
             seat,
             log,
             died: None,
         });
-        Ok(Seat {
-            url,
-            process,
-            sight,
-            number,
-        })
+        Ok(Seat { args, process, sight })
     }
 
     pub(crate) fn seats(&self) -> usize {
@@ -125,8 +98,8 @@ impl Crew {
 
     /// Starts a worker in the place of a dead one.
     pub(crate) fn fill(&mut self, seat: usize) -> io::Result<()> {
-        let url = self.seats[seat].url.clone();
-        self.seats[seat] = self.launch(seat, url)?;
+        let args = self.seats[seat].args.clone();
+        self.seats[seat] = self.launch(seat, args)?;
         Ok(())
     }
 
@@ -161,7 +134,7 @@ impl Crew {
         for seat in &mut self.seats {
             if !seat.process.is_running() {
                 let said = seat.process.log();
-                gone.push(format!("worker {} ended by itself: {said}", seat.number));
+                gone.push(format!("worker {} ended by itself: {said}", seat.args.process));
             }
         }
         gone
@@ -189,7 +162,7 @@ impl Crew {
 
     /// Writes down when the worker on that seat was known to be dead. Processes are numbered in the order of their start.
     fn bury(&mut self, seat: usize, dead: Instant) {
-        let number = self.seats[seat].number;
+        let number = self.seats[seat].args.process;
         self.worked[number as usize - 1].died = Some(dead);
     }
 

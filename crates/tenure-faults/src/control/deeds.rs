@@ -2,7 +2,6 @@
 
 use std::fmt;
 
-use parking_lot::Mutex;
 use tenure::Instant;
 use tenure::backend::Hazard;
 
@@ -30,19 +29,5 @@ impl fmt::Display for Deed {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (from, to) = (self.from.as_nanos(), self.to.as_nanos());
         write!(f, "{from} to {to}: {:?}: {}", self.whom, self.what)
-    }
-}
-
-/// All that was done in a run.
-#[derive(Debug, Default)]
-pub(crate) struct Deeds(Mutex<Vec<Deed>>);
-
-impl Deeds {
-    pub(crate) fn add(&self, deed: Deed) {
-        self.0.lock().push(deed);
-    }
-
-    pub(crate) fn all(self) -> Vec<Deed> {
-        self.0.into_inner()
     }
 }

@@ -10,7 +10,7 @@ use tokio::task::block_in_place;
 use tokio::time::sleep;
 
 use super::crew::Crew;
-use super::deeds::{Deed, Deeds, Whom};
+use super::deeds::{Deed, Whom};
 use crate::journal::now;
 use crate::schedule::{Blow, Cable, Outage, Planned, Schedule};
 use crate::store::Store;
@@ -31,45 +31,46 @@ const RECOVERY: Duration = Duration::from_millis(500);
 /// How long a worker is stopped there if nobody else writes.
 const LONGEST_STALL: Duration = Duration::from_secs(4);
 
-/// Does all of it that there is time for. Afterwards nothing is paused, down, or in bad weather.
+/// Does all of it that there is time for, and returns what was done. Afterwards nothing is paused, down, or in bad weather.
 pub(crate) async fn strike(
     schedule: Schedule,
     span: Duration,
     crew: &mut Crew,
     store: &mut Store,
-    deeds: &Deeds,
-) -> io::Result<()> {
+) -> io::Result<Vec<Deed>> {
     let (is_file, end) = (!store.is_server(), now() + span);
-    let workers = carry_out(&schedule.workers, end, deeds, async |planned| {
+    let workers = carry_out(&schedule.workers, end, async |planned| {
         let (whom, what) = blow(crew, planned.seat, planned.fault, is_file).await?;
         Ok((whom, None, what))
     });
     let Store::Redis { server, disk, links } = store else {
         return workers.await;
     };
-    let weather = carry_out(&schedule.links, end, deeds, async |planned| {
+    let weather = carry_out(&schedule.links, end, async |planned| {
         let link = &links[planned.seat];
         spoil(link, planned.fault);
         sleep(planned.lasts).await;
         link.heal();
         Ok((Whom::Seat(planned.seat), None, format!("{:?}", planned.fault)))
     });
-    let outages = carry_out(&schedule.store, end, deeds, async |planned| {
+    let outages = carry_out(&schedule.store, end, async |planned| {
         outage(server, planned.fault).await?;
         let hazard = hazard(planned.fault, *disk);
         Ok((Whom::Everybody, hazard, format!("{:?}", planned.fault)))
     });
-    tokio::try_join!(workers, weather, outages)?;
-    Ok(())
+    let (workers, weather, outages) = tokio::try_join!(workers, weather, outages)?;
+    let mut deeds = [workers, weather, outages].concat();
+    deeds.sort_by_key(|deed| deed.from);
+    Ok(deeds)
 }
 
 /// Carries out the faults of one course, each after its peace and until that moment, and writes down what `fault` did.
 async fn carry_out<F>(
     planned: &[Planned<F>],
     end: Instant,
-    deeds: &Deeds,
     mut fault: impl AsyncFnMut(&Planned<F>) -> io::Result<(Whom, Option<Hazard>, String)>,
-) -> io::Result<()> {
+) -> io::Result<Vec<Deed>> {
+    let mut deeds = Vec::new();
     for planned in planned {
         sleep(planned.peace).await;
         if now() > end {
@@ -77,7 +78,7 @@ async fn carry_out<F>(
         }
         let from = now();
         let (whom, hazard, what) = fault(planned).await?;
-        deeds.add(Deed {
+        deeds.push(Deed {
             from,
             to: now(),
             whom,
@@ -85,7 +86,7 @@ async fn carry_out<F>(
             what,
         });
     }
-    Ok(())
+    Ok(deeds)
 }
 
 /// What a fault does to a worker.

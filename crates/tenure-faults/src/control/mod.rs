@@ -7,6 +7,6 @@ mod misfortune;
 mod sight;
 
 pub(crate) use calm::{everybody_gets_a_lock, nothing_is_left, somebody_takes_over};
-pub(crate) use crew::{Crew, Orders, Worked};
-pub(crate) use deeds::{Deed, Deeds, Whom};
+pub(crate) use crew::{Crew, Worked};
+pub(crate) use deeds::{Deed, Whom};
 pub(crate) use misfortune::strike;

@@ -1,6 +1,6 @@
 //! A worker's orders: one argument, in JSON.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
@@ -11,12 +11,8 @@ use crate::plant::Plant;
 pub struct Args {
     /// Where the store is.
     pub url: String,
-    /// Where it writes its log.
-    pub log: PathBuf,
-    /// The socket of the fenced register.
-    pub register: PathBuf,
-    /// The folder of the counters that nothing fences.
-    pub counters: PathBuf,
+    /// Where the run keeps its files.
+    pub folder: PathBuf,
     /// Which process of the run it is.
     pub process: u64,
     /// How many tasks it has.
@@ -25,4 +21,21 @@ pub struct Args {
     pub seed: u64,
     /// A bug to be found.
     pub plant: Option<Plant>,
+}
+
+impl Args {
+    /// Its log.
+    pub(crate) fn log(&self) -> PathBuf {
+        self.folder.join(format!("worker-{}.log", self.process))
+    }
+}
+
+/// The socket of the fenced register.
+pub(crate) fn register(folder: &Path) -> PathBuf {
+    folder.join("register")
+}
+
+/// The folder of the counters that nothing fences.
+pub(crate) fn counters(folder: &Path) -> PathBuf {
+    folder.join("counters")
 }

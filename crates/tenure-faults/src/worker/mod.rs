@@ -10,5 +10,6 @@ mod task;
 mod wish;
 
 pub use args::Args;
+pub(crate) use args::{counters, register};
 pub(crate) use counter::counted;
 pub use process::work;

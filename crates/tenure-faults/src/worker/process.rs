@@ -10,7 +10,7 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
-use super::Args;
+use super::args::{self, Args};
 use super::holding::Resources;
 use super::task::Task;
 use crate::attempts;
@@ -40,7 +40,7 @@ const LATE: Duration = Duration::from_millis(50);
 /// What it cannot work without: its log, its register, a store that answers what a store may answer.
 pub async fn work(args: Args) -> io::Result<()> {
     let mut term = signal(SignalKind::terminate())?;
-    let journal = Journal::open(&args.log)?;
+    let journal = Journal::open(&args.log())?;
     let (end, ends) = watch::channel(false);
     let myself = attempts::first(args.process, 0);
     let plant = args.plant;
@@ -82,6 +82,7 @@ async fn run_tasks(
         client = connect(&args.url) => client?,
         _ = ends.wait_for(|ends| *ends) => return Ok(None),
     };
+    let counters = args::counters(&args.folder);
     let mut tasks = JoinSet::new();
     for number in 0..args.tasks {
         let next = attempts::first(args.process, number);
@@ -91,9 +92,9 @@ async fn run_tasks(
             keys: Key::served(client.profile()),
             journal: journal.clone(),
             resources: Resources {
-                counters: args.counters.clone(),
-                scratch: args.counters.join(format!("scratch-{next}")),
-                register: Writer::connect(&args.register).await?,
+                counters: counters.clone(),
+                scratch: counters.join(format!("scratch-{next}")),
+                register: Writer::connect(&args::register(&args.folder)).await?,
             },
             dice: Dice::new(args.seed ^ next),
             next,
