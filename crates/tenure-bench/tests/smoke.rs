@@ -7,19 +7,6 @@ use std::process::{Command, Output};
 use serde_json::Value;
 use tenure_servers::needs;
 
-const FIELDS: [&str; 10] = [
-    "workload",
-    "store",
-    "client",
-    "rate_per_s",
-    "handovers_per_s",
-    "p50_us",
-    "p99_us",
-    "max_us",
-    "min_share",
-    "rounds",
-];
-
 /// A run of two rounds of 30 ms; all its temporary files lie in `dir`.
 fn bench(dir: &Path, args: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_tenure-bench"))
@@ -48,21 +35,19 @@ fn rows(workload: &str, store: &str) -> (Vec<Value>, String) {
     (rows.collect(), printed)
 }
 
-fn check(workload: &str, store: &str, clients: &[&str]) {
+/// Which clients take part is for the tests of `plan.rs`.
+fn check(workload: &str, store: &str) {
     if store == "redis" && !needs("redis-server", "redis-server") {
         return;
     }
     let (rows, printed) = rows(workload, store);
-    let found: Vec<&str> = rows.iter().map(|row| row["client"].as_str().unwrap()).collect();
-    assert_eq!(found, clients);
+    assert!(rows.len() >= 2, "{printed}");
     for row in &rows {
-        let fields = row.as_object().unwrap();
-        assert_eq!(fields.len(), FIELDS.len(), "{row}");
-        assert!(FIELDS.iter().all(|field| fields.contains_key(*field)), "{row}");
         assert_eq!(
             (&row["workload"], &row["store"]),
             (&workload.into(), &store.into())
         );
+        assert!(row["rate_per_s"].is_f64(), "{row}");
         assert_eq!(row["rounds"].as_array().unwrap().len(), 2);
         assert!(row["max_us"].as_f64() >= row["p50_us"].as_f64(), "{row}");
         if workload == "solo" || workload == "many" {
@@ -81,31 +66,20 @@ fn cells(text: &str) -> impl Iterator<Item = Vec<&str>> {
 }
 
 #[test]
-fn workloads_without_hand_overs_run_on_every_store() {
-    for workload in ["solo", "many"] {
-        check(workload, "memory", &["tenure", "bare"]);
-        check(workload, "sqlite", &["tenure", "bare"]);
-        check(workload, "redis", &["tenure", "rslock", "rlock", "bare"]);
+fn workloads_of_one_process_run_on_every_store() {
+    for workload in ["solo", "many", "hot"] {
+        for store in ["memory", "sqlite", "redis"] {
+            check(workload, store);
+        }
     }
-}
-
-#[test]
-fn hot_runs_on_every_store_with_passing_on_and_off() {
-    let ours = ["tenure", "tenure-no-passing"];
-    check("hot", "memory", &[&ours[..], &["bare"]].concat());
-    check("hot", "sqlite", &[&ours[..], &["bare"]].concat());
-    check(
-        "hot",
-        "redis",
-        &[&ours[..], &["rslock", "rlock", "bare"]].concat(),
-    );
 }
 
 #[test]
 fn processes_that_share_a_store_run_on_sqlite_and_redis() {
     for workload in ["pair", "hot-processes", "lone-waiter"] {
-        check(workload, "sqlite", &["tenure", "bare"]);
-        check(workload, "redis", &["tenure", "rslock", "rlock", "bare"]);
+        for store in ["sqlite", "redis"] {
+            check(workload, store);
+        }
     }
 }
 
