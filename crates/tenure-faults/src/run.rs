@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use tenure::Client;
 
-use crate::control::{Crew, everybody_gets_a_lock, nothing_is_left, somebody_takes_over, strike};
+use crate::control::{Crew, Sight, everybody_gets_a_lock, nothing_is_left, somebody_takes_over, strike};
 use crate::journal::Journal;
-use crate::judge::{Finding, Law, Report, judge, read_all};
+use crate::judge::{Finding, Law, Report, judge};
 use crate::keys::Key;
 use crate::plant::Plant;
 use crate::register::Register;
@@ -122,10 +122,14 @@ impl Run {
         findings.extend(kept_for_ever(&store)?);
 
         let told = deeds.iter().map(ToString::to_string).collect();
-        let (worked, register) = (crew.worked(), register_log(&folder));
-        let logs = worked.iter().map(|worked| &*worked.log);
-        let (events, notes) = read_all(logs.chain([&*register]))?;
-        let mut verdict = judge(events, &notes, worked, &deeds, client.profile().hazards);
+        let mut register = Sight::of(&register_log(&folder))?;
+        register.look()?;
+        let (mut events, mut notes) = (Vec::new(), Vec::new());
+        for sight in crew.seen()?.chain([&register]) {
+            events.extend_from_slice(&sight.events);
+            notes.extend_from_slice(&sight.notes);
+        }
+        let mut verdict = judge(events, &notes, crew.worked(), &deeds, client.profile().hazards);
         verdict.findings.extend(findings);
         Ok(Report {
             seed: self.seed,

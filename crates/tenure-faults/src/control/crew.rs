@@ -1,7 +1,7 @@
 //! The workers: one process on each seat, and another in its place when it is killed.
 
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 use tenure::{Instant, LockKey};
@@ -20,7 +20,6 @@ const PACE: Duration = Duration::from_millis(10);
 pub(crate) struct Worked {
     pub(crate) number: u64,
     pub(crate) seat: usize,
-    pub(crate) log: PathBuf,
     /// When it was known to be dead, if it was killed.
     pub(crate) died: Option<Instant>,
 }
@@ -39,6 +38,8 @@ pub(crate) struct Crew {
     program: String,
     seats: Vec<Seat>,
     worked: Vec<Worked>,
+    /// What was seen of those that were replaced.
+    replaced: Vec<Sight>,
 }
 
 impl Crew {
@@ -48,6 +49,7 @@ impl Crew {
             program: program.display().to_string(),
             seats: Vec::new(),
             worked: Vec::new(),
+            replaced: Vec::new(),
         };
         for (seat, args) in workers.into_iter().enumerate() {
             let worker = crew.launch(seat, args)?;
@@ -65,7 +67,6 @@ impl Crew {
         self.worked.push(Worked {
             number: args.process,
             seat,
-            log,
             died: None,
         });
         Ok(Seat { args, process, sight })
@@ -99,7 +100,9 @@ impl Crew {
     /// Starts a worker in the place of a dead one.
     pub(crate) fn fill(&mut self, seat: usize) -> io::Result<()> {
         let args = self.seats[seat].args.clone();
-        self.seats[seat] = self.launch(seat, args)?;
+        let worker = self.launch(seat, args)?;
+        let dead = std::mem::replace(&mut self.seats[seat], worker);
+        self.replaced.push(dead.sight);
         Ok(())
     }
 
@@ -164,6 +167,14 @@ impl Crew {
     fn bury(&mut self, seat: usize, dead: Instant) {
         let number = self.seats[seat].args.process;
         self.worked[number as usize - 1].died = Some(dead);
+    }
+
+    /// All that was seen of all who have worked.
+    pub(crate) fn seen(&mut self) -> io::Result<impl Iterator<Item = &Sight>> {
+        for seat in &mut self.seats {
+            seat.sight.look()?;
+        }
+        Ok(self.seats.iter().map(|seat| &seat.sight).chain(&self.replaced))
     }
 
     /// Everybody who has worked.

@@ -10,3 +10,4 @@ pub(crate) use calm::{everybody_gets_a_lock, nothing_is_left, somebody_takes_ove
 pub(crate) use crew::{Crew, Worked};
 pub(crate) use deeds::{Deed, Whom};
 pub(crate) use misfortune::strike;
+pub(crate) use sight::Sight;

@@ -1,4 +1,4 @@
-//! What can be seen of a worker from outside while it works: its log, read as it grows.
+//! What can be seen of a worker from outside while it works: its log, read as it grows, and kept for the judge.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -10,7 +10,7 @@ use tenure_testkit::{Event, What};
 
 use crate::attempts;
 use crate::keys::is_alone;
-use crate::line::{Line, Noted};
+use crate::line::{Line, Note, Noted};
 
 /// A growing log, and what its last lines mean.
 #[derive(Debug)]
@@ -18,6 +18,9 @@ pub(crate) struct Sight {
     file: File,
     /// The beginning of a line whose end is not there yet.
     rest: Vec<u8>,
+    /// All that was read.
+    pub(crate) events: Vec<Event>,
+    pub(crate) notes: Vec<Note>,
     open: HashMap<u64, Open>,
     /// When each task was granted a lock last.
     granted: HashMap<u64, Instant>,
@@ -57,28 +60,29 @@ impl Sight {
         Ok(Sight {
             file,
             rest: Vec::new(),
+            events: Vec::new(),
+            notes: Vec::new(),
             open: HashMap::new(),
             granted: HashMap::new(),
             keys: HashMap::new(),
         })
     }
 
-    /// Reads what was written since the last look.
+    /// Reads the whole lines that were written since the last look. A worker that was killed may have left half a line.
     pub(crate) fn look(&mut self) -> io::Result<()> {
         self.file.read_to_end(&mut self.rest)?;
         while let Some(end) = self.rest.iter().position(|byte| *byte == b'\n') {
             let line: Vec<u8> = self.rest.drain(..=end).collect();
             let line = String::from_utf8_lossy(&line[..end]).parse();
             match line.map_err(io::Error::other)? {
-                Line::Event(event) => self.take(event),
-                Line::Note(note) => match note.what {
-                    Noted::Bumping => self.bumping(note.attempt, true),
-                    Noted::Bumped => {
-                        self.bumping(note.attempt, false);
-                        self.at_key(note.attempt, |lately| lately.bumped = note.at);
-                    }
-                    _ => {}
-                },
+                Line::Event(event) => {
+                    self.take(&event);
+                    self.events.push(event);
+                }
+                Line::Note(note) => {
+                    self.take_note(&note);
+                    self.notes.push(note);
+                }
             }
         }
         Ok(())
@@ -111,12 +115,12 @@ impl Sight {
         self.keys.get(key).copied().unwrap_or_default().bumped
     }
 
-    fn take(&mut self, event: Event) {
-        match event.what {
+    fn take(&mut self, event: &Event) {
+        match &event.what {
             What::Invoked { key, mode, .. } => {
                 let open = Open {
-                    key,
-                    mode,
+                    key: key.clone(),
+                    mode: *mode,
                     holds: false,
                     bumping: false,
                 };
@@ -131,6 +135,17 @@ impl Sight {
             }
             What::Failed | What::Unknown | What::ReleaseInvoked | What::Lost => {
                 self.open.remove(&event.attempt);
+            }
+            _ => {}
+        }
+    }
+
+    fn take_note(&mut self, note: &Note) {
+        match note.what {
+            Noted::Bumping => self.bumping(note.attempt, true),
+            Noted::Bumped => {
+                self.bumping(note.attempt, false);
+                self.at_key(note.attempt, |lately| lately.bumped = note.at);
             }
             _ => {}
         }
@@ -188,5 +203,6 @@ mod tests {
         assert_eq!(sight.bumped(&key), Instant::from_nanos(1300));
         assert_eq!(sight.tasks_granted_since(Instant::from_nanos(1099)), 1);
         assert_eq!(sight.tasks_granted_since(Instant::from_nanos(1100)), 0);
+        assert_eq!((sight.events.len(), sight.notes.len()), (3, 2));
     }
 }

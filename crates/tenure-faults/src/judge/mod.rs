@@ -1,6 +1,5 @@
 //! The judgement on what all workers saw.
 
-mod evidence;
 mod exemptions;
 mod finding;
 mod history;
@@ -11,7 +10,6 @@ mod report;
 mod tests;
 mod trial;
 
-pub(crate) use evidence::read_all;
 pub use finding::{Finding, Law};
 pub use report::Report;
 pub(crate) use trial::judge;

@@ -1,6 +1,5 @@
 //! What is judged and what is exempt, shown by the rules that a history breaks.
 
-use std::path::PathBuf;
 use std::time::Duration;
 
 use tenure::Instant;
@@ -46,7 +45,6 @@ fn broken(events: Vec<Event>, notes: &[Note], died: Option<Instant>, deeds: &[De
     let worked = [1, 2, 3].map(|number| Worked {
         number,
         seat: number as usize - 1,
-        log: PathBuf::new(),
         died: died.filter(|_| number == 1),
     });
     let findings = judge(events, notes, &worked, deeds, &[Hazard::DataLoss]).findings;
