@@ -31,6 +31,7 @@ bugs! {
     SmallOvertakesLarge,
     DeadWaitersStay,
     GhostOfAWithdrawnWaiter,
+    HeirOvertakes,
     HeirIsForgotten,
     BeliefStartsAtTheReply,
     PlaceByIsReadAtSending,

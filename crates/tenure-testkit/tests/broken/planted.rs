@@ -266,6 +266,15 @@ impl Planted {
                 let waiters = self.show(key).await.and_then(|status| status.waiters);
                 *others = u32::try_from(waiters.unwrap_or_default().len()).ok();
             }
+            (HeirOvertakes, Some(standing @ Standing::Waiting { .. })) => {
+                let free = self
+                    .show(key)
+                    .await
+                    .is_none_or(|status| status.holders.is_empty());
+                if let Some(heir) = departure.heir.as_ref().filter(|_| free) {
+                    *standing = self.grant(&heir.claim);
+                }
+            }
             (HeirIsForgotten, Some(standing)) => {
                 let (ahead, poll_after) = (None, Duration::from_millis(1));
                 *standing = Standing::Waiting { ahead, poll_after };
