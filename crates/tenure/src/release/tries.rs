@@ -96,7 +96,11 @@ impl Release {
     }
 
     pub(super) async fn see_through(mut self) {
-        let limit = self.claim.lease;
+        let limit = match self.cause {
+            // A request of this claim that was not answered may place it until then.
+            Cause::Withdrawn => self.claim.lease.max(self.line.engine.settings.call_limit),
+            Cause::Unlocked | Cause::Evicted { .. } => self.claim.lease,
+        };
         if let Err(error) = self.run(limit).await {
             self.line.meters().unreturned.increment(1);
             tracing::warn!(key = %self.claim.at.key, claim = %self.claim.at.id, %error,

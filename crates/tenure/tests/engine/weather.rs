@@ -224,6 +224,22 @@ async fn a_release_is_tried_a_last_time_at_its_limit() {
     }
 }
 
+/// An unanswered request may place its claim until the call's time limit, which may be longer than the lease.
+#[tokio::test(start_paused = true)]
+async fn a_withdrawal_is_tried_for_as_long_as_its_claim_may_be_placed() {
+    let world = World::new();
+    let (client, stage) = world.staged();
+    let release = stage.act(Verb::Release);
+    stage.act(Verb::Acquire).fail_after(1);
+    release.fail_before(usize::MAX);
+    let answer = client.mutex("k").lease(SECOND).try_lock().await;
+    assert!(matches!(answer, Err(Error::Backend(_))), "{answer:?}");
+    pass(3 * SECOND).await;
+    let tries = release.count();
+    pass(SECOND).await;
+    assert!(release.count() > tries, "given up after {tries} tries");
+}
+
 /// R16: the local queue goes on after the remote acquire of its head has failed.
 #[tokio::test(start_paused = true)]
 async fn a_failed_head_does_not_strand_who_waits_behind_it() {
