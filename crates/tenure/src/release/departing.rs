@@ -58,7 +58,7 @@ impl Departing {
         self.0 = None;
     }
 
-    /// Carries the release out, for as long as the claim's lease could last.
+    /// Carries the release out, for as long as the claim may last; a withdrawal also for as long as it may still be placed.
     pub(crate) async fn see_through(mut self) {
         if let Some(release) = self.0.take() {
             release.see_through().await;
