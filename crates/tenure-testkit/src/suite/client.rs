@@ -1,5 +1,4 @@
 //! One client of a trial: the calls of the contract, repeated while the weather is bad, and what cases expect.
-//! No rule of the contract is judged here; that is the cases' part.
 //!
 //! # Cancel safety
 //! A future that is dropped leaves the effect of its call unknown, and everything else as it was.
@@ -12,12 +11,13 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 use tenure_backend::{
-    Backend, BackendError, Batch, Cause, Claim, ClaimId, ClaimRef, ClientId, Cursor, Departure, Fairness,
-    Grant, Heir, Holder, HolderId, Instant, LockKey, LockStatus, Mode, OwnerId, Page, Phase, Query, Released,
+    Backend, BackendError, Batch, Call, Cause, Claim, ClaimId, ClaimRef, ClientId, Cursor, Departure, Each,
+    Fairness, Grant, Heir, Instant, LockKey, LockStatus, Loss, Mode, OwnerId, Page, Phase, Query, Released,
     Renewal, Renewed, Standing, WakeUp, Wakes,
 };
 
 use super::Trial;
+use super::departed::{Departed, departure};
 
 /// How often a call is repeated that failed by weather.
 const ATTEMPTS: u32 = 100;
@@ -41,41 +41,6 @@ pub struct Client {
     backend: Arc<dyn Backend>,
     id: ClientId,
     claims: Arc<AtomicU64>,
-}
-
-/// What became of a departure that went through.
-///
-/// # Examples
-/// See [`Trial`], whose example releases a claim.
-#[derive(Debug)]
-pub struct Departed {
-    /// Who was freed by it.
-    pub freed: Vec<HolderId>,
-    /// How many wait elsewhere.
-    pub others: Option<u32>,
-    /// Where the heir stands.
-    pub heir: Option<Standing>,
-    /// Whether an earlier try may have taken effect: then nobody may be left to be freed.
-    pub repeated: bool,
-}
-
-impl Departed {
-    /// Asserts that it freed that claim, and nobody else.
-    pub fn freed_it(&self, claim: &Claim) {
-        if !(self.repeated && self.freed.is_empty()) {
-            assert_eq!(
-                self.freed,
-                [HolderId::Claim(claim.at.id)],
-                "who was freed by releasing {:?}",
-                claim.at
-            );
-        }
-    }
-
-    /// Asserts that it freed nobody.
-    pub fn freed_nobody(&self) {
-        assert_eq!(self.freed, [], "a release of somebody who is absent frees nobody");
-    }
 }
 
 impl Client {
@@ -129,6 +94,33 @@ impl Client {
         self.claim_as(key, mode, |claim| claim.fairness = Fairness::Fifo)
     }
 
+    /// A claim on a lease that a case can wait for.
+    pub fn brief(&self, key: &LockKey, mode: Mode) -> Arc<Claim> {
+        self.claim_as(key, mode, |claim| claim.lease = self.trial.brief())
+    }
+
+    /// A first-come, first-served claim of an exclusive lock, on a lease that a case can wait for.
+    pub(super) fn brief_fair(&self, key: &LockKey) -> Arc<Claim> {
+        self.claim_as(key, Mode::Exclusive, |claim| {
+            claim.fairness = Fairness::Fifo;
+            claim.lease = self.trial.brief();
+        })
+    }
+
+    /// A claim of a long lease that has just been granted.
+    pub async fn holds(&self, key: &LockKey, mode: Mode) -> Arc<Claim> {
+        let claim = self.claim(key, mode);
+        self.granted(&claim).await;
+        claim
+    }
+
+    /// A first-come, first-served claim that has just been placed in the queue.
+    pub async fn queues(&self, key: &LockKey, mode: Mode) -> Arc<Claim> {
+        let claim = self.fair(key, mode);
+        self.waits(&claim).await;
+        claim
+    }
+
     /// Places or polls a claim, in all weathers.
     ///
     /// # Errors
@@ -137,13 +129,8 @@ impl Client {
     /// # Panics
     /// When a hundred tries in a row met bad weather.
     pub async fn try_acquire(&self, claim: &Arc<Claim>) -> Result<Standing, BackendError> {
-        for _ in 0..ATTEMPTS {
-            match self.acquire_by(claim, self.now() + PLACE_AHEAD).await {
-                Err(error) if error.is_weather() => {}
-                answer => return answer,
-            }
-        }
-        panic!("{:?} met bad weather {ATTEMPTS} times in a row", claim.at);
+        let acquire = |backend: Arc<dyn Backend>| backend.acquire(claim.clone(), self.now() + PLACE_AHEAD);
+        self.in_all_weathers(acquire).await
     }
 
     /// Places or polls a claim once.
@@ -156,13 +143,46 @@ impl Client {
 
     /// Places or polls a claim by that moment, in all weathers, which the store does not refuse.
     pub async fn polled_by(&self, claim: &Arc<Claim>, place_by: Instant) -> Standing {
+        let acquire = |backend: Arc<dyn Backend>| backend.acquire(claim.clone(), place_by);
+        let answer = self.in_all_weathers(acquire).await;
+        answer.unwrap_or_else(|error| panic!("acquire of {:?}: {error}", claim.at))
+    }
+
+    /// Repeats a call until it meets no bad weather.
+    pub(super) async fn in_all_weathers<T>(
+        &self,
+        call: impl Fn(Arc<dyn Backend>) -> Call<T>,
+    ) -> Result<T, BackendError> {
         for _ in 0..ATTEMPTS {
-            match self.acquire_by(claim, place_by).await {
+            match call(self.backend.clone()).await {
                 Err(error) if error.is_weather() => {}
-                answer => return answer.unwrap_or_else(|error| panic!("acquire of {:?}: {error}", claim.at)),
+                answer => return answer,
             }
         }
-        panic!("{:?} met bad weather {ATTEMPTS} times in a row", claim.at);
+        panic!("the call met bad weather {ATTEMPTS} times in a row");
+    }
+
+    /// Repeats the elements of a batch that met bad weather. Returns each answer, and whether its element was repeated.
+    async fn each_in_all_weathers<Q: Clone, A>(
+        &self,
+        requests: &[Q],
+        call: impl Fn(Arc<dyn Backend>, Batch<Q>) -> Each<A>,
+        met_weather: impl Fn(&A) -> bool,
+    ) -> Vec<(A, bool)> {
+        let mut answers: Vec<Option<(A, bool)>> = requests.iter().map(|_| None).collect();
+        for attempt in 0..ATTEMPTS {
+            let open: Vec<usize> = (0..answers.len()).filter(|at| answers[*at].is_none()).collect();
+            if open.is_empty() {
+                return answers.into_iter().flatten().collect();
+            }
+            let batch: Batch<Q> = open.iter().map(|at| requests[*at].clone()).collect();
+            let answered = call(self.backend.clone(), batch).await;
+            assert_eq!(answered.len(), open.len(), "one answer for each element");
+            for (at, answer) in open.into_iter().zip(answered) {
+                answers[at] = (!met_weather(&answer)).then_some((answer, attempt > 0));
+            }
+        }
+        panic!("a batch met bad weather {ATTEMPTS} times in a row");
     }
 
     /// Places or polls a claim that the store does not refuse.
@@ -187,6 +207,17 @@ impl Client {
         match self.acquire(claim).await {
             Standing::Waiting { ahead, .. } => ahead,
             other => panic!("{:?} ({}) must wait, and is {other:?}", claim.at, claim.mode),
+        }
+    }
+
+    /// Acquires a claim that must wait, and is to poll again after a pause of at most `limit`.
+    pub async fn polls_within(&self, claim: &Arc<Claim>, limit: Duration) {
+        match self.acquire(claim).await {
+            Standing::Waiting { poll_after, .. } => assert!(
+                (Duration::from_millis(1)..=limit).contains(&poll_after),
+                "a pause of {poll_after:?}, of {limit:?} at most"
+            ),
+            other => panic!("{:?} must wait, and is {other:?}", claim.at),
         }
     }
 
@@ -279,52 +310,65 @@ impl Client {
         departed.pop().expect("one departure has one answer")
     }
 
-    /// Makes holders or waiters absent in one call, in all weathers.
+    /// Makes holders or waiters absent in one call, in all weathers; the store refuses none.
     pub async fn depart_all(&self, departures: Vec<Departure>) -> Vec<Departed> {
-        let mut answers: Vec<Option<Departed>> = departures.iter().map(|_| None).collect();
-        let mut repeated = vec![false; departures.len()];
-        for _ in 0..ATTEMPTS {
-            let open: Vec<usize> = (0..answers.len()).filter(|at| answers[*at].is_none()).collect();
-            if open.is_empty() {
-                return answers.into_iter().flatten().collect();
-            }
-            let batch: Batch<Departure> = open.iter().map(|at| departures[*at].clone()).collect();
-            let answered = self.backend.clone().release(batch).await;
-            assert_eq!(answered.len(), open.len(), "one answer for each departure");
-            for (at, answer) in open.into_iter().zip(answered) {
-                match answer {
-                    Released::Done { freed, others, heir } => {
-                        answers[at] = Some(Departed {
-                            freed: freed.into_vec(),
-                            others,
-                            heir,
-                            repeated: repeated[at],
-                        });
-                    }
-                    Released::Unknown(error) if error.is_weather() => repeated[at] = true,
-                    Released::Unknown(error) => panic!("release of {:?}: {error}", departures[at].who),
-                }
-            }
-        }
-        panic!("a release met bad weather {ATTEMPTS} times in a row");
+        let answers = self.answers_to_departures(&departures).await;
+        let departed = |(answer, repeated)| match answer {
+            Released::Done { freed, others, heir } => Departed {
+                freed: freed.into_vec(),
+                others,
+                heir,
+                repeated,
+            },
+            Released::Unknown(error) => panic!("release: {error}"),
+        };
+        answers.into_iter().map(departed).collect()
+    }
+
+    /// What the store answers to each departure of one call, weather apart, and whether it was repeated.
+    pub(super) async fn answers_to_departures(&self, departures: &[Departure]) -> Vec<(Released, bool)> {
+        let release = |backend: Arc<dyn Backend>, batch| backend.release(batch);
+        let met_weather =
+            |answer: &Released| matches!(answer, Released::Unknown(error) if error.is_weather());
+        self.each_in_all_weathers(departures, release, met_weather).await
     }
 
     /// Renews a claim that holds the key, by its own lease.
     pub async fn renew(&self, claim: &Claim) -> Renewed {
-        self.renew_in(claim, Phase::Granted).await
+        self.renew_as(claim, Phase::Granted, |_| {}).await
     }
 
-    /// Renews a claim in that phase, by its own lease.
-    pub async fn renew_in(&self, claim: &Claim, phase: Phase) -> Renewed {
-        let mut answers = self.renew_all(vec![renewal(claim, phase)]).await;
+    /// Renews a claim in that phase, by a renewal that `change` adapts.
+    pub async fn renew_as(&self, claim: &Claim, phase: Phase, change: impl FnOnce(&mut Renewal)) -> Renewed {
+        let mut renewal = renewal(claim, phase);
+        change(&mut renewal);
+        let mut answers = self.renew_all(vec![renewal]).await;
         answers.pop().expect("one renewal has one answer")
     }
 
     /// Renews a claim that must be alive; what is left to believe.
     pub async fn stays_alive(&self, claim: &Claim, phase: Phase) -> (Instant, Duration) {
-        match self.renew_in(claim, phase).await {
+        self.stays_alive_as(claim, phase, |_| {}).await
+    }
+
+    /// Renews a claim that must be alive, by a renewal that `change` adapts; what is left to believe.
+    pub async fn stays_alive_as(
+        &self,
+        claim: &Claim,
+        phase: Phase,
+        change: impl FnOnce(&mut Renewal),
+    ) -> (Instant, Duration) {
+        match self.renew_as(claim, phase, change).await {
             Renewed::Alive { held_from, lease } => (held_from, lease),
             other => panic!("{:?} must be alive, and is {other:?}", claim.at),
+        }
+    }
+
+    /// Renews a claim that must be gone; why it is.
+    pub async fn is_gone(&self, claim: &Claim, phase: Phase) -> Loss {
+        match self.renew_as(claim, phase, |_| {}).await {
+            Renewed::Gone(loss) => loss,
+            other => panic!("{:?} must be gone, and is {other:?}", claim.at),
         }
     }
 
@@ -342,43 +386,24 @@ impl Client {
 
     /// Renews claims in one call, in all weathers; what the store answers to each, weather apart.
     pub async fn answers_to_renewals(&self, renewals: Vec<Renewal>) -> Vec<Renewed> {
-        let mut answers: Vec<Option<Renewed>> = renewals.iter().map(|_| None).collect();
-        for _ in 0..ATTEMPTS {
-            let open: Vec<usize> = (0..answers.len()).filter(|at| answers[*at].is_none()).collect();
-            if open.is_empty() {
-                return answers.into_iter().flatten().collect();
-            }
-            let batch: Batch<Renewal> = open.iter().map(|at| renewals[*at].clone()).collect();
-            let answered = self.backend.clone().renew(batch).await;
-            assert_eq!(answered.len(), open.len(), "one answer for each renewal");
-            for (at, answer) in open.into_iter().zip(answered) {
-                match answer {
-                    Renewed::Unknown(error) if error.is_weather() => {}
-                    answer => answers[at] = Some(answer),
-                }
-            }
-        }
-        panic!("a renewal met bad weather {ATTEMPTS} times in a row");
+        let renew = |backend: Arc<dyn Backend>, batch| backend.renew(batch);
+        let met_weather = |answer: &Renewed| matches!(answer, Renewed::Unknown(error) if error.is_weather());
+        let answers = self.each_in_all_weathers(&renewals, renew, met_weather).await;
+        answers.into_iter().map(|(answer, _)| answer).collect()
     }
 
     /// Watches for a claim; `None` where the store can only be polled.
     pub async fn watch(&self, claim: &Arc<Claim>) -> Option<Wakes> {
-        for _ in 0..ATTEMPTS {
-            match self.backend.clone().watch(claim.clone()).await {
-                Ok(wakes) => return Some(wakes),
-                Err(error) if error.is_weather() => {}
-                Err(error) => {
-                    let wake_up = self.trial.profile().wake_up;
-                    assert_eq!(
-                        wake_up,
-                        WakeUp::Poll,
-                        "a store that wakes lets itself be watched: {error}"
-                    );
-                    return None;
-                }
-            }
+        let watched = self.in_all_weathers(|backend| backend.watch(claim.clone())).await;
+        if let Err(error) = &watched {
+            let wake_up = self.trial.profile().wake_up;
+            assert_eq!(
+                wake_up,
+                WakeUp::Poll,
+                "a store that wakes lets itself be watched: {error}"
+            );
         }
-        panic!("{:?} met bad weather {ATTEMPTS} times in a row", claim.at);
+        watched.ok()
     }
 
     /// What the store shows of a key; `None` if nobody holds it or queues for it.
@@ -421,24 +446,10 @@ impl Client {
     }
 
     async fn look(&self, query: Query) -> Page<LockStatus> {
-        for _ in 0..ATTEMPTS {
-            match self.backend.clone().inspect(query.clone()).await {
-                Ok(page) => return page,
-                Err(error) if error.is_weather() => {}
-                Err(error) => panic!("inspect {query:?}: {error}"),
-            }
-        }
-        panic!("inspect met bad weather {ATTEMPTS} times in a row");
-    }
-}
-
-/// A departure of that claim, without an heir or a bar.
-pub(super) fn departure(claim: &Claim, cause: Cause) -> Departure {
-    Departure {
-        who: Holder::Claim(claim.at.clone()),
-        cause,
-        heir: None,
-        bar: Duration::ZERO,
+        let page = self
+            .in_all_weathers(|backend| backend.inspect(query.clone()))
+            .await;
+        page.unwrap_or_else(|error| panic!("inspect {query:?}: {error}"))
     }
 }
 

@@ -1,5 +1,4 @@
 //! Fencing tokens: each grant's are greater than all before it on the key, whatever ended those.
-//! What a resource does with them is not the store's.
 //!
 //! # Cancel safety
 //! A case that is dropped leaves its claims to their leases, in a store that was made for it alone.
@@ -10,7 +9,6 @@ use tenure_backend::{
     Fairness, Fencing, FencingToken, LockKey, Loss, Mode, Phase, Renewal, Renewed, TokenRun,
 };
 
-use super::client::renewal;
 use super::{Client, Trial};
 
 /// A store that fences gives every grant a token, and one that does not gives none.
@@ -36,19 +34,16 @@ pub async fn tokens_rise_over_release(trial: Trial) {
 
 /// Over the end of a lease (R12).
 pub async fn tokens_rise_over_expiry(trial: Trial) {
-    if trial.lives_by_session().await {
-        return;
-    }
+    skip_if!(trial.lives_by_session().await);
     let ([silent, other], key) = (trial.two().await, trial.key());
     let mut greatest = None;
     for _ in 0..2 {
-        let claim = silent.claim_as(&key, Mode::Exclusive, |claim| claim.lease = trial.brief());
+        let claim = silent.brief(&key, Mode::Exclusive);
         let grant = silent.granted(&claim).await;
         rises(&mut greatest, grant.tokens);
         trial.pass(grant.lease + trial.grace()).await;
     }
-    let run = other.granted(&other.claim(&key, Mode::Exclusive)).await.tokens;
-    rises(&mut greatest, run);
+    rises(&mut greatest, next_run(&other, &key).await);
 }
 
 /// Over an eviction.
@@ -58,11 +53,7 @@ pub async fn tokens_rise_over_eviction(trial: Trial) {
     let mut greatest = None;
     rises(&mut greatest, holder.granted(&claim).await.tokens);
     other.evict(&claim, "alice").await;
-    let run = other
-        .granted_soon(&other.claim(&key, Mode::Exclusive))
-        .await
-        .tokens;
-    rises(&mut greatest, run);
+    rises(&mut greatest, next_run(&other, &key).await);
 }
 
 /// Over a restart of the store, if its tokens are said to outlive the process, and over a new client if not (R12).
@@ -86,25 +77,17 @@ pub async fn tokens_rise_over_a_restart(trial: Trial) {
 
 /// Over modes: a writer's are greater than those of the readers before it, and smaller than those after.
 pub async fn tokens_rise_from_readers_to_writers_and_back(trial: Trial) {
-    if trial.lacks(Mode::Read).await {
-        return;
-    }
+    skip_if!(trial.lacks(Mode::Read).await);
     let ([a, b], key) = (trial.two().await, trial.key());
-    let (first, second) = (a.claim(&key, Mode::Read), b.claim(&key, Mode::Read));
-    let mut readers = None;
+    let [first, second, last] = [&a, &b, &b].map(|client| client.claim(&key, Mode::Read));
     let runs = [a.granted(&first).await.tokens, b.granted(&second).await.tokens];
-    for run in runs.into_iter().flatten() {
-        readers = readers.max(Some(run.last()));
-    }
+    let mut greatest = runs.into_iter().flatten().map(|run| run.last()).max();
     a.release(&first).await;
     b.release(&second).await;
     let writer = a.claim(&key, Mode::Write);
-    rises(&mut readers, a.granted_soon(&writer).await.tokens);
+    rises(&mut greatest, a.granted_soon(&writer).await.tokens);
     a.release(&writer).await;
-    rises(
-        &mut readers,
-        b.granted_soon(&b.claim(&key, Mode::Read)).await.tokens,
-    );
+    rises(&mut greatest, b.granted_soon(&last).await.tokens);
 }
 
 /// A grant reserves as many tokens as it asked for, up to the limit, and the next begins beyond them.
@@ -133,41 +116,30 @@ pub async fn a_raise_lifts_the_counter_and_becomes_the_claims_run(trial: Trial) 
         return;
     };
     let raised = beyond(run);
-    let answers = holder
-        .renew_all(vec![raising(renewal(&claim, Phase::Granted), raised)])
+    holder
+        .stays_alive_as(&claim, Phase::Granted, raising(raised))
         .await;
-    assert!(matches!(answers[..], [Renewed::Alive { .. }]), "{answers:?}");
     assert_eq!(holder.granted(&claim).await.tokens, Some(raised));
     let shown = other.status(&key).await.expect("a held key is shown").holders[0].token;
     assert_eq!(shown, Some(raised.first()));
     holder.release(&claim).await;
     let mut greatest = Some(raised.last());
-    let run = other
-        .granted_soon(&other.claim(&key, Mode::Exclusive))
-        .await
-        .tokens;
-    rises(&mut greatest, run);
+    rises(&mut greatest, next_run(&other, &key).await);
 }
 
 /// A renewal that raises a claim which still waits lifts the counter too, and does not grant it.
 pub async fn a_raise_of_a_waiter_lifts_the_counter(trial: Trial) {
-    if trial.lacks_so(Mode::Exclusive, Fairness::Fifo).await {
-        return;
-    }
+    skip_if!(trial.lacks_so(Mode::Exclusive, Fairness::Fifo).await);
     let ([holder, waiter], key) = (trial.two().await, trial.key());
-    let (held, waiting) = (
-        holder.fair(&key, Mode::Exclusive),
-        waiter.fair(&key, Mode::Exclusive),
-    );
+    let held = holder.fair(&key, Mode::Exclusive);
     let Some(run) = holder.granted(&held).await.tokens else {
         return;
     };
-    waiter.waits(&waiting).await;
+    let waiting = waiter.queues(&key, Mode::Exclusive).await;
     let raised = beyond(run);
-    let answers = waiter
-        .renew_all(vec![raising(renewal(&waiting, Phase::Either), raised)])
+    waiter
+        .stays_alive_as(&waiting, Phase::Either, raising(raised))
         .await;
-    assert!(matches!(answers[..], [Renewed::Alive { .. }]), "{answers:?}");
     waiter.waits(&waiting).await;
     holder.release(&held).await.freed_it(&held);
     let granted = waiter.granted_soon(&waiting).await.tokens;
@@ -189,17 +161,10 @@ pub async fn a_raise_never_lowers_the_counter(trial: Trial) {
     let Some(newer) = holder.granted_soon(&claim).await.tokens else {
         return;
     };
-    let answers = holder
-        .renew_all(vec![raising(renewal(&claim, Phase::Granted), old)])
-        .await;
-    assert!(matches!(answers[..], [Renewed::Alive { .. }]), "{answers:?}");
+    holder.stays_alive_as(&claim, Phase::Granted, raising(old)).await;
     holder.release(&claim).await;
     let mut greatest = Some(newer.last());
-    let run = other
-        .granted_soon(&other.claim(&key, Mode::Exclusive))
-        .await
-        .tokens;
-    rises(&mut greatest, run);
+    rises(&mut greatest, next_run(&other, &key).await);
 }
 
 /// A renewal that finds its claim gone, or in another phase, lifts nothing.
@@ -210,31 +175,25 @@ pub async fn a_raise_of_a_claim_that_is_gone_has_no_effect(trial: Trial) {
         return;
     };
     let far = TokenRun::new(token(FencingToken::MAX / 2), NonZeroU32::MIN).expect("far below the greatest");
-    let answers = holder
-        .renew_all(vec![raising(renewal(&claim, Phase::Waiting), far)])
-        .await;
-    assert!(
-        matches!(answers[..], [Renewed::Gone(Loss::Missing)]),
-        "{answers:?}"
-    );
+    let answer = holder.renew_as(&claim, Phase::Waiting, raising(far)).await;
+    assert!(matches!(answer, Renewed::Gone(Loss::Missing)), "{answer:?}");
     assert_eq!(holder.granted(&claim).await.tokens, Some(run));
     holder.release(&claim).await;
-    let answers = holder
-        .renew_all(vec![raising(renewal(&claim, Phase::Granted), far)])
-        .await;
-    assert!(matches!(answers[..], [Renewed::Gone(_)]), "{answers:?}");
-    let next = granted_run(&other, &key).await;
+    let answer = holder.renew_as(&claim, Phase::Granted, raising(far)).await;
+    assert!(matches!(answer, Renewed::Gone(_)), "{answer:?}");
+    let next = next_run(&other, &key).await;
     assert!(
-        next.first() < far.first(),
+        next.is_some_and(|next| next.first() < far.first()),
         "{next:?} was lifted by a claim that was gone"
     );
 }
 
-async fn granted_run(client: &Client, key: &LockKey) -> TokenRun {
-    let grant = client.granted_soon(&client.claim(key, Mode::Exclusive)).await;
-    grant
+/// The tokens of the next exclusive grant.
+async fn next_run(client: &Client, key: &LockKey) -> Option<TokenRun> {
+    client
+        .granted_soon(&client.claim(key, Mode::Exclusive))
+        .await
         .tokens
-        .expect("a store that fences gives every grant tokens")
 }
 
 /// Asserts that a run is beyond the greatest token so far, which it then is.
@@ -247,11 +206,8 @@ fn rises(greatest: &mut Option<FencingToken>, run: Option<TokenRun>) {
     *greatest = Some(run.last());
 }
 
-fn raising(renewal: Renewal, run: TokenRun) -> Renewal {
-    Renewal {
-        raise: Some(run),
-        ..renewal
-    }
+fn raising(run: TokenRun) -> impl FnOnce(&mut Renewal) {
+    move |renewal| renewal.raise = Some(run)
 }
 
 /// A run well beyond that one.

@@ -1,5 +1,5 @@
 //! Requests and answers that come late: belief counts from the sending, and a placement has its time.
-//! Part of the group `lease`; interruptions of the client itself are in `lease.rs`.
+//! Part of the group `lease`.
 //!
 //! # Cancel safety
 //! A case that is dropped leaves its claims to their leases, in a store that was made for it alone.
@@ -20,14 +20,12 @@ const LATE: Duration = Duration::from_millis(120);
 /// An answer that was long on its way shortens what is left to believe, and never lengthens it: the store has ended the
 /// lease no earlier than belief ends (R22).
 pub async fn a_late_reply_does_not_lengthen_belief(trial: Trial) {
-    if trial.lives_by_session().await {
-        return;
-    }
+    skip_if!(trial.lives_by_session().await);
     let Some((client, door)) = trial.slow().await else {
         return what_is_believed_ends_no_later_than_the_lease_in_the_store(trial).await;
     };
     let other = trial.client().await;
-    let claim = |key| client.claim_as(key, Mode::Exclusive, |claim| claim.lease = trial.brief());
+    let claim = |key| client.brief(key, Mode::Exclusive);
     let [granted, renewed, inherited] = [trial.key(), trial.key(), trial.key()];
     let believed_until = |grant: &Grant| grant.held_from + grant.lease;
 
@@ -66,8 +64,7 @@ pub async fn a_late_request_is_not_placed(trial: Trial) {
         return crate::suite::claim::a_claim_is_never_placed_after_its_place_by(trial).await;
     };
     let ([other, holder], [alone, inherited]) = (trial.two().await, [trial.key(), trial.key()]);
-    let held = client.claim(&inherited, Mode::Exclusive);
-    client.granted(&held).await;
+    let held = client.holds(&inherited, Mode::Exclusive).await;
     let soon = || client.now() + LATE / 4;
 
     door.delay(LATE, Duration::ZERO);

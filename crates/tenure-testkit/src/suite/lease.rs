@@ -1,5 +1,4 @@
 //! Leases: they end when nobody renews them, not before, and never come back.
-//! How long a waiter's own lease holds up a queue is in `fifo.rs`.
 //!
 //! # Cancel safety
 //! A case that is dropped leaves its claims to their leases, in a store that was made for it alone.
@@ -8,27 +7,22 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tenure_backend::{
-    Claim, Clock, Grant, Guarantee, LockKey, Loss, Mode, Phase, Reach, Renewal, Renewed, Standing,
+    Claim, Clock, Guarantee, LockKey, Loss, Mode, Phase, Reach, Renewal, Renewed, Standing,
 };
 
 pub use super::late::{a_late_reply_does_not_lengthen_belief, a_late_request_is_not_placed};
 
-use super::client::renewal;
 use super::trial::permits;
 use super::{Client, Trial};
 use crate::JumpingClock;
 
 /// A holder that falls silent holds the key for its lease, and no longer.
 pub async fn a_lease_that_is_not_renewed_ends(trial: Trial) {
-    if trial.lives_by_session().await {
-        return;
-    }
+    skip_if!(trial.lives_by_session().await);
     let ([silent, other], key) = (trial.two().await, trial.key());
-    let claim = silent.claim_as(&key, Mode::Exclusive, |claim| claim.lease = trial.brief());
+    let claim = silent.brief(&key, Mode::Exclusive);
     let grant = silent.granted(&claim).await;
-    other.finds_busy(&key, Mode::Exclusive).await;
-    let next = other.claim(&key, Mode::Exclusive);
-    other.granted_within(&next, grant.lease + trial.grace()).await;
+    is_free_after(&trial, &other, &key, grant.lease).await;
     assert!(
         other.now() >= grant.held_from + grant.lease,
         "the key was free before the lease had ended"
@@ -37,28 +31,22 @@ pub async fn a_lease_that_is_not_renewed_ends(trial: Trial) {
 
 /// Renewed within its lease, a claim lives on.
 pub async fn a_renewed_claim_outlives_its_first_lease(trial: Trial) {
-    if trial.lives_by_session().await {
-        return;
-    }
+    skip_if!(trial.lives_by_session().await);
     let ([holder, other], key) = (trial.two().await, trial.key());
-    let claim = holder.claim_as(&key, Mode::Exclusive, |claim| claim.lease = trial.brief());
+    let claim = holder.brief(&key, Mode::Exclusive);
     let mut lease = holder.granted(&claim).await.lease;
     for _ in 0..3 {
         trial.pass(lease.mul_f64(0.6)).await;
         lease = holder.stays_alive(&claim, Phase::Granted).await.1;
     }
-    other.finds_busy(&key, Mode::Exclusive).await;
-    let next = other.claim(&key, Mode::Exclusive);
-    other.granted_within(&next, lease * 2 + trial.grace()).await;
+    is_free_after(&trial, &other, &key, lease * 2).await;
 }
 
 /// `acquire` on a granted claim restarts its lease.
 pub async fn a_granted_claim_that_asks_again_restarts_its_lease(trial: Trial) {
-    if trial.lives_by_session().await {
-        return;
-    }
+    skip_if!(trial.lives_by_session().await);
     let ([holder, other], key) = (trial.two().await, trial.key());
-    let claim = holder.claim_as(&key, Mode::Exclusive, |claim| claim.lease = trial.brief());
+    let claim = holder.brief(&key, Mode::Exclusive);
     let first = holder.granted(&claim).await;
     trial.pass(first.lease.mul_f64(0.6)).await;
     let second = holder.granted(&claim).await;
@@ -70,24 +58,13 @@ pub async fn a_granted_claim_that_asks_again_restarts_its_lease(trial: Trial) {
 
 /// A renewal gives the lease that it asks for, from the moment at which the store acts.
 pub async fn a_renewal_gives_the_lease_that_it_asks_for(trial: Trial) {
-    if trial.lives_by_session().await {
-        return;
-    }
+    skip_if!(trial.lives_by_session().await);
     let ([holder, other], key) = (trial.two().await, trial.key());
-    let claim = holder.claim(&key, Mode::Exclusive);
-    holder.granted(&claim).await;
-    let renewal = Renewal {
-        lease: trial.brief(),
-        ..renewal(&claim, Phase::Granted)
-    };
-    let mut answers = holder.renew_all(vec![renewal]).await;
-    let Some(Renewed::Alive { held_from, lease }) = answers.pop() else {
-        panic!("a claim that holds is renewed");
-    };
+    let claim = holder.holds(&key, Mode::Exclusive).await;
+    let briefly = |renewal: &mut Renewal| renewal.lease = trial.brief();
+    let (held_from, lease) = holder.stays_alive_as(&claim, Phase::Granted, briefly).await;
     assert!(lease >= trial.brief() && lease <= trial.brief() * 2, "{lease:?}");
-    other.finds_busy(&key, Mode::Exclusive).await;
-    let next = other.claim(&key, Mode::Exclusive);
-    other.granted_within(&next, lease + trial.grace()).await;
+    is_free_after(&trial, &other, &key, lease).await;
     assert!(
         other.now() >= held_from + lease,
         "the key was free before the lease had ended"
@@ -97,8 +74,7 @@ pub async fn a_renewal_gives_the_lease_that_it_asks_for(trial: Trial) {
 /// Where the profile says so, a holder on another machine keeps the key while the store restarts.
 pub async fn a_claim_outlives_a_restart_where_the_profile_says_so(trial: Trial) {
     let (holder, key) = (trial.client().await, trial.key());
-    let claim = holder.claim(&key, Mode::Exclusive);
-    holder.granted(&claim).await;
+    holder.holds(&key, Mode::Exclusive).await;
     // Where the store restarts with its machine, its holders are gone too.
     let outlives_it = trial.profile().reach == Reach::Network;
     if outlives_it
@@ -112,17 +88,12 @@ pub async fn a_claim_outlives_a_restart_where_the_profile_says_so(trial: Trial) 
 
 /// An expired claim is not renewed, also if nobody else has asked for the key, and not re-created (R7).
 pub async fn an_expired_claim_is_never_renewed(trial: Trial) {
-    if trial.lives_by_session().await {
-        return;
-    }
+    skip_if!(trial.lives_by_session().await);
     let ([late, other], key) = (trial.two().await, trial.key());
     let claim = expired(&trial, &late, &key, Mode::Exclusive).await;
     for phase in [Phase::Granted, Phase::Either] {
-        let answer = late.renew_in(&claim, phase).await;
-        assert!(
-            matches!(answer, Renewed::Gone(Loss::Expired | Loss::Missing)),
-            "{answer:?}"
-        );
+        let loss = late.is_gone(&claim, phase).await;
+        assert!(matches!(loss, Loss::Expired | Loss::Missing), "{loss:?}");
     }
     assert_eq!(other.status(&key).await, None);
     other.finds_free(&key, Mode::Exclusive).await;
@@ -130,9 +101,7 @@ pub async fn an_expired_claim_is_never_renewed(trial: Trial) {
 
 /// An expired claim is not granted again, also if nobody else has asked for the key.
 pub async fn an_expired_claim_is_never_granted_again(trial: Trial) {
-    if trial.lives_by_session().await {
-        return;
-    }
+    skip_if!(trial.lives_by_session().await);
     let ([late, other], key) = (trial.two().await, trial.key());
     let claim = expired(&trial, &late, &key, Mode::Exclusive).await;
     if trial.profile().remembers_ended {
@@ -146,43 +115,32 @@ pub async fn an_expired_claim_is_never_granted_again(trial: Trial) {
 
 /// A late release of an expired claim frees nobody who came after (R23).
 pub async fn a_late_release_of_an_expired_claim_frees_nobody(trial: Trial) {
-    if trial.lives_by_session().await {
-        return;
-    }
+    skip_if!(trial.lives_by_session().await);
     let ([late, other], key) = (trial.two().await, trial.key());
     let claim = expired(&trial, &late, &key, Mode::Exclusive).await;
-    let next = other.claim(&key, Mode::Exclusive);
-    other.granted(&next).await;
+    let next = other.holds(&key, Mode::Exclusive).await;
     late.release(&claim).await.freed_nobody();
     other.stays_alive(&next, Phase::Granted).await;
 }
 
 /// Renewal is for the phase that it names: for another one the claim is left as it is.
 pub async fn a_renewal_of_another_phase_has_no_effect(trial: Trial) {
-    if trial.lives_by_session().await {
-        return;
-    }
+    skip_if!(trial.lives_by_session().await);
     let ([holder, other], key) = (trial.two().await, trial.key());
-    let claim = holder.claim_as(&key, Mode::Exclusive, |claim| claim.lease = trial.brief());
+    let claim = holder.brief(&key, Mode::Exclusive);
     let grant = holder.granted(&claim).await;
     trial.pass(grant.lease.mul_f64(0.6)).await;
-    let answer = holder.renew_in(&claim, Phase::Waiting).await;
-    assert!(matches!(answer, Renewed::Gone(Loss::Missing)), "{answer:?}");
-    other.finds_busy(&key, Mode::Exclusive).await;
-    let next = other.claim(&key, Mode::Exclusive);
-    other.granted_within(&next, grant.lease * 2).await;
+    assert_eq!(holder.is_gone(&claim, Phase::Waiting).await, Loss::Missing);
+    is_free_after(&trial, &other, &key, grant.lease * 2).await;
 }
 
 /// One reader's renewal and release change nothing about another's lease (R27).
 pub async fn one_readers_renewal_and_release_leave_the_others_lease_alone(trial: Trial) {
-    if trial.lacks(Mode::Read).await || trial.lives_by_session().await {
-        return;
-    }
+    skip_if!(trial.lacks(Mode::Read).await || trial.lives_by_session().await);
     let ([silent, busy, other], key) = (trial.three().await, trial.key());
-    let claim = silent.claim_as(&key, Mode::Read, |claim| claim.lease = trial.brief());
-    let neighbour = busy.claim(&key, Mode::Read);
+    let claim = silent.brief(&key, Mode::Read);
     let lease = silent.granted(&claim).await.lease;
-    busy.granted(&neighbour).await;
+    let neighbour = busy.holds(&key, Mode::Read).await;
     busy.stays_alive(&neighbour, Phase::Granted).await;
     trial.pass(lease.mul_f64(0.5)).await;
     busy.release(&neighbour).await.freed_it(&neighbour);
@@ -192,12 +150,9 @@ pub async fn one_readers_renewal_and_release_leave_the_others_lease_alone(trial:
 
 /// A dead reader goes with its own lease, although other readers live and renew (R11).
 pub async fn a_dead_reader_does_not_stay_for_the_others_sake(trial: Trial) {
-    if trial.lacks(Mode::Read).await || trial.lives_by_session().await {
-        return;
-    }
+    skip_if!(trial.lacks(Mode::Read).await || trial.lives_by_session().await);
     let ([dead, alive, writer], key) = (trial.three().await, trial.key());
-    let neighbour = alive.claim(&key, Mode::Read);
-    alive.granted(&neighbour).await;
+    let neighbour = alive.holds(&key, Mode::Read).await;
     expired(&trial, &dead, &key, Mode::Read).await;
     writer.finds_busy(&key, Mode::Write).await;
     alive.release(&neighbour).await.freed_it(&neighbour);
@@ -207,9 +162,7 @@ pub async fn a_dead_reader_does_not_stay_for_the_others_sake(trial: Trial) {
 /// The permits of dead holders are given out again, however many they were (R29).
 pub async fn permits_of_dead_holders_are_given_out_again(trial: Trial) {
     const HOLDERS: u32 = 200;
-    if trial.lacks(permits(1, HOLDERS)).await || trial.lives_by_session().await {
-        return;
-    }
+    skip_if!(trial.lacks(permits(1, HOLDERS)).await || trial.lives_by_session().await);
     let ([dead, other], key) = (trial.two().await, trial.key());
     let lease = trial
         .brief()
@@ -238,16 +191,9 @@ pub async fn a_lease_too_short_is_rounded_up_and_says_so(trial: Trial) {
 pub async fn a_renewal_too_short_is_rounded_up_and_says_so(trial: Trial) {
     let ([holder, other], key) = (trial.two().await, trial.key());
     let least = trial.profile().limits.min_lease;
-    let claim = holder.claim(&key, Mode::Exclusive);
-    holder.granted(&claim).await;
-    let renewal = Renewal {
-        lease: least / 2,
-        ..renewal(&claim, Phase::Granted)
-    };
-    let mut answers = holder.renew_all(vec![renewal]).await;
-    let Some(Renewed::Alive { held_from, lease }) = answers.pop() else {
-        panic!("a claim that holds is renewed");
-    };
+    let claim = holder.holds(&key, Mode::Exclusive).await;
+    let too_short = |renewal: &mut Renewal| renewal.lease = least / 2;
+    let (held_from, lease) = holder.stays_alive_as(&claim, Phase::Granted, too_short).await;
     assert!(lease >= least, "{lease:?} is below {least:?}");
     trial.pass(least.mul_f64(0.75)).await;
     let rival = other.claim(&key, Mode::Exclusive);
@@ -260,69 +206,42 @@ pub async fn a_renewal_too_short_is_rounded_up_and_says_so(trial: Trial) {
 
 /// A renewal with `shorten_only` keeps the claim for the smaller of the lease asked for and what is left.
 pub async fn a_renewal_that_only_shortens_never_lengthens(trial: Trial) {
-    if trial.lives_by_session().await {
-        return;
-    }
+    skip_if!(trial.lives_by_session().await);
     let [holder, other] = trial.two().await;
     let shorten = async |claim: &Claim, lease: Duration| {
-        let renewal = Renewal {
-            lease,
-            shorten_only: true,
-            ..renewal(claim, Phase::Granted)
-        };
-        match holder.renew_all(vec![renewal]).await.pop() {
-            Some(Renewed::Alive { lease, .. }) => lease,
-            answer => panic!("a claim that holds is renewed: {answer:?}"),
-        }
+        let shorten_only = |renewal: &mut Renewal| (renewal.lease, renewal.shorten_only) = (lease, true);
+        let renewed = holder.stays_alive_as(claim, Phase::Granted, shorten_only).await;
+        renewed.1
     };
     // A placement that is delivered again restarts the lease, so in bad weather one of several claims has to show it.
     let mut shortened = false;
     for _ in 0..5 {
-        let brief = holder.claim_as(&trial.key(), Mode::Exclusive, |claim| claim.lease = trial.brief());
+        let brief = holder.brief(&trial.key(), Mode::Exclusive);
         let granted = holder.granted(&brief).await.lease;
         trial.pass(granted.mul_f64(0.6)).await;
         let left = shorten(&brief, granted * 10).await;
         assert!(left <= granted, "{left:?} left of {granted:?}");
-        other.finds_busy(&brief.at.key, Mode::Exclusive).await;
-        let next = other.claim(&brief.at.key, Mode::Exclusive);
-        other.granted_within(&next, left + trial.grace()).await;
+        is_free_after(&trial, &other, &brief.at.key, left).await;
         shortened |= left <= granted.mul_f64(0.5);
         if shortened {
             break;
         }
     }
     assert!(shortened, "no renewal answered what was left");
-    let long = holder.claim(&trial.key(), Mode::Exclusive);
-    holder.granted(&long).await;
+    let long = holder.holds(&trial.key(), Mode::Exclusive).await;
     let left = shorten(&long, trial.brief()).await;
     assert!(left <= trial.brief() * 2, "{left:?} of {:?}", trial.brief());
-    other.finds_busy(&long.at.key, Mode::Exclusive).await;
-    let next = other.claim(&long.at.key, Mode::Exclusive);
-    other.granted_within(&next, left + trial.grace()).await;
+    is_free_after(&trial, &other, &long.at.key, left).await;
 }
 
 /// A waiter is told to poll no later than the moment at which the holder's lease ends.
 pub async fn a_waiter_polls_no_later_than_the_holders_lease_ends(trial: Trial) {
-    if trial.lives_by_session().await {
-        return;
-    }
+    skip_if!(trial.lives_by_session().await);
     let ([silent, other], key) = (trial.two().await, trial.key());
-    let claim = silent.claim_as(&key, Mode::Exclusive, |claim| claim.lease = trial.brief());
+    let claim = silent.brief(&key, Mode::Exclusive);
     let lease = silent.granted(&claim).await.lease;
     let waiter = other.claim(&key, Mode::Exclusive);
-    match other.acquire(&waiter).await {
-        Standing::Waiting { poll_after, .. } => {
-            assert!(
-                poll_after >= Duration::from_millis(1),
-                "{poll_after:?} is no pause"
-            );
-            assert!(
-                poll_after <= lease + trial.grace(),
-                "{poll_after:?} is after the lease of {lease:?}"
-            );
-        }
-        other => panic!("{other:?}"),
-    }
+    other.polls_within(&waiter, lease + trial.grace()).await;
     other.granted_within(&waiter, lease + trial.grace()).await;
 }
 
@@ -368,69 +287,57 @@ pub async fn no_interruption_makes_belief_outlive_the_lease(trial: Trial) {
                 return what_is_believed_ends_no_later_than_the_lease_in_the_store(trial).await;
             };
             let client = trial.client_of(client.await.expect("the subject makes a client"));
-            interrupted_acquire(&trial, &client, &clock, reading, jump).await;
-            interrupted_renewal(&trial, &client, &clock, reading, jump).await;
+            for renews in [false, true] {
+                interrupted(&trial, &client, &clock, (reading, jump), renews).await;
+            }
         }
     }
 }
 
-async fn interrupted_acquire(
+/// Places or renews a claim while the clock jumps. In the last moment in which its client may then believe in it,
+/// another client must find the key held.
+async fn interrupted(
     trial: &Trial,
     client: &Client,
     clock: &JumpingClock,
-    reading: u32,
-    jump: Duration,
+    (reading, jump): (u32, Duration),
+    renews: bool,
 ) {
-    let key = trial.key();
-    let claim = client.claim_as(&key, Mode::Exclusive, |claim| claim.lease = trial.brief());
+    let claim = client.brief(&trial.key(), Mode::Exclusive);
+    if renews {
+        client.granted(&claim).await;
+    }
     let place_by = clock.manual().now() + Duration::from_secs(5);
     clock.arm(reading, jump);
-    let answer = client.acquire_by(&claim, place_by).await;
+    let believed = if renews {
+        match client.renew(&claim).await {
+            Renewed::Alive { held_from, lease } => Some(held_from + lease),
+            Renewed::Gone(_) | Renewed::Unknown(_) => None,
+        }
+    } else {
+        match client.acquire_by(&claim, place_by).await {
+            Ok(Standing::Granted(grant)) => Some(grant.held_from + grant.lease),
+            _ => None,
+        }
+    };
     clock.disarm();
-    if let Ok(Standing::Granted(grant)) = answer {
-        still_held_at_the_end_of(client, clock, &claim.at.key, &grant).await;
+    if let Some(until) = believed.filter(|until| clock.manual().now() < *until) {
+        clock.manual().advance_to(until - Duration::from_millis(2));
+        client.renamed().finds_busy(&claim.at.key, Mode::Exclusive).await;
     }
     client.withdraw(&claim).await;
 }
 
-async fn interrupted_renewal(
-    trial: &Trial,
-    client: &Client,
-    clock: &JumpingClock,
-    reading: u32,
-    jump: Duration,
-) {
-    let key = trial.key();
-    let claim = client.claim_as(&key, Mode::Exclusive, |claim| claim.lease = trial.brief());
-    let grant = client.granted(&claim).await;
-    clock.arm(reading, jump);
-    let answer = client.renew(&claim).await;
-    clock.disarm();
-    if let Renewed::Alive { held_from, lease } = answer {
-        let renewed = Grant {
-            held_from,
-            lease,
-            ..grant
-        };
-        still_held_at_the_end_of(client, clock, &key, &renewed).await;
-    }
-    client.withdraw(&claim).await;
-}
-
-/// In the last moment in which the grant may be believed another client must find the key held.
-async fn still_held_at_the_end_of(client: &Client, clock: &JumpingClock, key: &LockKey, grant: &Grant) {
-    let believed_until = grant.held_from + grant.lease;
-    if clock.manual().now() < believed_until {
-        clock
-            .manual()
-            .advance_to(believed_until - Duration::from_millis(2));
-        client.renamed().finds_busy(key, Mode::Exclusive).await;
-    }
+/// The key is held at first, and free once that much time has passed.
+async fn is_free_after(trial: &Trial, other: &Client, key: &LockKey, time: Duration) {
+    other.finds_busy(key, Mode::Exclusive).await;
+    let next = other.claim(key, Mode::Exclusive);
+    other.granted_within(&next, time + trial.grace()).await;
 }
 
 /// A claim of that client whose lease has ended.
 async fn expired(trial: &Trial, client: &Client, key: &LockKey, mode: Mode) -> Arc<Claim> {
-    let claim = client.claim_as(key, mode, |claim| claim.lease = trial.brief());
+    let claim = client.brief(key, mode);
     let grant = client.granted(&claim).await;
     trial.pass(grant.lease + trial.grace()).await;
     claim

@@ -4,7 +4,17 @@
 //! one. A case looks at the store's profile: what a store does not serve it must refuse without effect, which is
 //! then the case.
 
+/// Ends a case at once on a store that its sentence is not about: the condition has seen what such a store does instead.
+macro_rules! skip_if {
+    ($condition:expr) => {
+        if $condition {
+            return;
+        }
+    };
+}
+
 mod client;
+mod departed;
 mod run;
 mod trial;
 mod weather;
@@ -19,7 +29,8 @@ pub mod refuse;
 pub mod taker;
 pub mod watch;
 
-pub use client::{Client, Departed};
+pub use client::Client;
+pub use departed::Departed;
 pub use run::{Case, all, run, run_under_chaos};
 pub use trial::Trial;
 pub(crate) use trial::permits;

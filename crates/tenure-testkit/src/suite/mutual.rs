@@ -1,5 +1,4 @@
 //! Mutual exclusion: what `Mode::admits` refuses is never granted together.
-//! Ends of leases are in `lease.rs`, order in `fifo.rs`.
 //!
 //! # Cancel safety
 //! A case that is dropped leaves its claims to their leases, in a store that was made for it alone.
@@ -7,6 +6,7 @@
 use std::sync::Arc;
 
 use tenure_backend::{Claim, Instant, LockKey, Mode, Standing, SystemClock};
+use tokio::task::JoinSet;
 
 use super::trial::permits;
 use super::{Client, Trial};
@@ -14,12 +14,9 @@ use crate::{Dice, Recorder, check};
 
 /// A mutex has one holder, whichever client asks.
 pub async fn two_exclusive_claims_are_never_granted_together(trial: Trial) {
-    if trial.lacks(Mode::Exclusive).await {
-        return;
-    }
+    skip_if!(trial.lacks(Mode::Exclusive).await);
     let ([a, b], key) = (trial.two().await, trial.key());
-    let held = a.claim(&key, Mode::Exclusive);
-    a.granted(&held).await;
+    let held = a.holds(&key, Mode::Exclusive).await;
     b.finds_busy(&key, Mode::Exclusive).await;
     b.finds_busy(&key, Mode::Exclusive).await;
     a.release(&held).await.freed_it(&held);
@@ -28,24 +25,18 @@ pub async fn two_exclusive_claims_are_never_granted_together(trial: Trial) {
 
 /// Claims of one owner are as foreign to each other as any: re-entry is counted in the process.
 pub async fn two_claims_of_one_owner_exclude_each_other(trial: Trial) {
-    if trial.lacks(Mode::Exclusive).await {
-        return;
-    }
+    skip_if!(trial.lacks(Mode::Exclusive).await);
     let (client, key) = (trial.client().await, trial.key());
-    let held = client.claim(&key, Mode::Exclusive);
-    client.granted(&held).await;
+    client.holds(&key, Mode::Exclusive).await;
     client.finds_busy(&key, Mode::Exclusive).await;
 }
 
 /// Readers share, a writer waits for the last of them.
 pub async fn readers_hold_together_and_exclude_a_writer(trial: Trial) {
-    if trial.lacks(Mode::Read).await {
-        return;
-    }
+    skip_if!(trial.lacks(Mode::Read).await);
     let ([a, b, c], key) = (trial.three().await, trial.key());
-    let (first, second) = (a.claim(&key, Mode::Read), b.claim(&key, Mode::Read));
-    a.granted(&first).await;
-    b.granted(&second).await;
+    let first = a.holds(&key, Mode::Read).await;
+    let second = b.holds(&key, Mode::Read).await;
     c.finds_busy(&key, Mode::Write).await;
     a.release(&first).await.freed_it(&first);
     c.finds_busy(&key, Mode::Write).await;
@@ -55,12 +46,9 @@ pub async fn readers_hold_together_and_exclude_a_writer(trial: Trial) {
 
 /// A writer is alone.
 pub async fn a_writer_excludes_readers_and_writers(trial: Trial) {
-    if trial.lacks(Mode::Write).await {
-        return;
-    }
+    skip_if!(trial.lacks(Mode::Write).await);
     let ([a, b], key) = (trial.two().await, trial.key());
-    let held = a.claim(&key, Mode::Write);
-    a.granted(&held).await;
+    let held = a.holds(&key, Mode::Write).await;
     b.finds_busy(&key, Mode::Read).await;
     b.finds_busy(&key, Mode::Write).await;
     a.release(&held).await.freed_it(&held);
@@ -69,14 +57,11 @@ pub async fn a_writer_excludes_readers_and_writers(trial: Trial) {
 
 /// A semaphore gives out its permits and not one more.
 pub async fn permits_are_given_out_up_to_the_size_and_no_further(trial: Trial) {
-    if trial.lacks(permits(1, 3)).await {
-        return;
-    }
+    skip_if!(trial.lacks(permits(1, 3)).await);
     let ([a, b], key) = (trial.two().await, trial.key());
-    let (two, one) = (a.claim(&key, permits(2, 3)), b.claim(&key, permits(1, 3)));
-    a.granted(&two).await;
+    let two = a.holds(&key, permits(2, 3)).await;
     b.finds_busy(&key, permits(2, 3)).await;
-    b.granted(&one).await;
+    let one = b.holds(&key, permits(1, 3)).await;
     b.finds_busy(&key, permits(1, 3)).await;
     a.release(&two).await.freed_it(&two);
     a.finds_busy(&key, permits(3, 3)).await;
@@ -126,21 +111,19 @@ async fn walk(trial: &Trial, modes: &[Mode], seed: u64) {
 
 /// Many clients at once on leases that do not end: the history has no overlap, and its tokens rise.
 pub async fn clients_that_compete_at_full_speed_never_overlap(trial: Trial) {
-    if trial.lacks(Mode::Exclusive).await {
-        return;
-    }
+    skip_if!(trial.lacks(Mode::Exclusive).await);
     let key = trial.key();
     let recorder = Recorder::new(Arc::new(SystemClock));
-    let mut workers = Vec::new();
+    let mut workers = JoinSet::new();
     for owner in 0..4 {
-        let worker = compete(trial.client().await, recorder.clone(), key.clone(), owner);
-        workers.push(tokio::spawn(worker));
+        workers.spawn(compete(
+            trial.client().await,
+            recorder.clone(),
+            key.clone(),
+            owner,
+        ));
     }
-    for worker in workers {
-        worker
-            .await
-            .expect("a competing client fails only by the store's answers");
-    }
+    workers.join_all().await;
     let judged = check(recorder.history());
     let summary = judged.unwrap_or_else(|violations| panic!("{}", violations[0]));
     assert!(summary.acquired > 0, "somebody got the key");
@@ -168,11 +151,9 @@ async fn compete(client: Client, recorder: Recorder, key: LockKey, owner: u64) {
 
 /// Keys are compared byte for byte: near names are other keys (R17).
 pub async fn keys_that_differ_at_all_do_not_exclude_each_other(trial: Trial) {
-    if trial.lacks(Mode::Exclusive).await {
-        return;
-    }
+    skip_if!(trial.lacks(Mode::Exclusive).await);
     let client = trial.client().await;
-    let names = [
+    let keys = [
         "order",
         "Order",
         "ORDER",
@@ -189,14 +170,12 @@ pub async fn keys_that_differ_at_all_do_not_exclude_each_other(trial: Trial) {
         "order/..",
         "ord",
         "orderorder",
-    ];
-    for name in names {
-        let key = LockKey::new(name).expect("a name without control characters");
-        let claim = client.claim(&key, Mode::Exclusive);
-        client.granted(&claim).await;
+    ]
+    .map(|name| LockKey::new(name).expect("a name without control characters"));
+    for key in &keys {
+        client.holds(key, Mode::Exclusive).await;
     }
-    for name in names {
-        let key = LockKey::new(name).expect("a name without control characters");
-        client.finds_busy(&key, Mode::Exclusive).await;
+    for key in &keys {
+        client.finds_busy(key, Mode::Exclusive).await;
     }
 }

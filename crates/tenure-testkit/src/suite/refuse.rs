@@ -1,5 +1,4 @@
 //! Refusals: what a store cannot do, or must not, it refuses without effect.
-//! Refusals by time are in `claim` and `lease.rs`.
 //!
 //! # Cancel safety
 //! A case that is dropped leaves its claims to their leases, in a store that was made for it alone.
@@ -8,11 +7,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tenure_backend::{
-    BackendError, Batch, Cause, Claim, Effect, Fairness, Fault, Liveness, Mode, Phase, Query, Released,
+    Backend, BackendError, Cause, Claim, Effect, Fairness, Fault, Liveness, Mode, Phase, Query, Released,
     Renewed,
 };
 
-use super::client::{departure, renewal};
+use super::client::renewal;
+use super::departed::departure;
 use super::trial::permits;
 use super::{Client, Trial};
 use crate::Ailment;
@@ -39,8 +39,7 @@ pub async fn another_kind_than_the_holders_is_a_mismatch(trial: Trial) {
     .await;
     for &held_as in &modes {
         let ([holder, other], key) = (trial.two().await, trial.key());
-        let held = holder.claim(&key, held_as);
-        holder.granted(&held).await;
+        let held = holder.holds(&key, held_as).await;
         for &asked_as in modes.iter().filter(|mode| mode.kind() != held_as.kind()) {
             mismatches(&other, &other.claim(&key, asked_as), held_as).await;
         }
@@ -55,16 +54,11 @@ pub async fn another_kind_than_the_holders_is_a_mismatch(trial: Trial) {
 
 /// A key that is queued for is of the queue's kind, also when its holder has gone.
 pub async fn another_kind_than_the_queues_is_a_mismatch(trial: Trial) {
-    if trial.lacks_so(Mode::Exclusive, Fairness::Fifo).await {
-        return;
-    }
+    skip_if!(trial.lacks_so(Mode::Exclusive, Fairness::Fifo).await);
     let ([holder, waiter, other], key) = (trial.three().await, trial.key());
-    let (held, waiting) = (
-        holder.fair(&key, Mode::Exclusive),
-        waiter.fair(&key, Mode::Exclusive),
-    );
+    let held = holder.fair(&key, Mode::Exclusive);
     holder.granted(&held).await;
-    waiter.waits(&waiting).await;
+    let waiting = waiter.queues(&key, Mode::Exclusive).await;
     holder.release(&held).await.freed_it(&held);
     for mode in served(&trial, [Mode::Read, permits(1, 2)]).await {
         mismatches(&other, &other.claim(&key, mode), Mode::Exclusive).await;
@@ -74,16 +68,10 @@ pub async fn another_kind_than_the_queues_is_a_mismatch(trial: Trial) {
 
 /// More permits than there are can never be granted, so they are not waited for.
 pub async fn more_permits_than_there_are_is_refused_without_effect(trial: Trial) {
-    if trial.lacks(permits(1, 2)).await {
-        return;
-    }
+    skip_if!(trial.lacks(permits(1, 2)).await);
     let (client, key) = (trial.client().await, trial.key());
-    refused(
-        &client,
-        &client.claim(&key, permits(3, 2)),
-        &[Fault::Invalid, Fault::Limit],
-    )
-    .await;
+    let too_many = client.claim(&key, permits(3, 2));
+    refused(&client, &too_many, &[Fault::Invalid, Fault::Limit]).await;
 }
 
 /// A lease longer than the store's longest is beyond its limits.
@@ -100,37 +88,30 @@ pub async fn a_lease_beyond_the_longest_is_refused_without_effect(trial: Trial) 
 /// A closed client does nothing and says so; its claims are left to their leases.
 pub async fn a_closed_client_refuses_and_leaves_its_claims_to_their_leases(trial: Trial) {
     let ([client, other], key) = (trial.two().await, trial.key());
-    let claim = client.claim(&key, Mode::Exclusive);
-    client.granted(&claim).await;
+    let claim = client.holds(&key, Mode::Exclusive).await;
     client.backend().clone().close().await.expect("a client closes");
-    let (late, free) = (client.claim(&key, Mode::Exclusive), trial.key());
-    let backend = client.backend();
+    let free = trial.key();
+    let [late, early] = [&key, &free].map(|key| client.claim(key, Mode::Exclusive));
     closed(client.try_acquire(&late).await.map(drop));
+    closed(client.try_acquire(&early).await.map(drop));
+    let inspected = |backend: Arc<dyn Backend>| backend.inspect(Query::Key(free.clone()));
+    closed(client.in_all_weathers(inspected).await.map(drop));
     closed(
         client
-            .try_acquire(&client.claim(&free, Mode::Exclusive))
+            .in_all_weathers(|backend| backend.examine())
             .await
             .map(drop),
     );
-    closed(backend.clone().inspect(Query::Key(free.clone())).await.map(drop));
-    closed(backend.clone().examine().await.map(drop));
-    match backend.clone().watch(late.clone()).await {
+    match client
+        .in_all_weathers(|backend| backend.watch(late.clone()))
+        .await
+    {
         // A store that is polled has nobody to wake.
         Err(error) if error.fault() == Fault::Unsupported => {}
         listening => closed(listening.map(drop)),
     }
-    let renewals = Batch::from_iter([renewal(&claim, Phase::Granted)]);
-    match backend.clone().renew(renewals).await.pop() {
-        Some(Renewed::Unknown(error)) if error.is_weather() => {}
-        Some(Renewed::Unknown(error)) => closed(Err(error)),
-        other => panic!("a closed client answers {other:?}"),
-    }
-    let departures = Batch::from_iter([departure(&claim, Cause::Unlocked)]);
-    match backend.clone().release(departures).await.pop() {
-        Some(Released::Unknown(error)) if error.is_weather() => {}
-        Some(Released::Unknown(error)) => closed(Err(error)),
-        other => panic!("a closed client answers {other:?}"),
-    }
+    closed(Err(renewal_fails(&client, &claim).await));
+    closed(Err(release_fails(&client, &claim).await));
     if trial.profile().liveness != Liveness::Session {
         other.finds_busy(&key, Mode::Exclusive).await;
     }
@@ -149,16 +130,9 @@ pub async fn closing_may_be_repeated(trial: Trial) {
 /// `doctor` has an answer.
 pub async fn the_store_can_be_examined(trial: Trial) {
     let client = trial.client().await;
-    loop {
-        match client.backend().clone().examine().await {
-            Err(error) if error.is_weather() => {}
-            answer => {
-                let findings = answer.expect("a store that is in order can be examined");
-                assert!(findings.iter().all(|found| !found.what.is_empty()));
-                return;
-            }
-        }
-    }
+    let findings = client.in_all_weathers(|backend| backend.examine()).await;
+    let findings = findings.expect("a store that is in order can be examined");
+    assert!(findings.iter().all(|found| !found.what.is_empty()));
 }
 
 /// A store that denies its clients' rights, or is out of order, says which to every call, and that is no weather. No
@@ -177,15 +151,13 @@ pub async fn a_store_that_is_unwell_says_so_and_loses_nothing(trial: Trial) {
         let refusal = client.try_acquire(&late).await;
         let refusal = refusal.expect_err("a store that is unwell grants nothing");
         assert_eq!(refusal.fault(), ailment.fault(), "{refusal}");
-        match client
-            .answers_to_renewals(vec![renewal(&held, Phase::Granted)])
-            .await
-            .pop()
-        {
-            Some(Renewed::Unknown(error)) => assert_eq!(error.fault(), ailment.fault(), "{error}"),
-            other => panic!("a store that is unwell renews: {other:?}"),
+        let unplaced = client.claim(&free, Mode::Exclusive);
+        for error in [
+            renewal_fails(&client, &held).await,
+            release_fails(&client, &unplaced).await,
+        ] {
+            assert_eq!(error.fault(), ailment.fault(), "{error}");
         }
-        unwell_release(&client, &client.claim(&free, Mode::Exclusive), ailment).await;
         let recovers = trial.subject().ail(None).expect("what fell ill can recover");
         recovers.await.expect("the store can be made well again");
         client.stays_alive(&held, Phase::Granted).await;
@@ -197,14 +169,19 @@ pub async fn a_store_that_is_unwell_says_so_and_loses_nothing(trial: Trial) {
     }
 }
 
-async fn unwell_release(client: &Client, claim: &Claim, ailment: Ailment) {
-    loop {
-        let departures = Batch::from_iter([departure(claim, Cause::Unlocked)]);
-        match client.backend().clone().release(departures).await.pop() {
-            Some(Released::Unknown(error)) if error.is_weather() => {}
-            Some(Released::Unknown(error)) => return assert_eq!(error.fault(), ailment.fault(), "{error}"),
-            other => panic!("a store that is unwell releases: {other:?}"),
-        }
+async fn renewal_fails(client: &Client, claim: &Claim) -> BackendError {
+    let renewals = vec![renewal(claim, Phase::Granted)];
+    match client.answers_to_renewals(renewals).await.pop() {
+        Some(Renewed::Unknown(error)) => error,
+        other => panic!("the renewal must fail, and is {other:?}"),
+    }
+}
+
+async fn release_fails(client: &Client, claim: &Claim) -> BackendError {
+    let departures = [departure(claim, Cause::Unlocked)];
+    match client.answers_to_departures(&departures).await.pop() {
+        Some((Released::Unknown(error), _)) => error,
+        other => panic!("the release must fail, and is {other:?}"),
     }
 }
 
@@ -248,13 +225,10 @@ async fn refused(client: &Client, claim: &Arc<Claim>, faults: &[Fault]) {
 
 #[track_caller]
 fn closed(answer: Result<(), BackendError>) {
-    match answer {
-        Err(error) if error.is_weather() => {}
-        Err(error) => assert_eq!(
-            (error.fault(), error.effect()),
-            (Fault::Closed, Effect::None),
-            "{error}"
-        ),
-        Ok(()) => panic!("a closed client answers as if it were open"),
-    }
+    let error = answer.expect_err("a closed client answers no call");
+    assert_eq!(
+        (error.fault(), error.effect()),
+        (Fault::Closed, Effect::None),
+        "{error}"
+    );
 }

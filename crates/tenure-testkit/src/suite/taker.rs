@@ -1,5 +1,4 @@
 //! The hand-over: a release that grants its heir in the same step, unless others wait.
-//! Passing a claim on in memory is the engine's.
 //!
 //! # Cancel safety
 //! A case that is dropped leaves its claims to their leases, in a store that was made for it alone.
@@ -7,7 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tenure_backend::{Claim, Fairness, Grant, HolderId, Mode, Phase, Standing, WakeUp};
+use tenure_backend::{Claim, Fairness, Grant, HolderId, LockKey, Mode, Phase, Standing, WakeUp};
 
 use super::client::hears;
 use super::{Client, Departed, Trial};
@@ -15,10 +14,7 @@ use super::{Client, Departed, Trial};
 /// With nobody else waiting the heir is granted by the release itself, with greater tokens.
 pub async fn an_heir_is_granted_by_the_release_when_nobody_else_waits(trial: Trial) {
     let ([client, other], key) = (trial.two().await, trial.key());
-    let (held, heir) = (
-        client.claim(&key, Mode::Exclusive),
-        client.claim(&key, Mode::Exclusive),
-    );
+    let [held, heir] = [(), ()].map(|()| client.claim(&key, Mode::Exclusive));
     let before = client.granted(&held).await;
     let departed = client.hand_over(&held, &heir).await;
     departed.freed_it(&held);
@@ -41,11 +37,7 @@ pub async fn an_heir_is_granted_by_the_release_when_nobody_else_waits(trial: Tri
 /// A hand-over that is repeated gives the same answer: the heir holds, with the same tokens.
 pub async fn a_hand_over_may_be_repeated(trial: Trial) {
     let ([client, other], key) = (trial.two().await, trial.key());
-    let (held, heir) = (
-        client.claim(&key, Mode::Exclusive),
-        client.claim(&key, Mode::Exclusive),
-    );
-    client.granted(&held).await;
+    let (held, heir) = held_with_heir(&client, &key).await;
     let first = inherits(&client.hand_over(&held, &heir).await);
     let again = client.hand_over(&held, &heir).await;
     again.freed_nobody();
@@ -57,14 +49,11 @@ pub async fn a_hand_over_may_be_repeated(trial: Trial) {
 
 /// Another client that queues goes first; a fair heir stands in the queue behind it.
 pub async fn an_heir_waits_when_another_client_queues(trial: Trial) {
-    if trial.lacks_so(Mode::Exclusive, Fairness::Fifo).await {
-        return;
-    }
+    skip_if!(trial.lacks_so(Mode::Exclusive, Fairness::Fifo).await);
     let ([client, other], key) = (trial.two().await, trial.key());
     let [held, heir] = [(), ()].map(|()| client.fair(&key, Mode::Exclusive));
-    let waiting = other.fair(&key, Mode::Exclusive);
     client.granted(&held).await;
-    other.waits(&waiting).await;
+    let waiting = other.queues(&key, Mode::Exclusive).await;
     let departed = client.hand_over(&held, &heir).await;
     departed.freed_it(&held);
     waits(&departed);
@@ -76,16 +65,11 @@ pub async fn an_heir_waits_when_another_client_queues(trial: Trial) {
 
 /// An unfair heir waits for a queue as any unfair claim does, and leaves nothing.
 pub async fn an_unfair_heir_does_not_overtake_a_queue(trial: Trial) {
-    for fairness in [Fairness::Fifo, Fairness::Unfair] {
-        if trial.lacks_so(Mode::Exclusive, fairness).await {
-            return;
-        }
-    }
+    skip_if!(trial.lacks_so(Mode::Exclusive, Fairness::Fifo).await);
+    skip_if!(trial.lacks_so(Mode::Exclusive, Fairness::Unfair).await);
     let ([client, other], key) = (trial.two().await, trial.key());
-    let [held, heir] = [(), ()].map(|()| client.claim(&key, Mode::Exclusive));
-    let waiting = other.fair(&key, Mode::Exclusive);
-    client.granted(&held).await;
-    other.waits(&waiting).await;
+    let (held, heir) = held_with_heir(&client, &key).await;
+    let waiting = other.queues(&key, Mode::Exclusive).await;
     waits(&client.hand_over(&held, &heir).await);
     client.withdraw(&heir).await;
     other.granted_soon(&waiting).await;
@@ -96,9 +80,8 @@ pub async fn an_unfair_heir_does_not_overtake_a_queue(trial: Trial) {
 /// Another client that watches is woken and goes first, where the store can tell.
 pub async fn an_heir_waits_when_another_client_watches(trial: Trial) {
     let ([client, other], key) = (trial.two().await, trial.key());
-    let [held, heir] = [(), ()].map(|()| client.claim(&key, Mode::Exclusive));
+    let (held, heir) = held_with_heir(&client, &key).await;
     let waiting = other.claim(&key, Mode::Exclusive);
-    client.granted(&held).await;
     let mut wakes = other.watch(&waiting).await;
     other.waits(&waiting).await;
     let departed = client.hand_over(&held, &heir).await;
@@ -118,8 +101,8 @@ pub async fn an_heir_waits_when_another_client_watches(trial: Trial) {
 /// Waiters of the releasing client are in its own hands and do not stand in the heir's way.
 pub async fn the_clients_own_watchers_do_not_stand_in_its_heirs_way(trial: Trial) {
     let (client, key) = (trial.client().await, trial.key());
-    let [held, heir, third] = [(), (), ()].map(|()| client.claim(&key, Mode::Exclusive));
-    client.granted(&held).await;
+    let (held, heir) = held_with_heir(&client, &key).await;
+    let third = client.claim(&key, Mode::Exclusive);
     let heirs_own = client.watch(&heir).await;
     let another = client.watch(&third).await;
     inherits(&client.hand_over(&held, &heir).await);
@@ -129,8 +112,7 @@ pub async fn the_clients_own_watchers_do_not_stand_in_its_heirs_way(trial: Trial
 /// After its `place_by` an heir is not placed, though the release takes effect.
 pub async fn an_heir_that_comes_too_late_is_not_placed(trial: Trial) {
     let ([client, other], key) = (trial.two().await, trial.key());
-    let [held, heir] = [(), ()].map(|()| client.claim(&key, Mode::Exclusive));
-    client.granted(&held).await;
+    let (held, heir) = held_with_heir(&client, &key).await;
     let place_by = client.now() + Duration::from_millis(50);
     trial.pass(Duration::from_millis(100)).await;
     let departed = client.hand_over_by(&held, &heir, place_by).await;
@@ -146,8 +128,7 @@ pub async fn an_heir_that_has_ended_is_not_granted(trial: Trial) {
         return an_heir_that_comes_too_late_is_not_placed(trial).await;
     }
     let ([client, other], key) = (trial.two().await, trial.key());
-    let [held, heir] = [(), ()].map(|()| client.claim(&key, Mode::Exclusive));
-    client.granted(&held).await;
+    let (held, heir) = held_with_heir(&client, &key).await;
     client.withdraw(&heir).await;
     let departed = client.hand_over(&held, &heir).await;
     departed.freed_it(&held);
@@ -158,14 +139,11 @@ pub async fn an_heir_that_has_ended_is_not_granted(trial: Trial) {
 
 /// An heir that the remaining holders do not admit waits.
 pub async fn an_heir_that_is_not_admitted_waits(trial: Trial) {
-    if trial.lacks(Mode::Read).await {
-        return;
-    }
+    skip_if!(trial.lacks(Mode::Read).await);
     let ([client, reader], key) = (trial.two().await, trial.key());
-    let (held, heir) = (client.claim(&key, Mode::Read), client.claim(&key, Mode::Write));
-    let other = reader.claim(&key, Mode::Read);
-    client.granted(&held).await;
-    reader.granted(&other).await;
+    let held = client.holds(&key, Mode::Read).await;
+    let heir = client.claim(&key, Mode::Write);
+    let other = reader.holds(&key, Mode::Read).await;
     let departed = client.hand_over(&held, &heir).await;
     departed.freed_it(&held);
     waits(&departed);
@@ -177,8 +155,7 @@ pub async fn an_heir_that_is_not_admitted_waits(trial: Trial) {
 /// The heir of a claim that is gone already is placed as `acquire` would place it.
 pub async fn an_heir_of_an_absent_claim_is_placed_all_the_same(trial: Trial) {
     let ([client, other], key) = (trial.two().await, trial.key());
-    let [held, heir] = [(), ()].map(|()| client.claim(&key, Mode::Exclusive));
-    client.granted(&held).await;
+    let (held, heir) = held_with_heir(&client, &key).await;
     client.release(&held).await.freed_it(&held);
     let departed = client.hand_over(&held, &heir).await;
     departed.freed_nobody();
@@ -189,9 +166,8 @@ pub async fn an_heir_of_an_absent_claim_is_placed_all_the_same(trial: Trial) {
 /// A claim that never held the key cannot make its heir hold beside the one who does.
 pub async fn an_heir_of_a_waiter_does_not_hold_beside_the_holder(trial: Trial) {
     let ([holder, client], key) = (trial.two().await, trial.key());
-    let held = holder.claim(&key, Mode::Exclusive);
+    let held = holder.holds(&key, Mode::Exclusive).await;
     let [waiting, heir] = [(), ()].map(|()| client.claim(&key, Mode::Exclusive));
-    holder.granted(&held).await;
     client.waits(&waiting).await;
     waits(&client.hand_over(&waiting, &heir).await);
     client.withdraw(&heir).await;
@@ -202,20 +178,21 @@ pub async fn an_heir_of_a_waiter_does_not_hold_beside_the_holder(trial: Trial) {
 /// A chain of hand-overs keeps the key from everybody else, and gives it back at its end.
 pub async fn a_chain_of_hand_overs_holds_the_key_throughout(trial: Trial) {
     let ([client, other], key) = (trial.two().await, trial.key());
-    let mut held = client.claim(&key, Mode::Exclusive);
-    client.granted(&held).await;
+    let mut held = client.holds(&key, Mode::Exclusive).await;
     for _ in 0..20 {
-        held = next_in_chain(&client, &held).await;
+        let heir = client.claim(&key, Mode::Exclusive);
+        inherits(&client.hand_over(&held, &heir).await);
+        held = heir;
         other.finds_busy(&key, Mode::Exclusive).await;
     }
     client.release(&held).await.freed_it(&held);
     other.finds_free(&key, Mode::Exclusive).await;
 }
 
-async fn next_in_chain(client: &Client, held: &Claim) -> Arc<Claim> {
-    let heir = client.claim(&held.at.key, Mode::Exclusive);
-    inherits(&client.hand_over(held, &heir).await);
-    heir
+/// A claim that holds the key, and another of the same client that is to be its heir.
+async fn held_with_heir(client: &Client, key: &LockKey) -> (Arc<Claim>, Arc<Claim>) {
+    let held = client.holds(key, Mode::Exclusive).await;
+    (held, client.claim(key, Mode::Exclusive))
 }
 
 /// Asserts that the heir was granted.

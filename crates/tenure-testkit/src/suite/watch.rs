@@ -1,5 +1,4 @@
 //! Wake-ups: hints that may be lost, always backed by a poll.
-//! Who is granted is never decided by them.
 //!
 //! # Cancel safety
 //! A case that is dropped leaves its claims to their leases, in a store that was made for it alone.
@@ -7,7 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tenure_backend::{Claim, Fairness, Grant, Mode, Phase, WakeUp, Wakes};
+use tenure_backend::{Claim, Fairness, Grant, LockKey, Mode, Phase, WakeUp, Wakes};
 
 use super::client::hears;
 use super::{Client, Trial};
@@ -15,13 +14,8 @@ use super::{Client, Trial};
 /// A waiter that watches is woken by the release; where wake-ups may be lost, polling brings it on.
 pub async fn a_release_brings_a_watching_waiter_on(trial: Trial) {
     let ([holder, waiter], key) = (trial.two().await, trial.key());
-    let (held, waiting) = (
-        holder.claim(&key, Mode::Exclusive),
-        waiter.claim(&key, Mode::Exclusive),
-    );
-    holder.granted(&held).await;
-    let wakes = waiter.watch(&waiting).await;
-    waiter.waits(&waiting).await;
+    let held = holder.holds(&key, Mode::Exclusive).await;
+    let (waiting, wakes) = watching(&waiter, &key).await;
     holder.release(&held).await.freed_it(&held);
     brought_on(&trial, &waiter, &waiting, wakes).await;
 }
@@ -29,13 +23,8 @@ pub async fn a_release_brings_a_watching_waiter_on(trial: Trial) {
 /// So is one by an eviction, once the bar has passed.
 pub async fn an_eviction_brings_a_watching_waiter_on(trial: Trial) {
     let ([holder, waiter], key) = (trial.two().await, trial.key());
-    let (held, waiting) = (
-        holder.claim(&key, Mode::Exclusive),
-        waiter.claim(&key, Mode::Exclusive),
-    );
-    holder.granted(&held).await;
-    let wakes = waiter.watch(&waiting).await;
-    waiter.waits(&waiting).await;
+    let held = holder.holds(&key, Mode::Exclusive).await;
+    let (waiting, wakes) = watching(&waiter, &key).await;
     holder.evict(&held, "alice").await.freed_it(&held);
     brought_on(&trial, &waiter, &waiting, wakes).await;
 }
@@ -63,11 +52,8 @@ pub async fn a_watch_is_armed_until_it_is_dropped(trial: Trial) {
 /// A waiter that never hears anything is granted by polling alone (R15).
 pub async fn a_waiter_that_hears_nothing_gets_on_by_polling(trial: Trial) {
     let ([holder, waiter], key) = (trial.two().await, trial.key());
-    let (held, waiting) = (
-        holder.claim(&key, Mode::Exclusive),
-        waiter.claim(&key, Mode::Exclusive),
-    );
-    holder.granted(&held).await;
+    let held = holder.holds(&key, Mode::Exclusive).await;
+    let waiting = waiter.claim(&key, Mode::Exclusive);
     waiter.waits(&waiting).await;
     holder.release(&held).await.freed_it(&held);
     waiter.granted_soon(&waiting).await;
@@ -90,14 +76,12 @@ pub async fn a_watch_changes_nothing_about_the_claim(trial: Trial) {
 
 /// When the head of the queue is withdrawn, the next one hears of it.
 pub async fn a_withdrawn_head_brings_the_next_in_the_queue_on(trial: Trial) {
-    if trial.lacks_so(Mode::Exclusive, Fairness::Fifo).await {
-        return;
-    }
+    skip_if!(trial.lacks_so(Mode::Exclusive, Fairness::Fifo).await);
     let ([holder, first, second], key) = (trial.three().await, trial.key());
-    let [held, head, next] = [&holder, &first, &second].map(|client| client.fair(&key, Mode::Exclusive));
+    let held = holder.fair(&key, Mode::Exclusive);
     holder.granted(&held).await;
-    first.waits(&head).await;
-    second.waits(&next).await;
+    let head = first.queues(&key, Mode::Exclusive).await;
+    let next = second.queues(&key, Mode::Exclusive).await;
     holder.release(&held).await.freed_it(&held);
     let wakes = second.watch(&next).await;
     second.waits(&next).await;
@@ -107,17 +91,15 @@ pub async fn a_withdrawn_head_brings_the_next_in_the_queue_on(trial: Trial) {
 
 /// Those who queue elsewhere are told of too.
 pub async fn a_release_tells_of_those_who_queue_elsewhere(trial: Trial) {
-    if trial.lacks_so(Mode::Exclusive, Fairness::Fifo).await {
-        return;
-    }
+    skip_if!(trial.lacks_so(Mode::Exclusive, Fairness::Fifo).await);
     let ([holder, waiter], key) = (trial.two().await, trial.key());
-    let [held, own] = [(), ()].map(|()| holder.fair(&key, Mode::Exclusive));
+    let held = holder.fair(&key, Mode::Exclusive);
     holder.granted(&held).await;
-    holder.waits(&own).await;
-    holder.waits(&holder.fair(&key, Mode::Exclusive)).await;
+    let own = holder.queues(&key, Mode::Exclusive).await;
+    holder.queues(&key, Mode::Exclusive).await;
     let alone = holder.release(&held).await;
     holder.granted_soon(&own).await;
-    waiter.waits(&waiter.fair(&key, Mode::Exclusive)).await;
+    waiter.queues(&key, Mode::Exclusive).await;
     let followed = holder.release(&own).await;
     if trial.profile().tells_others {
         assert_eq!((alone.others, followed.others), (Some(0), Some(1)));
@@ -128,28 +110,29 @@ pub async fn a_release_tells_of_those_who_queue_elsewhere(trial: Trial) {
 pub async fn a_release_tells_how_many_wait_elsewhere(trial: Trial) {
     let ([holder, waiter], key) = (trial.two().await, trial.key());
     let waiting = waiter.claim(&key, Mode::Exclusive);
-    for (watches, expected) in [(false, 0), (true, 1), (false, 0)] {
+    let grant_and_release = async || {
         let held = holder.claim(&key, Mode::Exclusive);
         holder.granted_soon(&held).await;
+        holder.release(&held).await.others
+    };
+    for (watches, expected) in [(false, 0), (true, 1), (false, 0)] {
         let wakes = if watches {
             waiter.watch(&waiting).await
         } else {
             None
         };
-        let mut departed = holder.release(&held).await;
+        let mut others = grant_and_release().await;
         // It may count one who has just gone: that a watch was dropped need not have arrived.
         let mut patience = 100;
-        while departed.others > Some(expected) && patience > 0 {
+        while others > Some(expected) && patience > 0 {
             patience -= 1;
             // sleep: nobody tells when a store has noticed that somebody listens no more.
             tokio::time::sleep(Duration::from_millis(10)).await;
-            let held = holder.claim(&key, Mode::Exclusive);
-            holder.granted_soon(&held).await;
-            departed = holder.release(&held).await;
+            others = grant_and_release().await;
         }
         let counted = wakes.is_some() || !watches;
         if trial.profile().tells_others && counted {
-            assert_eq!(departed.others, Some(expected), "watching: {watches}");
+            assert_eq!(others, Some(expected), "watching: {watches}");
         }
     }
 }
@@ -157,11 +140,8 @@ pub async fn a_release_tells_how_many_wait_elsewhere(trial: Trial) {
 /// Those who watch in the releasing client itself do not count as waiting elsewhere.
 pub async fn the_clients_own_waiters_do_not_count_as_others(trial: Trial) {
     let (client, key) = (trial.client().await, trial.key());
-    let (held, waiting) = (
-        client.claim(&key, Mode::Exclusive),
-        client.claim(&key, Mode::Exclusive),
-    );
-    client.granted(&held).await;
+    let held = client.holds(&key, Mode::Exclusive).await;
+    let waiting = client.claim(&key, Mode::Exclusive);
     let wakes = client.watch(&waiting).await;
     let departed = client.release(&held).await;
     if trial.profile().tells_others {
@@ -169,6 +149,14 @@ pub async fn the_clients_own_waiters_do_not_count_as_others(trial: Trial) {
     }
     drop(wakes);
     client.granted_soon(&waiting).await;
+}
+
+/// A claim that watches and then waits.
+async fn watching(waiter: &Client, key: &LockKey) -> (Arc<Claim>, Option<Wakes>) {
+    let waiting = waiter.claim(key, Mode::Exclusive);
+    let wakes = waiter.watch(&waiting).await;
+    waiter.waits(&waiting).await;
+    (waiting, wakes)
 }
 
 /// Lets a waiter go on as the engine does: it polls after each wake-up, and without one when time has passed.

@@ -1,5 +1,4 @@
 //! Many claims in one call: an answer for each, in order, and none clouded by another's.
-//! The life of one claim is in `life.rs`.
 //!
 //! # Cancel safety
 //! A case that is dropped leaves its claims to their leases, in a store that was made for it alone.
@@ -7,9 +6,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tenure_backend::{Cause, Claim, Fault, Mode, Phase, Renewal, Renewed};
+use tenure_backend::{Cause, Claim, Departure, Fault, Mode, Phase, Renewal, Renewed};
 
-use crate::suite::client::{departure, renewal};
+use crate::suite::client::renewal;
+use crate::suite::departed::departure;
 use crate::suite::{Client, Trial};
 
 /// The longest batch that a case tries: beyond any chunk in which a store may send it.
@@ -19,11 +19,11 @@ const LONG: u32 = 1_100;
 pub async fn a_batch_is_judged_one_by_one(trial: Trial) {
     let client = trial.client().await;
     let keys = [trial.key(), trial.key(), trial.key()];
-    let [alive, absent, other] = keys.each_ref().map(|key| client.claim(key, Mode::Exclusive));
-    client.granted(&alive).await;
-    client.granted(&other).await;
-    let batch = [&alive, &absent, &other].map(|claim| renewal(claim, Phase::Granted));
-    let answers = client.renew_all(batch.to_vec()).await;
+    let claims = keys.each_ref().map(|key| client.claim(key, Mode::Exclusive));
+    let [alive, _, other] = &claims;
+    client.granted(alive).await;
+    client.granted(other).await;
+    let answers = client.renew_all(renewals(&claims)).await;
     assert!(
         matches!(
             answers[..],
@@ -31,11 +31,10 @@ pub async fn a_batch_is_judged_one_by_one(trial: Trial) {
         ),
         "{answers:?}"
     );
-    let batch = [&alive, &absent, &other].map(|claim| departure(claim, Cause::Unlocked));
-    let answers = client.depart_all(batch.to_vec()).await;
-    answers[0].freed_it(&alive);
+    let answers = client.depart_all(departures(&claims)).await;
+    answers[0].freed_it(alive);
     answers[1].freed_nobody();
-    answers[2].freed_it(&other);
+    answers[2].freed_it(other);
     for key in &keys {
         assert_eq!(client.status(key).await, None);
     }
@@ -46,22 +45,14 @@ pub async fn a_batch_is_judged_one_by_one(trial: Trial) {
 pub async fn a_batch_may_be_as_long_as_the_limit_and_is_answered_in_order(trial: Trial) {
     let client = trial.client().await;
     let claims = long_batch(&trial, &client).await;
-    let renewals = claims
-        .iter()
-        .map(|claim| renewal(claim, Phase::Granted))
-        .collect();
-    for (at, answer) in client.renew_all(renewals).await.into_iter().enumerate() {
+    for (at, answer) in client.renew_all(renewals(&claims)).await.iter().enumerate() {
         assert_eq!(
             matches!(answer, Renewed::Alive { .. }),
             is_there(at),
             "answer {at} is {answer:?}"
         );
     }
-    let departures = claims
-        .iter()
-        .map(|claim| departure(claim, Cause::Unlocked))
-        .collect();
-    for (at, answer) in client.depart_all(departures).await.into_iter().enumerate() {
+    for (at, answer) in client.depart_all(departures(&claims)).await.iter().enumerate() {
         if is_there(at) {
             answer.freed_it(&claims[at]);
         } else {
@@ -79,11 +70,11 @@ pub async fn an_element_that_fails_clouds_no_other(trial: Trial) {
     };
     let claims = long_batch(&trial, &client).await;
     let fails = |at: usize| at % 5 == 3;
-    let renewals = claims.iter().enumerate().map(|(at, claim)| Renewal {
-        lease: if fails(at) { too_long } else { claim.lease },
-        ..renewal(claim, Phase::Granted)
-    });
-    let answers = client.answers_to_renewals(renewals.collect()).await;
+    let mut renewals = renewals(&claims);
+    for (_, renewal) in renewals.iter_mut().enumerate().filter(|(at, _)| fails(*at)) {
+        renewal.lease = too_long;
+    }
+    let answers = client.answers_to_renewals(renewals).await;
     for (at, answer) in answers.into_iter().enumerate() {
         let right = match answer {
             // A store that looks for the claim first finds none.
@@ -93,6 +84,18 @@ pub async fn an_element_that_fails_clouds_no_other(trial: Trial) {
         };
         assert!(right, "answer {at} is {answer:?}");
     }
+}
+
+fn renewals(claims: &[Arc<Claim>]) -> Vec<Renewal> {
+    claims
+        .iter()
+        .map(|claim| renewal(claim, Phase::Granted))
+        .collect()
+}
+
+fn departures(claims: &[Arc<Claim>]) -> Vec<Departure> {
+    let released = claims.iter().map(|claim| departure(claim, Cause::Unlocked));
+    released.collect()
 }
 
 /// Claims of which some hold their keys, and the others were never placed.

@@ -1,34 +1,27 @@
 //! Eviction: somebody else takes a claim away, and its holder learns why.
-//! Releases by the holder are in `life.rs`.
 //!
 //! # Cancel safety
 //! A case that is dropped leaves its claims to their leases, in a store that was made for it alone.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tenure_backend::{Cause, Departure, Fairness, Holder, HolderId, Loss, Mode, PASS_WINDOW, Phase, Renewed};
+use tenure_backend::{Cause, Departure, Fairness, Holder, HolderId, Loss, Mode, PASS_WINDOW, Phase};
 
 use crate::suite::Trial;
-use crate::suite::client::departure;
+use crate::suite::departed::departure;
 
 /// An evicted claim is gone at once, is told who took it, and never comes back.
 pub async fn an_evicted_claim_is_gone_and_learns_by_whom(trial: Trial) {
     let ([holder, operator, other], key) = (trial.three().await, trial.key());
-    let claim = holder.claim(&key, Mode::Exclusive);
-    holder.granted(&claim).await;
+    let claim = holder.holds(&key, Mode::Exclusive).await;
     operator.evict(&claim, "alice").await.freed_it(&claim);
     other.finds_free(&key, Mode::Exclusive).await;
-    let answer = holder.renew(&claim).await;
+    let loss = holder.is_gone(&claim, Phase::Granted).await;
     if trial.profile().remembers_ended {
         holder.has_ended(&claim).await;
-        let by = match answer {
-            Renewed::Gone(Loss::Evicted { by }) => by,
-            other => panic!("an evicted claim is {other:?} to its renewal"),
-        };
-        assert_eq!(by.as_deref(), Some("alice"));
-    } else {
-        assert!(matches!(answer, Renewed::Gone(_)), "{answer:?}");
+        assert_eq!(loss, by_alice());
     }
     other.finds_free(&key, Mode::Exclusive).await;
 }
@@ -39,15 +32,11 @@ pub async fn an_evicted_claim_learns_why_for_as_long_as_its_lease(trial: Trial) 
         return an_evicted_claim_is_gone_and_learns_by_whom(trial).await;
     }
     let ([holder, operator], key) = (trial.two().await, trial.key());
-    let claim = holder.claim_as(&key, Mode::Exclusive, |claim| claim.lease = trial.brief());
+    let claim = holder.brief(&key, Mode::Exclusive);
     let grant = holder.granted(&claim).await;
     operator.evict(&claim, "alice").await.freed_it(&claim);
     trial.pass(grant.lease.mul_f64(0.8)).await;
-    let answer = holder.renew(&claim).await;
-    assert!(
-        matches!(answer, Renewed::Gone(Loss::Evicted { .. })),
-        "{answer:?}"
-    );
+    assert_eq!(holder.is_gone(&claim, Phase::Granted).await, by_alice());
 }
 
 /// A release that its client sends afterwards does not change what an evicted claim is told.
@@ -56,28 +45,20 @@ pub async fn a_late_release_does_not_change_why_an_evicted_claim_is_gone(trial: 
         return an_evicted_claim_is_gone_and_learns_by_whom(trial).await;
     }
     let ([holder, operator], key) = (trial.two().await, trial.key());
-    let claim = holder.claim(&key, Mode::Exclusive);
-    holder.granted(&claim).await;
+    let claim = holder.holds(&key, Mode::Exclusive).await;
     operator.evict(&claim, "alice").await.freed_it(&claim);
     for _ in 0..2 {
         holder.withdraw(&claim).await.freed_nobody();
-        let answer = holder.renew(&claim).await;
-        assert!(
-            matches!(&answer, Renewed::Gone(Loss::Evicted { by: Some(by) }) if &**by == "alice"),
-            "{answer:?}"
-        );
+        assert_eq!(holder.is_gone(&claim, Phase::Granted).await, by_alice());
     }
 }
 
 /// The eviction of a claim leaves its neighbours alone.
 pub async fn an_eviction_takes_the_named_claim_alone(trial: Trial) {
-    if trial.lacks(Mode::Read).await {
-        return;
-    }
+    skip_if!(trial.lacks(Mode::Read).await);
     let ([a, b], key) = (trial.two().await, trial.key());
-    let (evicted, stays) = (a.claim(&key, Mode::Read), b.claim(&key, Mode::Read));
-    a.granted(&evicted).await;
-    b.granted(&stays).await;
+    let evicted = a.holds(&key, Mode::Read).await;
+    let stays = b.holds(&key, Mode::Read).await;
     b.evict(&evicted, "bob").await.freed_it(&evicted);
     b.stays_alive(&stays, Phase::Granted).await;
     a.finds_busy(&key, Mode::Write).await;
@@ -91,27 +72,20 @@ pub async fn everybody_who_holds_a_key_can_be_evicted_at_once(trial: Trial) {
         Mode::Read
     };
     let ([a, b, operator], [key, elsewhere]) = (trial.three().await, [trial.key(), trial.key()]);
-    let mut holders = vec![a.claim(&key, mode)];
+    let mut holders = vec![a.holds(&key, mode).await];
     if mode == Mode::Read {
-        holders.push(b.claim(&key, mode));
+        holders.push(b.holds(&key, mode).await);
     }
-    let stays = b.claim(&elsewhere, Mode::Exclusive);
-    b.granted(&stays).await;
-    for holder in &holders {
-        a.granted(holder).await;
-    }
-    let departed = operator.depart(all_of(&Holder::All(key.clone()))).await;
-    let mut freed = departed.freed;
-    freed.sort_by_key(ToString::to_string);
-    let mut expected: Vec<HolderId> = holders.iter().map(|claim| HolderId::Claim(claim.at.id)).collect();
-    expected.sort_by_key(ToString::to_string);
+    let stays = b.holds(&elsewhere, Mode::Exclusive).await;
+    let departed = operator.depart(all_of(Holder::All(key.clone()))).await;
+    let freed: BTreeSet<String> = departed.freed.iter().map(HolderId::to_string).collect();
+    let expected: BTreeSet<String> = holders.iter().map(|claim| claim.at.id.to_string()).collect();
     assert!(
         freed == expected || departed.repeated && freed.is_empty(),
         "{freed:?}"
     );
     for holder in &holders {
-        let answer = a.renew(holder).await;
-        assert!(matches!(answer, Renewed::Gone(_)), "{answer:?}");
+        a.is_gone(holder, Phase::Granted).await;
     }
     operator.finds_free(&key, mode).await;
     b.stays_alive(&stays, Phase::Granted).await;
@@ -119,27 +93,22 @@ pub async fn everybody_who_holds_a_key_can_be_evicted_at_once(trial: Trial) {
 
 /// Waiters stay in the queue when the holders are evicted, and the first of them is next.
 pub async fn waiters_stay_when_everybody_who_holds_is_evicted(trial: Trial) {
-    if trial.lacks_so(Mode::Exclusive, Fairness::Fifo).await {
-        return;
-    }
+    skip_if!(trial.lacks_so(Mode::Exclusive, Fairness::Fifo).await);
     let ([a, b, operator], key) = (trial.three().await, trial.key());
-    let (held, waiting) = (a.fair(&key, Mode::Exclusive), b.fair(&key, Mode::Exclusive));
-    a.granted(&held).await;
-    b.waits(&waiting).await;
-    operator.depart(all_of(&Holder::All(key.clone()))).await;
+    a.granted(&a.fair(&key, Mode::Exclusive)).await;
+    let waiting = b.queues(&key, Mode::Exclusive).await;
+    operator.depart(all_of(Holder::All(key.clone()))).await;
     b.granted_soon(&waiting).await;
 }
 
 /// An evicted waiter has ended, and the queue goes on without it.
 pub async fn a_waiter_can_be_evicted_from_the_queue(trial: Trial) {
-    if trial.lacks_so(Mode::Exclusive, Fairness::Fifo).await {
-        return;
-    }
+    skip_if!(trial.lacks_so(Mode::Exclusive, Fairness::Fifo).await);
     let ([a, b, c], key) = (trial.three().await, trial.key());
-    let [held, evicted, next] = [&a, &b, &c].map(|client| client.fair(&key, Mode::Exclusive));
+    let held = a.fair(&key, Mode::Exclusive);
     a.granted(&held).await;
-    b.waits(&evicted).await;
-    c.waits(&next).await;
+    let evicted = b.queues(&key, Mode::Exclusive).await;
+    let next = c.queues(&key, Mode::Exclusive).await;
     a.evict(&evicted, "alice").await.freed_it(&evicted);
     if trial.profile().remembers_ended {
         b.has_ended(&evicted).await;
@@ -151,8 +120,7 @@ pub async fn a_waiter_can_be_evicted_from_the_queue(trial: Trial) {
 /// After an eviction the key admits nobody for as long as the evicted client may still pass the claim on.
 pub async fn an_eviction_bars_the_key_for_a_moment(trial: Trial) {
     let ([holder, operator, other], key) = (trial.three().await, trial.key());
-    let claim = holder.claim(&key, Mode::Exclusive);
-    holder.granted(&claim).await;
+    let claim = holder.holds(&key, Mode::Exclusive).await;
     let evicted = operator.now();
     let cause = Cause::Evicted { by: None };
     operator
@@ -175,25 +143,28 @@ pub async fn an_eviction_bars_the_key_for_a_moment(trial: Trial) {
 /// A hold that is not there is evicted without effect.
 pub async fn a_foreign_holder_that_is_not_there_is_evicted_without_effect(trial: Trial) {
     let ([a, b], key) = (trial.two().await, trial.key());
-    let held = a.claim(&key, Mode::Exclusive);
-    a.granted(&held).await;
+    let held = a.holds(&key, Mode::Exclusive).await;
     let stranger = Holder::Foreign {
         key: key.clone(),
         id: Arc::from("no such holder"),
     };
-    b.depart(all_of(&stranger)).await.freed_nobody();
-    b.depart(all_of(&Holder::All(trial.key()))).await.freed_nobody();
+    b.depart(all_of(stranger)).await.freed_nobody();
+    b.depart(all_of(Holder::All(trial.key()))).await.freed_nobody();
     a.stays_alive(&held, Phase::Granted).await;
     b.finds_busy(&key, Mode::Exclusive).await;
 }
 
-fn all_of(who: &Holder) -> Departure {
+fn all_of(who: Holder) -> Departure {
+    let by = Some(Arc::from("alice"));
     Departure {
-        who: who.clone(),
-        cause: Cause::Evicted {
-            by: Some(Arc::from("alice")),
-        },
+        who,
+        cause: Cause::Evicted { by },
         heir: None,
         bar: Duration::ZERO,
     }
+}
+
+fn by_alice() -> Loss {
+    let by = Some(Arc::from("alice"));
+    Loss::Evicted { by }
 }

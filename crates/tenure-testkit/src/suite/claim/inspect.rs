@@ -1,5 +1,4 @@
 //! What `inspect` shows: live holders and waiters as they are, and nothing else.
-//! Whether keys with odd names are shown as written is in `life.rs`.
 //!
 //! # Cancel safety
 //! A case that is dropped leaves its claims to their leases, in a store that was made for it alone.
@@ -50,57 +49,38 @@ pub async fn a_holder_is_shown_as_it_is(trial: Trial) {
 /// Every holder of a shared key is shown, each with its own mode.
 pub async fn all_who_hold_together_are_shown(trial: Trial) {
     let mode = permits(2, 7);
-    if trial.lacks(mode).await {
-        return;
-    }
+    skip_if!(trial.lacks(mode).await);
     let ([a, b], key) = (trial.two().await, trial.key());
     let claims = [
-        a.claim(&key, mode),
-        b.claim(&key, permits(1, 7)),
-        a.claim(&key, mode),
+        a.holds(&key, mode).await,
+        b.holds(&key, permits(1, 7)).await,
+        a.holds(&key, mode).await,
     ];
-    for claim in &claims {
-        a.granted(claim).await;
-    }
     let status = b.status(&key).await.expect("a held key is shown");
     assert_eq!(status.kind, mode.kind());
-    let shown: BTreeSet<String> = status
-        .holders
+    let shown = status.holders.iter();
+    let shown: BTreeSet<String> = shown.map(|one| format!("{} {}", one.id, one.mode)).collect();
+    let expected = claims
         .iter()
-        .map(|holder| format!("{} {}", holder.id, holder.mode))
-        .collect();
-    let expected: BTreeSet<String> = claims
-        .iter()
-        .map(|claim| format!("{} {}", claim.at.id, claim.mode))
-        .collect();
-    assert_eq!(shown, expected);
+        .map(|claim| format!("{} {}", claim.at.id, claim.mode));
+    assert_eq!(shown, expected.collect());
 }
 
 /// The queue is shown in its order, where the store can tell.
 pub async fn waiters_are_shown_in_their_order(trial: Trial) {
-    if trial.lacks_so(Mode::Exclusive, Fairness::Fifo).await {
-        return;
-    }
+    skip_if!(trial.lacks_so(Mode::Exclusive, Fairness::Fifo).await);
     let ([a, b, c], key) = (trial.three().await, trial.key());
-    let claims = [&a, &b, &c, &b].map(|client| client.fair(&key, Mode::Exclusive));
-    a.granted(&claims[0]).await;
-    for claim in &claims[1..] {
+    let [held, waiting @ ..] = [&a, &b, &c, &b].map(|client| client.fair(&key, Mode::Exclusive));
+    a.granted(&held).await;
+    for claim in &waiting {
         a.waits(claim).await;
     }
     let status = c.status(&key).await.expect("a held key is shown");
     assert_eq!(status.holders.len(), 1);
     if trial.profile().inspection.queue {
-        let shown: Vec<HolderId> = status
-            .waiters
-            .expect("the queue can be seen")
-            .into_iter()
-            .map(|waiter| waiter.id)
-            .collect();
-        let expected: Vec<HolderId> = claims[1..]
-            .iter()
-            .map(|claim| HolderId::Claim(claim.at.id))
-            .collect();
-        assert_eq!(shown, expected);
+        let shown = status.waiters.expect("the queue can be seen");
+        let shown: Vec<HolderId> = shown.into_iter().map(|waiter| waiter.id).collect();
+        assert_eq!(shown, waiting.map(|claim| HolderId::Claim(claim.at.id)));
     }
 }
 
@@ -108,22 +88,16 @@ pub async fn waiters_are_shown_in_their_order(trial: Trial) {
 pub async fn a_key_that_nobody_holds_is_not_shown(trial: Trial) {
     let (client, key) = (trial.client().await, trial.key());
     assert_eq!(client.status(&key).await, None);
-    let released = client.claim(&key, Mode::Exclusive);
-    client.granted(&released).await;
+    let released = client.holds(&key, Mode::Exclusive).await;
     client.release(&released).await.freed_it(&released);
     assert_eq!(client.status(&key).await, None);
-    if trial.lives_by_session().await {
-        return;
-    }
-    let expired = client.claim_as(&key, Mode::Exclusive, |claim| claim.lease = trial.brief());
+    skip_if!(trial.lives_by_session().await);
+    let expired = client.brief(&key, Mode::Exclusive);
     let grant = client.granted_soon(&expired).await;
     trial.pass(grant.lease + trial.grace()).await;
     assert_eq!(client.status(&key).await, None, "an expired holder is not shown");
     if trial.profile().inspection.lists {
-        assert!(
-            client.list("", 10).await.is_empty(),
-            "an expired holder is not listed"
-        );
+        assert_eq!(client.list("", 10).await, [], "an expired holder is not listed");
     }
 }
 
@@ -136,8 +110,7 @@ pub async fn a_listing_shows_each_key_once_and_no_other(trial: Trial) {
     let names = |prefix: &str| (0..7).map(|n| format!("{prefix}{n}")).collect::<BTreeSet<_>>();
     let prefixes = ["a", "A", "a%", "a_", "a*", "[a]", "ä", "{a}", "a/", "axb"];
     for name in prefixes.iter().flat_map(|prefix| names(prefix)) {
-        let key = LockKey::new(&name).expect("a name without control characters");
-        client.granted(&client.claim(&key, Mode::Exclusive)).await;
+        client.holds(&named(&name), Mode::Exclusive).await;
     }
     let all: BTreeSet<String> = prefixes.iter().flat_map(|prefix| names(prefix)).collect();
     for limit in [1, 3, 7, 1_000] {
@@ -157,15 +130,11 @@ pub async fn a_page_announces_no_empty_one(trial: Trial) {
     if !trial.profile().inspection.lists {
         return assert_no_listing(&client).await;
     }
-    let claims = ["a", "b", "c", "d", "e", "f", "z"].map(|name| {
-        let key = LockKey::new(name).expect("a name without control characters");
-        client.claim(&key, Mode::Exclusive)
-    });
-    for claim in &claims {
-        client.granted(claim).await;
+    for name in ["a", "b", "c", "d", "e", "f"] {
+        client.holds(&named(name), Mode::Exclusive).await;
     }
-    let [.., last] = &claims;
-    client.release(last).await.freed_it(last);
+    let last = client.holds(&named("z"), Mode::Exclusive).await;
+    client.release(&last).await.freed_it(&last);
     for limit in [1, 2, 3, 5, 6, 7] {
         let pages = client.pages("", limit).await;
         let sizes: Vec<usize> = pages.iter().map(Vec::len).collect();
@@ -180,13 +149,13 @@ async fn assert_no_listing(client: &Client) {
         after: None,
         limit: NonZeroU32::MIN,
     };
-    loop {
-        match client.backend().clone().inspect(query.clone()).await {
-            Err(error) if error.is_weather() => {}
-            answer => {
-                let refusal = answer.expect_err("a store that cannot list says so");
-                return assert_eq!(refusal.fault(), Fault::Unsupported);
-            }
-        }
-    }
+    let answer = client
+        .in_all_weathers(|backend| backend.inspect(query.clone()))
+        .await;
+    let refusal = answer.expect_err("a store that cannot list says so");
+    assert_eq!(refusal.fault(), Fault::Unsupported);
+}
+
+fn named(name: &str) -> LockKey {
+    LockKey::new(name).expect("a name without control characters")
 }

@@ -1,5 +1,4 @@
 //! The life of a claim: placed once, granted, ended for good; every call about it may be repeated.
-//! Eviction is in `evict.rs`, what is shown in `inspect.rs`, many claims in one call in `batch.rs`.
 //!
 //! # Cancel safety
 //! A case that is dropped leaves its claims to their leases, in a store that was made for it alone.
@@ -10,8 +9,7 @@ use std::task::{Context, Waker};
 use std::time::Duration;
 
 use tenure_backend::{
-    BackendError, Fairness, HolderId, Liveness, LockKey, MAX_PLACE_AHEAD, Mode, Order, Phase, Renewed,
-    Standing,
+    BackendError, Fairness, HolderId, Liveness, LockKey, MAX_PLACE_AHEAD, Mode, Order, Phase, Standing,
 };
 
 use crate::suite::{Client, Trial};
@@ -31,8 +29,8 @@ pub async fn a_granted_claim_that_asks_again_has_the_same_tokens_and_counts_once
 /// The second release finds nobody, and does nothing to the one who came after (R23).
 pub async fn a_release_may_be_repeated_and_frees_nobody_else(trial: Trial) {
     let ([a, b, c], key) = (trial.three().await, trial.key());
-    let (first, second) = (a.claim(&key, Mode::Exclusive), b.claim(&key, Mode::Exclusive));
-    a.granted(&first).await;
+    let first = a.holds(&key, Mode::Exclusive).await;
+    let second = b.claim(&key, Mode::Exclusive);
     a.release(&first).await.freed_it(&first);
     a.release(&first).await.freed_nobody();
     b.granted_soon(&second).await;
@@ -45,8 +43,7 @@ pub async fn a_release_may_be_repeated_and_frees_nobody_else(trial: Trial) {
 /// name, frees nothing (R23).
 pub async fn a_release_by_anyone_but_the_owner_frees_nothing(trial: Trial) {
     let ([a, b], key) = (trial.two().await, trial.key());
-    let held = a.claim(&key, Mode::Exclusive);
-    a.granted(&held).await;
+    let held = a.holds(&key, Mode::Exclusive).await;
     let same_number = b.claim(&key, Mode::Exclusive);
     assert_eq!(same_number.at.id.number(), held.at.id.number());
     b.release(&same_number).await.freed_nobody();
@@ -80,8 +77,7 @@ pub async fn an_ended_claim_is_remembered_until_its_place_by_has_passed(trial: T
     }
     let [a, b] = trial.two().await;
     let place_by = a.now() + MAX_PLACE_AHEAD;
-    let [released, withdrawn, evicted, expired] =
-        [(); 4].map(|()| a.claim_as(&trial.key(), Mode::Exclusive, |claim| claim.lease = trial.brief()));
+    let [released, withdrawn, evicted, expired] = [(); 4].map(|()| a.brief(&trial.key(), Mode::Exclusive));
     a.withdraw(&withdrawn).await.freed_nobody();
     for claim in [&released, &evicted, &expired] {
         a.granted(claim).await;
@@ -149,12 +145,10 @@ pub async fn a_claim_is_never_placed_after_its_place_by(trial: Trial) {
 /// Renewal never brings a released claim back (R4).
 pub async fn a_released_claim_is_gone_to_renewal(trial: Trial) {
     let ([a, b], key) = (trial.two().await, trial.key());
-    let claim = a.claim(&key, Mode::Exclusive);
-    a.granted(&claim).await;
+    let claim = a.holds(&key, Mode::Exclusive).await;
     a.release(&claim).await;
     for phase in [Phase::Granted, Phase::Either] {
-        let answer = a.renew_in(&claim, phase).await;
-        assert!(matches!(answer, Renewed::Gone(_)), "{answer:?}");
+        a.is_gone(&claim, phase).await;
     }
     b.finds_free(&key, Mode::Exclusive).await;
 }
@@ -164,8 +158,7 @@ pub async fn a_claim_that_was_never_placed_is_gone_to_renewal(trial: Trial) {
     let ([a, b], key) = (trial.two().await, trial.key());
     let claim = a.claim(&key, Mode::Exclusive);
     for phase in [Phase::Granted, Phase::Waiting, Phase::Either] {
-        let answer = a.renew_in(&claim, phase).await;
-        assert!(matches!(answer, Renewed::Gone(_)), "{answer:?}");
+        a.is_gone(&claim, phase).await;
     }
     assert_eq!(b.status(&key).await, None);
     b.finds_free(&key, Mode::Exclusive).await;
@@ -173,12 +166,10 @@ pub async fn a_claim_that_was_never_placed_is_gone_to_renewal(trial: Trial) {
 
 /// Of an unfair claim that is not granted nothing is left; where the store has one order only, it queues.
 pub async fn an_unfair_claim_that_waits_leaves_nothing(trial: Trial) {
-    if trial.lacks_so(Mode::Exclusive, Fairness::Unfair).await {
-        return;
-    }
+    skip_if!(trial.lacks_so(Mode::Exclusive, Fairness::Unfair).await);
     let ([a, b], key) = (trial.two().await, trial.key());
-    let (held, refused) = (a.claim(&key, Mode::Exclusive), b.claim(&key, Mode::Exclusive));
-    a.granted(&held).await;
+    let held = a.holds(&key, Mode::Exclusive).await;
+    let refused = b.claim(&key, Mode::Exclusive);
     b.waits(&refused).await;
     let queued = trial.profile().mutex == Order::FifoForBoth;
     let waiters = a.status(&key).await.and_then(|status| status.waiters);
@@ -194,8 +185,8 @@ pub async fn an_unfair_claim_that_waits_leaves_nothing(trial: Trial) {
 /// A claim that asks while another holds, and is given up, is never granted afterwards (R1).
 pub async fn a_claim_given_up_while_it_waited_is_never_granted(trial: Trial) {
     let ([a, b, c], key) = (trial.three().await, trial.key());
-    let (held, waiting) = (a.claim(&key, Mode::Exclusive), b.claim(&key, Mode::Exclusive));
-    a.granted(&held).await;
+    let held = a.holds(&key, Mode::Exclusive).await;
+    let waiting = b.claim(&key, Mode::Exclusive);
     b.waits(&waiting).await;
     b.withdraw(&waiting).await;
     a.release(&held).await;
@@ -227,63 +218,27 @@ pub async fn a_dropped_call_harms_nothing(trial: Trial) {
 /// Whatever a key is called, it can be locked, seen as written, and unlocked (R30).
 pub async fn hostile_names_are_keys_like_any(trial: Trial) {
     let client = trial.client().await;
-    for name in [
-        " ",
-        "{",
-        "}",
-        "{}",
-        "{a}b",
-        "a{b",
-        "}{",
-        "'; DROP TABLE claims; --",
-        "\"",
-        "`",
-        "\\",
-        "%",
-        "_",
-        "*",
-        "?",
-        "[a-z]",
-        "..",
-        "../x",
-        "/",
-        "//",
-        "a/b",
-        ":",
-        "::",
-        "%s%n",
-        "$1",
-        "?1",
-        "#",
-        "&&",
-        "ключ",
-        "鎖",
-        "🔒",
-        "\u{200b}",
-        "\u{202e}x",
-        "NULL",
-        "-",
-        "--help",
-        "a\u{a0}b",
-    ] {
+    let with_spaces = [" ", "'; DROP TABLE claims; --", "a\u{a0}b"];
+    let by_theme = [
+        "{ } {} {a}b a{b }{",
+        "\" ` \\ % _ * ? [a-z]",
+        ".. ../x / // a/b : ::",
+        "%s%n $1 ?1 # && NULL - --help",
+        "ключ 鎖 🔒 \u{200b} \u{202e}x",
+    ];
+    let longest = [
+        "k".repeat(LockKey::MAX_BYTES),
+        "鎖".repeat(LockKey::MAX_BYTES / 3),
+    ];
+    let names = by_theme.iter().flat_map(|names| names.split(' '));
+    for name in names.chain(with_spaces).chain(longest.iter().map(String::as_str)) {
         let key = LockKey::new(name).expect("a name without control characters");
         lock_see_unlock(&client, &key).await;
     }
-    lock_see_unlock(
-        &client,
-        &LockKey::new("k".repeat(LockKey::MAX_BYTES)).expect("200 bytes are a key"),
-    )
-    .await;
-    lock_see_unlock(
-        &client,
-        &LockKey::new("鎖".repeat(66)).expect("198 bytes are a key"),
-    )
-    .await;
 }
 
 async fn lock_see_unlock(client: &Client, key: &LockKey) {
-    let claim = client.claim(key, Mode::Exclusive);
-    client.granted(&claim).await;
+    let claim = client.holds(key, Mode::Exclusive).await;
     let status = client
         .status(key)
         .await
@@ -300,8 +255,7 @@ pub async fn a_thousand_names_leave_nothing_behind(trial: Trial) {
     let locking = (0..1_000).map(|_| {
         let (client, key) = (client.clone(), trial.key());
         async move {
-            let claim = client.claim(&key, Mode::Exclusive);
-            client.granted(&claim).await;
+            let claim = client.holds(&key, Mode::Exclusive).await;
             client.release(&claim).await.freed_it(&claim);
         }
     });
