@@ -8,126 +8,76 @@ use std::time::Duration;
 use futures_util::{StreamExt, stream};
 use parking_lot::Mutex;
 use tenure_backend::{
-    Backend, BackendError, Batch, Call, Cause, Claim, ClaimId, ClaimRef, ClientId, Clock, Departure, Each,
-    Effect, Fairness, Fault, Fencing, Finding, Holder, Inspection, Instant, LeaseClock, Limits, Liveness,
-    LockKey, LockStatus, Loss, Mode, Order, OwnerId, Page, Phase, Profile, Query, Reach, Released, Renewal,
-    Renewed, Standing, SystemClock, WakeUp, Wakes,
+    Backend, BackendError, Batch, Cause, Claim, ClaimId, ClaimRef, ClientId, Departure, Effect, Fairness,
+    Fault, Holder, Instant, LockKey, Loss, Mode, OwnerId, Phase, Released, Renewal, Renewed, Standing,
+    SystemClock, WakeUp, Wakes,
 };
-use tenure_testkit::{Chaos, FaultyBackend, Weather};
+use tenure_memory::MemoryStore;
+use tenure_testkit::{Chaos, Exchange, Faults, FaultyBackend, Reply, Request, Weather, When};
 
-const PROFILE: Profile = Profile {
-    store: "tape",
-    layout: "tape",
-    reach: Reach::Process,
-    mutex: Order::Unfair,
-    read_write: Order::None,
-    semaphore: Order::None,
-    liveness: Liveness::Lease(LeaseClock::Shared),
-    hazards: &[],
-    fencing: Fencing::None,
-    wake_up: WakeUp::Reliable,
-    remembers_ended: true,
-    tells_others: false,
-    inspection: Inspection {
-        lists: false,
-        queue: false,
-        labels: false,
-        remaining: false,
-    },
-    first_renewal: None,
-    limits: Limits {
-        min_lease: Duration::ZERO,
-        max_lease: Duration::MAX,
-        max_grants: NonZeroU32::MIN,
-        max_batch: NonZeroU32::MAX,
-        margin: None,
-        late_by: Duration::ZERO,
-    },
-};
-
-/// A backend that writes down what reaches it, refuses readers, answers that everything else is over, and wakes a
-/// hundred times.
+/// Writes down what would reach the store, refuses readers, answers that everything else is over, and wakes a hundred
+/// times.
 #[derive(Debug)]
 struct Tape {
-    clock: Arc<dyn Clock>,
+    store: Arc<dyn Backend>,
     heard: Mutex<Vec<String>>,
 }
 
-impl Backend for Tape {
-    fn profile(&self) -> &Profile {
-        &PROFILE
+impl Faults for Tape {
+    fn store(&self) -> Arc<dyn Backend> {
+        self.store.clone()
     }
 
-    fn clock(&self) -> &Arc<dyn Clock> {
-        &self.clock
+    async fn on(&self, when: When, call: &mut [Exchange]) {
+        for Exchange { request, reply, .. } in call.iter_mut().filter(|_| when == When::Before) {
+            *reply = Some(self.hears(request));
+        }
     }
+}
 
-    fn acquire(self: Arc<Self>, claim: Arc<Claim>, _: Instant) -> Call<Standing> {
-        self.heard
-            .lock()
-            .push(format!("acquire {}", claim.at.id.number()));
-        Call::ready(match claim.mode {
-            Mode::Read => Err(BackendError::unsupported("a tape has mutexes only")),
-            _ => Ok(Standing::Ended),
-        })
-    }
-
-    fn renew(self: Arc<Self>, batch: Batch<Renewal>) -> Each<Renewed> {
-        let renew = |renewal: Renewal| {
-            self.heard
-                .lock()
-                .push(format!("renew {}", renewal.who.id.number()));
-            Renewed::Gone(Loss::Missing)
-        };
-        Each::ready(batch.into_iter().map(renew).collect())
-    }
-
-    fn release(self: Arc<Self>, batch: Batch<Departure>) -> Each<Released> {
-        let release = |departure: Departure| {
-            let who = match departure.who {
-                Holder::Claim(claim) => claim.id.number().to_string(),
-                other => format!("{other:?}"),
-            };
-            self.heard.lock().push(format!("release {who}"));
-            Released::Done {
-                freed: Batch::new(),
-                others: None,
-                heir: None,
+impl Tape {
+    fn hears(&self, request: &Request) -> Result<Reply, BackendError> {
+        let (heard, reply) = match request {
+            Request::Acquire(claim, _) => {
+                let reply = match claim.mode {
+                    Mode::Read => Err(BackendError::unsupported("a tape has mutexes only")),
+                    _ => Ok(Reply::Acquire(Standing::Ended)),
+                };
+                (format!("acquire {}", claim.at.id.number()), reply)
             }
+            Request::Renew(renewal) => {
+                let gone = Reply::Renew(Renewed::Gone(Loss::Missing));
+                (format!("renew {}", renewal.who.id.number()), Ok(gone))
+            }
+            Request::Release(departure) => {
+                let heard = match &departure.who {
+                    Holder::Claim(claim) => format!("release {}", claim.id.number()),
+                    other => format!("release {other:?}"),
+                };
+                let (freed, others, heir) = (Batch::new(), None, None);
+                (heard, Ok(Reply::Release(Released::Done { freed, others, heir })))
+            }
+            Request::Watch(_) => return Ok(Reply::Watch(Wakes::new(stream::repeat(()).take(100)))),
+            Request::Inspect(_) => return Err(BackendError::unsupported("a tape shows nothing")),
         };
-        Each::ready(batch.into_iter().map(release).collect())
-    }
-
-    fn watch(self: Arc<Self>, _: Arc<Claim>) -> Call<Wakes> {
-        Call::ready(Ok(Wakes::new(stream::repeat(()).take(100))))
-    }
-
-    fn reconnects(&self) -> Option<Wakes> {
-        None
-    }
-
-    fn inspect(self: Arc<Self>, _: Query) -> Call<Page<LockStatus>> {
-        Call::ready(Err(BackendError::unsupported("a tape shows nothing")))
-    }
-
-    fn examine(self: Arc<Self>) -> Call<Vec<Finding>> {
-        Call::ready(Ok(Vec::new()))
-    }
-
-    fn close(self: Arc<Self>) -> Call<()> {
-        Call::ready(Ok(()))
+        self.heard.lock().push(heard);
+        reply
     }
 }
 
-fn tape() -> Arc<Tape> {
-    Arc::new(Tape {
-        clock: Arc::new(SystemClock),
-        heard: Mutex::default(),
-    })
-}
+/// Every request is delivered again.
+const REPEATS: Weather = Weather {
+    repeats: 100,
+    ..Weather::CALM
+};
 
-fn chaos(tape: &Arc<Tape>, seed: u64, weather: Weather) -> Arc<FaultyBackend<Chaos>> {
-    Arc::new(Chaos::new(tape.clone(), seed, weather))
+/// A tape, and a client of it in weather that the seed decides.
+fn tape(seed: u64, weather: Weather) -> (Arc<FaultyBackend<Tape>>, Arc<FaultyBackend<Chaos>>) {
+    let store = MemoryStore::new(Arc::new(SystemClock)).client(Arc::new(SystemClock));
+    let heard = Mutex::default();
+    let tape = Arc::new(FaultyBackend::new(Tape { store, heard }));
+    let chaos = Arc::new(Chaos::new(tape.clone(), seed, weather));
+    (tape, chaos)
 }
 
 fn claim(number: u64) -> Arc<Claim> {
@@ -168,55 +118,33 @@ async fn acquire(chaos: &Arc<FaultyBackend<Chaos>>, number: u64) -> Result<Stand
 }
 
 #[tokio::test]
-async fn an_error_before_the_effect_never_reaches_the_store() {
-    let (tape, weather) = (
-        tape(),
-        Weather {
-            fails_before: 100,
-            repeats: 100,
-            ..Weather::CALM
-        },
-    );
-    let chaos = chaos(&tape, 1, weather);
-    for _ in 0..20 {
-        let error = acquire(&chaos, 1).await.unwrap_err();
-        assert_eq!(
-            (error.fault(), error.effect()),
-            (Fault::Unavailable, Effect::None)
-        );
+async fn an_error_says_whether_it_has_reached_the_store() {
+    let before = Weather {
+        fails_before: 100,
+        ..REPEATS
+    };
+    let after = Weather {
+        fails_after: 100,
+        ..Weather::CALM
+    };
+    for (weather, effect, reached) in [(before, Effect::None, 0), (after, Effect::Unknown, 20)] {
+        let (tape, chaos) = tape(1, weather);
+        for _ in 0..20 {
+            let error = acquire(&chaos, 1).await.unwrap_err();
+            assert_eq!((error.fault(), error.effect()), (Fault::Unavailable, effect));
+        }
+        assert_eq!(*tape.heard.lock(), vec!["acquire 1"; reached]);
     }
-    assert!(tape.heard.lock().is_empty());
-}
-
-#[tokio::test]
-async fn an_error_after_the_effect_has_reached_the_store() {
-    let (tape, weather) = (
-        tape(),
-        Weather {
-            fails_after: 100,
-            ..Weather::CALM
-        },
-    );
-    let chaos = chaos(&tape, 1, weather);
-    let error = acquire(&chaos, 1).await.unwrap_err();
-    assert_eq!(
-        (error.fault(), error.effect()),
-        (Fault::Unavailable, Effect::Unknown)
-    );
-    assert_eq!(*tape.heard.lock(), ["acquire 1"]);
 }
 
 #[tokio::test]
 async fn each_element_of_a_batch_meets_its_own_weather_and_keeps_its_place() {
-    let (tape, weather) = (
-        tape(),
-        Weather {
-            fails_before: 30,
-            fails_after: 30,
-            ..Weather::CALM
-        },
-    );
-    let chaos = chaos(&tape, 1, weather);
+    let weather = Weather {
+        fails_before: 30,
+        fails_after: 30,
+        ..Weather::CALM
+    };
+    let (tape, chaos) = tape(1, weather);
     let batch: Batch<Renewal> = (0..60).map(renewal).collect();
     let answers = chaos.renew(batch).await;
     assert_eq!(answers.len(), 60);
@@ -238,14 +166,7 @@ async fn each_element_of_a_batch_meets_its_own_weather_and_keeps_its_place() {
 
 #[tokio::test]
 async fn requests_are_delivered_again_also_after_the_release() {
-    let (tape, weather) = (
-        tape(),
-        Weather {
-            repeats: 100,
-            ..Weather::CALM
-        },
-    );
-    let chaos = chaos(&tape, 1, weather);
+    let (tape, chaos) = tape(1, REPEATS);
     acquire(&chaos, 1).await.unwrap();
     chaos.clone().renew(Batch::from_iter([renewal(1)])).await;
     let gone = departure(Holder::Claim(claim(1).at.clone()));
@@ -265,12 +186,7 @@ async fn requests_are_delivered_again_also_after_the_release() {
 
 #[tokio::test]
 async fn what_the_store_refused_is_never_repeated() {
-    let weather = Weather {
-        repeats: 100,
-        ..Weather::CALM
-    };
-    let tape = tape();
-    let chaos = chaos(&tape, 1, weather);
+    let (tape, chaos) = tape(1, REPEATS);
     let mut reader = Claim::clone(&claim(0));
     reader.mode = Mode::Read;
     let answer = chaos.clone().acquire(Arc::new(reader), Instant::NEVER).await;
@@ -284,14 +200,7 @@ async fn what_the_store_refused_is_never_repeated() {
 
 #[tokio::test]
 async fn the_eviction_of_everybody_is_never_repeated() {
-    let (tape, weather) = (
-        tape(),
-        Weather {
-            repeats: 100,
-            ..Weather::CALM
-        },
-    );
-    let chaos = chaos(&tape, 1, weather);
+    let (tape, chaos) = tape(1, REPEATS);
     let everybody = departure(Holder::All(LockKey::new("k").unwrap()));
     chaos.clone().release(Batch::from_iter([everybody])).await;
     for number in 0..100 {
@@ -309,22 +218,21 @@ async fn wakes_are_lost_and_made_up() {
             spurious_wakes,
             ..Weather::CALM
         };
-        let wakes = chaos(&tape(), 1, weather).watch(claim(1)).await.unwrap();
+        let wakes = tape(1, weather).1.watch(claim(1)).await.unwrap();
         assert_eq!(wakes.count().await, expected);
     }
 }
 
 #[test]
 fn wake_ups_that_may_be_lost_are_not_called_reliable() {
-    assert_eq!(chaos(&tape(), 1, Weather::CALM).profile().wake_up, WakeUp::Lossy);
+    assert_eq!(tape(1, Weather::CALM).1.profile().wake_up, WakeUp::Lossy);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_seed_decides_the_weather() {
     let mut days = Vec::new();
     for seed in [1, 1, 2] {
-        let tape = tape();
-        let chaos = chaos(&tape, seed, Weather::ROUGH);
+        let (tape, chaos) = tape(seed, Weather::ROUGH);
         let mut answers = Vec::new();
         let started = tokio::time::Instant::now();
         for number in 0..200 {
