@@ -1,21 +1,28 @@
-//! The suite itself under test: a store in memory passes it, and each planted bug turns a case red.
+//! The suite and the random walks under test: a store in memory passes them, and each planted bug turns them red.
 //! The checker of histories is tested in `checker.rs` and `planted.rs`.
 
 mod bug;
 mod planted;
 mod subject;
-mod walks;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use bug::{BUGS, Bug};
+use bug::{Bug, OF_STATE, OTHERS};
 use subject::Buggy;
+use tenure_testkit::model::walks;
 use tenure_testkit::suite::{Case, all, run};
 
 /// Whether a case is red on a store with that bug, or with none.
 fn is_red(case: Case, bug: Option<Bug>) -> bool {
     let attempt = || run(async || Buggy::new(bug), async |trial| (case.check)(trial).await);
     catch_unwind(AssertUnwindSafe(attempt)).is_err()
+}
+
+/// What random walks say about a store with that bug.
+fn words_of_walks(bug: Bug) -> Option<String> {
+    let attempt = || walks(async || Buggy::new(Some(bug)), 1..=300);
+    let panic = catch_unwind(AssertUnwindSafe(attempt)).err()?;
+    panic.downcast_ref::<String>().cloned()
 }
 
 #[test]
@@ -25,14 +32,31 @@ fn no_case_is_red_without_a_bug() {
 }
 
 #[test]
-fn each_planted_bug_turns_a_case_red() {
-    let mut unseen = Vec::new();
-    for &bug in BUGS {
-        let red = all().into_iter().find(|case| is_red(*case, Some(bug)));
-        println!("{bug:?}: {red:?} is red");
-        if red.is_none() {
-            unseen.push(bug);
-        }
+fn each_planted_bug_turns_its_case_red() {
+    for (bug, name) in OF_STATE.iter().chain(OTHERS) {
+        let case = all().into_iter().find(|case| case.name == *name);
+        let case = case.unwrap_or_else(|| panic!("there is no case {name}"));
+        assert!(is_red(case, Some(*bug)), "{bug:?} does not turn {name} red");
     }
-    assert_eq!(unseen, [], "no case is red");
+}
+
+#[test]
+fn each_planted_bug_of_a_claims_state_turns_a_walk_red() {
+    let seen = |(bug, _): &&(Bug, &str)| words_of_walks(*bug).is_some();
+    let red: Vec<_> = OF_STATE.iter().chain(OTHERS).filter(seen).copied().collect();
+    assert_eq!(red, OF_STATE);
+}
+
+#[test]
+fn a_failure_names_the_seed_and_the_fewest_steps() {
+    let words = words_of_walks(Bug::ReaderIgnoresWriter).expect("a walk is red");
+    println!("{words}");
+    let steps: Vec<&str> = words.lines().filter(|line| line.starts_with("  ")).collect();
+    assert!(words.starts_with("the walk of seed "), "{words}");
+    assert_eq!(steps.len(), 2, "{words}");
+    assert!(steps.iter().all(|step| step.contains("places claim")), "{words}");
+    assert!(
+        words.ends_with("a claim of mode read is not admitted beside [Write]"),
+        "{words}"
+    );
 }
