@@ -27,35 +27,24 @@
 ///
 /// tenure_testkit::conformance!(subject, groups: [mutual, claim, lease]);
 /// tenure_testkit::conformance_under_chaos!(subject, groups: [mutual, claim, lease]);
+/// tenure_testkit::agrees_with_the_model!(subject, walks: 20);
 /// # fn main() {}
 /// ```
 #[macro_export]
 macro_rules! conformance {
-    ($subject:path $(,)?) => {
-        $crate::conformance!(
-            $subject,
-            groups: [mutual, claim, lease, fifo, fence, watch, taker, refuse]
-        );
-    };
-    ($subject:path, groups: [$($group:ident),+ $(,)?] $(,)?) => {
-        $($crate::__cases!($group, __tests, run, $subject);)+
+    ($subject:path $(, groups: [$($group:ident),+ $(,)?])? $(,)?) => {
+        $crate::__groups! { [$($($group)+)?] __tests (run, $subject) }
     };
 }
 
 /// The same tests as [`conformance!`], in a module `under_chaos`: each case passes in several weathers.
 #[macro_export]
 macro_rules! conformance_under_chaos {
-    ($subject:path $(,)?) => {
-        $crate::conformance_under_chaos!(
-            $subject,
-            groups: [mutual, claim, lease, fifo, fence, watch, taker, refuse]
-        );
-    };
-    ($subject:path, groups: [$($group:ident),+ $(,)?] $(,)?) => {
+    ($subject:path $(, groups: [$($group:ident),+ $(,)?])? $(,)?) => {
         mod under_chaos {
             #[allow(unused_imports)]
             use super::*;
-            $($crate::__cases!($group, __tests, run_under_chaos, $subject);)+
+            $crate::__groups! { [$($($group)+)?] __tests (run_under_chaos, $subject) }
         }
     };
 }
@@ -68,25 +57,7 @@ macro_rules! conformance_under_chaos {
 /// whose time passes by sleeping takes some seconds for a walk: a few walks are enough there.
 ///
 /// # Examples
-/// ```no_run
-/// # use std::{future::Future, pin::Pin, sync::Arc, time::Duration};
-/// # use tenure_backend::{Backend, Call, Clock};
-/// use tenure_testkit::Subject;
-///
-/// # struct MyStore;
-/// # impl MyStore { fn new() -> Self { MyStore } }
-/// # impl Subject for MyStore {
-/// #   fn client(&self) -> Call<Arc<dyn Backend>> { unimplemented!() }
-/// #   fn pass(&self, _: Duration) -> Pin<Box<dyn Future<Output = ()> + Send + '_>> { unimplemented!() }
-/// #   fn client_on(&self, _: Arc<dyn Clock>) -> Option<Call<Arc<dyn Backend>>> { unimplemented!() }
-/// # }
-/// async fn subject() -> impl Subject {
-///     MyStore::new()
-/// }
-///
-/// tenure_testkit::agrees_with_the_model!(subject, walks: 20);
-/// # fn main() {}
-/// ```
+/// See [`conformance!`].
 #[macro_export]
 macro_rules! agrees_with_the_model {
     ($subject:path $(,)?) => {
@@ -109,7 +80,7 @@ macro_rules! agrees_with_the_model {
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __tests {
-    ($group:ident [$($case:ident)+] $run:ident, $subject:path) => {
+    ($group:ident [$($case:ident)+] ($run:ident, $subject:path)) => {
         mod $group {
             #[allow(unused_imports)]
             use super::*;
@@ -123,26 +94,39 @@ macro_rules! __tests {
     };
 }
 
-/// One group's part of the list that `suite::all` gives.
+/// Adds one group's cases to a list.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __list {
-    ($group:ident [$($case:ident)+]) => {
-        vec![$(
+    ($group:ident [$($case:ident)+] $cases:ident) => {
+        $cases.extend([$(
             Case {
                 group: stringify!($group),
                 name: stringify!($case),
                 check: |trial| Box::pin($crate::suite::$group::$case(trial)),
             },
-        )+]
+        )+]);
     };
 }
 
-/// The list of cases: calls the macro `then` with a group, its cases, and what else was given.
+/// Calls the macro `then` with each of the groups, or with each of all groups if none is named, with the group's cases
+/// and with what else was given.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __groups {
+    ([] $($then:tt)+) => {
+        $crate::__groups! { [mutual claim lease fifo fence watch taker refuse] $($then)+ }
+    };
+    ([$($group:ident)+] $then:ident $with:tt) => {
+        $($crate::__cases! { $group $then $with })+
+    };
+}
+
+/// The list of cases.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __cases {
-    (mutual, $then:ident, $($with:tt)*) => {
+    (mutual $then:ident $with:tt) => {
         $crate::$then! { mutual [
             two_exclusive_claims_are_never_granted_together
             two_claims_of_one_owner_exclude_each_other
@@ -152,9 +136,9 @@ macro_rules! __cases {
             what_is_granted_together_is_what_admits_allows
             clients_that_compete_at_full_speed_never_overlap
             keys_that_differ_at_all_do_not_exclude_each_other
-        ] $($with)* }
+        ] $with }
     };
-    (claim, $then:ident, $($with:tt)*) => {
+    (claim $then:ident $with:tt) => {
         $crate::$then! { claim [
             a_granted_claim_that_asks_again_has_the_same_tokens_and_counts_once
             a_release_may_be_repeated_and_frees_nobody_else
@@ -189,9 +173,9 @@ macro_rules! __cases {
             a_key_that_nobody_holds_is_not_shown
             a_listing_shows_each_key_once_and_no_other
             a_page_announces_no_empty_one
-        ] $($with)* }
+        ] $with }
     };
-    (lease, $then:ident, $($with:tt)*) => {
+    (lease $then:ident $with:tt) => {
         $crate::$then! { lease [
             a_lease_that_is_not_renewed_ends
             a_renewed_claim_outlives_its_first_lease
@@ -213,9 +197,9 @@ macro_rules! __cases {
             no_interruption_makes_belief_outlive_the_lease
             a_late_reply_does_not_lengthen_belief
             a_late_request_is_not_placed
-        ] $($with)* }
+        ] $with }
     };
-    (fifo, $then:ident, $($with:tt)*) => {
+    (fifo $then:ident $with:tt) => {
         $crate::$then! { fifo [
             a_free_key_is_granted_to_a_fair_claim_at_once
             claims_are_granted_in_the_order_in_which_they_were_placed
@@ -234,9 +218,9 @@ macro_rules! __cases {
             few_permits_do_not_overtake_many
             a_withdrawn_head_lets_those_behind_it_go
             a_queue_moves_on_when_the_holder_dies
-        ] $($with)* }
+        ] $with }
     };
-    (fence, $then:ident, $($with:tt)*) => {
+    (fence $then:ident $with:tt) => {
         $crate::$then! { fence [
             every_grant_has_tokens_as_the_profile_says
             tokens_rise_over_release
@@ -249,9 +233,9 @@ macro_rules! __cases {
             a_raise_of_a_waiter_lifts_the_counter
             a_raise_never_lowers_the_counter
             a_raise_of_a_claim_that_is_gone_has_no_effect
-        ] $($with)* }
+        ] $with }
     };
-    (watch, $then:ident, $($with:tt)*) => {
+    (watch $then:ident $with:tt) => {
         $crate::$then! { watch [
             a_release_brings_a_watching_waiter_on
             an_eviction_brings_a_watching_waiter_on
@@ -262,9 +246,9 @@ macro_rules! __cases {
             a_release_tells_of_those_who_queue_elsewhere
             a_release_tells_how_many_wait_elsewhere
             the_clients_own_waiters_do_not_count_as_others
-        ] $($with)* }
+        ] $with }
     };
-    (taker, $then:ident, $($with:tt)*) => {
+    (taker $then:ident $with:tt) => {
         $crate::$then! { taker [
             an_heir_is_granted_by_the_release_when_nobody_else_waits
             a_hand_over_may_be_repeated
@@ -278,9 +262,9 @@ macro_rules! __cases {
             an_heir_of_an_absent_claim_is_placed_all_the_same
             an_heir_of_a_waiter_does_not_hold_beside_the_holder
             a_chain_of_hand_overs_holds_the_key_throughout
-        ] $($with)* }
+        ] $with }
     };
-    (refuse, $then:ident, $($with:tt)*) => {
+    (refuse $then:ident $with:tt) => {
         $crate::$then! { refuse [
             what_the_profile_does_not_list_is_refused_without_effect
             another_kind_than_the_holders_is_a_mismatch
@@ -291,7 +275,7 @@ macro_rules! __cases {
             closing_may_be_repeated
             the_store_can_be_examined
             a_store_that_is_unwell_says_so_and_loses_nothing
-        ] $($with)* }
+        ] $with }
     };
 }
 

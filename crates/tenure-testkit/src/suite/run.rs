@@ -41,17 +41,9 @@ impl fmt::Debug for Case {
 
 /// Every case, group by group.
 pub fn all() -> Vec<Case> {
-    [
-        crate::__cases!(mutual, __list,),
-        crate::__cases!(claim, __list,),
-        crate::__cases!(lease, __list,),
-        crate::__cases!(fifo, __list,),
-        crate::__cases!(fence, __list,),
-        crate::__cases!(watch, __list,),
-        crate::__cases!(taker, __list,),
-        crate::__cases!(refuse, __list,),
-    ]
-    .concat()
+    let mut cases = Vec::new();
+    crate::__groups! { [] __list cases }
+    cases
 }
 
 /// Runs one case on a fresh subject.
