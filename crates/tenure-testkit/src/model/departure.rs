@@ -1,5 +1,4 @@
 //! The model's view of departures: who is gone by one, why, and what becomes of the heir.
-//! How the heir stands is judged in `ledger.rs`, as for any claim.
 
 use tenure_backend::{Cause, Departure, Holder, HolderId, Instant, Released};
 

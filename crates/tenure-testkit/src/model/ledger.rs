@@ -233,17 +233,11 @@ impl Ledger {
         if !queues {
             return Ok(());
         }
-        if let Some(one) = room.find(claim.at.id) {
-            one.ends = ends;
-            return Ok(());
-        }
-        must!(at.before <= place_by, "it was placed after its `place_by`");
-        room.present.push(Present {
-            claim: claim.clone(),
-            ends,
-            phase: Phase::Waiting,
-            raised: None,
-        });
+        must!(
+            place == Place::Waiting || at.before <= place_by,
+            "it was placed after its `place_by`"
+        );
+        room.keep(claim, ends, Phase::Waiting);
         Ok(())
     }
 
@@ -300,17 +294,7 @@ impl Ledger {
             );
             room.has_drawn(run);
         }
-        let phase = Phase::Granted(grant.tokens);
-        if let Some(one) = room.find(claim.at.id) {
-            (one.phase, one.ends) = (phase, ends);
-            return Ok(());
-        }
-        room.present.push(Present {
-            claim: claim.clone(),
-            ends,
-            phase,
-            raised: None,
-        });
+        room.keep(claim, ends, Phase::Granted(grant.tokens));
         Ok(())
     }
 

@@ -1,5 +1,4 @@
 //! The model's view of renewals: who is alive in the phase that was asked for, and why the others are gone.
-//! Everything else is judged in `ledger.rs`.
 
 use tenure_backend::{Instant, Loss, Phase as Only, Renewal, Renewed, TokenRun};
 

@@ -1,5 +1,4 @@
 //! One key in the model: who holds it, who queues for it, and whether a claim may be granted there.
-//! What the store answered is judged in `ledger.rs`.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -63,6 +62,19 @@ impl Present {
 impl Room {
     pub(super) fn find(&mut self, id: ClaimId) -> Option<&mut Present> {
         self.present.iter_mut().find(|one| one.claim.at.id == id)
+    }
+
+    /// Records that a claim is in the store, now or still.
+    pub(super) fn keep(&mut self, claim: &Arc<Claim>, ends: Ends, phase: Phase) {
+        match self.find(claim.at.id) {
+            Some(one) => (one.phase, one.ends) = (phase, ends),
+            None => self.present.push(Present {
+                claim: claim.clone(),
+                ends,
+                phase,
+                raised: None,
+            }),
+        }
     }
 
     pub(super) fn holders(&self) -> impl Iterator<Item = &Present> {

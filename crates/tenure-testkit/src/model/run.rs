@@ -1,5 +1,4 @@
 //! Runs walks by their seeds, and tells the fewest steps that show what is wrong.
-//! What a walk does is `step.rs` and `walk.rs`.
 
 use std::fmt::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -20,7 +19,7 @@ const SHRINK_LIMIT: Duration = Duration::from_secs(20);
 /// Walks once for each seed, each time on a fresh subject.
 ///
 /// # Panics
-/// If the store gives an answer that the contract does not allow: then the seed is printed, and in words the
+/// If the store gives an answer that the contract does not allow: then the seed is printed, and the
 /// fewest steps found that still lead to such an answer. Also if more than half of all steps could not be judged,
 /// because the store could not be reached, or was so slow that leases ended while it answered.
 ///
@@ -80,7 +79,7 @@ fn attempt<S: Subject>(
     (came, told)
 }
 
-/// Leaves out steps, first many at once and then one by one, as long as the walk still goes wrong.
+/// Leaves out one step after the other, the last first, as long as the walk still goes wrong.
 fn fewest<S: Subject>(
     runtime: &Runtime,
     subject: &impl AsyncFn() -> S,
@@ -88,24 +87,14 @@ fn fewest<S: Subject>(
     mut found: (Vec<String>, String),
 ) -> (Vec<String>, String) {
     let began = Instant::now();
-    let mut chunk = steps.len().div_ceil(2);
-    while chunk > 0 {
-        let mut at = 0;
-        let mut left_out = false;
-        while at < steps.len() && began.elapsed() < SHRINK_LIMIT {
-            let end = (at + chunk).min(steps.len());
-            let fewer = [&steps[..at], &steps[end..]].concat();
-            if let (Came::Apart(why), told) = attempt(runtime, subject, &fewer) {
-                (steps, found, left_out) = (fewer, (told, why), true);
-            } else {
-                at = end;
-            }
-        }
-        if !(left_out && chunk == 1) {
-            chunk /= 2;
-        }
-        if began.elapsed() >= SHRINK_LIMIT {
-            break;
+    let mut at = steps.len();
+    while at > 0 && began.elapsed() < SHRINK_LIMIT {
+        at -= 1;
+        let mut fewer = steps.clone();
+        fewer.remove(at);
+        if let (Came::Apart(why), told) = attempt(runtime, subject, &fewer) {
+            at = fewer.len();
+            (steps, found) = (fewer, (told, why));
         }
     }
     found

@@ -1,5 +1,4 @@
 //! One random walk: takes the steps on a store, and has each answer judged.
-//! Which steps there are is `step.rs`; what the contract allows is `ledger.rs`.
 //!
 //! # Cancel safety
 //! A walk that is dropped leaves its claims to their leases, in a store that was made for it alone.
@@ -99,7 +98,7 @@ impl Walk<'_> {
                 _ => Ok(()),
             },
             Step::Pass(time) => {
-                self.told.push(step.to_string());
+                self.told.push(format!("{step:?}"));
                 self.trial.pass(time).await;
                 self.wait_until_sure().await;
                 for key in self.keys.clone() {
@@ -288,7 +287,7 @@ impl Walk<'_> {
     fn answered(&mut self, step: &Step, before: Instant, answer: &dyn std::fmt::Debug) -> Result<At, Stop> {
         let after = self.now();
         let at = At { before, after };
-        self.told.push(format!("{step}: {answer:?}"));
+        self.told.push(format!("{step:?}: {answer:?}"));
         if self.ledger.was_overtaken(at) {
             return Err(Stop::Unsure);
         }

@@ -54,7 +54,7 @@ fn a_failure_names_the_seed_and_the_fewest_steps() {
     let steps: Vec<&str> = words.lines().filter(|line| line.starts_with("  ")).collect();
     assert!(words.starts_with("the walk of seed "), "{words}");
     assert_eq!(steps.len(), 2, "{words}");
-    assert!(steps.iter().all(|step| step.contains("places claim")), "{words}");
+    assert!(steps.iter().all(|step| step.contains("Place {")), "{words}");
     assert!(
         words.ends_with("a claim of mode read is not admitted beside [Write]"),
         "{words}"
