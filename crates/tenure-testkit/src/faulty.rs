@@ -207,9 +207,13 @@ impl<F: Faults> FaultyBackend<F> {
         }
     }
 
-    fn one(self: Arc<Self>, request: Request) -> impl Future<Output = Result<Reply, BackendError>> + Send {
+    /// Carries out a call of one request, whose reply `take` knows.
+    fn one<T: 'static>(self: Arc<Self>, request: Request, take: fn(Reply) -> Result<T, Reply>) -> Call<T> {
         let call = self.exchange(vec![request]);
-        async move { call.await.pop().expect("one request has one reply") }
+        Call::new(async move {
+            let reply = call.await.pop().expect("one request has one reply")?;
+            Ok(take(reply).unwrap_or_else(|other| panic!("{other:?} is no reply to this request")))
+        })
     }
 }
 
@@ -253,12 +257,9 @@ impl<F: Faults> Backend for FaultyBackend<F> {
     }
 
     fn acquire(self: Arc<Self>, claim: Arc<Claim>, place_by: Instant) -> Call<Standing> {
-        let call = self.one(Request::Acquire(claim, place_by));
-        Call::new(async move {
-            match call.await? {
-                Reply::Acquire(standing) => Ok(standing),
-                other => panic!("{other:?} is no reply to `acquire`"),
-            }
+        self.one(Request::Acquire(claim, place_by), |reply| match reply {
+            Reply::Acquire(standing) => Ok(standing),
+            other => Err(other),
         })
     }
 
@@ -287,12 +288,9 @@ impl<F: Faults> Backend for FaultyBackend<F> {
     }
 
     fn watch(self: Arc<Self>, claim: Arc<Claim>) -> Call<Wakes> {
-        let call = self.one(Request::Watch(claim));
-        Call::new(async move {
-            match call.await? {
-                Reply::Watch(wakes) => Ok(wakes),
-                other => panic!("{other:?} is no reply to `watch`"),
-            }
+        self.one(Request::Watch(claim), |reply| match reply {
+            Reply::Watch(wakes) => Ok(wakes),
+            other => Err(other),
         })
     }
 
@@ -301,12 +299,9 @@ impl<F: Faults> Backend for FaultyBackend<F> {
     }
 
     fn inspect(self: Arc<Self>, query: Query) -> Call<Page<LockStatus>> {
-        let call = self.one(Request::Inspect(query));
-        Call::new(async move {
-            match call.await? {
-                Reply::Inspect(page) => Ok(page),
-                other => panic!("{other:?} is no reply to `inspect`"),
-            }
+        self.one(Request::Inspect(query), |reply| match reply {
+            Reply::Inspect(page) => Ok(page),
+            other => Err(other),
         })
     }
 

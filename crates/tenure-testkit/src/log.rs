@@ -1,5 +1,4 @@
 //! The text of a history, as [`Event`] describes it: one line for each event, read back exactly.
-//! Nothing here judges; see `checker.rs`.
 
 use std::fmt;
 use std::num::NonZeroU32;
@@ -14,14 +13,17 @@ impl fmt::Display for Event {
         write!(f, "{} {} ", self.at.as_nanos(), self.attempt)?;
         match &self.what {
             What::Invoked { key, owner, mode } => {
-                write!(f, "invoked owner={owner} mode={} key={key}", ModeText(*mode))
+                let mode = match mode {
+                    Mode::Permits { take, of } => format!("permits:{take}/{of}"),
+                    other => other.to_string(),
+                };
+                write!(f, "invoked owner={owner} mode={mode} key={key}")
             }
             What::Queued => f.write_str("queued"),
-            What::Acquired { token: None, until } => write!(f, "acquired token=- until={}", until.as_nanos()),
-            What::Acquired {
-                token: Some(token),
-                until,
-            } => write!(f, "acquired token={token} until={}", until.as_nanos()),
+            What::Acquired { token, until } => {
+                let token = token.map_or("-".to_owned(), |token| token.to_string());
+                write!(f, "acquired token={token} until={}", until.as_nanos())
+            }
             What::Failed => f.write_str("failed"),
             What::Unknown => f.write_str("unknown"),
             What::ReleaseInvoked => f.write_str("release"),
@@ -30,19 +32,6 @@ impl fmt::Display for Event {
             What::Sampled { since, held } => write!(f, "sampled since={} held={held}", since.as_nanos()),
             What::Accepted { token } => write!(f, "accepted token={token}"),
             What::Seen { holders, waiters } => write!(f, "seen holders={holders} waiters={waiters}"),
-        }
-    }
-}
-
-struct ModeText(Mode);
-
-impl fmt::Display for ModeText {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0 {
-            Mode::Exclusive => f.write_str("exclusive"),
-            Mode::Read => f.write_str("read"),
-            Mode::Write => f.write_str("write"),
-            Mode::Permits { take, of } => write!(f, "permits:{take}/{of}"),
         }
     }
 }

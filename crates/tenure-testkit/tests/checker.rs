@@ -1,5 +1,4 @@
 //! The checker against random histories: correct ones pass, and on any the sweep agrees with a brute-force oracle.
-//! Chosen faults are in `planted.rs`.
 
 use std::collections::BTreeSet;
 use std::num::NonZeroU32;
@@ -22,6 +21,20 @@ struct Attempt {
 }
 
 impl Attempt {
+    fn new(number: u64, mode: Mode, invoked: u64) -> Self {
+        Attempt {
+            number,
+            mode,
+            invoked,
+            queued: None,
+            acquired: None,
+            release: None,
+            lost: None,
+            samples: Vec::new(),
+            writes: Vec::new(),
+        }
+    }
+
     fn events(&self) -> Vec<Event> {
         let event = |at, what| Event {
             at: Instant::from_nanos(at),
@@ -215,17 +228,11 @@ fn correct_history(dice: &mut Dice) -> Vec<Event> {
         token += 1 + dice.below(3);
         let until = now + 1 + dice.below(200);
         let asked = (now, now + dice.below(2));
-        held.push(Attempt {
-            number,
-            mode,
-            invoked,
-            queued: None,
-            acquired: Some((now, until, Some(token))),
-            release: None,
-            lost: None,
-            samples: Vec::from_iter((asked.1 < until).then_some(asked)),
-            writes: vec![(now, token)],
-        });
+        let mut granted = Attempt::new(number, mode, invoked);
+        granted.acquired = Some((now, until, Some(token)));
+        granted.samples.extend((asked.1 < until).then_some(asked));
+        granted.writes.push((now, token));
+        held.push(granted);
         now = asked.1 + 1;
     }
     done.extend(held);
@@ -245,17 +252,8 @@ fn a_thousand_random_histories_of_a_correct_lock_pass() {
 fn a_history_of_many_events_is_judged_in_seconds() {
     let mut history = Vec::new();
     for number in 0..100_000 {
-        let reader = Attempt {
-            number,
-            mode: Mode::Read,
-            invoked: number,
-            queued: None,
-            acquired: Some((number + 1, 1_000_000 + number, Some(number + 1))),
-            release: None,
-            lost: None,
-            samples: Vec::new(),
-            writes: Vec::new(),
-        };
+        let mut reader = Attempt::new(number, Mode::Read, number);
+        reader.acquired = Some((number + 1, 1_000_000 + number, Some(number + 1)));
         history.extend(reader.events());
     }
     let start = std::time::Instant::now();

@@ -1,5 +1,4 @@
 //! A subject whose clients all live in bad weather.
-//! The weather itself is `chaos.rs`.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -38,13 +37,15 @@ impl<S: Subject> InWeather<S> {
         }
     }
 
+    /// Puts one client into the weather.
+    fn chaos(&self) -> impl FnOnce(Arc<dyn Backend>) -> Arc<dyn Backend> + use<S> {
+        let (seed, weather) = (self.seeds.fetch_add(1, Ordering::Relaxed), self.weather);
+        move |client| Arc::new(Chaos::new(client, seed, weather))
+    }
+
     fn wrap(&self, client: Call<Arc<dyn Backend>>) -> Call<Arc<dyn Backend>> {
-        let seed = self.seeds.fetch_add(1, Ordering::Relaxed);
-        let weather = self.weather;
-        Call::new(async move {
-            let chaos: Arc<dyn Backend> = Arc::new(Chaos::new(client.await?, seed, weather));
-            Ok(chaos)
-        })
+        let chaos = self.chaos();
+        Call::new(async move { Ok(chaos(client.await?)) })
     }
 }
 
@@ -70,12 +71,10 @@ impl<S: Subject> Subject for InWeather<S> {
     }
 
     fn slow(&self) -> Option<Call<Slow>> {
-        let slow = self.subject.slow()?;
-        let seed = self.seeds.fetch_add(1, Ordering::Relaxed);
-        let weather = self.weather;
+        let (slow, chaos) = (self.subject.slow()?, self.chaos());
         Some(Call::new(async move {
             let Slow { backend, door } = slow.await?;
-            let backend: Arc<dyn Backend> = Arc::new(Chaos::new(backend, seed, weather));
+            let backend = chaos(backend);
             Ok(Slow { backend, door })
         }))
     }
