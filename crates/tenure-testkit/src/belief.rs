@@ -1,5 +1,4 @@
 //! Who is believed to hold one key at the sweep's present, and which tokens it has given out.
-//! Neither knows events; the sweep itself is `checker.rs`.
 
 use std::collections::{BTreeSet, HashMap};
 

@@ -1,5 +1,4 @@
 //! Weather around any backend: delays, errors before and after the effect, duplicates, lost and spurious wakes.
-//! What is deliberately not here: faults of the store itself; see `tenure-servers` for killed and paused ones.
 
 use std::future::ready;
 use std::sync::Arc;

@@ -1,5 +1,4 @@
 //! A small seeded source of chance, so that what a test did can be done again.
-//! Not for anything that must be hard to guess.
 
 /// Chance that a seed decides (splitmix64): the same seed gives the same numbers on every machine.
 ///

@@ -1,5 +1,4 @@
 //! The macros that turn the suite into named tests, and the list of its cases.
-//! The cases themselves are under `suite`.
 
 /// One test for each case of the conformance suite, in a module for each group.
 ///

@@ -1,5 +1,4 @@
 //! The store under test, as its author hands it to the suite, and what may be wrong with it.
-//! What the suite does with it lives in `trial.rs`.
 
 use std::fmt;
 use std::future::Future;

@@ -1,5 +1,4 @@
 //! What a history can be found guilty of, and how it reads.
-//! Finding it is `checker.rs`'s.
 
 use std::fmt;
 

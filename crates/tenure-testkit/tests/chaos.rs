@@ -1,5 +1,4 @@
 //! The weather itself: what fails, what is repeated, what is lost, and that a seed decides it.
-//! Whether stores stand it is the suite's part.
 
 use std::num::NonZeroU32;
 use std::sync::Arc;

@@ -1,5 +1,4 @@
 //! Faults planted into histories, one by one: the checker finds each, and nothing in the history without it.
-//! Random histories are in `checker.rs`.
 
 use tenure_testkit::{Event, Rule, check};
 

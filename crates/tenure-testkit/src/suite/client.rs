@@ -264,6 +264,12 @@ impl Client {
         self.release(&claim).await;
     }
 
+    /// Asserts that nothing is shown of a key, and that an exclusive claim would be granted.
+    pub async fn finds_nothing(&self, key: &LockKey) {
+        assert_eq!(self.status(key).await, None, "nothing is left of a claim");
+        self.finds_free(key, Mode::Exclusive).await;
+    }
+
     /// Asserts that a claim of that mode has to wait, and gives it up.
     pub async fn finds_busy(&self, key: &LockKey, mode: Mode) {
         let claim = self.claim(key, mode);

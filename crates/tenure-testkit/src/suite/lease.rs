@@ -95,8 +95,7 @@ pub async fn an_expired_claim_is_never_renewed(trial: Trial) {
         let loss = late.is_gone(&claim, phase).await;
         assert!(matches!(loss, Loss::Expired | Loss::Missing), "{loss:?}");
     }
-    assert_eq!(other.status(&key).await, None);
-    other.finds_free(&key, Mode::Exclusive).await;
+    other.finds_nothing(&key).await;
 }
 
 /// An expired claim is not granted again, also if nobody else has asked for the key.

@@ -1,5 +1,4 @@
 //! Runs cases: each on a runtime and a store of its own, within a time limit.
-//! Which cases there are is `macros.rs`.
 
 use std::fmt;
 use std::future::Future;

@@ -1,5 +1,4 @@
 //! One case's world: the store under test, its clients, its keys and its time.
-//! What one client can do lives in `client.rs`.
 //!
 //! # Cancel safety
 //! A future that is dropped leaves at most a client or a claim of this trial behind, in a store made for it alone.

@@ -6,27 +6,29 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tenure_backend::{Claim, Fairness, Grant, LockKey, Mode, Phase, WakeUp, Wakes};
+use tenure_backend::{Claim, Fairness, Grant, Mode, Phase, WakeUp, Wakes};
 
 use super::client::hears;
-use super::{Client, Trial};
+use super::{Client, Departed, Trial};
 
 /// A waiter that watches is woken by the release; where wake-ups may be lost, polling brings it on.
 pub async fn a_release_brings_a_watching_waiter_on(trial: Trial) {
-    let ([holder, waiter], key) = (trial.two().await, trial.key());
-    let held = holder.holds(&key, Mode::Exclusive).await;
-    let (waiting, wakes) = watching(&waiter, &key).await;
-    holder.release(&held).await.freed_it(&held);
-    brought_on(&trial, &waiter, &waiting, wakes).await;
+    brought_on_by(&trial, async |holder, held| holder.release(held).await).await;
 }
 
 /// So is one by an eviction, once the bar has passed.
 pub async fn an_eviction_brings_a_watching_waiter_on(trial: Trial) {
+    brought_on_by(&trial, async |holder, held| holder.evict(held, "alice").await).await;
+}
+
+async fn brought_on_by(trial: &Trial, end: impl AsyncFnOnce(&Client, &Claim) -> Departed) {
     let ([holder, waiter], key) = (trial.two().await, trial.key());
     let held = holder.holds(&key, Mode::Exclusive).await;
-    let (waiting, wakes) = watching(&waiter, &key).await;
-    holder.evict(&held, "alice").await.freed_it(&held);
-    brought_on(&trial, &waiter, &waiting, wakes).await;
+    let waiting = waiter.claim(&key, Mode::Exclusive);
+    let wakes = waiter.watch(&waiting).await;
+    waiter.waits(&waiting).await;
+    end(&holder, &held).await.freed_it(&held);
+    brought_on(trial, &waiter, &waiting, wakes).await;
 }
 
 /// Every release in a row is heard: a watch is armed until it is dropped.
@@ -149,14 +151,6 @@ pub async fn the_clients_own_waiters_do_not_count_as_others(trial: Trial) {
     }
     drop(wakes);
     client.granted_soon(&waiting).await;
-}
-
-/// A claim that watches and then waits.
-async fn watching(waiter: &Client, key: &LockKey) -> (Arc<Claim>, Option<Wakes>) {
-    let waiting = waiter.claim(key, Mode::Exclusive);
-    let wakes = waiter.watch(&waiting).await;
-    waiter.waits(&waiting).await;
-    (waiting, wakes)
 }
 
 /// Lets a waiter go on as the engine does: it polls after each wake-up, and without one when time has passed.

@@ -126,8 +126,7 @@ pub async fn a_claim_withdrawn_before_it_was_placed_is_never_granted(trial: Tria
     let claim = a.claim(&key, Mode::Exclusive);
     a.withdraw(&claim).await.freed_nobody();
     a.has_ended(&claim).await;
-    b.finds_free(&key, Mode::Exclusive).await;
-    assert_eq!(b.status(&key).await, None);
+    b.finds_nothing(&key).await;
 }
 
 /// A claim is not placed after its `place_by`, and nothing is left of the request.
@@ -138,8 +137,7 @@ pub async fn a_claim_is_never_placed_after_its_place_by(trial: Trial) {
     trial.pass(Duration::from_millis(100)).await;
     let answer = a.polled_by(&claim, place_by).await;
     assert!(matches!(answer, Standing::TooLate), "{answer:?}");
-    assert_eq!(b.status(&key).await, None, "a late request leaves nothing behind");
-    b.finds_free(&key, Mode::Exclusive).await;
+    b.finds_nothing(&key).await;
 }
 
 /// Renewal never brings a released claim back (R4).
@@ -160,8 +158,7 @@ pub async fn a_claim_that_was_never_placed_is_gone_to_renewal(trial: Trial) {
     for phase in [Phase::Granted, Phase::Waiting, Phase::Either] {
         a.is_gone(&claim, phase).await;
     }
-    assert_eq!(b.status(&key).await, None);
-    b.finds_free(&key, Mode::Exclusive).await;
+    b.finds_nothing(&key).await;
 }
 
 /// Of an unfair claim that is not granted nothing is left; where the store has one order only, it queues.
