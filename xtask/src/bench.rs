@@ -5,28 +5,23 @@ use std::process::Command;
 
 use crate::process::{Failure, cargo, output, root, run as run_command};
 
+const BUILD: &str = "--quiet --release --package tenure-bench";
+
 /// Runs `tenure-bench` with these words, where the caller stands: files are named from there.
 ///
 /// With `--against COMMIT` it alternates with the `tenure-bench` of that commit.
 pub(crate) fn run(args: &[&str]) -> Result<(), Failure> {
-    let Some((commit, rest)) = split_against(args)? else {
-        return run_command(command(args)?);
+    let mut command = cargo(&format!("run {BUILD}"));
+    command.current_dir(std::env::current_dir()?);
+    command
+        .arg("--manifest-path")
+        .arg(root().join("Cargo.toml"))
+        .arg("--");
+    match split_against(args)? {
+        None => command.args(args),
+        Some((commit, rest)) => command.arg("against").arg(build_of(commit)?).args(rest),
     };
-    let old = build_of(commit)?;
-    let mut command = command(&["against"])?;
-    command.arg(old).args(rest);
     run_command(command)
-}
-
-fn command(args: &[&str]) -> Result<Command, Failure> {
-    let here = std::env::current_dir()
-        .map_err(|error| Failure::new(format!("the current folder cannot be found: {error}")))?;
-    let mut command = cargo();
-    command.current_dir(here);
-    command.args(["run", "--quiet", "--release", "--package", "tenure-bench"]);
-    command.arg("--manifest-path").arg(root().join("Cargo.toml"));
-    command.arg("--").args(args);
-    Ok(command)
 }
 
 /// The commit after `--against`, and the other arguments.
@@ -35,7 +30,7 @@ fn split_against<'a>(args: &[&'a str]) -> Result<Option<(&'a str, Vec<&'a str>)>
         return Ok(None);
     };
     let commit = args.get(at + 1).filter(|commit| !commit.starts_with('-'));
-    let commit = commit.ok_or_else(|| Failure::new("`--against` needs a commit"))?;
+    let commit = commit.ok_or("`--against` needs a commit")?;
     Ok(Some((commit, [&args[..at], &args[at + 2..]].concat())))
 }
 
@@ -46,55 +41,32 @@ fn split_against<'a>(args: &[&'a str]) -> Result<Option<(&'a str, Vec<&'a str>)>
 fn build_of(commit: &str) -> Result<PathBuf, Failure> {
     let scratch = root().join("target").join("against");
     let (tree, target) = (scratch.join("tree"), scratch.join("target"));
-    let revision = format!("{commit}^{{commit}}");
-    let hash = output(git(
-        &root(),
-        &["rev-parse", "--verify", "--quiet", "--end-of-options", &revision],
-    ))
-    .map_err(|_| Failure::new(format!("git knows no commit {commit:?}")))?;
+    let mut hash = git(&root(), "rev-parse --verify --quiet --end-of-options");
+    hash.arg(format!("{commit}^{{commit}}"));
+    let hash = output(hash).map_err(|_| format!("git knows no commit {commit:?}"))?;
     if !tree.join(".git").exists() {
-        let mut clone = git(&root(), &["clone", "--quiet", "--shared", "--no-checkout", "."]);
+        let mut clone = git(&root(), "clone --quiet --shared --no-checkout .");
         clone.arg(&tree);
         run_command(clone)?;
     }
-    run_command(git(
-        &tree,
-        &["checkout", "--quiet", "--force", "--detach", hash.trim()],
-    ))?;
-    let mut build = cargo();
-    build.current_dir(&tree).arg("build").args([
-        "--quiet",
-        "--release",
-        "--locked",
-        "--package",
-        "tenure-bench",
-    ]);
-    build.arg("--target-dir").arg(&target);
+    let mut checkout = git(&tree, "checkout --quiet --force --detach");
+    checkout.arg(hash.trim());
+    run_command(checkout)?;
+    let mut build = cargo(&format!("build --locked {BUILD}"));
+    build.current_dir(&tree).arg("--target-dir").arg(&target);
     run_command(build)?;
     Ok(target.join("release").join("tenure-bench"))
 }
 
-fn git(folder: &Path, args: &[&str]) -> Command {
+fn git(folder: &Path, words: &str) -> Command {
     let mut git = Command::new("git");
-    git.current_dir(folder).args(args);
+    git.current_dir(folder).args(words.split(' '));
     git
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_workloads_are_built_with_optimisations_and_run_where_the_caller_stands() {
-        let command = command(&["quick", "--json", "rows.json"]).unwrap();
-        assert_eq!(
-            command.get_current_dir(),
-            Some(&*std::env::current_dir().unwrap())
-        );
-        let args: Vec<_> = command.get_args().map(|arg| arg.to_str().unwrap()).collect();
-        assert!(args.contains(&"--release"), "{args:?}");
-        assert_eq!(args[args.len() - 4..], ["--", "quick", "--json", "rows.json"]);
-    }
 
     #[test]
     fn the_commit_is_taken_out_of_the_arguments() {

@@ -1,24 +1,20 @@
 //! `cargo xtask ci`: everything that must hold before a merge, the quick checks first.
 
-use std::process::Command;
 use std::time::Instant;
 
 use crate::metadata::Metadata;
 use crate::process::{Failure, cargo, run as run_command};
 use crate::setup::is_installed;
+use crate::suite::APART;
 use crate::{lean, suite, tidy};
 
 /// Runs the steps in order, and stops at the first that fails.
 pub(crate) fn run() -> Result<(), Failure> {
-    step("format", || everywhere("fmt --all", "-- --check"))?;
+    step("format", || everywhere("fmt", "--all", "-- --check"))?;
     step("tidy", tidy::run)?;
     step("lean", lean::run)?;
-    step("clippy", || {
-        everywhere(
-            "clippy --workspace",
-            "--all-targets --all-features -- -D warnings",
-        )
-    })?;
+    let options = "--all-targets --all-features -- -D warnings";
+    step("clippy", || everywhere("clippy", "--workspace", options))?;
     step("features", features)?;
     step("docs", docs)?;
     step("deny", deny)?;
@@ -31,38 +27,34 @@ fn step(name: &str, work: impl FnOnce() -> Result<(), Failure>) -> Result<(), Fa
     let began = Instant::now();
     let outcome = work();
     println!("ci: {name} took {:.1} s", began.elapsed().as_secs_f64());
-    outcome.map_err(|failure| failure.followed_by(&format!("the step `{name}` of `cargo xtask ci` failed")))
+    outcome.map_err(|failure| format!("{failure}\n\nthe step `{name}` of `cargo xtask ci` failed").into())
 }
 
-/// Runs a command of cargo on the workspace, and on each package apart.
-fn everywhere(command: &str, options: &str) -> Result<(), Failure> {
-    run_cargo(&format!("{command} {options}"))?;
-    let verb = command.split(' ').next().unwrap_or("");
-    for (manifest, _) in suite::APART {
-        let mut apart = cargo_with(&format!("{verb} --manifest-path {manifest} {options}"));
-        apart.env("CARGO_TARGET_DIR", "target/apart");
-        run_command(apart)?;
-    }
-    Ok(())
+/// Runs a command of cargo on all packages of the workspace, and on the package apart.
+fn everywhere(verb: &str, all: &str, options: &str) -> Result<(), Failure> {
+    run_command(cargo(&format!("{verb} {all} {options}")))?;
+    let mut apart = cargo(&format!("{verb} --manifest-path {APART} {options}"));
+    apart.env("CARGO_TARGET_DIR", "target/apart");
+    run_command(apart)
 }
 
 /// Checks `tenure` without features, and with each feature alone.
 fn features() -> Result<(), Failure> {
     let metadata = Metadata::read()?;
     let tenure = metadata.members().find(|package| package.name == "tenure");
-    let tenure = tenure.ok_or_else(|| Failure::new("the workspace has no crate `tenure`"))?;
+    let tenure = tenure.ok_or("the workspace has no crate `tenure`")?;
     let alone = "clippy --quiet --package tenure --no-default-features";
-    run_cargo(&format!("{alone} -- -D warnings"))?;
+    run_command(cargo(&format!("{alone} -- -D warnings")))?;
     for feature in tenure.features.keys() {
         println!("ci: feature {feature}");
-        run_cargo(&format!("{alone} --features {feature} -- -D warnings"))?;
+        run_command(cargo(&format!("{alone} --features {feature} -- -D warnings")))?;
     }
     Ok(())
 }
 
 /// Builds the pages of the libraries; the command's binary is called `tenure` too.
 fn docs() -> Result<(), Failure> {
-    let mut command = cargo_with("doc --workspace --all-features --no-deps --lib");
+    let mut command = cargo("doc --workspace --all-features --no-deps --lib");
     command.env("RUSTDOCFLAGS", "-D warnings");
     run_command(command)
 }
@@ -70,18 +62,8 @@ fn docs() -> Result<(), Failure> {
 /// Checks licences, bans and advisories, where cargo-deny is installed.
 fn deny() -> Result<(), Failure> {
     if is_installed("cargo-deny") {
-        return run_cargo("deny check");
+        return run_command(cargo("deny check"));
     }
     println!("ci: cargo-deny is not installed: `cargo install cargo-deny`");
     Ok(())
-}
-
-fn run_cargo(words: &str) -> Result<(), Failure> {
-    run_command(cargo_with(words))
-}
-
-fn cargo_with(words: &str) -> Command {
-    let mut command = cargo();
-    command.args(words.split(' '));
-    command
 }

@@ -31,8 +31,8 @@ fn main() -> ExitCode {
     };
     let rest: Vec<&str> = rest.iter().map(String::as_str).collect();
     let done = match (verb.as_str(), rest.as_slice()) {
-        ("setup", []) => setup::install().map(drop),
-        ("setup", ["--check"]) => setup::check().map(drop),
+        ("setup", []) => setup::run(true).map(drop),
+        ("setup", ["--check"]) => setup::run(false).map(drop),
         ("test", args) => suite::run(args),
         ("mutants", args) => mutants::run(args),
         ("bench", args) => bench::run(args),
@@ -44,7 +44,7 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             eprintln!("\nxtask {verb}: {failure}");
-            ExitCode::from(failure.code)
+            ExitCode::FAILURE
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The part of `cargo metadata` that the chores read.
 
-use std::path::PathBuf;
+use std::collections::BTreeMap;
 
 use serde::Deserialize;
 
@@ -23,52 +23,34 @@ pub(crate) struct Package {
     pub(crate) rust_version: Option<String>,
     pub(crate) dependencies: Vec<Dependency>,
     #[serde(default)]
-    pub(crate) features: std::collections::BTreeMap<String, Vec<String>>,
+    pub(crate) features: BTreeMap<String, Vec<String>>,
 }
 
 /// One line of a package's dependency tables.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Dependency {
     pub(crate) name: String,
-    pub(crate) kind: Option<Kind>,
+    /// The table: `build` or `dev`, or none for `[dependencies]` itself.
+    pub(crate) kind: Option<String>,
     /// The version asked for; `*` where none is written.
     pub(crate) req: String,
     /// The folder, for a dependency by path.
-    pub(crate) path: Option<PathBuf>,
-}
-
-/// Which table a dependency stands in; `[dependencies]` itself has no kind.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum Kind {
-    Build,
-    Dev,
+    pub(crate) path: Option<String>,
 }
 
 impl Metadata {
     /// Asks cargo, with every feature on, so that optional dependencies are seen too.
     pub(crate) fn read() -> Result<Self, Failure> {
-        let mut command = cargo();
-        command.args(["metadata", "--format-version", "1", "--all-features"]);
-        Self::parse(&output(command)?)
-    }
-
-    pub(crate) fn parse(json: &str) -> Result<Self, Failure> {
-        serde_json::from_str(json)
-            .map_err(|error| Failure::new(format!("cargo metadata cannot be read: {error}")))
+        let json = output(cargo("metadata --format-version 1 --all-features"))?;
+        Ok(serde_json::from_str(&json)?)
     }
 
     /// The crates of this workspace.
     pub(crate) fn members(&self) -> impl Iterator<Item = &Package> {
-        self.packages
-            .iter()
-            .filter(|package| self.workspace_members.contains(&package.id))
+        self.packages.iter().filter(|package| self.is_member(package))
     }
 
-    /// The crates that others publish.
-    pub(crate) fn foreign(&self) -> impl Iterator<Item = &Package> {
-        self.packages
-            .iter()
-            .filter(|package| !self.workspace_members.contains(&package.id))
+    pub(crate) fn is_member(&self, package: &Package) -> bool {
+        self.workspace_members.contains(&package.id)
     }
 }

@@ -6,22 +6,25 @@ use crate::process::Failure;
 
 /// What the tests need: a program in `PATH`, the Debian package that brings it, and what it does.
 const NEEDS: &str = "\
-cc            build-essential       compiles the bundled SQLite
-bash          bash                  tries its completions
-zsh           zsh                   tries its completions
-fish          fish                  tries its completions
-flock         util-linux            is compared with `tenure run` in a guide
-setsid        util-linux            starts processes that try to escape from `tenure run`
-setpriv       util-linux            starts servers so that none outlives the tests
-mandoc        mandoc                checks the manual pages
-redis-server  redis-server          is a server that the tests start
-redis-cli     redis-tools           reads what is in that server
-openssl       openssl               makes the certificates of a server with TLS
-python3       python3               starts commands with unusual signal masks
-javac         default-jdk-headless  compiles the worker that drives Redisson, and brings the Java that runs it
-mvn           maven                 fetches Redisson and builds the worker that drives it
-prometheus    prometheus            reads the metrics that the example exports
-promtool      prometheus            checks the alert rules";
+cc           | build-essential      | compiles the bundled SQLite
+bash         | bash                 | tries its completions
+zsh          | zsh                  | tries its completions
+fish         | fish                 | tries its completions
+flock        | util-linux           | is compared with `tenure run` in a guide
+setsid       | util-linux           | starts processes that try to escape from `tenure run`
+setpriv      | util-linux           | starts servers so that none outlives the tests
+mandoc       | mandoc               | checks the manual pages
+redis-server | redis-server         | is a server that the tests start
+redis-cli    | redis-tools          | reads what is in that server
+openssl      | openssl              | makes the certificates of a server with TLS
+python3      | python3              | starts commands with unusual signal masks
+javac        | default-jdk-headless | compiles the worker that drives Redisson, and brings the Java that runs it
+mvn          | maven                | fetches Redisson and builds the worker that drives it
+prometheus   | prometheus           | reads the metrics that the example exports
+promtool     | prometheus           | checks the alert rules";
+
+/// One line of `NEEDS`.
+type Need = [&'static str; 3];
 
 /// The environment variable that lists programs to do without, separated by commas.
 const SKIP: &str = "TENURE_SKIP";
@@ -33,88 +36,64 @@ $sudo apt-get update &&
     $sudo env DEBIAN_FRONTEND=noninteractive apt-get install --yes --no-install-recommends "$@"
 "#;
 
-/// One line of `NEEDS`.
-#[derive(Debug, Clone, Copy)]
-struct Need {
-    program: &'static str,
-    package: &'static str,
-    does: &'static str,
-}
-
-/// The needs that `TENURE_SKIP` names, and those of the others that are not installed.
-struct Found {
-    skipped: Vec<Need>,
-    missing: Vec<Need>,
-}
-
-/// Fails if a need is missing. Returns a line for each that `TENURE_SKIP` names.
-pub(crate) fn check() -> Result<Vec<String>, Failure> {
-    let found = look(&std::env::var(SKIP).unwrap_or_default(), is_installed)?;
-    if !found.missing.is_empty() {
-        return Err(Failure::new(advice(&found.missing)));
-    }
-    println!("setup: nothing is missing");
-    let line = |need: &Need| format!("without `{}`, which {}: {SKIP} names it", need.program, need.does);
-    Ok(found.skipped.iter().map(line).collect())
-}
-
-/// Installs what is missing where it may, and checks.
-pub(crate) fn install() -> Result<Vec<String>, Failure> {
-    let missing = look(&std::env::var(SKIP).unwrap_or_default(), is_installed)?.missing;
-    if !missing.is_empty() && is_installed("apt-get") {
+/// Fails if a need is missing, after installing what is missing where it may and `installs`. Returns a line for each need
+/// that `TENURE_SKIP` names.
+pub(crate) fn run(installs: bool) -> Result<Vec<String>, Failure> {
+    let skip = std::env::var(SKIP).unwrap_or_default();
+    let [skipped, mut missing] = look(&skip, is_installed)?;
+    if installs && !missing.is_empty() && is_installed("apt-get") {
         let mut shell = Command::new("sh");
         shell.args(["-c", INSTALL, "setup"]).args(packages(&missing));
-        // The check below says what is missing if this fails.
+        // The next look says what is missing if this fails.
         let _ = shell.stdin(Stdio::null()).status();
+        [_, missing] = look(&skip, is_installed)?;
     }
-    check()
+    if !missing.is_empty() {
+        return Err(advice(&missing).into());
+    }
+    println!("setup: nothing is missing");
+    let line = |[program, _, does]: Need| format!("without `{program}`, which {does}: {SKIP} names it");
+    Ok(skipped.into_iter().map(line).collect())
 }
 
-/// Fails if `skip`, the value of `TENURE_SKIP`, names a program that no test needs.
-fn look(skip: &str, is_installed: fn(&str) -> bool) -> Result<Found, Failure> {
+/// The needs that `skip`, the value of `TENURE_SKIP`, names, and those of the others that are not installed. Fails if `skip`
+/// names a program that no test needs.
+fn look(skip: &str, is_installed: fn(&str) -> bool) -> Result<[Vec<Need>; 2], Failure> {
     let mut names: Vec<&str> = skip.split(',').map(str::trim).collect();
     names.retain(|name| !name.is_empty());
-    let all = NEEDS.lines().filter_map(|line| {
-        let (program, rest) = line.split_once(' ')?;
-        let (package, does) = rest.trim_start().split_once(' ')?;
-        let does = does.trim_start();
-        Some(Need {
-            program,
-            package,
-            does,
-        })
-    });
-    let (skipped, needs): (Vec<_>, Vec<_>) = all.partition(|need| names.contains(&need.program));
-    names.retain(|name| skipped.iter().all(|need| need.program != *name));
-    if let Some(unknown) = names.first() {
-        let known: Vec<_> = needs.iter().map(|need| need.program).collect();
-        let known = known.join(", ");
-        return Err(Failure::new(format!(
-            "{SKIP} names `{unknown}`; it may also name: {known}"
-        )));
-    }
-    let missing = needs
-        .into_iter()
-        .filter(|need| !is_installed(need.program))
+    let cells = |line: &'static str| line.split('|').map(str::trim).collect::<Vec<_>>();
+    let all: Vec<Need> = NEEDS
+        .lines()
+        .filter_map(|line| cells(line).try_into().ok())
         .collect();
-    Ok(Found { skipped, missing })
+    let known: Vec<_> = all.iter().map(|[program, ..]| *program).collect();
+    if let Some(unknown) = names.iter().find(|name| !known.contains(name)) {
+        let known = known.join(", ");
+        return Err(format!("{SKIP} names `{unknown}`; it may name: {known}").into());
+    }
+    let (skipped, mut needs): (Vec<_>, Vec<_>) =
+        all.into_iter().partition(|[program, ..]| names.contains(program));
+    needs.retain(|[program, ..]| !is_installed(program));
+    Ok([skipped, needs])
 }
 
 /// Says what is missing, what for, and how to get it or do without it.
 fn advice(missing: &[Need]) -> String {
-    let line = |need: &Need| format!("`{}` is missing: it {}\n", need.program, need.does);
-    let programs: Vec<_> = missing.iter().map(|need| need.program).collect();
+    let lines = missing
+        .iter()
+        .map(|[program, _, does]| format!("`{program}` is missing: it {does}\n"));
+    let programs: Vec<_> = missing.iter().map(|[program, ..]| *program).collect();
     format!(
         "{}  on Debian or Ubuntu:  sudo apt-get install {}\n  or do without:        {SKIP}={}",
-        missing.iter().map(line).collect::<String>(),
+        lines.collect::<String>(),
         packages(missing).join(" "),
         programs.join(",")
     )
 }
 
+/// The packages that bring what is missing; those that bring several programs stand together in the list.
 fn packages(missing: &[Need]) -> Vec<&'static str> {
-    let mut packages: Vec<_> = missing.iter().map(|need| need.package).collect();
-    packages.sort_unstable();
+    let mut packages: Vec<_> = missing.iter().map(|[_, package, _]| *package).collect();
     packages.dedup();
     packages
 }
@@ -131,10 +110,10 @@ mod tests {
 
     #[test]
     fn missing_programs_come_with_the_way_to_get_them() {
-        let found = look("mvn , cc,", |program| !program.starts_with("prom")).unwrap();
-        assert_eq!(found.skipped.len(), 2);
+        let [skipped, missing] = look("mvn , cc,", |program| !program.starts_with("prom")).unwrap();
+        assert_eq!(skipped.len(), 2);
         assert_eq!(
-            advice(&found.missing),
+            advice(&missing),
             "`prometheus` is missing: it reads the metrics that the example exports\n\
              `promtool` is missing: it checks the alert rules\n  \
              on Debian or Ubuntu:  sudo apt-get install prometheus\n  \
@@ -144,9 +123,9 @@ mod tests {
 
     #[test]
     fn only_known_programs_are_skipped() {
-        let failure = look("cc,reddis", |_| true).err().unwrap().to_string();
+        let failure = look("cc,reddis", |_| true).unwrap_err().to_string();
         assert!(
-            failure.starts_with("TENURE_SKIP names `reddis`; it may also name: bash,"),
+            failure.starts_with("TENURE_SKIP names `reddis`; it may name: cc, bash,"),
             "{failure}"
         );
     }

@@ -1,123 +1,87 @@
 //! `cargo xtask test`: every test of the workspace, with one line at the end that counts them.
 
-use std::fmt;
 use std::io::{self, BufRead, BufReader, Read, Write};
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 
-use crate::process::{Failure, cargo, show};
+use crate::process::{DEFAULT_SIGNALS, Failure, cargo_program, root, succeeded};
 use crate::setup::{self, is_installed};
 
-/// Packages that cannot share the workspace's lock file, each with one of its own, and why.
-pub(crate) const APART: &[(&str, &str)] = &[(
-    "examples/fenced-write/sqlx/Cargo.toml",
-    "sqlx needs an older libsqlite3-sys than the rest",
-)];
+/// The package that cannot share the workspace's lock file and has its own: sqlx needs an older libsqlite3-sys than the rest.
+pub(crate) const APART: &str = "examples/fenced-write/sqlx/Cargo.toml";
 
 /// Tests everything with all features, by cargo-nextest where it is installed. With `args`, hands them to `cargo test`.
 pub(crate) fn run(args: &[&str]) -> Result<(), Failure> {
-    let skipped = setup::install()?;
+    let skipped = setup::run(true)?;
     let mut total = Total::default();
     let mut outcome = Ok(());
-    for args in calls(args, is_installed("cargo-nextest")) {
-        outcome = outcome.and(test(&args, &mut total));
+    for call in calls(args, is_installed("cargo-nextest")) {
+        outcome = outcome.and(test(&call, &mut total));
     }
     println!();
     for skipped in skipped {
         println!("test: {skipped}");
     }
-    println!("test: {total}");
+    println!("test: {}", total.describe());
     outcome
 }
 
 /// The arguments of each call of cargo.
 fn calls<'a>(args: &[&'a str], nextest: bool) -> Vec<Vec<&'a str>> {
-    let all = ["--all-features", "--no-fail-fast"];
+    let words = |call: &'static str| call.split(' ').collect::<Vec<&str>>();
+    let all = words("--all-features --no-fail-fast");
     if !args.is_empty() {
         // Without a package, cargo would test the one in the current folder.
         let mut ours = args.iter().take_while(|arg| **arg != "--");
         let names_package = ours.any(|arg| arg.starts_with("-p") || arg.starts_with("--package"));
-        let scope: &[&str] = if names_package { &[] } else { &["--workspace"] };
-        return vec![[&["test"], &all[..], scope, args].concat()];
+        let test = words(if names_package { "test" } else { "test --workspace" });
+        return vec![[&test, &all, args].concat()];
     }
-    let mut calls = if nextest {
-        let doc = [&["test", "--doc", "--workspace"], &all[..]].concat();
-        vec![
-            [&["nextest", "run", "--retries=0", "--workspace"], &all[..]].concat(),
-            doc,
-        ]
-    } else {
-        vec![[&["test", "--workspace"], &all[..]].concat()]
+    let calls = match nextest {
+        true => vec!["nextest run --retries=0 --workspace", "test --doc --workspace"],
+        false => vec!["test --workspace"],
     };
-    for (manifest, _) in APART {
-        let apart = [
-            "--manifest-path",
-            manifest,
-            "--target-dir",
-            "target/apart",
-            "--locked",
-        ];
-        calls.push([&["test"], &all[..], &apart].concat());
-    }
+    let apart = words("test --locked --target-dir target/apart --manifest-path");
+    let mut calls: Vec<_> = calls
+        .into_iter()
+        .map(|call| [words(call), all.clone()].concat())
+        .collect();
+    calls.push([&apart[..], &[APART], &all].concat());
     calls
 }
 
 /// Runs cargo, passes its output through, and adds its results up.
 fn test(args: &[&str], total: &mut Total) -> Result<(), Failure> {
-    let nextest = args[0] == "nextest";
-    let (verb, args) = args.split_at(if nextest { 2 } else { 1 });
-    let mut command = cargo();
-    command.args(verb);
-    if ignores_signals(&std::fs::read_to_string("/proc/self/status").unwrap_or_default()) {
-        command.args(["--config", DEFAULT_SIGNALS]);
-    }
-    command.args(args);
-    let shown = show(&command);
-    println!("\ntest: {shown}");
-    let cannot = |error: io::Error| Failure::new(format!("`{shown}` cannot be run: {error}"));
+    println!("\ntest: cargo {}", args.join(" "));
+    let mut command = Command::new("env");
+    command.arg(DEFAULT_SIGNALS).arg(cargo_program()).args(args);
+    command.current_dir(root());
     // The test harness reports on stdout, nextest on stderr.
-    let (mut child, copied);
-    if nextest {
-        child = command.stderr(Stdio::piped()).spawn().map_err(cannot)?;
-        copied = copy(child.stderr.take(), &mut io::stderr(), total);
-    } else {
-        child = command.stdout(Stdio::piped()).spawn().map_err(cannot)?;
-        copied = copy(child.stdout.take(), &mut io::stdout(), total);
+    let mut child = match args[0] {
+        "nextest" => command.stderr(Stdio::piped()).spawn()?,
+        _ => command.stdout(Stdio::piped()).spawn()?,
+    };
+    if let Some(stdout) = child.stdout.take() {
+        copy(stdout, &mut io::stdout(), total)?;
     }
-    copied.map_err(cannot)?;
-    let status = child.wait().map_err(cannot)?;
-    if status.success() {
-        return Ok(());
+    if let Some(stderr) = child.stderr.take() {
+        copy(stderr, &mut io::stderr(), total)?;
     }
-    Err(Failure::of(status, format!("`{shown}` failed ({status})")))
-}
-
-/// Starts the tests with default signal handling. A shell makes background jobs ignore signals (`nohup` HUP), child
-/// processes inherit that, and some tests send these signals.
-const DEFAULT_SIGNALS: &str =
-    r#"target."cfg(target_os = \"linux\")".runner = ["env", "--default-signal=HUP,INT,QUIT"]"#;
-
-/// Whether HUP, INT or QUIT is ignored, according to `/proc/self/status`.
-fn ignores_signals(status: &str) -> bool {
-    let mask = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
-    mask.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok())
-        .is_some_and(|mask| mask & 0b111 != 0)
+    succeeded(&command, child.wait()?)
 }
 
 /// Copies line by line, and counts.
-fn copy(from: Option<impl Read>, to: &mut impl Write, total: &mut Total) -> io::Result<()> {
-    let Some(from) = from else { return Ok(()) };
-    let (mut from, mut line) = (BufReader::new(from), Vec::new());
-    while from.read_until(b'\n', &mut line)? > 0 {
-        to.write_all(&line)?;
-        to.flush()?;
-        total.add(&String::from_utf8_lossy(&line));
-        line.clear();
+fn copy(from: impl Read, to: &mut impl Write, total: &mut Total) -> io::Result<()> {
+    for line in BufReader::new(from).split(b'\n') {
+        let line = line?;
+        let line = String::from_utf8_lossy(&line);
+        writeln!(to, "{line}")?;
+        total.add(&line);
     }
     Ok(())
 }
 
 /// The sum of all runs.
-#[derive(Debug, Default, PartialEq, Eq)]
+#[derive(Debug, Default)]
 struct Total {
     passed: u64,
     failed: u64,
@@ -145,15 +109,13 @@ impl Total {
             }
         }
     }
-}
 
-impl fmt::Display for Total {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} passed, {} failed", self.passed, self.failed)?;
-        match self.skipped {
-            0 => Ok(()),
-            skipped => write!(f, ", {skipped} left out"),
-        }
+    fn describe(&self) -> String {
+        let skipped = match self.skipped {
+            0 => String::new(),
+            skipped => format!(", {skipped} left out"),
+        };
+        format!("{} passed, {} failed{skipped}", self.passed, self.failed)
     }
 }
 
@@ -161,48 +123,34 @@ impl fmt::Display for Total {
 mod tests {
     use super::*;
 
-    const PRINTED: &[u8] = b"\nrunning 2 tests\ntest a ... ok\ntest \xff 9 failed ... FAILED\n\
+    const PRINTED: &str = "\nrunning 2 tests\ntest a ... ok\ntest x 9 failed ... FAILED\n\
         test result: FAILED. 1 passed; 1 failed; 0 ignored; 0 measured; 3 filtered out; finished in 0.00s\n\
         test result: ok. 40 passed; 0 failed; 2 ignored; 0 measured; 0 filtered out; finished in 1.00s\n\
-        \x20    Summary [   1.5s] 7 tests run: 3 passed (1 slow), 2 failed, 1 exec failed, 1 timed out, 4 skipped\nno end";
+        \x20    Summary [   1.5s] 7 tests run: 3 passed (1 slow), 2 failed, 1 exec failed, 1 timed out, 4 skipped\n";
 
     #[test]
     fn output_is_copied_and_counted() {
         let (mut copied, mut total) = (Vec::new(), Total::default());
-        copy(Some(PRINTED), &mut copied, &mut total).unwrap();
-        assert_eq!(copied, PRINTED);
-        assert_eq!(total.to_string(), "44 passed, 5 failed, 9 left out");
-        assert_eq!(Total::default().to_string(), "0 passed, 0 failed");
+        copy(PRINTED.as_bytes(), &mut copied, &mut total).unwrap();
+        assert_eq!(String::from_utf8(copied).unwrap(), PRINTED);
+        assert_eq!(total.describe(), "44 passed, 5 failed, 9 left out");
+        assert_eq!(Total::default().describe(), "0 passed, 0 failed");
     }
 
     #[test]
     fn everything_is_tested_unless_packages_are_named() {
-        for (args, first) in [
-            (
-                &["fifo"][..],
-                "test --all-features --no-fail-fast --workspace fifo",
-            ),
-            (
-                &["x", "--", "-p"],
-                "test --all-features --no-fail-fast --workspace x -- -p",
-            ),
-            (&["-p", "tenure"], "test --all-features --no-fail-fast -p tenure"),
-            (
-                &["--package=a", "b"],
-                "test --all-features --no-fail-fast --package=a b",
-            ),
+        let all = "--all-features --no-fail-fast";
+        for (args, expected) in [
+            ("fifo", format!("test --workspace {all} fifo")),
+            ("x -- -p", format!("test --workspace {all} x -- -p")),
+            ("-p tenure", format!("test {all} -p tenure")),
+            ("--package=a b", format!("test {all} --package=a b")),
         ] {
-            let calls = calls(args, true);
-            assert_eq!((calls.len(), calls[0].join(" ").as_str()), (1, first));
+            let args: Vec<&str> = args.split(' ').collect();
+            let calls = calls(&args, true);
+            assert_eq!((calls.len(), calls[0].join(" ")), (1, expected));
         }
-        assert_eq!(calls(&[], false).len(), 1 + APART.len());
-        assert_eq!(calls(&[], true).len(), 2 + APART.len());
-    }
-
-    #[test]
-    fn ignored_signals_are_noticed() {
-        assert!(!ignores_signals("Name:\tcargo\nSigIgn:\t0000000000001000\n"));
-        assert!(ignores_signals("Name:\tcargo\nSigIgn:\t0000000000001006\n"));
-        assert!(!ignores_signals(""));
+        assert_eq!(calls(&[], false).len(), 2);
+        assert_eq!(calls(&[], true).len(), 3);
     }
 }

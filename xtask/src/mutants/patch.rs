@@ -28,9 +28,9 @@ pub(crate) fn read_all() -> Result<Vec<Mutant>, Failure> {
     let files = below(&folder)?.into_iter();
     let patches = files.filter(|file| file.extension().is_some_and(|extension| extension == "patch"));
     let read = |name: PathBuf| {
-        let bad = || Failure::new(format!("{} has no sentence and test", name.display()));
+        let bad = || format!("{} has no sentence and test", name.display());
         let file = folder.join(&name);
-        let text = fs::read_to_string(&file).map_err(|_| bad())?;
+        let text = fs::read_to_string(&file)?;
         let mut lines = text.lines();
         let (bug, test) = lines.next().zip(lines.next()).ok_or_else(bad)?;
         let test: Vec<String> = test.split(' ').skip(1).map(str::to_owned).collect();
@@ -58,16 +58,14 @@ impl Mutant {
 
 /// Fails with all patches that do not fit the work tree.
 pub(crate) fn check(mutants: &[Mutant]) -> Result<(), Failure> {
-    let mut failures = String::new();
-    for mutant in mutants {
-        if let Err(failure) = mutant.apply(&root(), &["--check"]) {
-            failures += &format!("{failure}\n");
-        }
+    let failures = mutants
+        .iter()
+        .filter_map(|mutant| mutant.apply(&root(), &["--check"]).err());
+    let failures: Vec<String> = failures.map(|failure| failure.to_string()).collect();
+    match failures.is_empty() {
+        true => Ok(()),
+        false => Err(failures.join("\n").into()),
     }
-    if failures.is_empty() {
-        return Ok(());
-    }
-    Err(Failure::new(failures))
 }
 
 #[cfg(test)]
@@ -80,20 +78,20 @@ mod tests {
         check(&mutants).unwrap();
         assert!(mutants[0].apply(&root(), &["--check", "--reverse"]).is_err());
     }
+
     #[test]
     fn the_page_of_rules_names_patches_that_exist() {
-        let page = std::fs::read_to_string(root().join("docs/RULES.md")).unwrap();
+        let page = fs::read_to_string(root().join("docs/RULES.md")).unwrap();
         let known: Vec<String> = read_all()
             .unwrap()
             .into_iter()
             .map(|mutant| mutant.name)
             .collect();
         let quoted = page.split('`').skip(1).step_by(2);
-        let mut patches = quoted
+        let patches = quoted
             .filter(|name| name.matches('/').count() == 1 && !name.contains('.') && !name.ends_with('/'));
-        assert_eq!(
-            patches.find(|name| !known.iter().any(|known| known == name)),
-            None
-        );
+        for patch in patches {
+            assert!(known.iter().any(|known| known == patch), "{patch}");
+        }
     }
 }

@@ -1,12 +1,12 @@
 //! A copy of the work tree in which mutants are planted; its build results stay for the next run.
 
-use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use crate::process::{Failure, cargo, root};
+use crate::files::below;
+use crate::process::{DEFAULT_SIGNALS, Failure, cargo_program, root};
 
 /// Seconds that a build, or the tests of one mutant, may take. A test that hangs has noticed its mutant.
 const LIMITS: [&str; 2] = ["3600", "180"];
@@ -38,15 +38,11 @@ impl Scratch {
             std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from);
         let folder = target.join("mutants");
         let tree = folder.join("tree");
-        let copy = || {
-            fs::create_dir_all(&tree)?;
-            let lock = File::create(folder.join("lock"))?;
-            lock.try_lock()?;
-            mirror(&root(), &tree)?;
-            Ok(lock)
-        };
-        let lock =
-            copy().map_err(|error: io::Error| Failure::new(format!("{}: {error}", folder.display())))?;
+        fs::create_dir_all(&tree)?;
+        let lock = File::create(folder.join("lock"))?;
+        lock.try_lock()
+            .map_err(|error| format!("{}: {error}", folder.display()))?;
+        mirror(&root(), &tree)?;
         Ok(Self {
             tree,
             folder,
@@ -64,12 +60,11 @@ impl Scratch {
             let code = command.status()?.code();
             Ok((code, String::from_utf8_lossy(&fs::read(&path)?).into_owned()))
         };
-        let cannot = |error| Failure::new(format!("`timeout cargo test` cannot be run: {error}"));
-        let (built, _) = run(LIMITS[0], &["--no-run", "--quiet"], Stdio::inherit()).map_err(cannot)?;
+        let (built, _) = run(LIMITS[0], &["--no-run", "--quiet"], Stdio::inherit())?;
         if built != Some(0) {
             return Ok(Outcome::DoesNotCompile);
         }
-        let (code, output) = run(LIMITS[1], &["--", &test[2]], Stdio::null()).map_err(cannot)?;
+        let (code, output) = run(LIMITS[1], &["--", &test[2]], Stdio::null())?;
         Ok(match code {
             Some(0) => Outcome::Passed(output.matches(" ... ok\n").count()),
             // `timeout` ends by its own signal, or reports it.
@@ -80,12 +75,11 @@ impl Scratch {
 
     fn cargo_test(&self, [package, binary, _]: &[String; 3], limit: &str) -> Command {
         let mut command = Command::new("env");
-        // A background job of a shell ignores signals that some tests send. Warnings do not matter here; without line
-        // tables a mutant links faster, without backtraces it fails faster.
-        command.args(["--default-signal=HUP,INT,QUIT", "RUSTFLAGS=-Awarnings"]);
+        // Warnings do not matter here; without line tables a mutant links faster, without backtraces it fails faster.
+        command.args([DEFAULT_SIGNALS, "RUSTFLAGS=-Awarnings"]);
         command.args(["CARGO_PROFILE_DEV_DEBUG=0", "RUST_BACKTRACE=0"]);
         command.args(["timeout", "--signal=KILL", limit]);
-        command.arg(cargo().get_program());
+        command.arg(cargo_program());
         command.args(["test", "--all-features", "-p", package]);
         match &**binary {
             "lib" => command.arg("--lib"),
@@ -99,32 +93,23 @@ impl Scratch {
 
 /// Makes `to` hold the same files as `from`, except build results and history.
 fn mirror(from: &Path, to: &Path) -> io::Result<()> {
-    fs::create_dir_all(to)?;
-    let mut names = BTreeSet::new();
-    for entry in fs::read_dir(from)? {
-        let entry = entry?;
-        let (path, name) = (entry.path(), entry.file_name());
-        if name == "target" || name == ".git" {
-            continue;
+    let wanted = below(from)?;
+    for name in &wanted {
+        let (file, copy) = (from.join(name), to.join(name));
+        if fs::read(&copy).ok() != Some(fs::read(&file)?) {
+            fs::create_dir_all(copy.parent().unwrap_or(to))?;
+            fs::copy(&file, &copy)?;
         }
-        let copy = to.join(&name);
-        if path.is_dir() {
-            mirror(&path, &copy)?;
-        } else if fs::read(&copy).ok() != Some(fs::read(&path)?) {
-            fs::copy(&path, &copy)?;
-        }
-        names.insert(name);
     }
-    for entry in fs::read_dir(to)? {
-        let entry = entry?;
-        if names.contains(&entry.file_name()) {
-            continue;
-        }
-        if entry.file_type()?.is_dir() {
-            fs::remove_dir_all(entry.path())?;
-        } else {
-            fs::remove_file(entry.path())?;
-        }
+    for name in below(to)?.difference(&wanted) {
+        let copy = to.join(name);
+        fs::remove_file(&copy)?;
+        // Also the folders that are now empty: cargo looks for a package in each folder of `crates`.
+        let mut folders = copy.ancestors().skip(1);
+        while folders
+            .next()
+            .is_some_and(|folder| fs::remove_dir(folder).is_ok())
+        {}
     }
     Ok(())
 }

@@ -1,11 +1,16 @@
+//! `cargo xtask mutants`: plants known bugs one at a time, and fails if the tests let one live.
+//!
 //! The order of a run: every patch fits, the tests are green without a bug, and red with each.
+
+mod patch;
+mod scratch;
 
 use std::collections::BTreeSet;
 use std::time::Instant;
 
-use super::patch::{Mutant, check, read_all};
-use super::scratch::{Outcome, Scratch};
 use crate::process::Failure;
+use patch::{Mutant, check, read_all};
+use scratch::{Outcome, Scratch};
 
 const USAGE: &str = "\
 cargo xtask mutants [NAME…] [--list | --check]
@@ -20,7 +25,7 @@ pub(crate) fn run(args: &[&str]) -> Result<(), Failure> {
     let mut mutants = read_all()?;
     mutants.retain(|mutant| names.is_empty() || names.iter().any(|name| mutant.name.starts_with(name)));
     match options[..] {
-        _ if mutants.is_empty() => Err(Failure::new("no mutant has this name").followed_by(USAGE)),
+        _ if mutants.is_empty() => Err(format!("no mutant has this name\n\n{USAGE}").into()),
         [] => try_all(&mutants),
         ["--check"] => check(&mutants),
         ["--list"] => {
@@ -29,7 +34,7 @@ pub(crate) fn run(args: &[&str]) -> Result<(), Failure> {
             }
             Ok(())
         }
-        _ => Err(Failure::new("unknown options").followed_by(USAGE)),
+        _ => Err(format!("unknown options\n\n{USAGE}").into()),
     }
 }
 
@@ -40,7 +45,7 @@ fn try_all(mutants: &[Mutant]) -> Result<(), Failure> {
     for test in mutants.iter().map(|mutant| &mutant.test).collect::<BTreeSet<_>>() {
         match scratch.test(test)? {
             Outcome::Passed(1..) => {}
-            other => return Err(Failure::new(format!("without a mutant, {test:?}: {other:?}"))),
+            other => return Err(format!("without a mutant, {test:?}: {other:?}").into()),
         }
     }
     println!("green without a mutant: {:.0} s", began.elapsed().as_secs_f64());
@@ -59,11 +64,8 @@ fn try_all(mutants: &[Mutant]) -> Result<(), Failure> {
     }
     let (count, seconds) = (mutants.len(), began.elapsed().as_secs_f64());
     println!("{} of {count} caught: {seconds:.0} s", count - bad.len());
-    if bad.is_empty() {
-        return Ok(());
+    match bad.is_empty() {
+        true => Ok(()),
+        false => Err(format!("not caught, or not compiled: {}", bad.join(" ")).into()),
     }
-    Err(Failure::new(format!(
-        "not caught, or not compiled: {}",
-        bad.join(" ")
-    )))
 }

@@ -1,8 +1,12 @@
-//! Applies every rule to the whole workspace and prints what it finds.
+//! `cargo xtask tidy`: the rules that no compiler, lint or `cargo deny` checks.
+
+mod arrows;
+mod cycles;
+mod packages;
+mod text;
 
 use std::fs;
 
-use super::{arrows, cycles, packages, text};
 use crate::files::below;
 use crate::metadata::Metadata;
 use crate::process::{Failure, root};
@@ -11,29 +15,26 @@ use crate::regressions;
 /// The folders with Rust files.
 const FOLDERS: [&str; 4] = ["crates", "examples", "interop", "xtask"];
 
-/// Fails if any rule is broken.
+/// Applies every rule to the whole workspace, prints what it finds, and fails if that is anything.
 pub(crate) fn run() -> Result<(), Failure> {
     let root = root();
-    let read = |path: &str| {
-        fs::read_to_string(root.join(path))
-            .map_err(|error| Failure::new(format!("{path} cannot be read: {error}")))
-    };
     let mut files = Vec::new();
     for folder in FOLDERS {
         for file in below(&root.join(folder))? {
             let path = format!("{folder}/{}", file.display());
-            if path.ends_with(".rs") && !path.contains("/target/") {
-                let text = read(&path)?;
+            if path.ends_with(".rs") {
+                let text = fs::read_to_string(root.join(&path))?;
                 files.push((path, text));
             }
         }
     }
     let metadata = Metadata::read()?;
     let mut found = arrows::check(&metadata);
-    found.extend(packages::check(&metadata, &read("ARCHITECTURE.md")?));
+    found.extend(packages::check(&metadata));
     found.extend(files.iter().flat_map(|(path, text)| text::check(path, text)));
     found.extend(cycles::check(&files));
-    found.extend(regressions::check(&read(regressions::PAGE)?, &files));
+    let regressions = fs::read_to_string(root.join(regressions::PAGE))?;
+    found.extend(regressions::check(&regressions, &files));
     for finding in &found {
         println!("{finding}");
     }
@@ -41,5 +42,5 @@ pub(crate) fn run() -> Result<(), Failure> {
         println!("tidy: {} files: nothing found", files.len());
         return Ok(());
     }
-    Err(Failure::new(format!("{} findings", found.len())))
+    Err(format!("{} findings", found.len()).into())
 }
