@@ -27,7 +27,7 @@ struct Module {
     paths: Vec<Names>,
 }
 
-/// Finds each cycle that is larger than its crate may have. `files` are paths from the workspace's root, with texts.
+/// Finds the crates whose largest cycle is larger than it may be. `files` are paths from the workspace's root, with texts.
 pub(crate) fn check(files: &[(String, String)]) -> Vec<String> {
     let mut crates: BTreeMap<&str, Modules> = BTreeMap::new();
     for (path, text) in files {
@@ -40,13 +40,12 @@ pub(crate) fn check(files: &[(String, String)]) -> Vec<String> {
     for (krate, modules) in &crates {
         let known = ALLOWED.iter().find(|(name, _)| name == krate);
         let allowed = known.map_or(1, |(_, size)| *size);
-        let cycles = cycles(modules);
-        let largest = cycles.iter().map(Vec::len).max().unwrap_or(1);
-        if largest < allowed {
-            println!("tidy: {krate}: lower ALLOWED in xtask/src/tidy/cycles.rs from {allowed} to {largest}");
+        let largest = cycles(modules).into_iter().max_by_key(Vec::len);
+        let (size, names) = largest.map_or((1, String::new()), |cycle| (cycle.len(), cycle.join(", ")));
+        if size < allowed {
+            println!("tidy: {krate}: lower ALLOWED in xtask/src/tidy/cycles.rs from {allowed} to {size}");
         }
-        for cycle in cycles.iter().filter(|cycle| cycle.len() > allowed) {
-            let (size, names) = (cycle.len(), cycle.join(", "));
+        if size > allowed {
             found.push(format!(
                 "{krate}: {size} modules import each other, at most {allowed} may: {names}"
             ));
@@ -69,7 +68,6 @@ fn read(file: &str, text: &str) -> (Names, Module) {
     let end = lines.windows(2).position(starts_tests).unwrap_or(lines.len());
     let code = lines[..end].join("\n");
 
-    let only_connects = is_root && !code.contains("fn ");
     let mut uses = Vec::new();
     for statement in code.split(';') {
         if let Some((before, tree)) = statement.rsplit_once("use ")
@@ -82,31 +80,25 @@ fn read(file: &str, text: &str) -> (Names, Module) {
     let is_in_name = |c: char| c.is_alphanumeric() || c == '_' || c == ':';
     let words = code.split(|c: char| !is_in_name(c));
     let paths = words.map(names).filter(|path| path.len() > 1).collect();
-    (
-        name,
-        Module {
-            only_connects,
-            uses,
-            paths,
-        },
-    )
+    let module = Module {
+        only_connects: is_root && !code.contains("fn "),
+        uses,
+        paths,
+    };
+    (name, module)
 }
 
 fn names(path: &str) -> Names {
-    path.split("::")
-        .filter(|name| !name.is_empty())
-        .map(str::to_owned)
-        .collect()
+    let names = path.split("::").filter(|name| !name.is_empty());
+    names.map(str::to_owned).collect()
 }
 
 /// Turns `a::{b, c::{d as e}}` into `a::b` and `a::c::d`.
 fn flatten(before: &[String], tree: &str, into: &mut Vec<Names>) {
     let Some((head, rest)) = tree.split_once('{') else {
-        let path = tree.split_whitespace().next().unwrap_or("");
-        let path = names(path)
-            .into_iter()
-            .filter(|name| name != "self" || before.is_empty());
-        into.push(before.iter().cloned().chain(path).collect());
+        let mut path = names(tree.split_whitespace().next().unwrap_or(""));
+        path.retain(|name| name != "self" || before.is_empty());
+        into.push([before, &path].concat());
         return;
     };
     let before = [before, &names(head.trim())].concat();
@@ -233,11 +225,8 @@ mod tests {
 
     #[test]
     fn a_crate_without_an_entry_may_have_no_cycle() {
-        let file = |path: &str, text: &str| (path.to_owned(), text.to_owned());
-        let files = [
-            file("crates/new/src/a.rs", "use crate::b::B;"),
-            file("crates/new/src/b.rs", "use crate::a::A;"),
-        ];
+        let files = [("a", "use crate::b::B;"), ("b", "use crate::a::A;")];
+        let files = files.map(|(name, text)| (format!("crates/new/src/{name}.rs"), text.to_owned()));
         assert_eq!(
             check(&files),
             ["crates/new: 2 modules import each other, at most 1 may: a, b"]

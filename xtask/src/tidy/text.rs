@@ -23,18 +23,16 @@ pub(crate) fn check(path: &str, text: &str) -> Vec<String> {
     let stores = STORES.map(|name| name.replace('-', "_"));
     let lines: Vec<&str> = text.lines().collect();
     let mut found = Vec::new();
+    let mut find = |at: usize, what: &str| found.push(format!("{path}:{}: {what}", at + 1));
 
     if !text.starts_with("//! ") && !text.starts_with("#![doc = include_str!(") {
-        found.push((
-            0,
-            "the file does not start with a line `//! …` that says what it is about",
-        ));
+        find(0, "start the file with a line `//! …` that says what it is about");
     }
     if lines.len() > MAX_LINES && !text.contains("\n//! Length: ") {
-        found.push((
+        find(
             MAX_LINES,
-            "the file is too long: split it, or give the reason in a line `//! Length: …`",
-        ));
+            "split the file, or give the reason for its length in a line `//! Length: …`",
+        );
     }
     for (at, line) in lines.iter().enumerate() {
         let code = line.split("//").next().unwrap_or("");
@@ -42,32 +40,29 @@ pub(crate) fn check(path: &str, text: &str) -> Vec<String> {
         if attribute.starts_with("#[ignore")
             || attribute.starts_with("#[cfg_attr(") && attribute.contains("ignore")
         {
-            found.push((at, "the test is ignored"));
+            find(at, "the test is ignored");
         }
         if line.trim_start().starts_with("//") && line.contains("```ignore") {
-            found.push((at, "the example is ignored: let it run, or mark it `no_run`"));
+            find(at, "the example is ignored: let it run, or mark it `no_run`");
         }
         let says_why = line.contains(SLEEP) || at > 0 && lines[at - 1].contains(SLEEP);
         if in_tests && calls_sleep(code) && !says_why {
-            found.push((
+            find(
                 at,
-                "the test sleeps: wait for the event with a deadline, or say why: `// sleep: …`",
-            ));
+                "wait for the event with a deadline, or say why the test sleeps: `// sleep: …`",
+            );
         }
         if in_engine && stores.iter().any(|name| code.contains(name)) {
-            found.push((at, "the engine names a store: only connect.rs may"));
+            find(at, "the engine names a store: only connect.rs may");
         }
         if is_published && starts_future(&lines[at..]) && !documents_cancel_safety(&lines[..at]) {
-            found.push((
+            find(
                 at,
                 "add a section `# Cancel safety`: what dropping the future leaves, and for how long",
-            ));
+            );
         }
     }
     found
-        .into_iter()
-        .map(|(at, what)| format!("{path}:{}: {what}", at + 1))
-        .collect()
 }
 
 /// Whether a function `sleep` is called; methods with this name are something else.
@@ -116,65 +111,54 @@ mod tests {
     }
 
     #[test]
-    fn each_rule_finds_what_breaks_it() {
-        assert_eq!(
-            check(SRC, "use a;"),
-            [format!(
-                "{SRC}:1: the file does not start with a line `//! …` that says what it is about"
-            )]
-        );
-        for (path, text) in [
-            (SRC, &*"x;\n".repeat(MAX_LINES)),
-            (SRC, "    #[ignore = \"slow\"]"),
-            (SRC, "#[cfg_attr(miri, ignore)]"),
-            (SRC, "/// ```ignore"),
-            (TEST, "thread::sleep(PACE);"),
-            ("crates/a/src/b/tests.rs", "sleep(PACE).await;"),
-            (SRC, "use tenure_memory::Memory;"),
-        ] {
-            assert_eq!(count(path, text), 1, "{path}: {text}");
-        }
-    }
-
-    #[test]
-    fn each_rule_leaves_the_rest_alone() {
-        for (path, text) in [
-            (
-                SRC,
-                &*("//! Length: a table.\n".to_owned() + &"x;\n".repeat(MAX_LINES)),
-            ),
-            (SRC, "// #[ignore]\n/// ```no_run"),
-            (SRC, "sleep(PACE);"),
+    fn each_rule_finds_what_breaks_it_and_leaves_the_rest_alone() {
+        let long = "x;\n".repeat(MAX_LINES);
+        for (path, text, findings) in [
+            (SRC, &*long, 1),
+            (SRC, &format!("//! Length: a table.\n{long}"), 0),
+            (SRC, "    #[ignore = \"slow\"]", 1),
+            (SRC, "#[cfg_attr(miri, ignore)]", 1),
+            (SRC, "/// ```ignore", 1),
+            (SRC, "// #[ignore]\n/// ```no_run", 0),
+            (TEST, "thread::sleep(PACE);", 1),
+            ("crates/a/src/b/tests.rs", "sleep(PACE).await;", 1),
+            (SRC, "sleep(PACE);", 0),
             (
                 TEST,
                 "// sleep: the pace\nsleep(PACE);\nsleep(PACE); // sleep: the pace",
+                0,
             ),
-            (
-                TEST,
-                "// sleep(PACE)\nnosleep(1); a.sleep(1);\nuse tenure_memory::Memory;",
-            ),
-            (CONNECT, "use tenure_memory::Memory;"),
+            (TEST, "// sleep(PACE)\nnosleep(1); a.sleep(1);", 0),
+            (SRC, "use tenure_memory::Memory;", 1),
+            (TEST, "use tenure_memory::Memory;", 0),
+            (CONNECT, "use tenure_memory::Memory;", 0),
         ] {
-            assert_eq!(count(path, text), 0, "{path}: {text}");
+            assert_eq!(count(path, text), findings, "{path}: {text}");
         }
+        let found = check(SRC, "use a;").join("\n");
+        assert!(
+            found.contains("a.rs:1: start the file with a line `//! …`"),
+            "{found}"
+        );
     }
 
     #[test]
     fn a_public_future_documents_its_cancel_safety() {
+        let doc = "/// # Cancel safety\n/// Leaves nothing {\n#[cfg(any(\n    unix,\n))]\n";
         for signature in [
             "pub async fn f() {}",
             "pub fn f() -> impl Future<Output = u8> {",
             "pub fn f(\n    a: u8,\n) -> Pin<Box<dyn Future<Output = u8>>>\nwhere\n    A: B,\n{",
         ] {
-            let doc = "/// # Cancel safety\n/// Leaves nothing {\n#[cfg(any(\n    unix,\n))]\n";
-            for (path, text, findings) in [
-                (SRC, format!("{doc}pub fn g() {{}}\n{signature}"), 1),
-                (SRC, format!("{doc}{signature}"), 0),
-                (SRC, format!("//! # Cancel safety\n{signature}"), 0),
-                ("crates/tenure-bench/src/a.rs", signature.to_owned(), 0),
-            ] {
-                assert_eq!(count(path, &text), findings, "{path}: {text}");
-            }
+            let other = format!("{doc}pub fn g() {{}}\n{signature}");
+            assert_eq!(count(SRC, &other), 1, "{other}");
+            assert_eq!(count(SRC, &format!("{doc}{signature}")), 0, "{signature}");
+            assert_eq!(
+                count(SRC, &format!("//! # Cancel safety\n{signature}")),
+                0,
+                "{signature}"
+            );
+            assert_eq!(count("crates/tenure-bench/src/a.rs", signature), 0, "{signature}");
         }
         for other in [
             "pub(crate) async fn f() {}",
