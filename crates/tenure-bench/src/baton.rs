@@ -1,5 +1,5 @@
-//! Who held a key last: what makes a grant a *hand-over*.
-//! It is written only by whoever holds the key, and so also tells when two held it at once.
+//! Last holder of a key: a grant to another worker is a *hand-over*. Only the holder writes it, so it also shows when two
+//! workers held the key at once.
 
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::FileExt;

@@ -1,15 +1,14 @@
 //! Many locks held by one client: the memory that each takes, and the processor time that renews them.
 
-use std::fs;
-use std::io;
 use std::time::{Duration, Instant};
 
 use futures_util::future::try_join_all;
+use rustix::time::{ClockId, clock_gettime};
 use tenure::{Guard, Settings};
 
 use crate::Fallible;
 use crate::cli::Holding;
-use crate::plan::name;
+use crate::plan::{Distance, name};
 use crate::site::{Ground, Site, check};
 
 /// For how many leases the locks are held.
@@ -32,7 +31,8 @@ pub(crate) fn run(args: &Holding) -> Fallible<()> {
 }
 
 async fn hold(args: &Holding) -> Fallible<()> {
-    let site = Site::make(args.store, &Ground::near(std::env::temp_dir())).await?;
+    let ground = Ground::prepare(std::env::temp_dir(), Distance::Near)?;
+    let site = Site::make(args.store, &ground).await?;
     let (locks, lease) = (args.locks, Duration::from_millis(args.lease_ms));
     let client = tenure::connect_with(&site.place.url, Settings::default().lease(lease)).await?;
     client.mutex("the first").lock().await?.unlock().await?;
@@ -73,24 +73,13 @@ async fn hold(args: &Holding) -> Fallible<()> {
 }
 
 /// What this process has in memory, in bytes.
-fn resident() -> io::Result<u64> {
-    let status = fs::read_to_string("/proc/self/status")?;
-    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-    let kib = line.and_then(|line| line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok());
-    kib.map(|kib| kib * 1024)
-        .ok_or_else(|| io::Error::other("/proc/self/status has no line `VmRSS: … kB`"))
+fn resident() -> Fallible<u64> {
+    let pages = std::fs::read_to_string("/proc/self/statm")?;
+    let resident: u64 = pages.split(' ').nth(1).unwrap_or_default().parse()?;
+    Ok(resident * rustix::param::page_size() as u64)
 }
 
 /// How long the threads of this process have run.
-fn processor_time() -> io::Result<Duration> {
-    let mut nanos = 0;
-    for thread in fs::read_dir("/proc/self/task")? {
-        let text = fs::read_to_string(thread?.path().join("schedstat"))?;
-        nanos += text
-            .split(' ')
-            .next()
-            .and_then(|field| field.parse::<u64>().ok())
-            .ok_or_else(|| io::Error::other("a thread's schedstat does not begin with a number"))?;
-    }
-    Ok(Duration::from_nanos(nanos))
+fn processor_time() -> Fallible<Duration> {
+    Ok(clock_gettime(ClockId::ProcessCPUTime).try_into()?)
 }

@@ -1,7 +1,6 @@
-//! Where the locks of one crew are: a store of its own, which nobody else is measured on.
-//! Not here: who locks there (`client`).
+//! Where the locks of one crew are: a store of its own, which no other crew uses.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -54,12 +53,6 @@ impl Ground {
         let away = distance == Distance::Away;
         Ok(Ground { root, core, away })
     }
-
-    /// Servers are on this machine, wherever the system runs them.
-    pub(crate) fn near(root: PathBuf) -> Self {
-        let (core, away) = (None, false);
-        Ground { root, core, away }
-    }
 }
 
 impl Site {
@@ -71,7 +64,10 @@ impl Site {
         let (mut proxy, mut server) = (None, None);
         let url = match store {
             Store::Memory => "memory:".to_owned(),
-            Store::Sqlite => format!("sqlite:{}", encoded(&folder.path().join(FILE))),
+            Store::Sqlite => {
+                let path = folder.path().join(FILE).display().to_string();
+                format!("sqlite:{}", path.replace('%', "%25").replace('?', "%3F"))
+            }
             Store::Redis => {
                 let server = server.insert(Redis::start()?);
                 if let Some(core) = ground.core {
@@ -128,14 +124,4 @@ pub(crate) fn check(store: Store) -> Fallible<()> {
 fn is_installed(program: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path).any(|folder| folder.join(program).is_file())
-}
-
-/// A path as it stands in a URL.
-fn encoded(path: &Path) -> String {
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/-_.".contains(&byte);
-    let bytes = path.as_os_str().as_encoded_bytes();
-    bytes.iter().fold(String::new(), |text, &byte| match plain(byte) {
-        true => text + &char::from(byte).to_string(),
-        false => text + &format!("%{byte:02X}"),
-    })
 }

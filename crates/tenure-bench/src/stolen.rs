@@ -1,5 +1,4 @@
-//! What the host of a virtual machine takes of its cores' time for others: whoever runs there stands still meanwhile.
-//! Not here: what becomes of a round that was disturbed so (`contest`).
+//! What the host of a virtual machine takes of its cores' time for others: the threads on them stand still meanwhile.
 
 /// The cores' time since the system started, in its ticks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
