@@ -10,10 +10,10 @@ use serde::Deserialize;
 
 use crate::Fallible;
 use crate::cli::{Against, FULL, Selection};
-use crate::plan::{Client, LeftOut, Pairing, Store, Workload, name, pairings};
-use crate::report::{ratio_text, table, thousands};
+use crate::plan::{Client, Pairing, Store, Workload, left_out, name, pairings};
+use crate::report::{table, thousands};
 use crate::site;
-use crate::stats::{Ratio, median, ratio};
+use crate::stats::{NO_CONCLUSION, Ratio, median, ratio};
 use crate::stolen::{CoresTime, part};
 
 /// A row fails if its ratio, with both bounds, lies below this.
@@ -58,7 +58,7 @@ impl Compared {
             thousands(median(&self.old)),
             thousands(median(&self.new)),
             self.ratio()
-                .map_or_else(|| "no conclusion".to_owned(), ratio_text),
+                .map_or(NO_CONCLUSION.to_owned(), |ratio| ratio.to_string()),
             if self.is_slower() { "slower" } else { "" }.to_owned(),
         ]
     }
@@ -70,7 +70,7 @@ impl Compared {
 /// A row is slower, or a build failed.
 pub(crate) fn run(args: &Against) -> Fallible<()> {
     let selection = &args.selection;
-    let (mut made, mut left_out) = pairings(&selection.workloads, &selection.stores, selection.distance);
+    let (mut made, mut notes) = pairings(&selection.workloads, &selection.stores, selection.distance);
     for pairing in &mut made {
         pairing.only(&[Client::Tenure, Client::TenureNoPassing]);
         site::check(pairing.store)?;
@@ -83,18 +83,12 @@ pub(crate) fn run(args: &Against) -> Fallible<()> {
         eprintln!("{} on {} …", name(workload), name(store));
         match alternate([&args.program, &new], pairing, selection)? {
             Some(compared) => rows.extend(compared),
-            None => left_out.push(LeftOut {
-                workload,
-                store,
-                why: "the old build does not have it",
-            }),
+            None => notes.push(left_out(workload, store, "the old build does not have it")),
         }
     }
-    print!(
-        "{}",
-        table(&HEAD, &rows.iter().map(Compared::cells).collect::<Vec<_>>())
-    );
-    for note in left_out {
+    let cells: Vec<_> = rows.iter().map(Compared::cells).collect();
+    print!("{}", table(&HEAD, &cells));
+    for note in notes {
         println!("\n{note}");
     }
     let stolen = 100.0 * part(before, CoresTime::now());

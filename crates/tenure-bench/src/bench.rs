@@ -1,5 +1,4 @@
 //! A whole run: every comparison that was asked for, one after the other, and what becomes of the results.
-//! Not here: a single comparison (`contest`).
 
 use std::fs::File;
 use std::io::Write;
@@ -17,7 +16,7 @@ use crate::{contest, report, site};
 pub(crate) fn run(args: &Measuring, usual: Pace) -> Fallible<()> {
     let selection = &args.selection;
     let (pace, distance) = (selection.pace(usual), selection.distance);
-    let (mut made, left_out) = pairings(&selection.workloads, &selection.stores, distance);
+    let (mut made, notes) = pairings(&selection.workloads, &selection.stores, distance);
     for pairing in &mut made {
         pairing.only(&args.clients);
     }
@@ -42,7 +41,7 @@ pub(crate) fn run(args: &Measuring, usual: Pace) -> Fallible<()> {
     }
     let measured = Measured {
         rows: &rows,
-        left_out: &left_out,
+        notes: &notes,
         disturbed,
     };
     print!("{}", report::section(&measured, pace, distance));

@@ -1,5 +1,4 @@
 //! The command line.
-//! Not here: what the words mean to a measurement (`plan`).
 
 use std::path::PathBuf;
 use std::time::Duration;

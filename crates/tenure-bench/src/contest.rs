@@ -1,5 +1,4 @@
 //! One comparison: clients that take turns, round by round, so that a slow moment of the machine hits all of them.
-//! Not here: which comparisons there are (`plan`).
 
 use std::time::Duration;
 

@@ -1,5 +1,4 @@
 //! `tenure-bench`: what a lock costs, beside the bare statements of its store; `cargo xtask bench` builds and runs it.
-//! No measurement is made here: this file reads the command line and says how it went.
 
 mod against;
 mod baton;

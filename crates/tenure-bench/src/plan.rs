@@ -1,7 +1,4 @@
 //! What is measured: workloads, stores, and the clients that compete on them.
-//! Not here: how a round goes (`tasks`, `processes`), nor how a client locks (`client`).
-
-use std::fmt;
 
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
@@ -61,14 +58,6 @@ pub(crate) enum Client {
     Bare,
 }
 
-/// How many workers there are, and how they share keys.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Shape {
-    /// How many tasks each process has.
-    pub(crate) tasks: &'static [u32],
-    pub(crate) one_key: bool,
-}
-
 /// One comparison: clients that take turns on one workload of one store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Pairing {
@@ -77,32 +66,21 @@ pub(crate) struct Pairing {
     pub(crate) clients: Vec<Client>,
 }
 
-/// A comparison that cannot be made.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct LeftOut {
-    pub(crate) workload: Workload,
-    pub(crate) store: Store,
-    pub(crate) why: &'static str,
-}
-
-impl fmt::Display for LeftOut {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let LeftOut { workload, store, why } = self;
-        write!(f, "{} on {} is left out: {why}.", name(*workload), name(*store))
-    }
-}
-
 impl Workload {
-    pub(crate) fn shape(self) -> Shape {
-        let (tasks, one_key): (&[u32], bool) = match self {
-            Workload::Solo => (&[1], true),
-            Workload::Many => (&[256], false),
-            Workload::Hot => (&[64], true),
-            Workload::Pair => (&[1, 1], true),
-            Workload::HotProcesses => (&[8; 8], true),
-            Workload::LoneWaiter => (&[64, 1], true),
-        };
-        Shape { tasks, one_key }
+    /// How many tasks each process has.
+    pub(crate) fn tasks(self) -> &'static [u32] {
+        match self {
+            Workload::Solo => &[1],
+            Workload::Many => &[256],
+            Workload::Hot => &[64],
+            Workload::Pair => &[1, 1],
+            Workload::HotProcesses => &[8; 8],
+            Workload::LoneWaiter => &[64, 1],
+        }
+    }
+
+    pub(crate) fn has_one_key(self) -> bool {
+        self != Workload::Many
     }
 
     /// Whether this process is that of the lone waiter.
@@ -136,32 +114,35 @@ pub(crate) fn name(value: impl ValueEnum) -> String {
         .unwrap_or_default()
 }
 
-/// All comparisons of these workloads and stores; none named means all of them, or all that can be at that distance.
+/// Says that a comparison cannot be made.
+pub(crate) fn left_out(workload: Workload, store: Store, why: &str) -> String {
+    format!("{} on {} is left out: {why}.", name(workload), name(store))
+}
+
+/// All comparisons of these workloads and stores, and notes on those that are left out; none named means all of them, or
+/// all that can be at that distance.
 pub(crate) fn pairings(
     workloads: &[Workload],
     stores: &[Store],
     distance: Distance,
-) -> (Vec<Pairing>, Vec<LeftOut>) {
-    let (mut made, mut left_out) = (Vec::new(), Vec::new());
+) -> (Vec<Pairing>, Vec<String>) {
+    let (mut made, mut notes) = (Vec::new(), Vec::new());
     for &store in Store::value_variants() {
         for &workload in Workload::value_variants() {
             let wanted = (workloads.is_empty() || workloads.contains(&workload))
                 && (stores.contains(&store) || stores.is_empty() && store.can_be(distance));
-            if !wanted {
-                continue;
+            match impossible(workload, store, distance) {
+                _ if !wanted => {}
+                Some(why) => notes.push(left_out(workload, store, why)),
+                None => made.push(Pairing {
+                    workload,
+                    store,
+                    clients: clients(workload, store),
+                }),
             }
-            if let Some(why) = impossible(workload, store, distance) {
-                left_out.push(LeftOut { workload, store, why });
-                continue;
-            }
-            made.push(Pairing {
-                workload,
-                store,
-                clients: clients(workload, store),
-            });
         }
     }
-    (made, left_out)
+    (made, notes)
 }
 
 /// The bare store comes last: each round is compared to the bare one that follows it.
@@ -182,8 +163,7 @@ fn impossible(workload: Workload, store: Store, distance: Distance) -> Option<&'
     if !store.can_be(distance) {
         return Some("it has no server that could be elsewhere");
     }
-    (store == Store::Memory && workload.shape().tasks.len() > 1)
-        .then_some("memory is not shared between processes")
+    (store == Store::Memory && workload.tasks().len() > 1).then_some("memory is not shared between processes")
 }
 
 #[cfg(test)]
@@ -192,9 +172,11 @@ mod tests {
 
     #[test]
     fn every_workload_is_measured_on_every_store_that_can_do_it_beside_the_bare_store() {
-        let (made, left_out) = pairings(&[], &[], Distance::Near);
-        assert_eq!((made.len(), left_out.len()), (15, 3));
-        assert!(left_out.iter().all(|left_out| left_out.store == Store::Memory));
+        let (made, notes) = pairings(&[], &[], Distance::Near);
+        assert_eq!(made.len(), 15);
+        let lone = ["pair", "hot-processes", "lone-waiter"];
+        let why = "on memory is left out: memory is not shared between processes.";
+        assert_eq!(notes, lone.map(|workload| format!("{workload} {why}")));
         for pairing in &made {
             assert_eq!(pairing.clients.first(), Some(&Client::Tenure));
             assert_eq!(pairing.clients.last(), Some(&Client::Bare));
@@ -208,17 +190,10 @@ mod tests {
 
     #[test]
     fn a_filter_leaves_what_it_names() {
-        let (mut made, left_out) =
-            pairings(&[Workload::Hot, Workload::Solo], &[Store::Redis], Distance::Near);
-        let kept: Vec<_> = made
-            .iter()
-            .map(|pairing| (pairing.workload, pairing.store))
-            .collect();
-        assert_eq!(
-            kept,
-            [(Workload::Solo, Store::Redis), (Workload::Hot, Store::Redis)]
-        );
-        assert_eq!(left_out, []);
+        let workloads = [Workload::Hot, Workload::Solo];
+        let (mut made, notes) = pairings(&workloads, &[Store::Redis], Distance::Near);
+        let kept: Vec<_> = made.iter().map(|pairing| pairing.workload).collect();
+        assert_eq!((kept, notes), (vec![Workload::Solo, Workload::Hot], vec![]));
         made[1].only(&[]);
         assert_eq!(made[1].clients.len(), 5);
         made[1].only(&[Client::Bare, Client::Rslock]);
@@ -228,13 +203,12 @@ mod tests {
     #[test]
     fn only_a_store_that_has_a_server_can_be_elsewhere() {
         for distance in [Distance::Apart, Distance::Away] {
-            let (made, left_out) = pairings(&[], &[], distance);
+            let (made, notes) = pairings(&[], &[], distance);
             assert!(made.iter().all(|pairing| pairing.store == Store::Redis));
-            assert_eq!((made.len(), left_out.len()), (6, 0));
-            let (made, left_out) = pairings(&[Workload::Solo], &[Store::Memory, Store::Redis], distance);
-            assert_eq!((made.len(), left_out.len()), (1, 1));
+            assert_eq!((made.len(), notes.len()), (6, 0));
+            let (made, notes) = pairings(&[Workload::Solo], &[Store::Memory, Store::Redis], distance);
             let why = "solo on memory is left out: it has no server that could be elsewhere.";
-            assert_eq!(left_out[0].to_string(), why);
+            assert_eq!((made.len(), notes), (1, vec![why.to_owned()]));
         }
     }
 

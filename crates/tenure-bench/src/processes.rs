@@ -61,7 +61,7 @@ impl Processes {
             Statements::open(&place.lock_file())?;
         }
         let mut members = Vec::new();
-        for process in 0..workload.shape().tasks.len() {
+        for process in 0..workload.tasks().len() {
             let work = Work {
                 workload,
                 client,

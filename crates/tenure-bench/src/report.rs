@@ -1,11 +1,13 @@
 //! Results for people: tables in Markdown, aligned so that a terminal shows them too.
 
+use std::time::Duration;
+
 use crate::cli::Pace;
 use crate::contest::{Disturbed, TOO_MUCH, TRIES};
 use crate::machine;
-use crate::plan::{Client, Distance, LeftOut, name};
+use crate::plan::{Client, Distance, name};
 use crate::row::Row;
-use crate::stats::{Ratio, TOO_WIDE, Verdict, compare, is_too_wide, spread};
+use crate::stats::{TOO_WIDE, is_too_wide, spread, verdict};
 
 const HEAD: [&str; 13] = [
     "workload",
@@ -23,8 +25,6 @@ const HEAD: [&str; 13] = [
     "beside rlock",
 ];
 
-const NO_CONCLUSION: &str = "no conclusion";
-
 /// Columns from here on are numbers, and stand to the right.
 const NUMBERS_FROM: usize = 3;
 
@@ -32,31 +32,24 @@ const NUMBERS_FROM: usize = 3;
 #[derive(Clone, Copy)]
 pub(crate) struct Measured<'a> {
     pub(crate) rows: &'a [Row],
-    pub(crate) left_out: &'a [LeftOut],
+    /// On comparisons that are left out.
+    pub(crate) notes: &'a [String],
     pub(crate) disturbed: Disturbed,
 }
 
 /// What is printed, and what BENCHMARKS.md repeats.
 pub(crate) fn section(measured: &Measured<'_>, pace: Pace, distance: Distance) -> String {
-    let Measured { rows, .. } = measured;
-    let Pace {
-        rounds,
-        round,
-        warm_up,
-    } = pace;
+    let rows = measured.rows;
     let mut on = machine::describe();
-    match distance {
-        Distance::Near => {}
-        Distance::Apart => on.push((
-            "the server",
-            "on a core of its own, which the clients keep off".to_owned(),
-        )),
-        Distance::Away => on.push(("the server", "a millisecond or two away, each way".to_owned())),
-    }
-    on.push((
-        "rounds",
-        format!("{rounds} rounds of {round:?}, after {warm_up:?} of warm-up"),
-    ));
+    let server = match distance {
+        Distance::Near => None,
+        Distance::Apart => Some("on a core of its own, which the clients keep off"),
+        Distance::Away => Some("a millisecond or two away, each way"),
+    };
+    on.extend(server.map(|server| ("the server", server.to_owned())));
+    let (rounds, round, warm_up) = (pace.rounds, pace.round, pace.warm_up);
+    let rounds = format!("{rounds} rounds of {round:?}, after {warm_up:?} of warm-up");
+    on.push(("rounds", rounds));
     let on: Vec<_> = on
         .into_iter()
         .map(|(what, value)| vec![what.to_owned(), value])
@@ -97,26 +90,13 @@ fn beside(row: &Row, rows: &[Row], client: Client) -> String {
     let is_partner =
         |other: &&Row| (other.workload, other.store, other.client) == (row.workload, row.store, client);
     match rows.iter().find(is_partner) {
-        Some(other) if row.client != client => match compare(&row.rounds, &other.rounds) {
-            Verdict::TooWide => NO_CONCLUSION.to_owned(),
-            Verdict::Alike => "alike".to_owned(),
-            Verdict::Differ(ratio) => ratio_text(ratio),
-        },
+        Some(other) if row.client != client => verdict(&row.rounds, &other.rounds),
         _ => String::new(),
     }
 }
 
-/// The median of the ratios with its bounds.
-pub(crate) fn ratio_text(Ratio { median, low, high }: Ratio) -> String {
-    if high < 10.0 {
-        format!("{median:.2} × ({low:.2} to {high:.2})")
-    } else {
-        format!("{median:.0} × ({low:.0} to {high:.0})")
-    }
-}
-
 fn notes(measured: &Measured<'_>) -> Vec<String> {
-    let mut notes: Vec<String> = measured.left_out.iter().map(LeftOut::to_string).collect();
+    let mut notes = measured.notes.to_vec();
     let Disturbed { rounds, again, still } = measured.disturbed;
     if again > 0 {
         notes.push(format!(
@@ -125,11 +105,8 @@ fn notes(measured: &Measured<'_>) -> Vec<String> {
             TOO_MUCH * 100.0
         ));
     }
-    let wide = measured
-        .rows
-        .iter()
-        .filter(|row| is_too_wide(&row.rounds))
-        .count();
+    let is_wide = |row: &&Row| is_too_wide(&row.rounds);
+    let wide = measured.rows.iter().filter(is_wide).count();
     if wide > 0 {
         notes.push(format!(
             "(!) Too wide a spread to conclude anything from the rates so marked ({wide}): the bounds of their median lie more than \
@@ -149,24 +126,18 @@ pub(crate) fn table(head: &[&str], rows: &[Vec<String>]) -> String {
     };
     let widths: Vec<usize> = (0..head.len()).map(width).collect();
     let line = |cells: &[String]| {
-        let padded =
-            cells
-                .iter()
-                .zip(&widths)
-                .enumerate()
-                .map(|(at, (cell, width))| match at < NUMBERS_FROM {
-                    true => format!("| {cell:width$} "),
-                    false => format!("| {cell:>width$} "),
-                });
+        let cells = cells.iter().zip(&widths).enumerate();
+        let padded = cells.map(|(at, (cell, width))| match at < NUMBERS_FROM {
+            true => format!("| {cell:width$} "),
+            false => format!("| {cell:>width$} "),
+        });
         padded.collect::<String>() + "|\n"
     };
+    let end = |at| if at < NUMBERS_FROM { "-" } else { ":" };
     let rule = widths
         .iter()
         .enumerate()
-        .map(|(at, width)| match at < NUMBERS_FROM {
-            true => "-".repeat(*width),
-            false => "-".repeat(width - 1) + ":",
-        });
+        .map(|(at, width)| "-".repeat(width - 1) + end(at));
     let rule: Vec<String> = rule.collect();
     line(&head) + &line(&rule) + &rows.iter().map(|row| line(row)).collect::<String>()
 }
@@ -184,39 +155,32 @@ pub(crate) fn thousands(value: f64) -> String {
     text
 }
 
-/// Microseconds with three digits that say something.
+/// Microseconds, in a unit that suits them.
 fn time(us: f64) -> String {
-    match us {
-        us if us < 10.0 => format!("{us:.2} µs"),
-        us if us < 100.0 => format!("{us:.1} µs"),
-        us if us < 1_000.0 => format!("{us:.0} µs"),
-        us if us < 10_000.0 => format!("{:.2} ms", us / 1e3),
-        us if us < 1_000_000.0 => format!("{:.0} ms", us / 1e3),
-        us => format!("{:.2} s", us / 1e6),
-    }
+    format!("{:.1?}", Duration::from_secs_f64(us / 1e6))
 }
 
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
     use crate::plan::{Store, Workload};
     use crate::tally::Round;
 
-    fn row(client: Client, rates: &[u64]) -> Row {
-        let round = |rate: &u64| Round {
-            grants: vec![*rate],
-            ..Round::new(Duration::from_secs(1))
-        };
-        let rounds: Vec<_> = rates.iter().map(round).collect();
-        Row::of(Workload::Solo, Store::Sqlite, client, &rounds)
-    }
-
-    fn printed(rows: &[Row], disturbed: Disturbed) -> String {
+    /// The report on clients with these rates.
+    fn printed(rates: &[(Client, [u64; 3])], disturbed: Disturbed) -> String {
+        let rows: Vec<Row> = rates
+            .iter()
+            .map(|(client, rates)| {
+                let rounds = rates.map(|rate| Round {
+                    grants: vec![rate],
+                    ..Round::new(Duration::from_secs(1))
+                });
+                Row::of(Workload::Solo, Store::Sqlite, *client, &rounds)
+            })
+            .collect();
         let measured = Measured {
-            rows,
-            left_out: &[],
+            rows: &rows,
+            notes: &[],
             disturbed,
         };
         section(&measured, crate::cli::QUICK, Distance::Near)
@@ -224,21 +188,18 @@ mod tests {
 
     #[test]
     fn the_report_says_how_often_the_host_was_in_the_way() {
-        let rows = [row(Client::Bare, &[100])];
-        assert!(!printed(&rows, Disturbed::default()).contains("host"));
+        let rates = [(Client::Bare, [100; 3])];
+        assert!(!printed(&rates, Disturbed::default()).contains("host"));
         let (rounds, again, still) = (40, 9, 2);
-        let text = printed(&rows, Disturbed { rounds, again, still });
+        let text = printed(&rates, Disturbed { rounds, again, still });
         let said = "run again (9 times). Of the 40 that count 2 are still disturbed: a round is run 4 times at the most.";
         assert!(text.contains(said), "{text}");
     }
 
     #[test]
     fn a_spread_that_is_too_wide_is_marked_and_allows_no_conclusion() {
-        let rows = [
-            row(Client::Tenure, &[50, 200, 150]),
-            row(Client::Bare, &[100, 101, 100]),
-        ];
-        let text = printed(&rows, Disturbed::default());
+        let rates = [(Client::Tenure, [50, 200, 150]), (Client::Bare, [100, 101, 100])];
+        let text = printed(&rates, Disturbed::default());
         for said in ["no conclusion", "100 % (!)", "from the rates so marked (1)"] {
             assert!(text.contains(said), "{text}");
         }
@@ -246,16 +207,14 @@ mod tests {
 
     #[test]
     fn a_steady_row_is_compared_to_the_bare_one_and_to_peers() {
-        let rows = [
-            row(Client::Tenure, &[80, 81, 80]),
-            row(Client::Rlock, &[40, 40, 40]),
-            row(Client::Bare, &[100, 101, 100]),
+        let rates = [
+            (Client::Tenure, [80, 81, 80]),
+            (Client::Rlock, [40; 3]),
+            (Client::Bare, [100, 101, 100]),
         ];
-        let text = printed(&rows, Disturbed::default());
-        let ours = text
-            .lines()
-            .find(|line| line.contains("| solo") && line.contains("| tenure "))
-            .unwrap();
+        let text = printed(&rates, Disturbed::default());
+        let mut lines = text.lines().filter(|line| line.contains("| solo"));
+        let ours = lines.find(|line| line.contains("| tenure ")).unwrap();
         assert!(ours.contains("0.80 × (0.80 to 0.80) |"), "{ours}");
         assert!(ours.ends_with("2.00 × (2.00 to 2.02) |"), "{ours}");
         assert!(!text.contains("(!)"), "{text}");

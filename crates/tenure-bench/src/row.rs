@@ -1,5 +1,4 @@
 //! A row of results: the rounds of one client on one workload of one store.
-//! Not here: how it is shown to people (`report`).
 
 use serde::Serialize;
 

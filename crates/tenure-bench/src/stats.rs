@@ -1,5 +1,6 @@
 //! What rounds say together: middles, spreads, shares, and whether two clients can be told apart.
-//! No clock and no counter lives here.
+
+use std::fmt;
 
 /// The value in the middle; of an even number of values, the mean of the two in the middle.
 pub(crate) fn median(values: &[f64]) -> f64 {
@@ -65,17 +66,6 @@ pub(crate) fn is_too_wide(rounds: &[f64]) -> bool {
     spread(rounds) > TOO_WIDE
 }
 
-/// What a row says beside that of another client that ran in turns with it.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(crate) enum Verdict {
-    /// The bounds lie too far apart, on both sides of 1: nothing was shown.
-    TooWide,
-    /// The bounds lie close together, one above 1 and one below: no difference was shown.
-    Alike,
-    /// The bounds lie on one side of 1.
-    Differ(Ratio),
-}
-
 /// The median of ratios, and its bounds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Ratio {
@@ -97,12 +87,24 @@ pub(crate) fn ratio(rounds: &[f64], others: &[f64]) -> Option<Ratio> {
     is_finite.then_some(Ratio { median, low, high })
 }
 
-/// Judges a client's rates beside those of another.
-pub(crate) fn compare(rounds: &[f64], others: &[f64]) -> Verdict {
+/// What a ratio is called that shows nothing.
+pub(crate) const NO_CONCLUSION: &str = "no conclusion";
+
+/// Judges a client's rates beside those of another that ran in turns with it. Bounds on one side of 1 are a difference.
+/// If one lies above 1 and one below, no difference was shown, or nothing if they lie far apart.
+pub(crate) fn verdict(rounds: &[f64], others: &[f64]) -> String {
     match ratio(rounds, others) {
-        Some(ratio) if ratio.low > 1.0 || ratio.high < 1.0 => Verdict::Differ(ratio),
-        Some(Ratio { median, low, high }) if (high - low) / median <= TOO_WIDE => Verdict::Alike,
-        _ => Verdict::TooWide,
+        Some(ratio) if ratio.low > 1.0 || ratio.high < 1.0 => ratio.to_string(),
+        Some(Ratio { median, low, high }) if (high - low) / median <= TOO_WIDE => "alike".to_owned(),
+        _ => NO_CONCLUSION.to_owned(),
+    }
+}
+
+impl fmt::Display for Ratio {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Ratio { median, low, high } = self;
+        let digits = if *high < 10.0 { 2 } else { 0 };
+        write!(f, "{median:.digits$} × ({low:.digits$} to {high:.digits$})")
     }
 }
 
@@ -146,19 +148,16 @@ mod tests {
     #[test]
     fn the_spread_is_how_far_the_bounds_lie_apart_as_a_part_of_the_median() {
         assert_eq!(spread(&[100.0, 110.0, 90.0, 100.0, 100.0]), 0.2);
+        assert_eq!(spread(&[100.0, 100.0, 100.0, 100.0, 126.0]), 0.26);
         assert_eq!(spread(&[7.0]), 0.0);
         assert_eq!(spread(&[0.0, 0.0]), 0.0);
         assert_eq!(spread(&[0.0, 9.0, 0.0]), f64::INFINITY);
-        assert!(!is_too_wide(&[100.0, 110.0, 90.0, 100.0, 100.0]));
-        assert!(is_too_wide(&[100.0, 100.0, 100.0, 100.0, 126.0]));
+        // Of many rounds, a few that were disturbed do not matter.
         let mut many = [100.0; 25];
         many[..7].fill(1.0);
-        assert!(
-            !is_too_wide(&many),
-            "a few rounds that were disturbed are no matter"
-        );
+        assert_eq!(spread(&many), 0.0);
         many[..8].fill(1.0);
-        assert!(is_too_wide(&many));
+        assert_eq!(spread(&many), 0.99);
     }
 
     #[test]
@@ -175,46 +174,28 @@ mod tests {
         }
     }
 
-    fn told_apart(rounds: &[f64], others: &[f64]) -> Option<f64> {
-        match compare(rounds, others) {
-            Verdict::Differ(Ratio { median, low, high }) => {
-                assert!(low <= median && median <= high);
-                Some(median)
-            }
-            Verdict::Alike | Verdict::TooWide => None,
-        }
-    }
-
     #[test]
     fn two_clients_are_told_apart_only_if_both_bounds_say_the_same() {
-        let bare = [100.0, 104.0, 96.0];
-        assert_eq!(told_apart(&[50.0, 52.0, 48.0], &bare), Some(0.5));
-        assert_eq!(told_apart(&[200.0, 208.0, 230.4], &bare), Some(2.0));
-        assert_eq!(compare(&[95.0, 106.0, 90.0], &bare), Verdict::Alike);
-        assert_eq!(compare(&bare, &bare), Verdict::Alike);
-        let wild = Verdict::Differ(Ratio {
-            median: 1000.0 / 99.0,
-            low: 10.0,
-            high: 1400.0 / 101.0,
-        });
-        assert_eq!(compare(&[1000.0, 1400.0, 1000.0], &[100.0, 101.0, 99.0]), wild);
-    }
-
-    #[test]
-    fn what_slows_both_in_the_same_round_does_not_blur_the_comparison() {
-        let (slow, bare) = ([50.0, 25.0, 100.0], [100.0, 50.0, 200.0]);
-        assert!(is_too_wide(&slow) && is_too_wide(&bare));
-        assert_eq!(told_apart(&slow, &bare), Some(0.5));
-    }
-
-    #[test]
-    fn ratios_that_lie_too_far_apart_on_both_sides_of_one_allow_no_conclusion() {
-        let (steady, wild) = ([100.0, 101.0, 99.0], [90.0, 140.0, 100.0]);
-        assert_eq!(compare(&wild, &steady), Verdict::TooWide);
-        assert_eq!(compare(&steady, &wild), Verdict::TooWide);
-        for nothing in [[0.0, 100.0, 0.0], [0.0, 0.0, 0.0]] {
-            assert_eq!(compare(&steady, &nothing), Verdict::TooWide);
+        let (bare, wild, none) = ([100.0, 104.0, 96.0], [90.0, 140.0, 100.0], [0.0; 3]);
+        for (rounds, others, expected) in [
+            ([50.0, 52.0, 48.0], bare, "0.50 × (0.50 to 0.50)"),
+            ([200.0, 208.0, 230.4], bare, "2.00 × (2.00 to 2.40)"),
+            ([1000.0, 1400.0, 1000.0], [100.0, 101.0, 99.0], "10 × (10 to 14)"),
+            ([95.0, 106.0, 90.0], bare, "alike"),
+            (bare, bare, "alike"),
+            // What slows both in the same round does not blur the comparison.
+            ([50.0, 25.0, 100.0], [100.0, 50.0, 200.0], "0.50 × (0.50 to 0.50)"),
+            (wild, [100.0, 101.0, 99.0], NO_CONCLUSION),
+            ([100.0, 101.0, 99.0], wild, NO_CONCLUSION),
+            (bare, [0.0, 100.0, 0.0], NO_CONCLUSION),
+            (bare, none, NO_CONCLUSION),
+            (none, none, NO_CONCLUSION),
+        ] {
+            assert_eq!(
+                verdict(&rounds, &others),
+                expected,
+                "{rounds:?} beside {others:?}"
+            );
         }
-        assert_eq!(compare(&[0.0; 3], &[0.0; 3]), Verdict::TooWide);
     }
 }

@@ -5,17 +5,16 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use rlock::async_lock::RLock;
+use rslock::LockManager;
 use tenure::Settings;
 use tokio::task::JoinSet;
 
 use crate::Fallible;
 use crate::baton::Baton;
-use crate::client::peers::{Rlock, Rslock};
 use crate::client::polling::Polling;
 use crate::client::statements::Statements;
-use crate::client::tenure::Tenure;
-use crate::client::tokio_mutex::TokioMutexes;
-use crate::client::{Lock, Locker};
+use crate::client::{Lock, peers, waiting};
 use crate::plan::{Client, Store};
 use crate::processes::Work;
 use crate::tally::Round;
@@ -26,6 +25,9 @@ const PATIENCE: Duration = Duration::from_secs(1);
 
 /// How long the lone waiter wants nothing after each of its turns, so that it comes whenever it comes.
 const REST: Duration = Duration::from_millis(5);
+
+/// How long closing may take: far longer than giving back what the workers of a bench can leave.
+const CLOSING: Duration = Duration::from_secs(10);
 
 /// One worker's place, from round to round.
 struct Seat<L> {
@@ -41,59 +43,70 @@ struct Seat<L> {
 /// The hidden verb: runs one process of a crew.
 pub(crate) fn work(work: &Work) -> Fallible<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
-    let (place, settings) = (&work.place, Settings::default());
-    let url = &*place.url;
+    let (place, url) = (&work.place, &*work.place.url);
     runtime.block_on(async {
         match (work.client, place.store) {
-            (Client::Tenure, _) => serve(Tenure::connect(url, settings).await?, work).await,
-            (Client::TenureNoPassing, _) => {
-                serve(Tenure::connect(url, settings.passing(false)).await?, work).await
+            (Client::Tenure, _) => tenure(Settings::default(), work).await,
+            (Client::TenureNoPassing, _) => tenure(Settings::default().passing(false), work).await,
+            (Client::Rslock, _) => serve(peers::keys(&LockManager::new(vec![url])), work).await,
+            (Client::Rlock, _) => {
+                let manager = RLock::new(url).await?;
+                serve(peers::keys(&manager), work).await?;
+                manager.shutdown().await;
+                Ok(())
             }
-            (Client::Rslock, _) => serve(Rslock::new(url), work).await,
-            (Client::Rlock, _) => serve(Rlock::connect(url).await?, work).await,
-            (Client::Bare, Store::Memory) => serve(TokioMutexes::default(), work).await,
-            (Client::Bare, Store::Sqlite) => serve(Statements::open(&place.lock_file())?, work).await,
-            (Client::Bare, Store::Redis) => serve(Polling::open(url).await?, work).await,
+            (Client::Bare, Store::Memory) => serve(waiting::mutexes(), work).await,
+            (Client::Bare, Store::Sqlite) => {
+                serve(waiting::keys(Statements::open(&place.lock_file())?), work).await
+            }
+            (Client::Bare, Store::Redis) => serve(waiting::keys(Polling::open(url).await?), work).await,
         }
     })
 }
 
+async fn tenure(settings: Settings, work: &Work) -> Fallible<()> {
+    let client = tenure::connect_with(&work.place.url, settings).await?;
+    serve(|key| client.mutex(key), work).await?;
+    Ok(client.close(CLOSING).await?)
+}
+
 /// Runs a round for each line of stdin, which says how many microseconds it lasts, and prints what the workers saw.
-async fn serve<L: Locker>(locker: L, work: &Work) -> Fallible<()> {
-    let seats = seats(&locker, work)?;
+async fn serve<L: Lock>(lock_of: impl FnMut(&str) -> L, work: &Work) -> Fallible<()> {
+    let seats = seats(lock_of, work)?;
     println!("ready");
     for line in std::io::stdin().lock().lines() {
         let time = Duration::from_micros(line?.parse()?);
         println!("{}", serde_json::to_string(&round(&seats, time).await?)?);
     }
-    locker.close().await
+    Ok(())
 }
 
-fn seats<L: Locker>(locker: &L, work: &Work) -> Fallible<Vec<Arc<Seat<L::Lock>>>> {
-    let shape = work.workload.shape();
-    let first: u32 = shape.tasks[..work.process].iter().sum();
-    let shared = Arc::new(match shape.tasks.len() {
+/// The places of this process's workers. `lock_of` is called once for each, before anything is measured.
+fn seats<L: Lock>(mut lock_of: impl FnMut(&str) -> L, work: &Work) -> Fallible<Vec<Arc<Seat<L>>>> {
+    let tasks = work.workload.tasks();
+    let first: u32 = tasks[..work.process].iter().sum();
+    let shared = Arc::new(match tasks.len() {
         1 => Baton::in_memory(),
         _ => Baton::open(&work.place.baton())?,
     });
+    let rest = match work.workload.is_lone(work.process) {
+        true => REST,
+        false => Duration::ZERO,
+    };
     let seat = |worker| {
-        let (key, baton) = match shape.one_key {
+        let (key, baton) = match work.workload.has_one_key() {
             true => ("one".to_owned(), shared.clone()),
             false => (format!("own:{worker}"), Arc::new(Baton::in_memory())),
         };
         Arc::new(Seat {
             worker,
-            lock: locker.lock_of(&key),
+            lock: lock_of(&key),
             baton,
             section: work.section,
-            rest: if work.workload.is_lone(work.process) {
-                REST
-            } else {
-                Duration::ZERO
-            },
+            rest,
         })
     };
-    Ok((first..first + shape.tasks[work.process]).map(seat).collect())
+    Ok((first..first + tasks[work.process]).map(seat).collect())
 }
 
 async fn round<L: Lock>(seats: &[Arc<Seat<L>>], time: Duration) -> Fallible<Round> {

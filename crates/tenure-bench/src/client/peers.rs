@@ -8,48 +8,23 @@ use std::time::Duration;
 use rlock::async_lock::{RLock, RLockGuard};
 use rslock::{LockGuard, LockManager};
 
-use super::{Lock, Locker};
+use super::Lock;
 use crate::Fallible;
 
 /// The lease of rslock: as long as Tenure's.
 const LEASE: Duration = Duration::from_secs(30);
 
-pub(crate) struct Rlock(RLock);
-
-pub(crate) struct Rslock(LockManager);
-
-/// A key of a peer whose manager is cloned, and told the name with every call.
+/// A key of a peer whose manager takes the name with every call.
 pub(crate) struct Named<M> {
     manager: M,
     name: String,
 }
 
-impl<M: Clone> Named<M> {
-    /// Clones of a manager share its connection.
-    fn new(manager: &M, name: &str) -> Self {
-        Named {
-            manager: manager.clone(),
-            name: name.to_owned(),
-        }
-    }
-}
-
-impl Rlock {
-    pub(crate) async fn connect(url: &str) -> Fallible<Self> {
-        Ok(Rlock(RLock::new(url).await?))
-    }
-}
-
-impl Locker for Rlock {
-    type Lock = Named<RLock>;
-
-    fn lock_of(&self, key: &str) -> Self::Lock {
-        Named::new(&self.0, key)
-    }
-
-    async fn close(self) -> Fallible<()> {
-        self.0.shutdown().await;
-        Ok(())
+/// Keys of this manager, whose clones share its connection.
+pub(crate) fn keys<M: Clone>(manager: &M) -> impl Fn(&str) -> Named<M> {
+    |name| Named {
+        manager: manager.clone(),
+        name: name.to_owned(),
     }
 }
 
@@ -62,20 +37,6 @@ impl Lock for Named<RLock> {
 
     async fn unlock(&self, mut guard: RLockGuard) -> Fallible<()> {
         Ok(guard.release().await?)
-    }
-}
-
-impl Rslock {
-    pub(crate) fn new(url: &str) -> Self {
-        Rslock(LockManager::new(vec![url]))
-    }
-}
-
-impl Locker for Rslock {
-    type Lock = Named<LockManager>;
-
-    fn lock_of(&self, key: &str) -> Self::Lock {
-        Named::new(&self.0, key)
     }
 }
 

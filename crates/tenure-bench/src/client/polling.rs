@@ -3,16 +3,12 @@
 //! It promises less: no renewal, no token, no wake-up between processes and no order between them, nothing to see or to
 //! evict. How it waits is in `waiting`.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use redis::aio::MultiplexedConnection;
 use redis::{AsyncConnectionConfig, Client, Script, Value};
-use tokio::sync::Mutex;
 
-use super::tokio_mutex::TokioMutexes;
-use super::waiting::{Held, random, wait};
-use super::{Lock, Locker};
+use super::waiting::BareStore;
 use crate::Fallible;
 
 const LEASE: Duration = Duration::from_secs(30);
@@ -22,75 +18,35 @@ const DELETE: &str =
 
 pub(crate) struct Polling {
     connection: MultiplexedConnection,
-    delete: Arc<Script>,
-    lines: TokioMutexes,
-}
-
-pub(crate) struct Key {
-    name: String,
-    connection: MultiplexedConnection,
-    delete: Arc<Script>,
-    line: Arc<Mutex<()>>,
+    delete: Script,
 }
 
 impl Polling {
+    /// Connects without a timer for each call, as Tenure's store does.
     pub(crate) async fn open(url: &str) -> Fallible<Self> {
+        let settings = AsyncConnectionConfig::new().set_response_timeout(None);
+        let client = Client::open(url)?;
+        let connection = client.get_multiplexed_async_connection_with_config(&settings);
         Ok(Polling {
-            connection: connect(url).await?,
-            delete: Arc::new(Script::new(DELETE)),
-            lines: TokioMutexes::default(),
+            connection: connection.await?,
+            delete: Script::new(DELETE),
         })
     }
 }
 
-/// A connection without a timer for each call, as Tenure's store has it.
-async fn connect(url: &str) -> Fallible<MultiplexedConnection> {
-    let settings = AsyncConnectionConfig::new().set_response_timeout(None);
-    let client = Client::open(url)?;
-    let connection = client.get_multiplexed_async_connection_with_config(&settings);
-    Ok(connection.await?)
-}
-
-impl Locker for Polling {
-    type Lock = Key;
-
-    fn lock_of(&self, key: &str) -> Key {
-        Key {
-            name: key.to_owned(),
-            connection: self.connection.clone(),
-            delete: self.delete.clone(),
-            line: self.lines.lock_of(key),
-        }
-    }
-}
-
-impl Lock for Key {
-    /// Whose value is the key's.
-    type Guard = Held<u64>;
-
-    async fn lock(&self) -> Fallible<Held<u64>> {
-        let value = random();
+impl BareStore for Polling {
+    async fn take(&self, key: &str, holder: i64) -> Fallible<bool> {
         let mut command = redis::cmd("SET");
-        command
-            .arg(&self.name)
-            .arg(value)
-            .arg("NX")
-            .arg("PX")
-            .arg(LEASE.as_millis() as u64);
-        let ask = || async {
-            let answer = self.connection.clone().send_packed_command(&command).await?;
-            Ok((answer == Value::Okay).then_some(value))
-        };
-        wait(&self.line, ask).await
+        command.arg(key).arg(holder).arg("NX");
+        command.arg("PX").arg(LEASE.as_millis() as u64);
+        let answer = self.connection.clone().send_packed_command(&command).await?;
+        Ok(answer == Value::Okay)
     }
 
-    async fn unlock(&self, held: Held<u64>) -> Fallible<()> {
+    async fn free(&self, key: &str, holder: i64) -> Fallible<bool> {
         let mut call = self.delete.prepare_invoke();
-        call.key(&self.name).arg(held.granted);
+        call.key(key).arg(holder);
         let deleted: u32 = call.invoke_async(&mut self.connection.clone()).await?;
-        match deleted {
-            1 => Ok(()),
-            _ => Err("the key was no longer this holder's".into()),
-        }
+        Ok(deleted == 1)
     }
 }

@@ -5,15 +5,12 @@
 //! waits is in `waiting`.
 
 use std::path::Path;
-use std::sync::Arc;
 use std::time::Duration;
 
 use rusqlite::Connection;
 use tokio::sync::Mutex;
 
-use super::tokio_mutex::TokioMutexes;
-use super::waiting::{Held, random, wait};
-use super::{Lock, Locker};
+use super::waiting::BareStore;
 use crate::Fallible;
 
 /// Pause between two looks whether another process has left the file, and the number of looks: as in Tenure's store.
@@ -25,21 +22,12 @@ const TAKE: &str = "INSERT OR IGNORE INTO held VALUES (?1, ?2)";
 const FREE: &str = "DELETE FROM held WHERE key = ?1 AND holder = ?2";
 
 /// One connection, as a process has one in Tenure's store too; statements take it in turns.
-pub(crate) struct Statements {
-    file: Arc<Mutex<LockFile>>,
-    lines: TokioMutexes,
-}
+pub(crate) struct Statements(Mutex<LockFile>);
 
 struct LockFile {
     connection: Connection,
     /// Whether a commit waits for the disk at this moment.
     durable: bool,
-}
-
-pub(crate) struct Key {
-    name: String,
-    file: Arc<Mutex<LockFile>>,
-    line: Arc<Mutex<()>>,
 }
 
 impl Statements {
@@ -54,10 +42,7 @@ impl Statements {
         connection.pragma_update(None, "synchronous", "FULL")?;
         connection.execute(TABLE, [])?;
         let durable = true;
-        Ok(Statements {
-            file: Arc::new(Mutex::new(LockFile { connection, durable })),
-            lines: TokioMutexes::default(),
-        })
+        Ok(Statements(Mutex::new(LockFile { connection, durable })))
     }
 }
 
@@ -74,48 +59,17 @@ impl LockFile {
             self.connection.pragma_update(None, "synchronous", level)?;
             self.durable = durable;
         }
-        let changed = self
-            .connection
-            .prepare_cached(statement)?
-            .execute((key, holder))?;
-        Ok(changed == 1)
+        let mut statement = self.connection.prepare_cached(statement)?;
+        Ok(statement.execute((key, holder))? == 1)
     }
 }
 
-impl Locker for Statements {
-    type Lock = Key;
-
-    fn lock_of(&self, key: &str) -> Key {
-        Key {
-            name: key.to_owned(),
-            file: self.file.clone(),
-            line: self.lines.lock_of(key),
-        }
-    }
-}
-
-impl Lock for Key {
-    /// With the number of its holder.
-    type Guard = Held<i64>;
-
-    async fn lock(&self) -> Fallible<Held<i64>> {
-        let holder = random().cast_signed();
-        let ask = || async {
-            let taken = self.file.lock().await.run(TAKE, true, &self.name, holder)?;
-            Ok(taken.then_some(holder))
-        };
-        wait(&self.line, ask).await
+impl BareStore for Statements {
+    async fn take(&self, key: &str, holder: i64) -> Fallible<bool> {
+        Ok(self.0.lock().await.run(TAKE, true, key, holder)?)
     }
 
-    async fn unlock(&self, held: Held<i64>) -> Fallible<()> {
-        match self
-            .file
-            .lock()
-            .await
-            .run(FREE, false, &self.name, held.granted)?
-        {
-            true => Ok(()),
-            false => Err("the key was no longer this holder's".into()),
-        }
+    async fn free(&self, key: &str, holder: i64) -> Fallible<bool> {
+        Ok(self.0.lock().await.run(FREE, false, key, holder)?)
     }
 }
