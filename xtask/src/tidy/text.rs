@@ -29,10 +29,7 @@ pub(crate) fn check(path: &str, text: &str) -> Vec<String> {
         find(0, "start the file with a line `//! …` that says what it is about");
     }
     if lines.len() > MAX_LINES && !text.contains("\n//! Length: ") {
-        find(
-            MAX_LINES,
-            "split the file, or give the reason for its length in a line `//! Length: …`",
-        );
+        find(MAX_LINES, "split the file, or give a reason: `//! Length: …`");
     }
     for (at, line) in lines.iter().enumerate() {
         let code = line.split("//").next().unwrap_or("");
@@ -47,19 +44,13 @@ pub(crate) fn check(path: &str, text: &str) -> Vec<String> {
         }
         let says_why = line.contains(SLEEP) || at > 0 && lines[at - 1].contains(SLEEP);
         if in_tests && calls_sleep(code) && !says_why {
-            find(
-                at,
-                "wait for the event with a deadline, or say why the test sleeps: `// sleep: …`",
-            );
+            find(at, "wait for the event, or say why it sleeps: `// sleep: …`");
         }
         if in_engine && stores.iter().any(|name| code.contains(name)) {
             find(at, "the engine names a store: only connect.rs may");
         }
         if is_published && starts_future(&lines[at..]) && !documents_cancel_safety(&lines[..at]) {
-            find(
-                at,
-                "add a section `# Cancel safety`: what dropping the future leaves, and for how long",
-            );
+            find(at, "add `# Cancel safety`: what dropping the future leaves");
         }
     }
     found
