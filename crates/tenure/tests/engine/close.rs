@@ -3,12 +3,11 @@
 use tenure::{Error, LostCause, Settings};
 
 use crate::stage::Verb;
-use crate::world::{MS, SECOND, World, settle};
+use crate::world::{MS, SECOND, World, assert_error, runtime, settle};
 
 #[tokio::test(start_paused = true)]
 async fn close_gives_everything_back_and_refuses_from_then_on() {
-    let world = World::new();
-    let (client, other) = (world.client(), world.client());
+    let (world, [client, other]) = World::clients();
     let guard = client.mutex("held").lock().await.unwrap();
     let busy = other.mutex("busy").lock().await.unwrap();
     let waiters = [client.mutex("busy"), client.mutex("busy").fair()].map(|mutex| tokio::spawn(mutex.lock()));
@@ -17,35 +16,30 @@ async fn close_gives_everything_back_and_refuses_from_then_on() {
     client.close(SECOND).await.unwrap();
     assert_eq!(guard.loss().unwrap().cause, LostCause::Closed);
     for waiter in waiters {
-        assert!(matches!(waiter.await.unwrap(), Err(Error::Closed(_))));
+        assert_error!(waiter.await.unwrap(), Error::Closed(_));
     }
     assert!(world.is_free("held").await && world.is_free("dropped").await);
-    assert_eq!(world.status("busy").await.unwrap().waiters.unwrap().len(), 0);
-    assert!(matches!(client.mutex("k").lock().await, Err(Error::Closed(_))));
-    assert!(matches!(
-        client.mutex("k").try_lock().await,
-        Err(Error::Closed(_))
-    ));
+    assert_eq!(world.queue("busy").await.len(), 0);
+    assert_error!(client.mutex("k").lock().await, Error::Closed(_));
+    assert_error!(client.mutex("k").try_lock().await, Error::Closed(_));
     drop(guard);
     busy.unlock().await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]
 async fn close_waits_no_longer_than_it_may() {
-    let world = World::new();
-    let (client, stage) = world.staged();
+    let (_, client, stage) = World::with_stage();
     let guard = client.mutex("k").lock().await.unwrap();
     stage.act(Verb::Release).hold_before();
     drop(guard);
     let before = tokio::time::Instant::now();
-    assert!(matches!(client.close(SECOND).await, Err(Error::Timeout)));
+    assert_error!(client.close(SECOND).await, Error::Timeout);
     assert!(before.elapsed() < SECOND + 50 * MS);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_client_that_is_dropped_after_its_guards_gives_them_back() {
-    let world = World::new();
-    let client = world.client();
+    let (world, [client]) = World::clients();
     let guard = client.mutex("k").lock().await.unwrap();
     drop(client);
     assert!(guard.is_held(), "a guard keeps its client alive");
@@ -55,16 +49,12 @@ async fn a_client_that_is_dropped_after_its_guards_gives_them_back() {
 
 #[test]
 fn with_a_thread_of_its_own_the_watchdog_renews_while_the_runtime_is_blocked() {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .unwrap();
-    runtime.block_on(async {
+    runtime().block_on(async {
         let settings = Settings::default().own_thread(true).lease(300 * MS);
         let client = tenure::connect_with("memory:", settings).await.unwrap();
         let guard = client.mutex("k").lock().await.unwrap();
         // sleep: a task that blocks its runtime is what this is about.
-        std::thread::sleep(std::time::Duration::from_millis(900));
+        std::thread::sleep(900 * MS);
         assert!(guard.is_held());
         guard.unlock().await.unwrap();
         client.close(SECOND).await.unwrap();
@@ -73,11 +63,7 @@ fn with_a_thread_of_its_own_the_watchdog_renews_while_the_runtime_is_blocked() {
 
 #[test]
 fn without_a_runtime_a_client_says_what_it_needs() {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .unwrap();
-    let client = runtime.block_on(tenure::connect("memory:")).unwrap();
+    let client = runtime().block_on(tenure::connect("memory:")).unwrap();
     let locked = futures_util::FutureExt::now_or_never(client.mutex("k").lock()).unwrap();
     assert!(matches!(locked, Err(Error::Closed(why)) if why.contains("runtime")));
 }

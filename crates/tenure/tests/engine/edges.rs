@@ -7,35 +7,28 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::task::{Context, Wake, Waker};
 use std::time::Duration;
 
-use tenure::{Acquire, Client, Error, Guard, Holder, LockKey, LostCause, Settings, multi};
+use tenure::{Acquire, Client, Error, Guard, LostCause, Settings, multi};
 
-use crate::stage::{Stage, Verb, stage, stage_with_profile};
-use crate::world::{MS, SECOND, World, pass, poll_once, settle};
-
-fn key() -> LockKey {
-    LockKey::new("k").unwrap()
-}
+use crate::stage::{Stage, Verb, stage};
+use crate::world::{
+    MS, SECOND, World, assert_error, begun, evict, hold_many, pass, poll_once, queued, runtime,
+    served_within, settle, spawned, tasks,
+};
 
 #[tokio::test(start_paused = true)]
 async fn waiters_that_come_back_to_a_queue_that_was_made_anew_leave_nothing_behind() {
-    let tasks = || tokio::runtime::Handle::current().metrics().num_alive_tasks();
-    let world = World::new();
-    let (one, two) = (world.client(), world.client());
+    let (_, [one, two]) = World::clients();
     let mutex = one.mutex("k");
     // Behind another client a waiter stands first in its queue, behind its own client last.
     for other in [two.mutex("k"), mutex.clone()] {
         let guard = other.lock().await.unwrap();
-        let mut first = mutex.lock();
-        assert!(poll_once(&mut first).await.is_none());
-        settle().await;
+        let mut first = queued(mutex.lock()).await;
         guard.unlock().await.unwrap();
         // The offer is missed, and the queue is gone.
         pass(SECOND).await;
         assert_eq!(tasks(), 2, "two watchdogs");
         let guard = other.lock().await.unwrap();
-        let mut second = mutex.lock();
-        assert!(poll_once(&mut second).await.is_none());
-        settle().await;
+        let second = queued(mutex.lock()).await;
         assert!(poll_once(&mut first).await.is_none());
         settle().await;
         drop(second);
@@ -68,8 +61,7 @@ fn poll_with(lock: &mut Acquire<Guard>, count: &Arc<Count>) -> Option<Guard> {
 
 #[tokio::test(start_paused = true)]
 async fn every_waiting_attempt_of_an_owner_is_woken_when_it_has_the_key() {
-    let world = World::new();
-    let client = world.client();
+    let (_, [client]) = World::clients();
     let plain = client.mutex("k");
     let owned = plain.clone().owned_by(&client.owner("one"));
     let guard = plain.lock().await.unwrap();
@@ -90,18 +82,15 @@ async fn every_waiting_attempt_of_an_owner_is_woken_when_it_has_the_key() {
     drop(guard);
     settle().await;
     let held = poll_with(&mut third, &woken[0]).expect("it was offered the key");
-    assert!(
-        woken[1].0.load(Ordering::Relaxed) > 0,
-        "nobody told the other attempt"
-    );
+    let times = woken[1].0.load(Ordering::Relaxed);
+    assert!(times > 0, "nobody told the other attempt");
     assert!(poll_with(&mut fourth, &woken[1]).is_some());
     drop(held);
 }
 
 #[tokio::test(start_paused = true)]
 async fn options_that_contradict_each_other_are_refused_before_anything_is_sent() {
-    let world = World::new();
-    let (client, stage) = world.staged();
+    let (_, client, stage) = World::with_stage();
     let mutex = || client.mutex("k");
     for refused in [
         mutex().max_hold(Duration::ZERO),
@@ -111,10 +100,10 @@ async fn options_that_contradict_each_other_are_refused_before_anything_is_sent(
         mutex().at_least(2 * SECOND).max_hold(SECOND),
         mutex().at_least(2 * SECOND).fixed_lease(SECOND),
     ] {
-        assert!(matches!(refused.lock().await, Err(Error::Invalid(_))));
-        assert!(matches!(refused.try_lock().await, Err(Error::Invalid(_))));
+        assert_error!(refused.lock().await, Error::Invalid(_));
+        assert_error!(refused.try_lock().await, Error::Invalid(_));
     }
-    assert_eq!(stage.act(Verb::Acquire).calls.load(Ordering::Relaxed), 0);
+    assert_eq!(stage.act(Verb::Acquire).count(), 0);
     assert!(mutex().at_least(SECOND).max_hold(SECOND).lock().await.is_ok());
     let shortest = client.mutex("l").lease(30 * MS).max_hold(30 * MS);
     assert!(shortest.lock().await.is_ok());
@@ -134,9 +123,7 @@ async fn settings_of_nothing_are_as_short_as_they_can_be_and_still_work() {
     stage.act(Verb::Acquire).go_on();
     let guard = tried.await.unwrap().unwrap().expect("it is free");
     // And an offer waits for a while for its waiter.
-    let mut waiting = mutex.lock();
-    assert!(poll_once(&mut waiting).await.is_none());
-    settle().await;
+    let mut waiting = queued(mutex.lock()).await;
     guard.unlock().await.unwrap();
     pass(5 * MS).await;
     let guard = poll_once(&mut waiting).await.expect("it was offered the key");
@@ -144,59 +131,25 @@ async fn settings_of_nothing_are_as_short_as_they_can_be_and_still_work() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn asking_after_a_fixed_lease_does_not_shorten_it_in_the_store() {
-    let world = World::new();
-    let client = world.client();
-    let guard = client.mutex("k").fixed_lease(10 * SECOND).lock().await.unwrap();
-    pass(2 * SECOND).await;
-    guard.verify().await.unwrap();
-    let left = world.status("k").await.unwrap().holders[0].remaining.unwrap();
-    assert!(left > guard.remaining() + 100 * MS, "{left:?}");
-    assert!(left <= 8 * SECOND, "{left:?}");
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_try_that_overtakes_an_unpolled_waiter_stalls_the_next_one_at_most_200_ms() {
-    let world = World::new();
-    let (one, other) = (world.client(), world.client().mutex("k"));
+    let (_, [one, other]) = World::clients();
     let mutex = one.mutex("k");
-    let guard = other.lock().await.unwrap();
-    let mut unpolled = mutex.lock();
-    assert!(poll_once(&mut unpolled).await.is_none());
-    let next = tokio::spawn(mutex.lock());
-    settle().await;
+    let guard = other.mutex("k").lock().await.unwrap();
+    let unpolled = begun(mutex.lock()).await;
+    let next = spawned(mutex.lock()).await;
     guard.unlock().await.unwrap();
     let overtaken = mutex.try_lock().await.unwrap().expect("the key is free");
     settle().await;
     overtaken.unlock().await.unwrap();
-    let served = tokio::time::timeout(200 * MS, next).await;
-    assert!(served.is_ok(), "the next waiter is stranded");
+    drop(served_within(200 * MS, next).await);
     drop(unpolled);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_time_limit_counts_the_time_that_the_machine_was_suspended() {
-    let world = World::new();
-    let _guard = world.client().mutex("k").lock().await.unwrap();
-    let client = world.client();
-    let alone = tokio::spawn(client.mutex("k").lock_within(60 * SECOND));
-    let several = multi([client.mutex("k"), client.mutex("l")]).lock_within(60 * SECOND);
-    let several = tokio::spawn(several);
-    // Its timers have been set more than once by then.
-    pass(2_500 * MS).await;
-    world.clock.suspend(120 * SECOND);
-    let soon = tokio::time::timeout(2 * SECOND, async { (alone.await, several.await) }).await;
-    let (alone, several) = soon.expect("both read the belief clock once a second");
-    assert!(matches!(alone.unwrap(), Err(Error::Timeout)));
-    assert!(matches!(several.unwrap(), Err(Error::Timeout)));
-}
-
-#[tokio::test(start_paused = true)]
 async fn an_unlock_says_that_the_lock_was_evicted() {
-    let world = World::new();
-    let client = world.client();
+    let (world, [client]) = World::clients();
     let guard = client.mutex("k").lock().await.unwrap();
-    world.client().evict(Holder::All(key())).await.unwrap();
+    evict(&world.client(), "k").await;
     assert!(guard.is_held(), "nobody has told it");
     match guard.unlock().await {
         Err(Error::Lost(lost)) => assert!(matches!(lost.cause, LostCause::Evicted { .. }), "{lost:?}"),
@@ -205,28 +158,11 @@ async fn an_unlock_says_that_the_lock_was_evicted() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_guard_says_which_lease_the_store_gave() {
-    let world = World::new();
-    let (client, stage) = world.staged();
-    let guard = client.mutex("k").lease(7 * SECOND).lock().await.unwrap();
-    assert_eq!(guard.lease(), 7 * SECOND);
-    stage.round_up_to(10 * SECOND);
-    let guard = client.mutex("l").lease(7 * SECOND).lock().await.unwrap();
-    assert_eq!(guard.lease(), 10 * SECOND);
-    assert!(guard.remaining() > 9 * SECOND);
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_client_that_closes_gives_all_its_locks_back_in_few_calls() {
     let world = World::new();
-    let mut profile = world.backend().profile().clone();
-    profile.limits.max_batch = NonZeroU32::new(100).unwrap();
-    let stage = stage_with_profile(world.backend(), profile);
-    let client = Client::new(stage.clone(), Settings::default());
-    let mut guards = Vec::new();
-    for n in 0..1_000 {
-        guards.push(client.mutex(format!("k{n}")).lock().await.unwrap());
-    }
+    let hundred = NonZeroU32::new(100).unwrap();
+    let (client, stage) = world.staged_where(|profile| profile.limits.max_batch = hundred);
+    let guards = hold_many(&client, 1_000).await;
     let release = stage.act(Verb::Release);
     // One batch fails as a whole: each of its claims is given back by itself.
     release.fail_before(1);
@@ -249,7 +185,7 @@ fn with_a_thread_of_its_own_a_client_needs_no_runtime_around_it() {
         assert!(multi(members).try_lock().await.unwrap().is_none());
         // Its first call is one that has to wait.
         let waited = multi([late.mutex("k")]).lock_within(50 * MS).await;
-        assert!(matches!(waited, Err(Error::Timeout)));
+        assert_error!(waited, Error::Timeout);
         guards.unlock().await.unwrap();
         for client in [client, late, unused] {
             client.close(SECOND).await.unwrap();
@@ -295,40 +231,32 @@ async fn a_task_that_locks_in_a_loop_lets_others_run() {
 
 #[tokio::test(start_paused = true)]
 async fn a_try_that_missed_its_offer_tries_again_and_does_not_wait() {
-    let world = World::new();
-    let (client, stage) = world.staged();
+    let (world, client, stage) = World::with_stage();
     let acquire = stage.act(Verb::Acquire);
     acquire.hold_before();
-    let mut late = client.mutex("k").try_lock();
-    assert!(poll_once(&mut late).await.is_none());
+    let late = begun(client.mutex("k").try_lock()).await;
     // Taken over, granted, offered, and not taken.
     pass(200 * MS).await;
     acquire.go_on();
     pass(SECOND).await;
     let guard = world.client().mutex("k").lock().await.unwrap();
-    let answer = tokio::time::timeout(SECOND, late)
-        .await
-        .expect("a try never waits for another");
+    let answer = tokio::time::timeout(SECOND, late).await;
+    let answer = answer.expect("a try never waits for another");
     assert!(answer.unwrap().is_none());
     drop(guard);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_limit_of_nothing_takes_a_free_lock_however_slow_the_store_is() {
-    let world = World::new();
-    let (client, stage) = world.staged();
+    let (world, client, stage) = World::with_stage();
     stage.act(Verb::Acquire).delay(50 * MS);
     let (one, other) = (client.mutex("k"), client.mutex("l"));
     let guard = one.lock_within(Duration::ZERO).await.unwrap();
-    assert!(matches!(
-        one.lock_within(Duration::ZERO).await,
-        Err(Error::Timeout)
-    ));
+    let busy = one.lock_within(Duration::ZERO).await;
+    assert!(matches!(busy, Err(Error::Timeout)), "{busy:?}");
     let both = multi([&one, &other]);
-    assert!(matches!(
-        both.lock_within(Duration::ZERO).await,
-        Err(Error::Timeout)
-    ));
+    let busy = both.lock_within(Duration::ZERO).await;
+    assert!(matches!(busy, Err(Error::Timeout)), "{busy:?}");
     guard.unlock().await.unwrap();
     let guards = both.lock_within(Duration::ZERO).await.unwrap();
     drop(guards);
@@ -337,16 +265,11 @@ async fn a_limit_of_nothing_takes_a_free_lock_however_slow_the_store_is() {
 
 #[tokio::test(start_paused = true)]
 async fn guards_that_are_dropped_together_are_given_back_together() {
-    let world = World::new();
-    let (client, stage) = world.staged();
-    let mut guards = Vec::new();
-    for n in 0..1_000 {
-        guards.push(client.mutex(format!("k{n}")).lock().await.unwrap());
-    }
-    drop(guards);
+    let (world, client, stage) = World::with_stage();
+    drop(hold_many(&client, 1_000).await);
     settle().await;
     let most = client.profile().limits.max_batch.get() as usize;
-    let calls = stage.act(Verb::Release).calls.load(Ordering::Relaxed);
+    let calls = stage.act(Verb::Release).count();
     assert!(calls <= 1_000_usize.div_ceil(most) + 1, "{calls}");
     assert!(world.is_free("k0").await && world.is_free("k999").await);
 }
@@ -358,10 +281,7 @@ fn a_client_leaves_nothing_when_its_runtime_ends() {
     let before = Arc::strong_count(&store);
     for what in ["guard", "kept", "renewal", "call", "waiter", "fair waiter"] {
         for alive in [false, true] {
-            let runtime = tokio::runtime::Builder::new_current_thread()
-                .enable_all()
-                .build()
-                .unwrap();
+            let runtime = runtime();
             let stage = stage(store.clone());
             stage.yield_everywhere(1);
             let left = runtime.block_on(async {
@@ -398,28 +318,18 @@ async fn leave(stage: &Arc<Stage>, what: &str, alive: bool) -> Box<dyn std::any:
     let client = Client::new(stage.clone(), Settings::default());
     // A key of its own: what nobody gave back holds it for as long as its lease.
     let mutex = client.mutex(format!("{what} {alive}"));
-    let polled = async |lock: &mut Acquire<Guard>| assert!(poll_once(lock).await.is_none());
     match what {
         "guard" => Box::new(mutex.lock().await.unwrap()),
         "kept" => Box::new(mutex.at_least(SECOND).lock().await.unwrap()),
         "renewal" => {
             let guard = mutex.lock().await.unwrap();
-            let mut verify = Box::pin(async move { guard.verify().await });
-            assert!(poll_once(&mut verify).await.is_none());
-            Box::new(verify)
+            Box::new(begun(Box::pin(async move { guard.verify().await })).await)
         }
-        "call" => {
-            let mut call = mutex.lock();
-            polled(&mut call).await;
-            Box::new(call)
-        }
+        "call" => Box::new(begun(mutex.lock()).await),
         waiter => {
             let guard = mutex.lock().await.unwrap();
             let mutex = if waiter == "waiter" { mutex } else { mutex.fair() };
-            let mut waiting = mutex.lock();
-            polled(&mut waiting).await;
-            settle().await;
-            Box::new((waiting, guard))
+            Box::new((queued(mutex.lock()).await, guard))
         }
     }
 }

@@ -3,19 +3,16 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tenure::{Client, LostCause, Settings};
+use tenure::{Client, LostCause};
 
-use crate::stage::{Stage, Verb, stage_with_profile};
+use crate::stage::{Stage, Verb};
 use crate::world::{MS, SECOND, World, pass, settle};
 
 const WANTED: Duration = Duration::from_millis(100);
 
 /// A client of a store that wants the first renewal of each claim early.
 fn client(world: &World) -> (Client, Arc<Stage>) {
-    let mut profile = world.backend().profile().clone();
-    profile.first_renewal = Some(WANTED);
-    let stage = stage_with_profile(world.backend(), profile);
-    (Client::new(stage.clone(), Settings::default()), stage)
+    world.staged_where(|profile| profile.first_renewal = Some(WANTED))
 }
 
 #[tokio::test(start_paused = true)]
@@ -28,11 +25,8 @@ async fn the_first_renewal_comes_when_the_store_wants_it() {
     pass(WANTED).await;
     assert_eq!(stage.act(Verb::Renew).count(), 1);
     pass(8 * SECOND).await;
-    assert_eq!(
-        stage.act(Verb::Renew).count(),
-        1,
-        "the next comes at a third of 30 s"
-    );
+    let renewals = stage.act(Verb::Renew).count();
+    assert_eq!(renewals, 1, "the next comes at a third of 30 s");
     pass(3 * SECOND).await;
     assert_eq!(stage.act(Verb::Renew).count(), 2);
     drop(guard);

@@ -5,102 +5,61 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt;
-use tenure::{Client, Error, Settings, multi};
+use tenure::{Client, Error, Settings};
 
 use crate::stage::{Verb, stage};
-use crate::world::{MS, SECOND, World, mutex, pass, poll_once, settle, tasks};
-
-#[tokio::test(start_paused = true)]
-async fn an_owner_of_another_client_is_refused() {
-    let world = World::new();
-    let (here, elsewhere) = (world.client(), world.client());
-    let owner = here.owner("o");
-    let _guard = here.mutex("k").owned_by(&owner).lock().await.unwrap();
-    assert!(matches!(
-        elsewhere.mutex("k").owned_by(&owner).try_lock().await,
-        Err(Error::Invalid(_))
-    ));
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_wait_that_ends_after_a_lost_reply_leaves_no_claim() {
-    let world = World::new();
-    for fair in [false, true] {
-        let (client, stage) = world.staged();
-        let mutex = mutex(&client, fair);
-        stage.act(Verb::Acquire).fail_after(1);
-        let mut lock = mutex.lock();
-        assert!(poll_once(&mut lock).await.is_none());
-        drop(lock);
-        world.freed("k", 10 * MS).await;
-    }
-}
+use crate::world::{
+    MS, SECOND, World, assert_error, begun, mutex, pass, queued, runtime, settle, spawned, tasks, worker,
+};
 
 /// R26: what a failed poll says of itself says nothing of the claim that an earlier call placed.
 #[tokio::test(start_paused = true)]
 async fn a_fair_waiter_whose_poll_is_refused_leaves_no_ghost() {
-    let world = World::new();
-    let (client, stage) = world.staged();
+    let (world, client, stage) = World::with_stage();
     let guard = world.client().mutex("k").fair().lock().await.unwrap();
-    let waiting = tokio::spawn(client.mutex("k").fair().lock());
-    settle().await;
-    assert_eq!(world.status("k").await.unwrap().waiters.unwrap().len(), 1);
+    let waiting = spawned(client.mutex("k").fair().lock()).await;
+    assert_eq!(world.queue("k").await.len(), 1);
     stage.act(Verb::Acquire).refuse(1);
     pass(11 * SECOND).await;
-    assert!(matches!(waiting.await.unwrap(), Err(Error::Backend(_))));
+    assert_error!(waiting.await.unwrap(), Error::Backend(_));
     settle().await;
-    assert_eq!(world.status("k").await.unwrap().waiters.unwrap().len(), 0);
+    assert_eq!(world.queue("k").await.len(), 0);
     guard.unlock().await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]
-async fn close_ends_a_waiter_that_has_an_offer_in_its_hands() {
-    let world = World::new();
-    let client = world.client();
-    let guard = client.mutex("k").lock().await.unwrap();
-    let mut waiting = client.mutex("k").lock();
-    assert!(poll_once(&mut waiting).await.is_none());
-    guard.unlock().await.unwrap();
-    client.close(SECOND).await.unwrap();
-    let ended = tokio::time::timeout(SECOND, waiting).await.expect("stranded");
-    assert!(matches!(ended, Err(Error::Closed(_))));
-    assert!(world.is_free("k").await);
-}
-
-#[tokio::test(start_paused = true)]
-async fn close_ends_a_waiter_that_missed_its_offer() {
-    for fair in [false, true] {
-        let world = World::new();
-        let client = world.client();
+async fn close_ends_a_waiter_that_was_offered_the_lock() {
+    for (fair, time) in [
+        (false, Duration::ZERO),
+        (false, 500 * MS),
+        (true, Duration::ZERO),
+        (true, 500 * MS),
+    ] {
+        let (world, [client]) = World::clients();
         let mutex = mutex(&client, fair);
         let guard = mutex.lock().await.unwrap();
-        let mut waiting = mutex.lock();
-        assert!(poll_once(&mut waiting).await.is_none());
-        settle().await;
+        let waiting = queued(mutex.lock()).await;
         guard.unlock().await.unwrap();
-        pass(500 * MS).await;
+        // Either it has the offer in its hands, or has missed it.
+        pass(time).await;
         client.close(SECOND).await.unwrap();
         let ended = tokio::time::timeout(SECOND, waiting).await.expect("stranded");
-        assert!(matches!(ended, Err(Error::Closed(_))));
+        assert!(matches!(ended, Err(Error::Closed(_))), "fair {fair}, {time:?}");
+        assert!(world.is_free("k").await, "fair {fair}, {time:?}");
     }
 }
 
 #[test]
 fn on_a_thread_of_its_own_too_close_confirms_what_it_gave_back() {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .unwrap();
-    runtime.block_on(async {
-        let memory = tenure_memory::Memory::new();
-        let stage = stage(memory.clone());
+    runtime().block_on(async {
+        let stage = stage(tenure_memory::Memory::new());
         let client = Client::new(stage.clone(), Settings::default().own_thread(true));
         let guard = client.mutex("k").lock().await.unwrap();
         stage.act(Verb::Release).hold_before();
         let closer = client.clone();
-        let close = tokio::spawn(async move { closer.close(Duration::from_secs(10)).await });
+        let close = tokio::spawn(async move { closer.close(10 * SECOND).await });
         // sleep: longer than the watchdog sleeps between two looks at its clock.
-        tokio::time::sleep(Duration::from_millis(1_200)).await;
+        tokio::time::sleep(1_200 * MS).await;
         assert!(!close.is_finished());
         stage.act(Verb::Release).go_on();
         close.await.unwrap().unwrap();
@@ -119,26 +78,8 @@ fn with_a_thread_of_its_own_a_client_works_outside_a_runtime() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn verify_does_not_prolong_a_fixed_lease() {
-    let world = World::new();
-    let guard = world
-        .client()
-        .mutex("k")
-        .fixed_lease(SECOND)
-        .lock()
-        .await
-        .unwrap();
-    pass(500 * MS).await;
-    guard.verify().await.unwrap();
-    assert!(guard.remaining() < 500 * MS);
-    pass(600 * MS).await;
-    assert!(world.is_free("k").await, "nor in the store");
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_wait_that_times_out_during_its_own_call_leaves_no_driver_behind() {
-    let world = World::new();
-    let (client, stage) = world.staged();
+    let (world, client, stage) = World::with_stage();
     let guard = world.client().mutex("k").lock().await.unwrap();
     stage.act(Verb::Acquire).hold_after();
     assert!(client.mutex("k").lock_within(200 * MS).await.is_err());
@@ -152,15 +93,12 @@ async fn a_wait_that_times_out_during_its_own_call_leaves_no_driver_behind() {
 
 #[tokio::test(start_paused = true)]
 async fn waiters_that_miss_offers_and_go_leave_no_driver_behind() {
-    let world = World::new();
-    let client = world.client();
+    let (world, [client]) = World::clients();
     let mutex = client.mutex("k");
     let guard = mutex.lock().await.unwrap();
-    let mut first = mutex.lock();
-    assert!(poll_once(&mut first).await.is_none());
+    let first = begun(mutex.lock()).await;
     guard.unlock().await.unwrap();
-    let mut second = mutex.lock();
-    assert!(poll_once(&mut second).await.is_none());
+    let second = begun(mutex.lock()).await;
     pass(SECOND).await;
     drop((first, second));
     pass(SECOND).await;
@@ -168,78 +106,25 @@ async fn waiters_that_miss_offers_and_go_leave_no_driver_behind() {
     world.freed("k", MS).await;
 }
 
-#[tokio::test(start_paused = true)]
-async fn an_owners_attempt_that_is_not_polled_does_not_strand_its_other_one() {
-    let world = World::new();
-    let client = world.client();
-    let owner = client.owner("o");
-    let guard = client.mutex("k").lock().await.unwrap();
-    let mutex = client.mutex("k").owned_by(&owner);
-    let mut unpolled = mutex.lock();
-    assert!(poll_once(&mut unpolled).await.is_none());
-    let other = tokio::spawn(mutex.lock());
-    settle().await;
-    guard.unlock().await.unwrap();
-    assert!(
-        tokio::time::timeout(SECOND, other)
-            .await
-            .expect("stranded")
-            .unwrap()
-            .is_ok()
-    );
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_multi_lock_never_takes_longer_than_its_limit() {
-    let world = World::new();
-    let (client, stage) = world.staged();
-    stage.act(Verb::Acquire).hold_before();
-    let before = tokio::time::Instant::now();
-    let members = (0..10).map(|n| client.mutex(format!("m{n}")));
-    assert!(matches!(
-        multi(members).lock_within(200 * MS).await,
-        Err(Error::Backend(_))
-    ));
-    assert!(before.elapsed() < 210 * MS);
-    stage.act(Verb::Acquire).go_on();
-    assert!(
-        multi([client.mutex("k")])
-            .lock_within(Duration::MAX)
-            .await
-            .is_ok()
-    );
-}
-
 #[test]
 fn waiters_on_another_runtime_are_told_when_the_watchdogs_ends() {
-    let runtime = || {
-        tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(1)
-            .enable_all()
-            .build()
-            .unwrap()
-    };
-    let (first, second) = (runtime(), runtime());
+    let (first, second) = (worker("first"), worker("second"));
     let client = Client::new(tenure_memory::Memory::new(), Settings::default());
     let mutex = client.mutex("k");
     let guard = first.block_on(mutex.lock()).unwrap();
     let (tell, told) = std::sync::mpsc::channel();
     let fair = mutex.clone().fair();
-    let locks = [
-        mutex.lock(),
-        fair.lock(),
-        fair.lock_within(Duration::from_secs(60)),
-    ];
+    let locks = [mutex.lock(), fair.lock(), fair.lock_within(60 * SECOND)];
     let waiting = locks.map(|lock| {
         let tell = tell.clone();
         second.spawn(lock.on_waiting(move |_| tell.send(()).unwrap()))
     });
     for _ in 0..waiting.len() {
-        told.recv_timeout(Duration::from_secs(10)).unwrap();
+        told.recv_timeout(10 * SECOND).unwrap();
     }
-    first.shutdown_timeout(Duration::from_secs(10));
+    first.shutdown_timeout(10 * SECOND);
     for waiting in waiting {
-        let ended = second.block_on(async { tokio::time::timeout(Duration::from_secs(10), waiting).await });
+        let ended = second.block_on(async { tokio::time::timeout(10 * SECOND, waiting).await });
         let ended = ended.expect("stranded").unwrap();
         assert!(matches!(ended, Err(Error::Closed(why)) if why.contains("runtime")));
     }
@@ -249,11 +134,10 @@ fn waiters_on_another_runtime_are_told_when_the_watchdogs_ends() {
 /// R16, and a store that answers too late for its lease, must not be asked in a loop without a pause.
 #[tokio::test(start_paused = true)]
 async fn a_store_that_always_answers_too_late_is_asked_with_pauses() {
-    let world = World::new();
-    let (client, stage) = world.staged();
+    let (world, client, stage) = World::with_stage();
     stage.act(Verb::Acquire).delay(100 * MS);
     let never = client.mutex("k").lease(50 * MS).lock_within(10 * SECOND).await;
-    assert!(matches!(never, Err(Error::Timeout)));
+    assert_error!(never, Error::Timeout);
     let asked = stage.act(Verb::Acquire).count();
     assert!((5..60).contains(&asked), "{asked} times in 10 s");
     world.freed("k", SECOND).await;
@@ -261,14 +145,12 @@ async fn a_store_that_always_answers_too_late_is_asked_with_pauses() {
 
 #[tokio::test(start_paused = true)]
 async fn a_refusal_is_told_to_the_waiter_whose_wish_it_was() {
-    let world = World::new();
-    let client = world.client();
+    let (world, [client]) = World::clients();
     let guard = world.client().mutex("k").lock().await.unwrap();
     let year = Duration::from_secs(400 * 86_400);
     let refused = client.mutex("k").lease(year).lock().await;
     assert!(matches!(refused, Err(Error::Limit(_))), "{refused:?}");
-    let waiting = tokio::spawn(client.mutex("k").lock());
-    settle().await;
+    let waiting = spawned(client.mutex("k").lock()).await;
     guard.unlock().await.unwrap();
     assert!(waiting.await.unwrap().is_ok());
 }
@@ -287,10 +169,8 @@ impl Gate {
     fn reached(&self) {
         let mut state = self.0.0.lock();
         while !state.1 {
-            assert!(
-                !self.0.1.wait_for(&mut state, 10 * SECOND).timed_out(),
-                "nobody reads the clock"
-            );
+            let waited = self.0.1.wait_for(&mut state, 10 * SECOND);
+            assert!(!waited.timed_out(), "nobody reads the clock");
         }
     }
 
@@ -317,15 +197,7 @@ impl tenure_backend::Clock for Gate {
 
 #[test]
 fn a_wait_with_a_limit_does_not_panic_when_the_runtime_of_its_client_ends() {
-    let runtime = |name: &str| {
-        tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(1)
-            .thread_name(name)
-            .enable_all()
-            .build()
-            .unwrap()
-    };
-    let (first, second) = (runtime("first"), runtime("second"));
+    let (first, second) = (worker("first"), worker("second"));
     let gate = Gate::default();
     let store = tenure_memory::MemoryStore::new(Arc::new(gate.clone()));
     let client = Client::new(store.client(Arc::new(gate.clone())), Settings::default());
@@ -333,15 +205,15 @@ fn a_wait_with_a_limit_does_not_panic_when_the_runtime_of_its_client_ends() {
     let (tell, told) = std::sync::mpsc::channel();
     let lock = client.mutex("k").lock_within(50 * MS);
     let waiting = second.spawn(lock.on_waiting(move |_| tell.send(()).unwrap()));
-    told.recv_timeout(Duration::from_secs(10)).unwrap();
+    told.recv_timeout(10 * SECOND).unwrap();
     // sleep: its limit has been set by then; what it waits for comes later.
     std::thread::sleep(20 * MS);
     // Its timer rings, it reads the clock, and meanwhile the runtime ends.
     gate.close();
     gate.reached();
-    first.shutdown_timeout(Duration::from_secs(10));
+    first.shutdown_timeout(10 * SECOND);
     gate.open();
-    let ended = second.block_on(async { tokio::time::timeout(Duration::from_secs(10), waiting).await });
+    let ended = second.block_on(async { tokio::time::timeout(10 * SECOND, waiting).await });
     let ended = ended.expect("stranded").expect("it panicked");
     assert!(matches!(ended, Err(Error::Closed(why)) if why.contains("runtime")));
 }

@@ -3,43 +3,52 @@
 
 use std::time::Duration;
 
-use tenure::{Client, Error, Holder, LockKey, LostCause, Settings, multi};
+use tenure::{Error, LostCause, Settings, multi};
 
-use crate::stage::{Verb, stage_with_profile};
-use crate::world::{MS, SECOND, World, pass, poll_once, settle};
+use crate::stage::Verb;
+use crate::world::{
+    MS, SECOND, World, assert_error, assert_weather, begun, evict, pass, poll_once, queued, settle, spawned,
+};
 
 const LEAST: Duration = Duration::from_secs(5);
 
 #[tokio::test(start_paused = true)]
 async fn at_least_outlives_the_guard_and_the_client() {
-    for ending in ["drop", "unlock", "neither"] {
-        let world = World::new();
-        let client = world.client();
-        let guard = client.mutex("k").at_least(LEAST).lock().await.unwrap();
-        let mut alive = None;
-        match ending {
-            "drop" => drop(guard),
-            "unlock" => guard.unlock().await.unwrap(),
-            _ => alive = Some(guard),
+    // Shorter and longer than the lease.
+    for least in [LEAST, 40 * SECOND] {
+        for (ending, closes) in [
+            ("drop", true),
+            ("unlock", true),
+            ("neither", true),
+            ("drop", false),
+        ] {
+            let case = format!("{ending} for {least:?}, closes: {closes}");
+            let (world, [client, other]) = World::clients();
+            let guard = client.mutex("k").at_least(least).lock().await.unwrap();
+            let mut alive = None;
+            match ending {
+                "drop" => drop(guard),
+                "unlock" => guard.unlock().await.unwrap(),
+                _ => alive = Some(guard),
+            }
+            if closes {
+                client.close(SECOND).await.unwrap();
+            }
+            assert!(alive.is_none_or(|guard| !guard.is_held()), "{case}");
+            assert!(other.mutex("k").try_lock().await.unwrap().is_none(), "{case}");
+            pass(least - 100 * MS).await;
+            assert!(!world.is_free("k").await, "{case}");
+            pass(200 * MS).await;
+            assert!(other.mutex("k").try_lock().await.unwrap().is_some(), "{case}");
         }
-        client.close(SECOND).await.unwrap();
-        assert!(alive.is_none_or(|guard| !guard.is_held()), "{ending}");
-        let other = world.client().mutex("k");
-        assert!(other.try_lock().await.unwrap().is_none(), "{ending}");
-        pass(LEAST - 100 * MS).await;
-        assert!(other.try_lock().await.unwrap().is_none(), "{ending}");
-        pass(200 * MS).await;
-        assert!(other.try_lock().await.unwrap().is_some(), "{ending}");
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn who_waits_for_a_key_that_is_kept_has_it_as_soon_as_the_time_is_over() {
-    let world = World::new();
-    let guard = world.client().mutex("k").at_least(LEAST).lock().await.unwrap();
-    let client = world.client();
-    let waiting = tokio::spawn(client.mutex("k").lock());
-    settle().await;
+    let (_, [holder, client]) = World::clients();
+    let guard = holder.mutex("k").at_least(LEAST).lock().await.unwrap();
+    let waiting = spawned(client.mutex("k").lock()).await;
     let start = tokio::time::Instant::now();
     guard.unlock().await.unwrap();
     let next = waiting.await.unwrap().unwrap();
@@ -51,16 +60,11 @@ async fn who_waits_for_a_key_that_is_kept_has_it_as_soon_as_the_time_is_over() {
 /// Its client believes that the key is kept, but not longer than it takes to ask.
 #[tokio::test(start_paused = true)]
 async fn who_evicts_what_is_kept_for_its_own_client_may_have_it_at_once() {
-    let world = World::new();
-    let client = world.client();
+    let (world, [client]) = World::clients();
     let guard = client.mutex("k").at_least(60 * SECOND).lock().await.unwrap();
     guard.unlock().await.unwrap();
-    let waiting = tokio::spawn(client.mutex("k").lock());
-    settle().await;
-    client
-        .evict(Holder::All(LockKey::new("k").unwrap()))
-        .await
-        .unwrap();
+    let waiting = spawned(client.mutex("k").lock()).await;
+    evict(&client, "k").await;
     let evicted = tokio::time::Instant::now();
     let next = waiting.await.unwrap().unwrap();
     assert!(evicted.elapsed() <= SECOND, "{:?}", evicted.elapsed());
@@ -72,17 +76,9 @@ async fn who_evicts_what_is_kept_for_its_own_client_may_have_it_at_once() {
 async fn a_key_is_kept_for_longer_than_the_longest_lease_while_its_client_lives() {
     let world = World::new();
     let longest = 10 * SECOND;
-    let mut profile = world.backend().profile().clone();
-    profile.limits.max_lease = longest;
-    let client = Client::new(stage_with_profile(world.backend(), profile), Settings::default());
-    let guard = client
-        .mutex("k")
-        .lease(longest)
-        .at_least(3 * longest)
-        .lock()
-        .await
-        .unwrap();
-    drop(guard);
+    let (client, _) = world.staged_where(|profile| profile.limits.max_lease = longest);
+    let mutex = client.mutex("k").lease(longest).at_least(3 * longest);
+    drop(mutex.lock().await.unwrap());
     pass(longest + longest / 2).await;
     assert!(!world.is_free("k").await);
     client.close(SECOND).await.unwrap();
@@ -92,31 +88,19 @@ async fn a_key_is_kept_for_longer_than_the_longest_lease_while_its_client_lives(
 
 #[tokio::test(start_paused = true)]
 async fn an_unlock_says_whether_the_store_keeps_what_it_was_to_keep() {
-    let world = World::new();
-    let (client, stage) = world.staged();
+    let (world, client, stage) = World::with_stage();
     let guard = client.mutex("k").at_least(600 * SECOND).lock().await.unwrap();
     stage.act(Verb::Renew).fail_before(usize::MAX);
     let start = tokio::time::Instant::now();
-    let unlocked = guard.unlock().await;
-    assert!(
-        matches!(&unlocked, Err(Error::Backend(error)) if error.is_weather()),
-        "{unlocked:?}"
-    );
-    assert!(
-        start.elapsed() <= Settings::default().unlock_limit + SECOND,
-        "{:?}",
-        start.elapsed()
-    );
+    assert_weather(&guard.unlock().await, "an unlock that fails");
+    let took = start.elapsed();
+    assert!(took <= Settings::default().unlock_limit + SECOND, "{took:?}");
     stage.act(Verb::Renew).fail_before(0);
     pass(100 * SECOND).await;
     assert!(!world.is_free("k").await, "the watchdog goes on");
 
-    let guard = client
-        .mutex("refused")
-        .at_least(600 * SECOND)
-        .lock()
-        .await
-        .unwrap();
+    let mutex = client.mutex("refused").at_least(600 * SECOND);
+    let guard = mutex.lock().await.unwrap();
     stage.act(Verb::Renew).refuse(1);
     let unlocked = guard.unlock().await;
     assert!(
@@ -125,11 +109,7 @@ async fn an_unlock_says_whether_the_store_keeps_what_it_was_to_keep() {
     );
 
     let guard = client.mutex("l").at_least(600 * SECOND).lock().await.unwrap();
-    world
-        .client()
-        .evict(Holder::All(LockKey::new("l").unwrap()))
-        .await
-        .unwrap();
+    evict(&world.client(), "l").await;
     match guard.unlock().await {
         Err(Error::Lost(lost)) => assert!(matches!(lost.cause, LostCause::Evicted { .. }), "{lost:?}"),
         other => panic!("{other:?}"),
@@ -138,25 +118,20 @@ async fn an_unlock_says_whether_the_store_keeps_what_it_was_to_keep() {
 
 #[tokio::test(start_paused = true)]
 async fn a_search_that_fails_keeps_no_member_however_long_it_was_to_be_held() {
-    let world = World::new();
-    let client = world.client();
+    let (world, [client]) = World::clients();
     let _reader = world.client().rwlock("of another kind").read().await.unwrap();
     let members = [client.mutex("k").at_least(LEAST), client.mutex("of another kind")];
-    assert!(matches!(multi(members).lock().await, Err(Error::Mismatch { .. })));
+    assert_error!(multi(members).lock().await, Error::Mismatch { .. });
     settle().await;
     assert!(world.is_free("k").await);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_search_that_is_dropped_keeps_no_member_however_long_it_was_to_be_held() {
-    let world = World::new();
-    let (client, stage) = world.staged();
+    let (world, client, stage) = World::with_stage();
     stage.yield_everywhere(1);
     for polls in 1..12 {
-        let members = [
-            client.mutex("k").at_least(LEAST),
-            client.mutex("l").at_least(LEAST),
-        ];
+        let members = ["k", "l"].map(|key| client.mutex(key).at_least(LEAST));
         let mut lock = multi(members).lock();
         for _ in 0..polls {
             if let Some(guards) = poll_once(&mut lock).await {
@@ -174,19 +149,12 @@ async fn a_search_that_is_dropped_keeps_no_member_however_long_it_was_to_be_held
 
 #[tokio::test(start_paused = true)]
 async fn a_search_that_waits_keeps_no_member_however_long_it_was_to_be_held() {
-    let world = World::new();
-    let client = world.client();
+    let (world, [client]) = World::clients();
     let _busy = world.client().mutex("l").lock().await.unwrap();
-    let both = multi([
-        client.mutex("k").at_least(LEAST),
-        client.mutex("l").at_least(LEAST),
-    ]);
+    let both = multi(["k", "l"].map(|key| client.mutex(key).at_least(LEAST)));
     assert!(both.try_lock().await.unwrap().is_none());
     assert!(world.is_free("k").await);
-    let mut waiting = both.lock();
-    assert!(poll_once(&mut waiting).await.is_none());
-    settle().await;
-    assert!(poll_once(&mut waiting).await.is_none());
+    let _waiting = begun(queued(both.lock()).await).await;
     assert!(world.is_free("k").await);
 }
 
@@ -194,8 +162,7 @@ async fn a_search_that_waits_keeps_no_member_however_long_it_was_to_be_held() {
 #[tokio::test(start_paused = true)]
 async fn a_client_that_closes_in_bad_weather_does_not_forget_what_is_to_be_kept() {
     for dropped_before in [false, true] {
-        let world = World::new();
-        let (client, stage) = world.staged();
+        let (world, client, stage) = World::with_stage();
         let guard = client.mutex("k").at_least(60 * SECOND).lock().await.unwrap();
         stage.act(Verb::Renew).fail_before(3);
         let mut alive = Some(guard);

@@ -3,28 +3,18 @@
 use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
-use tenure::{Client, Error, Guard, Holder, Lost, LostCause, Settings};
+use tenure::{Error, LostCause, Settings};
 
-use crate::stage::{Verb, stage_with_profile};
-use crate::world::{MS, SECOND, World, pass, poll_once, served, settle};
-
-/// Waits for the loss, but not for ever.
-async fn lost(guard: &Guard) -> Lost {
-    tokio::time::timeout(120 * SECOND, guard.lost())
-        .await
-        .expect("the loss is never told")
-}
-
-/// The default lease less drift and margin.
-const BELIEF: Duration = Duration::from_millis(29_400);
+use crate::stage::Verb;
+use crate::world::{
+    BELIEF, MS, SECOND, World, assert_error, evict, hold_many, lost, pass, queued, served, settle, spawned,
+};
 
 /// The watchdog renews at a third of the lease for as long as the guard lives.
 #[tokio::test(start_paused = true)]
 async fn a_lock_is_held_for_as_long_as_its_guard_lives() {
-    let world = World::new();
-    let (client, stage) = world.staged();
+    let (_, client, stage) = World::with_stage();
     let guard = client.mutex("k").lock().await.unwrap();
     pass(300 * SECOND).await;
     assert!(guard.is_held());
@@ -38,8 +28,7 @@ async fn a_lock_is_held_for_as_long_as_its_guard_lives() {
 /// R14, R28: loss is announced on the local deadline even when the network is silent.
 #[tokio::test(start_paused = true)]
 async fn a_silent_network_is_a_loss_at_the_local_deadline() {
-    let world = World::new();
-    let (client, stage) = world.staged();
+    let (world, client, stage) = World::with_stage();
     let guard = client.mutex("k").lock().await.unwrap();
     let locked = tokio::time::Instant::now();
     stage.act(Verb::Renew).hold_before();
@@ -54,8 +43,7 @@ async fn a_silent_network_is_a_loss_at_the_local_deadline() {
 
 #[tokio::test(start_paused = true)]
 async fn renewals_that_fail_until_the_deadline_are_named_as_the_cause() {
-    let world = World::new();
-    let (client, stage) = world.staged();
+    let (_, client, stage) = World::with_stage();
     let guard = client.mutex("k").lock().await.unwrap();
     stage.act(Verb::Renew).fail_before(usize::MAX);
     assert_eq!(lost(&guard).await.cause, LostCause::Unreachable);
@@ -64,8 +52,7 @@ async fn renewals_that_fail_until_the_deadline_are_named_as_the_cause() {
 /// R5, R6: a renewal that fails is tried again within the same third, and never gives the lock up.
 #[tokio::test(start_paused = true)]
 async fn a_failed_renewal_is_tried_again_and_releases_nothing() {
-    let world = World::new();
-    let (client, stage) = world.staged();
+    let (_, client, stage) = World::with_stage();
     let guard = client.mutex("k").lock().await.unwrap();
     pass(8 * SECOND).await;
     stage.act(Verb::Renew).fail_before(3);
@@ -81,113 +68,48 @@ async fn a_failed_renewal_is_tried_again_and_releases_nothing() {
     assert!(guard.is_held());
 }
 
-/// R13: once lost, a late renewal does not bring the lock back.
+/// R4: a renewal that was under way when the lock was released does not bring it back.
 #[tokio::test(start_paused = true)]
-async fn loss_is_sticky_though_a_renewal_is_answered_later() {
-    let world = World::new();
-    let (client, stage) = world.staged();
+async fn a_renewal_under_way_does_not_bring_a_released_lock_back() {
+    let (world, client, stage) = World::with_stage();
     let guard = client.mutex("k").lock().await.unwrap();
-    stage.act(Verb::Renew).hold_after();
-    pass(BELIEF + 10 * MS).await;
-    assert!(!guard.is_held());
-    stage.act(Verb::Renew).go_on();
-    pass(SECOND).await;
-    assert!(!guard.is_held(), "lost is lost");
-    assert!(guard.loss().is_some());
-}
-
-/// R13: nor does one that is answered before the watchdog has looked.
-#[tokio::test(start_paused = true)]
-async fn loss_that_was_seen_once_is_seen_for_ever() {
-    let world = World::new();
-    let (client, stage) = world.staged();
-    let guard = client.mutex("k").lock().await.unwrap();
-    stage.act(Verb::Renew).hold_after();
+    stage.act(Verb::Renew).hold_before();
     pass(11 * SECOND).await;
     assert_eq!(stage.act(Verb::Renew).count(), 1, "its renewal is on the way");
-    world.clock.suspend(BELIEF - 11 * SECOND);
-    assert!(!guard.is_held());
+    guard.unlock().await.unwrap();
     stage.act(Verb::Renew).go_on();
     settle().await;
-    assert!(!guard.is_held(), "seen once, it is seen for ever");
-}
-
-/// R22: a machine that was suspended beyond the lease wakes without belief, at the first look.
-#[tokio::test(start_paused = true)]
-async fn a_suspended_machine_wakes_without_the_lock() {
-    let world = World::new();
-    let guard = world.client().mutex("k").lock().await.unwrap();
-    assert!(guard.is_held());
-    world.clock.suspend(BELIEF);
-    assert!(!guard.is_held(), "timers have not run, the clock has");
-    let woke = tokio::time::Instant::now();
-    lost(&guard).await;
-    assert!(
-        woke.elapsed() <= SECOND,
-        "timers look at the belief clock at least each second"
-    );
-}
-
-/// R22: timers do not count a suspend, the belief clock does.
-#[tokio::test(start_paused = true)]
-async fn a_suspend_is_noticed_by_who_waits_for_the_loss_within_a_second() {
-    let world = World::new();
-    let guard = Arc::new(world.client().mutex("k").lock().await.unwrap());
-    let waiting = tokio::spawn({
-        let guard = guard.clone();
-        async move { lost(&guard).await }
-    });
-    settle().await;
-    world.clock.suspend(BELIEF);
-    let woke = tokio::time::Instant::now();
-    waiting.await.unwrap();
-    assert!(woke.elapsed() <= SECOND + 5 * MS);
-}
-
-/// Which of its renewals was the last to be answered decides what a loss is called.
-#[tokio::test(start_paused = true)]
-async fn a_suspend_after_a_renewal_that_was_answered_is_no_fault_of_the_stores() {
-    let world = World::new();
-    let (client, stage) = world.staged();
-    let guard = client.mutex("k").lock().await.unwrap();
-    pass(11 * SECOND).await;
-    assert_eq!(stage.act(Verb::Renew).count(), 1);
-    world.clock.suspend(BELIEF);
-    assert_eq!(guard.loss().unwrap().cause, LostCause::Expired);
+    assert!(world.is_free("k").await);
+    let before = stage.act(Verb::Renew).count();
+    pass(60 * SECOND).await;
+    let renewals = stage.act(Verb::Renew).count();
+    assert_eq!(renewals, before, "nobody renews what is released");
+    let other = world.client().mutex("k").try_lock().await.unwrap();
+    assert!(other.is_some());
 }
 
 /// R28: a holder is told that its lock is gone, and by whom.
 #[tokio::test(start_paused = true)]
 async fn an_evicted_holder_learns_within_a_third_of_its_lease_who_did_it() {
-    let world = World::new();
-    let (client, operator) = (
-        world.client(),
-        world.client_with(Settings::default().label("operator")),
-    );
+    let (world, [client]) = World::clients();
+    let operator = world.client_with(Settings::default().label("operator"));
     let guard = client.mutex("k").lock().await.unwrap();
-    let freed = operator.evict(Holder::All(guard.key().clone())).await.unwrap();
-    assert_eq!(freed.len(), 1);
+    assert_eq!(evict(&operator, "k").await.len(), 1);
     let evicted = tokio::time::Instant::now();
     let lost = lost(&guard).await;
     assert!(evicted.elapsed() <= 10 * SECOND, "{:?}", evicted.elapsed());
-    assert_eq!(
-        lost.cause,
-        LostCause::Evicted {
-            by: Some("operator".into())
-        }
-    );
-    assert!(matches!(guard.unlock().await, Err(Error::Lost(_))));
+    let by = Some("operator".into());
+    assert_eq!(lost.cause, LostCause::Evicted { by });
+    assert_error!(guard.unlock().await, Error::Lost(_));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_holder_that_its_own_client_evicts_learns_at_once() {
-    let world = World::new();
-    let client = world.client();
+    let (_, [client]) = World::clients();
     for mutex in [client.mutex("k"), client.mutex("k").fixed_lease(20 * SECOND)] {
         let guard = mutex.lock().await.unwrap();
-        let waiting = tokio::spawn(client.mutex("k").lock());
-        settle().await;
-        client.evict(Holder::All(guard.key().clone())).await.unwrap();
+        let waiting = spawned(client.mutex("k").lock()).await;
+        evict(&client, "k").await;
         let evicted = tokio::time::Instant::now();
         lost(&guard).await;
         drop(served(waiting).await);
@@ -203,9 +125,8 @@ async fn who_waits_behind_a_fixed_lease_that_was_evicted_has_the_lock_long_befor
     for (lease, most) in [(12 * SECOND, 4 * SECOND), (3600 * SECOND, 10 * SECOND)] {
         let (client, operator) = (world.client(), world.client());
         let guard = client.mutex("k").fixed_lease(lease).lock().await.unwrap();
-        let waiting = tokio::spawn(client.mutex("k").lock());
-        settle().await;
-        operator.evict(Holder::All(guard.key().clone())).await.unwrap();
+        let waiting = spawned(client.mutex("k").lock()).await;
+        evict(&operator, "k").await;
         let evicted = tokio::time::Instant::now();
         let next = served(waiting).await;
         assert!(evicted.elapsed() <= most + SECOND, "{:?}", evicted.elapsed());
@@ -214,47 +135,15 @@ async fn who_waits_behind_a_fixed_lease_that_was_evicted_has_the_lock_long_befor
     }
 }
 
-/// A store may keep a claim for less than it was asked for.
-#[tokio::test(start_paused = true)]
-async fn belief_follows_a_renewal_that_the_store_keeps_for_less() {
-    let world = World::new();
-    let (client, stage) = world.staged();
-    let guard = client.mutex("k").lock().await.unwrap();
-    stage.renew_for(6 * SECOND);
-    pass(60 * SECOND).await;
-    assert!(guard.is_held(), "it is renewed as often as that takes");
-    stage.act(Verb::Renew).fail_before(usize::MAX);
-    pass(6 * SECOND).await;
-    assert!(!guard.is_held());
-    assert!(world.client().mutex("k").try_lock().await.unwrap().is_some());
-}
-
-#[tokio::test(start_paused = true)]
-async fn an_older_renewal_reply_does_not_lengthen_a_deadline() {
-    let world = World::new();
-    let (client, stage) = world.staged();
-    let guard = client.mutex("k").lock().await.unwrap();
-    let renewals = stage.act(Verb::Renew);
-    renewals.delay(2 * SECOND);
-    pass(10 * SECOND).await;
-    renewals.delay(Duration::ZERO);
-    stage.renew_for(6 * SECOND);
-    guard.verify().await.unwrap();
-    renewals.fail_before(usize::MAX);
-    pass(3 * SECOND).await;
-    assert!(guard.is_held());
-    assert!(guard.remaining() < 3 * SECOND, "{:?}", guard.remaining());
-}
-
 /// DESIGN §3: after a failover that lost data the holder learns soon.
 #[tokio::test(start_paused = true)]
 async fn a_replaced_connection_renews_what_is_held_at_once() {
-    let world = World::new();
-    let ((client, stage), operator) = (world.staged(), world.client());
+    let (world, client, stage) = World::with_stage();
+    let operator = world.client();
     let mutex = client.mutex("k");
     for mutex in [mutex.clone(), mutex.fixed_lease(20 * SECOND)] {
         let guard = mutex.lock().await.unwrap();
-        operator.evict(Holder::All(guard.key().clone())).await.unwrap();
+        evict(&operator, "k").await;
         pass(SECOND).await;
         assert!(guard.is_held());
         stage.reconnect();
@@ -266,14 +155,9 @@ async fn a_replaced_connection_renews_what_is_held_at_once() {
 #[tokio::test(start_paused = true)]
 async fn renewals_after_a_replaced_connection_are_spread_over_a_second() {
     let world = World::new();
-    let mut profile = world.backend().profile().clone();
-    profile.limits.max_batch = NonZeroU32::new(2).unwrap();
-    let stage = stage_with_profile(world.backend(), profile);
-    let client = Client::new(stage.clone(), Settings::default());
-    let mut guards = Vec::new();
-    for n in 0..20 {
-        guards.push(client.mutex(format!("k{n}")).lock().await.unwrap());
-    }
+    let two = NonZeroU32::new(2).unwrap();
+    let (client, stage) = world.staged_where(|profile| profile.limits.max_batch = two);
+    let _guards = hold_many(&client, 20).await;
     pass(SECOND).await;
     let renewals = stage.act(Verb::Renew);
     stage.reconnect();
@@ -292,27 +176,24 @@ async fn renewals_after_a_replaced_connection_are_spread_over_a_second() {
 
 #[tokio::test(start_paused = true)]
 async fn verify_asks_the_store() {
-    let world = World::new();
-    let (client, operator) = (world.client(), world.client());
+    let (_, [client, operator]) = World::clients();
     let guard = client.mutex("k").lock().await.unwrap();
     guard.verify().await.unwrap();
-    operator.evict(Holder::All(guard.key().clone())).await.unwrap();
+    evict(&operator, "k").await;
     assert!(guard.is_held(), "nobody has told it");
-    assert!(matches!(guard.verify().await, Err(Error::Lost(_))));
+    assert_error!(guard.verify().await, Error::Lost(_));
     assert!(!guard.is_held());
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_question_about_a_lock_is_answered_though_whoever_asked_has_gone() {
-    let world = World::new();
-    let ((client, stage), operator) = (world.staged(), world.client());
+    let (world, client, stage) = World::with_stage();
+    let operator = world.client();
     let guard = client.mutex("k").lock().await.unwrap();
     stage.act(Verb::Renew).hold_before();
-    let mut asked = Box::pin(guard.verify());
-    assert!(poll_once(&mut asked).await.is_none());
-    settle().await;
+    let asked = queued(Box::pin(guard.verify())).await;
     drop(asked);
-    operator.evict(Holder::All(guard.key().clone())).await.unwrap();
+    evict(&operator, "k").await;
     stage.act(Verb::Renew).go_on();
     settle().await;
     assert!(!guard.is_held());
@@ -320,33 +201,19 @@ async fn a_question_about_a_lock_is_answered_though_whoever_asked_has_gone() {
 
 #[tokio::test(start_paused = true)]
 async fn who_waits_for_the_loss_is_told_as_soon_as_it_is_known() {
-    let world = World::new();
-    let client = world.client();
+    let (_, [client]) = World::clients();
     let guard = Arc::new(client.mutex("k").lock().await.unwrap());
-    let waiting = tokio::spawn({
-        let guard = guard.clone();
-        async move { lost(&guard).await }
-    });
-    settle().await;
-    client.evict(Holder::All(guard.key().clone())).await.unwrap();
+    let watched = guard.clone();
+    let waiting = spawned(async move { lost(&watched).await }).await;
+    evict(&client, "k").await;
     assert!(guard.verify().await.is_err());
     settle().await;
     assert!(waiting.is_finished());
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_unlock_after_an_eviction_says_that_the_lock_was_lost() {
-    let world = World::new();
-    let (client, operator) = (world.client(), world.client());
-    let guard = client.mutex("k").lock().await.unwrap();
-    operator.evict(Holder::All(guard.key().clone())).await.unwrap();
-    assert!(matches!(guard.unlock().await, Err(Error::Lost(_))));
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_fixed_lease_is_never_renewed() {
-    let world = World::new();
-    let (client, stage) = world.staged();
+    let (world, client, stage) = World::with_stage();
     let guard = client.mutex("k").fixed_lease(2 * SECOND).lock().await.unwrap();
     let locked = tokio::time::Instant::now();
     assert_eq!(lost(&guard).await.cause, LostCause::Expired);
@@ -358,42 +225,15 @@ async fn a_fixed_lease_is_never_renewed() {
 
 #[tokio::test(start_paused = true)]
 async fn a_longest_hold_ends_the_hold_and_gives_the_lock_back() {
-    let world = World::new();
-    let client = world.client();
+    let (world, [client]) = World::clients();
     let guard = client.mutex("k").max_hold(45 * SECOND).lock().await.unwrap();
     let locked = tokio::time::Instant::now();
     assert_eq!(lost(&guard).await.cause, LostCause::MaxHold);
-    assert!(
-        (45 * SECOND..46 * SECOND).contains(&locked.elapsed()),
-        "{:?}",
-        locked.elapsed()
-    );
+    let held = locked.elapsed();
+    assert!(held >= 45 * SECOND && held < 46 * SECOND, "{held:?}");
     world.freed("k", 100 * MS).await;
     assert!(client.mutex("k").try_lock().await.unwrap().is_some());
-    assert!(matches!(guard.unlock().await, Err(Error::Lost(_))));
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_lock_is_kept_for_at_least_its_time_though_its_guard_goes() {
-    let world = World::new();
-    let client = world.client();
-    let mutex = client.mutex("k").at_least(40 * SECOND);
-    drop(mutex.lock().await.unwrap());
-    pass(39 * SECOND).await;
-    assert!(
-        client.mutex("k").try_lock().await.unwrap().is_none(),
-        "kept, and renewed meanwhile"
-    );
-    pass(SECOND + 50 * MS).await;
-    assert!(client.mutex("k").try_lock().await.unwrap().is_some());
-
-    pass(SECOND).await;
-    mutex.lock().await.unwrap().unlock().await.unwrap();
-    client.close(SECOND).await.unwrap();
-    pass(39 * SECOND).await;
-    assert!(!world.is_free("k").await, "the store keeps it by itself");
-    pass(SECOND).await;
-    assert!(world.is_free("k").await);
+    assert_error!(guard.unlock().await, Error::Lost(_));
 }
 
 #[tokio::test(start_paused = true)]
@@ -431,52 +271,25 @@ async fn output_of_a_poll_that_began_while_held_is_returned() {
 
 #[tokio::test(start_paused = true)]
 async fn work_that_waits_is_dropped_at_the_deadline() {
-    let world = World::new();
-    let guard = world
-        .client()
-        .mutex("k")
-        .fixed_lease(SECOND)
-        .lock()
-        .await
-        .unwrap();
+    let (_, [client]) = World::clients();
+    let guard = client.mutex("k").fixed_lease(SECOND).lock().await.unwrap();
     let before = tokio::time::Instant::now();
     let work = guard.while_held(std::future::pending::<()>());
-    assert!(
-        tokio::time::timeout(120 * SECOND, work)
-            .await
-            .expect("never dropped")
-            .is_err()
-    );
+    let ended = tokio::time::timeout(120 * SECOND, work).await;
+    assert!(ended.expect("never dropped").is_err());
     assert!(before.elapsed() < SECOND);
-}
-
-/// DESIGN §4: a grant that arrives dead is given back, never returned.
-#[tokio::test(start_paused = true)]
-async fn a_grant_that_arrives_dead_is_given_back_and_asked_for_again() {
-    let world = World::new();
-    let (client, stage) = world.staged();
-    stage.act(Verb::Acquire).hold_after();
-    let waiting = tokio::spawn(client.mutex("k").lease(SECOND).lock());
-    pass(2 * SECOND).await;
-    stage.act(Verb::Acquire).go_on();
-    let guard = waiting.await.unwrap().unwrap();
-    assert!(
-        guard.is_held() && guard.remaining() > 900 * MS,
-        "{:?}",
-        guard.remaining()
-    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_dead_holders_lock_frees_itself_with_its_lease() {
     let world = World::new();
     world.dead_holder("k", 3 * SECOND).await;
-    let before = tokio::time::Instant::now();
+    let start = tokio::time::Instant::now();
     let _guard = world.client().mutex("k").lock().await.unwrap();
+    let waited = start.elapsed();
     assert!(
-        (3 * SECOND..3 * SECOND + 200 * MS).contains(&before.elapsed()),
-        "{:?}",
-        before.elapsed()
+        waited >= 3 * SECOND && waited < 3 * SECOND + 200 * MS,
+        "{waited:?}"
     );
 }
 

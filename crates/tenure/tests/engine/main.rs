@@ -1,6 +1,7 @@
 //! The engine's promises, each a test, over the memory store on a clock that tests move.
 //! Stores have their own suite: `tenure-testkit`.
 
+mod belief;
 mod cancel;
 mod close;
 mod edges;

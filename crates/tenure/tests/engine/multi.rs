@@ -2,15 +2,15 @@
 
 use std::time::Duration;
 
+use futures_util::future::try_join_all;
 use tenure::{Error, Member, multi};
 
 use crate::stage::Verb;
-use crate::world::{MS, SECOND, World, pass, poll_once, settle};
+use crate::world::{MS, SECOND, World, assert_error, assert_weather, pass, poll_once, settle};
 
 #[tokio::test(start_paused = true)]
 async fn while_it_waits_for_one_it_holds_none() {
-    let world = World::new();
-    let (here, elsewhere) = (world.client(), world.client());
+    let (world, [here, elsewhere]) = World::clients();
     let busy = elsewhere.mutex("b").lock().await.unwrap();
     let all = multi(["a", "b", "c"].map(|key| here.mutex(key)));
     let mut waiting = Box::pin(all.lock());
@@ -21,14 +21,8 @@ async fn while_it_waits_for_one_it_holds_none() {
     assert!(world.is_free("a").await && world.is_free("c").await);
     busy.unlock().await.unwrap();
     let guards = waiting.await.unwrap();
-    assert_eq!(
-        guards
-            .members()
-            .iter()
-            .map(|guard| guard.key().as_str())
-            .collect::<Vec<_>>(),
-        ["a", "b", "c"]
-    );
+    let keys = guards.members().iter().map(|guard| guard.key().as_str());
+    assert_eq!(keys.collect::<Vec<_>>(), ["a", "b", "c"]);
     guards.unlock().await.unwrap();
     for key in ["a", "b", "c"] {
         world.freed(key, MS).await;
@@ -37,8 +31,7 @@ async fn while_it_waits_for_one_it_holds_none() {
 
 #[tokio::test(start_paused = true)]
 async fn a_try_takes_all_or_nothing() {
-    let world = World::new();
-    let client = world.client();
+    let (world, [client]) = World::clients();
     let busy = client.mutex("b").lock().await.unwrap();
     let all = multi([client.mutex("a"), client.mutex("b")]);
     assert!(all.try_lock().await.unwrap().is_none());
@@ -62,47 +55,35 @@ async fn multi_locks_in_opposite_order_all_get_their_turn() {
         }
         tasks.push(tokio::spawn(async move {
             for _ in 0..5 {
-                let guards = multi(keys.iter().map(|key| client.mutex(key)))
-                    .lock()
-                    .await
-                    .unwrap();
+                let all = multi(keys.map(|key| client.mutex(key)));
+                let guards = all.lock().await.unwrap();
                 pass(MS).await;
                 guards.unlock().await.unwrap();
             }
         }));
     }
-    let all = async {
-        for task in tasks {
-            task.await.unwrap();
-        }
-    };
-    tokio::time::timeout(60 * SECOND, all)
-        .await
-        .expect("they block each other");
+    let all = tokio::time::timeout(60 * SECOND, try_join_all(tasks)).await;
+    all.expect("they block each other").unwrap();
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_member_that_is_lost_is_the_loss_of_all() {
-    let world = World::new();
-    let client = world.client();
-    let guards = multi([client.mutex("a"), client.mutex("b").fixed_lease(SECOND)])
-        .lock()
-        .await
-        .unwrap();
+    let (world, [client]) = World::clients();
+    let members = [client.mutex("a"), client.mutex("b").fixed_lease(SECOND)];
+    let guards = multi(members).lock().await.unwrap();
     let before = tokio::time::Instant::now();
     let work = guards.while_held(std::future::pending::<()>());
     assert!(work.await.is_err());
     assert!(before.elapsed() < SECOND, "at the deadline of that member");
     assert!(!guards.is_held());
-    assert!(matches!(guards.unlock().await, Err(Error::Lost(_))));
+    assert_error!(guards.unlock().await, Error::Lost(_));
     world.freed("a", MS).await;
 }
 
 /// R31: an error of one member keeps no other from being given back, and that is confirmed.
 #[tokio::test(start_paused = true)]
 async fn an_unlock_that_fails_for_one_member_has_given_all_others_back() {
-    let world = World::new();
-    let (slow, stage) = world.staged();
+    let (world, slow, stage) = World::with_stage();
     let members = [world.client().mutex("a").fixed_lease(SECOND), slow.mutex("b")];
     let guards = multi(members).lock().await.unwrap();
     guards.lost().await;
@@ -111,17 +92,14 @@ async fn an_unlock_that_fails_for_one_member_has_given_all_others_back() {
     pass(10 * MS).await;
     assert!(!world.is_free("b").await && !unlock.is_finished());
     stage.act(Verb::Release).go_on();
-    assert!(matches!(unlock.await.unwrap(), Err(Error::Lost(_))));
-    assert!(
-        world.is_free("b").await,
-        "the answer came before it was given back"
-    );
+    assert_error!(unlock.await.unwrap(), Error::Lost(_));
+    let is_free = world.is_free("b").await;
+    assert!(is_free, "the answer came before it was given back");
 }
 
 #[tokio::test(start_paused = true)]
 async fn members_may_be_of_every_kind_and_are_named_once() {
-    let world = World::new();
-    let client = world.client();
+    let (_, [client]) = World::clients();
     let members = || {
         [
             Member::from(client.mutex("m")),
@@ -132,57 +110,43 @@ async fn members_may_be_of_every_kind_and_are_named_once() {
     };
     let guards = multi(members()).lock().await.unwrap();
     assert!(client.rwlock("r").try_read().await.unwrap().is_some());
-    assert!(
-        client
-            .semaphore("s", 3)
-            .try_acquire_many(2)
-            .await
-            .unwrap()
-            .is_none()
-    );
+    let permits = client.semaphore("s", 3).try_acquire_many(2).await;
+    assert!(permits.unwrap().is_none());
     guards.unlock().await.unwrap();
     let twice = members().into_iter().chain([Member::write(&client.rwlock("r"))]);
-    assert!(matches!(
-        multi(twice).lock_within(SECOND).await,
-        Err(Error::Invalid(_))
-    ));
-    assert!(matches!(
-        multi(Vec::<Member>::new()).try_lock().await,
-        Err(Error::Invalid(_))
-    ));
+    assert_error!(multi(twice).lock_within(SECOND).await, Error::Invalid(_));
+    assert_error!(multi(Vec::<Member>::new()).try_lock().await, Error::Invalid(_));
 }
 
-/// A short limit is no reason to take silence for a busy member.
+/// A short limit is no reason to take silence for a busy member, and many members none to wait for longer.
 #[tokio::test(start_paused = true)]
 async fn a_multi_lock_whose_store_never_answers_is_not_busy() {
-    let world = World::new();
-    let (client, stage) = world.staged();
+    let (_, client, stage) = World::with_stage();
     stage.act(Verb::Acquire).hold_before();
-    for limit in [MS, SECOND] {
-        let all = multi([client.mutex("a"), client.mutex("b")]);
-        let late = all.lock_within(limit).await;
-        assert!(
-            matches!(&late, Err(Error::Backend(error)) if error.is_weather()),
-            "{late:?}"
-        );
+    for limit in [MS, 200 * MS, SECOND] {
+        let all = multi((0..10).map(|n| client.mutex(format!("m{n}"))));
+        let before = tokio::time::Instant::now();
+        assert_weather(&all.lock_within(limit).await, limit);
+        assert!(before.elapsed() < limit + 10 * MS, "{limit:?}");
     }
+    stage.act(Verb::Acquire).go_on();
+    let all = multi([client.mutex("k")]);
+    assert!(all.lock_within(Duration::MAX).await.is_ok());
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_multi_wait_that_times_out_leaves_nothing() {
-    let world = World::new();
-    let client = world.client();
+    let (world, [client]) = World::clients();
     let _busy = client.mutex("b").lock().await.unwrap();
     let all = multi([client.mutex("a"), client.mutex("b")]);
-    assert!(matches!(all.lock_within(SECOND).await, Err(Error::Timeout)));
+    assert_error!(all.lock_within(SECOND).await, Error::Timeout);
     settle().await;
     assert!(world.is_free("a").await);
 }
 
 #[tokio::test(start_paused = true)]
 async fn what_was_lost_while_the_others_were_taken_is_taken_anew() {
-    let world = World::new();
-    let (slow, stage) = world.staged();
+    let (world, slow, stage) = World::with_stage();
     let members = [world.client().mutex("a").fixed_lease(SECOND), slow.mutex("b")];
     stage.act(Verb::Acquire).delay(2 * SECOND);
     let waiting = tokio::spawn(multi(members).lock());

@@ -3,12 +3,11 @@
 use tenure::Error;
 
 use crate::stage::Verb;
-use crate::world::{SECOND, World, pass, poll_once, served, settle};
+use crate::world::{SECOND, World, assert_error, begun, pass, served, served_within, settle, spawned};
 
 #[tokio::test(start_paused = true)]
 async fn an_owner_takes_its_lock_again_without_a_call() {
-    let world = World::new();
-    let (client, stage) = world.staged();
+    let (world, client, stage) = World::with_stage();
     let owner = client.owner("o");
     let mutex = client.mutex("k").owned_by(&owner);
     let outer = mutex.lock().await.unwrap();
@@ -27,44 +26,24 @@ async fn an_owner_takes_its_lock_again_without_a_call() {
     assert!(world.is_free("k").await);
 }
 
-#[tokio::test(start_paused = true)]
-async fn two_branches_of_one_task_are_not_one_owner() {
-    let world = World::new();
-    let mutex = world.client().mutex("k");
-    let guard = mutex.lock().await.unwrap();
-    let mut second = mutex.lock();
-    assert!(poll_once(&mut second).await.is_none());
-    drop(guard);
-    drop(second.await.unwrap());
-}
-
 /// R23: a name is for people, and identifies nobody.
 #[tokio::test(start_paused = true)]
 async fn two_owners_exclude_each_other_though_they_have_one_name() {
-    let world = World::new();
-    let client = world.client();
+    let (_, [client]) = World::clients();
     let (one, two) = (client.owner("o"), client.owner("o"));
     let _guard = client.mutex("k").owned_by(&one).lock().await.unwrap();
-    assert!(
-        client
-            .mutex("k")
-            .owned_by(&two)
-            .try_lock()
-            .await
-            .unwrap()
-            .is_none()
-    );
+    let theirs = client.mutex("k").owned_by(&two).try_lock().await;
+    assert!(theirs.unwrap().is_none());
     assert!(client.mutex("k").try_lock().await.unwrap().is_none());
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_owner_that_reads_and_asks_to_write_is_told_that_it_would_deadlock() {
-    let world = World::new();
-    let client = world.client();
+    let (_, [client]) = World::clients();
     let owner = client.owner("o");
     let lock = client.rwlock("k").owned_by(&owner);
     let read = lock.read().await.unwrap();
-    assert!(matches!(lock.write().await, Err(Error::WouldDeadlock)));
+    assert_error!(lock.write().await, Error::WouldDeadlock);
     let nested = lock.read().await.unwrap();
     drop((read, nested));
     settle().await;
@@ -76,8 +55,7 @@ async fn an_owner_that_reads_and_asks_to_write_is_told_that_it_would_deadlock() 
 /// R27: a nested unlock neither shrinks the lease nor stops the watchdog.
 #[tokio::test(start_paused = true)]
 async fn a_nested_unlock_leaves_the_watchdog_running() {
-    let world = World::new();
-    let client = world.client();
+    let (_, [client]) = World::clients();
     let owner = client.owner("o");
     let lock = client.rwlock("k").owned_by(&owner);
     let write = lock.write().await.unwrap();
@@ -89,8 +67,7 @@ async fn a_nested_unlock_leaves_the_watchdog_running() {
 
 #[tokio::test(start_paused = true)]
 async fn two_attempts_of_one_owner_at_once_share_the_claim() {
-    let world = World::new();
-    let (client, stage) = world.staged();
+    let (_, client, stage) = World::with_stage();
     stage.yield_everywhere(2);
     let owner = client.owner("o");
     let mutex = client.mutex("k").owned_by(&owner);
@@ -102,8 +79,7 @@ async fn two_attempts_of_one_owner_at_once_share_the_claim() {
 
 #[tokio::test(start_paused = true)]
 async fn an_owner_whose_lock_was_lost_takes_it_anew() {
-    let world = World::new();
-    let client = world.client();
+    let (world, [client]) = World::clients();
     let owner = client.owner("o");
     let mutex = client.mutex("k").owned_by(&owner).fixed_lease(SECOND);
     let lost = mutex.lock().await.unwrap();
@@ -111,4 +87,27 @@ async fn an_owner_whose_lock_was_lost_takes_it_anew() {
     world.clock.suspend(2 * SECOND);
     let fresh = mutex.lock().await.unwrap();
     assert!(!lost.is_held() && fresh.is_held() && fresh.token() > lost.token());
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_owners_attempt_that_is_not_polled_does_not_strand_its_other_one() {
+    let (_, [client]) = World::clients();
+    let owner = client.owner("o");
+    let guard = client.mutex("k").lock().await.unwrap();
+    let mutex = client.mutex("k").owned_by(&owner);
+    let _unpolled = begun(mutex.lock()).await;
+    let other = spawned(mutex.lock()).await;
+    guard.unlock().await.unwrap();
+    drop(served_within(SECOND, other).await);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_owner_of_another_client_is_refused() {
+    let (_, [here, elsewhere]) = World::clients();
+    let owner = here.owner("o");
+    let _guard = here.mutex("k").owned_by(&owner).lock().await.unwrap();
+    assert_error!(
+        elsewhere.mutex("k").owned_by(&owner).try_lock().await,
+        Error::Invalid(_)
+    );
 }

@@ -1,11 +1,9 @@
 //! A backend whose calls panic, before they return a future or after their effect: nobody waits for ever.
 
-use std::sync::atomic::Ordering;
-
-use tenure::{Error, Fault, Settings};
+use tenure::{Error, Fault};
 
 use crate::stage::{Act, Verb};
-use crate::world::{MS, SECOND, World, heir, mutex, pass, served, settle};
+use crate::world::{MS, SECOND, World, heir, mutex, pass, served, spawned};
 
 /// The ways in which the next call panics.
 const WAYS: [fn(&Act); 2] = [Act::panic_at_once, |act| {
@@ -23,8 +21,7 @@ fn assert_is_an_error<T: std::fmt::Debug>(answer: Result<T, Error>) {
 async fn an_acquire_that_panics_at_once_frees_its_key() {
     for fair in [false, true] {
         for panic in WAYS {
-            let world = World::new();
-            let (client, stage) = world.staged();
+            let (world, client, stage) = World::with_stage();
             panic(&stage.act(Verb::Acquire));
             assert_is_an_error(mutex(&client, fair).lock().await);
             served(heir(&client).await).await.unlock().await.unwrap();
@@ -38,12 +35,10 @@ async fn an_acquire_that_panics_at_once_frees_its_key() {
 async fn an_acquire_that_panics_later_lets_waiters_go_on() {
     for fair in [false, true] {
         for time in [10 * MS, 250 * MS] {
-            let world = World::new();
-            let (client, stage) = world.staged();
+            let (world, client, stage) = World::with_stage();
             let acquire = stage.act(Verb::Acquire);
             acquire.hold_before();
-            let first = tokio::spawn(mutex(&client, fair).lock());
-            settle().await;
+            let first = spawned(mutex(&client, fair).lock()).await;
             let next = heir(&client).await;
             pass(time).await;
             acquire.meanwhile(|| panic!("the test lets this call panic"));
@@ -59,11 +54,9 @@ async fn an_acquire_that_panics_later_lets_waiters_go_on() {
 async fn a_poll_that_panics_fails_one_waiter_and_no_other() {
     for fair in [false, true] {
         for panic in WAYS {
-            let world = World::new();
-            let (client, stage) = world.staged();
+            let (world, client, stage) = World::with_stage();
             let elsewhere = world.client().mutex("k").lock().await.unwrap();
-            let first = tokio::spawn(mutex(&client, fair).lock());
-            settle().await;
+            let first = spawned(mutex(&client, fair).lock()).await;
             let next = heir(&client).await;
             panic(&stage.act(Verb::Acquire));
             elsewhere.unlock().await.unwrap();
@@ -77,8 +70,7 @@ async fn a_poll_that_panics_fails_one_waiter_and_no_other() {
 #[tokio::test(start_paused = true)]
 async fn a_watch_that_panics_leaves_its_waiter_to_poll() {
     for panic in WAYS {
-        let world = World::new();
-        let (client, stage) = world.staged();
+        let (world, client, stage) = World::with_stage();
         let elsewhere = world.client().mutex("k").lock().await.unwrap();
         panic(&stage.act(Verb::Watch));
         let waiting = heir(&client).await;
@@ -90,8 +82,7 @@ async fn a_watch_that_panics_leaves_its_waiter_to_poll() {
 #[tokio::test(start_paused = true)]
 async fn a_renewal_that_panics_is_tried_again() {
     for panic in WAYS {
-        let world = World::new();
-        let (client, stage) = world.staged();
+        let (_, client, stage) = World::with_stage();
         let guard = client.mutex("k").lock().await.unwrap();
         let waiting = heir(&client).await;
         panic(&stage.act(Verb::Renew));
@@ -99,7 +90,7 @@ async fn a_renewal_that_panics_is_tried_again() {
         panic(&stage.act(Verb::Renew));
         // Longer than the lease, shorter than the patience of the waiter.
         pass(9 * SECOND).await;
-        assert!(stage.act(Verb::Renew).calls.load(Ordering::Relaxed) >= 1);
+        assert!(stage.act(Verb::Renew).count() >= 1);
         assert!(guard.is_held());
         guard.unlock().await.unwrap();
         served(waiting).await.unlock().await.unwrap();
@@ -110,9 +101,7 @@ async fn a_renewal_that_panics_is_tried_again() {
 async fn a_release_that_panics_is_tried_again_and_waiters_go_on() {
     for panic in WAYS {
         for drops in [false, true] {
-            let world = World::new();
-            let (client, stage) = world.staged_with(Settings::default().passing(false));
-            let guard = client.mutex("k").lock().await.unwrap();
+            let (world, client, stage, guard) = World::held().await;
             let waiting = heir(&client).await;
             panic(&stage.act(Verb::Release));
             if drops {

@@ -1,12 +1,14 @@
 //! Handing a claim on in memory: how far, for how long, and to whom.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
-use tenure::{Client, Guard, Holder, LockKey, Settings, multi};
+use tenure::{Client, Guard, Settings, multi};
 use tenure_backend::Reach;
 
 use crate::stage::{Stage, Verb, stage_with_profile};
-use crate::world::{MS, SECOND, World, pass, poll_once, served, settle};
+use crate::world::{MS, SECOND, World, begun, evict, pass, queued, served, served_within, settle, spawned};
 
 /// Locks a key on which runs of 8 grants are due: it has been handed over through the store until then.
 async fn first_of_eight(client: &Client) -> Guard {
@@ -19,10 +21,31 @@ async fn first_of_eight(client: &Client) -> Guard {
 
 /// Locks, has a second task wait, and gives the first guard back; answers the second guard.
 async fn hand_over(client: &tenure::Client, guard: Guard) -> Guard {
-    let next = tokio::spawn(client.mutex("k").lock());
-    settle().await;
+    let next = spawned(client.mutex("k").lock()).await;
     guard.unlock().await.unwrap();
     served(next).await
+}
+
+/// Has tasks take the key again and again, and counts how often they had it.
+async fn hammer(client: &Client, tasks: u32, hold: Duration) -> Arc<AtomicU32> {
+    let turns = Arc::new(AtomicU32::new(0));
+    for _ in 0..tasks {
+        let (mutex, turns) = (client.mutex("k"), turns.clone());
+        let task = async move {
+            while let Ok(guard) = mutex.lock().await {
+                turns.fetch_add(1, Ordering::Relaxed);
+                if hold.is_zero() {
+                    tokio::task::yield_now().await;
+                } else {
+                    pass(hold).await;
+                }
+                guard.unlock().await.unwrap();
+            }
+        };
+        // They come one after the other, and end with the test.
+        drop(spawned(task).await);
+    }
+    turns
 }
 
 fn calls(stage: &Stage) -> usize {
@@ -31,8 +54,7 @@ fn calls(stage: &Stage) -> usize {
 
 #[tokio::test(start_paused = true)]
 async fn a_fresh_claim_is_handed_on_without_a_call_and_with_a_greater_token() {
-    let world = World::new();
-    let (client, stage) = world.staged();
+    let (world, client, stage) = World::with_stage();
     let mut guard = first_of_eight(&client).await;
     let before = calls(&stage);
     for _ in 1..8 {
@@ -55,17 +77,7 @@ async fn on_a_network_a_key_that_is_handed_on_all_the_time_is_let_go_once_a_seco
             profile.reach = reach;
             let settings = Settings::default().passing(passing);
             let client = Client::new(stage_with_profile(world.backend(), profile), settings);
-            for _ in 0..4 {
-                let mutex = client.mutex("k");
-                tokio::spawn(async move {
-                    loop {
-                        let guard = mutex.lock().await.unwrap();
-                        pass(3 * MS).await;
-                        guard.unlock().await.unwrap();
-                    }
-                });
-            }
-            settle().await;
+            hammer(&client, 4, 3 * MS).await;
             let (other, mut got) = (world.client().mutex("k"), 0);
             for _ in 0..1_500 {
                 if let Some(guard) = other.try_lock().await.unwrap() {
@@ -86,8 +98,7 @@ async fn on_a_network_a_key_that_is_handed_on_all_the_time_is_let_go_once_a_seco
 
 #[tokio::test(start_paused = true)]
 async fn a_run_ends_when_its_grants_are_used_up() {
-    let world = World::new();
-    let (client, _stage) = world.staged();
+    let (_, [client]) = World::clients();
     let mut guard = client.mutex("k").lock().await.unwrap();
     // Each run has twice as many as the one before, up to the setting.
     for grants in [1, 2, 4, 8, 16, 32, 64, 128, 256, 256] {
@@ -106,8 +117,7 @@ async fn a_run_ends_when_its_grants_are_used_up() {
 /// Where tokens follow the server's clock, those that nobody uses must not be many.
 #[tokio::test(start_paused = true)]
 async fn a_run_reserves_no_more_than_twice_what_the_last_one_handed_out() {
-    let world = World::new();
-    let (client, stage) = world.staged();
+    let (_, client, stage) = World::with_stage();
     let mut guard = client.mutex("k").lock().await.unwrap();
     for (handed_out, reserved) in [
         (1, 2),
@@ -133,8 +143,7 @@ async fn a_run_reserves_no_more_than_twice_what_the_last_one_handed_out() {
 /// With more, many short locks would outrun the clock of a server whose tokens follow it.
 #[tokio::test(start_paused = true)]
 async fn a_lock_without_local_waiters_reserves_one_token() {
-    let world = World::new();
-    let (client, stage) = world.staged();
+    let (world, client, stage) = World::with_stage();
     for _ in 0..2 {
         client.mutex("k").lock().await.unwrap().unlock().await.unwrap();
     }
@@ -147,8 +156,7 @@ async fn a_lock_without_local_waiters_reserves_one_token() {
 
 #[tokio::test(start_paused = true)]
 async fn a_claim_is_handed_on_only_within_the_pass_window() {
-    let world = World::new();
-    let (client, stage) = world.staged();
+    let (_, client, stage) = World::with_stage();
     let guard = first_of_eight(&client).await;
     pass(11 * MS).await;
     let (token, claim, before) = (guard.token(), guard.claim().clone(), calls(&stage));
@@ -160,13 +168,10 @@ async fn a_claim_is_handed_on_only_within_the_pass_window() {
 
 #[tokio::test(start_paused = true)]
 async fn a_receiver_that_is_polled_after_the_window_does_not_return_what_was_handed_on() {
-    let world = World::new();
-    let client = world.client();
+    let (world, [client]) = World::clients();
     let guard = first_of_eight(&client).await;
     let claim = guard.claim().clone();
-    let mut next = client.mutex("k").lock();
-    assert!(poll_once(&mut next).await.is_none());
-    settle().await;
+    let next = queued(client.mutex("k").lock()).await;
     guard.unlock().await.unwrap();
     world.clock.suspend(11 * MS);
     let guard = next.await.unwrap();
@@ -176,61 +181,45 @@ async fn a_receiver_that_is_polled_after_the_window_does_not_return_what_was_han
 /// Belief may end within the pass window: here the holder has learned of an eviction.
 #[tokio::test(start_paused = true)]
 async fn a_claim_is_not_handed_on_after_belief_in_it_has_ended() {
-    let world = World::new();
-    let client = world.client();
+    let (_, [client]) = World::clients();
     let guard = first_of_eight(&client).await;
     let (claim, token) = (guard.claim().clone(), guard.token());
-    let next = tokio::spawn(client.mutex("k").lock());
-    settle().await;
-    client.evict(Holder::All(claim.key.clone())).await.unwrap();
+    let next = spawned(client.mutex("k").lock()).await;
+    evict(&client, "k").await;
     assert!(guard.verify().await.is_err());
     drop(guard);
-    let guard = tokio::time::timeout(SECOND, next)
-        .await
-        .expect("stranded")
-        .unwrap()
-        .unwrap();
+    let guard = served_within(SECOND, next).await;
     assert!(guard.claim() != &claim && guard.token() > token && guard.is_held());
 }
 
 /// As above, with the eviction between the offer and the receiver's poll: both ends look.
 #[tokio::test(start_paused = true)]
 async fn a_receiver_never_returns_a_claim_that_is_believed_no_more() {
-    let world = World::new();
-    let (client, stage) = world.staged();
+    let (_, client, stage) = World::with_stage();
     let guard = first_of_eight(&client).await;
     let claim = guard.claim().clone();
-    let mut next = client.mutex("k").lock();
-    assert!(poll_once(&mut next).await.is_none());
-    settle().await;
+    let next = queued(client.mutex("k").lock()).await;
     stage.act(Verb::Renew).hold_before();
-    let mut verify = Box::pin(async move {
+    let verify = async move {
         let verified = guard.verify().await;
         (guard, verified)
-    });
-    assert!(poll_once(&mut verify).await.is_none());
-    settle().await;
-    drop(verify);
+    };
+    drop(queued(Box::pin(verify)).await);
     // The dropped guard has handed the claim on; now its renewal learns that it is gone.
-    client.evict(Holder::All(claim.key.clone())).await.unwrap();
+    evict(&client, "k").await;
     stage.act(Verb::Renew).go_on();
     settle().await;
-    let guard = tokio::time::timeout(SECOND, next)
-        .await
-        .expect("stranded")
-        .unwrap();
+    let guard = tokio::time::timeout(SECOND, next).await;
+    let guard = guard.expect("stranded").unwrap();
     assert!(guard.claim() != &claim && guard.is_held());
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_receiver_that_was_dropped_passes_on() {
-    let world = World::new();
-    let client = world.client();
+    let (world, [client]) = World::clients();
     let guard = first_of_eight(&client).await;
-    let mut gone = client.mutex("k").lock();
-    assert!(poll_once(&mut gone).await.is_none());
-    let next = tokio::spawn(client.mutex("k").lock());
-    settle().await;
+    let gone = begun(client.mutex("k").lock()).await;
+    let next = spawned(client.mutex("k").lock()).await;
     guard.unlock().await.unwrap();
     drop(gone);
     let before = tokio::time::Instant::now();
@@ -242,12 +231,9 @@ async fn a_receiver_that_was_dropped_passes_on() {
 
 #[tokio::test(start_paused = true)]
 async fn the_last_receiver_that_was_dropped_gives_the_claim_back() {
-    let world = World::new();
-    let client = world.client();
+    let (world, [client]) = World::clients();
     let guard = first_of_eight(&client).await;
-    let mut gone = client.mutex("k").lock();
-    assert!(poll_once(&mut gone).await.is_none());
-    settle().await;
+    let gone = queued(client.mutex("k").lock()).await;
     guard.unlock().await.unwrap();
     drop(gone);
     world.freed("k", MS).await;
@@ -255,26 +241,24 @@ async fn the_last_receiver_that_was_dropped_gives_the_claim_back() {
 
 #[tokio::test(start_paused = true)]
 async fn locks_of_other_terms_are_not_handed_on() {
-    let world = World::new();
-    let (client, stage) = world.staged();
+    let (_, client, stage) = World::with_stage();
     let owner = client.owner("o");
-    let others = [
-        client.mutex("k").fixed_lease(30 * SECOND),
-        client.mutex("k").max_hold(SECOND),
-        client.mutex("k").at_least(MS),
-        client.mutex("k").lease(20 * SECOND),
-        client.mutex("k").owned_by(&owner),
-        client.mutex("k").label("another"),
-    ];
-    for (case, other) in others.iter().enumerate() {
+    let mutex = || client.mutex("k");
+    for (case, other) in [
+        ("fixed lease", mutex().fixed_lease(30 * SECOND)),
+        ("longest hold", mutex().max_hold(SECOND)),
+        ("shortest hold", mutex().at_least(MS)),
+        ("lease", mutex().lease(20 * SECOND)),
+        ("owner", mutex().owned_by(&owner)),
+        ("label", mutex().label("another")),
+    ] {
         let guard = first_of_eight(&client).await;
         let (claim, before) = (guard.claim().clone(), calls(&stage));
-        let next = tokio::spawn(other.lock());
-        settle().await;
+        let next = spawned(other.lock()).await;
         guard.unlock().await.unwrap();
         let guard = served(next).await;
-        assert_ne!(guard.claim(), &claim, "case {case}");
-        assert!(calls(&stage) > before, "case {case}");
+        assert_ne!(guard.claim(), &claim, "{case}");
+        assert!(calls(&stage) > before, "{case}");
         drop(guard);
         pass(10 * MS).await;
     }
@@ -282,12 +266,10 @@ async fn locks_of_other_terms_are_not_handed_on() {
 
 #[tokio::test(start_paused = true)]
 async fn a_member_of_a_multi_lock_is_not_handed_on() {
-    let world = World::new();
-    let client = world.client();
+    let (_, [client]) = World::clients();
     let guards = multi([client.mutex("k")]).lock().await.unwrap();
     let claim = guards.members()[0].claim().clone();
-    let next = tokio::spawn(client.mutex("k").lock());
-    settle().await;
+    let next = spawned(client.mutex("k").lock()).await;
     guards.unlock().await.unwrap();
     assert_ne!(served(next).await.claim(), &claim);
 }
@@ -306,10 +288,9 @@ async fn turned_off_every_hand_over_is_the_stores() {
 /// V3: for as long as the evicted client may hand its claim on, nobody else is admitted.
 #[tokio::test(start_paused = true)]
 async fn an_eviction_bars_the_key_for_the_pass_window() {
-    let world = World::new();
-    let (here, elsewhere) = (world.client(), world.client());
-    let guard = here.mutex("k").lock().await.unwrap();
-    elsewhere.evict(Holder::All(guard.key().clone())).await.unwrap();
+    let (_, [here, elsewhere]) = World::clients();
+    let _guard = here.mutex("k").lock().await.unwrap();
+    evict(&elsewhere, "k").await;
     pass(9 * MS).await;
     assert!(elsewhere.mutex("k").try_lock().await.unwrap().is_none());
     pass(2 * MS).await;
@@ -319,30 +300,15 @@ async fn an_eviction_bars_the_key_for_the_pass_window() {
 /// V3: a grant that is handed on is never older than another's, also after an eviction.
 #[tokio::test(start_paused = true)]
 async fn after_an_eviction_nobody_is_granted_an_older_token_than_another() {
-    let world = World::new();
-    let (here, elsewhere) = (world.client(), world.client());
+    let (_, [here, elsewhere]) = World::clients();
     let guard = first_of_eight(&here).await;
     let waiting: Vec<_> = (0..3).map(|_| tokio::spawn(here.mutex("k").lock())).collect();
-    let other = tokio::spawn(elsewhere.mutex("k").lock());
-    settle().await;
-    elsewhere.evict(Holder::All(guard.key().clone())).await.unwrap();
-    let handed_on = hand_over_from(guard, waiting).await;
-    let other = other.await.unwrap().unwrap();
-    assert!(
-        handed_on.iter().all(|token| *token < other.token()),
-        "{handed_on:?} before {:?}",
-        other.token()
-    );
-}
-
-/// Gives a guard back again and again, for as long as the next one is handed on at once.
-async fn hand_over_from(
-    guard: Guard,
-    waiting: Vec<tokio::task::JoinHandle<Result<Guard, tenure::Error>>>,
-) -> Vec<Option<tenure::FencingToken>> {
+    let other = spawned(elsewhere.mutex("k").lock()).await;
+    evict(&elsewhere, "k").await;
     let claim = guard.claim().clone();
     drop(guard);
-    let mut tokens = Vec::new();
+    // Each gives its guard back, for as long as the next one is handed the claim at once.
+    let mut handed_on = Vec::new();
     for next in waiting {
         settle().await;
         if !next.is_finished() {
@@ -351,27 +317,20 @@ async fn hand_over_from(
         }
         let next = served(next).await;
         if next.claim() == &claim {
-            tokens.push(next.token());
+            handed_on.push(next.token());
         }
     }
-    tokens
+    let token = other.await.unwrap().unwrap().token();
+    assert!(
+        handed_on.iter().all(|older| *older < token),
+        "{handed_on:?} before {token:?}"
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_waiter_elsewhere_gets_the_key_while_local_tasks_hammer_it() {
-    let world = World::new();
-    let (here, elsewhere) = (world.client(), world.client());
-    let stop = Arc::new(std::sync::atomic::AtomicBool::new(false));
-    for _ in 0..8 {
-        let (mutex, stop) = (here.mutex("k"), stop.clone());
-        tokio::spawn(async move {
-            while !stop.load(std::sync::atomic::Ordering::Relaxed) {
-                let guard = mutex.lock().await.unwrap();
-                tokio::time::sleep(MS).await; // sleep: the work under the lock, in paused time.
-                guard.unlock().await.unwrap();
-            }
-        });
-    }
+    let (_, [here, elsewhere]) = World::clients();
+    hammer(&here, 8, MS).await;
     pass(100 * MS).await;
     for _ in 0..20 {
         let before = tokio::time::Instant::now();
@@ -380,54 +339,57 @@ async fn a_waiter_elsewhere_gets_the_key_while_local_tasks_hammer_it() {
         guard.unlock().await.unwrap();
         pass(20 * MS).await;
     }
-    stop.store(true, std::sync::atomic::Ordering::Relaxed);
+}
+
+/// While others wait elsewhere, a client's run gives each of its tasks one turn, and not all grants that it could have.
+#[tokio::test(start_paused = true)]
+async fn a_client_does_not_keep_a_key_for_itself_while_another_waits() {
+    let (_, [here, elsewhere]) = World::clients();
+    let since = hammer(&here, 4, Duration::ZERO).await;
+    let mut most = 0;
+    for turn in 0..50 {
+        let locked = tokio::time::timeout(10 * SECOND, elsewhere.mutex("k").lock());
+        let guard = locked.await.expect("starved").unwrap();
+        // The first turns are for learning that somebody waits.
+        if turn >= 2 {
+            most = most.max(since.load(Ordering::Relaxed));
+        }
+        // All of them come while it is held, and wait.
+        settle().await;
+        since.store(0, Ordering::Relaxed);
+        guard.unlock().await.unwrap();
+    }
+    assert!((1..=2 * 4).contains(&most), "{most} turns in a row for 4 tasks");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_first_run_after_others_gives_each_local_waiter_one_turn() {
-    let world = World::new();
-    let (here, elsewhere) = (world.client(), world.client());
+    let (_, [here, elsewhere]) = World::clients();
     let held = elsewhere.mutex("k").lock().await.unwrap();
-    let turns = Arc::new(std::sync::atomic::AtomicU32::new(0));
-    for _ in 0..3 {
-        let (mutex, turns) = (here.mutex("k"), turns.clone());
-        tokio::spawn(async move {
-            loop {
-                let guard = mutex.lock().await.unwrap();
-                turns.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-                guard.unlock().await.unwrap();
-            }
-        });
-        settle().await;
-    }
+    let turns = hammer(&here, 3, Duration::ZERO).await;
     held.unlock().await.unwrap();
     let back = served(tokio::spawn(elsewhere.mutex("k").lock())).await;
-    let before = turns.load(std::sync::atomic::Ordering::Relaxed);
+    let before = turns.load(Ordering::Relaxed);
     assert!((1..=4).contains(&before), "{before} turns of 3 waiters");
     drop(back);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_grant_that_was_long_on_the_way_is_not_given_to_whoever_came_meanwhile() {
-    let world = World::new();
-    let ((client, stage), others) = (world.staged(), world.client());
+    let (world, client, stage) = World::with_stage();
+    let others = world.client();
     let held = others.mutex("k").lock().await.unwrap();
-    let first = tokio::spawn(client.mutex("k").lock());
-    settle().await;
+    let first = spawned(client.mutex("k").lock()).await;
     stage.act(Verb::Acquire).hold_after();
     held.unlock().await.unwrap();
     settle().await;
     // The store has granted the key to the client, which has not heard of it, and takes it away again.
-    others
-        .evict(Holder::All(LockKey::new("k").unwrap()))
-        .await
-        .unwrap();
+    evict(&others, "k").await;
     pass(11 * MS).await;
     let between = others.mutex("k").lock().await.unwrap();
     let newer = between.token();
     between.unlock().await.unwrap();
-    let newcomer = tokio::spawn(client.mutex("k").lock());
-    settle().await;
+    let newcomer = spawned(client.mutex("k").lock()).await;
     first.abort();
     settle().await;
     stage.act(Verb::Acquire).go_on();

@@ -126,4 +126,6 @@ async fn the_futures_of_guards_can_be_spawned() {
         guard.unlock().await
     });
     task.await.unwrap().unwrap();
+    let task = tokio::spawn(async move { client.mutex("k").with(async |_| 7).await });
+    assert_eq!(task.await.unwrap().unwrap(), 7);
 }

@@ -1,19 +1,24 @@
 //! A store, its clock and its clients, for one test; and what stands in the store.
 
-use std::future::{Future, IntoFuture};
+use std::fmt::Debug;
+use std::future::Future;
 use std::num::NonZeroU32;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use tenure::{Client, Error, Guard, LockKey, LockStatus, Mutex, Query, Settings};
+use tenure::{
+    Client, Error, Guard, Holder, HolderId, LockKey, LockStatus, Lost, Mutex, Profile, Query, Settings,
+    WaiterStatus,
+};
 use tenure_backend::{Backend, Claim, ClaimId, ClaimRef, ClientId, Clock, Fairness, Mode, OwnerId, Standing};
 use tenure_memory::MemoryStore;
 use tenure_testkit::SimClock;
+use tokio::runtime::Runtime;
 use tokio::task::JoinHandle;
 
-use crate::stage::{Stage, stage};
+use crate::stage::{Stage, stage, stage_with_profile};
 
 pub(crate) struct World {
     pub(crate) clock: SimClock,
@@ -25,6 +30,20 @@ impl World {
         let clock = SimClock::new();
         let store = MemoryStore::new(Arc::new(clock.clone()));
         World { clock, store }
+    }
+
+    /// A world with clients whose calls are answered at once.
+    pub(crate) fn clients<const N: usize>() -> (Self, [Client; N]) {
+        let world = World::new();
+        let clients = [(); N].map(|()| world.client());
+        (world, clients)
+    }
+
+    /// A world with one client whose calls a test can hold up and let fail.
+    pub(crate) fn with_stage() -> (Self, Client, Arc<Stage>) {
+        let world = World::new();
+        let (client, stage) = world.staged();
+        (world, client, stage)
     }
 
     /// A client whose calls are answered at once.
@@ -46,11 +65,21 @@ impl World {
         (Client::new(stage.clone(), settings), stage)
     }
 
-    /// A client that holds the key `k`, whose release goes through the store.
-    pub(crate) async fn held(&self) -> (Client, Arc<Stage>, Guard) {
-        let (client, stage) = self.staged_with(Settings::default().passing(false));
+    /// A client of a store with another profile.
+    pub(crate) fn staged_where(&self, change: impl FnOnce(&mut Profile)) -> (Client, Arc<Stage>) {
+        let backend = self.backend();
+        let mut profile = backend.profile().clone();
+        change(&mut profile);
+        let stage = stage_with_profile(backend, profile);
+        (Client::new(stage.clone(), Settings::default()), stage)
+    }
+
+    /// A world with one client that holds the key `k`, and gives it back through the store.
+    pub(crate) async fn held() -> (Self, Client, Arc<Stage>, Guard) {
+        let world = World::new();
+        let (client, stage) = world.staged_with(Settings::default().passing(false));
         let guard = client.mutex("k").lock().await.expect("nobody holds it");
-        (client, stage, guard)
+        (world, client, stage, guard)
     }
 
     pub(crate) fn backend(&self) -> Arc<dyn Backend> {
@@ -87,6 +116,12 @@ impl World {
         page.items.into_iter().next()
     }
 
+    /// The claims that queue for that key in the store.
+    pub(crate) async fn queue(&self, key: &str) -> Vec<WaiterStatus> {
+        let status = self.status(key).await.expect("somebody holds it");
+        status.waiters.expect("memory shows its queue")
+    }
+
     /// Whether nobody holds that key or queues for it.
     pub(crate) async fn is_free(&self, key: &str) -> bool {
         self.status(key).await.is_none()
@@ -118,6 +153,19 @@ pub(crate) async fn settle() {
     }
 }
 
+/// A runtime of one thread, in real time.
+pub(crate) fn runtime() -> Runtime {
+    let mut builder = tokio::runtime::Builder::new_current_thread();
+    builder.enable_all().build().expect("tokio starts")
+}
+
+/// A runtime whose one thread has that name, and works also while nobody waits for it.
+pub(crate) fn worker(name: &str) -> Runtime {
+    let mut builder = tokio::runtime::Builder::new_multi_thread();
+    builder.worker_threads(1).thread_name(name).enable_all();
+    builder.build().expect("tokio starts")
+}
+
 /// The background tasks of the test's runtime that are alive.
 pub(crate) fn tasks() -> usize {
     tokio::runtime::Handle::current().metrics().num_alive_tasks()
@@ -131,15 +179,81 @@ pub(crate) fn mutex(client: &Client, fair: bool) -> Mutex {
 
 /// Somebody who waits for the key `k`: the heir of whoever of the same client holds it.
 pub(crate) async fn heir(client: &Client) -> JoinHandle<Result<Guard, Error>> {
-    let waiting = tokio::spawn(client.mutex("k").lock_within(10 * SECOND).into_future());
+    spawned(client.mutex("k").lock_within(10 * SECOND)).await
+}
+
+/// Lets a task of its own do this work, as far as it can go at once.
+pub(crate) async fn spawned<F>(work: F) -> JoinHandle<F::Output>
+where
+    F: Future<Output: Send> + Send + 'static,
+{
+    let task = tokio::spawn(work);
     settle().await;
-    waiting
+    task
 }
 
 /// The guard of a task that waits for it; fails when it is stranded.
 pub(crate) async fn served(next: JoinHandle<Result<Guard, Error>>) -> Guard {
-    let served = tokio::time::timeout(60 * SECOND, next).await;
+    served_within(60 * SECOND, next).await
+}
+
+/// The guard of a task that has to have it by then.
+pub(crate) async fn served_within(limit: Duration, next: JoinHandle<Result<Guard, Error>>) -> Guard {
+    let served = tokio::time::timeout(limit, next).await;
     served.expect("a waiter is stranded").unwrap().unwrap()
+}
+
+/// Locks of so many keys, `k0` and so on.
+pub(crate) async fn hold_many(client: &Client, locks: usize) -> Vec<Guard> {
+    let mut guards = Vec::new();
+    for n in 0..locks {
+        guards.push(client.mutex(format!("k{n}")).lock().await.unwrap());
+    }
+    guards
+}
+
+/// Waits for the loss, but not for ever.
+pub(crate) async fn lost(guard: &Guard) -> Lost {
+    let lost = tokio::time::timeout(120 * SECOND, guard.lost()).await;
+    lost.expect("the loss is never told")
+}
+
+/// Takes a key away from whoever holds it or queues for it.
+pub(crate) async fn evict(client: &Client, key: &str) -> Vec<HolderId> {
+    let key = LockKey::new(key).expect("tests use good keys");
+    client.evict(Holder::All(key)).await.expect("memory evicts")
+}
+
+/// Fails unless the answer is that error.
+macro_rules! assert_error {
+    ($answer:expr, $error:pat) => {
+        let answer = $answer;
+        assert!(matches!(answer, Err($error)), "{answer:?}");
+    };
+}
+pub(crate) use assert_error;
+
+/// Fails unless the answer is that the store cannot be reached for now.
+#[track_caller]
+pub(crate) fn assert_weather<T: Debug>(answer: &Result<T, Error>, what: impl Debug) {
+    let weather = matches!(answer, Err(Error::Backend(error)) if error.is_weather());
+    assert!(weather, "{what:?}: {answer:?}");
+}
+
+/// A future that was polled once and has to wait.
+pub(crate) async fn begun<F: Future + Unpin>(mut future: F) -> F {
+    assert!(
+        poll_once(&mut future).await.is_none(),
+        "it has nothing to wait for"
+    );
+    future
+}
+
+/// As [`begun`], after everything that follows at once.
+pub(crate) async fn queued<F: Future + Unpin>(future: F) -> F {
+    let future = begun(future).await;
+    settle().await;
+    future
 }
 
 /// Polls a future once.
@@ -153,3 +267,5 @@ pub(crate) async fn poll_once<F: Future + Unpin>(future: &mut F) -> Option<F::Ou
 
 pub(crate) const SECOND: Duration = Duration::from_secs(1);
 pub(crate) const MS: Duration = Duration::from_millis(1);
+/// How long a holder may believe in the default lease: it, less drift and margin.
+pub(crate) const BELIEF: Duration = Duration::from_millis(29_400);

@@ -1,4 +1,5 @@
 //! What only SQLite can get wrong, with a clock that a test can stop.
+#![cfg(feature = "sqlite")]
 
 use std::path::Path;
 use std::sync::Arc;
@@ -11,7 +12,7 @@ use tenure_backend::{
 };
 use tenure_testkit::ManualClock;
 
-use crate::world::{MS, SECOND};
+const SECOND: Duration = Duration::from_secs(1);
 
 /// A clock at which every reader has to wait while it is stopped. The store reads it within its transactions, so that
 /// whoever is stopped there keeps the file.
@@ -111,8 +112,8 @@ async fn a_renewal_that_waited_for_the_file_does_not_bring_an_expired_claim_back
     };
     let renewed = tokio::spawn(holder.clone().renew(Batch::from_iter([renewal])));
     // sleep: the renewal is to be waiting for the file by then; if it is not, this test sees less and fails no more.
-    tokio::time::sleep(200 * MS).await;
-    clock.advance(Duration::from_secs(11));
+    tokio::time::sleep(SECOND / 5).await;
+    clock.advance(11 * SECOND);
     turnstile.go_on();
 
     let answers = renewed.await.expect("no panic");
