@@ -5,9 +5,10 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use tenure::backend::{Backend, BackendError, Effect, Fault};
-use tenure::{Change, Client, Election, Error, Holder, Leader, LockKey, LostCause, Query, Settings};
+use tenure::{Change, Changes, Client, Election, Error, Holder, Leader, LockKey, LostCause, Query, Settings};
 use tenure_memory::MemoryStore;
 use tenure_testkit::{Exchange, Faults, FaultyBackend, Request, SimClock, When};
+use tokio::task::JoinHandle;
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -31,6 +32,22 @@ impl World {
     }
 }
 
+/// Lets time pass, which is paused.
+async fn pass(time: Duration) {
+    tokio::time::sleep(time).await; // sleep: time is paused, it is an instruction.
+}
+
+/// A campaign in a task of its own.
+fn campaign(election: &Election) -> JoinHandle<Result<Leader, Error>> {
+    tokio::spawn(election.campaign())
+}
+
+/// Fails if the watch tells of anything: nobody leads.
+async fn silent(seen: &mut Changes) {
+    let change = tokio::time::timeout(5 * SECOND, seen.next()).await;
+    assert!(change.is_err(), "nobody leads: {change:?}");
+}
+
 /// The label of whoever leads.
 async fn leader(election: &Election) -> Option<String> {
     let leader = election.leader().await.expect("memory can be inspected");
@@ -40,10 +57,8 @@ async fn leader(election: &Election) -> Option<String> {
 /// The labels of the candidates, in the order in which the store has them.
 async fn candidates(client: &Client) -> Vec<String> {
     let key = LockKey::new("chair").expect("a good key");
-    let page = client
-        .inspect(Query::Key(key))
-        .await
-        .expect("memory can be inspected");
+    let page = client.inspect(Query::Key(key)).await;
+    let page = page.expect("memory can be inspected");
     let queue = page.items[0].waiters.as_ref().expect("memory shows its queue");
     let labels = queue
         .iter()
@@ -65,16 +80,14 @@ async fn one_leads_and_the_others_follow_in_their_order() {
     let chair = first.campaign().await.expect("nobody leads");
     let (_, second) = world.candidate("second");
     let (_, third) = world.candidate("third");
-    let campaign = |election: Election| tokio::spawn(async move { election.campaign().await });
     let (tell, told) = tokio::sync::oneshot::channel();
     let waits = second.campaign().on_waiting(move |claim| {
         let _ = tell.send(claim.key.to_string());
     });
-    let followers = [tokio::spawn(waits), {
-        tokio::time::sleep(SECOND).await; // sleep: time is paused, it is an instruction.
-        campaign(third)
-    }];
-    tokio::time::sleep(SECOND).await; // sleep: time is paused, it is an instruction.
+    let second_waits = tokio::spawn(waits);
+    pass(SECOND).await;
+    let followers = [second_waits, campaign(&third)];
+    pass(SECOND).await;
     assert_eq!(leader(&second).await.as_deref(), Some("first"));
     assert!(chair.is_leader() && !followers[1].is_finished());
     assert_eq!(told.await.as_deref(), Ok("chair"), "it was told that it waits");
@@ -87,10 +100,8 @@ async fn one_leads_and_the_others_follow_in_their_order() {
         tokens.push(chair.token());
         chair.resign().await.expect("it led");
     }
-    assert!(
-        tokens.is_sorted() && tokens[0].is_some() && tokens[0] != tokens[2],
-        "{tokens:?}"
-    );
+    let rise = tokens.is_sorted() && tokens[0].is_some() && tokens[0] != tokens[2];
+    assert!(rise, "{tokens:?}");
     assert_eq!(leader(&first).await, None);
     client.close(SECOND).await.expect("memory closes");
 }
@@ -103,32 +114,25 @@ async fn a_lost_lead_ends_the_work_and_the_candidate_campaigns_again() {
     let terms = Arc::new(AtomicUsize::new(0));
     let counter = terms.clone();
     let lead = tokio::spawn(async move {
-        election
-            .lead(|token| {
-                let first = counter.fetch_add(1, Ordering::SeqCst) == 0;
-                async move {
-                    if first {
-                        std::future::pending::<()>().await;
-                    }
-                    token
-                }
-            })
-            .await
+        let work = async |token| {
+            if counter.fetch_add(1, Ordering::SeqCst) == 0 {
+                std::future::pending::<()>().await;
+            }
+            token
+        };
+        election.lead(work).await
     });
     while terms.load(Ordering::SeqCst) == 0 {
         tokio::task::yield_now().await;
     }
-    let second = tokio::spawn(async move { rival.campaign().await });
-    tokio::time::sleep(SECOND).await; // sleep: time is paused, it is an instruction.
+    let second = campaign(&rival);
+    pass(SECOND).await;
     depose(&client).await;
     // The eviction took the rival's candidacy too; both stand again.
     let chair = second.await.expect("no panic").expect("elected");
-    tokio::time::sleep(60 * SECOND).await; // sleep: time is paused, it is an instruction.
-    assert_eq!(
-        terms.load(Ordering::SeqCst),
-        1,
-        "its work runs only while it leads"
-    );
+    pass(60 * SECOND).await;
+    let begun = terms.load(Ordering::SeqCst);
+    assert_eq!(begun, 1, "its work runs only while it leads");
     let rivals_token = chair.token();
     chair.resign().await.expect("it led");
     let token = lead.await.expect("no panic").expect("it led to its end");
@@ -155,13 +159,10 @@ async fn max_hold_ends_a_term_and_the_next_candidate_leads() {
     let world = World::new();
     let (_client, election) = world.candidate("first");
     let began = tokio::time::Instant::now();
-    let chair = election
-        .max_hold(60 * SECOND)
-        .campaign()
-        .await
-        .expect("nobody leads");
+    let chair = election.max_hold(60 * SECOND).campaign().await;
+    let chair = chair.expect("nobody leads");
     let (_, rival) = world.candidate("rival");
-    let follower = tokio::spawn(async move { rival.campaign().await });
+    let follower = campaign(&rival);
     assert_eq!(chair.lost().await.cause, LostCause::MaxHold);
     assert_eq!(began.elapsed().as_secs(), 60);
     let next = follower.await.expect("no panic").expect("elected");
@@ -187,7 +188,7 @@ async fn a_campaign_that_is_dropped_leaves_no_candidate() {
     assert!(campaign.is_err());
     let limited = rival.campaign_within(SECOND).await;
     assert!(matches!(limited, Err(Error::Timeout)), "{limited:?}");
-    tokio::time::sleep(SECOND).await; // sleep: time is paused, it is an instruction.
+    pass(SECOND).await;
     assert_eq!(candidates(&client).await, [""; 0]);
     chair.resign().await.expect("it led");
     assert_eq!(leader(&election).await, None);
@@ -219,8 +220,7 @@ async fn an_observer_sees_no_leader_in_another_kind_of_lock() {
     let permit = client.semaphore("chair", 2).acquire().await.expect("it is free");
     let mut seen = world.candidate("observer").1.observe();
     assert_eq!(leader(&election).await, None);
-    let change = tokio::time::timeout(5 * SECOND, seen.next()).await;
-    assert!(change.is_err(), "nobody leads: {change:?}");
+    silent(&mut seen).await;
     permit.unlock().await.expect("it was held");
     let chair = election.campaign().await.expect("nobody leads");
     assert!(matches!(seen.next().await, Ok(Change::Held(_))));
@@ -261,8 +261,7 @@ async fn an_observer_goes_on_while_the_key_is_unreadable() {
     let election = Client::new(Arc::new(store), Settings::default()).election("chair");
     let mut seen = election.observe();
     assert_eq!(leader(&election).await, None);
-    let change = tokio::time::timeout(5 * SECOND, seen.next()).await;
-    assert!(change.is_err(), "nobody leads: {change:?}");
+    silent(&mut seen).await;
     unreadable.store(false, Ordering::SeqCst);
     let chair = election.campaign().await.expect("nobody leads");
     assert!(matches!(seen.next().await, Ok(Change::Held(_))));
@@ -283,11 +282,8 @@ async fn a_dead_leader_is_replaced_when_its_lease_has_ended() {
     world.clock.suspend(3 * SECOND);
     let (_, rival) = world.candidate("rival");
     let chair = rival.campaign_within(60 * SECOND).await.expect("elected");
-    assert!(
-        chair.is_leader() && began.elapsed() < SECOND,
-        "{:?}",
-        began.elapsed()
-    );
+    let waited = began.elapsed();
+    assert!(chair.is_leader() && waited < SECOND, "{waited:?}");
 }
 
 #[tokio::test(start_paused = true)]
@@ -296,17 +292,8 @@ async fn a_name_that_is_no_key_is_refused_at_first_use() {
     let (client, _) = world.candidate("first");
     let election = client.election("");
     assert!(matches!(election.campaign().await, Err(Error::Invalid(_))));
-    assert!(matches!(
-        election.campaign_within(SECOND).await,
-        Err(Error::Invalid(_))
-    ));
+    let limited = election.campaign_within(SECOND).await;
+    assert!(matches!(limited, Err(Error::Invalid(_))), "{limited:?}");
     assert!(matches!(election.leader().await, Err(Error::Invalid(_))));
     assert!(matches!(election.observe().next().await, Err(Error::Invalid(_))));
-}
-
-#[test]
-fn they_travel_between_threads() {
-    fn travels<T: Send + Sync + Unpin + 'static>() {}
-    travels::<Election>();
-    travels::<Leader>();
 }

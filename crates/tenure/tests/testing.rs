@@ -1,6 +1,5 @@
 //! The lab: what a test does to a lock reaches its holders, and time moves without waiting, on every kind of runtime.
 
-use std::future::Future;
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -8,43 +7,66 @@ use std::time::{Duration, Instant};
 use tenure::backend::Loss;
 use tenure::fenced::{FencedCell, Stale};
 use tenure::testing::Lab;
-use tenure::{Error, Kind, LostCause, Settings};
+use tenure::{Acquire, Client, Error, Guard, Kind, LostCause, Settings};
+use tokio::runtime::Builder;
+use tokio::task::JoinHandle;
 
+const SECOND: Duration = Duration::from_secs(1);
 const LEASE: Duration = Duration::from_secs(30);
 /// Less than any lease, renewal or limit below would take in real time.
 const AT_ONCE: Duration = Duration::from_secs(8);
 /// Reached only by a test that fails.
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// Runs a test on a runtime of each kind: with one thread, with one thread and paused time, and with several.
-fn on_every_runtime<F: Future<Output = ()>>(test: impl Fn() -> F + Copy + Send + 'static) {
-    use tokio::runtime::Builder;
-    type Kind = (&'static str, fn() -> Builder);
-    let kinds: [Kind; 3] = [
-        ("one thread", Builder::new_current_thread),
-        ("paused", || {
-            let mut builder = Builder::new_current_thread();
-            builder.start_paused(true);
-            builder
-        }),
-        ("several threads", Builder::new_multi_thread),
-    ];
-    for (kind, builder) in kinds {
-        let runtime = builder().enable_all().build().expect("tokio starts");
+/// Takes a lock that nobody holds.
+async fn held(client: &Client, key: &str) -> Guard {
+    client.mutex(key).lock().await.expect("it is free")
+}
+
+async fn is_free(client: &Client, key: &str) -> bool {
+    let guard = client.mutex(key).try_lock().await;
+    guard.expect("this client reaches the store").is_some()
+}
+
+/// An attempt that waits in its own task.
+async fn waiting(lock: Acquire<Guard>) -> JoinHandle<Result<Guard, Error>> {
+    let (began, queue) = tokio::sync::oneshot::channel();
+    let lock = lock.on_waiting(|_| began.send(()).expect("the test listens"));
+    let task = tokio::spawn(lock);
+    queue.await.expect("it waits");
+    task
+}
+
+/// Fails unless this client does not reach the store for now.
+async fn assert_out_of_reach(client: &Client) {
+    let failed = client.mutex("out of reach").try_lock().await;
+    let failed = failed.expect_err("it reaches nothing");
+    assert!(failed.is_weather(), "{failed}");
+}
+
+/// Runs a test of an empty lab on a runtime of each kind: with one thread, with one thread and paused time, and with
+/// several.
+fn on_every_runtime(test: impl AsyncFn(Lab) + Copy + Send + 'static) {
+    let (mut one, mut paused) = (Builder::new_current_thread(), Builder::new_current_thread());
+    paused.start_paused(true);
+    for (kind, builder) in [
+        ("one thread", &mut one),
+        ("paused", &mut paused),
+        ("several threads", &mut Builder::new_multi_thread()),
+    ] {
+        let runtime = builder.enable_all().build().expect("tokio starts");
         let began = Instant::now();
         // A deadline in real time: a timer of the runtime's could be moved by the lab.
         let (done, ended) = mpsc::channel();
         let thread = thread::spawn(move || {
-            runtime.block_on(test());
+            runtime.block_on(async { test(Lab::new()).await });
             done.send(())
         });
         if ended.recv_timeout(LIMIT) == Err(RecvTimeoutError::Timeout) {
             panic!("{kind}: it hangs");
         }
-        thread
-            .join()
-            .expect("the test passes")
-            .expect("somebody waits for it");
+        let sent = thread.join().expect("the test passes");
+        sent.expect("somebody waits for it");
         let took = began.elapsed();
         assert!(took < AT_ONCE, "{kind}: {took:?} went by in reality");
     }
@@ -52,17 +74,12 @@ fn on_every_runtime<F: Future<Output = ()>>(test: impl Fn() -> F + Copy + Send +
 
 #[test]
 fn a_lock_that_is_lost_on_demand_is_lost_at_once() {
-    on_every_runtime(|| async {
-        let lab = Lab::new();
-        let guard = lab.client().mutex("k").lock().await.expect("it is free");
+    on_every_runtime(async |lab| {
+        let guard = held(&lab.client(), "k").await;
         lab.lose("k");
         let lost = guard.lost().await;
-        assert_eq!(
-            lost.cause,
-            LostCause::Evicted {
-                by: Some("the lab".into())
-            }
-        );
+        let by = Some("the lab".into());
+        assert_eq!(lost.cause, LostCause::Evicted { by });
         assert!(!guard.is_held());
         assert!(lab.holders("k").is_empty());
         assert!(matches!(guard.unlock().await, Err(Error::Lost(_))));
@@ -71,8 +88,7 @@ fn a_lock_that_is_lost_on_demand_is_lost_at_once() {
 
 #[test]
 fn every_reason_that_a_store_can_give_reaches_the_guard() {
-    on_every_runtime(|| async {
-        let lab = Lab::new();
+    on_every_runtime(async |lab| {
         let client = lab.client();
         for (loss, cause) in [
             (Loss::Expired, LostCause::Expired),
@@ -80,7 +96,7 @@ fn every_reason_that_a_store_can_give_reaches_the_guard() {
             (Loss::Missing, LostCause::Missing),
             (Loss::Evicted { by: None }, LostCause::Evicted { by: None }),
         ] {
-            let guard = client.mutex("k").lock().await.expect("it is free again");
+            let guard = held(&client, "k").await;
             let work = guard.while_held(std::future::pending::<()>());
             lab.lose_as("k", loss);
             assert_eq!(work.await.expect_err("the work ends").cause, cause);
@@ -90,13 +106,12 @@ fn every_reason_that_a_store_can_give_reaches_the_guard() {
 
 #[test]
 fn whoever_waits_takes_over_a_lock_that_is_lost_with_a_greater_token() {
-    on_every_runtime(|| async {
-        let lab = Lab::new();
+    on_every_runtime(async |lab| {
         let (one, other) = (lab.client(), lab.client());
         let cell = FencedCell::new("nobody");
-        let old = one.mutex("k").lock().await.expect("it is free");
+        let old = held(&one, "k").await;
         lab.lose("k");
-        let new = other.mutex("k").lock().await.expect("it is free");
+        let new = held(&other, "k").await;
         let (stale, fresh) = (
             old.token().expect("memory has tokens"),
             new.token().expect("memory has tokens"),
@@ -110,12 +125,11 @@ fn whoever_waits_takes_over_a_lock_that_is_lost_with_a_greater_token() {
 
 #[test]
 fn time_that_passes_is_time_to_renew() {
-    on_every_runtime(|| async {
-        let lab = Lab::new();
-        let guard = lab.client().mutex("k").lock().await.expect("it is free");
+    on_every_runtime(async |lab| {
+        let guard = held(&lab.client(), "k").await;
         let before = lab.now();
-        lab.advance(Duration::from_secs(3600)).await;
-        assert!(lab.now() - before >= Duration::from_secs(3600));
+        lab.advance(3600 * SECOND).await;
+        assert!(lab.now() - before >= 3600 * SECOND);
         assert!(guard.is_held(), "{:?}", guard.loss());
         assert_eq!(lab.holders("k").len(), 1);
         guard.unlock().await.expect("it is held");
@@ -124,141 +138,79 @@ fn time_that_passes_is_time_to_renew() {
 
 #[test]
 fn a_suspension_beyond_the_lease_loses_the_lock() {
-    on_every_runtime(|| async {
-        let lab = Lab::new();
-        let guard = lab.client().mutex("k").lock().await.expect("it is free");
+    on_every_runtime(async |lab| {
+        let guard = held(&lab.client(), "k").await;
         lab.suspend(LEASE / 2).await;
         assert!(guard.is_held(), "half a lease is not enough");
         lab.suspend(LEASE).await;
         assert!(!guard.is_held());
         assert_eq!(guard.lost().await.cause, LostCause::Expired);
-        assert!(
-            lab.client()
-                .mutex("k")
-                .try_lock()
-                .await
-                .expect("memory answers")
-                .is_some()
-        );
+        assert!(is_free(&lab.client(), "k").await);
     });
 }
 
 #[test]
 fn a_client_that_is_cut_off_loses_its_locks_before_another_can_have_them() {
-    on_every_runtime(|| async {
-        let lab = Lab::new();
+    on_every_runtime(async |lab| {
         let (one, other) = (lab.client(), lab.client());
-        let guard = one.mutex("k").lock().await.expect("it is free");
+        let guard = held(&one, "k").await;
         lab.cut_off(&one);
-        assert!(
-            other
-                .mutex("k")
-                .try_lock()
-                .await
-                .expect("the other reaches it")
-                .is_none()
-        );
+        assert!(!is_free(&other, "k").await);
         lab.advance(LEASE - Duration::from_millis(500)).await;
         assert_eq!(guard.lost().await.cause, LostCause::Unreachable);
-        lab.advance(Duration::from_secs(1)).await;
-        assert!(
-            other
-                .mutex("k")
-                .try_lock()
-                .await
-                .expect("the other reaches it")
-                .is_some()
-        );
-        let failed = one
-            .mutex("other")
-            .try_lock()
-            .await
-            .expect_err("it reaches nothing");
-        assert!(failed.is_weather(), "{failed}");
+        lab.advance(SECOND).await;
+        assert!(is_free(&other, "k").await);
+        assert_out_of_reach(&one).await;
         lab.restore();
-        assert!(
-            one.mutex("other")
-                .try_lock()
-                .await
-                .expect("it reaches it")
-                .is_some()
-        );
+        assert!(is_free(&one, "other").await);
     });
 }
 
 #[test]
 fn a_store_that_fails_for_a_while_is_waited_for() {
-    on_every_runtime(|| async {
-        let lab = Lab::new();
+    on_every_runtime(async |lab| {
         let client = lab.client();
-        let held = client.mutex("held").lock().await.expect("it is free");
+        let held = held(&client, "held").await;
         lab.fail();
-        let failed = client
-            .mutex("k")
-            .try_lock()
-            .await
-            .expect_err("nobody reaches the store");
-        assert!(failed.is_weather(), "{failed}");
+        assert_out_of_reach(&client).await;
         let waiting = tokio::spawn(client.mutex("k").lock());
         lab.advance(LEASE / 3).await;
         assert!(!waiting.is_finished());
         assert!(held.is_held(), "a renewal that fails does not release");
         lab.restore();
         lab.advance(LEASE / 3).await;
-        let guard = waiting
-            .await
-            .expect("it does not panic")
-            .expect("the store is back");
+        let guard = waiting.await.expect("it does not panic");
+        let guard = guard.expect("the store is back");
         assert!(guard.is_held() && held.is_held());
     });
 }
 
 #[test]
 fn time_limits_and_fixed_leases_end_when_time_is_moved() {
-    on_every_runtime(|| async {
-        let lab = Lab::new();
+    on_every_runtime(async |lab| {
         let (one, other) = (lab.client(), lab.client());
-        let guard = one
-            .mutex("k")
-            .fixed_lease(Duration::from_secs(20))
-            .lock()
-            .await
-            .expect("it is free");
-        let (began, queue) = tokio::sync::oneshot::channel();
-        let limited = other.mutex("k").lock_within(Duration::from_secs(5));
-        let waiting = tokio::spawn(limited.on_waiting(|_| began.send(()).expect("the test listens")));
-        queue.await.expect("it waits");
-        lab.advance(Duration::from_secs(10)).await;
-        assert!(matches!(
-            waiting.await.expect("it does not panic"),
-            Err(Error::Timeout)
-        ));
+        let guard = one.mutex("k").fixed_lease(20 * SECOND).lock().await;
+        let guard = guard.expect("it is free");
+        let limited = waiting(other.mutex("k").lock_within(5 * SECOND)).await;
+        lab.advance(10 * SECOND).await;
+        let limited = limited.await.expect("it does not panic");
+        assert!(matches!(limited, Err(Error::Timeout)), "{limited:?}");
         assert!(guard.is_held());
-        lab.advance(Duration::from_secs(10)).await;
+        lab.advance(10 * SECOND).await;
         assert_eq!(guard.lost().await.cause, LostCause::Expired);
     });
 }
 
 #[test]
 fn a_waiter_gets_the_lock_of_a_holder_that_is_cut_off() {
-    on_every_runtime(|| async {
-        let lab = Lab::new();
+    on_every_runtime(async |lab| {
         let (one, other) = (lab.client(), lab.client());
-        let guard = one.mutex("k").lock().await.expect("it is free");
+        let guard = held(&one, "k").await;
         lab.cut_off(&one);
-        let (began, queue) = tokio::sync::oneshot::channel();
-        let waiting = other
-            .mutex("k")
-            .fair()
-            .lock()
-            .on_waiting(|_| began.send(()).expect("the test listens"));
-        let waiting = tokio::spawn(waiting);
-        queue.await.expect("it waits");
-        lab.advance(LEASE + Duration::from_secs(1)).await;
-        let next = waiting
-            .await
-            .expect("it does not panic")
-            .expect("the lease has ended");
+        let next = waiting(other.mutex("k").fair().lock()).await;
+        lab.advance(LEASE + SECOND).await;
+        let next = next.await.expect("it does not panic");
+        let next = next.expect("the lease has ended");
         assert!(next.token() > guard.token());
         assert!(!guard.is_held());
     });
@@ -266,29 +218,19 @@ fn a_waiter_gets_the_lock_of_a_holder_that_is_cut_off() {
 
 #[test]
 fn what_is_held_can_be_seen() {
-    on_every_runtime(|| async {
-        let lab = Lab::new();
+    on_every_runtime(async |lab| {
         assert!(lab.keys().is_empty());
         let client = lab.client_with(Settings::default().label("the importer"));
-        let _mutex = client.mutex("a").lock().await.expect("it is free");
-        let _permits = client
-            .semaphore("b", 3)
-            .acquire_many(2)
-            .await
-            .expect("they are free");
-        let keys: Vec<_> = lab
-            .keys()
-            .into_iter()
-            .map(|status| (status.key.to_string(), status.kind))
+        let _mutex = held(&client, "a").await;
+        let permits = client.semaphore("b", 3).acquire_many(2).await;
+        let _permits = permits.expect("they are free");
+        let keys = lab.keys();
+        let keys: Vec<_> = keys
+            .iter()
+            .map(|status| (status.key.as_str(), status.kind))
             .collect();
         let of = 3.try_into().expect("three is not zero");
-        assert_eq!(
-            keys,
-            [
-                ("a".to_owned(), Kind::Mutex),
-                ("b".to_owned(), Kind::Semaphore { of })
-            ]
-        );
+        assert_eq!(keys, [("a", Kind::Mutex), ("b", Kind::Semaphore { of })]);
         assert_eq!(lab.holders("a")[0].label.as_deref(), Some("the importer"));
         assert!(lab.holders("nobody's").is_empty());
     });
@@ -298,14 +240,10 @@ fn what_is_held_can_be_seen() {
 async fn where_time_is_paused_it_goes_on_when_nothing_else_is_to_do() {
     let lab = Lab::new();
     let began = (lab.now(), Instant::now());
-    let _held = lab.client().mutex("k").lock().await.expect("it is free");
-    let busy = lab
-        .client()
-        .mutex("k")
-        .lock_within(Duration::from_secs(300))
-        .await;
+    let _held = held(&lab.client(), "k").await;
+    let busy = lab.client().mutex("k").lock_within(300 * SECOND).await;
     assert!(matches!(busy, Err(Error::Timeout)));
-    assert!(lab.now() - began.0 >= Duration::from_secs(300));
+    assert!(lab.now() - began.0 >= 300 * SECOND);
     assert!(began.1.elapsed() < AT_ONCE);
 }
 
@@ -314,13 +252,10 @@ async fn on_a_current_thread_runtime_your_own_timers_move_along() {
     let lab = Lab::new();
     let (began, real) = (tokio::time::Instant::now(), Instant::now());
     // sleep: a timer of the test's own, which the lab moves.
-    let sleeper = tokio::spawn(tokio::time::sleep(Duration::from_secs(600)));
-    tokio::join!(
-        lab.advance(Duration::from_secs(400)),
-        lab.advance(Duration::from_secs(200))
-    );
+    let sleeper = tokio::spawn(tokio::time::sleep(600 * SECOND));
+    tokio::join!(lab.advance(400 * SECOND), lab.advance(200 * SECOND));
     sleeper.await.expect("it does not panic");
-    assert!(began.elapsed() >= Duration::from_secs(600));
+    assert!(began.elapsed() >= 600 * SECOND);
     assert!(real.elapsed() < AT_ONCE);
     let (began, real) = (tokio::time::Instant::now(), Instant::now());
     while real.elapsed() < Duration::from_millis(5) {
@@ -333,7 +268,7 @@ async fn on_a_current_thread_runtime_your_own_timers_move_along() {
 async fn on_a_multi_thread_runtime_only_the_time_of_locks_moves() {
     let lab = Lab::new();
     let began = tokio::time::Instant::now();
-    lab.advance(Duration::from_secs(600)).await;
+    lab.advance(600 * SECOND).await;
     assert!(began.elapsed() < AT_ONCE);
 }
 
@@ -343,21 +278,19 @@ fn threads_have_their_lab_too() {
     let began = Instant::now();
     let (one, other) = (lab.blocking_client(), lab.blocking_client());
     let guard = one.mutex("k").lock().expect("it is free");
-    lab.blocking_advance(Duration::from_secs(600));
+    lab.blocking_advance(600 * SECOND);
     assert!(guard.is_held());
     lab.lose("k");
     assert!(matches!(guard.lost().cause, LostCause::Evicted { .. }));
     let next = other.mutex("k").lock().expect("it is free");
     assert!(next.token() > guard.token());
     std::thread::scope(|scope| {
-        let limited = scope.spawn(|| one.mutex("k").lock_within(Duration::from_secs(60)).map(|_| ()));
+        let limited = scope.spawn(|| one.mutex("k").lock_within(60 * SECOND).map(|_| ()));
         while !limited.is_finished() {
-            lab.blocking_advance(Duration::from_secs(10));
+            lab.blocking_advance(10 * SECOND);
         }
-        assert!(matches!(
-            limited.join().expect("it does not panic"),
-            Err(Error::Timeout)
-        ));
+        let limited = limited.join().expect("it does not panic");
+        assert!(matches!(limited, Err(Error::Timeout)), "{limited:?}");
     });
     drop((lab, one, other));
     assert!(next.is_held(), "a guard keeps its lab's time going");
@@ -369,7 +302,7 @@ fn threads_have_their_lab_too() {
 #[should_panic(expected = "nobody holds \"k\": there is nothing to lose")]
 async fn losing_what_nobody_holds_is_a_mistake_of_the_test() {
     let lab = Lab::new();
-    let guard = lab.client().mutex("k").lock().await.expect("it is free");
+    let guard = held(&lab.client(), "k").await;
     guard.unlock().await.expect("it is held");
     lab.lose("k");
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tenure::blocking::Changes;
 use tenure::{Change, Error};
 
-use crate::stage::{SOON, client, two_clients};
+use crate::stage::{SOON, assert_error, client, two_clients};
 
 const OFTEN: Duration = Duration::from_millis(5);
 
@@ -31,10 +31,10 @@ fn a_thread_is_told_what_stands_and_then_what_happens() {
         let waiting = scope.spawn(|| changes.next());
         guard.unlock().expect("it is held");
         let freed = waiting.join().expect("it does not panic");
-        assert!(
-            matches!(&freed, Some(Ok(Change::Freed(status))) if status.key.as_str() == "k:1"),
-            "{freed:?}"
-        );
+        let Some(Ok(Change::Freed(status))) = freed else {
+            panic!("{freed:?}")
+        };
+        assert_eq!(status.key.as_str(), "k:1");
     });
 }
 
@@ -56,11 +56,8 @@ fn more_keys_than_its_limit_end_it() {
     let mut changes = client.watch("").limit(1);
     assert!(matches!(changes.next(), Some(Err(Error::Limit(_)))));
     assert!(changes.next().is_none(), "an iterator ends after an error");
-    let again = changes.next_within(SOON);
-    assert!(
-        matches!(again, Err(Error::Limit(_))),
-        "asked again, it looks again"
-    );
+    // Asked again, it looks again.
+    assert_error!(changes.next_within(SOON), Error::Limit(_));
 }
 
 #[test]
@@ -72,7 +69,7 @@ fn closing_its_client_ends_a_watch_that_rests() {
         let waiting = scope.spawn(|| changes.next_within(SOON));
         client.close(SOON).expect("it is confirmed");
         let end = waiting.join().expect("it does not panic");
-        assert!(matches!(end, Err(Error::Closed(_))), "{end:?}");
+        assert_error!(end, Error::Closed(_));
     });
     assert!(matches!(changes.next(), Some(Err(Error::Closed(_)))));
 }

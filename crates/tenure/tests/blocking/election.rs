@@ -3,25 +3,20 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
 
 use tenure::backend::SystemClock;
 use tenure::blocking::{Client, Election, Guard};
-use tenure::{Error, Holder, LockKey, LostCause, Settings};
+use tenure::{Error, Holder, LockKey, LostCause};
 use tenure_memory::MemoryStore;
 
-use crate::stage::{SOON, client, everybody_on, until};
+use crate::stage::{MS, SOON, assert_error, client, client_of, one_queues, until};
 
 /// Candidates with clients of their own, labelled by their names.
 fn candidates<const N: usize>(names: [&str; N]) -> [(Client, Election); N] {
     let store = MemoryStore::new(Arc::new(SystemClock));
     names.map(|name| {
-        let backend = store.client(Arc::new(SystemClock));
-        let client = Client::new(backend, Settings::default()).expect("there is a thread");
-        let election = client
-            .election("chair")
-            .label(name)
-            .lease(Duration::from_millis(300));
+        let client = client_of(&store);
+        let election = client.election("chair").label(name).lease(300 * MS);
         (client, election)
     })
 }
@@ -30,12 +25,6 @@ fn candidates<const N: usize>(names: [&str; N]) -> [(Client, Election); N] {
 fn leader(election: &Election) -> Option<String> {
     let leader = election.leader().expect("memory answers");
     leader.and_then(|leader| leader.label.as_deref().map(str::to_owned))
-}
-
-/// Whether somebody waits for the chair.
-fn one_stands(client: &Client) -> bool {
-    let waiters = everybody_on(client, "chair")[0].waiters.clone();
-    waiters.is_some_and(|waiters| waiters.len() == 1)
 }
 
 fn depose(client: &Client) {
@@ -50,13 +39,12 @@ fn one_leads_and_the_next_is_elected_when_it_resigns() {
     assert_eq!(leader(&first), None);
     let chair = first.campaign().expect("nobody leads");
     assert!(chair.is_leader() && chair.check().is_ok());
-    assert_eq!(chair.guard().lease(), Duration::from_millis(300));
-    assert_eq!(chair.lost_within(Duration::from_millis(10)), None);
-    let limited = second.campaign_within(Duration::from_millis(20));
-    assert!(matches!(limited, Err(Error::Timeout)), "{limited:?}");
+    assert_eq!(chair.guard().lease(), 300 * MS);
+    assert_eq!(chair.lost_within(10 * MS), None);
+    assert_error!(second.campaign_within(20 * MS), Error::Timeout);
     std::thread::scope(|scope| {
         let follower = scope.spawn(|| second.campaign());
-        until("the second stands", || one_stands(&one));
+        until("the second stands", || one_queues(&one, "chair"));
         assert_eq!(leader(&second).as_deref(), Some("first"));
         let token = chair.token();
         chair.resign().expect("it led");
@@ -88,15 +76,10 @@ fn a_lost_lead_is_told_to_the_work_and_the_candidate_campaigns_again() {
         let chair = rival.campaign_within(SOON).expect("elected");
         let token = chair.token();
         chair.resign().expect("it led");
-        let last = lead
-            .join()
-            .expect("it does not panic")
-            .expect("it led to its end");
-        assert_eq!(
-            terms.load(Ordering::SeqCst),
-            2,
-            "work that lost its lead is not done"
-        );
+        let last = lead.join().expect("it does not panic");
+        let last = last.expect("it led to its end");
+        let terms = terms.load(Ordering::SeqCst);
+        assert_eq!(terms, 2, "work that lost its lead is not done");
         assert!(last.is_some() && last != token);
     });
     assert_eq!(leader(&election), None, "work that ends resigns first");
@@ -109,17 +92,15 @@ fn work_does_not_begin_once_the_lead_is_lost() {
     assert_eq!(chair.while_leader(|chair| chair.is_leader()), Ok(true));
     depose(&client);
     let lost = chair.lost_within(SOON).expect("a renewal tells it");
-    assert_eq!(
-        chair.while_leader(|_| unreachable!("it leads no more")),
-        Err(lost)
-    );
-    assert!(matches!(chair.resign(), Err(Error::Lost(_))));
+    let late = chair.while_leader(|_| unreachable!("it leads no more"));
+    assert_eq!(late, Err(lost));
+    assert_error!(chair.resign(), Error::Lost(_));
 }
 
 #[test]
 fn max_hold_ends_a_term() {
     let [(_client, election)] = candidates(["first"]);
-    let election = election.max_hold(Duration::from_millis(400));
+    let election = election.max_hold(400 * MS);
     let chair = election.campaign().expect("nobody leads");
     let lost = chair.lost_within(SOON).expect("its time is limited");
     assert_eq!(lost.cause, LostCause::MaxHold);
@@ -131,10 +112,10 @@ fn closing_the_client_ends_a_campaign() {
     let _chair = first.campaign().expect("nobody leads");
     std::thread::scope(|scope| {
         let campaign = scope.spawn(|| second.campaign().map(|_| ()));
-        until("the second stands", || one_stands(&one));
+        until("the second stands", || one_queues(&one, "chair"));
         other.close(SOON).expect("it is confirmed");
         let end = campaign.join().expect("it does not panic");
-        assert!(matches!(end, Err(Error::Closed(_))), "{end:?}");
+        assert_error!(end, Error::Closed(_));
     });
 }
 
@@ -142,11 +123,8 @@ fn closing_the_client_ends_a_campaign() {
 fn observers_see_who_leads() {
     let [(_one, first), (_, observer)] = candidates(["first", "observer"]);
     let chair = first.campaign().expect("nobody leads");
-    let seen = observer
-        .observe()
-        .next()
-        .expect("it goes on")
-        .expect("memory answers");
+    let seen = observer.observe().next().expect("it goes on");
+    let seen = seen.expect("memory answers");
     let tenure::Change::Held(status) = seen else {
         panic!("somebody leads: {seen:?}")
     };
@@ -156,7 +134,7 @@ fn observers_see_who_leads() {
 #[test]
 fn a_name_that_is_no_key_is_refused_at_first_use() {
     let election = client().election("");
-    assert!(matches!(election.campaign(), Err(Error::Invalid(_))));
-    assert!(matches!(election.leader(), Err(Error::Invalid(_))));
+    assert_error!(election.campaign(), Error::Invalid(_));
+    assert_error!(election.leader(), Error::Invalid(_));
     assert!(matches!(election.observe().next(), Some(Err(Error::Invalid(_)))));
 }

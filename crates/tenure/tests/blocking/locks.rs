@@ -13,7 +13,9 @@ use tenure::blocking::{
 use tenure::{Error, Guarantee, Kind, LostCause, Settings};
 use tenure_memory::MemoryStore;
 
-use crate::stage::{SOON, client, everybody_on, two_clients, until};
+use crate::stage::{
+    MS, SOON, assert_error, client, client_of, everybody_on, held, is_free, one_queues, two_clients, until,
+};
 
 #[test]
 fn a_lock_excludes_and_every_grant_has_a_greater_token() {
@@ -26,11 +28,8 @@ fn a_lock_excludes_and_every_grant_has_a_greater_token() {
         assert_eq!(guard.key().as_str(), "k");
         assert!(guard.token() > last, "{:?} after {last:?}", guard.token());
         last = guard.token();
-        assert!(mutex.try_lock().expect("memory answers").is_none());
-        assert!(matches!(
-            mutex.lock_within(Duration::from_millis(20)),
-            Err(Error::Timeout)
-        ));
+        assert!(!is_free(&client, "k"));
+        assert_error!(mutex.lock_within(20 * MS), Error::Timeout);
         guard.verify().expect("it is held");
         guard.unlock().expect("it is held");
     }
@@ -75,41 +74,29 @@ fn an_owner_nests_its_locks_across_threads() {
     });
     assert_eq!(inner.token(), outer.token());
     outer.unlock().expect("it is held");
-    assert!(
-        client.mutex("k").try_lock().expect("memory answers").is_none(),
-        "the inner guard holds it"
-    );
+    assert!(!is_free(&client, "k"), "the inner guard holds it");
     inner.unlock().expect("it is held");
-    assert!(client.mutex("k").try_lock().expect("memory answers").is_some());
+    assert!(is_free(&client, "k"));
 
     let lock = client.rwlock("rw").owned_by(&owner);
     let _reading = lock.read().expect("it is free");
-    assert!(matches!(lock.write(), Err(Error::WouldDeadlock)));
+    assert_error!(lock.write(), Error::WouldDeadlock);
 }
 
 #[test]
 fn a_fallback_runs_only_when_the_lock_is_busy() {
     let client = client();
     let mutex = client.mutex("k");
-    assert_eq!(
-        mutex
-            .with_or_else(Duration::ZERO, |_| "work", || "busy")
-            .expect("memory answers"),
-        "work"
-    );
+    let work = |limit| mutex.with_or_else(limit, |_| "work", || "busy");
+    assert!(matches!(work(Duration::ZERO), Ok("work")));
     let guard = mutex.lock().expect("it is free");
-    for limit in [Duration::ZERO, Duration::from_millis(10)] {
-        assert_eq!(
-            mutex
-                .with_or_else(limit, |_| "work", || "busy")
-                .expect("memory answers"),
-            "busy"
-        );
+    for limit in [Duration::ZERO, 10 * MS] {
+        assert!(matches!(work(limit), Ok("busy")), "{limit:?}");
     }
     drop(guard);
-    for limit in [Duration::ZERO, Duration::from_millis(10)] {
+    for limit in [Duration::ZERO, 10 * MS] {
         let bad = client.mutex("").with_or_else(limit, |_| "work", || "busy");
-        assert!(matches!(bad, Err(Error::Invalid(_))), "{bad:?}");
+        assert_error!(bad, Error::Invalid(_));
     }
 }
 
@@ -118,68 +105,36 @@ fn every_option_reaches_the_lock() {
     let (one, other) = two_clients();
     let holder = |key: &str| everybody_on(&other, key)[0].holders[0].clone();
 
-    let guard = one
-        .mutex("label")
-        .label("the importer")
-        .lock()
-        .expect("it is free");
+    let guard = held(one.mutex("label").label("the importer"));
     assert_eq!(holder("label").label.as_deref(), Some("the importer"));
     drop(guard);
 
-    let guard = one
-        .mutex("lease")
-        .lease(Duration::from_secs(7))
-        .lock()
-        .expect("it is free");
-    assert!(
-        guard.remaining() <= Duration::from_secs(7)
-            && holder("lease").remaining <= Some(Duration::from_secs(7))
-    );
+    let seven = Duration::from_secs(7);
+    let guard = held(one.mutex("lease").lease(seven));
+    assert!(guard.remaining() <= seven && holder("lease").remaining <= Some(seven));
     drop(guard);
 
-    let guard = one
-        .mutex("fixed")
-        .fixed_lease(Duration::from_millis(50))
-        .lock()
-        .expect("it is free");
+    let guard = held(one.mutex("fixed").fixed_lease(50 * MS));
     assert_eq!(guard.lost().cause, LostCause::Expired);
 
-    let guard = one
-        .mutex("most")
-        .max_hold(Duration::from_millis(50))
-        .lock()
-        .expect("it is free");
+    let guard = held(one.mutex("most").max_hold(50 * MS));
     assert_eq!(guard.lost().cause, LostCause::MaxHold);
 
     let began = Instant::now();
-    let guard = one
-        .mutex("least")
-        .at_least(Duration::from_millis(200))
-        .lock()
-        .expect("it is free");
+    let guard = held(one.mutex("least").at_least(200 * MS));
     guard.unlock().expect("it is held");
-    let next = other.mutex("least").lock_within(SOON).expect("it becomes free");
-    assert!(
-        began.elapsed() >= Duration::from_millis(200),
-        "{:?}",
-        began.elapsed()
-    );
-    drop(next);
+    drop(other.mutex("least").lock_within(SOON).expect("it becomes free"));
+    assert!(began.elapsed() >= 200 * MS, "{:?}", began.elapsed());
 
-    let guard = one.mutex("fair").fair().lock().expect("it is free");
+    let guard = held(one.mutex("fair").fair());
     std::thread::scope(|scope| {
         let second = scope.spawn(|| one.mutex("fair").fair().lock().map(|_| ()));
         until("the fair waiter queues in the store", || {
-            everybody_on(&other, "fair")[0]
-                .waiters
-                .as_ref()
-                .is_some_and(|waiters| waiters.len() == 1)
+            one_queues(&other, "fair")
         });
         drop(guard);
-        second
-            .join()
-            .expect("the thread does not panic")
-            .expect("it becomes free");
+        let second = second.join().expect("the thread does not panic");
+        second.expect("it becomes free");
     });
 }
 
@@ -191,16 +146,10 @@ fn readers_share_and_a_writer_is_alone() {
         lock.try_read().expect("memory answers").expect("shared"),
     );
     assert!(lock.try_write().expect("memory answers").is_none());
-    assert!(matches!(
-        lock.write_within(Duration::from_millis(10)),
-        Err(Error::Timeout)
-    ));
+    assert_error!(lock.write_within(10 * MS), Error::Timeout);
     drop(readers);
     let writer = lock.write_within(SOON).expect("it becomes free");
-    assert!(matches!(
-        lock.read_within(Duration::from_millis(10)),
-        Err(Error::Timeout)
-    ));
+    assert_error!(lock.read_within(10 * MS), Error::Timeout);
     writer.unlock().expect("it is held");
     lock.write().expect("free").unlock().expect("held");
 }
@@ -211,25 +160,18 @@ fn a_semaphore_has_so_many_permits() {
     let one = semaphore.acquire().expect("free");
     let two = semaphore.acquire_many_within(2, SOON).expect("free");
     assert!(semaphore.try_acquire().expect("memory answers").is_none());
-    assert!(matches!(
-        semaphore.acquire_within(Duration::from_millis(10)),
-        Err(Error::Timeout)
-    ));
+    assert_error!(semaphore.acquire_within(10 * MS), Error::Timeout);
     drop(two);
     let more = semaphore.acquire_many(2).expect("they come back");
     assert!(semaphore.try_acquire_many(1).expect("memory answers").is_none());
-    assert!(matches!(
-        semaphore.acquire_many(4),
-        Err(Error::Invalid(_) | Error::Limit(_))
-    ));
+    assert_error!(semaphore.acquire_many(4), Error::Invalid(_) | Error::Limit(_));
     drop((one, more));
 }
 
 #[test]
 fn a_name_has_the_same_stripe_here_and_in_async() {
     let store = MemoryStore::new(Arc::new(SystemClock));
-    let threads =
-        Client::new(store.client(Arc::new(SystemClock)), Settings::default()).expect("there is a thread");
+    let threads = client_of(&store);
     let tasks = tenure::Client::new(store.client(Arc::new(SystemClock)), Settings::default());
     let carts = threads.striped("carts", 8);
     let guard = carts.mutex("customer 4711").lock().expect("it is free");
@@ -265,21 +207,13 @@ fn several_locks_of_several_clients_are_taken_together_or_not_at_all() {
     assert_eq!(guards.members().len(), 4);
     assert!(guards.is_held() && guards.check().is_ok());
     assert_eq!(guards.while_held(|all| all.members().len()), Ok(4));
-    let keys: Vec<_> = guards
-        .members()
-        .iter()
-        .map(|guard| guard.key().as_str())
-        .collect();
-    assert_eq!(keys, ["a", "b", "c", "d"]);
-    for guard in guards.members() {
+    for (guard, key) in guards.members().iter().zip(["a", "b", "c", "d"]) {
+        assert_eq!(guard.key().as_str(), key);
         guard.verify().expect("a member is a guard of threads, and held");
     }
-    assert_eq!(guards.lost_within(Duration::from_millis(10)), None);
+    assert_eq!(guards.lost_within(10 * MS), None);
     assert!(multi(members()).try_lock().expect("memory answers").is_none());
-    assert!(matches!(
-        multi(members()).lock_within(Duration::from_millis(20)),
-        Err(Error::Timeout)
-    ));
+    assert_error!(multi(members()).lock_within(20 * MS), Error::Timeout);
     guards.unlock().expect("all are held");
 
     let guards = multi(members()).lock_within(SOON).expect("all are free");
@@ -295,32 +229,24 @@ fn several_locks_of_several_clients_are_taken_together_or_not_at_all() {
 
     let nobody: [Mutex; 0] = [];
     let nobody = multi(nobody);
-    assert!(matches!(nobody.lock(), Err(Error::Invalid(_))));
-    assert!(matches!(nobody.lock_within(SOON), Err(Error::Invalid(_))));
-    assert!(matches!(nobody.try_lock(), Err(Error::Invalid(_))));
+    assert_error!(nobody.lock(), Error::Invalid(_));
+    assert_error!(nobody.lock_within(SOON), Error::Invalid(_));
+    assert_error!(nobody.try_lock(), Error::Invalid(_));
     let twice = multi([other.mutex("x"), other.mutex("x")]);
-    assert!(matches!(twice.lock(), Err(Error::Invalid(_))));
+    assert_error!(twice.lock(), Error::Invalid(_));
 }
 
 #[test]
 fn locks_held_together_with_another_client_do_not_hang_on_its_thread() {
     let (one, other) = (client(), client());
-    let both = multi([one.mutex("a"), other.mutex("b")])
-        .lock()
-        .expect("both are free");
+    let both = multi([one.mutex("a"), other.mutex("b")]).lock();
+    let both = both.expect("both are free");
     both.unlock().expect("both are held");
     one.close(SOON).expect("it is confirmed");
     drop(one);
-    let guard = other
-        .mutex("b")
-        .lease(Duration::from_millis(300))
-        .lock()
-        .expect("it is free");
-    assert_eq!(
-        guard.lost_within(Duration::from_millis(900)),
-        None,
-        "its own watchdog renews it"
-    );
+    let guard = held(other.mutex("b").lease(300 * MS));
+    let lost = guard.lost_within(900 * MS);
+    assert_eq!(lost, None, "its own watchdog renews it");
     guard.unlock().expect("it is held");
 }
 
@@ -329,10 +255,7 @@ fn what_the_client_tells_of_its_store_is_told_here_too() {
     let client = client();
     assert_eq!(client.profile().store, "memory");
     assert!(!client.examine().expect("memory answers").is_empty());
-    assert!(matches!(
-        client.require(Guarantee::SurvivesFailover),
-        Err(Error::Unsupported(_))
-    ));
+    assert_error!(client.require(Guarantee::SurvivesFailover), Error::Unsupported(_));
     let guard = client.mutex("k").lock().expect("it is free");
     assert_eq!(guard.fence().ok(), guard.token());
     assert_eq!(guard.lease(), Settings::default().lease);
@@ -341,13 +264,8 @@ fn what_the_client_tells_of_its_store_is_told_here_too() {
     let seen = everybody_on(&client, "k");
     assert_eq!((seen[0].kind, seen[0].holders.len()), (Kind::Mutex, 1));
     assert_eq!(seen[0].holders[0].token, guard.token());
-    let Err(error) = blocking::connect("nowhere://") else {
-        panic!("no store is called so")
-    };
-    assert!(
-        matches!(error, Error::Unsupported(_) | Error::Invalid(_)),
-        "{error}"
-    );
+    let nowhere = blocking::connect("nowhere://");
+    assert_error!(nowhere, Error::Unsupported(_) | Error::Invalid(_));
 }
 
 #[test]

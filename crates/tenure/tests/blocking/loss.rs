@@ -11,34 +11,30 @@ use tenure::{Error, Holder, LostCause, Settings};
 use tenure_memory::{Memory, MemoryStore};
 use tenure_testkit::SimClock;
 
-use crate::stage::{SOON, client, everybody_on, two_clients, until};
+use crate::stage::{
+    MS, SOON, assert_error, client, client_of, held, is_free, one_queues, two_clients, until,
+};
 
 #[test]
 fn loss_is_noticed_by_waiting_and_by_asking() {
     let (one, other) = two_clients();
-    let guard = one
-        .mutex("k")
-        .lease(Duration::from_millis(300))
-        .lock()
-        .expect("it is free");
+    let guard = held(one.mutex("k").lease(300 * MS));
     assert_eq!(guard.check(), Ok(()));
-    assert_eq!(guard.lost_within(Duration::from_millis(10)), None, "it is held");
-    let freed = other
-        .evict(Holder::All(guard.key().clone()))
-        .expect("memory answers");
-    assert_eq!(freed.len(), 1);
+    assert_eq!(guard.lost_within(10 * MS), None, "it is held");
+    let freed = other.evict(Holder::All(guard.key().clone()));
+    assert_eq!(freed.expect("memory answers").len(), 1);
     let lost = guard.lost_within(SOON).expect("a renewal tells it");
     assert!(matches!(lost.cause, LostCause::Evicted { .. }), "{lost}");
     assert_eq!(guard.check(), Err(lost.clone()));
     assert_eq!(guard.lost(), lost);
     assert!(!guard.is_held());
-    assert!(matches!(guard.unlock(), Err(Error::Lost(_))));
+    assert_error!(guard.unlock(), Error::Lost(_));
 }
 
 #[test]
 fn work_whose_lock_was_lost_meanwhile_is_not_reported_as_done() {
     let client = client();
-    let short = client.mutex("k").fixed_lease(Duration::from_millis(60));
+    let short = client.mutex("k").fixed_lease(60 * MS);
     let (steps, began) = (Cell::new(0), Instant::now());
     let done = short.with(|guard| {
         while guard.check().is_ok() && began.elapsed() < SOON {
@@ -72,7 +68,7 @@ fn a_wait_for_loss_is_over_when_its_time_has_passed_though_the_machine_slept() {
     until("both have found out", || {
         // Whoever has not begun to wait sleeps through the next hour.
         clock.suspend(HOUR);
-        std::thread::sleep(Duration::from_millis(50)); // sleep: the pace of the hours, no event.
+        std::thread::sleep(50 * MS); // sleep: the pace of the hours, no event.
         one.is_finished() && both.is_finished()
     });
     for wait in [one, both] {
@@ -83,13 +79,9 @@ fn a_wait_for_loss_is_over_when_its_time_has_passed_though_the_machine_slept() {
 #[test]
 fn a_thread_that_never_waits_keeps_its_lock_renewed() {
     let client = client();
-    let guard = client
-        .mutex("k")
-        .lease(Duration::from_millis(600))
-        .lock()
-        .expect("it is free");
+    let guard = held(client.mutex("k").lease(600 * MS));
     let began = Instant::now();
-    while began.elapsed() < Duration::from_millis(1500) {
+    while began.elapsed() < 1500 * MS {
         assert!(guard.is_held(), "lost after {:?}", began.elapsed());
         std::hint::spin_loop();
     }
@@ -102,31 +94,16 @@ fn a_client_ends_its_thread_when_everything_of_it_has_gone_and_not_before() {
     let backend: Arc<Memory> = store.client(Arc::new(SystemClock));
     let gone = Arc::downgrade(&backend);
     let client = Client::new(backend, Settings::default()).expect("there is a thread");
-    let guard = client
-        .mutex("k")
-        .lease(Duration::from_millis(600))
-        .lock()
-        .expect("it is free");
+    let guard = held(client.mutex("k").lease(600 * MS));
     let mutex = client.mutex("other");
     drop(client);
-    assert_eq!(
-        guard.lost_within(Duration::from_millis(900)),
-        None,
-        "a guard keeps its watchdog"
-    );
-    mutex
-        .lock()
-        .expect("a lock keeps its client")
-        .unlock()
-        .expect("it is held");
+    let lost = guard.lost_within(900 * MS);
+    assert_eq!(lost, None, "a guard keeps its watchdog");
+    let other = mutex.lock().expect("a lock keeps its client");
+    other.unlock().expect("it is held");
     drop((guard, mutex));
     until("the thread lets go of its store", || gone.upgrade().is_none());
-    let next =
-        Client::new(store.client(Arc::new(SystemClock)), Settings::default()).expect("there is a thread");
-    assert!(
-        next.mutex("k").try_lock().expect("memory answers").is_some(),
-        "it was given back first"
-    );
+    assert!(is_free(&client_of(&store), "k"), "it was given back first");
 }
 
 #[test]
@@ -136,20 +113,13 @@ fn closing_ends_waits_and_belief_and_gives_everything_back() {
     let mine = one.mutex("mine").lock().expect("it is free");
     std::thread::scope(|scope| {
         let waiter = scope.spawn(|| one.mutex("busy").fair().lock().map(|_| ()));
-        until("it queues", || {
-            everybody_on(&other, "busy")[0]
-                .waiters
-                .as_ref()
-                .is_some_and(|w| w.len() == 1)
-        });
+        until("it queues", || one_queues(&other, "busy"));
         one.close(SOON).expect("it is confirmed");
-        assert!(matches!(
-            waiter.join().expect("the thread does not panic"),
-            Err(Error::Closed(_))
-        ));
+        let waited = waiter.join().expect("the thread does not panic");
+        assert_error!(waited, Error::Closed(_));
     });
     assert_eq!(mine.lost().cause, LostCause::Closed);
-    assert!(matches!(one.mutex("mine").lock(), Err(Error::Closed(_))));
-    assert!(other.mutex("mine").try_lock().expect("memory answers").is_some());
+    assert_error!(one.mutex("mine").lock(), Error::Closed(_));
+    assert!(is_free(&other, "mine"));
     foreign.unlock().expect("it is another client's");
 }

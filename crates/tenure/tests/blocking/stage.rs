@@ -4,10 +4,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tenure::backend::SystemClock;
-use tenure::blocking::{self, Client};
+use tenure::blocking::{self, Client, Guard, Mutex};
 use tenure::{Query, Settings};
 use tenure_memory::MemoryStore;
 
+pub(crate) const MS: Duration = Duration::from_millis(1);
 pub(crate) const SOON: Duration = Duration::from_secs(10);
 
 pub(crate) fn client() -> Client {
@@ -17,10 +18,32 @@ pub(crate) fn client() -> Client {
 /// Two clients of one store.
 pub(crate) fn two_clients() -> (Client, Client) {
     let store = MemoryStore::new(Arc::new(SystemClock));
-    let one =
-        || Client::new(store.client(Arc::new(SystemClock)), Settings::default()).expect("there is a thread");
-    (one(), one())
+    (client_of(&store), client_of(&store))
 }
+
+pub(crate) fn client_of(store: &MemoryStore) -> Client {
+    let backend = store.client(Arc::new(SystemClock));
+    Client::new(backend, Settings::default()).expect("there is a thread")
+}
+
+/// Takes a lock that nobody holds.
+pub(crate) fn held(mutex: Mutex) -> Guard {
+    mutex.lock().expect("it is free")
+}
+
+pub(crate) fn is_free(client: &Client, key: &str) -> bool {
+    let guard = client.mutex(key).try_lock().expect("memory answers");
+    guard.is_some()
+}
+
+/// Fails unless the answer is that error.
+macro_rules! assert_error {
+    ($answer:expr, $error:pat) => {
+        let answer = $answer;
+        assert!(matches!(answer, Err($error)), "{answer:?}");
+    };
+}
+pub(crate) use assert_error;
 
 /// Waits until it is so.
 pub(crate) fn until(what: &str, is_so: impl Fn() -> bool) {
@@ -29,6 +52,12 @@ pub(crate) fn until(what: &str, is_so: impl Fn() -> bool) {
         assert!(began.elapsed() < SOON, "not within {SOON:?}: {what}");
         std::thread::yield_now();
     }
+}
+
+/// Whether one claim queues for that key in the store.
+pub(crate) fn one_queues(client: &Client, key: &str) -> bool {
+    let waiters = everybody_on(client, key)[0].waiters.clone();
+    waiters.is_some_and(|waiters| waiters.len() == 1)
 }
 
 pub(crate) fn everybody_on(client: &Client, key: &str) -> Vec<tenure::LockStatus> {

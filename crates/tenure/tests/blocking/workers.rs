@@ -5,13 +5,27 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use tenure::blocking::{self, multi};
+use tokio::runtime::{Builder, Runtime};
 
-use crate::stage::{SOON, client, two_clients};
+use crate::stage::{SOON, client, held, is_free, two_clients};
 
 const SENTENCE: &str = "tenure::blocking was called on a thread that drives async tasks";
 
+/// A runtime of two threads.
+fn workers() -> Runtime {
+    let mut builder = Builder::new_multi_thread();
+    builder.worker_threads(2).enable_all();
+    builder.build().expect("tokio starts")
+}
+
+/// A runtime of one thread.
+fn alone() -> Runtime {
+    let mut builder = Builder::new_current_thread();
+    builder.enable_all().build().expect("tokio starts")
+}
+
 /// What a call panics with inside a task of that runtime.
-fn panic_inside(runtime: &tokio::runtime::Runtime, call: impl FnOnce() + Send + 'static) -> String {
+fn panic_inside(runtime: &Runtime, call: impl FnOnce() + Send + 'static) -> String {
     let failed = runtime.block_on(async { tokio::spawn(async move { call() }).await });
     let panic = failed.expect_err("the call panics").into_panic();
     panic
@@ -23,44 +37,21 @@ fn panic_inside(runtime: &tokio::runtime::Runtime, call: impl FnOnce() + Send + 
 
 #[test]
 fn on_an_async_worker_every_call_that_can_wait_panics_with_a_sentence() {
-    let workers = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_all()
-        .build();
-    let alone = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    for runtime in [workers, alone].map(|runtime| runtime.expect("tokio starts")) {
+    for runtime in [workers(), alone()] {
         let client = client();
         let held = Arc::new(client.mutex("held").lock().expect("it is free"));
-        let calls: Vec<Box<dyn FnOnce() + Send>> = vec![
+        let [mutex, tried] = ["k", "k"].map(|key| client.mutex(key));
+        let (guard, limited, closing) = (held.clone(), held.clone(), client.clone());
+        let (mut changes, election) = (client.watch(""), client.election("chair"));
+        let calls: [Box<dyn FnOnce() + Send>; 8] = [
             Box::new(|| drop(blocking::connect("memory:"))),
-            Box::new({
-                let mutex = client.mutex("k");
-                move || drop(mutex.lock())
-            }),
-            Box::new({
-                let mutex = client.mutex("k");
-                move || drop(mutex.try_lock())
-            }),
-            Box::new({
-                let guard = held.clone();
-                move || drop(guard.lost())
-            }),
-            Box::new({
-                let guard = held.clone();
-                move || drop(guard.lost_within(SOON))
-            }),
-            Box::new({
-                let mut changes = client.watch("");
-                move || drop(changes.next())
-            }),
-            Box::new({
-                let election = client.election("chair");
-                move || drop(election.campaign())
-            }),
-            Box::new({
-                let client = client.clone();
-                move || drop(client.close(SOON))
-            }),
+            Box::new(move || drop(mutex.lock())),
+            Box::new(move || drop(tried.try_lock())),
+            Box::new(move || drop(guard.lost())),
+            Box::new(move || drop(limited.lost_within(SOON))),
+            Box::new(move || drop(changes.next())),
+            Box::new(move || drop(election.campaign())),
+            Box::new(move || drop(closing.close(SOON))),
         ];
         for call in calls {
             let sentence = panic_inside(&runtime, call);
@@ -70,20 +61,13 @@ fn on_an_async_worker_every_call_that_can_wait_panics_with_a_sentence() {
         let root = catch_unwind(in_the_root);
         assert!(root.is_err(), "also in the task that block_on runs");
         assert!(held.is_held(), "what was refused did no harm");
-        client
-            .mutex("k")
-            .lock()
-            .expect("it is free")
-            .unlock()
-            .expect("it is held");
+        assert!(is_free(&client, "k"));
     }
 }
 
 #[test]
 fn a_guard_unlocked_on_an_async_worker_is_given_back_all_the_same() {
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .build()
-        .expect("tokio starts");
+    let runtime = alone();
     let client = client();
     let guard = client.mutex("k").lock().expect("it is free");
     let sentence = panic_inside(&runtime, move || drop(guard.unlock()));
@@ -93,23 +77,14 @@ fn a_guard_unlocked_on_an_async_worker_is_given_back_all_the_same() {
 
 #[test]
 fn calls_work_inside_spawn_blocking_and_block_in_place() {
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_all()
-        .build()
-        .expect("tokio starts");
+    let runtime = workers();
     let client = client();
     runtime.block_on(async {
         let mutex = client.mutex("k");
         let in_a_blocking_thread = tokio::task::spawn_blocking(move || {
             let guard = mutex.lock().expect("it is free");
             let client = blocking::connect("memory:").expect("memory is always there");
-            client
-                .mutex("own")
-                .lock()
-                .expect("it is free")
-                .unlock()
-                .expect("it is held");
+            held(client.mutex("own")).unlock().expect("it is held");
             guard.unlock().expect("it is held");
         });
         in_a_blocking_thread.await.expect("it does not panic");
@@ -120,12 +95,9 @@ fn calls_work_inside_spawn_blocking_and_block_in_place() {
         in_place.await.expect("it does not panic");
     });
     let entered = runtime.enter();
-    client
-        .mutex("k")
-        .lock()
-        .expect("a thread that only entered a runtime may wait")
-        .unlock()
-        .expect("it is held");
+    let guard = client.mutex("k").lock();
+    let guard = guard.expect("a thread that only entered a runtime may wait");
+    guard.unlock().expect("it is held");
     drop(entered);
 }
 
@@ -134,14 +106,10 @@ fn dropping_never_waits_and_works_on_an_async_worker_and_outside() {
     let (one, other) = two_clients();
     let outside = one.mutex("outside").lock().expect("it is free");
     let inside = one.mutex("inside").lock().expect("it is free");
-    let both = multi([one.mutex("a"), one.mutex("b")])
-        .lock()
-        .expect("they are free");
+    let both = multi([one.mutex("a"), one.mutex("b")]).lock();
+    let both = both.expect("they are free");
     drop(outside);
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .build()
-        .expect("tokio starts");
-    runtime.block_on(async move {
+    alone().block_on(async move {
         drop((inside, both));
         drop(one);
     });
