@@ -40,6 +40,14 @@ impl Link {
         Ok(())
     }
 
+    /// Calls the store, if this client reaches it.
+    fn call<T: Send + 'static>(&self, call: impl FnOnce(Arc<Memory>) -> Call<T>) -> Call<T> {
+        match self.reach() {
+            Ok(()) => call(self.store.clone()),
+            Err(error) => Call::ready(Err(error)),
+        }
+    }
+
     /// What the store answers about claims that it has, and the lab about those that it took.
     async fn renew_each(&self, batch: Batch<Renewal>) -> Batch<Renewed> {
         let ids: Vec<ClaimId> = batch.iter().map(|renewal| renewal.who.id).collect();
@@ -64,10 +72,7 @@ impl Backend for Link {
     }
 
     fn acquire(self: Arc<Self>, claim: Arc<Claim>, place_by: Instant) -> Call<Standing> {
-        match self.reach() {
-            Ok(()) => self.store.clone().acquire(claim, place_by),
-            Err(error) => Call::ready(Err(error)),
-        }
+        self.call(|store| store.acquire(claim, place_by))
     }
 
     fn renew(self: Arc<Self>, batch: Batch<Renewal>) -> Each<Renewed> {
@@ -85,10 +90,7 @@ impl Backend for Link {
     }
 
     fn watch(self: Arc<Self>, claim: Arc<Claim>) -> Call<Wakes> {
-        match self.reach() {
-            Ok(()) => self.store.clone().watch(claim),
-            Err(error) => Call::ready(Err(error)),
-        }
+        self.call(|store| store.watch(claim))
     }
 
     fn reconnects(&self) -> Option<Wakes> {
@@ -96,17 +98,11 @@ impl Backend for Link {
     }
 
     fn inspect(self: Arc<Self>, query: Query) -> Call<Page<LockStatus>> {
-        match self.reach() {
-            Ok(()) => self.store.clone().inspect(query),
-            Err(error) => Call::ready(Err(error)),
-        }
+        self.call(|store| store.inspect(query))
     }
 
     fn examine(self: Arc<Self>) -> Call<Vec<Finding>> {
-        match self.reach() {
-            Ok(()) => self.store.clone().examine(),
-            Err(error) => Call::ready(Err(error)),
-        }
+        self.call(|store| store.examine())
     }
 
     fn close(self: Arc<Self>) -> Call<()> {

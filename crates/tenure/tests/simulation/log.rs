@@ -1,13 +1,13 @@
 //! What is written down of a world as it happens. It becomes text only when somebody reads it.
 //! Attempts and beliefs are the checker's events; `world.rs` sorts both into one story.
 
-use std::fmt;
 use std::time::Duration;
 
 use tenure_backend::{Cause, Departure, Holder, HolderId, Released, Renewed, Standing};
 
 /// One thing that happened beside the attempts themselves.
 #[derive(Clone, Debug)]
+#[expect(dead_code, reason = "it is read as text, by Debug")]
 pub(crate) enum Note {
     Paused {
         client: usize,
@@ -88,8 +88,9 @@ impl Note {
     }
 }
 
-/// A standing in a few words.
+/// A standing without its tokens, which come from the wall clock.
 #[derive(Clone, Copy, Debug)]
+#[expect(dead_code, reason = "it is read as text, by Debug")]
 pub(crate) enum Word {
     Granted { lease: Duration },
     Waits { poll_after: Duration },
@@ -105,57 +106,5 @@ pub(crate) fn word(standing: &Standing) -> Word {
         Standing::Ended => Word::Other("ended"),
         Standing::TooLate => Word::Other("too late"),
         Standing::Recovering => Word::Other("recovering"),
-    }
-}
-
-impl fmt::Display for Word {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Word::Granted { lease } => write!(f, "granted for {lease:?}"),
-            Word::Waits { poll_after } => write!(f, "waits, to poll after {poll_after:?}"),
-            Word::Other(word) => f.write_str(word),
-        }
-    }
-}
-
-impl fmt::Display for Note {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Note::Paused { client, time } => write!(f, "client {client} is paused for {time:?}"),
-            Note::Jumped { client, time } => write!(f, "client {client}'s clock jumps by {time:?}"),
-            Note::Died { client } => write!(f, "client {client} dies"),
-            Note::StoreDown { time, loses_data } => {
-                let data = if *loses_data { "loses" } else { "keeps" };
-                write!(f, "the store is down for {time:?} and {data} its data")
-            }
-            Note::WeatherEnds => f.write_str("the weather ends"),
-            Note::Closing { client } => write!(f, "client {client} closes"),
-            Note::Violation { rule, what } => write!(f, "violation of {rule}: {what}"),
-            Note::Stands {
-                client,
-                claim,
-                standing,
-            } => write!(f, "store: {client}.{claim} {standing}"),
-            Note::Renewed { client, claim, alive } => {
-                write!(
-                    f,
-                    "store: {client}.{claim} {}",
-                    if *alive { "renewed" } else { "is gone to renewal" }
-                )
-            }
-            Note::Released {
-                client,
-                who,
-                cause,
-                freed,
-                heir,
-            } => {
-                let who = who.map_or("everybody".to_owned(), |claim| format!("{client}.{claim}"));
-                write!(f, "store: client {client} {cause} {who}, freed {freed:?}")?;
-                heir.map_or(Ok(()), |(heir, standing)| {
-                    write!(f, ", its heir {client}.{heir} {standing}")
-                })
-            }
-        }
     }
 }

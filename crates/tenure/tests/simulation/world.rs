@@ -204,20 +204,27 @@ impl World {
         self.say(Note::Jumped { client, time });
         self.bodies[client].clock.suspend(time);
         *self.bodies[client].jumped.lock() = Some(self.now());
-        let holds = self.holds.lock().clone();
-        for hold in holds.iter().filter(|hold| hold.client == client) {
+        for hold in self.holds_of(client) {
             if hold.look(self).is_none() {
-                self.lose(hold);
+                self.lose(&hold);
             }
         }
+    }
+
+    fn holds_of(&self, client: usize) -> Vec<Arc<Hold>> {
+        let holds = self.holds.lock();
+        holds
+            .iter()
+            .filter(|hold| hold.client == client)
+            .cloned()
+            .collect()
     }
 
     pub(crate) fn kill(&self, client: usize) {
         self.say(Note::Died { client });
         self.bodies[client].dead.store(true, Ordering::Relaxed);
-        let holds = self.holds.lock().clone();
-        for hold in holds.iter().filter(|hold| hold.client == client) {
-            self.lose(hold);
+        for hold in self.holds_of(client) {
+            self.lose(&hold);
         }
     }
 
@@ -378,7 +385,7 @@ impl World {
         let said = self.log.lock().clone();
         let mut lines: Vec<(Instant, String)> = said
             .into_iter()
-            .map(|(at, note)| (at, note.to_string()))
+            .map(|(at, note)| (at, format!("{note:?}")))
             .collect();
         let told = events
             .into_iter()
