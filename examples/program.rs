@@ -1,5 +1,5 @@
 //! What the programs of the examples share: where their locks are, and how they end.
-//! Not here: what a program does. Each takes this file as a module by its path.
+//! Each takes this file as a module by its path.
 #![allow(dead_code, reason = "each program uses its own part of it")]
 
 use std::error::Error;
@@ -10,6 +10,12 @@ use std::process::ExitCode;
 pub(crate) fn named_store() -> Option<String> {
     let url = std::env::var_os("TENURE_URL").filter(|url| !url.is_empty())?;
     Some(url.to_string_lossy().into_owned())
+}
+
+/// `TENURE_URL`; without it, a file of that name, which the processes of this machine share.
+pub(crate) fn store_or_file(name: &str) -> String {
+    let file = std::env::temp_dir().join(name);
+    named_store().unwrap_or_else(|| format!("sqlite:{}", file.display()))
 }
 
 /// The exit code of a program that ended so: 0, or 1 with the error in words on stderr.

@@ -3,6 +3,8 @@
 
 #[path = "../../program.rs"]
 mod program;
+#[path = "../../stop.rs"]
+mod stop;
 
 use std::error::Error;
 use std::process::ExitCode;
@@ -10,7 +12,6 @@ use std::time::Duration;
 use std::{io, thread};
 
 use tenure::Client;
-use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 
 /// Cron mails what is written to stderr.
@@ -20,14 +21,11 @@ async fn main() -> ExitCode {
 }
 
 async fn run() -> Result<(), Box<dyn Error>> {
-    // Ctrl-C, and what containers send.
-    let mut interrupted = signal(SignalKind::interrupt())?;
-    let mut terminated = signal(SignalKind::terminate())?;
-    let client = tenure::connect(&store()).await?;
+    let asked_to_stop = stop::signals()?;
+    let client = tenure::connect(&program::store_or_file("cron-job-locks.db")).await?;
     let outcome = tokio::select! {
         outcome = report_once(&client) => outcome.map_err(Into::into),
-        _ = interrupted.recv() => Err("interrupted".into()),
-        _ = terminated.recv() => Err("terminated".into()),
+        signal = asked_to_stop => Err(signal.into()),
     };
     // Last: what is still held is given back before the process ends, not when its lease does.
     let closed = client.close(Duration::from_secs(5)).await;
@@ -62,10 +60,4 @@ async fn report() {
         total += line.trim().parse().unwrap_or(0);
     }
     println!("report: {sales} sales, {total} in total");
-}
-
-/// `TENURE_URL`, as for the command; without it, a file that the processes of this machine share.
-fn store() -> String {
-    let file = std::env::temp_dir().join("cron-job-locks.db");
-    program::named_store().unwrap_or_else(|| format!("sqlite:{}", file.display()))
 }

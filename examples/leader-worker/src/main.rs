@@ -4,6 +4,8 @@
 mod journal;
 #[path = "../../program.rs"]
 mod program;
+#[path = "../../stop.rs"]
+mod stop;
 
 use std::error::Error;
 use std::path::{Path, PathBuf};
@@ -12,7 +14,6 @@ use std::time::Duration;
 use std::{fs, io};
 
 use tenure::{Client, HolderStatus, Leader};
-use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::sleep;
 
 use journal::Journal;
@@ -34,14 +35,11 @@ async fn run() -> Result<(), Box<dyn Error>> {
     let spool = PathBuf::from(args.next().ok_or("name the folder of the tasks")?);
     let journal = args.next().unwrap_or_else(|| "journal.db".to_owned());
 
-    // Ctrl-C, and what containers send.
-    let mut interrupted = signal(SignalKind::interrupt())?;
-    let mut terminated = signal(SignalKind::terminate())?;
-    let client = tenure::connect(&store()).await?;
+    let asked_to_stop = stop::signals()?;
+    let client = tenure::connect(&program::store_or_file("leader-worker-locks.db")).await?;
     let outcome = tokio::select! {
         outcome = stand_and_lead(&client, &spool, &journal) => outcome,
-        _ = interrupted.recv() => Ok(()),
-        _ = terminated.recv() => Ok(()),
+        _ = asked_to_stop => Ok(()),
     };
     // Last: the lead is given back before the process ends, so the next takes it at once.
     let closed = client.close(Duration::from_secs(5)).await;
@@ -94,10 +92,4 @@ fn next_task(spool: &Path) -> io::Result<Option<PathBuf>> {
         .next()
         .map(|entry| Ok(entry?.path()))
         .transpose()
-}
-
-/// `TENURE_URL`, as for the command; without it, a file that the processes of this machine share.
-fn store() -> String {
-    let file = std::env::temp_dir().join("leader-worker-locks.db");
-    program::named_store().unwrap_or_else(|| format!("sqlite:{}", file.display()))
 }

@@ -4,6 +4,8 @@
 #[path = "../../program.rs"]
 mod program;
 mod shop;
+#[path = "../../stop.rs"]
+mod stop;
 
 use std::error::Error;
 use std::net::SocketAddr;
@@ -11,7 +13,6 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use metrics_exporter_prometheus::PrometheusBuilder;
-use tokio::signal::unix::{SignalKind, signal};
 
 /// Upper bounds of the histograms' buckets, in seconds: from an unlock in memory to what no lock should last.
 ///
@@ -37,16 +38,13 @@ async fn run() -> Result<(), Box<dyn Error>> {
         .set_buckets(BUCKETS)?
         .install()?;
 
-    // Ctrl-C, and what containers send.
-    let mut interrupted = signal(SignalKind::interrupt())?;
-    let mut terminated = signal(SignalKind::terminate())?;
+    let asked_to_stop = stop::signals()?;
     let store = program::named_store().unwrap_or_else(|| "memory:".to_owned());
     let client = tenure::connect(&store).await?;
     println!("exporting on http://{address}/metrics");
     let outcome = tokio::select! {
         outcome = shop::open(&client) => outcome.map_err(Into::into),
-        _ = interrupted.recv() => Ok(()),
-        _ = terminated.recv() => Ok(()),
+        _ = asked_to_stop => Ok(()),
     };
     // Last: every lock is given back before the process ends.
     let closed = client.close(Duration::from_secs(5)).await;

@@ -4,6 +4,8 @@
 #[path = "../../program.rs"]
 mod program;
 mod steps;
+#[path = "../../stop.rs"]
+mod stop;
 
 use std::error::Error;
 use std::path::{Path, PathBuf};
@@ -11,7 +13,6 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use tenure::{Client, Guard};
-use tokio::signal::unix::{SignalKind, signal};
 
 use steps::Database;
 
@@ -33,15 +34,12 @@ async fn start() -> Result<(), Box<dyn Error>> {
     let database = args.next().unwrap_or_else(|| "shop.db".to_owned());
     let max_wait = tenure::parse_duration(&args.next().unwrap_or_else(|| "1m".to_owned()))?;
 
-    // Ctrl-C, and what containers send.
-    let mut interrupted = signal(SignalKind::interrupt())?;
-    let mut terminated = signal(SignalKind::terminate())?;
+    let asked_to_stop = stop::signals()?;
     let database = Database::open(&database)?;
-    let client = tenure::connect(&store()).await?;
+    let client = tenure::connect(&program::store_or_file("migration-guard-locks.db")).await?;
     let outcome = tokio::select! {
         outcome = migrate(&client, &database, &folder, max_wait) => outcome,
-        _ = interrupted.recv() => Err("interrupted".into()),
-        _ = terminated.recv() => Err("terminated".into()),
+        signal = asked_to_stop => Err(signal.into()),
     };
     if outcome.is_ok() {
         println!("ready");
@@ -82,10 +80,4 @@ async fn apply(guard: &Guard, database: &Database, folder: &Path) -> Result<(), 
         println!("{name}: done");
     }
     Ok(())
-}
-
-/// `TENURE_URL`, as for the command; without it, a file that the processes of this machine share.
-fn store() -> String {
-    let file = std::env::temp_dir().join("migration-guard-locks.db");
-    program::named_store().unwrap_or_else(|| format!("sqlite:{}", file.display()))
 }

@@ -5,6 +5,8 @@ mod orders;
 mod place;
 #[path = "../../program.rs"]
 mod program;
+#[path = "../../stop.rs"]
+mod stop;
 
 use std::error::Error;
 use std::process::ExitCode;
@@ -13,7 +15,6 @@ use std::time::Duration;
 use axum::Router;
 use axum::routing::post;
 use tokio::net::TcpListener;
-use tokio::signal::unix::{SignalKind, signal};
 
 use orders::Orders;
 use place::{Shop, place_order};
@@ -29,17 +30,8 @@ async fn run() -> Result<(), Box<dyn Error>> {
     let address = args.next().unwrap_or_else(|| "127.0.0.1:8080".to_owned());
     let database = args.next().unwrap_or_else(|| "shop.db".to_owned());
 
-    // Ctrl-C, and what containers send.
-    let mut interrupted = signal(SignalKind::interrupt())?;
-    let mut terminated = signal(SignalKind::terminate())?;
-    let asked_to_stop = async move {
-        tokio::select! {
-            _ = interrupted.recv() => {}
-            _ = terminated.recv() => {}
-        }
-    };
-
-    let locks = tenure::connect(&store()).await?;
+    let asked_to_stop = stop::signals()?;
+    let locks = tenure::connect(&program::store_or_file("web-once-locks.db")).await?;
     let shop = Shop {
         locks: locks.clone(),
         orders: Orders::open(&database)?,
@@ -48,14 +40,8 @@ async fn run() -> Result<(), Box<dyn Error>> {
     println!("listening on {}", listener.local_addr()?);
     let routes = Router::new().route("/orders", post(place_order)).with_state(shop);
     axum::serve(listener, routes)
-        .with_graceful_shutdown(asked_to_stop)
+        .with_graceful_shutdown(async { _ = asked_to_stop.await })
         .await?;
     // Last: what is still held is given back before the process ends, not when its lease does.
     Ok(locks.close(Duration::from_secs(5)).await?)
-}
-
-/// `TENURE_URL`, as for the command; without it, a file that the processes of this machine share.
-fn store() -> String {
-    let file = std::env::temp_dir().join("web-once-locks.db");
-    program::named_store().unwrap_or_else(|| format!("sqlite:{}", file.display()))
 }
