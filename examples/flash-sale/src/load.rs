@@ -2,297 +2,228 @@
 //!
 //! In the paused trials a shop is stopped in the middle of a sale, beyond its lease, while others sell.
 
-mod http;
-
 use std::io;
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
 use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep, timeout_at};
+use tokio::time::{Instant, sleep, timeout};
 
-use self::http::{Headers, Reply, ask};
 use crate::Fault;
+use crate::http::{LIMIT, Reply, request};
 use crate::shop::ITEMS;
-use crate::way::Way;
 
-/// Buyers who come at once: three for two items; those who come while a shop is paused; and those who hardly wait.
+/// Buyers who come at once: three for two items; and those who come while a shop is paused.
 const BUYERS: usize = 150;
 const MEANWHILE: usize = 40;
-const IMPATIENT: usize = 10;
 
-/// How often a buyer comes who is told to try later.
+/// How often a buyer comes who is told to try later, and the pause that `Retry-After` asks him for.
 const TRIES: usize = 20;
+const LATER: Duration = Duration::from_secs(1);
 
 /// What buyers may say of themselves. The slow one thinks for longer than it takes to notice him, and to pause his shop.
-const HARDLY_WAITS: Headers = &[("patience", "100ms")];
-const KNOWS_AT_ONCE: Headers = &[("think", "0s")];
-const SLOW: Headers = &[("think", "4s")];
+const KNOWS_AT_ONCE: &str = "think: 0s\r\n";
+const SLOW: &str = "think: 4s\r\n";
 
-/// How long a shop may take to answer at first, and to get to the next step of a sale; how often it is asked meanwhile.
+/// How long a shop may take to answer at first; how often it is asked until it has got to a step of a sale.
 const OPENING: Duration = Duration::from_secs(10);
-const LIMIT: Duration = Duration::from_secs(60);
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// A way to sell, and whether a shop is paused meanwhile.
-#[derive(Clone, Copy)]
-struct Trial {
-    name: &'static str,
-    way: Way,
-    paused: bool,
-    /// Whether the books must balance.
-    balances: bool,
-}
-
-const fn trial(name: &'static str, way: Way, paused: bool, balances: bool) -> Trial {
-    Trial {
-        name,
-        way,
-        paused,
-        balances,
-    }
-}
-
-const TRIALS: [Trial; 6] = [
-    trial("unlocked", Way::Unlocked, false, false),
-    trial("locked", Way::Locked, false, true),
-    trial("fenced", Way::Fenced, false, true),
-    trial("striped", Way::Striped, false, true),
+/// The trials: a way to sell, `-paused` if a shop is paused meanwhile; and whether the books must balance.
+const TRIALS: [(&str, bool); 6] = [
+    ("unlocked", false),
+    ("locked", true),
+    ("fenced", true),
+    ("striped", true),
     // No lock can keep a process from writing that was paused beyond its lease.
-    trial("locked-paused", Way::Locked, true, false),
-    trial("fenced-paused", Way::Fenced, true, true),
+    ("locked-paused", false),
+    ("fenced-paused", true),
 ];
-
-/// What the buyers of a trial were told.
-#[derive(Default)]
-struct Told {
-    sold: usize,
-    sold_out: usize,
-    /// "Try later", because the lock was busy for longer than they wait.
-    turned_away: usize,
-    /// The first reply that is none of these, and was the last.
-    fault: Option<String>,
-    /// What the buyer of the paused shop was told.
-    slow: Option<String>,
-    /// Orders a second, from the crowd's coming to its last order.
-    rate: f64,
-}
 
 /// Runs these trials, or all, one after the other, and prints a line of the books for each.
 ///
 /// # Errors
-/// If a shop does not answer, or if the books do not balance where they must.
+/// If a shop does not answer as it should, or if the books do not balance where they must.
 pub(crate) async fn run(shops: &str, trials: &[&str]) -> Result<(), Fault> {
     let shops: Vec<String> = shops.split(',').map(str::to_owned).collect();
     if shops.len() < 2 {
         return Err("a sale needs two shops at least: HOST:PORT,HOST:PORT".into());
     }
-    let named = |name: &&str| {
-        TRIALS
-            .into_iter()
-            .find(|trial| trial.name == *name)
-            .ok_or(format!("{name:?} is no trial"))
-    };
-    let mut chosen = trials.iter().map(named).collect::<Result<Vec<_>, _>>()?;
-    if chosen.is_empty() {
-        chosen.extend(TRIALS);
+    if let Some(unknown) = trials
+        .iter()
+        .find(|name| TRIALS.iter().all(|trial| trial.0 != **name))
+    {
+        return Err(format!("{unknown:?} is no trial").into());
     }
     for shop in &shops {
-        wait_until(shop, OPENING, |_| Ok(true)).await?;
+        wait_until(shop, OPENING, |_| true).await?;
     }
     println!("{} shops, {ITEMS} items\n", shops.len());
-    println!(
-        "trial           sold  left  oversold  updates lost  sold out  turned away  refused  at once  orders/s"
-    );
-    let (mut words, mut outcome) = (Vec::new(), Ok(()));
-    let (mut fenced, mut striped) = (0.0, 0.0);
-    for trial in chosen {
-        let told = trial.run(&shops).await?;
-        let balances = print_books(trial, &told, &shops).await?;
-        match trial.way {
-            Way::Fenced if !trial.paused => fenced = told.rate,
-            Way::Striped => striped = told.rate,
-            _ => {}
+    println!("trial           sold  left  oversold  updates lost  sold out  refused  at once  orders/s");
+    let mut words = Vec::new();
+    for (name, must_balance) in TRIALS {
+        if !trials.is_empty() && !trials.contains(&name) {
+            continue;
         }
-        if let Some(slow) = told.slow {
-            words.push(format!(
-                "{}: the buyer of the paused shop was told: {slow}",
-                trial.name
-            ));
+        let way = name.strip_suffix("-paused").unwrap_or(name);
+        for shop in &shops {
+            ask(shop, &format!("POST /restock/{way}"), "").await?;
         }
-        let fault = told.fault.map(|fault| format!("a buyer was told: {fault}"));
-        let fault = fault.or((trial.balances && !balances).then(|| "the books do not balance".to_owned()));
-        if let (Ok(()), Some(fault)) = (&outcome, fault) {
-            outcome = Err(format!("{}: {fault}", trial.name).into());
+        let crowd = if way == name {
+            crowd(way, "buyer", BUYERS, &shops, "").await?
+        } else {
+            let told = pause_a_sale(way, &shops).await?;
+            words.push(format!("{name}: the buyer of the paused shop was told: {told}"));
+            crowd(way, "buyer", BUYERS, &shops, KNOWS_AT_ONCE).await?
+        };
+        let balances = print_books(name, &crowd, &shops).await?;
+        if must_balance && !balances {
+            return Err(format!("{name}: the books do not balance").into());
         }
-    }
-    if fenced > 0.0 && striped > 0.0 {
-        words.push(format!(
-            "striped: {:.1} times the orders a second of fenced",
-            striped / fenced
-        ));
     }
     println!("\n{}", words.join("\n"));
-    outcome
+    Ok(())
+}
+
+/// Stops the first shop in the middle of a sale, beyond its lease, has the others sell meanwhile, and lets it go on.
+/// Returns what its buyer was told.
+async fn pause_a_sale(way: &str, shops: &[String]) -> Result<String, Fault> {
+    let (first, others) = shops.split_first().ok_or("there is no shop")?;
+    let what = format!("POST /buy/{way}/slow");
+    let slow = tokio::spawn({
+        let (first, what) = (first.clone(), what.clone());
+        async move { ask(&first, &what, SLOW).await }
+    });
+    wait_until(first, LIMIT, |till| number(till, "thinking").ok() == Some(1)).await?;
+    let pid = number(&ask(first, "GET /till", "").await?, "pid")?;
+    let paused = Paused::stop(pid)?;
+    // They wait until the lease of the shop that stands still has ended.
+    crowd(way, "meanwhile", MEANWHILE, others, KNOWS_AT_ONCE).await?;
+    let sold = number(&ask(&others[0], "GET /books", "").await?, "sold")?;
+    if sold != MEANWHILE as i64 {
+        return Err(format!("{sold} were sold to {MEANWHILE}: the shop was not paused in its sale").into());
+    }
+    drop(paused);
+    let told = slow.await??.body;
+    // Its buyer may be told that the lock is lost before the sale itself has ended.
+    wait_until(first, LIMIT, |till| number(till, "thinking").ok() == Some(0)).await?;
+    let again = ask(first, &what, "").await?.body;
+    Ok(format!(
+        "{}; and when he asked again: {}",
+        told.trim(),
+        again.trim()
+    ))
+}
+
+/// What a crowd was told.
+#[derive(Default)]
+struct Crowd {
+    sold: usize,
+    sold_out: usize,
+    /// From the crowd's coming to its last order.
+    took: Duration,
+}
+
+/// Buyers come to the shops at once, each under a name of his own, and those who are told to try later do so.
+async fn crowd(
+    way: &str,
+    name: &str,
+    buyers: usize,
+    shops: &[String],
+    headers: &'static str,
+) -> Result<Crowd, Fault> {
+    let began = Instant::now();
+    let mut buying = JoinSet::new();
+    for (number, shop) in (0..buyers).zip(shops.iter().cycle()) {
+        let what = format!("POST /buy/{way}/{name}-{number}");
+        buying.spawn(buyer(shop.clone(), what, headers));
+    }
+    let mut crowd = Crowd::default();
+    while let Some(reply) = buying.join_next().await {
+        let reply = reply??;
+        match reply.status {
+            200 | 201 => {
+                crowd.sold += 1;
+                crowd.took = began.elapsed();
+            }
+            410 => crowd.sold_out += 1,
+            status => return Err(format!("a buyer was told: {status} {}", reply.body.trim()).into()),
+        }
+    }
+    Ok(crowd)
+}
+
+/// One buyer, who comes again if the lock was busy, the shop was overtaken, or it does not know how the sale went: an order
+/// that there is after all is then the answer.
+async fn buyer(shop: String, what: String, headers: &'static str) -> io::Result<Reply> {
+    for _ in 1..TRIES {
+        let reply = ask(&shop, &what, headers).await?;
+        if !matches!(reply.status, 409 | 500 | 503) {
+            return Ok(reply);
+        }
+        sleep(LATER).await;
+    }
+    ask(&shop, &what, headers).await
 }
 
 /// Prints the line of a trial, and returns whether its books balance.
-async fn print_books(trial: Trial, told: &Told, shops: &[String]) -> io::Result<bool> {
-    let (mut overtaken, mut at_once) = (0, 0);
+async fn print_books(name: &str, crowd: &Crowd, shops: &[String]) -> io::Result<bool> {
+    let (mut refused, mut at_once) = (0, 0);
     for shop in shops {
-        let till = ask(shop, "GET /till", &[]).await?;
-        overtaken += till.number("overtaken")?;
-        at_once = at_once.max(till.number("at-once")?);
+        let till = ask(shop, "GET /till", "").await?;
+        refused += number(&till, "overtaken")?;
+        at_once = at_once.max(number(&till, "at-once")?);
     }
-    let books = ask(&shops[0], "GET /books", &[]).await?;
-    let (sold, left) = (books.number("sold")?, books.number("left")?);
+    let books = ask(&shops[0], "GET /books", "").await?;
+    let (sold, left) = (number(&books, "sold")?, number(&books, "left")?);
+    let oversold = (sold - ITEMS).max(0);
     // Items beyond those that there were: so many updates were written over.
     let lost = sold + left - ITEMS;
-    let oversold = (sold - ITEMS).max(0);
-    let Told {
-        sold_out,
-        turned_away,
-        ..
-    } = told;
-    let rate = if trial.paused {
-        "-".to_owned()
-    } else {
-        format!("{:.0}", told.rate)
-    };
+    let sold_out = crowd.sold_out;
+    let rate = crowd.sold as f64 / crowd.took.as_secs_f64();
     println!(
-        "{:<14}{sold:>6}{left:>6}{oversold:>10}{lost:>14}{sold_out:>10}{turned_away:>13}{overtaken:>9}{at_once:>9}{rate:>10}",
-        trial.name
+        "{name:<14}{sold:>6}{left:>6}{oversold:>10}{lost:>14}{sold_out:>10}{refused:>9}{at_once:>9}{rate:>10.0}"
     );
     Ok(lost == 0 && oversold == 0)
 }
 
-impl Trial {
-    async fn run(self, shops: &[String]) -> Result<Told, Fault> {
-        let way = self.way.name();
-        for shop in shops {
-            ask(shop, &format!("POST /restock/{way}"), &[]).await?;
-        }
-        let mut told = Told::default();
-        if !self.paused {
-            self.crowd("buyer", BUYERS, shops, &[], TRIES, &mut told).await?;
-            return Ok(told);
-        }
-        // The first shop is paused in the middle of a sale, others sell meanwhile, and it goes on.
-        let (first, others) = shops.split_first().ok_or("there is no shop")?;
-        let what = format!("POST /buy/{way}/slow");
-        let slow = tokio::spawn({
-            let (first, what) = (first.clone(), what.clone());
-            async move { ask(&first, &what, SLOW).await }
-        });
-        wait_until(first, LIMIT, |till| Ok(till.number("thinking")? == 1)).await?;
-        self.crowd("impatient", IMPATIENT, others, HARDLY_WAITS, 1, &mut told)
-            .await?;
-        let pid = ask(first, "GET /till", &[]).await?.number("pid")?;
-        let paused = Paused::stop(pid)?;
-        // They wait until the lease of the shop that stands still has ended.
-        self.crowd("meanwhile", MEANWHILE, others, KNOWS_AT_ONCE, TRIES, &mut told)
-            .await?;
-        let sold = ask(&others[0], "GET /books", &[]).await?.number("sold")?;
-        if sold != MEANWHILE as i64 {
-            return Err(
-                format!("{sold} were sold to {MEANWHILE}: the shop was not paused in its sale").into(),
-            );
-        }
-        drop(paused);
-        let reply = slow.await??;
-        // Its buyer may be told that the lock is lost before the sale itself has ended.
-        wait_until(first, LIMIT, |till| Ok(till.number("thinking")? == 0)).await?;
-        let again = ask(first, &what, &[]).await?;
-        told.slow = Some(format!(
-            "{}; and when he asked again: {}",
-            reply.body.trim(),
-            again.body.trim()
-        ));
-        self.crowd("buyer", BUYERS, shops, KNOWS_AT_ONCE, TRIES, &mut told)
-            .await?;
-        Ok(told)
-    }
-
-    /// Buyers come to the shops at once, each under a name of his own, and those who are told when to come back do so.
-    async fn crowd(
-        self,
-        name: &str,
-        buyers: usize,
-        shops: &[String],
-        headers: Headers,
-        tries: usize,
-        told: &mut Told,
-    ) -> io::Result<()> {
-        let began = Instant::now();
-        let mut crowd = JoinSet::new();
-        for (number, shop) in (0..buyers).zip(shops.iter().cycle()) {
-            let what = format!("POST /buy/{}/{name}-{number}", self.way.name());
-            crowd.spawn(buyer(shop.clone(), what, headers, tries));
-        }
-        let mut last_order = Duration::ZERO;
-        while let Some(heard) = crowd.join_next().await {
-            let (turned_away, reply) = heard??;
-            told.turned_away += turned_away;
-            match reply.status {
-                200 | 201 => {
-                    told.sold += 1;
-                    last_order = began.elapsed();
-                }
-                410 => told.sold_out += 1,
-                503 => {}
-                status => {
-                    let fault = format!("{status} {}", reply.body.trim());
-                    told.fault.get_or_insert(fault);
-                }
-            }
-        }
-        told.rate = told.sold as f64 / last_order.as_secs_f64();
-        Ok(())
-    }
+/// Asks a shop, on a connection of its own, as from a buyer of its own: `ask("127.0.0.1:8081", "GET /books", "")`.
+async fn ask(shop: &str, what: &str, headers: &str) -> io::Result<Reply> {
+    let exchange = async {
+        let mut stream = TcpStream::connect(shop).await?;
+        stream.write_all(request(what, headers, "").as_bytes()).await?;
+        let mut reply = String::new();
+        stream.read_to_string(&mut reply).await?;
+        Reply::read(&reply)
+    };
+    let reply = timeout(LIMIT, exchange)
+        .await
+        .unwrap_or_else(|late| Err(late.into()));
+    reply.map_err(|error| io::Error::new(error.kind(), format!("{what} at {shop}: {error}")))
 }
 
-/// One buyer: how often he was told to try later, and the last reply.
-///
-/// He comes again when the shop says, or at once if it was overtaken or does not know how the sale went: an order that there
-/// is after all is then the answer.
-async fn buyer(shop: String, what: String, headers: Headers, tries: usize) -> io::Result<(usize, Reply)> {
-    let (mut came, mut turned_away) = (0, 0);
-    loop {
-        let reply = ask(&shop, &what, headers).await?;
-        came += 1;
-        turned_away += usize::from(reply.status == 503);
-        let is_open = matches!(reply.status, 409 | 500);
-        match reply.retry_after().or(is_open.then_some(Duration::ZERO)) {
-            Some(later) if came < tries => sleep(later).await,
-            _ => return Ok((turned_away, reply)),
-        }
-    }
+/// The number in the line of the body that begins with that name.
+fn number(reply: &Reply, name: &str) -> io::Result<i64> {
+    let mut lines = reply.body.lines().filter_map(|line| line.split_once(' '));
+    let number = lines
+        .find(|line| line.0 == name)
+        .and_then(|line| line.1.parse().ok());
+    number.ok_or_else(|| io::Error::other(format!("no {name:?} in {:?}", reply.body)))
 }
 
 /// Asks a shop's till until it says so.
-async fn wait_until(
-    shop: &str,
-    limit: Duration,
-    says: impl Fn(&Reply) -> io::Result<bool>,
-) -> Result<(), Fault> {
-    let end = Instant::now() + limit;
-    loop {
-        let asked = timeout_at(end, ask(shop, "GET /till", &[])).await;
-        let said = asked
-            .unwrap_or_else(|late| Err(late.into()))
-            .and_then(|till| says(&till));
-        match said {
-            Ok(true) => return Ok(()),
-            _ if Instant::now() < end => sleep(PAUSE).await,
-            Ok(false) => {
-                return Err(format!("the sale at {shop} made no step for {} s", limit.as_secs()).into());
-            }
-            Err(error) => {
-                let limit = limit.as_secs();
-                return Err(format!("the shop {shop} has not answered for {limit} s: {error}").into());
-            }
+async fn wait_until(shop: &str, limit: Duration, says: impl Fn(&Reply) -> bool) -> Result<(), Fault> {
+    let asking = async {
+        while !ask(shop, "GET /till", "").await.is_ok_and(|till| says(&till)) {
+            sleep(PAUSE).await;
         }
-    }
+    };
+    let limit_s = limit.as_secs();
+    timeout(limit, asking)
+        .await
+        .map_err(|_| format!("the shop {shop} has not answered as it should for {limit_s} s").into())
 }
 
 /// A process of this machine that stands still until this is dropped: as one whose machine is suspended.

@@ -1,12 +1,13 @@
 //! A flash sale: a hundred items, three shops that are processes of their own, and more buyers than items.
-//! Not here: how a shop sells (`shop`), and what the buyers do (`load`).
 
+#[path = "../../http.rs"]
+mod http;
 mod load;
 #[path = "../../program.rs"]
 mod program;
 mod shop;
+#[path = "../../stop.rs"]
 mod stop;
-mod way;
 
 use std::error::Error;
 use std::process::ExitCode;
@@ -34,11 +35,14 @@ async fn run() -> Result<(), Fault> {
     match &args.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["shop", address, database] => shop::serve(address, database, Settings::default().lease).await,
         ["shop", address, database, lease] => shop::serve(address, database, parse_duration(lease)?).await,
-        ["load", shops, trials @ ..] => tokio::select! {
-            done = load::run(shops, trials) => done,
-            // What the load has paused goes on when it is dropped.
-            () = stop::asked() => Err("interrupted".into()),
-        },
+        ["load", shops, trials @ ..] => {
+            let asked_to_stop = stop::signals()?;
+            tokio::select! {
+                done = load::run(shops, trials) => done,
+                // What the load has paused goes on when it is dropped.
+                signal = asked_to_stop => Err(signal.into()),
+            }
+        }
         _ => Err(USAGE.into()),
     }
 }

@@ -1,5 +1,4 @@
 //! The statements of the stock: who was overtaken takes nothing, from the moment on at which another has looked.
-//! Not here: how a shop is overtaken; `sale.rs` pauses one.
 
 #[path = "../src/shop/stock.rs"]
 #[allow(dead_code, reason = "the books are `sale.rs`'s")]
@@ -45,24 +44,6 @@ fn a_new_sale_keeps_the_fence_of_the_last() {
     assert_eq!(
         stock.take("full", ITEMS - 1, "ann", old).unwrap(),
         Sale::Overtaken
-    );
-}
-
-#[test]
-fn an_old_holder_without_a_token_writes_over_what_was_sold_since() {
-    let folder = tempfile::tempdir().unwrap();
-    let stock = open(&folder);
-    for buyer in ["ann", "bob"] {
-        assert_eq!(
-            stock.look("full", None).unwrap(),
-            Some(ITEMS - i64::from(buyer == "bob"))
-        );
-        stock.take("full", ITEMS - 1, buyer, None).unwrap();
-    }
-    assert_eq!(
-        stock.books().unwrap(),
-        (2, ITEMS - 1),
-        "two are sold, and one is gone"
     );
 }
 

@@ -1,19 +1,18 @@
 //! `POST /buy/WAY/BUYER`: sells one item, under the lock that the way asks for.
-//! Not here: what is done under it (`till`), and what the buyer is told (`answer`).
 
 use std::time::Duration;
 
 use axum::extract::{Path, State};
-use axum::http::HeaderMap;
+use axum::http::header::RETRY_AFTER;
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::{IntoResponse, Response};
 use tenure::{FencingToken, Guard, Mutex, parse_duration};
 
-use super::answer::Answer;
-use super::open::Shop;
-use super::shelves::SHELF;
+use super::serve::Shop;
 use super::stock::Sale;
+use super::way::{SHELF, Way};
 use crate::Fault;
 use crate::program::words;
-use crate::way::Way;
 
 /// How long a buyer waits for the lock unless he says so: longer than a whole sale.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -36,80 +35,86 @@ struct Wish {
 /// that does not end: else the lock would be given back in the middle of it.
 pub(super) async fn buy(
     State(shop): State<Shop>,
-    Path((way, buyer)): Path<(String, String)>,
+    Path((way, buyer)): Path<(Way, String)>,
     headers: HeaderMap,
-) -> Answer {
-    let wish = match Wish::read(&way, buyer, &headers) {
-        Ok(wish) => wish,
-        Err(why) => return Answer::Bad(why),
+) -> Result<Response, (StatusCode, String)> {
+    let duration = |name: &str, usual| {
+        let said = headers.get(name).map(|said| said.to_str().unwrap_or_default());
+        let duration = said.map_or(Ok(usual), parse_duration);
+        duration.map_err(|error| (StatusCode::BAD_REQUEST, format!("{name}: {error}\n")))
+    };
+    let wish = Wish {
+        way,
+        buyer,
+        think: duration("think", THINK)?.min(LONGEST),
+        patience: duration("patience", PATIENCE)?,
     };
     let bought = tokio::spawn(async move { shop.serve(&wish).await });
-    match bought.await {
-        Ok(Ok(answer)) => answer,
-        Ok(Err(fault)) => {
+    match bought.await.map_err(Fault::from).flatten() {
+        Ok(sale) => Ok(answer(sale)),
+        // Whether there is an order is open: a buyer who asks again under the same name finds out.
+        Err(fault) => {
             eprintln!("a sale failed: {}", words(&*fault));
-            Answer::Open(fault.to_string())
+            Err((StatusCode::INTERNAL_SERVER_ERROR, format!("{fault}\n")))
         }
-        Err(ended) => Answer::Open(ended.to_string()),
     }
 }
 
-impl Wish {
-    fn read(way: &str, buyer: String, headers: &HeaderMap) -> Result<Wish, String> {
-        let duration = |name: &str, usual: Duration| {
-            let Some(said) = headers.get(name) else {
-                return Ok(usual);
-            };
-            let said = said.to_str().map_err(|error| format!("{name}: {error}"))?;
-            parse_duration(said).map_err(|error| format!("{name}: {error}"))
-        };
-        Ok(Wish {
-            way: way.parse()?,
-            buyer,
-            think: duration("think", THINK)?.min(LONGEST),
-            patience: duration("patience", PATIENCE)?,
-        })
+/// What a buyer is told of his sale; there is none if the lock was busy for longer than he waits.
+fn answer(sale: Option<Sale>) -> Response {
+    match sale {
+        Some(Sale::Sold(number)) => (StatusCode::CREATED, format!("order {number}\n")).into_response(),
+        Some(Sale::Had(number)) => format!("order {number}, as before\n").into_response(),
+        Some(Sale::SoldOut) => (StatusCode::GONE, "sold out\n").into_response(),
+        Some(Sale::Overtaken) => (StatusCode::CONFLICT, "overtaken: nothing was sold\n").into_response(),
+        None => {
+            let hint = [(RETRY_AFTER, "1")];
+            (StatusCode::SERVICE_UNAVAILABLE, hint, "sold out, try later\n").into_response()
+        }
     }
 }
 
 impl Shop {
-    async fn serve(&self, wish: &Wish) -> Result<Answer, Fault> {
+    async fn serve(&self, wish: &Wish) -> Result<Option<Sale>, Fault> {
         match wish.way {
-            Way::Unlocked => self.sell(SHELF, wish, None).await,
+            Way::Unlocked => self.sell(SHELF, wish, None).await.map(Some),
             Way::Locked | Way::Fenced => self.sell_under(&self.shelf, wish).await,
             Way::Striped => self.sell_from_any(wish).await,
         }
     }
 
     /// Sells from the shelf that is this buyer's, and when that is empty, from any that still has one.
-    async fn sell_from_any(&self, wish: &Wish) -> Result<Answer, Fault> {
+    async fn sell_from_any(&self, wish: &Wish) -> Result<Option<Sale>, Fault> {
         let own = self.shelves.mutex(&wish.buyer);
         for shelf in [own].into_iter().chain(self.shelves.stripes()) {
             match self.sell_under(shelf, wish).await? {
-                Answer::Sale(Sale::SoldOut) if self.has_items().await? => {}
-                answer => return Ok(answer),
+                Some(Sale::SoldOut) if self.has_items().await? => {}
+                sale => return Ok(sale),
             }
         }
-        Ok(Answer::Sale(Sale::SoldOut))
+        Ok(Some(Sale::SoldOut))
     }
 
-    /// Sells under that lock, or says "try later" if it is busy for longer than the buyer waits.
+    /// Sells under that lock; `None` if it is busy for longer than the buyer waits.
     ///
     /// When the lock is lost, that is the error: a sale that has begun is not called back, and goes on without it. Only the
     /// token is against it then.
-    async fn sell_under(&self, lock: &Mutex, wish: &Wish) -> Result<Answer, Fault> {
+    async fn sell_under(&self, lock: &Mutex, wish: &Wish) -> Result<Option<Sale>, Fault> {
         let sold = lock.with_or_else(
             wish.patience,
-            async |guard| self.sell(guard.key().as_str(), wish, wish.token(guard)?).await,
-            async || Ok(Answer::Busy),
+            async |guard| {
+                let sale = self.sell(guard.key().as_str(), wish, wish.token(guard)?);
+                sale.await.map(Some)
+            },
+            async || Ok(None),
         );
         sold.await?
     }
 
-    async fn sell(&self, shelf: &str, wish: &Wish, token: Option<FencingToken>) -> Result<Answer, Fault> {
+    async fn sell(&self, shelf: &str, wish: &Wish, token: Option<FencingToken>) -> Result<Sale, Fault> {
         let (shelf, buyer, think) = (shelf.to_owned(), wish.buyer.clone(), wish.think);
         let sale = self.run(move |till| till.sell(&shelf, &buyer, token, think));
-        Ok(Answer::Sale(sale.await?))
+        Ok(sale.await?)
     }
 
     async fn has_items(&self) -> rusqlite::Result<bool> {

@@ -1,30 +1,51 @@
-//! A shop's server: its routes, and its end.
-//! Not here: buying (`buy`).
+//! A shop's server: what it has, its routes, and its end.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::routing::{get, post};
-use tenure::{Client, Settings};
+use tenure::{Client, Guarantee, Mutex, Settings, Striped};
 use tokio::net::TcpListener;
 
 use super::buy::buy;
-use super::open::Shop;
-use super::shelves::{all_shelves, shelves_of};
 use super::stock::Stock;
-use crate::Fault;
-use crate::program::named_store;
-use crate::stop;
-use crate::way::Way;
+use super::till::Till;
+use super::way::{SHELF, STRIPES, Way};
+use crate::{Fault, program, stop};
 
 /// The key of the lock under which a shop opens the database.
 const OPENING: &str = "flash-sale:opening";
 
+/// What a shop has; clones share it.
+#[derive(Clone)]
+pub(super) struct Shop {
+    till: Arc<Till>,
+    /// The lock of the one shelf.
+    pub(super) shelf: Mutex,
+    /// The locks of ten.
+    pub(super) shelves: Striped,
+}
+
+impl Shop {
+    /// SQLite blocks, so it works on a thread that may.
+    pub(super) async fn run<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Till) -> rusqlite::Result<T> + Send + 'static,
+    ) -> rusqlite::Result<T> {
+        let till = self.till.clone();
+        tokio::task::spawn_blocking(move || work(&till))
+            .await
+            .expect("nobody panics at a till")
+    }
+}
+
 /// Serves until it is asked to stop. `lease` is how long the others wait for a shop that hangs.
 pub(crate) async fn serve(address: &str, database: &str, lease: Duration) -> Result<(), Fault> {
-    let locks = tenure::connect_with(&store(), Settings::default().lease(lease)).await?;
+    let store = program::named_store().unwrap_or_else(|| "redis://127.0.0.1:6379".to_owned());
+    let locks = tenure::connect_with(&store, Settings::default().lease(lease)).await?;
     let served = sell(&locks, address, database).await;
     // Last: what is still held is given back before the process ends, not when its lease does.
     let closed = locks.close(Duration::from_secs(5)).await;
@@ -32,11 +53,18 @@ pub(crate) async fn serve(address: &str, database: &str, lease: Duration) -> Res
 }
 
 async fn sell(locks: &Client, address: &str, database: &str) -> Result<(), Fault> {
+    let asked_to_stop = stop::signals()?;
+    locks.require(Guarantee::Fencing)?;
     let database = database.to_owned();
-    let open = || tokio::task::spawn_blocking(move || Stock::open(&database, &all_shelves()));
+    let shelves = [Way::Locked, Way::Striped].map(Way::shelves).concat();
+    let open = || tokio::task::spawn_blocking(move || Stock::open(&database, &shelves));
     // Shops may start at once, and SQLite lets but one of them make the database: the others fail, and do not wait.
     let stock = locks.mutex(OPENING).with(async |_| open().await).await???;
-    let shop = Shop::open(locks, stock)?;
+    let shop = Shop {
+        till: Arc::new(Till::new(stock)),
+        shelf: locks.mutex(SHELF),
+        shelves: locks.striped(SHELF, STRIPES),
+    };
     let listener = TcpListener::bind(address).await?;
     println!("listening on {}", listener.local_addr()?);
     let routes = Router::new()
@@ -46,7 +74,7 @@ async fn sell(locks: &Client, address: &str, database: &str) -> Result<(), Fault
         .route("/till", get(till))
         .with_state(shop);
     axum::serve(listener, routes)
-        .with_graceful_shutdown(stop::asked())
+        .with_graceful_shutdown(async { _ = asked_to_stop.await })
         .await?;
     Ok(())
 }
@@ -54,9 +82,8 @@ async fn sell(locks: &Client, address: &str, database: &str) -> Result<(), Fault
 type Answer = Result<String, (StatusCode, String)>;
 
 /// `POST /restock/WAY`: a new sale, on the shelves of that way.
-async fn restock(State(shop): State<Shop>, Path(way): Path<String>) -> Answer {
-    let way: Way = way.parse().map_err(|why| (StatusCode::BAD_REQUEST, why))?;
-    let restocked = shop.run(move |till| till.restock(&shelves_of(way)));
+async fn restock(State(shop): State<Shop>, Path(way): Path<Way>) -> Answer {
+    let restocked = shop.run(move |till| till.restock(&way.shelves()));
     restocked.await.map_err(fault)?;
     Ok("restocked\n".to_owned())
 }
@@ -74,9 +101,4 @@ async fn till(State(shop): State<Shop>) -> String {
 
 fn fault(error: rusqlite::Error) -> (StatusCode, String) {
     (StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n"))
-}
-
-/// `TENURE_URL`, as for the command; without it, the Redis of this machine.
-fn store() -> String {
-    named_store().unwrap_or_else(|| "redis://127.0.0.1:6379".to_owned())
 }
