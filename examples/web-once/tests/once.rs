@@ -1,19 +1,19 @@
 //! Two servers, one lock store and one database: a request is charged once, however often it comes, whoever gives up.
-//! Not here: a holder that was overtaken; its SQL is in `fence.rs`.
 #![cfg(unix)]
 
+#[path = "../../http.rs"]
+mod http;
 #[path = "../../scene.rs"]
 mod scene;
 
 use std::collections::BTreeSet;
-use std::io::{Read, Write};
-use std::net::TcpStream;
 use std::sync::Barrier;
 use std::thread;
 
+use http::LIMIT;
 use rusqlite::Connection;
 use rustix::process::Signal;
-use scene::{LIMIT, Process, Scene, wait_for};
+use scene::{Process, Scene, wait_for};
 use tenure::{LockKey, Query};
 use tokio::runtime::Builder;
 
@@ -31,26 +31,17 @@ fn server(scene: &Scene) -> Server {
     Server { process, address }
 }
 
-/// Sends one order, and does not wait for the reply.
-fn send(address: &str, header: &str, body: &str) -> TcpStream {
-    let mut stream = TcpStream::connect(address).unwrap();
-    stream.set_read_timeout(Some(LIMIT)).unwrap();
-    let length = body.len();
-    write!(
-        stream,
-        "POST /orders HTTP/1.1\r\nHost: shop\r\nConnection: close\r\n{header}Content-Length: {length}\r\n\r\n{body}"
-    )
-    .unwrap();
-    stream
+/// The header of most orders, and the answer to each.
+const SEVEN: &str = "idempotency-key: seven\r\n";
+
+fn charged_once() -> (u16, String) {
+    (201, "charged: number 1 for 2 shoes\n".to_owned())
 }
 
 /// Sends one order; answers the status and the body of the reply.
-fn order(address: &str, header: &str, body: &str) -> (u16, String) {
-    let mut reply = String::new();
-    send(address, header, body).read_to_string(&mut reply).unwrap();
-    let (head, body) = reply.split_once("\r\n\r\n").unwrap();
-    let status = head.split(' ').nth(1).unwrap();
-    (status.parse().unwrap(), body.to_owned())
+fn order(address: &str, headers: &str, body: &str) -> (u16, String) {
+    let reply = http::ask(address, "POST /orders", headers, body);
+    (reply.status, reply.body)
 }
 
 fn shop(scene: &Scene) -> Connection {
@@ -76,33 +67,32 @@ fn a_request_that_comes_fifty_times_at_once_to_two_servers_is_charged_once() {
             let (address, at_once) = (&servers[n % 2].address, &at_once);
             threads.spawn(move || {
                 at_once.wait();
-                order(address, "Idempotency-Key: seven\r\n", "2 shoes")
+                order(address, SEVEN, "2 shoes")
             })
         };
         let sent: Vec<_> = (0..50).map(send).collect();
         sent.into_iter().map(|reply| reply.join().unwrap()).collect()
     });
-    let one = (201, "charged: number 1 for 2 shoes\n".to_owned());
-    assert_eq!(replies, BTreeSet::from([one.clone()]));
+    assert_eq!(replies, BTreeSet::from([charged_once()]));
     assert_eq!(charges(&scene, "seven"), 1);
 
     for (server, signal) in servers.iter_mut().zip([Signal::INT, Signal::TERM]) {
-        let again = order(&server.address, "Idempotency-Key: seven\r\n", "2 shoes");
-        assert_eq!(again, one, "the answer is kept");
+        assert_eq!(
+            order(&server.address, SEVEN, "2 shoes"),
+            charged_once(),
+            "the answer is kept"
+        );
         server.process.send(signal);
         assert_eq!(server.process.exit_code(), 0);
     }
 }
-
-/// The header of the client that gives up.
-const SEVEN: &str = "Idempotency-Key: seven\r\n";
 
 /// A client sends an order, and gives up in the middle of its charge, which ends when the answered
 /// transaction does.
 fn give_up(scene: &Scene, server: &Server) -> Connection {
     let slow = shop(scene);
     slow.execute_batch("BEGIN IMMEDIATE").unwrap();
-    let early = send(&server.address, SEVEN, "2 shoes");
+    let early = http::send(&server.address, "POST /orders", SEVEN, "2 shoes");
     wait_for("the lock on the order", || is_held(scene, "order:seven"));
     drop(early);
     // Replies to others: the server has had its turns, and has seen that the client is gone.
@@ -123,8 +113,8 @@ fn a_client_that_gives_up_and_comes_again_is_charged_once() {
             threads.spawn(|| order(address, SEVEN, "2 shoes"))
         });
         slow.execute_batch("COMMIT").unwrap();
-        for reply in again.map(|reply| reply.join().unwrap()) {
-            assert_eq!(reply, (201, "charged: number 1 for 2 shoes\n".to_owned()));
+        for reply in again {
+            assert_eq!(reply.join().unwrap(), charged_once());
         }
     });
     assert_eq!(charges(&scene, "seven"), 1);
@@ -146,8 +136,7 @@ fn an_order_whose_server_died_between_charge_and_answer_is_answered_and_not_char
     let server = server(&scene);
     let charged = "INSERT INTO charges (key, body) VALUES ('seven', '2 shoes')";
     shop(&scene).execute(charged, []).unwrap();
-    let reply = order(&server.address, SEVEN, "2 shoes");
-    assert_eq!(reply, (201, "charged: number 1 for 2 shoes\n".to_owned()));
+    assert_eq!(order(&server.address, SEVEN, "2 shoes"), charged_once());
     assert_eq!(charges(&scene, "seven"), 1);
 }
 
@@ -167,12 +156,11 @@ fn requests_with_keys_of_their_own_are_charged_each() {
     let scene = Scene::new();
     let server = server(&scene);
     for (number, key) in [(1, "a"), (2, "b")] {
-        let (status, body) = order(&server.address, &format!("Idempotency-Key: {key}\r\n"), "socks");
+        let charged = (201, format!("charged: number {number} for socks\n"));
         assert_eq!(
-            (status, body),
-            (201, format!("charged: number {number} for socks\n"))
+            order(&server.address, &format!("idempotency-key: {key}\r\n"), "socks"),
+            charged
         );
-        assert_eq!(charges(&scene, key), 1);
     }
 }
 
@@ -181,16 +169,9 @@ fn a_request_without_a_usable_key_is_refused_and_not_charged() {
     let scene = Scene::new();
     let server = server(&scene);
     let too_long = "k".repeat(300);
-    assert_eq!(order(&server.address, "", "socks").0, 400);
-    assert_eq!(
-        order(
-            &server.address,
-            &format!("Idempotency-Key: {too_long}\r\n"),
-            "socks"
-        )
-        .0,
-        400
-    );
+    for header in [String::new(), format!("idempotency-key: {too_long}\r\n")] {
+        assert_eq!(order(&server.address, &header, "socks").0, 400, "{header}");
+    }
     assert_eq!(charges(&scene, &too_long), 0);
 }
 
