@@ -1,5 +1,4 @@
 //! The metrics as the documentation has them.
-//! Not here: whether the library keeps to it; its own tests hold that.
 
 use std::collections::BTreeSet;
 

@@ -1,5 +1,4 @@
 //! The alerts and the dashboard, as they are loaded, and what they ask for.
-//! Promises nothing by itself.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
