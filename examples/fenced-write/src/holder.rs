@@ -1,5 +1,4 @@
 //! One holder, a process of its own: takes the lock, says so, and writes when it is told to.
-//! Not here: who stops it meanwhile.
 
 use std::error::Error;
 use std::io::stdin;

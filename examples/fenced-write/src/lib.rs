@@ -8,6 +8,8 @@
 mod client;
 mod holder;
 mod ledger;
+#[path = "../../process.rs"]
+mod process;
 mod story;
 mod value;
 

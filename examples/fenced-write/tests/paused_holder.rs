@@ -1,54 +1,32 @@
 //! A real process that is stopped beyond its lease and goes on: is its write refused?
-//! Not here: what each trigger refuses, which is in `guard.rs`.
 
 use std::process::Command;
 
-use fenced_write::{Ending, Ledger, Writer, play};
-
-/// Plays the story with that writer; answers how it ended, and the balance.
-fn ending(writer: Writer) -> (Ending, i64) {
-    let folder = tempfile::tempdir().expect("there is a temporary folder");
-    let ledger = Ledger::create(&folder.path().join("ledger.db"), writer).expect("SQLite makes a table");
-    let holder = |balance: i64| {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_fenced-write"));
-        command.arg("hold").arg(folder.path());
-        command.args([writer.name(), &balance.to_string()]);
-        command
-    };
-    let ending = play(holder, |event| println!("{event}")).expect("both holders play");
-    assert!(ending.new_token > ending.old_token, "{ending:?}");
-    assert_eq!(ending.new_write, "written", "{ending:?}");
-    (ending, ledger.balance().expect("SQLite answers"))
-}
+use fenced_write::{Ledger, Writer, play};
 
 #[test]
-fn without_a_fence_a_stale_write_gets_through() {
-    let (ending, balance) = ending(Writer::Unfenced);
-    assert_eq!((ending.old_write.as_str(), balance), ("written", 100));
-}
-
-#[test]
-fn a_fenced_update_of_a_stale_holder_writes_no_row() {
-    let (ending, balance) = ending(Writer::Fenced);
-    assert!(
-        ending
-            .old_write
-            .starts_with("refused: the write was refused: a newer fencing token"),
-        "{ending:?}"
-    );
-    assert_eq!(balance, 200);
-}
-
-#[test]
-fn the_guard_alone_refuses_a_stale_token() {
-    let (ending, balance) = ending(Writer::Guarded);
-    assert!(
-        ending
-            .old_write
-            .contains("refused by fence: a newer token has written this row"),
-        "{ending:?}"
-    );
-    assert_eq!(balance, 200);
+fn a_stale_write_gets_through_unless_the_update_or_the_guard_is_fenced() {
+    let refused_by_update = "refused: the write was refused: a newer fencing token";
+    let refused_by_guard = "refused: refused by fence: a newer token has written this row";
+    for (writer, old_write, balance) in [
+        (Writer::Unfenced, "written", 100),
+        (Writer::Fenced, refused_by_update, 200),
+        (Writer::Guarded, refused_by_guard, 200),
+    ] {
+        let folder = tempfile::tempdir().expect("there is a temporary folder");
+        let ledger = Ledger::create(&folder.path().join("ledger.db"), writer).expect("SQLite makes a table");
+        let holder = |balance: i64| {
+            let mut command = Command::new(env!("CARGO_BIN_EXE_fenced-write"));
+            command.arg("hold").arg(folder.path());
+            command.args([writer.name(), &balance.to_string()]);
+            command
+        };
+        let ending = play(holder, |event| println!("{event}"));
+        assert!(ending.new_token > ending.old_token, "{writer:?}: {ending:?}");
+        assert_eq!(ending.new_write, "written", "{writer:?}: {ending:?}");
+        assert!(ending.old_write.starts_with(old_write), "{writer:?}: {ending:?}");
+        assert_eq!(ledger.balance().expect("SQLite answers"), balance, "{writer:?}");
+    }
 }
 
 #[test]

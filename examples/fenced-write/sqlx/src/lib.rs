@@ -5,6 +5,8 @@ mod client;
 mod holder;
 #[path = "../../src/ledger.rs"]
 mod ledger;
+#[path = "../../../process.rs"]
+mod process;
 #[path = "../../src/story.rs"]
 mod story;
 #[path = "../../src/value.rs"]
