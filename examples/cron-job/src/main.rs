@@ -1,5 +1,4 @@
 //! A nightly report that must not run twice at the same time, whichever hosts start it.
-//! Not here: the same without Rust, which is the line in `crontab`.
 
 #[path = "../../program.rs"]
 mod program;

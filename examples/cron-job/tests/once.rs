@@ -1,5 +1,4 @@
 //! Two processes are started at once: one runs the job, the other says that it is busy.
-//! Not here: the job under a lost lock; `leader-worker` shows that.
 #![cfg(unix)]
 
 #[path = "../../scene.rs"]
@@ -17,18 +16,18 @@ use scene::{Process, Scene, tenure_command};
 /// Starts two at once, of which one must run and the other say this; answers both, the one that runs first.
 fn one_runs(start: impl Fn() -> Command, busy: Option<&str>) -> (Process, Process) {
     // The job reads until its input ends, and that is ours: so while one runs, the other finds the lock busy.
-    let [one, other] = [Process::start(start()), Process::start(start())];
-    let (said, other_said) = (one.line(), other.line());
-    let runs = |said: &Option<String>| said.as_deref() == Some("running");
-    assert_ne!(
-        runs(&said),
-        runs(&other_said),
-        "exactly one runs: {said:?}, {other_said:?}"
-    );
-    let is_first = runs(&said);
-    let the_other_said = if is_first { other_said } else { said };
-    assert_eq!(the_other_said.as_deref(), busy);
-    if is_first { (one, other) } else { (other, one) }
+    let both = [Process::start(start()), Process::start(start())];
+    let mut both = both.map(|process| (process.line(), process));
+    both.sort_by_key(|(said, _)| said.as_deref() != Some("running"));
+    let [(said, running), (other_said, other)] = both;
+    assert_eq!((said.as_deref(), other_said.as_deref()), (Some("running"), busy));
+    (running, other)
+}
+
+fn runs(command: Command) -> Process {
+    let running = Process::start(command);
+    assert_eq!(running.line().as_deref(), Some("running"));
+    running
 }
 
 fn finishes(mut running: Process) {
@@ -46,24 +45,21 @@ fn of_two_processes_started_at_once_one_runs_and_the_other_is_busy() {
     assert_eq!((busy.line(), busy.exit_code()), (None, 0));
     finishes(running);
 
-    let again = Process::start(start());
-    assert_eq!(again.line().as_deref(), Some("running"), "it is free again");
-    finishes(again);
+    // It is free again.
+    finishes(runs(start()));
 }
 
 #[test]
 fn a_job_that_is_asked_to_stop_ends_as_failed_and_gives_its_lock_back() {
     let scene = Scene::new();
-    let start = || Process::start(scene.command(env!("CARGO_BIN_EXE_cron-job")));
+    let start = || scene.command(env!("CARGO_BIN_EXE_cron-job"));
     for signal in [Signal::INT, Signal::TERM] {
-        let mut running = start();
-        assert_eq!(running.line().as_deref(), Some("running"));
+        let mut running = runs(start());
         running.send(signal);
         assert_eq!(running.exit_code(), 1);
     }
-    let again = start();
-    assert_eq!(again.line().as_deref(), Some("running"), "it is free again");
-    finishes(again);
+    // It is free again.
+    finishes(runs(start()));
 }
 
 #[test]
@@ -100,8 +96,7 @@ fn an_empty_tenure_url_counts_as_not_set() {
     let scene = Scene::new();
     let mut command = scene.command(env!("CARGO_BIN_EXE_cron-job"));
     command.env("TENURE_URL", "").env("TMPDIR", scene.path(""));
-    let running = Process::start(command);
-    assert_eq!(running.line().as_deref(), Some("running"));
+    let running = runs(command);
     assert!(
         scene.path("cron-job-locks.db").exists(),
         "the file of whoever names no store"

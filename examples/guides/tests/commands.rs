@@ -1,5 +1,4 @@
 //! Runs every command in the guides, and compares what it prints with what the guide says.
-//! Not here: the guides' Rust code, which rustdoc compiles and runs.
 #![cfg(unix)]
 
 #[path = "../../scene.rs"]

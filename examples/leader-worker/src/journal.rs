@@ -1,5 +1,4 @@
 //! The record of what was done: a table that refuses what past leaders still send.
-//! Not here: who leads.
 
 use std::time::Duration;
 

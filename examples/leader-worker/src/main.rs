@@ -1,5 +1,4 @@
 //! Several of these processes run; one works at a time, and another takes over when it ends, dies or hangs.
-//! Not here: what is recorded of the work (`journal`).
 
 mod journal;
 #[path = "../../program.rs"]
@@ -13,7 +12,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 use std::{fs, io};
 
-use tenure::{Client, HolderStatus, Leader};
+use tenure::{Client, Leader};
 use tokio::time::sleep;
 
 use journal::Journal;
@@ -54,10 +53,7 @@ async fn stand_and_lead(client: &Client, spool: &Path, journal: &str) -> Result<
     let name = format!("worker {}", std::process::id());
     let election = client.election("leader-worker").lease(LEASE).label(name);
     loop {
-        if let Some(HolderStatus {
-            label: Some(label), ..
-        }) = election.leader().await?
-        {
+        if let Some(label) = election.leader().await?.and_then(|leader| leader.label) {
             println!("led by {label}");
         }
         let leader = election.campaign().await?;

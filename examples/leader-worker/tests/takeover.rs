@@ -1,5 +1,4 @@
 //! The leader is killed, stopped or asked to stop: another works, and nothing that the first still sends is recorded.
-//! Not here: who wins when several are free to lead; any may.
 #![cfg(unix)]
 
 #[path = "../../scene.rs"]

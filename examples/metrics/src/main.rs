@@ -1,5 +1,4 @@
 //! Exports the metrics of a program's locks over HTTP, for Prometheus to read.
-//! Not here: what the program does with its locks (`shop`), nor what to make of the numbers (`monitoring/`).
 
 #[path = "../../program.rs"]
 mod program;

@@ -1,5 +1,4 @@
 //! A day in a shop, over and over: workers that lock, wait, give up, lose and release.
-//! Not here: how it is measured; the library does that.
 
 use std::time::Duration;
 

@@ -1,5 +1,4 @@
 //! A replica that starts: it, or another, migrates the database, and it goes on only when that is done.
-//! Not here: the steps (`steps`).
 
 #[path = "../../program.rs"]
 mod program;

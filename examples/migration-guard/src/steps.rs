@@ -1,5 +1,4 @@
 //! Migrations: files of SQL, and a table of those that were applied.
-//! Not here: who may apply them.
 
 use std::fs;
 use std::io;

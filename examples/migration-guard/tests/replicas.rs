@@ -1,5 +1,4 @@
 //! Replicas start at once, or while another migrates, or after it died half-way: each step is applied once.
-//! Not here: what is wrong in a migration's SQL.
 #![cfg(unix)]
 
 #[path = "../../scene.rs"]
@@ -10,6 +9,7 @@ use std::io::Write;
 use std::path::Path;
 
 use rusqlite::Connection;
+use rusqlite::types::FromSql;
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 use rustix::process::Signal;
 use scene::{Process, Scene};
@@ -17,18 +17,15 @@ use scene::{Process, Scene};
 const FIRST: &str = "CREATE TABLE customers (name TEXT); INSERT INTO customers VALUES ('one')";
 const SECOND: &str = "INSERT INTO customers VALUES ('two')";
 
-/// A folder with two steps; the second is a pipe, so that whoever reads it stays half-way until the test writes to it.
-fn half_way(scene: &Scene) {
+/// A migrator in the middle of two steps; the second is a pipe, so that it stays there until the test writes to it.
+fn half_way(scene: &Scene) -> Process {
     fs::create_dir(scene.path("steps")).unwrap();
     fs::write(scene.path("steps/1.sql"), FIRST).unwrap();
-    mknodat(
-        CWD,
-        scene.path("steps/2.sql"),
-        FileType::Fifo,
-        Mode::RUSR | Mode::WUSR,
-        0,
-    )
-    .unwrap();
+    let mode = Mode::RUSR | Mode::WUSR;
+    mknodat(CWD, scene.path("steps/2.sql"), FileType::Fifo, mode, 0).unwrap();
+    let migrator = replica(scene, &scene.path("steps"), "1m");
+    migrator.line_with("2: running");
+    migrator
 }
 
 /// Replaces the pipe.
@@ -43,21 +40,16 @@ fn replica(scene: &Scene, folder: &Path, max_wait: &str) -> Process {
     Process::start(command)
 }
 
-fn customers(scene: &Scene) -> Vec<String> {
+/// A column of a table, in the order in which its rows were written.
+fn column<T: FromSql>(scene: &Scene, select: &str) -> Vec<T> {
     let shop = Connection::open(scene.path("shop.db")).unwrap();
-    let mut names = shop.prepare("SELECT name FROM customers ORDER BY rowid").unwrap();
-    let names = names.query_map((), |row| row.get(0)).unwrap();
-    names.map(Result::unwrap).collect()
+    let mut rows = shop.prepare(&format!("{select} ORDER BY rowid")).unwrap();
+    let rows = rows.query_map((), |row| row.get(0)).unwrap();
+    rows.map(Result::unwrap).collect()
 }
 
-/// The tokens under which the steps were applied, in order.
-fn fences(scene: &Scene) -> Vec<i64> {
-    let shop = Connection::open(scene.path("shop.db")).unwrap();
-    let mut fences = shop
-        .prepare("SELECT fence FROM migrations ORDER BY name")
-        .unwrap();
-    let fences = fences.query_map((), |row| row.get(0)).unwrap();
-    fences.map(Result::unwrap).collect()
+fn customers(scene: &Scene) -> Vec<String> {
+    column(scene, "SELECT name FROM customers")
 }
 
 #[test]
@@ -82,9 +74,7 @@ fn of_eight_replicas_one_migrates_and_all_are_ready() {
 #[test]
 fn when_the_migrator_dies_half_way_the_next_goes_on_where_it_ended() {
     let scene = Scene::new();
-    half_way(&scene);
-    let mut migrator = replica(&scene, &scene.path("steps"), "1m");
-    migrator.line_with("2: running");
+    let mut migrator = half_way(&scene);
     let mut next = replica(&scene, &scene.path("steps"), "1m");
     assert_eq!(next.line().as_deref(), Some("waiting"));
 
@@ -94,16 +84,14 @@ fn when_the_migrator_dies_half_way_the_next_goes_on_where_it_ended() {
     assert_eq!(next.rest(), ["1: done before", "2: running", "2: done", "ready"]);
     assert_eq!(next.exit_code(), 0);
     assert_eq!(customers(&scene), ["one", "two"]);
-    let fences = fences(&scene);
+    let fences: Vec<i64> = column(&scene, "SELECT fence FROM migrations");
     assert!(fences[0] < fences[1], "{fences:?}");
 }
 
 #[test]
 fn a_migrator_that_was_stopped_beyond_its_lease_applies_nothing_more() {
     let scene = Scene::new();
-    half_way(&scene);
-    let mut migrator = replica(&scene, &scene.path("steps"), "1m");
-    migrator.line_with("2: running");
+    let mut migrator = half_way(&scene);
     // Opens when the migrator has opened its end: it reads, and is stopped there.
     let mut pipe = File::options()
         .write(true)
@@ -125,9 +113,7 @@ fn a_migrator_that_was_stopped_beyond_its_lease_applies_nothing_more() {
 #[test]
 fn a_replica_that_has_waited_for_the_longest_time_does_not_start() {
     let scene = Scene::new();
-    half_way(&scene);
-    let migrator = replica(&scene, &scene.path("steps"), "1m");
-    migrator.line_with("2: running");
+    let _migrator = half_way(&scene);
     let mut other = replica(&scene, &scene.path("steps"), "200ms");
     assert_eq!(other.rest(), ["waiting"]);
     assert_eq!(other.exit_code(), 1);
@@ -136,9 +122,7 @@ fn a_replica_that_has_waited_for_the_longest_time_does_not_start() {
 #[test]
 fn a_replica_that_is_asked_to_stop_while_it_waits_does_not_start() {
     let scene = Scene::new();
-    half_way(&scene);
-    let migrator = replica(&scene, &scene.path("steps"), "1m");
-    migrator.line_with("2: running");
+    let _migrator = half_way(&scene);
     for signal in [Signal::INT, Signal::TERM] {
         let mut other = replica(&scene, &scene.path("steps"), "1m");
         assert_eq!(other.line().as_deref(), Some("waiting"));

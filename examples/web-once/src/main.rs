@@ -1,5 +1,4 @@
 //! A shop that charges once for an order, however often and through whichever server the same request comes.
-//! Not here: the orders themselves (`orders`) and how one is placed (`place`).
 
 mod orders;
 mod place;

@@ -1,5 +1,4 @@
 //! The shop's database: what was charged, and the answer that is kept for each request.
-//! Not here: who may charge (`place`).
 
 use std::sync::{Arc, Mutex, PoisonError};
 

@@ -1,5 +1,4 @@
 //! `POST /orders`: answers a repeated request with the answer to the first, and never charges twice.
-//! Not here: SQL (`orders`).
 
 use std::fmt::Display;
 use std::time::Duration;

@@ -1,5 +1,4 @@
 //! The lines of SQL that charge and that keep an answer: a holder that was overtaken does neither again.
-//! Not here: how a holder is overtaken; `leader-worker` shows that.
 
 #[path = "../src/orders.rs"]
 mod orders;

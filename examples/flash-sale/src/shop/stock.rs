@@ -1,5 +1,4 @@
-//! The database that all shops share: what is on the shelves, and who has ordered.
-//! Not here: who may look and take (`buy`). These calls block.
+//! The database that all shops share: what is on the shelves, and who has ordered. These calls block.
 
 use std::error::Error;
 use std::sync::{Mutex, PoisonError};

@@ -1,5 +1,4 @@
 //! The till: a buyer looks at the shelf, thinks for a moment, and takes one. These calls block.
-//! Not here: whether others are at it meanwhile (`buy`).
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::thread::sleep;

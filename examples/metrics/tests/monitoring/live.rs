@@ -170,8 +170,8 @@ fn a_real_prometheus_reads_every_metric_shows_every_panel_and_raises_an_alert() 
         return;
     }
     let scene = Scene::new();
-    let (mut example, exporter) = start_example(&scene);
-    let (mut prometheus, address) = start_prometheus(&scene, &exporter);
+    let (_example, exporter) = start_example(&scene);
+    let (_prometheus, address) = start_prometheus(&scene, &exporter);
 
     let documented = documented::series();
     wait_for("every documented metric has series", || {
@@ -187,11 +187,4 @@ fn a_real_prometheus_reads_every_metric_shows_every_panel_and_raises_an_alert() 
     }
     assert_healthy(&address);
     assert_an_eviction_is_told(&address, &exporter);
-
-    prometheus.send(Signal::TERM);
-    example.send(Signal::INT);
-    assert_eq!((prometheus.exit_code(), example.exit_code()), (0, 0));
-    for address in [address, exporter] {
-        assert!(TcpStream::connect(&address).is_err(), "{address} is free again");
-    }
 }
