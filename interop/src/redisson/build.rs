@@ -1,5 +1,4 @@
 //! Which Redisson, and how its worker is built: once, by Maven, into `java/target`.
-//! Not here: how it is run (`jvm`).
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};

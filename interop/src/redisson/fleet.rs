@@ -1,5 +1,4 @@
 //! What can be asked of Redisson: its clients, the threads that own its locks, and the locks.
-//! Not here: the process that they live in (`jvm`).
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;

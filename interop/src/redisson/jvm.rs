@@ -1,5 +1,4 @@
 //! A Java process that answers requests, many of them waiting at a time.
-//! Not here: what can be asked of it (`fleet`).
 
 use std::collections::HashMap;
 use std::fs::File;

@@ -1,5 +1,4 @@
 //! Real Redisson, in a Java process of its own that a test drives.
-//! Not here: what it does, which is in `java/`, and any opinion on what it should do.
 
 mod build;
 mod fleet;

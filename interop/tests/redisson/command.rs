@@ -1,5 +1,4 @@
 //! The `tenure` command beside a Java fleet: looking, taking away, and holding in a process that dies.
-//! Not here: the library (`mutex`, `eviction`, `fair`).
 
 use std::time::Duration;
 

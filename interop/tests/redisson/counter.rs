@@ -1,6 +1,5 @@
 //! Mutual exclusion, counted: both sides raise one number by reading it and then writing it, so that two at a time lose a
 //! turn.
-//! Not here: the order of the turns (`fair`).
 
 use tokio::task::JoinSet;
 

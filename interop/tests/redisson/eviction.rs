@@ -1,5 +1,4 @@
 //! Taking a lock away from the other side, and seeing what it holds.
-//! Not here: the `tenure` command's words for it (`command`).
 
 use std::num::NonZeroU32;
 use std::time::Duration;

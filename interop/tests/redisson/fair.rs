@@ -1,5 +1,4 @@
 //! One queue for both: first come, first served, whoever it is, and nobody waits for one that has gone.
-//! Not here: the format of the queue (`wire`).
 
 use std::time::Duration;
 

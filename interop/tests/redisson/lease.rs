@@ -1,5 +1,4 @@
 //! Leases and watchdogs side by side: who renews keeps, and who is gone is waited for no longer than its lease.
-//! Not here: taking away from one that lives (`eviction`).
 
 use std::time::Duration;
 

@@ -1,5 +1,4 @@
 //! Redisson and Tenure on one Redis: a Java fleet notices nothing. Each test says which side does what.
-//! Not here: Redisson itself (`tenure_interop::redisson`), and what is Tenure's alone.
 
 mod command;
 mod counter;

@@ -1,6 +1,4 @@
 //! A mutex in the hands of one side, as the other sees it.
-//! Not here: many at once (`counter`), how fast the other side is told (`waking`), leases (`lease`), taking away
-//! (`eviction`).
 
 use std::time::Duration;
 

@@ -1,5 +1,4 @@
 //! What the tests share: a Redis of their own, a client of Redisson on it, and direct looks at what is in it.
-//! Not here: any opinion on what should be.
 
 use std::time::{Duration, Instant};
 

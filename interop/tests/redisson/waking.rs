@@ -1,5 +1,4 @@
 //! A waiter is told when the other side unlocks: nobody polls for a lease.
-//! Not here: the order in which waiters are served (`fair`).
 
 use std::time::{Duration, Instant};
 

@@ -1,6 +1,5 @@
 //! What Redisson leaves in Redis, step by step: the format that Tenure writes too. If a release changes it, these tests
 //! tell.
-//! Not here: Tenure.
 
 use std::time::Duration;
 
