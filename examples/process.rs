@@ -53,15 +53,9 @@ impl Process {
 
     /// The first line to come that begins so.
     pub(crate) fn line_with(&self, start: &str) -> String {
-        let end = Instant::now() + LIMIT;
-        while Instant::now() < end {
-            let line = self.line();
-            let line = line.unwrap_or_else(|| panic!("it ended without a line that begins with {start:?}"));
-            if line.starts_with(start) {
-                return line;
-            }
-        }
-        panic!("no line within {LIMIT:?} that begins with {start:?}");
+        let mut lines = std::iter::from_fn(|| self.line());
+        let line = lines.find(|line| line.starts_with(start));
+        line.unwrap_or_else(|| panic!("it ended without a line that begins with {start:?}"))
     }
 
     /// All lines that are left, once it has ended.

@@ -4,6 +4,7 @@
 #[path = "../../scene.rs"]
 mod scene;
 
+use std::collections::BTreeSet;
 use std::env;
 use std::ffi::OsString;
 use std::fs;
@@ -16,10 +17,6 @@ use scene::{Process, Scene, tenure_command};
 struct Step {
     command: String,
     prints: String,
-}
-
-fn guide(name: &str) -> String {
-    page(&format!("docs/guides/{name}"))
 }
 
 fn page(path: &str) -> String {
@@ -69,7 +66,7 @@ fn run(scene: &Scene, command: &str) -> (String, i32) {
 #[test]
 fn every_command_of_coming_from_flock_prints_what_the_guide_says() {
     let scene = Scene::new();
-    let text = guide("coming-from-flock.md");
+    let text = page("docs/guides/coming-from-flock.md");
     let steps: Vec<Step> = blocks(&text, "console").into_iter().flat_map(steps).collect();
     assert!(steps.len() > 30, "the blocks are found: {}", steps.len());
     for Step { command, prints } in steps {
@@ -82,35 +79,20 @@ fn every_command_of_coming_from_flock_prints_what_the_guide_says() {
     }
 }
 
-/// A block of no named language would be Rust to rustdoc, and one of another name is skipped.
+/// A block of no named language would be Rust to rustdoc, and one of another name is skipped. `text` is a drawing.
 #[test]
-fn the_readme_has_a_sample_that_rustdoc_runs_and_commands_that_it_leaves_alone() {
-    let text = page("README.md");
-    let fences = text.lines().filter(|line| line.starts_with("```"));
-    let opens: Vec<&str> = fences.step_by(2).map(|fence| &fence[3..]).collect();
-    assert_eq!(opens, ["console", "console", "crontab", "rust"]);
-}
-
-#[test]
-fn no_guide_has_code_that_is_neither_compiled_nor_run() {
-    for name in [
-        "choosing-a-lock.md",
-        "coming-from-flock.md",
-        "coming-from-redisson.md",
-        "what-a-lock-cannot-do.md",
+fn no_page_has_code_that_is_neither_compiled_nor_run() {
+    for (name, languages) in [
+        // Its commands are left alone.
+        ("README.md", &["console", "crontab", "rust"][..]),
+        ("docs/guides/choosing-a-lock.md", &["rust"]),
+        ("docs/guides/coming-from-flock.md", &["console", "crontab"]),
+        ("docs/guides/coming-from-redisson.md", &["rust"]),
+        ("docs/guides/what-a-lock-cannot-do.md", &["rust", "text"]),
     ] {
-        let text = guide(name);
+        let text = page(name);
         let fences = text.lines().filter(|line| line.starts_with("```"));
-        let opens = fences.step_by(2).map(|fence| &fence[3..]);
-        let run_at = |language: &str| match language {
-            "rust" => true,
-            "console" | "crontab" => name == "coming-from-flock.md",
-            // Drawings.
-            "text" => true,
-            _ => false,
-        };
-        for language in opens {
-            assert!(run_at(language), "{name}: a block of {language:?}");
-        }
+        let found: BTreeSet<&str> = fences.step_by(2).map(|fence| &fence[3..]).collect();
+        assert!(found.iter().eq(languages), "{name}: {found:?}");
     }
 }

@@ -7,7 +7,7 @@ mod scene;
 use std::fs;
 use std::time::{Duration, Instant};
 
-use rusqlite::{Connection, TransactionBehavior};
+use rusqlite::Connection;
 use rustix::process::Signal;
 use scene::{LIMIT, Process, Scene};
 
@@ -46,20 +46,26 @@ fn journal(scene: &Scene) -> Connection {
     journal
 }
 
-/// Which process did which task; and the tokens rose with each change of the leader.
-fn recorded(scene: &Scene) -> Vec<(String, u32)> {
+/// Keeps the journal busy until the connection is dropped.
+fn keep_busy(scene: &Scene) -> Connection {
+    let journal = journal(scene);
+    journal.execute_batch("BEGIN IMMEDIATE").unwrap();
+    journal
+}
+
+/// The journal has these tasks, each done by that process; and the tokens rose with each change of the leader.
+fn assert_recorded(scene: &Scene, tasks: &[(&str, &Process)]) {
     let journal = journal(scene);
     let mut rows = journal
         .prepare("SELECT task, worker, fence FROM journal ORDER BY rowid")
         .unwrap();
-    let rows = rows.query_map((), |row| Ok((row.get(0)?, row.get(1)?, row.get::<_, i64>(2)?)));
+    let rows = rows.query_map((), |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)));
     let rows: Vec<(String, u32, i64)> = rows.unwrap().map(Result::unwrap).collect();
-    let rise = |pair: &[(String, u32, i64)]| (pair[0].1 == pair[1].1, pair[0].2 < pair[1].2);
-    assert!(
-        rows.windows(2).map(rise).all(|(same, rises)| same || rises),
-        "{rows:?}"
-    );
-    rows.into_iter().map(|(task, worker, _)| (task, worker)).collect()
+    let did = rows.iter().map(|(task, worker, _)| (task.as_str(), *worker));
+    let expected = tasks.iter().map(|(task, process)| (*task, process.pid()));
+    assert!(did.eq(expected), "{rows:?}");
+    let rise = |pair: &[(String, u32, i64)]| pair[0].1 == pair[1].1 || pair[0].2 < pair[1].2;
+    assert!(rows.windows(2).all(rise), "{rows:?}");
 }
 
 #[tokio::test]
@@ -68,14 +74,11 @@ async fn a_worker_waits_while_another_makes_the_journal() {
     fs::create_dir(scene.path("spool")).unwrap();
     let other = tenure::connect(&scene.url()).await.unwrap();
     let opening = other.mutex("leader-worker:opening").lock().await.unwrap();
-    let mut making = journal(&scene);
-    let made = making
-        .transaction_with_behavior(TransactionBehavior::Immediate)
-        .unwrap();
+    let making = keep_busy(&scene);
     let worker = start(&scene);
     // sleep: time in which a worker that did not wait would have failed.
     tokio::time::sleep(A_LITTLE / 4).await;
-    drop(made);
+    drop(making);
     opening.unlock().await.unwrap();
     worker.line_with("leading");
 }
@@ -92,10 +95,7 @@ fn a_killed_leader_is_followed_within_its_lease_and_a_little() {
     assert!(killed.elapsed() < LEASE + A_LITTLE, "{:?}", killed.elapsed());
     add_task(&scene, "b");
     next.line_with("b: done");
-    assert_eq!(
-        recorded(&scene),
-        [("a".to_owned(), leader.pid()), ("b".to_owned(), next.pid())]
-    );
+    assert_recorded(&scene, &[("a", &leader), ("b", &next)]);
 }
 
 #[test]
@@ -123,10 +123,7 @@ fn a_leader_that_was_stopped_beyond_its_lease_does_not_go_on() {
     assert!(leader.line().unwrap().starts_with("stopped: the lock was lost"));
     add_task(&scene, "b");
     next.line_with("b: done");
-    assert_eq!(
-        recorded(&scene),
-        [("a".to_owned(), next.pid()), ("b".to_owned(), next.pid())]
-    );
+    assert_recorded(&scene, &[("a", &next), ("b", &next)]);
 }
 
 #[test]
@@ -134,10 +131,7 @@ fn a_task_in_the_middle_of_which_the_leader_was_stopped_is_refused_by_its_token(
     let scene = Scene::new();
     let (leader, next) = two(&scene);
     // While the journal is busy, the leader's record has begun and cannot end.
-    let mut busy = journal(&scene);
-    let busy = busy
-        .transaction_with_behavior(TransactionBehavior::Immediate)
-        .unwrap();
+    let busy = keep_busy(&scene);
     add_task(&scene, "a");
     leader.line_with("a: begun");
     leader.send(Signal::STOP);
@@ -149,7 +143,7 @@ fn a_task_in_the_middle_of_which_the_leader_was_stopped_is_refused_by_its_token(
         leader.line().as_deref(),
         Some("refused: a later leader has worked")
     );
-    assert_eq!(recorded(&scene), [("a".to_owned(), next.pid())]);
+    assert_recorded(&scene, &[("a", &next)]);
 }
 
 #[test]

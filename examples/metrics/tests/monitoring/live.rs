@@ -82,13 +82,18 @@ fn query(address: &str, expression: &str) -> Vec<Value> {
     data["result"].as_array().expect("samples").clone()
 }
 
+/// The values that a label has in the samples of an expression.
+fn labels(prometheus: &str, label: &str, expression: &str) -> BTreeSet<String> {
+    let samples = query(prometheus, &format!("count by ({label}) ({expression})"));
+    let values = samples
+        .iter()
+        .filter_map(|sample| sample["metric"][label].as_str());
+    values.map(str::to_owned).collect()
+}
+
 /// The names of the series that Prometheus has read.
 fn series(prometheus: &str) -> BTreeSet<String> {
-    let found = query(prometheus, r#"count by (__name__) ({__name__=~"tenure_.+"})"#);
-    let names = found
-        .iter()
-        .filter_map(|sample| sample["metric"]["__name__"].as_str());
-    names.map(str::to_owned).collect()
+    labels(prometheus, "__name__", r#"{__name__=~"tenure_.+"}"#)
 }
 
 /// Whether an expression has a sample that is a number.
@@ -130,9 +135,8 @@ fn assert_healthy(prometheus: &str) {
 
 /// Histograms have buckets, from 100 µs to 60 s.
 fn assert_buckets(address: &str) {
-    let bounds = query(address, "count by (le) (tenure_wait_seconds_bucket)");
-    let bounds = bounds.iter().filter_map(|sample| sample["metric"]["le"].as_str());
-    let bounds: Vec<f64> = bounds.filter_map(|bound| bound.parse().ok()).collect();
+    let bounds = labels(address, "le", "tenure_wait_seconds_bucket");
+    let bounds: Vec<f64> = bounds.iter().filter_map(|bound| bound.parse().ok()).collect();
     for bound in [0.0001, 60.0, f64::INFINITY] {
         assert!(bounds.contains(&bound), "{bound} s: {bounds:?}");
     }
