@@ -3,6 +3,8 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use serde::de::DeserializeOwned;
+
 use super::jvm::{Jvm, Reply, Thrown};
 
 /// One client of Redisson: all its threads share a connection, a watchdog and the first part of their names.
@@ -44,11 +46,6 @@ impl Fleet {
             name,
             id,
         })
-    }
-
-    /// The UUID that begins the name of each of its holders.
-    pub fn id(&self) -> &str {
-        &self.id
     }
 
     /// The process it is in.
@@ -158,11 +155,6 @@ impl Lock {
         self.ask("is-held", &[])
     }
 
-    /// `isHeldByThread(thread)`.
-    pub fn is_held_by(&self, thread: i64) -> Reply<bool> {
-        self.ask("is-held-by", &[&thread.to_string()])
-    }
-
     /// `getHoldCount()`.
     pub fn holds(&self) -> Reply<i64> {
         self.ask("holds", &[])
@@ -179,7 +171,7 @@ impl Lock {
         self.ask("count", &[counter, &turns.to_string()])
     }
 
-    fn ask<T>(&self, verb: &str, rest: &[&str]) -> Reply<T> {
+    fn ask<T: DeserializeOwned>(&self, verb: &str, rest: &[&str]) -> Reply<T> {
         let owner = &self.owner;
         let words = [verb, &owner.fleet, &owner.name, self.kind, &self.key];
         owner.jvm.ask(&[&words[..], rest].concat())

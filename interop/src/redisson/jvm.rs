@@ -3,13 +3,11 @@
 use std::collections::HashMap;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
-use std::marker::PhantomData;
 use std::path::Path;
 use std::pin::Pin;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
-use std::task::{Context, Poll};
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde::Deserialize;
@@ -21,10 +19,11 @@ use tokio::sync::oneshot;
 use super::build::Version;
 
 /// An exception that Java answered.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, Deserialize)]
 #[error("{name}: {message}")]
 pub struct Thrown {
     /// Its class, without the package.
+    #[serde(rename = "error")]
     pub name: String,
     /// What it says.
     pub message: String,
@@ -51,21 +50,17 @@ struct Line {
     id: u64,
     #[serde(default)]
     value: Value,
-    error: Option<String>,
-    #[serde(default)]
-    message: String,
+    #[serde(flatten)]
+    thrown: Option<Thrown>,
 }
 
 impl Jvm {
     /// One for the whole test process; `None` if `TENURE_SKIP` does without Maven.
     pub fn shared(version: Version) -> Option<Jvm> {
-        static NEWEST: OnceLock<Option<Jvm>> = OnceLock::new();
-        static OLD: OnceLock<Option<Jvm>> = OnceLock::new();
-        let place = match version {
-            Version::Newest => &NEWEST,
-            Version::Old => &OLD,
-        };
-        place.get_or_init(|| Jvm::start(version)).clone()
+        static SHARED: [OnceLock<Option<Jvm>>; 2] = [const { OnceLock::new() }; 2];
+        SHARED[version as usize]
+            .get_or_init(|| Jvm::start(version))
+            .clone()
     }
 
     /// One of the test's own, which it may pause or kill; `None` if `TENURE_SKIP` does without Maven.
@@ -135,24 +130,25 @@ impl Jvm {
     }
 
     /// Sends a request; it is under way when this returns, whether or not the reply is awaited.
-    pub(crate) fn ask<T>(&self, words: &[&str]) -> Reply<T> {
+    pub(crate) fn ask<T: DeserializeOwned>(&self, words: &[&str]) -> Reply<T> {
         let id = self.shared.next.fetch_add(1, Ordering::Relaxed);
         let (answer, line) = oneshot::channel();
         lock(&self.shared.asked).insert(id, answer);
         let request = format!("{id} {}\n", words.join(" "));
         // If it has been killed, nobody will answer, and the reply says so.
         let _ = lock(&self.shared.input).write_all(request.as_bytes());
-        Reply {
-            line,
-            value: PhantomData,
-        }
+        Box::pin(async move {
+            let line = line.await.map_err(|_| Thrown {
+                name: "Killed".to_owned(),
+                message: "the Java process has ended".to_owned(),
+            })?;
+            let value = || serde_json::from_value(line.value).expect("the worker answers what was asked");
+            line.thrown.map_or_else(|| Ok(value()), Err)
+        })
     }
 
     fn signal(&self, signal: Signal) {
-        let pid = lock(&self.shared.child).id();
-        if let Some(pid) = i32::try_from(pid).ok().and_then(Pid::from_raw) {
-            let _ = kill_process(pid, signal);
-        }
+        let _ = kill_process(Pid::from_child(&lock(&self.shared.child)), signal);
     }
 }
 
@@ -187,31 +183,4 @@ fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 /// The answer to a request that is under way: a value, or what Java threw. Dropping it does not take the request back.
-#[derive(Debug)]
-#[must_use = "what Java threw is in it"]
-pub struct Reply<T> {
-    line: oneshot::Receiver<Line>,
-    value: PhantomData<fn() -> T>,
-}
-
-impl<T: DeserializeOwned> Future for Reply<T> {
-    type Output = Result<T, Thrown>;
-
-    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        Pin::new(&mut self.line).poll(context).map(|line| {
-            let Ok(line) = line else {
-                return Err(Thrown {
-                    name: "Killed".to_owned(),
-                    message: "the Java process has ended".to_owned(),
-                });
-            };
-            match line.error {
-                Some(name) => Err(Thrown {
-                    name,
-                    message: line.message,
-                }),
-                None => Ok(serde_json::from_value(line.value).expect("the worker answers what was asked")),
-            }
-        })
-    }
-}
+pub type Reply<T> = Pin<Box<dyn Future<Output = Result<T, Thrown>> + Send>>;

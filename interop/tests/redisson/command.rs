@@ -2,12 +2,14 @@
 
 use std::time::Duration;
 
+use rustix::process::Signal;
 use serde_json::Value;
 use tenure::{HolderId, LockKey};
 use tenure_interop::redisson::Version;
 
 use crate::process::{Process, Scene as Folder, tenure_command};
-use crate::scene::{PROMPT, Scene, within};
+use crate::scene::{PROMPT, Scene, assert_holds_nothing, within};
+use crate::waiter::Waiter;
 
 /// Where the command works. If it is to be built first, that is now, while nobody holds a lock.
 fn folder_for_tenure() -> Folder {
@@ -50,10 +52,7 @@ async fn an_operator_sees_a_java_thread_and_takes_its_lock_away() {
         }
         printed(&folder, &scene, &["--json", "evict", "k", "--claim", &name]);
         assert!(!anna.plain("k").is_locked().await.unwrap());
-        assert_eq!(
-            anna.plain("k").unlock().await.unwrap_err().name,
-            "IllegalMonitorStateException"
-        );
+        assert_holds_nothing(&anna.plain("k")).await;
         assert_eq!(printed(&folder, &scene, &["--json", "ls"]), [] as [Value; 0]);
     }
 }
@@ -66,34 +65,36 @@ async fn a_holder_that_is_killed_is_waited_for_by_java_until_its_lease_ends() {
     let (folder, lease) = (folder_for_tenure(), Duration::from_secs(2));
     let hold = tenure(&folder, &scene, &["hold", "k", "--lease", "2s"]);
     assert!(hold.line_with("{").contains("\"acquired\""));
-    let waiting = scene.java.owner("anna").plain("k").lock();
+    let waiting = scene.java_plain("anna").lock();
     scene.until_listening("k", 1).await;
-    hold.send(rustix::process::Signal::KILL);
-    within(lease + PROMPT, "the lock", waiting).await.0.unwrap();
+    hold.send(Signal::KILL);
+    within(lease + PROMPT, "the lock", waiting).await.unwrap();
+}
+
+/// A process that waits with that lease, at place 1 of the queue; and what it says.
+async fn waiting_process(folder: &Folder, scene: &Scene, lease: &str) -> (Process, String) {
+    let waiter = tenure(folder, scene, &["hold", "k", "--fair", "--lease", lease]);
+    let said = waiter.line_with("{");
+    assert!(said.contains("\"waiting\""), "{said}");
+    scene.until_queued("k", 1).await;
+    (waiter, said)
 }
 
 #[tokio::test]
 async fn a_fair_waiter_that_is_killed_stalls_java_no_longer_than_its_lease() {
     for scene in Scene::each().await {
         let (folder, lease) = (folder_for_tenure(), Duration::from_secs(2));
-        let client = scene.tenure().await;
-        let guard = client.mutex("k").fair().lock().await.unwrap();
-        let dead = tenure(&folder, &scene, &["hold", "k", "--fair", "--lease", "2s"]);
-        let said = dead.line_with("{");
-        assert!(said.contains("\"waiting\""), "{said}");
-        scene.until_queued("k", 1).await;
-        let java = scene.java.owner("anna").fair("k");
-        let second = java.lock();
+        let guard = scene.mutex().fair().lock().await.unwrap();
+        let (dead, _) = waiting_process(&folder, &scene, "2s").await;
+        let second = Waiter::java(scene.java_fair("anna"));
         scene.until_queued("k", 2).await;
         // Somebody of Tenure's lives, and looks after the queue.
-        let third = tokio::spawn(client.mutex("k").fair().lock());
+        let third = Waiter::tenure(scene.mutex().fair());
         scene.until_queued("k", 3).await;
-        dead.send(rustix::process::Signal::KILL);
+        dead.send(Signal::KILL);
         guard.unlock().await.unwrap();
-        within(lease + PROMPT, "the lock", second).await.0.unwrap();
-        java.unlock().await.unwrap();
-        let (guard, _) = within(PROMPT, "the lock", third).await;
-        guard.unwrap().unwrap().unlock().await.unwrap();
+        second.holds_within(lease + PROMPT, "Java").await.unlock().await;
+        third.holds_within(PROMPT, "Tenure").await.unlock().await;
         scene.until_nothing_is_left_of("k").await;
     }
 }
@@ -102,20 +103,15 @@ async fn a_fair_waiter_that_is_killed_stalls_java_no_longer_than_its_lease() {
 async fn a_fair_waiter_that_is_killed_stalls_a_fleet_of_java_alone_no_longer_than_its_lease() {
     for scene in Scene::each().await {
         let (folder, lease) = (folder_for_tenure(), Duration::from_secs(2));
-        let client = scene.tenure().await;
         // Java sleeps for as long as the holder's lease, as it last saw it, or until it is called.
-        let guard = client.mutex("k").fair().lease(lease).lock().await.unwrap();
-        let dead = tenure(&folder, &scene, &["hold", "k", "--fair", "--lease", "2s"]);
-        let said = dead.line_with("{");
-        assert!(said.contains("\"waiting\""), "{said}");
-        scene.until_queued("k", 1).await;
-        let java = scene.java.owner("anna").fair("k");
-        let second = java.lock();
+        let guard = scene.mutex().fair().lease(lease).lock().await.unwrap();
+        let (dead, _) = waiting_process(&folder, &scene, "2s").await;
+        let second = Waiter::java(scene.java_fair("anna"));
         scene.until_queued("k", 2).await;
-        dead.send(rustix::process::Signal::KILL);
+        dead.send(Signal::KILL);
         guard.unlock().await.unwrap();
-        within(lease * 2 + PROMPT, "the lock", second).await.0.unwrap();
-        java.unlock().await.unwrap();
+        let java = second.holds_within(lease * 2 + PROMPT, "Java").await;
+        java.unlock().await;
     }
 }
 
@@ -123,21 +119,16 @@ async fn a_fair_waiter_that_is_killed_stalls_a_fleet_of_java_alone_no_longer_tha
 async fn java_is_told_when_the_head_of_the_queue_is_evicted_while_the_lock_is_free() {
     for scene in Scene::each().await {
         let folder = folder_for_tenure();
-        let client = scene.tenure().await;
-        let guard = client.mutex("k").fair().lock().await.unwrap();
-        let head = tenure(&folder, &scene, &["hold", "k", "--fair"]);
-        let waiting: Value = serde_json::from_str(&head.line_with("{")).unwrap();
-        scene.until_queued("k", 1).await;
-        let second = scene.java.owner("anna").fair("k").lock();
+        let guard = scene.mutex().fair().lock().await.unwrap();
+        let (head, said) = waiting_process(&folder, &scene, "30s").await;
+        let waiting: Value = serde_json::from_str(&said).unwrap();
+        let second = scene.java_fair("anna").lock();
         scene.until_queued("k", 2).await;
-        head.send(rustix::process::Signal::STOP);
+        head.send(Signal::STOP);
         guard.unlock().await.unwrap();
         let claim = HolderId::parse(waiting["claim"].as_str().expect("it says which"));
-        let freed = client
-            .evict(claim.clone().on(LockKey::new("k").unwrap()))
-            .await
-            .unwrap();
-        assert_eq!(freed, [claim]);
-        within(PROMPT, "the lock", second).await.0.unwrap();
+        let on_key = claim.clone().on(LockKey::new("k").unwrap());
+        assert_eq!(scene.client.evict(on_key).await.unwrap(), [claim]);
+        within(PROMPT, "the lock", second).await.unwrap();
     }
 }

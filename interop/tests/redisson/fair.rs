@@ -2,52 +2,32 @@
 
 use std::time::Duration;
 
-use tenure::{Client, Error, Guard, HolderId, LockKey, Query};
-use tenure_interop::redisson::{Jvm, Lock, Reply, Version};
-use tokio::task::JoinHandle;
+use tenure::{Error, HolderId, LockKey, Query};
+use tenure_interop::redisson::{Jvm, Lock, Version};
 
 use crate::scene::{LEASE, MOMENT, PROMPT, Scene, is_still_waiting_after, within};
+use crate::waiter::Waiter;
 
-/// One in the queue.
-enum Waiter {
-    Java(Lock, Reply<()>),
-    Tenure(JoinHandle<Result<Guard, Error>>),
-}
-
-/// Who holds.
-enum Holder {
-    Java(Lock),
-    Tenure(Guard),
-}
-
-impl Waiter {
-    fn java(scene: &Scene, name: &str) -> Waiter {
-        let lock = scene.java.owner(name).fair("k");
-        let reply = lock.lock();
-        Waiter::Java(lock, reply)
+impl Scene {
+    /// A thread of Java that holds the lock.
+    async fn holder(&self) -> Lock {
+        let holder = self.java_fair("holder");
+        holder.lock().await.unwrap();
+        holder
     }
 
-    fn tenure(client: &Client, lease: Duration) -> Waiter {
-        Waiter::Tenure(tokio::spawn(client.mutex("k").fair().lease(lease).lock()))
+    /// A thread of Java that stands at that place of the queue.
+    async fn java_at(&self, place: usize, name: &str) -> Waiter {
+        let waiter = Waiter::java(self.java_fair(name));
+        self.until_queued("k", place).await;
+        waiter
     }
 
-    async fn holds_within(self, limit: Duration, who: &str) -> Holder {
-        match self {
-            Waiter::Java(lock, reply) => {
-                within(limit, who, reply).await.0.unwrap();
-                Holder::Java(lock)
-            }
-            Waiter::Tenure(task) => Holder::Tenure(within(limit, who, task).await.0.unwrap().unwrap()),
-        }
-    }
-}
-
-impl Holder {
-    async fn unlock(self) {
-        match self {
-            Holder::Java(lock) => lock.unlock().await.unwrap(),
-            Holder::Tenure(guard) => guard.unlock().await.unwrap(),
-        }
+    /// A task of Tenure that stands at that place of the queue.
+    async fn tenure_at(&self, place: usize, lease: Duration) -> Waiter {
+        let waiter = Waiter::tenure(self.mutex().fair().lease(lease));
+        self.until_queued("k", place).await;
+        waiter
     }
 }
 
@@ -55,14 +35,14 @@ impl Holder {
 async fn both_sides_are_served_in_the_order_in_which_they_came() {
     const QUEUE: &str = "jttjtjjt";
     for scene in Scene::each().await {
-        let clients = [scene.tenure().await, scene.tenure().await];
-        let holder = scene.java.owner("holder").fair("k");
-        holder.lock().await.unwrap();
+        let another = scene.another_client().await;
+        let holder = scene.holder().await;
         let mut queue = Vec::new();
         for (place, side) in (1..).zip(QUEUE.chars()) {
             queue.push(match side {
-                'j' => Waiter::java(&scene, &format!("thread-{place}")),
-                _ => Waiter::tenure(&clients[place % 2], LEASE),
+                'j' => Waiter::java(scene.java_fair(&format!("thread-{place}"))),
+                _ if place % 2 == 0 => Waiter::tenure(scene.mutex().fair()),
+                _ => Waiter::tenure(another.mutex("k").fair()),
             });
             scene.until_queued("k", place).await;
         }
@@ -83,15 +63,10 @@ async fn a_waiter_of_tenure_keeps_its_place_beyond_its_lease_and_behind_java() {
         let Some(scene) = Scene::new(version).await else {
             return;
         };
-        let client = scene.tenure().await;
-        let holder = scene.java.owner("holder").fair("k");
-        holder.lock().await.unwrap();
-        let first = Waiter::java(&scene, "first");
-        scene.until_queued("k", 1).await;
-        let second = Waiter::tenure(&client, lease);
-        scene.until_queued("k", 2).await;
-        let third = Waiter::java(&scene, "third");
-        scene.until_queued("k", 3).await;
+        let holder = scene.holder().await;
+        let first = scene.java_at(1, "first").await;
+        let second = scene.tenure_at(2, lease).await;
+        let third = scene.java_at(3, "third").await;
         // sleep: the holder holds for longer than the lease of the second.
         tokio::time::sleep(lease * 2).await;
         holder.unlock().await.unwrap();
@@ -109,13 +84,12 @@ async fn a_waiter_of_tenure_keeps_its_place_beyond_its_lease_and_behind_java() {
 #[tokio::test]
 async fn a_java_thread_that_gives_up_leaves_its_place_to_tenure() {
     for scene in Scene::each().await {
-        let client = scene.tenure().await;
-        let holder = scene.java.owner("holder").fair("k");
-        holder.lock().await.unwrap();
-        let impatient = scene.java.owner("impatient").fair("k");
-        let first = impatient.try_within(Duration::from_millis(500));
+        let holder = scene.holder().await;
+        let first = scene
+            .java_fair("impatient")
+            .try_within(Duration::from_millis(500));
         scene.until_queued("k", 1).await;
-        let second = Waiter::tenure(&client, LEASE);
+        let second = Waiter::tenure(scene.mutex().fair());
         assert_eq!(first.await, Ok(false));
         scene.until_queued("k", 1).await;
         holder.unlock().await.unwrap();
@@ -127,24 +101,16 @@ async fn a_java_thread_that_gives_up_leaves_its_place_to_tenure() {
 #[tokio::test]
 async fn a_cancelled_waiter_of_tenure_leaves_no_ghost_before_java() {
     for scene in Scene::each().await {
-        let client = scene.tenure().await;
-        let holder = scene.java.owner("holder").fair("k");
-        holder.lock().await.unwrap();
-        let Waiter::Tenure(first) = Waiter::tenure(&client, LEASE) else {
-            unreachable!("it is Tenure's");
-        };
+        let holder = scene.holder().await;
+        let first = tokio::spawn(scene.mutex().fair().lock());
         scene.until_queued("k", 1).await;
-        let second = Waiter::java(&scene, "second");
-        scene.until_queued("k", 2).await;
+        let second = scene.java_at(2, "second").await;
         first.abort();
         scene.until_queued("k", 1).await;
         holder.unlock().await.unwrap();
         let holder = second.holds_within(PROMPT, "Java").await;
-        let impatient = client
-            .mutex("k")
-            .fair()
-            .lock_within(Duration::from_millis(50))
-            .await;
+        let impatient = scene.mutex().fair().lock_within(Duration::from_millis(50));
+        let impatient = impatient.await;
         assert!(matches!(impatient, Err(Error::Timeout)), "{impatient:?}");
         scene.until_queued("k", 0).await;
         holder.unlock().await;
@@ -155,18 +121,15 @@ async fn a_cancelled_waiter_of_tenure_leaves_no_ghost_before_java() {
 #[tokio::test]
 async fn java_is_told_when_the_head_of_the_queue_is_cancelled_while_the_lock_is_free() {
     for scene in Scene::each().await {
-        let client = scene.tenure().await;
-        let holder = scene.java.owner("holder").fair("k");
-        holder.lock().await.unwrap();
+        let holder = scene.holder().await;
         // Polled once, and then left alone: its client must give back what is granted to it.
-        let mut head = Box::pin(client.mutex("k").fair().lock());
+        let mut head = Box::pin(scene.mutex().fair().lock());
         assert!(is_still_waiting_after(MOMENT, head.as_mut()).await);
         scene.until_queued("k", 1).await;
-        let second = Waiter::java(&scene, "second");
-        scene.until_queued("k", 2).await;
+        let second = scene.java_at(2, "second").await;
         holder.unlock().await.unwrap();
         second.holds_within(PROMPT, "Java").await.unlock().await;
-        let (guard, _) = within(PROMPT, "who was asked again", head).await;
+        let guard = within(PROMPT, "who was asked again", head).await;
         guard.unwrap().unlock().await.unwrap();
         scene.until_nothing_is_left_of("k").await;
     }
@@ -178,18 +141,13 @@ async fn nobody_of_tenure_goes_past_a_java_thread_that_is_slow_to_take_its_turn(
         return;
     };
     let scene = Scene::in_jvm(&jvm, LEASE).await;
-    let client = scene.tenure().await;
-    let guard = client.mutex("k").fair().lock().await.unwrap();
-    let head = Waiter::java(&scene, "head");
-    scene.until_queued("k", 1).await;
+    let guard = scene.mutex().fair().lock().await.unwrap();
+    let head = scene.java_at(1, "head").await;
     jvm.pause();
     guard.unlock().await.unwrap();
-    assert!(
-        client.mutex("k").try_lock().await.unwrap().is_none(),
-        "free, but not for us"
-    );
-    let second = Waiter::tenure(&client, LEASE);
-    scene.until_queued("k", 2).await;
+    let ours = scene.mutex().try_lock().await.unwrap();
+    assert!(ours.is_none(), "free, but not for us");
+    let second = scene.tenure_at(2, LEASE).await;
     jvm.resume();
     head.holds_within(PROMPT, "the head").await.unlock().await;
     second.holds_within(PROMPT, "the second").await.unlock().await;
@@ -203,54 +161,49 @@ async fn a_waiting_java_thread_that_is_killed_is_waited_for_until_its_own_deadli
         return;
     };
     let scene = Scene::in_jvm(&jvm, LEASE).await;
-    let client = scene.tenure().await;
-    let guard = client.mutex("k").fair().lease(lease).lock().await.unwrap();
-    let dead = scene.java.owner("dead").fair("k").try_within(patience);
+    let guard = scene.mutex().fair().lease(lease).lock().await.unwrap();
+    let dead = scene.java_fair("dead").try_within(patience);
     scene.until_queued("k", 1).await;
-    let second = Waiter::tenure(&scene.tenure().await, lease);
+    let another = scene.another_client().await;
+    let second = Waiter::tenure(another.mutex("k").fair().lease(lease));
     scene.until_queued("k", 2).await;
     jvm.kill();
     dead.await.unwrap_err();
     guard.unlock().await.unwrap();
-    second
-        .holds_within(lease + patience + PROMPT, "Tenure")
-        .await
-        .unlock()
-        .await;
+    let holder = second.holds_within(lease + patience + PROMPT, "Tenure").await;
+    holder.unlock().await;
     scene.until_nothing_is_left_of("k").await;
 }
 
 #[tokio::test]
 async fn tenure_sees_holder_and_queue_of_both_sides_in_order() {
     for scene in Scene::each().await {
-        let client = scene.tenure().await;
-        let anna = scene.java.owner("anna");
-        anna.fair("k").lock().await.unwrap();
-        let java = [scene.java.owner("berta"), scene.java.owner("clara")];
-        let names = [java[0].id().await.unwrap(), java[1].id().await.unwrap()];
-        let mut queue = vec![Waiter::java(&scene, "berta")];
-        scene.until_queued("k", 1).await;
-        queue.push(Waiter::tenure(&client, LEASE));
-        scene.until_queued("k", 2).await;
-        queue.push(Waiter::java(&scene, "clara"));
-        scene.until_queued("k", 3).await;
+        let foreign = async |name: &str| {
+            let id = scene.java.owner(name).id().await.unwrap();
+            HolderId::Foreign(id.into())
+        };
+        let anna = scene.java_fair("anna");
+        anna.lock().await.unwrap();
+        let queue = [
+            scene.java_at(1, "berta").await,
+            scene.tenure_at(2, LEASE).await,
+            scene.java_at(3, "clara").await,
+        ];
         let key = LockKey::new("k").unwrap();
-        let mut page = client.inspect(Query::Key(key)).await.unwrap();
+        let mut page = scene.client.inspect(Query::Key(key)).await.unwrap();
         let lock = page.items.pop().expect("it is held");
-        assert_eq!(
-            lock.holders[0].id,
-            HolderId::Foreign(anna.id().await.unwrap().into())
-        );
+        assert_eq!(lock.holders[0].id, foreign("anna").await);
         let waiters = lock.waiters.expect("the queue is known");
         let [first, second, third] = &waiters[..] else {
             panic!("three wait: {waiters:?}");
         };
-        assert_eq!(first.id, HolderId::Foreign(names[0].as_str().into()));
         assert!(matches!(second.id, HolderId::Claim(_)), "{second:?}");
-        assert_eq!(third.id, HolderId::Foreign(names[1].as_str().into()));
-        anna.fair("k").unlock().await.unwrap();
+        anna.unlock().await.unwrap();
         for waiter in queue {
             waiter.holds_within(PROMPT, "each").await.unlock().await;
         }
+        // A thread that waits answers nothing else.
+        assert_eq!(first.id, foreign("berta").await);
+        assert_eq!(third.id, foreign("clara").await);
     }
 }

@@ -9,5 +9,6 @@ mod mutex;
 #[path = "../../../examples/scene.rs"]
 mod process;
 mod scene;
+mod waiter;
 mod waking;
 mod wire;

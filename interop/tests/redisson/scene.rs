@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use tenure::Client;
-use tenure_interop::redisson::{Fleet, Jvm, Version};
+use tenure::{Client, Mutex};
+use tenure_interop::redisson::{Fleet, Jvm, Lock, Version};
 use tenure_servers::Redis;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
@@ -21,10 +21,11 @@ pub(crate) const MOMENT: Duration = Duration::from_millis(300);
 /// What Redisson calls `lockWatchdogTimeout`, and Tenure the lease, unless a test says otherwise: the default of both.
 pub(crate) const LEASE: Duration = Duration::from_secs(30);
 
-/// A Redis, and a client of Redisson on it.
+/// A Redis, a client of Redisson and one of Tenure on it.
 pub(crate) struct Scene {
     pub(crate) redis: Redis,
     pub(crate) java: Fleet,
+    pub(crate) client: Client,
 }
 
 impl Scene {
@@ -46,25 +47,34 @@ impl Scene {
     pub(crate) async fn in_jvm(jvm: &Jvm, watchdog: Duration) -> Scene {
         let redis = Redis::start().unwrap();
         let java = Fleet::open(jvm, &redis.url(), watchdog).await.unwrap();
-        Scene { redis, java }
+        let client = tenure::connect(&redis.url()).await.unwrap();
+        Scene { redis, java, client }
     }
 
-    /// A client of Tenure, of its own.
-    pub(crate) async fn tenure(&self) -> Client {
+    /// Another client of Tenure.
+    pub(crate) async fn another_client(&self) -> Client {
         tenure::connect(&self.redis.url()).await.unwrap()
+    }
+
+    /// The mutex `k` of Tenure.
+    pub(crate) fn mutex(&self) -> Mutex {
+        self.client.mutex("k")
+    }
+
+    /// The mutex `k`, in the hands of that thread of Java.
+    pub(crate) fn java_plain(&self, owner: &str) -> Lock {
+        self.java.owner(owner).plain("k")
+    }
+
+    /// The fair mutex `k`, in the hands of that thread of Java.
+    pub(crate) fn java_fair(&self, owner: &str) -> Lock {
+        self.java.owner(owner).fair("k")
     }
 
     /// What Redis answers.
     pub(crate) fn ask(&self, command: &str) -> String {
         let words: Vec<&str> = command.split(' ').collect();
         self.redis.ask(&words).unwrap()
-    }
-
-    /// All keys, in order.
-    pub(crate) fn keys(&self) -> Vec<String> {
-        let mut keys: Vec<String> = self.ask("KEYS *").lines().map(str::to_owned).collect();
-        keys.sort();
-        keys
     }
 
     /// Waits until so many connections listen for the unlock of a mutex.
@@ -170,13 +180,16 @@ async fn settled() {
     tokio::time::sleep(Duration::from_millis(30)).await;
 }
 
-/// Awaits it, at most so long; answers what it says, and after how long.
-pub(crate) async fn within<T>(limit: Duration, what: &str, future: impl Future<Output = T>) -> (T, Duration) {
-    let asked = Instant::now();
-    match tokio::time::timeout(limit, future).await {
-        Ok(answer) => (answer, asked.elapsed()),
-        Err(_) => panic!("not within {limit:?}: {what}"),
-    }
+/// Awaits it, at most so long.
+pub(crate) async fn within<T>(limit: Duration, what: &str, future: impl Future<Output = T>) -> T {
+    let answer = tokio::time::timeout(limit, future).await;
+    answer.unwrap_or_else(|_| panic!("not within {limit:?}: {what}"))
+}
+
+/// Has a thread of Java unlock what it does not hold: an exception, and nothing else.
+pub(crate) async fn assert_holds_nothing(java: &Lock) {
+    let error = java.unlock().await.unwrap_err();
+    assert_eq!(error.name, "IllegalMonitorStateException");
 }
 
 /// Whether it is still not answered after so long: the time is the test.

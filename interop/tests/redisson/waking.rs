@@ -6,6 +6,7 @@ use tenure_interop::redisson::Version;
 use tokio::task::JoinSet;
 
 use crate::scene::{LIMIT, PROMPT, Scene, within};
+use crate::waiter::Waiter;
 
 /// How soon a waiter has the lock, for the most part.
 const SOON: Duration = Duration::from_millis(200);
@@ -19,56 +20,42 @@ fn median(mut waits: Vec<Duration>) -> Duration {
 }
 
 #[tokio::test]
-async fn a_waiting_java_thread_is_woken_by_an_unlock_of_tenure() {
+async fn a_waiter_is_woken_by_an_unlock_of_the_other_side() {
     for scene in Scene::each().await {
-        let java = scene.java.owner("anna").plain("k");
-        let client = scene.tenure().await;
-        let mut waits = Vec::new();
-        for _ in 0..ROUNDS {
-            let guard = client.mutex("k").lock().await.unwrap();
-            let waiting = java.lock();
-            scene.until_listening("k", 1).await;
-            guard.unlock().await.unwrap();
-            let (locked, waited) = within(PROMPT, "the lock", waiting).await;
-            locked.unwrap();
-            waits.push(waited);
-            java.unlock().await.unwrap();
-            scene.until_listening("k", 0).await;
+        let start = |java: bool| match java {
+            true => Waiter::java(scene.java_plain("anna")),
+            false => Waiter::tenure(scene.mutex()),
+        };
+        for java_waits in [true, false] {
+            let mut waits = Vec::new();
+            for _ in 0..ROUNDS {
+                let holder = start(!java_waits).holds_within(PROMPT, "who came first").await;
+                let waiting = start(java_waits);
+                scene.until_listening("k", 1).await;
+                holder.unlock().await;
+                let unlocked = Instant::now();
+                let holder = waiting.holds_within(PROMPT, "who waited").await;
+                waits.push(unlocked.elapsed());
+                holder.unlock().await;
+                scene.until_listening("k", 0).await;
+            }
+            assert!(
+                median(waits.clone()) < SOON,
+                "Java waits: {java_waits}, {waits:?}"
+            );
         }
-        assert!(median(waits.clone()) < SOON, "{waits:?}");
     }
 }
 
 #[tokio::test]
 async fn a_waiting_java_thread_is_woken_when_a_guard_of_tenure_is_dropped() {
     for scene in Scene::each().await {
-        let java = scene.java.owner("anna").plain("k");
-        let client = scene.tenure().await;
-        let guard = client.mutex("k").lock().await.unwrap();
+        let java = scene.java_plain("anna");
+        let guard = scene.mutex().lock().await.unwrap();
         let waiting = java.lock();
         scene.until_listening("k", 1).await;
         drop(guard);
-        within(PROMPT, "the lock", waiting).await.0.unwrap();
-    }
-}
-
-#[tokio::test]
-async fn a_waiter_of_tenure_is_woken_by_an_unlock_of_java() {
-    for scene in Scene::each().await {
-        let java = scene.java.owner("anna").plain("k");
-        let client = scene.tenure().await;
-        let mut waits = Vec::new();
-        for _ in 0..ROUNDS {
-            java.lock().await.unwrap();
-            let waiting = tokio::spawn(client.mutex("k").lock());
-            scene.until_listening("k", 1).await;
-            java.unlock().await.unwrap();
-            let (guard, waited) = within(PROMPT, "the lock", waiting).await;
-            waits.push(waited);
-            guard.unwrap().unwrap().unlock().await.unwrap();
-            scene.until_listening("k", 0).await;
-        }
-        assert!(median(waits.clone()) < SOON, "{waits:?}");
+        within(PROMPT, "the lock", waiting).await.unwrap();
     }
 }
 
@@ -76,27 +63,26 @@ async fn a_waiter_of_tenure_is_woken_by_an_unlock_of_java() {
 async fn many_waiters_of_both_sides_all_get_their_turn_soon() {
     const EACH: usize = 16;
     for scene in Scene::each().await {
-        let (holder, client) = (scene.tenure().await, scene.tenure().await);
+        let holder = scene.another_client().await;
         let guard = holder.mutex("k").lock().await.unwrap();
         let mut waiters = JoinSet::new();
         for waiter in 1..=EACH {
-            let java = scene.java.owner(&format!("thread-{waiter}")).plain("k");
+            let java = scene.java_plain(&format!("thread-{waiter}"));
             waiters.spawn(async move {
                 java.lock().await.unwrap();
                 java.unlock().await.unwrap();
             });
-            let java = scene.java.owner(&waiter.to_string()).plain("k");
+            let java = scene.java_plain(&waiter.to_string());
             waiters.spawn(async move {
                 java.lock_async().await.unwrap();
                 java.unlock_async().await.unwrap();
             });
-            let mutex = client.mutex("k");
+            let mutex = scene.mutex();
             waiters.spawn(async move { mutex.lock().await.unwrap().unlock().await.unwrap() });
         }
         scene.until_listening("k", 2).await;
         guard.unlock().await.unwrap();
-        let (_, took) = within(LIMIT, "every turn", waiters.join_all()).await;
-        assert!(took < Duration::from_secs(3), "a waiter was not told: {took:?}");
+        within(Duration::from_secs(3), "every turn", waiters.join_all()).await;
         scene.until_nothing_is_left_of("k").await;
     }
 }
@@ -107,22 +93,18 @@ async fn a_lone_java_thread_is_not_starved_by_a_client_that_passes_the_lock_on()
     let Some(scene) = Scene::new(Version::Newest).await else {
         return;
     };
-    let client = scene.tenure().await;
     let mut tasks = JoinSet::new();
     for _ in 0..64 {
-        let mutex = client.mutex("k");
+        let mutex = scene.mutex();
         tasks.spawn(async move {
             loop {
                 mutex.lock().await.unwrap().unlock().await.unwrap();
             }
         });
     }
-    let asked = Instant::now();
-    let turns = scene.java.owner("anna").plain("k").count("counter", TURNS);
-    let (longest, took) = within(LIMIT, "its turns", turns).await;
-    let longest = longest.unwrap();
-    assert!(longest < 1_000, "{longest} ms, {TURNS} turns in {took:?}");
-    assert!(asked.elapsed() < LIMIT);
+    let turns = scene.java_plain("anna").count("counter", TURNS);
+    let longest = within(LIMIT, "its turns", turns).await.unwrap();
+    assert!(longest < 1_000, "{longest} ms");
     tasks.shutdown().await;
 }
 
@@ -130,10 +112,9 @@ async fn a_lone_java_thread_is_not_starved_by_a_client_that_passes_the_lock_on()
 #[tokio::test]
 async fn a_java_thread_that_only_tries_gets_its_turn_beside_tasks_that_hand_the_lock_on() {
     for scene in Scene::each().await {
-        let client = scene.tenure().await;
         let mut tasks = JoinSet::new();
         for _ in 0..4 {
-            let mutex = client.mutex("k");
+            let mutex = scene.mutex();
             tasks.spawn(async move {
                 loop {
                     let guard = mutex.lock().await.unwrap();
@@ -143,7 +124,7 @@ async fn a_java_thread_that_only_tries_gets_its_turn_beside_tasks_that_hand_the_
                 }
             });
         }
-        let java = scene.java.owner("anna").plain("k");
+        let java = scene.java_plain("anna");
         let (started, mut turns) = (Instant::now(), 0);
         while turns < 2 && started.elapsed() < LIMIT {
             if java.try_lock().await.unwrap() {

@@ -91,8 +91,6 @@ final class Fleet {
                 return lock.isLocked();
             case "is-held":
                 return lock.isHeldByCurrentThread();
-            case "is-held-by":
-                return lock.isHeldByThread(ms[0]);
             case "holds":
                 return lock.getHoldCount();
             case "remaining":
