@@ -89,7 +89,6 @@ async fn many_waiters_of_both_sides_all_get_their_turn_soon() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_lone_java_thread_is_not_starved_by_a_client_that_passes_the_lock_on() {
-    const TURNS: u32 = 20;
     let Some(scene) = Scene::new(Version::Newest).await else {
         return;
     };
@@ -102,7 +101,7 @@ async fn a_lone_java_thread_is_not_starved_by_a_client_that_passes_the_lock_on()
             }
         });
     }
-    let turns = scene.java_plain("anna").count("counter", TURNS);
+    let turns = scene.java_plain("anna").count("counter", 20);
     let longest = within(LIMIT, "its turns", turns).await.unwrap();
     assert!(longest < 1_000, "{longest} ms");
     tasks.shutdown().await;

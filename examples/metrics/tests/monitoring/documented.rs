@@ -1,44 +1,28 @@
 //! The metrics as the documentation has them.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 const TELEMETRY: &str = include_str!("../../../../crates/tenure/docs/telemetry.md");
 
-/// A row of the table of metrics.
-pub(crate) struct Metric {
-    pub(crate) name: &'static str,
-    histogram: bool,
-}
-
-impl Metric {
-    /// What its series are called once they are exported.
-    pub(crate) fn series(&self) -> Vec<String> {
-        if self.histogram {
-            ["bucket", "sum", "count"]
-                .map(|part| format!("{}_{part}", self.name))
-                .into()
-        } else {
-            vec![self.name.to_owned()]
-        }
-    }
-}
-
-pub(crate) fn metrics() -> Vec<Metric> {
+/// The metrics, and what the series of each are called once they are exported.
+pub(crate) fn metrics() -> BTreeMap<&'static str, Vec<String>> {
     let rows = TELEMETRY.lines().filter(|line| line.starts_with("| `tenure_"));
     let metric = |row: &'static str| {
         let mut cells = row.split('|').map(str::trim).skip(1);
-        Metric {
-            name: cells.next().expect("a name").trim_matches('`'),
-            histogram: cells.next().expect("a kind") == "histogram",
-        }
+        let name = cells.next().expect("a name").trim_matches('`');
+        let parts: &[&str] = match cells.next().expect("a kind") {
+            "histogram" => &["_bucket", "_sum", "_count"],
+            _ => &[""],
+        };
+        (name, parts.iter().map(|part| format!("{name}{part}")).collect())
     };
-    let metrics: Vec<_> = rows.map(metric).collect();
+    let metrics: BTreeMap<_, _> = rows.map(metric).collect();
     assert!(metrics.len() > 10, "the table of metrics is found");
     metrics
 }
 
 pub(crate) fn series() -> BTreeSet<String> {
-    metrics().iter().flat_map(Metric::series).collect()
+    metrics().into_values().flatten().collect()
 }
 
 /// The values that a label is said to have.
