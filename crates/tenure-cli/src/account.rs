@@ -1,5 +1,4 @@
 //! Who runs this process, as the user database has it: for callers whose environment does not say.
-//! What the name and the home are used for is the callers'.
 
 #[cfg(unix)]
 use std::path::Path;

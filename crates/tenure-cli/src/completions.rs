@@ -1,5 +1,4 @@
 //! `tenure completions SHELL`: a script generated from the parser's own definition.
-//! Installs nothing; where the script belongs is the shell's and the packager's.
 
 use clap::{Arg, Command, CommandFactory};
 use clap_complete::{Shell, generate};

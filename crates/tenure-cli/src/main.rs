@@ -1,5 +1,4 @@
 //! The `tenure` command: tells the helper processes from the command itself, and reads the command line.
-//! No verb lives here.
 
 use std::env;
 use std::io::{self, Write};

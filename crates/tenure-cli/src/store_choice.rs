@@ -1,5 +1,4 @@
 //! Which store a command line means: options, environment, files, or else the embedded store.
-//! Connects to nothing; but for `sqlite:`'s folder and `memory:`'s refusal, URLs are the library's to read.
 
 use std::error::Error;
 use std::ffi::{OsStr, OsString};

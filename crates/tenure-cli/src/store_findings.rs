@@ -1,5 +1,4 @@
 //! What weakens locks in the way a store is chosen: for `tenure doctor`.
-//! What weakens them in the store itself is the library's to find.
 
 use std::path::{Path, PathBuf};
 

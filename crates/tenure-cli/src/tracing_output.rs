@@ -1,5 +1,4 @@
 //! What the library has to tell while it works, on stderr, as plain as the command's own words.
-//! The command's own words are in `words`.
 
 use std::fmt::{self, Write};
 

@@ -1,5 +1,4 @@
 //! What goes to stderr: failures in words (what, why, what to do), warnings and notes.
-//! Which exit code a failure has is the verb's to say.
 
 use std::borrow::Cow;
 use std::error::Error as StdError;

@@ -1,5 +1,4 @@
 //! Durations as options take them: the library's, and a word for negative ones.
-//! Which durations an option takes is the option's.
 
 use std::time::Duration;
 

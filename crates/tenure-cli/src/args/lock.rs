@@ -1,5 +1,4 @@
 //! The options that say what is locked, and how: the same for `run` and `hold`.
-//! Keys are taken as they come; whether one is valid is the library's to say.
 
 use std::num::NonZeroU32;
 use std::time::Duration;

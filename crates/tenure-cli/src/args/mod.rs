@@ -1,5 +1,4 @@
 //! The command line: one definition that yields parser, help and completions.
-//! What the verbs do is elsewhere, and so is the choice of the store.
 
 mod duration;
 mod help;

@@ -1,5 +1,4 @@
 //! From arguments to a verb, or to a usage error with the right exit code and no password in it.
-//! Prints nothing.
 
 use std::ffi::{OsStr, OsString};
 

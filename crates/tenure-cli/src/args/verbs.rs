@@ -1,5 +1,4 @@
 //! The verbs and their own options.
-//! What `run` and `hold` share is in `lock`.
 
 use std::ffi::OsString;
 use std::path::PathBuf;

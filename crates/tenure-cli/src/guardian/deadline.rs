@@ -1,5 +1,4 @@
 //! When a command must be told to end, and when it must be ended: pure arithmetic on given times.
-//! No clock, no signals, no processes.
 
 use std::time::Duration;
 

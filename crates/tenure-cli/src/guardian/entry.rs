@@ -1,5 +1,4 @@
 //! Tells by `argv[0]` which of the three processes this one is.
-//! What each does is in its own file.
 
 use std::ffi::OsString;
 use std::io;

@@ -1,5 +1,4 @@
 //! Gives a helper process our standard input, while its own input is the socket it is spoken to through.
-//! Nothing is known here of what is said on that socket.
 //!
 //! A child can be given three descriptors by number without `unsafe` code. The helper's input is therefore
 //! the socket, and the real standard input follows over it as a descriptor.

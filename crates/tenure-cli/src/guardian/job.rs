@@ -1,5 +1,4 @@
 //! Job control on `tenure`'s side: when it stops together with its command, and when it lets it go on.
-//! Tells what is to be done; the orders and the terminal are the supervisor's.
 
 use std::io;
 

@@ -1,5 +1,4 @@
 //! Finds the processes below this one, and names each so that a signal can hit no other.
-//! Decides nothing about them: that is `sweep`'s.
 //!
 //! A subreaper's direct children are reaped by it alone, so their process ids are safe to use. A deeper
 //! process can be reaped by its own parent at any moment and its id given away; it is therefore held by a

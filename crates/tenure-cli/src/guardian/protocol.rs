@@ -1,5 +1,4 @@
 //! What `tenure` and its guardian say to each other: one JSON object a line, over a socket pair.
-//! No sockets: who reads and writes them is in `supervisor` and `keeper`.
 
 use std::ffi::OsString;
 use std::time::Duration;

@@ -1,5 +1,4 @@
 //! Signals that reach `tenure` and its guardian themselves.
-//! Sending signals to the command is `sweep`'s and `keeper`'s.
 
 use std::future::poll_fn;
 use std::io;

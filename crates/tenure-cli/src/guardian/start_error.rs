@@ -1,5 +1,4 @@
 //! Why a command did not start, and the exit code that says so.
-//! Nothing is printed here.
 
 use std::error::Error;
 use std::ffi::OsStr;

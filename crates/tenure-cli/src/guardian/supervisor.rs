@@ -1,5 +1,4 @@
 //! `tenure`'s own side of the guardian: starts it, arms it, hears from it, and acts in its place if it dies.
-//! Knows no lock; who holds one decides when to arm, and what a loss means.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};

@@ -1,5 +1,4 @@
 //! Ends every process below this one, without ever hitting another.
-//! When to do so, and how to wait between rounds, is the caller's: `keeper` and `supervisor`.
 
 use std::time::Duration;
 

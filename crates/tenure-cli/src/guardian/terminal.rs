@@ -1,5 +1,4 @@
 //! Whose turn it is at the terminal: hands it to the command's process group, and takes it back.
-//! When to do so is `supervisor`'s and `keeper`'s.
 
 use std::os::fd::AsFd;
 

@@ -1,5 +1,4 @@
 //! What `watch` prints: an object for programs, a line for people.
-//! Filled from the library's changes by the verb.
 
 use serde::Serialize;
 use tenure::backend::harmless;

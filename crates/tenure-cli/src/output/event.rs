@@ -1,5 +1,4 @@
 //! The events of `tenure hold`: one JSON object a line, with fields that programs rely on.
-//! Decides nothing; which exit code follows is in each event's words.
 
 use std::io::{self, Write};
 

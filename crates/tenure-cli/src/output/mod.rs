@@ -1,5 +1,4 @@
 //! What the command prints: events of `hold`, objects and tables of `ls` and `show`, lines of `watch`.
-//! Where it goes, and when, is the verbs'.
 
 mod change;
 mod event;

@@ -1,5 +1,4 @@
 //! Printing to stdout: whole, and without fear of a reader that has enough.
-//! What is printed is made elsewhere.
 
 use std::io::{self, Write};
 use std::time::Duration;

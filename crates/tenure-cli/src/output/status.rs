@@ -1,5 +1,4 @@
 //! The objects of `ls --json` and `show --json`, with fields that programs rely on, in this order: `--help` explains them.
-//! Filled from the library's status by the verbs.
 
 use serde::Serialize;
 

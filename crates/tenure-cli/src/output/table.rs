@@ -1,5 +1,4 @@
 //! Tables for people: `ls` and `show` without `--json`.
-//! Nothing here is for programs to parse.
 
 use tenure::backend::harmless;
 

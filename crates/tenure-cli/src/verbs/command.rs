@@ -1,5 +1,4 @@
 //! A command under a lock that is held: what it is told, how its run ended, and the lock given back.
-//! How the command is kept and stopped is `ward`'s; what follows from its end is `run`'s and `elect`'s.
 
 use std::ffi::OsString;
 use std::time::Duration;

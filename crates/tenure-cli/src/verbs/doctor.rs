@@ -1,5 +1,4 @@
 //! `tenure doctor`: everything that weakens locks, in the store and in the way it was chosen.
-//! It looks and repairs nothing; what is found is `store_findings`' and the library's.
 
 use serde::Serialize;
 use tenure::backend::harmless;

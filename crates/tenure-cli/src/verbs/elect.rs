@@ -1,5 +1,4 @@
 //! `tenure elect`: a command that runs only while its candidate leads.
-//! How the command is run is `command`'s; who leads is the library's.
 
 use std::time::{Duration, Instant as Stopwatch};
 

@@ -1,5 +1,4 @@
 //! `tenure evict`: takes a key away from its holders, or a place from a waiter, by force.
-//! When the holders learn of it is theirs: at their next renewal.
 
 use serde::Serialize;
 use tenure::backend::{PASS_WINDOW, harmless};

@@ -1,5 +1,4 @@
 //! `tenure completions` and `tenure man`: what is generated from the parser's definition.
-//! The generators are in `completions` and `manual`.
 
 use clap_complete::Shell;
 use serde::Serialize;

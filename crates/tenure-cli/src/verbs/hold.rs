@@ -1,5 +1,4 @@
 //! `tenure hold`: a lock for another program, which reads events and closes our stdin to release.
-//! What the events look like is `output`'s.
 
 use std::io;
 use std::sync::Arc;

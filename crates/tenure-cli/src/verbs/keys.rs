@@ -1,5 +1,4 @@
 //! Keys as they were written, checked before a store is touched.
-//! The rule of what is a key is the library's.
 
 use tenure::LockKey;
 

@@ -1,5 +1,4 @@
 //! What `run` and `hold` lock: from options to a held lock of one key or of several.
-//! What happens while it is held is theirs.
 
 use std::num::NonZeroU32;
 use std::time::{Duration, Instant as Stopwatch};

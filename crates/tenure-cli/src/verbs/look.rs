@@ -1,5 +1,4 @@
 //! `tenure ls` and `tenure show`: what the store shows of its locks.
-//! How it looks on paper is `output`'s.
 
 use std::collections::HashSet;
 use std::num::NonZeroU32;

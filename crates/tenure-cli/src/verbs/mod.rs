@@ -1,5 +1,4 @@
 //! What each verb does: from arguments to an exit code.
-//! The command line, the guardian and the shape of what is printed have their own modules.
 
 #[cfg(unix)]
 mod command;

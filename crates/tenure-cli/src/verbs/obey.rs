@@ -1,5 +1,4 @@
 //! Sends each verb on its way, and turns its failure into words and an exit code.
-//! No verb lives here.
 
 use std::future::Future;
 use std::process::ExitCode;

@@ -1,5 +1,4 @@
 //! `tenure run`: a command under a lock.
-//! How the command is run under it is `command`'s, how it is kept and stopped is `ward`'s.
 
 use std::time::Duration;
 

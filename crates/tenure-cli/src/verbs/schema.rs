@@ -1,5 +1,4 @@
 //! `tenure schema`: the tables of an SQL store, as statements or made.
-//! What they are is the library's.
 
 use serde::Serialize;
 use tenure::StoreUrl;

@@ -1,5 +1,4 @@
 //! What signals mean to a verb that waits or holds.
-//! Hearing them, and sending them to a command, is the guardian's.
 
 use rustix::process::Signal;
 

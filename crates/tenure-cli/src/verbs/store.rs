@@ -1,5 +1,4 @@
 //! From the command line to a connected store.
-//! Which store is meant is `store_choice`'s.
 
 use std::env;
 use std::path::Path;

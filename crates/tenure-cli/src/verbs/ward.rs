@@ -1,5 +1,4 @@
 //! A command under a lock, from its start to its end: renewals move the guardian's deadline, losses stop the command.
-//! Getting the lock and giving it back is `run`'s; ending processes is the guardian's.
 
 use std::ffi::OsString;
 use std::time::Duration;

@@ -1,5 +1,4 @@
 //! `tenure watch`: a line for each change, until somebody has seen enough.
-//! How a change looks on paper is `output`'s; looking again and again is the library's.
 
 use std::time::Duration;
 

@@ -1,5 +1,4 @@
 //! The `tenure` command from outside: processes, exit codes and events, on a store of their own in one file.
-//! The guardian alone is tried in `tests/guardian`.
 
 #[cfg(unix)]
 mod completions;

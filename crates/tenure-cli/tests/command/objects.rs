@@ -1,5 +1,4 @@
 //! What programs read is explained to people: every field of every object stands in its verb's `--help` and page.
-//! What the fields say is tested with the verbs.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;

@@ -1,5 +1,4 @@
 //! A scene for one test: a folder with a store, the built command, and ways to wait for what must happen.
-//! Promises nothing by itself.
 
 use std::fs;
 use std::io::{BufRead, BufReader};

@@ -1,5 +1,4 @@
 //! A hold at a terminal, as a job of a shell.
-//! The terminal under `run` is tried in `tests/guardian`.
 
 use std::fs::{self, File};
 use std::io::Write;

@@ -1,5 +1,4 @@
 //! How a command ends, and that nothing it started outlives it.
-//! Length: one test for each way to end, and the programs that they run.
 
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;

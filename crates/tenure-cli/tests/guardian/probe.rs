@@ -1,5 +1,4 @@
 //! Stands in for `tenure run`: drives a guardian by what its arguments say, and tells events on stderr.
-//! Takes no lock.
 //!
 //! `guardian-probe [WORD=MS]… -- CMD ARG…`, times in milliseconds from the start:
 //! `term`, `kill` (the deadline), `renew` (re-arms it that often), `waive`, `stop` and `grace` (a loss), `back` (when the

@@ -1,5 +1,4 @@
 //! A scene for one test: a folder, a probe with its command, and ways to wait for what must happen.
-//! Promises nothing by itself.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
