@@ -423,16 +423,6 @@ mod tests {
     }
 
     #[test]
-    fn memory_is_refused_in_words() {
-        let mut machine = Machine::new();
-        for url in ["memory:", "Memory:", "memory"] {
-            machine.around.url = Some(url.into());
-            let refusal = choose(&machine.around).expect_err("nothing is shared");
-            assert!(refusal.to_string().contains("lock nothing"), "{refusal}");
-        }
-    }
-
-    #[test]
     fn without_any_home_the_message_says_what_to_set() {
         let mut machine = Machine::new();
         machine.around.home = None;

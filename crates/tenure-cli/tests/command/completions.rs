@@ -2,7 +2,6 @@
 //! A shell that is missing fails its test, unless `TENURE_SKIP` names it.
 
 use std::ffi::OsString;
-use std::path::Path;
 use std::process::Command;
 
 use tenure_servers::needs;
@@ -36,33 +35,36 @@ fn install(scene: &Scene, shell: &str, script: &str) -> OsString {
     path
 }
 
-fn output(command: &mut Command, path: &OsString, home: &Path) -> Done {
+fn output(shell: &str, args: &[&str], path: &OsString, scene: &Scene) -> Done {
+    let home = scene.folder.path();
+    let mut command = Command::new(shell);
     let command = command.env("PATH", path).env("HOME", home).current_dir(home);
-    let done = Done::of(command.output().expect("the shell starts"));
+    let done = Done::by(command.args(args));
     assert_eq!(done.code, 0, "{done:?}");
     done
 }
 
-/// Asserts that each offer is a word at the beginning of a line, and nothing is offered beside them.
-fn assert_offers(typed: &str, offers: &[&str], done: &Done) {
-    let mut given: Vec<&str> = done
-        .stdout
-        .lines()
-        .filter_map(|line| line.split('\t').next())
-        .collect();
-    given.sort_unstable();
-    let mut wanted = offers.to_vec();
-    wanted.sort_unstable();
-    assert_eq!(given, wanted, "{typed:?}: {done:?}");
+/// Asserts that for each case, given as the last argument, each offer is a word at the beginning of a line, and nothing
+/// is offered beside them.
+fn assert_offers(shell: &str, script: &str, args: &[&str]) {
+    if !needs(shell, shell) {
+        return;
+    }
+    let scene = Scene::new();
+    let path = install(&scene, shell, script);
+    for (typed, offers) in CASES {
+        let done = output(shell, &[args, &[typed]].concat(), &path, &scene);
+        let words = done.stdout.lines().filter_map(|line| line.split('\t').next());
+        let mut given: Vec<&str> = words.collect();
+        given.sort_unstable();
+        let mut wanted = offers.to_vec();
+        wanted.sort_unstable();
+        assert_eq!(given, wanted, "{typed:?}: {done:?}");
+    }
 }
 
 #[test]
 fn bash_offers_verbs_options_and_values() {
-    if !needs("bash", "bash") {
-        return;
-    }
-    let scene = Scene::new();
-    let path = install(&scene, "bash", "tenure.bash");
     // What bash does when the key is pressed, with the function that the script has registered.
     let script = r#"
         source tenure.bash
@@ -73,26 +75,17 @@ fn bash_offers_verbs_options_and_values() {
         _tenure tenure "${COMP_WORDS[COMP_CWORD]}" "${COMP_WORDS[COMP_CWORD - 1]}"
         printf '%s\n' "${COMPREPLY[@]}"
     "#;
-    for (typed, offers) in CASES {
-        let mut bash = Command::new("bash");
-        bash.args(["--norc", "--noprofile", "-c", script, "bash", typed]);
-        assert_offers(typed, offers, &output(&mut bash, &path, scene.folder.path()));
-    }
+    assert_offers(
+        "bash",
+        "tenure.bash",
+        &["--norc", "--noprofile", "-c", script, "bash"],
+    );
 }
 
 #[test]
 fn fish_offers_verbs_options_and_values() {
-    if !needs("fish", "fish") {
-        return;
-    }
-    let scene = Scene::new();
-    let path = install(&scene, "fish", "tenure.fish");
-    for (typed, offers) in CASES {
-        let mut fish = Command::new("fish");
-        let script = "source tenure.fish; complete -C $argv[1]";
-        fish.args(["--no-config", "-c", script, "--", typed]);
-        assert_offers(typed, offers, &output(&mut fish, &path, scene.folder.path()));
-    }
+    let script = "source tenure.fish; complete -C $argv[1]";
+    assert_offers("fish", "tenure.fish", &["--no-config", "-c", script, "--"]);
 }
 
 #[test]
@@ -133,10 +126,9 @@ fn zsh_offers_verbs_options_and_values() {
         zpty -d inner
     "#;
     for (typed, offers) in CASES {
-        let mut zsh = Command::new("zsh");
         // One offer is typed out: the echo of what was typed alone does not have it.
         assert!(offers.iter().all(|offer| !typed.ends_with(offer)));
-        zsh.args(["-f", "-c", outer, "zsh", typed]).args(*offers);
-        output(&mut zsh, &path, scene.folder.path());
+        let args = [&["-f", "-c", outer, "zsh", typed], *offers].concat();
+        output("zsh", &args, &path, &scene);
     }
 }

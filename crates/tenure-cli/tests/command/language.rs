@@ -6,14 +6,8 @@ use crate::scene::{Done, Scene};
 fn the_default_label_names_the_user_also_where_the_environment_does_not() {
     let scene = Scene::new();
     let label = |name: Option<&str>| {
-        let mut command = scene.command(&[
-            "run",
-            "k",
-            "--",
-            "sh",
-            "-c",
-            r#"exec "$TENURE" --url "$STORE" --json ls"#,
-        ]);
+        let script = r#"exec "$TENURE" --url "$STORE" --json ls"#;
+        let mut command = scene.command(&["run", "k", "--", "sh", "-c", script]);
         command
             .env("TENURE", env!("CARGO_BIN_EXE_tenure"))
             .env("STORE", scene.url());
@@ -23,22 +17,18 @@ fn the_default_label_names_the_user_also_where_the_environment_does_not() {
                 None => command.env_remove(variable),
             };
         }
-        let done = Done::of(command.output().expect("it starts"));
-        done.objects()[0]["holders"][0]["label"]
+        let listed = &Done::by(&mut command).objects()[0];
+        listed["holders"][0]["label"]
             .as_str()
             .expect("a label")
             .to_owned()
     };
-    let user = std::process::Command::new("id")
-        .arg("-un")
-        .output()
-        .expect("it is there")
-        .stdout;
-    let user = String::from_utf8(user).expect("text").trim().to_owned();
+    let user = Done::by(std::process::Command::new("id").arg("-un")).stdout;
+    let user = user.trim_end();
     for (label, user) in [
         (label(Some("ann")), "ann"),
-        (label(None), &user),
-        (label(Some("")), &user),
+        (label(None), user),
+        (label(Some("")), user),
     ] {
         let (name, place) = label.split_once('@').expect("user@host:pid");
         let (host, pid) = place.rsplit_once(':').expect("user@host:pid");
@@ -56,7 +46,7 @@ fn a_loss_is_told_once_and_verbosely_with_the_librarys_own_words() {
         crate::scene::wait_for("the lock", || {
             scene.call(&["--json", "ls", "k"]).objects().len() == 1
         });
-        scene.call(&["evict", "k", "--all"]);
+        scene.evict("k");
         let done = hold.finish();
         assert_eq!(done.code, 4, "{done:?}");
         done.stderr.lines().filter(|line| line.contains("lost")).count()
@@ -141,17 +131,11 @@ fn a_password_appears_nowhere_wherever_its_url_stands() {
             &["completions", &url],
             &["man", &url],
         ] {
-            let done = Done::of(scene.at_home(args).output().expect("it starts"));
+            let done = scene.call_at_home(args, &[]);
             let said = done.stdout + &done.stderr;
             assert!(done.code != 0 && !said.contains("s3cr"), "{args:?}: {said}");
         }
-        let done = Done::of(
-            scene
-                .at_home(&["ls"])
-                .env("TENURE_URL", &url)
-                .output()
-                .expect("it starts"),
-        );
+        let done = scene.call_at_home(&["ls"], &[("TENURE_URL", &url)]);
         assert!(done.code != 0 && !done.stderr.contains("s3cr"), "{done:?}");
     }
 }
@@ -160,12 +144,7 @@ fn a_password_appears_nowhere_wherever_its_url_stands() {
 #[test]
 fn advice_and_keys_are_said_whole() {
     let scene = Scene::new();
-    let done = Done::of(
-        scene
-            .at_home(&["--url", "redis://nop@127.0.0.1:1", "ls"])
-            .output()
-            .expect("it starts"),
-    );
+    let done = scene.call_at_home(&["--url", "redis://nop@127.0.0.1:1", "ls"], &[]);
     let advice = "write `redis://USER:PASSWORD@HOST`, or `redis://:PASSWORD@HOST` for the default user's";
     assert!(done.stderr.contains(advice), "{done:?}");
     assert!(
@@ -173,8 +152,7 @@ fn advice_and_keys_are_said_whole() {
         "{done:?}"
     );
     let key = "https://shop.example:8080/order@7";
-    let hold = scene.hold(&[key]);
-    hold.next("acquired");
+    let hold = scene.holding(&[key]);
     for args in [
         &["hold", key, "-n", "--no-stdin"][..],
         &["run", key, "-n", "--", "true"],

@@ -1,6 +1,6 @@
 //! `ls`, `show` and `evict`: what they show, and what they free.
 
-use crate::scene::{Done, Scene};
+use crate::scene::Scene;
 
 #[test]
 fn a_list_has_an_object_for_each_key_and_respects_prefix_and_limit() {
@@ -27,8 +27,7 @@ fn a_list_has_an_object_for_each_key_and_respects_prefix_and_limit() {
 #[test]
 fn people_see_who_holds_and_who_waits() {
     let scene = Scene::new();
-    let first = scene.hold(&["k", "--fair", "--label", "ann"]);
-    first.next("acquired");
+    let first = scene.holding(&["k", "--fair", "--label", "ann"]);
     let second = scene.hold(&["k", "--fair", "--label", "bob"]);
     second.next("waiting");
     let list = scene.call(&["ls"]).stdout;
@@ -45,7 +44,7 @@ fn people_see_who_holds_and_who_waits() {
 #[test]
 fn a_free_key_is_shown_as_an_object_without_a_kind() {
     let scene = Scene::new();
-    let shown = &scene.call(&["--json", "show", "k"]).objects()[0];
+    let shown = scene.shown("k");
     assert_eq!(shown["key"], "k");
     assert!(shown["kind"].is_null());
     assert_eq!(shown["holders"].as_array().map(Vec::len), Some(0));
@@ -64,12 +63,7 @@ fn who_only_looks_makes_no_lock_file() {
                 "{verb:?}: {done:?}"
             );
         }
-        let done = Done::of(
-            scene
-                .at_home(&[&["--url", "sqlite:x.db?wibble=1"], verb].concat())
-                .output()
-                .expect("it starts"),
-        );
+        let done = scene.call_at_home(&[&["--url", "sqlite:x.db?wibble=1"], verb].concat(), &[]);
         assert_ne!(done.code, 0, "a bad option is one all the same: {done:?}");
         assert!(!scene.path("locks.db").exists(), "{verb:?}");
     }
@@ -85,7 +79,7 @@ fn an_eviction_frees_one_claim_or_all_and_says_which() {
     let name = claims[0].as_str().expect("a claim is text");
     let freed = &scene.call(&["--json", "evict", "k", "--claim", name]).objects()[0];
     assert_eq!(freed["freed"], serde_json::json!([name]));
-    let left = &scene.call(&["--json", "show", "k"]).objects()[0]["holders"];
+    let left = &scene.shown("k")["holders"];
     assert_eq!(
         (left.as_array().map(Vec::len), &left[0]["claim"]),
         (Some(1), &claims[1])
@@ -103,8 +97,7 @@ fn an_eviction_frees_one_claim_or_all_and_says_which() {
 #[test]
 fn a_waiter_can_be_evicted_from_the_queue() {
     let scene = Scene::new();
-    let first = scene.hold(&["k", "--fair"]);
-    first.next("acquired");
+    let first = scene.holding(&["k", "--fair"]);
     let second = scene.hold(&["k", "--fair"]);
     let waiting = second.next("waiting");
     let claim = waiting["claim"].as_str().expect("a claim is text");
@@ -127,28 +120,34 @@ fn a_bad_key_is_a_usage_error() {
 }
 
 #[test]
-fn a_store_that_fails_is_3_and_a_usage_error_2_in_words() {
+fn a_store_that_fails_is_3_or_125_and_a_usage_error_2_or_125_in_words() {
     let scene = Scene::new();
-    let broken = "this is no database, and long enough to be taken for one\n".repeat(99);
-    scene.write("locks.db", &broken, 0o600);
-    for args in [
-        &["ls"][..],
-        &["show", "k"],
-        &["watch"],
-        &["evict", "k", "--all"],
-        &["doctor"],
-        &["schema", "--apply"],
+    let broken = scene.break_store();
+    for (args, failed, usage) in [
+        (&["ls"][..], 3, 2),
+        (&["show", "k"], 3, 2),
+        (&["watch"], 3, 2),
+        (&["evict", "k", "--all"], 3, 2),
+        (&["doctor"], 3, 2),
+        (&["schema", "--apply"], 3, 2),
+        (&["run", "k"], 125, 125),
+        (&["elect", "k"], 125, 125),
     ] {
-        let done = scene.call(args);
-        assert_eq!((done.code, done.stdout.as_str()), (3, ""), "{args:?}: {done:?}");
+        let command = if failed == 125 { &["--", "true"][..] } else { &[] };
+        let done = scene.call(&[args, command].concat());
+        assert_eq!(
+            (done.code, done.stdout.as_str()),
+            (failed, ""),
+            "{args:?}: {done:?}"
+        );
         assert!(
             done.stderr.starts_with("error: ") && done.stderr.contains("\n  = why: "),
             "{done:?}"
         );
-        let misused = scene.call(&[args, &["--frobnicate"]].concat());
+        let misused = scene.call(&[args, &["--frobnicate"], command].concat());
         assert_eq!(
             (misused.code, misused.stdout.as_str()),
-            (2, ""),
+            (usage, ""),
             "{args:?}: {misused:?}"
         );
     }

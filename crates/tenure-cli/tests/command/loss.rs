@@ -9,36 +9,24 @@ use crate::scene::{Scene, alive, assert_dead, wait_for};
 /// A command with a child in its group and one that left it, which writes all three process ids.
 const FAMILY: &str = "sleep 600 & a=$!; setsid sleep 600 & echo $$ $a $! > pids; wait";
 
-/// R24: no process of the command outlives a killed tool.
+/// R22, R24: no process of the command outlives a killed tool, nor a stopped one.
 #[test]
-fn kill_9_leaves_no_process_and_frees_within_the_lease() {
-    let scene = Scene::new();
-    let run = scene.shell(&["k", "--lease", "1s"], FAMILY);
-    let pids = scene.pids("pids", 3);
-    run.send(Signal::KILL);
-    let began = Instant::now();
-    let hold = scene.hold(&["k"]);
-    hold.next("waiting");
-    hold.next("acquired");
-    assert_dead(&pids);
-    assert!(began.elapsed() < Duration::from_secs(3), "{:?}", began.elapsed());
-    hold.release();
-}
-
-/// R22, R24: nor a stopped one.
-#[test]
-fn a_stopped_tenure_does_not_keep_its_command_alive() {
-    let scene = Scene::new();
-    let run = scene.shell(&["k", "--lease", "1s"], FAMILY);
-    let pids = scene.pids("pids", 3);
-    run.send(Signal::STOP);
-    let hold = scene.hold(&["k"]);
-    hold.next("waiting");
-    hold.next("acquired");
-    assert_dead(&pids);
-    run.send(Signal::CONT);
-    assert_eq!(run.finish().code, 123);
-    hold.release();
+fn a_killed_or_stopped_tenure_leaves_no_process_and_frees_within_the_lease() {
+    for (signal, code) in [(Signal::KILL, 137), (Signal::STOP, 123)] {
+        let scene = Scene::new();
+        let run = scene.shell(&["k", "--lease", "1s"], FAMILY);
+        let pids = scene.pids("pids", 3);
+        run.send(signal);
+        let began = Instant::now();
+        let hold = scene.hold(&["k"]);
+        hold.next("waiting");
+        hold.next("acquired");
+        assert_dead(&pids);
+        assert!(began.elapsed() < Duration::from_secs(3), "{:?}", began.elapsed());
+        run.send(Signal::CONT);
+        assert_eq!(run.finish().code, code);
+        hold.release();
+    }
 }
 
 #[test]
@@ -72,7 +60,7 @@ fn an_evicted_command_gets_term_then_kill_and_123() {
     let script = "trap 'echo term >> told' TERM; echo $$ > pid; while :; do sleep 0.02; done";
     let run = scene.shell(&["k", "--lease", "1s"], script);
     let pids = scene.pids("pid", 1);
-    assert_eq!(scene.call(&["evict", "k", "--all"]).code, 0);
+    scene.evict("k");
     let done = run.finish();
     assert_eq!(done.code, 123, "{done:?}");
     assert!(done.stderr.contains("evicted"), "{done:?}");
@@ -86,7 +74,7 @@ fn a_loss_is_acted_on_when_it_is_known_and_not_only_at_the_deadline() {
     let run = scene.shell(&["k", "--lease", "9s"], "echo $$ > pid; exec sleep 600");
     let pids = scene.pids("pid", 1);
     let began = Instant::now();
-    scene.call(&["evict", "k", "--all"]);
+    scene.evict("k");
     assert_eq!(run.finish().code, 123);
     // The next renewal tells it, at a third of the lease; the deadline's TERM comes after 7 s.
     assert!(began.elapsed() < Duration::from_secs(6), "{:?}", began.elapsed());
@@ -115,7 +103,7 @@ fn on_lost_kill_sends_no_term() {
     let script = "trap 'touch told' TERM; echo $$ > pid; while :; do sleep 0.02; done";
     let run = scene.shell(&["k", "--lease", "1s", "--on-lost", "kill"], script);
     let pids = scene.pids("pid", 1);
-    scene.call(&["evict", "k", "--all"]);
+    scene.evict("k");
     assert_eq!(run.finish().code, 123);
     assert!(!scene.path("told").exists());
     assert_dead(&pids);
@@ -127,12 +115,11 @@ fn on_lost_ignore_warns_and_lets_the_command_end() {
     let script = "touch ready; while ! [ -e go ]; do sleep 0.02; done; exit 6";
     let run = scene.shell(&["k", "--lease", "1s", "--on-lost", "ignore"], script);
     scene.wait_for_file("ready");
-    scene.call(&["evict", "k", "--all"]);
-    let other = scene.hold(&["k"]);
-    other.next("acquired");
+    scene.evict("k");
+    let other = scene.holding(&["k"]);
     // sleep: time itself is the event, the end of the lease that was lost.
     std::thread::sleep(Duration::from_millis(1500));
-    std::fs::write(scene.path("go"), "").expect("the folder is ours");
+    scene.write("go", "", 0o600);
     let done = run.finish();
     assert_eq!(done.code, 6, "{done:?}");
     assert!(done.stderr.contains("lost"), "{done:?}");

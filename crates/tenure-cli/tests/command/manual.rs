@@ -1,28 +1,10 @@
 //! `tenure man`, read by those who read manual pages.
 
-use std::io::Write;
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use tenure_servers::needs;
 
 use crate::scene::{Done, Scene};
-
-/// A filter's output for a page.
-fn read_by(program: &str, args: &[&str], page: &str) -> Done {
-    let mut command = Command::new(program);
-    command
-        .args(args)
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped());
-    let mut child = command.spawn().expect("it is installed");
-    let mut stdin = child.stdin.take().expect("piped");
-    let page = page.to_owned();
-    let writer = std::thread::spawn(move || stdin.write_all(page.as_bytes()));
-    let done = Done::of(child.wait_with_output().expect("it is our child"));
-    writer.join().expect("no panic").expect("it reads to the end");
-    done
-}
 
 #[test]
 fn every_page_is_sound_and_shows_the_options_and_the_notes_line_by_line() {
@@ -30,6 +12,10 @@ fn every_page_is_sound_and_shows_the_options_and_the_notes_line_by_line() {
         return;
     }
     let scene = Scene::new();
+    let mandoc = |args: &[&str], page: &str| {
+        let file = scene.write("page", page, 0o600);
+        Done::by(Command::new("mandoc").args(args).arg(file))
+    };
     let main = scene.call(&["man"]).stdout;
     let verbs = main
         .lines()
@@ -37,13 +23,13 @@ fn every_page_is_sound_and_shows_the_options_and_the_notes_line_by_line() {
     let pages: Vec<String> = verbs.map(|verb| scene.call(&["man", verb]).stdout).collect();
     assert_eq!(pages.len(), 11, "a page for each verb");
     for page in pages.iter().chain([&main]) {
-        let lint = read_by("mandoc", &["-T", "lint", "-W", "error"], page);
+        let lint = mandoc(&["-T", "lint", "-W", "error"], page);
         assert_eq!((lint.code, lint.stdout.as_str()), (0, ""), "{page}: {lint:?}");
         assert!(
             page.starts_with(".TH TENURE") && page.contains(".SH SYNOPSIS"),
             "{page}"
         );
     }
-    let run = read_by("mandoc", &["-T", "ascii"], &scene.call(&["man", "run"]).stdout).stdout;
+    let run = mandoc(&["-T", "ascii"], &scene.call(&["man", "run"]).stdout).stdout;
     assert!(run.contains("\n       Not promised:\n"), "{run}");
 }

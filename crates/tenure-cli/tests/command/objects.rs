@@ -46,8 +46,7 @@ fn assert_explained(scene: &Scene, verb: &str, objects: &[Value], also_in: &str)
 #[test]
 fn every_field_of_what_is_looked_at_is_in_the_help() {
     let scene = Scene::new();
-    let first = scene.hold(&["k", "--fair"]);
-    first.next("acquired");
+    let _first = scene.holding(&["k", "--fair"]);
     let second = scene.hold(&["k", "--fair"]);
     let waiting = second.next("waiting");
     for args in [&["ls"][..], &["show", "k"]] {
@@ -100,8 +99,7 @@ fn every_event_of_a_hold_and_every_field_of_it_is_in_the_help() {
     given_back.close_stdin();
     events.push(given_back.next("released"));
     let broken = Scene::new();
-    let nonsense = "this is no database, and long enough to be taken for one\n".repeat(99);
-    broken.write("locks.db", &nonsense, 0o600);
+    broken.break_store();
     events.push(broken.hold(&["k"]).next("error"));
     assert_explained(&scene, "hold", &events, "hold");
     let help = scene.call(&["hold", "--help"]).stdout;

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 
-use crate::scene::{LIMIT, Scene, wait_for};
+use crate::scene::{Done, LIMIT, Scene, wait_for};
 
 #[test]
 fn the_exit_code_is_the_commands_or_128_and_the_signal() {
@@ -19,29 +19,33 @@ fn the_exit_code_is_the_commands_or_128_and_the_signal() {
 #[test]
 fn a_command_that_cannot_start_is_126_or_127_and_frees_the_lock() {
     let scene = Scene::new();
-    fs::write(scene.path("plain"), "x").expect("the folder is ours");
-    let missing = scene.call(&["run", "k", "--", "/nonexistent/program"]);
-    assert_eq!(missing.code, 127);
-    assert!(missing.stderr.contains("/nonexistent/program"), "{missing:?}");
-    assert_eq!(scene.call(&["run", "k", "--", "./plain"]).code, 126);
+    scene.write("plain", "x", 0o600);
+    scene.write("script", "#!/nonexistent/interpreter\n", 0o755);
+    for (program, code) in [
+        ("/nonexistent/program", 127),
+        ("no-such-program-anywhere", 127),
+        ("./plain", 126),
+        ("./script", 126),
+        ("/", 126),
+    ] {
+        let done = scene.call(&["run", "k", "--", program]);
+        assert_eq!(done.code, code, "{done:?}");
+        assert!(done.stderr.contains(program), "{done:?}");
+    }
     assert!(!scene.is_busy("k"));
 }
 
 #[test]
 fn a_busy_lock_is_124_or_what_was_asked_and_the_command_never_runs() {
     let scene = Scene::new();
-    let hold = scene.hold(&["k"]);
-    hold.next("acquired");
-    let code = |options: &[&str]| {
-        scene
-            .shell(&[&["k"], options].concat(), "touch ran")
-            .finish()
-            .code
-    };
-    assert_eq!(code(&["-n"]), 124);
-    assert_eq!(code(&["-n", "-E", "0"]), 0);
+    let hold = scene.holding(&["k"]);
+    let run = |options: &[&str]| scene.shell(&[&["k"], options].concat(), "touch ran").finish();
+    let busy = run(&["-n"]);
+    assert!(busy.code == 124 && busy.stderr.contains("busy"), "{busy:?}");
+    let cron = run(&["-n", "-E", "0"]);
+    assert_eq!((cron.code, cron.stderr.as_str()), (0, ""), "cron hears nothing");
     let began = Instant::now();
-    assert_eq!(code(&["-w", "300ms", "--busy-exit", "9"]), 9);
+    assert_eq!(run(&["-w", "300ms", "--busy-exit", "9"]).code, 9);
     assert!(began.elapsed() >= Duration::from_millis(300));
     assert!(!scene.path("ran").exists());
     hold.release();
@@ -50,8 +54,7 @@ fn a_busy_lock_is_124_or_what_was_asked_and_the_command_never_runs() {
 #[test]
 fn of_several_locks_only_one_is_said_to_be_busy() {
     let scene = Scene::new();
-    let hold = scene.hold(&["w1"]);
-    hold.next("acquired");
+    let hold = scene.holding(&["w1"]);
     let said = |args: &[&str], words: &str| {
         let stderr = scene.start(args).finish().stderr;
         assert!(stderr.contains(words), "{args:?}: {stderr}");
@@ -77,29 +80,12 @@ fn of_several_locks_only_one_is_said_to_be_busy() {
 }
 
 #[test]
-fn cron_hears_nothing_of_a_busy_lock() {
-    let scene = Scene::new();
-    let hold = scene.hold(&["k"]);
-    hold.next("acquired");
-    let done = scene.call(&["run", "k", "-n", "-E", "0", "--", "true"]);
-    assert_eq!((done.code, done.stderr.as_str()), (0, ""));
-    assert!(
-        scene
-            .call(&["run", "k", "-n", "--", "true"])
-            .stderr
-            .contains("busy")
-    );
-    hold.release();
-}
-
-#[test]
 fn the_command_sees_its_lock_and_the_store_without_a_password() {
     let scene = Scene::new();
     let script = r#"printf '%s|%s|%s|%s|%s' "$TENURE_KEY" "$TENURE_TOKEN" "$TENURE_CLAIM" "$TENURE_STORE" "$TENURE_URL""#;
     let mut command = scene.command(&["run", "k", "--", "sh", "-c", script]);
     command.env("TENURE_URL", "redis://u:s3cr3t@nowhere/0");
-    let output = command.output().expect("the command starts");
-    let text = String::from_utf8(output.stdout).expect("text");
+    let text = Done::by(&mut command).stdout;
     let values: Vec<&str> = text.split('|').collect();
     assert_eq!((values[0], values[3]), ("k", scene.url().as_str()));
     assert!(values[1].parse::<u64>().is_ok_and(|token| token > 0), "{text}");
@@ -136,7 +122,7 @@ fn nothing_of_ours_goes_to_stdout() {
 #[test]
 fn a_counter_of_several_processes_is_exact() {
     let scene = Scene::new();
-    fs::write(scene.path("counter"), "0\n").expect("the folder is ours");
+    scene.write("counter", "0\n", 0o600);
     let adders: Vec<_> = (0..24)
         .map(|_| scene.shell(&["k"], "n=$(cat counter); echo $((n + 1)) > counter"))
         .collect();
@@ -195,14 +181,9 @@ fn a_signal_while_waiting_withdraws_and_the_command_never_runs() {
         (Signal::HUP, 129),
         (Signal::QUIT, 131),
     ] {
-        let hold = scene.hold(&["k", "--fair"]);
-        hold.next("acquired");
+        let hold = scene.holding(&["k", "--fair"]);
         let waiter = scene.start(&["run", "k", "--fair", "--", "touch", "ran"]);
-        let waiters = || {
-            scene.call(&["--json", "show", "k"]).objects()[0]["waiters"]
-                .as_array()
-                .map(Vec::len)
-        };
+        let waiters = || scene.shown("k")["waiters"].as_array().map(Vec::len);
         wait_for("the waiter in the queue", || waiters() == Some(1));
         waiter.send(signal);
         assert_eq!(waiter.finish().code, code);
@@ -213,26 +194,13 @@ fn a_signal_while_waiting_withdraws_and_the_command_never_runs() {
 }
 
 #[test]
-fn signals_reach_the_command() {
-    let scene = Scene::new();
-    let script = "trap 'echo $? > got; exit 5' TERM; touch ready; while :; do sleep 0.02; done";
-    let run = scene.shell(&["k"], script);
-    scene.wait_for_file("ready");
-    run.send(Signal::TERM);
-    assert_eq!(run.finish().code, 5);
-    assert!(scene.path("got").exists());
-}
-
-#[test]
 fn int_term_hup_and_quit_reach_the_group_and_usr1_and_usr2_the_command_alone() {
     let scene = Scene::new();
-    // A child in the command's group, which writes what it hears; both end when told by a file.
-    let script = "
-        child() { for s in INT TERM HUP QUIT USR1 USR2; do trap \"echo child $s >> heard\" $s; done; touch child; wait_for_end; }
-        wait_for_end() { while [ ! -e end ]; do sleep 0.02; done; }
-        child & for s in INT TERM HUP QUIT USR1 USR2; do trap \"echo command $s >> heard\" $s; done
-        touch command; wait_for_end; exit 6";
-    let run = scene.shell(&["k"], script);
+    // The command and a child in its group write what they hear; both end when told by a file.
+    let listener = "for s in INT TERM HUP QUIT USR1 USR2; do trap \"echo $0 $s >> heard\" $s; done; \
+        touch $0; while [ ! -e end ]; do sleep 0.02; done; exit 6";
+    let script = format!("sh -c '{listener}' child & exec sh -c '{listener}' command");
+    let run = scene.shell(&["k"], &script);
     scene.wait_for_file("child");
     scene.wait_for_file("command");
     let heard = |count| {
@@ -246,6 +214,9 @@ fn int_term_hup_and_quit_reach_the_group_and_usr1_and_usr2_the_command_alone() {
         (Signal::USR1, "USR1", false),
         (Signal::HUP, "HUP", true),
         (Signal::USR2, "USR2", false),
+        // In the background a shell without job control ignores these two.
+        (Signal::INT, "INT", false),
+        (Signal::QUIT, "QUIT", false),
     ] {
         run.send(signal);
         count += if of_group { 2 } else { 1 };
@@ -254,7 +225,7 @@ fn int_term_hup_and_quit_reach_the_group_and_usr1_and_usr2_the_command_alone() {
         assert!(lines.contains(&format!("command {name}")), "{lines:?}");
         assert_eq!(lines.contains(&format!("child {name}")), of_group, "{lines:?}");
     }
-    fs::write(scene.path("end"), "").expect("the folder is ours");
+    scene.write("end", "", 0o600);
     assert_eq!(run.finish().code, 6);
 }
 
@@ -275,7 +246,7 @@ fn a_release_that_is_not_confirmed_is_warned_of_and_the_exit_code_stays_the_comm
     scene.wait_for_file("ready");
     let blocked = scene.block();
     let began = Instant::now();
-    fs::write(scene.path("end"), "").expect("the folder is ours");
+    scene.write("end", "", 0o600);
     let done = run.finish();
     assert_eq!(done.code, 6, "{done:?}");
     assert!(
@@ -309,7 +280,7 @@ fn multi_locks_in_any_order_never_wait_for_each_other() {
     let scene = Scene::new();
     let orders = [["a", "b", "c"], ["c", "b", "a"], ["b", "c", "a"], ["a", "c", "b"]];
     let script = "n=$(cat counter); sleep 0.02; echo $((n + 1)) > counter";
-    fs::write(scene.path("counter"), "0\n").expect("the folder is ours");
+    scene.write("counter", "0\n", 0o600);
     let runs: Vec<_> = (0..3)
         .flat_map(|_| orders)
         .map(|keys| scene.shell(&keys, script))
@@ -363,16 +334,7 @@ fn bad_input_is_125_with_a_reason() {
         &["run", &long, "--", "true"],
         &["run", "a\nb", "--", "true"],
         &["run", "k", "k", "--", "true"],
-        &[
-            "run",
-            "k",
-            "--lease",
-            "400000h",
-            "--busy-exit",
-            "999",
-            "--",
-            "true",
-        ],
+        &["run", "k", "--busy-exit", "999", "--", "true"],
         &["run", "k"],
     ] {
         let done = scene.call(args);
@@ -383,18 +345,4 @@ fn bad_input_is_125_with_a_reason() {
         );
     }
     assert!(!scene.path("locks.db").exists(), "no store was touched");
-}
-
-#[test]
-fn a_store_that_is_not_one_is_125_in_words_and_left_as_it_was() {
-    let scene = Scene::new();
-    fs::write(
-        scene.path("locks.db"),
-        "this is no database, and long enough to be taken for one\n".repeat(99),
-    )
-    .expect("the folder is ours");
-    let done = scene.call(&["run", "k", "--", "true"]);
-    assert_eq!(done.code, 125, "{done:?}");
-    assert!(done.stderr.contains("  = why: "), "{done:?}");
-    assert!(fs::read_to_string(scene.path("locks.db")).is_ok_and(|text| text.starts_with("this is no")));
 }

@@ -1,34 +1,16 @@
 //! A scene for one test: a folder with a store, the built command, and ways to wait for what must happen.
 
 use std::fs;
-use std::io::{BufRead, BufReader};
-use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::mpsc::{self, Receiver};
-use std::thread;
-use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Signal;
 use serde_json::Value;
 
-/// Generous: reached only by a test that fails.
-pub(crate) const LIMIT: Duration = Duration::from_secs(30);
-
-/// A folder with a store that nobody else uses.
-pub(crate) struct Scene {
-    pub(crate) folder: tempfile::TempDir,
-}
+use crate::common::lines;
+pub(crate) use crate::common::{LIMIT, Scene, alive, assert_dead, send, wait_for};
 
 impl Scene {
-    pub(crate) fn new() -> Scene {
-        let folder = tempfile::tempdir().expect("a folder");
-        Scene { folder }
-    }
-
-    pub(crate) fn path(&self, name: &str) -> PathBuf {
-        self.folder.path().join(name)
-    }
-
     pub(crate) fn url(&self) -> String {
         format!("sqlite:{}", self.path("locks.db").display())
     }
@@ -47,11 +29,27 @@ impl Scene {
 
     /// Runs it to its end.
     pub(crate) fn call(&self, args: &[&str]) -> Done {
-        Done::of(self.command(args).output().expect("the command starts"))
+        Done::by(&mut self.command(args))
+    }
+
+    /// What `--json` says of a key.
+    pub(crate) fn shown(&self, key: &str) -> Value {
+        self.call(&["--json", "show", key]).objects().remove(0)
+    }
+
+    pub(crate) fn evict(&self, key: &str) {
+        assert_eq!(self.call(&["evict", key, "--all"]).code, 0);
+    }
+
+    /// Puts a file of another program where the store should be, and gives its text.
+    pub(crate) fn break_store(&self) -> String {
+        let text = "this is no database, and long enough to be taken for one\n".repeat(99);
+        self.write("locks.db", &text, 0o600);
+        text
     }
 
     pub(crate) fn start(&self, args: &[&str]) -> Process {
-        Process(Some(self.command(args).spawn().expect("the command starts")))
+        Process::of(self.command(args).spawn().expect("the command starts"))
     }
 
     /// `run KEY [options] -- sh -c SCRIPT`, started.
@@ -61,6 +59,13 @@ impl Scene {
 
     pub(crate) fn hold(&self, args: &[&str]) -> Hold {
         Hold::of(self.command(&[&["hold"], args].concat()))
+    }
+
+    /// A hold that has its lock.
+    pub(crate) fn holding(&self, args: &[&str]) -> Hold {
+        let hold = self.hold(args);
+        hold.next("acquired");
+        hold
     }
 
     /// `--json watch PREFIX`, started; its lines are read as those of a hold.
@@ -78,6 +83,10 @@ impl Scene {
         command
     }
 
+    pub(crate) fn call_at_home(&self, args: &[&str], env: &[(&str, &str)]) -> Done {
+        Done::by(self.at_home(args).envs(env.iter().copied()))
+    }
+
     /// Keeps the store busy, as a process does that is stopped while it writes, until the answer is dropped.
     pub(crate) fn block(&self) -> rusqlite::Connection {
         let connection = rusqlite::Connection::open(self.path("locks.db")).expect("the store is there");
@@ -86,16 +95,6 @@ impl Scene {
             .execute_batch("BEGIN IMMEDIATE")
             .expect("the right to write");
         connection
-    }
-
-    /// A file in the scene's folder, with these permissions.
-    pub(crate) fn write(&self, name: &str, text: &str, mode: u32) -> PathBuf {
-        use std::os::unix::fs::PermissionsExt;
-        let path = self.path(name);
-        fs::create_dir_all(path.parent().expect("below the folder")).expect("the folder is ours");
-        fs::write(&path, text).expect("the folder is ours");
-        fs::set_permissions(&path, fs::Permissions::from_mode(mode)).expect("the file is ours");
-        path
     }
 
     /// Waits until the file has that many lines, and gives them.
@@ -117,24 +116,6 @@ impl Scene {
             code => panic!("neither free nor busy but {code}"),
         }
     }
-
-    /// Waits until the file has this many words, all of them process ids.
-    pub(crate) fn pids(&self, name: &str, count: usize) -> Vec<i32> {
-        let mut pids = Vec::new();
-        wait_for(&format!("{count} process ids in {name}"), || {
-            let text = fs::read_to_string(self.path(name)).unwrap_or_default();
-            pids = text
-                .split_whitespace()
-                .filter_map(|word| word.parse().ok())
-                .collect();
-            pids.len() >= count && text.ends_with('\n')
-        });
-        pids
-    }
-
-    pub(crate) fn wait_for_file(&self, name: &str) {
-        wait_for(name, || self.path(name).exists());
-    }
 }
 
 /// A command that ended.
@@ -147,6 +128,11 @@ pub(crate) struct Done {
 }
 
 impl Done {
+    /// Runs a command to its end.
+    pub(crate) fn by(command: &mut Command) -> Done {
+        Done::of(command.output().expect("the command starts"))
+    }
+
     pub(crate) fn of(output: Output) -> Done {
         use std::os::unix::process::ExitStatusExt;
         let by_signal = output.status.signal().map(|signal| 128 + signal);
@@ -209,25 +195,17 @@ impl Drop for Process {
 pub(crate) struct Hold {
     pub(crate) process: Process,
     stdin: Option<std::process::ChildStdin>,
-    events: Receiver<Value>,
+    /// As they were printed, one a line.
+    events: Receiver<String>,
 }
 
 impl Hold {
     fn of(mut command: Command) -> Hold {
         let mut child = command.stdin(Stdio::piped()).spawn().expect("the command starts");
         let stdin = child.stdin.take();
-        let stdout = BufReader::new(child.stdout.take().expect("piped"));
-        let (sender, events) = mpsc::channel();
-        thread::spawn(move || {
-            for line in stdout.lines().map_while(Result::ok) {
-                let event = serde_json::from_str(&line).expect("each line is JSON");
-                if sender.send(event).is_err() {
-                    return;
-                }
-            }
-        });
+        let events = lines(child.stdout.take().expect("piped"));
         Hold {
-            process: Process(Some(child)),
+            process: Process::of(child),
             stdin,
             events,
         }
@@ -246,6 +224,7 @@ impl Hold {
     fn next_in(&self, field: &str, name: &str) -> Value {
         let event = self.events.recv_timeout(LIMIT);
         let event = event.unwrap_or_else(|error| panic!("no {name:?}: {error}"));
+        let event: Value = serde_json::from_str(&event).expect("each line is JSON");
         assert_eq!(event[field], name, "{event}");
         event
     }
@@ -272,32 +251,4 @@ impl Hold {
         drop(self.stdin);
         self.process.finish()
     }
-}
-
-pub(crate) fn wait_for(what: &str, mut happened: impl FnMut() -> bool) {
-    let end = Instant::now() + LIMIT;
-    while !happened() {
-        assert!(Instant::now() < end, "not within {LIMIT:?}: {what}");
-        // sleep: the pace of a poll that has a deadline.
-        thread::sleep(Duration::from_millis(2));
-    }
-}
-
-/// Whether a process runs; a zombie does not.
-pub(crate) fn alive(pid: i32) -> bool {
-    let Ok(stat) = fs::read_to_string(format!("/proc/{pid}/stat")) else {
-        return false;
-    };
-    let state = stat.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next());
-    !matches!(state, Some('Z' | 'X') | None)
-}
-
-pub(crate) fn assert_dead(pids: &[i32]) {
-    let living: Vec<&i32> = pids.iter().filter(|&&pid| alive(pid)).collect();
-    assert!(living.is_empty(), "{living:?} of {pids:?} live on");
-}
-
-pub(crate) fn send(pid: i32, signal: Signal) {
-    let pid = Pid::from_raw(pid).expect("not zero");
-    kill_process(pid, signal).expect("the process exists");
 }

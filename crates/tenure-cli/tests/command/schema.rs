@@ -3,7 +3,7 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
-use crate::scene::{Done, Scene};
+use crate::scene::Scene;
 
 #[test]
 fn it_prints_statements_and_touches_no_store() {
@@ -47,7 +47,7 @@ fn a_store_without_tables_is_refused_in_words() {
             &["--url", url, "schema"][..],
             &["--url", url, "schema", "--apply"],
         ] {
-            let done = Done::of(scene.at_home(args).output().expect("it starts"));
+            let done = scene.call_at_home(args, &[]);
             assert_eq!((done.code, done.stdout.as_str()), (2, ""), "{done:?}");
             assert!(
                 done.stderr.contains("  = why: ") || done.stderr.contains("memory"),
@@ -56,13 +56,4 @@ fn a_store_without_tables_is_refused_in_words() {
             assert!(!done.stderr.contains("s3cr3t"), "{done:?}");
         }
     }
-}
-
-#[test]
-fn a_file_of_another_program_is_left_as_it_is() {
-    let scene = Scene::new();
-    let text = "this is no database, and long enough to be taken for one\n".repeat(99);
-    scene.write("locks.db", &text, 0o600);
-    assert_eq!(scene.call(&["schema", "--apply"]).code, 3);
-    assert!(fs::read_to_string(scene.path("locks.db")).is_ok_and(|left| left == text));
 }

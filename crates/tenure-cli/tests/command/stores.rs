@@ -5,15 +5,10 @@ use std::os::unix::fs::PermissionsExt;
 
 use crate::scene::{Done, Scene};
 
-fn call(scene: &Scene, args: &[&str], env: &[(&str, &str)]) -> Done {
-    let mut command = scene.at_home(args);
-    Done::of(command.envs(env.iter().copied()).output().expect("it starts"))
-}
-
 /// The store that the command is told of.
 fn store(scene: &Scene, options: &[&str], env: &[(&str, &str)]) -> String {
     let run = ["-q", "run", "k", "--", "sh", "-c", "printf %s \"$TENURE_STORE\""];
-    let done = call(scene, &[options, &run].concat(), env);
+    let done = scene.call_at_home(&[options, &run].concat(), env);
     assert_eq!(done.code, 0, "{done:?}");
     done.stdout
 }
@@ -56,27 +51,17 @@ fn options_come_before_the_variable_and_the_variable_before_the_file() {
 #[test]
 fn a_relative_lock_file_is_told_to_the_command_as_an_absolute_one() {
     let scene = Scene::new();
-    let run = [
-        "-q",
-        "--url",
-        "sqlite:l.db",
-        "run",
-        "k",
-        "--",
-        "sh",
-        "-c",
-        "printf %s \"$TENURE_STORE\"",
-    ];
-    let mut command = scene.at_home(&run);
     let folder = fs::canonicalize(scene.path(".")).expect("it is there");
-    let done = Done::of(command.current_dir(&folder).output().expect("it starts"));
     assert_eq!(
-        done.stdout,
-        format!("sqlite:{}/l.db", folder.display()),
-        "{done:?}"
+        store(&scene, &["--url", "sqlite:l.db"], &[]),
+        format!("sqlite:{}/l.db", folder.display())
+    );
+    assert!(
+        folder.join("l.db").exists(),
+        "a path begins where the command runs"
     );
     scene.write("home/.config/tenure/url", "sqlite:l.db", 0o600);
-    let done = call(&scene, &["run", "k", "--", "true"], &[]);
+    let done = scene.call_at_home(&["run", "k", "--", "true"], &[]);
     assert_eq!(done.code, 125, "{done:?}");
     assert!(done.stderr.contains("write an absolute path"), "{done:?}");
 }
@@ -89,7 +74,7 @@ fn a_limit_of_file_sizes_is_an_error_in_words() {
     let tenure = scene.at_home(&[]);
     let script = "ulimit -f 0; exec \"$0\" -q --url sqlite:x.db run k -- touch ran";
     limited.args(["-c", script]).arg(tenure.get_program());
-    let done = Done::of(limited.current_dir(scene.path(".")).output().expect("it starts"));
+    let done = Done::by(limited.current_dir(scene.path(".")));
     assert_eq!(done.code, 125, "{done:?}");
     assert!(done.stderr.contains("x.db failed: check its disk"), "{done:?}");
     assert!(!scene.path("ran").exists());
@@ -98,8 +83,7 @@ fn a_limit_of_file_sizes_is_an_error_in_words() {
 #[test]
 fn without_home_the_user_database_is_asked() {
     let scene = Scene::new();
-    let mut command = scene.at_home(&["schema"]);
-    let done = Done::of(command.env_remove("HOME").output().expect("it starts"));
+    let done = Done::by(scene.at_home(&["schema"]).env_remove("HOME"));
     assert_eq!(done.code, 0, "{done:?}");
     assert!(done.stderr.contains(".local/state/tenure"), "{done:?}");
 }
@@ -108,35 +92,14 @@ fn without_home_the_user_database_is_asked() {
 fn paths_are_percent_decoded_and_the_query_begins_at_the_question_mark() {
     let scene = Scene::new();
     let folder = scene.folder.path().display().to_string();
-    let here = fs::canonicalize(&folder).expect("it is there").join("here.db");
-    assert_eq!(
-        store(&scene, &["--url", "sqlite:here.db"], &[]),
-        format!("sqlite:{}", here.display())
-    );
-    assert!(
-        scene.path("here.db").exists(),
-        "a path begins where the command runs"
-    );
-    let done = call(
-        &scene,
-        &[
-            "--url",
-            &format!("sqlite:{folder}/a%20b%3Fc.db"),
-            "run",
-            "k",
-            "--",
-            "true",
-        ],
-        &[],
-    );
-    assert_eq!(done.code, 0, "{done:?}");
+    store(&scene, &["--url", &format!("sqlite:{folder}/a%20b%3Fc.db")], &[]);
     assert!(scene.path("a b?c.db").exists());
     for (query, words) in [("wibble=1", "layout"), ("layout=redisson", "claims")] {
         let url = format!("sqlite:{folder}/x.db?{query}");
-        let done = call(&scene, &["--url", &url, "run", "k", "--", "true"], &[]);
+        let done = scene.call_at_home(&["--url", &url, "run", "k", "--", "true"], &[]);
         assert_eq!(done.code, 125, "{done:?}");
         assert!(done.stderr.contains(words), "the known ones are listed: {done:?}");
-        assert_eq!(call(&scene, &["--url", &url, "ls"], &[]).code, 2);
+        assert_eq!(scene.call_at_home(&["--url", &url, "ls"], &[]).code, 2);
     }
     assert!(!scene.path("x.db").exists());
 }
@@ -167,7 +130,7 @@ fn a_url_that_cannot_be_used_is_told_with_who_named_it() {
         (&[], Some(gone), "as TENURE_URL names it\n".to_owned()),
     ] {
         let env: Vec<(&str, &str)> = url.map(|url| ("TENURE_URL", url)).into_iter().collect();
-        let done = call(&scene, &[options, &["ls"]].concat(), &env);
+        let done = scene.call_at_home(&[options, &["ls"]].concat(), &env);
         assert!(done.code == 2 || done.code == 3, "{done:?}");
         assert!(done.stderr.contains(&words), "{words} is missing in {done:?}");
         assert!(!done.stderr.contains("s3cr3t"), "{done:?}");
@@ -185,7 +148,7 @@ fn a_password_among_the_options_is_not_shown() {
         "sqlite:x.db?pin=s3cr3t",
     ] {
         for verb in [&["ls"][..], &["doctor"], &["run", "k", "--", "true"]] {
-            let done = call(&scene, &[&["--url", url], verb].concat(), &[]);
+            let done = scene.call_at_home(&[&["--url", url], verb].concat(), &[]);
             assert!([2, 125].contains(&done.code), "{done:?}");
             assert!(!format!("{done:?}").contains("s3cr3t"), "{done:?}");
         }
@@ -197,8 +160,7 @@ fn the_helpers_never_carry_the_url_in_their_arguments() {
     let scene = Scene::new();
     let script = "for pid in $PPID $(cut -d' ' -f4 /proc/$PPID/stat); do tr '\\0' ' ' < /proc/$pid/cmdline; echo; done";
     let url = scene.url();
-    let done = call(
-        &scene,
+    let done = scene.call_at_home(
         &["-q", "run", "k", "--", "sh", "-c", script],
         &[("TENURE_URL", &url)],
     );
@@ -213,13 +175,13 @@ fn the_helpers_never_carry_the_url_in_their_arguments() {
 #[test]
 fn memory_is_refused_since_nothing_would_be_shared() {
     let scene = Scene::new();
-    for (verb, code) in [
-        (&["run", "k", "--", "true"][..], 125),
-        (&["ls"], 2),
-        (&["watch"], 2),
-        (&["doctor"], 2),
+    for (url, verb, code) in [
+        ("memory:", &["run", "k", "--", "true"][..], 125),
+        ("memory:", &["ls"], 2),
+        ("Memory:", &["watch"], 2),
+        ("memory", &["doctor"], 2),
     ] {
-        let done = call(&scene, &[&["--url", "memory:"], verb].concat(), &[]);
+        let done = scene.call_at_home(&[&["--url", url], verb].concat(), &[]);
         assert_eq!(done.code, code, "{done:?}");
         assert!(done.stderr.contains("lock nothing"), "{done:?}");
     }

@@ -2,32 +2,21 @@
 
 use std::fs::{self, File};
 use std::io::Write;
-use std::os::fd::OwnedFd;
 use std::process::Command;
 
-use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
-
+use crate::common;
 use crate::scene::{Process, Scene, wait_for};
 
 /// A shell with job control that runs the script in a terminal of its own, and the terminal's keys.
 fn at_a_terminal(scene: &Scene, script: &str) -> (Process, File) {
-    let keys = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a pseudo-terminal");
-    grantpt(&keys).expect("it is ours");
-    unlockpt(&keys).expect("it is ours");
-    let name = ptsname(&keys, Vec::new()).expect("it has a name");
-    let name = name.into_string().expect("plain text");
-    let screen = || -> OwnedFd {
-        let file = File::options().read(true).write(true).open(&name);
-        file.expect("it opens").into()
-    };
     let mut shell = Command::new("setsid");
     shell.args(["--ctty", "--wait", "bash", "--norc", "-mc", script]);
     shell.current_dir(scene.folder.path());
     shell
         .env("TENURE", env!("CARGO_BIN_EXE_tenure"))
         .env("STORE", scene.url());
-    shell.stdin(screen()).stdout(screen()).stderr(screen());
-    (Process::of(shell.spawn().expect("it starts")), File::from(keys))
+    let (shell, keys) = common::at_a_terminal(shell);
+    (Process::of(shell), keys)
 }
 
 const HOLD: &str = r#""$TENURE" --url "$STORE" hold k --lease 1s > events"#;
@@ -49,8 +38,9 @@ fn in_the_background_of_a_terminal_a_hold_goes_on_and_reads_no_key() {
     keys.write_all(END_OF_FILE).expect("the terminal takes keys");
     let mut before = u64::MAX;
     wait_for("a renewal", || {
-        let shown = &scene.call(&["--json", "show", "k"]).objects()[0];
-        let left = shown["holders"][0]["remaining_ms"].as_u64().expect("it is held");
+        let left = scene.shown("k")["holders"][0]["remaining_ms"]
+            .as_u64()
+            .expect("it is held");
         left > std::mem::replace(&mut before, left)
     });
     assert!(!has_told(&scene, "released"));

@@ -1,6 +1,6 @@
 //! `tenure watch`: what it tells, and what ends it.
 
-use std::io::{BufRead, BufReader, Read};
+use std::io::{BufRead, BufReader};
 use std::process::Stdio;
 
 use rustix::process::Signal;
@@ -41,8 +41,7 @@ fn it_tells_what_stands_and_what_changes_as_objects() {
 #[test]
 fn people_get_a_line_for_each_change() {
     let scene = Scene::new();
-    let hold = scene.hold(&["k", "--label", "ann"]);
-    hold.next("acquired");
+    let hold = scene.holding(&["k", "--label", "ann"]);
     let mut watch = scene.command(&["watch"]).spawn().expect("the command starts");
     let mut lines = BufReader::new(watch.stdout.take().expect("piped")).lines();
     let mut next = || lines.next().expect("a line").expect("text");
@@ -55,13 +54,7 @@ fn people_get_a_line_for_each_change() {
     assert!(next().starts_with("freed "));
     crate::scene::send(i32::try_from(watch.id()).expect("small"), Signal::TERM);
     assert_eq!(watch.wait().expect("it is our child").code(), Some(0));
-    let mut stderr = String::new();
-    watch
-        .stderr
-        .take()
-        .expect("piped")
-        .read_to_string(&mut stderr)
-        .expect("text");
+    let stderr = std::io::read_to_string(watch.stderr.take().expect("piped")).expect("text");
     assert_eq!(stderr, "");
 }
 
@@ -71,11 +64,7 @@ fn it_ends_quietly_when_nobody_reads_it_even_if_nothing_changes() {
     for changes in [false, true] {
         let mut watch = scene.command(&["watch"]).spawn().expect("the command starts");
         drop(watch.stdout.take());
-        let _hold = changes.then(|| {
-            let hold = scene.hold(&["k"]);
-            hold.next("acquired");
-            hold
-        });
+        let _hold = changes.then(|| scene.holding(&["k"]));
         wait_for("the end of the watch", || {
             watch.try_wait().expect("it is our child").is_some()
         });
@@ -88,28 +77,12 @@ fn an_output_that_is_a_file_is_no_reason_to_end() {
     let scene = Scene::new();
     let file = std::fs::File::create(scene.path("out")).expect("the folder is ours");
     let mut command = scene.command(&["watch"]);
-    let mut watch = command
-        .stdout(Stdio::from(file))
-        .spawn()
-        .expect("the command starts");
-    let hold = scene.hold(&["k"]);
-    hold.next("acquired");
+    let mut watch = command.stdout(Stdio::from(file)).spawn().expect("it starts");
+    let hold = scene.holding(&["k"]);
     assert!(scene.lines("out", 1)[0].starts_with("held"));
     hold.release();
     assert!(scene.lines("out", 2)[1].starts_with("freed"));
     assert!(watch.try_wait().expect("it is our child").is_none());
     watch.kill().expect("it is our child");
     watch.wait().expect("it is our child");
-}
-
-#[test]
-fn a_store_that_fails_is_3() {
-    let scene = Scene::new();
-    scene.write(
-        "locks.db",
-        &"this is no database, and long enough to be taken for one\n".repeat(99),
-        0o600,
-    );
-    let done = scene.call(&["watch"]);
-    assert_eq!((done.code, done.stdout.as_str()), (3, ""), "{done:?}");
 }
