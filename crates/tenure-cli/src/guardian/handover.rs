@@ -15,7 +15,10 @@ use rustix::net::{
 };
 
 /// Sends `input` over `socket`, with one byte to carry it.
-pub(super) fn give_stdin(socket: impl AsFd, input: BorrowedFd<'_>) -> io::Result<()> {
+///
+/// # Errors
+/// When the other end is gone.
+pub fn give_stdin(socket: impl AsFd, input: BorrowedFd<'_>) -> io::Result<()> {
     let fds = [input];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut control = SendAncillaryBuffer::new(&mut space);

@@ -27,6 +27,7 @@ mod terminal;
 pub use boottime::BootTime;
 pub use deadline::{Deadline, Why};
 pub use entry::{own_binary, play_part};
+pub use handover::give_stdin;
 pub use protocol::{Ended, Launch, Recipient, Status};
 pub use signals::{Inbox, survive_file_limits};
 pub use start_error::StartError;

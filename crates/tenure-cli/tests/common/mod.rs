@@ -96,11 +96,13 @@ pub(crate) fn wait_for(what: &str, mut happened: impl FnMut() -> bool) {
 
 /// Whether a process runs; a zombie does not.
 pub(crate) fn alive(pid: i32) -> bool {
-    let Ok(stat) = fs::read_to_string(format!("/proc/{pid}/stat")) else {
-        return false;
-    };
-    let state = stat.rsplit_once(") ").and_then(|(_, rest)| rest.chars().next());
-    !matches!(state, Some('Z' | 'X') | None)
+    !matches!(stat_field(pid, 0).as_deref(), Some("Z" | "X") | None)
+}
+
+/// A field of `/proc/PID/stat`, counted from the state: 1 is the parent, 3 the session.
+pub(crate) fn stat_field(pid: i32, index: usize) -> Option<String> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    stat.rsplit_once(") ")?.1.split(' ').nth(index).map(str::to_owned)
 }
 
 pub(crate) fn assert_dead(pids: &[i32]) {

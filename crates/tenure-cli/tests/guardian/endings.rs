@@ -1,38 +1,32 @@
 //! How a command ends, and that nothing it started outlives it.
 
+use std::fs::File;
+use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
+use tenure_cli::guardian::give_stdin;
 
 use crate::scene::{FAR, Scene, alive, assert_dead, send, wait_for};
 use crate::trials;
 
 trials![
-    the_exit_code_is_the_commands_or_128_and_the_signal,
-    a_program_that_is_not_there_is_told_from_one_that_cannot_run,
-    nothing_starts_without_an_armed_deadline,
-    nothing_starts_after_its_deadline,
+    nothing_starts_without_a_deadline_that_lies_ahead,
     term_comes_at_its_time_and_kill_at_its_own,
-    a_deadline_without_grace_sends_no_term,
-    a_renewed_deadline_does_not_end_the_command,
-    a_deadline_that_moves_back_ends_the_command_then,
-    a_waived_deadline_never_comes,
+    a_deadline_ends_the_command_where_it_was_moved_last,
     a_loss_sends_term_and_then_kill,
     descendants_that_left_the_group_hear_term_too,
     what_the_command_leaves_behind_is_killed,
     escapees_die_at_the_deadline,
     everything_dies_at_once_when_tenure_is_killed,
-    everything_dies_when_tenure_is_killed_even_if_waived,
     everything_dies_at_its_deadline_while_tenure_is_stopped,
-    a_process_that_keeps_forking_is_ended,
-    a_chain_of_forks_is_ended,
+    a_command_that_keeps_forking_is_ended,
     orphans_are_reaped_while_the_command_runs,
     a_guardian_without_a_command_leaves_with_tenure,
     a_stub_whose_parent_is_not_the_guardian_never_runs_the_command,
-    signals_reach_the_group_or_the_leader_as_asked,
     the_guardian_is_deaf_to_what_a_terminal_sends,
 ];
 
@@ -41,39 +35,13 @@ pub(crate) const ESCAPE: &str = "setsid sleep 600 & a=$!; (setsid sh -c 'sleep 6
     while ! [ -s daemon ]; do sleep 0.01; done; timeout 600 sleep 600 & \
     echo $$ $a $(cat daemon) $! > pids";
 
-fn the_exit_code_is_the_commands_or_128_and_the_signal() {
-    let scene = Scene::new();
-    assert_eq!(scene.start(&FAR, &["true"]).finish().code, Some(0));
-    assert_eq!(scene.shell(&FAR, "exit 7").finish().code, Some(7));
-    assert_eq!(scene.shell(&FAR, "kill -TERM $$").finish().code, Some(143));
-}
-
-fn a_program_that_is_not_there_is_told_from_one_that_cannot_run() {
-    let scene = Scene::new();
-    std::fs::write(scene.path("plain"), "x").expect("the folder is ours");
-    std::fs::write(scene.path("script"), "#!/nonexistent/interpreter\n").expect("the folder is ours");
-    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
-    std::fs::set_permissions(scene.path("script"), mode).expect("the folder is ours");
-    let code = |program: &str| scene.start(&FAR, &[program]).finish().code;
-    assert_eq!(code("/nonexistent/program"), Some(127));
-    assert_eq!(code("no-such-program-anywhere"), Some(127));
-    assert_eq!(code("./plain"), Some(126));
-    assert_eq!(code("./script"), Some(126));
-    assert_eq!(code("/"), Some(126));
-}
-
-fn nothing_starts_without_an_armed_deadline() {
-    let scene = Scene::new();
-    let outcome = scene.start(&[], &["touch", "ran"]).finish();
-    assert!(outcome.told.contains("not started TooLate"), "{}", outcome.told);
-    assert!(!scene.path("ran").exists());
-}
-
-fn nothing_starts_after_its_deadline() {
-    let scene = Scene::new();
-    let outcome = scene.start(&["term=0", "kill=60000"], &["touch", "ran"]).finish();
-    assert!(outcome.told.contains("not started TooLate"), "{}", outcome.told);
-    assert!(!scene.path("ran").exists());
+fn nothing_starts_without_a_deadline_that_lies_ahead() {
+    for words in [&[][..], &["term=0", "kill=60000"]] {
+        let scene = Scene::new();
+        let outcome = scene.start(words, &["touch", "ran"]).finish();
+        assert!(outcome.told.contains("not started TooLate"), "{}", outcome.told);
+        assert!(!scene.path("ran").exists(), "{words:?}");
+    }
 }
 
 fn term_comes_at_its_time_and_kill_at_its_own() {
@@ -88,7 +56,7 @@ fn term_comes_at_its_time_and_kill_at_its_own() {
     let termed = begun.elapsed();
     run.told("Killing(Deadline)");
     let killed = begun.elapsed();
-    let outcome = run.finish();
+    run.finish().assert_ended(137, "Some(Deadline)");
     // The upper bounds leave room for a busy machine, not for a guardian that forgot.
     assert!((500..1000).contains(&termed.as_millis()), "{termed:?}");
     assert!((1000..2000).contains(&killed.as_millis()), "{killed:?}");
@@ -96,68 +64,54 @@ fn term_comes_at_its_time_and_kill_at_its_own() {
         std::fs::read_to_string(scene.path("log")).expect("TERM was heard"),
         "term\n"
     );
-    assert_eq!(outcome.code, Some(137));
-    assert!(
-        outcome.told.contains("stopped_by: Some(Deadline)"),
-        "{}",
-        outcome.told
-    );
     assert_dead(&pids);
 }
 
-fn a_deadline_without_grace_sends_no_term() {
-    let scene = Scene::new();
-    let run = scene.shell(
-        &["term=500", "kill=500"],
-        "trap 'touch log' TERM; while :; do sleep 0.02; done",
-    );
-    let outcome = run.finish();
-    assert_eq!(outcome.code, Some(137));
-    assert!(
-        !outcome.told.contains("Terming") && !scene.path("log").exists(),
-        "{}",
-        outcome.told
-    );
-}
-
-fn a_renewed_deadline_does_not_end_the_command() {
-    let scene = Scene::new();
-    let run = scene.shell(&["term=400", "kill=800", "renew=100"], "sleep 1.5; exit 3");
-    let outcome = run.finish();
-    assert_eq!(outcome.code, Some(3), "{}", outcome.told);
-    assert!(!outcome.told.contains("ming("), "{}", outcome.told);
-}
-
-fn a_deadline_that_moves_back_ends_the_command_then() {
-    let scene = Scene::new();
-    let run = scene.shell(&[&FAR[..], &["back=300"]].concat(), "exec sleep 600");
-    let outcome = run.finish();
-    assert_eq!(outcome.code, Some(137), "{}", outcome.told);
-    assert!(
-        outcome.told.contains("stopped_by: Some(Deadline)"),
-        "{}",
-        outcome.told
-    );
-}
-
-fn a_waived_deadline_never_comes() {
-    let scene = Scene::new();
-    let run = scene.shell(&["term=300", "kill=400", "waive=1"], "sleep 1; exit 4");
-    assert_eq!(run.finish().code, Some(4));
+fn a_deadline_ends_the_command_where_it_was_moved_last() {
+    let hears_term = "trap 'touch log' TERM; while :; do sleep 0.02; done";
+    for (deadline, words, script, code, stopped_by) in [
+        (
+            "without grace",
+            &["term=500", "kill=500"][..],
+            hears_term,
+            137,
+            "Some(Deadline)",
+        ),
+        (
+            "moved on",
+            &["term=400", "kill=800", "renew=100"],
+            "sleep 1.5; exit 3",
+            3,
+            "None",
+        ),
+        (
+            "moved back",
+            &["term=600000", "kill=600000", "back=300"],
+            hears_term,
+            137,
+            "Some(Deadline)",
+        ),
+        (
+            "waived",
+            &["term=300", "kill=400", "waive=1"],
+            "sleep 1; exit 4",
+            4,
+            "None",
+        ),
+    ] {
+        let scene = Scene::new();
+        let outcome = scene.shell(words, script).finish();
+        outcome.assert_ended(code, stopped_by);
+        assert!(!outcome.told.contains("Terming"), "{deadline}: {}", outcome.told);
+        assert!(!scene.path("log").exists(), "{deadline}");
+    }
 }
 
 fn a_loss_sends_term_and_then_kill() {
     let scene = Scene::new();
     let script = "trap 'echo term >> log' TERM; while :; do sleep 0.02; done";
-    let outcome = scene
-        .shell(&[&FAR[..], &["stop=300", "grace=300"]].concat(), script)
-        .finish();
-    assert_eq!(outcome.code, Some(137));
-    assert!(
-        outcome.told.contains("stopped_by: Some(Lost)"),
-        "{}",
-        outcome.told
-    );
+    let run = scene.shell(&[&FAR[..], &["stop=300", "grace=300"]].concat(), script);
+    run.finish().assert_ended(137, "Some(Lost)");
     assert_eq!(
         std::fs::read_to_string(scene.path("log")).expect("TERM was heard"),
         "term\n"
@@ -188,9 +142,7 @@ fn descendants_that_left_the_group_hear_term_too() {
 fn what_the_command_leaves_behind_is_killed() {
     let scene = Scene::new();
     let run = scene.shell(&FAR, &format!("{ESCAPE}; exit 6"));
-    let outcome = run.finish();
-    assert_eq!(outcome.code, Some(6));
-    assert!(outcome.told.contains("stopped_by: None"), "{}", outcome.told);
+    run.finish().assert_ended(6, "None");
     assert_dead(&scene.pids("pids", 4)[1..]);
 }
 
@@ -207,23 +159,17 @@ fn escapees_die_at_the_deadline() {
     assert_dead(&pids);
 }
 
-/// R24: the children die with the tool.
+/// R24: the children die with the tool, also where the deadline was waived.
 fn everything_dies_at_once_when_tenure_is_killed() {
-    let scene = Scene::new();
-    let mut run = scene.shell(&FAR, &format!("trap : TERM; {ESCAPE}; wait"));
-    let guardian = run.told("guardian");
-    let mut pids = scene.pids("pids", 4);
-    pids.push(guardian);
-    send(run.pid(), Signal::KILL);
-    wait_for("the end of all", || !pids.iter().any(|&pid| alive(pid)));
-}
-
-fn everything_dies_when_tenure_is_killed_even_if_waived() {
-    let scene = Scene::new();
-    let run = scene.shell(&["waive=1"], &format!("{ESCAPE}; wait"));
-    let pids = scene.pids("pids", 4);
-    send(run.pid(), Signal::KILL);
-    wait_for("the end of all", || !pids.iter().any(|&pid| alive(pid)));
+    for words in [&FAR[..], &["waive=1"]] {
+        let scene = Scene::new();
+        let mut run = scene.shell(words, &format!("trap : TERM; {ESCAPE}; wait"));
+        let guardian = run.told("guardian");
+        let mut pids = scene.pids("pids", 4);
+        pids.push(guardian);
+        send(run.pid(), Signal::KILL);
+        wait_for("the end of all", || !pids.iter().any(|&pid| alive(pid)));
+    }
 }
 
 fn everything_dies_at_its_deadline_while_tenure_is_stopped() {
@@ -243,38 +189,25 @@ fn everything_dies_at_its_deadline_while_tenure_is_stopped() {
         took < stopped + Duration::from_millis(1500) + Duration::from_millis(1000),
         "{took:?} after {stopped:?}"
     );
-    let outcome = run.finish();
-    assert_eq!(outcome.code, Some(137));
-    assert!(
-        outcome.told.contains("stopped_by: Some(Deadline)"),
-        "{}",
-        outcome.told
-    );
+    run.finish().assert_ended(137, "Some(Deadline)");
 }
 
-fn a_process_that_keeps_forking_is_ended() {
-    let scene = Scene::new();
-    // Each leaves the group, and there is always another on its way; the marker finds them all.
+fn a_command_that_keeps_forking_is_ended() {
+    // The marker is an argument of every process.
     let marker = format!("600.{}", std::process::id());
-    let script = format!("touch begun; while :; do setsid sleep {marker} & done");
-    let run = scene.shell(&["term=1200", "kill=1200"], &script);
-    scene.wait_for_file("begun");
-    assert_eq!(run.finish().code, Some(137));
-    assert_eq!(running(&marker), 0);
-}
-
-fn a_chain_of_forks_is_ended() {
-    let scene = Scene::new();
-    // Each link starts the next in a session of its own and ends: no process id lives for long.
-    let marker = format!("link-{}", std::process::id());
-    std::fs::write(scene.path(&marker), format!("setsid sh ./{marker} & exit 0"))
-        .expect("the folder is ours");
-    let run = scene.shell(
-        &["term=1200", "kill=1200"],
-        &format!("sh ./{marker}; exec sleep 600"),
-    );
-    assert_eq!(run.finish().code, Some(137));
-    assert_eq!(running(&marker), 0);
+    for script in [
+        // Each leaves the group, and there is always another on its way.
+        format!("touch begun; while :; do setsid sleep {marker} & done"),
+        // Each link starts the next in a session of its own and ends: no process id lives for long.
+        format!("sh ./{marker}; touch begun; exec sleep 600"),
+    ] {
+        let scene = Scene::new();
+        scene.write(&marker, &format!("setsid sh ./{marker} & exit 0"), 0o600);
+        let run = scene.shell(&["term=1200", "kill=1200"], &script);
+        scene.wait_for_file("begun");
+        assert_eq!(run.finish().code, Some(137));
+        assert_eq!(running(&marker), 0, "{script}");
+    }
 }
 
 /// How many processes have this word in their arguments.
@@ -321,7 +254,8 @@ fn a_stub_whose_parent_is_not_the_guardian_never_runs_the_command() {
     let stub = |parent: u32| {
         let (ours, theirs) = UnixStream::pair().expect("a socket pair");
         // The descriptor that lets it run is there before it asks.
-        give(&ours);
+        let input = File::open("/dev/null").expect("the null device");
+        give_stdin(&ours, input.as_fd()).expect("it is sent");
         let mut stub = Command::new(env!("CARGO_BIN_EXE_tenure"))
             .arg0("tenure-stub")
             .args([&parent.to_string(), "touch", "ran"])
@@ -339,53 +273,6 @@ fn a_stub_whose_parent_is_not_the_guardian_never_runs_the_command() {
         stub(std::process::id()),
         "the parent was alive: the test itself is sound"
     );
-}
-
-/// What the guardian sends to let a stub run: a standard input.
-fn give(socket: &UnixStream) {
-    use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
-    let input = std::fs::File::open("/dev/null").expect("the null device");
-    let fds = [std::os::fd::AsFd::as_fd(&input)];
-    let mut space = [std::mem::MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-    let mut control = SendAncillaryBuffer::new(&mut space);
-    assert!(control.push(SendAncillaryMessage::ScmRights(&fds)));
-    sendmsg(
-        socket,
-        &[std::io::IoSlice::new(b"i")],
-        &mut control,
-        SendFlags::empty(),
-    )
-    .expect("it is sent");
-}
-
-fn signals_reach_the_group_or_the_leader_as_asked() {
-    let scene = Scene::new();
-    let listener = "for s in TERM HUP INT QUIT USR1 USR2; do trap \"echo $s >> $0\" $s; done; \
-        echo $$ >> pids; while :; do sleep 0.02; done";
-    let script = format!("sh -c '{listener}' child & exec sh -c '{listener}' leader");
-    let mut run = scene.shell(&FAR, &script);
-    run.told("started");
-    scene.pids("pids", 2);
-    // In the background a shell without job control ignores INT and QUIT, so the child hears neither.
-    let sent = [
-        (Signal::TERM, "TERM"),
-        (Signal::HUP, "HUP"),
-        (Signal::USR1, "USR1"),
-        (Signal::USR2, "USR2"),
-        (Signal::INT, "INT"),
-        (Signal::QUIT, "QUIT"),
-    ];
-    let heard = |who: &str| std::fs::read_to_string(scene.path(who)).unwrap_or_default();
-    for (signal, name) in sent {
-        send(run.pid(), signal);
-        wait_for(name, || heard("leader").lines().last() == Some(name));
-    }
-    // What comes close together is heard in any order, but USR1 and USR2 were the leader's alone.
-    wait_for("the child's TERM and HUP", || {
-        let mut child: Vec<String> = heard("child").lines().map(str::to_owned).collect();
-        child.sort_unstable();
-        child == ["HUP", "TERM"]
-    });
 }
 
 fn the_guardian_is_deaf_to_what_a_terminal_sends() {

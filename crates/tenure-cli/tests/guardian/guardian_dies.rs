@@ -1,12 +1,12 @@
 //! What ends when the guardian dies or stands still.
 
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 use rustix::process::Signal;
 
 use crate::endings::ESCAPE;
-use crate::scene::{FAR, Run, Scene, alive, assert_dead, send, wait_for};
-use crate::trials;
+use crate::scene::{FAR, Run, Scene, alive, assert_dead, send, stat_field, wait_for};
+use crate::{probe, trials};
 
 trials![
     everything_dies_when_the_guardian_is_killed,
@@ -25,13 +25,7 @@ fn everything_dies_when_the_guardian_is_killed() {
     let guardian = run.told("guardian");
     let pids = scene.pids("pids", 4);
     send(guardian, Signal::KILL);
-    let outcome = run.finish();
-    assert_eq!(outcome.code, Some(137), "{}", outcome.told);
-    assert!(
-        outcome.told.contains("stopped_by: Some(GuardianDied)"),
-        "{}",
-        outcome.told
-    );
+    run.finish().assert_ended(137, "Some(GuardianDied)");
     assert_dead(&pids);
 }
 
@@ -54,38 +48,26 @@ fn a_stopped_guardian_does_not_save_the_command() {
     let guardian = run.told("guardian");
     let pids = scene.pids("pids", 4);
     send(guardian, Signal::STOP);
-    let outcome = run.finish();
-    assert!(
-        outcome.told.contains("stopped_by: Some(Deadline)"),
-        "{}",
-        outcome.told
-    );
+    run.finish().assert_ended(137, "Some(Deadline)");
     assert_dead(&pids);
 }
 
-fn only_the_commands_processes_die_with_the_guardian() {
+/// Starts a probe in a shell that has left the process in the file `before`, and kills its guardian: once `adopt` has
+/// seen to it that this process is the probe's child.
+fn assert_outlives_the_guardian(shell: &str, adopt: impl Fn(&Scene, &Run, i32)) {
     let scene = Scene::new();
     let probe = std::env::current_exe().expect("our own path");
-    let script = format!(
-        "sleep 600 & echo $! > before; exec -a {} {} term=600000 kill=600000 -- sleep 600",
-        crate::probe::NAME,
-        probe.display(),
-    );
-    let mut shell = Command::new("bash");
-    shell.args(["-c", &script]).current_dir(scene.folder.path());
-    shell
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(Stdio::piped());
-    let mut child = shell.spawn().expect("bash starts");
+    let (name, probe, far) = (probe::NAME, probe.display(), FAR.join(" "));
+    let script = format!("{shell} exec -a {name} {probe} {far} -- sleep 600");
+    let mut bash = Command::new("bash");
+    bash.args(["-c", &script]).current_dir(scene.folder.path());
+    let mut run = Run::of(bash);
     let before = scene.pids("before", 1)[0];
-    let mut told = std::io::BufReader::new(child.stderr.take().expect("piped"));
-    let guardian = word_after(&mut told, "guardian ");
-    let leader = word_after(&mut told, "started ");
+    let guardian = run.told("guardian");
+    let leader = run.told("started");
+    adopt(&scene, &run, before);
     send(guardian, Signal::KILL);
-    wait_for("the probe's end", || {
-        child.try_wait().expect("our child").is_some()
-    });
+    run.wait();
     assert!(!alive(leader));
     assert!(
         alive(before),
@@ -94,40 +76,20 @@ fn only_the_commands_processes_die_with_the_guardian() {
     send(before, Signal::KILL);
 }
 
-fn an_orphan_from_before_the_command_outlives_the_guardian() {
-    let scene = Scene::new();
-    let probe = std::env::current_exe().expect("our own path");
-    let script = format!(
-        "(sleep 600 & echo $! > before; while [ ! -e go ]; do sleep 0.01; done) & \
-         while [ ! -s before ]; do sleep 0.01; done; exec -a {} {} term=600000 kill=600000 -- sleep 600",
-        crate::probe::NAME,
-        probe.display(),
-    );
-    let mut shell = Command::new("bash");
-    shell.args(["-c", &script]).current_dir(scene.folder.path());
-    shell
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped());
-    let mut run = Run::of(shell);
-    let before = scene.pids("before", 1)[0];
-    let guardian = run.told("guardian");
-    let leader = run.told("started");
-    std::fs::write(scene.path("go"), "").expect("the folder is ours");
-    wait_for("the orphan's adoption", || parent(before) == Some(run.pid()));
-    send(guardian, Signal::KILL);
-    wait_for("the probe's end", || {
-        run.child.try_wait().expect("our child").is_some()
-    });
-    assert!(!alive(leader));
-    assert!(alive(before), "it was there before the command");
-    send(before, Signal::KILL);
+fn only_the_commands_processes_die_with_the_guardian() {
+    assert_outlives_the_guardian("sleep 600 & echo $! > before;", |_, _, _| {});
 }
 
-/// The process id of a process's parent.
-fn parent(pid: i32) -> Option<i32> {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    stat.rsplit_once(") ")?.1.split(' ').nth(1)?.parse().ok()
+fn an_orphan_from_before_the_command_outlives_the_guardian() {
+    let shell = "(sleep 600 & echo $! > before; while [ ! -e go ]; do sleep 0.01; done) & \
+        while [ ! -s before ]; do sleep 0.01; done;";
+    assert_outlives_the_guardian(shell, |scene, run, orphan| {
+        scene.write("go", "", 0o600);
+        let parent = run.pid().to_string();
+        wait_for("the orphan's adoption", || {
+            stat_field(orphan, 1).as_ref() == Some(&parent)
+        });
+    });
 }
 
 /// Starts the program in its arguments, and attaches to the process named in the file `trace` as a debugger does: when
@@ -149,59 +111,31 @@ sys.exit(run.wait())
 
 fn a_dead_guardian_that_stays_unreaped_saves_no_process() {
     let scene = Scene::new();
-    let probe = std::env::current_exe().expect("our own path");
-    let mut debugger = Command::new("python3");
-    debugger.args(["-c", DEBUGGER]).arg(probe).arg(crate::probe::NAME);
-    debugger
-        .args(FAR)
-        .args(["--", "sh", "-c", &format!("{ESCAPE}; wait")]);
-    debugger.current_dir(scene.folder.path());
-    debugger
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped());
-    let mut run = Run::of(debugger);
+    let mut run = scene.called_by_python(DEBUGGER, &["sh", "-c", &format!("{ESCAPE}; wait")]);
     let guardian = run.told("guardian");
     let pids = scene.pids("pids", 4);
     // Renamed into place, so that the debugger reads all of it.
-    std::fs::write(scene.path("part"), guardian.to_string()).expect("the folder is ours");
+    scene.write("part", &guardian.to_string(), 0o600);
     std::fs::rename(scene.path("part"), scene.path("trace")).expect("the folder is ours");
     scene.wait_for_file("traced");
     send(guardian, Signal::KILL);
     wait_for("the end of all", || !pids.iter().any(|&pid| alive(pid)));
-    std::fs::write(scene.path("release"), "").expect("the folder is ours");
-    let outcome = run.finish();
-    assert_eq!(outcome.code, Some(137), "{}", outcome.told);
-    assert!(
-        outcome.told.contains("stopped_by: Some(GuardianDied)"),
-        "{}",
-        outcome.told
-    );
+    scene.write("release", "", 0o600);
+    run.finish().assert_ended(137, "Some(GuardianDied)");
 }
 
 /// A probe whose caller ignores SIGCHLD, so that the kernel would reap its children at once.
 fn under_a_caller_that_ignores_sigchld(scene: &Scene, script: &str) -> Run {
-    let probe = std::env::current_exe().expect("our own path");
     let caller = "import os, signal, sys; signal.signal(signal.SIGCHLD, signal.SIG_IGN); \
         os.execv(sys.argv[1], sys.argv[2:])";
-    let mut command = Command::new("python3");
-    command.args(["-c", caller]).arg(probe).arg(crate::probe::NAME);
-    command.args(FAR).args(["--", "sh", "-c", script]);
-    command.current_dir(scene.folder.path());
-    command
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped());
-    Run::of(command)
+    scene.called_by_python(caller, &["sh", "-c", script])
 }
 
 fn a_caller_that_ignores_sigchld_learns_the_commands_end() {
     let scene = Scene::new();
     // A shell waits for its child: that works only if the command does not inherit the ignored signal.
     let run = under_a_caller_that_ignores_sigchld(&scene, "sh -c 'exit 7'");
-    let outcome = run.finish();
-    assert_eq!(outcome.code, Some(7), "{}", outcome.told);
-    assert!(outcome.told.contains("stopped_by: None"), "{}", outcome.told);
+    run.finish().assert_ended(7, "None");
 }
 
 fn a_caller_that_ignores_sigchld_outlives_its_guardian() {
@@ -210,21 +144,6 @@ fn a_caller_that_ignores_sigchld_outlives_its_guardian() {
     let guardian = run.told("guardian");
     let pids = scene.pids("pids", 4);
     send(guardian, Signal::KILL);
-    let outcome = run.finish();
-    assert_eq!(outcome.code, Some(137), "{}", outcome.told);
+    run.finish().assert_ended(137, "Some(GuardianDied)");
     assert_dead(&pids);
-}
-
-fn word_after(lines: &mut impl std::io::BufRead, start: &str) -> i32 {
-    loop {
-        let mut line = String::new();
-        assert_ne!(
-            lines.read_line(&mut line).expect("readable"),
-            0,
-            "{start:?} was never told"
-        );
-        if let Some(word) = line.strip_prefix(start) {
-            return word.trim().parse().expect("a number");
-        }
-    }
 }

@@ -44,43 +44,18 @@ fn the_command_inherits_no_descriptor_of_ours() {
     assert_eq!(under.stdout, String::from_utf8_lossy(&alone.stdout));
 }
 
-/// The signal masks a command sees, when the caller was set up by this Python statement.
+/// The signal masks a command sees, alone and under the guardian, when the caller was set up by this Python statement.
 fn masks(setup: &str) -> (String, String) {
     let scene = Scene::new();
     let list = ["grep", "-E", "Sig(Blk|Ign):", "/proc/self/status"];
-    let wrap = |argv: Vec<String>| {
-        let mut command = Command::new("python3");
-        // Python itself ignores PIPE and XFSZ for its children; Rust's runtime resets PIPE for ours.
-        let script = format!(
-            "import os, signal, sys; {setup}; signal.signal(signal.SIGPIPE, signal.SIG_DFL); os.execvp(sys.argv[1], sys.argv[2:])"
-        );
-        command
-            .args(["-c", &script])
-            .args(argv)
-            .current_dir(scene.folder.path());
-        command
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped());
-        command
-    };
-    let direct = [&list[..1], &list[..]]
-        .concat()
-        .into_iter()
-        .map(str::to_owned)
-        .collect();
-    let alone = wrap(direct).output().expect("python3 runs");
-    let probe = std::env::current_exe()
-        .expect("our own path")
-        .to_string_lossy()
-        .into_owned();
-    let argv = [&[crate::probe::NAME], &FAR[..], &["--"], &list[..]].concat();
-    let under = Run::of(wrap(
-        std::iter::once(probe)
-            .chain(argv.into_iter().map(str::to_owned))
-            .collect(),
-    ))
-    .finish();
+    // Python itself ignores PIPE and XFSZ for its children; Rust's runtime resets PIPE for ours.
+    let caller = format!(
+        "import os, signal, sys; {setup}; signal.signal(signal.SIGPIPE, signal.SIG_DFL); os.execvp(sys.argv[1], sys.argv[2:])"
+    );
+    let mut alone = Command::new("python3");
+    alone.args(["-c", &caller, list[0]]).args(list);
+    let alone = alone.output().expect("python3 runs");
+    let under = scene.called_by_python(&caller, &list).finish();
     (String::from_utf8_lossy(&alone.stdout).into_owned(), under.stdout)
 }
 

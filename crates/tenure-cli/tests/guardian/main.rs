@@ -2,6 +2,9 @@
 //! No lock and no store: deadlines are given by the tests.
 
 #[cfg(unix)]
+#[path = "../common/mod.rs"]
+mod common;
+#[cfg(unix)]
 mod endings;
 #[cfg(unix)]
 mod guardian_dies;

@@ -2,16 +2,14 @@
 
 use std::fs::File;
 use std::io::{Read, Write};
-use std::os::fd::OwnedFd;
 use std::process::{Child, Command};
 use std::sync::mpsc::{self, Receiver};
 use std::time::Instant;
 
 use rustix::process::{Pid, Signal};
-use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 
-use crate::scene::{LIMIT, Scene, alive, wait_for};
-use crate::{probe, trials};
+use crate::scene::{LIMIT, Scene, alive, send, stat_field, wait_for};
+use crate::{common, probe, trials};
 
 trials![
     the_command_has_the_terminal_and_gives_it_back,
@@ -33,21 +31,6 @@ struct Screen {
 
 impl Screen {
     fn open(scene: &Scene) -> Screen {
-        let keys = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a pseudo-terminal");
-        grantpt(&keys).expect("it is ours");
-        unlockpt(&keys).expect("it is ours");
-        let name = ptsname(&keys, Vec::new())
-            .expect("it has a name")
-            .into_string()
-            .expect("plain text");
-        let screen = || -> OwnedFd {
-            File::options()
-                .read(true)
-                .write(true)
-                .open(&name)
-                .expect("it opens")
-                .into()
-        };
         let mut shell = Command::new("setsid");
         shell
             .args(["--ctty", "bash", "--norc", "--noediting", "-i"])
@@ -55,13 +38,7 @@ impl Screen {
         shell
             .env("PS1", "ready> ")
             .env("PROBE", std::env::current_exe().expect("our own path"));
-        let shell = shell
-            .stdin(screen())
-            .stdout(screen())
-            .stderr(screen())
-            .spawn()
-            .expect("bash starts");
-        let keys = File::from(keys);
+        let (shell, keys) = common::at_a_terminal(shell);
         let mut reader = keys.try_clone().expect("a descriptor");
         let (sender, output) = mpsc::channel();
         std::thread::spawn(move || {
@@ -101,18 +78,14 @@ impl Screen {
             if let Some(at) = self.seen.find(text) {
                 return self.seen.drain(..at + text.len()).collect();
             }
-            match self
-                .output
-                .recv_timeout(end.saturating_duration_since(Instant::now()))
-            {
+            let left = end.saturating_duration_since(Instant::now());
+            match self.output.recv_timeout(left) {
                 Ok(bytes) => self.seen.push_str(&String::from_utf8_lossy(&bytes)),
                 Err(_) => panic!("the screen never showed {text:?}, but {:?}", self.seen),
             }
         }
     }
-}
 
-impl Screen {
     fn shows_pid(&mut self, word: &str) -> i32 {
         self.shows(word);
         self.shows("\r\n").trim().parse().expect("a process id")
@@ -125,7 +98,7 @@ impl Drop for Screen {
         let session = self.shell.id().to_string();
         let processes = std::fs::read_dir("/proc").expect("/proc is there").flatten();
         for pid in processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok()) {
-            if field(pid, 3).is_some_and(|id| id == session) {
+            if stat_field(pid, 3).is_some_and(|id| id == session) {
                 // It may be gone by itself.
                 let _ = rustix::process::kill_process(Pid::from_raw(pid).expect("not zero"), Signal::KILL);
             }
@@ -147,14 +120,11 @@ fn the_command_has_the_terminal_and_gives_it_back() {
         "exec -a {} \"$PROBE\" {FAR} -- sh -c 'read a; echo got:$a'",
         probe::NAME
     );
-    std::fs::write(
-        scene.path("script"),
-        format!(
-            "bash -c '{}'\nread b; echo then:$b\n",
-            script.replace('\'', "'\\''")
-        ),
-    )
-    .expect("the folder is ours");
+    let script = format!(
+        "bash -c '{}'\nread b; echo then:$b\n",
+        script.replace('\'', "'\\''")
+    );
+    scene.write("script", &script, 0o600);
     screen.types("sh script\n");
     screen.shows("started");
     screen.types("one\n");
@@ -261,11 +231,11 @@ fn a_killed_guardian_leaves_the_terminal_to_the_shell() {
         "bash -c 'exec -a {} \"$PROBE\" {FAR} -- sleep 600'\nread b; echo then:$b\n",
         probe::NAME
     );
-    std::fs::write(scene.path("script"), script).expect("the folder is ours");
+    scene.write("script", &script, 0o600);
     screen.types("sh script\n");
     let guardian = screen.shows_pid("guardian ");
     screen.shows("started");
-    crate::scene::send(guardian, Signal::KILL);
+    send(guardian, Signal::KILL);
     screen.shows("GuardianDied");
     screen.types("two\n");
     screen.shows("then:two");
@@ -273,12 +243,6 @@ fn a_killed_guardian_leaves_the_terminal_to_the_shell() {
 
 /// A process's state letter: `S` and `R` run, `T` is stopped.
 fn state(pid: i32) -> Option<char> {
-    let letter = field(pid, 0)?.chars().next()?;
+    let letter = stat_field(pid, 0)?.chars().next()?;
     Some(if letter == 'R' { 'S' } else { letter })
-}
-
-/// A field of `/proc/PID/stat`, counted from the state: 3 is the session.
-fn field(pid: i32, index: usize) -> Option<String> {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    stat.rsplit_once(") ")?.1.split(' ').nth(index).map(str::to_owned)
 }
