@@ -1,6 +1,5 @@
 //! Which store a command line means: options, environment, files, or else the embedded store.
 
-use std::error::Error;
 use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::io::{self, BufRead, Read};
@@ -8,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::{env, fmt};
 
 use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_encode};
+use thiserror::Error;
 
 use crate::account::Account;
 use crate::args::Global;
@@ -102,63 +102,28 @@ impl fmt::Display for Source {
 }
 
 /// Why no store could be chosen. A usage error.
-#[derive(Debug)]
+#[derive(Debug, Error)]
 pub enum NoStore {
     /// A file that should name the store cannot be read.
-    Unreadable(PathBuf, io::Error),
+    #[error("cannot read the store's URL from {0}; another store would not be the same lock")]
+    Unreadable(PathBuf, #[source] io::Error),
     /// A source names no URL.
+    #[error("{0} holds no URL; write one, as `redis://host` or `sqlite:`, or remove it")]
     Empty(String),
     /// A source is not text.
+    #[error("{0} is not UTF-8; percent-encode odd bytes")]
     NotText(String),
     /// A file names a lock file relative to nothing.
+    #[error(
+        "{0} says {1}, which would be another lock file in each working directory; write an absolute path"
+    )]
     Relative(PathBuf, String),
     /// `memory:`.
+    #[error("the store `memory:` lives in one process: commands would lock nothing; use `sqlite:`")]
     Memory,
     /// Nothing says where the embedded store could be.
+    #[error("the embedded store needs a home directory; set HOME, or use --url sqlite:/path/locks.db")]
     Homeless,
-}
-
-impl fmt::Display for NoStore {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            NoStore::Unreadable(path, _) => {
-                let path = path.display();
-                write!(
-                    f,
-                    "cannot read the store's URL from {path}; another store would not be the same lock"
-                )
-            }
-            NoStore::Empty(source) => {
-                write!(
-                    f,
-                    "{source} holds no URL; write one, as `redis://host` or `sqlite:`, or remove it"
-                )
-            }
-            NoStore::NotText(source) => write!(f, "{source} is not UTF-8; percent-encode odd bytes"),
-            NoStore::Relative(file, url) => {
-                let file = file.display();
-                write!(
-                    f,
-                    "{file} says {url}, which would be another lock file in each working directory; write an absolute path"
-                )
-            }
-            NoStore::Memory => f.write_str(
-                "the store `memory:` lives in one process: commands would lock nothing; use `sqlite:`",
-            ),
-            NoStore::Homeless => f.write_str(
-                "the embedded store needs a home directory; set HOME, or use --url sqlite:/path/locks.db",
-            ),
-        }
-    }
-}
-
-impl Error for NoStore {
-    fn source(&self) -> Option<&(dyn Error + 'static)> {
-        match self {
-            NoStore::Unreadable(_, error) => Some(error),
-            _ => None,
-        }
-    }
 }
 
 /// Chooses the store: `--url` or `--url-file`, then `TENURE_URL`, then the user's file, then the

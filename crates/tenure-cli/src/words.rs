@@ -30,20 +30,19 @@ pub enum Blame {
 impl Failure {
     /// What was asked makes no sense.
     pub fn usage(what: impl Into<String>, why: impl StdError) -> Failure {
-        Failure {
-            blame: Blame::Usage,
-            what: without_passwords(&what.into()),
-            why: chain(&why),
-            help: None,
-        }
+        Failure::because(Blame::Usage, what.into(), &why)
     }
 
     /// The machine refused something that every verb needs.
     pub fn system(what: impl Into<String>, why: impl StdError) -> Failure {
+        Failure::because(Blame::Store, what.into(), &why)
+    }
+
+    fn because(blame: Blame, what: String, why: &dyn StdError) -> Failure {
         Failure {
-            blame: Blame::Store,
-            what: without_passwords(&what.into()),
-            why: chain(&why),
+            blame,
+            what: without_passwords(&what),
+            why: chain(why),
             help: None,
         }
     }

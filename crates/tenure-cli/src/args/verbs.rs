@@ -30,12 +30,8 @@ pub(super) const VERBS: [&str; 11] = [
 #[derive(Parser, Clone, Debug, PartialEq)]
 #[command(name = "tenure", version, max_term_width = 100)]
 #[command(after_help = help::EXAMPLES, after_long_help = help::TENURE)]
-#[command(
-    disable_help_subcommand = true,
-    infer_long_args = false,
-    subcommand_value_name = "VERB"
-)]
-#[command(subcommand_help_heading = "Verbs")]
+#[command(disable_help_subcommand = true, infer_long_args = false)]
+#[command(subcommand_value_name = "VERB", subcommand_help_heading = "Verbs")]
 pub struct Cli {
     /// Options of every verb.
     #[command(flatten)]
@@ -47,33 +43,22 @@ pub struct Cli {
 
 /// Options that stand before or after any verb.
 #[derive(Args, Clone, Debug, PartialEq)]
+#[command(next_help_heading = "Everywhere")]
 pub struct Global {
     /// The store, as a URL. A password in it is visible in `ps`: prefer TENURE_URL or --url-file
-    #[arg(
-        long,
-        global = true,
-        value_name = "URL",
-        conflicts_with = "url_file",
-        help_heading = "Everywhere"
-    )]
+    #[arg(long, global = true, value_name = "URL", conflicts_with = "url_file")]
     pub url: Option<String>,
     /// A file whose first line is the store's URL
-    #[arg(long, global = true, value_name = "PATH", help_heading = "Everywhere")]
+    #[arg(long, global = true, value_name = "PATH")]
     pub url_file: Option<PathBuf>,
     /// Print JSON objects, one a line
-    #[arg(long, global = true, help_heading = "Everywhere")]
+    #[arg(long, global = true)]
     pub json: bool,
     /// No notes on stderr, only errors
-    #[arg(
-        short,
-        long,
-        global = true,
-        conflicts_with = "verbose",
-        help_heading = "Everywhere"
-    )]
+    #[arg(short, long, global = true, conflicts_with = "verbose")]
     pub quiet: bool,
     /// More on stderr
-    #[arg(short, long, global = true, help_heading = "Everywhere")]
+    #[arg(short, long, global = true)]
     pub verbose: bool,
 }
 
@@ -123,13 +108,8 @@ pub struct Run {
     #[command(flatten)]
     pub lock: LockArgs,
     /// Exit code when the lock was not acquired; 0 suits cron
-    #[arg(
-        short = 'E',
-        long,
-        value_name = "N",
-        default_value_t = 124,
-        help_heading = "Waiting"
-    )]
+    #[arg(short = 'E', long, value_name = "N", default_value_t = 124)]
+    #[arg(help_heading = "Waiting")]
     pub busy_exit: u8,
     /// What the command gets when the lock is lost
     #[arg(long, value_name = "WHAT", default_value = "term", help_heading = "Holding")]

@@ -1,5 +1,4 @@
 //! The clock that deadlines are told on: it counts the time the machine is suspended.
-//! No timers: whoever waits re-checks this clock at least each second.
 
 use std::ops::Add;
 use std::time::Duration;
@@ -12,6 +11,9 @@ const CLOCK: ClockId = ClockId::Boottime;
 /// Elsewhere the monotonic clock counts suspend (macOS) or nothing does.
 #[cfg(not(target_os = "linux"))]
 const CLOCK: ClockId = ClockId::Monotonic;
+
+/// The longest sleep: timers do not count suspend, so the clock is read again this often.
+pub(crate) const LONGEST_SLEEP: Duration = Duration::from_secs(1);
 
 /// A point in time on CLOCK_BOOTTIME.
 ///
@@ -38,6 +40,20 @@ impl BootTime {
     /// How long until `self`; zero when it has passed.
     pub fn left(self, now: BootTime) -> Duration {
         Duration::from_nanos(self.since_boot_ns.saturating_sub(now.since_boot_ns))
+    }
+
+    /// Waits until then.
+    ///
+    /// # Cancel safety
+    /// Dropping the future leaves nothing behind.
+    pub async fn reached(self) {
+        loop {
+            let left = self.left(BootTime::now());
+            if left.is_zero() {
+                return;
+            }
+            tokio::time::sleep(left.min(LONGEST_SLEEP)).await;
+        }
     }
 
     /// The point `span` earlier, or boot if that is later.

@@ -166,12 +166,16 @@ mod tests {
         BootTime::from_nanos(secs * 1_000_000_000)
     }
 
-    fn armed(term: u64, kill: u64) -> Verdict {
-        let mut verdict = Verdict::default();
-        verdict.arm(Deadline {
+    fn deadline(term: u64, kill: u64) -> Deadline {
+        Deadline {
             term_at: at(term),
             kill_at: at(kill),
-        });
+        }
+    }
+
+    fn armed(term: u64, kill: u64) -> Verdict {
+        let mut verdict = Verdict::default();
+        verdict.arm(deadline(term, kill));
         verdict
     }
 
@@ -199,10 +203,7 @@ mod tests {
     #[test]
     fn a_renewal_moves_the_deadline() {
         let mut verdict = armed(10, 15);
-        verdict.arm(Deadline {
-            term_at: at(20),
-            kill_at: at(25),
-        });
+        verdict.arm(deadline(20, 25));
         assert_eq!(verdict.due(at(16)), Due::Nothing);
         assert_eq!(verdict.due(at(20)), Due::Term(Why::Deadline));
     }
@@ -211,10 +212,7 @@ mod tests {
     fn a_renewal_after_term_does_not_save_the_command() {
         let mut verdict = armed(10, 15);
         assert_eq!(verdict.due(at(12)), Due::Term(Why::Deadline));
-        verdict.arm(Deadline {
-            term_at: at(40),
-            kill_at: at(45),
-        });
+        verdict.arm(deadline(40, 45));
         assert_eq!(verdict.due(at(15)), Due::Kill(Why::Deadline));
     }
 
@@ -254,13 +252,7 @@ mod tests {
     #[test]
     fn kill_is_a_thirtieth_of_the_lease_before_belief_ends_and_at_least_100_ms() {
         let long = Deadline::before(at(100), Duration::from_secs(30), Duration::from_secs(5));
-        assert_eq!(
-            long,
-            Deadline {
-                term_at: at(94),
-                kill_at: at(99)
-            }
-        );
+        assert_eq!(long, deadline(94, 99));
         let short = Deadline::before(at(100), Duration::from_secs(1), Duration::ZERO);
         assert_eq!(short.kill_at, at(100).earlier(Duration::from_millis(100)));
         assert_eq!(short.term_at, short.kill_at);

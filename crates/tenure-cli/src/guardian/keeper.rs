@@ -17,10 +17,8 @@ use super::deadline::{Due, Verdict};
 use super::entry::{STUB, helper, own_binary};
 use super::protocol::{Ended, Inflow, Launch, Order, Recipient, Report, line};
 use super::sweep::{Left, Sweep, ended, reap, tell_all};
-use super::{BootTime, Why, handover, kin, signals, terminal};
+use super::{BootTime, LONGEST_SLEEP, Why, handover, kin, signals, terminal};
 
-/// The longest sleep: timers of the kernel do not count suspend, so the clock is read again this often.
-const LONGEST_SLEEP: Duration = Duration::from_secs(1);
 /// Between two rounds of killing: doubles from the first to the second.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(1);
 const LONGEST_PAUSE: Duration = Duration::from_millis(100);

@@ -25,6 +25,7 @@ mod sweep;
 mod terminal;
 
 pub use boottime::BootTime;
+pub(crate) use boottime::LONGEST_SLEEP;
 pub use deadline::{Deadline, Why};
 pub use entry::{own_binary, play_part};
 pub use handover::give_stdin;

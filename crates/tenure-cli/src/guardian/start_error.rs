@@ -1,18 +1,22 @@
 //! Why a command did not start, and the exit code that says so.
 
-use std::error::Error;
 use std::ffi::OsStr;
 use std::path::Path;
-use std::{env, fmt, io};
+use std::{env, io};
+
+use thiserror::Error;
 
 /// Why there is no command. Nothing was left behind, and the command never ran.
-#[derive(Debug)]
+#[derive(Debug, Error)]
 pub enum StartError {
     /// The system refused to execute it.
-    Exec(io::Error),
+    #[error("the command could not be executed")]
+    Exec(#[source] io::Error),
     /// No deadline was armed, or it had passed: the lock was as good as lost.
+    #[error("the lock's deadline had passed before the command could start")]
     TooLate,
     /// The guardian is gone.
+    #[error("the guardian process ended before the command could start")]
     Guardian,
 }
 
@@ -37,25 +41,6 @@ fn is_there(program: &OsStr) -> bool {
     }
     let path = env::var_os("PATH").unwrap_or_default();
     !program.is_empty() && env::split_paths(&path).any(|folder| folder.join(program).is_file())
-}
-
-impl fmt::Display for StartError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            StartError::Exec(_) => "the command could not be executed",
-            StartError::TooLate => "the lock's deadline had passed before the command could start",
-            StartError::Guardian => "the guardian process ended before the command could start",
-        })
-    }
-}
-
-impl Error for StartError {
-    fn source(&self) -> Option<&(dyn Error + 'static)> {
-        match self {
-            StartError::Exec(error) => Some(error),
-            StartError::TooLate | StartError::Guardian => None,
-        }
-    }
 }
 
 #[cfg(test)]

@@ -20,8 +20,6 @@ use super::protocol::{Ended, Inflow, Launch, Order, Recipient, Report, line};
 use super::sweep::{Left, Sweep};
 use super::{BootTime, Deadline, StartError, Why, handover, kin, terminal};
 
-/// The longest sleep: tokio's timers do not count suspend, so the clock is read again this often.
-const LONGEST_SLEEP: Duration = Duration::from_secs(1);
 /// How far past the moment of KILL a silent guardian is taken for stuck.
 const STUCK_AFTER: Duration = Duration::from_millis(50);
 /// Between two rounds of killing in the guardian's place: doubles from the first to the second.
@@ -400,13 +398,8 @@ async fn overdue(at: Option<BootTime>) {
     let Some(at) = at else {
         return std::future::pending().await;
     };
-    loop {
-        let left = at.left(BootTime::now());
-        if left.is_zero() {
-            // Lets the runtime look at the socket once more: if this process was stopped past `at`, it does not know yet
-            // what the guardian has sent.
-            return tokio::task::yield_now().await;
-        }
-        tokio::time::sleep(left.min(LONGEST_SLEEP)).await;
-    }
+    at.reached().await;
+    // Lets the runtime look at the socket once more: if this process was stopped past `at`, it does not know yet what the
+    // guardian has sent.
+    tokio::task::yield_now().await;
 }

@@ -151,40 +151,45 @@ mod tests {
 
     #[test]
     fn every_event_has_its_documented_fields_in_order() {
-        assert_eq!(
-            text(Event::Waiting {
-                key: "k\"".into(),
-                claim: "c".into()
-            }),
-            "{\"event\":\"waiting\",\"key\":\"k\\\"\",\"claim\":\"c\"}\n"
-        );
-        assert_eq!(
-            text(Event::Acquired(Acquired::new(
-                vec![member("k", Some(7))],
-                "exclusive",
-                Some(30_000),
-                12,
-                "redis".into()
-            ))),
-            "{\"event\":\"acquired\",\"key\":\"k\",\"claim\":\"c-k\",\"mode\":\"exclusive\",\"token\":7,\
-             \"lease_ms\":30000,\"waited_ms\":12,\"store\":\"redis\"}\n"
-        );
-        assert_eq!(
-            text(Event::Lost {
-                cause: Cause::MaxHold
-            }),
-            "{\"event\":\"lost\",\"cause\":\"max_hold\"}\n"
-        );
-        assert_eq!(text(Event::Released), "{\"event\":\"released\"}\n");
-        assert_eq!(text(Event::Busy), "{\"event\":\"busy\"}\n");
-        assert_eq!(text(Event::Timeout), "{\"event\":\"timeout\"}\n");
-        assert_eq!(text(Event::Cancelled), "{\"event\":\"cancelled\"}\n");
-        assert_eq!(
-            text(Event::Error {
-                message: "why".into()
-            }),
-            "{\"event\":\"error\",\"message\":\"why\"}\n"
-        );
+        let acquired = |members, mode, lease_ms, store: &str| {
+            Event::Acquired(Acquired::new(members, mode, lease_ms, 12, store.into()))
+        };
+        let one = vec![member("k", Some(7))];
+        let several = vec![member("a", Some(1)), member("b", None)];
+        let (key, claim, message) = ("k\"".to_owned(), "c".to_owned(), "why".to_owned());
+        for (event, line) in [
+            (
+                Event::Waiting { key, claim },
+                r#"{"event":"waiting","key":"k\"","claim":"c"}"#,
+            ),
+            (
+                acquired(one, "exclusive", Some(30_000), "redis"),
+                r#"{"event":"acquired","key":"k","claim":"c-k","mode":"exclusive","token":7,"lease_ms":30000,"waited_ms":12,"store":"redis"}"#,
+            ),
+            // What a store lacks is null.
+            (
+                acquired(vec![member("k", None)], "read", None, "zookeeper"),
+                r#"{"event":"acquired","key":"k","claim":"c-k","mode":"read","token":null,"lease_ms":null,"waited_ms":12,"store":"zookeeper"}"#,
+            ),
+            // A multi-lock has members instead of a key.
+            (
+                acquired(several, "write", Some(1), "sqlite"),
+                r#"{"event":"acquired","members":[{"key":"a","claim":"c-a","token":1},{"key":"b","claim":"c-b","token":null}],"mode":"write","lease_ms":1,"waited_ms":12,"store":"sqlite"}"#,
+            ),
+            (
+                Event::Lost {
+                    cause: Cause::MaxHold,
+                },
+                r#"{"event":"lost","cause":"max_hold"}"#,
+            ),
+            (Event::Released, r#"{"event":"released"}"#),
+            (Event::Busy, r#"{"event":"busy"}"#),
+            (Event::Timeout, r#"{"event":"timeout"}"#),
+            (Event::Cancelled, r#"{"event":"cancelled"}"#),
+            (Event::Error { message }, r#"{"event":"error","message":"why"}"#),
+        ] {
+            assert_eq!(text(event), format!("{line}\n"));
+        }
     }
 
     /// That each event and field is explained is tried from outside; not every loss can be brought about there.
@@ -205,34 +210,5 @@ mod tests {
             let word = word.trim_matches('"');
             assert!(help.contains(word), "{word} is missing in\n{help}");
         }
-    }
-
-    #[test]
-    fn what_a_store_lacks_is_null() {
-        let event = Event::Acquired(Acquired::new(
-            vec![member("k", None)],
-            "read",
-            None,
-            0,
-            "zookeeper".into(),
-        ));
-        assert!(text(event).contains("\"mode\":\"read\",\"token\":null,\"lease_ms\":null,"));
-    }
-
-    #[test]
-    fn a_multi_lock_has_members_instead_of_a_key() {
-        let members = vec![member("a", Some(1)), member("b", None)];
-        assert_eq!(
-            text(Event::Acquired(Acquired::new(
-                members,
-                "write",
-                Some(1),
-                2,
-                "sqlite".into()
-            ))),
-            "{\"event\":\"acquired\",\"members\":[{\"key\":\"a\",\"claim\":\"c-a\",\"token\":1},\
-             {\"key\":\"b\",\"claim\":\"c-b\",\"token\":null}],\"mode\":\"write\",\"lease_ms\":1,\"waited_ms\":2,\
-             \"store\":\"sqlite\"}\n"
-        );
     }
 }

@@ -101,9 +101,7 @@ pub(super) async fn give_back(held: Held, ran: &Ran) -> bool {
             }
             true
         }
-        Release::Unconfirmed(error) => {
-            let what = "the store has not confirmed the release; the lock ends with its lease";
-            let failure = error.map_or_else(|| Failure::silence(what), |error| Failure::of(what, &error));
+        Release::Unconfirmed(failure) => {
             failure.warn();
             false
         }

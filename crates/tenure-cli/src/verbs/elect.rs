@@ -5,10 +5,9 @@ use std::time::{Duration, Instant as Stopwatch};
 use tenure::Election;
 
 use super::command::{Ending, STOPPED, claim_cap, ended_by, environment, give_back, guardian, run_in};
-use super::keys::key;
 use super::lock::{Held, rounded};
-use super::signals::order_to_go;
-use super::store::{Chosen, leave};
+use super::signals::{listen, order_to_go};
+use super::store::{Chosen, key, leave};
 use super::ward::{Terms, Ward};
 use crate::args::{Elect, Global};
 use crate::guardian::{Inbox, Why};
@@ -18,7 +17,7 @@ use crate::words::{Failure, note_as_is, shortened};
 pub(super) async fn elect(global: &Global, elect: &Elect) -> Result<u8, Failure> {
     let name = key(&elect.name)?;
     let store = Chosen::of(global)?;
-    let mut inbox = Inbox::open().map_err(|error| Failure::system("cannot listen for signals", error))?;
+    let mut inbox = listen()?;
     let connected = tokio::select! {
         biased;
         signal = order_to_go(&mut inbox) => return Ok(ended_by(signal)),

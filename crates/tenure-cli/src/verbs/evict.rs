@@ -4,8 +4,7 @@ use serde::Serialize;
 use tenure::backend::{PASS_WINDOW, harmless};
 use tenure::{Holder, HolderId};
 
-use super::keys::key;
-use super::store::{leave, visit};
+use super::store::{key, leave, visit};
 use crate::args::{Evict, Global};
 use crate::output;
 use crate::words::Failure;

@@ -3,12 +3,11 @@
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
 use tenure::{ClaimRef, Client, Lost, LostCause};
 
 use super::lock::{Held, Outcome, Release, Wanted};
-use super::signals::order_to_go;
+use super::signals::{listen, order_to_go};
 use super::stdin::{self, Stdin};
 use super::store::{Chosen, leave};
 use crate::args::{Global, Hold};
@@ -19,8 +18,6 @@ use crate::words::{Blame, Failure, note_as_is, warn};
 const DONE: u8 = 0;
 const NOT_HELD: u8 = 1;
 const LOST: u8 = 4;
-/// Timers do not count suspend, so the clock is read again this often.
-const LONGEST_SLEEP: Duration = Duration::from_secs(1);
 
 /// Holds the lock, tells what happens to it, and gives the exit code.
 pub(super) async fn hold(global: &Global, hold: &Hold) -> Result<u8, Failure> {
@@ -44,7 +41,7 @@ pub(super) async fn hold(global: &Global, hold: &Hold) -> Result<u8, Failure> {
 }
 
 async fn hold_in(store: &Chosen, wanted: &Wanted<'_>, hold: &Hold, quiet: bool) -> Result<u8, Failure> {
-    let mut inbox = Inbox::open().map_err(|error| Failure::system("cannot listen for signals", error))?;
+    let mut inbox = listen()?;
     let mut stdin = if hold.no_stdin {
         Stdin::ignored()
     } else {
@@ -91,22 +88,22 @@ async fn acquire_and_keep(
         }
         Outcome::Busy => {
             note_as_is(quiet, &format!("busy: {}", wanted.one_of_names()));
-            tell(&Event::Busy)?;
-            Ok(NOT_HELD)
+            not_held(&Event::Busy)
         }
         Outcome::Timeout => {
-            note_as_is(
-                quiet,
-                &format!("{} was busy for all of --wait", wanted.one_of_names()),
-            );
-            tell(&Event::Timeout)?;
-            Ok(NOT_HELD)
+            let names = wanted.one_of_names();
+            note_as_is(quiet, &format!("{names} was busy for all of --wait"));
+            not_held(&Event::Timeout)
         }
     }
 }
 
 fn cancelled() -> Result<u8, Failure> {
-    tell(&Event::Cancelled)?;
+    not_held(&Event::Cancelled)
+}
+
+fn not_held(why: &Event) -> Result<u8, Failure> {
+    tell(why)?;
     Ok(NOT_HELD)
 }
 
@@ -115,7 +112,7 @@ async fn keep(held: Held, hold: &Hold, inbox: &mut Inbox, stdin: &mut Stdin) -> 
     let earliest = BootTime::now() + hold.lock.at_least;
     let enough = async {
         stdin.ended().await;
-        until(earliest).await;
+        earliest.reached().await;
     };
     let lost = tokio::select! {
         biased;
@@ -132,10 +129,7 @@ async fn keep(held: Held, hold: &Hold, inbox: &mut Inbox, stdin: &mut Stdin) -> 
             Ok(DONE)
         }
         Release::WasLost(lost) => lose(&lost),
-        Release::Unconfirmed(error) => {
-            let what = "the store has not confirmed the release; the lock ends with its lease";
-            Err(error.map_or_else(|| Failure::silence(what), |error| Failure::of(what, &error)))
-        }
+        Release::Unconfirmed(failure) => Err(failure),
     }
 }
 
@@ -157,14 +151,4 @@ fn lose(lost: &Lost) -> Result<u8, Failure> {
 fn tell(event: &Event) -> Result<(), Failure> {
     let told = event.write(io::stdout().lock());
     told.map_err(|error| Failure::system("cannot write the events to stdout", error))
-}
-
-async fn until(time: BootTime) {
-    loop {
-        let left = time.left(BootTime::now());
-        if left.is_zero() {
-            return;
-        }
-        tokio::time::sleep(left.min(LONGEST_SLEEP)).await;
-    }
 }

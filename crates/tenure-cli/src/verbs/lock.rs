@@ -9,8 +9,7 @@ use tenure::{
     Mutex, Profile, RwLock, Semaphore,
 };
 
-use super::keys::key;
-use super::store::Chosen;
+use super::store::{Chosen, key};
 use crate::args::{Kind, LockArgs, Wait};
 use crate::output;
 use crate::words::Failure;
@@ -56,8 +55,8 @@ pub(super) enum Release {
     Confirmed,
     /// It had been lost before.
     WasLost(Lost),
-    /// The store did not answer; the lock ends with its lease.
-    Unconfirmed(Option<Error>),
+    /// The store has not confirmed it.
+    Unconfirmed(Failure),
 }
 
 impl<'a> Wanted<'a> {
@@ -296,11 +295,12 @@ impl Held {
                 Guards::Several(guards) => guards.unlock().await,
             }
         };
+        let what = "the store has not confirmed the release; the lock ends with its lease";
         match tokio::time::timeout(limit, unlocked).await {
             Ok(Ok(())) => Release::Confirmed,
             Ok(Err(Error::Lost(lost))) => Release::WasLost(lost),
-            Ok(Err(error)) => Release::Unconfirmed(Some(error)),
-            Err(_) => Release::Unconfirmed(None),
+            Ok(Err(error)) => Release::Unconfirmed(Failure::of(what, &error)),
+            Err(_) => Release::Unconfirmed(Failure::silence(what)),
         }
     }
 }

@@ -6,8 +6,7 @@ use std::sync::Arc;
 
 use tenure::{Client, HolderId, HolderStatus, Kind, LockStatus, Mode, Query, WaiterStatus};
 
-use super::keys::key;
-use super::store::{leave, visit};
+use super::store::{key, leave, visit};
 use crate::args::{Global, Ls, Show};
 use crate::output::{self, Holder, KeyStatus, Waiter};
 use crate::words::{Failure, note, shortened};

@@ -9,7 +9,6 @@ mod evict;
 mod generated;
 #[cfg(unix)]
 mod hold;
-mod keys;
 #[cfg(unix)]
 mod lock;
 mod look;

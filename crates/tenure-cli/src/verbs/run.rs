@@ -4,18 +4,17 @@ use std::time::Duration;
 
 use super::command::{Ending, STOPPED, claim_cap, ended_by, environment, give_back, guardian, run_in};
 use super::lock::{Outcome, Wanted};
-use super::signals::order_to_go;
+use super::signals::{listen, order_to_go};
 use super::store::{Chosen, leave};
 use super::ward::{Terms, Ward};
 use crate::args::{Global, Run};
-use crate::guardian::Inbox;
 use crate::words::{Failure, note_as_is};
 
 /// Runs the command, and gives the exit code.
 pub(super) async fn run(global: &Global, run: &Run) -> Result<u8, Failure> {
     let wanted = Wanted::of(&run.lock)?;
     let store = Chosen::of(global)?;
-    let mut inbox = Inbox::open().map_err(|error| Failure::system("cannot listen for signals", error))?;
+    let mut inbox = listen()?;
     // Before the store is touched: the guardian gets ready while we connect and wait.
     let supervisor = guardian()?;
 
@@ -49,14 +48,8 @@ pub(super) async fn run(global: &Global, run: &Run) -> Result<u8, Failure> {
             }
             code
         }
-        Ok(Ok(Outcome::Busy)) => {
-            tell_not_run(global, run, "busy", &wanted);
-            Ok(run.busy_exit)
-        }
-        Ok(Ok(Outcome::Timeout)) => {
-            tell_not_run(global, run, "not free within --wait", &wanted);
-            Ok(run.busy_exit)
-        }
+        Ok(Ok(Outcome::Busy)) => Ok(not_run(global, run, "busy", &wanted)),
+        Ok(Ok(Outcome::Timeout)) => Ok(not_run(global, run, "not free within --wait", &wanted)),
         Ok(Err(failure)) => Err(failure),
         Err(signal) => Ok(ended_by(signal)),
     };
@@ -74,9 +67,10 @@ fn terms(run: &Run, lease: Duration) -> Terms {
 }
 
 /// Who says that busy is as good as done wants to hear nothing: cron mails every word.
-fn tell_not_run(global: &Global, run: &Run, why: &str, wanted: &Wanted<'_>) {
+fn not_run(global: &Global, run: &Run, why: &str, wanted: &Wanted<'_>) -> u8 {
     if run.busy_exit != 0 {
         let names = wanted.one_of_names();
         note_as_is(global.quiet, &format!("{why}: {names}; the command was not run"));
     }
+    run.busy_exit
 }

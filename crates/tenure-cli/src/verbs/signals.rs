@@ -3,6 +3,12 @@
 use rustix::process::Signal;
 
 use crate::guardian::Inbox;
+use crate::words::Failure;
+
+/// Starts to hear the signals that a verb acts on.
+pub(super) fn listen() -> Result<Inbox, Failure> {
+    Inbox::open().map_err(|error| Failure::system("cannot listen for signals", error))
+}
 
 /// Whether a number is that signal's.
 pub(super) fn is(number: i32, signal: Signal) -> bool {

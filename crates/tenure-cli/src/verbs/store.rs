@@ -5,13 +5,13 @@ use std::path::Path;
 use std::time::Duration;
 
 use tenure::backend::harmless;
-use tenure::{Client, Error, Finding, Settings, StoreUrl};
+use tenure::{Client, Error, Finding, LockKey, Settings, StoreUrl};
 
 use crate::account::Account;
 use crate::args::Global;
 use crate::store_choice::{Choice, Source, Surroundings, choose, create_folder};
 use crate::store_findings::store_findings;
-use crate::words::{Failure, note, without_passwords};
+use crate::words::{Failure, note, shortened, without_passwords};
 
 /// How long a verb that only looks, or holds nothing any more, waits for the store to say goodbye.
 const GOODBYE: Duration = Duration::from_secs(1);
@@ -141,4 +141,9 @@ pub(super) async fn leave(client: &Client) {
         Err(error) => Failure::of(what, &error),
     };
     failure.warn();
+}
+
+/// A key as it was written, checked before a store is touched.
+pub(super) fn key(name: &str) -> Result<LockKey, Failure> {
+    LockKey::new(name).map_err(|why| Failure::usage(format!("{:?} cannot be a key", shortened(name)), why))
 }

@@ -10,14 +10,12 @@ use super::lock::Held;
 use super::signals::{is, orders_to_go};
 use crate::args::OnLost;
 use crate::guardian::{
-    BootTime, Deadline, Ended, Event, Inbox, Launch, Recipient, StartError, Supervisor, Why,
+    BootTime, Deadline, Ended, Event, Inbox, LONGEST_SLEEP, Launch, Recipient, StartError, Supervisor, Why,
 };
 use crate::words::warn;
 
 /// The deadline is moved that many times a lease, when a renewal allows it.
 const LOOKS_PER_LEASE: u32 = 20;
-/// Timers do not count suspend, so the clock is read again this often.
-const LONGEST_SLEEP: Duration = Duration::from_secs(1);
 
 /// What the command line says of losing the lock.
 pub(super) struct Terms {
@@ -100,11 +98,9 @@ impl<'a> Ward<'a> {
     pub(super) async fn linger(&mut self) {
         let until = self.since + self.terms.at_least;
         while !self.lost {
-            let left = until.left(BootTime::now());
-            if left.is_zero() {
-                return;
-            }
             tokio::select! {
+                biased;
+                () = until.reached() => return,
                 signal = self.inbox.recv() => {
                     if is(signal, Signal::INT) || is(signal, Signal::TERM) {
                         return;
@@ -114,7 +110,6 @@ impl<'a> Ward<'a> {
                     self.lost = true;
                     warn(&format!("{lost}, sooner than --at-least says"));
                 }
-                () = tokio::time::sleep(left.min(LONGEST_SLEEP)) => {}
             }
         }
     }

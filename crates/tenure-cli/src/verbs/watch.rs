@@ -16,8 +16,7 @@ const LOOK_UP: Duration = Duration::from_secs(1);
 /// Prints changes until it is interrupted, or nobody reads them.
 pub(super) async fn watch(global: &Global, watch: &Watch) -> Result<u8, Failure> {
     #[cfg(unix)]
-    let mut inbox = crate::guardian::Inbox::open()
-        .map_err(|error| Failure::system("cannot listen for signals", error))?;
+    let mut inbox = super::signals::listen()?;
     #[cfg(unix)]
     let interrupted = super::signals::order_to_go(&mut inbox);
     #[cfg(not(unix))]
