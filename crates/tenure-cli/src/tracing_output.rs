@@ -124,31 +124,17 @@ impl Visit for Words {
 
 #[cfg(test)]
 mod tests {
-    use std::io;
-    use std::sync::{Arc, Mutex};
+    use std::io::{Read, Seek};
+    use std::sync::Arc;
 
     use super::*;
 
-    #[derive(Clone, Default)]
-    struct Paper(Arc<Mutex<Vec<u8>>>);
-
-    impl io::Write for Paper {
-        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-            self.0.lock().expect("no panic while held").extend(bytes);
-            Ok(bytes.len())
-        }
-
-        fn flush(&mut self) -> io::Result<()> {
-            Ok(())
-        }
-    }
-
     /// What is told of what the library and others say.
     fn told(verbosity: Verbosity) -> String {
-        let paper = Paper::default();
-        let writer = paper.clone();
+        let mut paper = tempfile::tempfile().expect("a file");
+        let writer = Arc::new(paper.try_clone().expect("a descriptor"));
         let lines = to_stderr::layer()
-            .with_writer(move || writer.clone())
+            .with_writer(writer)
             .event_format(Line)
             .with_filter(filter_fn(move |metadata| is_told(metadata, verbosity)));
         tracing::subscriber::with_default(Registry::default().with(lines), || {
@@ -160,8 +146,10 @@ mod tests {
             tracing::error!(target: "h2", "another crate's: s3cr3t");
             tracing::error!(target: "tenurelike", "another crate's: s3cr3t");
         });
-        let bytes = paper.0.lock().expect("no panic while held").clone();
-        String::from_utf8(bytes).expect("we write text")
+        let mut text = String::new();
+        paper.rewind().expect("it is a file");
+        paper.read_to_string(&mut text).expect("we write text");
+        text
     }
 
     #[test]

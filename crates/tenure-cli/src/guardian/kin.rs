@@ -45,6 +45,12 @@ pub(super) fn children() -> Vec<Pid> {
     proc::children_of(rustix::process::getpid())
 }
 
+/// The direct children, each with all that is below it and can be proven to be.
+pub(super) fn all_below() -> impl Iterator<Item = Kin> {
+    let children = children().into_iter();
+    children.flat_map(|child| std::iter::once(Kin::child(child)).chain(below(child)))
+}
+
 /// Every process below this one, as far as one walk through /proc shows them.
 pub(super) fn everything_below() -> Vec<Identity> {
     let mut pids = children();
@@ -211,17 +217,22 @@ mod proc {
 
     #[cfg(test)]
     mod tests {
-        use std::process::{Command, Stdio};
+        use std::process::{Child, Command, Stdio};
 
         use super::*;
 
-        #[test]
-        fn both_ways_of_listing_find_a_child() {
-            let mut child = Command::new("sleep")
+        fn sleeper() -> Child {
+            let mut sleep = Command::new("sleep");
+            sleep
                 .arg("600")
                 .stdin(Stdio::null())
                 .spawn()
-                .expect("sleep starts");
+                .expect("sleep starts")
+        }
+
+        #[test]
+        fn both_ways_of_listing_find_a_child() {
+            let mut child = sleeper();
             let pid = Pid::from_child(&child);
             let me = rustix::process::getpid();
             let (listed, searched) = (listed_children(me), searched_children(me));
@@ -233,11 +244,7 @@ mod proc {
 
         #[test]
         fn a_process_that_is_not_its_child_is_never_taken_for_one() {
-            let mut child = Command::new("sleep")
-                .arg("600")
-                .stdin(Stdio::null())
-                .spawn()
-                .expect("sleep starts");
+            let mut child = sleeper();
             let pid = Pid::from_child(&child);
             let handle = pidfd_open(pid, PidfdFlags::empty()).expect("pidfds exist");
             let me = Kin {

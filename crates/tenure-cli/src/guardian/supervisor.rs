@@ -148,7 +148,7 @@ impl Supervisor {
         // A guardian that is gone is noticed in the reading.
         let _ = self.socket.write_all(&line(&Order::Start(launch))).await;
         loop {
-            match self.report().await {
+            match read_report(&mut self.inflow, &mut self.socket).await {
                 Some(Report::Spawned { pid }) => {
                     self.leader = Pid::from_raw(pid);
                     self.let_it_run(&Order::Go);
@@ -231,10 +231,6 @@ impl Supervisor {
             // Its end is noticed by the next reading. It may be dead already.
             let _ = self.guardian.kill();
         }
-    }
-
-    async fn report(&mut self) -> Option<Report> {
-        read_report(&mut self.inflow, &mut self.socket).await
     }
 
     fn heed(&mut self, report: Report) -> Option<Event> {

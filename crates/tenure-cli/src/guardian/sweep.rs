@@ -88,7 +88,7 @@ impl Sweep {
             self.refused_since = None;
             return Left::Somebody;
         }
-        if self.refused_since.get_or_insert(now).left_of(PATIENCE, now) {
+        if now < *self.refused_since.get_or_insert(now) + PATIENCE {
             return Left::Somebody;
         }
         self.reap_leader();
@@ -143,13 +143,6 @@ impl Sweep {
     }
 }
 
-impl BootTime {
-    /// Whether `span`, begun at `self`, is still running.
-    fn left_of(self, span: Duration, now: BootTime) -> bool {
-        now < self + span
-    }
-}
-
 /// Whether a child has ended; it stays unreaped.
 pub(super) fn ended(child: Pid) -> bool {
     let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
@@ -164,9 +157,7 @@ pub(super) fn reap(child: Pid) {
 
 /// Sends `signal` to the group that `leader` leads and to every process below this one outside it.
 pub(super) fn tell_all(leader: Pid, signal: Signal) {
-    let outside: Vec<kin::Kin> = kin::children()
-        .into_iter()
-        .flat_map(|child| std::iter::once(kin::Kin::child(child)).chain(kin::below(child)))
+    let outside: Vec<kin::Kin> = kin::all_below()
         .filter(|kin| kin.group() != Some(leader))
         .collect();
     // Who cannot be told is ended later, or reported as unreached.

@@ -6,7 +6,7 @@ use rustix::process::{Pid, getpgrp, getppid, getsid, setpgid};
 use rustix::stdio::{stdin, stdout};
 use rustix::termios::{isatty, tcgetpgrp, tcsetpgrp};
 
-use super::kin::{self, Kin, Stat};
+use super::kin::{self, Stat};
 
 /// Whether the command may ever have the terminal: its input and its output are one, and it is ours.
 pub(super) fn is_shared_with_the_command() -> bool {
@@ -53,12 +53,7 @@ pub(super) fn take_back(leader: Pid, owner: Pid) {
 }
 
 fn is_below(group: Pid, leader: Pid) -> bool {
-    let descendants = || {
-        kin::children()
-            .into_iter()
-            .flat_map(|child| std::iter::once(Kin::child(child)).chain(kin::below(child)))
-    };
-    group == leader || descendants().any(|kin| kin.group() == Some(group))
+    group == leader || kin::all_below().any(|kin| kin.group() == Some(group))
 }
 
 /// Whether someone would see that our process group was stopped, and could continue it.

@@ -4,7 +4,7 @@ use serde::Serialize;
 use tenure::backend::harmless;
 
 use super::status::KeyStatus;
-use super::table::{cells, name};
+use super::table::cells;
 
 /// A change, with fields that programs rely on: `change`, and those of the key.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -53,10 +53,7 @@ pub fn change(seen: &Seen) -> String {
     }
     let waiters = status.waiters.as_deref().unwrap_or_default();
     if !waiters.is_empty() || matches!(seen, Seen::Waiters(_)) {
-        let names: Vec<String> = waiters
-            .iter()
-            .map(|waiter| name(waiter.label.as_deref(), waiter.foreign))
-            .collect();
+        let names: Vec<String> = waiters.iter().map(|waiter| waiter.who.name()).collect();
         line += &format!("  {} in the queue", names.len());
         if !names.is_empty() {
             line += &format!(": {}", names.join(", "));
@@ -78,7 +75,7 @@ mod tests {
             ..sample()
         };
         let mut steering = sample();
-        steering.holders[0].label = Some("ann\u{1b}@host:1".into());
+        steering.holders[0].who.label = Some("ann\u{1b}@host:1".into());
         for (seen, line) in [
             (
                 Seen::Held(steering),

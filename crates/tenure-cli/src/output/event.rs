@@ -19,8 +19,8 @@ pub enum Event {
     Acquired(Acquired),
     /// The lock was lost; exit 4.
     Lost {
-        /// Why.
-        cause: Cause,
+        /// Why: one of [`LostCause`](tenure::LostCause)'s words.
+        cause: &'static str,
     },
     /// The lock was released; exit 0.
     Released,
@@ -99,24 +99,6 @@ impl Acquired {
     }
 }
 
-/// Why a lock was lost.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Cause {
-    /// Its lease ended in the store.
-    Expired,
-    /// An operator freed it.
-    Evicted,
-    /// The session that it lived with ended.
-    Session,
-    /// The store has no record of it, and nobody knows why.
-    Missing,
-    /// The store could not be reached until the lease might have ended.
-    Unreachable,
-    /// `--max-hold` was reached.
-    MaxHold,
-}
-
 impl Event {
     /// Writes the event as a line, and flushes it.
     ///
@@ -132,6 +114,7 @@ impl Event {
 #[cfg(test)]
 mod tests {
     use clap::CommandFactory;
+    use tenure::LostCause;
 
     use super::*;
 
@@ -177,9 +160,7 @@ mod tests {
                 r#"{"event":"acquired","members":[{"key":"a","claim":"c-a","token":1},{"key":"b","claim":"c-b","token":null}],"mode":"write","lease_ms":1,"waited_ms":12,"store":"sqlite"}"#,
             ),
             (
-                Event::Lost {
-                    cause: Cause::MaxHold,
-                },
+                Event::Lost { cause: "max_hold" },
                 r#"{"event":"lost","cause":"max_hold"}"#,
             ),
             (Event::Released, r#"{"event":"released"}"#),
@@ -199,15 +180,14 @@ mod tests {
         let hold = command.find_subcommand("hold").expect("it is a verb");
         let help = hold.get_after_long_help().expect("it has one").to_string();
         for cause in [
-            Cause::Expired,
-            Cause::Evicted,
-            Cause::Session,
-            Cause::Missing,
-            Cause::Unreachable,
-            Cause::MaxHold,
+            LostCause::Expired,
+            LostCause::Evicted { by: None },
+            LostCause::Session,
+            LostCause::Missing,
+            LostCause::Unreachable,
+            LostCause::MaxHold,
         ] {
-            let word = serde_json::to_string(&cause).expect("it is JSON");
-            let word = word.trim_matches('"');
+            let word = cause.as_str();
             assert!(help.contains(word), "{word} is missing in\n{help}");
         }
     }

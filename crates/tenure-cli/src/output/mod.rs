@@ -7,7 +7,7 @@ mod status;
 mod table;
 
 pub use change::{Seen, change};
-pub use event::{Acquired, Cause, Event, Member};
+pub use event::{Acquired, Event, Member};
 pub use paper::{Reader, ms, object, print, reader, write};
-pub use status::{Holder, KeyStatus, Waiter};
+pub use status::{Claimant, Holder, KeyStatus, Waiter};
 pub use table::{list, show};

@@ -15,9 +15,9 @@ pub struct KeyStatus {
     pub waiters: Option<Vec<Waiter>>,
 }
 
-/// A holder of a key.
+/// What holders and waiters have in common.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Holder {
+pub struct Claimant {
     /// What `evict --claim` accepts.
     pub claim: String,
     /// Another kind of client's.
@@ -26,6 +26,14 @@ pub struct Holder {
     pub label: Option<String>,
     /// `exclusive`, `read`, `write` or `permits`.
     pub mode: &'static str,
+}
+
+/// A holder of a key.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Holder {
+    /// Who it is.
+    #[serde(flatten)]
+    pub who: Claimant,
     /// How many permits it has; none unless it is a semaphore's.
     pub permits: Option<u32>,
     /// Its fencing token, or the first of its run.
@@ -37,16 +45,22 @@ pub struct Holder {
 /// A waiter for a key.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Waiter {
-    /// What `evict --claim` accepts.
-    pub claim: String,
-    /// Another kind of client's.
-    pub foreign: bool,
-    /// Who it says it is.
-    pub label: Option<String>,
-    /// What it waits for: `exclusive`, `read`, `write` or `permits`.
-    pub mode: &'static str,
+    /// Who it is, and what it waits for.
+    #[serde(flatten)]
+    pub who: Claimant,
     /// Its place in the queue, from 0; none where there is no order.
     pub position: Option<u32>,
+}
+
+/// For tests: a client, or one of another kind, which has no label.
+#[cfg(test)]
+pub(super) fn claimant(claim: &str, label: Option<&str>, mode: &'static str) -> Claimant {
+    Claimant {
+        claim: claim.into(),
+        foreign: label.is_none(),
+        label: label.map(str::to_owned),
+        mode,
+    }
 }
 
 /// For tests: a key with a holder and a foreign waiter.
@@ -56,19 +70,13 @@ pub(super) fn sample() -> KeyStatus {
         key: "k".into(),
         kind: Some("mutex"),
         holders: vec![Holder {
-            claim: "c".into(),
-            foreign: false,
-            label: Some("me".into()),
-            mode: "exclusive",
+            who: claimant("c", Some("me"), "exclusive"),
             permits: None,
             token: Some(7),
             remaining_ms: Some(100),
         }],
         waiters: Some(vec![Waiter {
-            claim: "w".into(),
-            foreign: true,
-            label: None,
-            mode: "exclusive",
+            who: claimant("w", None, "exclusive"),
             position: Some(0),
         }]),
     }

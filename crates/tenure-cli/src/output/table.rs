@@ -2,7 +2,7 @@
 
 use tenure::backend::harmless;
 
-use super::status::{Holder, KeyStatus};
+use super::status::{Claimant, Holder, KeyStatus};
 
 /// `ls`: a row for each holder, and one for a key that has only a queue. Empty if there is no key.
 pub fn list(keys: &[KeyStatus]) -> String {
@@ -37,7 +37,7 @@ pub fn show(status: &KeyStatus) -> String {
             .iter()
             .map(|holder| {
                 let [who, mode, token, left] = cells(holder);
-                vec![who, mode, token, left, holder.claim.clone()]
+                vec![who, mode, token, left, holder.who.claim.clone()]
             })
             .collect();
         text.push('\n');
@@ -55,8 +55,8 @@ pub fn show(status: &KeyStatus) -> String {
                     let place = waiter
                         .position
                         .map_or("-".to_owned(), |position| (position + 1).to_string());
-                    let who = name(waiter.label.as_deref(), waiter.foreign);
-                    vec![place, who, waiter.mode.to_owned(), waiter.claim.clone()]
+                    let who = &waiter.who;
+                    vec![place, who.name(), who.mode.to_owned(), who.claim.clone()]
                 })
                 .collect();
             text.push('\n');
@@ -69,20 +69,22 @@ pub fn show(status: &KeyStatus) -> String {
 /// Who, mode, token and time left.
 pub(super) fn cells(holder: &Holder) -> [String; 4] {
     let mode = match holder.permits {
-        Some(permits) => format!("{permits} {}", holder.mode),
-        None => holder.mode.to_owned(),
+        Some(permits) => format!("{permits} {}", holder.who.mode),
+        None => holder.who.mode.to_owned(),
     };
     let token = holder.token.map_or("-".to_owned(), |token| token.to_string());
     let left = holder.remaining_ms.map_or("-".to_owned(), seconds);
-    [name(holder.label.as_deref(), holder.foreign), mode, token, left]
+    [holder.who.name(), mode, token, left]
 }
 
-pub(super) fn name(label: Option<&str>, foreign: bool) -> String {
-    match (label, foreign) {
-        (Some(label), false) => label.to_owned(),
-        (Some(label), true) => format!("{label} (foreign)"),
-        (None, false) => "-".to_owned(),
-        (None, true) => "(foreign)".to_owned(),
+impl Claimant {
+    pub(super) fn name(&self) -> String {
+        match (&self.label, self.foreign) {
+            (Some(label), false) => label.to_owned(),
+            (Some(label), true) => format!("{label} (foreign)"),
+            (None, false) => "-".to_owned(),
+            (None, true) => "(foreign)".to_owned(),
+        }
     }
 }
 
@@ -123,14 +125,12 @@ fn aligned(titles: &[&str], rows: &[Vec<String>]) -> String {
 #[cfg(test)]
 mod tests {
     use super::super::Waiter;
+    use super::super::status::claimant;
     use super::*;
 
     fn holder(label: &str, mode: &'static str, permits: Option<u32>) -> Holder {
         Holder {
-            claim: format!("claim-{label}"),
-            foreign: false,
-            label: Some(label.into()),
-            mode,
+            who: claimant(&format!("claim-{label}"), Some(label), mode),
             permits,
             token: Some(1_732_000_000_000_001),
             remaining_ms: Some(29_950),
@@ -139,19 +139,13 @@ mod tests {
 
     fn keys() -> Vec<KeyStatus> {
         let stranger = Holder {
-            claim: "x:1".into(),
-            foreign: true,
-            label: None,
-            mode: "exclusive",
+            who: claimant("x:1", None, "exclusive"),
             permits: None,
             token: None,
             remaining_ms: None,
         };
         let waiter = |label: &str, position| Waiter {
-            claim: format!("claim-{label}"),
-            foreign: false,
-            label: Some(label.into()),
-            mode: "exclusive",
+            who: claimant(&format!("claim-{label}"), Some(label), "exclusive"),
             position,
         };
         vec![

@@ -15,8 +15,6 @@ use crate::words::{Failure, warn};
 pub(super) const STOPPED: u8 = 123;
 /// Nobody saw how the command ended.
 const UNSEEN: u8 = 125;
-/// What a signal's number is added to.
-const SIGNALED: i32 = 128;
 
 /// How a command's run ended.
 pub(super) enum Ending {
@@ -115,8 +113,7 @@ pub(super) fn claim_cap(max_hold: Option<Duration>, grace: Duration, lease: Dura
 
 /// The exit code of a shell that a signal ended.
 pub(super) fn ended_by(signal: i32) -> u8 {
-    // Signals end at 64.
-    u8::try_from(SIGNALED + signal).unwrap_or(u8::MAX)
+    Status::Signaled(signal).exit_code()
 }
 
 /// What the command is told of its lock: of several keys, one value a line.

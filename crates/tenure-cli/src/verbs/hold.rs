@@ -12,7 +12,7 @@ use super::stdin::{self, Stdin};
 use super::store::{Chosen, leave};
 use crate::args::{Global, Hold};
 use crate::guardian::{BootTime, Inbox};
-use crate::output::{Cause, Event};
+use crate::output::Event;
 use crate::words::{Blame, Failure, note_as_is, warn};
 
 const DONE: u8 = 0;
@@ -135,15 +135,14 @@ async fn keep(held: Held, hold: &Hold, inbox: &mut Inbox, stdin: &mut Stdin) -> 
 
 fn lose(lost: &Lost) -> Result<u8, Failure> {
     warn(&lost.to_string());
-    let cause = match lost.cause {
-        LostCause::Expired => Cause::Expired,
-        LostCause::Evicted { .. } => Cause::Evicted,
-        LostCause::Session => Cause::Session,
-        LostCause::Unreachable => Cause::Unreachable,
-        LostCause::MaxHold => Cause::MaxHold,
-        _ => Cause::Missing,
+    let cause = match &lost.cause {
+        // Our own client is closed when nothing is held any more.
+        LostCause::Closed => &LostCause::Missing,
+        cause => cause,
     };
-    tell(&Event::Lost { cause })?;
+    tell(&Event::Lost {
+        cause: cause.as_str(),
+    })?;
     Ok(LOST)
 }
 

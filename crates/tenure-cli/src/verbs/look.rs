@@ -8,7 +8,7 @@ use tenure::{Client, HolderId, HolderStatus, Kind, LockStatus, Mode, Query, Wait
 
 use super::store::{key, leave, visit};
 use crate::args::{Global, Ls, Show};
-use crate::output::{self, Holder, KeyStatus, Waiter};
+use crate::output::{self, Claimant, Holder, KeyStatus, Waiter};
 use crate::words::{Failure, note, shortened};
 
 /// How many keys are asked for at once.
@@ -115,10 +115,7 @@ pub(super) fn status(of: &LockStatus) -> KeyStatus {
 
 fn holder(of: &HolderStatus) -> Holder {
     Holder {
-        claim: of.id.to_string(),
-        foreign: is_foreign(&of.id),
-        label: of.label.as_deref().map(str::to_owned),
-        mode: mode(of.mode),
+        who: claimant(&of.id, of.label.as_deref(), of.mode),
         permits: match of.mode {
             Mode::Permits { take, .. } => Some(take.get()),
             _ => None,
@@ -130,16 +127,18 @@ fn holder(of: &HolderStatus) -> Holder {
 
 fn waiter((of, position): (&WaiterStatus, u32)) -> Waiter {
     Waiter {
-        claim: of.id.to_string(),
-        foreign: is_foreign(&of.id),
-        label: of.label.as_deref().map(str::to_owned),
-        mode: mode(of.mode),
+        who: claimant(&of.id, of.label.as_deref(), of.mode),
         position: Some(position),
     }
 }
 
-fn is_foreign(id: &HolderId) -> bool {
-    matches!(id, HolderId::Foreign(_))
+fn claimant(id: &HolderId, label: Option<&str>, of: Mode) -> Claimant {
+    Claimant {
+        claim: id.to_string(),
+        foreign: matches!(id, HolderId::Foreign(_)),
+        label: label.map(str::to_owned),
+        mode: mode(of),
+    }
 }
 
 /// A mode in the one word that programs know.

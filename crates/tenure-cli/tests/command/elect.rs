@@ -109,17 +109,6 @@ fn a_stopped_candidate_does_not_keep_its_command_alive() {
 }
 
 #[test]
-fn a_killed_candidate_takes_its_command_with_it() {
-    let scene = Scene::new();
-    let candidate = elect(&scene, &["--lease", "1s"], STAY);
-    let pids = terms(&scene, 1);
-    candidate.send(Signal::KILL);
-    let next = elect(&scene, &[], "true");
-    assert_eq!(next.finish().code, 0);
-    assert_dead(&pids);
-}
-
-#[test]
 fn a_guardian_that_dies_ends_the_term_and_not_the_candidacy() {
     let scene = Scene::new();
     let candidate = elect(

@@ -9,12 +9,16 @@ use crate::scene::{Scene, alive, assert_dead, wait_for};
 /// A command with a child in its group and one that left it, which writes all three process ids.
 const FAMILY: &str = "sleep 600 & a=$!; setsid sleep 600 & echo $$ $a $! > pids; wait";
 
-/// R22, R24: no process of the command outlives a killed tool, nor a stopped one.
+/// R22, R24: no process of the command outlives a killed tool, nor a stopped one, whatever it does on a loss.
 #[test]
 fn a_killed_or_stopped_tenure_leaves_no_process_and_frees_within_the_lease() {
-    for (signal, code) in [(Signal::KILL, 137), (Signal::STOP, 123)] {
+    for (signal, on_lost, code) in [
+        (Signal::KILL, "term", 137),
+        (Signal::KILL, "ignore", 137),
+        (Signal::STOP, "term", 123),
+    ] {
         let scene = Scene::new();
-        let run = scene.shell(&["k", "--lease", "1s"], FAMILY);
+        let run = scene.shell(&["k", "--lease", "1s", "--on-lost", on_lost], FAMILY);
         let pids = scene.pids("pids", 3);
         run.send(signal);
         let began = Instant::now();
@@ -56,16 +60,18 @@ fn renewals_move_the_deadline_for_as_long_as_the_command_runs() {
 /// R24: the command does not run on without its lock.
 #[test]
 fn an_evicted_command_gets_term_then_kill_and_123() {
-    let scene = Scene::new();
-    let script = "trap 'echo term >> told' TERM; echo $$ > pid; while :; do sleep 0.02; done";
-    let run = scene.shell(&["k", "--lease", "1s"], script);
-    let pids = scene.pids("pid", 1);
-    scene.evict("k");
-    let done = run.finish();
-    assert_eq!(done.code, 123, "{done:?}");
-    assert!(done.stderr.contains("evicted"), "{done:?}");
-    assert!(scene.path("told").exists(), "TERM comes before KILL");
-    assert_dead(&pids);
+    for (on_lost, terms_first) in [("term", true), ("kill", false)] {
+        let scene = Scene::new();
+        let script = "trap 'touch told' TERM; echo $$ > pid; while :; do sleep 0.02; done";
+        let run = scene.shell(&["k", "--lease", "1s", "--on-lost", on_lost], script);
+        let pids = scene.pids("pid", 1);
+        scene.evict("k");
+        let done = run.finish();
+        assert_eq!(done.code, 123, "{done:?}");
+        assert!(done.stderr.contains("evicted"), "{done:?}");
+        assert_eq!(scene.path("told").exists(), terms_first, "{on_lost}");
+        assert_dead(&pids);
+    }
 }
 
 #[test]
@@ -98,18 +104,6 @@ fn a_command_whose_first_act_is_to_kill_its_guardian_is_ended_with_all_it_starte
 }
 
 #[test]
-fn on_lost_kill_sends_no_term() {
-    let scene = Scene::new();
-    let script = "trap 'touch told' TERM; echo $$ > pid; while :; do sleep 0.02; done";
-    let run = scene.shell(&["k", "--lease", "1s", "--on-lost", "kill"], script);
-    let pids = scene.pids("pid", 1);
-    scene.evict("k");
-    assert_eq!(run.finish().code, 123);
-    assert!(!scene.path("told").exists());
-    assert_dead(&pids);
-}
-
-#[test]
 fn on_lost_ignore_warns_and_lets_the_command_end() {
     let scene = Scene::new();
     let script = "touch ready; while ! [ -e go ]; do sleep 0.02; done; exit 6";
@@ -124,15 +118,6 @@ fn on_lost_ignore_warns_and_lets_the_command_end() {
     assert_eq!(done.code, 6, "{done:?}");
     assert!(done.stderr.contains("lost"), "{done:?}");
     other.release();
-}
-
-#[test]
-fn on_lost_ignore_does_not_outlive_tenure() {
-    let scene = Scene::new();
-    let run = scene.shell(&["k", "--on-lost", "ignore"], FAMILY);
-    let pids = scene.pids("pids", 3);
-    run.send(Signal::KILL);
-    wait_for("the end of all", || !pids.iter().any(|&pid| alive(pid)));
 }
 
 #[test]

@@ -30,6 +30,8 @@ fn every_page_is_sound_and_shows_the_options_and_the_notes_line_by_line() {
             "{page}"
         );
     }
-    let run = mandoc(&["-T", "ascii"], &scene.call(&["man", "run"]).stdout).stdout;
-    assert!(run.contains("\n       Not promised:\n"), "{run}");
+    for page in [main, scene.call(&["man", "run"]).stdout] {
+        let shown = mandoc(&["-T", "ascii"], &page).stdout;
+        assert!(shown.contains("\n       Not promised:\n"), "{shown}");
+    }
 }

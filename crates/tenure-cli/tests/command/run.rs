@@ -306,21 +306,16 @@ fn the_lock_is_kept_for_at_least_as_long_as_asked() {
 #[test]
 fn a_signal_ends_the_wait_of_at_least_and_frees_the_lock() {
     let scene = Scene::new();
-    let run = scene.shell(&["k", "--at-least", "10m"], "echo $$ > pid; exit 6");
+    let mut run = scene.shell(&["k", "--at-least", "10m"], "echo $$ > pid; exit 6");
     let pid = scene.pids("pid", 1)[0];
     wait_for("the command's end", || !crate::scene::alive(pid));
     let began = Instant::now();
-    let mut run = Some(run);
     wait_for("an answer to TERM", || {
         // It may still be forwarded to a command that is ending.
-        let mut process = run.take().expect("put back below");
-        process.send(Signal::TERM);
-        let ended = process.has_ended();
-        run = Some(process);
-        ended
+        run.send(Signal::TERM);
+        run.has_ended()
     });
-    let done = run.take().expect("put back above").finish();
-    assert_eq!(done.code, 6);
+    assert_eq!(run.finish().code, 6);
     assert!(began.elapsed() < LIMIT);
     assert!(!scene.is_busy("k"));
 }

@@ -22,19 +22,17 @@ fn options_come_before_the_variable_and_the_variable_before_the_file() {
         &format!("{}\nignored\n", url("config.db")),
         0o600,
     );
-    assert_eq!(store(&scene, &[], &[]), url("config.db"));
-    let variable = url("variable.db");
-    let env = [("TENURE_URL", variable.as_str())];
-    assert_eq!(store(&scene, &[], &env), variable);
     let file = scene.write("file", &url("file.db"), 0o600);
-    assert_eq!(
-        store(&scene, &["--url-file", file.to_str().expect("text")], &env),
-        url("file.db")
-    );
-    assert_eq!(
-        store(&scene, &["--url", &url("option.db")], &env),
-        url("option.db")
-    );
+    let file = file.to_str().expect("text");
+    let env: &[_] = &[("TENURE_URL", &*url("variable.db"))];
+    for (options, env, name) in [
+        (&[][..], &[][..], "config.db"),
+        (&[], env, "variable.db"),
+        (&["--url-file", file], env, "file.db"),
+        (&["--url", &url("option.db")], env, "option.db"),
+    ] {
+        assert_eq!(store(&scene, options, env), url(name));
+    }
     fs::remove_file(scene.path("home/.config/tenure/url")).expect("it is there");
     let folder = scene.path("home/.local/state/tenure");
     assert_eq!(

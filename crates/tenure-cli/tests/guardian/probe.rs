@@ -4,6 +4,7 @@
 //! `term`, `kill` (the deadline), `renew` (re-arms it that often), `waive`, `stop` and `grace` (a loss), `back` (when the
 //! deadline moves back to that very moment).
 
+use std::collections::HashMap;
 use std::env;
 use std::ffi::OsString;
 use std::io::Write;
@@ -15,46 +16,37 @@ use tenure_cli::guardian::{BootTime, Deadline, Ended, Event, Inbox, Launch, Reci
 
 pub(crate) const NAME: &str = "guardian-probe";
 
-#[derive(Default)]
+const WORDS: [&str; 7] = ["term", "kill", "renew", "stop", "back", "grace", "waive"];
+
 struct Script {
-    term: Option<Duration>,
-    kill: Option<Duration>,
-    renew: Option<Duration>,
-    stop: Option<Duration>,
-    back: Option<Duration>,
-    grace: Duration,
-    waive: bool,
+    words: HashMap<String, Duration>,
     argv: Vec<OsString>,
 }
 
 impl Script {
     fn from_args() -> Script {
-        let mut script = Script::default();
+        let mut words = HashMap::new();
         let mut args = env::args_os().skip(1);
         for word in args.by_ref().map_while(|arg| (arg != "--").then_some(arg)) {
             let word = word.into_string().expect("words are plain text");
             let (name, ms) = word.split_once('=').expect("WORD=MS");
             let span = Duration::from_millis(ms.parse().expect("a number"));
-            match name {
-                "term" => script.term = Some(span),
-                "kill" => script.kill = Some(span),
-                "renew" => script.renew = Some(span),
-                "stop" => script.stop = Some(span),
-                "back" => script.back = Some(span),
-                "grace" => script.grace = span,
-                "waive" => script.waive = true,
-                _ => panic!("unknown word {name}"),
-            }
+            assert!(WORDS.contains(&name), "unknown word {name}");
+            words.insert(name.to_owned(), span);
         }
-        script.argv = args.collect();
-        script
+        let argv = args.collect();
+        Script { words, argv }
+    }
+
+    fn word(&self, name: &str) -> Option<Duration> {
+        self.words.get(name).copied()
     }
 
     fn deadline(&self) -> Option<Deadline> {
         let now = BootTime::now();
         Some(Deadline {
-            term_at: now + self.term?,
-            kill_at: now + self.kill?,
+            term_at: now + self.word("term")?,
+            kill_at: now + self.word("kill")?,
         })
     }
 }
@@ -78,7 +70,7 @@ async fn run(script: Script) -> ExitCode {
     if let Some(deadline) = script.deadline() {
         supervisor.arm(deadline);
     }
-    if script.waive {
+    if script.word("waive").is_some() {
         supervisor.waive();
     }
     let env = vec![("TENURE_KEY".into(), "k".into())];
@@ -89,14 +81,15 @@ async fn run(script: Script) -> ExitCode {
             return ExitCode::from(error.exit_code(&script.argv[0]));
         }
     }
-    let mut renewals = tokio::time::interval(script.renew.unwrap_or(Duration::from_secs(3600)));
+    let never = Duration::from_secs(3600);
+    let mut renewals = tokio::time::interval(script.word("renew").unwrap_or(never));
     renewals.tick().await;
     // sleep: when the probe says that the lock is lost.
-    let loss = tokio::time::sleep(script.stop.unwrap_or(Duration::from_secs(3600)));
+    let loss = tokio::time::sleep(script.word("stop").unwrap_or(never));
     tokio::pin!(loss);
     let mut lost = false;
     // sleep: when the deadline of the probe moves back.
-    let back = tokio::time::sleep(script.back.unwrap_or(Duration::from_secs(3600)));
+    let back = tokio::time::sleep(script.word("back").unwrap_or(never));
     tokio::pin!(back);
     let mut moved = false;
     loop {
@@ -115,7 +108,7 @@ async fn run(script: Script) -> ExitCode {
             _ = renewals.tick() => supervisor.arm(script.deadline().expect("renew needs term and kill")),
             () = &mut loss, if !lost => {
                 lost = true;
-                supervisor.stop(Why::Lost, script.grace);
+                supervisor.stop(Why::Lost, script.word("grace").unwrap_or_default());
             }
             () = &mut back, if !moved => {
                 moved = true;
