@@ -143,12 +143,8 @@ impl LockArgs {
         if keys.is_empty() {
             return Some("no key was given: name what to lock".to_owned());
         }
-        if let Some(twice) = keys
-            .iter()
-            .enumerate()
-            .find(|(at, key)| keys[..*at].contains(key))
-            .map(|(_, key)| key)
-        {
+        let mut numbered = keys.iter().enumerate();
+        if let Some((_, twice)) = numbered.find(|(at, key)| keys[..*at].contains(key)) {
             return Some(format!(
                 "the key {twice:?} was given twice: a lock would wait for itself; name it once"
             ));

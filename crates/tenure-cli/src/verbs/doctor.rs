@@ -49,10 +49,8 @@ pub(super) async fn doctor(global: &Global) -> Result<u8, Failure> {
         } else {
             "nothing else"
         };
-        note_as_is(
-            global.quiet,
-            &format!("{nothing} weakens the locks in {}", store.shown),
-        );
+        let words = format!("{nothing} weakens the locks in {}", store.shown);
+        note_as_is(global.quiet, &words);
     }
     Ok(SOUND)
 }
@@ -62,32 +60,28 @@ pub(super) async fn doctor(global: &Global) -> Result<u8, Failure> {
 fn by_nature(profile: &Profile) -> (Vec<String>, Vec<Finding>) {
     let is_note = |finding: &Finding| finding.severity == Severity::Note;
     let (notes, weak): (Vec<Finding>, _) = profile.findings().into_iter().partition(is_note);
-    let words = notes.iter().map(
-        |Finding {
-             what, consequence, ..
-         }| format!("{what}; {consequence}"),
-    );
-    (words.collect(), weak)
+    (notes.iter().map(sentence).collect(), weak)
 }
 
 fn print(global: &Global, findings: &[Finding]) -> Result<(), Failure> {
     let line = |finding: &Finding| {
-        let Finding {
-            severity,
-            what,
-            consequence,
-        } = finding;
+        let severity = finding.severity.to_string();
         if global.json {
+            let (what, consequence) = (&finding.what, &finding.consequence);
             output::object(&Found {
-                severity: severity.to_string(),
+                severity,
                 what,
                 consequence,
             })
         } else {
-            let line = format!("{severity}: {what}; {consequence}").replace('\n', " ");
+            let line = format!("{severity}: {}", sentence(finding)).replace('\n', " ");
             format!("{}\n", harmless(&line)).into_bytes()
         }
     };
     let lines: Vec<u8> = findings.iter().flat_map(line).collect();
     output::print(&lines)
+}
+
+fn sentence(finding: &Finding) -> String {
+    format!("{}; {}", finding.what, finding.consequence)
 }

@@ -101,21 +101,16 @@ impl<'a> Wanted<'a> {
     ) -> Result<Outcome, Failure> {
         let lease = self.lease(client);
         let face = |key| Face::of(client, key, self.args.kind(), lease, max_hold);
-        let began = Stopwatch::now();
-        let guards = match self.keys.as_slice() {
-            [key] => face(key)
-                .take(self.args.wait(), on_waiting)
-                .await
-                .map(|guard| guard.map(Guards::One)),
-            keys => several(
-                &tenure::multi(keys.iter().map(|key| face(key).member())),
-                self.args.wait(),
-                on_waiting,
-            )
-            .await
-            .map(|guards| guards.map(Guards::Several)),
+        let (began, wait) = (Stopwatch::now(), self.args.wait());
+        let taken = if let [key] = self.keys.as_slice() {
+            let guard = face(key).take(wait, on_waiting).await;
+            guard.map(|guard| guard.map(Guards::One))
+        } else {
+            let multi = tenure::multi(self.keys.iter().map(|key| face(key).member()));
+            let guards = several(&multi, wait, on_waiting).await;
+            guards.map(|guards| guards.map(Guards::Several))
         };
-        match guards {
+        match taken {
             Ok(Some(guards)) => Ok(Outcome::Held(Held {
                 guards,
                 lease,

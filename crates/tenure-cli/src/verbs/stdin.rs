@@ -15,39 +15,31 @@ use rustix::io::{Errno, read};
 use rustix::process::getpgrp;
 use rustix::stdio::stdin;
 use rustix::termios::tcgetpgrp;
-use tokio::sync::oneshot;
+use tokio::sync::watch;
 
 /// How soon a stdin that may not be read is looked at again.
 const LOOK_AGAIN: Duration = Duration::from_millis(500);
 
 /// Waits for the end of stdin.
 pub(super) struct Stdin {
-    /// None where its end means nothing.
-    ending: Option<oneshot::Receiver<()>>,
-    ended: bool,
+    /// Closed at its end. None where its end means nothing.
+    open: Option<watch::Receiver<()>>,
 }
 
 impl Stdin {
     /// A stdin whose end means nothing.
     pub(super) fn ignored() -> Stdin {
-        Stdin {
-            ending: None,
-            ended: false,
-        }
+        Stdin { open: None }
     }
 
     /// Starts to read it, on a thread that ends with the process: a read cannot be taken back.
     pub(super) fn watched() -> io::Result<Stdin> {
-        let (tell, ending) = oneshot::channel();
+        let (ends, open) = watch::channel(());
         thread::Builder::new().name("stdin".to_owned()).spawn(move || {
             read_to_end();
-            // Who no longer waits for it has the lock no more.
-            let _ = tell.send(());
+            drop(ends);
         })?;
-        Ok(Stdin {
-            ending: Some(ending),
-            ended: false,
-        })
+        Ok(Stdin { open: Some(open) })
     }
 
     /// Waits for its end, which stays.
@@ -55,13 +47,10 @@ impl Stdin {
     /// # Cancel safety
     /// Dropping the future loses nothing.
     pub(super) async fn ended(&mut self) {
-        match &mut self.ending {
+        match &mut self.open {
             None => pending().await,
-            Some(_) if self.ended => {}
-            Some(ending) => {
-                let _ = ending.await;
-                self.ended = true;
-            }
+            // Nothing is ever sent, so only its end is a change.
+            Some(open) => drop(open.changed().await),
         }
     }
 

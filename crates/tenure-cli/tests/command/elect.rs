@@ -4,17 +4,12 @@ use rustix::process::Signal;
 
 use crate::scene::{Process, Scene, alive, assert_dead, send, wait_for};
 
-/// Writes its process id, and stays until it is told to go.
+/// Writes its process id behind those of the terms before, and stays until it is told to go.
 const STAY: &str = "echo $$ >> terms; exec sleep 600";
 
 /// `elect chair [options] -- sh -c SCRIPT`, started.
 fn elect(scene: &Scene, options: &[&str], script: &str) -> Process {
     scene.start(&[&["elect", "chair"], options, &["--", "sh", "-c", script]].concat())
-}
-
-/// The process ids of all terms so far, once there are that many.
-fn terms(scene: &Scene, count: usize) -> Vec<i32> {
-    scene.pids("terms", count)
 }
 
 fn waiters(scene: &Scene) -> Option<usize> {
@@ -75,17 +70,17 @@ fn a_lost_lead_stops_the_command_and_the_candidate_campaigns_again() {
     let scene = Scene::new();
     let candidate = elect(&scene, &["--lease", "1s"], STAY);
     for term in 1..=2 {
-        let pid = terms(&scene, term)[term - 1];
+        let pid = scene.pids("terms", term)[term - 1];
         assert!(alive(pid));
         scene.evict("chair");
-        let pids = terms(&scene, term + 1);
+        let pids = scene.pids("terms", term + 1);
         assert_dead(&pids[..term]);
     }
     candidate.send(Signal::TERM);
     let done = candidate.finish();
     assert_eq!(done.code, 143, "{done:?}");
     assert!(done.stderr.contains("evicted"), "{done:?}");
-    assert_dead(&terms(&scene, 3));
+    assert_dead(&scene.pids("terms", 3));
     assert!(!scene.is_busy("chair"));
 }
 
@@ -93,7 +88,7 @@ fn a_lost_lead_stops_the_command_and_the_candidate_campaigns_again() {
 fn a_stopped_candidate_does_not_keep_its_command_alive() {
     let scene = Scene::new();
     let first = elect(&scene, &["--lease", "1s"], STAY);
-    let pids = terms(&scene, 1);
+    let pids = scene.pids("terms", 1);
     first.send(Signal::STOP);
     let second = elect(&scene, &[], "touch led2; exec sleep 600");
     scene.wait_for_file("led2");
@@ -102,7 +97,7 @@ fn a_stopped_candidate_does_not_keep_its_command_alive() {
     wait_for("the first as a candidate again", || waiters(&scene) == Some(1));
     second.send(Signal::TERM);
     assert_eq!(second.finish().code, 143);
-    let pids = terms(&scene, 2);
+    let pids = scene.pids("terms", 2);
     first.send(Signal::INT);
     assert_eq!(first.finish().code, 130);
     assert_dead(&pids);
@@ -116,9 +111,9 @@ fn a_guardian_that_dies_ends_the_term_and_not_the_candidacy() {
         &[],
         "cut -d' ' -f4 /proc/$$/stat >> guardians; echo $$ >> terms; exec sleep 600",
     );
-    let pids = terms(&scene, 1);
+    let pids = scene.pids("terms", 1);
     send(scene.pids("guardians", 1)[0], Signal::KILL);
-    let both = terms(&scene, 2);
+    let both = scene.pids("terms", 2);
     assert_dead(&pids);
     candidate.send(Signal::TERM);
     assert_eq!(candidate.finish().code, 143);
@@ -129,7 +124,7 @@ fn a_guardian_that_dies_ends_the_term_and_not_the_candidacy() {
 fn a_signal_while_another_leads_ends_the_candidacy() {
     let scene = Scene::new();
     let leader = elect(&scene, &[], STAY);
-    terms(&scene, 1);
+    scene.pids("terms", 1);
     let candidate = elect(&scene, &[], "touch ran");
     wait_for("the candidate", || waiters(&scene) == Some(1));
     candidate.send(Signal::INT);
@@ -145,13 +140,13 @@ fn a_signal_while_the_command_is_being_stopped_ends_the_candidacy() {
     let scene = Scene::new();
     let script = "trap 'touch told' TERM; echo $$ >> terms; while :; do sleep 0.02; done";
     let candidate = elect(&scene, &["--lease", "9s", "--grace", "3s"], script);
-    let pids = terms(&scene, 1);
+    let pids = scene.pids("terms", 1);
     scene.evict("chair");
     scene.wait_for_file("told");
     candidate.send(Signal::INT);
     assert_eq!(candidate.finish().code, 130);
     assert_dead(&pids);
-    assert_eq!(terms(&scene, 1).len(), 1, "no second term");
+    assert_eq!(scene.pids("terms", 1).len(), 1, "no second term");
 }
 
 #[test]
@@ -159,9 +154,9 @@ fn on_lost_kill_sends_no_term() {
     let scene = Scene::new();
     let script = "trap 'touch told' TERM; echo $$ >> terms; while :; do sleep 0.02; done";
     let candidate = elect(&scene, &["--lease", "1s", "--on-lost", "kill"], script);
-    terms(&scene, 1);
+    scene.pids("terms", 1);
     scene.evict("chair");
-    terms(&scene, 2);
+    scene.pids("terms", 2);
     assert!(!scene.path("told").exists());
     candidate.send(Signal::KILL);
 }
@@ -170,7 +165,7 @@ fn on_lost_kill_sends_no_term() {
 fn a_term_that_reaches_max_hold_ends_with_123() {
     let scene = Scene::new();
     let candidate = elect(&scene, &["--max-hold", "1s", "--lease", "1s"], STAY);
-    let pids = terms(&scene, 1);
+    let pids = scene.pids("terms", 1);
     let done = candidate.finish();
     assert_eq!(done.code, 123, "{done:?}");
     assert!(done.stderr.contains("--max-hold"), "{done:?}");

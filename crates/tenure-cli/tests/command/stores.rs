@@ -107,30 +107,21 @@ fn a_url_that_cannot_be_used_is_told_with_who_named_it() {
     let scene = Scene::new();
     let file = scene.write("home/.config/tenure/url", "# our store\nsqlite:\n", 0o600);
     let file = file.display().to_string();
-    let gone = "redis://u:s3cr3t@127.0.0.1:1";
+    let (gone, in_file) = (
+        "redis://u:s3cr3t@127.0.0.1:1",
+        format!("the URL in {file} cannot be used"),
+    );
     for (options, url, words) in [
-        (&[][..], None, format!("the URL in {file} cannot be used")),
-        (
-            &["--url-file", &file],
-            None,
-            format!("the URL in {file} cannot be used"),
-        ),
-        (
-            &[],
-            Some("nonsense"),
-            "the URL in TENURE_URL cannot be used".to_owned(),
-        ),
-        (
-            &["--url", "nonsense"],
-            None,
-            "the URL in --url cannot be used".to_owned(),
-        ),
-        (&[], Some(gone), "as TENURE_URL names it\n".to_owned()),
+        (&[][..], None, &*in_file),
+        (&["--url-file", &file], None, &in_file),
+        (&[], Some("nonsense"), "the URL in TENURE_URL cannot be used"),
+        (&["--url", "nonsense"], None, "the URL in --url cannot be used"),
+        (&[], Some(gone), "as TENURE_URL names it\n"),
     ] {
         let env: Vec<(&str, &str)> = url.map(|url| ("TENURE_URL", url)).into_iter().collect();
         let done = scene.call_at_home(&[options, &["ls"]].concat(), &env);
         assert!(done.code == 2 || done.code == 3, "{done:?}");
-        assert!(done.stderr.contains(&words), "{words} is missing in {done:?}");
+        assert!(done.stderr.contains(words), "{words} is missing in {done:?}");
         assert!(!done.stderr.contains("s3cr3t"), "{done:?}");
     }
 }

@@ -19,14 +19,19 @@ trials![
     a_caller_that_ignores_sigchld_outlives_its_guardian,
 ];
 
-fn everything_dies_when_the_guardian_is_killed() {
-    let scene = Scene::new();
-    let mut run = scene.shell(&FAR, &format!("trap : TERM; {ESCAPE}; while :; do wait; done"));
+/// Asserts that the probe ends everything that `ESCAPE` has started, once its guardian has got this signal.
+fn assert_ends_everything(scene: &Scene, mut run: Run, signal: Signal, stopped_by: &str) {
     let guardian = run.told("guardian");
     let pids = scene.pids("pids", 4);
-    send(guardian, Signal::KILL);
-    run.finish().assert_ended(137, "Some(GuardianDied)");
+    send(guardian, signal);
+    run.finish().assert_ended(137, stopped_by);
     assert_dead(&pids);
+}
+
+fn everything_dies_when_the_guardian_is_killed() {
+    let scene = Scene::new();
+    let run = scene.shell(&FAR, &format!("trap : TERM; {ESCAPE}; while :; do wait; done"));
+    assert_ends_everything(&scene, run, Signal::KILL, "Some(GuardianDied)");
 }
 
 /// R24: if nobody is left to act, the leader dies with the guardian.
@@ -44,12 +49,8 @@ fn the_leader_dies_with_the_guardian_though_tenure_is_stopped() {
 
 fn a_stopped_guardian_does_not_save_the_command() {
     let scene = Scene::new();
-    let mut run = scene.shell(&["term=1500", "kill=2000"], &format!("{ESCAPE}; wait"));
-    let guardian = run.told("guardian");
-    let pids = scene.pids("pids", 4);
-    send(guardian, Signal::STOP);
-    run.finish().assert_ended(137, "Some(Deadline)");
-    assert_dead(&pids);
+    let run = scene.shell(&["term=1500", "kill=2000"], &format!("{ESCAPE}; wait"));
+    assert_ends_everything(&scene, run, Signal::STOP, "Some(Deadline)");
 }
 
 /// Starts a probe in a shell that has left the process in the file `before`, and kills its guardian: once `adopt` has
@@ -140,10 +141,6 @@ fn a_caller_that_ignores_sigchld_learns_the_commands_end() {
 
 fn a_caller_that_ignores_sigchld_outlives_its_guardian() {
     let scene = Scene::new();
-    let mut run = under_a_caller_that_ignores_sigchld(&scene, &format!("{ESCAPE}; wait"));
-    let guardian = run.told("guardian");
-    let pids = scene.pids("pids", 4);
-    send(guardian, Signal::KILL);
-    run.finish().assert_ended(137, "Some(GuardianDied)");
-    assert_dead(&pids);
+    let run = under_a_caller_that_ignores_sigchld(&scene, &format!("{ESCAPE}; wait"));
+    assert_ends_everything(&scene, run, Signal::KILL, "Some(GuardianDied)");
 }
