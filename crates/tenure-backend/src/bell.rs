@@ -1,5 +1,4 @@
 //! A bell for one listener: what most wake-ups are made of.
-//! Who is rung, and when, is the store's.
 
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};

@@ -1,5 +1,4 @@
 //! What every store refuses before it looks at any key, in the same words, and how it keeps to its limits.
-//! What only one store refuses is its own.
 
 use std::num::NonZeroU32;
 use std::time::Duration;

@@ -1,5 +1,4 @@
 //! Remembering which claims have ended, for stores and clients that have to do it themselves.
-//! Why one has ended, and for how long that is told, is each store's own.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

@@ -1,5 +1,4 @@
 //! Text of others, as it may be shown to people: labels, who evicted, what a file says of itself.
-//! The words around it are of whoever writes the message.
 
 use std::borrow::Cow;
 

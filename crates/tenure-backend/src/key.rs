@@ -1,7 +1,6 @@
 //! The name of what is locked, and the rules a name must keep.
 
 use std::fmt;
-use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 /// The name of a lock: 1 to 200 bytes of UTF-8 without control characters.
@@ -17,7 +16,7 @@ use std::sync::Arc;
 /// assert_eq!(key.as_str(), "order:42");
 /// assert!(LockKey::new("").is_err());
 /// ```
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LockKey(Arc<str>);
 
 impl LockKey {
@@ -44,12 +43,6 @@ impl LockKey {
     /// The name as it was written.
     pub fn as_str(&self) -> &str {
         &self.0
-    }
-}
-
-impl Hash for LockKey {
-    fn hash<H: Hasher>(&self, state: &mut H) {
-        self.0.hash(state);
     }
 }
 
@@ -114,17 +107,12 @@ mod tests {
 
     #[test]
     fn a_key_has_1_to_200_bytes() {
+        let too_long = |bytes| Err(InvalidKey::TooLong { bytes });
         assert_eq!(LockKey::new(""), Err(InvalidKey::Empty));
         assert!(LockKey::new("k").is_ok());
         assert!(LockKey::new("k".repeat(200)).is_ok());
-        assert_eq!(
-            LockKey::new("k".repeat(201)),
-            Err(InvalidKey::TooLong { bytes: 201 })
-        );
-        assert_eq!(
-            LockKey::new("ä".repeat(101)),
-            Err(InvalidKey::TooLong { bytes: 202 })
-        );
+        assert_eq!(LockKey::new("k".repeat(201)), too_long(201));
+        assert_eq!(LockKey::new("ä".repeat(101)), too_long(202));
     }
 
     #[test]

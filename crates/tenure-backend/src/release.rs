@@ -36,22 +36,30 @@ pub struct Departure {
     pub bar: Duration,
 }
 
+impl Departure {
+    /// Ends that claim, and names no heir and no bar.
+    pub fn of(claim: &Claim, cause: Cause) -> Self {
+        Departure {
+            who: Holder::Claim(claim.at.clone()),
+            cause,
+            heir: None,
+            bar: Duration::ZERO,
+        }
+    }
+}
+
 /// A claim that waits in the releasing client, and may be granted by the release itself.
 ///
 /// # Examples
 /// ```
 /// use std::{sync::Arc, time::Duration};
-/// use tenure_backend::{Cause, Claim, Departure, Heir, Holder, Instant};
+/// use tenure_backend::{Cause, Claim, Departure, Heir, Instant};
 ///
 /// /// An unlock and the next waiter's grant, in one round trip.
 /// fn hand_over(held: &Claim, waiting: Arc<Claim>, now: Instant) -> Departure {
 ///     assert_eq!(held.at.key, waiting.at.key, "an heir is of the same key");
-///     Departure {
-///         who: Holder::Claim(held.at.clone()),
-///         cause: Cause::Unlocked,
-///         heir: Some(Heir { claim: waiting, place_by: now + Duration::from_secs(5) }),
-///         bar: Duration::ZERO,
-///     }
+///     let heir = Heir { claim: waiting, place_by: now + Duration::from_secs(5) };
+///     Departure { heir: Some(heir), ..Departure::of(held, Cause::Unlocked) }
 /// }
 /// ```
 #[derive(Clone, Debug)]

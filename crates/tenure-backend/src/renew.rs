@@ -4,17 +4,17 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::{BackendError, ClaimRef, Instant, TokenRun, harmless};
+use crate::{BackendError, Claim, ClaimRef, Instant, TokenRun, harmless};
 
 /// A wish to keep one claim alive.
 ///
 /// # Examples
 /// ```
-/// use tenure_backend::{Claim, Phase, Renewal};
+/// use tenure_backend::{Claim, Renewal};
 ///
-/// /// Keeps a lock that is held. A claim that still waits is kept by its own polls, and left alone by this.
-/// fn keep(claim: &Claim) -> Renewal {
-///     Renewal { who: claim.at.clone(), lease: claim.lease, only: Phase::Granted, shorten_only: false, raise: None }
+/// /// Tells the store that the holder of a claim with a fixed lease is alive.
+/// fn show_alive(claim: &Claim) -> Renewal {
+///     Renewal { shorten_only: true, ..Renewal::of(claim) }
 /// }
 /// ```
 #[derive(Clone, Debug)]
@@ -35,6 +35,17 @@ pub struct Renewal {
 }
 
 impl Renewal {
+    /// Renews that claim for its own lease if it holds its key, and raises no counter.
+    pub fn of(claim: &Claim) -> Self {
+        Renewal {
+            who: claim.at.clone(),
+            lease: claim.lease,
+            only: Phase::Granted,
+            shorten_only: false,
+            raise: None,
+        }
+    }
+
     /// End of the claim's lease after this renewal: `asked` by the lease that it asks for, `current` without it.
     pub fn end(&self, current: Instant, asked: Instant) -> Instant {
         if self.shorten_only {

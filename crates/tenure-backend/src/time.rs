@@ -1,5 +1,4 @@
 //! The belief clock: the instants on which leases are believed, and where they come from.
-//! No timers live here; waiting is the engine's.
 
 use std::fmt;
 use std::ops::{Add, Sub};
