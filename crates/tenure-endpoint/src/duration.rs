@@ -1,5 +1,4 @@
 //! Lengths of time as people write them: `500ms`, `5s`, `2m`, `1h30m`.
-//! Not here: fractions and days; `1500ms` and `24h` say the same without a second way.
 
 use std::time::Duration;
 

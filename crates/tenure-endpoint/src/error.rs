@@ -1,5 +1,4 @@
 //! Why a store URL was refused, and what to write instead.
-//! Not here: anything from before an `@`; no error repeats text that could be a password.
 
 use std::fmt;
 

@@ -1,5 +1,4 @@
 //! One server of a URL, and how `name:port` is read.
-//! Not here: default ports, which each store knows, and name resolution.
 
 use std::fmt;
 use std::net::Ipv6Addr;

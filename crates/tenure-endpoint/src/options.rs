@@ -1,5 +1,4 @@
 //! What a URL's query says to a store that names the options it knows, by type.
-//! Not here: which options each store has; that stands with the store.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -38,49 +37,38 @@ enum Kind {
 }
 
 impl Known {
+    const fn new(name: &'static str, kind: Kind) -> Self {
+        Self { name, kind }
+    }
+
     /// A length of time, as [`parse_duration`](crate::parse_duration) reads it.
     #[must_use]
     pub const fn duration(name: &'static str) -> Self {
-        Self {
-            name,
-            kind: Kind::Duration,
-        }
+        Self::new(name, Kind::Duration)
     }
 
     /// `true` or `false`.
     #[must_use]
     pub const fn flag(name: &'static str) -> Self {
-        Self {
-            name,
-            kind: Kind::Flag,
-        }
+        Self::new(name, Kind::Flag)
     }
 
     /// Any text, not empty.
     #[must_use]
     pub const fn text(name: &'static str) -> Self {
-        Self {
-            name,
-            kind: Kind::Text,
-        }
+        Self::new(name, Kind::Text)
     }
 
     /// The path of a file, not empty; whether it exists is seen when it is read.
     #[must_use]
     pub const fn path(name: &'static str) -> Self {
-        Self {
-            name,
-            kind: Kind::Path,
-        }
+        Self::new(name, Kind::Path)
     }
 
     /// One word of a list.
     #[must_use]
     pub const fn one_of(name: &'static str, choices: &'static [&'static str]) -> Self {
-        Self {
-            name,
-            kind: Kind::OneOf(choices),
-        }
+        Self::new(name, Kind::OneOf(choices))
     }
 
     fn read(&self, text: &str) -> Result<Value, UrlError> {
@@ -162,85 +150,57 @@ impl Options {
     /// The length of time given under `name`.
     #[must_use]
     pub fn duration(&self, name: &str) -> Option<Duration> {
-        self.assert_known(name, |kind| matches!(kind, Kind::Duration));
-        self.find(name, |value| {
-            if let Value::Duration(duration) = value {
-                Some(*duration)
-            } else {
-                None
-            }
-        })
+        match self.find(name, |kind| matches!(kind, Kind::Duration))? {
+            Value::Duration(duration) => Some(*duration),
+            _ => None,
+        }
     }
 
     /// Whether the flag `name` is given, and how.
     #[must_use]
     pub fn flag(&self, name: &str) -> Option<bool> {
-        self.assert_known(name, |kind| matches!(kind, Kind::Flag));
-        self.find(name, |value| {
-            if let Value::Flag(flag) = value {
-                Some(*flag)
-            } else {
-                None
-            }
-        })
+        match self.find(name, |kind| matches!(kind, Kind::Flag))? {
+            Value::Flag(flag) => Some(*flag),
+            _ => None,
+        }
     }
 
     /// The text given under `name`.
     #[must_use]
     pub fn text(&self, name: &str) -> Option<&str> {
-        self.assert_known(name, |kind| matches!(kind, Kind::Text));
-        self.find(name, |value| {
-            if let Value::Text(text) = value {
-                Some(text.as_str())
-            } else {
-                None
-            }
-        })
+        match self.find(name, |kind| matches!(kind, Kind::Text))? {
+            Value::Text(text) => Some(text),
+            _ => None,
+        }
     }
 
     /// The path given under `name`.
     #[must_use]
     pub fn path(&self, name: &str) -> Option<&Path> {
-        self.assert_known(name, |kind| matches!(kind, Kind::Path));
-        self.find(name, |value| {
-            if let Value::Path(path) = value {
-                Some(path.as_path())
-            } else {
-                None
-            }
-        })
+        match self.find(name, |kind| matches!(kind, Kind::Path))? {
+            Value::Path(path) => Some(path),
+            _ => None,
+        }
     }
 
     /// The word given under `name`, one of its list.
     #[must_use]
     pub fn one_of(&self, name: &str) -> Option<&'static str> {
-        self.assert_known(name, |kind| matches!(kind, Kind::OneOf(_)));
-        self.find(name, |value| {
-            if let Value::OneOf(choice) = value {
-                Some(*choice)
-            } else {
-                None
-            }
-        })
+        match self.find(name, |kind| matches!(kind, Kind::OneOf(_)))? {
+            Value::OneOf(choice) => Some(choice),
+            _ => None,
+        }
     }
 
-    fn find<'a, T>(&'a self, name: &str, read: impl Fn(&'a Value) -> Option<T>) -> Option<T> {
-        self.given
-            .iter()
-            .find(|(given, _)| *given == name)
-            .and_then(|(_, value)| read(value))
-    }
-
-    /// A misspelt name would otherwise read as "not given" for ever.
-    fn assert_known(&self, name: &str, is_of_type: impl Fn(Kind) -> bool) {
-        let listed = self
-            .known
-            .iter()
-            .any(|option| option.name == name && is_of_type(option.kind));
+    /// The value given under `name`. A misspelt name would read as "not given" for ever, so it is a panic.
+    fn find(&self, name: &str, is_of_type: impl Fn(Kind) -> bool) -> Option<&Value> {
+        let mut known = self.known.iter().filter(|option| option.name == name);
         assert!(
-            listed,
+            known.any(|option| is_of_type(option.kind)),
             "the store asks for the option `{name}`, which it does not list under this type"
         );
+        let mut given = self.given.iter();
+        given.find(|(given, _)| *given == name).map(|(_, value)| value)
     }
 }
 

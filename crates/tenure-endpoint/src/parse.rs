@@ -1,5 +1,4 @@
 //! The grammar of store URLs: from one line of text to its parts.
-//! Not here: which options a store takes, and any look at the network or the disk.
 
 use percent_encoding::percent_decode_str;
 

@@ -1,5 +1,4 @@
 //! Reading a password from the file that `password_file` names.
-//! Not here: warning about a file that others can read; the caller knows where warnings go.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -83,20 +82,18 @@ pub enum PasswordFileError {
 /// # Ok::<(), tenure_endpoint::PasswordFileError>(())
 /// ```
 pub fn read_password_file(path: &Path) -> Result<PasswordFile, PasswordFileError> {
-    let (text, readable_by_all) = read(path).map_err(|source| PasswordFileError::Read {
-        path: path.to_owned(),
-        source,
-    })?;
+    let read = read(path);
+    let path = path.to_owned();
+    let (text, readable_by_all) = match read {
+        Ok(read) => read,
+        Err(source) => return Err(PasswordFileError::Read { path, source }),
+    };
     if text.len() as u64 > MAX_LEN {
-        return Err(PasswordFileError::TooLarge {
-            path: path.to_owned(),
-        });
+        return Err(PasswordFileError::TooLarge { path });
     }
     let password = text.lines().next().unwrap_or_default();
     if password.is_empty() {
-        return Err(PasswordFileError::Empty {
-            path: path.to_owned(),
-        });
+        return Err(PasswordFileError::Empty { path });
     }
     Ok(PasswordFile {
         password: Secret::new(password),

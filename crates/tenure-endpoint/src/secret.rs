@@ -1,5 +1,4 @@
 //! A credential that no formatter shows.
-//! Not here: wiping memory; a secret is freed like any other string.
 
 use std::fmt;
 

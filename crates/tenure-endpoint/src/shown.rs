@@ -1,5 +1,4 @@
 //! How the options of a store URL are shown, and which are refused: a password may stand there.
-//! Not here: which options each store has.
 
 use std::borrow::Cow;
 

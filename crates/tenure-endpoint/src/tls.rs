@@ -1,5 +1,4 @@
 //! TLS for every store with a network: rustls on ring, with the system's authorities or a file's.
-//! Not here: sockets, and the names that a server must have; the store knows them.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

@@ -1,5 +1,4 @@
 //! A parsed store URL: its parts, and how it is shown.
-//! Not here: the grammar (`parse`) and the meaning of the query (`options`).
 
 use std::fmt;
 use std::path::Path;

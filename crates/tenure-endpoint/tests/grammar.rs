@@ -1,5 +1,4 @@
 //! The grammar of store URLs, as tables of what is written and what is read.
-//! Not here: hostile text (`hostile.rs`) and passwords (`redaction.rs`).
 
 use tenure_endpoint::{StoreUrl, UrlError};
 

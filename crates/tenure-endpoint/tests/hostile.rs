@@ -1,5 +1,4 @@
 //! Text that no person meant as a URL: refused in words, at once, without a panic.
-//! Not here: where a password may show (`redaction.rs`).
 
 use std::time::{Duration, Instant};
 

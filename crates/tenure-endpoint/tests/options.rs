@@ -1,5 +1,4 @@
 //! Options by type: what each accepts, and what an unknown or wrong one is told.
-//! Not here: the syntax of the query (`grammar.rs`) and of durations (`src/duration.rs`).
 
 use std::path::Path;
 use std::time::Duration;

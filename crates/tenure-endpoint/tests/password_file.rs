@@ -1,5 +1,4 @@
 //! Reading the password file: its first line, its mode, and what is said when it gives none.
-//! Not here: who warns about the mode.
 
 use std::error::Error;
 use std::fs;

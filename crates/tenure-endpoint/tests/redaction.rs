@@ -1,5 +1,4 @@
 //! A password shows nowhere: not in a URL that parses, not in the error of one that does not.
-//! Not here: what the parts of a URL are (`grammar.rs`).
 
 use std::collections::BTreeSet;
 use std::error::Error;
@@ -45,6 +44,14 @@ fn assert_hidden(text: &str) {
     assert!(!printed.contains(PASSWORD), "{text:?} prints {printed}");
 }
 
+/// Reads a URL that must be shown so.
+fn assert_shown(text: &str, shown: &str) -> StoreUrl {
+    let url = StoreUrl::parse(text).unwrap_or_else(|refused| panic!("{text}: {refused}"));
+    assert_eq!(url.to_string(), shown);
+    assert_eq!(format!("{url:?}"), format!("StoreUrl({shown:?})"));
+    url
+}
+
 #[test]
 fn a_url_is_shown_without_its_password() {
     let table = [
@@ -66,9 +73,7 @@ fn a_url_is_shown_without_its_password() {
         ("sqlite:///tmp/x", "sqlite:///tmp/x"),
     ];
     for (text, shown) in table {
-        let url = StoreUrl::parse(text).unwrap_or_else(|refused| panic!("{text}: {refused}"));
-        assert_eq!(url.to_string(), shown);
-        assert_eq!(format!("{url:?}"), format!("StoreUrl({shown:?})"));
+        let url = assert_shown(text, shown);
         let again = StoreUrl::parse(shown).unwrap_or_else(|refused| panic!("{shown}: {refused}"));
         assert_eq!((again.path(), again.hosts()), (url.path(), url.hosts()));
         assert_eq!(again.user(), url.user());
@@ -97,11 +102,7 @@ fn a_user_without_a_password_is_not_shown() {
             "redis://ada@h?layout=x&password_file=pw",
         ),
     ] {
-        let url = StoreUrl::parse(text).unwrap_or_else(|refused| panic!("{text}: {refused}"));
-        assert_eq!(
-            (url.to_string(), format!("{url:?}")),
-            (shown.to_owned(), format!("StoreUrl({shown:?})"))
-        );
+        assert_shown(text, shown);
     }
     for c in (0..=0xff).filter_map(char::from_u32) {
         for user in [format!("{c}s3cr3t"), format!("s3cr3t{c}")] {
@@ -211,11 +212,7 @@ fn the_value_of_an_option_that_no_store_takes_is_not_shown() {
         ("memory:?pw=s3cr3t", "memory:?pw=***"),
         ("redis://h?", "redis://h?"),
     ] {
-        let url = StoreUrl::parse(text).unwrap_or_else(|refused| panic!("{text}: {refused}"));
-        assert_eq!(
-            (url.to_string(), format!("{url:?}")),
-            (shown.to_owned(), format!("StoreUrl({shown:?})"))
-        );
+        assert_shown(text, shown);
         assert!(StoreUrl::parse(shown).is_ok(), "{shown}");
         assert_hidden(text);
     }
