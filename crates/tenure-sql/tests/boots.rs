@@ -3,32 +3,21 @@
 
 mod scene;
 
-use std::ffi::OsStr;
 use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
 
-use rusqlite::Connection;
 use rustix::process::Signal;
-use tenure_backend::{Backend, Clock, Fairness};
+use tenure_backend::{Backend, Claim, Clock, Fairness};
 use tenure_testkit::ManualClock;
 
-use scene::{Client, DEADLINE, Other, child_role, open, scratch, spawn};
-
-fn runtime() -> tokio::runtime::Runtime {
-    tokio::runtime::Builder::new_current_thread()
-        .enable_time()
-        .build()
-        .expect("a runtime can be made")
-}
+use scene::{Client, Other, child, connect, number, open, runtime, scratch, spawn, spawn_on};
 
 fn change(path: &Path, statement: &str) {
-    let file = Connection::open(path).expect("the file opens");
-    file.busy_timeout(DEADLINE).expect("a time limit can be set");
-    file.execute_batch(statement)
-        .expect("the statement fits the file");
+    let changed = connect(path).execute_batch(statement);
+    changed.expect("the statement fits the file");
 }
 
 /// Whether this process may make namespaces and mount over files.
@@ -47,16 +36,14 @@ fn may_unshare(option: &str) -> bool {
 fn spawn_with_another_boot_id(test: &str, path: &Path) -> Other {
     if !may_unshare("--mount") {
         change(path, "UPDATE store SET boot = 'another boot id'");
-        return spawn(test, &[("FILE", path.as_os_str())]);
+        return spawn_on(path, test);
     }
     let boot_id = path.with_extension("boot_id");
     fs::write(&boot_id, "00000000-0000-4000-8000-000000000000\n").expect("the directory is ours");
-    let env: [(&str, &OsStr); 3] = [
-        ("FILE", path.as_os_str()),
-        ("UNSHARE", "--mount".as_ref()),
-        ("BOOT_ID", boot_id.as_os_str()),
-    ];
-    spawn(test, &env)
+    spawn(
+        test,
+        &[("FILE", &path), ("UNSHARE", &"--mount"), ("BOOT_ID", &boot_id)],
+    )
 }
 
 #[test]
@@ -84,18 +71,21 @@ fn a_holder_with_another_boot_id_excludes_other_processes() {
     });
 }
 
+fn a_holder_is_killed(path: &Path) {
+    let holder = spawn_on(path, "a_child_tries_to_lock");
+    assert_eq!(holder.line(), "granted");
+    holder.signal(Signal::KILL);
+}
+
 /// Nothing but the lease says when a killed holder's claim ends.
 #[test]
 fn a_killed_holder_excludes_a_process_with_another_boot_id() {
     let (_dir, path) = scratch();
-    let holder = spawn("a_child_tries_to_lock", &[("FILE", path.as_os_str())]);
-    assert_eq!(holder.line(), "granted");
-    holder.signal(Signal::KILL);
-    drop(holder);
+    a_holder_is_killed(&path);
     for _ in 0..2 {
         let other = spawn_with_another_boot_id("a_child_tries_to_lock", &path);
         assert_eq!(other.line(), "busy");
-        let usual = spawn("a_child_tries_to_lock", &[("FILE", path.as_os_str())]);
+        let usual = spawn_on(&path, "a_child_tries_to_lock");
         assert_eq!(usual.line(), "busy");
     }
 }
@@ -110,10 +100,10 @@ fn spawn_in_another_time_namespace(test: &str, path: &Path) -> Other {
             "UPDATE store SET clock = '-1000000000000 ' || boot || ' ' || namespace WHERE clock LIKE '0 %';
              UPDATE claim SET until = until - 1000000000000, forget = forget - 1000000000000",
         );
-        return spawn(test, &[("FILE", path.as_os_str())]);
+        return spawn_on(path, test);
     }
     let unshare = "--time --boottime 1000 --fork --kill-child";
-    spawn(test, &[("FILE", path.as_os_str()), ("UNSHARE", unshare.as_ref())])
+    spawn(test, &[("FILE", &path), ("UNSHARE", &unshare)])
 }
 
 #[test]
@@ -131,19 +121,15 @@ fn another_time_namespace_is_refused_during_use() {
 #[test]
 fn a_killed_holder_excludes_another_time_namespace() {
     let (_dir, path) = scratch();
-    let holder = spawn("a_child_tries_to_lock", &[("FILE", path.as_os_str())]);
-    assert_eq!(holder.line(), "granted");
-    holder.signal(Signal::KILL);
-    drop(holder);
+    a_holder_is_killed(&path);
     let other = spawn_in_another_time_namespace("a_child_tries_to_lock", &path);
     assert_eq!(other.line(), "busy");
     other.end();
-    let back = spawn("a_child_tries_to_lock", &[("FILE", path.as_os_str())]);
+    let back = spawn_on(&path, "a_child_tries_to_lock");
     assert_eq!(back.line(), "busy");
-    let end = "UPDATE claim SET until = 1, forget = 1 WHERE live = 1";
-    change(&path, end);
+    change(&path, "UPDATE claim SET until = 1, forget = 1 WHERE live = 1");
     drop(back);
-    let next = spawn("a_child_tries_to_lock", &[("FILE", path.as_os_str())]);
+    let next = spawn_on(&path, "a_child_tries_to_lock");
     assert_eq!(next.line(), "granted");
 }
 
@@ -163,11 +149,10 @@ async fn the_sweep_deletes_rows_of_an_earlier_boot() {
         let claim = client.lock("the last key").await;
         client.unlock(&claim).await;
     }
-    let file = Connection::open(&path).expect("the file opens");
+    let file = connect(&path);
     let left = |numbers: &str| {
         let select = format!("SELECT count(*) FROM claim WHERE key LIKE 'key %' AND number {numbers}");
-        file.query_row(&select, [], |row| row.get::<_, i64>(0))
-            .expect("the table can be read")
+        number(&file, &select)
     };
     assert_eq!([left("<= 100"), left("> 100")], [0, 100]);
 }
@@ -184,18 +169,16 @@ async fn rows_of_every_phase_have_the_lease_of_their_times() {
     let ended = client.lock("ended").await;
     client.unlock(&ended).await;
     client.lock("granted").await;
-    client
-        .acquire("granted", |claim| claim.fairness = Fairness::Fifo)
-        .await
-        .1
-        .expect("it waits");
+    let queues = |claim: &mut Claim| claim.fairness = Fairness::Fifo;
+    let (_, standing) = client.acquire("granted", queues).await;
+    standing.expect("it waits");
     client.lock("watched").await;
     let (watcher, _) = client.acquire("watched", |_| {}).await;
     let _wakes = store.clone().watch(watcher).await.expect("the store watches");
     clock.advance(Duration::from_secs(5));
     let evicted = client.lock("evicted").await;
     client.evict(&evicted, Duration::from_secs(90)).await;
-    let file = Connection::open(&path).expect("the file opens");
+    let file = connect(&path);
     let mut select = file
         .prepare("SELECT phase, lease / 1000000000, max(until, reserved, forget) - lease FROM claim ORDER BY phase")
         .expect("the statement fits the file");
@@ -220,17 +203,12 @@ async fn rows_of_every_phase_have_the_lease_of_their_times() {
 
 #[test]
 fn a_child_tries_to_lock() {
-    let Some(role) = child_role("a_child_tries_to_lock") else {
-        return;
-    };
-    runtime().block_on(async {
-        match open(Path::new(&role.var("FILE"))).await {
-            Ok(store) => {
-                let granted = Client::new(store.clone()).try_lock("k").await;
-                role.say(if granted { "granted" } else { "busy" });
-                role.listen();
-            }
-            Err(error) => role.say(&error.to_string()),
+    child("a_child_tries_to_lock", async |role| match role.open().await {
+        Ok(store) => {
+            let granted = Client::new(store.clone()).try_lock("k").await;
+            role.say(if granted { "granted" } else { "busy" });
+            role.listen();
         }
+        Err(error) => role.say(&error.to_string()),
     });
 }

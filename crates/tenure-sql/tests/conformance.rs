@@ -1,5 +1,4 @@
 //! The contract's suite on SQLite, in fair weather and foul.
-//! What is SQLite's own (files, processes) is in the tests beside this one.
 
 use std::future::Future;
 use std::path::Path;
@@ -34,6 +33,18 @@ fn client(dir: &Path, name: &str, clock: Arc<dyn Clock>) -> Call<Arc<dyn Backend
     })
 }
 
+/// Changes the lock file of a directory by other means than a store.
+fn change(dir: &Path, statement: String) -> Call<()> {
+    let path = dir.join("locks.db");
+    Call::new(async move {
+        let file = rusqlite::Connection::open(path).expect("the lock file opens");
+        file.busy_timeout(PATIENCE).expect("a time limit can be set");
+        file.execute_batch(&statement)
+            .expect("the statement fits the file");
+        Ok(())
+    })
+}
+
 impl Subject for LockFile {
     fn client(&self) -> Call<Arc<dyn Backend>> {
         client(self.dir.path(), "locks.db", Arc::new(self.clock.clone()))
@@ -50,34 +61,19 @@ impl Subject for LockFile {
 
     /// Pretends that the machine was started again: all times in the file then lie further ahead of the clock.
     fn restart(&self) -> Option<Call<()>> {
-        let path = self.dir.path().join("locks.db");
-        Some(Call::new(async move {
-            let file = rusqlite::Connection::open(path).expect("the lock file opens");
-            file.busy_timeout(PATIENCE).expect("a time limit can be set");
-            let year = 365 * 24 * 3600 * 1_000_000_000_i64;
-            file.execute(
-                "UPDATE claim SET until = until + ?1, forget = forget + ?1",
-                [year],
-            )
-            .expect("the times can be changed");
-            Ok(())
-        }))
+        let year = 365 * 24 * 3600 * 1_000_000_000_i64;
+        let later = format!("UPDATE claim SET until = until + {year}, forget = forget + {year}");
+        Some(change(self.dir.path(), later))
     }
 
     /// Takes a table away and brings it back. Rights are not tried: they bind no superuser.
     fn ail(&self, ailment: Option<Ailment>) -> Option<Call<()>> {
-        let change = match ailment {
+        let statement = match ailment {
             Some(Ailment::Denies) => return None,
             Some(Ailment::OutOfOrder) => "ALTER TABLE claim RENAME TO claim_away",
             None => "ALTER TABLE claim_away RENAME TO claim",
         };
-        let path = self.dir.path().join("locks.db");
-        Some(Call::new(async move {
-            let file = rusqlite::Connection::open(path).expect("the lock file opens");
-            file.busy_timeout(PATIENCE).expect("a time limit can be set");
-            file.execute_batch(change).expect("a table can be renamed");
-            Ok(())
-        }))
+        Some(change(self.dir.path(), statement.to_owned()))
     }
 }
 

@@ -1,5 +1,4 @@
 //! The lock file as a file: made for its owner alone, refused and left as it is when it is not in order.
-//! Several processes are in `processes.rs`.
 #![cfg(unix)]
 
 mod scene;
@@ -13,13 +12,12 @@ use std::time::Duration;
 use rusqlite::Connection;
 use rusqlite::config::DbConfig;
 use tenure_backend::{
-    Backend, BackendError, Clock, Effect, Fault, Loss, Phase, Renewal, Renewed, Severity, Standing,
-    SystemClock,
+    Backend, BackendError, Clock, Effect, Fault, Loss, Renewed, Severity, Standing, SystemClock,
 };
 use tenure_sql::{Config, sqlite};
 use tenure_testkit::ManualClock;
 
-use scene::{Client, DEADLINE, as_another_user, child_role, findings, open, scratch, spawn};
+use scene::{Client, as_another_user, child, connect, findings, number, open, scratch, spawn, spawn_on};
 
 /// Opens what must be refused, and checks that it was left as it was.
 async fn refused(path: &Path) -> BackendError {
@@ -45,6 +43,10 @@ fn contents(path: &Path) -> Option<Vec<u8>> {
 
 fn mode(path: &Path) -> u32 {
     fs::metadata(path).expect("the file exists").mode() & 0o7777
+}
+
+fn set_mode(path: &Path, mode: u32) {
+    fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("it is ours");
 }
 
 fn beside(path: &Path, suffix: &str) -> PathBuf {
@@ -84,10 +86,8 @@ async fn a_lock_file_that_is_reached_by_a_link_is_the_file_itself() {
     made(&path).await;
     let link = dir.path().join("link.db");
     std::os::unix::fs::symlink(&path, &link).unwrap();
-    let (mut one, mut other) = (
-        Client::new(open(&path).await.unwrap()),
-        Client::new(open(&link).await.unwrap()),
-    );
+    let mut one = Client::new(open(&path).await.unwrap());
+    let mut other = Client::new(open(&link).await.unwrap());
     one.lock("k").await;
     assert!(!other.try_lock("k").await);
 }
@@ -148,10 +148,9 @@ async fn a_database_of_another_program_is_refused_and_left_with_its_locks() {
         let error = refused(&path).await;
         assert!(error.to_string().contains("another program"), "{error}");
         assert_eq!(contents(&beside(&path, "-wal")), log);
-        let stranger = spawn("a_child_tries_to_write", &[("FILE", path.as_os_str())]);
+        let stranger = spawn_on(&path, "a_child_tries_to_write").line();
         assert_eq!(
-            stranger.line(),
-            "busy",
+            stranger, "busy",
             "{journal}: the other program still has its lock"
         );
         theirs
@@ -162,32 +161,12 @@ async fn a_database_of_another_program_is_refused_and_left_with_its_locks() {
 
 #[test]
 fn a_child_tries_to_write() {
-    let Some(role) = child_role("a_child_tries_to_write") else {
-        return;
-    };
-    let file = Connection::open(role.var("FILE")).unwrap();
-    file.busy_timeout(Duration::ZERO).unwrap();
-    role.say(if file.execute_batch("BEGIN IMMEDIATE").is_ok() {
-        "free"
-    } else {
-        "busy"
+    child("a_child_tries_to_write", async |role| {
+        let file = Connection::open(role.var("FILE")).unwrap();
+        file.busy_timeout(Duration::ZERO).unwrap();
+        let begun = file.execute_batch("BEGIN IMMEDIATE");
+        role.say(if begun.is_ok() { "free" } else { "busy" });
     });
-}
-
-#[tokio::test]
-async fn what_is_no_file_or_lies_nowhere_is_refused() {
-    let (dir, path) = scratch();
-    assert!(refused(dir.path()).await.to_string().contains("is a directory"));
-    let nowhere = dir.path().join("missing").join("locks.db");
-    assert!(refused(&nowhere).await.to_string().contains("does not exist"));
-    assert!(
-        !nowhere.parent().unwrap().exists(),
-        "no directory is made that was not asked for"
-    );
-    let made = std::process::Command::new("mkfifo").arg(&path).status().unwrap();
-    assert!(made.success());
-    let error = open(&path).await.expect_err("a pipe is refused");
-    assert!(error.to_string().contains("no regular file"), "{error}");
 }
 
 /// SQLite keeps the log beside the name by which it opened the file.
@@ -211,47 +190,38 @@ async fn a_file_with_two_names_is_refused_by_either() {
 async fn a_file_that_cannot_be_written_is_refused() {
     let (dir, path) = scratch();
     made(&path).await;
-    fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
-    fs::set_permissions(&path, fs::Permissions::from_mode(0o444)).unwrap();
     let before = fs::read(&path).unwrap();
-    let reader = as_another_user("a_child_opens_a_file", &[("FILE", path.as_os_str())]);
-    let (fault, text) = (reader.line(), reader.line());
-    assert!(fault == "Store" && text.contains("read-only"), "{fault}: {text}");
-    assert_eq!(fs::read(&path).unwrap(), before);
-
-    fs::set_permissions(&path, fs::Permissions::from_mode(0o666)).unwrap();
-    fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o555)).unwrap();
-    let shut_in = as_another_user("a_child_opens_a_file", &[("FILE", path.as_os_str())]);
-    let (fault, text) = (shut_in.line(), shut_in.line());
-    fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
-    assert!(fault == "Store" && text.contains("directory"), "{fault}: {text}");
-    assert_eq!(fs::read(&path).unwrap(), before);
+    for (of_file, of_directory, words) in [(0o444, 0o755, "read-only"), (0o666, 0o555, "directory")] {
+        set_mode(&path, of_file);
+        set_mode(dir.path(), of_directory);
+        let other = as_another_user(&path, "a_child_opens_a_file");
+        let (fault, text) = (other.line(), other.line());
+        set_mode(dir.path(), 0o755);
+        assert!(fault == "Store" && text.contains(words), "{fault}: {text}");
+        assert_eq!(fs::read(&path).unwrap(), before);
+    }
 }
 
 #[test]
 fn a_child_opens_a_file() {
-    let Some(role) = child_role("a_child_opens_a_file") else {
-        return;
-    };
-    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-    match runtime.block_on(open(Path::new(&role.var("FILE")))) {
+    child("a_child_opens_a_file", async |role| match role.open().await {
         Ok(_) => role.say("opened"),
         Err(error) => role.say(&format!("{:?}\n{error}", error.fault())),
-    }
+    });
 }
 
 #[tokio::test]
 async fn a_lock_file_is_for_its_owner_alone_whatever_the_umask() {
     for umask in ["0", "0777"] {
         let (dir, path) = scratch();
-        let env = [("FILE", path.as_os_str()), ("UMASK", umask.as_ref())];
-        assert_eq!(spawn("a_child_opens_a_file", &env).line(), "opened");
+        let opened = spawn("a_child_opens_a_file", &[("FILE", &path), ("UMASK", &umask)]);
+        assert_eq!(opened.line(), "opened");
         assert_eq!(mode(&path), 0o600, "umask {umask}");
-        let env = [
-            ("XDG_STATE_HOME", dir.path().as_os_str()),
-            ("UMASK", umask.as_ref()),
-        ];
-        let text = spawn("a_child_opens_its_own_file", &env).line();
+        let opened = spawn(
+            "a_child_opens_its_own_file",
+            &[("XDG_STATE_HOME", &dir.path()), ("UMASK", &umask)],
+        );
+        let text = opened.line();
         assert_eq!(text, dir.path().join("tenure/locks.db").to_string_lossy());
         assert_eq!(mode(&dir.path().join("tenure")), 0o700, "umask {umask}");
         assert_eq!(mode(Path::new(&text)), 0o600, "umask {umask}");
@@ -260,31 +230,29 @@ async fn a_lock_file_is_for_its_owner_alone_whatever_the_umask() {
 
 #[test]
 fn a_child_opens_its_own_file() {
-    let Some(role) = child_role("a_child_opens_its_own_file") else {
-        return;
-    };
-    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-    let opened = runtime.block_on(sqlite::open(None, Arc::new(SystemClock)));
-    opened.expect("the default file is made");
-    role.say(&sqlite::default_path().unwrap().to_string_lossy());
+    child("a_child_opens_its_own_file", async |role| {
+        let opened = sqlite::open(None, Arc::new(SystemClock)).await;
+        opened.expect("the default file is made");
+        role.say(&sqlite::default_path().unwrap().to_string_lossy());
+    });
 }
 
 #[tokio::test]
 async fn without_a_home_in_the_environment_the_user_database_is_asked() {
-    let env = [("XDG_STATE_HOME", "not/absolute".as_ref()), ("HOME", "".as_ref())];
-    let text = spawn("a_child_tells_its_own_file", &env).line();
-    assert!(
-        text.starts_with('/') && text.ends_with("/.local/state/tenure/locks.db"),
-        "{text}"
+    let child = spawn(
+        "a_child_tells_its_own_file",
+        &[("XDG_STATE_HOME", &"not/absolute"), ("HOME", &"")],
     );
+    let text = child.line();
+    let ends = text.ends_with("/.local/state/tenure/locks.db");
+    assert!(text.starts_with('/') && ends, "{text}");
 }
 
 #[test]
 fn a_child_tells_its_own_file() {
-    let Some(role) = child_role("a_child_tells_its_own_file") else {
-        return;
-    };
-    role.say(&sqlite::default_path().unwrap().to_string_lossy());
+    child("a_child_tells_its_own_file", async |role| {
+        role.say(&sqlite::default_path().unwrap().to_string_lossy());
+    });
 }
 
 #[tokio::test]
@@ -300,10 +268,8 @@ async fn a_full_file_refuses_in_words_and_takes_no_harm() {
     let mut held = Vec::new();
     let error = loop {
         let label = "x".repeat(1000);
-        match client
-            .acquire(&format!("k{}", held.len()), |claim| claim.label = label.into())
-            .await
-        {
+        let key = format!("k{}", held.len());
+        match client.acquire(&key, |claim| claim.label = label.into()).await {
             (claim, Ok(Standing::Granted(_))) => held.push(claim),
             (_, Ok(other)) => panic!("{other:?}"),
             (_, Err(error)) => break error,
@@ -334,18 +300,9 @@ async fn a_replaced_file_is_a_loss_that_every_holder_learns_of() {
         let other = dir.path().join("other.db");
         let _kept_open = open(&other).await.unwrap();
         fs::rename(beside(&other, suffix), beside(&path, suffix)).unwrap();
-        let renewal = Renewal {
-            who: held.at.clone(),
-            lease: held.lease,
-            only: Phase::Granted,
-            shorten_only: false,
-            raise: None,
-        };
-        let renewed = store.clone().renew([renewal].into_iter().collect()).await;
-        assert!(
-            matches!(renewed[0], Renewed::Gone(Loss::Missing)),
-            "{suffix}: {renewed:?}"
-        );
+        let renewed = client.renew(&held).await;
+        let gone = matches!(renewed, Renewed::Gone(Loss::Missing));
+        assert!(gone, "{suffix}: {renewed:?}");
         let (_, refused) = client.acquire("k2", |_| {}).await;
         let error = refused.expect_err("nothing is granted in a file that is gone");
         assert!(
@@ -380,8 +337,7 @@ async fn a_deleted_file_is_a_loss() {
 
 /// Changes what the file says of its origin, and leaves the change in its log, as a process that was killed does.
 fn set(path: &Path, column: &str) {
-    let file = Connection::open(path).unwrap();
-    file.busy_timeout(DEADLINE).unwrap();
+    let file = connect(path);
     file.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)
         .unwrap();
     file.execute(&format!("UPDATE store SET {column} = 'another'"), [])
@@ -395,13 +351,8 @@ async fn claims_of_another_boot_are_dead_and_their_tokens_stay() {
     let mut client = Client::new(open(&path).await.unwrap());
     let before = client.token("k").await;
     // The clock starts again with the machine, so what was written before lies further ahead.
-    let file = Connection::open(&path).unwrap();
-    file.busy_timeout(DEADLINE).unwrap();
-    file.execute(
-        "UPDATE claim SET until = until + 1000000000, forget = forget + 1000000000",
-        [],
-    )
-    .unwrap();
+    let later = "UPDATE claim SET until = until + 1000000000, forget = forget + 1000000000";
+    connect(&path).execute_batch(later).unwrap();
     let mut client = Client::new(open(&path).await.unwrap());
     assert!(client.token("k").await > before);
     let mut third = Client::new(open(&path).await.unwrap());
@@ -426,10 +377,8 @@ async fn a_file_of_another_machine_or_time_namespace_is_refused() {
 async fn a_file_of_a_later_version_is_refused() {
     let (_dir, path) = scratch();
     made(&path).await;
-    Connection::open(&path)
-        .unwrap()
-        .execute("UPDATE store SET format = 2", [])
-        .unwrap();
+    let later = connect(&path).execute_batch("UPDATE store SET format = 2");
+    later.unwrap();
     let error = refused(&path).await;
     assert!(error.to_string().contains("later version"), "{error}");
 }
@@ -440,12 +389,12 @@ async fn a_file_that_others_may_use_is_found() {
     let store = open(&path).await.unwrap();
     assert_eq!(findings(&store).await, [], "a fresh file is in order");
     for (bits, severity) in [(0o644, Severity::Warning), (0o622, Severity::Danger)] {
-        fs::set_permissions(&path, fs::Permissions::from_mode(bits)).unwrap();
+        set_mode(&path, bits);
         let found = findings(&store).await;
         assert!(found.len() == 1 && found[0].0 == severity, "{found:?}");
     }
-    fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
-    fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o777)).unwrap();
+    set_mode(&path, 0o600);
+    set_mode(dir.path(), 0o777);
     let found = findings(&store).await;
     assert!(found.len() == 1 && found[0].1.contains("directory"), "{found:?}");
 }
@@ -467,17 +416,12 @@ async fn a_version_of_sqlite_that_may_damage_the_file_is_found() {
 async fn strange_tables_and_a_changed_origin_are_found() {
     let (_dir, path) = scratch();
     let store = open(&path).await.unwrap();
-    Connection::open(&path)
-        .unwrap()
-        .execute_batch("CREATE TABLE notes (text TEXT)")
-        .unwrap();
+    let made = connect(&path).execute_batch("CREATE TABLE notes (text TEXT)");
+    made.unwrap();
     set(&path, "machine");
-    let found: Vec<Severity> = findings(&store)
-        .await
-        .into_iter()
-        .map(|(severity, _)| severity)
-        .collect();
-    assert_eq!(found, [Severity::Warning, Severity::Danger]);
+    let found = findings(&store).await;
+    let severities: Vec<Severity> = found.iter().map(|(severity, _)| *severity).collect();
+    assert_eq!(severities, [Severity::Warning, Severity::Danger], "{found:?}");
 }
 
 /// R32: no name leaves a row behind.
@@ -501,28 +445,21 @@ async fn nothing_is_left_of_keys_that_are_not_used_again() {
         let claim = client.lock("the last key").await;
         client.unlock(&claim).await;
     }
-    let file = Connection::open(&path).unwrap();
-    let left: i64 = file
-        .query_row(
-            "SELECT count(*) FROM claim WHERE key <> 'the last key'",
-            [],
-            |row| row.get(0),
-        )
-        .unwrap();
-    assert_eq!(left, 0);
+    let file = connect(&path);
+    let others = "SELECT count(*) FROM claim WHERE key <> 'the last key'";
+    assert_eq!(number(&file, others), 0);
     clock.advance(Duration::from_secs(11));
     for _ in 0..600 {
         let claim = client.lock("the last key").await;
         client.unlock(&claim).await;
     }
-    let now = i64::try_from(clock.now().as_nanos()).unwrap();
-    let dead: i64 = file
-        .query_row("SELECT count(*) FROM claim WHERE forget <= ?1", [now], |row| {
-            row.get(0)
-        })
-        .unwrap();
+    let dead = format!(
+        "SELECT count(*) FROM claim WHERE forget <= {}",
+        clock.now().as_nanos()
+    );
     assert_eq!(
-        dead, 0,
+        number(&file, &dead),
+        0,
         "what has ended is forgotten, also on a key that is used all the time"
     );
 }

@@ -1,5 +1,5 @@
 //! Paths and files that nobody means to lock in, as they come up: each is refused in words, and left as it is, or
-//! simply works. What a damaged or foreign file is, and who may use one, is in `files.rs`.
+//! simply works.
 #![cfg(unix)]
 
 mod scene;
@@ -12,9 +12,9 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use rusqlite::Connection;
-use tenure_backend::{Backend, BackendError, Effect, Fairness, Severity};
+use tenure_backend::{Backend, BackendError, Claim, Effect, Fairness, Severity};
 
-use scene::{Client, child_role, findings, open, scratch, spawn};
+use scene::{Client, child, findings, open, runtime, scratch, spawn};
 
 /// What opening the path answers, which must be an error without effect.
 async fn refusal(path: &Path) -> String {
@@ -62,11 +62,8 @@ async fn a_name_with_control_characters_is_shown_without_them() {
     fs::remove_file(&path).unwrap();
     fs::create_dir(&path).unwrap();
     check(&chain(&open(&path).await.expect_err("it is a directory")));
-    check(&chain(
-        &open(&path.join("none/locks.db"))
-            .await
-            .expect_err("it lies nowhere"),
-    ));
+    let nowhere = open(&path.join("none/locks.db")).await;
+    check(&chain(&nowhere.expect_err("it lies nowhere")));
 }
 
 #[tokio::test]
@@ -88,16 +85,26 @@ async fn a_link_to_nothing_is_refused_and_a_link_to_a_file_is_that_file() {
 }
 
 #[tokio::test]
-async fn a_path_that_names_a_directory_or_lies_in_a_file_is_refused() {
-    let (dir, path) = scratch();
-    let text = refusal(&dir.path().join("locks/")).await;
-    assert!(text.contains("names no file"), "{text}");
-    assert!(!dir.path().join("locks").exists());
-    fs::write(&path, "").unwrap();
-    let text = refusal(&path.join("locks.db")).await;
-    assert!(text.contains("no directory"), "{text}");
-    let text = refusal(Path::new("/dev/null")).await;
-    assert!(text.contains("no regular file"), "{text}");
+async fn a_path_to_what_is_no_file_is_refused_and_nothing_is_made() {
+    let (dir, file) = scratch();
+    fs::write(&file, "").unwrap();
+    let (pipe, missing) = (dir.path().join("pipe"), dir.path().join("missing"));
+    let made = Command::new("mkfifo").arg(&pipe).status().unwrap();
+    assert!(made.success());
+    for (path, words) in [
+        (dir.path(), "is a directory"),
+        (&missing.join("locks.db"), "does not exist"),
+        (&missing.join(""), "names no file"),
+        (&file.join("locks.db"), "no directory"),
+        (&pipe, "no regular file"),
+        (Path::new("/dev/null"), "no regular file"),
+        (&dir.path().join("n".repeat(300)), "too long"),
+    ] {
+        let text = refusal(path).await;
+        let name = path.file_name().expect("they have names").to_string_lossy();
+        assert!(text.contains(words) && text.contains(&*name), "{text}");
+    }
+    assert!(!missing.exists(), "no directory is made that was not asked for");
 }
 
 #[tokio::test]
@@ -122,8 +129,6 @@ async fn a_path_may_be_any_bytes_up_to_a_length_that_is_named() {
     works(&long(500)).await;
     let text = refusal(&long(501)).await;
     assert!(text.contains("501 bytes"), "{text}");
-    let text = refusal(&dir.path().join("n".repeat(300))).await;
-    assert!(text.contains("too long"), "{text}");
 }
 
 /// A file that bears our mark, but whose tables are another program's, or are not all there.
@@ -186,10 +191,8 @@ async fn a_file_in_memory_is_found() {
     let store = open(&dir.path().join("locks.db")).await.unwrap();
     let found = store.examine().await.unwrap();
     let memory = |found: &&tenure_backend::Finding| found.what.contains("in memory");
-    assert_eq!(
-        found.iter().find(memory).map(|found| found.severity),
-        Some(Severity::Warning)
-    );
+    let severity = found.iter().find(memory).map(|found| found.severity);
+    assert_eq!(severity, Some(Severity::Warning));
 }
 
 #[test]
@@ -198,46 +201,44 @@ fn a_second_file_of_the_same_user_is_found() {
     let (home, state) = (dir.path().join("home"), dir.path().join("state"));
     let other = home.join(".local/state/tenure");
     fs::create_dir_all(&other).unwrap();
-    let env = [("XDG_STATE_HOME", state.as_os_str()), ("HOME", home.as_os_str())];
-    assert_eq!(spawn("a_child_examines_its_own_file", &env).line(), "examined");
+    let examines = || {
+        spawn(
+            "a_child_examines_its_own_file",
+            &[("XDG_STATE_HOME", &state), ("HOME", &home)],
+        )
+    };
+    assert_eq!(examines().line(), "examined");
     fs::write(other.join("locks.db"), "").unwrap();
-    let child = spawn("a_child_examines_its_own_file", &env);
-    assert!(child.line().contains("another lock file"));
+    assert!(examines().line().contains("another lock file"));
 }
 
 #[test]
 fn a_child_examines_its_own_file() {
-    let Some(role) = child_role("a_child_examines_its_own_file") else {
-        return;
-    };
-    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-    runtime.block_on(async {
+    child("a_child_examines_its_own_file", async |role| {
         let path = tenure_sql::sqlite::default_path().unwrap();
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         let found = findings(&open(&path).await.unwrap()).await;
         found.iter().for_each(|(_, what)| role.say(what));
+        role.say("examined");
     });
-    role.say("examined");
 }
 
 /// A write that fails stands for any disk that gives out: the error says so, and what was there stays.
 #[test]
 fn a_write_that_fails_is_named_and_the_file_takes_no_harm() {
     let (_dir, path) = scratch();
-    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let runtime = runtime();
     let before = runtime.block_on(async {
         let store = open(&path).await.unwrap();
         let token = Client::new(store.clone()).token("k").await;
         store.close().await.unwrap();
         token
     });
-    let env = [("FILE", path.as_os_str()), ("KIBIBYTES", "64".as_ref())];
-    let child = spawn("a_child_writes_until_it_cannot", &env);
+    let env: &scene::Env<'_> = &[("FILE", &path), ("KIBIBYTES", &"64")];
+    let child = spawn("a_child_writes_until_it_cannot", env);
     let text = child.line();
-    assert!(
-        text.contains("locks.db") && text.contains("check its disk"),
-        "{text}"
-    );
+    let words = ["locks.db", "check its disk"];
+    assert!(words.iter().all(|word| text.contains(word)), "{text}");
     assert_eq!(child.line(), "refused again");
     drop(child);
     runtime.block_on(async {
@@ -251,26 +252,17 @@ fn a_write_that_fails_is_named_and_the_file_takes_no_harm() {
 
 #[test]
 fn a_child_writes_until_it_cannot() {
-    let Some(role) = child_role("a_child_writes_until_it_cannot") else {
-        return;
-    };
-    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
-    runtime.block_on(async {
-        let mut client = Client::new(open(Path::new(&role.var("FILE"))).await.unwrap());
+    child("a_child_writes_until_it_cannot", async |role| {
+        let mut client = role.client().await;
+        let fair = |claim: &mut Claim| claim.fairness = Fairness::Fifo;
         let error = loop {
-            if let (_, Err(error)) = client
-                .acquire("of the child", |claim| claim.fairness = Fairness::Fifo)
-                .await
-            {
+            if let (_, Err(error)) = client.acquire("of the child", fair).await {
                 break error;
             }
         };
         role.say(&error.to_string());
-        client
-            .acquire("another", |_| {})
-            .await
-            .1
-            .expect_err("it still cannot write");
+        let (_, again) = client.acquire("another", |_| {}).await;
+        again.expect_err("it still cannot write");
         role.say("refused again");
     });
 }

@@ -1,10 +1,8 @@
 //! Several processes that share only the file: they exclude and wake each other, and survive each other's end.
-//! The file itself is in `files.rs`.
 #![cfg(target_os = "linux")]
 
 mod scene;
 
-use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -15,27 +13,15 @@ use rustix::process::Signal;
 use tenure_backend::{Backend, Fairness, Fault, Severity};
 use tenure_sql::{Config, SqlStore, sqlite};
 
-use scene::{Client, DEADLINE, Other, child_role, findings, scratch, spawn, until};
+use scene::{
+    Client, Other, Role, child, connect, findings, number, runtime, scratch, spawn, spawn_on, until,
+};
 
 async fn open(path: &Path) -> Arc<SqlStore> {
     scene::open(path).await.expect("the file opens")
 }
 
-/// The file by other means than a store.
-fn connect(path: impl AsRef<Path>) -> Connection {
-    let file = Connection::open(path).unwrap();
-    file.busy_timeout(DEADLINE).unwrap();
-    file
-}
-
-fn runtime() -> tokio::runtime::Runtime {
-    tokio::runtime::Builder::new_current_thread()
-        .enable_time()
-        .build()
-        .expect("a runtime can be made")
-}
-
-fn fairness(role: &scene::Role) -> Fairness {
+fn fairness(role: &Role) -> Fairness {
     if role.var("FAIRNESS") == "fifo" {
         Fairness::Fifo
     } else {
@@ -49,12 +35,13 @@ fn a_counter_that_processes_raise_under_the_lock_is_exact() {
         let (dir, path) = scratch();
         let counter = dir.path().join("counter");
         fs::write(&counter, "0").unwrap();
-        let env: [(&str, &OsStr); 3] = [
-            ("FILE", path.as_os_str()),
-            ("COUNTER", counter.as_os_str()),
-            ("FAIRNESS", fairness.as_ref()),
-        ];
-        let children: Vec<Other> = (0..4).map(|_| spawn("a_child_raises_a_counter", &env)).collect();
+        let start = |_| {
+            spawn(
+                "a_child_raises_a_counter",
+                &[("FILE", &path), ("COUNTER", &counter), ("FAIRNESS", &fairness)],
+            )
+        };
+        let children: Vec<Other> = (0..4).map(start).collect();
         for child in &children {
             assert_eq!(child.line(), "done");
         }
@@ -64,12 +51,9 @@ fn a_counter_that_processes_raise_under_the_lock_is_exact() {
 
 #[test]
 fn a_child_raises_a_counter() {
-    let Some(role) = child_role("a_child_raises_a_counter") else {
-        return;
-    };
-    let counter = PathBuf::from(role.var("COUNTER"));
-    runtime().block_on(async {
-        let mut client = Client::new(open(Path::new(&role.var("FILE"))).await);
+    child("a_child_raises_a_counter", async |role| {
+        let counter = PathBuf::from(role.var("COUNTER"));
+        let mut client = role.client().await;
         for _ in 0..40 {
             let claim = client.wait("counter", fairness(&role)).await;
             let number: u32 = fs::read_to_string(&counter).unwrap().parse().unwrap();
@@ -77,8 +61,8 @@ fn a_child_raises_a_counter() {
             fs::write(&counter, (number + 1).to_string()).unwrap();
             client.unlock(&claim).await;
         }
+        role.say("done");
     });
-    role.say("done");
 }
 
 /// Each grant is one turn of its process, so that quickness shows: nothing but the store's turns makes it fair.
@@ -89,15 +73,13 @@ fn every_process_gets_at_least_half_its_share_of_an_unfair_key() {
     let (dir, path) = scratch();
     let log = dir.path().join("log");
     fs::write(&log, "").unwrap();
-    let grants = GRANTS.to_string();
-    let env: [(&str, &OsStr); 3] = [
-        ("FILE", path.as_os_str()),
-        ("LOG", log.as_os_str()),
-        ("GRANTS", grants.as_ref()),
-    ];
-    let mut children: Vec<Other> = (0..PROCESSES)
-        .map(|_| spawn("a_child_takes_what_it_can", &env))
-        .collect();
+    let start = |_| {
+        spawn(
+            "a_child_takes_what_it_can",
+            &[("FILE", &path), ("LOG", &log), ("GRANTS", &GRANTS.to_string())],
+        )
+    };
+    let mut children: Vec<Other> = (0..PROCESSES).map(start).collect();
     for child in &children {
         assert_eq!(child.line(), "ready");
     }
@@ -109,26 +91,20 @@ fn every_process_gets_at_least_half_its_share_of_an_unfair_key() {
     }
     let log = fs::read_to_string(&log).unwrap();
     let share = |child: &Other| {
-        log.lines()
-            .filter(|line| *line == child.pid().to_string())
-            .count()
+        let pid = child.pid().to_string();
+        log.lines().filter(|line| *line == pid).count()
     };
     let shares: Vec<usize> = children.iter().map(share).collect();
-    assert!(
-        shares.iter().all(|share| *share >= GRANTS / PROCESSES / 2),
-        "{shares:?}"
-    );
+    let least = GRANTS / PROCESSES / 2;
+    assert!(shares.iter().all(|share| *share >= least), "{shares:?}");
 }
 
 #[test]
 fn a_child_takes_what_it_can() {
-    let Some(role) = child_role("a_child_takes_what_it_can") else {
-        return;
-    };
-    let (log, grants) = (PathBuf::from(role.var("LOG")), role.number("GRANTS") as usize);
-    let me = format!("{}\n", std::process::id());
-    runtime().block_on(async {
-        let mut client = Client::new(open(Path::new(&role.var("FILE"))).await);
+    child("a_child_takes_what_it_can", async |role| {
+        let (log, grants) = (PathBuf::from(role.var("LOG")), role.number("GRANTS") as usize);
+        let me = format!("{}\n", std::process::id());
+        let mut client = role.client().await;
         role.say("ready");
         role.listen();
         loop {
@@ -143,18 +119,17 @@ fn a_child_takes_what_it_can() {
                 break;
             }
         }
+        role.say("done");
     });
-    role.say("done");
 }
 
 #[test]
 fn a_release_wakes_a_waiter_in_another_process() {
     for fairness in ["unfair", "fifo"] {
         let (_dir, path) = scratch();
-        let env: [(&str, &OsStr); 2] = [("FILE", path.as_os_str()), ("FAIRNESS", fairness.as_ref())];
         runtime().block_on(async {
             let mut client = Client::new(open(&path).await);
-            let mut waiter = spawn("a_child_waits", &env);
+            let mut waiter = spawn("a_child_waits", &[("FILE", &path), ("FAIRNESS", &fairness)]);
             let (mut times, mut writes) = (Vec::new(), Vec::new());
             for _ in 0..20 {
                 let start = Instant::now();
@@ -175,10 +150,8 @@ fn a_release_wakes_a_waiter_in_another_process() {
             // The holder's lease would have lasted a minute, so it was not polling that found out. The bound is
             // ten times what a quiet machine needs at the worst, and what the disk needs on top.
             let bound = Duration::from_millis(100) + 5 * writes[writes.len() / 2];
-            assert!(
-                times[times.len() / 2] < bound,
-                "{fairness}: {times:?}, bound {bound:?}"
-            );
+            let median = times[times.len() / 2];
+            assert!(median < bound, "{fairness}: {times:?}, bound {bound:?}");
         });
     }
 }
@@ -186,21 +159,14 @@ fn a_release_wakes_a_waiter_in_another_process() {
 /// Waits until somebody queues or watches.
 async fn wait_for_waiter(path: &Path) {
     let file = connect(path);
-    let waits = || {
-        file.query_row("SELECT count(*) FROM claim WHERE phase IN (2, 3)", [], |row| {
-            row.get::<_, i64>(0)
-        })
-    };
-    until("somebody waits", || waits().unwrap() > 0).await;
+    let waiting = "SELECT count(*) FROM claim WHERE phase IN (2, 3)";
+    until("somebody waits", || number(&file, waiting) > 0).await;
 }
 
 #[test]
 fn a_child_waits() {
-    let Some(role) = child_role("a_child_waits") else {
-        return;
-    };
-    runtime().block_on(async {
-        let mut client = Client::new(open(Path::new(&role.var("FILE"))).await);
+    child("a_child_waits", async |role| {
+        let mut client = role.client().await;
         loop {
             assert_eq!(role.listen(), "wait");
             role.say("waits");
@@ -218,7 +184,7 @@ fn a_process_that_is_killed_leaves_a_file_that_others_use() {
     let (_dir, path) = scratch();
     runtime().block_on(async {
         for round in 0..10 {
-            let victim = spawn("a_child_writes_all_the_time", &[("FILE", path.as_os_str())]);
+            let victim = spawn_on(&path, "a_child_writes_all_the_time");
             // Each time it is killed while it goes on writing, a little later than the time before.
             for _ in 0..=round {
                 assert_eq!(victim.line(), "writes");
@@ -235,11 +201,8 @@ fn a_process_that_is_killed_leaves_a_file_that_others_use() {
 
 #[test]
 fn a_child_writes_all_the_time() {
-    let Some(role) = child_role("a_child_writes_all_the_time") else {
-        return;
-    };
-    runtime().block_on(async {
-        let mut client = Client::new(open(Path::new(&role.var("FILE"))).await);
+    child("a_child_writes_all_the_time", async |role| {
+        let mut client = role.client().await;
         let key = std::process::id().to_string();
         loop {
             let claim = client.lock(&key).await;
@@ -252,38 +215,32 @@ fn a_child_writes_all_the_time() {
 #[test]
 fn a_process_that_stops_within_a_transaction_is_named_and_nobody_else_is_harmed() {
     let (_dir, path) = scratch();
-    let config = || Config {
+    let config = Config {
         busy_limit: Duration::from_millis(300),
         ..Config::default()
     };
     runtime().block_on(async {
-        let store = sqlite::open_with(Some(path.clone()), config()).await.unwrap();
+        let store = sqlite::open_with(Some(path.clone()), config).await.unwrap();
         let mut client = Client::new(store.clone());
         let held = client.lock("k").await;
-        let sleeper = spawn(
-            "a_child_stays_within_a_transaction",
-            &[("FILE", path.as_os_str())],
-        );
+        let sleeper = spawn_on(&path, "a_child_stays_within_a_transaction");
         assert_eq!(sleeper.line(), "writes");
         sleeper.signal(Signal::STOP);
         let pid = format!("process {} ", sleeper.pid());
-        wait_until_stopped(sleeper.pid()).await;
+        let status = || fs::read_to_string(format!("/proc/{}/status", sleeper.pid())).unwrap();
+        until("the child stops", || status().contains("State:\tT")).await;
 
         let (_, refused) = client.acquire("other", |_| {}).await;
         let error = refused.expect_err("nobody may write");
         assert_eq!(error.fault(), Fault::Unavailable, "{error}");
         let text = error.to_string();
-        assert!(
-            text.contains(&pid) && text.contains("stopped") && text.contains("-CONT"),
-            "{text}"
-        );
+        for words in [&*pid, "stopped", "-CONT"] {
+            assert!(text.contains(words), "{text}");
+        }
         let found = findings(&store).await;
         let named = |(_, what): &&(Severity, String)| what.contains(&pid);
-        assert_eq!(
-            found.iter().find(named).map(|found| found.0),
-            Some(Severity::Danger),
-            "{found:?}"
-        );
+        let severity = found.iter().find(named).map(|found| found.0);
+        assert_eq!(severity, Some(Severity::Danger), "{found:?}");
 
         sleeper.signal(Signal::KILL);
         drop(sleeper);
@@ -293,13 +250,8 @@ fn a_process_that_stops_within_a_transaction_is_named_and_nobody_else_is_harmed(
     });
 }
 
-async fn wait_until_stopped(pid: u32) {
-    let status = || fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
-    until("the child stops", || status().contains("State:\tT")).await;
-}
-
 /// Begins to write the file, and goes on when the parent says so.
-fn within_a_transaction(role: &scene::Role) -> Connection {
+fn within_a_transaction(role: &Role) -> Connection {
     let file = connect(role.var("FILE"));
     file.execute_batch("BEGIN IMMEDIATE; UPDATE bucket SET last = last")
         .unwrap();
@@ -310,10 +262,9 @@ fn within_a_transaction(role: &scene::Role) -> Connection {
 
 #[test]
 fn a_child_stays_within_a_transaction() {
-    let Some(role) = child_role("a_child_stays_within_a_transaction") else {
-        return;
-    };
-    within_a_transaction(&role);
+    child("a_child_stays_within_a_transaction", async |role| {
+        within_a_transaction(&role);
+    });
 }
 
 #[test]
@@ -321,7 +272,7 @@ fn a_short_stop_is_waited_for_and_no_caller_hears_of_it() {
     let (_dir, path) = scratch();
     runtime().block_on(async {
         let mut client = Client::new(open(&path).await);
-        let mut writer = spawn("a_child_writes_for_a_while", &[("FILE", path.as_os_str())]);
+        let mut writer = spawn_on(&path, "a_child_writes_for_a_while");
         assert_eq!(writer.line(), "writes");
         let start = Instant::now();
         let lock = client.lock("k");
@@ -336,13 +287,12 @@ fn a_short_stop_is_waited_for_and_no_caller_hears_of_it() {
 
 #[test]
 fn a_child_writes_for_a_while() {
-    let Some(role) = child_role("a_child_writes_for_a_while") else {
-        return;
-    };
-    let file = within_a_transaction(&role);
-    // sleep: the time for which this process keeps the file to itself is the point.
-    std::thread::sleep(Duration::from_millis(600));
-    file.execute_batch("COMMIT").unwrap();
+    child("a_child_writes_for_a_while", async |role| {
+        let file = within_a_transaction(&role);
+        // sleep: the time for which this process keeps the file to itself is the point.
+        std::thread::sleep(Duration::from_millis(600));
+        file.execute_batch("COMMIT").unwrap();
+    });
 }
 
 #[test]
@@ -367,47 +317,38 @@ fn a_store_that_was_closed_waits_for_nothing_any_more() {
 #[test]
 fn processes_that_open_a_file_at_once_all_have_it() {
     let (_dir, path) = scratch();
-    let env: [(&str, &OsStr); 1] = [("FILE", path.as_os_str())];
-    let children: Vec<Other> = (0..8).map(|_| spawn("a_child_opens_at_once", &env)).collect();
+    let start = |_| spawn_on(&path, "a_child_opens_at_once");
+    let children: Vec<Other> = (0..8).map(start).collect();
     for child in &children {
         assert_eq!(child.line(), "opened");
     }
-    let children = children.len() as i64;
-    let file = connect(&path);
-    let held: i64 = file
-        .query_row("SELECT count(*) FROM claim WHERE phase = 4", [], |row| row.get(0))
-        .unwrap();
-    assert_eq!(held, children);
+    let held = "SELECT count(*) FROM claim WHERE phase = 4";
+    assert_eq!(number(&connect(&path), held), children.len() as i64);
 }
 
 #[test]
 fn a_child_opens_at_once() {
-    let Some(role) = child_role("a_child_opens_at_once") else {
-        return;
-    };
-    runtime().block_on(async {
-        let mut client = Client::new(open(Path::new(&role.var("FILE"))).await);
+    child("a_child_opens_at_once", async |role| {
+        let mut client = role.client().await;
         client.lock(&format!("of {}", std::process::id())).await;
+        drop(client);
+        role.say("opened");
+        role.listen();
     });
-    role.say("opened");
-    role.listen();
 }
 
 /// The thread of a file looks for more for a moment after each answer, and then sleeps until somebody asks.
 #[test]
 fn a_store_that_nobody_asks_sleeps() {
     let (_dir, path) = scratch();
-    let child = spawn("a_child_takes_a_few", &[("FILE", path.as_os_str())]);
+    let child = spawn_on(&path, "a_child_takes_a_few");
     assert_eq!(child.line(), "done");
     let threads = fs::read_dir(format!("/proc/{}/task", child.pid())).unwrap();
     let is_ours = |dir: &PathBuf| fs::read_to_string(dir.join("comm")).unwrap().trim() == "tenure-sqlite";
     let thread = threads.map(|entry| entry.unwrap().path()).find(is_ours);
     let thread = thread.expect("the store has a thread");
-    let sleeps = || {
-        fs::read_to_string(thread.join("status"))
-            .unwrap()
-            .contains("State:\tS")
-    };
+    let status = || fs::read_to_string(thread.join("status")).unwrap();
+    let sleeps = || status().contains("State:\tS");
     runtime().block_on(until("the thread sleeps", sleeps));
     let worked = || {
         let text = fs::read_to_string(thread.join("schedstat")).unwrap();
@@ -423,11 +364,8 @@ fn a_store_that_nobody_asks_sleeps() {
 
 #[test]
 fn a_child_takes_a_few() {
-    let Some(role) = child_role("a_child_takes_a_few") else {
-        return;
-    };
-    runtime().block_on(async {
-        let mut client = Client::new(open(Path::new(&role.var("FILE"))).await);
+    child("a_child_takes_a_few", async |role| {
+        let mut client = role.client().await;
         for _ in 0..5 {
             let claim = client.lock("k").await;
             client.unlock(&claim).await;

@@ -1,5 +1,6 @@
 //! What the tests of files and processes have in common: a client that takes and frees locks, and child processes
 //! that are this test program run again for one test.
+#![allow(dead_code, reason = "each test program uses its part")]
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -16,11 +17,14 @@ use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
 use futures_core::Stream;
+use rusqlite::Connection;
 use tenure_backend::{
     Backend, BackendError, Batch, Cause, Claim, ClaimId, ClaimRef, ClientId, Departure, Fairness,
-    FencingToken, Finding, Holder, HolderId, LockKey, Mode, OwnerId, Released, Severity, Standing,
+    FencingToken, Finding, Grant, HolderId, LockKey, Mode, OwnerId, Released, Renewal, Renewed, Severity,
+    Standing,
 };
 use tenure_sql::{Config, SqlStore, sqlite};
+use tokio::runtime::{Builder, Runtime};
 
 /// How long anything may take before a test counts as stuck: many times what a disk that stalls takes for a sync.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(120);
@@ -39,6 +43,24 @@ pub(crate) async fn open(path: &Path) -> Result<Arc<SqlStore>, BackendError> {
         ..Config::default()
     };
     sqlite::open_with(Some(path.to_owned()), config).await
+}
+
+/// The file by other means than a store.
+pub(crate) fn connect(path: impl AsRef<Path>) -> Connection {
+    let file = Connection::open(path).expect("the file opens");
+    file.busy_timeout(DEADLINE).expect("a time limit can be set");
+    file
+}
+
+/// What a query for one number finds in a file.
+pub(crate) fn number(file: &Connection, query: &str) -> i64 {
+    let found = file.query_row(query, [], |row| row.get(0));
+    found.expect("the query fits the file")
+}
+
+pub(crate) fn runtime() -> Runtime {
+    let runtime = Builder::new_current_thread().enable_time().build();
+    runtime.expect("a runtime can be made")
 }
 
 /// What weakens the locks of a store, but for what the machine is to blame for: the place where these tests keep their
@@ -124,22 +146,22 @@ impl Client {
         (claim, standing)
     }
 
+    async fn granted(&mut self, key: &str) -> (Arc<Claim>, Grant) {
+        match self.acquire(key, |_| {}).await {
+            (claim, Ok(Standing::Granted(grant))) => (claim, grant),
+            (_, other) => panic!("{key} is free: {other:?}"),
+        }
+    }
+
     /// Takes a lock that is free.
     pub(crate) async fn lock(&mut self, key: &str) -> Arc<Claim> {
-        let (claim, standing) = self.acquire(key, |_| {}).await;
-        assert!(
-            matches!(standing, Ok(Standing::Granted(_))),
-            "{key} is free: {standing:?}"
-        );
-        claim
+        self.granted(key).await.0
     }
 
     /// Takes a lock that is free, and keeps it.
     pub(crate) async fn token(&mut self, key: &str) -> FencingToken {
-        match self.acquire(key, |_| {}).await {
-            (_, Ok(Standing::Granted(grant))) => grant.tokens.expect("each grant has tokens").first(),
-            (_, other) => panic!("{key} is free: {other:?}"),
-        }
+        let (_, grant) = self.granted(key).await;
+        grant.tokens.expect("each grant has tokens").first()
     }
 
     /// Takes a lock as soon as it can be had.
@@ -148,12 +170,8 @@ impl Client {
         if let Standing::Granted(_) = first.expect("the store answers") {
             return claim;
         }
-        let mut wakes = self
-            .store
-            .clone()
-            .watch(claim.clone())
-            .await
-            .expect("the store watches");
+        let wakes = self.store.clone().watch(claim.clone()).await;
+        let mut wakes = wakes.expect("the store watches");
         loop {
             match self.poll(&claim).await.expect("the store answers") {
                 Standing::Granted(_) => return claim,
@@ -171,6 +189,12 @@ impl Client {
         matches!(standing.expect("the store answers"), Standing::Granted(_))
     }
 
+    pub(crate) async fn renew(&self, claim: &Claim) -> Renewed {
+        let batch = Batch::from_iter([Renewal::of(claim)]);
+        let mut renewed = self.store.clone().renew(batch).await;
+        renewed.pop().expect("one renewal has one answer")
+    }
+
     pub(crate) async fn unlock(&self, claim: &Claim) {
         self.release(claim, Cause::Unlocked, Duration::ZERO).await;
     }
@@ -182,10 +206,8 @@ impl Client {
 
     async fn release(&self, claim: &Claim, cause: Cause, bar: Duration) {
         let departure = Departure {
-            who: Holder::Claim(claim.at.clone()),
-            cause,
-            heir: None,
             bar,
+            ..Departure::of(claim, cause)
         };
         let released = self.store.clone().release(Batch::from_iter([departure])).await;
         let [Released::Done { freed, .. }] = &released[..] else {
@@ -200,7 +222,8 @@ pub(crate) struct Other {
     child: Child,
     lines: mpsc::Receiver<String>,
     stdin: Option<ChildStdin>,
-    _program: Option<tempfile::TempDir>,
+    /// The directory of a copy of the program, if it runs one.
+    program: Option<tempfile::TempDir>,
 }
 
 /// Tells a child from the test's own run.
@@ -209,39 +232,43 @@ const ROLE: &str = "TENURE_TEST_ROLE";
 /// Marks what a child says among what its test harness prints.
 const MARK: &str = "child: ";
 
-pub(crate) fn spawn(test: &str, env: &[(&str, &OsStr)]) -> Other {
-    let program = std::env::current_exe().expect("a test program knows its path");
-    start(program.as_os_str(), test, env, None, None)
+/// What a child finds in its environment.
+pub(crate) type Env<'a> = [(&'a str, &'a dyn AsRef<OsStr>)];
+
+pub(crate) fn spawn(test: &str, env: &Env<'_>) -> Other {
+    start(this_program(), test, env, None)
+}
+
+fn this_program() -> PathBuf {
+    std::env::current_exe().expect("a test program knows its path")
+}
+
+/// Starts a child for that file.
+pub(crate) fn spawn_on(path: &Path, test: &str) -> Other {
+    spawn(test, &[("FILE", &path)])
 }
 
 /// Runs a child as another user, for whom permissions count: they do not count for root.
-pub(crate) fn as_another_user(test: &str, env: &[(&str, &OsStr)]) -> Other {
+pub(crate) fn as_another_user(path: &Path, test: &str) -> Other {
     const NOBODY: u32 = 65_534;
     if !rustix::process::geteuid().is_root() {
-        return spawn(test, env);
+        return spawn_on(path, test);
     }
     let dir = tempfile::tempdir().expect("a temporary directory can be made");
     let program = dir.path().join("program");
-    fs::copy(
-        std::env::current_exe().expect("a test program knows its path"),
-        &program,
-    )
-    .expect("programs can be copied");
-    fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).expect("the directory is ours");
-    fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).expect("the copy is ours");
-    start(program.as_os_str(), test, env, Some(NOBODY), Some(dir))
+    fs::copy(this_program(), &program).expect("programs can be copied");
+    for path in [dir.path(), &program] {
+        fs::set_permissions(path, fs::Permissions::from_mode(0o755)).expect("it is ours");
+    }
+    let mut other = start(program, test, &[("FILE", &path)], Some(NOBODY));
+    other.program = Some(dir);
+    other
 }
 
-fn start(
-    program: &OsStr,
-    test: &str,
-    env: &[(&str, &OsStr)],
-    user: Option<u32>,
-    keep: Option<tempfile::TempDir>,
-) -> Other {
+fn start(program: PathBuf, test: &str, env: &Env<'_>, user: Option<u32>) -> Other {
     let set = |name: &str, default: &'static str| {
         let value = env.iter().find(|(set, _)| *set == name);
-        value.map_or(OsStr::new(default), |(_, value)| value)
+        value.map_or(OsStr::new(default), |(_, value)| value.as_ref())
     };
     // The unit of the limit is 512 bytes. A write beyond it fails, since the signal is ignored.
     const SET_UP: &str = "umask \"$1\"; if [ -n \"$2\" ]; then trap '' XFSZ; ulimit -f $(($2 * 2)); fi; \
@@ -257,7 +284,9 @@ fn start(
         .args([set("UMASK", "022"), set("KIBIBYTES", ""), set("BOOT_ID", "")])
         .arg(program);
     command.args([test, "--exact", "--nocapture", "--test-threads=1"]);
-    command.env(ROLE, test).envs(env.iter().copied());
+    command
+        .env(ROLE, test)
+        .envs(env.iter().map(|(name, value)| (name, value.as_ref())));
     command
         .current_dir("/")
         .stdin(Stdio::piped())
@@ -272,7 +301,7 @@ fn start(
         child,
         lines,
         stdin,
-        _program: keep,
+        program: None,
     }
 }
 
@@ -331,12 +360,23 @@ impl Drop for Other {
 /// The part of a child process.
 pub(crate) struct Role;
 
-/// The role of this process, if it is a child that was started for this test; a plain run of the test has none.
-pub(crate) fn child_role(test: &str) -> Option<Role> {
-    (std::env::var_os(ROLE)? == test).then_some(Role)
+/// Plays the part of a child, if this process was started for that test; a plain run of the test does nothing.
+pub(crate) fn child(test: &str, part: impl AsyncFnOnce(Role)) {
+    if std::env::var_os(ROLE).is_some_and(|role| role == test) {
+        runtime().block_on(part(Role));
+    }
 }
 
 impl Role {
+    /// A client of the file that the parent names.
+    pub(crate) async fn client(&self) -> Client {
+        Client::new(self.open().await.expect("the file opens"))
+    }
+
+    pub(crate) async fn open(&self) -> Result<Arc<SqlStore>, BackendError> {
+        open(Path::new(&self.var("FILE"))).await
+    }
+
     pub(crate) fn var(&self, name: &str) -> OsString {
         std::env::var_os(name).expect("the parent sets what the role needs")
     }
