@@ -1,17 +1,16 @@
-//! The [`Backend`] of one client. It checks what is asked and passes it to the store; no rule of locking is
-//! here.
+//! The [`Backend`] of one client. It checks what is asked and passes it to the store.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use tenure_backend::{
-    Backend, BackendError, Batch, Call, Claim, Clock, Departure, Each, Finding, Instant, LockStatus, Page,
-    Profile, Query, Released, Renewal, Renewed, Severity, Standing, SystemClock, Wakes,
+    Backend, BackendError, Batch, Call, Claim, Clock, Departure, Each, Effect, Fault, Finding, Instant,
+    LockStatus, Page, Profile, Query, Released, Renewal, Renewed, Severity, Standing, SystemClock, Wakes,
 };
 
-use crate::error::{check_departure, check_renewal};
 use crate::profile::{LIMITS, PROFILE};
 use crate::store::MemoryStore;
+use crate::tokens::Tokens;
 
 /// One client's connection to a [`MemoryStore`].
 ///
@@ -129,4 +128,18 @@ impl Backend for Memory {
         self.closed.store(true, Ordering::Release);
         Call::ready(Ok(()))
     }
+}
+
+fn check_renewal(renewal: &Renewal) -> Result<(), BackendError> {
+    let highest = Tokens::HIGHEST_RAISE;
+    if renewal.raise.is_some_and(|run| run.last() > highest) {
+        let message = format!("tokens are raised to {highest} at the most");
+        return Err(BackendError::new(Fault::Limit, Effect::None, message));
+    }
+    LIMITS.check_lease(renewal.lease)
+}
+
+fn check_departure(departure: &Departure) -> Result<(), BackendError> {
+    let heir = departure.checked_heir()?;
+    heir.map_or(Ok(()), |heir| heir.check(&LIMITS))
 }

@@ -1,7 +1,6 @@
 #![doc = include_str!("docs.md")]
 
 mod backend;
-mod error;
 mod fates;
 mod profile;
 mod room;

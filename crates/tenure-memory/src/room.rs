@@ -1,6 +1,5 @@
-//! One key: who holds it, who queues for it, and what happens when somebody comes or goes. Who may go next is
-//! decided in `turn.rs`. Neither reads a clock or wakes anybody: a [`Visit`] brings the time and takes the
-//! bells along.
+//! One key: its holders, its queue, and what happens when a claim comes or goes. Nothing here reads a clock or
+//! wakes a waiter: a [`Visit`] brings the time and takes the bells along.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

@@ -1,5 +1,4 @@
-//! The store that clients share: one lock around the table, and the clocks. What the table does is in
-//! `table.rs`.
+//! The store that clients share: one lock around the table, and the clocks.
 
 use std::fmt;
 use std::sync::Arc;

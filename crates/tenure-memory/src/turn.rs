@@ -1,5 +1,4 @@
 //! Whose turn it is at one key: who is admitted, who is woken, and how long the others sleep.
-//! How claims come and go is in `room.rs`.
 
 use std::time::Duration;
 

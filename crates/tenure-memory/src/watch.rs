@@ -1,5 +1,4 @@
 //! Wake-ups: bells that are rung after the store is unlocked, and the streams that listen to them.
-//! Which bell is rung when is decided in `room.rs`.
 
 use std::pin::Pin;
 use std::sync::Arc;

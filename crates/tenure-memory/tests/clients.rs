@@ -1,5 +1,4 @@
-//! What the conformance suite cannot see: clients whose clocks differ, wakers that run code of their own,
-//! limits. The rules of locking are in `conformance.rs` and in `src/table/rules.rs`.
+//! What the conformance suite cannot see: clients whose clocks differ, wakers that run code of their own, limits.
 
 use std::future::Future;
 use std::num::NonZeroU32;
@@ -12,8 +11,8 @@ use futures_core::Stream;
 use smallvec::smallvec;
 use tenure_backend::{
     Backend, BackendError, Batch, Cause, Claim, ClaimId, ClaimRef, ClientId, Clock, Departure, Fairness,
-    Fault, Grant, Holder, LockKey, MAX_PLACE_AHEAD, Mode, OwnerId, Phase, Query, Released, Renewal, Renewed,
-    Standing, Wakes,
+    Fault, Grant, LockKey, MAX_PLACE_AHEAD, Mode, OwnerId, Query, Released, Renewal, Renewed, Standing,
+    Wakes,
 };
 use tenure_memory::{Memory, MemoryStore};
 use tenure_testkit::ManualClock;
@@ -55,27 +54,9 @@ fn grant(client: &Arc<Memory>, claim: &Arc<Claim>) -> Grant {
     }
 }
 
-fn renewal(claim: &Claim) -> Renewal {
-    Renewal {
-        who: claim.at.clone(),
-        lease: claim.lease,
-        only: Phase::Granted,
-        shorten_only: false,
-        raise: None,
-    }
-}
-
-fn departure(claim: &Claim) -> Departure {
-    Departure {
-        who: Holder::Claim(claim.at.clone()),
-        cause: Cause::Unlocked,
-        heir: None,
-        bar: Duration::ZERO,
-    }
-}
-
 fn release(client: &Arc<Memory>, claim: &Claim) {
-    let answers = now(Arc::clone(client).release(smallvec![departure(claim)]));
+    let departure = Departure::of(claim, Cause::Unlocked);
+    let answers = now(Arc::clone(client).release(smallvec![departure]));
     assert!(matches!(answers[..], [Released::Done { .. }]));
 }
 
@@ -105,7 +86,7 @@ fn a_client_is_answered_on_its_own_clock_and_leases_are_counted_on_the_stores() 
             ..
         })
     ));
-    match &now(Arc::clone(&ahead).renew(smallvec![renewal(&held)]))[..] {
+    match &now(Arc::clone(&ahead).renew(smallvec![Renewal::of(&held)]))[..] {
         [
             Renewed::Alive {
                 held_from,
@@ -188,13 +169,14 @@ fn what_is_beyond_the_limits_is_refused_without_effect() {
         beyond
     );
     grant(&client, &held);
-    match &now(Arc::clone(&client).renew(smallvec![renewal(&long)]))[..] {
+    match &now(Arc::clone(&client).renew(smallvec![Renewal::of(&long)]))[..] {
         [Renewed::Unknown(error)] => assert_eq!(fault(error), beyond),
         renewed => panic!("{renewed:?}"),
     }
 
     let many = usize::try_from(limits.max_batch.get()).unwrap() + 1;
-    let batch: Batch<_> = (0..many).map(|_| departure(&held)).collect();
+    let departure = |_| Departure::of(&held, Cause::Unlocked);
+    let batch: Batch<_> = (0..many).map(departure).collect();
     let answers = now(Arc::clone(&client).release(batch));
     assert_eq!(answers.len(), many);
     for answer in answers {
@@ -202,20 +184,4 @@ fn what_is_beyond_the_limits_is_refused_without_effect() {
     }
     let page = now(Arc::clone(&client).inspect(Query::Key(held.at.key.clone()))).unwrap();
     assert_eq!(page.items[0].holders.len(), 1);
-}
-
-#[test]
-fn closing_one_client_closes_no_other_and_leaves_its_claims_to_their_leases() {
-    let clock = ManualClock::new();
-    let store = MemoryStore::new(Arc::new(clock.clone()));
-    let [one, other] = [0, 1].map(|_| store.client(Arc::new(clock.clone())));
-    grant(&one, &claim(1, 1));
-    now(Arc::clone(&one).close()).unwrap();
-    assert_eq!(acquire(&one, &claim(1, 2)).unwrap_err().fault(), Fault::Closed);
-    assert!(matches!(
-        acquire(&other, &claim(2, 1)),
-        Ok(Standing::Waiting { .. })
-    ));
-    clock.advance(LEASE);
-    grant(&other, &claim(2, 2));
 }

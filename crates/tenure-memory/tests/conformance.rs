@@ -1,5 +1,4 @@
 //! Memory passes the conformance suite, as it is and through chaos.
-//! The cases are in `tenure-testkit`; the rules one by one, without a public face, in `src/table/rules.rs`.
 
 use std::future::Future;
 use std::pin::Pin;

@@ -1,5 +1,4 @@
 //! Clients that ask again only when they are woken or told to poll: nobody sleeps beside a key that is free.
-//! What the answers must be is in `walk.rs`.
 
 use std::sync::Arc;
 use std::time::Duration;

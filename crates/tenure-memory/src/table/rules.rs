@@ -1,12 +1,11 @@
-//! The rules of the contract, one test each, on the state machine alone. Random walks are in `walk.rs` and
-//! `liveness.rs`; the same rules over the public face in `tests/conformance.rs`.
+//! The rules of the contract, one test each, on the state machine alone.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use tenure_backend::{
-    Cause, Departure, Fairness, FencingToken, Holder, HolderId, Loss, MAX_PLACE_AHEAD, Mode, PASS_WINDOW,
-    Phase, Renewal, Renewed, Standing, TokenRun,
+    Fairness, FencingToken, Holder, HolderId, Loss, MAX_PLACE_AHEAD, Mode, PASS_WINDOW, Phase, Renewal,
+    Renewed, Standing, TokenRun,
 };
 
 use super::trial::{LEASE, Trial, count, key, permits};
@@ -360,17 +359,7 @@ fn an_heir_that_has_ended_or_is_late_or_of_another_kind_is_not_placed() {
         trial.release_to(&holds, &ended).heir,
         Some(Standing::Ended)
     ));
-    let place_by = trial.now - INSTANT;
-    let heir = Some(tenure_backend::Heir {
-        claim: late,
-        place_by,
-    });
-    let outcome = trial.depart(Departure {
-        who: Holder::Claim(holds.at.clone()),
-        cause: Cause::Unlocked,
-        heir,
-        bar: Duration::ZERO,
-    });
+    let outcome = trial.release_to_by(&holds, &late, trial.now - INSTANT);
     assert!(matches!(outcome.heir, Some(Standing::TooLate)));
     let readers = [1, 2].map(|client| trial.claim(client, "k", Mode::Read, Fairness::Unfair));
     let mutex = trial.mutex(1);
@@ -405,13 +394,10 @@ fn tokens_rise_over_all_keys_and_ends_and_a_raise_lifts_them() {
     rises(trial.grant(&claim));
     let raised = TokenRun::new(FencingToken::new(1 << 60).unwrap(), count(3)).unwrap();
     for (only, takes) in [(Phase::Waiting, false), (Phase::Granted, true)] {
-        let who = claim.at.clone();
         let renewal = Renewal {
-            who,
-            lease: LEASE,
             only,
-            shorten_only: false,
             raise: Some(raised),
+            ..Renewal::of(&claim)
         };
         let renewed = trial.act(|table, at, bells| table.renew(&renewal, at, bells));
         assert_eq!(matches!(renewed, Renewed::Alive { .. }), takes);

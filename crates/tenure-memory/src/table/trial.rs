@@ -1,5 +1,4 @@
 //! A table with a clock that moves by hand, for the tests beside this file.
-//! No test is here.
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -151,11 +150,8 @@ impl Trial {
 
     pub(super) fn renew(&mut self, claim: &Arc<Claim>, only: Phase) -> Renewed {
         let renewal = Renewal {
-            who: claim.at.clone(),
-            lease: claim.lease,
             only,
-            shorten_only: false,
-            raise: None,
+            ..Renewal::of(claim)
         };
         self.act(|table, at, bells| table.renew(&renewal, at, bells))
     }
@@ -176,24 +172,21 @@ impl Trial {
     }
 
     pub(super) fn release(&mut self, claim: &Arc<Claim>) -> Outcome {
-        self.depart(Departure {
-            who: Holder::Claim(claim.at.clone()),
-            cause: Cause::Unlocked,
-            heir: None,
-            bar: Duration::ZERO,
-        })
+        self.depart(Departure::of(claim, Cause::Unlocked))
     }
 
-    pub(super) fn release_to(&mut self, claim: &Arc<Claim>, heir: &Arc<Claim>) -> Outcome {
+    pub(super) fn release_to(&mut self, claim: &Claim, heir: &Arc<Claim>) -> Outcome {
+        self.release_to_by(claim, heir, self.now)
+    }
+
+    pub(super) fn release_to_by(&mut self, claim: &Claim, heir: &Arc<Claim>, place_by: Instant) -> Outcome {
         let heir = Heir {
             claim: Arc::clone(heir),
-            place_by: self.now,
+            place_by,
         };
         self.depart(Departure {
-            who: Holder::Claim(claim.at.clone()),
-            cause: Cause::Unlocked,
             heir: Some(heir),
-            bar: Duration::ZERO,
+            ..Departure::of(claim, Cause::Unlocked)
         })
     }
 

@@ -1,5 +1,5 @@
 //! Random walks over the state machine beside a model that is written the slow and obvious way: every answer
-//! must be the model's. Wake-ups are not modelled; see `liveness.rs`.
+//! must be the model's. Wake-ups are not modelled.
 
 use std::sync::Arc;
 use std::time::Duration;
