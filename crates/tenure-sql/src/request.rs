@@ -1,5 +1,4 @@
 //! What a client asks of a dialect, and how the claim logic answers it view by view.
-//! How requests reach a database, and in which transactions they are served, is the dialect's.
 
 use std::sync::Arc;
 
@@ -16,18 +15,38 @@ use crate::claims::{self, View};
 #[derive(Debug)]
 pub(crate) struct Ask<Q, A> {
     pub(crate) question: Q,
+    /// What its transaction decided, to be sent once that is committed.
+    pub(crate) decided: Option<A>,
     reply: oneshot::Sender<A>,
 }
 
 impl<Q, A> Ask<Q, A> {
     pub(crate) fn new(question: Q) -> (Self, oneshot::Receiver<A>) {
         let (reply, answer) = oneshot::channel();
-        (Ask { question, reply }, answer)
+        let ask = Ask {
+            question,
+            decided: None,
+            reply,
+        };
+        (ask, answer)
     }
 
     pub(crate) fn answer(self, answer: A) {
         // Nobody listens if the call was dropped; its effect stands either way.
         let _ = self.reply.send(answer);
+    }
+
+    fn answer_as_decided(mut self) {
+        let decided = self.decided.take();
+        self.answer(decided.expect("a request is decided before it is answered"));
+    }
+}
+
+impl<Q, A> Ask<Batch<Q>, Batch<A>> {
+    /// Gives every element of a batch the same answer.
+    fn answer_each(self, answer: impl Fn() -> A) {
+        let answers = self.question.iter().map(|_| answer()).collect();
+        self.answer(answers);
     }
 }
 
@@ -48,15 +67,6 @@ pub(crate) enum Request {
     Inspect(Ask<Query, Result<Page<LockStatus>, BackendError>>),
     Examine(Ask<(), Result<Vec<Finding>, BackendError>>),
     Close(Ask<(), Result<(), BackendError>>),
-}
-
-/// What a [`Write`] decided, to be sent once its transaction is committed.
-#[derive(Debug)]
-pub(crate) enum Decided {
-    Acquire(Result<Standing, BackendError>),
-    Renew(Batch<Renewed>),
-    Release(Batch<Released>),
-    Interest,
 }
 
 /// The claims whose rows a step needs, whatever their phase.
@@ -90,63 +100,55 @@ impl Write {
     }
 
     /// Decides every part of the request, one after the other.
-    pub(crate) fn decide<T: Transaction>(&self, transaction: &mut T) -> Result<Decided, T::Error> {
+    pub(crate) fn decide<T: Transaction>(&mut self, transaction: &mut T) -> Result<(), T::Error> {
         match self {
             Write::Acquire(ask) => {
                 let (claim, place_by) = &ask.question;
                 let ids = smallvec![claim.at.id];
-                let standing =
-                    transaction.visit(&claim.at.key, ids, |view| claims::acquire(view, claim, *place_by));
-                standing.map(Decided::Acquire)
+                let decide = |view: &mut View| claims::acquire(view, claim, *place_by);
+                ask.decided = Some(transaction.visit(&claim.at.key, ids, decide)?);
             }
             Write::Renew(ask) => {
-                let mut renew = |renewal: &Renewal| {
+                let renew = |renewal: &Renewal| {
                     let ids = smallvec![renewal.who.id];
                     transaction.visit(&renewal.who.key, ids, |view| claims::renew(view, renewal))
                 };
-                let all: Result<_, _> = ask.question.iter().map(&mut renew).collect();
-                all.map(Decided::Renew)
+                ask.decided = Some(ask.question.iter().map(renew).collect::<Result<_, _>>()?);
             }
             Write::Release(ask) => {
-                let mut release = |departure: &Departure| {
+                let release = |departure: &Departure| {
                     let ids = departing(departure);
                     transaction.visit(departure.who.key(), ids, |view| claims::release(view, departure))
                 };
-                let all: Result<_, _> = ask.question.iter().map(&mut release).collect();
-                all.map(Decided::Release)
+                ask.decided = Some(ask.question.iter().map(release).collect::<Result<_, _>>()?);
             }
-            Write::Watch(ask) => register(transaction, &ask.question).map(|()| Decided::Interest),
+            Write::Watch(ask) => register(transaction, &ask.question)?,
             Write::Unwatch(claim) => {
                 let ids = smallvec![claim.at.id];
-                let done = transaction.visit(&claim.at.key, ids, |view| claims::unwatch(view, claim));
-                done.map(|()| Decided::Interest)
+                transaction.visit(&claim.at.key, ids, |view| claims::unwatch(view, claim))?;
             }
         }
+        Ok(())
     }
 
     /// Sends what was decided, now that it is committed. `arm` makes the wake-ups of a watch.
-    pub(crate) fn answer(self, decided: Decided, arm: impl FnOnce(Arc<Claim>) -> Wakes) {
-        match (self, decided) {
-            (Write::Acquire(ask), Decided::Acquire(standing)) => ask.answer(standing),
-            (Write::Renew(ask), Decided::Renew(renewed)) => ask.answer(renewed),
-            (Write::Release(ask), Decided::Release(released)) => ask.answer(released),
-            (Write::Watch(ask), Decided::Interest) => {
+    pub(crate) fn answer(self, arm: impl FnOnce(Arc<Claim>) -> Wakes) {
+        match self {
+            Write::Acquire(ask) => ask.answer_as_decided(),
+            Write::Renew(ask) => ask.answer_as_decided(),
+            Write::Release(ask) => ask.answer_as_decided(),
+            Write::Watch(ask) => {
                 let wakes = arm(ask.question.clone());
                 ask.answer(Ok(wakes));
             }
-            (Write::Unwatch(_), Decided::Interest) => {}
-            (write, decided) => unreachable!("{write:?} was decided as {decided:?}"),
+            Write::Unwatch(_) => {}
         }
     }
 
     /// Answers that the database is gone for good, and all claims in it with it.
     pub(crate) fn lose(self, error: &BackendError) {
         match self {
-            Write::Renew(ask) => {
-                let gone = |_: &Renewal| Renewed::Gone(Loss::Missing);
-                let answers = ask.question.iter().map(gone).collect();
-                ask.answer(answers);
-            }
+            Write::Renew(ask) => ask.answer_each(|| Renewed::Gone(Loss::Missing)),
             write => write.fail(error),
         }
     }
@@ -155,16 +157,8 @@ impl Write {
     pub(crate) fn fail(self, error: &BackendError) {
         match self {
             Write::Acquire(ask) => ask.answer(Err(error.clone())),
-            Write::Renew(ask) => {
-                let unknown = |_: &Renewal| Renewed::Unknown(error.clone());
-                let answers = ask.question.iter().map(unknown).collect();
-                ask.answer(answers);
-            }
-            Write::Release(ask) => {
-                let unknown = |_: &Departure| Released::Unknown(error.clone());
-                let answers = ask.question.iter().map(unknown).collect();
-                ask.answer(answers);
-            }
+            Write::Renew(ask) => ask.answer_each(|| Renewed::Unknown(error.clone())),
+            Write::Release(ask) => ask.answer_each(|| Released::Unknown(error.clone())),
             Write::Watch(ask) => ask.answer(Err(error.clone())),
             Write::Unwatch(_) => {}
         }

@@ -1,5 +1,5 @@
 //! The thread that serves a file: requests that are there together share a transaction, and so one write to the
-//! disk. What it does for those who wait is in `vigil.rs`; what a request decides is claim logic.
+//! disk.
 
 use std::collections::{HashMap, VecDeque};
 use std::ops::RangeInclusive;
@@ -21,7 +21,7 @@ use super::{blocker, busy, examine, settle};
 use crate::claims::{Listing, Moment, REFRESH, View};
 use crate::config::Config;
 use crate::error;
-use crate::request::{Ask, Decided, Request, Write};
+use crate::request::{Ask, Request, Write};
 use crate::shown::shown;
 use crate::watch::Watchers;
 
@@ -196,44 +196,42 @@ impl<'c> Worker<'c> {
     }
 
     /// Decides and commits. The transaction has begun.
-    fn transact(&mut self, group: Vec<Write>) {
+    fn transact(&mut self, mut group: Vec<Write>) {
         if let Err(error) = self.check_identity() {
             self.undo();
             group.into_iter().for_each(|write| write.lose(&error));
             return;
         }
-        let done = match self.decide(&group) {
-            Ok((decided, views, written)) => self.finish(written).map(|()| (decided, views)),
+        let done = match self.decide(&mut group) {
+            Ok((seen, written)) => self.finish(written).map(|()| seen),
             Err(error) => {
                 self.undo();
                 Err(error::sqlite(self.path, error, Effect::None))
             }
         };
         match done {
-            Ok((decided, Seen { views, version })) => {
+            Ok(Seen { views, version }) => {
                 self.wake(&views);
                 if let Some(version) = version {
                     self.kept.keep(views, version);
                 }
-                for (write, decided) in group.into_iter().zip(decided) {
-                    self.answer(write, decided);
-                }
+                group.into_iter().for_each(|write| self.answer(write));
             }
             Err(error) => group.into_iter().for_each(|write| write.fail(&error)),
         }
     }
 
-    /// Sweeps if it is time, and decides. The answers, what was seen on the way, and what was written.
-    fn decide(&mut self, group: &[Write]) -> rusqlite::Result<(Vec<Decided>, Seen, Written)> {
+    /// Sweeps if it is time, and decides. What was seen on the way, and what was written.
+    fn decide(&mut self, group: &mut [Write]) -> rusqlite::Result<(Seen, Written)> {
         let swept = self.sweep()?;
         let mut turn = self.turn();
-        let decided: rusqlite::Result<_> = group.iter().map(|write| write.decide(&mut turn)).collect();
+        let decided = group.iter_mut().try_for_each(|write| write.decide(&mut turn));
         let (mut written, views) = (turn.written, turn.views);
         self.count(written);
         written.any |= swept;
         let keeps = views.values().any(View::is_worth_keeping);
         let version = keeps.then(|| self.tables.version()).transpose()?;
-        Ok((decided?, Seen { views, version }, written))
+        decided.map(|()| (Seen { views, version }, written))
     }
 
     /// One moment and the tables, for the claim logic. Time is read here, after the right to write was taken.
@@ -286,12 +284,12 @@ impl<'c> Worker<'c> {
         }
     }
 
-    fn answer(&mut self, write: Write, decided: Decided) {
-        match (&write, &decided) {
-            (Write::Acquire(ask), Decided::Acquire(Ok(Standing::Granted(_)))) => {
+    fn answer(&mut self, write: Write) {
+        match &write {
+            Write::Acquire(ask) if matches!(ask.decided, Some(Ok(Standing::Granted(_)))) => {
                 self.watchers.settle(&ask.question.0.at);
             }
-            (Write::Release(ask), Decided::Release(_)) => {
+            Write::Release(ask) => {
                 for departure in &ask.question {
                     if let Holder::Claim(claim) = &departure.who {
                         self.watchers.settle(claim);
@@ -303,7 +301,7 @@ impl<'c> Worker<'c> {
         let (watchers, news, mailbox) = (&mut self.watchers, &mut self.news, &self.mailbox);
         let arms_first = watchers.is_empty();
         let until_refresh = &mut self.refresh_at;
-        write.answer(decided, |claim| {
+        write.answer(|claim| {
             if arms_first {
                 *until_refresh = Instant::now() + REFRESH;
             }
