@@ -4,60 +4,46 @@ use std::borrow::Cow;
 use std::path::Path;
 
 use rusqlite::ErrorCode;
-use tenure_backend::{BackendError, Effect, Fault};
+use tenure_backend::{BackendError, Effect, Fault, harmless};
 
 use crate::shown::shown;
-use tenure_backend::harmless;
 
 /// How an error of SQLite reads to people. `effect` is what is known about the statement that failed.
 pub(crate) fn sqlite(path: &Path, error: rusqlite::Error, effect: Effect) -> BackendError {
     let file = shown(path);
+    let store = |message: String| (Fault::Store, message);
     let (fault, message) = match error.sqlite_error_code() {
         Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked | ErrorCode::FileLockingProtocolFailed) => (
             Fault::Unavailable,
             format!("the lock file {file} is in use by other processes all the time: try again"),
         ),
-        Some(ErrorCode::DiskFull) => (
-            Fault::Store,
-            format!(
-                "the lock file {file} cannot grow, since its disk is full or it has reached its own limit: free some \
-                 space; until then held locks end with their leases"
-            ),
-        ),
-        Some(ErrorCode::ReadOnly) => (
-            Fault::Store,
-            format!(
-                "the lock file {file} cannot be written: give this user write access to it and its directory"
-            ),
-        ),
+        Some(ErrorCode::DiskFull) => store(format!(
+            "the lock file {file} cannot grow, since its disk is full or it has reached its own limit: free some \
+             space; until then held locks end with their leases"
+        )),
+        Some(ErrorCode::ReadOnly) => store(format!(
+            "the lock file {file} cannot be written: give this user write access to it and its directory"
+        )),
         Some(ErrorCode::PermissionDenied | ErrorCode::AuthorizationForStatementDenied) => (
             Fault::Denied,
             format!("this user may not use the lock file {file}: give it access, or choose another file"),
         ),
-        Some(ErrorCode::CannotOpen) => (
-            Fault::Store,
-            format!(
-                "the lock file {file} or the files beside it (-wal, -shm) cannot be opened or made: \
-                 this user needs write access to the directory too"
-            ),
-        ),
-        Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => (Fault::Store, damaged(path)),
+        Some(ErrorCode::CannotOpen) => store(format!(
+            "the lock file {file} or the files beside it (-wal, -shm) cannot be opened or made: \
+             this user needs write access to the directory too"
+        )),
+        Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => store(damaged(path)),
         // All statements are fixed, so tables or rows are not as they were made.
-        Some(ErrorCode::Unknown) | None => (
-            Fault::Store,
-            format!(
-                "the tables of {file} are not those of a lock file, so another program made or changed it: \
-                 choose another file"
-            ),
-        ),
-        Some(ErrorCode::SystemIoFailure) => (
-            Fault::Store,
-            format!("reading or writing the lock file {file} failed: check its disk, which may be full"),
-        ),
-        _ => (
-            Fault::Store,
-            format!("SQLite could not work on the lock file {file}: see the cause beneath"),
-        ),
+        Some(ErrorCode::Unknown) | None => store(format!(
+            "the tables of {file} are not those of a lock file, so another program made or changed it: \
+             choose another file"
+        )),
+        Some(ErrorCode::SystemIoFailure) => store(format!(
+            "reading or writing the lock file {file} failed: check its disk, which may be full"
+        )),
+        _ => store(format!(
+            "SQLite could not work on the lock file {file}: see the cause beneath"
+        )),
     };
     // SQLite may name the file in its own words.
     match harmless(&error.to_string()) {

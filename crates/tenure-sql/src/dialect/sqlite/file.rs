@@ -110,27 +110,26 @@ pub(super) fn resolve(path: &Path) -> Result<PathBuf, BackendError> {
 }
 
 fn follow(path: &Path) -> Result<PathBuf, BackendError> {
-    match fs::canonicalize(path) {
-        Ok(real) => Ok(real),
-        Err(error) if error.kind() == io::ErrorKind::NotFound && path.is_symlink() => Err(refused(
-            path,
-            "is a link to nothing",
-            "make what it leads to, or remove the link",
-        )),
+    let error = match fs::canonicalize(path) {
+        Ok(real) => return Ok(real),
+        Err(error) => error,
+    };
+    if error.kind() != io::ErrorKind::NotFound {
+        return Err(failed(path, error));
+    }
+    if path.is_symlink() {
+        let then = "make what it leads to, or remove the link";
+        return Err(refused(path, "is a link to nothing", then));
+    }
+    let absolute = std::path::absolute(path).map_err(|error| failed(path, error))?;
+    let (Some(parent), Some(name)) = (absolute.parent(), absolute.file_name()) else {
+        return Err(refused(path, "names no file", "name a file, such as locks.db"));
+    };
+    match fs::canonicalize(parent) {
+        Ok(parent) => Ok(parent.join(name)),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            let absolute = std::path::absolute(path).map_err(|error| failed(path, error))?;
-            let (Some(parent), Some(name)) = (absolute.parent(), absolute.file_name()) else {
-                return Err(refused(path, "names no file", "name a file, such as locks.db"));
-            };
-            match fs::canonicalize(parent) {
-                Ok(parent) => Ok(parent.join(name)),
-                Err(error) if error.kind() == io::ErrorKind::NotFound => Err(refused(
-                    path,
-                    "lies in a directory that does not exist",
-                    "make the directory first",
-                )),
-                Err(error) => Err(failed(path, error)),
-            }
+            let why = "lies in a directory that does not exist";
+            Err(refused(path, why, "make the directory first"))
         }
         Err(error) => Err(failed(path, error)),
     }
@@ -217,6 +216,7 @@ pub(super) fn refused(path: &Path, why: &str, then: &str) -> BackendError {
 
 fn failed(path: &Path, error: io::Error) -> BackendError {
     let file = shown(path);
+    let store = |message: String| (Fault::Store, message);
     let (fault, message) = match error.kind() {
         io::ErrorKind::PermissionDenied => (
             Fault::Denied,
@@ -224,26 +224,21 @@ fn failed(path: &Path, error: io::Error) -> BackendError {
                 "this user may not use the lock file {file}: give it access to file and directory, or choose another file"
             ),
         ),
-        io::ErrorKind::ReadOnlyFilesystem => (
-            Fault::Store,
-            format!("the lock file {file} is on a read-only file system: choose another file"),
-        ),
-        io::ErrorKind::InvalidFilename => (
-            Fault::Store,
-            format!("the lock file {file} has too long a name: choose a shorter one"),
-        ),
-        io::ErrorKind::NotADirectory => (
-            Fault::Store,
-            format!("the lock file {file} lies in something that is no directory: choose another place"),
-        ),
-        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => (
-            Fault::Store,
-            format!("the disk of the lock file {file} is full: free some space"),
-        ),
-        _ => (
-            Fault::Store,
-            format!("the lock file {file} cannot be used: see the cause beneath, or choose another file"),
-        ),
+        io::ErrorKind::ReadOnlyFilesystem => store(format!(
+            "the lock file {file} is on a read-only file system: choose another file"
+        )),
+        io::ErrorKind::InvalidFilename => store(format!(
+            "the lock file {file} has too long a name: choose a shorter one"
+        )),
+        io::ErrorKind::NotADirectory => store(format!(
+            "the lock file {file} lies in something that is no directory: choose another place"
+        )),
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => store(format!(
+            "the disk of the lock file {file} is full: free some space"
+        )),
+        _ => store(format!(
+            "the lock file {file} cannot be used: see the cause beneath, or choose another file"
+        )),
     };
     BackendError::because(fault, Effect::None, message, error)
 }
