@@ -1,5 +1,4 @@
 //! The contract over a dialect: each verb becomes a request, and the future of its answer.
-//! What a request does is in `claims/`; when it is served is the dialect's.
 
 use std::fmt;
 use std::sync::Arc;

@@ -1,5 +1,4 @@
 //! The wake-ups of this handle: who is armed, and how an armed claim is woken.
-//! Registrations in the database are claim logic; how news crosses processes is the dialect's.
 
 use std::collections::HashMap;
 use std::pin::Pin;

@@ -1,5 +1,4 @@
 //! `acquire`: places or polls a claim, and the one decision who may go.
-//! The heir of a release is placed by the same function.
 
 use std::time::Duration;
 
@@ -70,7 +69,7 @@ pub(super) fn attempt(
             let tokens = Some(view.draw(claim.grants)?);
             let row = Row {
                 tokens,
-                ..placed(claim, Phase::Granted, 0, now)
+                ..Row::of(claim, Phase::Granted, 0, now + lease(claim))
             };
             if place.is_some() {
                 // Those behind it may hold beside it, such as the next reader.
@@ -146,20 +145,6 @@ fn lease(claim: &Claim) -> Duration {
     LIMITS.lease(claim.lease)
 }
 
-fn placed(claim: &Claim, phase: Phase, place: i64, now: Instant) -> Row {
-    Row {
-        id: claim.at.id,
-        phase,
-        mode: claim.mode,
-        place,
-        until: now + lease(claim),
-        reserved: Instant::ORIGIN,
-        tokens: None,
-        label: claim.label.clone(),
-        evictor: None,
-    }
-}
-
 fn granted(view: &mut View, claim: &Claim, row: Row) -> Standing {
     let tokens = row.tokens;
     view.put(row);
@@ -177,7 +162,7 @@ fn queued(view: &mut View, claim: &Claim, place: Option<i64>, at: Instant) -> St
     let tail = || view.queue().next_back().map_or(1, |last| last.place + 1);
     let place = place.unwrap_or_else(tail);
     let ahead = before(view, Some(place)).count();
-    view.put(placed(claim, Phase::Waiting, place, now));
+    view.put(Row::of(claim, Phase::Waiting, place, now + lease(claim)));
     let ahead = Some(u32::try_from(ahead).unwrap_or(u32::MAX));
     waiting(ahead, (at - now).min(lease(claim) / 3))
 }

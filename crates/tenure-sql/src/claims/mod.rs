@@ -10,7 +10,7 @@ mod view;
 mod watching;
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 pub(crate) use acquire::acquire;
 pub(crate) use listing::Listing;

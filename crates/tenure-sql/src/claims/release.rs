@@ -56,10 +56,8 @@ pub(crate) fn release(view: &mut View, departure: &Departure) -> Released {
 }
 
 fn check(departure: &Departure) -> Result<(), BackendError> {
-    match departure.checked_heir()? {
-        Some(heir) => heir.check(&LIMITS),
-        None => Ok(()),
-    }
+    let heir = departure.checked_heir()?;
+    heir.map_or(Ok(()), |heir| heir.check(&LIMITS))
 }
 
 /// Places the heir; it is granted only if nobody else waits. A heir that is refused with an error (another kind,

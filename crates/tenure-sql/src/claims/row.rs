@@ -1,10 +1,9 @@
 //! One claim's row, free of any dialect: its phases and what its columns mean.
-//! How a dialect spells the columns is in `dialect/`.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use tenure_backend::{ClaimId, Instant, MAX_PLACE_AHEAD, Mode, TokenRun};
+use tenure_backend::{Claim, ClaimId, Instant, MAX_PLACE_AHEAD, Mode, TokenRun};
 
 /// What a row says about its claim. The numbers are what the database keeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -56,6 +55,21 @@ pub(crate) struct Row {
 }
 
 impl Row {
+    /// A row of that claim, without tokens or a turn.
+    pub(crate) fn of(claim: &Claim, phase: Phase, place: i64, until: Instant) -> Self {
+        Row {
+            id: claim.at.id,
+            phase,
+            mode: claim.mode,
+            place,
+            until,
+            reserved: Instant::ORIGIN,
+            tokens: None,
+            label: claim.label.clone(),
+            evictor: None,
+        }
+    }
+
     /// Whether its lease lasts.
     pub(crate) fn lasts(&self, now: Instant) -> bool {
         now < self.until

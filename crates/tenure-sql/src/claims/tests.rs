@@ -1,13 +1,12 @@
 //! Who goes next among unfair waiters of several clients: the part of the claim logic that the contract leaves open.
-//! The contract's own rules are in the conformance suite.
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tenure_backend::{
-    Batch, Cause, Claim, ClaimId, ClaimRef, ClientId, Departure, Fairness, Heir, Holder, Instant, LockKey,
-    Mode, OwnerId, Released, Standing,
+    Cause, Claim, ClaimId, ClaimRef, ClientId, Departure, Fairness, Heir, HolderId, Instant, LockKey, Mode,
+    OwnerId, Released, Standing,
 };
 
 use super::*;
@@ -75,10 +74,8 @@ impl Key {
 
     fn departs(&mut self, claim: &Claim, heir: Option<Heir>) -> Released {
         let departure = Departure {
-            who: Holder::Claim(claim.at.clone()),
-            cause: Cause::Unlocked,
             heir,
-            bar: Duration::ZERO,
+            ..Departure::of(claim, Cause::Unlocked)
         };
         self.visit(|view| release(view, &departure))
     }
@@ -93,7 +90,7 @@ fn key() -> LockKey {
 }
 
 /// The client's claim of that number.
-fn claim(client: u8, number: u64) -> Claim {
+pub(crate) fn claim(client: u8, number: u64) -> Claim {
     Claim {
         at: ClaimRef {
             key: key(),
@@ -124,22 +121,12 @@ fn others(released: &Released) -> u32 {
 
 /// One write of a row in each phase: its times lie as far ahead as they do when a verb writes it.
 fn row_in(phase: Phase, now: Instant) -> Row {
-    let evicted = phase == Phase::Evicted;
-    Row {
-        id: claim(1, 1).at.id,
-        phase,
-        mode: Mode::Exclusive,
-        place: 1,
-        until: now + Duration::from_secs(30),
-        reserved: if evicted {
-            now + Duration::from_secs(60)
-        } else {
-            Instant::ORIGIN
-        },
-        tokens: None,
-        label: "test".into(),
-        evictor: None,
-    }
+    let row = Row::of(&claim(1, 1), phase, 1, now + Duration::from_secs(30));
+    let reserved = match phase {
+        Phase::Evicted => now + Duration::from_secs(60),
+        _ => row.reserved,
+    };
+    Row { reserved, ..row }
 }
 
 #[test]
@@ -162,16 +149,15 @@ fn rows_beyond_their_lease_are_deleted_in_every_phase() {
             deleted
         };
         let before = written - Duration::from_nanos(1);
-        assert!(
-            seen_at(before, Some(lease)),
-            "{phase:?}: the clock was started again"
-        );
-        assert!(
-            seen_at(Instant::ORIGIN, Some(lease)),
-            "{phase:?}: the clock was started again"
-        );
-        assert!(!seen_at(written, Some(lease)), "{phase:?}");
-        assert!(!seen_at(written + lease, Some(lease)), "{phase:?}");
+        for now in [before, Instant::ORIGIN] {
+            assert!(
+                seen_at(now, Some(lease)),
+                "{phase:?}: the clock was started again"
+            );
+        }
+        for now in [written, written + lease] {
+            assert!(!seen_at(now, Some(lease)), "{phase:?}");
+        }
         assert!(!seen_at(before, None), "{phase:?}: an older build wrote it");
     }
 }
@@ -200,10 +186,9 @@ fn a_freed_key_is_kept_for_the_client_that_watched_longest() {
     assert_eq!(others(&key.frees(&held)), 2);
     assert_eq!(key.looks(&first), Look::Poll);
     assert!(matches!(key.looks(&second), Look::From(_)));
-    assert!(
-        !key.gets(&claim(1, 2)) && !key.gets(&second),
-        "it is not their turn"
-    );
+    for early in [&claim(1, 2), &second] {
+        assert!(!key.gets(early), "it is not its turn");
+    }
     assert!(key.gets(&first));
 }
 
@@ -233,11 +218,8 @@ fn who_missed_a_turn_is_passed_over_until_it_is_heard_of_and_then_comes_first() 
     key.pass(10);
     let held = claim(1, 2);
     assert!(key.gets(&held));
-    assert_eq!(
-        others(&key.frees(&held)),
-        1,
-        "whoever missed its turn may be dead"
-    );
+    // The one that missed its turn may be dead.
+    assert_eq!(others(&key.frees(&held)), 1);
     assert_eq!(key.looks(&next), Look::Poll);
     assert!(key.gets(&next));
     assert_eq!(key.looks(&late), Look::Poll, "it is told to be heard of");
@@ -341,10 +323,7 @@ fn an_heir_that_is_refused_does_not_keep_its_predecessor() {
     let Released::Done { freed, heir, .. } = released else {
         panic!("{released:?}")
     };
-    assert_eq!(
-        freed,
-        Batch::from_iter([tenure_backend::HolderId::Claim(held.at.id)])
-    );
+    assert_eq!(freed[..], [HolderId::Claim(held.at.id)]);
     assert!(
         matches!(heir, Some(Standing::Waiting { .. })),
         "it learns of the mismatch when it asks"
@@ -373,8 +352,6 @@ fn a_registration_is_taken_back_and_nothing_else_is() {
     key.watches(&watching);
     key.visit(|view| unwatch(view, &watching));
     key.visit(|view| unwatch(view, &held));
-    assert_eq!(
-        key.rows.iter().map(|row| row.id).collect::<Vec<_>>(),
-        [held.at.id]
-    );
+    let left: Vec<ClaimId> = key.rows.iter().map(|row| row.id).collect();
+    assert_eq!(left, [held.at.id]);
 }

@@ -1,5 +1,4 @@
 //! Everything a verb may know about one key at one moment, and what it changed.
-//! Verbs are in the files beside this one; a dialect fills a view and writes its changes in the same transaction.
 
 use std::collections::{BTreeSet, HashMap};
 use std::hash::{DefaultHasher, Hash, Hasher};

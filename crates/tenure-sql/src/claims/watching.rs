@@ -1,5 +1,4 @@
 //! Interest: who has asked to be woken, and whether it is time to wake them.
-//! The wake-ups themselves are in `watch.rs` and the dialects.
 
 use std::time::Duration;
 
@@ -38,15 +37,8 @@ pub(crate) fn watch(view: &mut View, claim: &Claim) {
         return;
     }
     view.put(Row {
-        id: claim.at.id,
-        phase: Phase::Watching,
-        mode: claim.mode,
-        place,
-        until: now + REGISTRATION,
         reserved,
-        tokens: None,
-        label: claim.label.clone(),
-        evictor: None,
+        ..Row::of(claim, Phase::Watching, place, now + REGISTRATION)
     });
 }
 

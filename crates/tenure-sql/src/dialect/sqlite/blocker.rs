@@ -113,16 +113,14 @@ mod tests {
             first: 120,
             last: 120,
         };
-        assert_eq!(
-            parse("3: POSIX  ADVISORY  WRITE 741 fe:00:1310739 120 120"),
-            Some(lock)
-        );
-        assert_eq!(parse("3: POSIX  ADVISORY  READ  741 fe:00:1310739 120 120"), None);
-        assert_eq!(
-            parse("3: -> POSIX  ADVISORY  WRITE 741 fe:00:1310739 120 120"),
-            None
-        );
-        assert_eq!(parse(""), None);
+        for (line, found) in [
+            ("3: POSIX  ADVISORY  WRITE 741 fe:00:1310739 120 120", Some(lock)),
+            ("3: POSIX  ADVISORY  READ  741 fe:00:1310739 120 120", None),
+            ("3: -> POSIX  ADVISORY  WRITE 741 fe:00:1310739 120 120", None),
+            ("", None),
+        ] {
+            assert_eq!(parse(line), found, "{line}");
+        }
         let whole = parse("1: FLOCK  ADVISORY  WRITE 9 00:1b:7 0 EOF");
         assert!(whole.is_some_and(|lock| lock.covers(WRITE_LOCK)));
     }

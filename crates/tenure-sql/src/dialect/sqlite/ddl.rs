@@ -1,5 +1,4 @@
-//! The statements that make an empty file a lock file. When they are run, and what a file must be before anything
-//! else is done to it, is in `schema.rs`.
+//! The statements that make an empty file a lock file.
 
 use super::origin::Origin;
 

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use rusqlite::Connection;
-use tenure_backend::{Effect, Finding, Severity};
+use tenure_backend::{Effect, Finding, Severity, harmless};
 
 use super::ddl::BUCKETS;
 use super::file::{beside, mode};
@@ -14,7 +14,6 @@ use super::worker::Worker;
 use super::{blocker, busy, file, network, place, schema, settle, version};
 use crate::error;
 use crate::shown::shown;
-use tenure_backend::harmless;
 
 /// How long another process may have the right to write before it is worth a word: far longer than a transaction.
 const LONG_HELD: Duration = Duration::from_secs(1);
@@ -122,19 +121,16 @@ fn strange_owners(path: &Path, [file, directory]: [Option<u32>; 2], us: u32, fin
 }
 
 fn disk(path: &Path, free: u64, findings: &mut Vec<Finding>) {
-    if free < SPACE_WARNING {
-        findings.push(Finding {
-            severity: if free < SPACE_DANGER {
-                Severity::Danger
-            } else {
-                Severity::Warning
-            },
-            what: format!("the disk of {} has {} MiB left", shown(path), free >> 20),
-            consequence:
-                "once it is full no lock can be taken or renewed, and held ones are lost with their leases"
-                    .to_owned(),
-        });
-    }
+    let severity = match free {
+        ..SPACE_DANGER => Severity::Danger,
+        ..SPACE_WARNING => Severity::Warning,
+        _ => return,
+    };
+    findings.push(finding(
+        severity,
+        format!("the disk of {} has {} MiB left", shown(path), free >> 20),
+        "once it is full no lock can be taken or renewed, and held ones are lost with their leases",
+    ));
 }
 
 /// A process that keeps the right to write, for example one that is stopped within a transaction.
@@ -217,16 +213,16 @@ fn strangers(connection: &Connection) -> rusqlite::Result<Vec<String>> {
 }
 
 fn danger(what: String, consequence: &str) -> Finding {
-    Finding {
-        severity: Severity::Danger,
-        what,
-        consequence: consequence.to_owned(),
-    }
+    finding(Severity::Danger, what, consequence)
 }
 
 fn warning(what: String, consequence: &str) -> Finding {
+    finding(Severity::Warning, what, consequence)
+}
+
+fn finding(severity: Severity, what: String, consequence: &str) -> Finding {
     Finding {
-        severity: Severity::Warning,
+        severity,
         what,
         consequence: consequence.to_owned(),
     }
@@ -235,24 +231,21 @@ fn warning(what: String, consequence: &str) -> Finding {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::Config;
+    use crate::dialect::sqlite::tests::made_by;
 
     fn found(look: impl FnOnce(&mut Vec<Finding>)) -> Vec<(Severity, String)> {
         let mut findings = Vec::new();
         look(&mut findings);
-        findings
-            .into_iter()
-            .map(|found| (found.severity, found.what))
-            .collect()
+        let told = |found: Finding| (found.severity, found.what);
+        findings.into_iter().map(told).collect()
     }
 
     #[test]
     fn a_disk_that_is_nearly_full_is_found() {
         let path = Path::new("locks.db");
         let severity = |free| {
-            found(|findings| disk(path, free, findings))
-                .pop()
-                .map(|(severity, _)| severity)
+            let found = found(|findings| disk(path, free, findings));
+            found.first().map(|(severity, _)| *severity)
         };
         assert_eq!(severity(SPACE_WARNING), None);
         assert_eq!(severity(SPACE_WARNING - 1), Some(Severity::Warning));
@@ -262,53 +255,28 @@ mod tests {
     #[test]
     fn a_file_or_directory_of_another_user_is_found() {
         let whose = |owners| found(|findings| strange_owners(Path::new("locks.db"), owners, 1000, findings));
-        assert_eq!(
-            whose([Some(1000), Some(0)]),
-            [],
-            "ours, in a directory of the superuser's"
-        );
+        // Ours, in a directory of the superuser's.
+        assert_eq!(whose([Some(1000), Some(0)]), []);
         for owners in [[Some(1001), Some(1000)], [Some(1000), Some(1001)]] {
             let found = whose(owners);
-            assert!(
-                found.len() == 1 && found[0].0 == Severity::Warning && found[0].1.contains("1001"),
-                "{found:?}"
-            );
+            let is_told = found.len() == 1 && found[0].0 == Severity::Warning && found[0].1.contains("1001");
+            assert!(is_told, "{found:?}");
         }
     }
 
     #[test]
-    fn a_journal_that_another_program_changed_is_found() {
-        let dir = tempfile::tempdir().expect("a temporary directory can be made");
-        let path = dir.path().join("locks.db");
-        std::fs::write(&path, "").expect("the directory is ours");
-        let file = schema::open(&path, file::Found::Empty, &Config::default(), &Origin::here())
-            .expect("the file is made");
-        assert_eq!(
-            found(|findings| inside(&file, findings).expect("it can be read")),
-            []
-        );
-        file.pragma_update(None, "journal_mode", "DELETE")
-            .expect("nobody else has it open");
-        let found = found(|findings| inside(&file, findings).expect("it can be read"));
-        assert!(
-            found.len() == 1 && found[0].0 == Severity::Danger && found[0].1.contains("\"delete\""),
-            "{found:?}"
-        );
-    }
-
-    #[test]
-    fn counters_that_another_program_removed_are_found() {
-        let dir = tempfile::tempdir().expect("a temporary directory can be made");
-        let path = dir.path().join("locks.db");
-        std::fs::write(&path, "").expect("the directory is ours");
-        let file = schema::open(&path, file::Found::Empty, &Config::default(), &Origin::here())
-            .expect("the file is made");
-        file.execute("DELETE FROM bucket WHERE number > 60", [])
-            .expect("it can be written");
-        let found = found(|findings| inside(&file, findings).expect("it can be read"));
-        assert!(
-            found.len() == 1 && found[0].0 == Severity::Danger && found[0].1.starts_with("3 of the 64 "),
-            "{found:?}"
-        );
+    fn what_another_program_changed_in_the_file_is_found() {
+        for (change, words) in [
+            ("PRAGMA journal_mode = DELETE", "\"delete\""),
+            ("DELETE FROM bucket WHERE number > 60", "3 of the 64 "),
+        ] {
+            let (_dir, _, file) = made_by(&Origin::here());
+            let found_inside = || found(|findings| inside(&file, findings).expect("it can be read"));
+            assert_eq!(found_inside(), []);
+            file.execute_batch(change).expect("no other process has it open");
+            let found = found_inside();
+            let is_told = found.len() == 1 && found[0].0 == Severity::Danger && found[0].1.contains(words);
+            assert!(is_told, "{change}: {found:?}");
+        }
     }
 }

@@ -1,5 +1,4 @@
 //! SQLite: one file, one thread that serves it, and the handle that callers hold.
-//! No claim is judged here.
 
 mod bell;
 mod blocker;

@@ -63,28 +63,19 @@ fn is_remote(mount: &Mount) -> bool {
 mod tests {
     use super::*;
 
-    fn is_refused(kind: &str, is_local: bool) -> bool {
-        let kind = kind.to_owned();
-        is_remote(&Mount { kind, is_local })
-    }
-
     #[test]
-    fn file_systems_in_user_space_are_refused_by_name() {
-        for kind in ["fuse.sshfs", "virtiofs", "fusefs.sshfs", "p9fs"] {
-            assert!(is_refused(kind, true), "{kind}");
-        }
-        for kind in ["fuseblk", "fuse.ntfs-3g", "fusefs.ntfs"] {
-            assert!(!is_refused(kind, true), "{kind}");
-        }
-    }
-
-    #[test]
-    fn file_systems_that_are_not_local_are_refused() {
-        for kind in ["nfs", "smbfs", "afpfs", "webdav", "macfuse"] {
-            assert!(is_refused(kind, false), "{kind}");
-        }
-        for kind in ["apfs", "hfs", "ufs", "zfs", "ffs", "hammer2", "tmpfs", "mfs", ""] {
-            assert!(!is_refused(kind, true), "{kind}");
+    fn file_systems_are_refused_by_their_name_or_if_they_are_not_local() {
+        for (is_local, is_refused, kinds) in [
+            (true, true, "fuse.sshfs virtiofs fusefs.sshfs p9fs"),
+            (true, false, "fuseblk fuse.ntfs-3g fusefs.ntfs"),
+            (true, false, "apfs hfs ufs zfs ffs hammer2 tmpfs mfs"),
+            (true, false, ""),
+            (false, true, "nfs smbfs afpfs webdav macfuse"),
+        ] {
+            for kind in kinds.split(' ').map(str::to_owned) {
+                let mount = Mount { kind, is_local };
+                assert_eq!(is_remote(&mount), is_refused, "{}", mount.kind);
+            }
         }
     }
 

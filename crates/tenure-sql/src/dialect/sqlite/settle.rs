@@ -146,6 +146,7 @@ mod tests {
     use crate::config::Config;
     use crate::dialect::sqlite::file::Found;
     use crate::dialect::sqlite::schema;
+    use crate::dialect::sqlite::tests::made_by;
 
     const SECOND: i64 = 1_000_000_000;
 
@@ -170,31 +171,31 @@ mod tests {
 
     impl Fixture {
         /// A file that was made by a process of that origin.
-        fn new(made_by: &Origin) -> Self {
-            let dir = tempfile::tempdir().expect("a temporary directory can be made");
-            let path = dir.path().join("locks.db");
-            std::fs::write(&path, "").expect("the directory is ours");
-            let fixture = Fixture {
+        fn new(origin: &Origin) -> Self {
+            let (dir, path, _) = made_by(origin);
+            Fixture {
                 _dir: dir,
                 path,
                 clock: ManualClock::new(),
-            };
-            fixture
-                .open_found(Found::Empty, made_by)
-                .expect("the file is made");
-            fixture
+            }
         }
 
-        fn open_found(&self, found: Found, here: &Origin) -> Result<Connection, BackendError> {
+        fn try_open(&self, here: &Origin) -> Result<Connection, BackendError> {
             let config = Config {
                 clock: Arc::new(self.clock.clone()),
                 ..Config::default()
             };
-            schema::open(&self.path, found, &config, here)
+            schema::open(&self.path, Found::Something, &config, here)
         }
 
-        fn open(&self, here: &Origin) -> Result<Connection, BackendError> {
-            self.open_found(Found::Something, here)
+        fn open(&self, here: &Origin) -> Connection {
+            self.try_open(here).expect("the file opens")
+        }
+
+        /// Why a process of that origin may not use the file: its clock is another one.
+        fn assert_refused(&self, here: &Origin) {
+            let error = self.try_open(here).expect_err("their times mean nothing here");
+            assert!(error.to_string().contains("time namespace"), "{error}");
         }
 
         /// Writes a row whose lease ends in so many seconds. `lease` is what the row says of it.
@@ -202,53 +203,43 @@ mod tests {
             let now = NOW * SECOND;
             assert_eq!(self.clock.now().as_nanos(), now.cast_unsigned());
             let insert = "INSERT INTO claim VALUES ('k', 1, zeroblob(16), ?1, ?2, 0, 0, 0, ?3, ?4, 0, ?4, 0, 0, '', NULL, ?5)";
-            let row = (
-                number,
-                phase,
-                now,
-                now + seconds * SECOND,
-                lease.map(|lease| lease * SECOND),
-            );
-            connection.execute(insert, row).expect("the row fits the table");
+            let (end, lease) = (now + seconds * SECOND, lease.map(|lease| lease * SECOND));
+            let inserted = connection.execute(insert, (number, phase, now, end, lease));
+            inserted.expect("the row fits the table");
         }
     }
 
     fn numbers(connection: &Connection) -> Vec<i64> {
-        let mut select = connection
-            .prepare("SELECT number FROM claim ORDER BY number")
-            .expect("the statement fits");
-        let rows = select
-            .query_map([], |row| row.get(0))
-            .expect("the table can be read");
-        rows.map(|row| row.expect("numbers are numbers")).collect()
+        let select = connection.prepare("SELECT number FROM claim ORDER BY number");
+        let mut select = select.expect("the statement fits");
+        let rows = select.query_map([], |row| row.get(0));
+        let numbers: rusqlite::Result<_> = rows.expect("the table can be read").collect();
+        numbers.expect("numbers are numbers")
     }
 
     #[test]
     fn another_boot_id_ends_rows_without_a_lease_and_no_others() {
         let (here, there) = (process("here", "", Some(0)), process("there", "", Some(0)));
         let fixture = Fixture::new(&there);
-        let before = fixture.open(&there).expect("the file opens");
+        let before = fixture.open(&there);
         fixture.write(&before, 1, 4, 30, Some(30));
         fixture.write(&before, 2, 4, 30, None);
         drop(before);
-        let after = fixture.open(&here).expect("the file opens");
+        let after = fixture.open(&here);
         assert_eq!(numbers(&after), [1]);
         let stored = origin(&after).expect("it can be read");
-        assert_eq!(
-            (stored.boot, stored.offset),
-            (here.boot, Some(0)),
-            "older builds judge by it"
-        );
+        // Older builds judge by it.
+        assert_eq!((stored.boot, stored.offset), (here.boot, Some(0)));
     }
 
     #[test]
     fn another_boot_id_changes_nothing_while_the_file_is_in_use() {
         let (here, there) = (process("here", "", Some(0)), process("there", "", Some(0)));
         let fixture = Fixture::new(&there);
-        let before = fixture.open(&there).expect("the file opens");
+        let before = fixture.open(&there);
         fixture.write(&before, 1, 4, 30, Some(30));
         fixture.write(&before, 2, 4, 30, None);
-        let after = fixture.open(&here).expect("the file opens");
+        let after = fixture.open(&here);
         assert_eq!(numbers(&after), [1, 2]);
         assert_eq!(origin(&after).expect("it can be read").boot, "there");
     }
@@ -257,68 +248,56 @@ mod tests {
     fn the_first_process_of_a_boot_deletes_older_rows() {
         let (here, there) = (process("here", "", Some(0)), process("there", "", Some(0)));
         let fixture = Fixture::new(&there);
-        let before = fixture.open(&there).expect("the file opens");
+        let before = fixture.open(&there);
         for phase in 0..=4 {
             fixture.write(&before, phase, phase, 30, Some(29));
             fixture.write(&before, phase + 10, phase, 30, Some(30));
         }
         drop(before);
-        let after = fixture.open(&here).expect("the file opens");
+        let after = fixture.open(&here);
         assert_eq!(numbers(&after), [10, 11, 12, 13, 14]);
     }
 
     #[test]
     fn another_clock_is_refused_while_the_file_is_in_use() {
-        let (here, there) = (
-            process("b", "time:[1]", Some(7)),
-            process("b", "time:[2]", Some(0)),
-        );
+        let here = process("b", "time:[1]", Some(7));
+        let there = process("b", "time:[2]", Some(0));
         let fixture = Fixture::new(&there);
-        let user = fixture.open(&there).expect("the file opens");
-        let error = fixture
-            .open(&here)
-            .expect_err("their times mean nothing here")
-            .to_string();
-        assert!(error.contains("time namespace"), "{error}");
-        let same_clock = process("b", "time:[3]", Some(0));
-        fixture
-            .open(&same_clock)
-            .expect("the name of a namespace does not matter");
+        let user = fixture.open(&there);
+        fixture.assert_refused(&here);
+        // The name of a namespace does not matter.
+        fixture.open(&process("b", "time:[3]", Some(0)));
         drop(user);
-        fixture.open(&here).expect("no other process has the file open");
+        fixture.open(&here);
     }
 
     #[test]
     fn times_move_to_the_clock_of_a_sole_process() {
-        let (here, there) = (
-            process("b", "time:[1]", Some(-400 * SECOND)),
-            process("b", "time:[2]", Some(0)),
-        );
+        let here = process("b", "time:[1]", Some(-400 * SECOND));
+        let there = process("b", "time:[2]", Some(0));
         let fixture = Fixture::new(&there);
-        let before = fixture.open(&there).expect("the file opens");
+        let before = fixture.open(&there);
         fixture.write(&before, 2, 2, 30, Some(30));
         fixture.write(&before, 4, 4, 30, Some(30));
         fixture.write(&before, 5, 4, 100 - NOW, None);
-        before
-            .execute("UPDATE claim SET reserved = until WHERE number = 2", [])
-            .expect("it can be written");
+        let turn = before.execute("UPDATE claim SET reserved = until WHERE number = 2", []);
+        turn.expect("it can be written");
         drop(before);
-        let after = fixture.open(&here).expect("no other process has the file open");
+        let after = fixture.open(&here);
         let row = |number: i64| {
             let select = "SELECT until, reserved, forget, place FROM claim WHERE number = ?1";
             let read = |row: &rusqlite::Row<'_>| Ok([row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?]);
-            after
-                .query_row(select, [number], read)
-                .map(|times: [i64; 4]| times.map(|time| time / SECOND))
+            let times: rusqlite::Result<[i64; 4]> = after.query_row(select, [number], read);
+            times.map(|times| times.map(|time| time / SECOND))
         };
         let (until, since) = (NOW + 30 - 400, NOW - 400);
-        assert_eq!(
-            row(2),
-            Ok([until, until, until, since]),
-            "a watcher that has a turn"
-        );
-        assert_eq!(row(4), Ok([until, 0, until, NOW]), "a holder");
-        assert_eq!(row(5), Ok([0, 0, 0, NOW]), "a holder of long ago");
+        for (what, number, times) in [
+            ("a watcher that has a turn", 2, [until, until, until, since]),
+            ("a holder", 4, [until, 0, until, NOW]),
+            ("a holder of long ago", 5, [0, 0, 0, NOW]),
+        ] {
+            assert_eq!(row(number), Ok(times), "{what}");
+        }
         assert_eq!(origin(&after).expect("it can be read"), here);
     }
 
@@ -326,19 +305,14 @@ mod tests {
     fn unknown_offsets_of_this_boot_are_refused() {
         let there = process("b", "time:[2]", Some(0));
         let fixture = Fixture::new(&there);
-        let file = fixture.open(&there).expect("the file opens");
-        file.execute("UPDATE store SET clock = NULL", [])
-            .expect("it can be written");
+        let file = fixture.open(&there);
+        let unset = file.execute("UPDATE store SET clock = NULL", []);
+        unset.expect("it can be written");
         drop(file);
-        let error = fixture
-            .open(&process("b", "time:[1]", Some(0)))
-            .expect_err("it is refused");
-        assert!(error.to_string().contains("time namespace"), "{error}");
-        fixture
-            .open(&there)
-            .expect("the same namespace has the same clock");
-        fixture
-            .open(&process("c", "time:[1]", Some(0)))
-            .expect("what an older build wrote in another boot has ended");
+        fixture.assert_refused(&process("b", "time:[1]", Some(0)));
+        // The same namespace has the same clock.
+        fixture.open(&there);
+        // What an older build wrote in another boot has ended.
+        fixture.open(&process("c", "time:[1]", Some(0)));
     }
 }

@@ -1,5 +1,4 @@
 //! The statements on the tables: views are read, and their changes are written, within one transaction.
-//! What the rows mean is claim logic; what the tables are is in `ddl.rs`.
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -367,16 +366,15 @@ mod tests {
     use crate::dialect::sqlite::file::Found;
     use crate::dialect::sqlite::origin::Origin;
     use crate::dialect::sqlite::schema;
+    use crate::dialect::sqlite::tests::made_by;
 
     /// Otherwise a row could be newer than the clock that judges it, and would be taken for one of an earlier boot.
     #[test]
     fn a_look_shows_no_row_that_is_written_after_it_began() {
-        let dir = tempfile::tempdir().expect("a temporary directory can be made");
-        let path = dir.path().join("locks.db");
-        std::fs::write(&path, "").expect("the directory is ours");
-        let open =
-            |found| schema::open(&path, found, &Config::default(), &Origin::here()).expect("the file opens");
-        let (looking, writing) = (open(Found::Empty), open(Found::Something));
+        let here = Origin::here();
+        let (_dir, path, looking) = made_by(&here);
+        let writing = schema::open(&path, Found::Something, &Config::default(), &here);
+        let writing = writing.expect("the file opens");
         let mut tables = Tables::prepare(&looking).expect("the statements fit");
         tables.begin_look().expect("it can be read");
         let insert =

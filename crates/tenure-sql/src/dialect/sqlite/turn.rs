@@ -1,5 +1,4 @@
 //! One write transaction as the claim logic sees it, and the views of long queues that outlive it.
-//! When a transaction begins and how it ends is in `worker.rs`.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;

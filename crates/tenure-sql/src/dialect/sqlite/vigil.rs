@@ -1,5 +1,4 @@
 //! Keeping watch for those who wait: listening for rings, looking at keys, renewing registrations.
-//! Whom a look wakes is claim logic; how rings cross processes is `bell.rs`.
 
 use std::time::{Duration, Instant};
 
