@@ -11,7 +11,7 @@ use tenure_backend::{Bell, Claim, Clock, Instant, LockKey};
 use crate::backend::Memory;
 use crate::table::Table;
 use crate::visit::{Bells, Moment};
-use crate::watch::{Listener, WatchId};
+use crate::watch::Listener;
 
 /// A store in this process's memory, for several clients to share. Cloning it copies a pointer.
 ///
@@ -89,20 +89,16 @@ impl MemoryStore {
     pub(crate) fn watch(&self, claim: Arc<Claim>) -> Listener {
         let bell = Bell::default();
         let key = claim.at.key.clone();
-        let watch = self.act(&self.0.clock, |table, at, bells| {
-            table.watch(claim, bell.clone(), at, bells)
+        self.act(&self.0.clock, |table, at, bells| {
+            table.watch(claim, bell.clone(), at, bells);
         });
-        Listener {
-            store: self.clone(),
-            key,
-            watch,
-            bell,
-        }
+        let store = self.clone();
+        Listener { store, key, bell }
     }
 
-    pub(crate) fn unwatch(&self, key: &LockKey, watch: WatchId) {
+    pub(crate) fn unwatch(&self, key: &LockKey, bell: &Bell) {
         self.act(&self.0.clock, |table, at, bells| {
-            table.unwatch(key, watch, at, bells);
+            table.unwatch(key, bell, at, bells);
         });
     }
 }

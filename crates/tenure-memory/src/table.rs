@@ -13,7 +13,7 @@ use crate::fates::Fates;
 use crate::room::Room;
 use crate::tokens::Tokens;
 use crate::visit::{Bells, Moment, Visit};
-use crate::watch::{WatchId, Watcher};
+use crate::watch::Watcher;
 
 /// With fewer rooms the table is never swept.
 const MIN_SWEEP: usize = 1024;
@@ -27,7 +27,6 @@ pub(crate) struct Table {
     tokens: Tokens,
     ended: EndedClaims,
     fates: Fates,
-    watches: u64,
 }
 
 impl Table {
@@ -39,7 +38,6 @@ impl Table {
             tokens: Tokens::new(now, wall),
             ended: EndedClaims::default(),
             fates: Fates::default(),
-            watches: 0,
         }
     }
 
@@ -67,17 +65,14 @@ impl Table {
         })
     }
 
-    pub(crate) fn watch(&mut self, claim: Arc<Claim>, bell: Bell, at: Moment, bells: &mut Bells) -> WatchId {
-        self.watches += 1;
-        let watch = WatchId(self.watches);
+    pub(crate) fn watch(&mut self, claim: Arc<Claim>, bell: Bell, at: Moment, bells: &mut Bells) {
         self.visit(claim.at.key.clone(), at, bells, |room, visit| {
-            room.watch(Watcher { watch, claim, bell }, visit);
+            room.watch(Watcher { claim, bell }, visit);
         });
-        watch
     }
 
-    pub(crate) fn unwatch(&mut self, key: &LockKey, watch: WatchId, at: Moment, bells: &mut Bells) {
-        self.visit(key.clone(), at, bells, |room, visit| room.unwatch(watch, visit));
+    pub(crate) fn unwatch(&mut self, key: &LockKey, bell: &Bell, at: Moment, bells: &mut Bells) {
+        self.visit(key.clone(), at, bells, |room, visit| room.unwatch(bell, visit));
     }
 
     /// Everything that happens to a key happens in a visit: the dead are buried, `act` acts, those who may go

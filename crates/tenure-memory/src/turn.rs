@@ -2,12 +2,12 @@
 
 use std::time::Duration;
 
-use tenure_backend::{Claim, ClaimId, ClientId, Fairness, Instant, Mode};
+use tenure_backend::{Bell, Claim, ClaimId, ClientId, Fairness, Instant, Mode};
 
 use crate::profile::LIMITS;
 use crate::room::{Hold, Room};
 use crate::visit::Visit;
-use crate::watch::{WatchId, Watcher};
+use crate::watch::Watcher;
 
 /// For how long a key is kept for the unfair claims that were woken, before it is anybody's.
 pub(crate) const KEEP: Duration = Duration::from_millis(10);
@@ -127,9 +127,9 @@ impl Room {
     }
 
     /// Ends a watch. If the key was kept for it, others may go.
-    pub(crate) fn unwatch(&mut self, watch: WatchId, visit: &mut Visit<'_>) {
+    pub(crate) fn unwatch(&mut self, bell: &Bell, visit: &mut Visit<'_>) {
         let Some(crowd) = &mut self.crowd else { return };
-        if let Some(watcher) = crowd.watchers.remove(watch)
+        if let Some(watcher) = crowd.watchers.remove(bell)
             && !crowd.watchers.any_of(watcher.claim.at.id)
         {
             visit.freed |= self.stop_keeping(watcher.claim.at.id);

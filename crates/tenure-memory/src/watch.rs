@@ -10,14 +10,9 @@ use tenure_backend::{Bell, Claim, ClaimId, LockKey};
 use crate::store::MemoryStore;
 use crate::visit::Bells;
 
-/// The names of watches, unique within a store.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct WatchId(pub(crate) u64);
-
-/// A claim that somebody watches.
+/// A claim that somebody watches, by a bell of its own.
 #[derive(Debug)]
 pub(crate) struct Watcher {
-    pub(crate) watch: WatchId,
     pub(crate) claim: Arc<Claim>,
     pub(crate) bell: Bell,
 }
@@ -39,8 +34,8 @@ impl Watchers {
         self.0.push(watcher);
     }
 
-    pub(crate) fn remove(&mut self, watch: WatchId) -> Option<Watcher> {
-        let at = self.0.iter().position(|watcher| watcher.watch == watch)?;
+    pub(crate) fn remove(&mut self, bell: &Bell) -> Option<Watcher> {
+        let at = self.0.iter().position(|watcher| watcher.bell.is(bell))?;
         Some(self.0.remove(at))
     }
 
@@ -65,7 +60,6 @@ impl Watchers {
 pub(crate) struct Listener {
     pub(crate) store: MemoryStore,
     pub(crate) key: LockKey,
-    pub(crate) watch: WatchId,
     pub(crate) bell: Bell,
 }
 
@@ -79,6 +73,6 @@ impl Stream for Listener {
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        self.store.unwatch(&self.key, self.watch);
+        self.store.unwatch(&self.key, &self.bell);
     }
 }

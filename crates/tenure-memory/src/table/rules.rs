@@ -54,15 +54,9 @@ fn a_claim_is_dead_from_the_very_end_of_its_lease() {
     trial.grant(&one);
     trial.pass(LEASE);
     trial.assert_ended(&one);
-    assert!(matches!(
-        trial.renew(&one, Phase::Either),
-        Renewed::Gone(Loss::Expired)
-    ));
+    assert_eq!(trial.loss(&one), Some(Loss::Expired));
     trial.grant(&other);
-    assert!(matches!(
-        trial.renew(&one, Phase::Either),
-        Renewed::Gone(Loss::Expired)
-    ));
+    assert_eq!(trial.loss(&one), Some(Loss::Expired));
     assert!(trial.release(&one).freed.is_empty());
     assert!(trial.is_alive(&other, Phase::Granted));
 }
@@ -92,10 +86,7 @@ fn a_claim_that_was_released_before_it_was_placed_is_never_placed() {
     trial.pass(MAX_PLACE_AHEAD);
     trial.assert_ended(&claim);
     trial.assert_ended(&fair);
-    assert!(matches!(
-        trial.renew(&claim, Phase::Either),
-        Renewed::Gone(Loss::Missing)
-    ));
+    assert_eq!(trial.loss(&claim), Some(Loss::Missing));
 }
 
 #[test]
@@ -253,17 +244,11 @@ fn poll_after_is_the_soonest_moment_that_could_change_the_answer() {
     assert_eq!(trial.wait(&all).1, Duration::from_secs(5));
     assert_eq!(trial.wait(&fair).1, Duration::from_secs(5));
     trial.pass(Duration::from_secs(5));
-    assert_eq!(
-        trial.wait(&fair).1,
-        LEASE / 3,
-        "a fair claim polls within its own lease"
-    );
+    // A fair claim polls within its own lease.
+    assert_eq!(trial.wait(&fair).1, LEASE / 3);
     trial.pass(Duration::from_secs(25) - INSTANT);
-    assert_eq!(
-        trial.wait(&all).1,
-        Duration::from_millis(1),
-        "never sooner than that"
-    );
+    // Never sooner than that.
+    assert_eq!(trial.wait(&all).1, Duration::from_millis(1));
 }
 
 #[test]
@@ -282,13 +267,10 @@ fn an_eviction_bars_the_key_and_is_explained_to_its_holder() {
     trial.pass(INSTANT);
     trial.grant(&other);
     trial.assert_ended(&evicted);
-    let told = |renewed| match renewed {
-        Renewed::Gone(Loss::Evicted { by }) => by,
-        _ => None,
-    };
-    assert_eq!(told(trial.renew(&evicted, Phase::Granted)), Some("eve".into()));
+    let by = Some("eve".into());
+    assert_eq!(trial.loss(&evicted), Some(Loss::Evicted { by }));
     trial.pass(LEASE);
-    assert_eq!(told(trial.renew(&evicted, Phase::Granted)), None);
+    assert_eq!(trial.loss(&evicted), Some(Loss::Missing));
 }
 
 #[test]
@@ -355,10 +337,8 @@ fn an_heir_that_has_ended_or_is_late_or_of_another_kind_is_not_placed() {
     let [holds, ended, late] = [1; 3].map(|client| trial.mutex(client));
     trial.release(&ended);
     trial.grant(&holds);
-    assert!(matches!(
-        trial.release_to(&holds, &ended).heir,
-        Some(Standing::Ended)
-    ));
+    let outcome = trial.release_to(&holds, &ended);
+    assert!(matches!(outcome.heir, Some(Standing::Ended)));
     let outcome = trial.release_to_by(&holds, &late, trial.now - INSTANT);
     assert!(matches!(outcome.heir, Some(Standing::TooLate)));
     let readers = [1, 2].map(|client| trial.claim(client, "k", Mode::Read, Fairness::Unfair));
@@ -366,10 +346,8 @@ fn an_heir_that_has_ended_or_is_late_or_of_another_kind_is_not_placed() {
     readers.iter().for_each(|claim| drop(trial.grant(claim)));
     let outcome = trial.release_to(&readers[0], &mutex);
     assert!(matches!(outcome.heir, Some(Standing::Waiting { .. })));
-    assert!(
-        trial.acquire(&mutex).is_err(),
-        "it is told why when it asks itself"
-    );
+    // It is told why when it asks itself.
+    assert!(trial.acquire(&mutex).is_err());
 }
 
 /// R12: no end of a claim brings a token back.
@@ -404,10 +382,8 @@ fn tokens_rise_over_all_keys_and_ends_and_a_raise_lifts_them() {
         assert_eq!(trial.grant(&claim).tokens == Some(raised), takes);
     }
     let other = trial.claim(1, "other", Mode::Exclusive, Fairness::Unfair);
-    assert_eq!(
-        trial.grant(&other).tokens.unwrap().first().get(),
-        raised.last().get() + 1
-    );
+    let next = trial.grant(&other).tokens.unwrap().first();
+    assert_eq!(next.get(), raised.last().get() + 1);
 }
 
 #[test]
@@ -522,10 +498,8 @@ fn a_watch_that_comes_too_late_for_the_release_wakes_at_once() {
     trial.release(&holds);
     assert!(trial.watch(&waits).woke());
     trial.release(&waits);
-    assert!(
-        trial.watch(&waits).woke(),
-        "so does one for a claim that has ended"
-    );
+    // So does one for a claim that has ended.
+    assert!(trial.watch(&waits).woke());
 }
 
 /// R32: no name of a dead client stays.

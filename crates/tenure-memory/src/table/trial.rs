@@ -7,12 +7,11 @@ use std::time::Duration;
 
 use tenure_backend::{
     BackendError, Batch, Bell, Cause, Claim, ClaimId, ClaimRef, ClientId, Departure, Fairness, Grant, Heir,
-    Holder, HolderId, Instant, LockKey, Mode, OwnerId, Phase, Released, Renewal, Renewed, Standing,
+    Holder, HolderId, Instant, LockKey, Loss, Mode, OwnerId, Phase, Released, Renewal, Renewed, Standing,
 };
 
 use crate::table::Table;
 use crate::visit::{Bells, Moment};
-use crate::watch::WatchId;
 
 pub(super) const LEASE: Duration = Duration::from_secs(30);
 
@@ -22,10 +21,7 @@ pub(super) struct Trial {
     claims: u64,
 }
 
-pub(super) struct Watch {
-    id: WatchId,
-    bell: Bell,
-}
+pub(super) struct Watch(Bell);
 
 pub(super) struct Outcome {
     pub(super) freed: Batch<HolderId>,
@@ -49,9 +45,8 @@ pub(super) fn key(name: &str) -> LockKey {
 impl Watch {
     /// Whether the bell was rung since the last time.
     pub(super) fn woke(&self) -> bool {
-        self.bell
-            .poll_heard(&mut Context::from_waker(Waker::noop()))
-            .is_ready()
+        let mut nobody = Context::from_waker(Waker::noop());
+        self.0.poll_heard(&mut nobody).is_ready()
     }
 }
 
@@ -156,6 +151,14 @@ impl Trial {
         self.act(|table, at, bells| table.renew(&renewal, at, bells))
     }
 
+    /// Why a claim is gone, as it is told when it asks for its lease.
+    pub(super) fn loss(&mut self, claim: &Arc<Claim>) -> Option<Loss> {
+        match self.renew(claim, Phase::Either) {
+            Renewed::Gone(loss) => Some(loss),
+            _ => None,
+        }
+    }
+
     pub(super) fn is_alive(&mut self, claim: &Arc<Claim>, only: Phase) -> bool {
         matches!(self.renew(claim, only), Renewed::Alive { .. })
     }
@@ -203,13 +206,13 @@ impl Trial {
 
     pub(super) fn watch(&mut self, claim: &Arc<Claim>) -> Watch {
         let bell = Bell::default();
-        let (claim, ours) = (Arc::clone(claim), bell.clone());
-        let id = self.act(|table, at, bells| table.watch(claim, bell, at, bells));
-        Watch { id, bell: ours }
+        let (claim, theirs) = (Arc::clone(claim), bell.clone());
+        self.act(|table, at, bells| table.watch(claim, theirs, at, bells));
+        Watch(bell)
     }
 
     pub(super) fn unwatch(&mut self, claim: &Arc<Claim>, watch: Watch) {
         let key = &claim.at.key;
-        self.act(|table, at, bells| table.unwatch(key, watch.id, at, bells));
+        self.act(|table, at, bells| table.unwatch(key, &watch.0, at, bells));
     }
 }

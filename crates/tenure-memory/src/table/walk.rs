@@ -1,6 +1,7 @@
 //! Random walks over the state machine beside a model that is written the slow and obvious way: every answer
 //! must be the model's. Wake-ups are not modelled.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -92,11 +93,8 @@ impl Model {
             State::New if late => return Answer::TooLate,
             State::New => {
                 let lives = |known: &&Known| !matches!(known.state, State::New | State::Ended { .. });
-                if self
-                    .on(&claim)
-                    .filter(lives)
-                    .any(|known| known.claim.mode.kind() != claim.mode.kind())
-                {
+                let differs = |known: &Known| known.claim.mode.kind() != claim.mode.kind();
+                if self.on(&claim).filter(lives).any(differs) {
                     return Answer::Mismatch;
                 }
                 self.placed += 1;
@@ -201,11 +199,10 @@ impl Walk {
         let claim = Arc::clone(&self.model.claims[at].claim);
         let place_by = self.trial.now - Duration::from_nanos(u64::from(late));
         let expected = self.model.acquire(at, late, false, self.trial.now);
-        let standing = {
-            let claim = Arc::clone(&claim);
-            self.trial
-                .act(|table, at, bells| table.acquire(claim, place_by, at, bells))
-        };
+        let asks = Arc::clone(&claim);
+        let standing = self
+            .trial
+            .act(|table, at, bells| table.acquire(asks, place_by, at, bells));
         assert_eq!(answer(&standing), expected, "{claim:?}");
         standing
             .iter()
@@ -288,39 +285,29 @@ impl Walk {
         for name in KEYS {
             let key = key(name);
             let mut holders = Vec::new();
-            let mut waiters = Vec::new();
+            let mut waiters = BTreeMap::new();
             for known in self.model.claims.iter().filter(|known| known.claim.at.key == key) {
+                let id = HolderId::Claim(known.claim.at.id);
                 match known.state {
-                    State::Holding { .. } => holders.push(HolderId::Claim(known.claim.at.id)),
-                    State::Waiting { placed, .. } => {
-                        waiters.push((placed, HolderId::Claim(known.claim.at.id)))
-                    }
+                    State::Holding { .. } => holders.push(id),
+                    State::Waiting { placed, .. } => _ = waiters.insert(placed, id),
                     State::New | State::Ended { .. } => {}
                 }
             }
-            waiters.sort_by_key(|(placed, _)| *placed);
-            let waiters: Vec<_> = waiters.into_iter().map(|(_, id)| id).collect();
-            let shown = self.trial.table.show(&key, self.trial.now);
-            let Some(shown) = shown else {
-                assert!(
-                    holders.is_empty() && waiters.is_empty(),
-                    "{name}: {holders:?} {waiters:?}"
-                );
+            let waiters: Vec<_> = waiters.into_values().collect();
+            let Some(shown) = self.trial.table.show(&key, self.trial.now) else {
+                let nobody = holders.is_empty() && waiters.is_empty();
+                assert!(nobody, "{name}: {holders:?} {waiters:?}");
                 continue;
             };
             let queue = shown.waiters.expect("memory shows its queue");
-            assert_eq!(
-                queue.into_iter().map(|waiter| waiter.id).collect::<Vec<_>>(),
-                waiters
-            );
+            let queue: Vec<_> = queue.into_iter().map(|waiter| waiter.id).collect();
+            assert_eq!(queue, waiters);
             for (at, holder) in shown.holders.iter().enumerate() {
                 assert!(holders.contains(&holder.id), "a ghost: {holder:?}");
                 let besides = shown.holders.iter().enumerate().filter(|(other, _)| *other != at);
-                assert!(
-                    holder.mode.admits(besides.map(|(_, other)| other.mode)),
-                    "{:?}",
-                    shown.holders
-                );
+                let admitted = holder.mode.admits(besides.map(|(_, other)| other.mode));
+                assert!(admitted, "{:?}", shown.holders);
             }
             assert_eq!(shown.holders.len(), holders.len());
         }
