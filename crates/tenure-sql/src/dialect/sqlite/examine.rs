@@ -122,8 +122,8 @@ fn strange_owners(path: &Path, [file, directory]: [Option<u32>; 2], us: u32, fin
 
 fn disk(path: &Path, free: u64, findings: &mut Vec<Finding>) {
     let severity = match free {
-        ..SPACE_DANGER => Severity::Danger,
-        ..SPACE_WARNING => Severity::Warning,
+        0..SPACE_DANGER => Severity::Danger,
+        SPACE_DANGER..SPACE_WARNING => Severity::Warning,
         _ => return,
     };
     findings.push(finding(

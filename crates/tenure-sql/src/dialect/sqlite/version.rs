@@ -8,18 +8,11 @@ use std::sync::Once;
 /// commits, and so damage the file: <https://sqlite.org/wal.html#walresetbug>. 3.44.6 and 3.50.7 are mended too.
 pub(super) fn wal_reset_bug(version: i32) -> Option<String> {
     let is_mended = matches!(version, 3_044_006..3_045_000 | 3_050_007..3_051_000 | 3_051_003..);
-    let number = || {
-        format!(
-            "{}.{}.{}",
-            version / 1_000_000,
-            version / 1_000 % 1_000,
-            version % 1_000
-        )
-    };
+    let [major, minor, patch] = [version / 1_000_000, version / 1_000 % 1_000, version % 1_000];
     (!is_mended).then(|| {
         format!(
-            "SQLite {} may damage a lock file that several processes use (https://sqlite.org/wal.html#walresetbug)",
-            number()
+            "SQLite {major}.{minor}.{patch} may damage a lock file that several processes use \
+             (https://sqlite.org/wal.html#walresetbug)"
         )
     })
 }
