@@ -11,26 +11,12 @@ impl Profile {
     ///
     /// # Examples
     /// ```
-    /// use tenure_backend::{Fencing, Hazard, Profile, Severity};
+    /// use tenure_backend::{Profile, Severity};
     ///
     /// /// Whether a program that needs every protection can begin.
     /// fn is_strong(profile: &Profile) -> bool {
     ///     profile.findings().iter().all(|finding| finding.severity < Severity::Warning)
     /// }
-    /// # use std::{num::NonZeroU32, time::Duration};
-    /// # use tenure_backend::*;
-    /// # let inspection = Inspection { lists: true, queue: true, labels: true, remaining: true };
-    /// # let limits = Limits { min_lease: Duration::from_millis(1), max_lease: Duration::from_secs(3_600),
-    /// #     max_grants: NonZeroU32::MIN, max_batch: NonZeroU32::MIN, margin: None, late_by: Duration::ZERO };
-    /// # let profile = Profile {
-    /// #     store: "shelf", layout: "rows", reach: Reach::Network, mutex: Order::Unfair, read_write: Order::None,
-    /// #     semaphore: Order::None, liveness: Liveness::Lease(LeaseClock::ServerWall), hazards: &[Hazard::ClockSet],
-    /// #     fencing: Fencing::Durable, wake_up: WakeUp::Poll, remembers_ended: true, tells_others: false, inspection,
-    /// #     first_renewal: None,
-    /// #     limits,
-    /// # };
-    /// assert!(is_strong(&profile));
-    /// assert!(!is_strong(&Profile { fencing: Fencing::None, ..profile }));
     /// ```
     pub fn findings(&self) -> Vec<Finding> {
         [

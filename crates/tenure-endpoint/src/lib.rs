@@ -3,8 +3,6 @@
 //! [`StoreUrl::parse`] reads the one line that names a store; [`StoreUrl::options`] checks its query against what
 //! the store knows. `Debug`, `Display` and every error show a URL without its password; only [`Secret::expose`]
 //! gives it out.
-//!
-//! Not here: which schemes exist (`connect` in `tenure` knows), sockets, TLS and time limits in force.
 
 mod duration;
 mod error;
