@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use stage::{Scene, Server, Stage, soon, wait_until};
-use tenure_backend::{Backend, Batch, Claim, Mode, Phase, Renewal, Renewed, Standing};
+use stage::*;
+use tenure_backend::{Backend, Batch, Claim, Mode, Renewed};
 use tenure_servers::Way;
 
 /// A call, and how often one was polled.
@@ -29,48 +29,32 @@ async fn told<F: Future + Unpin>(mut call: F, polled: Arc<AtomicUsize>) -> F::Ou
 async fn too_many_callers_at_once_are_all_served_and_a_renewal_waits_for_few_of_them() {
     let scene = Scene::new().await;
     let (stage, client, store) = (&scene.stage, &scene.client, &scene.store);
-    let held = client.claim(&scene.key(), Mode::Exclusive);
-    client.granted(&held).await;
+    let held = holds(client, &scene.key()).await;
     stage.ask(&["CONFIG", "SET", "slowlog-max-len", "100000"]);
     stage.ask(&["CONFIG", "SET", "slowlog-log-slower-than", "0"]);
-    let claims: Vec<_> = (0..3_000)
-        .map(|_| client.fair(&scene.key(), Mode::Exclusive))
-        .collect();
     scene.proxy.hold(Way::ToServer);
     let place_by = client.now() + Duration::from_secs(5);
     let asked = Arc::new(AtomicUsize::new(0));
-    let callers: Vec<_> = claims
-        .into_iter()
-        .map(|claim| tokio::spawn(told(store.clone().acquire(claim, place_by), asked.clone())))
-        .collect();
-    wait_until(|| asked.load(Ordering::Relaxed) >= callers.len());
-    let renewal = Renewal {
-        who: held.at.clone(),
-        lease: held.lease,
-        only: Phase::Granted,
-        shorten_only: false,
-        raise: None,
+    let call = |_| {
+        let claim = client.fair(&scene.key(), Mode::Exclusive);
+        tokio::spawn(told(store.clone().acquire(claim, place_by), asked.clone()))
     };
-    let renewed = store.clone().renew(Batch::from_iter([renewal]));
+    let callers: Vec<_> = (0..3_000).map(call).collect();
+    wait_until(|| asked.load(Ordering::Relaxed) >= callers.len());
+    let renewed = store.clone().renew(Batch::from_iter([renewal(&held)]));
     let renewed = tokio::spawn(told(renewed, asked.clone()));
     wait_until(|| asked.load(Ordering::Relaxed) > callers.len());
     scene.proxy.heal();
-    let answers = soon(join_all(callers)).await;
-    assert!(
-        answers
-            .into_iter()
-            .all(|answer| matches!(answer, Ok(Ok(Standing::Granted(_)))))
-    );
+    for answer in soon(join_all(callers)).await {
+        assert!(is_granted(&answer.expect("no task fails")));
+    }
     let renewed = soon(renewed).await.expect("no task fails");
     assert!(matches!(&renewed[..], [Renewed::Alive { .. }]), "{renewed:?}");
     stage.ask(&["CONFIG", "SET", "slowlog-log-slower-than", "-1"]);
     // The latest comes first. Only a renewal has these keys in this order.
     let calls = stage.text(&["SLOWLOG", "GET", "-1"]);
-    let renewal = format!(
-        " tenure_tokens tenure_claims:{} {} ",
-        held.at.id.client(),
-        held.at.key
-    );
+    let (client, key) = (held.at.id.client(), &held.at.key);
+    let renewal = format!(" tenure_tokens tenure_claims:{client} {key} ");
     let (_, before) = calls.split_once(&renewal).expect("it was called");
     let before = before.matches(" EVALSHA ").count();
     assert!(before <= 300, "{before} calls went before it");
@@ -94,7 +78,7 @@ async fn what_is_asked_of_a_far_server_is_on_its_way_before_the_first_answer_com
     let calls: Vec<_> = calls
         .map(|claim| tokio::spawn(store.clone().acquire(claim, place_by)))
         .collect();
-    let is_placed = |claim: &Arc<Claim>| stage.number(&["EXISTS", claim.at.key.as_str()]) == 1;
+    let is_placed = |claim: &Arc<Claim>| stage.exists(claim.at.key.as_str());
     soon(async {
         while !claims.iter().all(is_placed) {
             // sleep: nobody tells.
@@ -104,6 +88,6 @@ async fn what_is_asked_of_a_far_server_is_on_its_way_before_the_first_answer_com
     .await;
     proxy.heal();
     for answer in soon(join_all(calls)).await {
-        assert!(matches!(answer, Ok(Ok(Standing::Granted(_)))), "{answer:?}");
+        assert!(is_granted(&answer.expect("no task fails")));
     }
 }

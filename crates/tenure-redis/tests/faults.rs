@@ -7,22 +7,20 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::StreamExt;
-use stage::{Server, Stage, USER, soon, wait_until};
+use stage::*;
 use tenure_backend::{
-    Backend, Batch, Cause, Claim, Departure, Effect, Fault, Grant, Holder, Loss, MAX_PLACE_AHEAD, Mode,
-    Phase, Query, Released, Renewal, Renewed, Standing,
+    Backend, Effect, Fault, Grant, Loss, MAX_PLACE_AHEAD, Mode, Phase, Query, Renewal, Renewed, Severity,
+    Standing,
 };
 use tenure_redis::{Config, RedisStore};
 use tenure_servers::{Data, Way};
-use tenure_testkit::suite::Trial;
 
 /// How soon a call must have failed whose server is silent: the limit, a quarter more, and what a busy machine takes.
 const SOON: Duration = Duration::from_secs(5);
 
 #[tokio::test(flavor = "multi_thread")]
 async fn scripts_that_the_server_forgot_are_taught_again() {
-    let stage = Stage::new().await;
-    let (client, key) = (stage.trial.client().await, stage.trial.key());
+    let (stage, client, key) = Stage::one().await;
     let forget = || stage.ask(&["SCRIPT", "FLUSH"]);
     let claim = client.claim(&key, Mode::Exclusive);
     forget();
@@ -34,16 +32,7 @@ async fn scripts_that_the_server_forgot_are_taught_again() {
     forget();
     client.release(&claim).await.freed_it(&claim);
     forget();
-    let found = client
-        .backend()
-        .clone()
-        .examine()
-        .await
-        .expect("it can be examined");
-    assert!(
-        found.iter().any(|finding| finding.what.contains("scripts")),
-        "{found:?}"
-    );
+    finds(&examined(client.backend()).await, "scripts", Severity::Warning);
 }
 
 /// However often: it is sent what it forgot together with the call, so there is no moment in which it forgets again.
@@ -61,21 +50,18 @@ async fn a_server_that_forgets_scripts_all_the_time_serves_every_call() {
         }
     });
     for _ in 0..100 {
-        let claim = client.claim(&key, Mode::Exclusive);
-        client.granted(&claim).await;
+        let claim = holds(&client, &key).await;
         client.stays_alive(&claim, Phase::Granted).await;
         assert!(client.status(&key).await.is_some());
         client.release(&claim).await.freed_it(&claim);
     }
     forgets.abort();
-    let calls = stage.text(&["INFO", "commandstats"]);
-    assert!(calls.contains("cmdstat_eval:"), "it forgot in between: {calls}");
+    assert!(stage.calls_of("eval") > 0, "it forgot in between");
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_connection_that_was_cut_is_replaced_and_the_claim_is_still_there() {
-    let stage = Stage::new().await;
-    let (client, key) = (stage.trial.client().await, stage.trial.key());
+    let (stage, client, key) = Stage::one().await;
     let claim = client.claim(&key, Mode::Exclusive);
     let grant = client.granted(&claim).await;
     for _ in 0..3 {
@@ -90,50 +76,33 @@ async fn a_connection_that_was_cut_is_replaced_and_the_claim_is_still_there() {
 /// R15: nobody is left asleep by a message that was lost with its connection.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_subscription_that_was_cut_is_made_again_and_everybody_is_woken() {
-    let stage = Stage::new().await;
-    let ([holder, waiter], key) = (stage.trial.two().await, stage.trial.key());
-    let (held, waiting) = (
-        holder.claim(&key, Mode::Exclusive),
-        waiter.claim(&key, Mode::Exclusive),
-    );
-    holder.granted(&held).await;
+    let (stage, [holder, waiter], key) = Stage::two().await;
+    let held = holds(&holder, &key).await;
+    let waiting = waiter.claim(&key, Mode::Exclusive);
     let mut wakes = waiter.watch(&waiting).await.expect("it wakes");
-    assert_eq!(
-        soon(wakes.next()).await,
-        Some(()),
-        "whoever arms is woken: something may have been missed"
-    );
+    // Whoever arms is woken, since something may have been missed: so it is after another subscription, which hears.
+    wakes_up(&mut wakes).await;
     stage.ask(&["CLIENT", "KILL", "TYPE", "pubsub"]);
-    assert_eq!(
-        soon(wakes.next()).await,
-        Some(()),
-        "so it is after another subscription"
-    );
+    wakes_up(&mut wakes).await;
     holder.release(&held).await;
-    assert_eq!(soon(wakes.next()).await, Some(()), "which hears");
+    wakes_up(&mut wakes).await;
     drop(wakes);
-    let channel = format!("redisson_lock__channel:{{{key}}}");
-    stage::wait_until(|| stage.text(&["PUBSUB", "NUMSUB", &channel]) == format!("{channel} 0"));
+    wait_until(|| stage.listeners(&key) == 0);
 }
 
 /// After a failover the server's name leads to another: whoever listens to the old one is not heard by those who release.
 #[tokio::test(flavor = "multi_thread")]
 async fn wake_ups_follow_the_connection_for_calls_to_where_the_name_leads() {
-    let stage = Stage::new().await;
-    let (client, key) = (stage.trial.client().await, stage.trial.key());
+    let (stage, client, key) = Stage::one().await;
     let waiting = client.claim(&key, Mode::Exclusive);
     let mut wakes = client.watch(&waiting).await.expect("it wakes");
-    assert_eq!(soon(wakes.next()).await, Some(()), "whoever arms is woken");
+    wakes_up(&mut wakes).await;
     let listener = || stage.text(&["CLIENT", "LIST", "TYPE", "pubsub"]);
     let before = listener().split_whitespace().next().map(str::to_owned);
     stage.ask(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]);
     client.finds_free(&key, Mode::Exclusive).await;
-    assert_eq!(
-        soon(wakes.next()).await,
-        Some(()),
-        "something may have been missed"
-    );
-    // On another connection.
+    // Something may have been missed. It is on another connection.
+    wakes_up(&mut wakes).await;
     wait_until(|| {
         let after = listener().split_whitespace().next().map(str::to_owned);
         after.is_some() && after != before
@@ -142,18 +111,16 @@ async fn wake_ups_follow_the_connection_for_calls_to_where_the_name_leads() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn waiters_poll_while_a_lost_subscription_is_refused() {
-    let stage = Stage::new().await;
-    let ([holder, waiter], key) = (stage.trial.two().await, stage.trial.key());
-    let held = holder.claim(&key, Mode::Exclusive);
-    holder.granted(&held).await;
+    let (stage, [holder, waiter], key) = Stage::two().await;
+    let held = holds(&holder, &key).await;
     let waiting = waiter.claim(&key, Mode::Exclusive);
     let mut wakes = waiter.watch(&waiting).await.expect("it wakes");
-    assert_eq!(soon(wakes.next()).await, Some(()));
+    wakes_up(&mut wakes).await;
     stage.ask(&["ACL", "SETUSER", USER, "-subscribe"]);
     stage.ask(&["CLIENT", "KILL", "TYPE", "pubsub"]);
     let began = std::time::Instant::now();
     for _ in 0..10 {
-        assert_eq!(soon(wakes.next()).await, Some(()));
+        wakes_up(&mut wakes).await;
     }
     let took = began.elapsed();
     assert!(
@@ -161,8 +128,7 @@ async fn waiters_poll_while_a_lost_subscription_is_refused() {
         "{took:?} for ten polls"
     );
     stage.ask(&["ACL", "SETUSER", USER, "+subscribe"]);
-    let channel = format!("redisson_lock__channel:{{{key}}}");
-    wait_until(|| stage.text(&["PUBSUB", "NUMSUB", &channel]) == format!("{channel} 1"));
+    wait_until(|| stage.listeners(&key) == 1);
     // Once restored it wakes nobody by itself.
     let quiet = async {
         let moment = Duration::from_millis(500);
@@ -170,7 +136,7 @@ async fn waiters_poll_while_a_lost_subscription_is_refused() {
     };
     soon(quiet).await;
     holder.release(&held).await;
-    assert_eq!(soon(wakes.next()).await, Some(()));
+    wakes_up(&mut wakes).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -181,24 +147,14 @@ async fn a_server_that_is_silent_is_given_up_in_time_and_found_again() {
         ..server.config()
     };
     let store = RedisStore::connect(config).await.expect("the server answers");
-    let redis = server.redis.clone();
-    let trial = Trial::new(server).await;
-    let (client, key) = (trial.client().await, trial.key());
+    let (stage, client, key) = Stage::one_on(server).await;
     let claim = client.claim(&key, Mode::Exclusive);
-    redis.lock().process().pause();
-    let place_by = store.clock().now() + Duration::from_secs(2);
+    stage.redis.lock().process().pause();
     let asked = std::time::Instant::now();
-    let error = store
-        .clone()
-        .acquire(claim.clone(), place_by)
-        .await
-        .expect_err("it is silent");
+    let error = placed(&store, &claim).await.expect_err("it is silent");
     assert!(asked.elapsed() < SOON, "{:?}", asked.elapsed());
-    assert_eq!(
-        (error.fault(), error.effect()),
-        (Fault::Unavailable, Effect::Unknown)
-    );
-    redis.lock().process().resume();
+    is_error(&error, (Fault::Unavailable, Effect::Unknown), "");
+    stage.redis.lock().process().resume();
     // Whatever became of that call, giving the claim back ends it.
     client.withdraw(&claim).await;
     client.has_ended(&claim).await;
@@ -213,8 +169,7 @@ async fn a_server_that_is_silent_is_given_up_in_time_and_found_again() {
 async fn a_request_that_was_held_up_until_after_its_release_brings_nothing_back() {
     let server = Server::start();
     let (proxy, store) = server.behind_a_proxy(Duration::from_millis(400)).await;
-    let stage = Stage::on(server).await;
-    let (client, key) = (stage.trial.client().await, stage.trial.key());
+    let (stage, client, key) = Stage::one_on(server).await;
     let claim = client.claim(&key, Mode::Exclusive);
     proxy.hold(Way::ToServer);
     let place_by = store.clock().now() + MAX_PLACE_AHEAD;
@@ -228,32 +183,24 @@ async fn a_request_that_was_held_up_until_after_its_release_brings_nothing_back(
     let before = stage.scripts_called();
     proxy.heal();
     wait_until(|| stage.scripts_called() > before);
-    assert_eq!(stage.number(&["EXISTS", key.as_str()]), 0);
+    assert!(!stage.exists(key.as_str()));
     client.has_ended(&claim).await;
     client.finds_free(&key, Mode::Exclusive).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_renewal_is_given_up_within_a_sixth_of_its_lease() {
-    let stage = Stage::new().await;
-    let (client, key) = (stage.trial.client().await, stage.trial.key());
+    let (stage, client, key) = Stage::one().await;
     let claim = client.claim_as(&key, Mode::Exclusive, |claim| {
         claim.lease = Duration::from_secs(3)
     });
     client.granted(&claim).await;
     stage.redis.lock().process().pause();
     let asked = std::time::Instant::now();
-    let batch = tenure_backend::Batch::from_iter([tenure_backend::Renewal {
-        who: claim.at.clone(),
-        lease: claim.lease,
-        only: Phase::Granted,
-        shorten_only: false,
-        raise: None,
-    }]);
-    let answer = client.backend().clone().renew(batch).await.pop();
+    let answer = renewed(client.backend(), renewal(&claim)).await;
     let took = asked.elapsed();
     stage.redis.lock().process().resume();
-    assert!(matches!(answer, Some(Renewed::Unknown(_))), "{answer:?}");
+    assert!(matches!(answer, Renewed::Unknown(_)), "{answer:?}");
     assert!(
         (Duration::from_millis(500)..Duration::from_millis(1_500)).contains(&took),
         "{took:?}"
@@ -264,80 +211,60 @@ async fn a_renewal_is_given_up_within_a_sixth_of_its_lease() {
 /// R12: also the tokens outlive it.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_restart_with_its_data_keeps_locks_queues_and_tokens() {
-    let stage = Stage::new().await;
-    let ([holder, waiter], key) = (stage.trial.two().await, stage.trial.key());
-    let (held, waiting) = (
-        holder.fair(&key, Mode::Exclusive),
-        waiter.fair(&key, Mode::Exclusive),
-    );
+    let (stage, [holder, waiter], key) = Stage::two().await;
+    let held = holder.fair(&key, Mode::Exclusive);
     let grant = holder.granted(&held).await;
-    waiter.waits(&waiting).await;
+    let waiting = queues(&waiter, &key).await;
     stage.redis.lock().restart(Data::Kept).expect("it starts again");
     holder.stays_alive(&held, Phase::Granted).await;
     waiter.waits(&waiting).await;
     holder.release(&held).await.freed_it(&held);
-    let next = waiter.granted_soon(&waiting).await;
-    assert!(next.tokens.expect("tokens").first() > grant.tokens.expect("tokens").last());
+    rises(&grant, &waiter.granted_soon(&waiting).await);
 }
 
 /// R9, R12: a server that comes back empty has lost its locks, and says so; its tokens rise by its clock.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_restart_without_its_data_is_a_loss_that_is_told_and_tokens_rise() {
-    let stage = Stage::new().await;
-    let (client, key) = (stage.trial.client().await, stage.trial.key());
+    let (stage, client, key) = Stage::one().await;
     let claim = client.claim(&key, Mode::Exclusive);
     let grant = client.granted(&claim).await;
     stage.redis.lock().restart(Data::Lost).expect("it starts again");
     let answer = client.renew(&claim).await;
     assert!(matches!(answer, Renewed::Gone(Loss::Missing)), "{answer:?}");
     let next = client.claim(&key, Mode::Exclusive);
-    let next = client.granted(&next).await;
-    assert!(next.tokens.expect("tokens").first() > grant.tokens.expect("tokens").last());
+    rises(&grant, &client.granted(&next).await);
 }
 
 /// R22: a clock that is set forward ends leases early, which the profile says; one that is set back makes no token smaller.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_whose_clock_is_set_ends_leases_early_but_never_repeats_a_token() {
     for server in [Server::start(), Server::gathering()] {
-        let stage = Stage::on(server).await;
-        let (client, key) = (stage.trial.client().await, stage.trial.key());
-        let step = |ms| {
-            stage
-                .redis
-                .lock()
-                .clock()
-                .expect("it steps")
-                .step_ms(ms)
-                .expect("it steps")
-        };
-        let mut greatest = None;
-        let mut rises = |grant: &Grant| {
-            let run = grant.tokens.expect("tokens");
-            assert!(greatest < Some(run.first()), "{run:?} after {greatest:?}");
-            greatest = Some(run.last());
-        };
+        let (stage, client, key) = Stage::one_on(server).await;
         let claim = client.claim(&key, Mode::Exclusive);
-        rises(&client.granted(&claim).await);
-        step(61_000);
+        let mut last = client.granted(&claim).await;
+        let mut follows = |grant: Grant| {
+            rises(&last, &grant);
+            last = grant;
+        };
+        stage.step_ms(61_000);
         let answer = client.renew(&claim).await;
         assert!(matches!(answer, Renewed::Gone(Loss::Expired)), "{answer:?}");
         let claim = client.claim(&key, Mode::Exclusive);
-        rises(&client.granted(&claim).await);
+        follows(client.granted(&claim).await);
         client.release(&claim).await;
-        step(-3_600_000);
+        stage.step_ms(-3_600_000);
         // The bound on the server's clock is an hour too late, which makes nothing stricter; it is learnt anew.
         for _ in 0..2 {
             let [held, heir] = [(); 2].map(|()| client.claim(&key, Mode::Exclusive));
-            let queued = client.fair(&key, Mode::Exclusive);
-            rises(&client.granted(&held).await);
-            client.waits(&queued).await;
+            follows(client.granted(&held).await);
+            let queued = queues(&client, &key).await;
             client.release(&held).await;
-            rises(&client.granted_soon(&queued).await);
+            follows(client.granted_soon(&queued).await);
             let departed = client.hand_over(&queued, &heir).await;
             let Some(Standing::Granted(inherited)) = departed.heir else {
                 panic!("nobody else waits: {departed:?}");
             };
-            rises(&inherited);
+            follows(inherited);
             client.release(&heir).await;
         }
     }
@@ -346,57 +273,27 @@ async fn a_server_whose_clock_is_set_ends_leases_early_but_never_repeats_a_token
 /// What passes by itself: whoever waits goes on waiting, and a release is repeated.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_cannot_save_its_data_is_weather_without_effect() {
-    let stage = Stage::new().await;
-    let (client, [key, free]) = (stage.trial.client().await, [stage.trial.key(), stage.trial.key()]);
-    let (held, late) = (
-        client.claim(&key, Mode::Exclusive),
-        client.claim(&free, Mode::Exclusive),
-    );
-    client.granted(&held).await;
+    let (stage, client, key) = Stage::one().await;
+    let held = holds(&client, &key).await;
+    let late = client.claim(&stage.trial.key(), Mode::Exclusive);
     let gone = tempfile::tempdir().expect("a temporary directory can be made");
     stage.ask(&["CONFIG", "SET", "dir", &gone.path().display().to_string()]);
     gone.close().expect("it can be removed");
     stage.ask(&["CONFIG", "SET", "save", "3600 1000000"]);
     stage.ask(&["BGSAVE"]);
-    stage::wait_until(|| stage.text(&["INFO", "persistence"]).contains("bgsave_status:err"));
-    let place_by = client.now() + Duration::from_secs(5);
-    let refusal = client.acquire_by(&late, place_by).await;
-    let refusal = refusal.expect_err("it takes no writes");
-    let renewal = Renewal {
-        who: held.at.clone(),
-        lease: held.lease,
-        only: Phase::Granted,
-        shorten_only: false,
-        raise: None,
+    wait_until(|| stage.text(&["INFO", "persistence"]).contains("bgsave_status:err"));
+    let store = client.backend();
+    let placed = placed(store, &late).await.expect_err("it takes no writes");
+    let released = not_released(store, departure(&held)).await;
+    let renewed = match renewed(store, renewal(&held)).await {
+        Renewed::Unknown(error) => error,
+        other => panic!("{other:?}"),
     };
-    let renewed = client.backend().clone().renew(Batch::from_iter([renewal])).await;
-    let departure = Departure {
-        who: Holder::Claim(held.at.clone()),
-        cause: Cause::Unlocked,
-        heir: None,
-        bar: Duration::ZERO,
-    };
-    let released = client
-        .backend()
-        .clone()
-        .release(Batch::from_iter([departure]))
-        .await;
-    let ([Renewed::Unknown(renewed)], [Released::Unknown(released)]) = (&renewed[..], &released[..]) else {
-        panic!("{renewed:?} {released:?}");
-    };
-    for error in [&refusal, renewed, released] {
-        assert_eq!(
-            (error.fault(), error.effect()),
-            (Fault::Unavailable, Effect::None),
-            "{error}"
-        );
-        assert!(error.to_string().contains("cannot save its data"), "{error}");
+    for error in [placed, renewed, released] {
+        is_error(&error, (Fault::Unavailable, Effect::None), "cannot save its data");
     }
-    assert_eq!(
-        stage.number(&["EXISTS", key.as_str(), free.as_str()]),
-        1,
-        "as before"
-    );
+    let both = stage.number(&["EXISTS", key.as_str(), late.at.key.as_str()]);
+    assert_eq!(both, 1, "as before");
     stage.ask(&["CONFIG", "SET", "stop-writes-on-bgsave-error", "no"]);
     client.granted(&late).await;
     client.release(&held).await.freed_it(&held);
@@ -404,20 +301,13 @@ async fn a_server_that_cannot_save_its_data_is_weather_without_effect() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_full_memory_refuses_new_locks_without_effect_and_keeps_the_others_alive() {
-    let stage = Stage::new().await;
-    let ([holder, other], [key, free]) = (stage.trial.two().await, [stage.trial.key(), stage.trial.key()]);
-    let held = holder.claim(&key, Mode::Exclusive);
-    holder.granted(&held).await;
+    let (stage, [holder, other], key) = Stage::two().await;
+    let held = holds(&holder, &key).await;
+    let late = other.claim(&stage.trial.key(), Mode::Exclusive);
     stage.ask(&["CONFIG", "SET", "maxmemory", "1"]);
-    let late = other.claim(&free, Mode::Exclusive);
-    let place_by = other.now() + Duration::from_secs(5);
-    let refusal = other.acquire_by(&late, place_by).await.expect_err("it is full");
-    assert_eq!(
-        (refusal.fault(), refusal.effect()),
-        (Fault::Unavailable, Effect::None),
-        "{refusal}"
-    );
-    assert_eq!(stage.number(&["EXISTS", free.as_str()]), 0);
+    let refusal = placed(other.backend(), &late).await.expect_err("it is full");
+    is_error(&refusal, (Fault::Unavailable, Effect::None), "");
+    assert!(!stage.exists(late.at.key.as_str()));
     holder.stays_alive(&held, Phase::Granted).await;
     holder.release(&held).await.freed_it(&held);
     stage.ask(&["CONFIG", "SET", "maxmemory", "0"]);
@@ -427,29 +317,19 @@ async fn a_full_memory_refuses_new_locks_without_effect_and_keeps_the_others_ali
 /// A waiter's place is written anew by its renewal, which a full memory refuses; a holder's lease is only made longer.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_renewal_that_is_refused_is_no_trouble_of_its_neighbours() {
-    let stage = Stage::new().await;
-    let ([holder, waiter], key) = (stage.trial.two().await, stage.trial.key());
-    let (held, waiting) = (
-        holder.fair(&key, Mode::Exclusive),
-        waiter.fair(&key, Mode::Exclusive),
-    );
-    holder.granted(&held).await;
-    waiter.waits(&waiting).await;
+    let (stage, [holder, waiter], key) = Stage::two().await;
+    let held = holds(&holder, &key).await;
+    let waiting = queues(&waiter, &key).await;
     stage.ask(&["CONFIG", "SET", "maxmemory", "1"]);
-    let renewal = |claim: &Claim, only| Renewal {
-        who: claim.at.clone(),
-        lease: claim.lease,
-        only,
-        shorten_only: false,
-        raise: None,
+    let waits = Renewal {
+        only: Phase::Waiting,
+        ..renewal(&waiting)
     };
-    let batch = Batch::from_vec(vec![
-        renewal(&waiting, Phase::Waiting),
-        renewal(&held, Phase::Granted),
-    ]);
+    let batch = [waits, renewal(&held)].into_iter().collect();
     let answers = holder.backend().clone().renew(batch).await;
-    assert!(matches!(answers[0], Renewed::Unknown(_)), "{answers:?}");
-    assert!(matches!(answers[1], Renewed::Alive { .. }), "{answers:?}");
+    let [Renewed::Unknown(_), Renewed::Alive { .. }] = &answers[..] else {
+        panic!("{answers:?}");
+    };
     stage.ask(&["CONFIG", "SET", "maxmemory", "0"]);
     waiter.stays_alive(&waiting, Phase::Waiting).await;
 }
@@ -457,33 +337,28 @@ async fn a_renewal_that_is_refused_is_no_trouble_of_its_neighbours() {
 /// After a planned switch the name leads to another server. Whoever only holds sends nothing but renewals.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_became_a_replica_is_left_by_renewals_too() {
-    let stage = Stage::new().await;
-    let (client, key) = (stage.trial.client().await, stage.trial.key());
-    let claim = client.claim(&key, Mode::Exclusive);
-    client.granted(&claim).await;
+    let (stage, client, key) = Stage::one().await;
+    let claim = holds(&client, &key).await;
     let connected = || {
         let said = stage.text(&["INFO", "stats"]);
         let count = said
             .lines()
             .find_map(|line| line.strip_prefix("total_connections_received:"));
         count
-            .and_then(|count| count.trim().parse::<u64>().ok())
             .expect("it is said")
+            .trim()
+            .parse::<u64>()
+            .expect("a number")
     };
     // Of a master that nobody can reach.
     stage.ask(&["REPLICAOF", "127.0.0.1", "1"]);
     let before = connected();
     for _ in 0..2 {
-        let renewal = Renewal {
-            who: claim.at.clone(),
-            lease: claim.lease,
-            only: Phase::Granted,
-            shorten_only: false,
-            raise: None,
-        };
-        let answers = client.backend().clone().renew(Batch::from_iter([renewal])).await;
-        let is_weather = |answer: &Renewed| matches!(answer, Renewed::Unknown(error) if error.is_weather());
-        assert!(answers.iter().all(is_weather), "{answers:?}");
+        let answer = renewed(client.backend(), renewal(&claim)).await;
+        assert!(
+            matches!(&answer, Renewed::Unknown(error) if error.is_weather()),
+            "{answer:?}"
+        );
     }
     assert!(connected() > before, "it looks where the name leads now");
     stage.ask(&["REPLICAOF", "NO", "ONE"]);
@@ -496,80 +371,39 @@ async fn a_server_that_became_a_replica_is_left_by_renewals_too() {
 async fn a_renewal_without_a_right_to_its_key_is_no_trouble_of_its_neighbours() {
     let stage = Stage::new().await;
     let client = stage.trial.client().await;
-    let claims: Vec<_> = (0..5)
-        .map(|_| client.claim(&stage.trial.key(), Mode::Exclusive))
-        .collect();
-    for claim in &claims {
-        client.granted(claim).await;
+    let mut claims = Vec::new();
+    for _ in 0..5 {
+        claims.push(holds(&client, &stage.trial.key()).await);
     }
-    stage.ask(&["ACL", "SETUSER", USER, "resetkeys", "~tenure_*", "~redisson_*"]);
-    for claim in claims.iter().filter(|claim| claim.at != claims[3].at) {
-        stage.ask(&["ACL", "SETUSER", USER, &format!("~{}", claim.at.key)]);
-    }
-    let renewals = claims.iter().map(|claim| Renewal {
-        who: claim.at.clone(),
-        lease: claim.lease,
-        only: Phase::Granted,
-        shorten_only: false,
-        raise: None,
-    });
+    let denied = claims[3].at.clone();
+    stage.allow_only(claims.iter().filter(|claim| claim.at != denied));
+    let renewals = claims.iter().map(|claim| renewal(claim));
     let answers = client.backend().clone().renew(renewals.collect()).await;
-    let is_denied =
-        |answer: &Renewed| matches!(answer, Renewed::Unknown(error) if error.fault() == Fault::Denied);
-    let is_alive = |answer: &Renewed| matches!(answer, Renewed::Alive { .. });
     assert_eq!(answers.len(), 5);
-    for (at, answer) in answers.iter().enumerate() {
-        assert!(
-            if at == 3 {
-                is_denied(answer)
-            } else {
-                is_alive(answer)
-            },
-            "{at}: {answer:?}"
-        );
-    }
-    for (at, claim) in claims.iter().enumerate() {
-        let record = format!("tenure_claim:{{{}}}:{}", claim.at.key, claim.at.id);
-        assert_eq!(stage.number(&["EXISTS", &record]) == 1, at != 3, "{at}");
+    for (claim, answer) in claims.iter().zip(answers) {
+        let is_alive = match answer {
+            Renewed::Alive { .. } => true,
+            Renewed::Unknown(error) if error.fault() == Fault::Denied => false,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(is_alive, claim.at != denied, "{:?}", claim.at);
+        assert_eq!(stage.exists(&record(claim)), is_alive, "{:?}", claim.at);
     }
 }
 
 /// R5: where nobody listens nothing was done, and it is certain.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_is_gone_is_unavailable_without_effect() {
-    let stage = Stage::new().await;
-    let (client, key) = (stage.trial.client().await, stage.trial.key());
-    let (claim, gone) = (
-        client.claim(&key, Mode::Exclusive),
-        client.claim(&key, Mode::Exclusive),
-    );
-    client.granted(&claim).await;
+    let (stage, client, key) = Stage::one().await;
+    let claim = holds(&client, &key).await;
+    let gone = client.claim(&key, Mode::Exclusive);
     stage.redis.lock().process().kill();
-    let place_by = client.now() + Duration::from_secs(5);
     // The first may find out on the way.
-    let _ = client.acquire_by(&gone, place_by).await;
-    let error = client
-        .acquire_by(&gone, place_by)
-        .await
-        .expect_err("nobody listens");
-    assert_eq!(
-        (error.fault(), error.effect()),
-        (Fault::Unavailable, Effect::None),
-        "{error}"
-    );
-    assert!(error.to_string().contains("cannot be reached"), "{error}");
-    let departure = tenure_backend::Departure {
-        who: tenure_backend::Holder::Claim(claim.at.clone()),
-        cause: tenure_backend::Cause::Unlocked,
-        heir: None,
-        bar: Duration::ZERO,
-    };
-    let batch = tenure_backend::Batch::from_iter([departure]);
-    let answer = client.backend().clone().release(batch).await.pop();
-    assert!(
-        matches!(&answer, Some(Released::Unknown(error)) if error.is_weather()),
-        "{answer:?}"
-    );
+    let _ = placed(client.backend(), &gone).await;
+    let error = placed(client.backend(), &gone).await.expect_err("nobody listens");
+    is_error(&error, (Fault::Unavailable, Effect::None), "cannot be reached");
+    let error = not_released(client.backend(), departure(&claim)).await;
+    assert!(error.is_weather(), "{error:?}");
     stage.redis.lock().restart(Data::Kept).expect("it starts again");
-    assert!(matches!(client.acquire(&claim).await, Standing::Granted(_)));
+    client.granted(&claim).await;
 }

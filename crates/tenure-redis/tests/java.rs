@@ -6,13 +6,12 @@ mod stage;
 use std::sync::Arc;
 use std::time::Duration;
 
-use stage::{JAVA, Server, Stage, java_holds};
-use tenure_backend::{Fairness, Holder, HolderId, Loss, Mode, Renewed, Standing};
+use stage::*;
+use tenure_backend::{Fairness, Holder, HolderId, Loss, Mode, Phase, Renewed};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_java_holder_is_waited_for_and_shown_as_redisson_names_it() {
-    let stage = Stage::new().await;
-    let ([a, b], key) = (stage.trial.two().await, stage.trial.key());
+    let (stage, [a, b], key) = Stage::two().await;
     java_holds(&stage, &key, 5_000);
     a.waits(&a.claim(&key, Mode::Exclusive)).await;
     let status = b.status(&key).await.expect("it is held");
@@ -27,17 +26,12 @@ async fn a_java_holder_is_waited_for_and_shown_as_redisson_names_it() {
 #[tokio::test(flavor = "multi_thread")]
 async fn claims_poll_every_second_behind_a_foreign_holder() {
     for server in [Server::start(), Server::gathering()] {
-        let stage = Stage::on(server).await;
-        let (client, key) = (stage.trial.client().await, stage.trial.key());
+        let (stage, client, key) = Stage::one_on(server).await;
         java_holds(&stage, &key, 60_000);
         for fairness in [Fairness::Unfair, Fairness::Fifo] {
             let claim = client.claim_as(&key, Mode::Exclusive, |claim| claim.fairness = fairness);
-            match client.acquire(&claim).await {
-                Standing::Waiting { poll_after, .. } => {
-                    assert_eq!(poll_after, Duration::from_secs(1), "{fairness:?}")
-                }
-                other => panic!("{other:?}"),
-            }
+            let poll_after = poll_after(&client, &claim).await;
+            assert_eq!(poll_after, Duration::from_secs(1), "{fairness:?}");
         }
     }
 }
@@ -45,8 +39,7 @@ async fn claims_poll_every_second_behind_a_foreign_holder() {
 /// The text that is shown frees it, though it reads like a claim's.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_java_holder_is_evicted_by_the_name_that_is_shown() {
-    let stage = Stage::new().await;
-    let (client, key) = (stage.trial.client().await, stage.trial.key());
+    let (stage, client, key) = Stage::one().await;
     for who in [
         Holder::Foreign {
             key: key.clone(),
@@ -56,34 +49,24 @@ async fn a_java_holder_is_evicted_by_the_name_that_is_shown() {
         Holder::All(key.clone()),
     ] {
         java_holds(&stage, &key, 60_000);
-        let evicted = client
-            .depart(tenure_backend::Departure {
-                who,
-                cause: tenure_backend::Cause::Evicted { by: None },
-                heir: None,
-                bar: Duration::ZERO,
-            })
-            .await;
+        let evicted = client.depart(eviction(who)).await;
         let freed: Vec<String> = evicted.freed.iter().map(ToString::to_string).collect();
         assert_eq!(freed, [JAVA]);
-        assert_eq!(stage.number(&["EXISTS", key.as_str()]), 0);
+        assert!(!stage.exists(key.as_str()));
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_forced_unlock_of_java_is_learnt_at_the_next_renewal() {
-    let stage = Stage::new().await;
-    let ([a, b], key) = (stage.trial.two().await, stage.trial.key());
-    let claim = a.claim(&key, Mode::Exclusive);
-    a.granted(&claim).await;
+    let (stage, [a, b], key) = Stage::two().await;
+    let claim = holds(&a, &key).await;
     stage.ask(&["DEL", key.as_str()]);
-    stage.ask(&["PUBLISH", &format!("redisson_lock__channel:{{{key}}}"), "0"]);
-    let next = b.claim(&key, Mode::Exclusive);
-    b.granted(&next).await;
+    stage.ask(&["PUBLISH", &channel(&key), "0"]);
+    let next = holds(&b, &key).await;
     let answer = a.renew(&claim).await;
     assert!(matches!(answer, Renewed::Gone(Loss::Missing)), "{answer:?}");
     a.release(&claim).await.freed_nobody();
-    b.stays_alive(&next, tenure_backend::Phase::Granted).await;
+    b.stays_alive(&next, Phase::Granted).await;
 }
 
 /// What Java leaves behind when it asks for a lease that the server refuses, and what its transactions hold.
@@ -101,14 +84,7 @@ async fn a_lock_of_javas_without_an_end_or_of_a_transaction_can_be_seen_and_evic
         let status = client.status(&key).await.expect("it is held");
         assert_eq!(status.holders[0].id.to_string(), owner);
         assert_eq!(status.holders[0].remaining.is_some(), ends);
-        let evicted = client
-            .depart(tenure_backend::Departure {
-                who: Holder::All(key.clone()),
-                cause: tenure_backend::Cause::Evicted { by: None },
-                heir: None,
-                bar: Duration::ZERO,
-            })
-            .await;
+        let evicted = client.depart(eviction(Holder::All(key.clone()))).await;
         assert_eq!(evicted.freed.len(), 1, "{owner}");
         client.finds_free(&key, Mode::Exclusive).await;
     }

@@ -7,16 +7,11 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use stage::Stage;
-use std::time::Duration;
-use tenure_backend::{
-    Call, Cause, Cursor, Departure, HolderId, LockStatus, Loss, Mode, Page, Query, Renewed,
-};
+use stage::*;
+use tenure_backend::{Call, Cursor, HolderId, LockStatus, Page, Query};
 use tenure_testkit::suite::Client;
 use tracing::field::{Field, Visit};
 use tracing::{Event, Level, Metadata, Subscriber, span};
-
-const JAVA: &str = "00000000-0000-4000-8000-000000000000:7";
 
 /// A page of so many, of all that there are.
 fn page(client: &Client, after: Option<Cursor>, limit: u32) -> Call<Page<LockStatus>> {
@@ -35,9 +30,8 @@ async fn a_listing_names_each_lock_once_in_pages_of_any_sizes() {
     let client = stage.trial.client().await;
     let mut keys = Vec::new();
     for _ in 0..300 {
-        let key = stage.trial.key();
-        client.granted(&client.claim(&key, Mode::Exclusive)).await;
-        keys.push(key);
+        keys.push(stage.trial.key());
+        holds(&client, &keys[keys.len() - 1]).await;
     }
     let (mut listed, mut after) = (Vec::new(), None);
     for limit in [7, 50, 3].into_iter().cycle() {
@@ -61,8 +55,7 @@ async fn a_listing_names_each_lock_once_in_pages_of_any_sizes() {
 /// A name that no lock of ours could have is left out.
 #[tokio::test(flavor = "multi_thread")]
 async fn control_characters_in_what_others_wrote_spoil_no_listing_and_their_holder_can_be_evicted() {
-    let stage = Stage::new().await;
-    let (client, key) = (stage.trial.client().await, stage.trial.key());
+    let (stage, client, key) = Stage::one().await;
     for name in [key.as_str(), "bad\nkey", "bad\u{1b}[2Jkey"] {
         stage.ask(&["HSET", name, JAVA, "1"]);
         stage.ask(&["PEXPIRE", name, "60000"]);
@@ -70,9 +63,7 @@ async fn control_characters_in_what_others_wrote_spoil_no_listing_and_their_hold
     stage.ask(&["RPUSH", "redisson_lock_queue:{bad\nkey}", JAVA]);
     // A waiter's name is whatever stands in the list.
     let evil = "evil\u{1b}[2J\nline:1";
-    let alive = (stage.now_ms() + 60_000).to_string();
-    stage.ask(&["RPUSH", &format!("redisson_lock_queue:{{{key}}}"), evil]);
-    stage.ask(&["ZADD", &format!("redisson_lock_timeout:{{{key}}}"), &alive, evil]);
+    java_queues(&stage, &key, evil, Some(60_000));
     let page = page(&client, None, 1_000).await.expect("it lists");
     let [status] = &page.items[..] else {
         panic!("{page:?}")
@@ -83,24 +74,11 @@ async fn control_characters_in_what_others_wrote_spoil_no_listing_and_their_hold
         panic!("{status:?}")
     };
     assert_eq!(waiter.id, HolderId::Foreign(evil.into()));
-    let (by, ours) = (
-        "eve\u{1b}[2J\r\n",
-        client.claim(&stage.trial.key(), Mode::Exclusive),
-    );
-    client.granted(&ours).await;
+    let by = "eve\u{1b}[2J\r\n";
+    let ours = holds(&client, &stage.trial.key()).await;
     client.evict(&ours, by).await.freed_it(&ours);
-    let lost = client.renew(&ours).await;
-    assert!(
-        matches!(&lost, Renewed::Gone(Loss::Evicted { by: Some(said) }) if **said == *by),
-        "{lost:?}"
-    );
-    let departure = Departure {
-        who: waiter.id.clone().on(key.clone()),
-        cause: Cause::Evicted { by: None },
-        heir: None,
-        bar: Duration::ZERO,
-    };
-    client.depart(departure).await;
+    is_evicted(&client.renew(&ours).await, by);
+    client.depart(eviction(waiter.id.clone().on(key.clone()))).await;
     let status = client.status(&key).await.expect("it is held");
     assert_eq!(status.waiters.map(|all| all.len()), Some(0), "it was evicted");
 }

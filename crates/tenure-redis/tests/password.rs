@@ -5,7 +5,7 @@ mod stage;
 use std::io::Write;
 use std::sync::Arc;
 
-use stage::{PASSWORD, config, connect, printed, soon};
+use stage::*;
 use tenure_backend::{Backend, BackendError, Effect, Fault, LockKey, Query};
 use tenure_redis::RedisStore;
 use tenure_servers::Redis;

@@ -6,30 +6,26 @@ mod stage;
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use futures_util::StreamExt;
 use futures_util::future::join_all;
-use stage::{Scene, Server, Stage, USER, soon, wait_until};
-use tenure_backend::{
-    Backend, BackendError, Batch, Cause, Claim, Departure, Effect, Fault, Holder, LockKey, Mode, Phase,
-    Released, Renewal, Standing,
-};
-
-const JAVA: &str = "00000000-0000-4000-8000-000000000000:7";
+use stage::*;
+use tenure_backend::{Backend, Claim, Effect, Fault, LockKey, Mode, Released, Standing, TokenRun};
 
 /// More than travel alone or wait for two calls under way: the last of them are gathered.
 const MANY: usize = 300;
 
-fn is_granted(answer: &Result<Standing, BackendError>) -> bool {
-    matches!(answer, Ok(Standing::Granted(_)))
+/// Asserts that no two runs have a token in common.
+fn are_apart(mut runs: Vec<TokenRun>) {
+    runs.sort_by_key(|run| run.first());
+    assert!(
+        runs.is_sorted_by(|one, next| one.last() < next.first()),
+        "each token is one claim's"
+    );
 }
 
-fn departure(claim: &Claim) -> Batch<Departure> {
-    Batch::from_iter([Departure {
-        who: Holder::Claim(claim.at.clone()),
-        cause: Cause::Unlocked,
-        heir: None,
-        bar: Duration::ZERO,
-    }])
+/// Asserts that claims have travelled together since the statistics were reset.
+fn few_calls(stage: &Stage) {
+    let calls = stage.scripts_called();
+    assert!(calls < 64, "{calls} calls: they have travelled together");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -37,58 +33,42 @@ async fn many_claims_at_once_travel_in_few_calls_and_each_has_tokens_of_its_own(
     let stage = Stage::new().await;
     let client = stage.trial.client().await;
     let keys: Vec<LockKey> = (0..256).map(|_| stage.trial.key()).collect();
-    let mut runs = Vec::new();
+    let seven = |claim: &mut Claim| claim.grants = NonZeroU32::new(7).expect("not zero");
+    let mut turns: Vec<Vec<TokenRun>> = Vec::new();
     for _ in 0..3 {
         stage.ask(&["CONFIG", "RESETSTAT"]);
-        let claims: Vec<_> = keys
+        let claims = keys
             .iter()
-            .map(|key| {
-                client.claim_as(key, Mode::Exclusive, |claim| {
-                    claim.grants = NonZeroU32::new(7).expect("not zero");
-                })
-            })
-            .collect();
+            .map(|key| client.claim_as(key, Mode::Exclusive, seven));
+        let claims: Vec<_> = claims.collect();
         let grants = join_all(claims.iter().map(|claim| client.granted(claim))).await;
-        runs.push(
-            grants
-                .iter()
-                .map(|grant| grant.tokens.expect("tokens"))
-                .collect::<Vec<_>>(),
-        );
-        let greatest = runs.concat().into_iter().map(|run| run.last()).max();
+        turns.push(grants.iter().map(|grant| grant.tokens.expect("tokens")).collect());
+        let greatest = turns.iter().flatten().map(|run| run.last()).max();
         assert_eq!(
             stage.text(&["GET", "tenure_tokens"]),
             greatest.expect("there are many").to_string(),
             "every token that was given out is counted"
         );
-        for (claim, departed) in claims
-            .iter()
-            .zip(join_all(claims.iter().map(|claim| client.release(claim))).await)
-        {
+        let departed = join_all(claims.iter().map(|claim| client.release(claim))).await;
+        for (claim, departed) in claims.iter().zip(departed) {
             departed.freed_it(claim);
             assert_eq!(departed.others, Some(0));
         }
         let calls = stage.scripts_called();
         assert!(calls < 128, "{calls} calls for 256 claims that came and went");
     }
-    for turns in runs.windows(2) {
+    for turns in turns.windows(2) {
         for (before, after) in turns[0].iter().zip(&turns[1]) {
             assert!(before.last() < after.first(), "{after:?} after {before:?}");
         }
     }
-    let mut runs = runs.concat();
-    runs.sort_by_key(|run| run.first());
-    assert!(runs.iter().all(|run| run.count().get() == 7));
-    assert!(
-        runs.windows(2).all(|runs| runs[0].last() < runs[1].first()),
-        "each token is one claim's"
-    );
+    assert!(turns.iter().flatten().all(|run| run.count().get() == 7));
+    are_apart(turns.concat());
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lone_caller_is_not_gathered() {
-    let stage = Stage::new().await;
-    let (client, key) = (stage.trial.client().await, stage.trial.key());
+    let (stage, client, key) = Stage::one().await;
     stage.ask(&["CONFIG", "SET", "slowlog-log-slower-than", "0"]);
     let claims = [(); 5].map(|()| client.claim(&key, Mode::Exclusive));
     for claim in &claims {
@@ -113,128 +93,71 @@ async fn what_is_unusual_about_one_claim_is_no_trouble_of_those_beside_it() {
     let own = |key: LockKey| client.claim(&key, Mode::Exclusive);
     let [text, javas, read_write, queued, twice] = [(); 5].map(|()| scene.key());
     stage.ask(&["SET", text.as_str(), "somebody's"]);
-    stage.ask(&["HSET", javas.as_str(), JAVA, "1"]);
-    stage.ask(&["PEXPIRE", javas.as_str(), "20000"]);
+    java_holds(stage, &javas, 20_000);
     stage.ask(&["HSET", read_write.as_str(), "mode", "read", JAVA, "1"]);
-    stage.ask(&["RPUSH", &format!("redisson_lock_queue:{{{queued}}}"), JAVA]);
-    let alive = (stage.now_ms() + 60_000).to_string();
-    stage.ask(&[
-        "ZADD",
-        &format!("redisson_lock_timeout:{{{queued}}}"),
-        &alive,
-        JAVA,
-    ]);
+    java_queues(stage, &queued, JAVA, Some(60_000));
     let ended = own(scene.key());
     scene.granted(&ended).await;
-    scene.store.clone().release(departure(&ended)).await;
-    stage.ask(&["HSET", ended.at.key.as_str(), JAVA, "1"]);
-    stage.ask(&["PEXPIRE", ended.at.key.as_str(), "20000"]);
+    released(&scene.store, departure(&ended)).await;
+    java_holds(stage, &ended.at.key, 20_000);
     // Its end overtook it, which only the record says.
     let overtaken = own(scene.key());
-    let record = format!("tenure_claim:{{{}}}:{}", overtaken.at.key, overtaken.at.id);
-    stage.ask(&["SET", &record, "E", "PX", "20000"]);
-    stage.ask(&[
-        "SET",
-        &format!("tenure_doubts:{}", overtaken.at.id.client()),
-        "1",
-        "PX",
-        "20000",
-    ]);
+    let doubts = format!("tenure_doubts:{}", overtaken.at.id.client());
+    stage.ask(&["SET", &record(&overtaken), "E", "PX", "20000"]);
+    stage.ask(&["SET", &doubts, "1", "PX", "20000"]);
     let again = own(scene.key());
     let grant = scene.granted(&again).await;
     let fair = client.fair(&javas, Mode::Exclusive);
-    let unusual = [
-        text,
-        javas.clone(),
-        read_write,
-        queued.clone(),
-        twice.clone(),
-        twice,
-    ]
-    .map(own);
-    claims.extend(unusual);
+    let unusual = [text, javas, read_write, queued.clone(), twice.clone(), twice];
+    claims.extend(unusual.map(own));
     claims.extend([fair, ended, overtaken, again]);
-    let plain = scene.claims(20);
-    claims.extend(plain.iter().cloned());
+    claims.extend(scene.claims(20));
     stage.ask(&["CONFIG", "RESETSTAT"]);
-    let asked = scene.ask(&claims).await;
-    scene.proxy.heal();
-    let answers = soon(asked).await;
-    let [
-        usual @ ..,
-        text,
-        java,
-        read_write,
-        behind,
-        first,
-        second,
-        fair,
-        ended,
-        overtaken,
-        again,
-    ] = &answers[..MANY + 10]
-    else {
-        unreachable!("so many were asked for");
-    };
-    assert!(usual.iter().chain(&answers[MANY + 10..]).all(is_granted));
-    assert_eq!(text.as_ref().expect_err("it is no lock").fault(), Fault::Store);
-    assert!(matches!(
-        read_write.as_ref().expect_err("it is another kind").fault(),
-        Fault::Mismatch { .. }
-    ));
-    let Ok(Standing::Waiting {
-        ahead: None,
-        poll_after,
-    }) = java
-    else {
-        panic!("{java:?}")
-    };
-    assert_eq!(*poll_after, Duration::from_secs(1));
-    assert!(
-        matches!(behind, Ok(Standing::Waiting { .. })),
-        "Java queues: {behind:?}"
-    );
-    assert_eq!(stage.number(&["EXISTS", queued.as_str()]), 0);
-    assert!(
-        is_granted(first) && matches!(second, Ok(Standing::Waiting { .. })),
-        "{first:?} {second:?}"
-    );
+    let mut answers = scene.answers(&claims).await.into_iter();
+    assert!(answers.by_ref().take(MANY).all(|answer| is_granted(&answer)));
+    let mut next = || answers.next().expect("each is answered");
+    assert_eq!(next().expect_err("it is no lock").fault(), Fault::Store);
+    match next() {
+        Ok(Standing::Waiting { ahead, poll_after }) => {
+            assert_eq!((ahead, poll_after), (None, Duration::from_secs(1)));
+        }
+        java => panic!("{java:?}"),
+    }
+    let read_write = next().expect_err("it is another kind").fault();
+    assert!(matches!(read_write, Fault::Mismatch { .. }), "{read_write:?}");
+    assert!(is_waiting(&next()), "Java queues");
+    assert!(!stage.exists(queued.as_str()));
+    assert!(is_granted(&next()) && is_waiting(&next()), "two for one key");
+    let fair = next();
     assert!(
         matches!(fair, Ok(Standing::Waiting { ahead: Some(0), .. })),
         "{fair:?}"
     );
-    assert!(matches!(ended, Ok(Standing::Ended)), "{ended:?}");
-    assert!(matches!(overtaken, Ok(Standing::Ended)), "{overtaken:?}");
-    let Ok(Standing::Granted(same)) = again else {
-        panic!("{again:?}")
-    };
-    assert_eq!(same.tokens, grant.tokens);
-    let calls = stage.scripts_called();
-    assert!(calls < 64, "{calls} calls: they have travelled together");
+    for what in ["ended", "overtaken"] {
+        let answer = next();
+        assert!(matches!(answer, Ok(Standing::Ended)), "{what}: {answer:?}");
+    }
+    match next() {
+        Ok(Standing::Granted(same)) => assert_eq!(same.tokens, grant.tokens),
+        again => panic!("{again:?}"),
+    }
+    assert!(answers.all(|answer| is_granted(&answer)));
+    few_calls(stage);
 }
 
 /// Which keys a user may touch is looked at before a script begins, and refuses all that travel in it.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_key_without_a_right_to_it_is_no_trouble_of_those_beside_it() {
     let scene = Scene::new().await;
-    let (stage, client) = (&scene.stage, &scene.client);
     let mut claims = scene.claims(MANY);
-    stage.ask(&["ACL", "SETUSER", USER, "resetkeys", "~tenure_*", "~redisson_*"]);
-    for claim in &claims {
-        stage.ask(&["ACL", "SETUSER", USER, &format!("~{}", claim.at.key)]);
-    }
-    let denied = client.claim(&scene.key(), Mode::Exclusive);
+    scene.stage.allow_only(&claims);
+    let denied = scene.client.claim(&scene.key(), Mode::Exclusive);
     claims.insert(MANY - 5, denied.clone());
-    let all = scene.ask(&claims).await;
-    scene.proxy.heal();
-    let answers = all.await;
-    for (claim, answer) in claims.iter().zip(&answers) {
-        match answer {
-            Err(error) => assert!(
-                claim.at == denied.at && error.fault() == Fault::Denied,
-                "{error:?}"
-            ),
-            granted => assert!(claim.at != denied.at && is_granted(granted), "{granted:?}"),
+    for (claim, answer) in claims.iter().zip(scene.answers(&claims).await) {
+        if claim.at == denied.at {
+            assert_eq!(answer.expect_err("it has no right").fault(), Fault::Denied);
+        } else {
+            assert!(is_granted(&answer), "{answer:?}");
         }
     }
 }
@@ -242,70 +165,49 @@ async fn a_key_without_a_right_to_it_is_no_trouble_of_those_beside_it() {
 /// Whoever shortens a lease or dies calls nobody.
 #[tokio::test(flavor = "multi_thread")]
 async fn who_waits_for_java_polls_within_its_own_lease_also_among_others() {
-    let stage = Stage::on(Server::gathering()).await;
-    let (client, key) = (stage.trial.client().await, stage.trial.key());
-    stage.ask(&["HSET", key.as_str(), JAVA, "1"]);
-    stage.ask(&["PEXPIRE", key.as_str(), "600000"]);
+    let (stage, client, key) = Stage::one_on(Server::gathering()).await;
+    java_holds(&stage, &key, 600_000);
     let claim = client.claim_as(&key, Mode::Exclusive, |claim| {
         claim.lease = Duration::from_millis(500);
     });
-    match client.try_acquire(&claim).await {
-        Ok(Standing::Waiting { poll_after, .. }) => assert_eq!(poll_after, claim.lease),
-        other => panic!("{other:?}"),
-    }
+    assert_eq!(poll_after(&client, &claim).await, claim.lease);
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn claims_that_travel_together_keep_a_lease_a_run_and_a_queue_of_their_own() {
     let scene = Scene::new().await;
-    let lease = |i: usize| Duration::from_secs(10 * (1 + i as u64 % 3));
-    let grants = |i: usize| 1 + i as u32 % 5;
     let claims: Vec<_> = (0..MANY)
         .map(|i| {
             let key = LockKey::new(format!("{}{{{i}}}", scene.key())).expect("a key");
             scene.client.claim_as(&key, Mode::Exclusive, |claim| {
-                claim.lease = lease(i);
-                claim.grants = NonZeroU32::new(grants(i)).expect("not zero");
+                claim.lease = Duration::from_secs(10 * (1 + i as u64 % 3));
+                claim.grants = NonZeroU32::new(1 + i as u32 % 5).expect("not zero");
             })
         })
         .collect();
     // On a name that has a hash tag the queue is the name's own: the last ones travel together.
-    let queued = &claims[MANY - 1].at.key;
     let stage = &scene.stage;
-    stage.ask(&["RPUSH", &format!("redisson_lock_queue:{queued}"), JAVA]);
-    let alive = (stage.now_ms() + 60_000).to_string();
-    stage.ask(&["ZADD", &format!("redisson_lock_timeout:{queued}"), &alive, JAVA]);
+    java_queues(stage, &claims[MANY - 1].at.key, JAVA, Some(60_000));
     stage.ask(&["CONFIG", "RESETSTAT"]);
-    let asked = scene.ask(&claims).await;
-    scene.proxy.heal();
-    let answers = soon(asked).await;
-    let behind = answers.last();
-    assert!(
-        matches!(behind, Some(Ok(Standing::Waiting { .. }))),
-        "Java queues: {behind:?}"
-    );
+    let mut answers = scene.answers(&claims).await;
+    assert!(answers.pop().is_some_and(|last| is_waiting(&last)), "Java queues");
     let mut runs = Vec::new();
-    for (i, answer) in answers.iter().enumerate().take(MANY - 1) {
+    for (claim, answer) in claims.iter().zip(answers) {
         let Ok(Standing::Granted(grant)) = answer else {
             panic!("{answer:?}")
         };
-        let left = stage.number(&["PTTL", claims[i].at.key.as_str()]);
-        let lease_ms = lease(i).as_millis() as i64;
+        let left = stage.left(claim.at.key.as_str());
+        let lease_ms = claim.lease.as_millis() as i64;
         assert!(
             (lease_ms - 5000..=lease_ms).contains(&left),
             "{left} ms of {lease_ms}"
         );
         let run = grant.tokens.expect("tokens");
-        assert_eq!(run.count().get(), grants(i));
+        assert_eq!(run.count(), claim.grants);
         runs.push(run);
     }
-    runs.sort_by_key(|run| run.first());
-    assert!(
-        runs.windows(2).all(|runs| runs[0].last() < runs[1].first()),
-        "each token is one claim's"
-    );
-    let calls = stage.scripts_called();
-    assert!(calls < 64, "{calls} calls: they have travelled together");
+    are_apart(runs);
+    few_calls(stage);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -322,7 +224,7 @@ async fn a_claim_that_comes_too_late_among_others_is_not_placed_and_they_are() {
         let key = claims[i].at.key.as_str();
         if hurried(i) {
             assert!(matches!(answer, Ok(Standing::TooLate)), "{answer:?}");
-            assert_eq!(scene.stage.number(&["EXISTS", key]), 0);
+            assert!(!scene.stage.exists(key));
         } else {
             assert!(is_granted(answer), "{answer:?}");
         }
@@ -333,13 +235,10 @@ async fn a_claim_that_comes_too_late_among_others_is_not_placed_and_they_are() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_claim_that_is_too_late_only_by_what_we_knew_of_the_servers_clock_is_placed() {
     for server in [Server::start(), Server::gathering()] {
-        let stage = Stage::on(server).await;
-        let (client, key) = (stage.trial.client().await, stage.trial.key());
-        let step = |ms| stage.redis.lock().clock().expect("it steps").step_ms(ms);
-        step(60_000).expect("it steps");
+        let (stage, client, key) = Stage::one_on(server).await;
+        stage.step_ms(60_000);
         let claim = client.claim(&key, Mode::Exclusive);
-        let place_by = client.now() + Duration::from_secs(5);
-        let answer = client.acquire_by(&claim, place_by).await;
+        let answer = placed(client.backend(), &claim).await;
         assert!(is_granted(&answer), "{answer:?}");
     }
 }
@@ -350,76 +249,44 @@ async fn a_holder_that_leaves_among_others_calls_the_head_of_its_queue() {
     let (stage, store) = (&scene.stage, &scene.store);
     let claims = scene.claims(MANY);
     join_all(claims.iter().map(|claim| scene.granted(claim))).await;
-    let renewals = claims.iter().map(|claim| Renewal {
-        who: claim.at.clone(),
-        lease: claim.lease,
-        only: Phase::Granted,
-        shorten_only: false,
-        raise: None,
-    });
+    let renewals = claims.iter().map(|claim| renewal(claim));
     store.clone().renew(renewals.collect()).await;
     // Java queues for the last, and listens for another; a third was evicted meanwhile,
     // a fourth is no lock any more, and a fifth was forced open and taken by Java.
     let [.., robbed, text, evicted, heard, queued] = &claims[..] else {
         unreachable!("there are many");
     };
-    let queue = format!("{{{}}}", queued.at.key);
-    stage.ask(&["RPUSH", &format!("redisson_lock_queue:{queue}"), JAVA]);
-    let alive = (stage.now_ms() + 60_000).to_string();
-    stage.ask(&["ZADD", &format!("redisson_lock_timeout:{queue}"), &alive, JAVA]);
+    java_queues(stage, &queued.at.key, JAVA, Some(60_000));
     scene.client.evict(evicted, "alice").await;
     stage.ask(&["SET", text.at.key.as_str(), "somebody's"]);
     stage.ask(&["DEL", robbed.at.key.as_str()]);
-    stage.ask(&["HSET", robbed.at.key.as_str(), JAVA, "1"]);
-    let listening = redis::Client::open(stage.redis.lock().url()).expect("a URL");
-    let mut listening = listening.get_async_pubsub().await.expect("the server answers");
-    let head = format!("redisson_lock__channel:{queue}:{JAVA}");
-    let free = format!("redisson_lock__channel:{{{}}}", heard.at.key);
-    listening.subscribe(&head).await.expect("it answers");
+    java_holds(stage, &robbed.at.key, 60_000);
+    let mut listening = listening_to(stage, &queued.at.key, JAVA).await;
+    let free = channel(&heard.at.key);
     listening.subscribe(&free).await.expect("it answers");
     stage.ask(&["CONFIG", "RESETSTAT"]);
-    let calls = claims.iter().map(|claim| store.clone().release(departure(claim)));
+    let calls = claims.iter().map(|claim| released(store, departure(claim)));
     let answers = soon(join_all(calls)).await;
-    let calls = stage.scripts_called();
-    assert!(calls < 64, "{calls} calls: they have travelled together");
+    few_calls(stage);
     for (claim, answer) in claims.iter().zip(answers) {
-        let Some(Released::Done { freed, others, .. }) = answer.into_iter().next() else {
+        let Released::Done { freed, others, .. } = answer else {
             panic!("{:?} was not released", claim.at);
         };
         let left = ![text, evicted, robbed].iter().any(|lost| lost.at == claim.at);
         let waiting = u32::from(claim.at == queued.at || claim.at == heard.at);
-        assert_eq!(
-            (freed.len(), others),
-            (usize::from(left), Some(waiting)),
-            "{:?}",
-            claim.at
-        );
+        let told = (freed.len(), others);
+        assert_eq!(told, (usize::from(left), Some(waiting)), "{:?}", claim.at);
     }
-    let mut messages = listening.on_message();
-    let mut heard = Vec::new();
-    for _ in 0..2 {
-        heard.push(
-            soon(messages.next())
-                .await
-                .expect("it lasts")
-                .get_channel_name()
-                .to_owned(),
-        );
-    }
+    let mut heard = [called_on(&mut listening).await, called_on(&mut listening).await];
     heard.sort();
-    let mut told = [head, free];
+    let mut told = [head_channel(&queued.at.key, JAVA), free];
     told.sort();
     assert_eq!(heard, told);
     assert_eq!(stage.text(&["GET", text.at.key.as_str()]), "somebody's");
-    assert_eq!(
-        stage.text(&["HGETALL", robbed.at.key.as_str()]),
-        format!("{JAVA} 1")
-    );
-    assert_eq!(
-        stage.text(&["KEYS", "tenure_claim:*"]),
-        format!("tenure_claim:{{{}}}:{}", evicted.at.key, evicted.at.id),
-        "what the renewal wrote went with its hold"
-    );
+    let taken = stage.text(&["HGETALL", robbed.at.key.as_str()]);
+    assert_eq!(taken, format!("{JAVA} 1"));
+    // What the renewal wrote went with its hold.
+    assert_eq!(stage.text(&["KEYS", "tenure_claim:*"]), record(evicted));
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -429,17 +296,10 @@ async fn a_connection_that_is_cut_answers_all_who_were_gathered() {
     scene.proxy.cut();
     for answer in soon(asked).await {
         let error = answer.expect_err("it is cut");
-        assert_eq!(
-            (error.fault(), error.effect()),
-            (Fault::Unavailable, Effect::Unknown),
-            "{error}"
-        );
+        is_error(&error, (Fault::Unavailable, Effect::Unknown), "");
     }
     scene.proxy.heal();
-    let claim = scene.client.claim(&scene.key(), Mode::Exclusive);
-    let place_by = scene.client.now() + Duration::from_secs(5);
-    let answer = soon(scene.store.clone().acquire(claim, place_by)).await;
-    assert!(is_granted(&answer), "{answer:?}");
+    soon(scene.granted(&scene.claims(1)[0])).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -470,12 +330,9 @@ async fn who_has_gone_before_the_call_was_sent_is_not_placed() {
     drop(scene.ask(&claims).await);
     scene.proxy.heal();
     // What was on its way arrives before this.
-    let place_by = scene.client.now() + Duration::from_secs(5);
-    let last = scene.client.claim(&scene.key(), Mode::Exclusive);
-    let answer = soon(scene.store.clone().acquire(last, place_by)).await;
-    assert!(is_granted(&answer), "{answer:?}");
+    soon(scene.granted(&scene.claims(1)[0])).await;
     for claim in &claims[MANY - 100..] {
-        assert_eq!(scene.stage.number(&["EXISTS", claim.at.key.as_str()]), 0);
+        assert!(!scene.stage.exists(claim.at.key.as_str()));
     }
 }
 
@@ -487,10 +344,8 @@ fn a_runtime_that_ends_answers_all_who_were_gathered() {
     let asked = ours.block_on(scene.ask(&scene.claims(MANY)));
     theirs.shutdown_background();
     for answer in ours.block_on(soon(asked)) {
-        assert_eq!(
-            answer.expect_err("its runtime has ended").fault(),
-            Fault::Unavailable
-        );
+        let error = answer.expect_err("its runtime has ended");
+        assert_eq!(error.fault(), Fault::Unavailable);
     }
 }
 
@@ -500,25 +355,16 @@ async fn a_full_memory_refuses_those_who_come_and_keeps_nobody_from_leaving() {
     let held = scene.claims(MANY);
     join_all(held.iter().map(|claim| scene.client.granted(claim))).await;
     scene.stage.ask(&["CONFIG", "SET", "maxmemory", "1"]);
-    let leaving = held
-        .iter()
-        .map(|claim| scene.store.clone().release(departure(claim)));
+    let departures = held.iter().map(|claim| [departure(claim)].into_iter().collect());
+    let leaving = departures.map(|departure| scene.store.clone().release(departure));
     let leaving = tokio::spawn(join_all(leaving));
-    let coming = scene.ask(&scene.claims(MANY)).await;
-    scene.proxy.heal();
-    for answer in soon(coming).await {
+    for answer in scene.answers(&scene.claims(MANY)).await {
         let refusal = answer.expect_err("it is full");
-        assert_eq!(
-            (refusal.fault(), refusal.effect()),
-            (Fault::Unavailable, Effect::None),
-            "{refusal}"
-        );
+        is_error(&refusal, (Fault::Unavailable, Effect::None), "");
     }
     for answer in soon(leaving).await.expect("no task fails") {
-        assert!(
-            matches!(&answer[..], [Released::Done { freed, .. }] if freed.len() == 1),
-            "{answer:?}"
-        );
+        let is_freed = matches!(&answer[..], [Released::Done { freed, .. }] if freed.len() == 1);
+        assert!(is_freed, "{answer:?}");
     }
 }
 
@@ -526,7 +372,5 @@ async fn a_full_memory_refuses_those_who_come_and_keeps_nobody_from_leaving() {
 async fn scripts_that_the_server_forgot_are_taught_again_to_all_who_were_gathered() {
     let scene = Scene::new().await;
     scene.stage.ask(&["SCRIPT", "FLUSH"]);
-    let asked = scene.ask(&scene.claims(MANY)).await;
-    scene.proxy.heal();
-    assert!(soon(asked).await.iter().all(is_granted));
+    assert!(scene.answers(&scene.claims(MANY)).await.iter().all(is_granted));
 }

@@ -4,11 +4,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures_util::StreamExt;
 use parking_lot::Mutex;
+use tenure_backend::{Claim, LockKey, Wakes};
 use tenure_servers::Redis;
-use tenure_testkit::suite::Trial;
+use tenure_testkit::suite::{Client, Trial};
 
-use super::server::Server;
+use super::java::{channel, timeouts};
+use super::server::{Server, USER};
 
 /// A server, clients on it, and a look at it with bare commands.
 pub(crate) struct Stage {
@@ -20,6 +23,31 @@ pub(crate) struct Stage {
 impl Stage {
     pub(crate) async fn new() -> Self {
         Stage::on(Server::start()).await
+    }
+
+    /// With a client and a key.
+    pub(crate) async fn one() -> (Self, Client, LockKey) {
+        Stage::one_on(Server::start()).await
+    }
+
+    pub(crate) async fn one_on(server: Server) -> (Self, Client, LockKey) {
+        let stage = Stage::on(server).await;
+        let (client, key) = (stage.trial.client().await, stage.trial.key());
+        (stage, client, key)
+    }
+
+    /// With two clients and a key.
+    pub(crate) async fn two() -> (Self, [Client; 2], LockKey) {
+        let stage = Stage::new().await;
+        let (clients, key) = (stage.trial.two().await, stage.trial.key());
+        (stage, clients, key)
+    }
+
+    /// With three.
+    pub(crate) async fn three() -> (Self, [Client; 3], LockKey) {
+        let stage = Stage::new().await;
+        let (clients, key) = (stage.trial.three().await, stage.trial.key());
+        (stage, clients, key)
     }
 
     pub(crate) async fn on(server: Server) -> Self {
@@ -54,14 +82,64 @@ impl Stage {
         seconds.parse::<i64>().expect("a number") * 1000 + micros.parse::<i64>().expect("a number") / 1000
     }
 
-    /// How many scripts were called since the statistics were reset.
-    pub(crate) fn scripts_called(&self) -> usize {
+    /// By how many milliseconds Java's score of a waiter is ahead of the server's clock.
+    pub(crate) fn score(&self, key: &LockKey, owner: &str) -> i64 {
+        self.number(&["ZSCORE", &timeouts(key), owner]) - self.now_ms()
+    }
+
+    /// How many listen to the channel of a lock.
+    pub(crate) fn listeners(&self, key: &LockKey) -> usize {
+        let channel = channel(key);
+        let said = self.text(&["PUBSUB", "NUMSUB", &channel]);
+        said[channel.len()..].trim().parse().expect("a number")
+    }
+
+    /// From now on the clients may touch no locks but these.
+    pub(crate) fn allow_only<'a>(&self, claims: impl IntoIterator<Item = &'a Arc<Claim>>) {
+        self.ask(&["ACL", "SETUSER", USER, "resetkeys", "~tenure_*", "~redisson_*"]);
+        for claim in claims {
+            self.ask(&["ACL", "SETUSER", USER, &format!("~{}", claim.at.key)]);
+        }
+    }
+
+    /// How long a key lives by itself, in milliseconds; -1 is for ever.
+    pub(crate) fn left(&self, key: &str) -> i64 {
+        self.number(&["PTTL", key])
+    }
+
+    /// Asserts that a key ends by itself after so many seconds, less what the test took.
+    #[track_caller]
+    pub(crate) fn ends_after(&self, key: &str, seconds: i64) {
+        let (left, most) = (self.left(key), seconds * 1_000);
+        assert!(
+            (most - 1_000..=most).contains(&left),
+            "{key}: {left} ms, not {most}"
+        );
+    }
+
+    pub(crate) fn exists(&self, key: &str) -> bool {
+        self.number(&["EXISTS", key]) == 1
+    }
+
+    /// Sets the server's clock, and leaves those of its clients.
+    pub(crate) fn step_ms(&self, milliseconds: i64) {
+        let redis = self.redis.lock();
+        let clock = redis.clock().expect("it steps");
+        clock.step_ms(milliseconds).expect("the clock steps");
+    }
+
+    /// How often a command was called since the statistics were reset.
+    pub(crate) fn calls_of(&self, command: &str) -> usize {
         let said = self.text(&["INFO", "commandstats"]);
-        let Some((_, calls)) = said.split_once("cmdstat_evalsha:calls=") else {
+        let Some((_, calls)) = said.split_once(&format!("cmdstat_{command}:calls=")) else {
             return 0;
         };
         let (calls, _) = calls.split_once(',').expect("more is said");
         calls.parse().expect("a number")
+    }
+
+    pub(crate) fn scripts_called(&self) -> usize {
+        self.calls_of("evalsha")
     }
 
     /// Every key there is, in order.
@@ -70,11 +148,6 @@ impl Stage {
         let mut keys: Vec<String> = text.split_whitespace().map(str::to_owned).collect();
         keys.sort();
         keys
-    }
-
-    /// Another look, as after a restart.
-    pub(crate) fn look_again(&self) {
-        *self.raw.lock() = connection(&self.redis.lock().url());
     }
 }
 
@@ -99,6 +172,11 @@ fn as_text(value: &redis::Value) -> String {
 pub(crate) async fn soon<T>(coming: impl Future<Output = T>) -> T {
     let came = tokio::time::timeout(Duration::from_secs(10), coming).await;
     came.expect("it has not come within 10 s")
+}
+
+/// Waits for a wake-up.
+pub(crate) async fn wakes_up(wakes: &mut Wakes) {
+    assert_eq!(soon(wakes.next()).await, Some(()));
 }
 
 /// Waits for something that nobody tells of.

@@ -7,12 +7,13 @@ use std::task::Poll;
 use std::time::Duration;
 
 use futures_util::future::{JoinAll, join_all};
-use tenure_backend::{Backend, Call, Claim, Grant, LockKey, Mode, Standing};
+use tenure_backend::{Backend, BackendError, Call, Claim, Grant, LockKey, Mode, Standing};
 use tenure_redis::RedisStore;
 use tenure_servers::{Proxy, Way};
 use tenure_testkit::suite::Client;
 
-use super::look::Stage;
+use super::calls::placed;
+use super::look::{Stage, soon};
 use super::server::Server;
 
 /// A store whose calls can be held up on their way, and a client that names claims for it.
@@ -52,11 +53,17 @@ impl Scene {
 
     /// Places a claim that is granted.
     pub(crate) async fn granted(&self, claim: &Arc<Claim>) -> Grant {
-        let place_by = self.client.now() + Duration::from_secs(5);
-        match self.store.clone().acquire(claim.clone(), place_by).await {
+        match placed(&self.store, claim).await {
             Ok(Standing::Granted(grant)) => grant,
             other => panic!("{other:?}"),
         }
+    }
+
+    /// What is answered to all of them, which are asked for at once, and travel together.
+    pub(crate) async fn answers(&self, claims: &[Arc<Claim>]) -> Vec<Result<Standing, BackendError>> {
+        let asked = self.ask(claims).await;
+        self.proxy.heal();
+        soon(asked).await
     }
 
     /// Asks for all of them at once. The requests are held up: those that are not on their way yet travel together.
