@@ -20,6 +20,7 @@ if string.find(name, '{', 1, true) then
 end
 local time = call('TIME')
 local now = time[1] * 1000000 + time[2]
+--: include redisson_draw
 
 -- The usual case in five calls: nobody holds, nobody queues, and no request of the client's is in doubt. One that is fair
 -- may have waited before. Texts are a good part of what a script costs: each name is made in one piece, and numbers are
@@ -30,13 +31,9 @@ if
     and (ARGV[6] ~= '1' or call('EXISTS', 'tenure_claim:' .. open .. name .. close .. ':' .. ARGV[1]) == 0)
 then
     local text, grants = string.format, tonumber(ARGV[4])
-    local before = call('GETSET', counter, text('%d', now))
-    local last = math.max(now, (tonumber(before) or 0) + grants)
-    if last >= 2 ^ 53 then
-        call('GETSET', counter, before)
+    local first = draw(grants)
+    if not first then
         return text('5 0 0 %d', now)
-    elseif last > now then
-        call('GETSET', counter, text('%d', last))
     end
     call('HSET', name, ARGV[1], '1')
     call('PEXPIRE', name, ARGV[2])
@@ -44,7 +41,7 @@ then
         call('HSET', claims, 'label', ARGV[8])
         call('PEXPIRE', claims, math.max(ARGV[7], call('PTTL', claims)))
     end
-    return text('1 %d %d %d', last - grants + 1, grants, now)
+    return text('1 %d %d %d', first, grants, now)
 end
 local tag = open .. name .. close
 local queue = 'redisson_lock_queue:' .. tag

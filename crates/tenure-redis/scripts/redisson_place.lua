@@ -1,5 +1,5 @@
 -- What acquiring and releasing share, beyond their usual cases. Part of scripts, no script of its own: expects `name`,
--- `tag`, `queue`, `counter` and `now` (µs).
+-- `tag`, `queue`, `now` (µs) and `draw`.
 --
 -- Beside Redisson's own keys (the hash, the list `queue`, the zset `timeouts`) there are these of ours. For each lock:
 --   waiters            which members of the queue are claims of ours, and until when (ms) each lives. A claim of ours
@@ -171,20 +171,15 @@ local function place(owner, lease, place_by, grants, label, fair, yields)
         return 2, 0, 0
     end
     if held[1] or left == -2 and not yields and (not head or head == owner) then
-        local before = redis.call('GETSET', counter, string.format('%d', now))
-        local last = math.max(now, (tonumber(before) or 0) + grants)
-        if last >= 2 ^ 53 then
-            redis.call('GETSET', counter, before)
+        local first = draw(grants)
+        if not first then
             return 5, 0, 0
-        elseif last > now then
-            redis.call('GETSET', counter, string.format('%d', last))
         end
         if waits or head == owner then
             leave(owner)
             tend()
             redis.call('DEL', records .. owner)
         end
-        local first = last - grants + 1
         redis.call('HSET', name, owner, 1)
         redis.call('PEXPIRE', name, lease)
         return 1, first, grants

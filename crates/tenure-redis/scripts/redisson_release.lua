@@ -50,6 +50,7 @@ if held and plain and not ARGV[5] then
 end
 local own, time = tonumber(ARGV[3]), call('TIME')
 local now = time[1] * 1000000 + time[2]
+--: include redisson_draw
 
 -- The usual hand-over, to an unfair heir of whom nothing is known, while nobody queues and nobody else listens.
 if held and plain and ARGV[5] == '0' and ARGV[6] and ARGV[11] ~= '1' and not ARGV[12] and now <= tonumber(ARGV[8]) then
@@ -57,21 +58,16 @@ if held and plain and ARGV[5] == '0' and ARGV[6] and ARGV[11] ~= '1' and not ARG
         call('EXISTS', name, KEYS[4], 'redisson_lock_queue:' .. open .. name .. close) == 0
         and call('PUBSUB', 'NUMSUB', 'redisson_lock__channel:' .. open .. name .. close)[2] <= own
     then
-        local text, grants = string.format, tonumber(ARGV[9])
-        local before = call('GETSET', counter, text('%d', now))
-        local last = math.max(now, (tonumber(before) or 0) + grants)
-        if last < 2 ^ 53 then
-            if last > now then
-                call('GETSET', counter, text('%d', last))
-            end
+        local grants = tonumber(ARGV[9])
+        local first = draw(grants)
+        if first then
             if ending == 'N' then
                 call('DEL', 'tenure_claim:' .. open .. name .. close .. ':' .. owner)
             end
             call('HSET', name, ARGV[6], '1')
             call('PEXPIRE', name, ARGV[7])
-            return text('1 0 1 %d %d %d', last - grants + 1, grants, now)
+            return string.format('1 0 1 %d %d %d', first, grants, now)
         end
-        call('GETSET', counter, before)
     end
 end
 local tag = open .. name .. close

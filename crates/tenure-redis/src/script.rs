@@ -4,20 +4,15 @@ use std::sync::LazyLock;
 
 use redis::{Arg, Cmd, RedisWrite, ToRedisArgs};
 
-/// What stands in a script where a shared part belongs, and the part.
-const SHARED: [(&str, &str); 3] = [
+/// The parts that scripts share. Where one belongs stands `--: include` and its name.
+const SHARED: [(&str, &str); 4] = [
+    ("redisson_place", include_str!("../scripts/redisson_place.lua")),
+    ("redisson_owners", include_str!("../scripts/redisson_owners.lua")),
     (
-        "--: include redisson_place\n",
-        include_str!("../scripts/redisson_place.lua"),
-    ),
-    (
-        "--: include redisson_owners\n",
-        include_str!("../scripts/redisson_owners.lua"),
-    ),
-    (
-        "--: include redisson_foreign\n",
+        "redisson_foreign",
         include_str!("../scripts/redisson_foreign.lua"),
     ),
+    ("redisson_draw", include_str!("../scripts/redisson_draw.lua")),
 ];
 
 /// One of the scripts, with the hash by which a server that has it finds it.
@@ -26,17 +21,17 @@ pub(crate) struct Script {
     hash: String,
 }
 
-pub(crate) static ACQUIRE: LazyLock<Script> =
-    LazyLock::new(|| Script::new(include_str!("../scripts/redisson_acquire.lua")));
-pub(crate) static RELEASE: LazyLock<Script> =
-    LazyLock::new(|| Script::new(include_str!("../scripts/redisson_release.lua")));
-pub(crate) static RENEW: LazyLock<Script> =
-    LazyLock::new(|| Script::new(include_str!("../scripts/redisson_renew.lua")));
-pub(crate) static SHOW: LazyLock<Script> =
-    LazyLock::new(|| Script::new(include_str!("../scripts/redisson_show.lua")));
+macro_rules! script {
+    ($name:literal) => {
+        LazyLock::new(|| Script::new(include_str!(concat!("../scripts/", $name, ".lua"))))
+    };
+}
 
-pub(crate) static TOGETHER: LazyLock<Script> =
-    LazyLock::new(|| Script::new(include_str!("../scripts/redisson_together.lua")));
+pub(crate) static ACQUIRE: LazyLock<Script> = script!("redisson_acquire");
+pub(crate) static RELEASE: LazyLock<Script> = script!("redisson_release");
+pub(crate) static RENEW: LazyLock<Script> = script!("redisson_renew");
+pub(crate) static SHOW: LazyLock<Script> = script!("redisson_show");
+pub(crate) static TOGETHER: LazyLock<Script> = script!("redisson_together");
 
 static ALL: [&LazyLock<Script>; 5] = [&ACQUIRE, &RELEASE, &RENEW, &SHOW, &TOGETHER];
 
@@ -62,8 +57,8 @@ pub(crate) fn are_known() -> Cmd {
 impl Script {
     fn new(source: &str) -> Self {
         let mut text = source.to_owned();
-        for (place, part) in SHARED {
-            text = text.replace(place, part);
+        for (name, part) in SHARED {
+            text = text.replace(&format!("--: include {name}\n"), part);
         }
         // Remarks are for readers. From somebody who has not said a password the server takes no text of more than 16 kB,
         // and does not even say why.

@@ -166,6 +166,7 @@ async fn a_user_with_the_documented_rights_can_do_everything_and_has_none_too_ma
     // What our scripts and we call, and what is documented, are the same.
     let scripts = [
         include_str!("../scripts/redisson_acquire.lua"),
+        include_str!("../scripts/redisson_draw.lua"),
         include_str!("../scripts/redisson_owners.lua"),
         include_str!("../scripts/redisson_place.lua"),
         include_str!("../scripts/redisson_release.lua"),
