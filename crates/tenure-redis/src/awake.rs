@@ -13,6 +13,12 @@ use socket2::SockRef;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
+/// Who asks so soon after an answer comes again and again.
+const AT_ONCE: Duration = Duration::from_micros(100);
+
+/// For how long an answer is looked for. Other tasks of the thread wait meanwhile.
+const LOOK_FOR: Duration = Duration::from_micros(100);
+
 /// After looks in vain so many calls are let pass at the most before the next.
 const MOST_PASSED: u32 = 1024;
 
@@ -21,29 +27,14 @@ pub(crate) struct Awake {
     stream: TcpStream,
     /// How many callers wait for an answer on it.
     under_way: Arc<AtomicUsize>,
-    patience: Patience,
+    /// `AT_ONCE` and `LOOK_FOR`, which tests change.
+    at_once: Duration,
+    look_for: Duration,
     /// Whether something was written and not flushed.
     wrote: bool,
     /// When an answer came last.
     answered: Option<Instant>,
     luck: Luck,
-}
-
-/// How long is waited for what.
-struct Patience {
-    /// Who asks so soon after an answer comes again and again.
-    at_once: Duration,
-    /// For how long an answer is looked for. Other tasks of the thread wait meanwhile.
-    look: Duration,
-}
-
-impl Default for Patience {
-    fn default() -> Self {
-        Patience {
-            at_once: Duration::from_micros(100),
-            look: Duration::from_micros(100),
-        }
-    }
 }
 
 /// Whether looking was worth it lately: a server that is far, or too busy to answer at once, is soon left alone.
@@ -79,7 +70,8 @@ impl Awake {
         Awake {
             stream,
             under_way,
-            patience: Patience::default(),
+            at_once: AT_ONCE,
+            look_for: LOOK_FOR,
             wrote: false,
             answered: None,
             luck: Luck::default(),
@@ -91,7 +83,7 @@ impl Awake {
         self.is_lone()
             && self
                 .answered
-                .is_some_and(|answered| now < answered + self.patience.at_once)
+                .is_some_and(|answered| now < answered + self.at_once)
             && self.luck.is_tried()
     }
 
@@ -106,7 +98,7 @@ impl Awake {
         if !self.is_looked_for(now) {
             return Look::Left;
         }
-        let until = now + self.patience.look;
+        let until = now + self.look_for;
         while self.is_lone() {
             match SockRef::from(&self.stream).peek(&mut [MaybeUninit::uninit()]) {
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
@@ -200,7 +192,7 @@ mod tests {
         let stream = TcpStream::connect(address).await.expect("it listens");
         let (server, _) = listener.accept().expect("somebody connects");
         let mut awake = Awake::new(stream, Arc::new(AtomicUsize::new(1)));
-        (awake.patience.at_once, awake.patience.look) = (LONG, LONG);
+        (awake.at_once, awake.look_for) = (LONG, LONG);
         (awake, server)
     }
 
@@ -244,9 +236,9 @@ mod tests {
         awake.under_way.store(2, Ordering::Relaxed);
         assert_eq!(awake.look(), Look::Left);
         awake.under_way.store(1, Ordering::Relaxed);
-        awake.patience.at_once = Duration::ZERO;
+        awake.at_once = Duration::ZERO;
         assert_eq!(awake.look(), Look::Left);
-        awake.patience.at_once = LONG;
+        awake.at_once = LONG;
         server.write_all(b"!").expect("it is connected");
         assert_eq!(awake.look(), Look::Found);
     }
@@ -273,7 +265,7 @@ mod tests {
     async fn a_server_that_does_not_answer_at_once_is_left_alone() {
         let (mut awake, mut server) = connected().await;
         answered(&mut awake, &mut server).await;
-        awake.patience.look = Duration::from_micros(1);
+        awake.look_for = Duration::from_micros(1);
         let looks: Vec<_> = (0..20).map(|_| awake.look()).collect();
         let in_vain = (0..20).filter(|call| looks[*call] == Look::InVain);
         assert_eq!(in_vain.collect::<Vec<_>>(), [0, 1, 4, 11]);

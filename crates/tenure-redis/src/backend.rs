@@ -55,7 +55,7 @@ impl RedisStore {
         Ok(Arc::new(RedisStore {
             link,
             ear,
-            known: Known::new(),
+            known: Known::default(),
             warned_of_many: AtomicBool::new(false),
         }))
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tenure_backend::{BackendError, Clock, Effect, Fault, SystemClock};
-use tenure_endpoint::{Host, Known, Options, Secret, StoreUrl, UrlError, read_password_file};
+use tenure_endpoint::{Host, Known, Options, Secret, StoreUrl, read_password_file};
 
 use crate::together::ALONE;
 
@@ -108,7 +108,7 @@ impl Config {
     /// [`Fault::Invalid`] for what makes no sense, [`Fault::Unsupported`] for what is not served, both in words that
     /// never repeat the password.
     pub fn from_url(url: &StoreUrl) -> Result<Self, BackendError> {
-        let options = url.options(OPTIONS).map_err(|error| senseless(&error))?;
+        let options = url.options(OPTIONS).map_err(invalid)?;
         refuse_what_is_not_served(&options)?;
         let [host] = url.hosts() else {
             return Err(invalid(
@@ -193,8 +193,7 @@ fn password(url: &StoreUrl, options: &Options) -> Result<Option<Secret>, Backend
             "the password stands in the URL and in `password_file`: give one of them",
         ));
     }
-    let file = read_password_file(path)
-        .map_err(|error| BackendError::new(Fault::Invalid, Effect::None, error.to_string()))?;
+    let file = read_password_file(path).map_err(invalid)?;
     if file.readable_by_all {
         tracing::warn!(path = %path.display(), "everyone on this machine can read the password file: chmod 600 it");
     }
@@ -223,10 +222,6 @@ fn tls(url: &StoreUrl, options: &Options) -> Result<Option<Tls>, BackendError> {
         _ => return Err(invalid("`cert` and `key` belong together: give both")),
     };
     Ok(Some(Tls { ca, identity }))
-}
-
-fn senseless(error: &UrlError) -> BackendError {
-    invalid(error.to_string())
 }
 
 fn invalid(message: impl fmt::Display) -> BackendError {

@@ -172,22 +172,14 @@ async fn scan(
     let [next, keys] = list(&answer).ok_or_else(nonsense)? else {
         return Err(nonsense());
     };
-    let next: u64 = text(next)
-        .and_then(|next| next.parse().ok())
-        .ok_or_else(nonsense)?;
+    let next = integer(next).ok_or_else(nonsense)?;
     let keys = list(keys).ok_or_else(nonsense)?.iter().filter_map(text);
-    let names = match part {
-        HELD => keys
-            .filter(|name| !name.contains(char::is_control))
-            .map(str::to_owned)
-            .collect::<BTreeSet<_>>(),
-        _ => keys
-            .filter_map(of_queue)
-            .filter(|name| name.starts_with(prefix) && !name.contains(char::is_control))
-            .map(str::to_owned)
-            .collect(),
-    };
-    Ok(((next != 0).then_some(next), names.into_iter().collect()))
+    let names: BTreeSet<_> = keys
+        .filter_map(|key| if part == HELD { Some(key) } else { of_queue(key) })
+        .filter(|name| name.starts_with(prefix) && !name.contains(char::is_control))
+        .collect();
+    let names = names.into_iter().map(str::to_owned).collect();
+    Ok(((next != 0).then_some(next), names))
 }
 
 /// A text as a pattern that matches it alone.
@@ -239,13 +231,8 @@ fn status(one: &Value) -> Option<LockStatus> {
         return None;
     };
     let key = LockKey::new(text(key)?).ok()?;
-    let remaining = match left {
-        // The server ends a lease when the millisecond is over.
-        Value::Int(left) => u64::try_from(*left)
-            .ok()
-            .map(|left| Duration::from_millis(left + 1)),
-        _ => None,
-    };
+    // The server ends a lease when the millisecond is over. It is below zero for one without an end.
+    let remaining = integer(left).map(|left| Duration::from_millis(left + 1));
     let holders = list(holders)?.iter().filter_map(|one| {
         let [owner, record, label] = list(one)? else {
             return None;
@@ -264,10 +251,12 @@ fn status(one: &Value) -> Option<LockStatus> {
         })
     });
     let waiters = list(waiters)?.iter().filter_map(|one| {
-        let (owner, record) = pair(one)?;
-        let label = waits(record);
+        let [owner, record] = list(one)? else {
+            return None;
+        };
+        let label = waits(text(record)?);
         Some(WaiterStatus {
-            id: name(owner, label.is_some()),
+            id: name(text(owner)?, label.is_some()),
             label: label.map(Into::into),
             mode: Mode::Exclusive,
         })
@@ -278,11 +267,4 @@ fn status(one: &Value) -> Option<LockStatus> {
         holders: holders.collect(),
         waiters: Some(waiters.collect()),
     })
-}
-
-fn pair(value: &Value) -> Option<(&str, &str)> {
-    let [owner, record] = list(value)? else {
-        return None;
-    };
-    Some((text(owner)?, text(record)?))
 }

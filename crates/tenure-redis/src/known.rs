@@ -23,13 +23,15 @@ const SELDOM: Duration = Duration::from_secs(30);
 const MIN_SWEEP: usize = 64;
 
 /// The claims of this store's clients.
+#[derive(Default)]
 pub(crate) struct Known {
     state: Mutex<State>,
 }
 
+#[derive(Default)]
 struct State {
     claims: HashMap<ClaimId, One>,
-    /// Once there are so many, those that are past are cleared out.
+    /// Once there are so many, and no fewer than `MIN_SWEEP`, those that are past are cleared out.
     sweep_at: usize,
     ended: EndedClaims,
     kept: HashMap<ClientId, Kept>,
@@ -107,17 +109,6 @@ pub(crate) enum End {
 }
 
 impl Known {
-    pub(crate) fn new() -> Self {
-        Known {
-            state: Mutex::new(State {
-                claims: HashMap::new(),
-                sweep_at: MIN_SWEEP,
-                ended: EndedClaims::default(),
-                kept: HashMap::new(),
-            }),
-        }
-    }
-
     /// Before a claim is placed or polled, on that connection.
     pub(crate) fn ask(&self, claim: &Arc<Claim>, now: Instant, place_by: Instant, wire: u64) -> Asked<'_> {
         let id = claim.at.id;
@@ -266,7 +257,7 @@ impl State {
     }
 
     fn sweep(&mut self, now: Instant) {
-        if self.claims.len() < self.sweep_at {
+        if self.claims.len() < self.sweep_at.max(MIN_SWEEP) {
             return;
         }
         let State {
@@ -280,7 +271,7 @@ impl State {
             stays
         });
         kept.retain(|_, kept| now < kept.until);
-        self.sweep_at = MIN_SWEEP.max(self.claims.len() * 2);
+        self.sweep_at = self.claims.len() * 2;
     }
 }
 

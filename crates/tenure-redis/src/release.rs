@@ -239,7 +239,7 @@ impl RedisStore {
             (_, End::Noted) => command.text("N"),
             (_, End::Doubted) => command.text("E"),
         };
-        let own = client.as_ref().is_some_and(|_| self.ear.listens(key));
+        let own = client.is_some() && self.ear.listens(key);
         command
             .number(u64::from(own))
             .bytes(client.as_ref().map_or(&[][..], Owner::client));
@@ -284,13 +284,11 @@ fn named(who: &Holder) -> Option<HolderId> {
 
 /// Those whom the script names.
 fn freed_by_all(freed: &Value) -> Option<Batch<HolderId>> {
+    let holder = |freed| match list(freed)? {
+        [owner, ours] => Some(name(text(owner)?, integer(ours)? == 1)),
+        _ => None,
+    };
     list(freed)?.iter().map(holder).collect()
-}
-
-fn holder(freed: &Value) -> Option<HolderId> {
-    let [owner, ours] = list(freed)? else { return None };
-    let owner = text(owner)?;
-    Some(name(owner, integer(ours)? == 1))
 }
 
 /// The name of a holder. Java's are written as our claims are: what tells them apart is that our clients are known.

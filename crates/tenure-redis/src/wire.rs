@@ -13,7 +13,7 @@ use tokio::sync::{Semaphore, watch};
 use tokio::task::AbortHandle;
 use tokio::time::timeout;
 
-use crate::answer::integer;
+use crate::answer::{integer, list};
 use crate::clock::ServerClock;
 use crate::dial::Dialer;
 use crate::distance::Distance;
@@ -281,8 +281,7 @@ async fn keep_watch(wire: Weak<Wire>, limit: Duration) {
 
 /// Reads the answer of `TIME`, in microseconds. `None` if it is no time, or does not fit.
 fn time(value: &Value) -> Option<u64> {
-    let Value::Array(parts) = value else { return None };
-    let [seconds, micros] = &parts[..] else {
+    let [seconds, micros] = list(value)? else {
         return None;
     };
     integer(seconds)?

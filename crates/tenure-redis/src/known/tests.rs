@@ -60,7 +60,7 @@ fn has_ended(known: &Known, claim: &Arc<Claim>) -> bool {
 
 #[test]
 fn what_was_granted_and_given_back_leaves_only_that_it_has_ended() {
-    let (known, claim) = (Known::new(), claim(1));
+    let (known, claim) = (Known::default(), claim(1));
     grant(ask(&known, &claim, START), START);
     assert!(is_granted(&known, &claim));
     assert_eq!(known.end(claim.at.id, START), End::Plain);
@@ -73,7 +73,7 @@ fn what_was_granted_and_given_back_leaves_only_that_it_has_ended() {
 
 #[test]
 fn what_was_refused_leaves_nothing_and_may_be_asked_for_again() {
-    let (known, claim) = (Known::new(), claim(1));
+    let (known, claim) = (Known::default(), claim(1));
     busy(ask(&known, &claim, START));
     assert!(known.state.lock().claims.is_empty());
     grant(ask(&known, &claim, START), START);
@@ -82,7 +82,7 @@ fn what_was_refused_leaves_nothing_and_may_be_asked_for_again() {
 
 #[test]
 fn a_poll_that_was_refused_leaves_a_waiter_as_it_stood() {
-    let known = Known::new();
+    let known = Known::default();
     let fair = Arc::new(Claim {
         fairness: Fairness::Fifo,
         ..(*claim(1)).clone()
@@ -102,7 +102,7 @@ fn a_poll_that_was_refused_leaves_a_waiter_as_it_stood() {
 
 #[test]
 fn a_placement_without_an_answer_is_in_doubt_until_it_cannot_arrive_any_more() {
-    let (known, claim) = (Known::new(), claim(1));
+    let (known, claim) = (Known::default(), claim(1));
     drop(ask(&known, &claim, START));
     grant(ask(&known, &claim, START), START);
     let sure = START + AHEAD + REMEMBERED;
@@ -116,7 +116,7 @@ fn a_placement_without_an_answer_is_in_doubt_until_it_cannot_arrive_any_more() {
 
 #[test]
 fn a_loss_takes_no_doubt_away() {
-    let (known, claim) = (Known::new(), claim(1));
+    let (known, claim) = (Known::default(), claim(1));
     drop(ask(&known, &claim, START));
     grant(ask(&known, &claim, START), START);
     known.lost(claim.at.id, START, 0);
@@ -126,7 +126,7 @@ fn a_loss_takes_no_doubt_away() {
 
 #[test]
 fn a_claim_in_doubt_is_asked_for_though_it_was_granted() {
-    let (known, claim) = (Known::new(), claim(1));
+    let (known, claim) = (Known::default(), claim(1));
     drop(ask(&known, &claim, START));
     grant(ask(&known, &claim, START), START);
     drop(ask(&known, &claim, START));
@@ -134,7 +134,7 @@ fn a_claim_in_doubt_is_asked_for_though_it_was_granted() {
 
 #[test]
 fn a_release_that_was_refused_leaves_the_claim_as_it_was() {
-    let (known, claim) = (Known::new(), claim(1));
+    let (known, claim) = (Known::default(), claim(1));
     grant(ask(&known, &claim, START), START);
     known.end(claim.at.id, START);
     known.stays(claim.at.id);
@@ -144,7 +144,7 @@ fn a_release_that_was_refused_leaves_the_claim_as_it_was() {
 #[test]
 fn whether_a_lease_had_ended_is_told_by_the_servers_clock() {
     for (shown, expired) in [(29_969_999, false), (29_970_000, true)] {
-        let (known, claim) = (Known::new(), claim(1));
+        let (known, claim) = (Known::default(), claim(1));
         grant(ask(&known, &claim, START), START);
         assert_eq!(known.lost(claim.at.id, START, shown), expired);
         assert!(has_ended(&known, &claim));
@@ -153,7 +153,7 @@ fn whether_a_lease_had_ended_is_told_by_the_servers_clock() {
 
 #[test]
 fn one_placement_says_for_all_that_their_client_is_kept_and_again_before_that_ends() {
-    let known = Known::new();
+    let known = Known::default();
     let claims = [0, 1, 2, 3, 4, 5].map(claim);
     let first = ask(&known, &claims[0], START);
     let keep = Keep {
@@ -178,7 +178,7 @@ fn one_placement_says_for_all_that_their_client_is_kept_and_again_before_that_en
 
 #[test]
 fn a_renewal_writes_a_record_unless_the_claim_is_being_released() {
-    let known = Known::new();
+    let known = Known::default();
     let held = claim(1);
     let record = |raised| known.record(held.at.id, raised);
     assert_eq!(record(None), None, "nothing is known of it");
@@ -198,7 +198,7 @@ fn a_renewal_writes_a_record_unless_the_claim_is_being_released() {
 /// A wrong name is worse than none.
 #[test]
 fn a_client_whose_claims_have_several_labels_has_none() {
-    let known = Known::new();
+    let known = Known::default();
     let mut other = Claim::clone(&claim(2));
     other.label = "another".into();
     let first = ask(&known, &claim(1), START);
@@ -213,7 +213,7 @@ fn a_client_whose_claims_have_several_labels_has_none() {
 
 #[test]
 fn what_nobody_gave_back_is_cleared_out_when_it_is_past() {
-    let known = Known::new();
+    let known = Known::default();
     for number in 0..1_000 {
         grant(ask(&known, &claim(number), START), START);
     }
