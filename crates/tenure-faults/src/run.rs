@@ -7,15 +7,11 @@ use std::time::Duration;
 
 use tenure::Client;
 
-use crate::control::{Crew, Sight, everybody_gets_a_lock, nothing_is_left, somebody_takes_over, strike};
-use crate::journal::Journal;
+use crate::control::{Crew, Menu, everybody_gets_a_lock, nothing_is_left, somebody_takes_over, strike};
 use crate::judge::{Finding, Law, Report, judge};
 use crate::keys::Key;
-use crate::plant::Plant;
-use crate::register::Register;
-use crate::schedule::{Menu, Schedule};
 use crate::store::Store;
-use crate::worker::{self, Args};
+use crate::worker::{Args, Plant, Resources};
 
 /// What a run is like unless it is told otherwise.
 const PROCESSES: usize = 4;
@@ -30,20 +26,25 @@ const TAKEOVERS: usize = 3;
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// A run with faults, to be made.
-///
-/// It takes its seed from `TENURE_SEED`, else by chance; and its length from `TENURE_FAULT_SECONDS`, else as given here.
 #[derive(Clone, Debug)]
 pub struct Run {
-    worker: PathBuf,
-    seed: u64,
-    span: Duration,
-    menu: Menu,
-    plant: Option<Plant>,
-    patience: Duration,
+    /// The program of the workers.
+    pub worker: PathBuf,
+    /// What decides the faults.
+    pub seed: u64,
+    /// For how long there are faults.
+    pub span: Duration,
+    /// Which faults there are.
+    pub menu: Menu,
+    /// A bug to be found.
+    pub plant: Option<Plant>,
+    /// How long workers may get no lock, or not end, in calm weather.
+    pub patience: Duration,
 }
 
 impl Run {
-    /// A run of 30 s with every fault, whose workers are that program.
+    /// A run with every fault, whose workers are that program. It takes its seed from `TENURE_SEED`, else by chance; and its
+    /// length from `TENURE_FAULT_SECONDS`, else it is 30 s.
     ///
     /// # Panics
     /// If the environment names a seed or a length that is no number.
@@ -56,34 +57,6 @@ impl Run {
             plant: None,
             patience: PATIENCE,
         }
-    }
-
-    /// With misfortune for so long, whatever the environment says.
-    #[must_use]
-    pub fn lasting(mut self, span: Duration) -> Run {
-        self.span = span;
-        self
-    }
-
-    /// With these faults alone.
-    #[must_use]
-    pub fn with(mut self, menu: Menu) -> Run {
-        self.menu = menu;
-        self
-    }
-
-    /// With a bug.
-    #[must_use]
-    pub fn planted(mut self, plant: Plant) -> Run {
-        self.plant = Some(plant);
-        self
-    }
-
-    /// With so much patience for workers that get no lock, or do not end, in calm weather; 30 s otherwise.
-    #[must_use]
-    pub fn patient_for(mut self, patience: Duration) -> Run {
-        self.patience = patience;
-        self
     }
 
     /// Makes the run.
@@ -106,30 +79,33 @@ impl Run {
 
     async fn make(self, mut store: Store, folder: PathBuf) -> io::Result<Report> {
         let client = tenure::connect(&store.url()).await.map_err(io::Error::other)?;
-        let _register = self.register(&folder)?;
-        let mut crew = self.crew(&folder, &mut store).await?;
-        let schedule = Schedule::new(self.seed, self.span, crew.seats(), self.menu.on(&store));
-        std::fs::write(folder.join("schedule"), format!("{schedule:#?}"))?;
+        let args = |url| Args {
+            url,
+            folder: folder.clone(),
+            process: 0,
+            tasks: TASKS,
+            seed: self.seed,
+            plant: self.plant,
+        };
+        let workers = store.link(PROCESSES).await?.into_iter().map(args);
+        let mut crew = Crew::start(&self.worker, workers.collect())?;
 
         let (mut deeds, mut findings, mut takeovers) = (Vec::new(), Vec::new(), Vec::new());
-        if let Err(finding) = everybody_gets_a_lock(&mut crew, TASKS, self.patience).await? {
+        if let Some(finding) = everybody_gets_a_lock(&mut crew, TASKS, self.patience).await? {
             findings.push(finding);
         } else {
-            deeds = strike(schedule, self.span, &mut crew, &mut store).await?;
+            deeds = strike(self.seed, self.menu, self.span, &mut crew, &mut store).await?;
             findings.extend(self.calm(&mut crew, &mut takeovers).await?);
         }
-        findings.extend(self.end(&mut crew, &client).await);
-        findings.extend(kept_for_ever(&store)?);
+        findings.extend(self.end(&mut crew, &client, &store).await?);
 
-        let told = deeds.iter().map(ToString::to_string).collect();
-        let mut register = Sight::of(&register_log(&folder))?;
-        register.look()?;
-        let (mut events, mut notes) = (Vec::new(), Vec::new());
-        for sight in crew.seen()?.chain([&register]) {
+        let (mut events, mut notes, mut worked) = (Vec::new(), Vec::new(), Vec::new());
+        for (worker, sight) in crew.seen()? {
             events.extend_from_slice(&sight.events);
             notes.extend_from_slice(&sight.notes);
+            worked.push(worker);
         }
-        let mut verdict = judge(events, &notes, crew.worked(), &deeds, client.profile().hazards);
+        let mut verdict = judge(events, &notes, &worked, &deeds, client.profile().hazards);
         verdict.findings.extend(findings);
         Ok(Report {
             seed: self.seed,
@@ -137,64 +113,37 @@ impl Run {
             span: self.span,
             lost_updates: (verdict.bumped as u64).saturating_sub(counted(&folder)?),
             folder,
-            deeds: told,
+            deeds,
             verdict,
             takeovers,
         })
     }
 
-    fn register(&self, folder: &Path) -> io::Result<Register> {
-        let forgets = self.plant == Some(Plant::Forget);
-        let journal = Journal::open(&register_log(folder))?;
-        Register::start(&worker::register(folder), journal, forgets)
-    }
-
-    async fn crew(&self, folder: &Path, store: &mut Store) -> io::Result<Crew> {
-        std::fs::create_dir(worker::counters(folder))?;
-        let args = |url| Args {
-            url,
-            folder: folder.to_owned(),
-            process: 0,
-            tasks: TASKS,
-            seed: self.seed,
-            plant: self.plant,
-        };
-        let urls = store.link(PROCESSES).await?;
-        Crew::start(&self.worker, urls.into_iter().map(args).collect())
-    }
-
     /// What can be asked for once the misfortune is over; the first thing that goes wrong ends the asking.
     async fn calm(&self, crew: &mut Crew, takeovers: &mut Vec<Duration>) -> io::Result<Option<Finding>> {
-        if let Err(finding) = everybody_gets_a_lock(crew, TASKS, self.patience).await? {
-            return Ok(Some(finding));
-        }
+        let mut found = everybody_gets_a_lock(crew, TASKS, self.patience).await?;
         let takes = if self.menu.successions { TAKEOVERS } else { 0 };
         for time in 0..takes {
-            match somebody_takes_over(crew, time % crew.seats()).await? {
-                Ok(time) => takeovers.push(time),
-                Err(finding) => return Ok(Some(finding)),
+            if found.is_none() {
+                found = somebody_takes_over(crew, time % crew.seats(), takeovers).await?;
             }
         }
-        Ok(everybody_gets_a_lock(crew, TASKS, self.patience).await?.err())
+        match found {
+            Some(finding) => Ok(Some(finding)),
+            None => everybody_gets_a_lock(crew, TASKS, self.patience).await,
+        }
     }
 
     /// Ends the workers, and looks at what they leave behind.
-    async fn end(&self, crew: &mut Crew, client: &Client) -> Vec<Finding> {
-        let mut findings = Vec::new();
-        let discipline = |what| Finding {
-            law: Law::Discipline,
-            what,
-        };
-        findings.extend(crew.deserters().into_iter().map(discipline));
-        let killed = crew.end(self.patience).await;
+    async fn end(&self, crew: &mut Crew, client: &Client, store: &Store) -> io::Result<Vec<Finding>> {
+        let mut undisciplined = crew.deserters();
+        let killed = crew.end(self.patience).await?;
         if killed > 0 {
-            findings.push(discipline(format!(
-                "{killed} workers did not end within {:?}",
-                self.patience
-            )));
+            undisciplined.push(format!("{killed} workers did not end within {:?}", self.patience));
         }
-        findings.extend(nothing_is_left(client).await.err());
-        findings
+        let law = Law::Discipline;
+        let findings = undisciplined.into_iter().map(|what| Finding { law, what });
+        Ok(findings.chain(nothing_is_left(client, store).await?).collect())
     }
 }
 
@@ -205,23 +154,11 @@ fn number(name: &str) -> Option<u64> {
     Some(number.unwrap_or_else(|_| panic!("{name} is to be a number, and is {text:?}")))
 }
 
-fn register_log(folder: &Path) -> PathBuf {
-    folder.join("register.log")
-}
-
-/// L4 for what `inspect` does not show.
-fn kept_for_ever(store: &Store) -> io::Result<Option<Finding>> {
-    let kept = store.kept_for_ever()?;
-    let what = format!("kept in the store for ever: {}", kept.join(", "));
-    let is_litter = !kept.is_empty();
-    Ok(is_litter.then_some(Finding { law: Law::L4, what }))
-}
-
 /// What all counters say together.
 fn counted(folder: &Path) -> io::Result<u64> {
     let mut sum = 0;
     for key in Key::all() {
-        sum += worker::counted(&worker::counters(folder), key.name)?;
+        sum += Resources::counted(folder, key.name)?;
     }
     Ok(sum)
 }

@@ -88,14 +88,4 @@ impl Store {
         }
         Ok(kept)
     }
-
-    /// Whether every restart loses data.
-    pub(crate) fn forgets(&self) -> bool {
-        matches!(self, Store::Redis { disk, .. } if *disk != Disk::EveryWrite)
-    }
-
-    /// Whether there is a server, and links to it.
-    pub(crate) fn is_server(&self) -> bool {
-        matches!(self, Store::Redis { .. })
-    }
 }

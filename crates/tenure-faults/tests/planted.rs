@@ -7,26 +7,37 @@ use tenure_testkit::Rule;
 
 const SHORT: Duration = Duration::from_secs(6);
 
-/// How much longer a run may get: a machine that is busy with something else makes few steps in a short one.
-const LONGEST: u32 = 8;
+/// How long a run may get: a machine that is busy with something else makes few steps in a short one.
+const LONGEST: Duration = Duration::from_secs(48);
 
-/// Runs with that bug, each on a file of its own, until one breaks all of these laws; each lasts twice as long as the last.
+fn every_fault() -> Run {
+    Run::new(env!("CARGO_BIN_EXE_tenure-faults"))
+}
+
+/// Makes runs with that bug, each on a file of its own, until one breaks all of these laws; each lasts twice as long as the
+/// last.
 async fn find(plant: Plant, menu: Menu, laws: &[Law]) {
-    let mut times = 1;
+    let mut run = Run {
+        span: SHORT,
+        menu,
+        plant: Some(plant),
+        ..every_fault()
+    };
+    if plant == Plant::Keep {
+        run.patience = SHORT;
+    }
     loop {
         let folder = tempfile::tempdir().unwrap();
-        let run = Run::new(env!("CARGO_BIN_EXE_tenure-faults")).lasting(times * SHORT);
-        let report = run.with(menu).planted(plant).on(Store::sqlite(folder.path()));
-        let report = report.await.unwrap();
+        let report = run.clone().on(Store::sqlite(folder.path())).await.unwrap();
         if laws.iter().all(|law| report.breaks(*law)) {
             return report.forget();
         }
         assert!(
-            times < LONGEST,
+            run.span < LONGEST,
             "something of {laws:?} was never broken:\n{report}"
         );
         report.forget();
-        times *= 2;
+        run.span *= 2;
     }
 }
 
@@ -57,12 +68,7 @@ async fn dead_holders_that_block_the_living_are_found() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn locks_that_are_never_given_back_are_found() {
-    let folder = tempfile::tempdir().unwrap();
-    let run = Run::new(env!("CARGO_BIN_EXE_tenure-faults")).with(Menu::NOTHING);
-    let run = run.planted(Plant::Keep).patient_for(SHORT);
-    let report = run.on(Store::sqlite(folder.path())).await.unwrap();
-    assert!(report.breaks(Law::L2), "{report}");
-    report.forget();
+    find(Plant::Keep, Menu::NOTHING, &[Law::L2]).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -78,13 +84,12 @@ async fn what_is_left_in_the_store_is_found() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_paused_holder_spoils_what_is_not_fenced_and_nothing_that_is() {
     let folder = tempfile::tempdir().unwrap();
-    let run = Run::new(env!("CARGO_BIN_EXE_tenure-faults")).lasting(2 * SHORT);
-    let report = run
-        .with(Menu::STALLS)
-        .on(Store::sqlite(folder.path()))
-        .await
-        .unwrap();
-    let report = report.expect_clean();
+    let run = Run {
+        span: 2 * SHORT,
+        menu: Menu::STALLS,
+        ..every_fault()
+    };
+    let report = run.on(Store::sqlite(folder.path())).await.unwrap().expect_clean();
     assert!(report.lost_updates() > 0, "{report}");
     assert!(report.refused() > 0, "{report}");
 }

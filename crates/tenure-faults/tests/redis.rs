@@ -26,6 +26,10 @@ async fn tokens_rise_although_every_restart_loses_what_no_snapshot_has() {
         return;
     }
     let store = Store::redis(Disk::Snapshots).unwrap();
-    let run = Run::new(WORKER).lasting(Duration::from_secs(15));
+    let span = Duration::from_secs(15);
+    let run = Run {
+        span,
+        ..Run::new(WORKER)
+    };
     run.on(store).await.unwrap().expect_clean();
 }

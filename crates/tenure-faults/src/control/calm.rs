@@ -4,16 +4,13 @@ use std::io;
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use tenure::{Client, LockStatus, Query};
-use tokio::time::sleep;
+use tenure::{Client, Query};
 
-use super::crew::Crew;
-use crate::journal::now;
+use super::crew::{Crew, within};
 use crate::judge::{Finding, Law};
 use crate::keys::LONGEST_LEASE;
-
-/// How often a log, or the store, is looked at while something is waited for.
-const PACE: Duration = Duration::from_millis(10);
+use crate::log::now;
+use crate::store::Store;
 
 /// What a takeover, or the end of a dead claim, may take beyond the lease: a poll, and a machine that does much else.
 const GRACE: Duration = Duration::from_secs(5);
@@ -27,86 +24,82 @@ pub(crate) async fn everybody_gets_a_lock(
     crew: &mut Crew,
     tasks: u64,
     limit: Duration,
-) -> io::Result<Result<(), Finding>> {
+) -> io::Result<Option<Finding>> {
     let since = now();
-    loop {
-        let mut without = Vec::new();
+    let mut without = Vec::new();
+    let all = within(limit, async || {
+        without.clear();
         for seat in 0..crew.seats() {
             let granted = crew.look(seat)?.tasks_granted_since(since);
             if granted < tasks {
                 without.push(format!("{} of seat {seat}", tasks - granted));
             }
         }
-        if without.is_empty() {
-            return Ok(Ok(()));
-        }
-        if now() > since + limit {
-            let what = format!(
-                "no lock for {limit:?} in calm weather: tasks {}",
-                without.join(", ")
-            );
-            return Ok(Err(Finding { law: Law::L2, what }));
-        }
-        sleep(PACE).await;
+        Ok(without.is_empty().then_some(()))
+    });
+    if all.await?.is_some() {
+        return Ok(None);
     }
+    let tasks = without.join(", ");
+    let what = format!("no lock for {limit:?} in calm weather: tasks {tasks}");
+    Ok(Some(Finding { law: Law::L2, what }))
 }
 
-/// L1: a worker is killed while it holds a lock; how long it takes until another is granted that.
+/// L1: a worker is killed while it holds a lock, and another is granted that; how long it takes is added to `takeovers`.
 pub(crate) async fn somebody_takes_over(
     crew: &mut Crew,
     seat: usize,
-) -> io::Result<Result<Duration, Finding>> {
-    let since = now();
-    while now() < since + LOOKING {
+    takeovers: &mut Vec<Duration>,
+) -> io::Result<Option<Finding>> {
+    let killed = within(LOOKING, async || {
         if crew.look(seat)?.holds().is_none() {
-            sleep(PACE).await;
-            continue;
+            return Ok(None);
         }
         let dead = crew.kill(seat)?;
+        // What it wrote last counts.
         let held = crew.look(seat)?.holds().cloned();
         crew.fill(seat)?;
-        let Some(key) = held else { continue };
-        loop {
-            let granted = crew.latest_grant(&key)?;
-            let limit = LONGEST_LEASE + GRACE;
-            if granted > dead {
-                return Ok(Ok(granted - dead));
-            }
-            if now() > dead + limit {
-                let what = format!("{key} was not taken over within {limit:?} of its holder's death");
-                return Ok(Err(Finding { law: Law::L1, what }));
-            }
-            sleep(PACE).await;
-        }
-    }
-    let what = format!("seat {seat} was never seen to hold a lock for {LOOKING:?} in calm weather");
-    Ok(Err(Finding { law: Law::L2, what }))
-}
-
-/// L4: the store shows neither holders nor waiters, once the dead ones' leases have ended.
-pub(crate) async fn nothing_is_left(client: &Client) -> Result<(), Finding> {
-    let end = now() + LONGEST_LEASE + GRACE;
-    loop {
-        let seen = look(client).await;
-        if seen.as_ref().is_ok_and(Vec::is_empty) {
-            return Ok(());
-        }
-        if now() > end {
-            let what = match seen {
-                Ok(left) => format!("left in the store: {left:?}"),
-                Err(error) => format!("the store cannot be looked at: {error}"),
-            };
-            return Err(Finding { law: Law::L4, what });
-        }
-        sleep(PACE).await;
-    }
-}
-
-async fn look(client: &Client) -> Result<Vec<LockStatus>, tenure::Error> {
-    let all = Query::Prefix {
-        prefix: "".into(),
-        after: None,
-        limit: NonZeroU32::MAX,
+        Ok(held.map(|key| (key, dead)))
+    });
+    let Some((key, dead)) = killed.await? else {
+        let what = format!("seat {seat} was never seen to hold a lock for {LOOKING:?} in calm weather");
+        return Ok(Some(Finding { law: Law::L2, what }));
     };
-    Ok(client.inspect(all).await?.items)
+    let limit = LONGEST_LEASE + GRACE;
+    let granted = within(limit, async || {
+        let granted = crew.shows(|sight| sight.granted_since(&key, dead))?;
+        Ok(granted.then(|| now() - dead))
+    });
+    let Some(time) = granted.await? else {
+        let what = format!("{key} was not taken over within {limit:?} of its holder's death");
+        return Ok(Some(Finding { law: Law::L1, what }));
+    };
+    takeovers.push(time);
+    Ok(None)
+}
+
+/// L4: the store shows neither holders nor waiters, once the dead ones' leases have ended, and then keeps nothing for ever.
+pub(crate) async fn nothing_is_left(client: &Client, store: &Store) -> io::Result<Option<Finding>> {
+    let mut what = String::new();
+    let nothing = within(LONGEST_LEASE + GRACE, async || {
+        let all = Query::Prefix {
+            prefix: "".into(),
+            after: None,
+            limit: NonZeroU32::MAX,
+        };
+        what = match client.inspect(all).await {
+            Ok(seen) if seen.items.is_empty() => return Ok(Some(())),
+            Ok(seen) => format!("left in the store: {:?}", seen.items),
+            Err(error) => format!("the store cannot be looked at: {error}"),
+        };
+        Ok(None)
+    });
+    if nothing.await?.is_some() {
+        let kept = store.kept_for_ever()?;
+        if kept.is_empty() {
+            return Ok(None);
+        }
+        what = format!("kept in the store for ever: {}", kept.join(", "));
+    }
+    Ok(Some(Finding { law: Law::L4, what }))
 }

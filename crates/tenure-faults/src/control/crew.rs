@@ -4,19 +4,34 @@ use std::io;
 use std::path::Path;
 use std::time::Duration;
 
-use tenure::{Instant, LockKey};
+use tenure::Instant;
 use tenure_servers::Process;
 use tokio::time::sleep;
 
 use super::sight::Sight;
-use crate::journal::now;
+use crate::log::now;
 use crate::worker::Args;
 
-/// How often a process that is to end is looked at.
-const PACE: Duration = Duration::from_millis(10);
+/// How often a worker, or the store, is looked at while something is waited for.
+const PACE: Duration = Duration::from_millis(2);
+
+/// Looks again and again until there is something to see; `None` if there was nothing within the limit.
+pub(crate) async fn within<T>(
+    limit: Duration,
+    mut look: impl AsyncFnMut() -> io::Result<Option<T>>,
+) -> io::Result<Option<T>> {
+    let end = now() + limit;
+    loop {
+        let seen = look().await?;
+        if seen.is_some() || now() > end {
+            return Ok(seen);
+        }
+        sleep(PACE).await;
+    }
+}
 
 /// A process that works or has worked. The first has the number 1.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Worked {
     pub(crate) number: u64,
     pub(crate) seat: usize,
@@ -24,22 +39,23 @@ pub(crate) struct Worked {
     pub(crate) died: Option<Instant>,
 }
 
-/// Who works at present.
+/// A worker, what can be seen of it, and what it was told.
 #[derive(Debug)]
-struct Seat {
-    args: Args,
+struct Worker {
+    worked: Worked,
     process: Process,
     sight: Sight,
+    args: Args,
 }
 
 /// All workers of a run.
 #[derive(Debug)]
 pub(crate) struct Crew {
     program: String,
-    seats: Vec<Seat>,
-    worked: Vec<Worked>,
-    /// What was seen of those that were replaced.
-    replaced: Vec<Sight>,
+    /// Who works at present.
+    seats: Vec<Worker>,
+    /// Those that were killed and replaced.
+    replaced: Vec<Worker>,
 }
 
 impl Crew {
@@ -48,28 +64,32 @@ impl Crew {
         let mut crew = Crew {
             program: program.display().to_string(),
             seats: Vec::new(),
-            worked: Vec::new(),
             replaced: Vec::new(),
         };
-        for (seat, args) in workers.into_iter().enumerate() {
-            let worker = crew.launch(seat, args)?;
+        for args in workers {
+            let worker = crew.launch(crew.seats.len(), args)?;
             crew.seats.push(worker);
         }
         Ok(crew)
     }
 
-    fn launch(&mut self, seat: usize, mut args: Args) -> io::Result<Seat> {
-        args.process = self.worked.len() as u64 + 1;
+    fn launch(&self, seat: usize, mut args: Args) -> io::Result<Worker> {
+        args.process = (self.seats.len() + self.replaced.len()) as u64 + 1;
         let log = args.log();
         let sight = Sight::of(&log)?;
         let json = serde_json::to_string(&args)?;
         let process = Process::start(&self.program, &[json], &[], &log.with_extension("err"))?;
-        self.worked.push(Worked {
+        let worked = Worked {
             number: args.process,
             seat,
             died: None,
-        });
-        Ok(Seat { args, process, sight })
+        };
+        Ok(Worker {
+            worked,
+            process,
+            sight,
+            args,
+        })
     }
 
     pub(crate) fn seats(&self) -> usize {
@@ -86,23 +106,21 @@ impl Crew {
 
     /// Kills the worker; answers when it was dead. One that has ended by itself is an error.
     pub(crate) fn kill(&mut self, seat: usize) -> io::Result<Instant> {
-        if !self.seats[seat].process.is_running() {
+        let worker = &mut self.seats[seat];
+        if !worker.process.is_running() {
             return Err(io::Error::other(self.deserters().join("\n")));
         }
-        self.seats[seat].process.kill();
+        worker.process.kill();
         let dead = now();
-        self.bury(seat, dead);
-        // What it wrote last is worth seeing.
-        self.seats[seat].sight.look()?;
+        worker.worked.died = Some(dead);
         Ok(dead)
     }
 
     /// Starts a worker in the place of a dead one.
     pub(crate) fn fill(&mut self, seat: usize) -> io::Result<()> {
-        let args = self.seats[seat].args.clone();
-        let worker = self.launch(seat, args)?;
-        let dead = std::mem::replace(&mut self.seats[seat], worker);
-        self.replaced.push(dead.sight);
+        let worker = self.launch(seat, self.seats[seat].args.clone())?;
+        self.replaced
+            .push(std::mem::replace(&mut self.seats[seat], worker));
         Ok(())
     }
 
@@ -113,72 +131,50 @@ impl Crew {
         Ok(sight)
     }
 
-    /// When a worker other than that one wrote the counter of that key last.
-    pub(crate) fn latest_bump_elsewhere(&mut self, seat: usize, key: &LockKey) -> io::Result<Instant> {
-        let mut latest = Instant::ORIGIN;
-        for other in (0..self.seats()).filter(|other| *other != seat) {
-            latest = latest.max(self.look(other)?.bumped(key));
-        }
-        Ok(latest)
-    }
-
-    /// When any worker was granted that key last.
-    pub(crate) fn latest_grant(&mut self, key: &LockKey) -> io::Result<Instant> {
-        let mut latest = Instant::ORIGIN;
+    /// Whether that can be seen of any who works at present.
+    pub(crate) fn shows(&mut self, what: impl Fn(&Sight) -> bool) -> io::Result<bool> {
         for seat in 0..self.seats() {
-            latest = latest.max(self.look(seat)?.granted(key));
+            if what(self.look(seat)?) {
+                return Ok(true);
+            }
         }
-        Ok(latest)
+        Ok(false)
     }
 
     /// The workers that run no more although nobody ended them, with what they said.
     pub(crate) fn deserters(&mut self) -> Vec<String> {
-        let mut gone = Vec::new();
-        for seat in &mut self.seats {
-            if !seat.process.is_running() {
-                let said = seat.process.log();
-                gone.push(format!("worker {} ended by itself: {said}", seat.args.process));
-            }
-        }
-        gone
+        let gone = self.seats.iter_mut().filter_map(|worker| {
+            let (number, said) = (worker.worked.number, worker.process.log());
+            (!worker.process.is_running()).then(|| format!("worker {number} ended by itself: {said}"))
+        });
+        gone.collect()
     }
 
     /// Asks all to end, and kills those that have not within the limit; answers how many that were.
-    pub(crate) async fn end(&mut self, limit: Duration) -> usize {
-        for seat in &self.seats {
-            seat.process.ask_to_end();
+    pub(crate) async fn end(&mut self, limit: Duration) -> io::Result<usize> {
+        for worker in &self.seats {
+            worker.process.ask_to_end();
         }
-        let end = now() + limit;
-        while now() < end && self.seats.iter_mut().any(|seat| seat.process.is_running()) {
-            sleep(PACE).await;
+        let runs = |worker: &mut Worker| worker.process.is_running();
+        within(limit, async || {
+            Ok((!self.seats.iter_mut().any(runs)).then_some(()))
+        })
+        .await?;
+        let late = (0..self.seats()).filter(|seat| runs(&mut self.seats[*seat]));
+        let late: Vec<usize> = late.collect();
+        for seat in &late {
+            self.kill(*seat)?;
         }
-        let mut killed = 0;
-        for seat in 0..self.seats() {
-            if self.seats[seat].process.is_running() {
-                self.seats[seat].process.kill();
-                killed += 1;
-                self.bury(seat, now());
-            }
-        }
-        killed
+        Ok(late.len())
     }
 
-    /// Writes down when the worker on that seat was known to be dead. Processes are numbered in the order of their start.
-    fn bury(&mut self, seat: usize, dead: Instant) {
-        let number = self.seats[seat].args.process;
-        self.worked[number as usize - 1].died = Some(dead);
-    }
-
-    /// All that was seen of all who have worked.
-    pub(crate) fn seen(&mut self) -> io::Result<impl Iterator<Item = &Sight>> {
-        for seat in &mut self.seats {
-            seat.sight.look()?;
-        }
-        Ok(self.seats.iter().map(|seat| &seat.sight).chain(&self.replaced))
-    }
-
-    /// Everybody who has worked.
-    pub(crate) fn worked(&self) -> &[Worked] {
-        &self.worked
+    /// All who have worked, with all that was seen of them.
+    pub(crate) fn seen(&mut self) -> io::Result<Vec<(Worked, &Sight)>> {
+        let workers = self.replaced.iter_mut().chain(&mut self.seats);
+        let seen = workers.map(|worker| {
+            worker.sight.look()?;
+            Ok((worker.worked, &worker.sight))
+        });
+        seen.collect()
     }
 }

@@ -1,4 +1,4 @@
-//! Doing what the schedule says, to workers, links and store beside each other, and writing down what was done when.
+//! Doing faults to workers, links and store beside each other, and writing down what was done when.
 
 use std::io;
 use std::time::Duration;
@@ -6,17 +6,14 @@ use std::time::Duration;
 use tenure::backend::Hazard;
 use tenure::{Instant, LockKey};
 use tenure_servers::{Data, Disk, Proxy, Redis, Way};
+use tenure_testkit::Dice;
 use tokio::task::block_in_place;
 use tokio::time::sleep;
 
-use super::crew::Crew;
-use super::deeds::{Deed, Whom};
-use crate::journal::now;
-use crate::schedule::{Blow, Cable, Outage, Planned, Schedule};
+use super::crew::{Crew, within};
+use super::fault::{Blow, Cable, ClockHand, Menu, Outage, millis};
+use crate::log::now;
 use crate::store::Store;
-
-/// How often a log is read while something is waited for.
-const PACE: Duration = Duration::from_millis(2);
 
 /// How long a store may be kept from everybody without a waiter losing its place: less than is left of a lease when it is
 /// renewed.
@@ -31,32 +28,71 @@ const RECOVERY: Duration = Duration::from_millis(500);
 /// How long a worker is stopped there if nobody else writes.
 const LONGEST_STALL: Duration = Duration::from_secs(4);
 
-/// Does all of it that there is time for, and returns what was done. Afterwards nothing is paused, down, or in bad weather.
+/// Who may lose a place in a queue by what was done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Whom {
+    /// The worker on that seat.
+    Seat(usize),
+    /// Everybody: it was done to the store, or to somebody who may have kept it from all others.
+    Everybody,
+}
+
+/// Something that was done.
+#[derive(Clone, Debug)]
+pub(crate) struct Deed {
+    pub(crate) from: Instant,
+    pub(crate) to: Instant,
+    pub(crate) whom: Whom,
+    /// What a store may name among its hazards, so that two may hold at once.
+    pub(crate) hazard: Option<Hazard>,
+    pub(crate) what: String,
+}
+
+/// Does what the seed chooses until the time is over, and returns what was done. Afterwards nothing is paused, down, or in
+/// bad weather.
 pub(crate) async fn strike(
-    schedule: Schedule,
+    seed: u64,
+    menu: Menu,
     span: Duration,
     crew: &mut Crew,
     store: &mut Store,
 ) -> io::Result<Vec<Deed>> {
-    let (is_file, end) = (!store.is_server(), now() + span);
-    let workers = carry_out(&schedule.workers, end, async |planned| {
-        let (whom, what) = blow(crew, planned.seat, planned.fault, is_file).await?;
-        Ok((whom, None, what))
-    });
+    let (is_file, end) = (matches!(store, Store::File { .. }), now() + span);
+    let (mut dice, seats) = (Dice::new(seed), crew.seats() as u64);
+    let [blows, cables, outages] = [(); 3].map(|()| Dice::new(dice.roll()));
+    let workers = async {
+        if !menu.workers && !menu.stalls {
+            return Ok(Vec::new());
+        }
+        let peace = |dice: &mut Dice| millis(dice, 300, 1_200);
+        let strike = async |dice: &mut Dice| {
+            let (seat, fault) = (dice.below(seats) as usize, Blow::choose(dice, menu));
+            let (whom, what) = blow(crew, seat, fault, is_file).await?;
+            Ok((whom, None, what))
+        };
+        course(end, blows, peace, strike).await
+    };
     let Store::Redis { server, disk, links } = store else {
         return workers.await;
     };
-    let weather = carry_out(&schedule.links, end, async |planned| {
-        let link = &links[planned.seat];
-        spoil(link, planned.fault);
-        sleep(planned.lasts).await;
-        link.heal();
-        Ok((Whom::Seat(planned.seat), None, format!("{:?}", planned.fault)))
+    let peace = |dice: &mut Dice| millis(dice, 200, 1_000);
+    let weather = course(end, cables, peace, async |dice| {
+        let (seat, fault) = (dice.below(seats) as usize, Cable::choose(dice));
+        spoil(&links[seat], fault);
+        sleep(millis(dice, 100, 3_000)).await;
+        links[seat].heal();
+        Ok((Whom::Seat(seat), None, format!("{fault:?}")))
     });
-    let outages = carry_out(&schedule.store, end, async |planned| {
-        outage(server, planned.fault).await?;
-        let hazard = hazard(planned.fault, *disk);
-        Ok((Whom::Everybody, hazard, format!("{:?}", planned.fault)))
+    let peace = |dice: &mut Dice| match dice.chance(30) {
+        // Now and then so long that the order of waiters can be judged.
+        true => millis(dice, 4_000, 8_000),
+        false => millis(dice, 500, 2_500),
+    };
+    let (mut clock, forgets) = (ClockHand::default(), *disk != Disk::EveryWrite);
+    let outages = course(end, outages, peace, async |dice| {
+        let fault = Outage::choose(dice, forgets, &mut clock);
+        outage(server, fault).await?;
+        Ok((Whom::Everybody, hazard(fault, *disk), format!("{fault:?}")))
     });
     let (workers, weather, outages) = tokio::try_join!(workers, weather, outages)?;
     let mut deeds = [workers, weather, outages].concat();
@@ -64,20 +100,21 @@ pub(crate) async fn strike(
     Ok(deeds)
 }
 
-/// Carries out the faults of one course, each after its peace and until that moment, and writes down what `fault` did.
-async fn carry_out<F>(
-    planned: &[Planned<F>],
+/// Does one fault after the other, each after its peace and until that moment, and writes down what `fault` did.
+async fn course(
     end: Instant,
-    mut fault: impl AsyncFnMut(&Planned<F>) -> io::Result<(Whom, Option<Hazard>, String)>,
+    mut dice: Dice,
+    peace: impl Fn(&mut Dice) -> Duration,
+    mut fault: impl AsyncFnMut(&mut Dice) -> io::Result<(Whom, Option<Hazard>, String)>,
 ) -> io::Result<Vec<Deed>> {
     let mut deeds = Vec::new();
-    for planned in planned {
-        sleep(planned.peace).await;
-        if now() > end {
-            break;
-        }
+    loop {
+        sleep(peace(&mut dice)).await;
         let from = now();
-        let (whom, hazard, what) = fault(planned).await?;
+        if from > end {
+            return Ok(deeds);
+        }
+        let (whom, hazard, what) = fault(&mut dice).await?;
         deeds.push(Deed {
             from,
             to: now(),
@@ -86,7 +123,6 @@ async fn carry_out<F>(
             what,
         });
     }
-    Ok(deeds)
 }
 
 /// What a fault does to a worker.
@@ -124,18 +160,17 @@ async fn stall(crew: &mut Crew, seat: usize) -> io::Result<u32> {
     let end = now() + AIMING;
     let mut in_vain = 0;
     while now() < end {
-        let Some(key) = stop_between(crew, seat)? else {
-            sleep(PACE).await;
-            continue;
+        let Some(key) = within(end - now(), async || stop_between(crew, seat)).await? else {
+            break;
         };
         let stopped = now();
-        let mut overtaken = false;
-        while !overtaken && now() < stopped + LONGEST_STALL {
-            sleep(PACE).await;
-            overtaken = crew.latest_bump_elsewhere(seat, &key)? > stopped;
-        }
+        let overtaken = within(LONGEST_STALL, async || {
+            let overtaken = crew.shows(|sight| sight.bumped_since(&key, stopped))?;
+            Ok(overtaken.then_some(()))
+        });
+        let overtaken = overtaken.await?;
         crew.resume(seat);
-        if overtaken {
+        if overtaken.is_some() {
             break;
         }
         in_vain += 1;

@@ -2,12 +2,11 @@
 
 mod calm;
 mod crew;
-mod deeds;
+mod fault;
 mod misfortune;
 mod sight;
 
 pub(crate) use calm::{everybody_gets_a_lock, nothing_is_left, somebody_takes_over};
 pub(crate) use crew::{Crew, Worked};
-pub(crate) use deeds::{Deed, Whom};
-pub(crate) use misfortune::strike;
-pub(crate) use sight::Sight;
+pub use fault::Menu;
+pub(crate) use misfortune::{Deed, Whom, strike};

@@ -8,9 +8,8 @@ use std::path::Path;
 use tenure::{Instant, LockKey, Mode};
 use tenure_testkit::{Event, What};
 
-use crate::attempts;
 use crate::keys::is_alone;
-use crate::line::{Line, Note, Noted};
+use crate::log::{Note, Noted, task_of};
 
 /// A growing log, and what its last lines mean.
 #[derive(Debug)]
@@ -23,9 +22,10 @@ pub(crate) struct Sight {
     pub(crate) notes: Vec<Note>,
     open: HashMap<u64, Open>,
     /// When each task was granted a lock last.
-    granted: HashMap<u64, Instant>,
+    tasks: HashMap<u64, Instant>,
     /// When each key was granted last, and when its counter was written last.
-    keys: HashMap<LockKey, Lately>,
+    granted: HashMap<LockKey, Instant>,
+    bumped: HashMap<LockKey, Instant>,
 }
 
 /// An attempt that has not ended.
@@ -35,21 +35,6 @@ struct Open {
     mode: Mode,
     holds: bool,
     bumping: bool,
-}
-
-#[derive(Clone, Copy, Debug)]
-struct Lately {
-    granted: Instant,
-    bumped: Instant,
-}
-
-impl Default for Lately {
-    fn default() -> Self {
-        Lately {
-            granted: Instant::ORIGIN,
-            bumped: Instant::ORIGIN,
-        }
-    }
 }
 
 impl Sight {
@@ -63,8 +48,9 @@ impl Sight {
             events: Vec::new(),
             notes: Vec::new(),
             open: HashMap::new(),
+            tasks: HashMap::new(),
             granted: HashMap::new(),
-            keys: HashMap::new(),
+            bumped: HashMap::new(),
         })
     }
 
@@ -73,16 +59,11 @@ impl Sight {
         self.file.read_to_end(&mut self.rest)?;
         while let Some(end) = self.rest.iter().position(|byte| *byte == b'\n') {
             let line: Vec<u8> = self.rest.drain(..=end).collect();
-            let line = String::from_utf8_lossy(&line[..end]).parse();
-            match line.map_err(io::Error::other)? {
-                Line::Event(event) => {
-                    self.take(&event);
-                    self.events.push(event);
-                }
-                Line::Note(note) => {
-                    self.take_note(&note);
-                    self.notes.push(note);
-                }
+            if line.starts_with(b"{") {
+                self.take_note(serde_json::from_slice(&line)?);
+            } else {
+                let line = String::from_utf8_lossy(&line[..end]);
+                self.take(line.parse().map_err(io::Error::other)?);
             }
         }
         Ok(())
@@ -102,20 +83,20 @@ impl Sight {
 
     /// How many tasks were granted a lock since that moment.
     pub(crate) fn tasks_granted_since(&self, moment: Instant) -> u64 {
-        self.granted.values().filter(|at| **at > moment).count() as u64
+        self.tasks.values().filter(|at| **at > moment).count() as u64
     }
 
-    /// When it was granted that key last.
-    pub(crate) fn granted(&self, key: &LockKey) -> Instant {
-        self.keys.get(key).copied().unwrap_or_default().granted
+    /// Whether it was granted that key since that moment.
+    pub(crate) fn granted_since(&self, key: &LockKey, moment: Instant) -> bool {
+        self.granted.get(key).is_some_and(|at| *at > moment)
     }
 
-    /// When it wrote the counter of that key last.
-    pub(crate) fn bumped(&self, key: &LockKey) -> Instant {
-        self.keys.get(key).copied().unwrap_or_default().bumped
+    /// Whether it wrote the counter of that key since that moment.
+    pub(crate) fn bumped_since(&self, key: &LockKey, moment: Instant) -> bool {
+        self.bumped.get(key).is_some_and(|at| *at > moment)
     }
 
-    fn take(&mut self, event: &Event) {
+    fn take(&mut self, event: Event) {
         match &event.what {
             What::Invoked { key, mode, .. } => {
                 let open = Open {
@@ -127,40 +108,32 @@ impl Sight {
                 self.open.insert(event.attempt, open);
             }
             What::Acquired { .. } => {
+                self.tasks.insert(task_of(event.attempt), event.at);
                 if let Some(open) = self.open.get_mut(&event.attempt) {
                     open.holds = true;
+                    self.granted.insert(open.key.clone(), event.at);
                 }
-                self.granted.insert(attempts::task_of(event.attempt), event.at);
-                self.at_key(event.attempt, |lately| lately.granted = event.at);
             }
             What::Failed | What::Unknown | What::ReleaseInvoked | What::Lost => {
                 self.open.remove(&event.attempt);
             }
             _ => {}
         }
+        self.events.push(event);
     }
 
-    fn take_note(&mut self, note: &Note) {
-        match note.what {
-            Noted::Bumping => self.bumping(note.attempt, true),
-            Noted::Bumped => {
-                self.bumping(note.attempt, false);
-                self.at_key(note.attempt, |lately| lately.bumped = note.at);
+    fn take_note(&mut self, note: Note) {
+        if let Some(open) = self.open.get_mut(&note.attempt) {
+            match note.what {
+                Noted::Bumping => open.bumping = true,
+                Noted::Bumped => {
+                    open.bumping = false;
+                    self.bumped.insert(open.key.clone(), note.at);
+                }
+                _ => {}
             }
-            _ => {}
         }
-    }
-
-    fn bumping(&mut self, attempt: u64, bumping: bool) {
-        if let Some(open) = self.open.get_mut(&attempt) {
-            open.bumping = bumping;
-        }
-    }
-
-    fn at_key(&mut self, attempt: u64, change: impl FnOnce(&mut Lately)) {
-        if let Some(open) = self.open.get(&attempt) {
-            change(self.keys.entry(open.key.clone()).or_default());
-        }
+        self.notes.push(note);
     }
 }
 
@@ -176,33 +149,42 @@ mod tests {
         let log = folder.path().join("log");
         let mut sight = Sight::of(&log).unwrap();
         let mut worker = File::options().append(true).open(&log).unwrap();
-        let mut wrote = |text: &str| {
+        for (text, holds, bumps) in [
+            (
+                "1000 7 invoked owner=7 mode=exclusive key=k\n1100 7 acqui",
+                false,
+                false,
+            ),
+            ("red token=3 until=9000\n", true, false),
+            ("{\"at\":1200,\"attempt\":7,\"what\":\"bumping\"}\n", true, true),
+            ("{\"at\":1300,\"attempt\":7,\"what\":\"bumped\"}\n", true, false),
+            ("1400 7 release\n", false, false),
+        ] {
             worker.write_all(text.as_bytes()).unwrap();
             sight.look().unwrap();
-            let key = |key: Option<&LockKey>| key.map(ToString::to_string);
-            let (holds, between) = (sight.holds(), sight.between_reading_and_writing());
-            (key(holds), key(between))
-        };
-        let (nothing, k) = (None, Some("k".to_owned()));
-        assert_eq!(
-            wrote("1000 7 invoked owner=7 mode=exclusive key=k\n1100 7 acqui"),
-            (nothing.clone(), nothing.clone())
-        );
-        assert_eq!(wrote("red token=3 until=9000\n"), (k.clone(), nothing.clone()));
-        assert_eq!(
-            wrote("{\"at\":1200,\"attempt\":7,\"what\":\"bumping\"}\n"),
-            (k.clone(), k.clone())
-        );
-        assert_eq!(
-            wrote("{\"at\":1300,\"attempt\":7,\"what\":\"bumped\"}\n"),
-            (k, nothing.clone())
-        );
-        assert_eq!(wrote("1400 7 release\n"), (nothing.clone(), nothing));
-        let key = LockKey::new("k").unwrap();
-        assert_eq!(sight.granted(&key), Instant::from_nanos(1100));
-        assert_eq!(sight.bumped(&key), Instant::from_nanos(1300));
-        assert_eq!(sight.tasks_granted_since(Instant::from_nanos(1099)), 1);
-        assert_eq!(sight.tasks_granted_since(Instant::from_nanos(1100)), 0);
+            let seen = (sight.holds(), sight.between_reading_and_writing());
+            assert_eq!(
+                (seen.0.is_some(), seen.1.is_some()),
+                (holds, bumps),
+                "after {text}"
+            );
+        }
+        let (key, at) = (LockKey::new("k").unwrap(), Instant::from_nanos);
+        assert!(sight.granted_since(&key, at(1099)) && !sight.granted_since(&key, at(1100)));
+        assert!(sight.bumped_since(&key, at(1299)) && !sight.bumped_since(&key, at(1300)));
+        assert_eq!(sight.tasks_granted_since(at(1099)), 1);
+        assert_eq!(sight.tasks_granted_since(at(1100)), 0);
         assert_eq!((sight.events.len(), sight.notes.len()), (3, 2));
+        for line in [
+            "1000 7\n",
+            "{}\n",
+            "{\"at\":1000,\"attempt\":7,\"what\":\"dead\"}\n",
+        ] {
+            worker.write_all(line.as_bytes()).unwrap();
+            assert!(
+                sight.look().is_err(),
+                "a log that was damaged is not judged: {line}"
+            );
+        }
     }
 }

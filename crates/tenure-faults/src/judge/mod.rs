@@ -1,10 +1,8 @@
 //! The judgement on what all workers saw.
 
+mod attempts;
 mod exemptions;
 mod finding;
-mod history;
-mod order;
-mod pardon;
 mod report;
 #[cfg(test)]
 mod tests;

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use super::finding::{Finding, Law};
 use super::trial::Verdict;
+use crate::control::Deed;
 
 /// What a run has shown.
 #[derive(Debug)]
@@ -16,7 +17,7 @@ pub struct Report {
     /// Where the logs are.
     pub(crate) folder: PathBuf,
     /// What was done, in order.
-    pub(crate) deeds: Vec<String>,
+    pub(crate) deeds: Vec<Deed>,
     pub(crate) verdict: Verdict,
     pub(crate) takeovers: Vec<Duration>,
     pub(crate) lost_updates: u64,
@@ -68,57 +69,44 @@ impl Report {
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Verdict {
-            findings,
-            grants,
-            samples,
-            nested,
-            accepted,
-            refused,
-            bumped,
-            waits,
-            disturbed,
-            pardoned,
-        } = &self.verdict;
-        writeln!(
+        let (verdict, seed) = (&self.verdict, self.seed);
+        write!(
             f,
-            "faults: {}, {:?}, TENURE_SEED={}",
-            self.store, self.span, self.seed
+            "faults: {}, {:?}, TENURE_SEED={seed}
+  {} grants, {} samples, {} faults
+  unfenced: {} writes, {} updates lost
+  fenced: {} writes accepted, {} refused as older
+  fair queues: {} waits, {} left out as disturbed; {} beliefs pardoned
+  takeovers from killed holders: {:?}
+",
+            self.store,
+            self.span,
+            verdict.grants,
+            verdict.samples,
+            self.deeds.len(),
+            verdict.bumped,
+            self.lost_updates,
+            verdict.accepted,
+            verdict.refused,
+            verdict.waits,
+            verdict.disturbed,
+            verdict.pardoned,
+            self.takeovers,
         )?;
-        writeln!(
-            f,
-            "  {grants} grants, {nested} nested, {samples} samples, {} faults",
-            self.deeds.len()
-        )?;
-        writeln!(
-            f,
-            "  unfenced: {bumped} writes, {} updates lost",
-            self.lost_updates
-        )?;
-        writeln!(
-            f,
-            "  fenced: {accepted} writes accepted, {refused} refused as older"
-        )?;
-        writeln!(
-            f,
-            "  fair queues: {waits} waits, {disturbed} left out as disturbed; {pardoned} beliefs pardoned"
-        )?;
-        writeln!(f, "  takeovers from killed holders: {:?}", self.takeovers)?;
-        if findings.is_empty() {
+        if verdict.findings.is_empty() {
             return writeln!(f, "  nothing was found");
         }
         for deed in &self.deeds {
-            writeln!(f, "  {deed}")?;
+            let (from, to) = (deed.from.as_nanos(), deed.to.as_nanos());
+            writeln!(f, "  {from} to {to}: {:?}: {}", deed.whom, deed.what)?;
         }
-        for finding in findings {
+        for finding in &verdict.findings {
             writeln!(f, "{finding}")?;
         }
+        let (count, folder) = (verdict.findings.len(), self.folder.display());
         writeln!(
             f,
-            "{} findings; the logs are in {}; TENURE_SEED={} makes the same misfortune again",
-            findings.len(),
-            self.folder.display(),
-            self.seed
+            "{count} findings; the logs are in {folder}; TENURE_SEED={seed} makes the same misfortune again"
         )
     }
 }

@@ -7,37 +7,28 @@ use tenure::backend::Hazard;
 use tenure_testkit::{Event, Rule};
 
 use super::{Law, judge};
-use crate::attempts;
 use crate::control::{Deed, Whom, Worked};
-use crate::line::{Note, Noted};
+use crate::log::{Note, Noted, first_attempt};
 
 fn at(seconds: u64) -> Instant {
     Instant::from_nanos(seconds * 1_000_000_000)
 }
 
-/// A history whose lines begin with seconds and the number of a process, which makes one attempt; `s` stands behind seconds
-/// elsewhere.
+/// A history whose lines begin with a moment and the number of a process, which makes one attempt. Moments are in seconds,
+/// as in `12s`.
 fn history(text: &str) -> Vec<Event> {
-    let nanos = |word: &str| {
-        let seconds = word
-            .strip_suffix('s')
-            .and_then(|word| word.rsplit('=').next()?.parse().ok());
-        seconds.map_or(word.to_owned(), |seconds| {
-            let name = word
-                .split_once('=')
-                .map_or(String::new(), |(name, _)| format!("{name}="));
-            format!("{name}{}", at(seconds).as_nanos())
-        })
+    let nanos = |word: &str| match word.strip_suffix('s') {
+        Some(seconds) if seconds.ends_with(|last: char| last.is_ascii_digit()) => {
+            format!("{seconds}000000000")
+        }
+        _ => word.to_owned(),
     };
     let event = |line: &str| {
         let mut words: Vec<String> = line.split_whitespace().map(nanos).collect();
-        words[1] = attempts::first(words[1].parse().unwrap(), 0).to_string();
+        words[1] = first_attempt(words[1].parse().unwrap(), 0).to_string();
         words.join(" ").parse().unwrap()
     };
-    text.lines()
-        .filter(|line| !line.trim().is_empty())
-        .map(event)
-        .collect()
+    text.trim().lines().map(event).collect()
 }
 
 /// The rules that are broken, where the store's profile names a loss of data, and processes 1 to 3 work on seats 0 to 2.
@@ -58,7 +49,7 @@ fn broken(events: Vec<Event>, notes: &[Note], died: Option<Instant>, deeds: &[De
 fn note(process: u64, seconds: u64, what: Noted) -> Note {
     Note {
         at: at(seconds),
-        attempt: attempts::first(process, 0),
+        attempt: first_attempt(process, 0),
         what,
     }
 }
@@ -95,14 +86,8 @@ fn a_renewal_lengthens_a_belief() {
 
 #[test]
 fn the_dead_believe_nothing() {
-    let died = |seconds| {
-        broken(
-            history(TWO_HOLDERS),
-            &[deadline(1, 102, 108)],
-            Some(at(seconds)),
-            &[],
-        )
-    };
+    let notes = [deadline(1, 102, 108)];
+    let died = |seconds| broken(history(TWO_HOLDERS), &notes, Some(at(seconds)), &[]);
     assert_eq!(died(106), [Rule::V1]);
     assert_eq!(died(104), []);
 }
@@ -121,27 +106,18 @@ fn beliefs_before_a_loss_of_data_are_exempt_and_later_ones_are_not() {
         )
     };
     let notes = [1, 2, 3].map(|process| deadline(process, 109, 108));
-    let after = |hazard, moments: &[u64]| {
-        let deeds: Vec<_> = moments
-            .iter()
-            .map(|&at| deed(Whom::Everybody, at, at, Some(hazard), ""))
-            .collect();
-        broken(history(), &notes, None, &deeds)
-    };
-    let all = [Rule::V1, Rule::V2, Rule::V1];
-    assert_eq!(after(Hazard::DataLoss, &[]), all);
-    assert_eq!(
-        after(Hazard::DataLoss, &[103]),
-        [Rule::V1],
-        "the third on the second"
-    );
-    assert_eq!(after(Hazard::DataLoss, &[103, 107]), []);
-    assert_eq!(after(Hazard::DataLoss, &[110]), all, "too late an excuse");
-    assert_eq!(
-        after(Hazard::ClockSet, &[103]),
-        all,
-        "the profile does not name it"
-    );
+    let all = &[Rule::V1, Rule::V2, Rule::V1][..];
+    for (case, hazard, moments, expected) in [
+        ("nothing was lost", Hazard::DataLoss, &[][..], all),
+        ("the third on the second", Hazard::DataLoss, &[103], &[Rule::V1]),
+        ("the second too", Hazard::DataLoss, &[103, 107], &[]),
+        ("too late an excuse", Hazard::DataLoss, &[110], all),
+        ("the profile does not name it", Hazard::ClockSet, &[103], all),
+    ] {
+        let deed = |&at| deed(Whom::Everybody, at, at, Some(hazard), "");
+        let deeds: Vec<_> = moments.iter().map(deed).collect();
+        assert_eq!(broken(history(), &notes, None, &deeds), expected, "{case}");
+    }
 }
 
 /// Process 1 queues from 100 s to 110 s, and process 2 comes later and is served before it. The store answers process 3 in
@@ -164,46 +140,28 @@ fn overtaken(silent: std::ops::Range<u64>) -> Vec<Event> {
 
 #[test]
 fn a_disturbed_waiter_may_be_overtaken_and_nobody_else() {
-    let place = |deeds: &[Deed], notes: &[Note]| broken(overtaken(0..0), notes, None, deeds);
-    let deed = |whom, from, to, what| [deed(whom, from, to, None, what)];
-    assert_eq!(place(&[], &[]), [Rule::L3]);
-    assert_eq!(place(&deed(Whom::Seat(0), 105, 106, ""), &[]), []);
-    assert_eq!(
-        place(&deed(Whom::Seat(1), 105, 106, ""), &[]),
-        [Rule::L3],
-        "another's trouble"
-    );
-    assert_eq!(
-        place(&deed(Whom::Everybody, 105, 106, ""), &[]),
-        [],
-        "the store's is everybody's"
-    );
-    assert_eq!(
-        place(&deed(Whom::Everybody, 90, 97, ""), &[]),
-        [Rule::L3],
-        "long over"
-    );
-    assert_eq!(
-        place(&deed(Whom::Everybody, 90, 99, ""), &[]),
-        [],
-        "less than a lease ago"
-    );
-    assert_eq!(
-        place(&deed(Whom::Seat(0), 90, 95, "HalfOpen"), &[]),
-        [],
-        "it was noticed late"
-    );
-    let stalled = |process| note(process, 106, Noted::Stalled { since: at(105) });
-    assert_eq!(place(&[], &[stalled(1)]), []);
-    assert_eq!(place(&[], &[stalled(2)]), [Rule::L3]);
-    assert_eq!(
-        broken(overtaken(103..106), &[], None, &[]),
-        [],
-        "the store answered nobody"
-    );
-    assert_eq!(
-        broken(overtaken(112..114), &[], None, &[]),
-        [Rule::L3],
-        "it did so later"
-    );
+    let (own, other, all) = (Whom::Seat(0), Whom::Seat(1), Whom::Everybody);
+    for (case, whom, from, to, what, is_broken) in [
+        ("its own trouble", own, 105, 106, "", false),
+        ("another's trouble", other, 105, 106, "", true),
+        ("the store's is everybody's", all, 105, 106, "", false),
+        ("long over", all, 90, 97, "", true),
+        ("less than a lease ago", all, 90, 99, "", false),
+        ("it was noticed late", own, 90, 95, "HalfOpen", false),
+    ] {
+        let deeds = [deed(whom, from, to, None, what)];
+        let expected = &[Rule::L3][usize::from(!is_broken)..];
+        assert_eq!(broken(overtaken(0..0), &[], None, &deeds), expected, "{case}");
+    }
+    let stalled = |process| [note(process, 106, Noted::Stalled { since: at(105) })];
+    for (case, silent, notes, is_broken) in [
+        ("nothing happened", 0..0, &[][..], true),
+        ("its process stood still", 0..0, &stalled(1), false),
+        ("another process stood still", 0..0, &stalled(2), true),
+        ("the store answered nobody", 103..106, &[], false),
+        ("it did so later", 112..114, &[], true),
+    ] {
+        let expected = &[Rule::L3][usize::from(!is_broken)..];
+        assert_eq!(broken(overtaken(silent), notes, None, &[]), expected, "{case}");
+    }
 }

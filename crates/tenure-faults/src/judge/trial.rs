@@ -3,13 +3,11 @@
 use tenure::backend::Hazard;
 use tenure_testkit::{Event, What, check};
 
-use super::exemptions::{Exemption, apply};
+use super::attempts::{attempts, bury};
+use super::exemptions::Exemptions;
 use super::finding::Finding;
-use super::history;
-use super::order::waits;
-use super::pardon::pardoned;
 use crate::control::{Deed, Worked};
-use crate::line::{Note, Noted};
+use crate::log::{Note, Noted};
 
 /// What was found, and what it was found in.
 #[derive(Clone, Debug, Default)]
@@ -17,8 +15,7 @@ pub(crate) struct Verdict {
     pub(crate) findings: Vec<Finding>,
     pub(crate) grants: usize,
     pub(crate) samples: usize,
-    pub(crate) nested: usize,
-    /// Writes that the fenced register took, and those it refused as older.
+    /// Writes that the fenced registers took, and those they refused as older.
     pub(crate) accepted: usize,
     pub(crate) refused: usize,
     /// Writes to the counters that nothing fences.
@@ -26,10 +23,11 @@ pub(crate) struct Verdict {
     /// Waits in fair queues, and those of them that were disturbed.
     pub(crate) waits: usize,
     pub(crate) disturbed: usize,
+    /// Attempts whose belief was pardoned.
     pub(crate) pardoned: usize,
 }
 
-/// Judges what the workers and the register wrote down; `hazards` are those that the store's profile names.
+/// Judges what the workers wrote down; `hazards` are those that the store's profile names.
 pub(crate) fn judge(
     mut events: Vec<Event>,
     notes: &[Note],
@@ -37,32 +35,35 @@ pub(crate) fn judge(
     deeds: &[Deed],
     hazards: &[Hazard],
 ) -> Verdict {
-    let mut verdict = count(&events, notes);
-    history::bury(&mut events, worked);
-    let waits = waits(&events, notes, worked, deeds);
-    let pardoned = pardoned(&events, notes, deeds, hazards);
-    let beliefs = |exemption: &&Exemption| matches!(exemption, Exemption::Belief(..));
-    verdict.waits = waits.all;
-    verdict.disturbed = waits.disturbed.len();
-    verdict.pardoned = pardoned.iter().filter(beliefs).count();
-    apply(&mut events, &[waits.disturbed, pardoned].concat());
-    history::extend(&mut events, notes);
+    let some = |is: fn(&What) -> bool| events.iter().filter(|event| is(&event.what)).count();
+    let noted = |what: Noted| notes.iter().filter(|note| note.what == what).count();
+    let mut verdict = Verdict {
+        grants: some(|what| matches!(what, What::Acquired { .. })),
+        samples: some(|what| matches!(what, What::Sampled { .. })),
+        accepted: some(|what| matches!(what, What::Accepted { .. })),
+        refused: noted(Noted::Refused),
+        bumped: noted(Noted::Bumped),
+        ..Verdict::default()
+    };
+    bury(&mut events, worked);
+    let attempts = attempts(&events, notes);
+    let mut exemptions = Exemptions::default();
+    exemptions.places(&attempts, &events, notes, worked, deeds);
+    exemptions.beliefs(&attempts, deeds, hazards);
+    exemptions.apply(&mut events);
+    verdict.waits = attempts
+        .values()
+        .filter(|attempt| attempt.queued.is_some())
+        .count();
+    verdict.disturbed = exemptions.count(|exemption| exemption.place);
+    verdict.pardoned = exemptions.count(|exemption| exemption.belief.is_some());
+    for event in &mut events {
+        if let What::Acquired { until, .. } = &mut event.what {
+            *until = attempts[&event.attempt].extended.max(*until);
+        }
+    }
     if let Err(violations) = check(events) {
         verdict.findings = violations.into_iter().map(Finding::from).collect();
     }
     verdict
-}
-
-fn count(events: &[Event], notes: &[Note]) -> Verdict {
-    let some = |is: fn(&What) -> bool| events.iter().filter(|event| is(&event.what)).count();
-    let noted = |is: fn(&Noted) -> bool| notes.iter().filter(|note| is(&note.what)).count();
-    Verdict {
-        grants: some(|what| matches!(what, What::Acquired { .. })),
-        samples: some(|what| matches!(what, What::Sampled { .. })),
-        accepted: some(|what| matches!(what, What::Accepted { .. })),
-        refused: noted(|what| matches!(what, Noted::Refused)),
-        nested: noted(|what| matches!(what, Noted::Nested)),
-        bumped: noted(|what| matches!(what, Noted::Bumped)),
-        ..Verdict::default()
-    }
 }

@@ -1,10 +1,8 @@
 //! A worker's orders: one argument, in JSON.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
-
-use crate::plant::Plant;
 
 /// What a worker is told.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -30,12 +28,21 @@ impl Args {
     }
 }
 
-/// The socket of the fenced register.
-pub(crate) fn register(folder: &Path) -> PathBuf {
-    folder.join("register")
-}
-
-/// The folder of the counters that nothing fences.
-pub(crate) fn counters(folder: &Path) -> PathBuf {
-    folder.join("counters")
+/// A bug that is planted, so that it is known that a run finds it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Plant {
+    /// Holders believe until they unlock, whatever the clock says.
+    Believe,
+    /// Every grant has the same token.
+    Repeat,
+    /// The fenced resource forgets which token was the greatest.
+    Forget,
+    /// A lock is never given back.
+    Keep,
+    /// Leases last a minute: the dead block the living.
+    Linger,
+    /// Waiters of fair locks do not queue.
+    Barge,
+    /// A lock is left in the store at the end.
+    Litter,
 }

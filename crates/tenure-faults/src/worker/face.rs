@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use tenure::{Acquire, Client, Guard, Mode, Mutex, Owner, RwLock, Semaphore};
 
+use super::args::Plant;
 use super::wish::Wish;
-use crate::plant::Plant;
 
 /// A lock with its options.
 #[derive(Clone, Debug)]

@@ -3,35 +3,24 @@
 
 use std::convert::Infallible;
 use std::io;
-use std::path::PathBuf;
 use std::time::Duration;
 
 use tenure::Guard;
 use tenure_testkit::What;
 use tokio::time::sleep;
 
-use super::counter;
 use super::entry::Entry;
 use super::face::Face;
+use super::resources::Resources;
 use super::wish::Wish;
-use crate::journal::now;
 use crate::keys::is_alone;
-use crate::line::Noted;
-use crate::register::Writer;
+use crate::log::now;
 
 /// How often the guard is asked.
 const PACE: Duration = Duration::from_millis(20);
 
 /// How long the lock is asked for once more: at once, unless it was lost.
 const NESTING: Duration = Duration::from_secs(2);
-
-/// What a task writes to.
-#[derive(Debug)]
-pub(crate) struct Resources {
-    pub(crate) counters: PathBuf,
-    pub(crate) scratch: PathBuf,
-    pub(crate) register: Writer,
-}
 
 /// Works under the lock. The guard is the caller's to give back.
 pub(crate) async fn work(
@@ -40,19 +29,17 @@ pub(crate) async fn work(
     wish: &Wish,
     face: &Face,
     inner: Entry,
-    resources: &mut Resources,
+    resources: &Resources,
 ) -> io::Result<()> {
     let write = async {
         if is_alone(wish.mode) {
-            bump(entry, wish, resources).await?;
-            let token = guard
-                .token()
-                .ok_or_else(|| io::Error::other("a grant without a token"))?;
-            let key = guard.key().as_str();
-            resources.register.write(entry.number, token, key).await?;
+            let key = wish.key.name;
+            resources.bump(key, wish.meanwhile, entry).await?;
+            let missing = || io::Error::other("a grant without a token");
+            resources.write(key, guard.token().ok_or_else(missing)?, entry)?;
         }
         if wish.nests {
-            nest(guard, entry, wish, face, inner).await?;
+            nest(guard, wish, face, inner).await?;
         }
         if wish.verifies {
             // What it says is seen by whoever watches the guard.
@@ -66,13 +53,6 @@ pub(crate) async fn work(
         watched = watch(guard, entry) => watched.map(|never| match never {}),
         written = write => written,
     }
-}
-
-async fn bump(entry: &Entry, wish: &Wish, resources: &Resources) -> io::Result<()> {
-    let file = counter::file(&resources.counters, wish.key.name);
-    entry.note(Noted::Bumping)?;
-    counter::bump(&file, &resources.scratch, wish.meanwhile).await?;
-    entry.note(Noted::Bumped)
 }
 
 /// Asks the guard at once and then at its pace, also after it has said that it was lost: it must go on to say so.
@@ -93,27 +73,22 @@ async fn watch(guard: &Guard, entry: &Entry) -> io::Result<Infallible> {
 
 /// Takes the lock once more for the same owner. While it is held that is the same claim, and no attempt of its own; if it
 /// was lost meanwhile it is another, and is written down as such.
-async fn nest(guard: &Guard, entry: &Entry, wish: &Wish, face: &Face, other: Entry) -> io::Result<()> {
+async fn nest(guard: &Guard, wish: &Wish, face: &Face, other: Entry) -> io::Result<()> {
     let begun = now();
     let Ok(inner) = face.lock_within(NESTING).await else {
         return Ok(());
     };
-    if inner.claim() == guard.claim() {
-        entry.note(Noted::Nested)?;
-        let _ = inner.unlock().await;
-        return Ok(());
-    }
-    other.event_at(
-        begun,
-        What::Invoked {
+    if inner.claim() != guard.claim() {
+        let invoked = What::Invoked {
             key: inner.key().clone(),
             owner: other.number,
             mode: inner.mode(),
-        },
-    )?;
-    other.acquired(&inner)?;
-    sleep(wish.meanwhile).await;
-    other.event(What::ReleaseInvoked)?;
+        };
+        other.event_at(begun, invoked)?;
+        other.acquired(&inner)?;
+        sleep(wish.meanwhile).await;
+        other.event(What::ReleaseInvoked)?;
+    }
     let _ = inner.unlock().await;
     Ok(())
 }

@@ -3,22 +3,19 @@
 use std::io;
 use std::time::Duration;
 
-use tenure::{Client, Settings};
+use tenure::Client;
 use tenure_testkit::Dice;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
-use super::args::{self, Args};
-use super::holding::Resources;
+use super::args::{Args, Plant};
+use super::entry::Entry;
+use super::resources::Resources;
 use super::task::Task;
-use crate::attempts;
-use crate::journal::{Journal, now};
 use crate::keys::Key;
-use crate::line::Noted;
-use crate::plant::Plant;
-use crate::register::Writer;
+use crate::log::{Noted, first_attempt, now};
 
 /// How long it rests before it asks a store again that it could not reach.
 const REST: Duration = Duration::from_millis(50);
@@ -37,15 +34,14 @@ const LATE: Duration = Duration::from_millis(50);
 /// Dropping the future leaves the locks to their leases.
 ///
 /// # Errors
-/// What it cannot work without: its log, its register, a store that answers what a store may answer.
+/// What it cannot work without: its log, its files, a store that answers what a store may answer.
 pub async fn work(args: Args) -> io::Result<()> {
     let mut term = signal(SignalKind::terminate())?;
-    let journal = Journal::open(&args.log())?;
     let (end, ends) = watch::channel(false);
-    let myself = attempts::first(args.process, 0);
     let plant = args.plant;
-    let tasks = run_tasks(args, journal.clone(), ends);
-    let pulse = pulse(&journal, myself);
+    let entry = Entry::open(&args.log(), first_attempt(args.process, 0), plant)?;
+    let pulse = pulse(entry.clone());
+    let tasks = run_tasks(args, entry, ends);
     let told = async {
         term.recv().await;
         end.send_replace(true);
@@ -73,32 +69,21 @@ async fn litter(client: &Client) -> io::Result<()> {
 }
 
 /// All tasks, to their end; the client, if the store answered before.
-async fn run_tasks(
-    args: Args,
-    journal: Journal,
-    mut ends: watch::Receiver<bool>,
-) -> io::Result<Option<Client>> {
+async fn run_tasks(args: Args, entry: Entry, mut ends: watch::Receiver<bool>) -> io::Result<Option<Client>> {
     let client = tokio::select! {
         client = connect(&args.url) => client?,
         _ = ends.wait_for(|ends| *ends) => return Ok(None),
     };
-    let counters = args::counters(&args.folder);
     let mut tasks = JoinSet::new();
     for number in 0..args.tasks {
-        let next = attempts::first(args.process, number);
+        let first = first_attempt(args.process, number);
         let task = Task {
             owner: client.owner(format!("task {number}")),
             client: client.clone(),
             keys: Key::served(client.profile()),
-            journal: journal.clone(),
-            resources: Resources {
-                counters: counters.clone(),
-                scratch: counters.join(format!("scratch-{next}")),
-                register: Writer::connect(&args::register(&args.folder)).await?,
-            },
-            dice: Dice::new(args.seed ^ next),
-            next,
-            plant: args.plant,
+            last: entry.with_number(first - 1),
+            resources: Resources::of(&args.folder, first),
+            dice: Dice::new(args.seed ^ first),
             ends: ends.clone(),
         };
         tasks.spawn(task.run());
@@ -112,7 +97,7 @@ async fn run_tasks(
 /// Until the store answers: it may be down when a worker begins.
 async fn connect(url: &str) -> io::Result<Client> {
     loop {
-        match tenure::connect_with(url, Settings::default()).await {
+        match tenure::connect(url).await {
             Ok(client) => return Ok(client),
             Err(error) if error.is_weather() => sleep(REST).await,
             Err(error) => return Err(io::Error::other(error)),
@@ -121,16 +106,15 @@ async fn connect(url: &str) -> io::Result<Client> {
 }
 
 /// Notes when the process stood still.
-async fn pulse(journal: &Journal, myself: u64) -> io::Error {
+async fn pulse(entry: Entry) -> io::Error {
     let mut last = now();
     loop {
         sleep(BEAT).await;
-        let beat = now();
-        if beat - last > BEAT + LATE
-            && let Err(error) = journal.note(beat, myself, Noted::Stalled { since: last })
+        if now() - last > BEAT + LATE
+            && let Err(error) = entry.note(Noted::Stalled { since: last })
         {
             return error;
         }
-        last = beat;
+        last = now();
     }
 }

@@ -7,13 +7,13 @@ use tenure_testkit::{Dice, What};
 use tokio::sync::watch;
 use tokio::time::{Duration, sleep};
 
+use super::args::Plant;
 use super::entry::Entry;
 use super::face::Face;
-use super::holding::{Resources, work};
+use super::holding::work;
+use super::resources::Resources;
 use super::wish::{Patience, Wish};
-use crate::journal::Journal;
 use crate::keys::Key;
-use crate::plant::Plant;
 
 /// How long a task rests when the store has failed.
 const REST: Duration = Duration::from_millis(50);
@@ -25,12 +25,10 @@ pub(crate) struct Task {
     pub(crate) owner: Owner,
     /// What the store serves.
     pub(crate) keys: Vec<Key>,
-    pub(crate) journal: Journal,
+    /// Its latest attempt.
+    pub(crate) last: Entry,
     pub(crate) resources: Resources,
     pub(crate) dice: Dice,
-    /// The number of its next attempt.
-    pub(crate) next: u64,
-    pub(crate) plant: Option<Plant>,
     pub(crate) ends: watch::Receiver<bool>,
 }
 
@@ -38,7 +36,7 @@ impl Task {
     pub(crate) async fn run(mut self) -> io::Result<()> {
         while !*self.ends.borrow() {
             let wish = Wish::make(&self.keys, &mut self.dice);
-            let face = Face::new(&self.client, &self.owner, &wish, self.plant);
+            let face = Face::new(&self.client, &self.owner, &wish, self.last.plant);
             let entry = self.entry();
             if let Some(guard) = self.acquire(&wish, &face, &entry).await? {
                 self.hold(guard, &wish, &face, &entry).await?;
@@ -48,9 +46,8 @@ impl Task {
     }
 
     fn entry(&mut self) -> Entry {
-        let number = self.next;
-        self.next += 1;
-        Entry::new(self.journal.clone(), number, self.plant)
+        self.last.number += 1;
+        self.last.clone()
     }
 
     async fn acquire(&mut self, wish: &Wish, face: &Face, entry: &Entry) -> io::Result<Option<Guard>> {
@@ -81,8 +78,8 @@ impl Task {
 
     async fn hold(&mut self, guard: Guard, wish: &Wish, face: &Face, entry: &Entry) -> io::Result<()> {
         let inner = self.entry();
-        work(&guard, entry, wish, face, inner, &mut self.resources).await?;
-        if self.plant == Some(Plant::Keep) {
+        work(&guard, entry, wish, face, inner, &self.resources).await?;
+        if self.last.plant == Some(Plant::Keep) {
             // Until the process is killed: what is planted is a program that forgets.
             return std::future::pending().await;
         }
