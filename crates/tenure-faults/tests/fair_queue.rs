@@ -1,188 +1,136 @@
 //! A long fair queue on Redis: waiters of many processes are served in the order in which they came, also when some of
-//! them are killed. Not here: what else befalls a lock (`redis.rs`).
+//! them are killed. What else befalls a lock is in `redis.rs`.
 
 use std::env;
-use std::io::{BufRead, BufReader, Write};
-use std::process::{Child, ChildStdin, Command, Stdio};
-use std::sync::mpsc::{self, Receiver, Sender};
-use std::thread;
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use tenure_servers::Redis;
 use tenure_testkit::Dice;
+use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
+use tokio::process::{Child, ChildStdin, Command};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::time::timeout;
 
 /// Tells a process of this test that it is to wait for the lock, and where.
 const URL: &str = "TENURE_FAIR_QUEUE";
 const KEY: &str = "the long queue";
 const PROCESSES: usize = 8;
 const WAITERS: usize = 1_000;
-const KILLED: usize = 50;
 const LEASE: Duration = Duration::from_secs(5);
 /// How much later than a dead waiter's lease the next may be served, on a machine that is busy otherwise.
 const GRACE: Duration = Duration::from_secs(3);
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What a process of waiters says: which of them has come to wait, or was served and with which token.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Said {
-    Waits(usize),
-    Served(usize, u64),
-}
-
-impl Said {
-    fn parse(line: &str) -> Option<Self> {
-        let mut words = line.split_whitespace();
-        match (words.next()?, words.next()?.parse().ok()?, words.next()) {
-            ("waits", number, None) => Some(Said::Waits(number)),
-            ("served", number, Some(token)) => Some(Said::Served(number, token.parse().ok()?)),
-            _ => None,
-        }
-    }
-}
+/// What a process of waiters prints, in JSON: the number of a waiter that has come to wait, or was served with that token.
+type Said = (usize, Option<u64>);
 
 /// A process of waiters: each number that it is told becomes a task that waits, and says so.
 struct Crowd {
-    process: Child,
+    /// Killed when this is dropped.
+    _process: Child,
     told: ChildStdin,
 }
 
 impl Crowd {
-    fn start(url: &str, tell: Sender<Said>) -> Self {
+    fn start(url: &str, tell: UnboundedSender<Said>) -> Self {
         let mut process = Command::new(env::current_exe().expect("this program has a path"))
             .args(["--exact", "a_process_of_waiters", "--nocapture"])
             .env(URL, url)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
+            .kill_on_drop(true)
             .spawn()
             .expect("this program can be started once more");
-        let said = BufReader::new(process.stdout.take().expect("it was asked for"));
-        thread::spawn(move || {
-            let lines = said.lines().map_while(Result::ok);
-            lines.filter_map(|line| Said::parse(&line)).for_each(|said| {
-                // Nobody listens any more once the test has ended.
-                let _ = tell.send(said);
-            });
-        });
         let told = process.stdin.take().expect("it was asked for");
-        Crowd { process, told }
-    }
-
-    fn admit(&mut self, number: usize) {
-        writeln!(self.told, "{number}").expect("the process of waiters lives");
-    }
-}
-
-impl Drop for Crowd {
-    fn drop(&mut self) {
-        // It may have ended.
-        let _ = self.process.kill();
-        let _ = self.process.wait();
+        let mut lines = BufReader::new(process.stdout.take().expect("it was asked for")).lines();
+        tokio::spawn(async move {
+            while let Ok(Some(line)) = lines.next_line().await {
+                // The harness of tests prints too. The test may have ended, and listens no more.
+                let _ = serde_json::from_str(&line).map(|said| tell.send(said));
+            }
+        });
+        Crowd {
+            _process: process,
+            told,
+        }
     }
 }
 
 /// The other processes' half of the test below: without its word there is nothing to do.
-#[test]
-fn a_process_of_waiters() {
+#[tokio::test]
+async fn a_process_of_waiters() {
     let Ok(url) = env::var(URL) else { return };
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .expect("a runtime can be made");
-    runtime.block_on(async {
-        let client = tenure::connect(&url).await.expect("Redis answers");
-        let (tell, mut told) = tokio::sync::mpsc::unbounded_channel();
-        thread::spawn(move || {
-            let numbers = std::io::stdin().lines().map_while(Result::ok);
-            numbers
-                .filter_map(|line| line.parse::<usize>().ok())
-                .for_each(|number| {
-                    let _ = tell.send(number);
-                });
+    let client = tenure::connect(&url).await.expect("Redis answers");
+    let mut numbers = BufReader::new(tokio::io::stdin()).lines();
+    while let Ok(Some(number)) = numbers.next_line().await {
+        let lock = client.mutex(KEY).fair().lease(LEASE).lock();
+        let waits = format!("[{number},null]");
+        let lock = lock.on_waiting(move |_| println!("{waits}"));
+        tokio::spawn(async move {
+            let guard = lock.await.expect("the lock is granted in the end");
+            println!("[{number},{}]", guard.token().expect("Redis has tokens"));
+            guard.unlock().await.expect("it was held");
         });
-        while let Some(number) = told.recv().await {
-            let lock = client.mutex(KEY).fair().lease(LEASE).lock();
-            let lock = lock.on_waiting(move |_| println!("waits {number}"));
-            tokio::spawn(async move {
-                let guard = lock.await.expect("the lock is granted in the end");
-                println!("served {number} {}", guard.token().expect("Redis has tokens"));
-                guard.unlock().await.expect("it was held");
-            });
-        }
-    });
+    }
 }
 
-/// Lets so many waiters queue behind a holder, one after the other, each in a process that the dice choose; kills the
-/// process that has `doomed` of them; and says who was served, in which order, and the longest pause between two.
-fn drain(waiters: usize, doomed: usize) -> (Vec<usize>, Vec<usize>, Duration) {
-    tenure_servers::needs("redis-server", "redis-server");
+async fn next(said: &mut UnboundedReceiver<Said>) -> Said {
+    let next = timeout(PATIENCE, said.recv()).await;
+    next.expect("waiters come, and those who live are served")
+        .expect("this test itself could tell")
+}
+
+/// Lets waiters queue behind a holder, one after the other, each in a process that the dice choose, and may kill one of the
+/// processes. All others must be served in their order; answers the longest pause between two.
+async fn drain(kills: bool) -> Duration {
     let redis = Redis::start().expect("Redis starts");
-    let runtime = tokio::runtime::Builder::new_current_thread()
-        .enable_all()
-        .build()
-        .expect("a runtime can be made");
-    let client = runtime
-        .block_on(tenure::connect(&redis.url()))
-        .expect("Redis answers");
-    let first = client.mutex(KEY).fair().lock();
-    let guard = runtime.block_on(first).expect("nobody holds");
-    let (tell, said): (_, Receiver<Said>) = mpsc::channel();
-    let mut crowds: Vec<Crowd> = (0..PROCESSES)
-        .map(|_| Crowd::start(&redis.url(), tell.clone()))
-        .collect();
-    let mut dice = Dice::new(waiters as u64);
+    let client = tenure::connect(&redis.url()).await.expect("Redis answers");
+    let guard = client.mutex(KEY).fair().lock().await.expect("nobody holds");
+    let (tell, mut said) = unbounded_channel();
+    let start = |_| Crowd::start(&redis.url(), tell.clone());
+    let mut crowds: Vec<Crowd> = (0..PROCESSES).map(start).collect();
+    let mut dice = Dice::new(WAITERS as u64);
     let mut expected = Vec::new();
-    let (mut dying, mut others) = (doomed, waiters - doomed);
-    for number in 0..waiters {
-        // The last process is the doomed one, if any is: its waiters stand anywhere among the others.
-        let dies = dice.below((dying + others) as u64) < dying as u64;
-        let living = PROCESSES - usize::from(doomed > 0);
-        let at = match dies {
-            true => PROCESSES - 1,
-            false => usize::try_from(dice.below(living as u64)).unwrap_or(0),
-        };
-        *(if dies { &mut dying } else { &mut others }) -= 1;
-        if !dies {
+    for number in 0..WAITERS {
+        let at = dice.below(PROCESSES as u64) as usize;
+        if !kills || at > 0 {
             expected.push(number);
         }
-        crowds[at].admit(number);
-        let waits = said.recv_timeout(PATIENCE).expect("it comes to wait");
-        assert_eq!(waits, Said::Waits(number));
-        // The holder's watchdog has its turn.
-        runtime.block_on(tokio::task::yield_now());
+        let line = format!("{number}\n");
+        let told = crowds[at].told.write_all(line.as_bytes()).await;
+        told.expect("the process of waiters lives");
+        assert_eq!(next(&mut said).await, (number, None));
     }
-    if doomed > 0 {
-        drop(crowds.pop());
+    if kills {
+        drop(crowds.remove(0));
     }
-    runtime.block_on(guard.unlock()).expect("it was held throughout");
+    guard.unlock().await.expect("it was held throughout");
     let (mut served, mut longest, mut last) = (Vec::new(), Duration::ZERO, Instant::now());
     while served.len() < expected.len() {
-        match said
-            .recv_timeout(PATIENCE)
-            .expect("everybody who lives is served")
-        {
-            Said::Served(number, token) => {
-                served.push((token, number));
-                longest = longest.max(last.elapsed());
-                last = Instant::now();
-            }
-            Said::Waits(number) => panic!("{number} came twice"),
-        }
+        let (number, token) = next(&mut said).await;
+        served.push((token.expect("each comes to wait once"), number));
+        longest = longest.max(last.elapsed());
+        last = Instant::now();
     }
     // What two processes say arrives in any order; tokens rise as the lock is granted.
     served.sort_unstable();
-    let served = served.into_iter().map(|(_, number)| number).collect();
-    (served, expected, longest)
+    let served: Vec<usize> = served.into_iter().map(|(_, number)| number).collect();
+    assert_eq!(served, expected);
+    longest
 }
 
-#[test]
-fn a_thousand_waiters_of_eight_processes_are_served_in_the_order_in_which_they_came() {
-    let (served, expected, _) = drain(WAITERS, 0);
-    assert_eq!(served, expected);
+#[tokio::test]
+async fn a_thousand_waiters_of_eight_processes_are_served_in_the_order_in_which_they_came() {
+    if tenure_servers::needs("redis-server", "redis-server") {
+        drain(false).await;
+    }
 }
 
-#[test]
-fn waiters_that_are_killed_stall_nobody_longer_than_their_lease() {
-    let (served, expected, longest) = drain(WAITERS, KILLED);
-    assert_eq!(served, expected);
-    assert!(longest < LEASE + GRACE, "nobody was served for {longest:?}");
+#[tokio::test]
+async fn waiters_that_are_killed_stall_nobody_longer_than_their_lease() {
+    if tenure_servers::needs("redis-server", "redis-server") {
+        let longest = drain(true).await;
+        assert!(longest < LEASE + GRACE, "nobody was served for {longest:?}");
+    }
 }
