@@ -4,7 +4,6 @@
 
 mod clock;
 mod needs;
-mod port;
 mod process;
 mod proxy;
 mod redis;

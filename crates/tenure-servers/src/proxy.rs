@@ -4,6 +4,7 @@
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
@@ -31,6 +32,8 @@ struct Weather {
     held: bool,
     /// What is sent is gone for ever.
     swallowed: bool,
+    /// How many bytes may still arrive before the connection that carries the last one is cut.
+    allowance: Option<usize>,
 }
 
 /// A proxy on a free port of the loopback; its connections end with it.
@@ -45,10 +48,8 @@ pub struct Proxy {
 struct State {
     server: SocketAddr,
     weather: [watch::Sender<Weather>; 2],
-    /// How many bytes may still arrive before the connection that carries the last one is cut.
-    allowance: [Mutex<Option<usize>>; 2],
     /// New connections are closed at once.
-    refused: watch::Sender<bool>,
+    refused: AtomicBool,
     connections: Mutex<Vec<AbortHandle>>,
 }
 
@@ -57,20 +58,16 @@ impl State {
         &self.weather[way as usize]
     }
 
-    /// As many of the bytes as may arrive, and whether the connection is cut behind them.
-    fn within_allowance<'a>(&self, way: Way, bytes: &'a [u8]) -> (&'a [u8], bool) {
-        let mut allowance = self.allowance[way as usize].lock();
-        match *allowance {
-            Some(left) if left <= bytes.len() => {
-                *allowance = None;
-                (&bytes[..left], true)
+    /// How many of so many bytes may arrive, and whether the connection is cut behind them.
+    fn within_allowance(&self, way: Way, count: usize) -> (usize, bool) {
+        let mut within = (count, false);
+        self.weather(way).send_modify(|weather| {
+            if let Some(left) = weather.allowance {
+                within = (count.min(left), left <= count);
+                weather.allowance = (left > count).then(|| left - count);
             }
-            Some(left) => {
-                *allowance = Some(left - bytes.len());
-                (bytes, false)
-            }
-            None => (bytes, false),
-        }
+        });
+        within
     }
 }
 
@@ -88,8 +85,7 @@ impl Proxy {
         let state = Arc::new(State {
             server,
             weather: [(); 2].map(|()| watch::Sender::new(Weather::default())),
-            allowance: Default::default(),
-            refused: watch::Sender::new(false),
+            refused: AtomicBool::new(false),
             connections: Mutex::default(),
         });
         let accepting = tokio::spawn(accept(listener, state.clone())).abort_handle();
@@ -125,7 +121,7 @@ impl Proxy {
 
     /// Closes every connection, and those that come are closed at once, until [`heal`](Self::heal).
     pub fn refuse(&self) {
-        self.state.refused.send_replace(true);
+        self.state.refused.store(true, Ordering::Relaxed);
         self.cut();
     }
 
@@ -138,15 +134,14 @@ impl Proxy {
 
     /// Closes a connection once so many more bytes have arrived, in the midst of what they say; once.
     pub fn cut_after(&self, way: Way, bytes: usize) {
-        *self.state.allowance[way as usize].lock() = Some(bytes);
+        self.change(way, |weather| weather.allowance = Some(bytes));
     }
 
     /// Fair weather again. What was held arrives; what was swallowed does not.
     pub fn heal(&self) {
-        self.state.refused.send_replace(false);
+        self.state.refused.store(false, Ordering::Relaxed);
         for way in [Way::ToServer, Way::ToClient] {
             self.change(way, |weather| *weather = Weather::default());
-            *self.state.allowance[way as usize].lock() = None;
         }
     }
 
@@ -164,7 +159,7 @@ impl Drop for Proxy {
 
 async fn accept(listener: TcpListener, state: Arc<State>) {
     while let Ok((client, _)) = listener.accept().await {
-        if *state.refused.borrow() {
+        if state.refused.load(Ordering::Relaxed) {
             continue;
         }
         let connection = tokio::spawn(serve(client, state.clone())).abort_handle();
@@ -238,8 +233,8 @@ async fn deliver(
     while let Some((at, bytes)) = arriving.recv().await {
         sleep_until(at).await;
         weather.wait_for(|weather| !weather.held).await.map_err(|_| Cut)?;
-        let (bytes, last) = state.within_allowance(way, &bytes);
-        to.write_all(bytes).await.map_err(|_| Cut)?;
+        let (count, last) = state.within_allowance(way, bytes.len());
+        to.write_all(&bytes[..count]).await.map_err(|_| Cut)?;
         if last {
             return Err(Cut);
         }

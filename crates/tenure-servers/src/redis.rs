@@ -1,7 +1,8 @@
 //! A Redis server.
 
-use std::io;
-use std::net::{SocketAddr, TcpStream};
+use std::hash::{BuildHasher, RandomState};
+use std::io::{self, Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -9,11 +10,17 @@ use tempfile::TempDir;
 
 use crate::clock::SteppedClock;
 use crate::needs::cannot_start;
-use crate::port;
 use crate::process::Process;
 
 /// How long a server may take to answer its first call.
 const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Below the ports that the system gives to outgoing connections: a client that tries a server which is down could
+/// otherwise be given that very port, and connect to itself, and the server could not come back.
+const PORTS: std::ops::Range<u16> = 12_000..32_000;
+
+/// How many ports are tried.
+const TRIES: u32 = 20;
 
 /// Whether a server that is started again still has what it knew.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,11 +86,13 @@ impl Redis {
     pub fn start_with(options: &[&str], clock: Option<SteppedClock>) -> io::Result<Redis> {
         let folder = tempfile::tempdir()?;
         let options: Vec<String> = options.iter().map(|option| (*option).to_owned()).collect();
-        let mut last = io::Error::other("no port was free");
-        // Another process may take the port between our look and the server's start.
-        for _ in 0..5 {
-            let address = port::free()?;
-            match launch(&folder, address, &options, clock.as_ref()) {
+        let mut last = io::Error::other("no port was tried");
+        for _ in 0..TRIES {
+            let chance = RandomState::new().hash_one(0) % u64::from(PORTS.end - PORTS.start);
+            let address = SocketAddr::from((Ipv4Addr::LOCALHOST, PORTS.start + chance as u16));
+            // Another process may take the port between our look and the server's start: then another is tried.
+            let free = TcpListener::bind(address).map(drop);
+            match free.and_then(|()| launch(&folder, address, &options, clock.as_ref())) {
                 Ok(process) => {
                     return Ok(Redis {
                         folder,
@@ -145,13 +154,7 @@ impl Redis {
     /// What the system or the server says.
     pub fn ask(&self, command: &[&str]) -> io::Result<String> {
         let output = Command::new("redis-cli")
-            .args([
-                "-h",
-                &self.address.ip().to_string(),
-                "-p",
-                &self.address.port().to_string(),
-                "-e",
-            ])
+            .args(["-e", "-u", &self.url()])
             .args(command)
             .output()
             .map_err(|error| cannot_start("redis-cli", error))?;
@@ -170,23 +173,19 @@ fn launch(
     options: &[String],
     clock: Option<&SteppedClock>,
 ) -> io::Result<Process> {
-    let own = [
-        ["--bind", "127.0.0.1"],
-        ["--port", &address.port().to_string()],
-        ["--dir", &folder.path().display().to_string()],
-    ];
-    let mut args: Vec<String> = own.concat().iter().map(|word| (*word).to_owned()).collect();
+    let (port, folder) = (address.port().to_string(), folder.path());
+    let mut args = ["--bind", "127.0.0.1", "--port", &port, "--dir"]
+        .map(str::to_owned)
+        .to_vec();
+    args.push(folder.display().to_string());
     args.extend_from_slice(options);
     let environment = clock.map(SteppedClock::environment).unwrap_or_default();
-    let log = folder.path().join("redis.log");
-    let mut process = Process::start("redis-server", &args, &environment, &log)?;
+    let mut process = Process::start("redis-server", &args, &environment, &folder.join("redis.log"))?;
     let end = Instant::now() + PATIENCE;
-    while !answers(address) {
+    while !answers(address).unwrap_or(false) {
         if !process.is_running() || Instant::now() >= end {
-            return Err(io::Error::other(format!(
-                "redis-server does not answer:\n{}",
-                process.log()
-            )));
+            let said = process.log();
+            return Err(io::Error::other(format!("redis-server does not answer:\n{said}")));
         }
         // sleep: a server that starts says nothing to wait for.
         std::thread::sleep(Duration::from_millis(5));
@@ -195,15 +194,11 @@ fn launch(
 }
 
 /// Whether a server there answers a ping.
-fn answers(address: SocketAddr) -> bool {
-    use std::io::{Read, Write};
-    let ping = || -> io::Result<bool> {
-        let mut stream = TcpStream::connect_timeout(&address, Duration::from_secs(1))?;
-        stream.set_read_timeout(Some(Duration::from_secs(1)))?;
-        stream.write_all(b"PING\r\n")?;
-        let mut answer = [0; 5];
-        stream.read_exact(&mut answer)?;
-        Ok(&answer == b"+PONG")
-    };
-    ping().unwrap_or(false)
+fn answers(address: SocketAddr) -> io::Result<bool> {
+    let mut stream = TcpStream::connect_timeout(&address, Duration::from_secs(1))?;
+    stream.set_read_timeout(Some(Duration::from_secs(1)))?;
+    stream.write_all(b"PING\r\n")?;
+    let mut answer = [0; 5];
+    stream.read_exact(&mut answer)?;
+    Ok(&answer == b"+PONG")
 }

@@ -10,20 +10,41 @@ use tokio::time::{Instant, timeout};
 const SOON: Duration = Duration::from_secs(10);
 const MOMENT: Duration = Duration::from_millis(100);
 
-/// A server that sends back what it gets, behind a proxy, and a client of it.
-async fn scene() -> (Proxy, TcpStream) {
+/// A proxy, a client that is connected through it, and the server's end of that with its listener.
+async fn pair() -> (Proxy, TcpStream, TcpStream, TcpListener) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let proxy = Proxy::start(listener.local_addr().unwrap()).await.unwrap();
+    let client = TcpStream::connect(proxy.address()).await.unwrap();
+    let (server, _) = listener.accept().await.unwrap();
+    (proxy, client, server, listener)
+}
+
+/// A proxy in front of a server that sends back what it gets, and a client of it.
+async fn scene() -> (Proxy, TcpStream) {
+    let (proxy, client, mut server, listener) = pair().await;
     tokio::spawn(async move {
-        while let Ok((mut stream, _)) = listener.accept().await {
+        loop {
             tokio::spawn(async move {
-                let (mut from, mut to) = stream.split();
+                let (mut from, mut to) = server.split();
                 let _ = tokio::io::copy(&mut from, &mut to).await;
             });
+            server = listener.accept().await.unwrap().0;
         }
     });
-    let client = TcpStream::connect(proxy.address()).await.unwrap();
     (proxy, client)
+}
+
+/// Sends over the connection, and expects that to come back; `None` stands for silence.
+async fn echo(client: &mut TcpStream, sent: &[u8], back: Option<&[u8]>) {
+    client.write_all(sent).await.unwrap();
+    let limit = if back.is_some() { SOON } else { MOMENT };
+    assert_eq!(heard(client, limit).await.as_deref(), back, "for {sent:?}");
+}
+
+/// The same over a new connection.
+async fn echo_anew(proxy: &Proxy, sent: &[u8], back: Option<&[u8]>) {
+    let mut client = TcpStream::connect(proxy.address()).await.unwrap();
+    echo(&mut client, sent, back).await;
 }
 
 /// What comes back within the limit; `None` if nothing does.
@@ -36,8 +57,7 @@ async fn heard(client: &mut TcpStream, limit: Duration) -> Option<Vec<u8>> {
 #[tokio::test]
 async fn in_fair_weather_bytes_come_back() {
     let (_proxy, mut client) = scene().await;
-    client.write_all(b"one").await.unwrap();
-    assert_eq!(heard(&mut client, SOON).await.unwrap(), b"one");
+    echo(&mut client, b"one", Some(b"one")).await;
 }
 
 #[tokio::test]
@@ -67,8 +87,7 @@ async fn held_bytes_arrive_when_the_network_heals() {
     for way in [Way::ToServer, Way::ToClient] {
         let (proxy, mut client) = scene().await;
         proxy.hold(way);
-        client.write_all(b"one").await.unwrap();
-        assert_eq!(heard(&mut client, MOMENT).await, None);
+        echo(&mut client, b"one", None).await;
         proxy.heal();
         assert_eq!(heard(&mut client, SOON).await.unwrap(), b"one");
     }
@@ -79,27 +98,17 @@ async fn a_connection_that_lost_bytes_stays_open_and_silent_for_ever() {
     for way in [Way::ToServer, Way::ToClient] {
         let (proxy, mut client) = scene().await;
         proxy.swallow(way);
-        client.write_all(b"one").await.unwrap();
-        assert_eq!(heard(&mut client, MOMENT).await, None, "{way:?}");
+        echo(&mut client, b"one", None).await;
         proxy.heal();
-        client.write_all(b"two").await.unwrap();
-        assert_eq!(
-            heard(&mut client, MOMENT).await,
-            None,
-            "a gap in the stream, {way:?}"
-        );
-        let mut client = TcpStream::connect(proxy.address()).await.unwrap();
-        client.write_all(b"three").await.unwrap();
-        assert_eq!(heard(&mut client, SOON).await.unwrap(), b"three");
+        // There is a gap in the stream.
+        echo(&mut client, b"two", None).await;
+        echo_anew(&proxy, b"three", Some(b"three")).await;
     }
 }
 
 #[tokio::test]
 async fn one_way_can_be_silent_while_the_other_is_not() {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let proxy = Proxy::start(listener.local_addr().unwrap()).await.unwrap();
-    let mut client = TcpStream::connect(proxy.address()).await.unwrap();
-    let (mut server, _) = listener.accept().await.unwrap();
+    let (proxy, mut client, mut server, _listener) = pair().await;
     proxy.swallow(Way::ToClient);
     client.write_all(b"asked").await.unwrap();
     assert_eq!(heard(&mut server, SOON).await.unwrap(), b"asked");
@@ -109,10 +118,7 @@ async fn one_way_can_be_silent_while_the_other_is_not() {
 
 #[tokio::test]
 async fn nobody_hears_through_silence_that_the_other_side_has_closed() {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let proxy = Proxy::start(listener.local_addr().unwrap()).await.unwrap();
-    let client = TcpStream::connect(proxy.address()).await.unwrap();
-    let (mut server, _) = listener.accept().await.unwrap();
+    let (proxy, client, mut server, _listener) = pair().await;
     proxy.swallow(Way::ToServer);
     drop(client);
     assert_eq!(heard(&mut server, MOMENT).await, None);
@@ -122,10 +128,7 @@ async fn nobody_hears_through_silence_that_the_other_side_has_closed() {
 
 #[tokio::test]
 async fn what_was_sent_before_a_close_still_arrives_and_then_the_close() {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let proxy = Proxy::start(listener.local_addr().unwrap()).await.unwrap();
-    let mut client = TcpStream::connect(proxy.address()).await.unwrap();
-    let (mut server, _) = listener.accept().await.unwrap();
+    let (proxy, mut client, mut server, _listener) = pair().await;
     proxy.delay(Way::ToServer, MOMENT);
     client.write_all(b"last words").await.unwrap();
     drop(client);
@@ -137,32 +140,24 @@ async fn what_was_sent_before_a_close_still_arrives_and_then_the_close() {
 async fn a_connection_is_cut_behind_the_byte_that_was_named_and_only_once() {
     let (proxy, mut client) = scene().await;
     proxy.cut_after(Way::ToClient, 5);
-    client.write_all(b"one").await.unwrap();
-    assert_eq!(heard(&mut client, SOON).await.unwrap(), b"one");
-    client.write_all(b"two").await.unwrap();
-    assert_eq!(heard(&mut client, SOON).await.unwrap(), b"tw");
+    echo(&mut client, b"one", Some(b"one")).await;
+    echo(&mut client, b"two", Some(b"tw")).await;
     assert_eq!(heard(&mut client, SOON).await.unwrap(), b"");
-    let mut client = TcpStream::connect(proxy.address()).await.unwrap();
-    client.write_all(b"a whole answer").await.unwrap();
-    assert_eq!(heard(&mut client, SOON).await.unwrap(), b"a whole answer");
+    echo_anew(&proxy, b"a whole answer", Some(b"a whole answer")).await;
 }
 
 #[tokio::test]
 async fn a_cut_ends_the_connections_there_are_and_a_refusal_those_that_come() {
     let (proxy, mut client) = scene().await;
-    client.write_all(b"one").await.unwrap();
-    assert_eq!(heard(&mut client, SOON).await.unwrap(), b"one");
+    echo(&mut client, b"one", Some(b"one")).await;
     proxy.cut();
     assert_eq!(heard(&mut client, SOON).await.unwrap(), b"");
     let mut client = TcpStream::connect(proxy.address()).await.unwrap();
-    client.write_all(b"two").await.unwrap();
-    assert_eq!(heard(&mut client, SOON).await.unwrap(), b"two");
+    echo(&mut client, b"two", Some(b"two")).await;
     proxy.refuse();
     assert_eq!(heard(&mut client, SOON).await.unwrap(), b"");
     let mut client = TcpStream::connect(proxy.address()).await.unwrap();
     assert_eq!(heard(&mut client, SOON).await.unwrap(), b"");
     proxy.heal();
-    let mut client = TcpStream::connect(proxy.address()).await.unwrap();
-    client.write_all(b"three").await.unwrap();
-    assert_eq!(heard(&mut client, SOON).await.unwrap(), b"three");
+    echo_anew(&proxy, b"three", Some(b"three")).await;
 }

@@ -1,5 +1,7 @@
 //! A Redis server can be started, stopped, killed, emptied, and moved in time.
 
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
 use tenure_servers::{Data, Disk, Redis, SteppedClock, needs};
@@ -14,26 +16,29 @@ fn wait_until(what: &str, done: impl Fn() -> bool) {
     }
 }
 
+/// A server that keeps so much on its disk, unless tests are to do without.
+fn start(disk: Disk) -> Option<Redis> {
+    needs("redis-server", "redis-server").then(|| Redis::start_on(disk, None).unwrap())
+}
+
 #[test]
 fn a_server_answers_and_is_gone_when_it_is_dropped() {
-    if !needs("redis-server", "redis-server") {
+    let Some(mut redis) = start(Disk::Nothing) else {
         return;
-    }
-    let mut redis = Redis::start().unwrap();
+    };
     assert_eq!(redis.ask(&["PING"]).unwrap(), "PONG");
     assert!(redis.ask(&["NONSENSE"]).is_err());
     let (pid, address) = (redis.process().pid(), redis.address());
     drop(redis);
     assert!(!std::path::Path::new(&format!("/proc/{pid}")).exists());
-    assert!(std::net::TcpStream::connect(address).is_err());
+    assert!(TcpStream::connect(address).is_err());
 }
 
 #[test]
 fn what_was_written_survives_a_kill_unless_it_is_to_be_lost() {
-    if !needs("redis-server", "redis-server") {
+    let Some(mut redis) = start(Disk::EveryWrite) else {
         return;
-    }
-    let mut redis = Redis::start_on(Disk::EveryWrite, None).unwrap();
+    };
     redis.ask(&["SET", "k", "v"]).unwrap();
     redis.restart(Data::Kept).unwrap();
     assert_eq!(redis.ask(&["GET", "k"]).unwrap(), "v");
@@ -43,10 +48,9 @@ fn what_was_written_survives_a_kill_unless_it_is_to_be_lost() {
 
 #[test]
 fn a_server_that_takes_snapshots_loses_what_came_after_the_last() {
-    if !needs("redis-server", "redis-server") {
+    let Some(mut redis) = start(Disk::Snapshots) else {
         return;
-    }
-    let mut redis = Redis::start_on(Disk::Snapshots, None).unwrap();
+    };
     redis.ask(&["SET", "early", "v"]).unwrap();
     redis.ask(&["SAVE"]).unwrap();
     redis.ask(&["SET", "late", "v"]).unwrap();
@@ -57,25 +61,22 @@ fn a_server_that_takes_snapshots_loses_what_came_after_the_last() {
 
 #[test]
 fn a_paused_server_is_silent_and_goes_on_where_it_was() {
-    if !needs("redis-server", "redis-server") {
+    let Some(mut redis) = start(Disk::Nothing) else {
         return;
-    }
-    let mut redis = Redis::start().unwrap();
+    };
     redis.process().pause();
-    let address = redis.address();
-    let asking = std::thread::spawn(move || {
-        use std::io::{Read, Write};
-        let mut stream = std::net::TcpStream::connect(address).unwrap();
-        stream.write_all(b"PING\r\n").unwrap();
-        let mut answer = [0; 5];
-        stream.read_exact(&mut answer).unwrap();
-        answer
-    });
-    // sleep: silence is what is waited for.
-    std::thread::sleep(Duration::from_millis(100));
-    assert!(!asking.is_finished());
+    let mut stream = TcpStream::connect(redis.address()).unwrap();
+    stream.write_all(b"PING\r\n").unwrap();
+    stream.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
+    let mut answer = [0; 5];
+    assert!(
+        stream.read_exact(&mut answer).is_err(),
+        "silence is what is waited for"
+    );
     redis.process().resume();
-    assert_eq!(&asking.join().unwrap(), b"+PONG");
+    stream.set_read_timeout(Some(Duration::from_secs(30))).unwrap();
+    stream.read_exact(&mut answer).unwrap();
+    assert_eq!(&answer, b"+PONG");
 }
 
 #[test]
