@@ -9,7 +9,7 @@ mod store;
 mod worker;
 
 pub use control::Menu;
-pub use judge::{Finding, Law, Report};
+pub use judge::{Finding, Law, Report, Verdict};
 pub use run::Run;
 pub use store::Store;
 pub use worker::{Args, Plant, work};

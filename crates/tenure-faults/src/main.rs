@@ -1,22 +1,10 @@
 //! The worker process: reads its orders from the command line, and works until it is told to end.
 
 use std::io;
-use std::process::ExitCode;
 
 #[tokio::main(flavor = "current_thread")]
-async fn main() -> ExitCode {
-    match work().await {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("tenure-faults: {error}");
-            ExitCode::FAILURE
-        }
-    }
-}
-
-async fn work() -> io::Result<()> {
-    let orders = std::env::args()
-        .nth(1)
-        .ok_or_else(|| io::Error::other("the tests start this program"))?;
+async fn main() -> io::Result<()> {
+    let orders = std::env::args().nth(1);
+    let orders = orders.ok_or_else(|| io::Error::other("the tests start this program"))?;
     tenure_faults::work(serde_json::from_str(&orders)?).await
 }

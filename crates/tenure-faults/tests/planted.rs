@@ -90,6 +90,6 @@ async fn a_paused_holder_spoils_what_is_not_fenced_and_nothing_that_is() {
         ..every_fault()
     };
     let report = run.on(Store::sqlite(folder.path())).await.unwrap().expect_clean();
-    assert!(report.lost_updates() > 0, "{report}");
-    assert!(report.refused() > 0, "{report}");
+    assert!(report.lost_updates > 0, "{report}");
+    assert!(report.verdict.refused > 0, "{report}");
 }

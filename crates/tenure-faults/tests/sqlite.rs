@@ -8,7 +8,7 @@ async fn locks_in_a_file_hold_while_workers_are_paused_and_killed() {
     let run = Run::new(env!("CARGO_BIN_EXE_tenure-faults"));
     let report = run.on(Store::sqlite(folder.path())).await.unwrap().expect_clean();
     assert!(
-        report.grants() > 100,
+        report.verdict.grants > 100,
         "a run in which little was locked shows little"
     );
 }

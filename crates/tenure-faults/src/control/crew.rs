@@ -160,12 +160,15 @@ impl Crew {
             Ok((!self.seats.iter_mut().any(runs)).then_some(()))
         })
         .await?;
-        let late = (0..self.seats()).filter(|seat| runs(&mut self.seats[*seat]));
-        let late: Vec<usize> = late.collect();
-        for seat in &late {
-            self.kill(*seat)?;
+        let mut killed = 0;
+        for worker in &mut self.seats {
+            if runs(worker) {
+                worker.process.kill();
+                worker.worked.died = Some(now());
+                killed += 1;
+            }
         }
-        Ok(late.len())
+        Ok(killed)
     }
 
     /// All who have worked, with all that was seen of them.

@@ -155,33 +155,13 @@ mod tests {
 
     #[test]
     fn a_long_run_has_every_kind_of_fault_and_the_seed_decides() {
-        let faults = || {
-            (
-                many(7, |dice| Blow::choose(dice, Menu::ALL)),
-                many(7, Cable::choose),
-                outages(7, false),
-            )
-        };
+        let blows = || many(7, |dice| Blow::choose(dice, Menu::ALL));
+        let faults = || (blows(), many(7, Cable::choose), outages(7, false));
         assert_eq!(faults(), faults(), "the seed decides");
         let text = format!("{:?}", faults());
-        for kind in [
-            "Pause",
-            "Stall",
-            "Kill",
-            "Delay(ToServer",
-            "Delay(ToClient",
-            "Hold",
-            "Swallow(ToServer",
-            "Swallow(ToClient",
-            "HalfOpen",
-            "Refuse",
-            "Cut",
-            "CutAfter",
-            "Restart(Lost",
-            "Restart(Kept",
-            "Step(",
-            "Step(-",
-        ] {
+        let kinds = "Pause Stall Kill Delay(ToServer Delay(ToClient Hold Swallow(ToServer Swallow(ToClient HalfOpen \
+                     Refuse Cut CutAfter Restart(Lost Restart(Kept Step( Step(-";
+        for kind in kinds.split(' ') {
             assert!(text.contains(kind), "{kind}");
         }
     }

@@ -1,7 +1,5 @@
 //! What a run can be found guilty of.
 
-use std::fmt;
-
 use tenure_testkit::{Rule, Violation};
 
 /// The laws of a run: the rules of a history, and what can only be seen while it lasts.
@@ -33,16 +31,6 @@ impl From<Violation> for Finding {
         Finding {
             law: Law::History(violation.rule),
             what: violation.to_string(),
-        }
-    }
-}
-
-impl fmt::Display for Finding {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.law {
-            // Its words begin with the rule.
-            Law::History(_) => f.write_str(&self.what),
-            law => write!(f, "{law:?}: {}", self.what),
         }
     }
 }

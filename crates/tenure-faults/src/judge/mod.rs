@@ -10,4 +10,5 @@ mod trial;
 
 pub use finding::{Finding, Law};
 pub use report::Report;
+pub use trial::Verdict;
 pub(crate) use trial::judge;

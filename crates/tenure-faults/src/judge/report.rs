@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use super::finding::{Finding, Law};
+use super::finding::Law;
 use super::trial::Verdict;
 use crate::control::Deed;
 
@@ -18,35 +18,17 @@ pub struct Report {
     pub(crate) folder: PathBuf,
     /// What was done, in order.
     pub(crate) deeds: Vec<Deed>,
-    pub(crate) verdict: Verdict,
+    /// What was found, and what it was found in.
+    pub verdict: Verdict,
     pub(crate) takeovers: Vec<Duration>,
-    pub(crate) lost_updates: u64,
+    /// Updates that the unfenced counters lost, at least.
+    pub lost_updates: u64,
 }
 
 impl Report {
-    /// What the run is guilty of.
-    pub fn findings(&self) -> &[Finding] {
-        &self.verdict.findings
-    }
-
     /// Whether a law was broken.
     pub fn breaks(&self, law: Law) -> bool {
-        self.findings().iter().any(|finding| finding.law == law)
-    }
-
-    /// How often a lock was granted.
-    pub fn grants(&self) -> usize {
-        self.verdict.grants
-    }
-
-    /// Updates that the unfenced counters lost, at least.
-    pub fn lost_updates(&self) -> u64 {
-        self.lost_updates
-    }
-
-    /// How many writes the fenced register refused.
-    pub fn refused(&self) -> usize {
-        self.verdict.refused
+        self.verdict.findings.iter().any(|finding| finding.law == law)
     }
 
     /// Prints the report, and removes the logs if nothing was found.
@@ -54,7 +36,7 @@ impl Report {
     /// # Panics
     /// If something was found: with all of it, the seed, what was done, and where the logs are.
     pub fn expect_clean(self) -> Report {
-        assert!(self.findings().is_empty(), "{self}");
+        assert!(self.verdict.findings.is_empty(), "{self}");
         println!("{self}");
         self.forget();
         self
@@ -101,7 +83,7 @@ impl fmt::Display for Report {
             writeln!(f, "  {from} to {to}: {:?}: {}", deed.whom, deed.what)?;
         }
         for finding in &verdict.findings {
-            writeln!(f, "{finding}")?;
+            writeln!(f, "{:?}: {}", finding.law, finding.what)?;
         }
         let (count, folder) = (verdict.findings.len(), self.folder.display());
         writeln!(

@@ -11,13 +11,16 @@ use crate::log::{Note, Noted};
 
 /// What was found, and what it was found in.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Verdict {
-    pub(crate) findings: Vec<Finding>,
-    pub(crate) grants: usize,
+pub struct Verdict {
+    /// What the run is guilty of.
+    pub findings: Vec<Finding>,
+    /// How often a lock was granted.
+    pub grants: usize,
     pub(crate) samples: usize,
-    /// Writes that the fenced registers took, and those they refused as older.
+    /// Writes that the fenced registers took.
     pub(crate) accepted: usize,
-    pub(crate) refused: usize,
+    /// Writes that they refused as older.
+    pub refused: usize,
     /// Writes to the counters that nothing fences.
     pub(crate) bumped: usize,
     /// Waits in fair queues, and those of them that were disturbed.

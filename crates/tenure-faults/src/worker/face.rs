@@ -50,21 +50,16 @@ impl Face {
         }
     }
 
-    pub(crate) fn lock(&self) -> Acquire<Guard> {
-        match self {
-            Face::Mutex(mutex) => mutex.lock(),
-            Face::Read(lock) => lock.read(),
-            Face::Write(lock) => lock.write(),
-            Face::Permits(semaphore, take) => semaphore.acquire_many(*take),
-        }
-    }
-
-    pub(crate) fn lock_within(&self, limit: Duration) -> Acquire<Guard> {
-        match self {
-            Face::Mutex(mutex) => mutex.lock_within(limit),
-            Face::Read(lock) => lock.read_within(limit),
-            Face::Write(lock) => lock.write_within(limit),
-            Face::Permits(semaphore, take) => semaphore.acquire_many_within(*take, limit),
+    pub(crate) fn lock(&self, limit: Option<Duration>) -> Acquire<Guard> {
+        match (self, limit) {
+            (Face::Mutex(mutex), None) => mutex.lock(),
+            (Face::Mutex(mutex), Some(limit)) => mutex.lock_within(limit),
+            (Face::Read(lock), None) => lock.read(),
+            (Face::Read(lock), Some(limit)) => lock.read_within(limit),
+            (Face::Write(lock), None) => lock.write(),
+            (Face::Write(lock), Some(limit)) => lock.write_within(limit),
+            (Face::Permits(semaphore, take), None) => semaphore.acquire_many(*take),
+            (Face::Permits(semaphore, take), Some(limit)) => semaphore.acquire_many_within(*take, limit),
         }
     }
 

@@ -75,7 +75,7 @@ async fn watch(guard: &Guard, entry: &Entry) -> io::Result<Infallible> {
 /// was lost meanwhile it is another, and is written down as such.
 async fn nest(guard: &Guard, wish: &Wish, face: &Face, other: Entry) -> io::Result<()> {
     let begun = now();
-    let Ok(inner) = face.lock_within(NESTING).await else {
+    let Ok(inner) = face.lock(Some(NESTING)).await else {
         return Ok(());
     };
     if inner.claim() != guard.claim() {

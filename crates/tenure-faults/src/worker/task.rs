@@ -102,11 +102,12 @@ async fn ask(wish: &Wish, face: &Face, entry: Entry) -> Result<Option<Guard>, Er
             let _ = entry.event(What::Queued);
         }
     };
-    match wish.patience {
-        Patience::None => face.try_lock().await,
-        Patience::Limit(limit) => face.lock_within(limit).on_waiting(told).await.map(Some),
-        Patience::Endless | Patience::DroppedAfter(_) => face.lock().on_waiting(told).await.map(Some),
-    }
+    let limit = match wish.patience {
+        Patience::None => return face.try_lock().await,
+        Patience::Limit(limit) => Some(limit),
+        Patience::Endless | Patience::DroppedAfter(_) => None,
+    };
+    face.lock(limit).on_waiting(told).await.map(Some)
 }
 
 /// When the task drops its future: at a time it chose, or when it is told to end.
