@@ -261,9 +261,8 @@ async fn a_rest_is_over_when_its_time_has_passed_though_the_machine_slept() {
     assert!(matches!(change, Ok(Ok(Change::Held(_)))), "{change:?}");
 }
 
-/// A watch that rests for an hour, waited for on a thread of its own.
-fn resting(client: &Client) -> std::thread::JoinHandle<Result<Change, Error>> {
-    let mut changes = client.watch("").every(3600 * SECOND);
+/// A watch with looks an hour apart, waited for on a thread of its own.
+fn resting(mut changes: Changes) -> std::thread::JoinHandle<Result<Change, Error>> {
     let (rests, resting) = std::sync::mpsc::channel();
     let thread = std::thread::spawn(move || {
         runtime().block_on(async {
@@ -288,7 +287,7 @@ fn runtime() -> tokio::runtime::Runtime {
 fn it_ends_when_the_runtime_ends_on_which_its_client_works() {
     let (home, client) = (runtime(), client());
     home.block_on(async { drop(hold(&client, "k").await.unlock().await) });
-    let watcher = resting(&client);
+    let watcher = resting(client.watch("").every(3600 * SECOND));
     drop(home);
     let end = watcher.join().expect("it does not panic");
     let said = matches!(end, Err(Error::Closed(why)) if why.contains("runtime"));
@@ -303,7 +302,11 @@ fn it_ends_at_once_when_its_client_is_closed() {
         let settings = Settings::default().own_thread(own_thread);
         let client = Client::new(store.client(clock), settings);
         home.block_on(async { drop(hold(&client, "k").await.unlock().await) });
-        let watcher = resting(&client);
+        let mut changes = client.watch("").every(3600 * SECOND);
+        // Its first look is over: it rests.
+        let first = async { tokio::time::timeout(SECOND / 10, changes.next()).await };
+        assert!(home.block_on(first).is_err());
+        let watcher = resting(changes);
         home.block_on(client.close(SECOND)).expect("memory closes");
         let end = watcher.join().expect("it does not panic");
         assert!(matches!(end, Err(Error::Closed(_))), "{end:?}");
