@@ -7,7 +7,7 @@ use serde_json::Value;
 use tenure::{HolderId, LockKey};
 use tenure_interop::redisson::Version;
 
-use crate::process::{Process, Scene as Folder, tenure_command};
+use crate::examples::{Process, Scene as Folder, tenure_command};
 use crate::scene::{PROMPT, Scene, assert_holds_nothing, within};
 use crate::waiter::Waiter;
 

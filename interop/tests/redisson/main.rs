@@ -3,11 +3,11 @@
 mod command;
 mod counter;
 mod eviction;
+#[path = "../../../examples/scene.rs"]
+mod examples;
 mod fair;
 mod lease;
 mod mutex;
-#[path = "../../../examples/scene.rs"]
-mod process;
 mod scene;
 mod waiter;
 mod waking;

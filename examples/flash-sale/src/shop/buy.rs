@@ -8,7 +8,7 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
 use tenure::{FencingToken, Guard, Mutex, parse_duration};
 
-use super::serve::Shop;
+use super::open::Shop;
 use super::stock::Sale;
 use super::way::{SHELF, Way};
 use crate::Fault;

@@ -1,6 +1,7 @@
 //! One shop: a server that sells from a stock that it shares with other shops.
 
 mod buy;
+mod open;
 mod serve;
 mod stock;
 mod till;

@@ -1,4 +1,4 @@
-//! A shop's server: what it has, its routes, and its end.
+//! A shop's server: its routes, and its end.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,10 +7,11 @@ use axum::Router;
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::routing::{get, post};
-use tenure::{Client, Guarantee, Mutex, Settings, Striped};
+use tenure::{Client, Guarantee, Settings};
 use tokio::net::TcpListener;
 
 use super::buy::buy;
+use super::open::Shop;
 use super::stock::Stock;
 use super::till::Till;
 use super::way::{SHELF, STRIPES, Way};
@@ -18,29 +19,6 @@ use crate::{Fault, program, stop};
 
 /// The key of the lock under which a shop opens the database.
 const OPENING: &str = "flash-sale:opening";
-
-/// What a shop has; clones share it.
-#[derive(Clone)]
-pub(super) struct Shop {
-    till: Arc<Till>,
-    /// The lock of the one shelf.
-    pub(super) shelf: Mutex,
-    /// The locks of ten.
-    pub(super) shelves: Striped,
-}
-
-impl Shop {
-    /// SQLite blocks, so it works on a thread that may.
-    pub(super) async fn run<T: Send + 'static>(
-        &self,
-        work: impl FnOnce(&Till) -> rusqlite::Result<T> + Send + 'static,
-    ) -> rusqlite::Result<T> {
-        let till = self.till.clone();
-        tokio::task::spawn_blocking(move || work(&till))
-            .await
-            .expect("nobody panics at a till")
-    }
-}
 
 /// Serves until it is asked to stop. `lease` is how long the others wait for a shop that hangs.
 pub(crate) async fn serve(address: &str, database: &str, lease: Duration) -> Result<(), Fault> {
