@@ -3,18 +3,13 @@
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
-use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use tenure_backend::ClaimRef;
 
-use crate::attempt::{Attempt, Patience};
-use crate::election::Leader;
+use crate::engine::attempt::{Attempt, OnWaiting, Taken};
 use crate::error::Error;
 use crate::guard::Guard;
-use crate::line::Line;
-use crate::multi::{Hunt, MultiGuard};
-use crate::want::Want;
 
 /// A lock being acquired. It does nothing until it is polled.
 ///
@@ -51,96 +46,38 @@ use crate::want::Want;
 /// # }
 /// ```
 #[must_use = "a lock is not acquired until its future is awaited"]
-pub struct Acquire<G> {
-    state: State,
-    finish: fn(Found) -> G,
+pub struct Acquire<G>(State<G>);
+
+enum State<G> {
+    One(Attempt, fn(Option<Taken>) -> G),
+    Several(Pin<Box<dyn Search<G>>>),
 }
 
-enum State {
-    One(Attempt),
-    Many(Pin<Box<Hunt>>),
+/// A search for several locks at once.
+pub(crate) trait Search<G>: Future<Output = Result<G, Error>> + Send {
+    /// Sets what is called once, when the search begins to wait.
+    fn on_waiting(self: Pin<&mut Self>, call: OnWaiting);
 }
 
-/// What an acquisition found.
-pub(crate) enum Found {
-    One(Guard),
-    Many(MultiGuard),
-    /// It only tried, and the lock is busy.
-    Busy,
-}
+impl<G> Acquire<G> {
+    /// Acquires one lock. `finish` makes the output; it gets `None` only from an attempt that tries.
+    pub(crate) fn one(attempt: Attempt, finish: fn(Option<Taken>) -> G) -> Self {
+        Acquire(State::One(attempt, finish))
+    }
 
-impl Acquire<Guard> {
-    pub(crate) fn one(line: Result<Arc<Line>, Error>, want: Want, patience: Patience) -> Self {
-        Acquire {
-            state: State::One(Attempt::new(line, want, patience)),
-            finish: the_guard,
-        }
+    pub(crate) fn several(search: impl Search<G> + 'static) -> Self {
+        Acquire(State::Several(Box::pin(search)))
     }
 }
 
-impl Acquire<Leader> {
-    /// Whoever gets that seat leads.
-    pub(crate) fn of_seat(seat: Acquire<Guard>) -> Self {
-        Acquire {
-            state: seat.state,
-            finish: the_leader,
-        }
-    }
+/// The guard of an attempt that waits.
+pub(crate) fn guard(taken: Option<Taken>) -> Guard {
+    try_guard(taken).expect("an acquisition that waits ends in a guard or an error")
 }
 
-impl Acquire<Option<Guard>> {
-    pub(crate) fn try_one(line: Result<Arc<Line>, Error>, want: Want) -> Self {
-        Acquire {
-            state: State::One(Attempt::new(line, want, Patience::Try)),
-            finish: a_guard,
-        }
-    }
-}
-
-impl Acquire<MultiGuard> {
-    pub(crate) fn many(hunt: Hunt) -> Self {
-        Acquire {
-            state: State::Many(Box::pin(hunt)),
-            finish: the_guards,
-        }
-    }
-}
-
-impl Acquire<Option<MultiGuard>> {
-    pub(crate) fn try_many(hunt: Hunt) -> Self {
-        Acquire {
-            state: State::Many(Box::pin(hunt)),
-            finish: guards,
-        }
-    }
-}
-
-const NEVER_BUSY: &str = "an acquisition with patience ends in a guard or an error";
-
-fn the_guard(found: Found) -> Guard {
-    a_guard(found).expect(NEVER_BUSY)
-}
-
-fn the_leader(found: Found) -> Leader {
-    Leader::seated(the_guard(found))
-}
-
-fn a_guard(found: Found) -> Option<Guard> {
-    match found {
-        Found::One(guard) => Some(guard),
-        Found::Many(_) | Found::Busy => None,
-    }
-}
-
-fn the_guards(found: Found) -> MultiGuard {
-    guards(found).expect(NEVER_BUSY)
-}
-
-fn guards(found: Found) -> Option<MultiGuard> {
-    match found {
-        Found::Many(guards) => Some(guards),
-        Found::One(_) | Found::Busy => None,
-    }
+/// The guard of an attempt that tries.
+pub(crate) fn try_guard(taken: Option<Taken>) -> Option<Guard> {
+    taken.map(Guard::new)
 }
 
 impl<G> Acquire<G> {
@@ -148,9 +85,9 @@ impl<G> Acquire<G> {
     ///
     /// An unfair waiter that stands in this client's queue may later be granted another claim.
     pub fn on_waiting(mut self, told: impl FnOnce(&ClaimRef) + Send + 'static) -> Self {
-        match &mut self.state {
-            State::One(attempt) => attempt.on_waiting(Box::new(told)),
-            State::Many(hunt) => hunt.on_waiting(Box::new(told)),
+        match &mut self.0 {
+            State::One(attempt, _) => attempt.on_waiting(Box::new(told)),
+            State::Several(search) => search.as_mut().on_waiting(Box::new(told)),
         }
         self
     }
@@ -160,17 +97,10 @@ impl<G> Future for Acquire<G> {
     type Output = Result<G, Error>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let found = match &mut self.state {
-            State::One(attempt) => attempt
-                .poll(cx)
-                .map_ok(|guard| guard.map_or(Found::Busy, Found::One)),
-            State::Many(hunt) => hunt
-                .as_mut()
-                .poll(cx)
-                .map_ok(|guards| guards.map_or(Found::Busy, Found::Many)),
-        };
-        let finish = self.finish;
-        found.map_ok(finish)
+        match &mut self.0 {
+            State::One(attempt, finish) => attempt.poll(cx).map_ok(*finish),
+            State::Several(search) => search.as_mut().poll(cx),
+        }
     }
 }
 

@@ -4,7 +4,7 @@
 use std::collections::{BTreeSet, HashSet, VecDeque};
 use std::fmt;
 use std::future::{Future, poll_fn, ready};
-use std::pin::{Pin, pin};
+use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -12,11 +12,11 @@ use std::time::Duration;
 use futures_core::Stream;
 use tenure_backend::{Fault, HolderId, Instant, Kind, LockKey, LockStatus, Query};
 
-use crate::client::Client;
 use crate::engine::Engine;
+use crate::engine::scan::{Seen, Watcher};
+use crate::engine::services::Services;
+use crate::engine::timer::nap;
 use crate::error::Error;
-use crate::scan::{Seen, Watcher};
-use crate::timer::nap;
 
 /// How long it rests between two looks, unless told otherwise.
 const INTERVAL: Duration = Duration::from_secs(1);
@@ -84,7 +84,7 @@ pub enum Change {
 /// ```
 #[must_use = "nothing is watched until the next change is awaited"]
 pub struct Changes {
-    client: Client,
+    engine: Arc<Engine>,
     scope: Result<Scope, Error>,
     interval: Duration,
     limit: usize,
@@ -117,9 +117,9 @@ enum Watched {
 }
 
 impl Changes {
-    pub(crate) fn new(client: Client, scope: Result<Scope, Error>) -> Self {
+    pub(crate) fn new(engine: &Arc<Engine>, scope: Result<Scope, Error>) -> Self {
         Changes {
-            client,
+            engine: engine.clone(),
             scope,
             interval: INTERVAL,
             limit: LIMIT,
@@ -185,26 +185,26 @@ impl Changes {
 
     /// A look after a rest.
     fn next_look(&mut self, from: Instant) -> Look {
-        let (client, interval) = (self.client.clone(), self.interval);
+        let (engine, interval) = (self.engine.clone(), self.interval);
         let watched = match &self.scope {
             Err(error) => return Box::pin(ready(Err(error.clone()))),
             Ok(Scope::Key(key)) => Watched::Key(key.clone()),
             Ok(Scope::Prefix(prefix)) => {
-                let register = || Arc::new(Watcher::new(&client.engine.scans, prefix.clone(), self.limit));
+                let register = || Arc::new(Watcher::new(&engine.scans, prefix.clone(), self.limit));
                 Watched::Prefix(self.watcher.get_or_insert_with(register).clone())
             }
         };
         Box::pin(async move {
-            let engine = &client.engine;
-            engine.watchdog.start(engine)?;
-            rest(engine, from).await?;
+            let services = &engine.services;
+            services.start()?;
+            rest(services, from).await?;
             match watched {
                 Watched::Key(key) => {
-                    let status = mutex_at(&client, &key).await?;
+                    let status = mutex_at(&engine, &key).await?;
                     let seen = status.map(|status| (status.key.clone(), status));
-                    Ok((seen.into_iter().collect(), engine.clock.now()))
+                    Ok((seen.into_iter().collect(), services.context.now()))
                 }
-                Watched::Prefix(watcher) => watcher.look(engine, interval).await,
+                Watched::Prefix(watcher) => watcher.look(services, interval).await,
             }
         })
     }
@@ -224,7 +224,7 @@ impl Changes {
                 if !std::mem::replace(&mut self.unavailable, true) {
                     self.untold.push_back(Change::Unavailable(error));
                 }
-                self.client.engine.clock.now()
+                self.engine.context().now()
             }
         }
     }
@@ -255,28 +255,27 @@ impl fmt::Debug for Changes {
 }
 
 /// Rests until then on the belief clock, unless the client ends meanwhile.
-async fn rest(engine: &Engine, until: Instant) -> Result<(), Error> {
-    let watchdog = &engine.watchdog;
-    let mut closing = pin!(watchdog.closing());
+async fn rest(services: &Services, until: Instant) -> Result<(), Error> {
+    let Services { context, tasks, .. } = services;
     loop {
-        if watchdog.is_closed() {
-            return Err(watchdog.closed());
+        if tasks.is_closed() {
+            return Err(tasks.closed());
         }
-        let now = engine.clock.now();
+        let now = context.now();
         if now >= until {
             return Ok(());
         }
         tokio::select! {
             biased;
-            () = &mut closing => {}
-            () = nap(watchdog, until - now) => {}
+            () = tasks.closing().cancelled() => {}
+            () = nap(tasks, until - now) => {}
         }
     }
 }
 
 /// The mutex at the key. `None` if the key is free, or if it holds something else.
-pub(crate) async fn mutex_at(client: &Client, key: &LockKey) -> Result<Option<LockStatus>, Error> {
-    match client.inspect(Query::Key(key.clone())).await {
+pub(crate) async fn mutex_at(engine: &Engine, key: &LockKey) -> Result<Option<LockStatus>, Error> {
+    match engine.inspect(Query::Key(key.clone())).await {
         Ok(page) => Ok(page.items.into_iter().find(|status| status.kind == Kind::Mutex)),
         Err(Error::Backend(error)) if error.fault() == Fault::UnknownKind => Ok(None),
         Err(error) => Err(error),

@@ -5,24 +5,22 @@ use std::time::Duration;
 
 use smallvec::smallvec;
 use tenure_backend::{
-    Backend, Cause, Departure, Fault, Finding, Guarantee, Holder, HolderId, LockStatus, Mode, PASS_WINDOW,
-    Page, Profile, Query, Released,
+    Backend, Cause, Departure, Finding, Guarantee, Holder, HolderId, LockStatus, Mode, PASS_WINDOW, Page,
+    Profile, Query, Released,
 };
 
 use crate::changes::{Changes, Scope};
-use crate::election::Election;
 use crate::engine::Engine;
+use crate::engine::own_thread::OwnThread;
+use crate::engine::owner::Owner;
 use crate::error::{Error, no_answer};
-use crate::line::Line;
-use crate::mutex::Mutex;
-use crate::options::Face;
-use crate::own_thread::OwnThread;
-use crate::owner::Owner;
-use crate::rwlock::RwLock;
-use crate::semaphore::Semaphore;
+use crate::lock::election::Election;
+use crate::lock::mutex::Mutex;
+use crate::lock::options::LockHandle;
+use crate::lock::rwlock::RwLock;
+use crate::lock::semaphore::Semaphore;
+use crate::lock::striped::Striped;
 use crate::settings::Settings;
-use crate::striped::Striped;
-use crate::timer::within;
 
 /// A client of one store. Clone it freely: clones are the same client, with one watchdog.
 ///
@@ -55,23 +53,23 @@ impl Client {
     /// A client of a store that was opened on that thread.
     pub(crate) fn on(thread: OwnThread, backend: Arc<dyn Backend>, settings: Settings) -> Client {
         let client = Client::new(backend, settings);
-        client.engine.watchdog.settle_on(thread);
+        client.engine.settle_on(thread);
         client
     }
 
     /// A lock that one holds at a time. No I/O; a bad key is [`Error::Invalid`] at first use.
     pub fn mutex(&self, key: impl AsRef<str>) -> Mutex {
-        Mutex(Face::new(&self.engine, key.as_ref(), Mode::Exclusive))
+        Mutex::new(&self.engine, key.as_ref())
     }
 
     /// A lock that many readers share and one writer holds alone. No I/O.
     pub fn rwlock(&self, key: impl AsRef<str>) -> RwLock {
-        RwLock(Face::new(&self.engine, key.as_ref(), Mode::Read))
+        RwLock(LockHandle::new(&self.engine, key.as_ref(), Mode::Read))
     }
 
     /// A lock of `of` permits. No I/O.
     pub fn semaphore(&self, key: impl AsRef<str>, of: u32) -> Semaphore {
-        Semaphore(Face::semaphore(&self.engine, key.as_ref(), of))
+        Semaphore(LockHandle::semaphore(&self.engine, key.as_ref(), of))
     }
 
     /// Any number of names on `stripes` mutexes (at least one), called `key#0`, `key#1` and so on. No I/O.
@@ -79,27 +77,31 @@ impl Client {
     /// # Panics
     /// Above [`Striped::MOST`] stripes.
     pub fn striped(&self, key: impl AsRef<str>, stripes: usize) -> Striped {
-        Striped::new(self, key.as_ref(), stripes)
+        Striped::new(&self.engine, key.as_ref(), stripes)
     }
 
     /// An owner, on whose behalf locks can be nested. Two owners are never the same, whatever their names.
     pub fn owner(&self, name: impl AsRef<str>) -> Owner {
-        Owner::new(self.engine.next_owner(), name.as_ref(), self.engine.id)
+        Owner::new(
+            self.engine.context().next_owner(),
+            name.as_ref(),
+            self.engine.context().id,
+        )
     }
 
     /// An election: of all that campaign for `name`, one leads at a time. No I/O.
     pub fn election(&self, name: impl AsRef<str>) -> Election {
-        Election::new(self, name.as_ref())
+        Election::new(&self.engine, name.as_ref())
     }
 
     /// Watches all keys that begin with `prefix`, by a look at the store once a second. No I/O until it is awaited.
     pub fn watch(&self, prefix: impl AsRef<str>) -> Changes {
-        Changes::new(self.clone(), Ok(Scope::Prefix(prefix.as_ref().into())))
+        Changes::new(&self.engine, Ok(Scope::Prefix(prefix.as_ref().into())))
     }
 
     /// What the store promises, and what it cannot do.
     pub fn profile(&self) -> &Profile {
-        self.engine.backend.profile()
+        self.engine.profile()
     }
 
     /// Demands a guarantee of the store, so that a program refuses to start on one that is too weak for it.
@@ -130,7 +132,7 @@ impl Client {
     /// [`Error::Backend`], also for a single key that holds something of which the store cannot tell who holds it (on Redis,
     /// what is no mutex); [`Error::Unsupported`], [`Error::Closed`]; [`Error::Invalid`] for a cursor of another store.
     pub async fn inspect(&self, query: Query) -> Result<Page<LockStatus>, Error> {
-        Ok(self.engine.backend.backend().inspect(query).await?)
+        self.engine.inspect(query).await
     }
 
     /// Takes locks away from their holders, foreign ones too; answers who was freed.
@@ -147,7 +149,7 @@ impl Client {
     /// store cannot evict: [`inspect`](Client::inspect) shows which. After an unknown outcome it is safe to repeat for a
     /// named holder; repeated for all, it takes whoever holds by then.
     pub async fn evict(&self, holder: Holder) -> Result<Vec<HolderId>, Error> {
-        let by = Some(self.engine.settings.label.clone());
+        let by = Some(self.engine.context().settings.label.clone());
         let key = holder.key().clone();
         let departure = Departure {
             who: holder,
@@ -155,9 +157,16 @@ impl Client {
             heir: None,
             bar: PASS_WINDOW,
         };
-        match self.engine.backend.release(smallvec![departure]).await.pop() {
+        match self
+            .engine
+            .context()
+            .store
+            .release(smallvec![departure])
+            .await
+            .pop()
+        {
             Some(Released::Done { freed, .. }) => {
-                self.engine.ask_about(&key);
+                self.engine.verify_holds(&key);
                 Ok(freed.into_vec())
             }
             Some(Released::Unknown(error)) => Err(error.into()),
@@ -173,7 +182,7 @@ impl Client {
     /// # Errors
     /// [`Error::Backend`], [`Error::Closed`].
     pub async fn examine(&self) -> Result<Vec<Finding>, Error> {
-        Ok(self.engine.backend.backend().examine().await?)
+        Ok(self.engine.context().store.backend().examine().await?)
     }
 
     /// Gives every lock and every waiting claim of this client back, waits until that is confirmed, and disconnects.
@@ -188,23 +197,6 @@ impl Client {
     /// [`Error::Timeout`] if it was not all confirmed within `limit`; what is left ends with its lease. [`Error::Backend`]
     /// if the store could not be left.
     pub async fn close(&self, limit: Duration) -> Result<(), Error> {
-        let watchdog = &self.engine.watchdog;
-        watchdog.shut();
-        let engine = self.engine.clone();
-        for departing in engine.lines.all().iter().flat_map(Line::empty) {
-            watchdog.give_back(departing);
-        }
-        let settle = async move {
-            engine.watchdog.settled().await;
-            let closed = engine.backend.backend().close().await;
-            engine.watchdog.stop();
-            match closed {
-                Err(error) if error.fault() != Fault::Closed => Err(error.into()),
-                _ => Ok(()),
-            }
-        };
-        within(&self.engine, limit, settle)
-            .await
-            .unwrap_or(Err(Error::Timeout))
+        self.engine.close(limit).await
     }
 }

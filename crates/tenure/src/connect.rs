@@ -6,8 +6,8 @@ use tenure_backend::Backend;
 use tenure_endpoint::{StoreUrl, UrlError};
 
 use crate::client::Client;
+use crate::engine::own_thread::OwnThread;
 use crate::error::Error;
-use crate::own_thread::OwnThread;
 use crate::settings::Settings;
 
 #[cfg(feature = "testing")]

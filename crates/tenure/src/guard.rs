@@ -10,13 +10,16 @@ use std::time::Duration;
 use tenure_backend::{BackendError, ClaimRef, Effect, Fault, FencingToken, Instant, LockKey, Mode};
 use tracing::Instrument;
 
-use crate::engine::Place;
+use crate::engine::attempt::Taken;
+use crate::engine::context::Place;
+use crate::engine::hold::Hold;
+use crate::engine::owner::Owner;
+use crate::engine::queue::{Departed, SharedQueue};
+use crate::engine::releaser::Left;
+use crate::engine::services::Services;
+use crate::engine::timer::{nap, within};
 use crate::error::{Error, Lost, LostCause};
-use crate::held::Held;
-use crate::line::Exit;
-use crate::release::Left;
 use crate::telemetry::holding;
-use crate::timer::within;
 
 /// A held lock. Dropping it gives the lock back.
 ///
@@ -44,45 +47,59 @@ use crate::timer::within;
 /// ```
 #[must_use = "a lock is given back when its guard is dropped"]
 pub struct Guard {
-    held: Option<Arc<Held>>,
+    held: Option<Held>,
     nth: u32,
     since: Instant,
     /// Its place among the client's claims, for as long as it lives.
     _place: Option<Place>,
 }
 
+/// A hold, and the queue to which it returns.
+struct Held {
+    queue: Arc<SharedQueue>,
+    hold: Arc<Hold>,
+    /// The owner that may take the lock again.
+    owner: Option<Owner>,
+}
+
 impl Guard {
-    /// A guard that begins `now`.
-    pub(crate) fn new(held: Arc<Held>, nth: u32, place: Option<Place>, now: Instant) -> Self {
-        held.line.meters().held.increment(1);
-        Guard {
-            held: Some(held),
+    pub(crate) fn new(taken: Taken) -> Self {
+        let Taken {
+            queue,
+            hold,
+            owner,
             nth,
-            since: now,
+            place,
+            since,
+        } = taken;
+        queue.meters().held.increment(1);
+        Guard {
+            held: Some(Held { queue, hold, owner }),
+            nth,
+            since,
             _place: place,
         }
     }
 
-    /// When it began.
-    pub(crate) fn since(&self) -> Instant {
-        self.since
-    }
-
-    fn held(&self) -> &Arc<Held> {
+    fn held(&self) -> &Held {
         self.held
             .as_ref()
             .expect("a guard has its claim until it is consumed")
     }
 
+    fn hold(&self) -> &Arc<Hold> {
+        &self.held().hold
+    }
+
     fn now(&self) -> Instant {
-        self.held().line.engine.clock.now()
+        self.held().now()
     }
 
     /// The number that fences this grant: greater than that of every conflicting grant of the key before it.
     ///
     /// `None` where the store has none. A guard that an owner took again has the token of the first.
     pub fn token(&self) -> Option<FencingToken> {
-        self.held().token(self.nth)
+        self.hold().token(self.nth)
     }
 
     /// As [`token`](Self::token), for resources that must be fenced.
@@ -91,7 +108,7 @@ impl Guard {
     /// [`Error::Unsupported`] where the store has no tokens: ask [`Client::require`](crate::Client::require) at the start.
     pub fn fence(&self) -> Result<FencingToken, Error> {
         self.token().ok_or_else(|| {
-            let profile = self.held().line.engine.backend.profile();
+            let profile = self.held().queue.context().store.profile();
             let message = format!("{} ({}) has no fencing tokens", profile.store, profile.layout);
             tenure_backend::BackendError::unsupported(message).into()
         })
@@ -99,29 +116,29 @@ impl Guard {
 
     /// The key that is locked.
     pub fn key(&self) -> &LockKey {
-        &self.held().claim.at.key
+        &self.hold().claim.at.key
     }
 
     /// How it is held.
     pub fn mode(&self) -> Mode {
-        self.held().claim.mode
+        self.hold().claim.mode
     }
 
     /// The claim's name in the store: what `tenure ls` shows and `tenure evict --claim` takes.
     pub fn claim(&self) -> &ClaimRef {
-        &self.held().claim.at
+        &self.hold().claim.at
     }
 
     /// Whether the lock is believed to be held at this moment. Reads a clock, does no I/O.
     pub fn is_held(&self) -> bool {
-        self.held().is_believed(self.now())
+        self.hold().is_believed(self.now())
     }
 
     /// How long the lock is believed to be held unless a renewal comes; zero once it is lost.
     pub fn remaining(&self) -> Duration {
         let now = self.now();
-        if self.held().is_believed(now) {
-            self.held().deadline() - now
+        if self.hold().is_believed(now) {
+            self.hold().deadline() - now
         } else {
             Duration::ZERO
         }
@@ -130,7 +147,7 @@ impl Guard {
     /// The moment at which belief ends unless a renewal comes, on the belief clock; its origin once it is lost.
     pub fn believe_until(&self) -> Instant {
         if self.is_held() {
-            self.held().deadline()
+            self.hold().deadline()
         } else {
             Instant::ORIGIN
         }
@@ -139,17 +156,17 @@ impl Guard {
     /// How long the store keeps the lock without a renewal, as it said when it granted it: what was asked for, rounded
     /// to what the store can do.
     pub fn lease(&self) -> Duration {
-        self.held().given_lease()
+        self.hold().given_lease()
     }
 
     /// Why the lock was lost; `None` while it is held.
     pub fn loss(&self) -> Option<Lost> {
-        self.held().check(self.now()).err()
+        self.hold().check(self.now()).err()
     }
 
     /// The backend's own proof of the grant, for its guarded-write helpers.
     pub fn evidence(&self) -> Option<&tenure_backend::Evidence> {
-        self.held().evidence()
+        self.hold().evidence()
     }
 
     /// Waits until the lock is lost, and says why.
@@ -185,8 +202,8 @@ impl Guard {
     /// ```
     pub async fn while_held<F: Future>(&self, work: F) -> Result<F::Output, Lost> {
         let held = self.held();
-        let check = || held.check(held.line.engine.clock.now());
-        while_all_held(check, held.lost(), work.instrument(holding(self))).await
+        let span = holding(self.claim(), self.token());
+        while_all_held(|| held.check(), held.lost(), work.instrument(span)).await
     }
 
     /// Asks the store whether the lock is held: one round trip, which also renews it.
@@ -198,9 +215,9 @@ impl Guard {
     /// [`Error::Lost`] if it is not; [`Error::Backend`] if the store did not answer, which says nothing of the lock;
     /// [`Error::Closed`] if the client was closed, or its runtime has ended.
     pub async fn verify(&self) -> Result<(), Error> {
-        let held = self.held();
-        held.check(self.now())?;
-        held.line.engine.watchdog.verify(held).await
+        let Held { queue, hold, .. } = self.held();
+        self.held().check()?;
+        queue.services.renewer.verify(hold, queue.clone()).await
     }
 
     /// Gives the lock back, and confirms it: the store says that it is free, or the next waiter of this client has it.
@@ -220,11 +237,11 @@ impl Guard {
         let Some(leaving) = guard.leave() else {
             return Ok(());
         };
-        let believed = leaving.believed();
-        match leaving {
-            Leaving::Shared(_) => Ok(believed?),
-            Leaving::Last(held, None) => give_back(&held, believed).await,
-            Leaving::Last(held, Some(until)) => keep(held, until, believed).await,
+        let believed = leaving.held.check();
+        match leaving.rest {
+            Rest::Shared => Ok(believed?),
+            Rest::Release => leaving.held.release(believed).await,
+            Rest::Keep(until) => leaving.held.keep(until, believed).await,
         }
     }
 
@@ -233,103 +250,147 @@ impl Guard {
         let Some(leaving) = self.leave() else {
             return Ok(());
         };
-        let believed = leaving.believed();
-        match leaving {
-            Leaving::Shared(_) => Ok(believed?),
-            Leaving::Last(held, _) => give_back(&held, believed).await,
+        let believed = leaving.held.check();
+        match leaving.rest {
+            Rest::Shared => Ok(believed?),
+            Rest::Release | Rest::Keep(_) => leaving.held.release(believed).await,
         }
     }
 
     /// As [`give_up`](Self::give_up), with the rest done by the client's own task.
     pub(crate) fn abandon(mut self) {
-        if let Some(Leaving::Last(held, _)) = self.leave() {
-            held.line.leave_behind(&held);
+        if let Some(Leaving { held, rest }) = self.leave()
+            && !matches!(rest, Rest::Shared)
+        {
+            held.queue.done_behind(&held.hold);
         }
     }
 
     /// Leaves the claim; once, whatever happens to the guard afterwards.
     fn leave(&mut self) -> Option<Leaving> {
         let held = self.held.take()?;
-        let now = held.line.engine.clock.now();
-        let meters = held.line.meters();
+        let now = held.now();
+        let meters = held.queue.meters();
         meters.held.decrement(1);
         meters.hold.record(now - self.since);
-        if !held.leave() {
-            return Some(Leaving::Shared(held));
+        let hold = &held.hold;
+        if let Some(owner) = &held.owner {
+            if !hold.leave() {
+                let rest = Rest::Shared;
+                return Some(Leaving { held, rest });
+            }
+            owner.forget(hold);
         }
-        if let Some(owner) = &held.options.owner {
-            owner.forget(&held);
-        }
-        let keep_until = held
-            .kept_until()
-            .filter(|until| *until > now && held.is_believed(now));
-        Some(Leaving::Last(held, keep_until))
+        let kept = hold.kept_until();
+        let rest = match kept.filter(|until| *until > now && hold.is_believed(now)) {
+            Some(until) => Rest::Keep(until),
+            None => Rest::Release,
+        };
+        Some(Leaving { held, rest })
     }
 }
 
-/// What a guard leaves.
-enum Leaving {
-    /// A claim that other guards of its owner share.
-    Shared(Arc<Held>),
-    /// A claim that is nobody's; until when it must be kept in the store.
-    Last(Arc<Held>, Option<Instant>),
+/// What a guard leaves, and what remains to be done.
+struct Leaving {
+    held: Held,
+    rest: Rest,
 }
 
-impl Leaving {
-    fn believed(&self) -> Result<(), Lost> {
-        let (Leaving::Shared(held) | Leaving::Last(held, _)) = self;
-        held.check(held.line.engine.clock.now())
+enum Rest {
+    /// Other guards of the owner share the claim.
+    Shared,
+    Release,
+    /// The store keeps the claim until then.
+    Keep(Instant),
+}
+
+impl Held {
+    fn now(&self) -> Instant {
+        self.queue.context().now()
     }
-}
 
-async fn give_back(held: &Arc<Held>, believed: Result<(), Lost>) -> Result<(), Error> {
-    let departing = match held.line.leave(held) {
-        Exit::Passed => return Ok(()),
-        Exit::Gone => return Ok(believed?),
-        Exit::Release(departing) => departing,
-    };
-    let engine = &held.line.engine;
-    let limit = engine.settings.unlock_limit.min(held.claim.lease);
-    // Dropped at its limit, it is seen through by the watchdog, as when its caller drops it.
-    let Some(left) = within(engine, limit * 2, departing.run(limit)).await else {
-        let message = "the store did not answer the unlock: the watchdog goes on asking it";
-        return Err(BackendError::new(Fault::Unavailable, Effect::Unknown, message).into());
-    };
-    match left? {
-        Left::WasGone if believed.is_ok() => {
-            let cause = within(engine, limit, engine.watchdog.why_gone(held)).await;
-            let cause = cause.unwrap_or(LostCause::Missing);
-            held.lose(cause.clone());
-            Err(Lost { cause }.into())
+    fn check(&self) -> Result<(), Lost> {
+        self.hold.check(self.now())
+    }
+
+    /// Waits until the local deadline has passed, also when the network is silent.
+    async fn lost(&self) -> Lost {
+        loop {
+            let mut notified = pin!(self.hold.loss_notifier().notified());
+            notified.as_mut().enable();
+            let now = self.now();
+            if let Err(lost) = self.hold.check(now) {
+                return lost;
+            }
+            tokio::select! {
+                biased;
+                () = notified => {}
+                () = nap(&self.queue.services.tasks, self.hold.deadline() - now) => {}
+            }
         }
-        Left::Freed | Left::WasGone | Left::Absent => Ok(believed?),
     }
-}
 
-/// Has the store keep the claim until then, also if this process ends, and says what the store said to it.
-async fn keep(held: Arc<Held>, until: Instant, believed: Result<(), Lost>) -> Result<(), Error> {
-    let (tell, told) = tokio::sync::oneshot::channel();
-    let engine = held.line.engine.clone();
-    held.line.keep(&held, until, tell);
-    match within(&engine, engine.settings.unlock_limit, told).await {
-        Some(Ok(said)) => said,
-        // The line was closed: the claim was given back before.
-        Some(Err(_)) => Ok(believed?),
-        None => {
-            let message = "the store did not answer: the watchdog goes on asking it to keep the lock";
-            Err(BackendError::new(Fault::Unavailable, Effect::Unknown, message).into())
+    async fn release(&self, believed: Result<(), Lost>) -> Result<(), Error> {
+        let Held { queue, hold, .. } = self;
+        let release = match queue.done(hold) {
+            Ok(release) => release,
+            Err(Departed::HandedOver) => return Ok(()),
+            Err(Departed::Gone) => return Ok(believed?),
+        };
+        let Services {
+            context,
+            tasks,
+            renewer,
+            ..
+        } = &*queue.services;
+        let (clock, limit) = (
+            &*context.clock,
+            context.settings.unlock_limit.min(hold.claim.lease),
+        );
+        // Dropped at its limit, a task finishes it, as when the caller drops it.
+        let Some(left) = within(tasks, clock, limit * 2, release.send(limit)).await else {
+            let message = "the store did not answer the unlock: the watchdog goes on asking it";
+            return Err(BackendError::new(Fault::Unavailable, Effect::Unknown, message).into());
+        };
+        match left? {
+            Left::WasGone if believed.is_ok() => {
+                let cause = within(tasks, clock, limit, renewer.why_gone(hold)).await;
+                let cause = cause.unwrap_or(LostCause::Missing);
+                hold.lose(cause.clone());
+                Err(Lost { cause }.into())
+            }
+            Left::Freed | Left::WasGone | Left::Absent => Ok(believed?),
+        }
+    }
+
+    /// Makes the store keep the claim until then, also if this process ends, and returns the store's answer.
+    async fn keep(&self, until: Instant, believed: Result<(), Lost>) -> Result<(), Error> {
+        let (tell, told) = tokio::sync::oneshot::channel();
+        self.queue.keep(&self.hold, until, tell);
+        let Services { context, tasks, .. } = &*self.queue.services;
+        match within(tasks, &*context.clock, context.settings.unlock_limit, told).await {
+            Some(Ok(answer)) => answer,
+            // The client was closed, and has released the claim before.
+            Some(Err(_)) => Ok(believed?),
+            None => {
+                let message = "the store did not answer: the watchdog goes on asking it to keep the lock";
+                Err(BackendError::new(Fault::Unavailable, Effect::Unknown, message).into())
+            }
         }
     }
 }
 
 impl Drop for Guard {
     fn drop(&mut self) {
-        match self.leave() {
-            Some(Leaving::Last(held, Some(until))) => {
-                held.line.keep(&held, until, tokio::sync::oneshot::channel().0);
-            }
-            Some(Leaving::Last(held, None)) => held.line.leave_behind(&held),
-            Some(Leaving::Shared(_)) | None => {}
+        let Some(Leaving { held, rest }) = self.leave() else {
+            return;
+        };
+        match rest {
+            Rest::Shared => {}
+            Rest::Release => held.queue.done_behind(&held.hold),
+            Rest::Keep(until) => held
+                .queue
+                .keep(&held.hold, until, tokio::sync::oneshot::channel().0),
         }
     }
 }

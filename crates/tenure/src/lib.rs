@@ -19,59 +19,35 @@
 //! act after another holds the lock. Only the fencing token, checked by the resource, protects against that.
 
 mod acquire;
-mod attempt;
-mod belief;
 #[cfg(feature = "blocking")]
 pub mod blocking;
 mod changes;
 mod client;
 mod connect;
-mod drive;
-mod election;
 mod engine;
 mod error;
 pub mod fenced;
 mod guard;
-mod held;
-mod line;
-mod lines;
-mod multi;
-mod mutex;
-mod options;
-mod own_thread;
-mod owner;
-mod queue;
-mod release;
-mod rwlock;
-mod scan;
-mod seek;
-mod semaphore;
+mod lock;
 mod settings;
-mod store;
-mod striped;
 pub mod telemetry;
 #[cfg(feature = "testing")]
 pub mod testing;
-mod timer;
-mod verdict;
-mod waiter;
-mod want;
-mod watchdog;
 
 pub use acquire::Acquire;
 pub use changes::{Change, Changes};
 pub use client::Client;
 pub use connect::{connect, connect_with, schema};
-pub use election::{Election, Leader};
+pub use engine::owner::Owner;
 pub use error::{Error, Lost, LostCause};
 pub use guard::Guard;
-pub use multi::{Member, Multi, MultiGuard, multi};
-pub use mutex::Mutex;
-pub use owner::Owner;
-pub use rwlock::RwLock;
-pub use semaphore::Semaphore;
+pub use lock::election::{Election, Leader};
+pub use lock::multi::{Member, Multi, MultiGuard, multi};
+pub use lock::mutex::Mutex;
+pub use lock::rwlock::RwLock;
+pub use lock::semaphore::Semaphore;
+pub use lock::striped::Striped;
 pub use settings::Settings;
-pub use striped::Striped;
 pub use tenure_backend::{
     self as backend, Backend, BackendError, ClaimId, ClaimRef, Cursor, Effect, Evidence, Fairness, Fault,
     Fencing, FencingToken, Finding, Guarantee, Holder, HolderId, HolderStatus, Instant, Kind, LockKey,

@@ -4,8 +4,8 @@ use std::fmt;
 use std::ops::Deref;
 
 use super::runtime::Runtime;
-use crate::options::Configure;
-use crate::want::Options;
+use crate::engine::request::Options;
+use crate::lock::options::Configure;
 
 /// A value of the async API whose methods block the calling thread. Each type of [this module](super) is a name for one.
 ///

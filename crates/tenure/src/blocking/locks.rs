@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::adapter::{Blocking, blocking};
 use super::guard::Guard;
 use crate::error::Error;
-use crate::options::options;
+use crate::lock::options::options;
 
 /// A lock that one holds at a time, among all clients of the store: see [`tenure::Mutex`](crate::Mutex).
 ///

@@ -36,7 +36,7 @@ mod locks;
 mod multi;
 mod runtime;
 
-pub use crate::owner::Owner;
+pub use crate::engine::owner::Owner;
 pub use adapter::Blocking;
 pub use changes::Changes;
 pub use client::{Client, connect, connect_with};

@@ -10,8 +10,8 @@ use futures_util::FutureExt;
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::oneshot;
 
+use crate::engine::timer::within;
 use crate::error::Error;
-use crate::timer::within;
 
 const NO_THREAD: Error = Error::Closed("the system gave no thread for this client");
 const ADOPTED: &str = "whatever waits for so long came from the client that runs here";
@@ -80,7 +80,7 @@ impl Runtime {
     pub(crate) fn adopt(&self, client: &crate::Client) -> Result<(), Error> {
         let own = &self.0[0];
         let _entered = own.handle.enter();
-        client.engine.watchdog.start(&client.engine)?;
+        client.engine.services.start()?;
         let _ = own.client.set(client.clone());
         Ok(())
     }
@@ -102,7 +102,8 @@ impl Runtime {
     /// it was not done by then, and dropped.
     pub(crate) fn block_within<T>(&self, limit: Duration, future: impl Future<Output = T>) -> Option<T> {
         let client = self.0.first().and_then(|first| first.client.get());
-        self.block_on(within(&client.expect(ADOPTED).engine, limit, future))
+        let services = &client.expect(ADOPTED).engine.services;
+        self.block_on(within(&services.tasks, &*services.context.clock, limit, future))
     }
 }
 

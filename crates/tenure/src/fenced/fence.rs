@@ -3,7 +3,6 @@
 use super::dialect::{Dialect, Placeholders};
 use super::name::{BadName, Name, Table};
 use super::statement::{Statement, Writer};
-use super::trigger::Trigger;
 
 /// A table whose rows remember the greatest fencing token that has written them.
 ///
@@ -202,11 +201,6 @@ impl Fence {
             self.dialect.quote_table(&self.table),
             self.dialect.quote(&self.fence)
         )
-    }
-
-    /// Triggers that fence the table against statements that do not fence themselves.
-    pub fn guard(&self) -> Trigger {
-        Trigger::new(self.clone())
     }
 
     fn writer(&self) -> Writer {

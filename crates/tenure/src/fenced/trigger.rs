@@ -49,6 +49,13 @@ pub struct Trigger {
     deletes: bool,
 }
 
+impl Fence {
+    /// Triggers that fence the table against statements that do not fence themselves.
+    pub fn guard(&self) -> Trigger {
+        Trigger::new(self.clone())
+    }
+}
+
 impl Trigger {
     pub(crate) fn new(fence: Fence) -> Self {
         Trigger {

@@ -1,10 +1,8 @@
 //! The spans in which locks are taken, held and renewed. Where nobody subscribes they cost a flag.
 
-use tenure_backend::{FencingToken, LockKey, Mode};
+use tenure_backend::{ClaimRef, FencingToken, LockKey, Mode};
 use tracing::Span;
 use tracing::field::{Empty, display};
-
-use crate::guard::Guard;
 
 /// An acquisition; the claim and its token are told when it is [granted].
 pub(crate) fn acquiring(key: &LockKey, mode: Mode) -> Span {
@@ -12,16 +10,16 @@ pub(crate) fn acquiring(key: &LockKey, mode: Mode) -> Span {
 }
 
 /// Tells an acquisition's span what came of it.
-pub(crate) fn granted(span: &Span, guard: &Guard) {
+pub(crate) fn granted(span: &Span, claim: &ClaimRef, token: Option<FencingToken>) {
     if !span.is_disabled() {
-        span.record("claim", display(guard.claim().id));
-        span.record("token", guard.token().map(FencingToken::get));
+        span.record("claim", display(claim.id));
+        span.record("token", token.map(FencingToken::get));
     }
 }
 
 /// Work that is done while a lock is held.
-pub(crate) fn holding(guard: &Guard) -> Span {
-    let (at, token) = (guard.claim(), guard.token().map(FencingToken::get));
+pub(crate) fn holding(at: &ClaimRef, token: Option<FencingToken>) -> Span {
+    let token = token.map(FencingToken::get);
     tracing::info_span!("hold", key = %at.key, claim = %at.id, token)
 }
 

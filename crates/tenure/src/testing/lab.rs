@@ -19,8 +19,8 @@ use super::clock::LabClock;
 use crate::client::Client;
 use crate::connect::{Memory, MemoryStore};
 use crate::engine::Engine;
+use crate::engine::timer::RECHECK;
 use crate::settings::Settings;
-use crate::timer::RECHECK;
 
 const READY: &str = "the memory store answers at once";
 
@@ -103,8 +103,8 @@ impl Lab {
         let _entered = clock.runtime.enter();
         client
             .engine
-            .watchdog
-            .start(&client.engine)
+            .services
+            .start()
             .expect("a client that was just made is open, and its runtime is the lab's");
         let mut members = members.lock();
         members.retain(|member| member.engine.strong_count() > 0);
@@ -211,7 +211,7 @@ impl Lab {
             .filter_map(|member| member.engine.upgrade())
             .collect();
         for engine in engines {
-            engine.ask_about(key);
+            engine.verify_holds(key);
         }
     }
 

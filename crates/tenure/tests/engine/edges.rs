@@ -26,7 +26,7 @@ async fn waiters_that_come_back_to_a_queue_that_was_made_anew_leave_nothing_behi
         guard.unlock().await.unwrap();
         // The offer is missed, and the queue is gone.
         pass(SECOND).await;
-        assert_eq!(tasks(), 2, "two watchdogs");
+        assert_eq!(tasks(), 4, "a renewer and a releaser for each client");
         let guard = other.lock().await.unwrap();
         let second = queued(mutex.lock()).await;
         assert!(poll_once(&mut first).await.is_none());
@@ -37,7 +37,11 @@ async fn waiters_that_come_back_to_a_queue_that_was_made_anew_leave_nothing_behi
         settle().await;
         guard.unlock().await.unwrap();
         pass(SECOND).await;
-        assert_eq!(tasks(), 2, "two watchdogs, and nobody drives a queue");
+        assert_eq!(
+            tasks(),
+            4,
+            "a renewer and a releaser for each client, and no poller"
+        );
     }
 }
 

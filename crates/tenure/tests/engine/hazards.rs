@@ -88,7 +88,7 @@ async fn a_wait_that_times_out_during_its_own_call_leaves_no_driver_behind() {
     pass(SECOND).await;
     guard.unlock().await.unwrap();
     pass(SECOND).await;
-    assert_eq!(tasks(), 1, "the watchdog");
+    assert_eq!(tasks(), 2, "the renewer and the releaser");
 }
 
 #[tokio::test(start_paused = true)]
@@ -102,7 +102,7 @@ async fn waiters_that_miss_offers_and_go_leave_no_driver_behind() {
     pass(SECOND).await;
     drop((first, second));
     pass(SECOND).await;
-    assert_eq!(tasks(), 1, "the watchdog");
+    assert_eq!(tasks(), 2, "the renewer and the releaser");
     world.freed("k", MS).await;
 }
 

@@ -1,0 +1,482 @@
+//! One attempt at one lock, as a future. Dropped anywhere, it leaves nothing behind.
+
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use tenure_backend::{BackendError, Claim, ClaimRef, Effect, Fairness, Fault, Instant};
+use tracing::Span;
+
+use super::context::Place;
+use super::deadline::believe_until;
+use super::hold::Hold;
+use super::in_flight::{InFlight, Progress};
+use super::own_call::{Judged, OwnCall};
+use super::owner::{Owner, Reentry, Seat};
+use super::queue::{
+    Arrival, Arrived, CallerKind, CallerLeft, IsUnanswered, PollReply, Polled, SharedQueue, WaiterId,
+};
+use super::request::LockRequest;
+use super::timer::Limit;
+use crate::error::Error;
+use crate::telemetry::{Outcome, acquiring};
+
+/// The store has not said in time whether the lock is busy.
+pub(crate) fn unanswered() -> Error {
+    let message = "the store did not answer within the time limit";
+    BackendError::new(Fault::Unavailable, Effect::Unknown, message).into()
+}
+
+/// How long a caller is ready to wait.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Patience {
+    Forever,
+    Within(Duration),
+    /// Not at all: the attempt ends with `None` if the lock is busy.
+    Try,
+}
+
+impl Patience {
+    /// Turns a limit of zero into a try: a free lock is taken, however long the store's answer travels. Returns true if it
+    /// was one.
+    pub(crate) fn or_try(self) -> (Self, bool) {
+        match self {
+            Patience::Within(Duration::ZERO) => (Patience::Try, true),
+            other => (other, false),
+        }
+    }
+}
+
+/// Called once, when the wait begins, with the claim that waits.
+pub(crate) type OnWaiting = Box<dyn FnOnce(&ClaimRef) + Send>;
+
+/// A grant, for the guard that the caller gets.
+pub(crate) struct Taken {
+    pub(crate) queue: Arc<SharedQueue>,
+    pub(crate) hold: Arc<Hold>,
+    /// The owner that may take the lock again.
+    pub(crate) owner: Option<Owner>,
+    /// The number of the grant within the claim's run.
+    pub(crate) nth: u32,
+    pub(crate) place: Option<Place>,
+    pub(crate) since: Instant,
+}
+
+/// How an attempt ends. `None` says that it only tried and the lock is busy.
+type End = Result<Option<Taken>, Error>;
+
+pub(crate) struct Attempt {
+    queue: Result<Arc<SharedQueue>, Error>,
+    request: LockRequest,
+    patience: Patience,
+    /// A busy lock is reported as a time-out: the caller passed a limit of zero.
+    busy_is_timeout: bool,
+    on_waiting: Option<OnWaiting>,
+    limit: Option<Box<Limit>>,
+    place: Option<Place>,
+    seat: Option<Box<Seat>>,
+    stage: Stage,
+    /// The time of the first poll, until the attempt has ended.
+    since: Option<Instant>,
+    /// Whether it is counted among the attempts that wait.
+    is_counted: bool,
+    span: Span,
+}
+
+enum Stage {
+    Start,
+    /// The caller polls its own call.
+    Calling(InFlight<Judged, OwnCall>, WaiterId, Arc<Claim>),
+    /// It waits in the queue; a task may poll its call. The claim is for `on_waiting`.
+    Waiting(WaiterId, Option<Arc<Claim>>),
+    Done,
+}
+
+impl Attempt {
+    pub(crate) fn new(
+        queue: Result<Arc<SharedQueue>, Error>,
+        request: LockRequest,
+        patience: Patience,
+    ) -> Self {
+        let (patience, busy_is_timeout) = patience.or_try();
+        Attempt {
+            queue,
+            request,
+            patience,
+            busy_is_timeout,
+            on_waiting: None,
+            limit: None,
+            place: None,
+            seat: None,
+            stage: Stage::Start,
+            since: None,
+            is_counted: false,
+            span: Span::none(),
+        }
+    }
+
+    pub(crate) fn on_waiting(&mut self, call: OnWaiting) {
+        self.on_waiting = Some(call);
+    }
+
+    fn tries(&self) -> bool {
+        matches!(self.patience, Patience::Try)
+    }
+
+    pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<End> {
+        let queue = match &self.queue {
+            Ok(queue) => queue.clone(),
+            Err(error) => return Poll::Ready(Err(error.clone())),
+        };
+        // Where a store answers at once, a task that locks and unlocks in a loop would never let others run.
+        let progress = ready!(tokio::task::coop::poll_proceed(cx));
+        if matches!(self.stage, Stage::Start) {
+            self.span = acquiring(&queue.key, self.request.mode);
+        }
+        let span = std::mem::replace(&mut self.span, Span::none());
+        let polled = span.in_scope(|| self.poll_on(&queue, cx));
+        self.span = span;
+        let Poll::Ready(end) = polled else {
+            if !self.is_counted {
+                self.is_counted = true;
+                queue.meters().waiters.increment(1);
+            }
+            return Poll::Pending;
+        };
+        progress.made_progress();
+        let end = match end {
+            Ok(None) if self.busy_is_timeout => Err(Error::Timeout),
+            end => end,
+        };
+        let now = match &end {
+            Ok(Some(taken)) => {
+                crate::telemetry::granted(&self.span, &taken.hold.claim.at, taken.hold.token(taken.nth));
+                taken.since
+            }
+            _ => queue.context().now(),
+        };
+        self.ended(&queue, Outcome::of(&end), now);
+        Poll::Ready(end)
+    }
+
+    /// Records how the attempt ended.
+    fn ended(&mut self, queue: &SharedQueue, outcome: Outcome, now: Instant) {
+        let meters = queue.meters();
+        if std::mem::take(&mut self.is_counted) {
+            meters.waiters.decrement(1);
+        }
+        // An owner that enters again has not asked the store.
+        let since = self.since.take().unwrap_or(now);
+        meters.acquisition(outcome, now - since);
+    }
+
+    fn poll_on(&mut self, queue: &Arc<SharedQueue>, cx: &mut Context<'_>) -> Poll<End> {
+        if let Some(end) = self.enter_again(queue, cx) {
+            self.abandon(queue);
+            return Poll::Ready(end);
+        }
+        loop {
+            let step = match &self.stage {
+                Stage::Start => self.start(queue, cx),
+                Stage::Calling(call, id, claim) => match call.poll(cx) {
+                    Poll::Pending => Poll::Pending,
+                    Poll::Ready(progress) => {
+                        let (id, claim) = (*id, claim.clone());
+                        match progress {
+                            Progress::Answered(judged) => self.judged(queue, id, judged),
+                            Progress::Adopted => {
+                                self.stage = Stage::Waiting(id, Some(claim));
+                                Poll::Ready(None)
+                            }
+                        }
+                    }
+                },
+                Stage::Waiting(id, _) => {
+                    let id = *id;
+                    self.poll_waiting(queue, id, cx)
+                }
+                Stage::Done => panic!("an acquisition was polled after it had finished"),
+            };
+            match step {
+                Poll::Ready(None) => {}
+                Poll::Ready(Some(end)) => {
+                    self.stage = Stage::Done;
+                    self.seat = None;
+                    return Poll::Ready(end);
+                }
+                Poll::Pending => return self.poll_limit(queue, cx),
+            }
+        }
+    }
+
+    /// An owner that holds the key takes it again at once.
+    fn enter_again(&mut self, queue: &Arc<SharedQueue>, cx: &mut Context<'_>) -> Option<End> {
+        if matches!(self.stage, Stage::Done) {
+            return None;
+        }
+        let owner = self.request.options.owner.as_ref()?;
+        let context = queue.context();
+        let now = context.now();
+        match owner.enter(
+            context.id,
+            &queue.key,
+            self.request.mode,
+            now,
+            &mut self.seat,
+            cx.waker(),
+        ) {
+            Reentry::Again(hold) => Some(Ok(Some(self.taken(queue, hold, 0)))),
+            Reentry::Refused(error) => Some(Err(error)),
+            Reentry::No => None,
+        }
+    }
+
+    /// The first poll.
+    fn start(&mut self, queue: &Arc<SharedQueue>, cx: &mut Context<'_>) -> Poll<Option<End>> {
+        if let Err(error) = self.admit(queue) {
+            return Poll::Ready(Some(Err(error)));
+        }
+        let context = queue.context();
+        let now = context.now();
+        self.since.get_or_insert(now);
+        let mode = self.request.mode;
+        let profile = context.store.profile();
+        let fairness = match self.request.options.fairness {
+            // A try does not queue, if the store can do without.
+            Fairness::Fifo if self.tries() && profile.serves(mode, Fairness::Unfair) => Fairness::Unfair,
+            fairness => context.fairness(mode, fairness),
+        };
+        let kind = match fairness {
+            Fairness::Fifo => CallerKind::Queues,
+            Fairness::Unfair if self.tries() => CallerKind::Tries,
+            Fairness::Unfair => CallerKind::Waits,
+        };
+        let arrived = Arrived {
+            request: &self.request,
+            kind,
+            waker: cx.waker(),
+        };
+        let id = match queue.apply(arrived) {
+            Arrival::Ask(id) => id,
+            Arrival::Busy => return Poll::Ready(Some(Ok(None))),
+            Arrival::Closed => return Poll::Ready(Some(Err(queue.services.tasks.closed()))),
+            Arrival::Wait(id) => {
+                self.stage = Stage::Waiting(id, None);
+                if self.on_waiting.is_some() {
+                    let claim = queue.claim(&self.request, fairness, 1);
+                    self.report_waiting(&claim);
+                }
+                return Poll::Pending;
+            }
+        };
+        let own = OwnCall {
+            queue: queue.clone(),
+            id,
+            request: self.request.clone(),
+            claim: queue.claim(&self.request, fairness, 1),
+            tries: self.tries(),
+        };
+        let mut call = context.store.acquire(own.claim.clone(), context.not_after(now));
+        match Pin::new(&mut call).poll(cx) {
+            Poll::Ready(answer) => {
+                let judged = own.judge(answer);
+                self.judged(queue, id, judged)
+            }
+            Poll::Pending => {
+                let (claim, work) = (own.claim.clone(), own.work(call));
+                let in_flight = InFlight::new(&queue.services.tasks, work, Some(cx.waker().clone()), own);
+                let adoptable = in_flight.adoptable();
+                self.stage = Stage::Calling(in_flight, id, claim);
+                queue.services.releaser.adopt_later(&adoptable);
+                Poll::Pending
+            }
+        }
+    }
+
+    /// Checks everything that can be checked before anything is sent.
+    fn admit(&mut self, queue: &Arc<SharedQueue>) -> Result<(), Error> {
+        let context = queue.context();
+        let profile = context.store.profile();
+        self.request.check()?;
+        let (mode, fairness) = (self.request.mode, self.request.options.fairness);
+        if !profile.serves(mode, fairness) {
+            // The order is at fault only if the store knows the other one.
+            let order = match fairness {
+                Fairness::Fifo if profile.serves(mode, Fairness::Unfair) => "fair ",
+                Fairness::Unfair if profile.serves(mode, Fairness::Fifo) => "unfair ",
+                Fairness::Fifo | Fairness::Unfair => "",
+            };
+            let message = format!(
+                "{} ({}) has no {order}locks of mode {mode}",
+                profile.store, profile.layout
+            );
+            return Err(BackendError::unsupported(message).into());
+        }
+        let lease = self.request.options.lease;
+        if believe_until(Instant::ORIGIN, lease, profile.limits.margin) == Instant::ORIGIN {
+            let message = format!(
+                "{} takes more off a lease than this one has: ask for a longer one",
+                profile.store
+            );
+            return Err(Error::Invalid(message.into()));
+        }
+        queue.services.start()?;
+        if self.place.is_none() {
+            self.place = Some(context.reserve()?);
+        }
+        Ok(())
+    }
+
+    /// The call was answered while the caller polled it.
+    fn judged(&mut self, queue: &Arc<SharedQueue>, id: WaiterId, judged: Judged) -> Poll<Option<End>> {
+        // Whatever follows, no call is left to finish.
+        self.stage = Stage::Done;
+        Poll::Ready(match judged {
+            Judged::Held(hold) => Some(Ok(Some(self.granted(queue, hold, 0)))),
+            Judged::Refused => Some(Ok(None)),
+            Judged::Failed(error) => Some(Err(error)),
+            Judged::Left => Some(Err(queue.services.tasks.abandoned())),
+            Judged::Waits(claim) => {
+                self.stage = Stage::Waiting(id, None);
+                self.report_waiting(&claim);
+                None
+            }
+        })
+    }
+
+    fn poll_waiting(
+        &mut self,
+        queue: &Arc<SharedQueue>,
+        id: WaiterId,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<End>> {
+        let reply = queue.apply(Polled {
+            id,
+            waker: cx.waker(),
+        });
+        Poll::Ready(match reply {
+            PollReply::Calling => return Poll::Pending,
+            PollReply::Waiting => {
+                if let Stage::Waiting(_, claim) = &mut self.stage
+                    && let Some(claim) = claim.take()
+                {
+                    self.report_waiting(&claim);
+                }
+                return Poll::Pending;
+            }
+            PollReply::Held(hold, nth) => Some(Ok(Some(self.granted(queue, hold, nth)))),
+            PollReply::Refused => Some(Ok(None)),
+            PollReply::Failed(error) => Some(Err(error)),
+            PollReply::Closed => Some(Err(queue.services.tasks.closed())),
+            PollReply::Missed if self.tries() => {
+                self.stage = Stage::Start;
+                None
+            }
+            PollReply::Missed => {
+                self.queue_again(queue, id);
+                None
+            }
+        })
+    }
+
+    /// Waits once more at the tail of the store's queue.
+    fn queue_again(&mut self, queue: &Arc<SharedQueue>, id: WaiterId) {
+        let own = OwnCall {
+            queue: queue.clone(),
+            id,
+            request: self.request.clone(),
+            claim: queue.claim(&self.request, Fairness::Fifo, 1),
+            tries: false,
+        };
+        own.wait_anew();
+    }
+
+    fn granted(&mut self, queue: &Arc<SharedQueue>, hold: Arc<Hold>, nth: u32) -> Taken {
+        if let Some(owner) = &self.request.options.owner {
+            owner.holds(&hold);
+        }
+        self.taken(queue, hold, nth)
+    }
+
+    fn taken(&mut self, queue: &Arc<SharedQueue>, hold: Arc<Hold>, nth: u32) -> Taken {
+        Taken {
+            queue: queue.clone(),
+            hold,
+            owner: self.request.options.owner.clone(),
+            nth,
+            place: self.place.take(),
+            since: queue.context().now(),
+        }
+    }
+
+    fn report_waiting(&mut self, claim: &Claim) {
+        if let Some(call) = self.on_waiting.take() {
+            call(&claim.at);
+        }
+    }
+
+    /// Ends the attempt when the caller's time limit has passed.
+    fn poll_limit(&mut self, queue: &Arc<SharedQueue>, cx: &mut Context<'_>) -> Poll<End> {
+        let Patience::Within(limit) = self.patience else {
+            return Poll::Pending;
+        };
+        let (tasks, clock) = (&queue.services.tasks, &*queue.context().clock);
+        let limit = self
+            .limit
+            .get_or_insert_with(|| Box::new(Limit::new(tasks, clock, limit)));
+        if limit.poll(tasks, clock, cx).is_pending() {
+            return Poll::Pending;
+        }
+        let error = self.why_late(queue);
+        self.abandon(queue);
+        Poll::Ready(Err(error))
+    }
+
+    /// The reason why the limit has passed: the lock was busy, or the store did not answer.
+    fn why_late(&self, queue: &Arc<SharedQueue>) -> Error {
+        let is_silent = match &self.stage {
+            Stage::Calling(..) => true,
+            Stage::Waiting(id, _) => queue.apply(IsUnanswered {
+                id: *id,
+                mode: self.request.mode,
+            }),
+            Stage::Start | Stage::Done => false,
+        };
+        match queue.context().store_error() {
+            Some(error) => error.into(),
+            None if is_silent => unanswered(),
+            None => Error::Timeout,
+        }
+    }
+
+    /// Gives the attempt up: what it has placed or was offered is released, or goes to the next waiter.
+    fn abandon(&mut self, queue: &Arc<SharedQueue>) {
+        self.seat = None;
+        let (id, is_calling, call) = match std::mem::replace(&mut self.stage, Stage::Done) {
+            Stage::Start | Stage::Done => return,
+            Stage::Calling(call, id, _) => (id, true, Some(call)),
+            Stage::Waiting(id, _) => (id, false, None),
+        };
+        queue.apply(CallerLeft {
+            id,
+            request: &self.request,
+            is_calling,
+        });
+        // Now a task adopts the call.
+        drop(call);
+    }
+}
+
+impl Drop for Attempt {
+    fn drop(&mut self) {
+        if let Ok(queue) = &self.queue {
+            let queue = queue.clone();
+            self.abandon(&queue);
+            if self.since.is_some() {
+                self.ended(&queue, Outcome::Cancelled, queue.context().now());
+            }
+        }
+    }
+}

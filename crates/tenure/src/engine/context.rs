@@ -1,0 +1,177 @@
+//! What every part of a client needs: its store, clock, settings, names and metrics.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tenure_backend::{
+    Backend, BackendError, ClaimId, ClientId, Clock, Fairness, Instant, LockKey, MAX_PLACE_AHEAD, Mode, Order,
+};
+use tokio::sync::Notify;
+
+use super::store::Store;
+use crate::error::Error;
+use crate::settings::Settings;
+use crate::telemetry::{Meters, Rounds};
+
+/// Notifiers that claims share, so that a claim need not carry one.
+const LOSS_NOTIFIERS: usize = 16;
+
+#[derive(Debug)]
+pub(crate) struct Context {
+    pub(crate) store: Store,
+    pub(crate) clock: Arc<dyn Clock>,
+    pub(crate) settings: Settings,
+    pub(crate) id: ClientId,
+    claims: AtomicU64,
+    owners: AtomicU64,
+    /// Attempts and held claims, for the limit.
+    live: AtomicUsize,
+    random: AtomicU64,
+    losses: [Notify; LOSS_NOTIFIERS],
+    /// The last call failed with a transient error, and no call has succeeded after it.
+    unreachable: AtomicBool,
+    last_error: Mutex<Option<BackendError>>,
+    meters: OnceLock<Meters>,
+    renewal_meters: OnceLock<Rounds>,
+}
+
+impl Context {
+    pub(crate) fn new(backend: Arc<dyn Backend>, settings: Settings) -> Arc<Self> {
+        let settings = settings.within_reason();
+        let random = settings.seed.unwrap_or_else(|| {
+            let mut random = [0; 16];
+            // Without the system's randomness two clients could take one name, and release each other's locks.
+            getrandom::fill(&mut random).expect("the operating system has random numbers to give");
+            random
+        });
+        let seed = random
+            .iter()
+            .fold(1, |seed: u64, byte| seed.rotate_left(8) ^ u64::from(*byte));
+        Arc::new(Context {
+            clock: backend.clock().clone(),
+            store: Store::new(backend),
+            settings,
+            id: ClientId::from_random(random),
+            claims: AtomicU64::new(0),
+            owners: AtomicU64::new(0),
+            live: AtomicUsize::new(0),
+            random: AtomicU64::new(seed),
+            losses: Default::default(),
+            unreachable: AtomicBool::new(false),
+            last_error: Mutex::default(),
+            meters: OnceLock::new(),
+            renewal_meters: OnceLock::new(),
+        })
+    }
+
+    pub(crate) fn now(&self) -> Instant {
+        self.clock.now()
+    }
+
+    /// Records a transient error of a call that a waiter depends on. Warns once, until a call succeeds.
+    pub(crate) fn store_failed(&self, key: &LockKey, error: &BackendError) {
+        *self.last_error.lock() = Some(error.clone());
+        if self.unreachable.swap(true, Ordering::Relaxed) {
+            tracing::debug!(%key, %error, "the store does not answer, and is asked again");
+        } else {
+            tracing::warn!(%key, %error, "the store does not answer, and is asked again");
+        }
+    }
+
+    /// Records that the store has answered.
+    pub(crate) fn store_answered(&self) {
+        if self.unreachable.load(Ordering::Relaxed) {
+            self.unreachable.store(false, Ordering::Relaxed);
+        }
+    }
+
+    /// The error of the last call, if no call has succeeded after it.
+    pub(crate) fn store_error(&self) -> Option<BackendError> {
+        let unreachable = self.unreachable.load(Ordering::Relaxed);
+        unreachable.then(|| self.last_error.lock().clone()).flatten()
+    }
+
+    /// The name of a new claim.
+    pub(crate) fn next_claim(&self) -> ClaimId {
+        ClaimId::new(self.id, self.claims.fetch_add(1, Ordering::Relaxed) + 1)
+    }
+
+    /// The number of a new owner, from 1: 0 means no owner.
+    pub(crate) fn next_owner(&self) -> std::num::NonZeroU64 {
+        std::num::NonZeroU64::MIN.saturating_add(self.owners.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// The order in which a claim of that mode is placed: where the store has one order, unfair claims queue like fair ones.
+    pub(crate) fn fairness(&self, mode: Mode, wanted: Fairness) -> Fairness {
+        match self.store.profile().order(mode) {
+            Order::FifoForBoth => Fairness::Fifo,
+            _ => wanted,
+        }
+    }
+
+    /// The client's metrics, registered on first use.
+    pub(crate) fn meters(&self) -> &Meters {
+        self.meters
+            .get_or_init(|| Meters::new(self.store.profile().store, None))
+    }
+
+    /// The renewer's metrics.
+    pub(crate) fn renewal_meters(&self) -> &Rounds {
+        self.renewal_meters
+            .get_or_init(|| Rounds::new(self.store.profile().store))
+    }
+
+    /// The notifier of a claim's loss; several claims share one.
+    pub(crate) fn loss(&self, claim: ClaimId) -> &Notify {
+        &self.losses[claim.number() as usize % LOSS_NOTIFIERS]
+    }
+
+    /// The latest time at which the store may place a claim that is sent now.
+    pub(crate) fn not_after(&self, now: Instant) -> Instant {
+        now + self.settings.call_limit.min(MAX_PLACE_AHEAD)
+    }
+
+    /// Counts one more attempt or held claim.
+    pub(crate) fn reserve(self: &Arc<Self>) -> Result<Place, Error> {
+        if self.live.fetch_add(1, Ordering::Relaxed) >= self.settings.max_claims {
+            self.live.fetch_sub(1, Ordering::Relaxed);
+            let message = format!(
+                "this client holds or waits for {} locks, its limit: release some, or raise Settings::max_claims",
+                self.settings.max_claims
+            );
+            return Err(Error::Limit(message.into()));
+        }
+        Ok(Place(self.clone()))
+    }
+
+    /// A cheap random number, to spread waits and renewals.
+    pub(crate) fn dice(&self) -> u64 {
+        let mut x = self.random.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed);
+        x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        x ^ (x >> 31)
+    }
+
+    /// A random fraction from 0 up to 1.
+    pub(crate) fn fraction(&self) -> f64 {
+        (self.dice() % 1024) as f64 / 1024.0
+    }
+}
+
+/// How long to wait after that many failures in a row: 20 ms, doubled with each failure up to 640 ms, and a quarter more or less.
+pub(crate) fn backoff(failures: u32, dice: u64) -> Duration {
+    let base = Duration::from_millis(20 << failures.saturating_sub(1).min(5));
+    base.mul_f64(0.75 + (dice % 512) as f64 / 1024.0)
+}
+
+/// One of the client's attempts and held claims, counted until dropped.
+#[derive(Debug)]
+pub(crate) struct Place(Arc<Context>);
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.0.live.fetch_sub(1, Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,88 @@
+//! The local deadline of a grant: pure arithmetic on leases.
+
+use std::time::Duration;
+
+use tenure_backend::Instant;
+
+/// The least a lease may be: below it the margins would eat it up.
+pub(crate) const MIN_LEASE: Duration = Duration::from_millis(30);
+
+/// What is taken off a lease beside drift, unless the backend names a margin of its own: 10 ms, or a hundredth of
+/// the lease if that is more.
+fn margin(lease: Duration) -> Duration {
+    Duration::from_millis(10).max(lease / 100)
+}
+
+/// The local deadline of a grant: `held_from + lease − drift − margin`, where drift is a hundredth of the lease.
+pub(crate) fn believe_until(held_from: Instant, lease: Duration, own: Option<Duration>) -> Instant {
+    held_from
+        + lease
+            .saturating_sub(lease / 100)
+            .saturating_sub(own.unwrap_or_else(|| margin(lease)))
+}
+
+/// How long after a confirmation the next renewal is due: a third of the lease, up to a tenth of it earlier.
+///
+/// `dice` (any number) spreads the renewals of several clients.
+pub(crate) fn renew_after(lease: Duration, dice: u64) -> Duration {
+    let third = lease / 3;
+    third - third / 10_240 * u32::try_from(dice % 1024).unwrap_or(0)
+}
+
+/// How long after a renewal of unknown outcome the next one is due: several tries fit into the same third.
+pub(crate) fn retry_after(lease: Duration) -> Duration {
+    (lease / 30).max(Duration::from_millis(5))
+}
+
+/// How late the watchdog may be before it says that its runtime stalled.
+pub(crate) fn stall_after(lease: Duration) -> Duration {
+    lease / 6
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+
+    #[test]
+    fn belief_ends_before_the_lease() {
+        for ms in [30, 31, 100, 999, 1_000, 30_000, 86_400_000] {
+            let lease = Duration::from_millis(ms);
+            let from = Instant::ORIGIN + SECOND;
+            let until = believe_until(from, lease, None);
+            assert!(
+                until > from && until + lease / 100 + Duration::from_millis(10) <= from + lease,
+                "{lease:?}"
+            );
+        }
+    }
+
+    #[test]
+    fn the_default_lease_is_believed_for_29_4_seconds() {
+        let until = believe_until(Instant::ORIGIN, 30 * SECOND, None);
+        assert_eq!(until - Instant::ORIGIN, Duration::from_millis(29_400));
+    }
+
+    #[test]
+    fn a_backends_own_margin_replaces_ours() {
+        let until = believe_until(Instant::ORIGIN, 100 * SECOND, Some(5 * SECOND));
+        assert_eq!(until - Instant::ORIGIN, 94 * SECOND);
+    }
+
+    #[test]
+    fn a_lease_shorter_than_its_margins_is_never_believed() {
+        assert_eq!(
+            believe_until(Instant::ORIGIN + SECOND, Duration::from_millis(5), None),
+            Instant::ORIGIN + SECOND
+        );
+    }
+
+    #[test]
+    fn renewal_is_due_at_a_third_or_up_to_a_tenth_of_that_earlier() {
+        for dice in [0, 1, 511, 1023, u64::MAX] {
+            let after = renew_after(30 * SECOND, dice);
+            assert!(after <= 10 * SECOND && after >= 9 * SECOND, "{after:?}");
+        }
+    }
+}

@@ -1,0 +1,325 @@
+//! A claim that this client holds: its local deadline, its tokens, and its loss.
+
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use tenure_backend::{Claim, Evidence, FencingToken, Grant, Instant};
+use tokio::sync::Notify;
+
+use super::context::Context;
+use super::deadline::believe_until;
+use super::wheel::Mark;
+use crate::error::{Lost, LostCause};
+use crate::telemetry::Meters;
+
+/// The deadline of a lost claim. It is never replaced, which makes loss sticky.
+const LOST: u64 = 0;
+
+/// How a claim is to be held, beside its lease.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct HoldTerms {
+    /// Whether the watchdog renews the lease.
+    pub(crate) renewed: bool,
+    pub(crate) max_hold: Option<Duration>,
+    pub(crate) at_least: Option<Duration>,
+}
+
+/// Facts that few claims have, boxed to keep [`Hold`] small.
+#[derive(Debug)]
+struct Extra {
+    evidence: Option<Evidence>,
+    max_hold_ends: Option<Instant>,
+    kept_until: Option<Instant>,
+}
+
+impl Extra {
+    fn of(terms: HoldTerms, evidence: Option<Evidence>, now: Instant) -> Option<Box<Self>> {
+        let (max_hold_ends, kept_until) = (terms.max_hold.map(|d| now + d), terms.at_least.map(|d| now + d));
+        let any = evidence.is_some() || max_hold_ends.is_some() || kept_until.is_some();
+        any.then(|| {
+            Box::new(Extra {
+                evidence,
+                max_hold_ends,
+                kept_until,
+            })
+        })
+    }
+}
+
+/// A granted claim, shared by its guards, its queue and the renewer.
+#[derive(Debug)]
+pub(crate) struct Hold {
+    pub(crate) claim: Arc<Claim>,
+    context: Arc<Context>,
+    /// Metrics of this key, if keys have metrics of their own.
+    meters: Option<Arc<Meters>>,
+    renewed: bool,
+    first_token: Option<FencingToken>,
+    /// Number of grants that the claim reserved.
+    run: u32,
+    extra: Option<Box<Extra>>,
+    /// The lease that the renewer counts with: what the caller asked for, or what the store gave last if that is less.
+    lease_nanos: AtomicU64,
+    /// The lease that the store gave first.
+    given_nanos: u64,
+    /// The local deadline in nanoseconds, or [`LOST`].
+    deadline: AtomicU64,
+    /// The time at which the last confirmed request was sent.
+    confirmed: AtomicU64,
+    /// Number of guards of one owner that share the claim.
+    guards: AtomicU32,
+    /// A release was sent, or is about to be: the claim can neither be handed over nor renewed.
+    departed: AtomicBool,
+    /// The last renewal failed or has no answer: if the deadline passes, the store was unreachable.
+    unconfirmed: AtomicBool,
+    /// The store wants an early renewal, and has not confirmed one.
+    first_renewal_due: AtomicBool,
+    loss: OnceLock<Box<LostCause>>,
+    mark: Mark,
+}
+
+impl Hold {
+    /// Accepts a grant. `None` if its local deadline has passed.
+    pub(crate) fn new(
+        context: &Arc<Context>,
+        meters: Option<Arc<Meters>>,
+        claim: Arc<Claim>,
+        grant: Grant,
+        terms: HoldTerms,
+    ) -> Option<Arc<Hold>> {
+        let now = context.now();
+        let profile = context.store.profile();
+        // A fixed lease is not longer than the caller asked for, also where the store rounds it up.
+        let believed = if terms.renewed {
+            grant.lease
+        } else {
+            grant.lease.min(claim.lease)
+        };
+        let mut deadline = believe_until(grant.held_from, believed, profile.limits.margin);
+        let extra = Extra::of(terms, grant.evidence, now);
+        if let Some(end) = extra.as_ref().and_then(|extra| extra.max_hold_ends) {
+            deadline = deadline.min(end);
+        }
+        if now >= deadline {
+            return None;
+        }
+        let run = grant
+            .tokens
+            .map_or(claim.grants, |run| run.count().min(claim.grants))
+            .get();
+        let lease = grant.lease.min(claim.lease);
+        Some(Arc::new(Hold {
+            claim,
+            context: context.clone(),
+            meters,
+            renewed: terms.renewed,
+            first_token: grant.tokens.map(|run| run.first()),
+            run,
+            extra,
+            lease_nanos: AtomicU64::new((Instant::ORIGIN + lease).as_nanos()),
+            given_nanos: (Instant::ORIGIN + grant.lease).as_nanos(),
+            deadline: AtomicU64::new(deadline.as_nanos()),
+            confirmed: AtomicU64::new(grant.held_from.as_nanos()),
+            guards: AtomicU32::new(1),
+            departed: AtomicBool::new(false),
+            unconfirmed: AtomicBool::new(false),
+            first_renewal_due: AtomicBool::new(profile.first_renewal.is_some()),
+            loss: OnceLock::new(),
+            mark: Mark::default(),
+        }))
+    }
+
+    /// Whether the claim is believed to be held at `now`. Once it was not, it never is again.
+    pub(crate) fn check(&self, now: Instant) -> Result<(), Lost> {
+        loop {
+            let deadline = self.deadline.load(Ordering::Acquire);
+            if deadline == LOST {
+                // Whoever stored LOST stores the cause as its next step: this waits for nothing but that.
+                return Err(Lost {
+                    cause: LostCause::clone(self.loss.wait()),
+                });
+            }
+            if now.as_nanos() < deadline {
+                return Ok(());
+            }
+            self.lose_if(deadline, self.why_belief_ends(deadline));
+        }
+    }
+
+    /// Like [`check`](Self::check), for those who do not care why.
+    pub(crate) fn is_believed(&self, now: Instant) -> bool {
+        self.check(now).is_ok()
+    }
+
+    /// Why the local deadline came without a confirmation.
+    fn why_belief_ends(&self, deadline: u64) -> LostCause {
+        if self.max_hold_ends().is_some_and(|end| deadline >= end.as_nanos()) {
+            LostCause::MaxHold
+        } else if self.renewed && self.unconfirmed.load(Ordering::Relaxed) {
+            LostCause::Unreachable
+        } else {
+            LostCause::Expired
+        }
+    }
+
+    /// Ends belief, for good.
+    pub(crate) fn lose(&self, cause: LostCause) {
+        let mut deadline = self.deadline.load(Ordering::Acquire);
+        while deadline != LOST && !self.lose_if(deadline, cause.clone()) {
+            deadline = self.deadline.load(Ordering::Acquire);
+        }
+    }
+
+    /// Ends belief unless the deadline has changed.
+    fn lose_if(&self, deadline: u64, cause: LostCause) -> bool {
+        let won = self
+            .deadline
+            .compare_exchange(deadline, LOST, Ordering::AcqRel, Ordering::Acquire)
+            .is_ok();
+        if won {
+            let _ = self.loss.set(Box::new(cause));
+            self.meters().lost(self.loss.wait());
+            self.loss_notifier().notify_waiters();
+        }
+        won
+    }
+
+    /// Notified when this claim, or one of several others, is lost.
+    pub(crate) fn loss_notifier(&self) -> &Notify {
+        self.context.loss(self.claim.at.id)
+    }
+
+    pub(crate) fn meters(&self) -> &Meters {
+        self.meters.as_deref().unwrap_or_else(|| self.context.meters())
+    }
+
+    /// Moves the deadline after a renewal, unless it has passed. The deadline may move back: a store may keep the claim for
+    /// less than before. Ignores the reply to a request that was sent before the last confirmed one.
+    pub(crate) fn extend(&self, held_from: Instant, lease: Duration, margin: Option<Duration>, now: Instant) {
+        self.unconfirmed.store(false, Ordering::Relaxed);
+        let sent = held_from.as_nanos();
+        if self.confirmed.fetch_max(sent, Ordering::AcqRel) > sent {
+            return;
+        }
+        let mut later = believe_until(held_from, lease, margin);
+        if let Some(end) = self.max_hold_ends() {
+            later = later.min(end);
+        }
+        // Read again with each attempt: a later request may be confirmed by another task at the same moment.
+        let is_last = || self.confirmed.load(Ordering::Acquire) == sent;
+        let moved = |deadline| {
+            (deadline != LOST && now.as_nanos() < deadline && is_last()).then_some(later.as_nanos())
+        };
+        let _ = self
+            .deadline
+            .fetch_update(Ordering::AcqRel, Ordering::Acquire, moved);
+        let least = lease.min(self.claim.lease);
+        self.lease_nanos
+            .store((Instant::ORIGIN + least).as_nanos(), Ordering::Relaxed);
+    }
+
+    /// Records that a renewal is sent: unless it is confirmed, the store was unreachable.
+    pub(crate) fn renewal_sent(&self) {
+        self.unconfirmed.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether the store wants an early renewal, and has not confirmed one.
+    pub(crate) fn is_first_renewal_due(&self) -> bool {
+        self.first_renewal_due.load(Ordering::Relaxed)
+    }
+
+    /// The store has confirmed the early renewal that it wants.
+    pub(crate) fn first_renewal_done(&self) {
+        self.first_renewal_due.store(false, Ordering::Relaxed);
+    }
+
+    /// Whether the watchdog renews the claim: always, or until the store has confirmed its early renewal.
+    pub(crate) fn is_renewed(&self) -> bool {
+        self.renewed || self.is_first_renewal_due()
+    }
+
+    /// The lease that renewal reckons with: what was asked for, or what the store gave last if that is less.
+    pub(crate) fn lease(&self) -> Duration {
+        Duration::from_nanos(self.lease_nanos.load(Ordering::Relaxed))
+    }
+
+    /// The lease that the store said it gave.
+    pub(crate) fn given_lease(&self) -> Duration {
+        Duration::from_nanos(self.given_nanos)
+    }
+
+    /// The backend's own proof of the grant.
+    pub(crate) fn evidence(&self) -> Option<&Evidence> {
+        self.extra.as_ref()?.evidence.as_ref()
+    }
+
+    /// When belief ends unless a renewal comes.
+    pub(crate) fn deadline(&self) -> Instant {
+        Instant::from_nanos(self.deadline.load(Ordering::Acquire))
+    }
+
+    /// When the request was sent that the store confirmed last.
+    pub(crate) fn confirmed(&self) -> Instant {
+        Instant::from_nanos(self.confirmed.load(Ordering::Acquire))
+    }
+
+    /// When its longest hold time ends, if it has one.
+    fn max_hold_ends(&self) -> Option<Instant> {
+        self.extra.as_ref()?.max_hold_ends
+    }
+
+    /// Until when it is kept though its holder is done.
+    pub(crate) fn kept_until(&self) -> Option<Instant> {
+        self.extra.as_ref()?.kept_until
+    }
+
+    /// Number of grants that the claim reserved.
+    pub(crate) fn run(&self) -> u32 {
+        self.run
+    }
+
+    /// The token of the run's `nth` grant.
+    pub(crate) fn token(&self, nth: u32) -> Option<FencingToken> {
+        FencingToken::new(self.first_token?.get() + u64::from(nth))
+    }
+
+    /// Counts one more guard of the same owner; false if the last one is gone already.
+    pub(crate) fn enter_again(&self) -> bool {
+        self.guards
+            .fetch_update(Ordering::AcqRel, Ordering::Acquire, |guards| {
+                (guards > 0).then_some(guards + 1)
+            })
+            .is_ok()
+    }
+
+    /// Counts one guard less; true if it was the last.
+    pub(crate) fn leave(&self) -> bool {
+        self.guards.fetch_sub(1, Ordering::AcqRel) == 1
+    }
+
+    /// Whether any guard is left.
+    pub(crate) fn has_guards(&self) -> bool {
+        self.guards.load(Ordering::Acquire) > 0
+    }
+
+    /// Marks the claim as nobody's to pass or renew; false if it was so marked before.
+    pub(crate) fn depart(&self) -> bool {
+        !self.departed.swap(true, Ordering::AcqRel)
+    }
+
+    /// Whether a release was sent or is about to be.
+    pub(crate) fn has_departed(&self) -> bool {
+        self.departed.load(Ordering::Acquire)
+    }
+
+    /// Whether the watchdog renews the claim until its holder is done.
+    pub(crate) fn is_lease_renewed(&self) -> bool {
+        self.renewed
+    }
+
+    /// Its place in the renewer's wheel.
+    pub(crate) fn mark(&self) -> &Mark {
+        &self.mark
+    }
+}

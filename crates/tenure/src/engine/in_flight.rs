@@ -1,0 +1,283 @@
+//! A store call that its caller polls, and that the client's task adopts when the caller stops.
+//!
+//! A caller may be dropped during its call, or stop polling it, but others depend on the outcome: waiters of the same client
+//! wait for it, and a claim that was placed must be released. So the future of the call also contains everything that
+//! follows from the answer, and whichever side polls it to its end, that happens once.
+//!
+//! ```text
+//!            poll                     answered
+//!   Here ------------> Polled --------------------------> Done
+//!    ^                   | not answered
+//!    +-------------------+
+//!    | dropped or overdue (while Polled: after that poll)
+//!    v
+//!   Adopted: a task of the client polls the future to its end
+//! ```
+
+use std::collections::VecDeque;
+use std::future::Future;
+use std::mem;
+use std::pin::Pin;
+use std::sync::{Arc, Weak};
+use std::task::{Context, Poll, Waker};
+
+use parking_lot::Mutex;
+use tenure_backend::Instant;
+use tokio_util::task::task_tracker::TaskTrackerToken;
+
+use super::tasks::Tasks;
+
+/// A call with everything that follows from its answer.
+pub(crate) type Work<T> = Pin<Box<dyn Future<Output = T> + Send>>;
+
+/// What becomes of a call that is adopted.
+pub(crate) trait Adopter<T>: Send + Sync + 'static {
+    /// Prepares for the adoption, with the waker that the caller left. Returns the waker if the caller is to poll again.
+    fn prepare(&self, waker: Option<Waker>) -> Option<Waker>;
+
+    /// Handles the output of the task that polled the call. `None` if the task was dropped with its runtime.
+    fn finished(&self, output: Option<T>);
+}
+
+/// The caller's end of a call.
+///
+/// # Cancel safety
+/// Dropped before the answer, the call is adopted.
+pub(crate) struct InFlight<T: Send + 'static, A: Adopter<T>>(Arc<Cell<T, A>>);
+
+/// What a caller finds when it polls its call.
+pub(crate) enum Progress<T> {
+    Answered(T),
+    /// The client's task polls the call.
+    Adopted,
+}
+
+struct Cell<T, A> {
+    tasks: Tasks,
+    adopter: A,
+    state: Mutex<State<T>>,
+}
+
+enum State<T> {
+    /// The caller is between two polls.
+    Here(Work<T>, Option<Waker>),
+    /// The caller is polling, outside the lock. With a token, the call is adopted after this poll.
+    Polled(Option<TaskTrackerToken>),
+    Adopted,
+    Done,
+}
+
+/// A call that can be adopted, whatever its type.
+pub(crate) trait Adopt: Send + Sync {
+    /// Moves the call to a task of the client, unless it has ended or was adopted before.
+    fn adopt(self: Arc<Self>);
+}
+
+impl<T: Send + 'static, A: Adopter<T>> InFlight<T, A> {
+    /// A call that the caller polls from now on. `waker` is the one with which it was polled before.
+    pub(crate) fn new(tasks: &Tasks, work: Work<T>, waker: Option<Waker>, adopter: A) -> Self {
+        InFlight(Arc::new(Cell {
+            tasks: tasks.clone(),
+            adopter,
+            state: Mutex::new(State::Here(work, waker)),
+        }))
+    }
+
+    /// This call, for the list of calls that are adopted when they are overdue.
+    pub(crate) fn adoptable(&self) -> Arc<dyn Adopt> {
+        self.0.clone()
+    }
+
+    pub(crate) fn poll(&self, cx: &mut Context<'_>) -> Poll<Progress<T>> {
+        let cell = &self.0;
+        let mut state = cell.state.lock();
+        let (mut work, waker) = match mem::replace(&mut *state, State::Polled(None)) {
+            State::Here(work, waker) => (work, waker),
+            State::Adopted => {
+                *state = State::Adopted;
+                return Poll::Ready(Progress::Adopted);
+            }
+            State::Polled(_) | State::Done => panic!("a call was polled after it had ended"),
+        };
+        drop(state);
+        // Not under the lock: what this wakes may come back here.
+        let polled = work.as_mut().poll(cx);
+        let mut state = cell.state.lock();
+        if let Poll::Ready(output) = polled {
+            *state = State::Done;
+            return Poll::Ready(Progress::Answered(output));
+        }
+        let waker = match waker {
+            Some(waker) if waker.will_wake(cx.waker()) => waker,
+            _ => cx.waker().clone(),
+        };
+        let was = mem::replace(&mut *state, State::Here(work, Some(waker)));
+        drop(state);
+        if let State::Polled(Some(_token)) = was {
+            cell.clone().adopt();
+        }
+        Poll::Pending
+    }
+}
+
+impl<T: Send + 'static, A: Adopter<T>> Drop for InFlight<T, A> {
+    fn drop(&mut self) {
+        self.0.clone().adopt();
+    }
+}
+
+impl<T: Send + 'static, A: Adopter<T>> Adopt for Cell<T, A> {
+    fn adopt(self: Arc<Self>) {
+        let mut state = self.state.lock();
+        match mem::replace(&mut *state, State::Adopted) {
+            State::Here(work, waker) => {
+                // Under the lock: the caller that finds its call adopted finds it prepared.
+                let waker = self.adopter.prepare(waker);
+                drop(state);
+                let tasks = self.tasks.clone();
+                let mut finish = Finish(Some(self));
+                tasks.spawn(async move {
+                    let output = work.await;
+                    finish.with(Some(output));
+                });
+                if let Some(waker) = waker {
+                    waker.wake();
+                }
+            }
+            State::Polled(_) => *state = State::Polled(Some(self.tasks.token())),
+            other => *state = other,
+        }
+    }
+}
+
+/// Reports the end of an adopted call, also if its task is dropped.
+struct Finish<T, A: Adopter<T>>(Option<Arc<Cell<T, A>>>);
+
+impl<T, A: Adopter<T>> Finish<T, A> {
+    fn with(&mut self, output: Option<T>) {
+        if let Some(cell) = self.0.take() {
+            cell.adopter.finished(output);
+        }
+    }
+}
+
+impl<T, A: Adopter<T>> Drop for Finish<T, A> {
+    fn drop(&mut self) {
+        self.with(None);
+    }
+}
+
+/// How many ended calls are removed when one is added: more than one, so that the list shrinks after a slow call.
+const PRUNED: usize = 2;
+
+/// Calls in flight, in the order in which they become overdue. Entries are weak: most calls end first, and are pruned on the
+/// next insert.
+#[derive(Default)]
+pub(crate) struct OverdueCalls(VecDeque<(Instant, Weak<dyn Adopt>)>);
+
+impl OverdueCalls {
+    pub(crate) fn push(&mut self, due: Instant, call: Weak<dyn Adopt>) {
+        self.prune(PRUNED);
+        self.0.push_back((due, call));
+    }
+
+    /// Removes the calls that are overdue at `now`.
+    pub(crate) fn take_due(&mut self, now: Instant) -> OverdueCalls {
+        let due = self.0.partition_point(|(due, _)| *due <= now);
+        OverdueCalls(self.0.drain(..due).collect())
+    }
+
+    /// The time at which the first call that has not ended is overdue.
+    pub(crate) fn next_due(&mut self) -> Option<Instant> {
+        self.prune(usize::MAX);
+        self.0.front().map(|(due, _)| *due)
+    }
+
+    /// Adopts all calls that have not ended.
+    pub(crate) fn adopt(self) {
+        for call in self.0.into_iter().filter_map(|(_, call)| call.upgrade()) {
+            call.adopt();
+        }
+    }
+
+    /// Removes ended calls at the front, `most` at most.
+    fn prune(&mut self, most: usize) {
+        let ended = self
+            .0
+            .iter()
+            .take(most)
+            .take_while(|(_, call)| call.strong_count() == 0);
+        let ended = ended.count();
+        self.0.drain(..ended);
+    }
+}
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    const MS: Duration = Duration::from_millis(1);
+
+    struct Call;
+
+    impl Adopt for Call {
+        fn adopt(self: Arc<Self>) {}
+    }
+
+    fn push(calls: &mut OverdueCalls, due: Instant) -> Arc<Call> {
+        let call = Arc::new(Call);
+        let tracked: Weak<dyn Adopt> = Arc::downgrade(&call) as _;
+        calls.push(due, tracked);
+        call
+    }
+
+    #[test]
+    fn calls_that_end_at_once_are_forgotten_by_the_next() {
+        let mut calls = OverdueCalls::default();
+        for n in 0..1_000 {
+            drop(push(&mut calls, Instant::ORIGIN + n * MS));
+            assert_eq!(calls.0.len(), 1);
+        }
+    }
+
+    #[test]
+    fn what_gathered_behind_a_slow_one_goes_by_and_by_when_that_has_ended() {
+        let mut calls = OverdueCalls::default();
+        let slow = push(&mut calls, Instant::ORIGIN);
+        for n in 1..1_000 {
+            drop(push(&mut calls, Instant::ORIGIN + n * MS));
+        }
+        assert_eq!(calls.0.len(), 1_000, "the slow one holds them up");
+        drop(slow);
+        for n in 1_000..2_000 {
+            drop(push(&mut calls, Instant::ORIGIN + n * MS));
+        }
+        assert_eq!(calls.0.len(), 1);
+    }
+
+    #[test]
+    fn the_next_look_is_for_one_that_has_not_ended() {
+        let mut calls = OverdueCalls::default();
+        assert_eq!(calls.next_due(), None);
+        let first = push(&mut calls, Instant::ORIGIN + MS);
+        let ended = push(&mut calls, Instant::ORIGIN + 2 * MS);
+        let last = push(&mut calls, Instant::ORIGIN + 3 * MS);
+        drop(ended);
+        assert_eq!(calls.next_due(), Some(Instant::ORIGIN + MS));
+        drop(first);
+        assert_eq!(calls.next_due(), Some(Instant::ORIGIN + 3 * MS));
+        drop(last);
+        assert_eq!(calls.next_due(), None);
+    }
+
+    #[test]
+    fn what_is_due_is_taken_out_and_no_more() {
+        let mut calls = OverdueCalls::default();
+        let _all: Vec<_> = (0..5)
+            .map(|n| push(&mut calls, Instant::ORIGIN + n * MS))
+            .collect();
+        assert_eq!(calls.take_due(Instant::ORIGIN + 2 * MS).0.len(), 3);
+        assert_eq!(calls.next_due(), Some(Instant::ORIGIN + 3 * MS));
+    }
+}

@@ -1,0 +1,229 @@
+//! A caller's own call for a claim, and what follows from its answer.
+
+use std::sync::Arc;
+use std::task::Waker;
+
+use tenure_backend::{BackendError, Call, Claim, Effect, Fairness, Fault, Standing};
+use tokio::sync::Notify;
+
+use super::hold::Hold;
+use super::in_flight::{Adopter, Work};
+use super::queue::{CallAdopted, CallEnded, CallOutcome, CallReply, CallerKind, SharedQueue, WaiterId};
+use super::request::LockRequest;
+use crate::error::Error;
+
+/// A caller's own call.
+#[derive(Clone)]
+pub(crate) struct OwnCall {
+    pub(crate) queue: Arc<SharedQueue>,
+    pub(crate) id: WaiterId,
+    pub(crate) request: LockRequest,
+    pub(crate) claim: Arc<Claim>,
+    pub(crate) tries: bool,
+}
+
+/// What the answer means for the caller.
+pub(crate) enum Judged {
+    Held(Arc<Hold>),
+    /// It waits, with this claim.
+    Waits(Arc<Claim>),
+    /// It only tried, and the lock is busy.
+    Refused,
+    Failed(Error),
+    /// The caller was dropped: everything was released.
+    Left,
+}
+
+/// Whether a claim may be in the store after its call.
+#[derive(Clone, Copy)]
+enum Placed {
+    No,
+    Yes,
+    /// The call was not answered.
+    Perhaps,
+}
+
+impl OwnCall {
+    /// The call with its judgement, for whichever side polls it to its end.
+    pub(crate) fn work(&self, call: Call<Standing>) -> Work<Judged> {
+        let unanswered = Unanswered(Some(self.clone()));
+        Box::pin(async move {
+            let answer = call.await;
+            unanswered.judge(answer)
+        })
+    }
+
+    fn kind(&self) -> CallerKind {
+        match self.claim.fairness {
+            Fairness::Fifo => CallerKind::Queues,
+            Fairness::Unfair if self.tries => CallerKind::Tries,
+            Fairness::Unfair => CallerKind::Waits,
+        }
+    }
+
+    /// Judges the answer, and tells the queue.
+    pub(crate) fn judge(&self, answer: Result<Standing, BackendError>) -> Judged {
+        let OwnCall {
+            queue, claim, tries, ..
+        } = self;
+        let context = queue.context();
+        match &answer {
+            Ok(_) => context.store_answered(),
+            Err(error) if error.is_weather() && !tries => context.store_failed(&queue.key, error),
+            Err(_) => {}
+        }
+        match answer {
+            Ok(Standing::Granted(grant)) => match queue.accept(claim, grant, &self.request) {
+                Some(hold) => self.granted(hold),
+                None => {
+                    queue.withdraw(claim.clone());
+                    if *tries {
+                        self.fail(no_answer(
+                            "the store answered too late for a lease this short: try again",
+                        ))
+                    } else {
+                        self.wait_anew()
+                    }
+                }
+            },
+            Ok(Standing::Waiting { .. }) if *tries => {
+                if claim.fairness == Fairness::Fifo {
+                    queue.withdraw(claim.clone());
+                }
+                match self.end(CallOutcome::Ended(Ok(()))) {
+                    CallReply::Closed => Judged::Failed(queue.services.tasks.closed()),
+                    _ => Judged::Refused,
+                }
+            }
+            Ok(Standing::Waiting { .. }) => self.wait(claim, Placed::Yes),
+            Ok(_) if *tries => self.fail(no_answer(
+                "the store could not judge this request in time: try again",
+            )),
+            Ok(_) => self.wait_anew(),
+            // The claim may have been placed: it is asked for again, and keeps its place.
+            Err(error) if self.keeps_place(&error) => {
+                let placed = match error.effect() {
+                    Effect::Unknown => Placed::Perhaps,
+                    Effect::None => Placed::No,
+                };
+                self.wait(claim, placed)
+            }
+            Err(error) => {
+                if error.effect() == Effect::Unknown {
+                    queue.withdraw_unanswered(claim.clone());
+                }
+                if error.is_weather() && !tries {
+                    self.wait_anew()
+                } else {
+                    self.fail(error.into())
+                }
+            }
+        }
+    }
+
+    /// Whether a fair claim is asked for again after that error. Not where the store forgets ended claims: a call that is
+    /// still in flight could place the claim after it was withdrawn.
+    fn keeps_place(&self, error: &BackendError) -> bool {
+        let forgets = !self.queue.context().store.profile().remembers_ended;
+        let fair = self.claim.fairness == Fairness::Fifo && !self.tries;
+        fair && error.is_weather() && !(forgets && error.effect() == Effect::Unknown)
+    }
+
+    fn end(&self, outcome: CallOutcome) -> CallReply {
+        self.queue.apply(CallEnded {
+            id: self.id,
+            request: &self.request,
+            outcome,
+        })
+    }
+
+    fn granted(&self, hold: Arc<Hold>) -> Judged {
+        match self.end(CallOutcome::Granted(hold.clone())) {
+            CallReply::Accepted => Judged::Held(hold),
+            CallReply::Left => {
+                self.queue.reject(&hold);
+                Judged::Left
+            }
+            CallReply::Closed => {
+                self.queue.reject(&hold);
+                Judged::Failed(self.queue.services.tasks.closed())
+            }
+        }
+    }
+
+    fn fail(&self, error: Error) -> Judged {
+        self.end(CallOutcome::Ended(Err(error.clone())));
+        Judged::Failed(error)
+    }
+
+    /// Waits with a new claim.
+    pub(crate) fn wait_anew(&self) -> Judged {
+        let claim = self.queue.claim(&self.request, self.claim.fairness, 1);
+        self.wait(&claim, Placed::No)
+    }
+
+    fn wait(&self, claim: &Arc<Claim>, placed: Placed) -> Judged {
+        let queue = &self.queue;
+        if claim.fairness == Fairness::Unfair {
+            return match self.end(CallOutcome::Waits) {
+                CallReply::Accepted => Judged::Waits(claim.clone()),
+                CallReply::Left => Judged::Left,
+                CallReply::Closed => Judged::Failed(queue.services.tasks.closed()),
+            };
+        }
+        let signal = Arc::new(Notify::new());
+        let reply = self.end(CallOutcome::Queued(signal.clone()));
+        if reply == CallReply::Accepted {
+            queue.poll_for(self.id, self.request.clone(), claim.clone(), signal);
+            return Judged::Waits(claim.clone());
+        }
+        match placed {
+            Placed::No => {}
+            Placed::Yes => queue.withdraw(claim.clone()),
+            Placed::Perhaps => queue.withdraw_unanswered(claim.clone()),
+        }
+        match reply {
+            CallReply::Left => Judged::Left,
+            _ => Judged::Failed(queue.services.tasks.closed()),
+        }
+    }
+}
+
+impl Adopter<Judged> for OwnCall {
+    fn prepare(&self, waker: Option<Waker>) -> Option<Waker> {
+        self.queue.apply(CallAdopted {
+            id: self.id,
+            request: &self.request,
+            kind: self.kind(),
+            waker,
+        });
+        None
+    }
+
+    /// The queue has told the caller.
+    fn finished(&self, _: Option<Judged>) {}
+}
+
+/// Tells the queue if the call is dropped before its answer, with its runtime.
+struct Unanswered(Option<OwnCall>);
+
+impl Unanswered {
+    fn judge(mut self, answer: Result<Standing, BackendError>) -> Judged {
+        match self.0.take() {
+            Some(call) => call.judge(answer),
+            None => Judged::Left,
+        }
+    }
+}
+
+impl Drop for Unanswered {
+    fn drop(&mut self) {
+        if let Some(call) = self.0.take() {
+            call.fail(call.queue.services.tasks.abandoned());
+        }
+    }
+}
+
+fn no_answer(message: &str) -> Error {
+    Error::Backend(BackendError::new(Fault::Unavailable, Effect::None, message))
+}

@@ -1,0 +1,152 @@
+//! A thread of a client's own, for programs whose tasks block: its watchdog, its store's connections and whatever its
+//! calls start run there. What the watchdog does is in `watchdog/`.
+
+use std::fmt;
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
+use std::sync::Arc;
+
+use tenure_backend::{
+    Backend, Batch, Call, Claim, Clock, Departure, Each, Finding, Instant, LockStatus, Page, Profile, Query,
+    Released, Renewal, Renewed, Standing, Wakes,
+};
+use tokio::runtime::Handle;
+use tokio::sync::oneshot;
+use tokio::task::JoinError;
+
+use crate::error::Error;
+
+const NO_THREAD: Error = Error::Closed("the system gave no thread for this client");
+const RUNTIME_ENDED: Error = Error::Closed("the client's own thread ended while its store was opened");
+
+/// A runtime on a thread of its own, which ends with the work that it is given, or with this if it is given none.
+pub(crate) struct OwnThread {
+    runtime: Handle,
+    work: oneshot::Sender<Work>,
+}
+
+type Work = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+impl OwnThread {
+    pub(crate) fn start() -> Result<Self, Error> {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .map_err(|_| NO_THREAD)?;
+        let handle = runtime.handle().clone();
+        let (work, told) = oneshot::channel::<Work>();
+        let until_done = async move {
+            if let Ok(work) = told.await {
+                work.await;
+            }
+        };
+        let thread = std::thread::Builder::new().name("tenure-watchdog".to_owned());
+        thread
+            .spawn(move || runtime.block_on(until_done))
+            .map_err(|_| NO_THREAD)?;
+        Ok(OwnThread {
+            runtime: handle,
+            work,
+        })
+    }
+
+    /// Opens a store here. Its calls may be polled anywhere: what they start runs here too.
+    pub(crate) async fn open(
+        &self,
+        opening: impl Future<Output = Result<Arc<dyn Backend>, Error>> + Send + 'static,
+    ) -> Result<Arc<dyn Backend>, Error> {
+        // Dropped with this future, whose owner also drops the thread.
+        let opened = self.runtime.spawn(opening).await;
+        Ok(Arc::new(Anchored {
+            store: opened.map_err(ended)??,
+            runtime: self.runtime.clone(),
+        }))
+    }
+
+    pub(crate) fn runtime(&self) -> &Handle {
+        &self.runtime
+    }
+
+    /// Gives the thread its work.
+    pub(crate) fn run(self, work: impl Future<Output = ()> + Send + 'static) {
+        // The thread waits for nothing else.
+        let _ = self.work.send(Box::pin(work));
+    }
+}
+
+/// Why what was to open a store has ended without an answer.
+fn ended(error: JoinError) -> Error {
+    match error.try_into_panic() {
+        Ok(panic) => std::panic::resume_unwind(panic),
+        Err(_) => RUNTIME_ENDED,
+    }
+}
+
+impl fmt::Debug for OwnThread {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("OwnThread(..)")
+    }
+}
+
+/// A store whose calls are polled as if on the runtime where it was opened: a connection that one of them replaces does
+/// not come to stand on a caller's, which may block or end.
+#[derive(Debug)]
+struct Anchored {
+    store: Arc<dyn Backend>,
+    runtime: Handle,
+}
+
+impl Anchored {
+    fn poll<F>(&self, mut call: F) -> impl Future<Output = F::Output> + use<F>
+    where
+        F: Future + Unpin,
+    {
+        let runtime = self.runtime.clone();
+        poll_fn(move |cx| {
+            let _entered = runtime.enter();
+            Pin::new(&mut call).poll(cx)
+        })
+    }
+}
+
+impl Backend for Anchored {
+    fn profile(&self) -> &Profile {
+        self.store.profile()
+    }
+
+    fn clock(&self) -> &Arc<dyn Clock> {
+        self.store.clock()
+    }
+
+    fn acquire(self: Arc<Self>, claim: Arc<Claim>, place_by: Instant) -> Call<Standing> {
+        Call::new(self.poll(self.store.clone().acquire(claim, place_by)))
+    }
+
+    fn renew(self: Arc<Self>, batch: Batch<Renewal>) -> Each<Renewed> {
+        Each::new(self.poll(self.store.clone().renew(batch)))
+    }
+
+    fn release(self: Arc<Self>, batch: Batch<Departure>) -> Each<Released> {
+        Each::new(self.poll(self.store.clone().release(batch)))
+    }
+
+    fn watch(self: Arc<Self>, claim: Arc<Claim>) -> Call<Wakes> {
+        Call::new(self.poll(self.store.clone().watch(claim)))
+    }
+
+    fn reconnects(&self) -> Option<Wakes> {
+        self.store.reconnects()
+    }
+
+    fn inspect(self: Arc<Self>, query: Query) -> Call<Page<LockStatus>> {
+        Call::new(self.poll(self.store.clone().inspect(query)))
+    }
+
+    fn examine(self: Arc<Self>) -> Call<Vec<Finding>> {
+        Call::new(self.poll(self.store.clone().examine()))
+    }
+
+    fn close(self: Arc<Self>) -> Call<()> {
+        Call::new(self.poll(self.store.clone().close()))
+    }
+}

@@ -1,0 +1,236 @@
+//! Re-entry, asked for by name: an owner's second lock of a key is its first one once more, without I/O.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fmt;
+use std::num::NonZeroU64;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+use std::task::Waker;
+
+use parking_lot::Mutex;
+use tenure_backend::{ClientId, Instant, Kind, LockKey, Mode};
+
+use super::hold::Hold;
+use crate::error::Error;
+
+/// On whose behalf locks are taken. Locks that are `owned_by` the same owner can be nested.
+///
+/// While an owner holds a key, its next lock of that key returns at once, with a guard on the same claim and the
+/// same token; the claim is given back with the last guard. A read lock inside a write lock is a guard on the write
+/// lock. A write lock inside a read lock is [`WouldDeadlock`](crate::Error::WouldDeadlock). Semaphores are not
+/// re-entrant: each acquisition takes permits.
+///
+/// A nested lock is the first one's claim, with all that the first asked for: its lease, `max_hold`, `at_least` and
+/// label. What the nested one asks for is ignored, so a `max_hold` that ends the first lock ends every nested one.
+///
+/// An owner is a value, not a task or a thread: clone it to whoever acts on its behalf.
+///
+/// # Examples
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tenure::Error> {
+/// let client = tenure::connect("memory:").await?;
+/// let owner = client.owner("importer");
+/// let mutex = client.mutex("catalogue").owned_by(&owner);
+/// let outer = mutex.lock().await?;
+/// let inner = mutex.lock().await?;
+/// assert_eq!(outer.token(), inner.token());
+/// # Ok(()) }
+/// ```
+#[derive(Clone)]
+pub struct Owner(Arc<Inner>);
+
+struct Inner {
+    number: NonZeroU64,
+    name: Arc<str>,
+    client: ClientId,
+    /// Seats that were taken: their numbers are never used twice.
+    seats: AtomicU64,
+    holds: Mutex<HashMap<(LockKey, Kind), Owned>>,
+}
+
+/// What an owner has, and wants, of one key.
+#[derive(Default)]
+struct Owned {
+    claims: Vec<Weak<Hold>>,
+    /// Its attempts that wait: the first that is granted serves them all.
+    waiting: BTreeMap<u64, Waker>,
+}
+
+impl Owned {
+    fn prune(&mut self) {
+        self.claims
+            .retain(|claim| claim.upgrade().is_some_and(|held| held.has_guards()));
+    }
+
+    fn is_empty(&self) -> bool {
+        self.claims.is_empty() && self.waiting.is_empty()
+    }
+}
+
+/// What an owner's attempt is told.
+pub(crate) enum Reentry {
+    /// It holds the key: this is one more guard.
+    Again(Arc<Hold>),
+    /// It would wait for itself, or is another client's.
+    Refused(Error),
+    /// It does not hold the key; the waker is woken when it does.
+    No,
+}
+
+/// An owner's attempt that waits; dropped, it does so no more.
+pub(crate) struct Seat {
+    owner: Owner,
+    name: (LockKey, Kind),
+    number: u64,
+}
+
+impl Owner {
+    pub(crate) fn new(number: NonZeroU64, name: &str, client: ClientId) -> Self {
+        Owner(Arc::new(Inner {
+            number,
+            name: name.into(),
+            client,
+            seats: AtomicU64::new(0),
+            holds: Mutex::default(),
+        }))
+    }
+
+    /// The name it was given, for people.
+    pub fn name(&self) -> &str {
+        &self.0.name
+    }
+
+    pub(crate) fn number(&self) -> u64 {
+        self.0.number.get()
+    }
+
+    /// Takes the key again if this owner holds it. If not, `seat` keeps the waker until the attempt has ended.
+    pub(crate) fn enter(
+        &self,
+        client: ClientId,
+        key: &LockKey,
+        mode: Mode,
+        now: Instant,
+        seat: &mut Option<Box<Seat>>,
+        waker: &Waker,
+    ) -> Reentry {
+        if client != self.0.client {
+            let message = format!(
+                "the owner {:?} is another client's: make one with this client",
+                self.name()
+            );
+            return Reentry::Refused(Error::Invalid(message.into()));
+        }
+        if matches!(mode, Mode::Permits { .. }) {
+            return Reentry::No;
+        }
+        let name = (key.clone(), mode.kind());
+        let mut holds = self.0.holds.lock();
+        let hold = holds.entry(name.clone()).or_default();
+        for held in hold.claims.iter().filter_map(Weak::upgrade) {
+            if !held.is_believed(now) || held.has_departed() {
+                continue;
+            }
+            if held.claim.mode == Mode::Read && mode == Mode::Write {
+                return Reentry::Refused(Error::WouldDeadlock);
+            }
+            if held.enter_again() {
+                return Reentry::Again(held);
+            }
+        }
+        let seat = seat.get_or_insert_with(|| {
+            Box::new(Seat {
+                owner: self.clone(),
+                name,
+                number: self.0.seats.fetch_add(1, Ordering::Relaxed),
+            })
+        });
+        hold.waiting.insert(seat.number, waker.clone());
+        Reentry::No
+    }
+
+    /// The owner was granted a key: its other attempts at it have it too.
+    pub(crate) fn holds(&self, held: &Arc<Hold>) {
+        let waiting = {
+            let mut holds = self.0.holds.lock();
+            let hold = holds
+                .entry((held.claim.at.key.clone(), held.claim.mode.kind()))
+                .or_default();
+            hold.prune();
+            hold.claims.push(Arc::downgrade(held));
+            std::mem::take(&mut hold.waiting)
+        };
+        waiting.into_values().for_each(Waker::wake);
+    }
+
+    /// Forgets a key of which nothing is left: nothing stays behind per name.
+    pub(crate) fn forget(&self, held: &Hold) {
+        self.tidy((held.claim.at.key.clone(), held.claim.mode.kind()), |_| {});
+    }
+
+    fn tidy(&self, name: (LockKey, Kind), change: impl FnOnce(&mut Owned)) {
+        let mut holds = self.0.holds.lock();
+        let Some(hold) = holds.get_mut(&name) else { return };
+        change(hold);
+        hold.prune();
+        if hold.is_empty() {
+            holds.remove(&name);
+        }
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        let number = self.number;
+        self.owner
+            .tidy(self.name.clone(), |hold| drop(hold.waiting.remove(&number)));
+    }
+}
+
+impl fmt::Debug for Owner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Owner")
+            .field("number", &self.0.number)
+            .field("name", &self.0.name)
+            .finish()
+    }
+}
+
+#[cfg(feature = "memory")]
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+
+    impl Owner {
+        /// How many names it keeps anything about.
+        fn kept(&self) -> usize {
+            self.0.holds.lock().len()
+        }
+    }
+
+    /// R32: nothing stays behind for each name that was ever locked.
+    #[tokio::test(start_paused = true)]
+    async fn an_owner_keeps_nothing_about_a_name_when_all_is_over() {
+        let client = crate::connect("memory:").await.unwrap();
+        let owner = client.owner("importer");
+        let mutex = |key: &str| client.mutex(key).owned_by(&owner);
+        let (unlocked, dropped) = (mutex("unlocked").lock().await, mutex("dropped").lock().await);
+        let nested = mutex("unlocked").lock().await;
+        assert_eq!(owner.kept(), 2);
+        unlocked.unwrap().unlock().await.unwrap();
+        assert_eq!(owner.kept(), 2, "its nested guard still holds");
+        nested.unwrap().unlock().await.unwrap();
+        drop(dropped);
+        let other = client.mutex("busy").lock().await.unwrap();
+        assert!(mutex("busy").try_lock().await.unwrap().is_none());
+        let waited = mutex("busy").lock_within(Duration::from_millis(10)).await;
+        assert!(matches!(waited, Err(Error::Timeout)));
+        let mut given_up = Box::pin(mutex("busy").lock());
+        assert!(futures_util::poll!(&mut given_up).is_pending());
+        drop(given_up);
+        assert_eq!(owner.kept(), 0);
+        other.unlock().await.unwrap();
+    }
+}

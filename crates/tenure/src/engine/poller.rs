@@ -1,0 +1,271 @@
+//! The poller: a task that asks the store for waiters, until a claim is granted or no waiter wants it.
+//!
+//! It waits for the store's wake-ups, always with polls behind them: a lost wake-up costs time, never a lock.
+
+use std::future::{Future, poll_fn};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tenure_backend::{BackendError, Call, Claim, Effect, Grant, Instant, Standing, WakeUp, Wakes};
+use tokio::sync::Notify;
+
+use super::context::backoff;
+use super::hold::Hold;
+use super::renewer::HoldObserver;
+use super::services::Services;
+use super::timer::{nap, sleep, within};
+use super::wakes::next_wake;
+
+/// The longest time between two polls where no wake-up can come.
+const POLL: Duration = Duration::from_millis(100);
+/// The shortest time between two polls, whatever the store advises.
+const SOON: Duration = Duration::from_millis(1);
+/// The time between a failed attempt to listen for wake-ups and the next one.
+const REARM: Duration = Duration::from_secs(1);
+/// The most that is added to a poll interval at random.
+const SPREAD: Duration = Duration::from_millis(50);
+
+/// The waiters for whom a poller asks.
+pub(crate) trait Demand: Send + Sync + 'static {
+    /// Notified when [`next`](Self::next) or [`is_wanted`](Self::is_wanted) may have changed.
+    fn signal(&self) -> &Notify;
+
+    /// The next thing to do.
+    fn next(&mut self) -> Next;
+
+    /// Whether to go on asking with that claim: how soon to check again, or `None`.
+    fn is_wanted(&self, claim: &Claim) -> Option<Duration>;
+
+    /// Handles the end of a search. Returns false if the claim served no waiter though one waits: the poller then pauses.
+    fn found(&mut self, claim: Arc<Claim>, found: Found) -> bool;
+}
+
+/// What a poller does next.
+pub(crate) enum Next {
+    /// The task ends.
+    Exit,
+    /// Look again at a signal, or after that time.
+    Rest(Duration),
+    /// Ask the store whether this holder, whose lease is not renewed, was evicted.
+    Verify(Arc<Hold>, Arc<dyn HoldObserver>),
+    /// Ask for this claim, after a pause.
+    Ask(Arc<Claim>, Pause),
+}
+
+/// What to do before the next poll.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Pause {
+    /// Wait for a wake-up, up to that time.
+    UntilWakeUp(Duration),
+    /// Wait for that time, whatever wakes: the store did not answer, or other clients go first.
+    Fixed(Duration),
+}
+
+/// How a search for one claim ended.
+pub(crate) enum Found {
+    Granted {
+        grant: Grant,
+        /// An unanswered request may place the claim once more.
+        uncertain: bool,
+    },
+    /// The claim was ended by another client.
+    Ended,
+    /// The store refused for good.
+    Failed {
+        error: BackendError,
+        /// The claim may be in the store.
+        uncertain: bool,
+    },
+    /// No waiter wants the claim any more.
+    Unwanted {
+        /// The claim may be in the store.
+        uncertain: bool,
+    },
+}
+
+/// The poller's task.
+pub(crate) async fn run(services: Arc<Services>, mut demand: impl Demand) {
+    let Services {
+        context,
+        tasks,
+        renewer,
+        ..
+    } = &*services;
+    let mut failures = 0;
+    loop {
+        match demand.next() {
+            Next::Exit => return,
+            Next::Rest(time) => {
+                tokio::select! {
+                    biased;
+                    () = demand.signal().notified() => {}
+                    () = nap(tasks, time) => {}
+                }
+            }
+            Next::Verify(hold, observer) => {
+                // The guard learns the outcome, and the next look sees it.
+                let _ = renewer.verify(&hold, observer).await;
+            }
+            Next::Ask(claim, pause) => {
+                let found = search(&services, &claim, pause, &demand).await;
+                let is_unwanted = matches!(found, Found::Unwanted { .. });
+                if demand.found(claim, found) {
+                    failures = 0;
+                } else {
+                    failures += 1;
+                    sleep(tasks, backoff(failures, context.dice())).await;
+                }
+                if is_unwanted {
+                    // The client may be closing: its queues follow.
+                    tokio::task::yield_now().await;
+                }
+            }
+        }
+    }
+}
+
+/// Asks for one claim until it is granted or unwanted. Asks again after transient errors.
+async fn search(services: &Services, claim: &Arc<Claim>, mut pause: Pause, demand: &impl Demand) -> Found {
+    let mut search = Search {
+        services,
+        claim,
+        wakes: None,
+        rearm_at: Instant::ORIGIN,
+        arming: None,
+        failures: 0,
+        uncertain: false,
+    };
+    loop {
+        let time = match pause {
+            Pause::UntilWakeUp(time) => {
+                search.listen().await;
+                time
+            }
+            Pause::Fixed(time) => {
+                search.wakes = None;
+                time
+            }
+        };
+        if !search.wait(time, demand).await {
+            return Found::Unwanted {
+                uncertain: search.uncertain,
+            };
+        }
+        pause = match pause {
+            // Listens first: the poll that follows finds whatever happened meanwhile.
+            Pause::Fixed(_) => Pause::UntilWakeUp(Duration::ZERO),
+            Pause::UntilWakeUp(_) => match search.ask().await {
+                Ok(pause) => pause,
+                Err(found) => return found,
+            },
+        };
+    }
+}
+
+struct Search<'a> {
+    services: &'a Services,
+    claim: &'a Arc<Claim>,
+    wakes: Option<Wakes>,
+    rearm_at: Instant,
+    /// A request to listen that the store has not answered. Polls do not wait for it.
+    arming: Option<Call<Wakes>>,
+    failures: u32,
+    uncertain: bool,
+}
+
+impl Search<'_> {
+    /// Listens for wake-ups, unless it does so already. A poll follows.
+    async fn listen(&mut self) {
+        let Services { context, tasks, .. } = self.services;
+        let poll_only = context.store.profile().wake_up == WakeUp::Poll;
+        if self.wakes.is_some() || poll_only || context.now() < self.rearm_at {
+            return;
+        }
+        let arming = self.arming.take();
+        let mut arming = arming.unwrap_or_else(|| context.store.watch(self.claim.clone()));
+        let armed = poll_fn(|cx| Pin::new(&mut arming).poll(cx));
+        match within(tasks, &*context.clock, POLL, armed).await {
+            None => self.arming = Some(arming),
+            Some(Ok(wakes)) => self.wakes = Some(wakes),
+            Some(Err(error)) => {
+                tracing::debug!(key = %self.claim.at.key, %error, "no wake-ups: polling only");
+                self.rearm_at = context.now() + REARM;
+            }
+        }
+    }
+
+    /// Polls once. `Ok` is the pause before the next poll.
+    async fn ask(&mut self) -> Result<Pause, Found> {
+        let context = &self.services.context;
+        let asked = context.now();
+        let answer = context
+            .store
+            .acquire(self.claim.clone(), context.not_after(asked))
+            .await;
+        if answer.is_ok() {
+            context.store_answered();
+        }
+        match answer {
+            Ok(Standing::Granted(grant)) => {
+                let uncertain = self.uncertain;
+                return Err(Found::Granted { grant, uncertain });
+            }
+            Ok(Standing::Ended) => return Err(Found::Ended),
+            Ok(Standing::Waiting { poll_after, .. }) => {
+                self.failures = 0;
+                // Counted from the request: a late answer does not put off the next poll.
+                let poll_after = asked + poll_after - context.now();
+                let most = if self.wakes.is_some() { Duration::MAX } else { POLL };
+                return Ok(Pause::UntilWakeUp(self.spread(poll_after.clamp(SOON, most))));
+            }
+            Ok(Standing::TooLate | Standing::Recovering) => {}
+            Err(error) if error.is_weather() => {
+                self.uncertain |= error.effect() == Effect::Unknown;
+                context.store_failed(&self.claim.at.key, &error);
+            }
+            Err(error) => {
+                let uncertain = self.uncertain || error.effect() == Effect::Unknown;
+                return Err(Found::Failed { error, uncertain });
+            }
+        }
+        self.failures += 1;
+        Ok(Pause::Fixed(backoff(self.failures, context.dice())))
+    }
+
+    /// A little more than `time`, differently for each client, so that they do not all ask at once.
+    fn spread(&self, time: Duration) -> Duration {
+        time + (time / 8).min(SPREAD).mul_f64(self.services.context.fraction())
+    }
+
+    /// Waits for a wake-up or `time`. Returns false if the claim is unwanted.
+    async fn wait(&mut self, time: Duration, demand: &impl Demand) -> bool {
+        let Services { context, tasks, .. } = self.services;
+        let until = context.now() + time;
+        loop {
+            if tasks.is_closed() {
+                return false;
+            }
+            let Some(check) = demand.is_wanted(self.claim) else {
+                return false;
+            };
+            let left = until - context.now();
+            if left.is_zero() {
+                return true;
+            }
+            tokio::select! {
+                biased;
+                woken = next_wake(&mut self.wakes) => {
+                    if !woken {
+                        self.wakes = None;
+                        self.rearm_at = context.now() + REARM;
+                    }
+                    return true;
+                }
+                () = demand.signal().notified() => {}
+                () = tasks.closing().cancelled() => {}
+                () = nap(tasks, left.min(check)) => {}
+            }
+        }
+    }
+}

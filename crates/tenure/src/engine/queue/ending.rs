@@ -1,0 +1,81 @@
+//! How holds end without an unlock: kept by the store, asked about, or lost with the client.
+
+use std::sync::Arc;
+
+use tenure_backend::{Cause, Instant};
+use tokio::sync::oneshot;
+
+use super::event::{Close, HoldEnded, Holds};
+use super::shared::SharedQueue;
+use crate::engine::hold::Hold;
+use crate::engine::releaser::Release;
+use crate::error::{Error, LostCause};
+
+impl SharedQueue {
+    /// The holder is done, and the store is to keep the claim until then. `tell` receives the store's answer.
+    pub(crate) fn keep(
+        self: &Arc<Self>,
+        hold: &Arc<Hold>,
+        until: Instant,
+        tell: oneshot::Sender<Result<(), Error>>,
+    ) {
+        if !hold.depart() {
+            return;
+        }
+        self.services.renewer.forget(hold);
+        let (queue, hold) = (self.clone(), hold.clone());
+        let deadline = hold.deadline();
+        self.services.tasks.spawn(async move {
+            let renewer = &queue.services.renewer;
+            let is_over = renewer.keep(&hold, until, deadline, tell).await;
+            queue.apply(HoldEnded(&hold));
+            if is_over {
+                let release = queue.release_claim(hold.claim.clone(), Cause::Unlocked, None);
+                release.send_for_good().await;
+            }
+        });
+    }
+
+    /// Asks the store about every claim that this client holds on the key. The guards learn the outcome.
+    pub(crate) fn verify_all(self: &Arc<Self>) {
+        for hold in self.apply(Holds) {
+            if hold.has_departed() {
+                // The task that has the store keep the claim asks.
+                hold.loss_notifier().notify_waiters();
+                continue;
+            }
+            let (services, observer) = (self.services.clone(), self.clone());
+            self.services
+                .tasks
+                .spawn(async move { drop(services.renewer.verify(&hold, observer).await) });
+        }
+    }
+
+    /// Closes the queue: its waiters end, its holds are lost and released. The store keeps what `at_least` must keep.
+    pub(crate) fn close(self: &Arc<Self>) -> Vec<Release> {
+        let now = self.context().now();
+        for hold in self.apply(Holds) {
+            let kept = hold.kept_until();
+            if let Some(until) = kept.filter(|until| *until > now && hold.is_believed(now)) {
+                self.keep(&hold, until, oneshot::channel().0);
+                hold.lose(LostCause::Closed);
+            }
+        }
+        let mut releases = Vec::new();
+        for hold in self.lose_all() {
+            if hold.depart() {
+                releases.push(self.release(&hold, None));
+            }
+        }
+        releases
+    }
+
+    /// Closes the queue without a release: no runtime is left to send it.
+    pub(crate) fn lose_all(self: &Arc<Self>) -> Vec<Arc<Hold>> {
+        let holds = self.apply(Close);
+        for hold in &holds {
+            hold.lose(LostCause::Closed);
+        }
+        holds
+    }
+}

@@ -1,0 +1,85 @@
+//! The queue of one key: which callers of this client hold it, which wait, and which of them asks the store.
+//!
+//! # The algorithm
+//!
+//! A client has one queue for each key and kind of lock. All its locks of that key go through the queue, so the store sees
+//! one caller at a time where this client has thousands.
+//!
+//! A caller that **arrives** at a free key asks the store itself: it polls its own call, and no task wakes. While a holder, a
+//! waiter or a call of the same client is in the way, the caller **waits** in the queue instead, in the order of arrival.
+//! A caller that only tries never waits: it fails at once if this client holds the key.
+//!
+//! While callers wait, one task of the client, the **poller**, asks the store for the first of them: it waits for the
+//! store's wake-ups and polls behind them. It leaves the store alone while this client holds the key, while a caller's own
+//! call is in flight, and while a release that names a successor is in flight.
+//!
+//! A grant is **offered** to the first waiter: the waiter is woken, and holds the key when it is polled. An offer that is
+//! not taken within the offer window (100 ms) goes to the next waiter. The waiter that **missed** it keeps its place, but
+//! gets no offer until it is polled again. So a future that is kept and not polled delays others once, for that time.
+//!
+//! A **holder that is done** passes its claim on in the cheapest way that is safe:
+//!
+//! 1. *In memory*, to the first waiter, with the next token that the claim reserved. Only for the same request, with a
+//!    token left, before the local deadline, and within 10 ms of the last confirmation by the store. After an eviction a
+//!    store grants nothing for the same 10 ms, so a token that is handed over is never older than a token of the next grant.
+//! 2. *Through the store*, in one call: the release names a new claim of the first waiter as its **successor**.
+//! 3. *Back to the store*, for any client.
+//!
+//! The **handover policy** decides how often 1 and 2 may follow each other before other clients have a turn: each local
+//! waiter gets one turn while others are known to wait; a client on a network pauses for 5 ms after it has kept a key for a
+//! second; where the store cannot report waiters, every fourth run lets others go first for 10 ms.
+//!
+//! A **fair** waiter does not wait here but in the store, with a claim and a poller of its own. The queue knows it for the
+//! offer of its grant.
+//!
+//! A caller may **leave** at any moment. What it had is given up: an offer goes to the next waiter, a call in flight is
+//! adopted by a task, which releases the claim that the call may have placed.
+//!
+//! # How it is built
+//!
+//! [`KeyQueue`](state::KeyQueue) is a state machine: an [event](event) and the time go in, a reply and
+//! [effects](state::Effects) come out. It reads no clock, starts no task and calls no store.
+//! [`SharedQueue::apply`] locks it, reads the clock, applies one event, unlocks it, and only then wakes callers, starts the
+//! poller and sends releases.
+//!
+//! ```text
+//!                 first local waiter, or an offer
+//!        Idle -------------------------------------> Polling <-------------> HandingOver
+//!         ^                                            |   release with a successor /
+//!         +--------------------------------------------+   its answer
+//!                 no waiter and no offer left
+//!
+//!        every phase --- close ---> Closed
+//! ```
+//!
+//! The states of one waiter are in [`waiter`].
+//!
+//! # Invariants
+//!
+//! - **Q1** At most one caller of a client asks the store for a mode that excludes others: its own call, the poller, or a
+//!   release with a successor.
+//! - **Q2** The holds in the queue, as far as their local deadlines have not passed, admit each other.
+//! - **Q3** Every grant of the store is held, offered, or released: none is dropped.
+//! - **Q4** The grants of one claim have tokens that rise in the order in which they are offered.
+//! - **Q5** A waiter that can be served is never forgotten: while a local waiter waits, a poller runs, or the key is closed.
+//! - **Q6** A waiter gets a grant only of a request with the same options.
+//! - **Q7** When the last caller has left and the last call has ended, nothing of the contention is left.
+//! - **Q8** No lock is held while a waker runs or a store is called.
+
+mod ending;
+mod event;
+mod policy;
+mod registry;
+mod shared;
+mod state;
+mod waiter;
+
+pub(crate) use event::{
+    Arrival, Arrived, CallAdopted, CallEnded, CallOutcome, CallReply, CallerKind, CallerLeft, IsUnanswered,
+    PollReply, Polled,
+};
+pub(crate) use policy::PolicyLimits;
+pub(crate) use registry::Registry;
+pub(crate) use shared::{Departed, SharedQueue};
+pub(crate) use state::Rules;
+pub(crate) use waiter::WaiterId;

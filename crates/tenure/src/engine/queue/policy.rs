@@ -1,0 +1,243 @@
+//! The handover policy of one key: how long a client that holds a key may pass it on among its own waiters.
+
+use std::time::Duration;
+
+use tenure_backend::{Instant, PASS_WINDOW};
+
+/// How long other clients go first after a successor was refused, or where the store cannot report other waiters.
+const YIELD: Duration = PASS_WINDOW;
+
+/// If the store cannot report other waiters, the client yields to them after this many runs.
+const RUNS_PER_YIELD: u32 = 4;
+
+/// How long a client may keep a key on a network store before it pauses. Some clients cannot be counted: those that only
+/// try, and those that listen where the store does not count them.
+const STREAK: Duration = Duration::from_secs(1);
+
+/// How long a client pauses after a streak.
+const STREAK_PAUSE: Duration = Duration::from_millis(5);
+
+/// The handover policy of one key.
+///
+/// A *run* is the sequence of grants of one claim: the first by the store, the others in memory, each with the next token
+/// that the claim reserved. A *streak* is a sequence of runs that this client hands to itself through the store.
+#[derive(Debug)]
+pub(crate) struct HandoverPolicy {
+    limits: PolicyLimits,
+    /// Other clients waited when the store was last asked.
+    others_wait: bool,
+    /// Local hand-overs that the current run may still make.
+    run_left: u32,
+    /// Grants that the next run reserves.
+    reserve: u32,
+    /// Runs that ended with a hand-over through the store.
+    runs: u32,
+    streak_since: Option<Instant>,
+    pause_until: Instant,
+    yield_until: Instant,
+}
+
+/// What the policy must know of the store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct PolicyLimits {
+    /// The store reports how many others wait.
+    pub(crate) reports_waiters: bool,
+    /// Other hosts may use the store.
+    pub(crate) is_on_network: bool,
+}
+
+/// What a client does before it asks the store again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Turn {
+    /// Ask after that time, or at a wake-up.
+    Ours(Duration),
+    /// Leave the store alone for that time.
+    Others(Duration),
+}
+
+impl HandoverPolicy {
+    pub(crate) fn new(limits: PolicyLimits) -> Self {
+        HandoverPolicy {
+            limits,
+            others_wait: false,
+            run_left: u32::MAX,
+            reserve: twice(1),
+            runs: 0,
+            streak_since: None,
+            pause_until: Instant::ORIGIN,
+            yield_until: Instant::ORIGIN,
+        }
+    }
+
+    /// A claim was refused: another client holds the key, and may want it again.
+    pub(crate) fn refused(&mut self) {
+        self.others_wait |= self.limits.reports_waiters;
+    }
+
+    /// A run begins. While other clients wait, each local waiter gets one turn.
+    pub(crate) fn run_began(&mut self, local_waiters: impl FnOnce() -> usize) {
+        self.run_left = if self.others_wait {
+            u32::try_from(local_waiters()).unwrap_or(u32::MAX)
+        } else {
+            u32::MAX
+        };
+    }
+
+    pub(crate) fn may_hand_over(&self) -> bool {
+        self.run_left > 0
+    }
+
+    pub(crate) fn handed_over(&mut self) {
+        self.run_left -= 1;
+    }
+
+    /// A run ended after that many grants: the next one reserves twice as many.
+    ///
+    /// A contended key asks the store seldom, and a quiet one leaves few tokens unused: where tokens follow the server's
+    /// clock, they must not run ahead of it.
+    pub(crate) fn run_ended(&mut self, grants: u32) {
+        self.reserve = twice(grants);
+    }
+
+    /// Number of grants that the next run reserves.
+    pub(crate) fn reserve(&self) -> u32 {
+        self.reserve
+    }
+
+    /// Whether the release at the end of a run names a successor for a local waiter. If not, other clients go first.
+    pub(crate) fn names_successor(&mut self, now: Instant) -> bool {
+        let since = *self.streak_since.get_or_insert(now);
+        if self.limits.is_on_network && now - since >= STREAK {
+            self.streak_since = None;
+            self.pause_until = now + STREAK_PAUSE;
+            return false;
+        }
+        if !self.limits.reports_waiters {
+            self.runs += 1;
+            if self.runs.is_multiple_of(RUNS_PER_YIELD) {
+                self.yield_until = now + YIELD;
+                return false;
+            }
+        }
+        true
+    }
+
+    /// The store answered a release with a successor.
+    pub(crate) fn successor_answered(&mut self, now: Instant, others: Option<u32>, was_refused: bool) {
+        if let Some(others) = others {
+            self.others_wait = others > 0;
+        }
+        if was_refused {
+            self.streak_since = None;
+            self.yield_until = now + YIELD;
+        }
+    }
+
+    /// What the client does before it asks the store.
+    pub(crate) fn turn(&self, now: Instant) -> Turn {
+        match self.pause_until - now {
+            Duration::ZERO => Turn::Ours(self.yield_until - now),
+            pause => Turn::Others(pause),
+        }
+    }
+}
+
+fn twice(grants: u32) -> u32 {
+    grants.saturating_mul(2)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: Duration = Duration::from_millis(1);
+    const COUNTED: PolicyLimits = PolicyLimits {
+        reports_waiters: true,
+        is_on_network: true,
+    };
+    const UNCOUNTED: PolicyLimits = PolicyLimits {
+        reports_waiters: false,
+        is_on_network: false,
+    };
+
+    fn at(time: Duration) -> Instant {
+        Instant::ORIGIN + Duration::from_secs(1_000) + time
+    }
+
+    #[test]
+    fn a_run_is_unlimited_unless_others_wait() {
+        let cases = [
+            ("a fresh key", false, None, u32::MAX),
+            ("a refused claim", true, None, 3),
+            ("others reported", false, Some(2), 3),
+            ("no others reported any more", true, Some(0), u32::MAX),
+        ];
+        for (name, refused, others, turns) in cases {
+            let mut policy = HandoverPolicy::new(COUNTED);
+            if refused {
+                policy.refused();
+            }
+            policy.successor_answered(at(MS), others, false);
+            policy.run_began(|| 3);
+            assert_eq!(policy.run_left, turns, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_refusal_says_nothing_where_waiters_are_not_reported() {
+        let mut policy = HandoverPolicy::new(UNCOUNTED);
+        policy.refused();
+        assert!(!policy.others_wait);
+    }
+
+    #[test]
+    fn a_run_with_others_waiting_ends_after_one_turn_each() {
+        let mut policy = HandoverPolicy::new(COUNTED);
+        policy.refused();
+        policy.run_began(|| 2);
+        for _ in 0..2 {
+            assert!(policy.may_hand_over());
+            policy.handed_over();
+        }
+        assert!(!policy.may_hand_over());
+    }
+
+    #[test]
+    fn the_next_run_reserves_twice_the_grants_of_the_last() {
+        let mut policy = HandoverPolicy::new(COUNTED);
+        for (grants, reserve) in [(1, 2), (2, 4), (100, 200), (u32::MAX, u32::MAX)] {
+            policy.run_ended(grants);
+            assert_eq!(policy.reserve(), reserve);
+        }
+    }
+
+    #[test]
+    fn a_streak_of_a_second_ends_with_a_fixed_pause() {
+        let mut policy = HandoverPolicy::new(COUNTED);
+        for ms in [0, 500, 999] {
+            assert!(policy.names_successor(at(ms * MS)), "{ms} ms");
+        }
+        assert!(!policy.names_successor(at(STREAK)));
+        assert_eq!(policy.turn(at(STREAK)), Turn::Others(STREAK_PAUSE));
+        assert_eq!(policy.turn(at(STREAK + STREAK_PAUSE)), Turn::Ours(Duration::ZERO));
+        assert!(policy.names_successor(at(STREAK + 6 * MS)), "a new streak");
+    }
+
+    #[test]
+    fn every_fourth_run_yields_where_waiters_are_not_reported() {
+        let mut policy = HandoverPolicy::new(UNCOUNTED);
+        let named: Vec<bool> = (0..8).map(|_| policy.names_successor(at(MS))).collect();
+        assert_eq!(named, [true, true, true, false, true, true, true, false]);
+        assert_eq!(policy.turn(at(MS)), Turn::Ours(YIELD));
+        assert_eq!(policy.turn(at(MS + YIELD)), Turn::Ours(Duration::ZERO));
+    }
+
+    #[test]
+    fn a_refused_successor_yields_and_ends_the_streak() {
+        let mut policy = HandoverPolicy::new(COUNTED);
+        assert!(policy.names_successor(at(MS)));
+        policy.successor_answered(at(2 * MS), Some(1), true);
+        assert_eq!(policy.turn(at(2 * MS)), Turn::Ours(YIELD));
+        assert!(policy.names_successor(at(STREAK + MS)), "the streak began again");
+    }
+}

@@ -1,0 +1,105 @@
+//! The queues of a client: one for each key and kind of lock in use.
+
+use std::collections::hash_map::RandomState;
+use std::hash::BuildHasher;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
+
+use hashbrown::HashTable;
+use parking_lot::Mutex;
+use tenure_backend::{Kind, LockKey};
+
+const SHARDS: usize = 16;
+
+/// An entry with the hash of its name. The item itself has the name.
+#[derive(Debug)]
+struct Entry<T> {
+    hash: u64,
+    item: Weak<T>,
+}
+
+/// A table of weak references, by key and kind.
+#[derive(Debug)]
+pub(crate) struct Registry<T> {
+    hasher: RandomState,
+    shards: [Mutex<HashTable<Entry<T>>>; SHARDS],
+    is_closed: AtomicBool,
+}
+
+impl<T> Default for Registry<T> {
+    fn default() -> Self {
+        Registry {
+            hasher: RandomState::new(),
+            shards: std::array::from_fn(|_| Mutex::default()),
+            is_closed: AtomicBool::new(false),
+        }
+    }
+}
+
+impl<T> Registry<T> {
+    fn hash(&self, key: &LockKey, kind: Kind) -> u64 {
+        self.hasher.hash_one((key, kind))
+    }
+
+    fn shard(&self, hash: u64) -> &Mutex<HashTable<Entry<T>>> {
+        &self.shards[(hash >> 32) as usize % SHARDS]
+    }
+
+    /// The item of that name, or a new one. `make` learns whether the client is closed. Two names never share an item.
+    pub(crate) fn get(
+        &self,
+        key: LockKey,
+        kind: Kind,
+        is_for: impl Fn(&T, &LockKey) -> bool,
+        make: impl FnOnce(LockKey, bool) -> T,
+    ) -> Arc<T> {
+        let hash = self.hash(&key, kind);
+        let mut shard = self.shard(hash).lock();
+        // Dropped after the shard is unlocked: an item's drop comes here.
+        let mut others = Vec::new();
+        let mut found = None;
+        for entry in shard.iter_hash(hash).filter(|entry| entry.hash == hash) {
+            match entry.item.upgrade() {
+                Some(item) if is_for(&item, &key) => found = Some(item),
+                other => others.extend(other),
+            }
+        }
+        let item = found.unwrap_or_else(|| {
+            let item = Arc::new(make(key, self.is_closed.load(Ordering::SeqCst)));
+            let entry = Entry {
+                hash,
+                item: Arc::downgrade(&item),
+            };
+            shard.insert_unique(hash, entry, |entry| entry.hash);
+            item
+        });
+        drop(shard);
+        item
+    }
+
+    /// Removes dropped items of that name.
+    pub(crate) fn forget(&self, key: &LockKey, kind: Kind) {
+        let hash = self.hash(key, kind);
+        let mut shard = self.shard(hash).lock();
+        while let Ok(dead) =
+            shard.find_entry(hash, |entry| entry.hash == hash && entry.item.strong_count() == 0)
+        {
+            dead.remove();
+        }
+    }
+
+    /// All items. New ones are made closed from now on.
+    pub(crate) fn close(&self) -> Vec<Arc<T>> {
+        self.is_closed.store(true, Ordering::SeqCst);
+        self.all()
+    }
+
+    /// All items, in no order.
+    pub(crate) fn all(&self) -> Vec<Arc<T>> {
+        let mut all = Vec::new();
+        for shard in &self.shards {
+            all.extend(shard.lock().iter().filter_map(|entry| entry.item.upgrade()));
+        }
+        all
+    }
+}

@@ -1,0 +1,511 @@
+//! A queue that its callers, its poller and its releases share. It carries out what the state machine decides.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tenure_backend::{Cause, Claim, Fairness, Grant, Kind, LockKey, Standing};
+use tokio::sync::Notify;
+
+use super::event::{
+    HoldEnded, HolderDone, HolderGone, Holds, IsWaiting, IsWanted, PollFailed, PollGranted, PollerLooks,
+    QueueFailed, QueueGranted, SuccessorAnswered,
+};
+use super::policy::Turn;
+use super::registry::Registry;
+use super::state::{Effects, Event, Exit, Granted, KeyQueue, Look, PollerEffect, Rules, SuccessorRequest};
+use super::waiter::WaiterId;
+use crate::engine::context::Context;
+use crate::engine::hold::Hold;
+use crate::engine::poller::{self, Demand, Found, Next, Pause};
+use crate::engine::releaser::{Release, Successor, SuccessorAnswer, SuccessorOwner};
+use crate::engine::renewer::HoldObserver;
+use crate::engine::request::LockRequest;
+use crate::engine::services::Services;
+use crate::engine::timer::sleep;
+use crate::error::Error;
+use crate::telemetry::Meters;
+
+pub(crate) struct SharedQueue {
+    pub(crate) key: LockKey,
+    kind: Kind,
+    pub(crate) services: Arc<Services>,
+    registry: Arc<Registry<SharedQueue>>,
+    /// Metrics of this key, if keys have metrics of their own.
+    meters: Option<Arc<Meters>>,
+    /// Notified when the poller is to look.
+    signal: Notify,
+    state: Mutex<KeyQueue>,
+}
+
+impl SharedQueue {
+    /// The queue of that key, for that kind of lock.
+    pub(crate) fn get(
+        registry: &Arc<Registry<SharedQueue>>,
+        services: &Arc<Services>,
+        rules: &Arc<Rules>,
+        key: LockKey,
+        kind: Kind,
+    ) -> Arc<Self> {
+        let is_for = |queue: &SharedQueue, key: &LockKey| queue.key == *key && queue.kind == kind;
+        registry.get(key, kind, is_for, |key, is_closed| {
+            let context = &services.context;
+            let meters = context.settings.key_labels.then(|| {
+                let store = context.store.profile().store;
+                Arc::new(Meters::new(store, Some(key.as_str())))
+            });
+            SharedQueue {
+                key,
+                kind,
+                services: services.clone(),
+                registry: registry.clone(),
+                meters,
+                signal: Notify::new(),
+                state: Mutex::new(KeyQueue::new(rules.clone(), is_closed)),
+            }
+        })
+    }
+
+    /// Applies an event: locks the queue, reads the clock, unlocks the queue, and carries out what follows.
+    ///
+    /// The clock is read after the lock is taken: two hand-overs are then in the order of their times, and tokens never go
+    /// back. Wakers, metrics and calls run without the lock.
+    pub(crate) fn apply<E: Event>(self: &Arc<Self>, event: E) -> E::Reply {
+        let mut state = self.state.lock();
+        let now = self.context().now();
+        let (reply, effects) = state.on(now, event);
+        drop(state);
+        self.carry_out(effects);
+        reply
+    }
+
+    fn carry_out(self: &Arc<Self>, effects: Effects) {
+        let Effects {
+            wakes,
+            poller,
+            notify,
+            releases,
+            handed_over,
+        } = effects;
+        match poller {
+            Some(PollerEffect::Start) => {
+                let services = self.services.clone();
+                let demand = LocalDemand::new(self.clone());
+                self.services.tasks.spawn(poller::run(services, demand));
+            }
+            Some(PollerEffect::Notify) => self.signal.notify_one(),
+            None => {}
+        }
+        for signal in notify {
+            signal.notify_one();
+        }
+        for order in releases {
+            let release = self.release(&order.hold, order.successor);
+            self.services.releaser.send_later(release);
+        }
+        if handed_over {
+            self.meters().passed.increment(1);
+        }
+        for waker in wakes {
+            waker.wake();
+        }
+    }
+
+    pub(crate) fn context(&self) -> &Arc<Context> {
+        &self.services.context
+    }
+
+    pub(crate) fn meters(&self) -> &Meters {
+        self.meters.as_deref().unwrap_or_else(|| self.context().meters())
+    }
+
+    /// Notified when the poller is to look.
+    pub(crate) fn signal(&self) -> &Notify {
+        &self.signal
+    }
+
+    /// Names a new claim on this key.
+    pub(crate) fn claim(&self, request: &LockRequest, fairness: Fairness, reserve: u32) -> Arc<Claim> {
+        request.claim(self.context(), &self.key, fairness, reserve)
+    }
+
+    /// Accepts a grant, and has it renewed. `None` if its local deadline has passed.
+    pub(crate) fn accept(
+        self: &Arc<Self>,
+        claim: &Arc<Claim>,
+        grant: Grant,
+        request: &LockRequest,
+    ) -> Option<Arc<Hold>> {
+        let terms = request.options.terms;
+        let hold = Hold::new(self.context(), self.meters.clone(), claim.clone(), grant, terms)?;
+        self.services.renewer.watch(&hold, self.clone());
+        Some(hold)
+    }
+
+    /// Gives back a grant that no caller has seen.
+    pub(crate) fn reject(self: &Arc<Self>, hold: &Hold) {
+        hold.depart();
+        self.services.renewer.forget(hold);
+        self.withdraw(hold.claim.clone());
+    }
+
+    /// A holder is done: hands its claim over, or returns the release that must be sent.
+    pub(crate) fn done(self: &Arc<Self>, hold: &Arc<Hold>) -> Result<Release, Departed> {
+        match self.apply(HolderDone(hold)) {
+            Exit::HandedOver => Err(Departed::HandedOver),
+            Exit::Gone => Err(Departed::Gone),
+            Exit::Release(successor) => Ok(self.release(hold, successor)),
+        }
+    }
+
+    /// A holder is done, and does not wait for the release.
+    pub(crate) fn done_behind(self: &Arc<Self>, hold: &Arc<Hold>) {
+        self.apply(HolderGone(hold));
+    }
+
+    pub(super) fn release(
+        self: &Arc<Self>,
+        hold: &Arc<Hold>,
+        successor: Option<SuccessorRequest>,
+    ) -> Release {
+        self.services.renewer.forget(hold);
+        let successor = successor.map(|SuccessorRequest { request, reserve }| Successor {
+            claim: self.claim(&request, Fairness::Unfair, reserve),
+            owner: Arc::new(SuccessorOf {
+                queue: self.clone(),
+                request,
+            }),
+        });
+        self.release_claim(hold.claim.clone(), Cause::Unlocked, successor)
+    }
+
+    pub(super) fn release_claim(
+        &self,
+        claim: Arc<Claim>,
+        cause: Cause,
+        successor: Option<Successor>,
+    ) -> Release {
+        let meters = self.meters.clone();
+        let client = self.services.clone();
+        self.services
+            .releaser
+            .release(claim, cause, successor, meters, client)
+    }
+
+    /// Releases a claim of which every call was answered, whatever state it is in.
+    pub(crate) fn withdraw(&self, claim: Arc<Claim>) {
+        let release = self.release_claim(claim, Cause::Withdrawn, None);
+        self.services.releaser.send_later(release);
+    }
+
+    /// Releases a claim of which some call was not answered.
+    pub(crate) fn withdraw_unanswered(self: &Arc<Self>, claim: Arc<Claim>) {
+        self.withdraw(claim.clone());
+        self.expect_late_call(claim);
+    }
+
+    /// Withdraws a claim once more when no unanswered call can place it any longer.
+    ///
+    /// A store that forgets ended claims could place it again after it was withdrawn.
+    pub(crate) fn expect_late_call(self: &Arc<Self>, claim: Arc<Claim>) {
+        if self.context().store.profile().remembers_ended {
+            return;
+        }
+        let queue = self.clone();
+        self.services.tasks.spawn(async move {
+            let Services { context, tasks, .. } = &*queue.services;
+            tokio::select! {
+                biased;
+                () = tasks.closing().cancelled() => {}
+                () = sleep(tasks, context.settings.call_limit) => {}
+            }
+            let holds = queue.apply(Holds);
+            if !holds.iter().any(|hold| hold.claim.at.id == claim.at.id) {
+                queue.withdraw(claim);
+            }
+        });
+    }
+
+    /// Waits in the store's queue for one waiter. `signal` is notified when the waiter leaves.
+    pub(crate) fn poll_for(
+        self: &Arc<Self>,
+        id: WaiterId,
+        request: LockRequest,
+        claim: Arc<Claim>,
+        signal: Arc<Notify>,
+    ) {
+        let services = self.services.clone();
+        let demand = StoreDemand::new(self.clone(), id, request, claim, signal);
+        self.services.tasks.spawn(poller::run(services, demand));
+    }
+}
+
+/// Why a holder that is done has nothing to release.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Departed {
+    /// The next waiter of this client has the claim.
+    HandedOver,
+    /// It was released before: the client was closed, or its local deadline has passed.
+    Gone,
+}
+
+impl HoldObserver for SharedQueue {
+    fn deadline_passed(self: Arc<Self>, hold: &Arc<Hold>) {
+        self.done_behind(hold);
+    }
+
+    fn claim_gone(self: Arc<Self>, hold: &Arc<Hold>) {
+        self.apply(HoldEnded(hold));
+    }
+}
+
+/// The local waiter's side of a successor.
+struct SuccessorOf {
+    queue: Arc<SharedQueue>,
+    request: LockRequest,
+}
+
+impl SuccessorOwner for SuccessorOf {
+    fn successor_answered(self: Arc<Self>, claim: Arc<Claim>, answer: SuccessorAnswer) {
+        let SuccessorAnswer {
+            others,
+            standing,
+            may_be_placed,
+        } = answer;
+        let queue = &self.queue;
+        if may_be_placed {
+            queue.withdraw_unanswered(claim.clone());
+        }
+        let was_refused = matches!(standing, Some(Standing::Waiting { .. }));
+        let grant = match standing {
+            Some(Standing::Granted(grant)) => Some(grant),
+            _ => None,
+        };
+        let was_granted = grant.is_some();
+        let hold = grant.and_then(|grant| queue.accept(&claim, grant, &self.request));
+        let granted = hold.clone().map(|hold| Granted {
+            hold,
+            request: self.request.clone(),
+        });
+        let is_delivered = queue.apply(SuccessorAnswered {
+            others,
+            was_refused,
+            granted,
+        });
+        match hold {
+            Some(hold) if !is_delivered => queue.reject(&hold),
+            // Its local deadline had passed.
+            None if was_granted => queue.withdraw(claim),
+            _ => {}
+        }
+    }
+}
+
+impl Drop for SharedQueue {
+    fn drop(&mut self) {
+        self.registry.forget(&self.key, self.kind);
+    }
+}
+
+impl fmt::Debug for SharedQueue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SharedQueue")
+            .field("key", &self.key)
+            .field("kind", &self.kind)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The local waiters of a key, one after the other.
+pub(crate) struct LocalDemand {
+    queue: Arc<SharedQueue>,
+    /// The request of the claim that the poller asks for.
+    request: Option<LockRequest>,
+}
+
+impl LocalDemand {
+    pub(crate) fn new(queue: Arc<SharedQueue>) -> Self {
+        LocalDemand { queue, request: None }
+    }
+}
+
+impl Demand for LocalDemand {
+    fn signal(&self) -> &Notify {
+        self.queue.signal()
+    }
+
+    fn next(&mut self) -> Next {
+        match self.queue.apply(PollerLooks) {
+            Look::Exit => Next::Exit,
+            Look::Rest(time) => Next::Rest(time),
+            Look::Verify(hold) => Next::Verify(hold, self.queue.clone()),
+            Look::Ask(SuccessorRequest { request, reserve }, turn) => {
+                let claim = self.queue.claim(&request, Fairness::Unfair, reserve);
+                self.request = Some(request);
+                let pause = match turn {
+                    Turn::Ours(time) => Pause::UntilWakeUp(time),
+                    Turn::Others(time) => Pause::Fixed(time),
+                };
+                Next::Ask(claim, pause)
+            }
+        }
+    }
+
+    fn is_wanted(&self, _: &Claim) -> Option<Duration> {
+        self.queue.apply(IsWanted(self.request.as_ref()?))
+    }
+
+    fn found(&mut self, claim: Arc<Claim>, found: Found) -> bool {
+        let queue = &self.queue;
+        let Some(request) = self.request.take() else {
+            return true;
+        };
+        match found {
+            Found::Granted { grant, uncertain } => {
+                if uncertain {
+                    queue.expect_late_call(claim.clone());
+                }
+                let Some(hold) = queue.accept(&claim, grant, &request) else {
+                    queue.withdraw(claim);
+                    return false;
+                };
+                let granted = Granted {
+                    hold: hold.clone(),
+                    request,
+                };
+                if !queue.apply(PollGranted(granted)) {
+                    queue.reject(&hold);
+                }
+                true
+            }
+            Found::Ended => false,
+            Found::Failed { error, uncertain } => {
+                if uncertain {
+                    queue.withdraw_unanswered(claim);
+                }
+                let error = error.into();
+                queue.apply(PollFailed {
+                    request: &request,
+                    error,
+                });
+                true
+            }
+            Found::Unwanted { uncertain } => {
+                if uncertain {
+                    queue.withdraw_unanswered(claim);
+                }
+                true
+            }
+        }
+    }
+}
+
+/// One waiter in the store's queue.
+pub(crate) struct StoreDemand {
+    queue: Arc<SharedQueue>,
+    id: WaiterId,
+    request: LockRequest,
+    /// The claim to ask for next. `None` once the waiter is served.
+    claim: Option<Arc<Claim>>,
+    signal: Arc<Notify>,
+    is_served: bool,
+}
+
+impl StoreDemand {
+    /// A waiter whose claim already waits in the store.
+    pub(crate) fn new(
+        queue: Arc<SharedQueue>,
+        id: WaiterId,
+        request: LockRequest,
+        claim: Arc<Claim>,
+        signal: Arc<Notify>,
+    ) -> Self {
+        StoreDemand {
+            queue,
+            id,
+            request,
+            claim: Some(claim),
+            signal,
+            is_served: false,
+        }
+    }
+
+    fn fail(&mut self, error: Error) {
+        self.is_served = true;
+        self.queue.apply(QueueFailed { id: self.id, error });
+    }
+
+    fn withdraw(&self, claim: Arc<Claim>, uncertain: bool) {
+        if uncertain {
+            self.queue.withdraw_unanswered(claim);
+        } else {
+            self.queue.withdraw(claim);
+        }
+    }
+}
+
+impl Demand for StoreDemand {
+    fn signal(&self) -> &Notify {
+        &self.signal
+    }
+
+    fn next(&mut self) -> Next {
+        if self.is_served {
+            return Next::Exit;
+        }
+        // A claim is used once: a waiter whose claim ended is placed again, at the tail.
+        let claim = self.claim.take();
+        let claim = claim.unwrap_or_else(|| self.queue.claim(&self.request, Fairness::Fifo, 1));
+        Next::Ask(claim, Pause::UntilWakeUp(Duration::ZERO))
+    }
+
+    fn is_wanted(&self, _: &Claim) -> Option<Duration> {
+        self.queue.apply(IsWaiting(self.id)).then_some(Duration::MAX)
+    }
+
+    fn found(&mut self, claim: Arc<Claim>, found: Found) -> bool {
+        let queue = &self.queue;
+        match found {
+            Found::Granted { grant, uncertain } => {
+                if uncertain {
+                    queue.expect_late_call(claim.clone());
+                }
+                let Some(hold) = queue.accept(&claim, grant, &self.request) else {
+                    queue.withdraw(claim);
+                    return false;
+                };
+                let granted = Granted {
+                    hold: hold.clone(),
+                    request: self.request.clone(),
+                };
+                if !queue.apply(QueueGranted { id: self.id, granted }) {
+                    queue.reject(&hold);
+                }
+                self.is_served = true;
+                true
+            }
+            Found::Ended => false,
+            Found::Failed { error, uncertain } => {
+                // Whatever this call did, an earlier one may have placed the claim.
+                self.withdraw(claim, uncertain);
+                self.fail(error.into());
+                true
+            }
+            Found::Unwanted { uncertain } => {
+                self.withdraw(claim, uncertain);
+                self.fail(queue.services.tasks.closed());
+                true
+            }
+        }
+    }
+}
+
+/// A task that ends unfinished, with its runtime, must not leave its waiter waiting.
+impl Drop for StoreDemand {
+    fn drop(&mut self) {
+        if !self.is_served {
+            self.fail(self.queue.services.tasks.abandoned());
+        }
+    }
+}

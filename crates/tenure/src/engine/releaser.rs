@@ -1,0 +1,410 @@
+//! The releaser: releases claims, for callers that wait for it and for those that do not.
+//!
+//! A release is retried while its effect is unknown. `unlock` polls its own release; the releaser's task sends those that
+//! callers left behind, in batches, and adopts the calls of callers that stopped polling.
+
+use std::any::Any;
+use std::future::{Future, poll_fn};
+use std::mem;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Poll, Waker};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use smallvec::smallvec;
+use tenure_backend::{
+    BackendError, Cause, Claim, Departure, Each, Effect, Heir, Holder, HolderId, Instant, Released, Standing,
+};
+use tokio::sync::{Notify, oneshot};
+use tokio_util::task::task_tracker::TaskTrackerToken;
+
+use super::context::{Context, backoff};
+use super::in_flight::{Adopt, Adopter, InFlight, OverdueCalls, Progress};
+use super::tasks::Tasks;
+use super::timer::{RECHECK, sleep};
+use crate::error::no_answer;
+use crate::telemetry::Meters;
+
+/// The shortest pause between two looks at overdue calls.
+const OVERDUE_LOOK: Duration = Duration::from_millis(5);
+
+/// The releaser of one client. Clones share it.
+#[derive(Clone)]
+pub(crate) struct Releaser(Arc<Shared>);
+
+struct Shared {
+    context: Arc<Context>,
+    tasks: Tasks,
+    pending: Mutex<Pending>,
+    signal: Notify,
+}
+
+#[derive(Default)]
+struct Pending {
+    /// Releases that callers left behind.
+    releases: Vec<Release>,
+    calls: OverdueCalls,
+    /// The time at which the task wakes by itself.
+    wakes_at: Option<Instant>,
+}
+
+/// One claim to be released, with the state of its retries.
+pub(crate) struct Release {
+    shared: Arc<Shared>,
+    claim: Arc<Claim>,
+    cause: Cause,
+    successor: Option<Successor>,
+    meters: Option<Arc<Meters>>,
+    /// A call in flight. It outlives the future that polls it.
+    call: Option<Each<Released>>,
+    tries: u32,
+    /// A closing client waits for it.
+    _token: TaskTrackerToken,
+    /// A client that was dropped lives until its releases are sent.
+    _client: Arc<dyn Any + Send + Sync>,
+}
+
+/// The claim that the release grants, if the store gives it the key at once.
+pub(crate) struct Successor {
+    pub(crate) claim: Arc<Claim>,
+    pub(crate) owner: Arc<dyn SuccessorOwner>,
+}
+
+/// Learns what became of a successor.
+pub(crate) trait SuccessorOwner: Send + Sync {
+    fn successor_answered(self: Arc<Self>, claim: Arc<Claim>, answer: SuccessorAnswer);
+}
+
+/// What became of a successor.
+pub(crate) struct SuccessorAnswer {
+    /// Number of other waiters, where the store reports it.
+    pub(crate) others: Option<u32>,
+    /// `None` if the store has not answered.
+    pub(crate) standing: Option<Standing>,
+    /// An unanswered request may have placed the claim, or may still do so.
+    pub(crate) may_be_placed: bool,
+}
+
+/// How a release ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Left {
+    /// This release removed the claim.
+    Freed,
+    /// The claim was absent before.
+    WasGone,
+    /// The claim is absent; an earlier try may have removed it.
+    Absent,
+}
+
+type Answer = Result<Left, BackendError>;
+
+impl Releaser {
+    pub(crate) fn new(context: &Arc<Context>, tasks: &Tasks) -> Self {
+        Releaser(Arc::new(Shared {
+            context: context.clone(),
+            tasks: tasks.clone(),
+            pending: Mutex::default(),
+            signal: Notify::new(),
+        }))
+    }
+
+    /// A release that was not sent yet.
+    pub(crate) fn release(
+        &self,
+        claim: Arc<Claim>,
+        cause: Cause,
+        successor: Option<Successor>,
+        meters: Option<Arc<Meters>>,
+        client: Arc<dyn Any + Send + Sync>,
+    ) -> Release {
+        Release {
+            shared: self.0.clone(),
+            claim,
+            cause,
+            successor,
+            meters,
+            call: None,
+            tries: 0,
+            _token: self.0.tasks.token(),
+            _client: client,
+        }
+    }
+
+    /// Sends a release for a caller that does not wait for it.
+    pub(crate) fn send_later(&self, release: Release) {
+        let mut pending = self.0.pending.lock();
+        if self.0.tasks.is_gone() {
+            // No task is left to send it: the lease ends the claim.
+            drop(pending);
+            return;
+        }
+        pending.releases.push(release);
+        if pending.releases.len() == 1 {
+            drop(pending);
+            self.0.signal.notify_one();
+        }
+    }
+
+    /// Adopts a call if it is still in flight after the offer window.
+    pub(crate) fn adopt_later(&self, call: &Arc<dyn Adopt>) {
+        let due = self.0.context.now() + self.0.context.settings.offer_window;
+        let mut pending = self.0.pending.lock();
+        pending.calls.push(due, Arc::downgrade(call));
+        if pending.wakes_at.is_none_or(|at| due < at) {
+            pending.wakes_at = Some(due);
+            drop(pending);
+            self.0.signal.notify_one();
+        } else {
+            drop(pending);
+        }
+        if self.0.tasks.is_closed() {
+            // The closing client has already adopted the calls in the list.
+            call.clone().adopt();
+        }
+    }
+
+    /// Adopts all calls in flight: the client closes, or its runtime has ended.
+    pub(crate) fn adopt_all(&self) {
+        let calls = mem::take(&mut self.0.pending.lock().calls);
+        calls.adopt();
+    }
+
+    /// Drops what was not sent, because no runtime is left: leases end the claims.
+    pub(crate) fn drop_pending(&self) {
+        let releases = mem::take(&mut self.0.pending.lock().releases);
+        drop(releases);
+    }
+
+    /// The releaser's task.
+    pub(crate) async fn run(self) {
+        let Shared {
+            context,
+            tasks,
+            pending,
+            signal,
+        } = &*self.0;
+        let most = context.store.profile().limits.max_batch.get() as usize;
+        while !tasks.is_gone() {
+            let now = context.now();
+            let (releases, calls, next) = {
+                let mut pending = pending.lock();
+                let calls = pending.calls.take_due(now);
+                let next = pending.calls.next_due();
+                pending.wakes_at = next;
+                (mem::take(&mut pending.releases), calls, next)
+            };
+            calls.adopt();
+            let mut releases = releases.into_iter().peekable();
+            while releases.peek().is_some() {
+                let batch = releases.by_ref().take(most).collect();
+                tasks.spawn(Release::send_batch(batch));
+            }
+            let pause = async {
+                match next {
+                    None => std::future::pending().await,
+                    Some(next) => {
+                        tokio::time::sleep((next - now).clamp(OVERDUE_LOOK, RECHECK)).await;
+                    }
+                }
+            };
+            tokio::select! {
+                biased;
+                () = tasks.ended().cancelled() => {}
+                () = signal.notified() => {}
+                () = pause => {}
+            }
+        }
+        self.drop_pending();
+    }
+}
+
+impl Release {
+    /// Sends the release and retries it for up to `limit` while its effect is unknown. After that a task goes on.
+    ///
+    /// With a successor, waiters depend on the release: a task adopts it unless the caller has polled it to its end within
+    /// the offer window.
+    ///
+    /// # Cancel safety
+    /// Dropped after its first poll, a task finishes the release.
+    pub(crate) async fn send(mut self, limit: Duration) -> Answer {
+        let first = poll_fn(|cx| Poll::Ready(self.poll_call(cx))).await;
+        if let Poll::Ready(released) = first {
+            // A store in this process answers at once.
+            match self.settle(released) {
+                Ok(left) => return Ok(left),
+                Err(error) => self.call = Some(Each::ready(smallvec![Released::Unknown(error)])),
+            }
+        }
+        let shared = self.shared.clone();
+        let has_successor = self.successor.is_some();
+        let (tell, mut told) = oneshot::channel();
+        let work = Box::pin(self.finish(limit));
+        let in_flight = InFlight::new(&shared.tasks, work, None, Tell(Mutex::new(Some(tell))));
+        if has_successor {
+            Releaser(shared).adopt_later(&in_flight.adoptable());
+        }
+        poll_fn(|cx| match in_flight.poll(cx) {
+            Poll::Ready(Progress::Answered(answer)) => Poll::Ready(answer),
+            Poll::Ready(Progress::Adopted) => {
+                let told = Pin::new(&mut told).poll(cx);
+                told.map(|told| told.unwrap_or_else(|_| Err(BackendError::closed())))
+            }
+            Poll::Pending => Poll::Pending,
+        })
+        .await
+    }
+
+    /// Sends several releases in one call. Those that fail, or were in flight before, are retried one by one.
+    async fn send_batch(batch: Vec<Release>) {
+        let (in_flight, fresh): (Vec<_>, Vec<_>) =
+            batch.into_iter().partition(|release| release.call.is_some());
+        in_flight.into_iter().for_each(Release::finish_later);
+        let Some(first) = fresh.first() else { return };
+        let store = &first.shared.context.store;
+        let answers = store
+            .release(fresh.iter().map(Release::departure).collect())
+            .await;
+        let mut answers = answers.into_iter();
+        for mut release in fresh {
+            release.tries += 1;
+            if release.settle(answers.next()).is_err() {
+                release.finish_later();
+            }
+        }
+    }
+
+    /// Retries the release for as long as the claim may last. A withdrawal is also retried for as long as an unanswered
+    /// request may place the claim.
+    pub(crate) async fn send_for_good(mut self) {
+        let limit = match self.cause {
+            Cause::Withdrawn => self.claim.lease.max(self.shared.context.settings.call_limit),
+            Cause::Unlocked | Cause::Evicted { .. } => self.claim.lease,
+        };
+        if let Err(error) = self.run(limit).await {
+            let meters = self.meters.as_deref();
+            let meters = meters.unwrap_or_else(|| self.shared.context.meters());
+            meters.unreturned.increment(1);
+            tracing::warn!(key = %self.claim.at.key, claim = %self.claim.at.id, %error,
+                "a lock could not be given back: it ends with its lease");
+        }
+    }
+
+    fn finish_later(self) {
+        let tasks = self.shared.tasks.clone();
+        tasks.spawn(self.send_for_good());
+    }
+
+    async fn finish(mut self, limit: Duration) -> Answer {
+        let answer = self.run(limit).await;
+        if answer.is_err() {
+            self.finish_later();
+        }
+        answer
+    }
+
+    async fn run(&mut self, limit: Duration) -> Answer {
+        let mut give_up = None;
+        loop {
+            let released = poll_fn(|cx| self.poll_call(cx)).await;
+            let error = match self.settle(released) {
+                Ok(left) => return Ok(left),
+                Err(error) => error,
+            };
+            let Shared { context, tasks, .. } = &*self.shared;
+            let now = context.now();
+            let give_up = *give_up.get_or_insert(now + limit);
+            let may_succeed = error.is_weather() || error.effect() == Effect::Unknown;
+            if !may_succeed || now >= give_up {
+                return Err(error);
+            }
+            // The last try is at the limit itself: until then the store may keep the claim.
+            let pause = backoff(self.tries, context.dice()).min(give_up - now);
+            sleep(tasks, pause).await;
+            if tasks.is_gone() {
+                return Err(error);
+            }
+        }
+    }
+
+    /// Polls the call in flight, or a new one.
+    fn poll_call(&mut self, cx: &mut std::task::Context<'_>) -> Poll<Option<Released>> {
+        if self.call.is_none() {
+            self.tries += 1;
+            self.call = Some(self.shared.context.store.release(smallvec![self.departure()]));
+        }
+        let Some(call) = &mut self.call else {
+            return Poll::Pending;
+        };
+        let polled = Pin::new(call).poll(cx);
+        polled.map(|mut answers| {
+            self.call = None;
+            answers.pop()
+        })
+    }
+
+    fn departure(&self) -> Departure {
+        let context = &self.shared.context;
+        Departure {
+            who: Holder::Claim(self.claim.at.clone()),
+            cause: self.cause.clone(),
+            heir: self.successor.as_ref().map(|successor| Heir {
+                claim: successor.claim.clone(),
+                place_by: context.not_after(context.now()),
+            }),
+            bar: Duration::ZERO,
+        }
+    }
+
+    /// Judges an answer, and delivers the successor.
+    fn settle(&mut self, released: Option<Released>) -> Answer {
+        match released {
+            Some(Released::Done { freed, others, heir }) => {
+                self.deliver(others, heir);
+                Ok(match () {
+                    () if freed.contains(&HolderId::Claim(self.claim.at.id)) => Left::Freed,
+                    () if self.tries == 1 => Left::WasGone,
+                    () => Left::Absent,
+                })
+            }
+            Some(Released::Unknown(error)) => Err(error),
+            None => Err(no_answer()),
+        }
+    }
+
+    fn deliver(&mut self, others: Option<u32>, standing: Option<Standing>) {
+        if let Some(Successor { claim, owner }) = self.successor.take() {
+            let was_granted = matches!(standing, Some(Standing::Granted(_)));
+            let may_be_placed = !was_granted && (self.tries > 1 || (self.tries == 1 && standing.is_none()));
+            let answer = SuccessorAnswer {
+                others,
+                standing,
+                may_be_placed,
+            };
+            owner.successor_answered(claim, answer);
+        }
+    }
+}
+
+/// A release that was dropped before its answer, with its runtime, must not leave its queue handing over for ever.
+impl Drop for Release {
+    fn drop(&mut self) {
+        self.deliver(None, None);
+    }
+}
+
+/// Sends the answer of an adopted release to the caller.
+struct Tell(Mutex<Option<oneshot::Sender<Answer>>>);
+
+impl Adopter<Answer> for Tell {
+    fn prepare(&self, waker: Option<Waker>) -> Option<Waker> {
+        waker
+    }
+
+    fn finished(&self, answer: Option<Answer>) {
+        // Without an answer the caller learns that its channel has closed. The caller may have gone.
+        if let Some((tell, answer)) = self.0.lock().take().zip(answer) {
+            let _ = tell.send(answer);
+        }
+    }
+}

@@ -1,0 +1,433 @@
+//! The renewer: a task that renews what the client holds, in batches, and notices what is lost.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::{Mutex, MutexGuard};
+use smallvec::smallvec;
+use tenure_backend::{Batch, Instant, Phase, Renewal, Renewed};
+use tokio::sync::{Notify, oneshot};
+use tracing::Instrument;
+
+use super::context::{Context, backoff};
+use super::deadline::{renew_after, retry_after, stall_after};
+use super::hold::Hold;
+use super::tasks::Tasks;
+use super::timer::{RECHECK, sleep_until};
+use super::wakes::next_wake;
+use super::wheel::{Mark, Marked, Wheel};
+use crate::error::{Error, Lost, LostCause, no_answer};
+use crate::telemetry::renewing;
+
+/// The time over which renewals are spread after a connection was replaced.
+const RECONNECT_SPREAD: Duration = Duration::from_secs(1);
+
+/// Learns that a hold has ended.
+pub(crate) trait HoldObserver: Send + Sync {
+    /// The local deadline has passed: the claim may still be in the store.
+    fn deadline_passed(self: Arc<Self>, hold: &Arc<Hold>);
+
+    /// The store has no such claim any more.
+    fn claim_gone(self: Arc<Self>, hold: &Arc<Hold>);
+}
+
+/// A hold, and the queue that learns of its end.
+#[derive(Clone)]
+pub(crate) struct Watched {
+    hold: Arc<Hold>,
+    observer: Arc<dyn HoldObserver>,
+}
+
+impl Marked for Watched {
+    fn mark(&self) -> &Mark {
+        self.hold.mark()
+    }
+}
+
+/// The renewer of one client. Clones share it.
+#[derive(Clone)]
+pub(crate) struct Renewer(Arc<Shared>);
+
+struct Shared {
+    context: Arc<Context>,
+    tasks: Tasks,
+    due: Mutex<Due>,
+    /// Notified when something is due earlier than the task expects.
+    signal: Notify,
+}
+
+struct Due {
+    wheel: Wheel<Watched>,
+    /// The time at which the task wakes by itself.
+    wakes_at: Instant,
+}
+
+impl Renewer {
+    pub(crate) fn new(context: &Arc<Context>, tasks: &Tasks) -> Self {
+        let wheel = Wheel::new(context.now());
+        let due = Mutex::new(Due {
+            wheel,
+            wakes_at: Instant::NEVER,
+        });
+        Renewer(Arc::new(Shared {
+            context: context.clone(),
+            tasks: tasks.clone(),
+            due,
+            signal: Notify::new(),
+        }))
+    }
+
+    /// Renews a claim that was just granted, until it is forgotten.
+    pub(crate) fn watch(&self, hold: &Arc<Hold>, observer: Arc<dyn HoldObserver>) {
+        let context = &self.0.context;
+        let wanted = context.store.profile().first_renewal.unwrap_or(Duration::MAX);
+        let renewal = context.now() + renew_after(hold.lease(), context.dice()).min(wanted);
+        let due = next_look(hold, renewal);
+        let watched = Watched {
+            hold: hold.clone(),
+            observer,
+        };
+        let mut all = self.0.due.lock();
+        all.wheel.insert(watched, due);
+        self.0.wake_by(all, due);
+    }
+
+    /// Stops renewing a claim.
+    pub(crate) fn forget(&self, hold: &Hold) {
+        let entry = self.0.due.lock().wheel.remove(hold.mark());
+        // After the lock: it may be the last reference to the queue, and so to the client.
+        drop(entry);
+    }
+
+    /// Renews one claim now, to learn whether it is alive.
+    ///
+    /// # Errors
+    /// [`Error::Lost`], [`Error::Backend`]; [`Error::Closed`] if the client's runtime has ended.
+    pub(crate) async fn verify(
+        &self,
+        hold: &Arc<Hold>,
+        observer: Arc<dyn HoldObserver>,
+    ) -> Result<(), Error> {
+        let (tell, answer) = oneshot::channel();
+        let shared = self.0.clone();
+        let hold = hold.clone();
+        self.0.tasks.spawn(async move {
+            let failed = shared.renew(vec![Watched { hold, observer }]).await;
+            let _ = tell.send(failed);
+        });
+        match answer.await {
+            Ok(None) => Ok(()),
+            Ok(Some(error)) => Err(error),
+            Err(_) => Err(self.0.tasks.closed()),
+        }
+    }
+
+    /// The reason why the store does not have a claim any more, as far as it remembers.
+    pub(crate) async fn why_gone(&self, hold: &Hold) -> LostCause {
+        let renewal = renewal(hold, hold.claim.lease, true);
+        match self.0.context.store.renew(smallvec![renewal]).await.pop() {
+            Some(Renewed::Gone(loss)) => loss.into(),
+            _ => LostCause::Missing,
+        }
+    }
+
+    /// Makes the store keep a claim until then, though its holder is done. `tell` receives the store's first answer.
+    ///
+    /// Returns true when the time has come, and false if the rest is left to the store: the client closes, or the claim is
+    /// gone.
+    pub(crate) async fn keep(
+        &self,
+        hold: &Hold,
+        until: Instant,
+        mut deadline: Instant,
+        tell: oneshot::Sender<Result<(), Error>>,
+    ) -> bool {
+        let Shared { context, tasks, .. } = &*self.0;
+        let most = context.store.profile().limits.max_lease;
+        let mut tell = Some(tell);
+        let mut tell = |answer| tell.take().is_some_and(|tell| tell.send(answer).is_ok());
+        let mut kept = false;
+        let mut failures = 0;
+        loop {
+            // Before the store is asked, so that an eviction in between is noticed.
+            let evicted = hold.loss_notifier().notified();
+            let now = context.now();
+            if now >= until {
+                return true;
+            }
+            if now >= deadline {
+                let lost = hold.check(now).err();
+                tell(lost.map_or(Ok(()), |lost| Err(lost.into())));
+                return false;
+            }
+            let lease = (until - now).min(most);
+            let answer = context.store.renew(smallvec![renewal(hold, lease, false)]).await;
+            let pause = match answer.into_iter().next() {
+                Some(Renewed::Alive { held_from, lease }) => {
+                    (failures, kept) = (0, true);
+                    deadline = held_from + lease;
+                    tell(Ok(()));
+                    if now + lease < until {
+                        lease / 3
+                    } else {
+                        until - now
+                    }
+                }
+                Some(Renewed::Unknown(error)) if error.is_weather() => {
+                    failures += 1;
+                    backoff(failures, context.dice())
+                }
+                Some(Renewed::Unknown(error)) => {
+                    tell(Err(error.into()));
+                    return false;
+                }
+                Some(Renewed::Gone(loss)) => {
+                    let cause = LostCause::from(loss);
+                    hold.lose(cause.clone());
+                    tell(Err(Lost { cause }.into()));
+                    return false;
+                }
+                None => {
+                    tell(Err(no_answer().into()));
+                    return false;
+                }
+            };
+            let over = context.now() + pause;
+            // A closing client waits for the store's answer, and leaves the rest to the store.
+            if kept && tasks.is_closed() {
+                return false;
+            }
+            tokio::select! {
+                biased;
+                () = sleep_until(tasks, &*context.clock, over) => {}
+                () = evicted => {}
+                () = tasks.closing().cancelled(), if kept => return false,
+            }
+        }
+    }
+
+    /// The renewer's task.
+    pub(crate) async fn run(self) {
+        let Shared {
+            context,
+            tasks,
+            signal,
+            ..
+        } = &*self.0;
+        let mut reconnects = context.store.reconnects();
+        while !tasks.is_gone() {
+            let next = self.0.look();
+            let now = context.now();
+            if next.is_some_and(|next| next <= now) {
+                tokio::task::yield_now().await;
+                continue;
+            }
+            let pause = async {
+                match next {
+                    None => std::future::pending().await,
+                    Some(next) => tokio::time::sleep((next - now).min(RECHECK)).await,
+                }
+            };
+            tokio::select! {
+                biased;
+                () = tasks.ended().cancelled() => {}
+                reconnected = next_wake(&mut reconnects) => {
+                    if reconnected {
+                        let held = self.0.due.lock().wheel.items();
+                        tokio::spawn(renew_all(self.0.clone(), held));
+                    } else {
+                        reconnects = None;
+                    }
+                }
+                () = signal.notified() => {}
+                () = pause => {}
+            }
+        }
+    }
+}
+
+fn renewal(hold: &Hold, lease: Duration, shorten_only: bool) -> Renewal {
+    Renewal {
+        who: hold.claim.at.clone(),
+        lease,
+        only: Phase::Granted,
+        shorten_only,
+        raise: None,
+    }
+}
+
+/// The next time to look at a claim: at `renewal`, or at its deadline if that comes first or it is not renewed.
+fn next_look(hold: &Hold, renewal: Instant) -> Instant {
+    if hold.is_renewed() {
+        renewal.min(hold.deadline())
+    } else {
+        hold.deadline()
+    }
+}
+
+/// Renews everything in batches spread over a second: a connection was replaced, and the server behind the new one may have
+/// lost what is held.
+async fn renew_all(shared: Arc<Shared>, held: Vec<Watched>) {
+    let most = shared.max_batch();
+    let batches = u32::try_from(held.len().div_ceil(most)).unwrap_or(u32::MAX);
+    for batch in held.chunks(most) {
+        let now = shared.context.now();
+        let alive = |watched: &&Watched| watched.hold.is_believed(now) && !watched.hold.has_departed();
+        shared.spawn_renewal(batch.iter().filter(alive).cloned().collect());
+        tokio::time::sleep(RECONNECT_SPREAD / batches).await;
+        if shared.tasks.is_closed() {
+            return;
+        }
+    }
+}
+
+impl Shared {
+    fn max_batch(&self) -> usize {
+        self.context.store.profile().limits.max_batch.get() as usize
+    }
+
+    /// Wakes the task if it would wake too late by itself: most locks are released before their first renewal.
+    fn wake_by(&self, mut due: MutexGuard<'_, Due>, at: Instant) {
+        if at < due.wakes_at {
+            due.wakes_at = at;
+            drop(due);
+            self.signal.notify_one();
+        }
+    }
+
+    fn spawn_renewal(self: &Arc<Self>, batch: Vec<Watched>) {
+        let shared = self.clone();
+        self.tasks.spawn(async move {
+            shared.renew(batch).await;
+        });
+    }
+
+    /// Handles everything that is due, and returns when to look again.
+    fn look(self: &Arc<Self>) -> Option<Instant> {
+        let context = &self.context;
+        let now = context.now();
+        let most = self.max_batch();
+        let early = |watched: &Watched| self.may_be_early(&watched.hold);
+        let due = self.due.lock().wheel.take_due(now, most, early);
+        let latest = due.iter().map(|(_, at)| now - *at).max();
+        let stall = |(watched, at): &(Watched, Instant)| {
+            let late = now - *at;
+            (late > stall_after(watched.hold.lease())).then_some(late)
+        };
+        if let Some(stalled) = due.iter().filter_map(stall).max() {
+            tracing::warn!(
+                "runtime stalled {} ms: leases are renewed late",
+                stalled.as_millis()
+            );
+        }
+        if let Some(latest) = latest {
+            context.renewal_meters().lateness.record(latest);
+        }
+        let mut alive = Vec::with_capacity(due.len());
+        for (watched, _) in due {
+            let hold = &watched.hold;
+            let departed = hold.has_departed();
+            match hold.check(now) {
+                Ok(()) if !departed => alive.push(watched),
+                Err(lost) if !departed => {
+                    warn_lost(hold, &lost);
+                    watched.observer.clone().deadline_passed(hold);
+                }
+                _ => {}
+            }
+        }
+        {
+            // Back into the wheel at once: a renewal without an answer is retried within the same third of the lease.
+            let mut all = self.due.lock();
+            for watched in &alive {
+                let again = next_look(&watched.hold, now + stall_after(watched.hold.lease()));
+                all.wheel.insert(watched.clone(), again);
+            }
+        }
+        alive.retain(|watched| watched.hold.is_renewed());
+        for batch in alive.chunks(most) {
+            self.spawn_renewal(batch.to_vec());
+        }
+        let mut due = self.due.lock();
+        let next = due.wheel.next_due();
+        due.wakes_at = next.unwrap_or(Instant::NEVER);
+        next
+    }
+
+    /// Renewals may be a twelfth of their lease early, and a first one a quarter of its time, so that they travel together.
+    fn may_be_early(&self, hold: &Hold) -> Duration {
+        if hold.is_first_renewal_due() {
+            let profile = self.context.store.profile();
+            profile.first_renewal.unwrap_or_default() / 4
+        } else if hold.is_lease_renewed() {
+            hold.lease() / 12
+        } else {
+            Duration::ZERO
+        }
+    }
+
+    /// Renews a batch. Returns why the first claim is not renewed, if it is not.
+    async fn renew(&self, batch: Vec<Watched>) -> Option<Error> {
+        let context = &self.context;
+        let (meters, margin) = (context.renewal_meters(), context.store.profile().limits.margin);
+        let renewals: Batch<Renewal> = batch
+            .iter()
+            // A fixed lease is not lengthened by a renewal.
+            .map(|Watched { hold, .. }| renewal(hold, hold.claim.lease, !hold.is_lease_renewed()))
+            .collect();
+        batch.iter().for_each(|watched| watched.hold.renewal_sent());
+        let sent = context.now();
+        let call = context.store.renew(renewals);
+        let answers = call.instrument(renewing(batch.len())).await;
+        let now = context.now();
+        meters.renewal.record(now - sent);
+        let mut first = None;
+        let mut renewed = 0;
+        let mut looks = Vec::with_capacity(batch.len());
+        let missing = std::iter::repeat_with(|| Renewed::Unknown(no_answer()));
+        for (Watched { hold, observer }, answer) in batch.iter().zip(answers.into_iter().chain(missing)) {
+            let failed = match answer {
+                _ if hold.has_departed() => hold.check(now).err().map(Error::Lost),
+                Renewed::Alive { held_from, lease } => {
+                    renewed += 1;
+                    hold.first_renewal_done();
+                    if hold.is_lease_renewed() {
+                        meters.margin.record(hold.deadline() - now);
+                        hold.extend(held_from, lease, margin, now);
+                    }
+                    let renewal = now + renew_after(hold.lease(), context.dice());
+                    looks.push((hold, next_look(hold, renewal)));
+                    hold.check(now).err().map(Error::Lost)
+                }
+                Renewed::Gone(loss) => {
+                    hold.lose(loss.into());
+                    let entry = self.due.lock().wheel.remove(hold.mark());
+                    drop(entry);
+                    let lost = hold.check(now).err();
+                    if let Some(lost) = &lost {
+                        warn_lost(hold, lost);
+                        observer.clone().claim_gone(hold);
+                    }
+                    lost.map(Error::Lost)
+                }
+                Renewed::Unknown(error) => {
+                    tracing::debug!(key = %hold.claim.at.key, claim = %hold.claim.at.id, %error, "a renewal failed");
+                    meters.failed.increment(1);
+                    looks.push((hold, next_look(hold, now + retry_after(hold.lease()))));
+                    Some(error.into())
+                }
+            };
+            first = first.or(failed);
+        }
+        meters.renewed.increment(renewed);
+        let mut all = self.due.lock();
+        for (hold, at) in looks {
+            all.wheel.reschedule(hold.mark(), at);
+        }
+        first
+    }
+}
+
+fn warn_lost(hold: &Hold, lost: &Lost) {
+    tracing::warn!(key = %hold.claim.at.key, claim = %hold.claim.at.id, cause = lost.cause.as_str(), "{lost}");
+}

@@ -1,0 +1,160 @@
+//! What a caller asks for, apart from the key and the time limit.
+
+use std::num::NonZeroU32;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tenure_backend::{Claim, ClaimRef, Fairness, LockKey, Mode, OwnerId};
+
+use super::context::Context;
+use super::deadline::MIN_LEASE;
+use super::hold::HoldTerms;
+use super::owner::Owner;
+use crate::error::Error;
+use crate::settings::Settings;
+
+/// A request for a lock: cheap to clone.
+#[derive(Clone, Debug)]
+pub(crate) struct LockRequest {
+    pub(crate) mode: Mode,
+    pub(crate) options: Arc<Options>,
+}
+
+/// The options of a lock handle, shared by its attempts. Handles with default options share those of their client.
+#[derive(Clone, Debug)]
+pub(crate) struct Options {
+    pub(crate) fairness: Fairness,
+    pub(crate) lease: Duration,
+    pub(crate) terms: HoldTerms,
+    pub(crate) label: Arc<str>,
+    pub(crate) owner: Option<Owner>,
+    /// The claim is a member of a multi-lock.
+    pub(crate) member: bool,
+}
+
+impl Options {
+    /// The options that a client's settings give.
+    pub(crate) fn new(settings: &Settings) -> Self {
+        Options {
+            fairness: Fairness::Unfair,
+            lease: settings.lease,
+            terms: HoldTerms {
+                renewed: true,
+                max_hold: None,
+                at_least: None,
+            },
+            label: settings.label.clone(),
+            owner: None,
+            member: false,
+        }
+    }
+
+    fn owner_id(&self) -> OwnerId {
+        OwnerId(self.owner.as_ref().map_or(0, Owner::number))
+    }
+}
+
+impl LockRequest {
+    /// Whether a claim for this request may be handed over in memory, to a request with the same options.
+    ///
+    /// An owner's claim may not: its guards are counted on the claim.
+    pub(crate) fn may_hand_over(&self) -> bool {
+        let Options {
+            fairness,
+            terms,
+            owner,
+            member,
+            ..
+        } = &*self.options;
+        matches!(self.mode, Mode::Exclusive | Mode::Write)
+            && *fairness == Fairness::Unfair
+            && terms.renewed
+            && terms.max_hold.is_none()
+            && terms.at_least.is_none()
+            && owner.is_none()
+            && !member
+    }
+
+    /// Whether a claim for that request serves this one just as well.
+    pub(crate) fn fits(&self, other: &LockRequest) -> bool {
+        let same = |one: &Options, other: &Options| {
+            one.fairness == other.fairness
+                && one.lease == other.lease
+                && one.terms == other.terms
+                && one.label == other.label
+                && one.owner_id() == other.owner_id()
+                && one.member == other.member
+        };
+        self.mode == other.mode
+            && (Arc::ptr_eq(&self.options, &other.options) || same(&self.options, &other.options))
+    }
+
+    /// Whether several claims of this mode can be held at once.
+    pub(crate) fn is_shared(&self) -> bool {
+        matches!(self.mode, Mode::Read | Mode::Permits { .. })
+    }
+
+    /// Names a new claim that reserves up to `reserve` grants.
+    pub(crate) fn claim(
+        &self,
+        context: &Context,
+        key: &LockKey,
+        fairness: Fairness,
+        reserve: u32,
+    ) -> Arc<Claim> {
+        let most = if self.may_hand_over() && context.settings.passing {
+            context
+                .settings
+                .grants
+                .min(context.store.profile().limits.max_grants.get())
+        } else {
+            1
+        };
+        let options = &self.options;
+        Arc::new(Claim {
+            at: ClaimRef {
+                key: key.clone(),
+                id: context.next_claim(),
+            },
+            owner: options.owner_id(),
+            label: options.label.clone(),
+            mode: self.mode,
+            fairness,
+            lease: options.lease,
+            grants: NonZeroU32::new(reserve.min(most)).unwrap_or(NonZeroU32::MIN),
+        })
+    }
+
+    /// Refuses what no store can do.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`].
+    pub(crate) fn check(&self) -> Result<(), Error> {
+        let HoldTerms {
+            renewed,
+            max_hold,
+            at_least,
+        } = self.options.terms;
+        let lease = self.options.lease;
+        if let Mode::Permits { take, of } = self.mode
+            && take > of
+        {
+            let message = format!("{take} permits were asked for of a semaphore that has {of}");
+            return Err(Error::Invalid(message.into()));
+        }
+        let message = match (max_hold, at_least) {
+            _ if lease < MIN_LEASE => "a lease is at least 30 ms long: a shorter one would end on the way",
+            (Some(most), _) if most < MIN_LEASE => {
+                "max_hold is at least 30 ms: a shorter one would be over before the lock is held"
+            }
+            (Some(most), Some(least)) if least > most => {
+                "at_least is longer than max_hold: the lock cannot be kept for longer than it may be held"
+            }
+            (_, Some(least)) if !renewed && least > lease => {
+                "at_least is longer than the fixed lease: the lock cannot be kept for longer than its lease"
+            }
+            _ => return Ok(()),
+        };
+        Err(Error::Invalid(message.into()))
+    }
+}

@@ -1,0 +1,132 @@
+//! The engine of one client: its services and its queues.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tenure_backend::{Backend, Fault, Kind, LockKey, LockStatus, Page, Profile, Query, Reach};
+
+use super::context::Context;
+use super::own_thread::OwnThread;
+use super::queue::{PolicyLimits, Registry, Rules, SharedQueue};
+use super::request::Options;
+use super::scan::Scans;
+use super::services::{OnRuntimeEnd, Services};
+use super::tasks::Tasks;
+use super::timer::within;
+use crate::error::Error;
+use crate::settings::Settings;
+
+pub(crate) struct Engine {
+    pub(crate) services: Arc<Services>,
+    /// The options of a lock for which nothing else was asked.
+    pub(crate) options: Arc<Options>,
+    /// Scans that the client's watchers share.
+    pub(crate) scans: Arc<Scans>,
+    queues: Arc<Registry<SharedQueue>>,
+    rules: Arc<Rules>,
+}
+
+impl Engine {
+    pub(crate) fn new(backend: Arc<dyn Backend>, settings: Settings) -> Arc<Self> {
+        let context = Context::new(backend, settings);
+        let tasks = Tasks::new(context.settings.own_thread);
+        let profile = context.store.profile();
+        let rules = Rules {
+            local_handover: context.settings.passing,
+            offer_window: context.settings.offer_window,
+            policy: PolicyLimits {
+                reports_waiters: profile.tells_others,
+                is_on_network: profile.reach == Reach::Network,
+            },
+        };
+        let options = Options::new(&context.settings);
+        let services = Services::new(context, tasks);
+        let queues = Arc::new(Registry::default());
+        let waiters: Arc<dyn OnRuntimeEnd> = queues.clone();
+        services.on_runtime_end(Arc::downgrade(&waiters));
+        Arc::new(Engine {
+            services,
+            options: Arc::new(options),
+            scans: Arc::default(),
+            queues,
+            rules: Arc::new(rules),
+        })
+    }
+
+    pub(crate) fn context(&self) -> &Arc<Context> {
+        &self.services.context
+    }
+
+    pub(crate) fn tasks(&self) -> &Tasks {
+        &self.services.tasks
+    }
+
+    pub(crate) fn profile(&self) -> &Profile {
+        self.context().store.profile()
+    }
+
+    pub(crate) async fn inspect(&self, query: Query) -> Result<Page<LockStatus>, Error> {
+        Ok(self.context().store.backend().inspect(query).await?)
+    }
+
+    /// Makes the client's tasks run on that thread.
+    pub(crate) fn settle_on(&self, thread: OwnThread) {
+        self.services.tasks.settle_on(thread);
+    }
+
+    /// The queue of that key, for that kind of lock.
+    pub(crate) fn queue(&self, key: LockKey, kind: Kind) -> Arc<SharedQueue> {
+        SharedQueue::get(&self.queues, &self.services, &self.rules, key, kind)
+    }
+
+    /// Asks the store about every claim that this client holds on the key. The guards learn the outcome.
+    pub(crate) fn verify_holds(&self, key: &LockKey) {
+        for queue in self.queues.all().into_iter().filter(|queue| queue.key == *key) {
+            queue.verify_all();
+        }
+    }
+
+    /// Releases everything, waits up to `limit` until that is confirmed, and disconnects.
+    pub(crate) async fn close(&self, limit: Duration) -> Result<(), Error> {
+        let services = &self.services;
+        services.tasks.shut();
+        services.releaser.adopt_all();
+        let mut queues = self.queues.close();
+        // In the same order each time.
+        queues.sort_unstable_by(|one, other| one.key.cmp(&other.key));
+        for release in queues.iter().flat_map(SharedQueue::close) {
+            services.releaser.send_later(release);
+        }
+        drop(queues);
+        let (context, tasks) = (self.context().clone(), self.tasks().clone());
+        let settle = async {
+            tasks.settled().await;
+            let closed = context.store.backend().close().await;
+            tasks.stop();
+            match closed {
+                Err(error) if error.fault() != Fault::Closed => Err(error.into()),
+                _ => Ok(()),
+            }
+        };
+        within(&tasks, &*context.clock, limit, settle)
+            .await
+            .unwrap_or(Err(Error::Timeout))
+    }
+}
+
+impl OnRuntimeEnd for Registry<SharedQueue> {
+    /// No task is left that waits, renews or polls: callers on other runtimes end.
+    fn runtime_ended(&self) {
+        for queue in self.close() {
+            queue.lose_all();
+        }
+    }
+}
+
+impl std::fmt::Debug for Engine {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Engine")
+            .field("id", &self.context().id)
+            .finish_non_exhaustive()
+    }
+}

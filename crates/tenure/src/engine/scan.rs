@@ -1,0 +1,263 @@
+//! One scan of the store for all watchers of a client.
+//!
+//! A watcher registers its prefix. A scan lists each registered prefix once, and a prefix that begins with another
+//! registered one not at all: its keys are among the other's. A watcher whose rest is over takes the latest scan, if the watcher
+//! has not seen it and it ended less than one rest ago; otherwise the watcher starts the next scan. The next rest runs from the
+//! end of the scan, so watchers with the same interval come to share every scan. At most one scan is under way.
+
+use std::collections::{BTreeMap, HashMap};
+use std::num::NonZeroU32;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tenure_backend::{Instant, LockKey, LockStatus, Query};
+use tokio::sync::watch;
+
+use super::services::Services;
+use super::store::Store;
+use crate::error::Error;
+
+/// How many keys one call lists.
+const PAGE: NonZeroU32 = NonZeroU32::MIN.saturating_add(255);
+
+/// The state of every key in a scope at one look.
+pub(crate) type Seen = BTreeMap<LockKey, LockStatus>;
+
+/// The scans of one client, and the watchers for which they are made.
+#[derive(Debug, Default)]
+pub(crate) struct Scans(Mutex<State>);
+
+#[derive(Debug, Default)]
+struct State {
+    watchers: BTreeMap<u64, Scope>,
+    last_watcher: u64,
+    latest: Option<Scan>,
+    last_scan: u64,
+}
+
+/// What one watcher wants to see.
+#[derive(Clone, Debug)]
+struct Scope {
+    prefix: Arc<str>,
+    limit: usize,
+}
+
+#[derive(Clone, Debug)]
+struct Scan {
+    number: u64,
+    /// `None` while the scan is under way.
+    outcome: watch::Receiver<Option<Arc<Outcome>>>,
+}
+
+#[derive(Debug)]
+struct Outcome {
+    ended: Instant,
+    /// What was found for each watcher, until the watcher takes it.
+    found: Result<Mutex<Found>, Error>,
+}
+
+type Found = HashMap<u64, Result<Seen, Error>>;
+
+/// A registered watcher. Dropping it ends the registration.
+#[derive(Debug)]
+pub(crate) struct Watcher {
+    scans: Arc<Scans>,
+    number: u64,
+    /// The number of the last scan that the watcher has seen, or that began before the watcher registered.
+    last_seen: AtomicU64,
+}
+
+impl Watcher {
+    pub(crate) fn new(scans: &Arc<Scans>, prefix: Arc<str>, limit: usize) -> Self {
+        let mut state = scans.0.lock();
+        state.last_watcher += 1;
+        let number = state.last_watcher;
+        state.watchers.insert(number, Scope { prefix, limit });
+        Watcher {
+            scans: scans.clone(),
+            number,
+            last_seen: AtomicU64::new(state.last_scan),
+        }
+    }
+
+    /// Returns the keys under the prefix and when the scan ended: one that this watcher has not seen, and that ended less than
+    /// `interval` ago.
+    ///
+    /// # Cancel safety
+    /// Dropping the future loses nothing: the next call takes the same scan.
+    ///
+    /// # Errors
+    /// Those of [`Client::inspect`](crate::Client::inspect); [`Error::Limit`] for more keys than the limit;
+    /// [`Error::Closed`] once the client is closed or its runtime has ended.
+    pub(crate) async fn look(
+        &self,
+        services: &Arc<Services>,
+        interval: Duration,
+    ) -> Result<(Seen, Instant), Error> {
+        loop {
+            let Scan { number, mut outcome } = self.scans.join(services, self, interval);
+            let ended = outcome.wait_for(Option::is_some).await;
+            let ended = ended.map_err(|_| services.tasks.abandoned())?.clone();
+            // One that was under way before this watcher came says too little.
+            if let Some(outcome) = ended.filter(|_| number > self.last_seen.load(Ordering::Relaxed)) {
+                self.last_seen.store(number, Ordering::Relaxed);
+                let mut found = outcome.found.as_ref().map_err(Error::clone)?.lock();
+                let seen = found.remove(&self.number).unwrap_or_else(|| Ok(Seen::new()));
+                return Ok((seen?, outcome.ended));
+            }
+        }
+    }
+}
+
+impl Drop for Watcher {
+    fn drop(&mut self) {
+        let mut state = self.scans.0.lock();
+        state.watchers.remove(&self.number);
+        if state.watchers.is_empty() {
+            // It may be large, and nobody takes it any more.
+            state.latest = None;
+        }
+    }
+}
+
+impl Scans {
+    /// The scan that is under way, or the latest one if it serves the watcher, or the next one.
+    fn join(&self, services: &Arc<Services>, watcher: &Watcher, interval: Duration) -> Scan {
+        let mut state = self.0.lock();
+        if let Some(latest) = &state.latest {
+            let serves = match &*latest.outcome.borrow() {
+                Some(outcome) => {
+                    latest.number > watcher.last_seen.load(Ordering::Relaxed)
+                        && services.context.now() < outcome.ended + interval
+                }
+                // One whose task has ended unfinished, with its runtime, is not under way.
+                None => latest.outcome.has_changed().is_ok(),
+            };
+            if serves {
+                return latest.clone();
+            }
+        }
+        state.last_scan += 1;
+        let (tell, outcome) = watch::channel(None);
+        let scan = Scan {
+            number: state.last_scan,
+            outcome,
+        };
+        state.latest = Some(scan.clone());
+        let watchers = state.watchers.clone();
+        // The runtime may drop the task at once.
+        drop(state);
+        let work = services.clone();
+        services.tasks.spawn(async move {
+            let found = tokio::select! {
+                biased;
+                // The last watcher has gone.
+                () = tell.closed() => return,
+                found = scan_until_closed(&work, &watchers) => found,
+            };
+            tell.send_replace(Some(Arc::new(Outcome {
+                ended: work.context.now(),
+                found: found.map(Mutex::new),
+            })));
+        });
+        scan
+    }
+}
+
+async fn scan_until_closed(services: &Services, watchers: &BTreeMap<u64, Scope>) -> Result<Found, Error> {
+    let closing = pin!(services.tasks.closing().cancelled());
+    if services.tasks.is_closed() {
+        return Err(services.tasks.closed());
+    }
+    tokio::select! {
+        biased;
+        () = closing => Err(services.tasks.closed()),
+        found = scan(&services.context.store, watchers) => found,
+    }
+}
+
+/// Lists every key that a watcher wants to see.
+async fn scan(store: &Store, watchers: &BTreeMap<u64, Scope>) -> Result<Found, Error> {
+    let mut found: Found = watchers.keys().map(|number| (*number, Ok(Seen::new()))).collect();
+    for prefix in outermost(watchers) {
+        let mut after = None;
+        loop {
+            let query = Query::Prefix {
+                prefix: prefix.clone(),
+                after,
+                limit: PAGE,
+            };
+            let page = store.inspect(query).await?;
+            for status in page.items {
+                enter(&status, watchers, &mut found);
+            }
+            let is_wanted = |(number, scope): (&u64, &Scope)| {
+                scope.prefix.starts_with(&*prefix) && matches!(found.get(number), Some(Ok(_)))
+            };
+            after = page.next.filter(|_| watchers.iter().any(is_wanted));
+            if after.is_none() {
+                break;
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// Enters a status for each watcher that wants to see it.
+fn enter(status: &LockStatus, watchers: &BTreeMap<u64, Scope>, found: &mut Found) {
+    for (number, Scope { prefix, limit }) in watchers {
+        let Some(entry) = found.get_mut(number) else {
+            continue;
+        };
+        if let Ok(seen) = entry
+            && status.key.as_str().starts_with(&**prefix)
+        {
+            seen.insert(status.key.clone(), status.clone());
+            if seen.len() > *limit {
+                let message = format!("more than {limit} keys are held or waited for: name a longer prefix");
+                *entry = Err(Error::Limit(message.into()));
+            }
+        }
+    }
+}
+
+/// The prefixes that begin with no other.
+fn outermost(watchers: &BTreeMap<u64, Scope>) -> Vec<Arc<str>> {
+    let mut prefixes: Vec<Arc<str>> = watchers.values().map(|scope| scope.prefix.clone()).collect();
+    prefixes.sort();
+    // Sorted, a prefix comes right before those that begin with it.
+    prefixes.dedup_by(|longer, shorter| longer.starts_with(&**shorter));
+    prefixes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_prefix_is_listed_once_with_those_that_begin_with_it() {
+        let cases: [(&[&str], &[&str]); 3] = [
+            (&["a:1", "b", "a:", "a:", "a"], &["a", "b"]),
+            (&["a:1", "", "b"], &[""]),
+            (&["jobs:a", "jobs:b"], &["jobs:a", "jobs:b"]),
+        ];
+        for (prefixes, listed) in cases {
+            let scope = |prefix: &&str| Scope {
+                prefix: Arc::from(*prefix),
+                limit: 1,
+            };
+            let watchers = (0..).zip(prefixes.iter().map(scope)).collect();
+            let outermost = outermost(&watchers);
+            assert!(
+                outermost
+                    .iter()
+                    .map(|prefix| &**prefix)
+                    .eq(listed.iter().copied()),
+                "{outermost:?}"
+            );
+        }
+    }
+}

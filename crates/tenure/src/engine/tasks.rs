@@ -1,0 +1,232 @@
+//! The client's tasks: the runtime on which they run, how they are counted, and how they end.
+
+use std::future::Future;
+use std::sync::{Arc, OnceLock};
+
+use parking_lot::Mutex;
+use tokio::runtime::Handle;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+use tokio_util::task::task_tracker::TaskTrackerToken;
+
+use super::own_thread::OwnThread;
+use crate::error::Error;
+
+const CLOSED: &str = "this client was closed: make another one";
+const RUNTIME_GONE: &str = "the runtime on which this client's watchdog ran has ended: make another client, or use Settings::own_thread";
+const NO_RUNTIME: &str =
+    "a client needs a tokio runtime with a timer: call it inside one, or use Settings::own_thread";
+
+/// How far a client has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Life {
+    /// No attempt was made yet.
+    New,
+    /// The watchdog runs.
+    Running,
+    /// The client was closed or dropped. Releases may still be in flight.
+    Closed,
+    /// The runtime ended under a client that was not closed.
+    Gone,
+}
+
+/// The tasks of one client. Clones share them.
+#[derive(Clone, Debug)]
+pub(crate) struct Tasks(Arc<Shared>);
+
+#[derive(Debug)]
+struct Shared {
+    own_thread: bool,
+    /// The thread on which the store was opened, until the watchdog starts there.
+    thread: Mutex<Option<OwnThread>>,
+    life: Mutex<Life>,
+    runtime: OnceLock<Handle>,
+    /// Work on behalf of callers. A closing client waits for it.
+    work: TaskTracker,
+    /// Cancelled when the client is closed, or its runtime has ended.
+    closing: CancellationToken,
+    /// Cancelled when the watchdog must end: the client is closed and has released everything, was dropped, or its runtime
+    /// has ended.
+    ended: CancellationToken,
+}
+
+impl Tasks {
+    pub(crate) fn new(own_thread: bool) -> Self {
+        Tasks(Arc::new(Shared {
+            own_thread,
+            thread: Mutex::new(None),
+            life: Mutex::new(Life::New),
+            runtime: OnceLock::new(),
+            work: TaskTracker::new(),
+            closing: CancellationToken::new(),
+            ended: CancellationToken::new(),
+        }))
+    }
+
+    /// Makes the watchdog start on that thread.
+    pub(crate) fn settle_on(&self, thread: OwnThread) {
+        *self.0.thread.lock() = Some(thread);
+    }
+
+    /// Whether the watchdog was started.
+    pub(crate) fn has_started(&self) -> bool {
+        self.0.runtime.get().is_some()
+    }
+
+    /// Starts the watchdog, on the caller's runtime or on a thread of its own. `on_gone` runs if that runtime ends before
+    /// the client is closed.
+    ///
+    /// # Errors
+    /// [`Error::Closed`] if the client was closed, or if there is no runtime.
+    #[cold]
+    pub(crate) fn start(
+        &self,
+        watchdog: impl Future<Output = ()> + Send + 'static,
+        on_gone: impl FnOnce() + Send + 'static,
+    ) -> Result<(), Error> {
+        let mut life = self.0.life.lock();
+        match *life {
+            Life::New => {}
+            Life::Running => return Ok(()),
+            Life::Closed | Life::Gone => {
+                drop(life);
+                return Err(self.closed());
+            }
+        }
+        let own_thread = if self.0.own_thread {
+            let thread = self.0.thread.lock().take();
+            Some(thread.map_or_else(OwnThread::start, Ok)?)
+        } else {
+            None
+        };
+        let runtime = match &own_thread {
+            Some(thread) => thread.runtime().clone(),
+            None => Handle::try_current().map_err(|_| Error::Closed(NO_RUNTIME))?,
+        };
+        let _ = self.0.runtime.set(runtime.clone());
+        *life = Life::Running;
+        drop(life);
+        let end = End {
+            tasks: self.clone(),
+            on_gone: Some(on_gone),
+        };
+        let watchdog = async move {
+            let _end = end;
+            watchdog.await;
+        };
+        match own_thread {
+            Some(thread) => thread.run(watchdog),
+            None => drop(runtime.spawn(watchdog)),
+        }
+        Ok(())
+    }
+
+    /// The error of calls after the end: the client was closed, or its runtime has ended.
+    pub(crate) fn closed(&self) -> Error {
+        Error::Closed(if *self.0.life.lock() == Life::Gone {
+            RUNTIME_GONE
+        } else {
+            CLOSED
+        })
+    }
+
+    /// The error of a caller whose task was dropped with its runtime.
+    pub(crate) fn abandoned(&self) -> Error {
+        Error::Closed(RUNTIME_GONE)
+    }
+
+    /// Whether the client was closed, or its runtime has ended.
+    pub(crate) fn is_closed(&self) -> bool {
+        self.0.closing.is_cancelled()
+    }
+
+    /// Whether the runtime has ended, or the client has released everything and ended.
+    pub(crate) fn is_gone(&self) -> bool {
+        self.0.ended.is_cancelled()
+    }
+
+    /// Cancelled when the client is closed, or its runtime has ended.
+    pub(crate) fn closing(&self) -> &CancellationToken {
+        &self.0.closing
+    }
+
+    /// Cancelled when the watchdog must end.
+    pub(crate) fn ended(&self) -> &CancellationToken {
+        &self.0.ended
+    }
+
+    /// Runs `work` on the client's runtime. If that has ended, `work` is dropped: leases end what it was to release.
+    pub(crate) fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
+        if let Some(runtime) = self.0.runtime.get() {
+            self.0.work.spawn_on(work, runtime);
+        }
+    }
+
+    /// Counts work on behalf of a caller for as long as the token lives.
+    pub(crate) fn token(&self) -> TaskTrackerToken {
+        self.0.work.token()
+    }
+
+    /// Whether there is a runtime whose timers can be used: the client's, or the caller's.
+    pub(crate) fn has_timers(&self) -> bool {
+        self.0.runtime.get().is_some() || Handle::try_current().is_ok()
+    }
+
+    /// The client's runtime, unless the caller is on it, or there is none yet.
+    pub(crate) fn elsewhere(&self) -> Option<&Handle> {
+        let ours = self.0.runtime.get()?;
+        let here = Handle::try_current().is_ok_and(|here| here.id() == ours.id());
+        (!here).then_some(ours)
+    }
+
+    /// Refuses new attempts and ends waits.
+    pub(crate) fn shut(&self) {
+        let mut life = self.0.life.lock();
+        if *life != Life::Gone {
+            *life = Life::Closed;
+        }
+        drop(life);
+        self.0.closing.cancel();
+    }
+
+    /// Waits until no work on behalf of callers is left.
+    pub(crate) async fn settled(&self) {
+        self.0.work.close();
+        self.0.work.wait().await;
+    }
+
+    /// Ends the watchdog: the client is closed or was dropped.
+    pub(crate) fn stop(&self) {
+        self.shut();
+        self.0.ended.cancel();
+    }
+
+    /// Ends everything, because the watchdog's task has ended. Returns whether the client was not closed before.
+    fn has_ended(&self) -> bool {
+        let mut life = self.0.life.lock();
+        let unforeseen = !self.0.ended.is_cancelled();
+        if unforeseen {
+            *life = Life::Gone;
+        }
+        drop(life);
+        self.0.closing.cancel();
+        self.0.ended.cancel();
+        unforeseen
+    }
+}
+
+/// Notices the end of the watchdog's task, also if its runtime drops it.
+struct End<F: FnOnce()> {
+    tasks: Tasks,
+    on_gone: Option<F>,
+}
+
+impl<F: FnOnce()> Drop for End<F> {
+    fn drop(&mut self) {
+        if self.tasks.has_ended()
+            && let Some(on_gone) = self.on_gone.take()
+        {
+            on_gone();
+        }
+    }
+}

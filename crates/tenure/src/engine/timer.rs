@@ -1,0 +1,153 @@
+//! Waiting on the lease clock with tokio's timers, which do not count the time a machine was suspended.
+
+use std::future::{Future, poll_fn};
+use std::pin::{Pin, pin};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use pin_project_lite::pin_project;
+use tenure_backend::{Clock, Instant};
+use tokio::task::JoinHandle;
+
+use super::tasks::Tasks;
+
+/// How long a timer runs at the most before the belief clock is read again.
+pub(crate) const RECHECK: Duration = Duration::from_secs(1);
+
+/// Sleeps for `time` or a second, whichever is shorter: the caller reads the belief clock again.
+///
+/// If the client's runtime ends meanwhile it never wakes: what is waited for ends with the runtime, and wakes the caller.
+pub(crate) fn nap(tasks: &Tasks, time: Duration) -> Nap {
+    // Timers tick in milliseconds: one more, so that the clock has really got there.
+    let time = time.saturating_add(Duration::from_millis(1)).min(RECHECK);
+    Nap::new(tasks, time, Poll::Pending)
+}
+
+/// Sleeps for `time`, or until the client's runtime has ended.
+pub(crate) fn sleep(tasks: &Tasks, time: Duration) -> Nap {
+    Nap::new(tasks, time, Poll::Ready(()))
+}
+
+pin_project! {
+    /// A timer of the client's runtime, wherever it is polled.
+    #[derive(Debug)]
+    pub(crate) struct Nap {
+        #[pin]
+        timer: Timer,
+        // What it answers once that runtime has ended.
+        when_gone: Poll<()>,
+    }
+}
+
+pin_project! {
+    #[project = TimerProjection]
+    #[derive(Debug)]
+    enum Timer {
+        // Polled on the runtime to which it belongs.
+        Here { #[pin] sleep: tokio::time::Sleep },
+        // Polled elsewhere: a timer panics when it is asked while its runtime ends, and a task is merely told.
+        There { task: JoinHandle<()> },
+        Gone,
+    }
+
+    impl PinnedDrop for Timer {
+        fn drop(this: Pin<&mut Self>) {
+            if let TimerProjection::There { task } = this.project() {
+                task.abort();
+            }
+        }
+    }
+}
+
+impl Nap {
+    fn new(tasks: &Tasks, time: Duration, when_gone: Poll<()>) -> Self {
+        let timer = match tasks.elsewhere() {
+            None => Timer::Here {
+                sleep: tokio::time::sleep(time),
+            },
+            Some(runtime) => Timer::There {
+                task: runtime.spawn(async move { tokio::time::sleep(time).await }),
+            },
+        };
+        Nap { timer, when_gone }
+    }
+}
+
+impl Future for Nap {
+    type Output = ();
+
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
+        let mut this = self.project();
+        match this.timer.as_mut().project() {
+            TimerProjection::Here { sleep } => sleep.poll(cx),
+            TimerProjection::There { task } => match ready!(Pin::new(task).poll(cx)) {
+                Ok(()) => Poll::Ready(()),
+                Err(_) => {
+                    this.timer.set(Timer::Gone);
+                    *this.when_gone
+                }
+            },
+            TimerProjection::Gone => *this.when_gone,
+        }
+    }
+}
+
+/// A time limit on the lease clock.
+#[derive(Debug)]
+pub(crate) struct Limit {
+    until: Instant,
+    nap: Pin<Box<Nap>>,
+}
+
+impl Limit {
+    /// A limit of `time`, counted from now.
+    pub(crate) fn new(tasks: &Tasks, clock: &dyn Clock, time: Duration) -> Self {
+        Limit {
+            until: clock.now() + time,
+            nap: Box::pin(nap(tasks, time)),
+        }
+    }
+
+    /// Ready when the time is over.
+    pub(crate) fn poll(&mut self, tasks: &Tasks, clock: &dyn Clock, cx: &mut Context<'_>) -> Poll<()> {
+        while self.nap.as_mut().poll(cx).is_ready() {
+            let now = clock.now();
+            if now >= self.until {
+                return Poll::Ready(());
+            }
+            self.nap.set(nap(tasks, self.until - now));
+        }
+        Poll::Pending
+    }
+}
+
+/// Runs `work` for at most `limit` on the lease clock. Drops it then and returns `None`.
+pub(crate) async fn within<T>(
+    tasks: &Tasks,
+    clock: &dyn Clock,
+    limit: Duration,
+    work: impl Future<Output = T>,
+) -> Option<T> {
+    if !tasks.has_timers() {
+        // No attempt was made yet, so `work` ends at once.
+        return Some(work.await);
+    }
+    let mut work = pin!(work);
+    let mut limit = Limit::new(tasks, clock, limit);
+    poll_fn(|cx| match work.as_mut().poll(cx) {
+        Poll::Ready(output) => Poll::Ready(Some(output)),
+        Poll::Pending => limit.poll(tasks, clock, cx).map(|()| None),
+    })
+    .await
+}
+
+/// Sleeps until then on the lease clock.
+pub(crate) async fn sleep_until(tasks: &Tasks, clock: &dyn Clock, then: Instant) {
+    loop {
+        let now = clock.now();
+        if now >= then {
+            return;
+        }
+        nap(tasks, then - now).await;
+    }
+}

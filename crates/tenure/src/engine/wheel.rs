@@ -1,0 +1,357 @@
+//! A timer wheel: constant-time insertion and removal, so that locking does not pay for renewal.
+//! It tells what is due; what is done about it is the watchdog's.
+
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::time::Duration;
+
+use tenure_backend::Instant;
+
+/// Slots of the wheel. With [`TICK_BITS`] one turn takes 17 s: longer times stay in their slot for more turns.
+const SLOTS: usize = 1024;
+/// How many places an empty slot keeps at most.
+const SPARE: usize = 64;
+/// A slot is 2^24 ns, 16.8 ms, wide.
+const TICK_BITS: u32 = 24;
+/// So many are taken out at once, or a batch if that is more: other tasks have their turn before the rest, and what is
+/// renewed is still at hand when the answer comes.
+const PORTION: usize = 256;
+/// The slot of what is not in the wheel.
+const OUT: u32 = u32::MAX;
+
+/// What can be in a wheel: it keeps its own place in it.
+pub(crate) trait Marked {
+    fn mark(&self) -> &Mark;
+}
+
+/// A place in the wheel. Written only under the lock that guards the wheel.
+#[derive(Debug)]
+pub(crate) struct Mark {
+    slot: AtomicU32,
+    index: AtomicU32,
+    due: AtomicU64,
+}
+
+impl Default for Mark {
+    fn default() -> Self {
+        Mark {
+            slot: AtomicU32::new(OUT),
+            index: AtomicU32::new(0),
+            due: AtomicU64::new(0),
+        }
+    }
+}
+
+impl Mark {
+    fn place(&self, slot: usize, index: usize) {
+        self.slot
+            .store(u32::try_from(slot).unwrap_or(OUT), Ordering::Relaxed);
+        self.index
+            .store(u32::try_from(index).unwrap_or(OUT), Ordering::Relaxed);
+    }
+
+    fn is_in(&self) -> bool {
+        self.slot.load(Ordering::Relaxed) != OUT
+    }
+
+    fn due(&self) -> Instant {
+        Instant::from_nanos(self.due.load(Ordering::Relaxed))
+    }
+}
+
+#[derive(Debug)]
+pub(crate) struct Wheel<T> {
+    slots: Box<[Vec<T>]>,
+    len: usize,
+    /// The tick up to which everything due was taken.
+    done: u64,
+    /// A portion was taken, and more may be due.
+    more: bool,
+}
+
+impl<T: Marked + Clone> Wheel<T> {
+    pub(crate) fn new(now: Instant) -> Self {
+        Wheel {
+            slots: (0..SLOTS).map(|_| Vec::new()).collect(),
+            len: 0,
+            done: tick(now),
+            more: false,
+        }
+    }
+
+    pub(crate) fn insert(&mut self, item: T, due: Instant) {
+        let slot = slot_of(tick(due).max(self.done));
+        item.mark().due.store(due.as_nanos(), Ordering::Relaxed);
+        item.mark().place(slot, self.slots[slot].len());
+        self.slots[slot].push(item);
+        self.len += 1;
+    }
+
+    /// Takes an item out; `None` if it is not in.
+    pub(crate) fn remove(&mut self, mark: &Mark) -> Option<T> {
+        if !mark.is_in() {
+            return None;
+        }
+        let slot = mark.slot.load(Ordering::Relaxed) as usize;
+        let index = mark.index.load(Ordering::Relaxed) as usize;
+        Some(self.take(slot, index))
+    }
+
+    /// Gives an item that is in the wheel another time.
+    pub(crate) fn reschedule(&mut self, mark: &Mark, due: Instant) {
+        if let Some(item) = self.remove(mark) {
+            self.insert(item, due);
+        }
+    }
+
+    /// All items, in no order.
+    pub(crate) fn items(&self) -> Vec<T> {
+        self.slots.iter().flatten().cloned().collect()
+    }
+
+    fn take(&mut self, slot: usize, index: usize) -> T {
+        let item = self.slots[slot].swap_remove(index);
+        if let Some(moved) = self.slots[slot].get(index) {
+            moved.mark().place(slot, index);
+        } else if index == 0 && self.slots[slot].capacity() > SPARE {
+            // What was crowded once does not stay large for ever. Not made smaller: what is left of it would split memory
+            // that the next crowd could use.
+            self.slots[slot] = Vec::new();
+        }
+        item.mark().slot.store(OUT, Ordering::Relaxed);
+        self.len -= 1;
+        item
+    }
+
+    /// Takes out what is due at `now`, and with it, until the last batch of `most` is full, what `ahead` allows to be
+    /// served early: batches stay large. Of very much that is due it takes a portion; the rest is due still.
+    pub(crate) fn take_due(
+        &mut self,
+        now: Instant,
+        most: usize,
+        ahead: impl Fn(&T) -> Duration,
+    ) -> Vec<(T, Instant)> {
+        let mut due = Vec::new();
+        let portion = PORTION.max(most);
+        let last = tick(now);
+        let turn = (last.saturating_sub(self.done) + 1).min(SLOTS as u64);
+        for t in last + 1 - turn..=last {
+            self.done = t;
+            self.sweep(slot_of(t), &mut due, portion, |_, at| at <= now);
+            self.more = due.len() >= portion;
+            if self.more {
+                return due;
+            }
+        }
+        let full = due.len().next_multiple_of(most.max(1));
+        if let Some(early) = due.iter().map(|(item, _)| ahead(item)).max() {
+            let ahead_ticks = (tick(now + early) - last).min(SLOTS as u64 - 1);
+            for t in last..=last + ahead_ticks {
+                self.sweep(slot_of(t), &mut due, full, |item, at| {
+                    at - now <= ahead(item) && !ahead(item).is_zero()
+                });
+            }
+        }
+        due
+    }
+
+    fn sweep(
+        &mut self,
+        slot: usize,
+        into: &mut Vec<(T, Instant)>,
+        full: usize,
+        is_due: impl Fn(&T, Instant) -> bool,
+    ) {
+        let mut index = 0;
+        while let Some(item) = self.slots[slot].get(index)
+            && into.len() < full
+        {
+            let at = item.mark().due();
+            if is_due(item, at) {
+                into.push((self.take(slot, index), at));
+            } else {
+                index += 1;
+            }
+        }
+    }
+
+    /// When to look again; `None` if the wheel is empty. Never too late; early only by turns of the wheel.
+    pub(crate) fn next_due(&self) -> Option<Instant> {
+        if self.len == 0 {
+            return None;
+        }
+        if self.more {
+            return Some(Instant::from_nanos(self.done << TICK_BITS));
+        }
+        let turn = Duration::from_nanos((SLOTS as u64) << TICK_BITS);
+        let horizon = Instant::from_nanos(self.done << TICK_BITS) + turn;
+        let this_turn = |t: u64| {
+            let slot = &self.slots[slot_of(t)];
+            slot.iter()
+                .map(|item| item.mark().due())
+                .filter(|due| *due < horizon)
+                .min()
+        };
+        Some(
+            (self.done..self.done + SLOTS as u64)
+                .find_map(this_turn)
+                .unwrap_or(horizon),
+        )
+    }
+}
+
+fn tick(at: Instant) -> u64 {
+    at.as_nanos() >> TICK_BITS
+}
+
+fn slot_of(tick: u64) -> usize {
+    usize::try_from(tick % SLOTS as u64).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+
+    const SECOND: Duration = Duration::from_secs(1);
+    const TURN: Duration = Duration::from_nanos((SLOTS as u64) << TICK_BITS);
+
+    #[derive(Debug, Default)]
+    struct Item(Mark);
+
+    impl Marked for Arc<Item> {
+        fn mark(&self) -> &Mark {
+            &self.0
+        }
+    }
+
+    /// A wheel with an item for each of these times after the beginning, and the beginning.
+    fn wheel(times: &[Duration]) -> (Wheel<Arc<Item>>, Vec<Arc<Item>>, Instant) {
+        let start = Instant::ORIGIN + 1_000 * SECOND;
+        let mut wheel = Wheel::new(start);
+        let items: Vec<_> = times.iter().map(|_| Arc::new(Item::default())).collect();
+        for (item, time) in items.iter().zip(times) {
+            wheel.insert(item.clone(), start + *time);
+        }
+        (wheel, items, start)
+    }
+
+    /// What is due after that time, in the order in which it is due; nothing early.
+    fn due(wheel: &mut Wheel<Arc<Item>>, start: Instant, after: Duration) -> Vec<Duration> {
+        let mut due: Vec<_> = wheel
+            .take_due(start + after, 1, |_| Duration::ZERO)
+            .into_iter()
+            .map(|(_, at)| at - start)
+            .collect();
+        due.sort();
+        due
+    }
+
+    #[test]
+    fn nothing_is_due_before_its_time_and_everything_at_it() {
+        let times = [SECOND, 2 * SECOND, TURN - SECOND, TURN + SECOND, 3 * TURN];
+        let (mut wheel, _items, start) = wheel(&times);
+        for time in times {
+            assert!(
+                due(&mut wheel, start, time - Duration::from_nanos(1)).is_empty(),
+                "{time:?}"
+            );
+            assert_eq!(due(&mut wheel, start, time), [time]);
+        }
+        assert_eq!(wheel.next_due(), None);
+    }
+
+    #[test]
+    fn what_became_due_during_several_turns_is_found_at_once() {
+        let (mut wheel, _items, start) = wheel(&[SECOND, TURN / 2, 2 * TURN, 5 * TURN]);
+        assert_eq!(due(&mut wheel, start, 4 * TURN), [SECOND, TURN / 2, 2 * TURN]);
+        assert_eq!(due(&mut wheel, start, 5 * TURN), [5 * TURN]);
+    }
+
+    #[test]
+    fn what_is_already_due_when_it_comes_is_due_at_once() {
+        let (mut wheel, _items, start) = wheel(&[]);
+        assert!(due(&mut wheel, start, 10 * SECOND).is_empty());
+        wheel.insert(Arc::new(Item::default()), start + SECOND);
+        assert!(wheel.next_due().is_some_and(|next| next <= start + 10 * SECOND));
+        assert_eq!(due(&mut wheel, start, 10 * SECOND), [SECOND]);
+    }
+
+    #[test]
+    fn an_item_leaves_from_wherever_it_is_and_moves_nobody_else() {
+        // All in one slot, so that each removal moves another into its place.
+        let times: Vec<_> = (1..=8).map(|n| SECOND + Duration::from_nanos(n)).collect();
+        let (mut wheel, items, start) = wheel(&times);
+        for at in [3, 7, 0] {
+            assert!(Arc::ptr_eq(&wheel.remove(items[at].mark()).unwrap(), &items[at]));
+            assert!(wheel.remove(items[at].mark()).is_none());
+        }
+        let left = due(&mut wheel, start, 2 * SECOND);
+        assert_eq!(left, [1, 2, 4, 5, 6].map(|at| times[at]));
+        assert!(items.iter().all(|item| wheel.remove(item.mark()).is_none()));
+    }
+
+    #[test]
+    fn an_item_that_is_given_another_time_is_due_then_and_not_before() {
+        let (mut wheel, items, start) = wheel(&[SECOND]);
+        wheel.reschedule(items[0].mark(), start + 5 * SECOND);
+        assert!(due(&mut wheel, start, 4 * SECOND).is_empty());
+        assert_eq!(due(&mut wheel, start, 5 * SECOND), [5 * SECOND]);
+        // It is out: there is nothing to reschedule.
+        wheel.reschedule(items[0].mark(), start + 6 * SECOND);
+        assert_eq!(wheel.next_due(), None);
+    }
+
+    #[test]
+    fn what_may_be_served_early_travels_with_what_is_due_and_not_alone() {
+        let ahead = |_: &Arc<Item>| 3 * SECOND;
+        let (mut wheel, _items, start) = wheel(&[10 * SECOND, 12 * SECOND, 14 * SECOND]);
+        assert!(wheel.take_due(start + 9 * SECOND, 8, ahead).is_empty());
+        let taken = wheel.take_due(start + 10 * SECOND, 8, ahead);
+        assert_eq!(taken.len(), 2);
+        assert_eq!(due(&mut wheel, start, 14 * SECOND), [14 * SECOND]);
+    }
+
+    #[test]
+    fn no_more_is_served_early_than_fills_the_last_batch() {
+        let ahead = |_: &Arc<Item>| 9 * SECOND;
+        let times: Vec<_> = (10..18).map(|n| n * SECOND).collect();
+        let (mut wheel, _items, start) = wheel(&times);
+        assert_eq!(wheel.take_due(start + 10 * SECOND, 3, ahead).len(), 3);
+        assert_eq!(wheel.take_due(start + 16 * SECOND, 2, ahead).len(), 4);
+        assert_eq!(due(&mut wheel, start, 17 * SECOND), [17 * SECOND]);
+    }
+
+    #[test]
+    fn very_much_that_is_due_is_taken_in_portions_and_none_is_forgotten() {
+        let times: Vec<_> = (0..3 * PORTION as u64 + 1)
+            .map(|n| SECOND + Duration::from_micros(n * 50))
+            .collect();
+        let (mut wheel, _items, start) = wheel(&times);
+        let at = 2 * SECOND;
+        let mut taken = Vec::new();
+        while wheel.next_due().is_some_and(|next| next <= start + at) {
+            let portion = due(&mut wheel, start, at);
+            assert!(portion.len() <= PORTION, "{}", portion.len());
+            taken.extend(portion);
+        }
+        taken.sort();
+        assert_eq!(taken, times);
+    }
+
+    #[test]
+    fn the_next_look_is_never_too_late() {
+        let times = [SECOND, TURN / 2, TURN + SECOND, 4 * TURN + SECOND];
+        let (mut wheel, _items, start) = wheel(&times);
+        let mut served = Vec::new();
+        while let Some(next) = wheel.next_due() {
+            let missed = times.iter().find(|time| !served.contains(*time)).copied();
+            assert!(
+                missed.is_some_and(|missed| next <= start + missed),
+                "{next:?} {missed:?}"
+            );
+            served.extend(due(&mut wheel, start, next - start));
+        }
+        assert_eq!(served, times);
+    }
+}

@@ -1,0 +1,436 @@
+//! Several locks held together, all or nothing.
+
+use std::borrow::Borrow;
+use std::collections::HashSet;
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use futures_util::StreamExt;
+use futures_util::stream::FuturesUnordered;
+
+use crate::acquire::{Acquire, Search};
+use crate::engine::attempt::{OnWaiting, Patience, unanswered};
+use crate::engine::services::Services;
+use crate::engine::timer::{sleep, within};
+use crate::error::{Error, Lost};
+use crate::guard::{Guard, while_all_held};
+use crate::lock::mutex::Mutex;
+use crate::lock::options::LockHandle;
+use crate::lock::rwlock::RwLock;
+use crate::lock::semaphore::Semaphore;
+
+/// One lock among those that are held together. A [`Mutex`] is one; see also [`read`](Member::read),
+/// [`write`](Member::write) and [`permits`](Member::permits).
+///
+/// # Examples
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tenure::Error> {
+/// use tenure::Member;
+///
+/// let client = tenure::connect("memory:").await?;
+/// let (catalogue, slots) = (client.rwlock("catalogue"), client.semaphore("imports", 4));
+/// let members = [
+///     Member::read(&catalogue),
+///     Member::permits(&slots, 2),
+///     client.mutex("supplier:7").into(),
+/// ];
+/// let guards = tenure::multi(members).lock().await?;
+/// assert!(catalogue.try_write().await?.is_none());
+/// assert!(slots.try_acquire_many(3).await?.is_none());
+/// guards.unlock().await
+/// # }
+/// ```
+#[derive(Clone, Debug)]
+pub struct Member(LockHandle);
+
+impl Member {
+    fn new(face: LockHandle) -> Self {
+        Member(face.set(|options| options.member = true))
+    }
+
+    /// The shared side of a read-write lock.
+    pub fn read(lock: &RwLock) -> Self {
+        Self::new(lock.reader())
+    }
+
+    /// The exclusive side of a read-write lock.
+    pub fn write(lock: &RwLock) -> Self {
+        Self::new(lock.writer())
+    }
+
+    /// So many permits of a semaphore.
+    pub fn permits(semaphore: &Semaphore, permits: u32) -> Self {
+        Self::new(semaphore.0.taking(permits))
+    }
+
+    fn try_lock(&self) -> Acquire<Option<Guard>> {
+        self.0.try_lock()
+    }
+
+    fn lock(&self) -> Acquire<Guard> {
+        self.0.lock(Patience::Forever)
+    }
+}
+
+impl From<Mutex> for Member {
+    fn from(mutex: Mutex) -> Self {
+        Member::new(mutex.0)
+    }
+}
+
+impl From<&Mutex> for Member {
+    fn from(mutex: &Mutex) -> Self {
+        Member::new(mutex.0.clone())
+    }
+}
+
+/// Several locks that are taken and given back together, of one client or of several.
+///
+/// It never holds while it waits: on a busy member all others are released, that member alone is waited for, and the
+/// attempt starts again from it. So two of them never block each other for ever, whatever their order.
+///
+/// # Examples
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tenure::Error> {
+/// let client = tenure::connect("memory:").await?;
+/// let both = tenure::multi([client.mutex("account:1"), client.mutex("account:2")]);
+/// let guards = both.lock().await?;
+/// assert_eq!(guards.members().len(), 2);
+/// guards.unlock().await?;
+/// # Ok(()) }
+/// ```
+#[derive(Clone, Debug)]
+pub struct Multi {
+    members: Vec<Member>,
+}
+
+/// Locks to be held together. A member named twice, or none at all, is `Invalid` at first use.
+pub fn multi(members: impl IntoIterator<Item = impl Into<Member>>) -> Multi {
+    Multi {
+        members: members.into_iter().map(Into::into).collect(),
+    }
+}
+
+impl Multi {
+    /// Waits for all members, for as long as it takes.
+    ///
+    /// # Cancel safety
+    /// Dropping the future leaves nothing behind.
+    pub fn lock(&self) -> Acquire<MultiGuard> {
+        self.search(Patience::Forever, guards)
+    }
+
+    /// Waits for all members for at most `limit`; then [`Error::Timeout`].
+    ///
+    /// # Cancel safety
+    /// Dropping the future leaves nothing behind.
+    pub fn lock_within(&self, limit: Duration) -> Acquire<MultiGuard> {
+        self.search(Patience::Within(limit), guards)
+    }
+
+    /// Takes all members if they are free; `None` if any is busy.
+    ///
+    /// # Cancel safety
+    /// Dropping the future leaves nothing behind.
+    pub fn try_lock(&self) -> Acquire<Option<MultiGuard>> {
+        self.search(Patience::Try, |guards| guards)
+    }
+}
+
+/// Several held locks. Dropping it gives them all back.
+///
+/// # Examples
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tenure::Error> {
+/// use tenure::Holder;
+///
+/// let client = tenure::connect("memory:").await?;
+/// let accounts = [client.mutex("account:1"), client.mutex("account:2")];
+/// let guards = tenure::multi(accounts).lock().await?;
+/// let moved = guards.while_held(async { "100 coins" }).await?;
+/// # assert_eq!(moved, "100 coins");
+/// // One lost member is enough: all that was to be done under all of them must stop.
+/// let second = &guards.members()[1];
+/// client.evict(Holder::Claim(second.claim().clone())).await?;
+/// assert!(second.verify().await.is_err(), "asked now; otherwise known within a third of the lease");
+/// println!("{}", guards.lost().await);
+/// assert!(!guards.is_held() && guards.members()[0].is_held());
+/// # Ok(()) }
+/// ```
+#[must_use = "locks are given back when their guard is dropped"]
+pub struct MultiGuard {
+    pub(crate) guards: Vec<Guard>,
+}
+
+impl MultiGuard {
+    /// The guards, in the order in which the members were named.
+    pub fn members(&self) -> &[Guard] {
+        &self.guards
+    }
+
+    /// Whether all members are believed to be held at this moment.
+    pub fn is_held(&self) -> bool {
+        self.guards.iter().all(Guard::is_held)
+    }
+
+    /// Waits until any member is lost, and says why.
+    ///
+    /// # Cancel safety
+    /// Dropping the future leaves nothing behind.
+    pub async fn lost(&self) -> Lost {
+        let mut members: FuturesUnordered<_> = self.guards.iter().map(Guard::lost).collect();
+        match members.next().await {
+            Some(lost) => lost,
+            None => std::future::pending().await,
+        }
+    }
+
+    /// Runs `work` for as long as all members are held; see [`Guard::while_held`].
+    ///
+    /// # Cancel safety
+    /// Dropping the future drops `work`.
+    ///
+    /// # Errors
+    /// [`Lost`] as soon as any member is.
+    pub async fn while_held<F: Future>(&self, work: F) -> Result<F::Output, Lost> {
+        let check = || self.guards.iter().find_map(Guard::loss).map_or(Ok(()), Err);
+        while_all_held(check, self.lost(), work).await
+    }
+
+    /// Gives all members back, at the same time, and confirms it.
+    ///
+    /// # Cancel safety
+    /// Dropped at any point, the locks are given back by the watchdog.
+    ///
+    /// # Errors
+    /// The first member's error; the others are given back all the same.
+    pub async fn unlock(self) -> Result<(), Error> {
+        let mut unlocks: FuturesUnordered<_> = self.guards.into_iter().map(Guard::unlock).collect();
+        let mut first = Ok(());
+        while let Some(result) = unlocks.next().await {
+            first = first.and(result);
+        }
+        first
+    }
+}
+
+impl fmt::Debug for MultiGuard {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("MultiGuard").field(&self.guards).finish()
+    }
+}
+
+type Running = Pin<Box<dyn Future<Output = Result<Option<MultiGuard>, Error>> + Send>>;
+
+impl Multi {
+    fn search<G: 'static>(&self, patience: Patience, finish: fn(Option<MultiGuard>) -> G) -> Acquire<G> {
+        let (patience, busy_is_timeout) = patience.or_try();
+        Acquire::several(MemberSearch {
+            members: self.members.clone(),
+            patience,
+            busy_is_timeout,
+            on_waiting: None,
+            running: None,
+            finish,
+        })
+    }
+}
+
+/// The guards of a search that waits.
+fn guards(found: Option<MultiGuard>) -> MultiGuard {
+    found.expect("an acquisition that waits ends in a guard or an error")
+}
+
+/// The search for all members at once.
+struct MemberSearch<G> {
+    members: Vec<Member>,
+    patience: Patience,
+    busy_is_timeout: bool,
+    on_waiting: Option<OnWaiting>,
+    running: Option<Running>,
+    finish: fn(Option<MultiGuard>) -> G,
+}
+
+impl<G> Search<G> for MemberSearch<G> {
+    fn on_waiting(mut self: Pin<&mut Self>, call: OnWaiting) {
+        self.on_waiting = Some(call);
+    }
+}
+
+impl<G> Future for MemberSearch<G> {
+    type Output = Result<G, Error>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = &mut *self;
+        let running = this.running.get_or_insert_with(|| {
+            let (members, on_waiting) = (std::mem::take(&mut this.members), this.on_waiting.take());
+            match this.patience {
+                Patience::Within(limit) => Box::pin(search_within(limit, members, this.patience, on_waiting)),
+                patience => Box::pin(search(members, patience, on_waiting, AtomicBool::default())),
+            }
+        });
+        let finish = this.finish;
+        match running.as_mut().poll(cx) {
+            Poll::Ready(Ok(None)) if this.busy_is_timeout => Poll::Ready(Err(Error::Timeout)),
+            polled => polled.map_ok(finish),
+        }
+    }
+}
+
+/// The search is dropped when its time is over; it leaves nothing behind wherever that is.
+async fn search_within(
+    limit: Duration,
+    members: Vec<Member>,
+    patience: Patience,
+    told: Option<OnWaiting>,
+) -> Result<Option<MultiGuard>, Error> {
+    check(&members)?;
+    let services: Vec<Arc<Services>> = members
+        .iter()
+        .filter_map(|member| Some(member.0.queue.as_ref().ok()?.services.clone()))
+        .collect();
+    // The timer belongs to the first client.
+    let first = &services[0];
+    first.start()?;
+    let met_busy = AtomicBool::default();
+    let work = search(members, patience, told, &met_busy);
+    if let Some(found) = within(&first.tasks, &*first.context.clock, limit, work).await {
+        return found;
+    }
+    // A store that does not answer is not a member that is busy.
+    Err(
+        match services
+            .iter()
+            .find_map(|services| services.context.store_error())
+        {
+            Some(weather) => weather.into(),
+            None if met_busy.into_inner() => Error::Timeout,
+            None => unanswered(),
+        },
+    )
+}
+
+/// Takes the members one by one; on a busy one it lets go of all others, waits for that one, and starts from it.
+async fn search(
+    members: Vec<Member>,
+    patience: Patience,
+    mut told: Option<OnWaiting>,
+    met_busy: impl Borrow<AtomicBool>,
+) -> Result<Option<MultiGuard>, Error> {
+    check(&members)?;
+    let met_busy = met_busy.borrow();
+    let mut awaited: Option<usize> = None;
+    for round in 0u32.. {
+        let mut guards: Vec<Option<Taken>> = members.iter().map(|_| None).collect();
+        if let Some(busy) = awaited {
+            let mut lock: Acquire<Guard> = members[busy].lock();
+            if let Some(told) = told.take() {
+                lock = lock.on_waiting(told);
+            }
+            guards[busy] = Some(Taken(Some(lock.await?)));
+        }
+        awaited = fill(&members, &mut guards, patience, met_busy).await?;
+        let taken: Vec<Taken> = guards.into_iter().flatten().collect();
+        if awaited.is_none() {
+            if taken.iter().all(Taken::is_held) {
+                let guards = taken.into_iter().filter_map(Taken::keep).collect();
+                return Ok(Some(MultiGuard { guards }));
+            }
+            // A member was lost while the others were taken: all are given back, and the search starts again.
+            awaited = Some(0);
+        }
+        let mut returns: FuturesUnordered<_> = taken.into_iter().map(Taken::give_up).collect();
+        while returns.next().await.is_some() {}
+        if matches!(patience, Patience::Try) {
+            return Ok(None);
+        }
+        if round > 0 {
+            pause(&members, round).await;
+        }
+    }
+    unreachable!("the rounds have no end")
+}
+
+/// A member that was taken while the search goes on: given back at once unless the search keeps it, whatever `at_least`
+/// says.
+struct Taken(Option<Guard>);
+
+impl Taken {
+    fn is_held(&self) -> bool {
+        self.0.as_ref().is_some_and(Guard::is_held)
+    }
+
+    fn keep(mut self) -> Option<Guard> {
+        self.0.take()
+    }
+
+    async fn give_up(mut self) {
+        if let Some(guard) = self.0.take() {
+            // What could not be confirmed is seen through by the watchdog.
+            let _ = guard.give_up().await;
+        }
+    }
+}
+
+impl Drop for Taken {
+    fn drop(&mut self) {
+        if let Some(guard) = self.0.take() {
+            guard.abandon();
+        }
+    }
+}
+
+/// Tries every member that is not held yet; answers which one is busy.
+async fn fill(
+    members: &[Member],
+    guards: &mut [Option<Taken>],
+    patience: Patience,
+    met_busy: &AtomicBool,
+) -> Result<Option<usize>, Error> {
+    for (at, member) in members.iter().enumerate() {
+        if guards[at].is_some() {
+            continue;
+        }
+        match member.try_lock().await {
+            Ok(Some(guard)) => guards[at] = Some(Taken(Some(guard))),
+            Ok(None) => {
+                met_busy.store(true, Ordering::Relaxed);
+                return Ok(Some(at));
+            }
+            // While it waits, weather is not an answer.
+            Err(error) if error.is_weather() && !matches!(patience, Patience::Try) => return Ok(Some(at)),
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(None)
+}
+
+/// Waits a little, differently for each search, so that two of them do not chase each other.
+async fn pause(members: &[Member], round: u32) {
+    // A search with a bad key ended before.
+    let Ok(queue) = &members[0].0.queue else { return };
+    let most = Duration::from_millis(1 << round.min(5));
+    sleep(&queue.services.tasks, most.mul_f64(queue.context().fraction())).await;
+}
+
+/// Refuses what can never be held together, before anything is sent.
+fn check(members: &[Member]) -> Result<(), Error> {
+    if members.is_empty() {
+        return Err(Error::Invalid("a multi-lock has at least one member".into()));
+    }
+    let mut names = HashSet::new();
+    for member in members {
+        let queue = member.0.queue.as_ref().map_err(Clone::clone)?;
+        if !names.insert((queue.context().id, queue.key.clone())) {
+            return Err(Error::Invalid(
+                format!("the key {:?} is named twice in one multi-lock", queue.key).into(),
+            ));
+        }
+    }
+    Ok(())
+}

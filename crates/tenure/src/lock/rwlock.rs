@@ -1,0 +1,88 @@
+//! A lock that many readers share and one writer holds alone.
+
+use std::time::Duration;
+
+use tenure_backend::Mode;
+
+use crate::acquire::Acquire;
+use crate::engine::attempt::Patience;
+use crate::guard::Guard;
+use crate::lock::options::{LockHandle, options};
+
+/// A lock that many readers share and one writer holds alone, among all clients of the store.
+///
+/// Unfair, a writer may wait as long as new readers keep coming; [`fair`](RwLock::fair), readers and writers are
+/// served in order of arrival.
+///
+/// # Examples
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tenure::Error> {
+/// let client = tenure::connect("memory:").await?;
+/// let lock = client.rwlock("catalogue");
+/// let (one, two) = (lock.read().await?, lock.read().await?);
+/// assert!(lock.try_write().await?.is_none());
+/// # drop((one, two)); Ok(()) }
+/// ```
+#[derive(Clone, Debug)]
+#[must_use = "it does nothing until it is locked"]
+pub struct RwLock(pub(crate) LockHandle);
+
+options!(RwLock);
+
+impl RwLock {
+    pub(crate) fn reader(&self) -> LockHandle {
+        self.0.with_mode(Mode::Read)
+    }
+
+    pub(crate) fn writer(&self) -> LockHandle {
+        self.0.with_mode(Mode::Write)
+    }
+
+    /// Waits to read, for as long as it takes.
+    ///
+    /// # Cancel safety
+    /// See [`Acquire`]: dropping the future leaves nothing behind.
+    pub fn read(&self) -> Acquire<Guard> {
+        self.reader().lock(Patience::Forever)
+    }
+
+    /// Waits to read for at most `limit`; then [`Error::Timeout`](crate::Error::Timeout).
+    ///
+    /// # Cancel safety
+    /// See [`Acquire`]: dropping the future leaves nothing behind.
+    pub fn read_within(&self, limit: Duration) -> Acquire<Guard> {
+        self.reader().lock(Patience::Within(limit))
+    }
+
+    /// Reads if that is possible at once; `None` if it is busy.
+    ///
+    /// # Cancel safety
+    /// See [`Acquire`]: dropping the future leaves nothing behind.
+    pub fn try_read(&self) -> Acquire<Option<Guard>> {
+        self.reader().try_lock()
+    }
+
+    /// Waits to write, for as long as it takes.
+    ///
+    /// # Cancel safety
+    /// See [`Acquire`]: dropping the future leaves nothing behind.
+    pub fn write(&self) -> Acquire<Guard> {
+        self.writer().lock(Patience::Forever)
+    }
+
+    /// Waits to write for at most `limit`; then [`Error::Timeout`](crate::Error::Timeout).
+    ///
+    /// # Cancel safety
+    /// See [`Acquire`]: dropping the future leaves nothing behind.
+    pub fn write_within(&self, limit: Duration) -> Acquire<Guard> {
+        self.writer().lock(Patience::Within(limit))
+    }
+
+    /// Writes if that is possible at once; `None` if it is busy.
+    ///
+    /// # Cancel safety
+    /// See [`Acquire`]: dropping the future leaves nothing behind.
+    pub fn try_write(&self) -> Acquire<Option<Guard>> {
+        self.writer().try_lock()
+    }
+}

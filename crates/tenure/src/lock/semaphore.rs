@@ -1,0 +1,79 @@
+//! A lock of several permits.
+
+use std::time::Duration;
+
+use crate::acquire::Acquire;
+use crate::engine::attempt::Patience;
+use crate::guard::Guard;
+use crate::lock::options::{LockHandle, options};
+
+/// A lock of several permits, of which each holder takes one or more, among all clients of the store.
+///
+/// Permits are leased: those of a crashed holder come back with the end of its lease. The number of permits is part of
+/// what the key is: a key in use with another number answers [`Mismatch`](crate::Error::Mismatch).
+///
+/// # Examples
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tenure::Error> {
+/// let client = tenure::connect("memory:").await?;
+/// let downloads = client.semaphore("downloads", 3);
+/// let two = downloads.acquire_many(2).await?;
+/// assert!(downloads.try_acquire_many(2).await?.is_none());
+/// # drop(two); Ok(()) }
+/// ```
+#[derive(Clone, Debug)]
+#[must_use = "it does nothing until it is locked"]
+pub struct Semaphore(pub(crate) LockHandle);
+
+options!(Semaphore);
+
+impl Semaphore {
+    /// Waits for a permit, for as long as it takes.
+    ///
+    /// # Cancel safety
+    /// See [`Acquire`]: dropping the future leaves nothing behind.
+    pub fn acquire(&self) -> Acquire<Guard> {
+        self.acquire_many(1)
+    }
+
+    /// Waits for `permits` at once, for as long as it takes. More than the semaphore has are
+    /// [`Invalid`](crate::Error::Invalid).
+    ///
+    /// # Cancel safety
+    /// See [`Acquire`]: dropping the future leaves nothing behind.
+    pub fn acquire_many(&self, permits: u32) -> Acquire<Guard> {
+        self.0.taking(permits).lock(Patience::Forever)
+    }
+
+    /// Waits for `permits` for at most `limit`; then [`Error::Timeout`](crate::Error::Timeout).
+    ///
+    /// # Cancel safety
+    /// See [`Acquire`]: dropping the future leaves nothing behind.
+    pub fn acquire_many_within(&self, permits: u32, limit: Duration) -> Acquire<Guard> {
+        self.0.taking(permits).lock(Patience::Within(limit))
+    }
+
+    /// Waits for a permit for at most `limit`; then [`Error::Timeout`](crate::Error::Timeout).
+    ///
+    /// # Cancel safety
+    /// See [`Acquire`]: dropping the future leaves nothing behind.
+    pub fn acquire_within(&self, limit: Duration) -> Acquire<Guard> {
+        self.acquire_many_within(1, limit)
+    }
+
+    /// Takes a permit if one is free; `None` if it is busy.
+    ///
+    /// # Cancel safety
+    /// See [`Acquire`]: dropping the future leaves nothing behind.
+    pub fn try_acquire(&self) -> Acquire<Option<Guard>> {
+        self.try_acquire_many(1)
+    }
+
+    /// Takes `permits` if so many are free; `None` if it is busy.
+    ///
+    /// # Cancel safety
+    /// See [`Acquire`]: dropping the future leaves nothing behind.
+    pub fn try_acquire_many(&self, permits: u32) -> Acquire<Option<Guard>> {
+        self.0.taking(permits).try_lock()
+    }
+}

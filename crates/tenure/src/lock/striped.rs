@@ -1,0 +1,72 @@
+//! Many names on a few locks.
+
+use std::sync::Arc;
+
+use tenure_backend::LockKey;
+
+use crate::engine::Engine;
+use crate::lock::mutex::Mutex;
+
+/// A fixed number of mutexes that stand for any number of names: bounded in the store, whatever the names are.
+///
+/// Every client that uses the same key and number of stripes maps a name to the same stripe (FNV-1a, 64 bits). Two
+/// names may share a stripe and then exclude each other; holding two names of one `Striped` at once may therefore
+/// wait for itself: use a [`multi`](crate::multi) of distinct stripes instead.
+///
+/// # Examples
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tenure::Error> {
+/// let client = tenure::connect("memory:").await?;
+/// let carts = client.striped("carts", 64);
+/// let guard = carts.mutex("customer 4711").lock().await?;
+/// # drop(guard); Ok(()) }
+/// ```
+#[derive(Clone, Debug)]
+pub struct Striped {
+    stripes: Arc<[Mutex]>,
+}
+
+impl Striped {
+    /// The most stripes that there may be: each is a mutex that is made at once.
+    pub const MOST: usize = 1 << 16;
+
+    pub(crate) fn new(engine: &Arc<Engine>, key: &str, stripes: usize) -> Self {
+        assert!(
+            stripes <= Self::MOST,
+            "at most {} stripes, not {stripes}: more would hardly be fewer collisions",
+            Self::MOST
+        );
+        // Either all names can be locked or none: which stripe is whose is the hash's choice.
+        let longest = format!("{key}#{}", stripes.max(1) - 1);
+        let fits = LockKey::new(&longest).is_ok();
+        let name = |stripe| {
+            if fits {
+                format!("{key}#{stripe}")
+            } else {
+                longest.clone()
+            }
+        };
+        Striped {
+            stripes: (0..stripes.max(1))
+                .map(|stripe| Mutex::new(engine, &name(stripe)))
+                .collect(),
+        }
+    }
+
+    /// The mutex that stands for `name`: `key#stripe`.
+    pub fn mutex(&self, name: impl AsRef<[u8]>) -> &Mutex {
+        &self.stripes[self.stripe(name.as_ref())]
+    }
+
+    /// All mutexes, in order: to take any one that is free, try them one after the other.
+    pub fn stripes(&self) -> &[Mutex] {
+        &self.stripes
+    }
+
+    fn stripe(&self, name: &[u8]) -> usize {
+        let hash = name.iter().fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| {
+            (hash ^ u64::from(*byte)).wrapping_mul(0x0000_0100_0000_01b3)
+        });
+        usize::try_from(hash % self.stripes.len() as u64).unwrap_or(0)
+    }
+}
