@@ -34,6 +34,9 @@ pub struct Settings {
     /// How many grants one run of such hand-overs has at the most before the store is asked again: 256. A lock for
     /// which no other task of this client waits reserves 1. A run reserves twice as many as the one before handed out.
     pub grants: u32,
+    /// How long a client keeps a claim in memory after an unlock that no local task waits for, so that its next `lock` of the
+    /// key needs no call: zero by default, at most 10 ms. See [`Mutex::linger`](crate::Mutex::linger).
+    pub linger: Duration,
     /// How long `unlock` asks anew while the store does not answer: 5 s, and never beyond the lease. A call that is under
     /// way then may take as long again.
     pub unlock_limit: Duration,
@@ -60,6 +63,7 @@ impl Default for Settings {
             offer_window: Duration::from_millis(100),
             passing: true,
             grants: 256,
+            linger: Duration::ZERO,
             unlock_limit: Duration::from_secs(5),
             max_claims: 1_000_000,
             own_thread: false,
@@ -95,6 +99,13 @@ impl Settings {
     #[must_use]
     pub fn passing(mut self, passing: bool) -> Self {
         self.passing = passing;
+        self
+    }
+
+    /// Sets [`Settings::linger`].
+    #[must_use]
+    pub fn linger(mut self, linger: Duration) -> Self {
+        self.linger = linger;
         self
     }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::adapter::{Blocking, blocking};
 use super::guard::Guard;
 use crate::error::Error;
-use crate::lock::options::options;
+use crate::lock::options::{Configure, options};
 
 /// A lock that one holds at a time, among all clients of the store: see [`tenure::Mutex`](crate::Mutex).
 ///
@@ -32,6 +32,12 @@ blocking!(Mutex waits {
 });
 
 impl Mutex {
+    /// Keeps the lock in this client's memory for that time after an unlock: see
+    /// [`tenure::Mutex::linger`](crate::Mutex::linger).
+    pub fn linger(self, time: Duration) -> Self {
+        Configure::set(self, |options| options.linger = time)
+    }
+
     /// Waits for the lock and runs `work` under it, on this thread.
     ///
     /// `work` is not stopped when the lock is lost: between steps, ask `Guard::check`. What it gave is returned even if the

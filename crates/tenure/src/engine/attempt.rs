@@ -258,8 +258,11 @@ impl Attempt {
             kind,
             waker: cx.waker(),
         };
-        let id = match queue.apply(arrived) {
-            Arrival::Ask(id) => id,
+        let (id, reserve) = match queue.apply(arrived) {
+            Arrival::Ask(id, reserve) => (id, reserve),
+            Arrival::Held(hold, nth) => {
+                return Poll::Ready(Some(Ok(Some(self.granted(queue, hold, nth)))));
+            }
             Arrival::Busy => return Poll::Ready(Some(Ok(None))),
             Arrival::Closed => return Poll::Ready(Some(Err(queue.services.tasks.closed()))),
             Arrival::Wait(id) => {
@@ -275,7 +278,7 @@ impl Attempt {
             queue: queue.clone(),
             id,
             request: self.request.clone(),
-            claim: queue.claim(&self.request, fairness, 1),
+            claim: queue.claim(&self.request, fairness, reserve),
             tries: self.tries(),
         };
         let mut call = context.store.acquire(own.claim.clone(), context.not_after(now));

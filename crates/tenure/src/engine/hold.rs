@@ -65,6 +65,8 @@ pub(crate) struct Hold {
     given_nanos: u64,
     /// The local deadline in nanoseconds, or [`LOST`].
     deadline: AtomicU64,
+    /// The time at which the request that was granted was sent.
+    granted: Instant,
     /// The time at which the last confirmed request was sent.
     confirmed: AtomicU64,
     /// Number of guards of one owner that share the claim.
@@ -120,6 +122,7 @@ impl Hold {
             lease_nanos: AtomicU64::new((Instant::ORIGIN + lease).as_nanos()),
             given_nanos: (Instant::ORIGIN + grant.lease).as_nanos(),
             deadline: AtomicU64::new(deadline.as_nanos()),
+            granted: grant.held_from,
             confirmed: AtomicU64::new(grant.held_from.as_nanos()),
             guards: AtomicU32::new(1),
             departed: AtomicBool::new(false),
@@ -272,6 +275,11 @@ impl Hold {
     /// Until when it is kept though its holder is done.
     pub(crate) fn kept_until(&self) -> Option<Instant> {
         self.extra.as_ref()?.kept_until
+    }
+
+    /// The time at which the request that was granted was sent.
+    pub(crate) fn granted(&self) -> Instant {
+        self.granted
     }
 
     /// Number of grants that the claim reserved.

@@ -4,7 +4,7 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tenure_backend::{Claim, ClaimRef, Fairness, LockKey, Mode, OwnerId};
+use tenure_backend::{Claim, ClaimRef, Fairness, LockKey, Mode, OwnerId, PASS_WINDOW};
 
 use super::context::Context;
 use super::deadline::MIN_LEASE;
@@ -12,6 +12,9 @@ use super::hold::HoldTerms;
 use super::owner::Owner;
 use crate::error::Error;
 use crate::settings::Settings;
+
+/// The longest time for which a claim lingers: no hand-over in memory is allowed later.
+const MAX_LINGER: Duration = PASS_WINDOW;
 
 /// A request for a lock: cheap to clone.
 #[derive(Clone, Debug)]
@@ -30,6 +33,8 @@ pub(crate) struct Options {
     pub(crate) owner: Option<Owner>,
     /// The claim is a member of a multi-lock.
     pub(crate) member: bool,
+    /// How long the client keeps the claim after an unlock that no local task waits for.
+    pub(crate) linger: Duration,
 }
 
 impl Options {
@@ -46,6 +51,7 @@ impl Options {
             label: settings.label.clone(),
             owner: None,
             member: false,
+            linger: settings.linger,
         }
     }
 
@@ -84,9 +90,16 @@ impl LockRequest {
                 && one.label == other.label
                 && one.owner_id() == other.owner_id()
                 && one.member == other.member
+                && one.linger == other.linger
         };
         self.mode == other.mode
             && (Arc::ptr_eq(&self.options, &other.options) || same(&self.options, &other.options))
+    }
+
+    /// How long the client keeps the claim after an unlock that no local task waits for.
+    pub(crate) fn linger(&self) -> Option<Duration> {
+        let linger = self.options.linger;
+        (!linger.is_zero() && self.may_hand_over()).then_some(linger)
     }
 
     /// Whether several claims of this mode can be held at once.
@@ -143,6 +156,9 @@ impl LockRequest {
             return Err(Error::Invalid(message.into()));
         }
         let message = match (max_hold, at_least) {
+            _ if self.options.linger > MAX_LINGER => {
+                "linger is at most 10 ms: others wait for that much longer"
+            }
             _ if lease < MIN_LEASE => "a lease is at least 30 ms long: a shorter one would end on the way",
             (Some(most), _) if most < MIN_LEASE => {
                 "max_hold is at least 30 ms: a shorter one would be over before the lock is held"

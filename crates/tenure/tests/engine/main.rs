@@ -9,6 +9,7 @@ mod fair;
 mod first_renewal;
 mod hazards;
 mod kept;
+mod linger;
 mod locks;
 mod loss;
 mod multi;

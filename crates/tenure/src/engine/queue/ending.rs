@@ -5,7 +5,7 @@ use std::sync::Arc;
 use tenure_backend::{Cause, Instant};
 use tokio::sync::oneshot;
 
-use super::event::{Close, HoldEnded, Holds};
+use super::event::{Close, Closed, HoldEnded, Holds};
 use super::shared::SharedQueue;
 use crate::engine::hold::Hold;
 use crate::engine::releaser::Release;
@@ -70,12 +70,13 @@ impl SharedQueue {
         releases
     }
 
-    /// Closes the queue without a release: no runtime is left to send it.
+    /// Closes the queue without a release: no runtime is left to send it. Returns its holds.
     pub(crate) fn lose_all(self: &Arc<Self>) -> Vec<Arc<Hold>> {
-        let holds = self.apply(Close);
-        for hold in &holds {
+        let Closed { mut held, lingering } = self.apply(Close);
+        for hold in &held {
             hold.lose(LostCause::Closed);
         }
-        holds
+        held.extend(lingering);
+        held
     }
 }

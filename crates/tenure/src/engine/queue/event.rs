@@ -8,7 +8,7 @@ use std::time::Duration;
 use tenure_backend::{Instant, Mode};
 use tokio::sync::Notify;
 
-use super::state::{Effects, Event, Exit, Granted, KeyQueue, Look, Phase, SuccessorRequest};
+use super::state::{Effects, Event, Exit, Granted, Holder, KeyQueue, Look, Phase, SuccessorRequest};
 use super::waiter::{Offer, Route, Waiter, WaiterId, WaiterState, Waiters};
 use crate::engine::hold::Hold;
 use crate::engine::request::LockRequest;
@@ -31,10 +31,12 @@ pub(crate) enum CallerKind {
     Queues,
 }
 
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug)]
 pub(crate) enum Arrival {
-    /// The caller asks the store itself, and reports the answer under this name.
-    Ask(WaiterId),
+    /// The caller asks the store itself with a claim of that many grants, and reports the answer under this name.
+    Ask(WaiterId, u32),
+    /// The caller has the claim that lingered, with that grant of its run.
+    Held(Arc<Hold>, u32),
     /// The caller waits.
     Wait(WaiterId),
     /// This client holds the key: a try fails without I/O.
@@ -49,20 +51,24 @@ impl Event for Arrived<'_> {
         if queue.is_closed() {
             return Arrival::Closed;
         }
+        if let Some((hold, nth)) = queue.take_lingering(now, self.request, effects) {
+            return Arrival::Held(hold, nth);
+        }
+        let reserve = queue.own_reserve(self.request);
         if self.kind == CallerKind::Queues {
-            return Arrival::Ask(queue.places.first());
+            return Arrival::Ask(queue.places.first(), 1);
         }
         let is_free = queue.admits(now, self.request.mode);
         if self.kind == CallerKind::Tries {
             return match is_free {
-                true => Arrival::Ask(queue.places.first()),
+                true => Arrival::Ask(queue.places.first(), reserve),
                 false => Arrival::Busy,
             };
         }
         if is_free && queue.is_quiet() && (queue.asking.is_empty() || self.request.is_shared()) {
             let id = queue.places.first();
             queue.asking.push(id);
-            return Arrival::Ask(id);
+            return Arrival::Ask(id, reserve);
         }
         let id = queue.places.last();
         queue.contention().waiters.insert(Waiter {
@@ -557,6 +563,18 @@ impl Event for IsUnanswered {
     }
 }
 
+/// A claim may have lingered for its time.
+pub(crate) struct LingerOver;
+
+impl Event for LingerOver {
+    /// When the next claim has lingered for its time.
+    type Reply = Option<Instant>;
+
+    fn apply(self, queue: &mut KeyQueue, now: Instant, effects: &mut Effects) -> Option<Instant> {
+        queue.end_lingering(now, effects)
+    }
+}
+
 /// Lists the holds of this client.
 pub(crate) struct Holds;
 
@@ -568,19 +586,25 @@ impl Event for Holds {
     }
 }
 
-/// The client closes. Returns its holds: they are lost, and to be released.
+/// The client closes: its waiters end.
 pub(crate) struct Close;
 
-impl Event for Close {
-    type Reply = Vec<Arc<Hold>>;
+/// The claims of a client that closes. All are to be released.
+pub(crate) struct Closed {
+    /// Claims that guards hold.
+    pub(crate) held: Vec<Arc<Hold>>,
+    pub(crate) lingering: Vec<Arc<Hold>>,
+}
 
-    fn apply(self, queue: &mut KeyQueue, _: Instant, effects: &mut Effects) -> Vec<Arc<Hold>> {
+impl Event for Close {
+    type Reply = Closed;
+
+    fn apply(self, queue: &mut KeyQueue, _: Instant, effects: &mut Effects) -> Closed {
         queue.notify_poller(effects);
         queue.phase = Phase::Closed;
         queue.asking.clear();
-        for waiter in queue
-            .contention
-            .take()
+        let contention = queue.contention.take();
+        for waiter in contention
             .into_iter()
             .flat_map(|contention| contention.waiters.into_iter())
         {
@@ -592,9 +616,13 @@ impl Event for Close {
                 effects.notify.push(signal);
             }
         }
-        mem::take(&mut queue.holders)
+        let (lingering, held): (Vec<_>, Vec<_>) = mem::take(&mut queue.holders)
             .into_iter()
-            .map(|holder| holder.hold)
-            .collect()
+            .partition(Holder::lingers);
+        let holds = |holders: Vec<Holder>| holders.into_iter().map(|holder| holder.hold).collect();
+        Closed {
+            held: holds(held),
+            lingering: holds(lingering),
+        }
     }
 }

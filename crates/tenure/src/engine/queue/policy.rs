@@ -74,6 +74,11 @@ impl HandoverPolicy {
         self.others_wait |= self.limits.reports_waiters;
     }
 
+    /// Whether other clients are known to wait.
+    pub(crate) fn others_wait(&self) -> bool {
+        self.others_wait
+    }
+
     /// A run begins. While other clients wait, each local waiter gets one turn.
     pub(crate) fn run_began(&mut self, local_waiters: impl FnOnce() -> usize) {
         self.run_left = if self.others_wait {
@@ -187,7 +192,7 @@ mod tests {
     fn a_refusal_says_nothing_where_waiters_are_not_reported() {
         let mut policy = HandoverPolicy::new(UNCOUNTED);
         policy.refused();
-        assert!(!policy.others_wait);
+        assert!(!policy.others_wait());
     }
 
     #[test]

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use tenure_backend::{Cause, Claim, Fairness, Grant, Kind, LockKey, Standing};
+use tenure_backend::{Cause, Claim, Fairness, Grant, Instant, Kind, LockKey, Standing};
 use tokio::sync::Notify;
 
 use super::event::{
-    HoldEnded, HolderDone, HolderGone, Holds, IsWaiting, IsWanted, PollFailed, PollGranted, PollerLooks,
-    QueueFailed, QueueGranted, SuccessorAnswered,
+    HoldEnded, HolderDone, HolderGone, Holds, IsWaiting, IsWanted, LingerOver, PollFailed, PollGranted,
+    PollerLooks, QueueFailed, QueueGranted, SuccessorAnswered,
 };
 use super::policy::Turn;
 use super::registry::Registry;
@@ -23,7 +23,7 @@ use crate::engine::releaser::{Release, Successor, SuccessorAnswer, SuccessorOwne
 use crate::engine::renewer::HoldObserver;
 use crate::engine::request::LockRequest;
 use crate::engine::services::Services;
-use crate::engine::timer::sleep;
+use crate::engine::timer::{sleep, sleep_until};
 use crate::error::Error;
 use crate::telemetry::Meters;
 
@@ -87,6 +87,7 @@ impl SharedQueue {
             notify,
             releases,
             handed_over,
+            linger_until,
         } = effects;
         match poller {
             Some(PollerEffect::Start) => {
@@ -103,6 +104,9 @@ impl SharedQueue {
         for order in releases {
             let release = self.release(&order.hold, order.successor);
             self.services.releaser.send_later(release);
+        }
+        if let Some(until) = linger_until {
+            self.services.tasks.spawn(linger(self.clone(), until));
         }
         if handed_over {
             self.meters().passed.increment(1);
@@ -153,7 +157,7 @@ impl SharedQueue {
     /// A holder is done: hands its claim over, or returns the release that must be sent.
     pub(crate) fn done(self: &Arc<Self>, hold: &Arc<Hold>) -> Result<Release, Departed> {
         match self.apply(HolderDone(hold)) {
-            Exit::HandedOver => Err(Departed::HandedOver),
+            Exit::HandedOver | Exit::Lingers => Err(Departed::HandedOver),
             Exit::Gone => Err(Departed::Gone),
             Exit::Release(successor) => Ok(self.release(hold, successor)),
         }
@@ -241,10 +245,26 @@ impl SharedQueue {
     }
 }
 
+/// Releases a claim that lingers, when its time is over.
+async fn linger(queue: Arc<SharedQueue>, mut until: Instant) {
+    let Services { context, tasks, .. } = &*queue.services;
+    loop {
+        tokio::select! {
+            biased;
+            () = tasks.closing().cancelled() => return,
+            () = sleep_until(tasks, &*context.clock, until) => {}
+        }
+        match queue.apply(LingerOver) {
+            Some(next) => until = next,
+            None => return,
+        }
+    }
+}
+
 /// Why a holder that is done has nothing to release.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Departed {
-    /// The next waiter of this client has the claim.
+    /// The next caller of this client has the claim, or may have it while it lingers.
     HandedOver,
     /// It was released before: the client was closed, or its local deadline has passed.
     Gone,

@@ -40,6 +40,10 @@ pub(crate) struct KeyQueue {
     /// Waiting callers whose own call is in flight.
     pub(super) asking: SmallVec<[WaiterId; 1]>,
     pub(super) places: Places,
+    /// Number of grants of the last run of a claim that lingered.
+    last_run: u32,
+    /// A task waits for the end of a lingering claim.
+    pub(super) has_linger_timer: bool,
     pub(super) contention: Option<Box<Contention>>,
 }
 
@@ -68,6 +72,8 @@ pub(super) struct Holder {
     request: LockRequest,
     /// Number of grants of the run that were given out.
     grants: u32,
+    /// The time until which the claim lingers: its holder is done, and the next local caller may have it.
+    lingers_until: Option<Instant>,
 }
 
 /// The part of a queue that exists only while callers wait.
@@ -99,6 +105,8 @@ impl KeyQueue {
             holders: SmallVec::new(),
             asking: SmallVec::new(),
             places: Places::default(),
+            last_run: 1,
+            has_linger_timer: false,
             contention: None,
         }
     }
@@ -181,7 +189,12 @@ impl KeyQueue {
         if at.is_some_and(|at| self.hand_over(now, at, effects)) {
             return Exit::HandedOver;
         }
+        if let Some(until) = at.and_then(|at| self.linger(now, at)) {
+            effects.linger_until = (!mem::replace(&mut self.has_linger_timer, true)).then_some(until);
+            return Exit::Lingers;
+        }
         let holder = at.map(|at| self.holders.remove(at));
+        self.last_run = holder.as_ref().map_or(1, |holder| holder.grants);
         if !hold.depart() {
             return Exit::Gone;
         }
@@ -225,11 +238,88 @@ impl KeyQueue {
             at: now,
         };
         holder.grants += 1;
+        holder.lingers_until = None;
         contention.policy.handed_over();
         waiter.offer(offer, effects);
         effects.handed_over = true;
         self.watch_offer(effects);
         true
+    }
+
+    /// Keeps a claim that no local caller waits for. Returns until when, or `None` if it must be released.
+    fn linger(&mut self, now: Instant, at: usize) -> Option<Instant> {
+        let is_contended = self.contention.as_ref().is_some_and(|contention| {
+            contention.policy.others_wait() || contention.waiters.first().is_some()
+        });
+        let holder = &mut self.holders[at];
+        let hold = &holder.hold;
+        let until = (now + holder.request.linger()?).min(hold.granted() + PASS_WINDOW);
+        let may_linger = self.rules.local_handover
+            && !is_contended
+            && holder.lingers_until.is_none()
+            && !hold.has_departed()
+            && now < until.min(hold.deadline())
+            && holder.grants < hold.run();
+        holder.lingers_until = may_linger.then_some(until);
+        holder.lingers_until
+    }
+
+    /// Gives a lingering claim to a caller. A claim that does not serve the caller is released.
+    pub(super) fn take_lingering(
+        &mut self,
+        now: Instant,
+        request: &LockRequest,
+        effects: &mut Effects,
+    ) -> Option<(Arc<Hold>, u32)> {
+        let at = self
+            .holders
+            .iter()
+            .position(|holder| holder.lingers_until.is_some())?;
+        let holder = &mut self.holders[at];
+        let hold = holder.hold.clone();
+        let serves = holder.request.fits(request)
+            && holder.lingers_until.is_some_and(|until| now < until)
+            && now < hold.deadline()
+            && !hold.has_departed();
+        if !serves {
+            self.give_up(now, &hold, effects);
+            return None;
+        }
+        holder.lingers_until = None;
+        let nth = holder.grants;
+        holder.grants += 1;
+        effects.handed_over = true;
+        Some((hold, nth))
+    }
+
+    /// Number of grants that a caller's own claim reserves.
+    pub(super) fn own_reserve(&self, request: &LockRequest) -> u32 {
+        request
+            .linger()
+            .map_or(1, |_| self.last_run.saturating_mul(2).max(2))
+    }
+
+    /// Releases claims that have lingered for their time. Returns when the next one ends.
+    pub(super) fn end_lingering(&mut self, now: Instant, effects: &mut Effects) -> Option<Instant> {
+        let mut next = None;
+        let over: SmallVec<[Arc<Hold>; 1]> = self
+            .holders
+            .iter()
+            .filter(|holder| match holder.lingers_until {
+                Some(until) if now < until => {
+                    next = Some(until);
+                    false
+                }
+                Some(_) => true,
+                None => false,
+            })
+            .map(|holder| holder.hold.clone())
+            .collect();
+        for hold in over {
+            self.give_up(now, &hold, effects);
+        }
+        self.has_linger_timer = next.is_some();
+        next
     }
 
     /// The successor that a release names, for the first local waiter.
@@ -266,6 +356,7 @@ impl KeyQueue {
             hold,
             request,
             grants: 1,
+            lingers_until: None,
         });
         if let Some(contention) = &mut self.contention {
             let Contention { waiters, policy, .. } = &mut **contention;
@@ -392,6 +483,12 @@ impl KeyQueue {
     }
 }
 
+impl Holder {
+    pub(super) fn lingers(&self) -> bool {
+        self.lingers_until.is_some()
+    }
+}
+
 impl Waiter {
     pub(super) fn offer(&mut self, offer: Offer, effects: &mut Effects) {
         let (WaiterState::Waiting(waker) | WaiterState::Calling(waker)) =
@@ -439,6 +536,8 @@ pub(crate) struct Effects {
     pub(crate) releases: SmallVec<[ReleaseOrder; 1]>,
     /// A claim was handed over in memory.
     pub(crate) handed_over: bool,
+    /// A timer is to report [`LingerOver`](super::event::LingerOver) then.
+    pub(crate) linger_until: Option<Instant>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -487,6 +586,8 @@ pub(crate) trait Event {
 pub(crate) enum Exit {
     /// The next local waiter has it.
     HandedOver,
+    /// The client keeps it for the next local caller.
+    Lingers,
     /// It was released before: the client was closed, or its local deadline has passed.
     Gone,
     /// It is to be released.
