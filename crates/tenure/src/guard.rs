@@ -237,7 +237,7 @@ impl Guard {
         let Some(leaving) = guard.leave() else {
             return Ok(());
         };
-        let believed = leaving.held.check();
+        let believed = leaving.believed();
         match leaving.rest {
             Rest::Shared => Ok(believed?),
             Rest::Release => leaving.held.release(believed).await,
@@ -250,7 +250,7 @@ impl Guard {
         let Some(leaving) = self.leave() else {
             return Ok(());
         };
-        let believed = leaving.held.check();
+        let believed = leaving.believed();
         match leaving.rest {
             Rest::Shared => Ok(believed?),
             Rest::Release | Rest::Keep(_) => leaving.held.release(believed).await,
@@ -259,7 +259,7 @@ impl Guard {
 
     /// As [`give_up`](Self::give_up), with the rest done by the client's own task.
     pub(crate) fn abandon(mut self) {
-        if let Some(Leaving { held, rest }) = self.leave()
+        if let Some(Leaving { held, rest, .. }) = self.leave()
             && !matches!(rest, Rest::Shared)
         {
             held.queue.done_behind(&held.hold);
@@ -277,7 +277,7 @@ impl Guard {
         if let Some(owner) = &held.owner {
             if !hold.leave() {
                 let rest = Rest::Shared;
-                return Some(Leaving { held, rest });
+                return Some(Leaving { held, rest, now });
             }
             owner.forget(hold);
         }
@@ -286,7 +286,7 @@ impl Guard {
             Some(until) => Rest::Keep(until),
             None => Rest::Release,
         };
-        Some(Leaving { held, rest })
+        Some(Leaving { held, rest, now })
     }
 }
 
@@ -294,6 +294,13 @@ impl Guard {
 struct Leaving {
     held: Held,
     rest: Rest,
+    now: Instant,
+}
+
+impl Leaving {
+    fn believed(&self) -> Result<(), Lost> {
+        self.held.hold.check(self.now)
+    }
 }
 
 enum Rest {
@@ -382,7 +389,7 @@ impl Held {
 
 impl Drop for Guard {
     fn drop(&mut self) {
-        let Some(Leaving { held, rest }) = self.leave() else {
+        let Some(Leaving { held, rest, .. }) = self.leave() else {
             return;
         };
         match rest {

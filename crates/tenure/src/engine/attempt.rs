@@ -88,7 +88,7 @@ pub(crate) struct Attempt {
 enum Stage {
     Start,
     /// The caller polls its own call.
-    Calling(InFlight<Judged, OwnCall>, WaiterId, Arc<Claim>),
+    Calling(InFlight<Judged, Arc<OwnCall>>, WaiterId, Arc<Claim>),
     /// It waits in the queue; a task may poll its call. The claim is for `on_waiting`.
     Waiting(WaiterId, Option<Arc<Claim>>),
     Done,
@@ -227,7 +227,7 @@ impl Attempt {
             &mut self.seat,
             cx.waker(),
         ) {
-            Reentry::Again(hold) => Some(Ok(Some(self.taken(queue, hold, 0)))),
+            Reentry::Again(hold) => Some(Ok(Some(self.taken(queue, hold, 0, now)))),
             Reentry::Refused(error) => Some(Err(error)),
             Reentry::No => None,
         }
@@ -239,8 +239,6 @@ impl Attempt {
             return Poll::Ready(Some(Err(error)));
         }
         let context = queue.context();
-        let now = context.now();
-        self.since.get_or_insert(now);
         let mode = self.request.mode;
         let profile = context.store.profile();
         let fairness = match self.request.options.fairness {
@@ -258,10 +256,12 @@ impl Attempt {
             kind,
             waker: cx.waker(),
         };
-        let (id, reserve) = match queue.apply(arrived) {
+        let (arrival, now) = queue.apply_at(arrived);
+        self.since.get_or_insert(now);
+        let (id, reserve) = match arrival {
             Arrival::Ask(id, reserve) => (id, reserve),
             Arrival::Held(hold, nth) => {
-                return Poll::Ready(Some(Ok(Some(self.granted(queue, hold, nth)))));
+                return Poll::Ready(Some(Ok(Some(self.granted(queue, hold, nth, now)))));
             }
             Arrival::Busy => return Poll::Ready(Some(Ok(None))),
             Arrival::Closed => return Poll::Ready(Some(Err(queue.services.tasks.closed()))),
@@ -288,7 +288,8 @@ impl Attempt {
                 self.judged(queue, id, judged)
             }
             Poll::Pending => {
-                let (claim, work) = (own.claim.clone(), own.work(call));
+                let (claim, own) = (own.claim.clone(), Arc::new(own));
+                let work = own.clone().work(call);
                 let in_flight = InFlight::new(&queue.services.tasks, work, Some(cx.waker().clone()), own);
                 let adoptable = in_flight.adoptable();
                 self.stage = Stage::Calling(in_flight, id, claim);
@@ -337,7 +338,7 @@ impl Attempt {
         // Whatever follows, no call is left to finish.
         self.stage = Stage::Done;
         Poll::Ready(match judged {
-            Judged::Held(hold) => Some(Ok(Some(self.granted(queue, hold, 0)))),
+            Judged::Held(hold, now) => Some(Ok(Some(self.granted(queue, hold, 0, now)))),
             Judged::Refused => Some(Ok(None)),
             Judged::Failed(error) => Some(Err(error)),
             Judged::Left => Some(Err(queue.services.tasks.abandoned())),
@@ -355,7 +356,7 @@ impl Attempt {
         id: WaiterId,
         cx: &mut Context<'_>,
     ) -> Poll<Option<End>> {
-        let reply = queue.apply(Polled {
+        let (reply, now) = queue.apply_at(Polled {
             id,
             waker: cx.waker(),
         });
@@ -369,7 +370,7 @@ impl Attempt {
                 }
                 return Poll::Pending;
             }
-            PollReply::Held(hold, nth) => Some(Ok(Some(self.granted(queue, hold, nth)))),
+            PollReply::Held(hold, nth) => Some(Ok(Some(self.granted(queue, hold, nth, now)))),
             PollReply::Refused => Some(Ok(None)),
             PollReply::Failed(error) => Some(Err(error)),
             PollReply::Closed => Some(Err(queue.services.tasks.closed())),
@@ -396,21 +397,21 @@ impl Attempt {
         own.wait_anew();
     }
 
-    fn granted(&mut self, queue: &Arc<SharedQueue>, hold: Arc<Hold>, nth: u32) -> Taken {
+    fn granted(&mut self, queue: &Arc<SharedQueue>, hold: Arc<Hold>, nth: u32, now: Instant) -> Taken {
         if let Some(owner) = &self.request.options.owner {
             owner.holds(&hold);
         }
-        self.taken(queue, hold, nth)
+        self.taken(queue, hold, nth, now)
     }
 
-    fn taken(&mut self, queue: &Arc<SharedQueue>, hold: Arc<Hold>, nth: u32) -> Taken {
+    fn taken(&mut self, queue: &Arc<SharedQueue>, hold: Arc<Hold>, nth: u32, since: Instant) -> Taken {
         Taken {
             queue: queue.clone(),
             hold,
             owner: self.request.options.owner.clone(),
             nth,
             place: self.place.take(),
-            since: queue.context().now(),
+            since,
         }
     }
 

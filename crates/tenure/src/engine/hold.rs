@@ -82,15 +82,15 @@ pub(crate) struct Hold {
 }
 
 impl Hold {
-    /// Accepts a grant. `None` if its local deadline has passed.
+    /// Accepts a grant at `now`. `None` if its local deadline has passed.
     pub(crate) fn new(
         context: &Arc<Context>,
         meters: Option<Arc<Meters>>,
         claim: Arc<Claim>,
         grant: Grant,
         terms: HoldTerms,
+        now: Instant,
     ) -> Option<Arc<Hold>> {
-        let now = context.now();
         let profile = context.store.profile();
         // A fixed lease is not longer than the caller asked for, also where the store rounds it up.
         let believed = if terms.renewed {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::task::Waker;
 
-use tenure_backend::{BackendError, Call, Claim, Effect, Fairness, Fault, Standing};
+use tenure_backend::{BackendError, Call, Claim, Effect, Fairness, Fault, Instant, Standing};
 use tokio::sync::Notify;
 
 use super::hold::Hold;
@@ -13,7 +13,6 @@ use super::request::LockRequest;
 use crate::error::Error;
 
 /// A caller's own call.
-#[derive(Clone)]
 pub(crate) struct OwnCall {
     pub(crate) queue: Arc<SharedQueue>,
     pub(crate) id: WaiterId,
@@ -24,7 +23,8 @@ pub(crate) struct OwnCall {
 
 /// What the answer means for the caller.
 pub(crate) enum Judged {
-    Held(Arc<Hold>),
+    /// It holds the key since then.
+    Held(Arc<Hold>, Instant),
     /// It waits, with this claim.
     Waits(Arc<Claim>),
     /// It only tried, and the lock is busy.
@@ -45,8 +45,8 @@ enum Placed {
 
 impl OwnCall {
     /// The call with its judgement, for whichever side polls it to its end.
-    pub(crate) fn work(&self, call: Call<Standing>) -> Work<Judged> {
-        let unanswered = Unanswered(Some(self.clone()));
+    pub(crate) fn work(self: Arc<Self>, call: Call<Standing>) -> Work<Judged> {
+        let unanswered = Unanswered(Some(self));
         Box::pin(async move {
             let answer = call.await;
             unanswered.judge(answer)
@@ -130,7 +130,11 @@ impl OwnCall {
     }
 
     fn end(&self, outcome: CallOutcome) -> CallReply {
-        self.queue.apply(CallEnded {
+        self.end_at(outcome).0
+    }
+
+    fn end_at(&self, outcome: CallOutcome) -> (CallReply, Instant) {
+        self.queue.apply_at(CallEnded {
             id: self.id,
             request: &self.request,
             outcome,
@@ -138,8 +142,9 @@ impl OwnCall {
     }
 
     fn granted(&self, hold: Arc<Hold>) -> Judged {
-        match self.end(CallOutcome::Granted(hold.clone())) {
-            CallReply::Accepted => Judged::Held(hold),
+        let (reply, now) = self.end_at(CallOutcome::Granted(hold.clone()));
+        match reply {
+            CallReply::Accepted => Judged::Held(hold, now),
             CallReply::Left => {
                 self.queue.reject(&hold);
                 Judged::Left
@@ -189,7 +194,7 @@ impl OwnCall {
     }
 }
 
-impl Adopter<Judged> for OwnCall {
+impl Adopter<Judged> for Arc<OwnCall> {
     fn prepare(&self, waker: Option<Waker>) -> Option<Waker> {
         self.queue.apply(CallAdopted {
             id: self.id,
@@ -205,7 +210,7 @@ impl Adopter<Judged> for OwnCall {
 }
 
 /// Tells the queue if the call is dropped before its answer, with its runtime.
-struct Unanswered(Option<OwnCall>);
+struct Unanswered(Option<Arc<OwnCall>>);
 
 impl Unanswered {
     fn judge(mut self, answer: Result<Standing, BackendError>) -> Judged {

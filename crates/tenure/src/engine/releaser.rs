@@ -190,7 +190,9 @@ impl Releaser {
             let (releases, calls, next) = {
                 let mut pending = pending.lock();
                 let calls = pending.calls.take_due(now);
-                let next = pending.calls.next_due();
+                // A wake-up that was set stays set, so that calls that come and go do not wake the task each time.
+                let set = pending.wakes_at.filter(|at| *at > now);
+                let next = pending.calls.next_due().into_iter().chain(set).min();
                 pending.wakes_at = next;
                 (mem::take(&mut pending.releases), calls, next)
             };
@@ -228,6 +230,9 @@ impl Release {
     /// # Cancel safety
     /// Dropped after its first poll, a task finishes the release.
     pub(crate) async fn send(mut self, limit: Duration) -> Answer {
+        if self.successor.is_none() {
+            return Abandoned(Some(self)).send(limit).await;
+        }
         let first = poll_fn(|cx| Poll::Ready(self.poll_call(cx))).await;
         if let Poll::Ready(released) = first {
             // A store in this process answers at once.
@@ -237,13 +242,10 @@ impl Release {
             }
         }
         let shared = self.shared.clone();
-        let has_successor = self.successor.is_some();
         let (tell, mut told) = oneshot::channel();
         let work = Box::pin(self.finish(limit));
         let in_flight = InFlight::new(&shared.tasks, work, None, Tell(Mutex::new(Some(tell))));
-        if has_successor {
-            Releaser(shared).adopt_later(&in_flight.adoptable());
-        }
+        Releaser(shared).adopt_later(&in_flight.adoptable());
         poll_fn(|cx| match in_flight.poll(cx) {
             Poll::Ready(Progress::Answered(answer)) => Poll::Ready(answer),
             Poll::Ready(Progress::Adopted) => {
@@ -390,6 +392,30 @@ impl Release {
 impl Drop for Release {
     fn drop(&mut self) {
         self.deliver(None, None);
+    }
+}
+
+/// A release that its caller polls. A task finishes it if the caller stops, or after its limit.
+struct Abandoned(Option<Release>);
+
+impl Abandoned {
+    async fn send(mut self, limit: Duration) -> Answer {
+        let Some(release) = &mut self.0 else {
+            return Ok(Left::Absent);
+        };
+        let answer = release.run(limit).await;
+        if answer.is_ok() {
+            self.0 = None;
+        }
+        answer
+    }
+}
+
+impl Drop for Abandoned {
+    fn drop(&mut self) {
+        if let Some(release) = self.0.take() {
+            release.finish_later();
+        }
     }
 }
 

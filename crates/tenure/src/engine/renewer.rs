@@ -59,7 +59,7 @@ struct Shared {
 struct Due {
     wheel: Wheel<Watched>,
     /// The time at which the task wakes by itself.
-    wakes_at: Instant,
+    wakes_at: Option<Instant>,
 }
 
 impl Renewer {
@@ -67,7 +67,7 @@ impl Renewer {
         let wheel = Wheel::new(context.now());
         let due = Mutex::new(Due {
             wheel,
-            wakes_at: Instant::NEVER,
+            wakes_at: None,
         });
         Renewer(Arc::new(Shared {
             context: context.clone(),
@@ -77,11 +77,11 @@ impl Renewer {
         }))
     }
 
-    /// Renews a claim that was just granted, until it is forgotten.
-    pub(crate) fn watch(&self, hold: &Arc<Hold>, observer: Arc<dyn HoldObserver>) {
+    /// Renews a claim that was granted just before `now`, until it is forgotten.
+    pub(crate) fn watch(&self, hold: &Arc<Hold>, observer: Arc<dyn HoldObserver>, now: Instant) {
         let context = &self.0.context;
         let wanted = context.store.profile().first_renewal.unwrap_or(Duration::MAX);
-        let renewal = context.now() + renew_after(hold.lease(), context.dice()).min(wanted);
+        let renewal = now + renew_after(hold.lease(), context.dice()).min(wanted);
         let due = next_look(hold, renewal);
         let watched = Watched {
             hold: hold.clone(),
@@ -288,8 +288,8 @@ impl Shared {
 
     /// Wakes the task if it would wake too late by itself: most locks are released before their first renewal.
     fn wake_by(&self, mut due: MutexGuard<'_, Due>, at: Instant) {
-        if at < due.wakes_at {
-            due.wakes_at = at;
+        if due.wakes_at.is_none_or(|set| at < set) {
+            due.wakes_at = Some(at);
             drop(due);
             self.signal.notify_one();
         }
@@ -349,8 +349,10 @@ impl Shared {
             self.spawn_renewal(batch.to_vec());
         }
         let mut due = self.due.lock();
-        let next = due.wheel.next_due();
-        due.wakes_at = next.unwrap_or(Instant::NEVER);
+        // A wake-up that was set stays set, so that locks that come and go do not wake the task each time.
+        let set = due.wakes_at.filter(|at| *at > now);
+        let next = due.wheel.next_due().into_iter().chain(set).min();
+        due.wakes_at = next;
         next
     }
 

@@ -133,10 +133,14 @@ pub(crate) async fn within<T>(
         return Some(work.await);
     }
     let mut work = pin!(work);
-    let mut limit = Limit::new(tasks, clock, limit);
+    let mut timer = None;
     poll_fn(|cx| match work.as_mut().poll(cx) {
         Poll::Ready(output) => Poll::Ready(Some(output)),
-        Poll::Pending => limit.poll(tasks, clock, cx).map(|()| None),
+        Poll::Pending => {
+            // Not before: work that ends at its first poll needs no timer.
+            let timer = timer.get_or_insert_with(|| Limit::new(tasks, clock, limit));
+            timer.poll(tasks, clock, cx).map(|()| None)
+        }
     })
     .await
 }

@@ -513,7 +513,7 @@ impl Event for IsWanted<'_> {
 
     fn apply(self, queue: &mut KeyQueue, now: Instant, effects: &mut Effects) -> Option<Duration> {
         queue.expire_offers(now, effects);
-        if queue.is_closed() || !queue.admits(now, self.0.mode) {
+        if queue.is_closed() || !queue.asking.is_empty() || !queue.admits(now, self.0.mode) {
             return None;
         }
         let first = queue.contention.as_ref()?.waiters.first()?;

@@ -60,7 +60,7 @@
 //!   release with a successor.
 //! - **Q2** The holds in the queue, as far as their local deadlines have not passed, admit each other.
 //! - **Q3** Every grant of the store is held, offered, or released: none is dropped.
-//! - **Q4** The grants of one claim have tokens that rise in the order in which they are offered.
+//! - **Q4** A grant that is handed over in memory has a greater token than every conflicting grant that a caller got before it.
 //! - **Q5** A waiter that can be served is never forgotten: while a local waiter waits, a poller runs, or the key is closed.
 //! - **Q6** A waiter gets a grant only of a request with the same options.
 //! - **Q7** When the last caller has left and the last call has ended, nothing of the contention is left.
@@ -69,6 +69,9 @@
 mod ending;
 mod event;
 mod policy;
+#[cfg(feature = "memory")]
+#[cfg(test)]
+mod properties;
 mod registry;
 mod shared;
 mod state;

@@ -72,12 +72,17 @@ impl SharedQueue {
     /// The clock is read after the lock is taken: two hand-overs are then in the order of their times, and tokens never go
     /// back. Wakers, metrics and calls run without the lock.
     pub(crate) fn apply<E: Event>(self: &Arc<Self>, event: E) -> E::Reply {
+        self.apply_at(event).0
+    }
+
+    /// As [`apply`](Self::apply); also returns the time of the event.
+    pub(crate) fn apply_at<E: Event>(self: &Arc<Self>, event: E) -> (E::Reply, Instant) {
         let mut state = self.state.lock();
         let now = self.context().now();
         let (reply, effects) = state.on(now, event);
         drop(state);
         self.carry_out(effects);
-        reply
+        (reply, now)
     }
 
     fn carry_out(self: &Arc<Self>, effects: Effects) {
@@ -142,8 +147,9 @@ impl SharedQueue {
         request: &LockRequest,
     ) -> Option<Arc<Hold>> {
         let terms = request.options.terms;
-        let hold = Hold::new(self.context(), self.meters.clone(), claim.clone(), grant, terms)?;
-        self.services.renewer.watch(&hold, self.clone());
+        let (context, now) = (self.context(), self.context().now());
+        let hold = Hold::new(context, self.meters.clone(), claim.clone(), grant, terms, now)?;
+        self.services.renewer.watch(&hold, self.clone(), now);
         Some(hold)
     }
 

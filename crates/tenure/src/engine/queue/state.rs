@@ -474,6 +474,15 @@ impl KeyQueue {
         }
     }
 
+    /// Whether nothing is left of callers that waited.
+    #[cfg(test)]
+    pub(super) fn is_at_rest(&self) -> bool {
+        self.phase == Phase::Idle
+            && self.contention.is_none()
+            && self.asking.is_empty()
+            && self.holders.is_empty()
+    }
+
     /// Drops what exists only while callers wait.
     pub(super) fn tidy(&mut self) {
         let is_empty = |contention: &Contention| contention.waiters.is_empty();
