@@ -37,7 +37,7 @@
 //!
 //! # How it is built
 //!
-//! [`KeyQueue`](state::KeyQueue) is a state machine: an [event](event) and the time go in, a reply and
+//! [`KeyQueue`](state::KeyQueue) is a state machine: an [event](state::Event) and the time go in, a reply and
 //! [effects](state::Effects) come out. It reads no clock, starts no task and calls no store.
 //! [`SharedQueue::apply`] locks it, reads the clock, applies one event, unlocks it, and only then wakes callers, starts the
 //! poller and sends releases.
@@ -66,10 +66,12 @@
 //! - **Q7** When the last caller has left and the last call has ended, nothing of the contention is left.
 //! - **Q8** No lock is held while a waker runs or a store is called.
 
+mod callers;
 mod ending;
 mod event;
+mod linger;
 mod policy;
-#[cfg(feature = "memory")]
+#[cfg(feature = "testing")]
 #[cfg(test)]
 mod properties;
 mod registry;
@@ -77,10 +79,11 @@ mod shared;
 mod state;
 mod waiter;
 
-pub(crate) use event::{
-    Arrival, Arrived, CallAdopted, CallEnded, CallOutcome, CallReply, CallerKind, CallerLeft, IsUnanswered,
-    PollReply, Polled,
+pub(crate) use callers::{
+    Arrival, Arrived, CallAdopted, CallEnded, CallOutcome, CallReply, CallerKind, CallerLeft, PollReply,
+    Polled,
 };
+pub(crate) use event::IsUnanswered;
 pub(crate) use policy::PolicyLimits;
 pub(crate) use registry::Registry;
 pub(crate) use shared::{Departed, SharedQueue};

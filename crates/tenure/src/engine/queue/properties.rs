@@ -1,5 +1,7 @@
 //! Random events against one queue, with a store of one key and callers that obey its replies.
 //!
+//! Length: the steps, the callers that they drive and the checks explain each other.
+//!
 //! After each event the invariants of `mod.rs` are checked. At the end every caller that waits is served, and nothing is left.
 
 use std::collections::HashSet;
@@ -9,17 +11,19 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use tenure_backend::{Claim, Fairness, FencingToken, Grant, Instant, LockKey, Mode, PASS_WINDOW, TokenRun};
-use tenure_memory::MemoryStore;
 use tenure_testkit::ManualClock;
 
+use super::callers::{
+    Arrival, Arrived, CallAdopted, CallEnded, CallOutcome, CallReply, CallerKind, CallerLeft, PollReply,
+    Polled,
+};
 use super::event::{
-    Arrival, Arrived, CallAdopted, CallEnded, CallOutcome, CallReply, CallerKind, CallerLeft, Close,
-    HoldEnded, HolderGone, IsWanted, LingerOver, PollGranted, PollReply, Polled, PollerLooks,
-    SuccessorAnswered,
+    Close, HoldEnded, HolderGone, IsWanted, LingerOver, PollGranted, PollerLooks, SuccessorAnswered,
 };
 use super::policy::PolicyLimits;
 use super::state::{Effects, Event, Granted, KeyQueue, Look, PollerEffect, Rules, SuccessorRequest};
 use super::waiter::WaiterId;
+use crate::connect::MemoryStore;
 use crate::engine::context::Context;
 use crate::engine::hold::Hold;
 use crate::engine::request::{LockRequest, Options};

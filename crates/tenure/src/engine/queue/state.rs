@@ -34,14 +34,14 @@ pub(crate) struct Rules {
 
 #[derive(Debug)]
 pub(crate) struct KeyQueue {
-    rules: Arc<Rules>,
+    pub(super) rules: Arc<Rules>,
     pub(super) phase: Phase,
     pub(super) holders: SmallVec<[Holder; 1]>,
     /// Waiting callers whose own call is in flight.
     pub(super) asking: SmallVec<[WaiterId; 1]>,
     pub(super) places: Places,
     /// Number of grants of the last run of a claim that lingered.
-    last_run: u32,
+    pub(super) last_run: u32,
     /// A task waits for the end of a lingering claim.
     pub(super) has_linger_timer: bool,
     pub(super) contention: Option<Box<Contention>>,
@@ -69,11 +69,11 @@ pub(super) enum Phase {
 #[derive(Debug)]
 pub(super) struct Holder {
     pub(super) hold: Arc<Hold>,
-    request: LockRequest,
+    pub(super) request: LockRequest,
     /// Number of grants of the run that were given out.
-    grants: u32,
+    pub(super) grants: u32,
     /// The time until which the claim lingers: its holder is done, and the next local caller may have it.
-    lingers_until: Option<Instant>,
+    pub(super) lingers_until: Option<Instant>,
 }
 
 /// The part of a queue that exists only while callers wait.
@@ -244,82 +244,6 @@ impl KeyQueue {
         effects.handed_over = true;
         self.watch_offer(effects);
         true
-    }
-
-    /// Keeps a claim that no local caller waits for. Returns until when, or `None` if it must be released.
-    fn linger(&mut self, now: Instant, at: usize) -> Option<Instant> {
-        let is_contended = self.contention.as_ref().is_some_and(|contention| {
-            contention.policy.others_wait() || contention.waiters.first().is_some()
-        });
-        let holder = &mut self.holders[at];
-        let hold = &holder.hold;
-        let until = (now + holder.request.linger()?).min(hold.granted() + PASS_WINDOW);
-        let may_linger = self.rules.local_handover
-            && !is_contended
-            && holder.lingers_until.is_none()
-            && !hold.has_departed()
-            && now < until.min(hold.deadline())
-            && holder.grants < hold.run();
-        holder.lingers_until = may_linger.then_some(until);
-        holder.lingers_until
-    }
-
-    /// Gives a lingering claim to a caller. A claim that does not serve the caller is released.
-    pub(super) fn take_lingering(
-        &mut self,
-        now: Instant,
-        request: &LockRequest,
-        effects: &mut Effects,
-    ) -> Option<(Arc<Hold>, u32)> {
-        let at = self
-            .holders
-            .iter()
-            .position(|holder| holder.lingers_until.is_some())?;
-        let holder = &mut self.holders[at];
-        let hold = holder.hold.clone();
-        let serves = holder.request.fits(request)
-            && holder.lingers_until.is_some_and(|until| now < until)
-            && now < hold.deadline()
-            && !hold.has_departed();
-        if !serves {
-            self.give_up(now, &hold, effects);
-            return None;
-        }
-        holder.lingers_until = None;
-        let nth = holder.grants;
-        holder.grants += 1;
-        effects.handed_over = true;
-        Some((hold, nth))
-    }
-
-    /// Number of grants that a caller's own claim reserves.
-    pub(super) fn own_reserve(&self, request: &LockRequest) -> u32 {
-        request
-            .linger()
-            .map_or(1, |_| self.last_run.saturating_mul(2).max(2))
-    }
-
-    /// Releases claims that have lingered for their time. Returns when the next one ends.
-    pub(super) fn end_lingering(&mut self, now: Instant, effects: &mut Effects) -> Option<Instant> {
-        let mut next = None;
-        let over: SmallVec<[Arc<Hold>; 1]> = self
-            .holders
-            .iter()
-            .filter(|holder| match holder.lingers_until {
-                Some(until) if now < until => {
-                    next = Some(until);
-                    false
-                }
-                Some(_) => true,
-                None => false,
-            })
-            .map(|holder| holder.hold.clone())
-            .collect();
-        for hold in over {
-            self.give_up(now, &hold, effects);
-        }
-        self.has_linger_timer = next.is_some();
-        next
     }
 
     /// The successor that a release names, for the first local waiter.

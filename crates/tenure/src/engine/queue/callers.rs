@@ -1,0 +1,328 @@
+//! The events of callers: they arrive, their calls end, they poll, they leave.
+
+use std::sync::Arc;
+use std::task::Waker;
+
+use tenure_backend::Instant;
+use tokio::sync::Notify;
+
+use super::state::{Effects, Event, KeyQueue, Phase};
+use super::waiter::{Offer, Route, Waiter, WaiterId, WaiterState};
+use crate::engine::hold::Hold;
+use crate::engine::request::LockRequest;
+use crate::error::Error;
+
+/// A caller arrives.
+pub(crate) struct Arrived<'a> {
+    pub(crate) request: &'a LockRequest,
+    pub(crate) kind: CallerKind,
+    pub(crate) waker: &'a Waker,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum CallerKind {
+    /// It waits in this queue.
+    Waits,
+    /// It only tries.
+    Tries,
+    /// It queues in the store.
+    Queues,
+}
+
+#[derive(Debug)]
+pub(crate) enum Arrival {
+    /// The caller asks the store itself with a claim of that many grants, and reports the answer under this name.
+    Ask(WaiterId, u32),
+    /// The caller has the claim that lingered, with that grant of its run.
+    Held(Arc<Hold>, u32),
+    /// The caller waits.
+    Wait(WaiterId),
+    /// This client holds the key: a try fails without I/O.
+    Busy,
+    Closed,
+}
+
+impl Event for Arrived<'_> {
+    type Reply = Arrival;
+
+    fn apply(self, queue: &mut KeyQueue, now: Instant, effects: &mut Effects) -> Arrival {
+        if queue.is_closed() {
+            return Arrival::Closed;
+        }
+        if let Some((hold, nth)) = queue.take_lingering(now, self.request, effects) {
+            return Arrival::Held(hold, nth);
+        }
+        let reserve = queue.own_reserve(self.request);
+        if self.kind == CallerKind::Queues {
+            return Arrival::Ask(queue.places.first(), 1);
+        }
+        let is_free = queue.admits(now, self.request.mode);
+        if self.kind == CallerKind::Tries {
+            return match is_free {
+                true => Arrival::Ask(queue.places.first(), reserve),
+                false => Arrival::Busy,
+            };
+        }
+        if is_free && queue.is_quiet() && (queue.asking.is_empty() || self.request.is_shared()) {
+            let id = queue.places.first();
+            queue.asking.push(id);
+            return Arrival::Ask(id, reserve);
+        }
+        let id = queue.places.last();
+        queue.contention().waiters.insert(Waiter {
+            id,
+            request: self.request.clone(),
+            arrived: now,
+            route: Route::Local,
+            state: WaiterState::Waiting(Some(self.waker.clone())),
+        });
+        if is_free || queue.phase == Phase::Idle {
+            queue.wake_poller(effects);
+        }
+        Arrival::Wait(id)
+    }
+}
+
+/// A caller's own call has ended.
+pub(crate) struct CallEnded<'a> {
+    pub(crate) id: WaiterId,
+    pub(crate) request: &'a LockRequest,
+    pub(crate) outcome: CallOutcome,
+}
+
+#[derive(Debug)]
+pub(crate) enum CallOutcome {
+    Granted(Arc<Hold>),
+    /// It waits in this queue.
+    Waits,
+    /// It waits in the store's queue. Its poller is notified when it leaves.
+    Queued(Arc<Notify>),
+    /// It ends: `Ok` says that a try was refused.
+    Ended(Result<(), Error>),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum CallReply {
+    Accepted,
+    /// The caller was dropped: the claim is to be released.
+    Left,
+    /// The client was closed: the claim is to be released.
+    Closed,
+}
+
+impl Event for CallEnded<'_> {
+    type Reply = CallReply;
+
+    fn apply(self, queue: &mut KeyQueue, now: Instant, effects: &mut Effects) -> CallReply {
+        queue.asking.retain(|id| *id != self.id);
+        if queue.is_closed() {
+            return CallReply::Closed;
+        }
+        let waiters = queue
+            .contention
+            .as_mut()
+            .map(|contention| &mut contention.waiters);
+        let state = waiters
+            .and_then(|waiters| waiters.get_mut(self.id))
+            .map(|waiter| &waiter.state);
+        if matches!(state, Some(WaiterState::Left)) {
+            queue.contention().waiters.remove(self.id);
+            queue.tidy();
+            queue.notify_poller(effects);
+            return CallReply::Left;
+        }
+        // Without a waiter the caller itself polls the call, and reads the outcome from it.
+        let was_adopted = state.is_some();
+        match self.outcome {
+            CallOutcome::Granted(hold) => {
+                queue.hold(hold.clone(), self.request.clone());
+                if let Some(waiter) = queue.adopted(was_adopted, self.id) {
+                    waiter.offer(Offer::new(hold, now), effects);
+                    queue.watch_offer(effects);
+                }
+                // The poller need not ask: the key belongs to this client.
+                queue.notify_poller(effects);
+            }
+            CallOutcome::Waits => {
+                queue.contention().policy.refused();
+                queue.wait(self.id, self.request, now, Route::Local, effects);
+                queue.wake_poller(effects);
+            }
+            CallOutcome::Queued(signal) => {
+                queue.wait(self.id, self.request, now, Route::Store(signal), effects);
+                queue.notify_poller(effects);
+            }
+            CallOutcome::Ended(result) => {
+                if let Some(waiter) = queue.adopted(was_adopted, self.id) {
+                    waiter.set(WaiterState::Answered(result), effects);
+                }
+                queue.notify_poller(effects);
+            }
+        }
+        CallReply::Accepted
+    }
+}
+
+/// A task adopts a caller's own call. The caller may have gone.
+pub(crate) struct CallAdopted<'a> {
+    pub(crate) id: WaiterId,
+    pub(crate) request: &'a LockRequest,
+    pub(crate) kind: CallerKind,
+    pub(crate) waker: Option<Waker>,
+}
+
+impl Event for CallAdopted<'_> {
+    type Reply = ();
+
+    fn apply(self, queue: &mut KeyQueue, now: Instant, _: &mut Effects) {
+        if queue.is_closed() {
+            return;
+        }
+        let waiters = &mut queue.contention().waiters;
+        if waiters.get_mut(self.id).is_none() {
+            waiters.insert(Waiter {
+                id: self.id,
+                request: self.request.clone(),
+                arrived: now,
+                route: match self.kind {
+                    CallerKind::Waits => Route::Local,
+                    CallerKind::Tries | CallerKind::Queues => Route::Call,
+                },
+                state: WaiterState::Calling(self.waker),
+            });
+        }
+    }
+}
+
+/// A caller polls.
+pub(crate) struct Polled<'a> {
+    pub(crate) id: WaiterId,
+    pub(crate) waker: &'a Waker,
+}
+
+/// What a caller finds when it polls.
+#[derive(Debug)]
+pub(crate) enum PollReply {
+    /// Its own call is in flight.
+    Calling,
+    Waiting,
+    /// It holds the key, with that grant of the run.
+    Held(Arc<Hold>, u32),
+    /// It missed an offer, and must ask again.
+    Missed,
+    /// It only tried, and was refused.
+    Refused,
+    Failed(Error),
+    Closed,
+}
+
+impl Event for Polled<'_> {
+    type Reply = PollReply;
+
+    fn apply(self, queue: &mut KeyQueue, now: Instant, effects: &mut Effects) -> PollReply {
+        if queue.is_closed() {
+            return PollReply::Closed;
+        }
+        let waiters = &mut queue.contention().waiters;
+        let Some(waiter) = waiters.get_mut(self.id) else {
+            return PollReply::Missed;
+        };
+        match &mut waiter.state {
+            WaiterState::Calling(waker) => {
+                renew_waker(waker, self.waker);
+                return PollReply::Calling;
+            }
+            WaiterState::Waiting(waker) => {
+                renew_waker(waker, self.waker);
+                return PollReply::Waiting;
+            }
+            WaiterState::Missed if matches!(waiter.route, Route::Local) => {
+                waiter.state = WaiterState::Waiting(Some(self.waker.clone()));
+                queue.wake_poller(effects);
+                return PollReply::Waiting;
+            }
+            _ => {}
+        }
+        let Some(waiter) = waiters.remove(self.id) else {
+            return PollReply::Missed;
+        };
+        let reply = match waiter.state {
+            WaiterState::Offered(offer) if offer.is_good(now) => PollReply::Held(offer.hold, offer.nth),
+            WaiterState::Offered(offer) => {
+                let is_local = matches!(waiter.route, Route::Local);
+                if is_local {
+                    queue.contention().waiters.insert(Waiter {
+                        state: WaiterState::Waiting(Some(self.waker.clone())),
+                        ..waiter
+                    });
+                    queue.wake_poller(effects);
+                }
+                queue.give_up(now, &offer.hold, effects);
+                if is_local {
+                    PollReply::Waiting
+                } else {
+                    PollReply::Missed
+                }
+            }
+            WaiterState::Answered(Ok(())) => PollReply::Refused,
+            WaiterState::Answered(Err(error)) => PollReply::Failed(error),
+            WaiterState::Missed | WaiterState::Left | WaiterState::Waiting(_) | WaiterState::Calling(_) => {
+                PollReply::Missed
+            }
+        };
+        queue.tidy();
+        reply
+    }
+}
+
+fn renew_waker(waker: &mut Option<Waker>, with: &Waker) {
+    if !waker.as_ref().is_some_and(|waker| waker.will_wake(with)) {
+        *waker = Some(with.clone());
+    }
+}
+
+/// A caller was dropped, or its time limit has passed.
+pub(crate) struct CallerLeft<'a> {
+    pub(crate) id: WaiterId,
+    pub(crate) request: &'a LockRequest,
+    /// Its own call is in flight, and was not adopted.
+    pub(crate) is_calling: bool,
+}
+
+impl Event for CallerLeft<'_> {
+    type Reply = ();
+
+    fn apply(self, queue: &mut KeyQueue, now: Instant, effects: &mut Effects) {
+        if queue.is_closed() {
+            return;
+        }
+        queue.asking.retain(|id| *id != self.id);
+        let is_calling = self.is_calling;
+        let waiters = &mut queue.contention().waiters;
+        match waiters.remove(self.id) {
+            None if !is_calling => {}
+            None => waiters.insert(Waiter {
+                id: self.id,
+                request: self.request.clone(),
+                arrived: now,
+                route: Route::Call,
+                state: WaiterState::Left,
+            }),
+            Some(waiter) => match waiter.state {
+                WaiterState::Calling(_) | WaiterState::Left => waiters.insert(Waiter {
+                    state: WaiterState::Left,
+                    ..waiter
+                }),
+                WaiterState::Offered(offer) => queue.give_up(now, &offer.hold, effects),
+                WaiterState::Waiting(_) => {
+                    if let Route::Store(signal) = waiter.route {
+                        effects.notify.push(signal);
+                    }
+                }
+                WaiterState::Missed | WaiterState::Answered(_) => {}
+            },
+        }
+        queue.tidy();
+        queue.notify_poller(effects);
+    }
+}
