@@ -57,6 +57,18 @@ async fn who_waits_for_a_key_that_is_kept_has_it_as_soon_as_the_time_is_over() {
     drop(next);
 }
 
+/// The store then keeps the claim for longer than it was asked to.
+#[tokio::test(start_paused = true)]
+async fn a_kept_key_is_released_on_time_where_leases_are_rounded_up() {
+    let (world, client, stage) = World::with_stage();
+    stage.round_up_to(60 * SECOND);
+    drop(client.mutex("k").at_least(LEAST).lock().await.unwrap());
+    pass(LEAST - 100 * MS).await;
+    assert!(!world.is_free("k").await);
+    pass(200 * MS).await;
+    assert!(world.is_free("k").await);
+}
+
 /// Its client believes that the key is kept, but not longer than it takes to ask.
 #[tokio::test(start_paused = true)]
 async fn who_evicts_what_is_kept_for_its_own_client_may_have_it_at_once() {

@@ -85,7 +85,7 @@ impl fmt::Debug for Act {
 }
 
 impl Script {
-    /// Has the store give no shorter lease to what is acquired from here on.
+    /// The store gives no shorter lease from here on.
     pub(crate) fn round_up_to(&self, lease: Duration) {
         *self.least_lease.lock() = lease;
     }
@@ -134,7 +134,8 @@ impl Script {
             }
             Request::Renew(renewal) => {
                 let most = *self.renewed_lease.lock();
-                renewal.lease = renewal.lease.min(most.unwrap_or(Duration::MAX));
+                let lease = renewal.lease.max(*self.least_lease.lock());
+                renewal.lease = lease.min(most.unwrap_or(Duration::MAX));
             }
             Request::Release(departure) => {
                 let heir = departure.heir.as_ref();
