@@ -7,7 +7,7 @@ use tenure_backend::{Cause, Claim, Departure, Holder, HolderId, Standing};
 /// What became of a departure that went through.
 ///
 /// # Examples
-/// See [`Trial`], whose example releases a claim.
+/// See [`Trial`](super::Trial), whose example releases a claim.
 #[derive(Debug)]
 pub struct Departed {
     /// Who was freed by it.

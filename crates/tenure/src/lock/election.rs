@@ -17,7 +17,7 @@ use crate::lock::mutex::Mutex;
 /// An election: of all that [campaign](Election::campaign) for its name, one leads at a time.
 ///
 /// The name is a key and the leader holds it as a mutex: `tenure show NAME` shows the leader and the candidates,
-/// `tenure evict NAME --all` deposes, and [`Client::mutex`] of that name is the same lock. Candidates are elected in the
+/// `tenure evict NAME --all` deposes, and [`Client::mutex`](crate::Client::mutex) of that name is the same lock. Candidates are elected in the
 /// order in which they began to campaign, where the store has an order. It holds no data and does no I/O.
 ///
 /// # Guarantees

@@ -83,8 +83,9 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
         3 => Just(Step::PollerLooks),
         3 => prop::bool::weighted(0.1).prop_map(|fails| Step::PollerAnswer { fails }),
         3 => prop::bool::weighted(0.1).prop_map(|lost| Step::SuccessorAnswer { lost }),
-        1 => any::<bool>().prop_map(|quietly| Step::Evict { quietly }),
+        2 => prop::bool::weighted(0.7).prop_map(|quietly| Step::Evict { quietly }),
         2 => (0..150_u64).prop_map(Step::Pass),
+        2 => (0..12_u64).prop_map(Step::Pass),
         1 => Just(Step::LingerOver),
     ];
     prop::collection::vec(step, 1..120)
