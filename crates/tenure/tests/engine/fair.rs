@@ -61,11 +61,14 @@ async fn a_cancelled_fair_waiter_leaves_the_queue() {
 /// R19, R26: a waiter keeps its place behind a holder that renews for long.
 #[tokio::test(start_paused = true)]
 async fn a_fair_waiter_keeps_its_place_for_longer_than_its_lease() {
-    let (_, [here, elsewhere]) = World::clients();
+    let (world, [here, elsewhere]) = World::clients();
     let guard = here.mutex("k").fair().lock().await.unwrap();
     let first = spawned(elsewhere.mutex("k").fair().lock()).await;
-    let second = tokio::spawn(here.mutex("k").fair().lock());
+    let second = spawned(here.mutex("k").fair().lock()).await;
+    let queue = async || world.queue("k").await.into_iter().map(|waiter| waiter.id);
+    let before: Vec<_> = queue().await.collect();
     pass(200 * SECOND).await;
+    assert!(queue().await.eq(before), "a claim has lost its place");
     guard.unlock().await.unwrap();
     settle().await;
     assert!(first.is_finished() && !second.is_finished());

@@ -86,6 +86,7 @@ async fn a_wait_that_times_out_during_its_own_call_leaves_no_driver_behind() {
     pass(SECOND).await;
     stage.act(Verb::Acquire).go_on();
     pass(SECOND).await;
+    assert_eq!(tasks(), 4, "a renewer and a releaser for each client");
     guard.unlock().await.unwrap();
     pass(SECOND).await;
     assert_eq!(tasks(), 2, "the renewer and the releaser");

@@ -113,6 +113,50 @@ async fn a_local_waiter_is_served_before_anything_lingers() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn nothing_lingers_while_a_local_caller_waits() {
+    let (_, client, _) = World::with_stage();
+    let guard = client.mutex("k").linger(LINGER).lock().await.unwrap();
+    let other = spawned(client.mutex("k").label("another").lock()).await;
+    guard.unlock().await.unwrap();
+    settle().await;
+    assert!(
+        other.is_finished(),
+        "its options differ, so the claim was released"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn nothing_lingers_while_another_client_waits() {
+    let (_, [here, elsewhere]) = World::clients();
+    let held = elsewhere.mutex("k").lock().await.unwrap();
+    let next = spawned(here.mutex("k").linger(LINGER).lock()).await;
+    held.unlock().await.unwrap();
+    let guard = served(next).await;
+    let other = spawned(elsewhere.mutex("k").lock()).await;
+    guard.unlock().await.unwrap();
+    settle().await;
+    assert!(other.is_finished(), "the client was refused: others use the key");
+}
+
+/// As after a suspend: the timer comes late.
+#[tokio::test(start_paused = true)]
+async fn a_claim_is_not_taken_after_its_time() {
+    let (world, client, stage) = World::with_stage();
+    turn(&client).await;
+    world.clock.suspend(11 * MS);
+    turn(&client).await;
+    assert!(calls(&stage).0 > 1, "it asked the store");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_that_is_dropped_releases_a_claim_that_lingers() {
+    let (world, client, _) = World::with_stage();
+    turn(&client).await;
+    drop(client);
+    world.freed("k", 12 * MS).await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_caller_whom_the_claim_does_not_fit_releases_it_at_once() {
     let (_, client, stage) = World::with_stage();
     turn(&client).await;

@@ -192,6 +192,21 @@ async fn a_claim_is_not_handed_on_after_belief_in_it_has_ended() {
     assert!(guard.claim() != &claim && guard.token() > token && guard.is_held());
 }
 
+/// As after a suspend: neither the watchdog nor the holder has looked at the clock.
+#[tokio::test(start_paused = true)]
+async fn a_claim_is_not_handed_over_after_its_deadline() {
+    let world = World::new();
+    // The deadline of a lease of 30 ms is then 7.7 ms after the grant, and within the handover window.
+    let (client, _) = world.staged_where(|profile| profile.limits.margin = Some(22 * MS));
+    // With linger, the first claim reserves two grants.
+    let mutex = client.mutex("k").lease(30 * MS).linger(10 * MS);
+    let guard = mutex.lock().await.unwrap();
+    let next = spawned(mutex.lock()).await;
+    world.clock.suspend(8 * MS);
+    drop(guard);
+    assert!(served(next).await.is_held());
+}
+
 /// As above, with the eviction between the offer and the receiver's poll: both ends look.
 #[tokio::test(start_paused = true)]
 async fn a_receiver_never_returns_a_claim_that_is_believed_no_more() {
@@ -372,6 +387,20 @@ async fn a_first_run_after_others_gives_each_local_waiter_one_turn() {
     let before = turns.load(Ordering::Relaxed);
     assert!((1..=4).contains(&before), "{before} turns of 3 waiters");
     drop(back);
+}
+
+#[tokio::test(start_paused = true)]
+async fn after_a_refusal_other_clients_go_before_a_late_local_waiter() {
+    let (_, [here, elsewhere]) = World::clients();
+    let held = elsewhere.mutex("k").lock().await.unwrap();
+    let first = spawned(here.mutex("k").lock()).await;
+    held.unlock().await.unwrap();
+    let guard = served(first).await;
+    let other = spawned(elsewhere.mutex("k").lock()).await;
+    let late = spawned(here.mutex("k").lock()).await;
+    guard.unlock().await.unwrap();
+    settle().await;
+    assert!(other.is_finished() && !late.is_finished());
 }
 
 #[tokio::test(start_paused = true)]
