@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use tenure_backend::{BackendError, Claim, ClaimRef, Effect, Fairness, Fault, Instant};
+use tenure_backend::{BackendError, Call, Claim, ClaimRef, Effect, Fairness, Fault, Instant, Standing};
 use tracing::Span;
 
 use super::context::Place;
@@ -16,8 +16,9 @@ use super::in_flight::{InFlight, Progress};
 use super::own_call::{Judged, OwnCall};
 use super::owner::{Owner, Reentry, Seat};
 use super::queue::{
-    Arrival, Arrived, CallerKind, CallerLeft, IsUnanswered, PollReply, Polled, SharedQueue, WaiterId,
+    Arrival, Arrived, Ask, CallerKind, CallerLeft, IsUnanswered, PollReply, Polled, SharedQueue, WaiterId,
 };
+use super::releaser::Release;
 use super::request::LockRequest;
 use super::timer::Limit;
 use crate::error::Error;
@@ -258,8 +259,8 @@ impl Attempt {
         };
         let (arrival, now) = queue.apply_at(arrived);
         self.since.get_or_insert(now);
-        let (id, reserve) = match arrival {
-            Arrival::Ask(id, reserve) => (id, reserve),
+        let Ask { id, reserve, after } = match arrival {
+            Arrival::Ask(ask) => ask,
             Arrival::Held(hold, nth) => {
                 return Poll::Ready(Some(Ok(Some(self.granted(queue, hold, nth, now)))));
             }
@@ -281,7 +282,13 @@ impl Attempt {
             claim: queue.claim(&self.request, fairness, reserve),
             tries: self.tries(),
         };
-        let mut call = context.store.acquire(own.claim.clone(), context.not_after(now));
+        let mut call = match after {
+            None => context.store.acquire(own.claim.clone(), context.not_after(now)),
+            Some(order) => {
+                let release = queue.release(&order.hold, order.successor);
+                ask_after(queue.clone(), release, own.claim.clone())
+            }
+        };
         match Pin::new(&mut call).poll(cx) {
             Poll::Ready(answer) => {
                 let judged = own.judge(answer);
@@ -471,6 +478,18 @@ impl Attempt {
         // Now a task adopts the call.
         drop(call);
     }
+}
+
+/// Asks for a claim when another claim of this client is released.
+fn ask_after(queue: Arc<SharedQueue>, release: Release, claim: Arc<Claim>) -> Call<Standing> {
+    Call::new(async move {
+        let context = queue.context();
+        let limit = context.settings.unlock_limit.min(claim.lease);
+        // A task goes on if it fails; the store then finds the key busy.
+        let _ = release.send(limit).await;
+        let not_after = context.not_after(context.now());
+        context.store.acquire(claim, not_after).await
+    })
 }
 
 impl Drop for Attempt {

@@ -209,3 +209,28 @@ async fn a_linger_of_more_than_ten_milliseconds_is_invalid() {
     let locked = world.client().mutex("k").linger(11 * MS).lock().await;
     assert!(matches!(locked, Err(Error::Invalid(why)) if why.contains("10 ms")));
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_caller_with_other_options_is_not_refused_by_what_lingers() {
+    let (_, client, _) = World::with_stage();
+    let lingering = client.mutex("k").linger(LINGER);
+    for name in [
+        "a plain try",
+        "a limit of zero",
+        "a fair try",
+        "a multi-lock",
+        "a plain lock",
+    ] {
+        lingering.lock().await.unwrap().unlock().await.unwrap();
+        let plain = client.mutex("k");
+        let got = match name {
+            "a plain try" => plain.try_lock().await.unwrap().is_some(),
+            "a limit of zero" => plain.lock_within(Duration::ZERO).await.is_ok(),
+            "a fair try" => plain.fair().try_lock().await.unwrap().is_some(),
+            "a multi-lock" => tenure::multi([&lingering]).try_lock().await.unwrap().is_some(),
+            _ => plain.lock().await.is_ok(),
+        };
+        assert!(got, "{name} found the key busy");
+        settle().await;
+    }
+}

@@ -6,7 +6,8 @@ use std::task::Waker;
 use tenure_backend::Instant;
 use tokio::sync::Notify;
 
-use super::state::{Effects, Event, KeyQueue, Phase};
+use super::linger::Lingering;
+use super::state::{Effects, Event, KeyQueue, Phase, ReleaseOrder};
 use super::waiter::{Offer, Route, Waiter, WaiterId, WaiterState};
 use crate::engine::hold::Hold;
 use crate::engine::request::LockRequest;
@@ -31,8 +32,8 @@ pub(crate) enum CallerKind {
 
 #[derive(Debug)]
 pub(crate) enum Arrival {
-    /// The caller asks the store itself with a claim of that many grants, and reports the answer under this name.
-    Ask(WaiterId, u32),
+    /// The caller asks the store itself, and reports the answer under this name.
+    Ask(Ask),
     /// The caller has the claim that lingered, with that grant of its run.
     Held(Arc<Hold>, u32),
     /// The caller waits.
@@ -42,6 +43,16 @@ pub(crate) enum Arrival {
     Closed,
 }
 
+/// How a caller asks the store.
+#[derive(Debug)]
+pub(crate) struct Ask {
+    pub(crate) id: WaiterId,
+    /// Number of grants that its claim reserves.
+    pub(crate) reserve: u32,
+    /// A claim that lingered, and is to be released before.
+    pub(crate) after: Option<ReleaseOrder>,
+}
+
 impl Event for Arrived<'_> {
     type Reply = Arrival;
 
@@ -49,25 +60,30 @@ impl Event for Arrived<'_> {
         if queue.is_closed() {
             return Arrival::Closed;
         }
-        if let Some((hold, nth)) = queue.take_lingering(now, self.request, effects) {
-            return Arrival::Held(hold, nth);
-        }
+        let after = match queue.take_lingering(now, self.request, effects) {
+            Lingering::None => None,
+            Lingering::Taken(hold, nth) => return Arrival::Held(hold, nth),
+            Lingering::Released(order) => Some(order),
+        };
         let reserve = queue.own_reserve(self.request);
+        let ask = |id, after| Arrival::Ask(Ask { id, reserve, after });
         if self.kind == CallerKind::Queues {
-            return Arrival::Ask(queue.places.first(), 1);
+            return ask(queue.places.first(), after);
         }
         let is_free = queue.admits(now, self.request.mode);
         if self.kind == CallerKind::Tries {
-            return match is_free {
-                true => Arrival::Ask(queue.places.first(), reserve),
-                false => Arrival::Busy,
-            };
+            if is_free {
+                return ask(queue.places.first(), after);
+            }
+            effects.releases.extend(after);
+            return Arrival::Busy;
         }
         if is_free && queue.is_quiet() && (queue.asking.is_empty() || self.request.is_shared()) {
             let id = queue.places.first();
             queue.asking.push(id);
-            return Arrival::Ask(id, reserve);
+            return ask(id, after);
         }
+        effects.releases.extend(after);
         let id = queue.places.last();
         queue.contention().waiters.insert(Waiter {
             id,

@@ -5,9 +5,18 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 use tenure_backend::{Instant, PASS_WINDOW};
 
-use super::state::{Effects, KeyQueue};
+use super::state::{Effects, Exit, Holder, KeyQueue, ReleaseOrder};
 use crate::engine::hold::Hold;
 use crate::engine::request::LockRequest;
+
+/// What a caller finds of a lingering claim.
+pub(super) enum Lingering {
+    None,
+    /// The caller has it, with that grant of its run.
+    Taken(Arc<Hold>, u32),
+    /// It does not serve the caller, and is to be released before the caller asks.
+    Released(ReleaseOrder),
+}
 
 impl KeyQueue {
     /// Keeps a claim that no local caller waits for. Returns until when, or `None` if it must be released.
@@ -28,32 +37,33 @@ impl KeyQueue {
         holder.lingers_until
     }
 
-    /// Gives a lingering claim to a caller. A claim that does not serve the caller is released.
+    /// Gives a lingering claim to a caller, or releases it if it does not serve the caller.
     pub(super) fn take_lingering(
         &mut self,
         now: Instant,
         request: &LockRequest,
         effects: &mut Effects,
-    ) -> Option<(Arc<Hold>, u32)> {
-        let at = self
-            .holders
-            .iter()
-            .position(|holder| holder.lingers_until.is_some())?;
-        let holder = &mut self.holders[at];
+    ) -> Lingering {
+        let at = self.holders.iter().position(Holder::lingers);
+        let Some(holder) = at.and_then(|at| self.holders.get_mut(at)) else {
+            return Lingering::None;
+        };
         let hold = holder.hold.clone();
         let serves = holder.request.fits(request)
             && holder.lingers_until.is_some_and(|until| now < until)
             && now < hold.deadline()
             && !hold.has_departed();
-        if !serves {
-            self.give_up(now, &hold, effects);
-            return None;
+        if serves {
+            holder.lingers_until = None;
+            let nth = holder.grants;
+            holder.grants += 1;
+            effects.handed_over = true;
+            return Lingering::Taken(hold, nth);
         }
-        holder.lingers_until = None;
-        let nth = holder.grants;
-        holder.grants += 1;
-        effects.handed_over = true;
-        Some((hold, nth))
+        match self.holder_done(now, &hold, effects) {
+            Exit::Release(successor) => Lingering::Released(ReleaseOrder { hold, successor }),
+            Exit::HandedOver | Exit::Lingers | Exit::Gone => Lingering::None,
+        }
     }
 
     /// Number of grants that a caller's own claim reserves.

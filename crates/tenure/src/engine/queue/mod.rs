@@ -80,7 +80,7 @@ mod state;
 mod waiter;
 
 pub(crate) use callers::{
-    Arrival, Arrived, CallAdopted, CallEnded, CallOutcome, CallReply, CallerKind, CallerLeft, PollReply,
+    Arrival, Arrived, Ask, CallAdopted, CallEnded, CallOutcome, CallReply, CallerKind, CallerLeft, PollReply,
     Polled,
 };
 pub(crate) use event::IsUnanswered;

@@ -14,7 +14,7 @@ use tenure_backend::{Claim, Fairness, FencingToken, Grant, Instant, LockKey, Mod
 use tenure_testkit::ManualClock;
 
 use super::callers::{
-    Arrival, Arrived, CallAdopted, CallEnded, CallOutcome, CallReply, CallerKind, CallerLeft, PollReply,
+    Arrival, Arrived, Ask, CallAdopted, CallEnded, CallOutcome, CallReply, CallerKind, CallerLeft, PollReply,
     Polled,
 };
 use super::event::{
@@ -319,8 +319,11 @@ impl World {
             waker: Waker::noop(),
         };
         let (id, state) = match self.apply(arrived) {
-            Arrival::Ask(id, reserve) => {
+            Arrival::Ask(Ask { id, reserve, after }) => {
                 assert!(reserve >= 1);
+                if let Some(order) = after {
+                    self.release(&order.hold, order.successor);
+                }
                 let state = CallerState::Calling {
                     adopted: false,
                     left: false,

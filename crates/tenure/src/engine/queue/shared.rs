@@ -174,7 +174,7 @@ impl SharedQueue {
         self.apply(HolderGone(hold));
     }
 
-    pub(super) fn release(
+    pub(crate) fn release(
         self: &Arc<Self>,
         hold: &Arc<Hold>,
         successor: Option<SuccessorRequest>,

@@ -190,7 +190,9 @@ impl KeyQueue {
             return Exit::HandedOver;
         }
         if let Some(until) = at.and_then(|at| self.linger(now, at)) {
-            effects.linger_until = (!mem::replace(&mut self.has_linger_timer, true)).then_some(until);
+            if !mem::replace(&mut self.has_linger_timer, true) {
+                effects.linger_until = Some(until);
+            }
             return Exit::Lingers;
         }
         let holder = at.map(|at| self.holders.remove(at));
