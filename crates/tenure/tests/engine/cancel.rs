@@ -214,6 +214,20 @@ async fn an_attempt_whose_reply_is_lost_leaves_no_claim() {
     }
 }
 
+/// A poll whose reply is lost may hide a grant: when the wait ends, the claim is withdrawn (R2, R25).
+#[tokio::test(start_paused = true)]
+async fn a_wait_dropped_after_an_unanswered_poll_leaves_no_claim() {
+    let (world, client, stage) = World::with_stage();
+    let held = world.client().mutex("k").lock().await.unwrap();
+    let waiting = queued(client.mutex("k").lock()).await;
+    stage.act(Verb::Acquire).fail_after(1);
+    held.unlock().await.unwrap();
+    settle().await;
+    assert!(!world.is_free("k").await, "the store has granted it");
+    drop(waiting);
+    world.freed("k", 10 * MS).await;
+}
+
 #[test]
 fn a_guard_can_be_dropped_outside_a_runtime() {
     let runtime = worker("test");
