@@ -285,13 +285,21 @@ fn runtime() -> tokio::runtime::Runtime {
 
 #[test]
 fn it_ends_when_the_runtime_ends_on_which_its_client_works() {
-    let (home, client) = (runtime(), client());
-    home.block_on(async { drop(hold(&client, "k").await.unlock().await) });
-    let watcher = resting(client.watch("").every(3600 * SECOND));
-    drop(home);
-    let end = watcher.join().expect("it does not panic");
-    let said = matches!(end, Err(Error::Closed(why)) if why.contains("runtime"));
-    assert!(said, "{end:?}");
+    for rests in [false, true] {
+        let (home, client) = (runtime(), client());
+        home.block_on(async { drop(hold(&client, "k").await.unlock().await) });
+        let mut changes = client.watch("").every(3600 * SECOND);
+        if rests {
+            // Its first look is over.
+            let first = async { tokio::time::timeout(SECOND / 10, changes.next()).await };
+            assert!(home.block_on(first).is_err());
+        }
+        let watcher = resting(changes);
+        drop(home);
+        let end = watcher.join().expect("it does not panic");
+        let said = matches!(end, Err(Error::Closed(why)) if why.contains("runtime"));
+        assert!(said, "{end:?}");
+    }
 }
 
 #[test]

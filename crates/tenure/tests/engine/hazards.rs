@@ -156,14 +156,14 @@ async fn a_refusal_is_told_to_the_waiter_whose_wish_it_was() {
     assert!(waiting.await.unwrap().is_ok());
 }
 
-/// A clock that stands still, and one of whose readings can be held up.
+/// A clock that stands still. The thread `second` can be held up while it reads the clock.
 #[derive(Clone, Debug, Default)]
-struct Gate(Arc<(parking_lot::Mutex<(bool, bool)>, parking_lot::Condvar)>);
+struct Gate(Arc<(parking_lot::Mutex<(Option<u32>, bool)>, parking_lot::Condvar)>);
 
 impl Gate {
-    /// The next reading waits until the gate is opened.
-    fn close(&self) {
-        *self.0.0.lock() = (true, false);
+    /// Lets that many readings pass. The next one waits until the gate is opened.
+    fn close_after(&self, readings: u32) {
+        *self.0.0.lock() = (Some(readings), false);
     }
 
     /// Waits until a reading waits.
@@ -176,20 +176,25 @@ impl Gate {
     }
 
     fn open(&self) {
-        self.0.0.lock().0 = false;
+        self.0.0.lock().0 = None;
         self.0.1.notify_all();
     }
 }
 
 impl tenure_backend::Clock for Gate {
     fn now(&self) -> tenure_backend::Instant {
-        // Only the waiter's thread is held up.
         if std::thread::current().name() == Some("second") {
             let mut state = self.0.0.lock();
-            state.1 = state.0;
-            self.0.1.notify_all();
-            while state.0 {
-                self.0.1.wait(&mut state);
+            match state.0 {
+                None => {}
+                Some(0) => {
+                    state.1 = true;
+                    self.0.1.notify_all();
+                    while state.0.is_some() {
+                        self.0.1.wait(&mut state);
+                    }
+                }
+                Some(left) => state.0 = Some(left - 1),
             }
         }
         tenure_backend::Instant::from_nanos(1_000_000_000_000)
@@ -209,8 +214,8 @@ fn a_wait_with_a_limit_does_not_panic_when_the_runtime_of_its_client_ends() {
     told.recv_timeout(10 * SECOND).unwrap();
     // sleep: its limit has been set by then; what it waits for comes later.
     std::thread::sleep(20 * MS);
-    // Its timer rings, it reads the clock, and meanwhile the runtime ends.
-    gate.close();
+    // The timer ends, the queue reads the clock, then the limit reads the clock: meanwhile the runtime ends.
+    gate.close_after(1);
     gate.reached();
     first.shutdown_timeout(10 * SECOND);
     gate.open();
