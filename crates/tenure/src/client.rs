@@ -166,7 +166,7 @@ impl Client {
             .pop()
         {
             Some(Released::Done { freed, .. }) => {
-                self.engine.verify_holds(&key);
+                self.engine.queues().verify_holds(&key);
                 Ok(freed.into_vec())
             }
             Some(Released::Unknown(error)) => Err(error.into()),

@@ -355,7 +355,14 @@ impl Held {
             context.settings.unlock_limit.min(hold.claim.lease),
         );
         // Dropped at its limit, a task finishes it, as when the caller drops it.
-        let Some(left) = within(tasks, clock, limit * 2, release.send(limit)).await else {
+        let sent = async {
+            tokio::select! {
+                biased;
+                left = release.send(limit) => Ok(left),
+                () = tasks.ended().cancelled() => Err(tasks.closed()),
+            }
+        };
+        let Some(left) = within(tasks, clock, limit * 2, sent).await.transpose()? else {
             let message = "the store did not answer the unlock: the watchdog goes on asking it";
             return Err(BackendError::new(Fault::Unavailable, Effect::Unknown, message).into());
         };

@@ -201,8 +201,7 @@ impl Adopter<Judged> for Arc<OwnCall> {
             request: &self.request,
             kind: self.kind(),
             waker,
-        });
-        None
+        })
     }
 
     /// The queue has told the caller.

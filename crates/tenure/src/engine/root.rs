@@ -16,13 +16,16 @@ use super::timer::within;
 use crate::error::Error;
 use crate::settings::Settings;
 
+/// The queues of one client.
+pub(crate) type Queues = Registry<SharedQueue>;
+
 pub(crate) struct Engine {
     pub(crate) services: Arc<Services>,
     /// The options of a lock for which nothing else was asked.
     pub(crate) options: Arc<Options>,
     /// Scans that the client's watchers share.
     pub(crate) scans: Arc<Scans>,
-    queues: Arc<Registry<SharedQueue>>,
+    queues: Arc<Queues>,
     rules: Arc<Rules>,
 }
 
@@ -79,11 +82,9 @@ impl Engine {
         SharedQueue::get(&self.queues, &self.services, &self.rules, key, kind)
     }
 
-    /// Asks the store about every claim that this client holds on the key. The guards learn the outcome.
-    pub(crate) fn verify_holds(&self, key: &LockKey) {
-        for queue in self.queues.all().into_iter().filter(|queue| queue.key == *key) {
-            queue.verify_all();
-        }
+    /// The client's queues. They outlive the client for as long as a handle or a guard does.
+    pub(crate) fn queues(&self) -> &Arc<Queues> {
+        &self.queues
     }
 
     /// Releases everything, waits up to `limit` until that is confirmed, and disconnects.
@@ -114,7 +115,16 @@ impl Engine {
     }
 }
 
-impl OnRuntimeEnd for Registry<SharedQueue> {
+impl Queues {
+    /// Asks the store about every claim that this client holds on the key. The guards learn the outcome.
+    pub(crate) fn verify_holds(&self, key: &LockKey) {
+        for queue in self.all().into_iter().filter(|queue| queue.key == *key) {
+            queue.verify_all();
+        }
+    }
+}
+
+impl OnRuntimeEnd for Queues {
     /// No task is left that waits, renews or polls: callers on other runtimes end.
     fn runtime_ended(&self) {
         for queue in self.close() {

@@ -18,7 +18,7 @@ use super::backend::{Fate, Link};
 use super::clock::LabClock;
 use crate::client::Client;
 use crate::connect::{Memory, MemoryStore};
-use crate::engine::Engine;
+use crate::engine::Queues;
 use crate::engine::timer::RECHECK;
 use crate::settings::Settings;
 
@@ -60,7 +60,7 @@ struct Inner {
 
 /// A client of the lab.
 struct Member {
-    engine: Weak<Engine>,
+    queues: Weak<Queues>,
     link: Arc<Link>,
 }
 
@@ -99,7 +99,7 @@ impl Lab {
             cut: AtomicBool::new(false),
         });
         let client = Client::new(link.clone(), settings.own_thread(false));
-        let engine = Arc::downgrade(&client.engine);
+        let queues = Arc::downgrade(client.engine.queues());
         let _entered = clock.runtime.enter();
         client
             .engine
@@ -107,8 +107,8 @@ impl Lab {
             .start()
             .expect("a client that was just made is open, and its runtime is the lab's");
         let mut members = members.lock();
-        members.retain(|member| member.engine.strong_count() > 0);
-        members.push(Member { engine, link });
+        members.retain(|member| member.queues.strong_count() > 0);
+        members.push(Member { queues, link });
         client
     }
 
@@ -203,15 +203,15 @@ impl Lab {
 
     /// Has every client ask the store about its hold of that key.
     fn have_renewed(&self, key: &LockKey) {
-        let engines: Vec<_> = self
+        let all: Vec<_> = self
             .0
             .members
             .lock()
             .iter()
-            .filter_map(|member| member.engine.upgrade())
+            .filter_map(|member| member.queues.upgrade())
             .collect();
-        for engine in engines {
-            engine.verify_holds(key);
+        for queues in all {
+            queues.verify_holds(key);
         }
     }
 
@@ -235,8 +235,8 @@ impl Lab {
     /// If it is not a client of this lab.
     pub fn cut_off(&self, client: &Client) {
         let members = self.0.members.lock();
-        let engine = Arc::downgrade(&client.engine);
-        let member = members.iter().find(|member| member.engine.ptr_eq(&engine));
+        let queues = Arc::downgrade(client.engine.queues());
+        let member = members.iter().find(|member| member.queues.ptr_eq(&queues));
         let member = member.expect("only a client of this lab can be cut off from its store");
         member.link.cut.store(true, Ordering::SeqCst);
     }

@@ -158,25 +158,36 @@ async fn a_refusal_is_told_to_the_waiter_whose_wish_it_was() {
 
 /// A clock that stands still. The thread `second` can be held up while it reads the clock.
 #[derive(Clone, Debug, Default)]
-struct Gate(Arc<(parking_lot::Mutex<(Option<u32>, bool)>, parking_lot::Condvar)>);
+struct Gate(Arc<(parking_lot::Mutex<GateState>, parking_lot::Condvar)>);
+
+#[derive(Debug, Default)]
+struct GateState {
+    /// Readings that pass before the gate is closed; `None` while it is open.
+    left: Option<u32>,
+    /// A reading waits.
+    reached: bool,
+}
 
 impl Gate {
     /// Lets that many readings pass. The next one waits until the gate is opened.
     fn close_after(&self, readings: u32) {
-        *self.0.0.lock() = (Some(readings), false);
+        *self.0.0.lock() = GateState {
+            left: Some(readings),
+            reached: false,
+        };
     }
 
     /// Waits until a reading waits.
     fn reached(&self) {
         let mut state = self.0.0.lock();
-        while !state.1 {
+        while !state.reached {
             let waited = self.0.1.wait_for(&mut state, 10 * SECOND);
             assert!(!waited.timed_out(), "nobody reads the clock");
         }
     }
 
     fn open(&self) {
-        self.0.0.lock().0 = None;
+        self.0.0.lock().left = None;
         self.0.1.notify_all();
     }
 }
@@ -185,16 +196,16 @@ impl tenure_backend::Clock for Gate {
     fn now(&self) -> tenure_backend::Instant {
         if std::thread::current().name() == Some("second") {
             let mut state = self.0.0.lock();
-            match state.0 {
+            match state.left {
                 None => {}
                 Some(0) => {
-                    state.1 = true;
+                    state.reached = true;
                     self.0.1.notify_all();
-                    while state.0.is_some() {
+                    while state.left.is_some() {
                         self.0.1.wait(&mut state);
                     }
                 }
-                Some(left) => state.0 = Some(left - 1),
+                Some(left) => state.left = Some(left - 1),
             }
         }
         tenure_backend::Instant::from_nanos(1_000_000_000_000)

@@ -123,3 +123,35 @@ fn an_unlock_on_another_runtime_is_told_when_the_clients_ends() {
         assert!(told.expect("stranded").is_err(), "nobody knows");
     }
 }
+
+#[tokio::test(start_paused = true)]
+async fn closing_during_a_poll_of_a_call_wakes_its_caller() {
+    let (world, client, stage) = World::with_stage();
+    let acquire = stage.act(Verb::Acquire);
+    acquire.hold_before();
+    let lock = tokio::spawn(client.mutex("k").lock());
+    crate::world::settle().await;
+    acquire.hold_after();
+    acquire.meanwhile(move || assert!(client.close(SECOND).now_or_never().is_none()));
+    acquire.go_on();
+    acquire.hold_after();
+    crate::world::settle().await;
+    acquire.go_on();
+    world.freed("k", SECOND).await;
+    let ended = tokio::time::timeout(10 * SECOND, lock).await;
+    assert_error!(
+        ended.expect("the caller is never woken").unwrap(),
+        Error::Closed(_)
+    );
+}
+
+#[test]
+fn an_unlock_for_no_waiter_ends_when_the_clients_runtime_does() {
+    let (first, second) = (runtime(), runtime());
+    let (_, _client, stage, guard) = first.block_on(World::held());
+    stage.act(Verb::Release).hold_before();
+    let unlock = second.block_on(begun(Box::pin(guard.unlock())));
+    first.shutdown_timeout(10 * SECOND);
+    let told = second.block_on(async { tokio::time::timeout(15 * SECOND, unlock).await });
+    assert!(told.expect("stranded").is_err(), "nobody knows");
+}

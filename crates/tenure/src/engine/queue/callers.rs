@@ -188,11 +188,12 @@ pub(crate) struct CallAdopted<'a> {
 }
 
 impl Event for CallAdopted<'_> {
-    type Reply = ();
+    /// The waker, if the caller is to poll again: the client was closed.
+    type Reply = Option<Waker>;
 
-    fn apply(self, queue: &mut KeyQueue, now: Instant, _: &mut Effects) {
+    fn apply(self, queue: &mut KeyQueue, now: Instant, _: &mut Effects) -> Option<Waker> {
         if queue.is_closed() {
-            return;
+            return self.waker;
         }
         let waiters = &mut queue.contention().waiters;
         if waiters.get_mut(self.id).is_none() {
@@ -207,6 +208,7 @@ impl Event for CallAdopted<'_> {
                 state: WaiterState::Calling(self.waker),
             });
         }
+        None
     }
 }
 
