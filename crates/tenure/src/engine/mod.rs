@@ -25,4 +25,4 @@ pub(crate) mod timer;
 pub(crate) mod wakes;
 pub(crate) mod wheel;
 
-pub(crate) use root::{Engine, Queues};
+pub(crate) use root::Engine;

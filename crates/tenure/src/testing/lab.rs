@@ -18,7 +18,7 @@ use super::backend::{Fate, Link};
 use super::clock::LabClock;
 use crate::client::Client;
 use crate::connect::{Memory, MemoryStore};
-use crate::engine::Queues;
+use crate::engine::root::Queues;
 use crate::engine::timer::RECHECK;
 use crate::settings::Settings;
 
