@@ -368,8 +368,7 @@ impl Attempt {
             waker: cx.waker(),
         });
         Poll::Ready(match reply {
-            PollReply::Calling => return Poll::Pending,
-            PollReply::Waiting => {
+            PollReply::Calling | PollReply::Waiting => {
                 if let Stage::Waiting(_, claim) = &mut self.stage
                     && let Some(claim) = claim.take()
                 {
