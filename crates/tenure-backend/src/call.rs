@@ -113,6 +113,14 @@ impl<T> Each<T> {
     pub fn new(future: impl Future<Output = Batch<T>> + Send + 'static) -> Self {
         Each(Inner::Pending(Box::pin(future)))
     }
+
+    /// Takes the answers of a call that was answered when it was made. Such a call is not polled any more.
+    pub fn take_ready(&mut self) -> Option<Batch<T>> {
+        match &mut self.0 {
+            Inner::Ready(answers) => answers.take(),
+            Inner::Pending(_) => None,
+        }
+    }
 }
 
 impl<T> Unpin for Call<T> {}

@@ -15,7 +15,7 @@ use crate::engine::context::Place;
 use crate::engine::hold::Hold;
 use crate::engine::owner::Owner;
 use crate::engine::queue::{Departed, SharedQueue};
-use crate::engine::releaser::Left;
+use crate::engine::releaser::{Left, Release};
 use crate::engine::services::Services;
 use crate::engine::timer::{nap, within};
 use crate::error::{Error, Lost, LostCause};
@@ -241,7 +241,7 @@ impl Guard {
         match leaving.rest {
             Rest::Shared => Ok(believed?),
             Rest::Release => leaving.held.release(believed).await,
-            Rest::Keep(until) => leaving.held.keep(until, believed).await,
+            Rest::Keep(until) => Box::pin(leaving.held.keep(until, believed)).await,
         }
     }
 
@@ -338,43 +338,61 @@ impl Held {
     }
 
     async fn release(&self, believed: Result<(), Lost>) -> Result<(), Error> {
-        let Held { queue, hold, .. } = self;
-        let release = match queue.done(hold) {
+        let mut release = match self.queue.done(&self.hold) {
             Ok(release) => release,
             Err(Departed::HandedOver) => return Ok(()),
             Err(Departed::Gone) => return Ok(believed?),
         };
+        // What follows is boxed: a future of `unlock` stays small where the store answers at once.
+        let left = match release.begin() {
+            Some(left) => left,
+            None => self.finish(Box::new(release)).await?,
+        };
+        match left {
+            Left::WasGone if believed.is_ok() => Err(Box::pin(self.why_gone()).await.into()),
+            Left::Freed | Left::WasGone | Left::Absent => Ok(believed?),
+        }
+    }
+
+    /// Waits for the answer to a release that was sent.
+    async fn finish(&self, release: Box<Release>) -> Result<Left, Error> {
+        let Services { context, tasks, .. } = &*self.queue.services;
+        let limit = self.unlock_limit();
+        // Dropped at its limit, a task finishes it, as when the caller drops it.
+        let sent = pin!(async {
+            tokio::select! {
+                biased;
+                left = release.send(limit) => Ok(left?),
+                // On the client's own runtime this future ends with it.
+                () = tasks.ended().cancelled(), if tasks.elsewhere().is_some() => Err(tasks.closed()),
+            }
+        });
+        within(tasks, &*context.clock, limit * 2, sent)
+            .await
+            .unwrap_or_else(|| {
+                let message = "the store did not answer the unlock: the watchdog goes on asking it";
+                Err(BackendError::new(Fault::Unavailable, Effect::Unknown, message).into())
+            })
+    }
+
+    /// Loses a claim that the store had lost before it was released.
+    async fn why_gone(&self) -> Lost {
         let Services {
             context,
             tasks,
             renewer,
             ..
-        } = &*queue.services;
-        let (clock, limit) = (
-            &*context.clock,
-            context.settings.unlock_limit.min(hold.claim.lease),
-        );
-        // Dropped at its limit, a task finishes it, as when the caller drops it.
-        let sent = async {
-            tokio::select! {
-                biased;
-                left = release.send(limit) => Ok(left),
-                () = tasks.ended().cancelled() => Err(tasks.closed()),
-            }
-        };
-        let Some(left) = within(tasks, clock, limit * 2, sent).await.transpose()? else {
-            let message = "the store did not answer the unlock: the watchdog goes on asking it";
-            return Err(BackendError::new(Fault::Unavailable, Effect::Unknown, message).into());
-        };
-        match left? {
-            Left::WasGone if believed.is_ok() => {
-                let cause = within(tasks, clock, limit, renewer.why_gone(hold)).await;
-                let cause = cause.unwrap_or(LostCause::Missing);
-                hold.lose(cause.clone());
-                Err(Lost { cause }.into())
-            }
-            Left::Freed | Left::WasGone | Left::Absent => Ok(believed?),
-        }
+        } = &*self.queue.services;
+        let asked = renewer.why_gone(&self.hold);
+        let cause = within(tasks, &*context.clock, self.unlock_limit(), asked).await;
+        let cause = cause.unwrap_or(LostCause::Missing);
+        self.hold.lose(cause.clone());
+        Lost { cause }
+    }
+
+    fn unlock_limit(&self) -> Duration {
+        let settings = &self.queue.context().settings;
+        settings.unlock_limit.min(self.hold.claim.lease)
     }
 
     /// Makes the store keep the claim until then, also if this process ends, and returns the store's answer.

@@ -13,7 +13,7 @@ use super::context::Place;
 use super::deadline::believe_until;
 use super::hold::Hold;
 use super::in_flight::{InFlight, Progress};
-use super::own_call::{Judged, OwnCall};
+use super::own_call::{Asking, Judged, OwnCall};
 use super::owner::{Owner, Reentry, Seat};
 use super::queue::{
     Arrival, Arrived, Ask, CallerKind, CallerLeft, IsUnanswered, PollReply, Polled, SharedQueue, WaiterId,
@@ -89,7 +89,7 @@ pub(crate) struct Attempt {
 enum Stage {
     Start,
     /// The caller polls its own call.
-    Calling(InFlight<Judged, Arc<OwnCall>>, WaiterId, Arc<Claim>),
+    Calling(InFlight<Asking>, WaiterId, Arc<Claim>),
     /// It waits in the queue; a task may poll its call. The claim is for `on_waiting`.
     Waiting(WaiterId, Option<Arc<Claim>>),
     Done,
@@ -275,29 +275,26 @@ impl Attempt {
                 return Poll::Pending;
             }
         };
+        let claim = queue.claim(&self.request, fairness, reserve);
+        let call = match after {
+            None => context.store.acquire(claim.clone(), context.not_after(now)),
+            Some(order) => {
+                let release = queue.release(&order.hold, order.successor);
+                ask_after(queue.clone(), release, claim.clone())
+            }
+        };
         let own = OwnCall {
             queue: queue.clone(),
             id,
             request: self.request.clone(),
-            claim: queue.claim(&self.request, fairness, reserve),
+            claim: claim.clone(),
             tries: self.tries(),
         };
-        let mut call = match after {
-            None => context.store.acquire(own.claim.clone(), context.not_after(now)),
-            Some(order) => {
-                let release = queue.release(&order.hold, order.successor);
-                ask_after(queue.clone(), release, own.claim.clone())
-            }
-        };
-        match Pin::new(&mut call).poll(cx) {
-            Poll::Ready(answer) => {
-                let judged = own.judge(answer);
-                self.judged(queue, id, judged)
-            }
+        let mut asking = Asking::new(call, own);
+        match Pin::new(&mut asking).poll(cx) {
+            Poll::Ready(judged) => self.judged(queue, id, judged),
             Poll::Pending => {
-                let (claim, own) = (own.claim.clone(), Arc::new(own));
-                let work = own.clone().work(call);
-                let in_flight = InFlight::new(&queue.services.tasks, work, Some(cx.waker().clone()), own);
+                let in_flight = InFlight::new(&queue.services.tasks, asking, Some(cx.waker().clone()));
                 let adoptable = in_flight.adoptable();
                 self.stage = Stage::Calling(in_flight, id, claim);
                 queue.services.releaser.adopt_later(&adoptable);
@@ -485,7 +482,7 @@ fn ask_after(queue: Arc<SharedQueue>, release: Release, claim: Arc<Claim>) -> Ca
         let context = queue.context();
         let limit = context.settings.unlock_limit.min(claim.lease);
         // A task goes on if it fails; the store then finds the key busy.
-        let _ = release.send(limit).await;
+        let _ = Box::new(release).send(limit).await;
         let not_after = context.not_after(context.now());
         context.store.acquire(claim, not_after).await
     })

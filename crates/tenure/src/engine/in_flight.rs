@@ -28,22 +28,19 @@ use tokio_util::task::task_tracker::TaskTrackerToken;
 use super::tasks::Tasks;
 
 /// A call with everything that follows from its answer.
-pub(crate) type Work<T> = Pin<Box<dyn Future<Output = T> + Send>>;
-
-/// What becomes of a call that is adopted.
-pub(crate) trait Adopter<T>: Send + Sync + 'static {
+pub(crate) trait Adoptable: Future<Output: Send> + Send + Unpin + 'static {
     /// Prepares for the adoption, with the waker that the caller left. Returns the waker if the caller is to poll again.
-    fn prepare(&self, waker: Option<Waker>) -> Option<Waker>;
+    fn prepare(&mut self, waker: Option<Waker>) -> Option<Waker>;
 
-    /// Handles the output of the task that polled the call. `None` if the task was dropped with its runtime.
-    fn finished(&self, output: Option<T>);
+    /// Handles the output of the task that polled the call to its end.
+    fn finished(self, output: Self::Output);
 }
 
 /// The caller's end of a call.
 ///
 /// # Cancel safety
 /// Dropped before the answer, the call is adopted.
-pub(crate) struct InFlight<T: Send + 'static, A: Adopter<T>>(Arc<Cell<T, A>>);
+pub(crate) struct InFlight<W: Adoptable>(Arc<Cell<W>>);
 
 /// What a caller finds when it polls its call.
 pub(crate) enum Progress<T> {
@@ -52,15 +49,14 @@ pub(crate) enum Progress<T> {
     Adopted,
 }
 
-struct Cell<T, A> {
+struct Cell<W> {
     tasks: Tasks,
-    adopter: A,
-    state: Mutex<State<T>>,
+    state: Mutex<State<W>>,
 }
 
-enum State<T> {
+enum State<W> {
     /// The caller is between two polls.
-    Here(Work<T>, Option<Waker>),
+    Here(W, Option<Waker>),
     /// The caller is polling, outside the lock. With a token, the call is adopted after this poll.
     Polled(Option<TaskTrackerToken>),
     Adopted,
@@ -73,12 +69,11 @@ pub(crate) trait Adopt: Send + Sync {
     fn adopt(self: Arc<Self>);
 }
 
-impl<T: Send + 'static, A: Adopter<T>> InFlight<T, A> {
+impl<W: Adoptable> InFlight<W> {
     /// A call that the caller polls from now on. `waker` is the one with which it was polled before.
-    pub(crate) fn new(tasks: &Tasks, work: Work<T>, waker: Option<Waker>, adopter: A) -> Self {
+    pub(crate) fn new(tasks: &Tasks, work: W, waker: Option<Waker>) -> Self {
         InFlight(Arc::new(Cell {
             tasks: tasks.clone(),
-            adopter,
             state: Mutex::new(State::Here(work, waker)),
         }))
     }
@@ -88,7 +83,7 @@ impl<T: Send + 'static, A: Adopter<T>> InFlight<T, A> {
         self.0.clone()
     }
 
-    pub(crate) fn poll(&self, cx: &mut Context<'_>) -> Poll<Progress<T>> {
+    pub(crate) fn poll(&self, cx: &mut Context<'_>) -> Poll<Progress<W::Output>> {
         let cell = &self.0;
         let mut state = cell.state.lock();
         let (mut work, waker) = match mem::replace(&mut *state, State::Polled(None)) {
@@ -101,7 +96,7 @@ impl<T: Send + 'static, A: Adopter<T>> InFlight<T, A> {
         };
         drop(state);
         // Not under the lock: what this wakes may come back here.
-        let polled = work.as_mut().poll(cx);
+        let polled = Pin::new(&mut work).poll(cx);
         let mut state = cell.state.lock();
         if let Poll::Ready(output) = polled {
             *state = State::Done;
@@ -120,25 +115,23 @@ impl<T: Send + 'static, A: Adopter<T>> InFlight<T, A> {
     }
 }
 
-impl<T: Send + 'static, A: Adopter<T>> Drop for InFlight<T, A> {
+impl<W: Adoptable> Drop for InFlight<W> {
     fn drop(&mut self) {
         self.0.clone().adopt();
     }
 }
 
-impl<T: Send + 'static, A: Adopter<T>> Adopt for Cell<T, A> {
+impl<W: Adoptable> Adopt for Cell<W> {
     fn adopt(self: Arc<Self>) {
         let mut state = self.state.lock();
         match mem::replace(&mut *state, State::Adopted) {
-            State::Here(work, waker) => {
+            State::Here(mut work, waker) => {
                 // Under the lock: the caller that finds its call adopted finds it prepared.
-                let waker = self.adopter.prepare(waker);
+                let waker = work.prepare(waker);
                 drop(state);
-                let tasks = self.tasks.clone();
-                let mut finish = Finish(Some(self));
-                tasks.spawn(async move {
-                    let output = work.await;
-                    finish.with(Some(output));
+                self.tasks.spawn(async move {
+                    let output = (&mut work).await;
+                    work.finished(output);
                 });
                 if let Some(waker) = waker {
                     waker.wake();
@@ -147,23 +140,6 @@ impl<T: Send + 'static, A: Adopter<T>> Adopt for Cell<T, A> {
             State::Polled(_) => *state = State::Polled(Some(self.tasks.token())),
             other => *state = other,
         }
-    }
-}
-
-/// Reports the end of an adopted call, also if its task is dropped.
-struct Finish<T, A: Adopter<T>>(Option<Arc<Cell<T, A>>>);
-
-impl<T, A: Adopter<T>> Finish<T, A> {
-    fn with(&mut self, output: Option<T>) {
-        if let Some(cell) = self.0.take() {
-            cell.adopter.finished(output);
-        }
-    }
-}
-
-impl<T, A: Adopter<T>> Drop for Finish<T, A> {
-    fn drop(&mut self) {
-        self.with(None);
     }
 }
 

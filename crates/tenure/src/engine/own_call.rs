@@ -1,13 +1,15 @@
 //! A caller's own call for a claim, and what follows from its answer.
 
+use std::future::Future;
+use std::pin::Pin;
 use std::sync::Arc;
-use std::task::Waker;
+use std::task::{Context, Poll, Waker, ready};
 
 use tenure_backend::{BackendError, Call, Claim, Effect, Fairness, Fault, Instant, Standing};
 use tokio::sync::Notify;
 
 use super::hold::Hold;
-use super::in_flight::{Adopter, Work};
+use super::in_flight::Adoptable;
 use super::queue::{CallAdopted, CallEnded, CallOutcome, CallReply, CallerKind, SharedQueue, WaiterId};
 use super::request::LockRequest;
 use crate::error::Error;
@@ -44,15 +46,6 @@ enum Placed {
 }
 
 impl OwnCall {
-    /// The call with its judgement, for whichever side polls it to its end.
-    pub(crate) fn work(self: Arc<Self>, call: Call<Standing>) -> Work<Judged> {
-        let unanswered = Unanswered(Some(self));
-        Box::pin(async move {
-            let answer = call.await;
-            unanswered.judge(answer)
-        })
-    }
-
     fn kind(&self) -> CallerKind {
         match self.claim.fairness {
             Fairness::Fifo => CallerKind::Queues,
@@ -62,7 +55,7 @@ impl OwnCall {
     }
 
     /// Judges the answer, and tells the queue.
-    pub(crate) fn judge(&self, answer: Result<Standing, BackendError>) -> Judged {
+    fn judge(&self, answer: Result<Standing, BackendError>) -> Judged {
         let OwnCall {
             queue, claim, tries, ..
         } = self;
@@ -194,36 +187,49 @@ impl OwnCall {
     }
 }
 
-impl Adopter<Judged> for Arc<OwnCall> {
-    fn prepare(&self, waker: Option<Waker>) -> Option<Waker> {
-        self.queue.apply(CallAdopted {
-            id: self.id,
-            request: &self.request,
-            kind: self.kind(),
+/// A caller's own call in flight. It is judged once, whichever side polls it to its end.
+pub(crate) struct Asking {
+    call: Call<Standing>,
+    /// `None` once the call is judged.
+    own: Option<OwnCall>,
+}
+
+impl Asking {
+    pub(crate) fn new(call: Call<Standing>, own: OwnCall) -> Self {
+        Asking { call, own: Some(own) }
+    }
+}
+
+impl Future for Asking {
+    type Output = Judged;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Judged> {
+        let answer = ready!(Pin::new(&mut self.call).poll(cx));
+        let own = self.own.take();
+        Poll::Ready(own.map_or(Judged::Left, |own| own.judge(answer)))
+    }
+}
+
+impl Adoptable for Asking {
+    fn prepare(&mut self, waker: Option<Waker>) -> Option<Waker> {
+        let own = self.own.as_ref()?;
+        own.queue.apply(CallAdopted {
+            id: own.id,
+            request: &own.request,
+            kind: own.kind(),
             waker,
         })
     }
 
     /// The queue has told the caller.
-    fn finished(&self, _: Option<Judged>) {}
+    fn finished(self, _: Judged) {}
 }
 
-/// Tells the queue if the call is dropped before its answer, with its runtime.
-struct Unanswered(Option<Arc<OwnCall>>);
-
-impl Unanswered {
-    fn judge(mut self, answer: Result<Standing, BackendError>) -> Judged {
-        match self.0.take() {
-            Some(call) => call.judge(answer),
-            None => Judged::Left,
-        }
-    }
-}
-
-impl Drop for Unanswered {
+/// A call that is dropped before its answer, with its runtime, must not leave its caller waiting.
+impl Drop for Asking {
     fn drop(&mut self) {
-        if let Some(call) = self.0.take() {
-            call.fail(call.queue.services.tasks.abandoned());
+        if let Some(own) = self.own.take() {
+            own.fail(own.queue.services.tasks.abandoned());
         }
     }
 }

@@ -20,7 +20,7 @@ use tokio::sync::{Notify, oneshot};
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use super::context::{Context, backoff};
-use super::in_flight::{Adopt, Adopter, InFlight, OverdueCalls, Progress};
+use super::in_flight::{Adopt, Adoptable, InFlight, OverdueCalls, Progress};
 use super::tasks::Tasks;
 use super::timer::{RECHECK, sleep};
 use crate::error::no_answer;
@@ -229,22 +229,20 @@ impl Release {
     ///
     /// # Cancel safety
     /// Dropped after its first poll, a task finishes the release.
-    pub(crate) async fn send(mut self, limit: Duration) -> Answer {
+    pub(crate) async fn send(mut self: Box<Self>, limit: Duration) -> Answer {
+        if let Some(left) = self.begin() {
+            return Ok(left);
+        }
         if self.successor.is_none() {
             return Abandoned(Some(self)).send(limit).await;
         }
-        let first = poll_fn(|cx| Poll::Ready(self.poll_call(cx))).await;
-        if let Poll::Ready(released) = first {
-            // A store in this process answers at once.
-            match self.settle(released) {
-                Ok(left) => return Ok(left),
-                Err(error) => self.call = Some(Each::ready(smallvec![Released::Unknown(error)])),
-            }
-        }
         let shared = self.shared.clone();
         let (tell, mut told) = oneshot::channel();
-        let work = Box::pin(self.finish(limit));
-        let in_flight = InFlight::new(&shared.tasks, work, None, Tell(Mutex::new(Some(tell))));
+        let work = Unlocking {
+            release: Box::pin(self.finish(limit)),
+            tell,
+        };
+        let in_flight = InFlight::new(&shared.tasks, work, None);
         Releaser(shared).adopt_later(&in_flight.adoptable());
         poll_fn(|cx| match in_flight.poll(cx) {
             Poll::Ready(Progress::Answered(answer)) => Poll::Ready(answer),
@@ -255,6 +253,16 @@ impl Release {
             Poll::Pending => Poll::Pending,
         })
         .await
+    }
+
+    /// Makes the call. Returns the answer of a store that answers at once; otherwise [`send`](Self::send) goes on.
+    pub(crate) fn begin(&mut self) -> Option<Left> {
+        let call = self.call();
+        let answer = call.take_ready().map(|mut answers| answers.pop())?;
+        self.call = None;
+        self.settle(answer)
+            .map_err(|error| self.call = Some(Each::ready(smallvec![Released::Unknown(error)])))
+            .ok()
     }
 
     /// Sends several releases in one call. Those that fail, or were in flight before, are retried one by one.
@@ -297,7 +305,7 @@ impl Release {
         tasks.spawn(self.send_for_good());
     }
 
-    async fn finish(mut self, limit: Duration) -> Answer {
+    async fn finish(mut self: Box<Self>, limit: Duration) -> Answer {
         let answer = self.run(limit).await;
         if answer.is_err() {
             self.finish_later();
@@ -329,16 +337,17 @@ impl Release {
         }
     }
 
-    /// Polls the call in flight, or a new one.
-    fn poll_call(&mut self, cx: &mut std::task::Context<'_>) -> Poll<Option<Released>> {
-        if self.call.is_none() {
+    /// The call in flight, or a new one.
+    fn call(&mut self) -> &mut Each<Released> {
+        let call = self.call.take().unwrap_or_else(|| {
             self.tries += 1;
-            self.call = Some(self.shared.context.store.release(smallvec![self.departure()]));
-        }
-        let Some(call) = &mut self.call else {
-            return Poll::Pending;
-        };
-        let polled = Pin::new(call).poll(cx);
+            self.shared.context.store.release(smallvec![self.departure()])
+        });
+        self.call.insert(call)
+    }
+
+    fn poll_call(&mut self, cx: &mut std::task::Context<'_>) -> Poll<Option<Released>> {
+        let polled = Pin::new(self.call()).poll(cx);
         polled.map(|mut answers| {
             self.call = None;
             answers.pop()
@@ -396,7 +405,7 @@ impl Drop for Release {
 }
 
 /// A release that its caller polls. A task finishes it if the caller stops, or after its limit.
-struct Abandoned(Option<Release>);
+struct Abandoned(Option<Box<Release>>);
 
 impl Abandoned {
     async fn send(mut self, limit: Duration) -> Answer {
@@ -419,18 +428,27 @@ impl Drop for Abandoned {
     }
 }
 
-/// Sends the answer of an adopted release to the caller.
-struct Tell(Mutex<Option<oneshot::Sender<Answer>>>);
+/// A release with a successor. Once it is adopted, `tell` has the answer for the caller.
+struct Unlocking {
+    release: Pin<Box<dyn Future<Output = Answer> + Send>>,
+    tell: oneshot::Sender<Answer>,
+}
 
-impl Adopter<Answer> for Tell {
-    fn prepare(&self, waker: Option<Waker>) -> Option<Waker> {
+impl Future for Unlocking {
+    type Output = Answer;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut std::task::Context<'_>) -> Poll<Answer> {
+        self.release.as_mut().poll(cx)
+    }
+}
+
+impl Adoptable for Unlocking {
+    fn prepare(&mut self, waker: Option<Waker>) -> Option<Waker> {
         waker
     }
 
-    fn finished(&self, answer: Option<Answer>) {
-        // Without an answer the caller learns that its channel has closed. The caller may have gone.
-        if let Some((tell, answer)) = self.0.lock().take().zip(answer) {
-            let _ = tell.send(answer);
-        }
+    fn finished(self, answer: Answer) {
+        // The caller may have gone.
+        let _ = self.tell.send(answer);
     }
 }

@@ -85,16 +85,8 @@ impl SharedQueue {
         (reply, now)
     }
 
-    fn carry_out(self: &Arc<Self>, effects: Effects) {
-        let Effects {
-            wakes,
-            poller,
-            notify,
-            releases,
-            handed_over,
-            linger_until,
-        } = effects;
-        match poller {
+    fn carry_out(self: &Arc<Self>, mut effects: Effects) {
+        match effects.poller {
             Some(PollerEffect::Start) => {
                 let services = self.services.clone();
                 let demand = LocalDemand::new(self.clone());
@@ -103,20 +95,21 @@ impl SharedQueue {
             Some(PollerEffect::Notify) => self.signal.notify_one(),
             None => {}
         }
-        for signal in notify {
+        for signal in &effects.notify {
             signal.notify_one();
         }
-        for order in releases {
+        for order in effects.releases {
             let release = self.release(&order.hold, order.successor);
             self.services.releaser.send_later(release);
         }
-        if let Some(until) = linger_until {
+        if let Some(until) = effects.linger_until {
             self.services.tasks.spawn(linger(self.clone(), until));
         }
-        if handed_over {
+        if effects.handed_over {
             self.meters().passed.increment(1);
         }
-        for waker in wakes {
+        // In place: most events wake no caller.
+        for waker in effects.wakes.drain(..) {
             waker.wake();
         }
     }

@@ -467,8 +467,8 @@ pub(crate) struct Effects {
     pub(crate) wakes: SmallVec<[Waker; 1]>,
     pub(crate) poller: Option<PollerEffect>,
     /// Pollers of fair waiters that left.
-    pub(crate) notify: SmallVec<[Arc<Notify>; 1]>,
-    pub(crate) releases: SmallVec<[ReleaseOrder; 1]>,
+    pub(crate) notify: Vec<Arc<Notify>>,
+    pub(crate) releases: Vec<ReleaseOrder>,
     /// A claim was handed over in memory.
     pub(crate) handed_over: bool,
     /// A timer is to report [`LingerOver`](super::event::LingerOver) then.
