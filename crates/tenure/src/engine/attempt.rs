@@ -365,7 +365,7 @@ impl Attempt {
             waker: cx.waker(),
         });
         Poll::Ready(match reply {
-            PollReply::Calling | PollReply::Waiting => {
+            PollReply::Waiting => {
                 if let Stage::Waiting(_, claim) = &mut self.stage
                     && let Some(claim) = claim.take()
                 {

@@ -49,6 +49,18 @@ struct Pending {
     wakes_at: Option<Instant>,
 }
 
+impl Pending {
+    /// Adds a call. Returns true if the task would wake too late by itself.
+    fn push(&mut self, due: Instant, call: &Arc<dyn Adopt>) -> bool {
+        self.calls.push(due, Arc::downgrade(call));
+        let is_sooner = self.wakes_at.is_none_or(|at| due < at);
+        if is_sooner {
+            self.wakes_at = Some(due);
+        }
+        is_sooner
+    }
+}
+
 /// One claim to be released, with the state of its retries.
 pub(crate) struct Release {
     shared: Arc<Shared>,
@@ -149,14 +161,8 @@ impl Releaser {
     /// Adopts a call if it is still in flight after the offer window.
     pub(crate) fn adopt_later(&self, call: &Arc<dyn Adopt>) {
         let due = self.0.context.now() + self.0.context.settings.offer_window;
-        let mut pending = self.0.pending.lock();
-        pending.calls.push(due, Arc::downgrade(call));
-        if pending.wakes_at.is_none_or(|at| due < at) {
-            pending.wakes_at = Some(due);
-            drop(pending);
+        if self.0.pending.lock().push(due, call) {
             self.0.signal.notify_one();
-        } else {
-            drop(pending);
         }
         if self.0.tasks.is_closed() {
             // The closing client has already adopted the calls in the list.

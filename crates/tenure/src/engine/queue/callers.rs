@@ -134,13 +134,7 @@ impl Event for CallEnded<'_> {
         if queue.is_closed() {
             return CallReply::Closed;
         }
-        let waiters = queue
-            .contention
-            .as_mut()
-            .map(|contention| &mut contention.waiters);
-        let state = waiters
-            .and_then(|waiters| waiters.get_mut(self.id))
-            .map(|waiter| &waiter.state);
+        let state = queue.waiter(self.id).map(|waiter| &waiter.state);
         if matches!(state, Some(WaiterState::Left)) {
             queue.contention().waiters.remove(self.id);
             queue.tidy();
@@ -152,7 +146,7 @@ impl Event for CallEnded<'_> {
         match self.outcome {
             CallOutcome::Granted(hold) => {
                 queue.hold(hold.clone(), self.request.clone());
-                if let Some(waiter) = queue.adopted(was_adopted, self.id) {
+                if let Some(waiter) = queue.waiter(self.id).filter(|_| was_adopted) {
                     waiter.offer(Offer::new(hold, now), effects);
                     queue.watch_offer(effects);
                 }
@@ -169,7 +163,7 @@ impl Event for CallEnded<'_> {
                 queue.notify_poller(effects);
             }
             CallOutcome::Ended(result) => {
-                if let Some(waiter) = queue.adopted(was_adopted, self.id) {
+                if let Some(waiter) = queue.waiter(self.id).filter(|_| was_adopted) {
                     waiter.set(WaiterState::Answered(result), effects);
                 }
                 queue.notify_poller(effects);
@@ -221,8 +215,7 @@ pub(crate) struct Polled<'a> {
 /// What a caller finds when it polls.
 #[derive(Debug)]
 pub(crate) enum PollReply {
-    /// Its own call is in flight.
-    Calling,
+    /// It waits, or a task polls its call.
     Waiting,
     /// It holds the key, with that grant of the run.
     Held(Arc<Hold>, u32),
@@ -246,11 +239,7 @@ impl Event for Polled<'_> {
             return PollReply::Missed;
         };
         match &mut waiter.state {
-            WaiterState::Calling(waker) => {
-                renew_waker(waker, self.waker);
-                return PollReply::Calling;
-            }
-            WaiterState::Waiting(waker) => {
+            WaiterState::Calling(waker) | WaiterState::Waiting(waker) => {
                 renew_waker(waker, self.waker);
                 return PollReply::Waiting;
             }

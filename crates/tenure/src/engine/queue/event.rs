@@ -73,8 +73,7 @@ impl Event for QueueGranted {
             return false;
         }
         let Granted { hold, request } = self.granted;
-        let waiters = &mut queue.contention().waiters;
-        let waiter = waiters.get_mut(self.id);
+        let waiter = queue.waiter(self.id);
         let Some(waiter) = waiter.filter(|waiter| matches!(waiter.state, WaiterState::Waiting(_))) else {
             return false;
         };
@@ -95,9 +94,7 @@ impl Event for QueueFailed {
     type Reply = ();
 
     fn apply(self, queue: &mut KeyQueue, _: Instant, effects: &mut Effects) {
-        if let Some(contention) = &mut queue.contention
-            && let Some(waiter) = contention.waiters.get_mut(self.id)
-        {
+        if let Some(waiter) = queue.waiter(self.id) {
             waiter.set(WaiterState::Answered(Err(self.error)), effects);
         }
     }
@@ -110,11 +107,7 @@ impl Event for IsWaiting {
     type Reply = bool;
 
     fn apply(self, queue: &mut KeyQueue, _: Instant, _: &mut Effects) -> bool {
-        let waiters = queue
-            .contention
-            .as_mut()
-            .map(|contention| &mut contention.waiters);
-        let waiter = waiters.and_then(|waiters| waiters.get_mut(self.0));
+        let waiter = queue.waiter(self.0);
         waiter.is_some_and(|waiter| matches!(waiter.state, WaiterState::Waiting(_)))
     }
 }
@@ -236,11 +229,7 @@ impl Event for IsUnanswered {
     type Reply = bool;
 
     fn apply(self, queue: &mut KeyQueue, now: Instant, _: &mut Effects) -> bool {
-        let waiters = queue
-            .contention
-            .as_mut()
-            .map(|contention| &mut contention.waiters);
-        let waiter = waiters.and_then(|waiters| waiters.get_mut(self.id));
+        let waiter = queue.waiter(self.id);
         waiter.is_some_and(|waiter| matches!(waiter.state, WaiterState::Calling(_)))
             || (!queue.asking.is_empty() && queue.admits(now, self.mode))
     }

@@ -435,7 +435,7 @@ impl World {
             waker: Waker::noop(),
         };
         match self.apply(polled) {
-            PollReply::Calling | PollReply::Waiting => {}
+            PollReply::Waiting => {}
             PollReply::Held(hold, nth) => {
                 self.offered(&hold, nth);
                 self.callers[at].state = CallerState::Holding(hold);

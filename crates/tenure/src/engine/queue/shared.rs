@@ -89,7 +89,10 @@ impl SharedQueue {
         match effects.poller {
             Some(PollerEffect::Start) => {
                 let services = self.services.clone();
-                let demand = LocalDemand::new(self.clone());
+                let demand = LocalDemand {
+                    queue: self.clone(),
+                    request: None,
+                };
                 self.services.tasks.spawn(poller::run(services, demand));
             }
             Some(PollerEffect::Notify) => self.signal.notify_one(),
@@ -144,6 +147,29 @@ impl SharedQueue {
         let hold = Hold::new(context, self.meters.clone(), claim.clone(), grant, terms, now)?;
         self.services.renewer.watch(&hold, self.clone(), now);
         Some(hold)
+    }
+
+    /// Accepts a grant and reports it, so that a waiter may have it. Releases the claim if no waiter has it. Returns false if
+    /// its local deadline has passed.
+    pub(super) fn deliver<E: Event<Reply = bool>>(
+        self: &Arc<Self>,
+        claim: &Arc<Claim>,
+        grant: Grant,
+        request: &LockRequest,
+        report: impl FnOnce(Granted) -> E,
+    ) -> bool {
+        let Some(hold) = self.accept(claim, grant, request) else {
+            self.withdraw(claim.clone());
+            return false;
+        };
+        let granted = Granted {
+            hold: hold.clone(),
+            request: request.clone(),
+        };
+        if !self.apply(report(granted)) {
+            self.reject(&hold);
+        }
+        true
     }
 
     /// Gives back a grant that no caller has seen.
@@ -230,7 +256,7 @@ impl SharedQueue {
         });
     }
 
-    /// Waits in the store's queue for one waiter. `signal` is notified when the waiter leaves.
+    /// Asks for one waiter, whose claim waits in the store's queue. `signal` is notified when the waiter leaves.
     pub(crate) fn poll_for(
         self: &Arc<Self>,
         id: WaiterId,
@@ -239,7 +265,14 @@ impl SharedQueue {
         signal: Arc<Notify>,
     ) {
         let services = self.services.clone();
-        let demand = StoreDemand::new(self.clone(), id, request, claim, signal);
+        let demand = StoreDemand {
+            queue: self.clone(),
+            id,
+            request,
+            claim: Some(claim),
+            signal,
+            is_served: false,
+        };
         self.services.tasks.spawn(poller::run(services, demand));
     }
 }
@@ -297,26 +330,19 @@ impl SuccessorOwner for SuccessorOf {
             queue.withdraw_unanswered(claim.clone());
         }
         let was_refused = matches!(standing, Some(Standing::Waiting { .. }));
-        let grant = match standing {
-            Some(Standing::Granted(grant)) => Some(grant),
-            _ => None,
-        };
-        let was_granted = grant.is_some();
-        let hold = grant.and_then(|grant| queue.accept(&claim, grant, &self.request));
-        let granted = hold.clone().map(|hold| Granted {
-            hold,
-            request: self.request.clone(),
-        });
-        let is_delivered = queue.apply(SuccessorAnswered {
+        let answered = |granted| SuccessorAnswered {
             others,
             was_refused,
             granted,
-        });
-        match hold {
-            Some(hold) if !is_delivered => queue.reject(&hold),
-            // Its local deadline had passed.
-            None if was_granted => queue.withdraw(claim),
-            _ => {}
+        };
+        let is_reported = match standing {
+            Some(Standing::Granted(grant)) => {
+                queue.deliver(&claim, grant, &self.request, |granted| answered(Some(granted)))
+            }
+            _ => false,
+        };
+        if !is_reported {
+            queue.apply(answered(None));
         }
     }
 }
@@ -337,16 +363,10 @@ impl fmt::Debug for SharedQueue {
 }
 
 /// The local waiters of a key, one after the other.
-pub(crate) struct LocalDemand {
+struct LocalDemand {
     queue: Arc<SharedQueue>,
     /// The request of the claim that the poller asks for.
     request: Option<LockRequest>,
-}
-
-impl LocalDemand {
-    pub(crate) fn new(queue: Arc<SharedQueue>) -> Self {
-        LocalDemand { queue, request: None }
-    }
 }
 
 impl Demand for LocalDemand {
@@ -385,18 +405,7 @@ impl Demand for LocalDemand {
                 if uncertain {
                     queue.expect_late_call(claim.clone());
                 }
-                let Some(hold) = queue.accept(&claim, grant, &request) else {
-                    queue.withdraw(claim);
-                    return false;
-                };
-                let granted = Granted {
-                    hold: hold.clone(),
-                    request,
-                };
-                if !queue.apply(PollGranted(granted)) {
-                    queue.reject(&hold);
-                }
-                true
+                queue.deliver(&claim, grant, &request, PollGranted)
             }
             Found::Ended => false,
             Found::Failed { error, uncertain } => {
@@ -421,7 +430,7 @@ impl Demand for LocalDemand {
 }
 
 /// One waiter in the store's queue.
-pub(crate) struct StoreDemand {
+struct StoreDemand {
     queue: Arc<SharedQueue>,
     id: WaiterId,
     request: LockRequest,
@@ -432,24 +441,6 @@ pub(crate) struct StoreDemand {
 }
 
 impl StoreDemand {
-    /// A waiter whose claim already waits in the store.
-    pub(crate) fn new(
-        queue: Arc<SharedQueue>,
-        id: WaiterId,
-        request: LockRequest,
-        claim: Arc<Claim>,
-        signal: Arc<Notify>,
-    ) -> Self {
-        StoreDemand {
-            queue,
-            id,
-            request,
-            claim: Some(claim),
-            signal,
-            is_served: false,
-        }
-    }
-
     fn fail(&mut self, error: Error) {
         self.is_served = true;
         self.queue.apply(QueueFailed { id: self.id, error });
@@ -490,19 +481,10 @@ impl Demand for StoreDemand {
                 if uncertain {
                     queue.expect_late_call(claim.clone());
                 }
-                let Some(hold) = queue.accept(&claim, grant, &self.request) else {
-                    queue.withdraw(claim);
-                    return false;
-                };
-                let granted = Granted {
-                    hold: hold.clone(),
-                    request: self.request.clone(),
-                };
-                if !queue.apply(QueueGranted { id: self.id, granted }) {
-                    queue.reject(&hold);
-                }
-                self.is_served = true;
-                true
+                let id = self.id;
+                let report = |granted| QueueGranted { id, granted };
+                self.is_served = queue.deliver(&claim, grant, &self.request, report);
+                self.is_served
             }
             Found::Ended => false,
             Found::Failed { error, uncertain } => {

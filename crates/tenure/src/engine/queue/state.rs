@@ -366,10 +366,8 @@ impl KeyQueue {
         Look::Rest((until - now).max(SHORTEST_REST))
     }
 
-    pub(super) fn adopted(&mut self, was_adopted: bool, id: WaiterId) -> Option<&mut Waiter> {
-        if !was_adopted {
-            return None;
-        }
+    /// The waiter of that name.
+    pub(super) fn waiter(&mut self, id: WaiterId) -> Option<&mut Waiter> {
         self.contention.as_mut()?.waiters.get_mut(id)
     }
 
