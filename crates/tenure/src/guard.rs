@@ -49,7 +49,6 @@ use crate::telemetry::holding;
 pub struct Guard {
     held: Option<Held>,
     nth: u32,
-    since: Instant,
     /// Its place among the client's claims, for as long as it lives.
     _place: Option<Place>,
 }
@@ -60,6 +59,7 @@ struct Held {
     hold: Arc<Hold>,
     /// The owner that may take the lock again.
     owner: Option<Owner>,
+    since: Instant,
 }
 
 impl Guard {
@@ -73,10 +73,15 @@ impl Guard {
             since,
         } = taken;
         queue.meters().held.increment(1);
-        Guard {
-            held: Some(Held { queue, hold, owner }),
-            nth,
+        let held = Held {
+            queue,
+            hold,
+            owner,
             since,
+        };
+        Guard {
+            held: Some(held),
+            nth,
             _place: place,
         }
     }
@@ -234,75 +239,53 @@ impl Guard {
     /// have ended. [`Error::Closed`] if the runtime of the client has ended: the lease frees it.
     pub async fn unlock(self) -> Result<(), Error> {
         let mut guard = self;
-        let Some(leaving) = guard.leave() else {
-            return Ok(());
-        };
-        let believed = leaving.believed();
-        match leaving.rest {
-            Rest::Shared => Ok(believed?),
-            Rest::Release => leaving.held.release(believed).await,
-            Rest::Keep(until) => Box::pin(leaving.held.keep(until, believed)).await,
+        match guard.leave() {
+            None => Ok(()),
+            Some((held, Rest::Shared)) => Ok(held.ended(held.now())?),
+            Some((held, Rest::Release)) => held.release().await,
+            Some((held, Rest::Keep(until))) => Box::pin(held.keep(until)).await,
         }
     }
 
     /// Gives the lock back at once, whatever `at_least` says: for a search that did not find all it wanted.
     pub(crate) async fn give_up(mut self) -> Result<(), Error> {
-        let Some(leaving) = self.leave() else {
-            return Ok(());
-        };
-        let believed = leaving.believed();
-        match leaving.rest {
-            Rest::Shared => Ok(believed?),
-            Rest::Release | Rest::Keep(_) => leaving.held.release(believed).await,
+        match self.leave() {
+            None => Ok(()),
+            Some((held, Rest::Shared)) => Ok(held.ended(held.now())?),
+            Some((held, Rest::Release | Rest::Keep(_))) => held.release().await,
         }
     }
 
     /// As [`give_up`](Self::give_up), with the rest done by the client's own task.
     pub(crate) fn abandon(mut self) {
-        if let Some(Leaving { held, rest, .. }) = self.leave()
-            && !matches!(rest, Rest::Shared)
-        {
-            held.queue.done_behind(&held.hold);
+        match self.leave() {
+            None => {}
+            Some((held, Rest::Shared)) => drop(held.ended(held.now())),
+            Some((held, Rest::Release | Rest::Keep(_))) => held.release_behind(),
         }
     }
 
     /// Leaves the claim; once, whatever happens to the guard afterwards.
-    fn leave(&mut self) -> Option<Leaving> {
+    fn leave(&mut self) -> Option<(Held, Rest)> {
         let held = self.held.take()?;
-        let now = held.now();
-        let meters = held.queue.meters();
-        meters.held.decrement(1);
-        meters.hold.record(now - self.since);
+        held.queue.meters().held.decrement(1);
         let hold = &held.hold;
         if let Some(owner) = &held.owner {
             if !hold.leave() {
-                let rest = Rest::Shared;
-                return Some(Leaving { held, rest, now });
+                return Some((held, Rest::Shared));
             }
             owner.forget(hold);
         }
-        let kept = hold.kept_until();
-        let rest = match kept.filter(|until| *until > now && hold.is_believed(now)) {
-            Some(until) => Rest::Keep(until),
-            None => Rest::Release,
-        };
-        Some(Leaving { held, rest, now })
+        let kept = hold.kept_until().filter(|until| {
+            let now = held.now();
+            *until > now && hold.is_believed(now)
+        });
+        let rest = kept.map_or(Rest::Release, Rest::Keep);
+        Some((held, rest))
     }
 }
 
-/// What a guard leaves, and what remains to be done.
-struct Leaving {
-    held: Held,
-    rest: Rest,
-    now: Instant,
-}
-
-impl Leaving {
-    fn believed(&self) -> Result<(), Lost> {
-        self.held.hold.check(self.now)
-    }
-}
-
+/// What remains to be done when a guard ends.
 enum Rest {
     /// Other guards of the owner share the claim.
     Shared,
@@ -318,6 +301,12 @@ impl Held {
 
     fn check(&self) -> Result<(), Lost> {
         self.hold.check(self.now())
+    }
+
+    /// Records the end of the hold. Returns whether the claim was held until then.
+    fn ended(&self, now: Instant) -> Result<(), Lost> {
+        self.queue.meters().hold.record(now - self.since);
+        self.hold.check(now)
     }
 
     /// Waits until the local deadline has passed, also when the network is silent.
@@ -337,8 +326,16 @@ impl Held {
         }
     }
 
-    async fn release(&self, believed: Result<(), Lost>) -> Result<(), Error> {
-        let mut release = match self.queue.done(&self.hold) {
+    /// Gives the lock back, and leaves the rest to the client's tasks.
+    fn release_behind(&self) {
+        let now = self.queue.done_behind(&self.hold);
+        let _ = self.ended(now);
+    }
+
+    async fn release(&self) -> Result<(), Error> {
+        let (done, now) = self.queue.done(&self.hold);
+        let believed = self.ended(now);
+        let mut release = match done {
             Ok(release) => release,
             Err(Departed::HandedOver) => return Ok(()),
             Err(Departed::Gone) => return Ok(believed?),
@@ -396,7 +393,8 @@ impl Held {
     }
 
     /// Makes the store keep the claim until then, also if this process ends, and returns the store's answer.
-    async fn keep(&self, until: Instant, believed: Result<(), Lost>) -> Result<(), Error> {
+    async fn keep(&self, until: Instant) -> Result<(), Error> {
+        let believed = self.ended(self.now());
         let (tell, told) = tokio::sync::oneshot::channel();
         self.queue.keep(&self.hold, until, tell);
         let Services { context, tasks, .. } = &*self.queue.services;
@@ -414,15 +412,15 @@ impl Held {
 
 impl Drop for Guard {
     fn drop(&mut self) {
-        let Some(Leaving { held, rest, .. }) = self.leave() else {
-            return;
-        };
-        match rest {
-            Rest::Shared => {}
-            Rest::Release => held.queue.done_behind(&held.hold),
-            Rest::Keep(until) => held
-                .queue
-                .keep(&held.hold, until, tokio::sync::oneshot::channel().0),
+        match self.leave() {
+            None => {}
+            Some((held, Rest::Shared)) => drop(held.ended(held.now())),
+            Some((held, Rest::Release)) => held.release_behind(),
+            Some((held, Rest::Keep(until))) => {
+                let _ = held.ended(held.now());
+                held.queue
+                    .keep(&held.hold, until, tokio::sync::oneshot::channel().0);
+            }
         }
     }
 }

@@ -179,18 +179,20 @@ impl SharedQueue {
         self.withdraw(hold.claim.clone());
     }
 
-    /// A holder is done: hands its claim over, or returns the release that must be sent.
-    pub(crate) fn done(self: &Arc<Self>, hold: &Arc<Hold>) -> Result<Release, Departed> {
-        match self.apply(HolderDone(hold)) {
+    /// A holder is done: hands its claim over, or returns the release that must be sent. Also returns the time.
+    pub(crate) fn done(self: &Arc<Self>, hold: &Arc<Hold>) -> (Result<Release, Departed>, Instant) {
+        let (exit, now) = self.apply_at(HolderDone(hold));
+        let done = match exit {
             Exit::HandedOver | Exit::Lingers => Err(Departed::HandedOver),
             Exit::Gone => Err(Departed::Gone),
             Exit::Release(successor) => Ok(self.release(hold, successor)),
-        }
+        };
+        (done, now)
     }
 
-    /// A holder is done, and does not wait for the release.
-    pub(crate) fn done_behind(self: &Arc<Self>, hold: &Arc<Hold>) {
-        self.apply(HolderGone(hold));
+    /// A holder is done, and does not wait for the release. Returns the time.
+    pub(crate) fn done_behind(self: &Arc<Self>, hold: &Arc<Hold>) -> Instant {
+        self.apply_at(HolderGone(hold)).1
     }
 
     pub(crate) fn release(
