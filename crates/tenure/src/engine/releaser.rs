@@ -3,7 +3,6 @@
 //! A release is retried while its effect is unknown. `unlock` polls its own release; the releaser's task sends those that
 //! callers left behind, in batches, and adopts the calls of callers that stopped polling.
 
-use std::any::Any;
 use std::future::{Future, poll_fn};
 use std::mem;
 use std::pin::Pin;
@@ -63,18 +62,23 @@ impl Pending {
 
 /// One claim to be released, with the state of its retries.
 pub(crate) struct Release {
-    shared: Arc<Shared>,
+    /// It lives until the release is sent, and with it a client that was dropped.
+    origin: Arc<dyn Origin>,
     claim: Arc<Claim>,
     cause: Cause,
     successor: Option<Successor>,
-    meters: Option<Arc<Meters>>,
     /// A call in flight. It outlives the future that polls it.
     call: Option<Each<Released>>,
     tries: u32,
-    /// A closing client waits for it.
-    _token: TaskTrackerToken,
-    /// A client that was dropped lives until its releases are sent.
-    _client: Arc<dyn Any + Send + Sync>,
+    /// A closing client waits for it. Only where the store has not answered at once.
+    token: Option<TaskTrackerToken>,
+}
+
+/// What a release needs of the queue from which it comes.
+pub(crate) trait Origin: Send + Sync {
+    fn releaser(&self) -> &Releaser;
+
+    fn meters(&self) -> &Meters;
 }
 
 /// The claim that the release grants, if the store gives it the key at once.
@@ -121,30 +125,9 @@ impl Releaser {
         }))
     }
 
-    /// A release that was not sent yet.
-    pub(crate) fn release(
-        &self,
-        claim: Arc<Claim>,
-        cause: Cause,
-        successor: Option<Successor>,
-        meters: Option<Arc<Meters>>,
-        client: Arc<dyn Any + Send + Sync>,
-    ) -> Release {
-        Release {
-            shared: self.0.clone(),
-            claim,
-            cause,
-            successor,
-            meters,
-            call: None,
-            tries: 0,
-            _token: self.0.tasks.token(),
-            _client: client,
-        }
-    }
-
     /// Sends a release for a caller that does not wait for it.
-    pub(crate) fn send_later(&self, release: Release) {
+    pub(crate) fn send_later(&self, mut release: Release) {
+        release.token = Some(self.0.tasks.token());
         let mut pending = self.0.pending.lock();
         if self.0.tasks.is_gone() {
             // No task is left to send it: the lease ends the claim.
@@ -228,6 +211,28 @@ impl Releaser {
 }
 
 impl Release {
+    /// A release that was not sent yet.
+    pub(crate) fn new(
+        origin: Arc<dyn Origin>,
+        claim: Arc<Claim>,
+        cause: Cause,
+        successor: Option<Successor>,
+    ) -> Self {
+        Release {
+            origin,
+            claim,
+            cause,
+            successor,
+            call: None,
+            tries: 0,
+            token: None,
+        }
+    }
+
+    fn shared(&self) -> &Shared {
+        &self.origin.releaser().0
+    }
+
     /// Sends the release and retries it for up to `limit` while its effect is unknown. After that a task goes on.
     ///
     /// With a successor, waiters depend on the release: a task adopts it unless the caller has polled it to its end within
@@ -239,17 +244,18 @@ impl Release {
         if let Some(left) = self.begin() {
             return Ok(left);
         }
+        self.token = Some(self.shared().tasks.token());
         if self.successor.is_none() {
             return Abandoned(Some(self)).send(limit).await;
         }
-        let shared = self.shared.clone();
+        let releaser = self.origin.releaser().clone();
         let (tell, mut told) = oneshot::channel();
         let work = Unlocking {
             release: Box::pin(self.finish(limit)),
             tell,
         };
-        let in_flight = InFlight::new(&shared.tasks, work, None);
-        Releaser(shared).adopt_later(&in_flight.adoptable());
+        let in_flight = InFlight::new(&releaser.0.tasks, work, None);
+        releaser.adopt_later(&in_flight.adoptable());
         poll_fn(|cx| match in_flight.poll(cx) {
             Poll::Ready(Progress::Answered(answer)) => Poll::Ready(answer),
             Poll::Ready(Progress::Adopted) => {
@@ -277,7 +283,7 @@ impl Release {
             batch.into_iter().partition(|release| release.call.is_some());
         in_flight.into_iter().for_each(Release::finish_later);
         let Some(first) = fresh.first() else { return };
-        let store = &first.shared.context.store;
+        let store = &first.shared().context.store;
         let answers = store
             .release(fresh.iter().map(Release::departure).collect())
             .await;
@@ -294,20 +300,18 @@ impl Release {
     /// request may place the claim.
     pub(crate) async fn send_for_good(mut self) {
         let limit = match self.cause {
-            Cause::Withdrawn => self.claim.lease.max(self.shared.context.settings.call_limit),
+            Cause::Withdrawn => self.claim.lease.max(self.shared().context.settings.call_limit),
             Cause::Unlocked | Cause::Evicted { .. } => self.claim.lease,
         };
         if let Err(error) = self.run(limit).await {
-            let meters = self.meters.as_deref();
-            let meters = meters.unwrap_or_else(|| self.shared.context.meters());
-            meters.unreturned.increment(1);
+            self.origin.meters().unreturned.increment(1);
             tracing::warn!(key = %self.claim.at.key, claim = %self.claim.at.id, %error,
                 "a lock could not be given back: it ends with its lease");
         }
     }
 
     fn finish_later(self) {
-        let tasks = self.shared.tasks.clone();
+        let tasks = self.shared().tasks.clone();
         tasks.spawn(self.send_for_good());
     }
 
@@ -327,7 +331,7 @@ impl Release {
                 Ok(left) => return Ok(left),
                 Err(error) => error,
             };
-            let Shared { context, tasks, .. } = &*self.shared;
+            let Shared { context, tasks, .. } = self.shared();
             let now = context.now();
             let give_up = *give_up.get_or_insert(now + limit);
             let may_succeed = error.is_weather() || error.effect() == Effect::Unknown;
@@ -347,7 +351,7 @@ impl Release {
     fn call(&mut self) -> &mut Each<Released> {
         let call = self.call.take().unwrap_or_else(|| {
             self.tries += 1;
-            self.shared.context.store.release(smallvec![self.departure()])
+            self.shared().context.store.release(smallvec![self.departure()])
         });
         self.call.insert(call)
     }
@@ -361,7 +365,7 @@ impl Release {
     }
 
     fn departure(&self) -> Departure {
-        let context = &self.shared.context;
+        let context = &self.shared().context;
         Departure {
             who: Holder::Claim(self.claim.at.clone()),
             cause: self.cause.clone(),

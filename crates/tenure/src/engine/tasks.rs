@@ -137,7 +137,8 @@ impl Tasks {
 
     /// Whether the client was closed, or its runtime has ended.
     pub(crate) fn is_closed(&self) -> bool {
-        self.0.closing.is_cancelled()
+        // Without a lock: each call asks.
+        self.0.work.is_closed()
     }
 
     /// Whether the runtime has ended, or the client has released everything and ended.
@@ -186,12 +187,12 @@ impl Tasks {
             *life = Life::Closed;
         }
         drop(life);
+        self.0.work.close();
         self.0.closing.cancel();
     }
 
     /// Waits until no work on behalf of callers is left.
     pub(crate) async fn settled(&self) {
-        self.0.work.close();
         self.0.work.wait().await;
     }
 
@@ -209,6 +210,7 @@ impl Tasks {
             *life = Life::Gone;
         }
         drop(life);
+        self.0.work.close();
         self.0.closing.cancel();
         self.0.ended.cancel();
         unforeseen

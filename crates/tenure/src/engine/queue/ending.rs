@@ -30,7 +30,7 @@ impl SharedQueue {
             let is_over = renewer.keep(&hold, until, deadline, tell).await;
             queue.apply(HoldEnded(&hold));
             if is_over {
-                let release = queue.release_claim(hold.claim.clone(), Cause::Unlocked, None);
+                let release = Release::new(queue.clone(), hold.claim.clone(), Cause::Unlocked, None);
                 release.send_for_good().await;
             }
         });

@@ -19,7 +19,7 @@ use super::waiter::WaiterId;
 use crate::engine::context::Context;
 use crate::engine::hold::Hold;
 use crate::engine::poller::{self, Demand, Found, Next, Pause};
-use crate::engine::releaser::{Release, Successor, SuccessorAnswer, SuccessorOwner};
+use crate::engine::releaser::{Origin, Release, Releaser, Successor, SuccessorAnswer, SuccessorOwner};
 use crate::engine::renewer::HoldObserver;
 use crate::engine::request::LockRequest;
 use crate::engine::services::Services;
@@ -208,25 +208,12 @@ impl SharedQueue {
                 request,
             }),
         });
-        self.release_claim(hold.claim.clone(), Cause::Unlocked, successor)
-    }
-
-    pub(super) fn release_claim(
-        &self,
-        claim: Arc<Claim>,
-        cause: Cause,
-        successor: Option<Successor>,
-    ) -> Release {
-        let meters = self.meters.clone();
-        let client = self.services.clone();
-        self.services
-            .releaser
-            .release(claim, cause, successor, meters, client)
+        Release::new(self.clone(), hold.claim.clone(), Cause::Unlocked, successor)
     }
 
     /// Releases a claim of which every call was answered, whatever state it is in.
-    pub(crate) fn withdraw(&self, claim: Arc<Claim>) {
-        let release = self.release_claim(claim, Cause::Withdrawn, None);
+    pub(crate) fn withdraw(self: &Arc<Self>, claim: Arc<Claim>) {
+        let release = Release::new(self.clone(), claim, Cause::Withdrawn, None);
         self.services.releaser.send_later(release);
     }
 
@@ -302,6 +289,16 @@ pub(crate) enum Departed {
     HandedOver,
     /// It was released before: the client was closed, or its local deadline has passed.
     Gone,
+}
+
+impl Origin for SharedQueue {
+    fn releaser(&self) -> &Releaser {
+        &self.services.releaser
+    }
+
+    fn meters(&self) -> &Meters {
+        SharedQueue::meters(self)
+    }
 }
 
 impl HoldObserver for SharedQueue {
