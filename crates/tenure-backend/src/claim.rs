@@ -16,6 +16,12 @@ pub const MAX_PLACE_AHEAD: Duration = Duration::from_secs(10);
 /// ([`Departure::bar`](crate::Departure)), so that no grant that is passed on is older than another's.
 pub const PASS_WINDOW: Duration = Duration::from_millis(10);
 
+/// For how long a key is left to a client whose turn it is: long enough for a wake-up and a request.
+///
+/// A store keeps a freed key for that time for the claim that it woke, and has a claim that lets others go first ask
+/// again after it. A client that has had its turns leaves the store alone for the same time.
+pub const TURN: Duration = Duration::from_millis(10);
+
 /// One attempt to hold one key, with all a store needs to know to grant it.
 ///
 /// In the store a claim is absent, waiting or granted. The client names it before the first byte is sent and

@@ -24,7 +24,7 @@ mod weakness;
 pub use backend::Backend;
 pub use bell::Bell;
 pub use call::{Batch, Call, Each, Wakes};
-pub use claim::{Claim, MAX_PLACE_AHEAD, PASS_WINDOW};
+pub use claim::{Claim, MAX_PLACE_AHEAD, PASS_WINDOW, TURN};
 pub use ended::EndedClaims;
 pub use error::{BackendError, Effect, Fault};
 pub use finding::{Finding, Severity};

@@ -8,11 +8,11 @@ use std::time::Duration;
 use smallvec::SmallVec;
 use tenure_backend::{
     BackendError, Batch, Cause, Claim, ClaimId, Departure, Fairness, Grant, Holder, HolderId, Instant, Kind,
-    Loss, Phase, Released, Renewal, Renewed, Standing, TokenRun,
+    Loss, Phase, Released, Renewal, Renewed, Standing, TURN, TokenRun,
 };
 
 use crate::profile::LIMITS;
-use crate::turn::{KEEP, Kept};
+use crate::turn::Kept;
 use crate::visit::Visit;
 use crate::watch::Watchers;
 
@@ -160,7 +160,7 @@ impl Room {
         let id = claim.at.id;
         let polls_soon = Standing::Waiting {
             ahead: None,
-            poll_after: KEEP,
+            poll_after: TURN,
         };
         if !yields || self.hold_mut(id).is_some() {
             // An heir of another kind is told so when it asks for itself: nothing of it is here.

@@ -2,15 +2,12 @@
 
 use std::time::Duration;
 
-use tenure_backend::{Bell, Claim, ClaimId, ClientId, Fairness, Instant, Mode};
+use tenure_backend::{Bell, Claim, ClaimId, ClientId, Fairness, Instant, Mode, TURN};
 
 use crate::profile::LIMITS;
 use crate::room::{Hold, Room};
 use crate::visit::Visit;
 use crate::watch::Watcher;
-
-/// For how long a key is kept for the unfair claims that were woken, before it is anybody's.
-pub(crate) const KEEP: Duration = Duration::from_millis(10);
 
 /// How soon a claim is asked to poll again, at the soonest.
 const MIN_POLL: Duration = Duration::from_millis(1);
@@ -93,7 +90,7 @@ impl Room {
             return;
         }
         let now = visit.at.now;
-        let until = crowd.bar.map_or(now, |bar| bar.max(now)) + KEEP;
+        let until = crowd.bar.map_or(now, |bar| bar.max(now)) + TURN;
         crowd.kept.clear();
         let mut spare = None;
         for watcher in crowd.watchers.iter().filter(|one| waits(one, &self.holds)) {

@@ -18,6 +18,8 @@ local REMEMBERED = 12000
 -- For how long Java lets a waiter stand at the head of the queue (fairLockWaitTimeout), by its own clock.
 local PATIENCE = 300000
 local DAY = 86400000
+-- How soon a claim that lets others go first asks again: the contract's TURN, which script.rs writes here.
+local TURN = TURN_MS
 --: include redisson_foreign
 
 -- Takes a member out of the queue. The scores of those behind stay: one of Java's that were lowered below its clock would
@@ -188,7 +190,7 @@ local function place(owner, lease, place_by, grants, label, fair, yields)
         call_head(head)
     end
     if not fair then
-        return 0, yields and 10 or unfair_poll(poll_after(left, head), lease), -1
+        return 0, yields and TURN or unfair_poll(poll_after(left, head), lease), -1
     end
     -- If a script of Java's has taken one of ours for dead, it was the head, and is again.
     local javas = redis.call('ZCARD', timeouts) - redis.call('ZCARD', waiters)
@@ -208,7 +210,7 @@ local function place(owner, lease, place_by, grants, label, fair, yields)
     redis.call('ZADD', waiters, now_ms + lease, owner)
     redis.call('SET', records .. owner, 'W:' .. label, 'PX', lease + REMEMBERED)
     tend()
-    local soon = yields and left == -2 and 10 or poll_after(left, ahead > 0 and head or nil)
+    local soon = yields and left == -2 and TURN or poll_after(left, ahead > 0 and head or nil)
     if javas > 0 and ahead > 0 and not redis.call('ZSCORE', waiters, redis.call('LINDEX', queue, ahead - 1)) then
         -- One of Java's that gives up tells nobody: who stands behind it looks.
         soon = math.min(soon, FOREIGN_POLL)

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tenure_backend::{
     BackendError, Claim, ClientId, Effect, Fairness, Fault, Grant, Instant, Kind, Phase, Renewal, Renewed,
-    Standing, TokenRun,
+    Standing, TURN, TokenRun,
 };
 
 use crate::answer::{Placed, numbers, placed, run};
@@ -168,9 +168,6 @@ pub(crate) fn keep_ms(long: Duration) -> u64 {
     u64::try_from(long.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// How soon an heir asks for itself that was not placed.
-const SOON: Duration = Duration::from_millis(10);
-
 /// What an answer means for a claim that was asked for at that moment.
 pub(crate) fn standing(placed: Placed, claim: &Claim, asked: Instant) -> Standing {
     match placed {
@@ -186,7 +183,7 @@ pub(crate) fn standing(placed: Placed, claim: &Claim, asked: Instant) -> Standin
         // An heir is told when it asks for itself.
         Placed::IsReadWrite | Placed::UsedUp | Placed::IsNoLock => Standing::Waiting {
             ahead: None,
-            poll_after: SOON,
+            poll_after: TURN,
         },
     }
 }

@@ -3,6 +3,7 @@
 use std::sync::LazyLock;
 
 use redis::{Arg, Cmd, RedisWrite, ToRedisArgs};
+use tenure_backend::TURN;
 
 /// The parts that scripts share. Where one belongs stands `--: include` and its name.
 const SHARED: [(&str, &str); 4] = [
@@ -60,6 +61,7 @@ impl Script {
         for (name, part) in SHARED {
             text = text.replace(&format!("--: include {name}\n"), part);
         }
+        text = text.replace("TURN_MS", &TURN.as_millis().to_string());
         // Remarks are for readers. From somebody who has not said a password the server takes no text of more than 16 kB,
         // and does not even say why.
         let text: String = text

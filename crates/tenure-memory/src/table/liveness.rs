@@ -3,16 +3,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tenure_backend::{Claim, Fairness, Instant, Mode, Standing};
+use tenure_backend::{Claim, Fairness, Instant, Mode, Standing, TURN};
 use tenure_testkit::Dice;
 
 use super::trial::{Trial, Watch, permits};
-use crate::turn::KEEP;
 
 const STEP: Duration = Duration::from_millis(1);
 
 /// Longer than a key is kept and a poll takes, and far shorter than any lease.
-const LONGEST_IDLE: Duration = KEEP.saturating_mul(2);
+const LONGEST_IDLE: Duration = TURN.saturating_mul(2);
 
 struct Client {
     number: u8,

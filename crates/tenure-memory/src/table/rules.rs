@@ -5,11 +5,10 @@ use std::time::Duration;
 
 use tenure_backend::{
     Fairness, FencingToken, Holder, HolderId, Loss, MAX_PLACE_AHEAD, Mode, PASS_WINDOW, Phase, Renewal,
-    Renewed, Standing, TokenRun,
+    Renewed, Standing, TURN, TokenRun,
 };
 
 use super::trial::{LEASE, Trial, count, key, permits};
-use crate::turn::KEEP;
 
 const INSTANT: Duration = Duration::from_nanos(1);
 
@@ -396,7 +395,7 @@ fn a_release_wakes_the_claim_that_has_watched_longest_and_a_spare() {
     assert!(watches.iter().all(|watch| !watch.woke()));
     assert_eq!(trial.release(&holds).others, 3);
     assert_eq!([0, 1, 2].map(|at| watches[at].woke()), [true, true, false]);
-    assert_eq!(trial.wait(&claims[1]), (None, KEEP));
+    assert_eq!(trial.wait(&claims[1]), (None, TURN));
     trial.grant(&claims[0]);
     // That one waits no more, so the next is the longest watching.
     trial.release(&claims[0]);
@@ -412,7 +411,7 @@ fn a_key_is_kept_for_whoever_was_woken_for_10_ms_and_no_longer() {
     trial.grant(&holds);
     let watch = trial.watch(&woken);
     trial.release(&holds);
-    trial.pass(KEEP - INSTANT);
+    trial.pass(TURN - INSTANT);
     assert!(trial.try_grant(&quick).is_none());
     trial.pass(INSTANT);
     trial.grant(&quick);

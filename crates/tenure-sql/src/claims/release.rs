@@ -4,15 +4,12 @@ use std::time::Duration;
 
 use tenure_backend::{
     BackendError, Batch, Cause, ClaimId, ClientId, Departure, Fairness, Heir, Holder, HolderId, Instant,
-    MAX_PLACE_AHEAD, Mode, Released, Standing,
+    MAX_PLACE_AHEAD, Mode, Released, Standing, TURN,
 };
 
 use super::acquire::{Manners, attempt, waiting};
 use super::{Phase, Row, View};
 use crate::profile::LIMITS;
-
-/// For how long a key is kept for the watcher whose turn it is: long enough for a wake-up and a request.
-const TURN: Duration = Duration::from_millis(10);
 
 /// Ends whoever was named, and then lets the heir or others go on.
 pub(crate) fn release(view: &mut View, departure: &Departure) -> Released {

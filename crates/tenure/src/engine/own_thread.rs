@@ -1,5 +1,5 @@
 //! A thread of a client's own, for programs whose tasks block: its watchdog, its store's connections and whatever its
-//! calls start run there. What the watchdog does is in `watchdog/`.
+//! calls start run there.
 
 use std::fmt;
 use std::future::{Future, poll_fn};

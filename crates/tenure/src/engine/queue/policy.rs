@@ -2,10 +2,7 @@
 
 use std::time::Duration;
 
-use tenure_backend::{Instant, PASS_WINDOW};
-
-/// How long other clients go first after a successor was refused, or where the store cannot report other waiters.
-const YIELD: Duration = PASS_WINDOW;
+use tenure_backend::{Instant, TURN};
 
 /// If the store cannot report other waiters, the client yields to them after this many runs.
 const RUNS_PER_YIELD: u32 = 4;
@@ -120,7 +117,7 @@ impl HandoverPolicy {
         if !self.limits.reports_waiters {
             self.runs += 1;
             if self.runs.is_multiple_of(RUNS_PER_YIELD) {
-                self.yield_until = now + YIELD;
+                self.yield_until = now + TURN;
                 return false;
             }
         }
@@ -134,7 +131,7 @@ impl HandoverPolicy {
         }
         if was_refused {
             self.streak_since = None;
-            self.yield_until = now + YIELD;
+            self.yield_until = now + TURN;
         }
     }
 
@@ -233,8 +230,8 @@ mod tests {
         let mut policy = HandoverPolicy::new(UNCOUNTED);
         let named: Vec<bool> = (0..8).map(|_| policy.names_successor(at(MS))).collect();
         assert_eq!(named, [true, true, true, false, true, true, true, false]);
-        assert_eq!(policy.turn(at(MS)), Turn::Ours(YIELD));
-        assert_eq!(policy.turn(at(MS + YIELD)), Turn::Ours(Duration::ZERO));
+        assert_eq!(policy.turn(at(MS)), Turn::Ours(TURN));
+        assert_eq!(policy.turn(at(MS + TURN)), Turn::Ours(Duration::ZERO));
     }
 
     #[test]
@@ -242,7 +239,7 @@ mod tests {
         let mut policy = HandoverPolicy::new(COUNTED);
         assert!(policy.names_successor(at(MS)));
         policy.successor_answered(at(2 * MS), Some(1), true);
-        assert_eq!(policy.turn(at(2 * MS)), Turn::Ours(YIELD));
+        assert_eq!(policy.turn(at(2 * MS)), Turn::Ours(TURN));
         assert!(policy.names_successor(at(STREAK + MS)), "the streak began again");
     }
 }
