@@ -3,94 +3,16 @@
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Wake, Waker};
 use std::time::Duration;
 
-use tenure::{Acquire, Client, Error, Guard, LostCause, Settings, multi};
+use tenure::{Client, Error, LostCause, Settings, multi};
 
 use crate::stage::{Stage, Verb, stage};
 use crate::world::{
-    MS, SECOND, World, assert_error, begun, evict, hold_many, pass, poll_once, queued, runtime,
-    served_within, settle, spawned, tasks,
+    MS, SECOND, World, assert_error, begun, evict, hold_many, pass, poll_once, queued, runtime, settle,
 };
-
-#[tokio::test(start_paused = true)]
-async fn waiters_that_come_back_to_a_queue_that_was_made_anew_leave_nothing_behind() {
-    let (_, [one, two]) = World::clients();
-    let mutex = one.mutex("k");
-    // Behind another client a waiter stands first in its queue, behind its own client last.
-    for other in [two.mutex("k"), mutex.clone()] {
-        let guard = other.lock().await.unwrap();
-        let mut first = queued(mutex.lock()).await;
-        guard.unlock().await.unwrap();
-        // The offer is missed, and the queue is gone.
-        pass(SECOND).await;
-        assert_eq!(tasks(), 4, "a renewer and a releaser for each client");
-        let guard = other.lock().await.unwrap();
-        let second = queued(mutex.lock()).await;
-        assert!(poll_once(&mut first).await.is_none());
-        settle().await;
-        drop(second);
-        settle().await;
-        drop(first);
-        settle().await;
-        guard.unlock().await.unwrap();
-        pass(SECOND).await;
-        assert_eq!(
-            tasks(),
-            4,
-            "a renewer and a releaser for each client, and no poller"
-        );
-    }
-}
-
-/// Counts how often it was woken.
-#[derive(Default)]
-struct Count(AtomicUsize);
-
-impl Wake for Count {
-    fn wake(self: Arc<Self>) {
-        self.0.fetch_add(1, Ordering::Relaxed);
-    }
-}
-
-fn poll_with(lock: &mut Acquire<Guard>, count: &Arc<Count>) -> Option<Guard> {
-    let waker = Waker::from(count.clone());
-    match std::pin::Pin::new(lock).poll(&mut Context::from_waker(&waker)) {
-        std::task::Poll::Ready(guard) => Some(guard.unwrap()),
-        std::task::Poll::Pending => None,
-    }
-}
-
-#[tokio::test(start_paused = true)]
-async fn every_waiting_attempt_of_an_owner_is_woken_when_it_has_the_key() {
-    let (_, [client]) = World::clients();
-    let plain = client.mutex("k");
-    let owned = plain.clone().owned_by(&client.owner("one"));
-    let guard = plain.lock().await.unwrap();
-    let (mut first, mut late) = (owned.lock(), owned.lock());
-    let nobody = Arc::new(Count::default());
-    assert!(poll_with(&mut first, &nobody).is_none() && poll_with(&mut late, &nobody).is_none());
-    drop(guard);
-    settle().await;
-    drop(poll_with(&mut first, &nobody).expect("it was offered the key"));
-    // The other one misses its offer.
-    pass(SECOND).await;
-    let guard = plain.lock().await.unwrap();
-    let (mut third, mut fourth) = (owned.lock(), owned.lock());
-    let woken = [Arc::new(Count::default()), Arc::new(Count::default())];
-    assert!(poll_with(&mut third, &woken[0]).is_none() && poll_with(&mut fourth, &woken[1]).is_none());
-    assert!(poll_with(&mut late, &nobody).is_none());
-    drop(late);
-    drop(guard);
-    settle().await;
-    let held = poll_with(&mut third, &woken[0]).expect("it was offered the key");
-    let times = woken[1].0.load(Ordering::Relaxed);
-    assert!(times > 0, "nobody told the other attempt");
-    assert!(poll_with(&mut fourth, &woken[1]).is_some());
-    drop(held);
-}
 
 #[tokio::test(start_paused = true)]
 async fn options_that_contradict_each_other_are_refused_before_anything_is_sent() {
@@ -132,21 +54,6 @@ async fn settings_of_nothing_are_as_short_as_they_can_be_and_still_work() {
     pass(5 * MS).await;
     let guard = poll_once(&mut waiting).await.expect("it was offered the key");
     guard.unwrap().unlock().await.unwrap();
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_try_that_overtakes_an_unpolled_waiter_stalls_the_next_one_at_most_200_ms() {
-    let (_, [one, other]) = World::clients();
-    let mutex = one.mutex("k");
-    let guard = other.mutex("k").lock().await.unwrap();
-    let unpolled = begun(mutex.lock()).await;
-    let next = spawned(mutex.lock()).await;
-    guard.unlock().await.unwrap();
-    let overtaken = mutex.try_lock().await.unwrap().expect("the key is free");
-    settle().await;
-    overtaken.unlock().await.unwrap();
-    drop(served_within(200 * MS, next).await);
-    drop(unpolled);
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,16 +1,16 @@
 //! Interleavings that once went wrong somewhere: calls that outlast their callers, futures that are kept and not
 //! polled, clients that close in between. Calls that are taken over from their callers are in `taken_over.rs`.
 
+use std::pin::Pin;
 use std::sync::Arc;
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Wake};
 
 use futures_util::FutureExt;
-use tenure::{Client, Error, Settings};
+use tenure::{Client, Error, Mutex, Settings};
 
 use crate::stage::{Verb, stage};
-use crate::world::{
-    MS, SECOND, World, assert_error, begun, mutex, pass, queued, runtime, settle, spawned, tasks, worker,
-};
+use crate::world::{MS, SECOND, World, assert_error, pass, runtime, settle, spawned, worker};
 
 /// R26: what a failed poll says of itself says nothing of the claim that an earlier call placed.
 #[tokio::test(start_paused = true)]
@@ -25,28 +25,6 @@ async fn a_fair_waiter_whose_poll_is_refused_leaves_no_ghost() {
     settle().await;
     assert_eq!(world.queue("k").await.len(), 0);
     guard.unlock().await.unwrap();
-}
-
-#[tokio::test(start_paused = true)]
-async fn close_ends_a_waiter_that_was_offered_the_lock() {
-    for (fair, time) in [
-        (false, Duration::ZERO),
-        (false, 500 * MS),
-        (true, Duration::ZERO),
-        (true, 500 * MS),
-    ] {
-        let (world, [client]) = World::clients();
-        let mutex = mutex(&client, fair);
-        let guard = mutex.lock().await.unwrap();
-        let waiting = queued(mutex.lock()).await;
-        guard.unlock().await.unwrap();
-        // Either it has the offer in its hands, or has missed it.
-        pass(time).await;
-        client.close(SECOND).await.unwrap();
-        let ended = tokio::time::timeout(SECOND, waiting).await.expect("stranded");
-        assert!(matches!(ended, Err(Error::Closed(_))), "fair {fair}, {time:?}");
-        assert!(world.is_free("k").await, "fair {fair}, {time:?}");
-    }
 }
 
 #[test]
@@ -65,46 +43,6 @@ fn on_a_thread_of_its_own_too_close_confirms_what_it_gave_back() {
         close.await.unwrap().unwrap();
         assert!(!guard.is_held());
     });
-}
-
-#[test]
-fn with_a_thread_of_its_own_a_client_works_outside_a_runtime() {
-    let client = Client::new(tenure_memory::Memory::new(), Settings::default().own_thread(true));
-    let mutex = client.mutex("k");
-    let guard = mutex.lock().now_or_never().unwrap().unwrap();
-    assert!(guard.lost().now_or_never().is_none());
-    assert!(mutex.lock_within(SECOND).now_or_never().is_none());
-    drop(guard);
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_wait_that_times_out_during_its_own_call_leaves_no_driver_behind() {
-    let (world, client, stage) = World::with_stage();
-    let guard = world.client().mutex("k").lock().await.unwrap();
-    stage.act(Verb::Acquire).hold_after();
-    assert!(client.mutex("k").lock_within(200 * MS).await.is_err());
-    pass(SECOND).await;
-    stage.act(Verb::Acquire).go_on();
-    pass(SECOND).await;
-    assert_eq!(tasks(), 4, "a renewer and a releaser for each client");
-    guard.unlock().await.unwrap();
-    pass(SECOND).await;
-    assert_eq!(tasks(), 2, "the renewer and the releaser");
-}
-
-#[tokio::test(start_paused = true)]
-async fn waiters_that_miss_offers_and_go_leave_no_driver_behind() {
-    let (world, [client]) = World::clients();
-    let mutex = client.mutex("k");
-    let guard = mutex.lock().await.unwrap();
-    let first = begun(mutex.lock()).await;
-    guard.unlock().await.unwrap();
-    let second = begun(mutex.lock()).await;
-    pass(SECOND).await;
-    drop((first, second));
-    pass(SECOND).await;
-    assert_eq!(tasks(), 2, "the renewer and the releaser");
-    world.freed("k", MS).await;
 }
 
 #[test]
@@ -144,16 +82,49 @@ async fn a_store_that_always_answers_too_late_is_asked_with_pauses() {
     world.freed("k", SECOND).await;
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_refusal_is_told_to_the_waiter_whose_wish_it_was() {
-    let (world, [client]) = World::clients();
-    let guard = world.client().mutex("k").lock().await.unwrap();
-    let year = Duration::from_secs(400 * 86_400);
-    let refused = client.mutex("k").lease(year).lock().await;
-    assert!(matches!(refused, Err(Error::Limit(_))), "{refused:?}");
-    let waiting = spawned(client.mutex("k").lock()).await;
-    guard.unlock().await.unwrap();
-    assert!(waiting.await.unwrap().is_ok());
+/// A waker that takes the lock again.
+struct LocksAgain {
+    mutex: Mutex,
+    is_woken: AtomicBool,
+}
+
+impl Wake for LocksAgain {
+    fn wake(self: Arc<Self>) {
+        drop(self.mutex.try_lock().now_or_never());
+        self.is_woken.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Q8: no lock of the queue is held while a waker runs, or while the store is called.
+#[test]
+fn wakers_and_calls_may_lock_the_same_key() {
+    let (tell, told) = std::sync::mpsc::channel();
+    let work = async move {
+        let (_, client, stage) = World::with_stage();
+        let mutex = client.mutex("k").linger(10 * MS);
+        for verb in [Verb::Acquire, Verb::Release] {
+            let (mutex, tell) = (mutex.clone(), tell.clone());
+            stage.act(verb).meanwhile(move || {
+                drop(mutex.try_lock().now_or_never());
+                tell.send(verb).unwrap();
+            });
+        }
+        let guard = mutex.lock().await.unwrap();
+        let again = Arc::new(LocksAgain {
+            mutex: mutex.clone(),
+            is_woken: AtomicBool::new(false),
+        });
+        let mut waiting = mutex.lock();
+        let polled = Pin::new(&mut waiting).poll(&mut Context::from_waker(&again.clone().into()));
+        assert!(polled.is_pending());
+        guard.unlock().await.unwrap();
+        assert!(again.is_woken.load(Ordering::Relaxed));
+        waiting.await.unwrap().unlock().await.unwrap();
+    };
+    std::thread::spawn(|| runtime().block_on(work));
+    for verb in [Verb::Acquire, Verb::Release] {
+        assert_eq!(told.recv_timeout(10 * SECOND).expect("it locks itself out"), verb);
+    }
 }
 
 /// A clock that stands still. The thread `second` can be held up while it reads the clock.

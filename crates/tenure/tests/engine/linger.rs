@@ -5,7 +5,7 @@ use std::time::Duration;
 use tenure::{Client, Error, Settings};
 
 use crate::stage::{Stage, Verb};
-use crate::world::{MS, SECOND, World, evict, pass, served, settle, spawned};
+use crate::world::{MS, SECOND, World, pass, settle};
 
 const LINGER: Duration = Duration::from_millis(10);
 
@@ -101,69 +101,11 @@ async fn without_linger_or_local_hand_over_nothing_lingers() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_local_waiter_is_served_before_anything_lingers() {
-    let (_, client, stage) = World::with_stage();
-    let guard = client.mutex("k").linger(LINGER).lock().await.unwrap();
-    let next = spawned(client.mutex("k").linger(LINGER).lock()).await;
-    let token = guard.token();
-    guard.unlock().await.unwrap();
-    let next = served(next).await;
-    assert!(next.token() > token);
-    assert_eq!(calls(&stage), (1, 0), "handed over in memory");
-}
-
-#[tokio::test(start_paused = true)]
-async fn nothing_lingers_while_a_local_caller_waits() {
-    let (_, client, _) = World::with_stage();
-    let guard = client.mutex("k").linger(LINGER).lock().await.unwrap();
-    let other = spawned(client.mutex("k").label("another").lock()).await;
-    guard.unlock().await.unwrap();
-    settle().await;
-    assert!(
-        other.is_finished(),
-        "its options differ, so the claim was released"
-    );
-}
-
-#[tokio::test(start_paused = true)]
-async fn nothing_lingers_while_another_client_waits() {
-    let (_, [here, elsewhere]) = World::clients();
-    let held = elsewhere.mutex("k").lock().await.unwrap();
-    let next = spawned(here.mutex("k").linger(LINGER).lock()).await;
-    held.unlock().await.unwrap();
-    let guard = served(next).await;
-    let other = spawned(elsewhere.mutex("k").lock()).await;
-    guard.unlock().await.unwrap();
-    settle().await;
-    assert!(other.is_finished(), "the client was refused: others use the key");
-}
-
-/// As after a suspend: the timer comes late.
-#[tokio::test(start_paused = true)]
-async fn a_claim_is_not_taken_after_its_time() {
-    let (world, client, stage) = World::with_stage();
-    turn(&client).await;
-    world.clock.suspend(11 * MS);
-    turn(&client).await;
-    assert!(calls(&stage).0 > 1, "it asked the store");
-}
-
-#[tokio::test(start_paused = true)]
 async fn a_client_that_is_dropped_releases_a_claim_that_lingers() {
     let (world, client, _) = World::with_stage();
     turn(&client).await;
     drop(client);
     world.freed("k", 12 * MS).await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_caller_whom_the_claim_does_not_fit_releases_it_at_once() {
-    let (_, client, stage) = World::with_stage();
-    turn(&client).await;
-    let other = client.mutex("k").label("another").lock_within(SECOND);
-    let other = served(spawned(other).await).await;
-    assert_eq!(calls(&stage).1, 1);
-    other.unlock().await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]
@@ -173,34 +115,6 @@ async fn closing_releases_a_claim_that_lingers() {
     assert!(!world.is_free("k").await);
     client.close(SECOND).await.unwrap();
     assert!(world.is_free("k").await);
-}
-
-#[tokio::test(start_paused = true)]
-async fn an_evicted_claim_does_not_linger() {
-    let (world, client, _) = World::with_stage();
-    let guard = client.mutex("k").linger(LINGER).lock().await.unwrap();
-    evict(&world.client(), "k").await;
-    assert!(guard.verify().await.is_err());
-    let token = guard.token();
-    assert!(guard.unlock().await.is_err());
-    pass(10 * MS).await;
-    let next = client.mutex("k").linger(LINGER).lock().await.unwrap();
-    assert!(next.token() > token);
-}
-
-/// A claim that is evicted while it lingers may still be taken in memory: for 10 ms after an eviction the store grants
-/// nothing, so no greater token is given out before.
-#[tokio::test(start_paused = true)]
-async fn an_eviction_during_the_linger_repeats_no_token() {
-    let (world, client, _) = World::with_stage();
-    let guard = client.mutex("k").linger(LINGER).lock().await.unwrap();
-    let (token, other) = (guard.token(), world.client());
-    let claim = guard.claim().clone();
-    guard.unlock().await.unwrap();
-    other.evict(tenure::Holder::Claim(claim)).await.unwrap();
-    let lingered = client.mutex("k").linger(LINGER).lock().await.unwrap();
-    let theirs = served(spawned(other.mutex("k").lock_within(SECOND)).await).await;
-    assert!(token < lingered.token() && lingered.token() < theirs.token());
 }
 
 #[tokio::test(start_paused = true)]

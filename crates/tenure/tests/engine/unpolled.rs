@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::stage::Verb;
-use crate::world::{MS, World, begun, mutex, pass, queued, served, settle, spawned};
+use crate::world::{MS, World, begun, mutex, queued, served, spawned};
 
 const LIMIT: Duration = Duration::from_millis(200);
 
@@ -51,39 +51,4 @@ async fn a_call_that_its_caller_stops_polling_strands_nobody() {
         drop(unpolled);
         world.freed("k", LIMIT).await;
     }
-}
-
-#[tokio::test(start_paused = true)]
-async fn an_unpolled_waiter_is_passed_over_only_once_and_waits_elsewhere_too() {
-    let (world, [here, elsewhere]) = World::clients();
-    let guard = here.mutex("k").lock().await.unwrap();
-    let unpolled = queued(elsewhere.mutex("k").lock()).await;
-    guard.unlock().await.unwrap();
-    pass(300 * MS).await;
-    let before = tokio::time::Instant::now();
-    for _ in 0..10 {
-        here.mutex("k").lock().await.unwrap().unlock().await.unwrap();
-        // Whoever acts for the other client has its chance.
-        settle().await;
-    }
-    let took = before.elapsed();
-    assert!(took <= 20 * MS, "passed over without further ado: {took:?}");
-    drop(unpolled);
-    world.freed("k", LIMIT).await;
-}
-
-#[tokio::test(start_paused = true)]
-async fn while_this_client_holds_the_key_nobody_asks_the_store_for_it() {
-    let (world, client, stage) = World::with_stage();
-    let guard = world.client().mutex("k").lock().await.unwrap();
-    let waiting = spawned(client.mutex("k").lock()).await;
-    guard.unlock().await.unwrap();
-    // Before whoever asks for the waiter has looked.
-    let overtaken = client.mutex("k").try_lock().await.unwrap().expect("it is free");
-    settle().await;
-    let asked = stage.act(Verb::Acquire).count();
-    pass(Duration::from_secs(300)).await;
-    assert_eq!(stage.act(Verb::Acquire).count(), asked);
-    overtaken.unlock().await.unwrap();
-    served(waiting).await.unlock().await.unwrap();
 }

@@ -71,12 +71,12 @@ mod ending;
 mod event;
 mod linger;
 mod policy;
-#[cfg(feature = "testing")]
-#[cfg(test)]
-mod properties;
 mod registry;
 mod shared;
 mod state;
+#[cfg(feature = "testing")]
+#[cfg(test)]
+mod tests;
 mod waiter;
 
 pub(crate) use callers::{

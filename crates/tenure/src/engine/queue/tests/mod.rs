@@ -1,0 +1,494 @@
+//! One queue, a store of one key, and callers that obey the queue. Each method of [`World`] applies one event, does what the
+//! reply and the effects say, and notes both. `script.rs` names the events.
+
+mod properties;
+mod script;
+mod store;
+mod tables;
+
+use std::collections::HashSet;
+use std::num::NonZeroU64;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Wake, Waker};
+use std::time::Duration;
+
+use tenure_backend::{ClientId, Fairness, Mode};
+use tokio::sync::Notify;
+
+use self::store::{Holder, Store};
+use crate::engine::hold::Hold;
+use crate::engine::owner::Owner;
+use crate::engine::queue::callers::{
+    Arrival, Arrived, CallAdopted, CallEnded, CallOutcome, CallReply, CallerKind, CallerLeft, PollReply,
+    Polled,
+};
+use crate::engine::queue::event::{
+    Close, HoldEnded, HolderDone, IsWanted, PollGranted, PollerLooks, QueueGranted, SuccessorAnswered,
+};
+use crate::engine::queue::policy::{PolicyLimits, Turn};
+use crate::engine::queue::state::{
+    Effects, Event, Exit, Granted, KeyQueue, Look, PollerEffect, Rules, SuccessorRequest,
+};
+use crate::engine::queue::waiter::{Places, WaiterId};
+use crate::engine::request::{LockRequest, Options};
+use crate::error::{Error, LostCause};
+
+const MS: Duration = Duration::from_millis(1);
+
+/// One caller, as its future sees itself.
+struct Caller {
+    id: WaiterId,
+    request: LockRequest,
+    kind: CallerKind,
+    /// Number of grants that its own claim reserves.
+    reserve: u32,
+    state: CallerState,
+    flag: Arc<WakeFlag>,
+    /// It was woken after its last poll.
+    is_woken: bool,
+}
+
+impl Caller {
+    fn waker(&self) -> Waker {
+        self.flag.clone().into()
+    }
+}
+
+#[derive(Debug)]
+enum CallerState {
+    /// It polls its own call.
+    Calling,
+    /// A task polls its call.
+    Adopted,
+    /// Its call is in flight, and it was dropped.
+    Left,
+    Waiting,
+    Holding(Arc<Hold>),
+    Gone,
+}
+
+/// Whether a caller was woken in this event.
+#[derive(Default)]
+struct WakeFlag(AtomicBool);
+
+impl Wake for WakeFlag {
+    fn wake(self: Arc<Self>) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+struct World {
+    queue: KeyQueue,
+    store: Store,
+    callers: Vec<Caller>,
+    /// The reply to the last event, then the effects.
+    notes: Vec<String>,
+    poller_runs: bool,
+    /// The poller asks the store for this.
+    poller_asks: Option<SuccessorRequest>,
+    /// The store has granted the poller's claim, and the answer is on its way.
+    poller_granted: Option<Arc<Hold>>,
+    /// A release with this successor is in flight.
+    successor: Option<SuccessorRequest>,
+    /// The tokens that callers got.
+    tokens: HashSet<u64>,
+    /// The greatest token that a caller or another client got.
+    last_token: u64,
+}
+
+impl World {
+    fn new(policy: PolicyLimits) -> Self {
+        let rules = Rules {
+            local_handover: true,
+            offer_window: 100 * MS,
+            policy,
+        };
+        World {
+            queue: KeyQueue::new(Arc::new(rules), false),
+            store: Store::new(),
+            callers: Vec::new(),
+            notes: Vec::new(),
+            poller_runs: false,
+            poller_asks: None,
+            poller_granted: None,
+            successor: None,
+            tokens: HashSet::new(),
+            last_token: 0,
+        }
+    }
+
+    /// A request with that option.
+    fn request(&self, option: &str) -> LockRequest {
+        let mut options = Options::new(&self.store.context.settings);
+        match option.trim_start_matches("with ") {
+            "" => {}
+            "label" => options.label = "another".into(),
+            "linger" => options.linger = 10 * MS,
+            // The local deadline is 7.8 ms after the grant.
+            "short lease" => (options.lease, options.linger) = (18 * MS, 10 * MS),
+            "fixed lease" => options.terms.renewed = false,
+            "max_hold" => options.terms.max_hold = Some(1_000 * MS),
+            "at_least" => options.terms.at_least = Some(MS),
+            "member" => options.member = true,
+            "fair" => options.fairness = Fairness::Fifo,
+            "owner" => {
+                let client = ClientId::from_random([1; 16]);
+                options.owner = Some(Owner::new(NonZeroU64::MIN, "one", client));
+            }
+            other => panic!("no option is called {other}"),
+        }
+        LockRequest {
+            mode: Mode::Exclusive,
+            options: Arc::new(options),
+        }
+    }
+
+    /// Notes the reply of a step. It stands before the effects.
+    fn reply(&mut self, reply: impl Into<String>) {
+        self.notes.insert(0, reply.into());
+    }
+
+    /// Applies an event, and does what its effects say.
+    fn apply<E: Event>(&mut self, event: E) -> E::Reply {
+        let now = self.store.context.now();
+        let (reply, effects) = self.queue.on(now, event);
+        self.carry_out(effects);
+        reply
+    }
+
+    fn carry_out(&mut self, effects: Effects) {
+        for order in effects.releases {
+            self.release(&order.hold, order.successor);
+        }
+        if effects.linger_until.is_some() {
+            self.notes.push("sets a timer".into());
+        }
+        effects.wakes.into_iter().for_each(Waker::wake);
+        for (caller, name) in self.callers.iter_mut().zip('a'..) {
+            if caller.flag.0.swap(false, Ordering::Relaxed) {
+                caller.is_woken = true;
+                self.notes.push(format!("wakes {name}"));
+            }
+        }
+        match effects.poller {
+            Some(PollerEffect::Start) => {
+                assert!(!self.poller_runs, "Q1: two pollers");
+                self.poller_runs = true;
+                self.notes.push("starts the poller".into());
+            }
+            Some(PollerEffect::Notify) => self.notes.push("notifies the poller".into()),
+            None => {}
+        }
+    }
+
+    /// The store frees the key at once; it answers for the successor later.
+    fn release(&mut self, hold: &Arc<Hold>, successor: Option<SuccessorRequest>) {
+        self.store.free(hold);
+        match &successor {
+            Some(SuccessorRequest { reserve, .. }) => {
+                assert!(self.successor.is_none(), "Q1: two releases with a successor");
+                self.notes.push(format!("releases, and asks for {reserve}"));
+                self.successor = successor;
+            }
+            None => self.notes.push("releases".into()),
+        }
+    }
+
+    /// A grant that no caller has goes back to the store.
+    fn keep(&mut self, has_caller: bool, hold: &Arc<Hold>) {
+        if !has_caller {
+            hold.depart();
+            self.store.free(hold);
+            self.notes.push("rejects the grant".into());
+        }
+    }
+
+    fn arrive(&mut self, kind: CallerKind, option: &str) {
+        let request = self.request(option);
+        let flag = Arc::new(WakeFlag::default());
+        let waker = Waker::from(flag.clone());
+        let arrival = self.apply(Arrived {
+            request: &request,
+            kind,
+            waker: &waker,
+        });
+        let (mut place, mut reserve) = (Places::default().last(), 0);
+        let state = match arrival {
+            Arrival::Ask(ask) => {
+                if let Some(order) = ask.after {
+                    self.release(&order.hold, order.successor);
+                }
+                self.reply(format!("asks for {}", ask.reserve));
+                (place, reserve) = (ask.id, ask.reserve);
+                CallerState::Calling
+            }
+            Arrival::Held(hold, nth) => self.holds(hold, nth),
+            Arrival::Wait(id) => {
+                assert_eq!(kind, CallerKind::Waits, "only a waiting caller waits");
+                self.reply("waits");
+                place = id;
+                CallerState::Waiting
+            }
+            Arrival::Busy => {
+                assert_eq!(kind, CallerKind::Tries, "only a try fails at once");
+                self.reply("busy");
+                CallerState::Gone
+            }
+            Arrival::Closed => self.ends("closed"),
+        };
+        self.callers.push(Caller {
+            id: place,
+            request,
+            kind,
+            reserve,
+            state,
+            flag,
+            is_woken: false,
+        });
+    }
+
+    fn ends(&mut self, how: &str) -> CallerState {
+        self.reply(how);
+        CallerState::Gone
+    }
+
+    /// A caller has a grant.
+    ///
+    /// Q4: a grant that was handed over in memory has a greater token than each grant that a caller got before it. A grant
+    /// of the store may be overtaken on its way, after an eviction.
+    fn holds(&mut self, hold: Arc<Hold>, nth: u32) -> CallerState {
+        let token = hold.token(nth).expect("every grant has a token").get();
+        let is_greater = nth == 0 || token > self.last_token;
+        assert!(is_greater, "Q4: {token} after {}", self.last_token);
+        assert!(self.tokens.insert(token), "Q4: {token} twice");
+        self.last_token = self.last_token.max(token);
+        self.reply(format!("holds {token}"));
+        CallerState::Holding(hold)
+    }
+
+    /// A caller's own call is answered.
+    fn answer(&mut self, at: usize, fails: bool) {
+        let caller = &self.callers[at];
+        let (id, kind, request) = (caller.id, caller.kind, caller.request.clone());
+        let granted = if fails {
+            None
+        } else {
+            self.store.grant(&request, caller.reserve)
+        };
+        let outcome = match &granted {
+            _ if fails => CallOutcome::Ended(Err(Error::Timeout)),
+            Some(hold) => CallOutcome::Granted(hold.clone()),
+            None => match kind {
+                CallerKind::Waits => CallOutcome::Waits,
+                CallerKind::Tries => CallOutcome::Ended(Ok(())),
+                CallerKind::Queues => CallOutcome::Queued(Arc::new(Notify::new())),
+            },
+        };
+        let waits = matches!(outcome, CallOutcome::Waits | CallOutcome::Queued(_));
+        let reply = self.apply(CallEnded {
+            id,
+            request: &request,
+            outcome,
+        });
+        let state = &self.callers[at].state;
+        let is_left = matches!(state, CallerState::Left);
+        let is_adopted = matches!(state, CallerState::Adopted);
+        if !self.queue.is_closed() {
+            assert_eq!(reply == CallReply::Left, is_left, "a caller that left is known");
+        }
+        self.callers[at].state = match granted {
+            granted if reply != CallReply::Accepted => {
+                if let Some(hold) = granted {
+                    self.keep(false, &hold);
+                }
+                self.ends("too late")
+            }
+            // The queue offers the grant, or the refusal.
+            _ if is_adopted => CallerState::Waiting,
+            Some(hold) => self.holds(hold, 0),
+            None if waits => {
+                // It polls on.
+                self.callers[at].state = CallerState::Waiting;
+                return self.poll(at);
+            }
+            None => self.ends(if fails { "fails" } else { "refused" }),
+        };
+    }
+
+    /// A task adopts a caller's call.
+    fn adopt(&mut self, at: usize) {
+        let caller = &mut self.callers[at];
+        caller.state = CallerState::Adopted;
+        let (id, kind, request) = (caller.id, caller.kind, caller.request.clone());
+        let waker = caller.waker();
+        self.apply(CallAdopted {
+            id,
+            request: &request,
+            kind,
+            waker: Some(waker),
+        });
+    }
+
+    fn poll(&mut self, at: usize) {
+        let caller = &mut self.callers[at];
+        caller.is_woken = false;
+        let (id, kind, waker) = (caller.id, caller.kind, caller.waker());
+        let polled = self.apply(Polled { id, waker: &waker });
+        self.callers[at].state = match polled {
+            PollReply::Waiting => return self.reply("waits"),
+            PollReply::Held(hold, nth) => self.holds(hold, nth),
+            PollReply::Missed => {
+                assert_ne!(kind, CallerKind::Waits, "a local waiter keeps its place");
+                self.ends("missed")
+            }
+            PollReply::Refused => self.ends("refused"),
+            PollReply::Failed(_) => self.ends("fails"),
+            PollReply::Closed => self.ends("closed"),
+        };
+    }
+
+    /// A caller is dropped.
+    fn leave(&mut self, at: usize) {
+        let caller = &mut self.callers[at];
+        let is_calling = matches!(caller.state, CallerState::Calling);
+        caller.state = match caller.state {
+            CallerState::Calling | CallerState::Adopted => CallerState::Left,
+            _ => CallerState::Gone,
+        };
+        let (id, request) = (caller.id, caller.request.clone());
+        self.apply(CallerLeft {
+            id,
+            request: &request,
+            is_calling,
+        });
+    }
+
+    fn unlock(&mut self, at: usize) {
+        let state = std::mem::replace(&mut self.callers[at].state, CallerState::Gone);
+        let CallerState::Holding(hold) = state else {
+            panic!("only a holder unlocks: {state:?}");
+        };
+        match self.apply(HolderDone(&hold)) {
+            Exit::HandedOver => self.reply("hands over"),
+            Exit::Lingers => self.reply("lingers"),
+            Exit::Gone => self.reply("gone"),
+            Exit::Release(successor) => self.release(&hold, successor),
+        }
+    }
+
+    /// The store's queue serves a fair waiter.
+    fn serve(&mut self, at: usize) {
+        let Caller { id, .. } = self.callers[at];
+        let request = self.callers[at].request.clone();
+        if let Some(hold) = self.store.grant(&request, 1) {
+            let granted = granted(&hold, request);
+            let is_delivered = self.apply(QueueGranted { id, granted });
+            self.keep(is_delivered, &hold);
+        }
+    }
+
+    fn other_client(&mut self) {
+        self.last_token = self.last_token.max(self.store.other_client().unwrap_or(0));
+    }
+
+    fn poller_looks(&mut self) {
+        if !self.poller_runs || self.poller_asks.is_some() {
+            return self.reply("nothing");
+        }
+        match self.apply(PollerLooks) {
+            Look::Exit => {
+                self.poller_runs = false;
+                self.reply("ends");
+            }
+            Look::Ask(asked, turn) => {
+                let reserve = asked.reserve;
+                self.poller_asks = Some(asked);
+                self.reply(match turn {
+                    Turn::Ours(Duration::ZERO) => format!("asks for {reserve}"),
+                    Turn::Ours(time) => format!("asks for {reserve} in {time:?}, or when woken"),
+                    Turn::Others(time) => format!("asks for {reserve} in {time:?}"),
+                });
+            }
+            Look::Rest(Duration::MAX) => self.reply("sleeps"),
+            Look::Rest(time) => self.reply(format!("rests {time:?}")),
+            Look::Verify(_) => self.reply("verifies"),
+        }
+    }
+
+    /// The store grants the poller's claim. The answer is on its way.
+    fn poller_granted(&mut self) {
+        if let Some(SuccessorRequest { request, reserve }) = self.poller_asks.clone()
+            && self.poller_granted.is_none()
+        {
+            self.poller_granted = self.store.grant(&request, reserve);
+        }
+    }
+
+    /// The poller's call is answered, or fails for now.
+    fn poller_answered(&mut self, fails: bool) {
+        let Some(SuccessorRequest { request, .. }) = self.poller_asks.clone() else {
+            return self.reply("nothing");
+        };
+        if !fails {
+            self.poller_granted();
+        }
+        if let Some(hold) = self.poller_granted.take() {
+            self.poller_asks = None;
+            let is_delivered = self.apply(PollGranted(granted(&hold, request)));
+            self.keep(is_delivered, &hold);
+        } else if self.apply(IsWanted(&request)).is_some() {
+            self.reply("asks again");
+        } else {
+            self.poller_asks = None;
+            self.reply("not wanted");
+        }
+    }
+
+    fn successor_answered(&mut self, is_lost: bool) {
+        let Some(SuccessorRequest { request, reserve }) = self.successor.take() else {
+            return self.reply("nothing");
+        };
+        let hold = (!is_lost).then(|| self.store.grant(&request, reserve)).flatten();
+        let granted = hold.as_ref().map(|hold| granted(hold, request));
+        let was_refused = !is_lost && granted.is_none();
+        let is_delivered = self.apply(SuccessorAnswered {
+            others: Some(u32::from(was_refused)),
+            was_refused,
+            granted,
+        });
+        if let Some(hold) = hold {
+            self.keep(is_delivered, &hold);
+        }
+    }
+
+    /// The store evicts the claim that holds. The client learns of it at once, or not at all.
+    fn evict(&mut self, quietly: bool) {
+        if let Some(hold) = self.store.evict()
+            && !quietly
+        {
+            hold.lose(LostCause::Missing);
+            self.apply(HoldEnded(&hold));
+        }
+    }
+
+    /// The client closes, and releases what the queue returns.
+    fn close(&mut self) {
+        let closed = self.apply(Close);
+        let (held, lingering) = (closed.held.len(), closed.lingering.len());
+        for hold in closed.held.iter().chain(&closed.lingering) {
+            hold.lose(LostCause::Closed);
+            hold.depart();
+            self.store.free(hold);
+        }
+        self.reply(format!("returns {held} held and {lingering} lingering"));
+        if let (Some(Holder::Ours(hold)), None) = (&self.store.holder, &self.poller_granted) {
+            panic!("Q3: closing does not return {:?}", hold.claim);
+        }
+    }
+}
+
+fn granted(hold: &Arc<Hold>, request: LockRequest) -> Granted {
+    let hold = hold.clone();
+    Granted { hold, request }
+}

@@ -1,0 +1,81 @@
+//! Random events against one queue: the invariants hold after each, and at the end every caller is served.
+
+use proptest::prelude::*;
+
+use super::World;
+use crate::engine::queue::policy::PolicyLimits;
+
+/// An event in the words of `script.rs`. A number chooses among the callers to whom it can happen.
+type Step = (String, Option<usize>);
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let arrives = prop_oneof![
+        4 => Just("a locks with linger"),
+        3 => Just("a locks"),
+        1 => Just("a locks with label"),
+        2 => Just("a tries"),
+        1 => Just("a queues"),
+    ];
+    let happens_to_caller = prop_oneof![
+        16 => Just("answered"),
+        2 => Just("fails"),
+        4 => Just("adopted"),
+        16 => Just("polls"),
+        4 => Just("leaves"),
+        16 => Just("unlocks"),
+        4 => Just("served"),
+    ];
+    let happens = prop_oneof![
+        10 => Just("other client"),
+        30 => Just("poller looks"),
+        10 => Just("poller granted"),
+        27 => Just("poller answered"),
+        3 => Just("poller fails"),
+        27 => Just("successor answered"),
+        3 => Just("successor lost"),
+        6 => Just("evicted"),
+        14 => Just("evicted quietly"),
+        10 => Just("linger over"),
+    ];
+    let step = prop_oneof![
+        4 => arrives.prop_map(|event| (event.to_owned(), None)),
+        15 => (happens_to_caller, 0..8_usize).prop_map(|(verb, which)| (verb.to_owned(), Some(which))),
+        14 => happens.prop_map(|event| (event.to_owned(), None)),
+        2 => (0..150_u32).prop_map(|ms| (format!("{ms} ms"), None)),
+        2 => (0..12_u32).prop_map(|ms| (format!("{ms} ms"), None)),
+    ];
+    prop::collection::vec(step, 1..120)
+}
+
+fn world_after(steps: Vec<Step>, policy: PolicyLimits) -> World {
+    let mut world = World::new(policy);
+    for (event, which) in steps {
+        let Some(which) = which else {
+            world.happen(&event);
+            continue;
+        };
+        let able = world.able(&event);
+        if !able.is_empty() {
+            world.caller_event(able[which % able.len()], &event);
+        }
+    }
+    world
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 500, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Q1 to Q5 and Q7.
+    #[test]
+    fn random_events_keep_the_invariants(steps in steps(), reports_waiters: bool, is_on_network: bool) {
+        world_after(steps, PolicyLimits { reports_waiters, is_on_network }).finish();
+    }
+
+    /// Q3: closing returns every claim that is held or lingers, and ends every caller.
+    #[test]
+    fn closing_returns_every_claim(steps in steps()) {
+        let mut world = world_after(steps, PolicyLimits { reports_waiters: true, is_on_network: true });
+        world.happen("closed");
+        world.finish();
+    }
+}

@@ -1,0 +1,131 @@
+//! The events of a [`World`] in words, and the invariants of `queue/mod.rs`, which are checked after each.
+//!
+//! - `locks`, `tries`, `queues`: a caller arrives, for example `a locks with linger`;
+//! - `a answered`, `a fails`: its own call ends; `a adopted`: a task adopts its call; `a served`: the store's queue grants
+//!   its claim; `a polls`, `a leaves`, `a unlocks`;
+//! - `other client`: another client takes the key, if it is free, or releases it;
+//! - `poller looks`, `poller granted` (the answer is on its way), `poller answered`, `poller fails`;
+//!   `successor answered`, `successor lost`;
+//! - `evicted` (the client knows), `evicted quietly`; `5 ms`; `linger over`; `closed`.
+
+use super::store::Holder;
+use super::{Caller, CallerState, MS, World};
+use crate::engine::queue::callers::CallerKind;
+use crate::engine::queue::event::LingerOver;
+
+impl World {
+    /// Whether that can happen to a caller, by the verb of the event.
+    fn can(&self, at: usize, verb: &str) -> bool {
+        let Caller { kind, state, .. } = &self.callers[at];
+        match state {
+            CallerState::Calling => matches!(verb, "answered" | "fails" | "adopted" | "leaves"),
+            CallerState::Adopted => matches!(verb, "answered" | "fails" | "polls" | "leaves"),
+            CallerState::Left => matches!(verb, "answered" | "fails"),
+            CallerState::Waiting if verb == "served" => *kind == CallerKind::Queues,
+            CallerState::Waiting => matches!(verb, "polls" | "leaves"),
+            CallerState::Holding(_) => verb == "unlocks",
+            CallerState::Gone => false,
+        }
+    }
+
+    /// The callers to whom that can happen.
+    pub(super) fn able(&self, verb: &str) -> Vec<usize> {
+        (0..self.callers.len()).filter(|at| self.can(*at, verb)).collect()
+    }
+
+    /// Has these events happen, one after the other.
+    pub(super) fn happen(&mut self, events: &str) {
+        for event in events.split("; ") {
+            self.notes.clear();
+            self.happens(event);
+            self.check();
+        }
+    }
+
+    fn happens(&mut self, event: &str) {
+        let words: Vec<&str> = event.split(' ').collect();
+        match *words {
+            ["other", "client"] => self.other_client(),
+            ["poller", "looks"] => self.poller_looks(),
+            ["poller", "granted"] => self.poller_granted(),
+            ["poller", "answered"] => self.poller_answered(false),
+            ["poller", "fails"] => self.poller_answered(true),
+            ["successor", "answered"] => self.successor_answered(false),
+            ["successor", "lost"] => self.successor_answered(true),
+            ["evicted"] => self.evict(false),
+            ["evicted", "quietly"] => self.evict(true),
+            [ms, "ms"] => self
+                .store
+                .clock
+                .advance(ms.parse::<u32>().expect("a number") * MS),
+            ["linger", "over"] => drop(self.apply(LingerOver)),
+            ["closed"] => self.close(),
+            [_, "locks", ref option @ ..] => self.arrive(CallerKind::Waits, &option.join(" ")),
+            [_, "tries", ref option @ ..] => self.arrive(CallerKind::Tries, &option.join(" ")),
+            [_, "queues"] => self.arrive(CallerKind::Queues, "fair"),
+            [name, verb] => self.caller_event(usize::from(name.as_bytes()[0] - b'a'), verb),
+            _ => panic!("no event is called {event}"),
+        }
+    }
+
+    pub(super) fn caller_event(&mut self, at: usize, verb: &str) {
+        assert!(self.can(at, verb), "{at} {verb}: {:?}", self.callers[at].state);
+        match verb {
+            "answered" => self.answer(at, false),
+            "fails" => self.answer(at, true),
+            "adopted" => self.adopt(at),
+            "served" => self.serve(at),
+            "polls" => self.poll(at),
+            "leaves" => self.leave(at),
+            _ => self.unlock(at),
+        }
+    }
+
+    fn check(&self) {
+        let now = self.store.context.now();
+        let is_believed = |caller: &&Caller| match &caller.state {
+            CallerState::Holding(hold) => now < hold.deadline() && !self.store.is_evicted(hold),
+            _ => false,
+        };
+        let believed = self.callers.iter().filter(is_believed).count();
+        assert!(believed <= 1, "Q2: {believed} callers hold the key");
+        let is_calling = |caller: &&Caller| {
+            let calls = matches!(caller.state, CallerState::Calling | CallerState::Adopted);
+            calls && caller.kind == CallerKind::Waits
+        };
+        let asking = self.callers.iter().filter(is_calling).count() + usize::from(self.successor.is_some());
+        assert!(asking <= 1 || self.queue.is_closed(), "Q1: {asking} ask");
+    }
+
+    /// Serves every caller that is left. A caller that was polled is polled again only when it was woken.
+    pub(super) fn finish(&mut self) {
+        if matches!(self.store.holder, Some(Holder::OtherClient)) {
+            self.happen("other client");
+        }
+        for round in 0..2_000 {
+            for at in 0..self.callers.len() {
+                let is_woken = round == 0 || self.callers[at].is_woken;
+                for verb in ["answered", "polls", "served", "unlocks"] {
+                    if self.can(at, verb) && (is_woken || verb != "polls") {
+                        self.caller_event(at, verb);
+                        break;
+                    }
+                }
+            }
+            self.happen("successor answered; poller looks; poller answered; 1 ms; linger over");
+            let is_gone = |caller: &Caller| matches!(caller.state, CallerState::Gone);
+            if self.callers.iter().all(is_gone) && self.store.holder.is_none() && self.successor.is_none() {
+                break;
+            }
+        }
+        for (caller, name) in self.callers.iter().zip('a'..) {
+            let is_gone = matches!(caller.state, CallerState::Gone);
+            assert!(is_gone, "Q5: {name} is forgotten: {:?}", caller.state);
+        }
+        assert!(self.store.holder.is_none(), "Q3: a grant was never released");
+        self.happen("100 ms; linger over; poller answered; poller looks");
+        assert!(!self.poller_runs, "Q7: a poller for no waiter");
+        let is_at_rest = self.queue.is_closed() || self.queue.is_at_rest();
+        assert!(is_at_rest, "Q7: {:?}", self.queue);
+    }
+}

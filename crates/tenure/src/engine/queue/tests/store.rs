@@ -1,0 +1,102 @@
+//! A store of one key, for the tests of the queue: it grants, frees and evicts at once.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tenure_backend::{Fairness, FencingToken, Grant, Instant, LockKey, PASS_WINDOW, TokenRun};
+use tenure_testkit::ManualClock;
+
+use crate::connect::MemoryStore;
+use crate::engine::context::Context;
+use crate::engine::hold::Hold;
+use crate::engine::request::LockRequest;
+use crate::settings::Settings;
+
+pub(super) struct Store {
+    pub(super) clock: ManualClock,
+    pub(super) context: Arc<Context>,
+    pub(super) holder: Option<Holder>,
+    evicted: Vec<Arc<Hold>>,
+    /// Until then it grants nothing: a claim was evicted.
+    barred_until: Instant,
+    next_token: u64,
+}
+
+/// The client that holds the key.
+pub(super) enum Holder {
+    Ours(Arc<Hold>),
+    OtherClient,
+}
+
+impl Store {
+    pub(super) fn new() -> Self {
+        let clock = ManualClock::new();
+        clock.advance(Duration::from_secs(1));
+        let backend = MemoryStore::new(Arc::new(clock.clone())).client(Arc::new(clock.clone()));
+        Store {
+            clock,
+            context: Context::new(backend, Settings::default()),
+            holder: None,
+            evicted: Vec::new(),
+            barred_until: Instant::ORIGIN,
+            next_token: 1,
+        }
+    }
+
+    fn is_free(&self) -> bool {
+        self.holder.is_none() && self.context.now() >= self.barred_until
+    }
+
+    /// Grants a claim for that request, if the key is free.
+    pub(super) fn grant(&mut self, request: &LockRequest, reserve: u32) -> Option<Arc<Hold>> {
+        if !self.is_free() {
+            return None;
+        }
+        let now = self.context.now();
+        let key = LockKey::new("k").expect("a good key");
+        let claim = request.claim(&self.context, &key, Fairness::Unfair, reserve);
+        let first = FencingToken::new(self.next_token).expect("tokens begin at 1");
+        self.next_token += u64::from(claim.grants.get());
+        let grant = Grant {
+            tokens: TokenRun::new(first, claim.grants),
+            held_from: now,
+            lease: claim.lease,
+            evidence: None,
+        };
+        let terms = request.options.terms;
+        let hold = Hold::new(&self.context, None, claim, grant, terms, now).expect("the grant is fresh");
+        self.holder = Some(Holder::Ours(hold.clone()));
+        Some(hold)
+    }
+
+    pub(super) fn free(&mut self, hold: &Arc<Hold>) {
+        self.holder
+            .take_if(|holder| matches!(holder, Holder::Ours(ours) if Arc::ptr_eq(ours, hold)));
+    }
+
+    /// Another client releases the key if it holds it, and takes it if it is free. Returns its token.
+    pub(super) fn other_client(&mut self) -> Option<u64> {
+        let is_other = |holder: &mut Holder| matches!(holder, Holder::OtherClient);
+        if self.holder.take_if(is_other).is_some() || !self.is_free() {
+            return None;
+        }
+        self.holder = Some(Holder::OtherClient);
+        self.next_token += 1;
+        Some(self.next_token - 1)
+    }
+
+    /// Evicts the claim of this client that holds the key.
+    pub(super) fn evict(&mut self) -> Option<Arc<Hold>> {
+        let is_ours = |holder: &mut Holder| matches!(holder, Holder::Ours(_));
+        let Some(Holder::Ours(hold)) = self.holder.take_if(is_ours) else {
+            return None;
+        };
+        self.barred_until = self.context.now() + PASS_WINDOW;
+        self.evicted.push(hold.clone());
+        Some(hold)
+    }
+
+    pub(super) fn is_evicted(&self, hold: &Arc<Hold>) -> bool {
+        self.evicted.iter().any(|evicted| Arc::ptr_eq(evicted, hold))
+    }
+}

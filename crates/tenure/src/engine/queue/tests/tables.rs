@@ -1,0 +1,301 @@
+//! Scripts of events against one queue: what each event is answered, and what follows from it.
+//!
+//! A row is a line `# NAME` and its script: lines `EVENT; EVENT: OUTCOME`, in the words of `script.rs`. The outcome is the
+//! reply to the last event and its effects; where a line names none, it is not the subject of the row. Callers are called
+//! `a`, `b`, `c` in the order of their arrival. After each row every caller that is left is served, and nothing may be left.
+
+use super::World;
+use crate::engine::queue::policy::PolicyLimits;
+
+/// A holder of token 1 of 2, and a waiter behind it.
+const RUN: &str = "a locks with linger; a answered; b locks with linger";
+
+/// A holder of token 3 of 3 to 6, and two waiters behind it.
+const RUN_OF_4: &str = "RUN; a unlocks; b polls; c locks with linger; b unlocks; successor answered; c polls; \
+                        d locks with linger; e locks with linger";
+
+fn play(rows: &str) {
+    let rows = rows.replace("RUN OF 4", RUN_OF_4).replace("RUN", RUN);
+    for row in rows.split("# ").skip(1) {
+        let mut world = World::new(PolicyLimits {
+            reports_waiters: true,
+            is_on_network: true,
+        });
+        let mut lines = row.lines().map(str::trim).filter(|line| !line.is_empty());
+        let name = lines.next().expect("each row has a name");
+        let expected: Vec<&str> = lines.collect();
+        let seen: Vec<String> = expected.iter().map(|line| happen(&mut world, line)).collect();
+        assert_eq!(seen, expected, "{name}");
+        println!("after: {name}");
+        world.finish();
+    }
+}
+
+/// Has the events of a line happen. Returns the line with what was seen.
+fn happen(world: &mut World, line: &str) -> String {
+    let (events, outcome) = line.split_once(": ").unwrap_or((line, ""));
+    world.happen(events);
+    if outcome.is_empty() {
+        return events.into();
+    }
+    match &*world.notes {
+        [] => format!("{events}: nothing"),
+        notes => format!("{events}: {}", notes.join(", ")),
+    }
+}
+
+/// Q4: a claim is handed over in memory only while the store surely has not granted a greater token.
+#[test]
+fn claims_are_handed_over_while_they_are_fresh() {
+    play(
+        "
+        # a fresh claim is handed over with its next token
+        a locks with linger: asks for 2
+        a answered: holds 1
+        b locks with linger: waits, starts the poller
+        a unlocks: hands over, wakes b
+        b polls: holds 2
+        # a claim is handed over 9 ms after its grant
+        RUN; 9 ms; a unlocks: hands over, wakes b
+        # a claim is not handed over 10 ms after its grant
+        RUN; 10 ms; a unlocks: releases, and asks for 2
+        # a claim is not handed over after its local deadline
+        a locks with short lease; a answered; b locks with short lease; 8 ms; a unlocks: releases, and asks for 2
+        # a lost claim is not handed over
+        RUN; evicted; a unlocks: releases, and asks for 2
+        # a claim is not returned 10 ms after its grant
+        RUN; 5 ms; a unlocks; 5 ms; b polls: waits, releases, and asks for 4, notifies the poller
+        # a claim is not returned after its local deadline
+        a locks with short lease; a answered; b locks with short lease; 5 ms
+        a unlocks: hands over, wakes b
+        3 ms; b polls: waits, releases, and asks for 4, notifies the poller
+        # a claim that was lost after the offer is not returned
+        RUN; a unlocks; evicted; b polls: waits, releases, and asks for 2, notifies the poller
+        # a grant that was long on the way goes to no newcomer
+        other client; a locks; a answered; other client; poller looks; poller granted; evicted quietly; 11 ms
+        other client; other client; b locks; a leaves; poller answered: notifies the poller, rejects the grant
+        # a fresh grant goes to a newcomer
+        other client; a locks; a answered; other client; poller looks; poller granted; b locks
+        a leaves; poller answered: wakes b
+        ",
+    );
+}
+
+/// A run reserves twice the grants of the run before it.
+#[test]
+fn runs_end_with_their_last_token() {
+    play(
+        "
+        # a lock without local waiters reserves one token
+        a locks: asks for 1
+        a answered; a unlocks: releases
+        b locks; b answered; c locks; b unlocks; successor answered; c polls; c unlocks; poller looks: ends
+        d locks: asks for 1
+        # a run of two is followed by a run of four
+        RUN; a unlocks; b polls: holds 2
+        c locks with linger; b unlocks: releases, and asks for 4
+        successor answered: wakes c
+        c polls: holds 3
+        # a run of one is followed by a run of two
+        RUN OF 4; c unlocks; d polls; 10 ms; d unlocks: releases, and asks for 4
+        successor answered; e polls; f locks with linger; 10 ms; e unlocks: releases, and asks for 2
+        ",
+    );
+}
+
+/// Q6: a waiter gets a grant only of a request with the same options, and some claims are for one caller.
+#[test]
+fn claims_with_other_options_are_not_handed_over() {
+    let one_grant = ["fixed lease", "max_hold", "at_least", "member", "owner", "fair"];
+    for option in ["", "label", "short lease"].into_iter().chain(one_grant) {
+        play(&format!(
+            "# a waiter with {option}
+            a locks with linger; a answered; b locks with {option}; a unlocks: releases, and asks for 2"
+        ));
+    }
+    for option in one_grant {
+        play(&format!(
+            "# a claim with {option}
+            a locks with {option}; a answered; b locks with {option}; a unlocks; successor answered; b polls
+            c locks with {option}; b unlocks: releases, and asks for 2"
+        ));
+    }
+}
+
+/// Q3: an offer that its waiter does not take is handed over, or released. Q5: a waiter that missed it keeps its place.
+#[test]
+fn offers_that_are_not_taken_go_on() {
+    play(
+        "
+        # a waiter that leaves hands its offer over
+        RUN OF 4; c unlocks: hands over, wakes d
+        d leaves: wakes e, notifies the poller
+        e polls: holds 5
+        # the last waiter that leaves releases its offer
+        RUN; a unlocks; b leaves: releases, notifies the poller
+        poller looks: ends
+        # a missed offer goes to the next waiter
+        RUN; c locks with linger; a unlocks; 100 ms
+        poller looks: rests 100ms, releases, and asks for 4
+        successor answered: wakes c
+        b polls: waits, notifies the poller
+        # a waiter that missed an offer gets no other until it is polled
+        RUN; a unlocks; 100 ms; poller looks: ends, releases, notifies the poller
+        c locks; c answered; c unlocks: releases
+        b polls: waits, starts the poller
+        poller looks: asks for 2
+        # a waiter that missed its offer may leave while another client holds the key
+        other client; a locks; a answered; other client; poller looks; poller answered; 100 ms
+        poller looks: ends, releases, notifies the poller
+        other client; a polls: waits, starts the poller
+        a leaves; poller looks: ends
+        # a sleeping poller watches over an offer
+        other client; a locks; a answered; b locks; other client; c tries; c answered; poller looks: rests 100ms
+        100 ms; poller looks: rests 29.3s
+        c unlocks: releases, and asks for 2
+        successor answered: wakes a, notifies the poller
+        100 ms; poller looks: rests 100ms, releases, and asks for 2
+        # a fair waiter that misses its offer asks again
+        other client; a queues; a answered: waits
+        other client; a served: wakes a, starts the poller
+        100 ms; poller looks: ends, releases, notifies the poller
+        a polls: missed
+        # a fair waiter that leaves releases its offer
+        other client; a queues; a answered; other client; a served; a leaves: releases, notifies the poller
+        ",
+    );
+}
+
+/// Q1: while a call of this client is in flight, and while it holds the key, its other callers leave the store alone.
+/// Q2: so do they until the local deadline of the holder has passed.
+#[test]
+fn one_caller_asks_the_store() {
+    play(
+        "
+        # a caller waits while another calls
+        a locks: asks for 1
+        b locks: waits, starts the poller
+        poller looks: rests 100ms
+        a fails: fails, notifies the poller
+        poller looks: asks for 2
+        c locks: waits, notifies the poller
+        # a caller waits while another holds
+        a locks; a answered; b locks: waits, starts the poller
+        poller looks: rests 100ms
+        c tries: busy
+        # a caller asks after the deadline of a holder
+        a locks with short lease; a answered; 8 ms; b locks: asks for 1
+        # the poller rests while a release with a successor is in flight
+        RUN; a unlocks; b polls; c locks with linger; b unlocks: releases, and asks for 4
+        poller looks: rests 100ms
+        d locks: waits, notifies the poller
+        # the poller stops when a call was granted
+        other client; a locks; a answered; poller looks: asks for 2
+        other client; b tries; b answered: holds 2, notifies the poller
+        poller answered: not wanted
+        ",
+    );
+}
+
+/// Q3: the grant of a caller that left is released. Q5: a caller whose call was adopted is woken.
+#[test]
+fn calls_end_with_or_without_their_callers() {
+    play(
+        "
+        # a caller that leaves during its call gets no grant
+        a locks; a leaves; a answered: too late, rejects the grant
+        # a caller that leaves during its call does not wait
+        other client; a locks; a leaves; a answered: too late
+        # a caller is woken when its adopted call is granted
+        a locks; a adopted; a polls: waits
+        a answered: wakes a, starts the poller
+        a polls: holds 1
+        # a try is woken when its adopted call is refused
+        other client; a tries; a adopted; a answered: wakes a
+        a polls: refused
+        # a waiter is woken when its adopted call waits
+        other client; a locks; a adopted; a answered: wakes a, starts the poller
+        ",
+    );
+}
+
+/// While other clients wait, they have their turns.
+#[test]
+fn other_clients_have_their_turns() {
+    play(
+        "
+        # a client that was refused hands nothing over to a late caller
+        other client; a locks with linger; a answered; other client; poller looks; poller answered; a polls: holds 2
+        b locks with linger; a unlocks: releases, and asks for 2
+        # after a refused successor other clients go first
+        a locks; a answered; b locks; a unlocks; other client; successor answered: notifies the poller
+        poller looks: asks for 2 in 10ms, or when woken
+        # a streak of a second ends with a pause
+        a locks; a answered; b locks; a unlocks; successor answered; b polls; c locks; 1000 ms
+        b unlocks: notifies the poller, releases
+        poller looks: asks for 2 in 5ms
+        ",
+    );
+}
+
+/// A claim that no local caller waits for lingers, for 10 ms after its grant at most.
+#[test]
+fn claims_linger_for_the_next_caller() {
+    play(
+        "
+        # the next caller takes a lingering claim
+        a locks with linger: asks for 2
+        a answered; 6 ms; a unlocks: lingers, sets a timer
+        3 ms; linger over: nothing
+        b locks with linger: holds 2
+        b unlocks: releases
+        c locks with linger: asks for 4
+        # a claim that lingered for its time is released
+        a locks with linger; a answered; 6 ms; a unlocks: lingers, sets a timer
+        4 ms; linger over: releases
+        # a claim is not taken after its time though the timer is late
+        a locks with linger; a answered; a unlocks; 10 ms; b locks with linger: asks for 2, releases
+        # a claim does not linger 10 ms after its grant
+        a locks with linger; a answered; 10 ms; a unlocks: releases
+        # a lost claim does not linger
+        a locks with linger; a answered; evicted; a unlocks: releases
+        # Q4: a claim that is evicted while it lingers is taken before the store grants a greater token
+        a locks with linger; a answered; a unlocks; evicted quietly; 9 ms; b locks with linger: holds 2
+        1 ms; other client; b unlocks: releases
+        # a caller with other options releases a lingering claim before it asks
+        a locks with linger; a answered; a unlocks; b locks: asks for 1, releases
+        # a try with other options does so too
+        a locks with linger; a answered; a unlocks; b tries: asks for 1, releases
+        # nothing lingers while a local caller waits
+        a locks with linger; a answered; b locks; a unlocks: releases, and asks for 2
+        # nothing lingers while another client waits
+        other client; a locks with linger; a answered; other client; poller looks; poller answered; a polls
+        a unlocks: notifies the poller, releases
+        # Q3: closing returns a claim that lingers
+        a locks with linger; a answered; a unlocks; closed: returns 0 held and 1 lingering
+        ",
+    );
+}
+
+/// Q3 and Q5: closing returns each claim, and wakes each caller that waits.
+#[test]
+fn closing_ends_every_caller() {
+    play(
+        "
+        # a caller that calls
+        a locks; closed; a answered: too late, rejects the grant
+        # a caller that waits
+        RUN; closed: returns 1 held and 0 lingering, wakes b, notifies the poller
+        b polls: closed
+        a unlocks: gone
+        c locks: closed
+        # a caller with an offer
+        RUN; a unlocks; closed: returns 1 held and 0 lingering, notifies the poller
+        b polls: closed
+        # a caller that missed its offer
+        RUN; a unlocks; 100 ms; poller looks; closed; b polls: closed
+        # a fair caller with an offer
+        other client; a queues; a answered; other client; a served; closed; a polls: closed
+        ",
+    );
+}
