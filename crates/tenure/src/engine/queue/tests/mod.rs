@@ -379,8 +379,8 @@ impl World {
 
     /// The store's queue serves a fair waiter.
     fn serve(&mut self, at: usize) {
-        let Caller { id, .. } = self.callers[at];
-        let request = self.callers[at].request.clone();
+        let caller = &self.callers[at];
+        let (id, request) = (caller.id, caller.request.clone());
         if let Some(hold) = self.store.grant(&request, 1) {
             let granted = granted(&hold, request);
             let is_delivered = self.apply(QueueGranted { id, granted });

@@ -56,7 +56,7 @@ fn world_after(steps: Vec<Step>, policy: PolicyLimits) -> World {
         };
         let able = world.able(&event);
         if !able.is_empty() {
-            world.caller_event(able[which % able.len()], &event);
+            world.happen(&format!("{} {event}", able[which % able.len()]));
         }
     }
     world

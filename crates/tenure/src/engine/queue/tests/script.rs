@@ -9,7 +9,7 @@
 //! - `evicted` (the client knows), `evicted quietly`; `5 ms`; `linger over`; `closed`.
 
 use super::store::Holder;
-use super::{Caller, CallerState, MS, World};
+use super::{Caller, CallerState, World};
 use crate::engine::queue::callers::CallerKind;
 use crate::engine::queue::event::LingerOver;
 
@@ -28,9 +28,13 @@ impl World {
         }
     }
 
-    /// The callers to whom that can happen.
-    pub(super) fn able(&self, verb: &str) -> Vec<usize> {
-        (0..self.callers.len()).filter(|at| self.can(*at, verb)).collect()
+    /// The names of the callers to whom that can happen.
+    pub(super) fn able(&self, verb: &str) -> Vec<char> {
+        let callers = ('a'..).zip(0..self.callers.len());
+        callers
+            .filter(|(_, at)| self.can(*at, verb))
+            .map(|(name, _)| name)
+            .collect()
     }
 
     /// Has these events happen, one after the other.
@@ -54,21 +58,18 @@ impl World {
             ["successor", "lost"] => self.successor_answered(true),
             ["evicted"] => self.evict(false),
             ["evicted", "quietly"] => self.evict(true),
-            [ms, "ms"] => self
-                .store
-                .clock
-                .advance(ms.parse::<u32>().expect("a number") * MS),
+            [ms, "ms"] => self.store.pass(ms.parse().expect("a number")),
             ["linger", "over"] => drop(self.apply(LingerOver)),
             ["closed"] => self.close(),
             [_, "locks", ref option @ ..] => self.arrive(CallerKind::Waits, &option.join(" ")),
             [_, "tries", ref option @ ..] => self.arrive(CallerKind::Tries, &option.join(" ")),
             [_, "queues"] => self.arrive(CallerKind::Queues, "fair"),
-            [name, verb] => self.caller_event(usize::from(name.as_bytes()[0] - b'a'), verb),
+            [name, verb] => self.happens_to(place(name.chars().next().unwrap_or_default()), verb),
             _ => panic!("no event is called {event}"),
         }
     }
 
-    pub(super) fn caller_event(&mut self, at: usize, verb: &str) {
+    fn happens_to(&mut self, at: usize, verb: &str) {
         assert!(self.can(at, verb), "{at} {verb}: {:?}", self.callers[at].state);
         match verb {
             "answered" => self.answer(at, false),
@@ -103,12 +104,11 @@ impl World {
             self.happen("other client");
         }
         for round in 0..2_000 {
-            for at in 0..self.callers.len() {
-                let is_woken = round == 0 || self.callers[at].is_woken;
-                for verb in ["answered", "polls", "served", "unlocks"] {
-                    if self.can(at, verb) && (is_woken || verb != "polls") {
-                        self.caller_event(at, verb);
-                        break;
+            for verb in ["answered", "polls", "served", "unlocks"] {
+                for name in self.able(verb) {
+                    let is_woken = round == 0 || self.callers[place(name)].is_woken;
+                    if is_woken || verb != "polls" {
+                        self.happen(&format!("{name} {verb}"));
                     }
                 }
             }
@@ -128,4 +128,9 @@ impl World {
         let is_at_rest = self.queue.is_closed() || self.queue.is_at_rest();
         assert!(is_at_rest, "Q7: {:?}", self.queue);
     }
+}
+
+/// The number of the caller of that name.
+fn place(name: char) -> usize {
+    ('a'..name).count()
 }

@@ -13,7 +13,7 @@ use crate::engine::request::LockRequest;
 use crate::settings::Settings;
 
 pub(super) struct Store {
-    pub(super) clock: ManualClock,
+    clock: ManualClock,
     pub(super) context: Arc<Context>,
     pub(super) holder: Option<Holder>,
     evicted: Vec<Arc<Hold>>,
@@ -41,6 +41,10 @@ impl Store {
             barred_until: Instant::ORIGIN,
             next_token: 1,
         }
+    }
+
+    pub(super) fn pass(&self, ms: u32) {
+        self.clock.advance(ms * Duration::from_millis(1));
     }
 
     fn is_free(&self) -> bool {
