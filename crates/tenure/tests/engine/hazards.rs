@@ -8,6 +8,7 @@ use std::task::{Context, Wake};
 
 use futures_util::FutureExt;
 use tenure::{Client, Error, Mutex, Settings};
+use tokio::runtime::Runtime;
 
 use crate::stage::{Verb, stage};
 use crate::world::{MS, SECOND, World, assert_error, pass, runtime, settle, spawned, worker};
@@ -127,57 +128,24 @@ fn wakers_and_calls_may_lock_the_same_key() {
     }
 }
 
-/// A clock that stands still. The thread `second` can be held up while it reads the clock.
-#[derive(Clone, Debug, Default)]
-struct Gate(Arc<(parking_lot::Mutex<GateState>, parking_lot::Condvar)>);
-
+/// A clock that stands still. The thread `second` ends this runtime when it reads the clock for the given time.
 #[derive(Debug, Default)]
-struct GateState {
-    /// Readings that pass before the gate is closed; `None` while it is open.
-    left: Option<u32>,
-    /// A reading waits.
-    reached: bool,
-}
+struct EndsRuntime(parking_lot::Mutex<Option<(u32, Runtime)>>);
 
-impl Gate {
-    /// Lets that many readings pass. The next one waits until the gate is opened.
-    fn close_after(&self, readings: u32) {
-        *self.0.0.lock() = GateState {
-            left: Some(readings),
-            reached: false,
-        };
-    }
-
-    /// Waits until a reading waits.
-    fn reached(&self) {
-        let mut state = self.0.0.lock();
-        while !state.reached {
-            let waited = self.0.1.wait_for(&mut state, 10 * SECOND);
-            assert!(!waited.timed_out(), "nobody reads the clock");
-        }
-    }
-
-    fn open(&self) {
-        self.0.0.lock().left = None;
-        self.0.1.notify_all();
-    }
-}
-
-impl tenure_backend::Clock for Gate {
+impl tenure_backend::Clock for EndsRuntime {
     fn now(&self) -> tenure_backend::Instant {
-        if std::thread::current().name() == Some("second") {
-            let mut state = self.0.0.lock();
-            match state.left {
-                None => {}
-                Some(0) => {
-                    state.reached = true;
-                    self.0.1.notify_all();
-                    while state.left.is_some() {
-                        self.0.1.wait(&mut state);
-                    }
-                }
-                Some(left) => state.left = Some(left - 1),
-            }
+        let mut armed = self.0.lock();
+        if std::thread::current().name() == Some("second")
+            && let Some((readings, _)) = &mut *armed
+        {
+            *readings -= 1;
+        }
+        let due = armed.take_if(|(readings, _)| *readings == 0);
+        drop(armed);
+        if let Some((_, runtime)) = due {
+            // A thread of another runtime may not wait for this.
+            let end = std::thread::spawn(|| runtime.shutdown_timeout(10 * SECOND));
+            end.join().unwrap();
         }
         tenure_backend::Instant::from_nanos(1_000_000_000_000)
     }
@@ -186,9 +154,9 @@ impl tenure_backend::Clock for Gate {
 #[test]
 fn a_wait_with_a_limit_does_not_panic_when_the_runtime_of_its_client_ends() {
     let (first, second) = (worker("first"), worker("second"));
-    let gate = Gate::default();
-    let store = tenure_memory::MemoryStore::new(Arc::new(gate.clone()));
-    let client = Client::new(store.client(Arc::new(gate.clone())), Settings::default());
+    let clock = Arc::new(EndsRuntime::default());
+    let store = tenure_memory::MemoryStore::new(clock.clone());
+    let client = Client::new(store.client(clock.clone()), Settings::default());
     let _guard = first.block_on(client.mutex("k").lock()).unwrap();
     let (tell, told) = std::sync::mpsc::channel();
     let lock = client.mutex("k").lock_within(50 * MS);
@@ -197,10 +165,7 @@ fn a_wait_with_a_limit_does_not_panic_when_the_runtime_of_its_client_ends() {
     // sleep: its limit has been set by then; what it waits for comes later.
     std::thread::sleep(20 * MS);
     // The timer ends, the queue reads the clock, then the limit reads the clock: meanwhile the runtime ends.
-    gate.close_after(1);
-    gate.reached();
-    first.shutdown_timeout(10 * SECOND);
-    gate.open();
+    *clock.0.lock() = Some((2, first));
     let ended = second.block_on(async { tokio::time::timeout(10 * SECOND, waiting).await });
     let ended = ended.expect("stranded").expect("it panicked");
     assert!(matches!(ended, Err(Error::Closed(why)) if why.contains("runtime")));
