@@ -30,17 +30,6 @@ async fn fair_waiters_enter_in_the_order_of_their_arrival() {
     assert_eq!(*order.lock(), (0..10).collect::<Vec<_>>());
 }
 
-#[tokio::test(start_paused = true)]
-async fn a_live_fair_queue_bars_who_does_not_queue() {
-    let (_, [here, elsewhere]) = World::clients();
-    let guard = here.mutex("k").fair().lock().await.unwrap();
-    let waiting = queued(here.mutex("k").fair().lock()).await;
-    guard.unlock().await.unwrap();
-    assert!(elsewhere.mutex("k").try_lock().await.unwrap().is_none());
-    assert!(elsewhere.mutex("k").fair().try_lock().await.unwrap().is_none());
-    drop(waiting.await.unwrap());
-}
-
 /// R26: neither a waiter that is cancelled nor one that times out leaves a ghost.
 #[tokio::test(start_paused = true)]
 async fn a_cancelled_fair_waiter_leaves_the_queue() {
@@ -88,21 +77,6 @@ async fn an_evicted_fair_waiter_is_placed_again_at_the_tail() {
     assert_ne!(was, now, "a claim is used once");
     guard.unlock().await.unwrap();
     served(waiting).await.unlock().await.unwrap();
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_fair_read_write_lock_serves_a_writer_before_later_readers() {
-    let (_, [client]) = World::clients();
-    let lock = client.rwlock("k").fair();
-    let reader = lock.read().await.unwrap();
-    let writer = spawned(lock.write()).await;
-    let late = spawned(lock.read()).await;
-    assert!(!late.is_finished(), "a later reader does not overtake the writer");
-    reader.unlock().await.unwrap();
-    let writer = writer.await.unwrap().unwrap();
-    assert!(!late.is_finished());
-    writer.unlock().await.unwrap();
-    late.await.unwrap().unwrap().unlock().await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]

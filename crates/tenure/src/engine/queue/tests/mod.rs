@@ -20,7 +20,7 @@ use self::store::{Holder, Store};
 use crate::engine::hold::Hold;
 use crate::engine::owner::Owner;
 use crate::engine::queue::callers::{
-    Arrival, Arrived, CallAdopted, CallEnded, CallOutcome, CallReply, CallerKind, CallerLeft, PollReply,
+    Arrival, Arrived, Ask, CallAdopted, CallEnded, CallOutcome, CallReply, CallerKind, CallerLeft, PollReply,
     Polled,
 };
 use crate::engine::queue::event::{
@@ -195,8 +195,8 @@ impl World {
         }
     }
 
-    /// A grant that no caller has goes back to the store.
-    fn keep(&mut self, has_caller: bool, hold: &Arc<Hold>) {
+    /// Gives back a grant that no caller has.
+    fn reject_unless(&mut self, has_caller: bool, hold: &Arc<Hold>) {
         if !has_caller {
             hold.depart();
             self.store.free(hold);
@@ -213,32 +213,29 @@ impl World {
             kind,
             waker: &waker,
         });
-        let (mut place, mut reserve) = (Places::default().last(), 0);
-        let state = match arrival {
-            Arrival::Ask(ask) => {
-                if let Some(order) = ask.after {
+        let no_place = Places::default().last();
+        let (id, reserve, state) = match arrival {
+            Arrival::Ask(Ask { id, reserve, after }) => {
+                if let Some(order) = after {
                     self.release(&order.hold, order.successor);
                 }
-                self.reply(format!("asks for {}", ask.reserve));
-                (place, reserve) = (ask.id, ask.reserve);
-                CallerState::Calling
+                self.reply(format!("asks for {reserve}"));
+                (id, reserve, CallerState::Calling)
             }
-            Arrival::Held(hold, nth) => self.holds(hold, nth),
             Arrival::Wait(id) => {
                 assert_eq!(kind, CallerKind::Waits, "only a waiting caller waits");
                 self.reply("waits");
-                place = id;
-                CallerState::Waiting
+                (id, 0, CallerState::Waiting)
             }
             Arrival::Busy => {
                 assert_eq!(kind, CallerKind::Tries, "only a try fails at once");
-                self.reply("busy");
-                CallerState::Gone
+                (no_place, 0, self.ends("busy"))
             }
-            Arrival::Closed => self.ends("closed"),
+            Arrival::Held(hold, nth) => (no_place, 0, self.holds(hold, nth)),
+            Arrival::Closed => (no_place, 0, self.ends("closed")),
         };
         self.callers.push(Caller {
-            id: place,
+            id,
             request,
             kind,
             reserve,
@@ -294,14 +291,11 @@ impl World {
         let state = &self.callers[at].state;
         let is_left = matches!(state, CallerState::Left);
         let is_adopted = matches!(state, CallerState::Adopted);
-        if !self.queue.is_closed() {
-            assert_eq!(reply == CallReply::Left, is_left, "a caller that left is known");
-        }
+        let is_known = self.queue.is_closed() || (reply == CallReply::Left) == is_left;
+        assert!(is_known, "Q3: {reply:?} to {state:?}");
         self.callers[at].state = match granted {
             granted if reply != CallReply::Accepted => {
-                if let Some(hold) = granted {
-                    self.keep(false, &hold);
-                }
+                granted.iter().for_each(|hold| self.reject_unless(false, hold));
                 self.ends("too late")
             }
             // The queue offers the grant, or the refusal.
@@ -384,7 +378,7 @@ impl World {
         if let Some(hold) = self.store.grant(&request, 1) {
             let granted = granted(&hold, request);
             let is_delivered = self.apply(QueueGranted { id, granted });
-            self.keep(is_delivered, &hold);
+            self.reject_unless(is_delivered, &hold);
         }
     }
 
@@ -436,7 +430,7 @@ impl World {
         if let Some(hold) = self.poller_granted.take() {
             self.poller_asks = None;
             let is_delivered = self.apply(PollGranted(granted(&hold, request)));
-            self.keep(is_delivered, &hold);
+            self.reject_unless(is_delivered, &hold);
         } else if self.apply(IsWanted(&request)).is_some() {
             self.reply("asks again");
         } else {
@@ -458,7 +452,7 @@ impl World {
             granted,
         });
         if let Some(hold) = hold {
-            self.keep(is_delivered, &hold);
+            self.reject_unless(is_delivered, &hold);
         }
     }
 

@@ -197,7 +197,8 @@ fn one_caller_asks_the_store() {
     );
 }
 
-/// Q3: the grant of a caller that left is released. Q5: a caller whose call was adopted is woken.
+/// Q3: the grant of a caller that left is released, and (Q7) nothing else is left of it. Q5: a caller whose call was
+/// adopted is woken.
 #[test]
 fn calls_end_with_or_without_their_callers() {
     play(
