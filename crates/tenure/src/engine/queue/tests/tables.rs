@@ -258,6 +258,10 @@ fn claims_linger_for_the_next_caller() {
         a locks with linger; a answered; a unlocks; 10 ms; b locks with linger: asks for 2, releases
         # a claim does not linger 10 ms after its grant
         a locks with linger; a answered; 10 ms; a unlocks: releases
+        # a claim neither lingers nor is taken after its local deadline
+        a locks with short lease; a answered; a unlocks: lingers, sets a timer
+        8 ms; b locks with short lease: asks for 2, releases
+        b answered; 8 ms; b unlocks: releases
         # a lost claim does not linger
         a locks with linger; a answered; evicted; a unlocks: releases
         # Q4: a claim that is evicted while it lingers is taken before the store grants a greater token
