@@ -77,6 +77,23 @@ async fn two_attempts_of_one_owner_at_once_share_the_claim() {
     assert_eq!(stage.act(Verb::Acquire).count(), 1);
 }
 
+/// Also after another attempt was dropped.
+#[tokio::test(start_paused = true)]
+async fn every_waiting_attempt_of_an_owner_is_woken_when_it_has_the_key() {
+    let (_, [client]) = World::clients();
+    let guard = client.mutex("k").lock().await.unwrap();
+    let mutex = client.mutex("k").owned_by(&client.owner("o"));
+    let dropped = begun(mutex.lock()).await;
+    let first = spawned(mutex.lock()).await;
+    drop(dropped);
+    let others = [spawned(mutex.lock()).await, spawned(mutex.lock()).await];
+    guard.unlock().await.unwrap();
+    let first = served_within(SECOND, first).await;
+    for other in others {
+        assert_eq!(served_within(SECOND, other).await.claim(), first.claim());
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn an_owner_whose_lock_was_lost_takes_it_anew() {
     let (world, [client]) = World::clients();

@@ -8,7 +8,7 @@ use tenure::{ClaimRef, Client, Settings};
 use tenure_backend::Reach;
 
 use crate::stage::{Stage, Verb, stage_with_profile};
-use crate::world::{MS, SECOND, World, pass, served, settle, spawned};
+use crate::world::{MS, SECOND, World, evict, pass, served, settle, spawned};
 
 /// Has tasks take the key again and again, and counts how often they had it.
 async fn hammer(client: &Client, tasks: u32, hold: Duration) -> Arc<AtomicU32> {
@@ -88,6 +88,18 @@ async fn on_a_network_a_key_that_is_handed_on_all_the_time_is_let_go_once_a_seco
             );
         }
     }
+}
+
+/// V3: for as long as the evicted client may hand its claim over, no other client is granted the key.
+#[tokio::test(start_paused = true)]
+async fn an_eviction_bars_the_key_for_the_pass_window() {
+    let (_, [here, elsewhere]) = World::clients();
+    let _guard = here.mutex("k").lock().await.unwrap();
+    evict(&elsewhere, "k").await;
+    pass(9 * MS).await;
+    assert!(elsewhere.mutex("k").try_lock().await.unwrap().is_none());
+    pass(2 * MS).await;
+    assert!(elsewhere.mutex("k").try_lock().await.unwrap().is_some());
 }
 
 /// While others wait elsewhere, a client's run gives each of its tasks one turn, and not all grants that it could have.
