@@ -44,7 +44,7 @@ fn happen(world: &mut World, line: &str) -> String {
     }
 }
 
-/// Q4: a claim is handed over in memory only while the store surely has not granted a greater token.
+/// Q4, V3: a claim is handed over in memory only while the store surely has not granted a greater token.
 #[test]
 fn claims_are_handed_over_while_they_are_fresh() {
     play(
