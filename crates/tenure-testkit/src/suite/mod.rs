@@ -17,7 +17,6 @@ mod client;
 mod departed;
 mod run;
 mod trial;
-mod weather;
 
 pub mod claim;
 pub mod fence;
@@ -34,4 +33,3 @@ pub use departed::Departed;
 pub use run::{Case, all, run, run_under_chaos};
 pub use trial::Trial;
 pub(crate) use trial::permits;
-pub use weather::InWeather;

@@ -3,10 +3,14 @@
 use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use super::{InWeather, Trial};
-use crate::{Subject, Weather};
+use tenure_backend::Backend;
+
+use super::Trial;
+use crate::{Chaos, Subject, Weather};
 
 /// How long a case may take before it counts as stuck.
 const CASE_LIMIT: Duration = Duration::from_secs(120);
@@ -50,17 +54,7 @@ pub fn all() -> Vec<Case> {
 /// # Panics
 /// If the store breaks the case's sentence, or takes longer than two minutes.
 pub fn run<S: Subject>(subject: impl AsyncFnOnce() -> S, case: impl AsyncFnOnce(Trial)) {
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_all()
-        .build()
-        .expect("a runtime can be made");
-    runtime.block_on(async {
-        let trial = Trial::new(subject().await).await;
-        let finished = tokio::time::timeout(CASE_LIMIT, case(trial)).await;
-        finished.expect("the case is stuck: it takes longer than two minutes");
-    });
-    runtime.shutdown_background();
+    try_case(async || Trial::new(subject().await).await, case);
 }
 
 /// Runs one case in several weathers, each on a fresh subject whose clients live in [`Chaos`](crate::Chaos).
@@ -70,9 +64,29 @@ pub fn run<S: Subject>(subject: impl AsyncFnOnce() -> S, case: impl AsyncFnOnce(
 pub fn run_under_chaos<S: Subject>(subject: impl AsyncFn() -> S, case: impl AsyncFn(Trial)) {
     for seed in (1..=SEEDS).map(|n| n * 1_000) {
         let _seed = SeedOnPanic(seed);
-        let in_weather = async || InWeather::new(subject().await, seed, Weather::ROUGH);
-        run(in_weather, async |trial| case(trial).await);
+        // Each client has a seed of its own.
+        let seeds = AtomicU64::new(seed);
+        let chaos = move |client| -> Arc<dyn Backend> {
+            let seed = seeds.fetch_add(1, Ordering::Relaxed);
+            Arc::new(Chaos::new(client, seed, Weather::ROUGH))
+        };
+        let trial = async || Trial::decorated(subject().await, Arc::new(chaos)).await;
+        try_case(trial, async |trial| case(trial).await);
     }
+}
+
+fn try_case(trial: impl AsyncFnOnce() -> Trial, case: impl AsyncFnOnce(Trial)) {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .expect("a runtime can be made");
+    runtime.block_on(async {
+        let trial = trial().await;
+        let finished = tokio::time::timeout(CASE_LIMIT, case(trial)).await;
+        finished.expect("the case is stuck: it takes longer than two minutes");
+    });
+    runtime.shutdown_background();
 }
 
 /// Names the seed if the case fails.

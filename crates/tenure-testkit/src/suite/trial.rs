@@ -43,18 +43,27 @@ const LOOKING: Duration = Duration::from_millis(100);
 #[derive(Clone)]
 pub struct Trial {
     subject: Arc<dyn Subject>,
+    decorate: Arc<Decorate>,
     profile: Arc<Profile>,
     keys: Arc<AtomicU32>,
 }
 
+/// Puts something between a client and its connection.
+type Decorate = dyn Fn(Arc<dyn Backend>) -> Arc<dyn Backend> + Send + Sync;
+
 impl Trial {
     /// A trial of that store.
     pub async fn new(subject: impl Subject) -> Self {
-        let subject: Arc<dyn Subject> = Arc::new(subject);
+        Self::decorated(subject, Arc::new(|backend| backend)).await
+    }
+
+    /// A trial whose clients all speak through what `decorate` makes of their connections.
+    pub(super) async fn decorated(subject: impl Subject, decorate: Arc<Decorate>) -> Self {
         let probe = subject.client().await.expect("the subject makes a client");
-        let profile = Arc::new(probe.profile().clone());
+        let profile = Arc::new(decorate(probe).profile().clone());
         Trial {
-            subject,
+            subject: Arc::new(subject),
+            decorate,
             profile,
             keys: Arc::default(),
         }
@@ -88,7 +97,7 @@ impl Trial {
 
     /// A client that speaks through that connection.
     pub(crate) fn client_of(&self, backend: Arc<dyn Backend>) -> Client {
-        Client::new(self.clone(), backend)
+        Client::new(self.clone(), (self.decorate)(backend))
     }
 
     /// A key that no other part of the case uses.
