@@ -2,7 +2,6 @@
 //! Judging them is `checker.rs`; their text is `log.rs`.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 use tenure_backend::{Clock, FencingToken, Instant, LockKey, Mode};
@@ -107,158 +106,51 @@ pub enum What {
 
 /// Records a history from any number of tasks and threads. Clones record the same one.
 ///
+/// Record what ends a belief right before it is done, and what begins one right after the answer came.
+///
 /// # Examples
 /// ```
 /// use std::time::Duration;
 /// use std::sync::Arc;
 /// use tenure_backend::{Clock, LockKey, Mode, SystemClock};
-/// use tenure_testkit::{Recorder, check};
+/// use tenure_testkit::{Recorder, What, check};
 ///
 /// let recorder = Recorder::new(Arc::new(SystemClock));
-/// let attempt = recorder.acquire_invoked(&LockKey::new("order:42").unwrap(), 1, Mode::Exclusive);
-/// attempt.acquired(None, SystemClock.now() + Duration::from_secs(30));
-/// attempt.release_invoked();
-/// attempt.released();
+/// let (key, owner, mode) = (LockKey::new("order:42").unwrap(), 1, Mode::Exclusive);
+/// recorder.record(7, What::Invoked { key, owner, mode });
+/// // … the lock is asked for, and granted …
+/// let until = SystemClock.now() + Duration::from_secs(30);
+/// recorder.record(7, What::Acquired { token: None, until });
+/// recorder.record(7, What::ReleaseInvoked);
+/// // … and given back; only then may another believe.
+/// recorder.record(7, What::Released);
 /// assert_eq!(check(recorder.history()).unwrap().acquired, 1);
 /// ```
 #[derive(Clone, Debug)]
 pub struct Recorder {
     clock: Arc<dyn Clock>,
-    shared: Arc<Shared>,
-}
-
-#[derive(Debug)]
-struct Shared {
-    attempts: AtomicU64,
-    events: Mutex<Vec<Event>>,
+    events: Arc<Mutex<Vec<Event>>>,
 }
 
 impl Recorder {
     /// An empty history on that clock.
     pub fn new(clock: Arc<dyn Clock>) -> Self {
-        Self::numbered_from(clock, 1)
-    }
-
-    /// An empty history whose attempts count from `first`, so that several processes share no number.
-    pub fn numbered_from(clock: Arc<dyn Clock>, first: u64) -> Self {
-        let shared = Shared {
-            attempts: AtomicU64::new(first),
-            events: Mutex::default(),
-        };
         Recorder {
             clock,
-            shared: Arc::new(shared),
+            events: Arc::default(),
         }
     }
 
-    /// Records that an attempt begins, right before it does.
-    pub fn acquire_invoked(&self, key: &LockKey, owner: u64, mode: Mode) -> Attempt {
-        let attempt = Attempt {
-            recorder: self.clone(),
-            number: self.shared.attempts.fetch_add(1, Ordering::Relaxed),
-        };
-        attempt.record(What::Invoked {
-            key: key.clone(),
-            owner,
-            mode,
-        });
-        attempt
+    /// Records what happens to an attempt at this moment.
+    pub fn record(&self, attempt: u64, what: What) {
+        // Stamped and appended under one lock, so that the list is in the order of its times.
+        let mut events = self.events.lock();
+        let at = self.clock.now();
+        events.push(Event { at, attempt, what });
     }
 
     /// What was recorded so far.
     pub fn history(&self) -> Vec<Event> {
-        self.shared.events.lock().clone()
-    }
-}
-
-/// One attempt of a history that is being recorded. Clones are the same attempt.
-///
-/// Record what ends a belief right before it is done, and what begins one right after the answer came.
-///
-/// # Examples
-/// ```
-/// use std::{sync::Arc, time::Duration};
-/// use tenure_backend::{Clock, LockKey, Mode, SystemClock};
-/// use tenure_testkit::{Recorder, What};
-///
-/// let recorder = Recorder::new(Arc::new(SystemClock));
-/// let attempt = recorder.acquire_invoked(&LockKey::new("order:42").unwrap(), 1, Mode::Exclusive);
-/// // … the lock is asked for, and granted …
-/// attempt.acquired(None, SystemClock.now() + Duration::from_secs(30));
-/// attempt.release_invoked();
-/// // … and given back; only then may another believe.
-/// attempt.released();
-/// assert_eq!(recorder.history().last().unwrap().what, What::Released);
-/// ```
-#[derive(Clone, Debug)]
-pub struct Attempt {
-    recorder: Recorder,
-    number: u64,
-}
-
-impl Attempt {
-    /// The attempt's number in the history.
-    pub fn number(&self) -> u64 {
-        self.number
-    }
-
-    /// It is known to stand in the store's queue.
-    pub fn queued(&self) {
-        self.record(What::Queued);
-    }
-
-    /// It was answered that it holds the key.
-    pub fn acquired(&self, token: Option<FencingToken>, until: Instant) {
-        self.record(What::Acquired { token, until });
-    }
-
-    /// It will never hold the key.
-    pub fn failed(&self) {
-        self.record(What::Failed);
-    }
-
-    /// Nobody knows how it ended.
-    pub fn unknown(&self) {
-        self.record(What::Unknown);
-    }
-
-    /// Its release begins.
-    pub fn release_invoked(&self) {
-        self.record(What::ReleaseInvoked);
-    }
-
-    /// Its release was confirmed.
-    pub fn released(&self) {
-        self.record(What::Released);
-    }
-
-    /// Its holder was told of the loss.
-    pub fn lost(&self) {
-        self.record(What::Lost);
-    }
-
-    /// Its holder, who asked at `since`, was told whether it holds.
-    pub fn sampled(&self, since: Instant, held: bool) {
-        self.record(What::Sampled { since, held });
-    }
-
-    /// The guarded resource accepted a write with `token`.
-    pub fn accepted(&self, token: FencingToken) {
-        self.record(What::Accepted { token });
-    }
-
-    /// The store showed so many holders and waiters of the attempt's key.
-    pub fn seen(&self, holders: u32, waiters: u32) {
-        self.record(What::Seen { holders, waiters });
-    }
-
-    /// Stamps and appends under one lock, so that the list is in the order of its times.
-    fn record(&self, what: What) {
-        let mut events = self.recorder.shared.events.lock();
-        events.push(Event {
-            at: self.recorder.clock.now(),
-            attempt: self.number,
-            what,
-        });
+        self.events.lock().clone()
     }
 }

@@ -31,7 +31,7 @@ pub use checker::check;
 pub use clock::{JumpingClock, ManualClock, SimClock};
 pub use dice::Dice;
 pub use faulty::{Exchange, Faults, FaultyBackend, Reply, Request, When};
-pub use history::{Attempt, Event, Recorder, What};
+pub use history::{Event, Recorder, What};
 pub use log::ParseEventError;
 pub use subject::{Ailment, Door, Slow, Subject};
 pub use violation::{Rule, Summary, Violation};

@@ -10,7 +10,7 @@ use tokio::task::JoinSet;
 
 use super::trial::permits;
 use super::{Client, Trial};
-use crate::{Dice, Recorder, check};
+use crate::{Dice, Recorder, What, check};
 
 /// A mutex has one holder, whichever client asks.
 pub async fn two_exclusive_claims_are_never_granted_together(trial: Trial) {
@@ -130,21 +130,24 @@ pub async fn clients_that_compete_at_full_speed_never_overlap(trial: Trial) {
 }
 
 async fn compete(client: Client, recorder: Recorder, key: LockKey, owner: u64) {
-    for _ in 0..40 {
-        let claim = client.claim(&key, Mode::Exclusive);
-        let attempt = recorder.acquire_invoked(&key, owner, Mode::Exclusive);
+    const TURNS: u64 = 40;
+    let mode = Mode::Exclusive;
+    for attempt in owner * TURNS..(owner + 1) * TURNS {
+        let claim = client.claim(&key, mode);
+        let key = key.clone();
+        recorder.record(attempt, What::Invoked { key, owner, mode });
         match client.acquire(&claim).await {
             Standing::Granted(grant) => {
-                let token = grant.tokens.map(|run| run.first());
-                attempt.acquired(token, Instant::NEVER);
+                let (token, until) = (grant.tokens.map(|run| run.first()), Instant::NEVER);
+                recorder.record(attempt, What::Acquired { token, until });
                 tokio::task::yield_now().await;
-                attempt.release_invoked();
+                recorder.record(attempt, What::ReleaseInvoked);
             }
             Standing::Waiting { .. } | Standing::Recovering => {}
             other => panic!("a fresh claim is {other:?}"),
         }
         client.withdraw(&claim).await;
-        attempt.released();
+        recorder.record(attempt, What::Released);
         tokio::task::yield_now().await;
     }
 }
