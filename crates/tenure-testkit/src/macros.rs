@@ -132,7 +132,6 @@ macro_rules! __cases {
             readers_hold_together_and_exclude_a_writer
             a_writer_excludes_readers_and_writers
             permits_are_given_out_up_to_the_size_and_no_further
-            what_is_granted_together_is_what_admits_allows
             clients_that_compete_at_full_speed_never_overlap
             keys_that_differ_at_all_do_not_exclude_each_other
         ] $with }

@@ -5,12 +5,12 @@
 
 use std::sync::Arc;
 
-use tenure_backend::{Claim, Instant, LockKey, Mode, Standing, SystemClock};
+use tenure_backend::{Instant, LockKey, Mode, Standing, SystemClock};
 use tokio::task::JoinSet;
 
 use super::trial::permits;
 use super::{Client, Trial};
-use crate::{Dice, Recorder, What, check};
+use crate::{Recorder, What, check};
 
 /// A mutex has one holder, whichever client asks.
 pub async fn two_exclusive_claims_are_never_granted_together(trial: Trial) {
@@ -68,45 +68,6 @@ pub async fn permits_are_given_out_up_to_the_size_and_no_further(trial: Trial) {
     a.finds_free(&key, permits(2, 3)).await;
     b.release(&one).await.freed_it(&one);
     a.finds_free(&key, permits(3, 3)).await;
-}
-
-/// Over a random walk of claims and releases each answer is the one of `Mode::admits`.
-pub async fn what_is_granted_together_is_what_admits_allows(trial: Trial) {
-    for (seed, modes) in [
-        vec![Mode::Exclusive],
-        vec![Mode::Read, Mode::Read, Mode::Write],
-        vec![permits(1, 4), permits(2, 4), permits(3, 4), permits(4, 4)],
-    ]
-    .into_iter()
-    .enumerate()
-    {
-        if !trial.lacks(modes[0]).await {
-            walk(&trial, &modes, seed as u64).await;
-        }
-    }
-}
-
-async fn walk(trial: &Trial, modes: &[Mode], seed: u64) {
-    let (clients, key) = (trial.three().await, trial.key());
-    let mut dice = Dice::new(seed);
-    let mut pick = |bound: usize| usize::try_from(dice.below(bound as u64)).unwrap_or(0);
-    let mut held: Vec<(Client, Arc<Claim>)> = Vec::new();
-    for _ in 0..60 {
-        if !held.is_empty() && pick(3) == 0 {
-            let (client, claim) = held.swap_remove(pick(held.len()));
-            client.release(&claim).await.freed_it(&claim);
-            continue;
-        }
-        let (client, mode) = (&clients[pick(3)], modes[pick(modes.len())]);
-        let claim = client.claim(&key, mode);
-        if mode.admits(held.iter().map(|(_, holder)| holder.mode)) {
-            client.granted(&claim).await;
-            held.push((client.clone(), claim));
-        } else {
-            client.waits(&claim).await;
-            client.withdraw(&claim).await;
-        }
-    }
 }
 
 /// Many clients at once on leases that do not end: the history has no overlap, and its tokens rise.
