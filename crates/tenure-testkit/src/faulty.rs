@@ -218,7 +218,10 @@ impl<F: Faults> FaultyBackend<F> {
 }
 
 /// Sends the requests of one call, all of one kind.
-async fn send(store: Arc<dyn Backend>, requests: Vec<Request>) -> Vec<Result<Reply, BackendError>> {
+pub(crate) async fn send(
+    store: Arc<dyn Backend>,
+    requests: Vec<Request>,
+) -> Vec<Result<Reply, BackendError>> {
     let mut renewals = Batch::new();
     let mut departures = Batch::new();
     for request in requests {

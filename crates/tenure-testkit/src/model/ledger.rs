@@ -7,10 +7,11 @@ use std::time::Duration;
 
 use tenure_backend::{
     BackendError, Claim, ClaimRef, Effect, Fairness, Fault, Fencing, Grant, HolderId, Instant, Liveness,
-    LockKey, LockStatus, Order, Profile, Standing, TokenRun,
+    LockKey, LockStatus, Order, Profile, Query, Standing, TokenRun,
 };
 
 use super::room::{At, Ends, Phase, Present, Room};
+use crate::{Reply, Request};
 
 /// How much later than the store's own lateness the end of a lease may be seen.
 const GRACE: Duration = Duration::from_millis(100);
@@ -136,17 +137,26 @@ impl Ledger {
         }
     }
 
-    /// Judges what a claim was answered that was placed or polled.
-    pub(super) fn acquire(
+    /// Judges the answer to a request.
+    pub(super) fn judge(
         &mut self,
-        claim: &Arc<Claim>,
-        place_by: Instant,
+        request: &Request,
         at: At,
-        answer: &Result<Standing, BackendError>,
+        answer: &Result<Reply, BackendError>,
     ) -> Verdict {
-        match answer {
-            Ok(standing) => self.stands(claim, place_by, at, standing, Comes::ByItself),
-            Err(error) => self.is_refused(claim, error),
+        match (request, answer) {
+            (Request::Acquire(claim, place_by), Ok(Reply::Acquire(standing))) => {
+                self.stands(claim, *place_by, at, standing, Comes::ByItself)
+            }
+            (Request::Acquire(claim, _), Err(error)) => self.is_refused(claim, error),
+            (Request::Renew(renewal), Ok(Reply::Renew(renewed))) => self.renew(renewal, at, renewed),
+            (Request::Release(departure), Ok(Reply::Release(released))) => {
+                self.release(departure, at, released)
+            }
+            (Request::Inspect(Query::Key(key)), Ok(Reply::Inspect(page))) => {
+                self.shows(key, at, page.items.first())
+            }
+            _ => Err("the store is in order".to_owned()),
         }
     }
 
@@ -299,7 +309,7 @@ impl Ledger {
     }
 
     /// Judges what is shown of a key.
-    pub(super) fn shows(&mut self, key: &LockKey, at: At, status: Option<&LockStatus>) -> Verdict {
+    fn shows(&mut self, key: &LockKey, at: At, status: Option<&LockStatus>) -> Verdict {
         let sees_queue = self.profile.inspection.queue;
         let shows_late = self.profile.first_renewal.is_some();
         let room = self.room(key);

@@ -4,12 +4,12 @@ use std::fmt::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
-use tokio::runtime::{Builder, Runtime};
+use tokio::runtime::Runtime;
 
 use super::step::{Step, plan};
-use super::walk::{Came, walk};
+use super::walk::walk;
 use crate::Subject;
-use crate::suite::Trial;
+use crate::suite::{Trial, runtime};
 
 /// How long one walk may take before it counts as stuck.
 const WALK_LIMIT: Duration = Duration::from_secs(60);
@@ -33,20 +33,15 @@ const SHRINK_LIMIT: Duration = Duration::from_secs(20);
 /// }
 /// ```
 pub fn walks<S: Subject>(subject: impl AsyncFn() -> S, seeds: impl IntoIterator<Item = u64>) {
-    let runtime = Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_all()
-        .build()
-        .expect("a runtime can be made");
+    let runtime = runtime();
     let profile = runtime.block_on(async { Trial::new(subject().await).await.profile().clone() });
     let (mut planned, mut judged) = (0, 0);
     for seed in seeds {
         let steps = plan(seed, &profile);
         planned += steps.len();
         match attempt(&runtime, &subject, &steps) {
-            (Came::Through, _) => judged += steps.len(),
-            (Came::OnlyTo(number), _) => judged += number,
-            (Came::Apart(why), told) => {
+            (Ok(number), _) => judged += number,
+            (Err(why), told) => {
                 let (told, why) = fewest(&runtime, &subject, steps, (told, why));
                 panic!("{}", report(seed, &told, &why));
             }
@@ -59,23 +54,23 @@ pub fn walks<S: Subject>(subject: impl AsyncFn() -> S, seeds: impl IntoIterator<
     );
 }
 
-/// Walks once, and what it had to tell.
+/// Walks once: how many steps could be judged, or what is wrong; and what it had to tell.
 fn attempt<S: Subject>(
     runtime: &Runtime,
     subject: &impl AsyncFn() -> S,
     steps: &[Step],
-) -> (Came, Vec<String>) {
+) -> (Result<usize, String>, Vec<String>) {
     let mut told = Vec::new();
     let once = || {
         runtime.block_on(async {
             let trial = Trial::new(subject().await).await;
             let walk = walk(&trial, steps, &mut told);
-            let stuck = |_| Came::Apart(format!("the walk takes longer than {WALK_LIMIT:?}"));
+            let stuck = |_| Err(format!("the walk takes longer than {WALK_LIMIT:?}"));
             tokio::time::timeout(WALK_LIMIT, walk).await.unwrap_or_else(stuck)
         })
     };
     // The panic's own words are printed where it happens.
-    let came = catch_unwind(AssertUnwindSafe(once)).unwrap_or_else(|_| Came::Apart("a panic".to_owned()));
+    let came = catch_unwind(AssertUnwindSafe(once)).unwrap_or_else(|_| Err("a panic".to_owned()));
     (came, told)
 }
 
@@ -92,7 +87,7 @@ fn fewest<S: Subject>(
         at -= 1;
         let mut fewer = steps.clone();
         fewer.remove(at);
-        if let (Came::Apart(why), told) = attempt(runtime, subject, &fewer) {
+        if let (Err(why), told) = attempt(runtime, subject, &fewer) {
             at = fewer.len();
             (steps, found) = (fewer, (told, why));
         }

@@ -460,7 +460,7 @@ impl Client {
 }
 
 /// A renewal of that claim by its own lease.
-pub(super) fn renewal(claim: &Claim, only: Phase) -> Renewal {
+pub(crate) fn renewal(claim: &Claim, only: Phase) -> Renewal {
     Renewal {
         who: claim.at.clone(),
         lease: claim.lease,

@@ -40,7 +40,7 @@ impl Departed {
 }
 
 /// A departure of that claim, without an heir or a bar.
-pub(super) fn departure(claim: &Claim, cause: Cause) -> Departure {
+pub(crate) fn departure(claim: &Claim, cause: Cause) -> Departure {
     Departure {
         who: Holder::Claim(claim.at.clone()),
         cause,

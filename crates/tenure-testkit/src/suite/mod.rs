@@ -29,7 +29,10 @@ pub mod taker;
 pub mod watch;
 
 pub use client::Client;
+pub(crate) use client::renewal;
 pub use departed::Departed;
+pub(crate) use departed::departure;
+pub(crate) use run::runtime;
 pub use run::{Case, all, run, run_under_chaos};
 pub use trial::Trial;
 pub(crate) use trial::permits;

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use tenure_backend::Backend;
+use tokio::runtime::{Builder, Runtime};
 
 use super::Trial;
 use crate::{Chaos, Subject, Weather};
@@ -76,17 +77,22 @@ pub fn run_under_chaos<S: Subject>(subject: impl AsyncFn() -> S, case: impl Asyn
 }
 
 fn try_case(trial: impl AsyncFnOnce() -> Trial, case: impl AsyncFnOnce(Trial)) {
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(2)
-        .enable_all()
-        .build()
-        .expect("a runtime can be made");
+    let runtime = runtime();
     runtime.block_on(async {
         let trial = trial().await;
         let finished = tokio::time::timeout(CASE_LIMIT, case(trial)).await;
         finished.expect("the case is stuck: it takes longer than two minutes");
     });
     runtime.shutdown_background();
+}
+
+/// What a case or a walk runs on.
+pub(crate) fn runtime() -> Runtime {
+    Builder::new_multi_thread()
+        .worker_threads(2)
+        .enable_all()
+        .build()
+        .expect("a runtime can be made")
 }
 
 /// Names the seed if the case fails.
