@@ -4,44 +4,43 @@ use std::collections::{BTreeSet, HashMap};
 
 use tenure_backend::{FencingToken, Instant, Mode};
 
-/// The attempts that are believed at present, grouped by mode: a key has few modes and may have many readers.
-#[derive(Debug, Default)]
-pub(crate) struct Believers(Vec<Group>);
+/// What there is of each mode: a key has few.
+type ByMode<T> = Vec<(Mode, T)>;
 
-/// Those of one mode, by the time of their grant and by their number.
-#[derive(Debug)]
-struct Group {
-    mode: Mode,
-    by_time: BTreeSet<(Instant, u64)>,
-    since: HashMap<u64, Instant>,
+fn of_mode<T: Default>(groups: &mut ByMode<T>, mode: Mode) -> &mut T {
+    let at = groups.iter().position(|(held, _)| *held == mode);
+    let at = at.unwrap_or_else(|| {
+        groups.push((mode, T::default()));
+        groups.len() - 1
+    });
+    &mut groups[at].1
 }
+
+/// The attempts that are believed at present, by the time of their grant and by their number: a key may have many readers.
+#[derive(Debug, Default)]
+pub(crate) struct Believers(ByMode<BTreeSet<(Instant, u64)>>);
 
 impl Believers {
     pub(crate) fn insert(&mut self, mode: Mode, since: Instant, number: u64) {
-        let group = self.group(mode);
-        group.by_time.insert((since, number));
-        group.since.insert(number, since);
+        of_mode(&mut self.0, mode).insert((since, number));
     }
 
-    pub(crate) fn remove(&mut self, mode: Mode, number: u64) {
-        let group = self.group(mode);
-        if let Some(since) = group.since.remove(&number) {
-            group.by_time.remove(&(since, number));
-        }
+    pub(crate) fn remove(&mut self, mode: Mode, since: Instant, number: u64) {
+        of_mode(&mut self.0, mode).remove(&(since, number));
     }
 
     /// One of those who do not admit another of that mode, if there is one.
     pub(crate) fn refuses(&self, mode: Mode) -> Option<u64> {
         let mut used = 0;
-        for group in &self.0 {
-            let Some(&(_, first)) = group.by_time.first() else {
+        for (held, group) in &self.0 {
+            let Some(&(_, first)) = group.first() else {
                 continue;
             };
-            if !mode.admits([group.mode]) {
+            if !mode.admits([*held]) {
                 return Some(first);
             }
-            if let (Mode::Permits { take, of }, Mode::Permits { take: wanted, .. }) = (group.mode, mode) {
-                used += group.by_time.len() as u64 * u64::from(take.get());
+            if let (Mode::Permits { take, of }, Mode::Permits { take: wanted, .. }) = (held, mode) {
+                used += group.len() as u64 * u64::from(take.get());
                 if used + u64::from(wanted.get()) > u64::from(of.get()) {
                     return Some(first);
                 }
@@ -53,33 +52,20 @@ impl Believers {
     /// Those other than `number` who have been believed ever since that moment.
     pub(crate) fn throughout(&self, since: Instant, number: u64) -> Vec<(Mode, u64)> {
         let until = (since, u64::MAX);
-        let believed = self.0.iter().flat_map(|group| {
-            let early = group.by_time.range(..=until);
-            early.map(|&(_, other)| (group.mode, other))
+        let believed = self.0.iter().flat_map(|(mode, group)| {
+            let early = group.range(..=until);
+            early.map(|&(_, other)| (*mode, other))
         });
         believed.filter(|&(_, other)| other != number).collect()
-    }
-
-    fn group(&mut self, mode: Mode) -> &mut Group {
-        let at = self.0.iter().position(|group| group.mode == mode);
-        let at = at.unwrap_or_else(|| {
-            self.0.push(Group {
-                mode,
-                by_time: BTreeSet::new(),
-                since: HashMap::new(),
-            });
-            self.0.len() - 1
-        });
-        &mut self.0[at]
     }
 }
 
 /// The tokens of one key: for each mode the greatest so far, by the time of its grant.
 #[derive(Debug, Default)]
 pub(crate) struct Tokens {
-    greatest: Vec<(Mode, Vec<Drawn>)>,
+    greatest: ByMode<Vec<Drawn>>,
     /// Who had each token first, in each mode.
-    first_use: HashMap<FencingToken, Vec<(Mode, u64)>>,
+    first_use: HashMap<FencingToken, ByMode<u64>>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -105,14 +91,7 @@ impl Tokens {
 
     /// Records a token; who had it already, unless the two may hold together.
     pub(crate) fn draw(&mut self, mode: Mode, at: Instant, token: FencingToken, number: u64) -> Option<u64> {
-        let group = match self.greatest.iter().position(|(held, _)| *held == mode) {
-            Some(group) => group,
-            None => {
-                self.greatest.push((mode, Vec::new()));
-                self.greatest.len() - 1
-            }
-        };
-        let drawn = &mut self.greatest[group].1;
+        let drawn = of_mode(&mut self.greatest, mode);
         let mine = Drawn { at, token, number };
         let greatest = drawn
             .last()

@@ -130,6 +130,10 @@ impl Checker {
     }
 
     fn invoked(&mut self, event: &Event, key: &LockKey, owner: u64, mode: Mode) {
+        if let Some(before) = self.attempts.get(&event.attempt) {
+            let story = [before.story(), vec![event.clone()]].concat();
+            return self.report(Rule::History, "an attempt that was begun twice", story);
+        }
         let attempt = Attempted {
             key: key.clone(),
             owner,
@@ -141,10 +145,7 @@ impl Checker {
             ended: None,
             open: true,
         };
-        if let Some(before) = self.attempts.insert(event.attempt, attempt) {
-            let story = [before.story(), vec![event.clone()]].concat();
-            return self.report(Rule::History, "an attempt that was begun twice", story);
-        }
+        self.attempts.insert(event.attempt, attempt);
         self.summary.attempts += 1;
         self.keys.entry(key.clone()).or_default().open += 1;
     }
@@ -157,17 +158,16 @@ impl Checker {
                 break;
             }
             one.deadlines.pop_first();
-            if let Some(attempt) = self.attempts.get(&number) {
-                one.believers.remove(attempt.mode, number);
+            let attempt = self.attempts.get(&number);
+            if let Some((attempt, granted)) = attempt.and_then(|a| Some((a, a.acquired.as_ref()?))) {
+                one.believers.remove(attempt.mode, granted.at, number);
             }
         }
     }
 
     fn queued(&mut self, event: &Event) {
         self.leave_queue(event.attempt);
-        let Some((attempt, one)) = self.at(event.attempt) else {
-            return;
-        };
+        let (attempt, one) = self.at(event.attempt);
         if attempt.acquired.is_none() && attempt.open {
             attempt.queued = Some(event.at);
             one.queue.insert((event.at, event.attempt));
@@ -175,9 +175,7 @@ impl Checker {
     }
 
     fn leave_queue(&mut self, number: u64) {
-        let Some((attempt, one)) = self.at(number) else {
-            return;
-        };
+        let (attempt, one) = self.at(number);
         if let Some(since) = attempt.queued.take() {
             one.queue.remove(&(since, number));
         }
@@ -185,9 +183,7 @@ impl Checker {
 
     fn acquired(&mut self, event: &Event, token: Option<FencingToken>, until: Instant) {
         self.leave_queue(event.attempt);
-        let Some((attempt, _)) = self.at(event.attempt) else {
-            return;
-        };
+        let (attempt, _) = self.at(event.attempt);
         if attempt.acquired.is_some() {
             let story = [attempt.story(), vec![event.clone()]].concat();
             return self.report(Rule::History, "an attempt that was granted twice", story);
@@ -208,9 +204,7 @@ impl Checker {
 
     /// V1, and from here on the attempt is believed.
     fn believe(&mut self, event: &Event, mode: Mode, until: Instant) {
-        let Some((_, one)) = self.at(event.attempt) else {
-            return;
-        };
+        let (_, one) = self.at(event.attempt);
         let witness = one.believers.refuses(mode);
         one.believers.insert(mode, event.at, event.attempt);
         one.deadlines.insert((until, event.attempt));
@@ -222,9 +216,7 @@ impl Checker {
 
     /// L3: nobody who was placed before this one was even begun is still waiting, unless both may hold.
     fn judge_order(&mut self, event: &Event, mode: Mode, invoked: Instant) {
-        let Some((_, one)) = self.at(event.attempt) else {
-            return;
-        };
+        let (_, one) = self.at(event.attempt);
         let ahead: Vec<u64> = one
             .queue
             .range(..(invoked, 0))
@@ -239,9 +231,7 @@ impl Checker {
 
     /// V3: greater than every token that a conflicting attempt was granted before this one began, and unique.
     fn judge_token(&mut self, event: &Event, mode: Mode, invoked: Instant, token: FencingToken) {
-        let Some((_, one)) = self.at(event.attempt) else {
-            return;
-        };
+        let (_, one) = self.at(event.attempt);
         let older = one.tokens.not_below(mode, invoked, token);
         let twin = one.tokens.draw(mode, event.at, token, event.attempt);
         if let Some(other) = older {
@@ -259,24 +249,22 @@ impl Checker {
 
     fn believed_no_more(&mut self, event: &Event, against_its_will: bool) {
         self.leave_queue(event.attempt);
-        let Some((attempt, one)) = self.at(event.attempt) else {
-            return;
-        };
+        let (attempt, one) = self.at(event.attempt);
         if against_its_will && attempt.ended.is_none() {
             attempt.ended = Some(event.clone());
         }
         if let Some(until) = attempt.until {
             one.deadlines.remove(&(until, event.attempt));
         }
-        one.believers.remove(attempt.mode, event.attempt);
+        if let Some(granted) = &attempt.acquired {
+            one.believers.remove(attempt.mode, granted.at, event.attempt);
+        }
         attempt.until = Some(attempt.until.map_or(event.at, |until| until.min(event.at)));
     }
 
     fn closed(&mut self, event: &Event) {
         self.believed_no_more(event, false);
-        let Some((attempt, one)) = self.at(event.attempt) else {
-            return;
-        };
+        let (attempt, one) = self.at(event.attempt);
         if std::mem::take(&mut attempt.open) {
             one.open -= 1;
         }
@@ -286,9 +274,7 @@ impl Checker {
     /// belief of others who do not admit it.
     fn sampled(&mut self, event: &Event, since: Instant) {
         self.summary.samples += 1;
-        let Some((attempt, one)) = self.at(event.attempt) else {
-            return;
-        };
+        let (attempt, one) = self.at(event.attempt);
         let deadline = match attempt.acquired.as_ref().map(|granted| &granted.what) {
             Some(What::Acquired { until, .. }) => Some(*until),
             _ => None,
@@ -318,9 +304,7 @@ impl Checker {
 
     /// V4: the guarded resource never goes back to an older token.
     fn accepted(&mut self, event: &Event, token: FencingToken) {
-        let Some((_, one)) = self.at(event.attempt) else {
-            return;
-        };
+        let (_, one) = self.at(event.attempt);
         match one.accepted.clone() {
             Some((newest, by)) if newest > token => {
                 let what = format!("the resource accepted token {token} after {newest}");
@@ -332,9 +316,7 @@ impl Checker {
 
     /// L4: the store shows no more holders and waiters than there are attempts that have not ended.
     fn seen(&mut self, event: &Event, holders: u32, waiters: u32) {
-        let Some((_, one)) = self.at(event.attempt) else {
-            return;
-        };
+        let (_, one) = self.at(event.attempt);
         let open = one.open;
         if holders.saturating_add(waiters) > open {
             let what =
@@ -343,10 +325,11 @@ impl Checker {
         }
     }
 
-    fn at(&mut self, number: u64) -> Option<(&mut Attempted, &mut OneKey)> {
-        let attempt = self.attempts.get_mut(&number)?;
-        let one = self.keys.get_mut(&attempt.key)?;
-        Some((attempt, one))
+    /// An attempt that was begun, and its key.
+    fn at(&mut self, number: u64) -> (&mut Attempted, &mut OneKey) {
+        let attempt = self.attempts.get_mut(&number).expect("the attempt was begun");
+        let key = self.keys.get_mut(&attempt.key);
+        (attempt, key.expect("an attempt is begun at its key"))
     }
 
     fn report_pair(&mut self, rule: Rule, what: impl Into<String>, other: u64, event: &Event) {

@@ -1,4 +1,4 @@
-//! The checker against random histories: correct ones pass, and on any the sweep agrees with a brute-force oracle.
+//! The checker against random histories: the sweep agrees with a brute-force oracle.
 
 use std::collections::BTreeSet;
 use std::num::NonZeroU32;
@@ -203,49 +203,6 @@ fn the_sweep_and_a_brute_force_oracle_never_disagree() {
     }
     assert_eq!(found.len(), 5, "only {found:?} were ever found");
     assert!(clean > 1_000, "only {clean} histories were clean");
-}
-
-/// A history of a lock that is granted in the order of its queue, whose holders release, expire and get lost.
-fn correct_history(dice: &mut Dice) -> Vec<Event> {
-    let kind = dice.below(3);
-    let (mut now, mut token) = (1, 0);
-    let mut held: Vec<Attempt> = Vec::new();
-    let mut done: Vec<Attempt> = Vec::new();
-    for number in 0..50 {
-        let mode = any_mode(dice, kind);
-        let invoked = now;
-        now += 1 + dice.below(5);
-        while !mode.admits(held.iter().map(|holder| holder.mode)) {
-            let mut leaving = held.swap_remove(usize::try_from(dice.below(held.len() as u64)).unwrap());
-            match dice.below(3) {
-                0 => now = now.max(leaving.belief().map_or(now, |(_, until)| until)),
-                1 => leaving.lost = Some(now),
-                _ => leaving.release = Some(now),
-            }
-            now += dice.below(3);
-            done.push(leaving);
-        }
-        token += 1 + dice.below(3);
-        let until = now + 1 + dice.below(200);
-        let asked = (now, now + dice.below(2));
-        let mut granted = Attempt::new(number, mode, invoked);
-        granted.acquired = Some((now, until, Some(token)));
-        granted.samples.extend((asked.1 < until).then_some(asked));
-        granted.writes.push((now, token));
-        held.push(granted);
-        now = asked.1 + 1;
-    }
-    done.extend(held);
-    done.iter().flat_map(Attempt::events).collect()
-}
-
-#[test]
-fn a_thousand_random_histories_of_a_correct_lock_pass() {
-    for seed in 0..1_000 {
-        let history = correct_history(&mut Dice::new(seed));
-        let summary = check(history).unwrap_or_else(|violations| panic!("seed {seed}: {}", violations[0]));
-        assert_eq!(summary.acquired, 50);
-    }
 }
 
 #[test]

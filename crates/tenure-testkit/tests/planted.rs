@@ -148,6 +148,12 @@ fn a_recording_that_contradicts_itself() {
         "6 1 acquired token=- until=1000",
     ];
     assert_eq!(broken(granted_twice), [Rule::History]);
+    let begun_twice = [
+        "0 1 invoked owner=1 mode=exclusive key=k",
+        "5 1 invoked owner=1 mode=exclusive key=other",
+        "6 1 released",
+    ];
+    assert_eq!(broken(begun_twice), [Rule::History]);
     assert_eq!(broken(["5 1 released"]), [Rule::History]);
 }
 
