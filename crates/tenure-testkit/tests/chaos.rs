@@ -184,29 +184,20 @@ async fn requests_are_delivered_again_also_after_the_release() {
 }
 
 #[tokio::test]
-async fn what_the_store_refused_is_never_repeated() {
+async fn what_was_refused_and_the_eviction_of_everybody_are_never_repeated() {
     let (tape, chaos) = tape(1, REPEATS);
     let mut reader = Claim::clone(&claim(0));
     reader.mode = Mode::Read;
     let answer = chaos.clone().acquire(Arc::new(reader), Instant::NEVER).await;
     assert_eq!(answer.unwrap_err().effect(), Effect::None);
+    let everybody = departure(Holder::All(LockKey::new("k").unwrap()));
+    chaos.clone().release(Batch::from_iter([everybody])).await;
     for number in 1..100 {
         acquire(&chaos, number).await.unwrap();
     }
     let heard = tape.heard.lock();
-    assert_eq!(heard.iter().filter(|call| *call == "acquire 0").count(), 1);
-}
-
-#[tokio::test]
-async fn the_eviction_of_everybody_is_never_repeated() {
-    let (tape, chaos) = tape(1, REPEATS);
-    let everybody = departure(Holder::All(LockKey::new("k").unwrap()));
-    chaos.clone().release(Batch::from_iter([everybody])).await;
-    for number in 0..100 {
-        acquire(&chaos, number).await.unwrap();
-    }
-    let heard = tape.heard.lock();
-    assert_eq!(heard.iter().filter(|call| call.starts_with("release")).count(), 1);
+    let once = |call: &&String| *call == "acquire 0" || call.starts_with("release");
+    assert_eq!(heard.iter().filter(once).count(), 2, "{heard:?}");
 }
 
 #[tokio::test(start_paused = true)]
