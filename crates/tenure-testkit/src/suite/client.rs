@@ -1,7 +1,4 @@
 //! One client of a trial: the calls of the contract, repeated while the weather is bad, and what cases expect.
-//!
-//! # Cancel safety
-//! A future that is dropped leaves the effect of its call unknown, and everything else as it was.
 
 use std::hash::{BuildHasher, RandomState};
 use std::num::NonZeroU32;

@@ -1,7 +1,4 @@
 //! Fencing tokens: each grant's are greater than all before it on the key, whatever ended those.
-//!
-//! # Cancel safety
-//! A case that is dropped leaves its claims to their leases, in a store that was made for it alone.
 
 use std::num::NonZeroU32;
 

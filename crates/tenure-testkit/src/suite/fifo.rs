@@ -1,7 +1,4 @@
 //! The queue: first come, first served, and nobody stuck behind the dead.
-//!
-//! # Cancel safety
-//! A case that is dropped leaves its claims to their leases, in a store that was made for it alone.
 
 use std::sync::Arc;
 use std::time::Duration;

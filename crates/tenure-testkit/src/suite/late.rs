@@ -1,8 +1,5 @@
 //! Requests and answers that come late: belief counts from the sending, and a placement has its time.
 //! Part of the group `lease`.
-//!
-//! # Cancel safety
-//! A case that is dropped leaves its claims to their leases, in a store that was made for it alone.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,7 +1,4 @@
 //! Leases: they end when nobody renews them, not before, and never come back.
-//!
-//! # Cancel safety
-//! A case that is dropped leaves its claims to their leases, in a store that was made for it alone.
 
 use std::sync::Arc;
 use std::time::Duration;

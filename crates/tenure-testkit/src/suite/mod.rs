@@ -3,6 +3,9 @@
 //! Authors run it with [`conformance!`](crate::conformance); the cases are public to be read, and to be run one by
 //! one. A case looks at the store's profile: what a store does not serve it must refuse without effect, which is
 //! then the case.
+//!
+//! # Cancel safety
+//! A case that is dropped leaves its claims to their leases, in a store that was made for it alone.
 
 /// Ends a case at once on a store that its sentence is not about: the condition has seen what such a store does instead.
 macro_rules! skip_if {

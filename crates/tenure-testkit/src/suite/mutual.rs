@@ -1,7 +1,4 @@
 //! Mutual exclusion: what `Mode::admits` refuses is never granted together.
-//!
-//! # Cancel safety
-//! A case that is dropped leaves its claims to their leases, in a store that was made for it alone.
 
 use std::sync::Arc;
 

@@ -1,7 +1,4 @@
 //! Refusals: what a store cannot do, or must not, it refuses without effect.
-//!
-//! # Cancel safety
-//! A case that is dropped leaves its claims to their leases, in a store that was made for it alone.
 
 use std::sync::Arc;
 use std::time::Duration;

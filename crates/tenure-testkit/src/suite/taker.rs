@@ -1,7 +1,4 @@
 //! The hand-over: a release that grants its heir in the same step, unless others wait.
-//!
-//! # Cancel safety
-//! A case that is dropped leaves its claims to their leases, in a store that was made for it alone.
 
 use std::sync::Arc;
 use std::time::Duration;

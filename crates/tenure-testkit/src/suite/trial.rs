@@ -1,7 +1,4 @@
 //! One case's world: the store under test, its clients, its keys and its time.
-//!
-//! # Cancel safety
-//! A future that is dropped leaves at most a client or a claim of this trial behind, in a store made for it alone.
 
 use std::num::NonZeroU32;
 use std::sync::Arc;

@@ -1,7 +1,4 @@
 //! Wake-ups: hints that may be lost, always backed by a poll.
-//!
-//! # Cancel safety
-//! A case that is dropped leaves its claims to their leases, in a store that was made for it alone.
 
 use std::sync::Arc;
 use std::time::Duration;

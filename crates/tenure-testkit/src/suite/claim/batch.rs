@@ -1,7 +1,4 @@
 //! Many claims in one call: an answer for each, in order, and none clouded by another's.
-//!
-//! # Cancel safety
-//! A case that is dropped leaves its claims to their leases, in a store that was made for it alone.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,7 +1,4 @@
 //! Eviction: somebody else takes a claim away, and its holder learns why.
-//!
-//! # Cancel safety
-//! A case that is dropped leaves its claims to their leases, in a store that was made for it alone.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -1,7 +1,4 @@
 //! What `inspect` shows: live holders and waiters as they are, and nothing else.
-//!
-//! # Cancel safety
-//! A case that is dropped leaves its claims to their leases, in a store that was made for it alone.
 
 use std::collections::BTreeSet;
 use std::num::NonZeroU32;

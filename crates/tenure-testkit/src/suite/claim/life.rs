@@ -1,7 +1,4 @@
 //! The life of a claim: placed once, granted, ended for good; every call about it may be repeated.
-//!
-//! # Cancel safety
-//! A case that is dropped leaves its claims to their leases, in a store that was made for it alone.
 
 use std::future::Future;
 use std::pin::Pin;
