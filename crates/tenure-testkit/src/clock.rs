@@ -36,11 +36,6 @@ impl ManualClock {
         let step = (Instant::ORIGIN + time).as_nanos();
         self.0.fetch_add(step, Ordering::SeqCst);
     }
-
-    /// Moves it to `instant`, unless it is there or beyond already: a clock never runs backward.
-    pub fn advance_to(&self, instant: Instant) {
-        self.0.fetch_max(instant.as_nanos(), Ordering::SeqCst);
-    }
 }
 
 impl Default for ManualClock {
@@ -191,16 +186,6 @@ impl Clock for JumpingClock {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_manual_clock_never_runs_backward() {
-        let clock = ManualClock::new();
-        let before = clock.now();
-        clock.advance_to(before - Duration::from_secs(1));
-        assert_eq!(clock.now(), before);
-        clock.clone().advance_to(before + Duration::from_secs(1));
-        assert_eq!(clock.now() - before, Duration::from_secs(1));
-    }
 
     #[test]
     fn a_jumping_clock_jumps_once_at_the_armed_reading() {

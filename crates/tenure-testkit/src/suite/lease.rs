@@ -318,7 +318,10 @@ async fn interrupted(
     };
     clock.disarm();
     if let Some(until) = believed.filter(|until| clock.manual().now() < *until) {
-        clock.manual().advance_to(until - Duration::from_millis(2));
+        let left = until - clock.manual().now();
+        clock
+            .manual()
+            .advance(left.saturating_sub(Duration::from_millis(2)));
         client.renamed().finds_busy(&claim.at.key, Mode::Exclusive).await;
     }
     client.withdraw(&claim).await;
