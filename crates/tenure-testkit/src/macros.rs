@@ -199,7 +199,6 @@ macro_rules! __cases {
     };
     (fifo $then:ident $with:tt) => {
         $crate::$then! { fifo [
-            a_free_key_is_granted_to_a_fair_claim_at_once
             claims_are_granted_in_the_order_in_which_they_were_placed
             a_waiter_that_asks_again_keeps_its_place
             a_waiter_lives_as_long_as_it_asks_or_is_renewed

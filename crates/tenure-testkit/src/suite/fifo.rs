@@ -8,16 +8,6 @@ use tenure_backend::{Claim, Fairness, LockKey, Loss, Mode, Phase, Standing};
 use super::trial::permits;
 use super::{Client, Trial};
 
-/// A free key is granted to a fair claim as to any.
-pub async fn a_free_key_is_granted_to_a_fair_claim_at_once(trial: Trial) {
-    skip_if!(trial.lacks_so(Mode::Exclusive, Fairness::Fifo).await);
-    let ([a, b], key) = (trial.two().await, trial.key());
-    let claim = a.fair(&key, Mode::Exclusive);
-    a.granted(&claim).await;
-    a.release(&claim).await.freed_it(&claim);
-    b.granted_soon(&b.fair(&key, Mode::Exclusive)).await;
-}
-
 /// Each release goes to whoever was placed first, whoever asks first.
 pub async fn claims_are_granted_in_the_order_in_which_they_were_placed(trial: Trial) {
     skip_if!(trial.lacks_so(Mode::Exclusive, Fairness::Fifo).await);
@@ -286,7 +276,7 @@ impl Holder {
     }
 }
 
-/// A key that a fair claim of that mode holds.
+/// A key that a fair claim of that mode holds: a free key is granted to it at once, as to any.
 async fn held_by_one(trial: &Trial, mode: Mode) -> (Holder, LockKey) {
     let (client, key) = (trial.client().await, trial.key());
     let claim = client.fair(&key, mode);
