@@ -34,10 +34,10 @@ const SHRINK_LIMIT: Duration = Duration::from_secs(20);
 /// ```
 pub fn walks<S: Subject>(subject: impl AsyncFn() -> S, seeds: impl IntoIterator<Item = u64>) {
     let runtime = runtime();
-    let profile = runtime.block_on(async { Trial::new(subject().await).await.profile().clone() });
+    let trial = runtime.block_on(async { Trial::new(subject().await).await });
     let (mut planned, mut judged) = (0, 0);
     for seed in seeds {
-        let steps = plan(seed, &profile);
+        let steps = plan(seed, &trial);
         planned += steps.len();
         match attempt(&runtime, &subject, &steps) {
             (Ok(number), _) => judged += number,

@@ -5,7 +5,7 @@ use std::time::Duration;
 use tenure_backend::{Fairness, Mode, Phase, Profile};
 
 use crate::Dice;
-use crate::suite::permits;
+use crate::suite::{Trial, permits};
 
 /// How many clients walk.
 pub(super) const CLIENTS: usize = 3;
@@ -23,18 +23,11 @@ pub(super) struct Ask {
     pub(super) slot: usize,
     pub(super) mode: Mode,
     pub(super) fairness: Fairness,
-    pub(super) lease: Lease,
+    pub(super) lease: Duration,
     /// How many tokens it asks for.
     pub(super) grants: u32,
     /// How far ahead its `place_by` lies; `None` if its request is on its way since before that.
     pub(super) ahead: Option<Duration>,
-}
-
-/// One of the suite's two leases.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Lease {
-    Brief,
-    Long,
 }
 
 /// One step. One that names a claim which is not there is passed over.
@@ -51,7 +44,7 @@ pub(super) enum Step {
     Renew {
         slot: usize,
         only: Phase,
-        lease: Lease,
+        lease: Duration,
         shorten_only: bool,
         raise: bool,
     },
@@ -82,15 +75,22 @@ struct Menu {
     served: Vec<(Mode, Fairness)>,
     /// What each key is mostly used as; else every other claim would be a mismatch.
     usual: [Mode; KEYS],
+    /// The suite's two leases.
+    leases: [Duration; 2],
 }
 
-/// The steps of that seed, for a store of that profile.
-pub(super) fn plan(seed: u64, profile: &Profile) -> Vec<Step> {
+/// The steps of that seed, for the store of that trial.
+pub(super) fn plan(seed: u64, trial: &Trial) -> Vec<Step> {
     let mut dice = Dice::new(seed);
-    let served = served(profile);
+    let served = served(trial.profile());
     assert!(!served.is_empty(), "a store serves some kind of lock");
     let usual = [(); KEYS].map(|()| pick(&mut dice, &served).0);
-    let mut menu = Menu { dice, served, usual };
+    let mut menu = Menu {
+        dice,
+        served,
+        usual,
+        leases: [trial.brief(), trial.long()],
+    };
     (0..STEPS).map(|_| menu.step()).collect()
 }
 
@@ -188,12 +188,8 @@ impl Menu {
         }
     }
 
-    fn lease(&mut self) -> Lease {
-        if self.dice.chance(50) {
-            Lease::Brief
-        } else {
-            Lease::Long
-        }
+    fn lease(&mut self) -> Duration {
+        pick(&mut self.dice, &self.leases)
     }
 
     fn slot(&mut self) -> usize {
@@ -215,6 +211,7 @@ mod tests {
                 dice,
                 served: served.to_vec(),
                 usual,
+                leases: [Duration::ZERO; 2],
             };
             (0..200).map(|_| format!("{:?}", menu.step())).collect::<Vec<_>>()
         };

@@ -8,7 +8,7 @@ use tenure_backend::{Cause, Claim, Departure, Heir, Holder, Instant, LockKey, PA
 
 use super::ledger::Ledger;
 use super::room::At;
-use super::step::{Ask, CLIENTS, KEYS, Lease, SLOTS, Step};
+use super::step::{Ask, CLIENTS, KEYS, SLOTS, Step};
 use crate::Request;
 use crate::faulty::send;
 use crate::suite::{Client, Trial, departure, renewal};
@@ -143,7 +143,7 @@ impl Walk<'_> {
             } => {
                 let known = self.known[slot].clone()?;
                 let mut renewal = renewal(&known.claim, only);
-                (renewal.lease, renewal.shorten_only) = (self.lease(lease), shorten_only);
+                (renewal.lease, renewal.shorten_only) = (lease, shorten_only);
                 renewal.raise = raise.then(|| self.ledger.beyond(&renewal)).flatten();
                 Some((known.client, Request::Renew(renewal)))
             }
@@ -176,19 +176,11 @@ impl Walk<'_> {
         }
     }
 
-    fn lease(&self, lease: Lease) -> Duration {
-        match lease {
-            Lease::Brief => self.trial.brief(),
-            Lease::Long => self.trial.long(),
-        }
-    }
-
     /// Makes a claim, which is known by its number from here on.
     fn introduce(&mut self, client: usize, key: LockKey, ask: Ask) -> Known {
-        let lease = self.lease(ask.lease);
         let claim = self.clients[client].claim_as(&key, ask.mode, |claim| {
             claim.fairness = ask.fairness;
-            claim.lease = lease;
+            claim.lease = ask.lease;
             claim.grants = NonZeroU32::new(ask.grants).expect("an ask is for a grant at least");
         });
         let now = self.clients[client].now();
