@@ -4,14 +4,14 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tenure_backend::{Cause, Claim, Departure, Heir, Holder, Instant, LockKey, PASS_WINDOW, Query};
+use tenure_backend::{Cause, Claim, Heir, Holder, Instant, LockKey, PASS_WINDOW, Query};
 
 use super::ledger::Ledger;
 use super::room::At;
 use super::step::{Ask, CLIENTS, KEYS, SLOTS, Step};
 use crate::Request;
 use crate::faulty::send;
-use crate::suite::{Client, Trial, departure, renewal};
+use crate::suite::{Client, Trial, departure, eviction, renewal};
 
 /// How long ago the `place_by` of a request was that comes too late.
 const LATE: Duration = Duration::from_millis(50);
@@ -215,11 +215,6 @@ impl Walk<'_> {
 
 /// An eviction, with a bar or without.
 fn evicts(who: Holder, bars: bool) -> Request {
-    let by = Some(Arc::from("alice"));
-    Request::Release(Departure {
-        who,
-        cause: Cause::Evicted { by },
-        heir: None,
-        bar: if bars { PASS_WINDOW } else { Duration::ZERO },
-    })
+    let bar = if bars { PASS_WINDOW } else { Duration::ZERO };
+    Request::Release(eviction(who, bar))
 }

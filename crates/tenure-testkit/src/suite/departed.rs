@@ -1,5 +1,6 @@
 //! Departures that cases ask for, and what became of them.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use tenure_backend::{Cause, Claim, Departure, Holder, HolderId, Standing};
@@ -46,5 +47,16 @@ pub(crate) fn departure(claim: &Claim, cause: Cause) -> Departure {
         cause,
         heir: None,
         bar: Duration::ZERO,
+    }
+}
+
+/// An eviction by alice, with that bar.
+pub(crate) fn eviction(who: Holder, bar: Duration) -> Departure {
+    let by = Some(Arc::from("alice"));
+    Departure {
+        who,
+        cause: Cause::Evicted { by },
+        heir: None,
+        bar,
     }
 }

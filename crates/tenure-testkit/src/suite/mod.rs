@@ -34,7 +34,7 @@ pub mod watch;
 pub use client::Client;
 pub(crate) use client::renewal;
 pub use departed::Departed;
-pub(crate) use departed::departure;
+pub(crate) use departed::{departure, eviction};
 pub(crate) use run::runtime;
 pub use run::{Case, all, run, run_under_chaos};
 pub use trial::Trial;

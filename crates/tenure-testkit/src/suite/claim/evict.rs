@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tenure_backend::{Cause, Departure, Fairness, Holder, HolderId, Loss, Mode, PASS_WINDOW, Phase};
+use tenure_backend::{Cause, Fairness, Holder, HolderId, Loss, Mode, PASS_WINDOW, Phase};
 
 use crate::suite::Trial;
-use crate::suite::departed::departure;
+use crate::suite::departed::eviction;
 
 /// An evicted claim is gone at once, is told who took it, and never comes back.
 pub async fn an_evicted_claim_is_gone_and_learns_by_whom(trial: Trial) {
@@ -74,7 +74,9 @@ pub async fn everybody_who_holds_a_key_can_be_evicted_at_once(trial: Trial) {
         holders.push(b.holds(&key, mode).await);
     }
     let stays = b.holds(&elsewhere, Mode::Exclusive).await;
-    let departed = operator.depart(all_of(Holder::All(key.clone()))).await;
+    let departed = operator
+        .depart(eviction(Holder::All(key.clone()), Duration::ZERO))
+        .await;
     let freed: BTreeSet<String> = departed.freed.iter().map(HolderId::to_string).collect();
     let expected: BTreeSet<String> = holders.iter().map(|claim| claim.at.id.to_string()).collect();
     assert!(
@@ -94,7 +96,9 @@ pub async fn waiters_stay_when_everybody_who_holds_is_evicted(trial: Trial) {
     let ([a, b, operator], key) = (trial.three().await, trial.key());
     a.granted(&a.fair(&key, Mode::Exclusive)).await;
     let waiting = b.queues(&key, Mode::Exclusive).await;
-    operator.depart(all_of(Holder::All(key.clone()))).await;
+    operator
+        .depart(eviction(Holder::All(key.clone()), Duration::ZERO))
+        .await;
     b.granted_soon(&waiting).await;
 }
 
@@ -119,14 +123,9 @@ pub async fn an_eviction_bars_the_key_for_a_moment(trial: Trial) {
     let ([holder, operator, other], key) = (trial.three().await, trial.key());
     let claim = holder.holds(&key, Mode::Exclusive).await;
     let evicted = operator.now();
-    let cause = Cause::Evicted { by: None };
-    operator
-        .depart(Departure {
-            bar: PASS_WINDOW,
-            ..departure(&claim, cause)
-        })
-        .await
-        .freed_it(&claim);
+    let mut by_nobody = eviction(Holder::Claim(claim.at.clone()), PASS_WINDOW);
+    by_nobody.cause = Cause::Evicted { by: None };
+    operator.depart(by_nobody).await.freed_it(&claim);
     let next = other.claim(&key, Mode::Exclusive);
     other.granted_soon(&next).await;
     let passes_on = trial.profile().limits.max_grants.get() > 1;
@@ -145,20 +144,11 @@ pub async fn a_foreign_holder_that_is_not_there_is_evicted_without_effect(trial:
         key: key.clone(),
         id: Arc::from("no such holder"),
     };
-    b.depart(all_of(stranger)).await.freed_nobody();
-    b.depart(all_of(Holder::All(trial.key()))).await.freed_nobody();
+    for who in [stranger, Holder::All(trial.key())] {
+        b.depart(eviction(who, Duration::ZERO)).await.freed_nobody();
+    }
     a.stays_alive(&held, Phase::Granted).await;
     b.finds_busy(&key, Mode::Exclusive).await;
-}
-
-fn all_of(who: Holder) -> Departure {
-    let by = Some(Arc::from("alice"));
-    Departure {
-        who,
-        cause: Cause::Evicted { by },
-        heir: None,
-        bar: Duration::ZERO,
-    }
 }
 
 fn by_alice() -> Loss {
