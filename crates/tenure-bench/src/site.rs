@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use tempfile::TempDir;
-use tenure_servers::{Proxy, Redis, Way};
+use tenure_servers::{Proxy, Redis, Way, is_installed};
 
 use crate::Fallible;
 use crate::cores::Core;
@@ -119,9 +119,4 @@ pub(crate) fn check(store: Store) -> Fallible<()> {
                 .into(),
         ),
     }
-}
-
-fn is_installed(program: &str) -> bool {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    std::env::split_paths(&path).any(|folder| folder.join(program).is_file())
 }

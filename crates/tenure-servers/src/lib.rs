@@ -9,7 +9,7 @@ mod proxy;
 mod redis;
 
 pub use clock::SteppedClock;
-pub use needs::needs;
+pub use needs::{is_installed, needs};
 pub use process::Process;
 pub use proxy::{Proxy, Way};
 pub use redis::{Data, Disk, Redis};

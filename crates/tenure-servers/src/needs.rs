@@ -12,14 +12,18 @@ pub fn needs(program: &str, package: &str) -> bool {
         eprintln!("not tried with `{program}`: TENURE_SKIP names it");
         return false;
     }
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let found = std::env::split_paths(&path).any(|folder| folder.join(program).is_file());
     assert!(
-        found,
+        is_installed(program),
         "`{program}` is not installed: `cargo xtask setup` or `apt-get install {package}` brings it, \
          TENURE_SKIP={program} does without"
     );
     true
+}
+
+/// Whether a folder of `PATH` has a file with this name.
+pub fn is_installed(program: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).any(|folder| folder.join(program).is_file())
 }
 
 /// What the system says of a program that cannot be started, with the program's name: it says none.

@@ -55,12 +55,6 @@ async fn heard(client: &mut TcpStream, limit: Duration) -> Option<Vec<u8>> {
 }
 
 #[tokio::test]
-async fn in_fair_weather_bytes_come_back() {
-    let (_proxy, mut client) = scene().await;
-    echo(&mut client, b"one", Some(b"one")).await;
-}
-
-#[tokio::test]
 async fn delayed_bytes_arrive_later_and_do_not_add_their_delays_up() {
     let (proxy, mut client) = scene().await;
     proxy.delay(Way::ToServer, MOMENT);
