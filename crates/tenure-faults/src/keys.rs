@@ -3,7 +3,7 @@
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use tenure::{Fairness, Mode, Profile};
+use tenure::{Fairness, Kind, Mode, Profile};
 use tenure_testkit::Dice;
 
 /// A key of the run: what it is, and in which order it is served. No key is served in both: a hand-over in memory may pass
@@ -11,32 +11,26 @@ use tenure_testkit::Dice;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Key {
     pub(crate) name: &'static str,
-    form: Form,
+    kind: Kind,
     pub(crate) fair: bool,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Form {
-    Mutex,
-    ReadWrite,
-    Semaphore,
+const fn key(name: &'static str, kind: Kind, fair: bool) -> Key {
+    Key { name, kind, fair }
 }
 
-const fn key(name: &'static str, form: Form, fair: bool) -> Key {
-    Key { name, form, fair }
-}
-
-const KEYS: [Key; 10] = [
-    key("plain-0", Form::Mutex, false),
-    key("plain-1", Form::Mutex, false),
-    key("plain-2", Form::Mutex, false),
-    key("fair-0", Form::Mutex, true),
-    key("fair-1", Form::Mutex, true),
-    key("fair-2", Form::Mutex, true),
-    key("shared", Form::ReadWrite, false),
-    key("shared-fair", Form::ReadWrite, true),
-    key("permits", Form::Semaphore, false),
-    key("permits-fair", Form::Semaphore, true),
+/// All there are.
+pub(crate) const KEYS: [Key; 10] = [
+    key("plain-0", Kind::Mutex, false),
+    key("plain-1", Kind::Mutex, false),
+    key("plain-2", Kind::Mutex, false),
+    key("fair-0", Kind::Mutex, true),
+    key("fair-1", Kind::Mutex, true),
+    key("fair-2", Kind::Mutex, true),
+    key("shared", Kind::ReadWrite, false),
+    key("shared-fair", Kind::ReadWrite, true),
+    key("permits", Kind::Semaphore { of: PERMITS }, false),
+    key("permits-fair", Kind::Semaphore { of: PERMITS }, true),
 ];
 
 /// How many permits a semaphore has.
@@ -62,11 +56,6 @@ impl Key {
         KEYS.into_iter().filter(serves).collect()
     }
 
-    /// All there are.
-    pub(crate) fn all() -> impl Iterator<Item = Key> {
-        KEYS.into_iter()
-    }
-
     /// How a task wants to hold it: a mutex has one way only.
     pub(crate) fn choose_mode(&self, dice: &mut Dice) -> Mode {
         let take = 1 + dice.below(PERMITS.get().into()) as u32;
@@ -74,11 +63,11 @@ impl Key {
     }
 
     fn mode(&self, writes: bool, take: NonZeroU32) -> Mode {
-        match self.form {
-            Form::Mutex => Mode::Exclusive,
-            Form::ReadWrite if writes => Mode::Write,
-            Form::ReadWrite => Mode::Read,
-            Form::Semaphore => Mode::Permits { take, of: PERMITS },
+        match self.kind {
+            Kind::Mutex => Mode::Exclusive,
+            Kind::ReadWrite if writes => Mode::Write,
+            Kind::ReadWrite => Mode::Read,
+            Kind::Semaphore { of } => Mode::Permits { take, of },
         }
     }
 }

@@ -9,7 +9,7 @@ use tenure::Client;
 
 use crate::control::{Crew, Menu, everybody_gets_a_lock, nothing_is_left, somebody_takes_over, strike};
 use crate::judge::{Finding, Law, Report, judge};
-use crate::keys::Key;
+use crate::keys::KEYS;
 use crate::store::Store;
 use crate::worker::{Args, Plant, Resources};
 
@@ -157,7 +157,7 @@ fn number(name: &str) -> Option<u64> {
 /// What all counters say together.
 fn counted(folder: &Path) -> io::Result<u64> {
     let mut sum = 0;
-    for key in Key::all() {
+    for key in KEYS {
         sum += Resources::counted(folder, key.name)?;
     }
     Ok(sum)
