@@ -8,7 +8,6 @@ use crate::Fallible;
 use crate::cli::{Measuring, Pace};
 use crate::contest::Disturbed;
 use crate::plan::{Pairing, name, pairings};
-use crate::report::Measured;
 use crate::row::Row;
 use crate::site::Ground;
 use crate::{contest, report, site};
@@ -39,12 +38,7 @@ pub(crate) fn run(args: &Measuring, usual: Pace) -> Fallible<()> {
     if let Some(file) = json {
         write_json(file, &rows)?;
     }
-    let measured = Measured {
-        rows: &rows,
-        notes: &notes,
-        disturbed,
-    };
-    print!("{}", report::section(&measured, pace, distance));
+    print!("{}", report::section(&rows, notes, disturbed, pace, distance));
     Ok(())
 }
 

@@ -28,18 +28,14 @@ const HEAD: [&str; 13] = [
 /// Columns from here on are numbers, and stand to the right.
 const NUMBERS_FROM: usize = 3;
 
-/// All that a run has to tell.
-#[derive(Clone, Copy)]
-pub(crate) struct Measured<'a> {
-    pub(crate) rows: &'a [Row],
-    /// On comparisons that are left out.
-    pub(crate) notes: &'a [String],
-    pub(crate) disturbed: Disturbed,
-}
-
-/// What is printed, and what BENCHMARKS.md repeats.
-pub(crate) fn section(measured: &Measured<'_>, pace: Pace, distance: Distance) -> String {
-    let rows = measured.rows;
+/// What is printed, and what BENCHMARKS.md repeats. `left_out` are notes on comparisons that were not made.
+pub(crate) fn section(
+    rows: &[Row],
+    left_out: Vec<String>,
+    disturbed: Disturbed,
+    pace: Pace,
+    distance: Distance,
+) -> String {
     let mut on = machine::describe();
     let server = match distance {
         Distance::Near => None,
@@ -56,7 +52,7 @@ pub(crate) fn section(measured: &Measured<'_>, pace: Pace, distance: Distance) -
         .collect();
     let cells: Vec<_> = rows.iter().map(|row| cells(row, rows)).collect();
     let mut text = format!("{}\n{}", table(&["on", ""], &on), table(&HEAD, &cells));
-    for note in notes(measured) {
+    for note in left_out.into_iter().chain(notes(rows, disturbed)) {
         text += &format!("\n{note}\n");
     }
     text
@@ -95,9 +91,9 @@ fn beside(row: &Row, rows: &[Row], client: Client) -> String {
     }
 }
 
-fn notes(measured: &Measured<'_>) -> Vec<String> {
-    let mut notes = measured.notes.to_vec();
-    let Disturbed { rounds, again, still } = measured.disturbed;
+fn notes(rows: &[Row], disturbed: Disturbed) -> Vec<String> {
+    let mut notes = Vec::new();
+    let Disturbed { rounds, again, still } = disturbed;
     if again > 0 {
         notes.push(format!(
             "The host of this machine was in the way: rounds in which it took more than {} % of the cores' time were run again \
@@ -105,8 +101,7 @@ fn notes(measured: &Measured<'_>) -> Vec<String> {
             TOO_MUCH * 100.0
         ));
     }
-    let is_wide = |row: &&Row| is_too_wide(&row.rounds);
-    let wide = measured.rows.iter().filter(is_wide).count();
+    let wide = rows.iter().filter(|row| is_too_wide(&row.rounds)).count();
     if wide > 0 {
         notes.push(format!(
             "(!) Too wide a spread to conclude anything from the rates so marked ({wide}): the bounds of their median lie more than \
@@ -178,12 +173,7 @@ mod tests {
                 Row::of(Workload::Solo, Store::Sqlite, *client, &rounds)
             })
             .collect();
-        let measured = Measured {
-            rows: &rows,
-            notes: &[],
-            disturbed,
-        };
-        section(&measured, crate::cli::QUICK, Distance::Near)
+        section(&rows, Vec::new(), disturbed, crate::cli::QUICK, Distance::Near)
     }
 
     #[test]

@@ -31,26 +31,20 @@ impl Row {
         let each = |figure: fn(&Round) -> f64| rounds.iter().map(figure).collect::<Vec<_>>();
         let mut waits = histogram();
         rounds.iter().for_each(|round| merge(&mut waits, &round.waits));
-        let us = |nanoseconds: u64| to_digits(nanoseconds as f64 / 1000.0, 3);
+        let us = |nanoseconds: u64| nanoseconds as f64 / 1000.0;
         Row {
             workload,
             store,
             client,
-            rate_per_s: to_digits(median(&each(Round::rate)), 1),
-            handovers_per_s: to_digits(median(&each(Round::handovers_rate)), 1),
+            rate_per_s: median(&each(Round::rate)),
+            handovers_per_s: median(&each(Round::handovers_rate)),
             p50_us: us(waits.value_at_quantile(0.5)),
             p99_us: us(waits.value_at_quantile(0.99)),
             max_us: us(waits.max()),
-            min_share: to_digits(median(&each(|round| min_share(&round.grants))), 3),
-            rounds: each(|round| to_digits(round.rate(), 1)),
+            min_share: median(&each(|round| min_share(&round.grants))),
+            rounds: each(Round::rate),
         }
     }
-}
-
-/// Rounds to so many decimals: more would claim what no clock knows.
-fn to_digits(value: f64, decimals: i32) -> f64 {
-    let factor = 10f64.powi(decimals);
-    (value * factor).round() / factor
 }
 
 #[cfg(test)]
