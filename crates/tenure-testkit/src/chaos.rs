@@ -94,7 +94,6 @@ impl Weather {
 #[derive(Debug)]
 pub struct Chaos {
     inner: Arc<dyn Backend>,
-    remembers_ended: bool,
     weather: Weather,
     fate: Arc<Mutex<Fate>>,
 }
@@ -116,7 +115,6 @@ impl Chaos {
             late: Vec::new(),
         };
         let chaos = Chaos {
-            remembers_ended: profile.remembers_ended,
             inner,
             weather,
             fate: Arc::new(Mutex::new(fate)),
@@ -180,7 +178,8 @@ impl Chaos {
                 );
                 // The client forgets an unfair claim that was refused, so nothing would withdraw a repeated one.
                 let forgotten = refused && !lost && claim.fairness == Fairness::Unfair;
-                (self.remembers_ended && !forgotten).then_some(Request::Acquire(claim, place_by))
+                (self.inner.profile().remembers_ended && !forgotten)
+                    .then_some(Request::Acquire(claim, place_by))
             }
             Request::Renew(renewal) => Some(Request::Renew(renewal)),
             Request::Release(mut departure) if matches!(departure.who, Holder::Claim(_)) => {

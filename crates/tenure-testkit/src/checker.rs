@@ -33,7 +33,11 @@ pub fn check(history: impl IntoIterator<Item = Event>) -> Result<Summary, Vec<Vi
     for event in &events {
         checker.take(event);
     }
-    checker.finish()
+    if checker.violations.is_empty() {
+        Ok(checker.summary)
+    } else {
+        Err(checker.violations)
+    }
 }
 
 /// At one and the same time ends come first and looks last, so that beliefs may touch.
@@ -118,14 +122,6 @@ impl Checker {
             What::Sampled { held: false, .. } => {}
             What::Accepted { token } => self.accepted(event, *token),
             What::Seen { holders, waiters } => self.seen(event, *holders, *waiters),
-        }
-    }
-
-    fn finish(self) -> Result<Summary, Vec<Violation>> {
-        if self.violations.is_empty() {
-            Ok(self.summary)
-        } else {
-            Err(self.violations)
         }
     }
 
