@@ -16,25 +16,11 @@ struct Attempt {
     acquired: Option<(u64, u64, Option<u64>)>,
     release: Option<u64>,
     lost: Option<u64>,
-    samples: Vec<(u64, u64)>,
-    writes: Vec<(u64, u64)>,
+    sample: Option<(u64, u64)>,
+    write: Option<(u64, u64)>,
 }
 
 impl Attempt {
-    fn new(number: u64, mode: Mode, invoked: u64) -> Self {
-        Attempt {
-            number,
-            mode,
-            invoked,
-            queued: None,
-            acquired: None,
-            release: None,
-            lost: None,
-            samples: Vec::new(),
-            writes: Vec::new(),
-        }
-    }
-
     fn events(&self) -> Vec<Event> {
         let event = |at, what| Event {
             at: Instant::from_nanos(at),
@@ -55,11 +41,11 @@ impl Attempt {
         }));
         events.extend(self.release.map(|at| event(at, What::ReleaseInvoked)));
         events.extend(self.lost.map(|at| event(at, What::Lost)));
-        events.extend(self.samples.iter().map(|&(since, at)| {
+        events.extend(self.sample.map(|(since, at)| {
             let since = Instant::from_nanos(since);
             event(at, What::Sampled { since, held: true })
         }));
-        events.extend(self.writes.iter().map(|&(at, token)| {
+        events.extend(self.write.map(|(at, token)| {
             let token = FencingToken::new(token).unwrap();
             event(at, What::Accepted { token })
         }));
@@ -93,7 +79,7 @@ fn oracle(history: &[Attempt]) -> BTreeSet<Rule> {
                 broken.insert(Rule::V1);
             }
         }
-        for &(since, at) in &a.samples {
+        if let Some((since, at)) = a.sample {
             let overdue = a.acquired.is_some_and(|(_, until, _)| since >= until);
             let told = a.lost.is_some_and(|lost| since >= lost);
             let others = history.iter().filter(|b| b.number != a.number);
@@ -121,7 +107,7 @@ fn oracle(history: &[Attempt]) -> BTreeSet<Rule> {
             }
         }
     }
-    let mut writes: Vec<(u64, u64)> = history.iter().flat_map(|a| a.writes.clone()).collect();
+    let mut writes: Vec<(u64, u64)> = history.iter().filter_map(|a| a.write).collect();
     writes.sort_by_key(|&(at, _)| at);
     if !writes.is_sorted_by_key(|&(_, token)| token) {
         broken.insert(Rule::V4);
@@ -170,15 +156,14 @@ fn any_history(dice: &mut Dice) -> Vec<Attempt> {
                 }),
                 release: dice.chance(60).then_some(release),
                 lost: dice.chance(20).then_some(lost),
-                samples: Vec::from_iter(
-                    dice.chance(30)
-                        .then_some((sample.0.min(sample.1), sample.0.max(sample.1))),
-                ),
-                writes: Vec::from_iter(dice.chance(20).then(|| {
+                sample: dice
+                    .chance(30)
+                    .then_some((sample.0.min(sample.1), sample.0.max(sample.1))),
+                write: dice.chance(20).then(|| {
                     let chosen = dice.below(write_times.len() as u64);
                     let at = write_times.swap_remove(usize::try_from(chosen).unwrap());
                     (100 + at, 1 + dice.below(6))
-                })),
+                }),
             }
         })
         .collect()
@@ -209,9 +194,12 @@ fn the_sweep_and_a_brute_force_oracle_never_disagree() {
 fn a_history_of_many_events_is_judged_in_seconds() {
     let mut history = Vec::new();
     for number in 0..100_000 {
-        let mut reader = Attempt::new(number, Mode::Read, number);
-        reader.acquired = Some((number + 1, 1_000_000 + number, Some(number + 1)));
-        history.extend(reader.events());
+        let (granted, until) = (number + 1, 1_000_000 + number);
+        let lines = [
+            format!("{number} {number} invoked owner={number} mode=read key=k"),
+            format!("{granted} {number} acquired token={granted} until={until}"),
+        ];
+        history.extend(lines.map(|line| line.parse::<Event>().unwrap()));
     }
     let start = std::time::Instant::now();
     check(history).unwrap();
