@@ -1,6 +1,5 @@
-//! The contract over a dialect: each verb becomes a request, and the future of its answer.
+//! The contract over a file: each verb becomes a request, and the future of its answer.
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -10,25 +9,14 @@ use tenure_backend::{
 };
 use tokio::sync::oneshot::error::TryRecvError;
 
+use crate::dialect::sqlite::mailbox::Mailbox;
+use crate::profile::{LIMITS, SQLITE};
 use crate::request::{Ask, Request, Write};
-
-/// A database that serves requests, each exactly once, in an order of its own.
-pub(crate) trait Dialect: fmt::Debug + Send + Sync + 'static {
-    fn profile(&self) -> &'static Profile;
-
-    fn clock(&self) -> &Arc<dyn Clock>;
-
-    /// Takes the request on; never blocks. It is answered through itself, also if it fails.
-    fn submit(&self, request: Request);
-
-    /// For how long a caller looks for its answer before it sleeps: being woken may take longer than the answer does.
-    fn patience(&self) -> Duration;
-}
 
 /// Locks in an SQL database.
 ///
-/// All rules of [`Backend`] hold, for all modes and both orders. Opened by its dialect, such as
-/// [`sqlite::open`](crate::sqlite::open).
+/// All rules of [`Backend`] hold, for all modes and both orders. Opened by [`sqlite::open`](crate::sqlite::open).
+/// The file is served by a thread of its own, which ends with the store.
 ///
 /// # Examples
 /// ```
@@ -44,23 +32,33 @@ pub(crate) trait Dialect: fmt::Debug + Send + Sync + 'static {
 /// assert_eq!(store.profile().store, "sqlite");
 /// # });
 /// ```
+#[derive(Debug)]
 pub struct SqlStore {
-    dialect: Box<dyn Dialect>,
+    pub(crate) mailbox: Arc<Mailbox>,
+    pub(crate) clock: Arc<dyn Clock>,
+    /// The process that opened it: a child made by `fork` has this store, but not its thread.
+    pub(crate) process: u32,
 }
 
 impl SqlStore {
-    pub(crate) fn new(dialect: impl Dialect) -> Arc<Self> {
-        Arc::new(SqlStore {
-            dialect: Box::new(dialect),
-        })
+    fn is_of_this_process(&self) -> bool {
+        self.process == std::process::id()
+    }
+
+    fn submit(&self, request: Request) {
+        if self.is_of_this_process() {
+            self.mailbox.post(request);
+        } else {
+            request.fail(&forked());
+        }
     }
 
     /// Asks, and waits for the answer: at first awake, offering the thread to others at every look. There is none if the
     /// database's side goes away.
     async fn ask<Q, A>(&self, question: Q, wrap: impl FnOnce(Ask<Q, A>) -> Request) -> Option<A> {
         let (ask, mut answer) = Ask::new(question);
-        let patience = self.dialect.patience();
-        self.dialect.submit(wrap(ask));
+        let patience = self.mailbox.patience();
+        self.submit(wrap(ask));
         if patience > Duration::ZERO {
             let asked = std::time::Instant::now();
             while asked.elapsed() < patience {
@@ -101,7 +99,7 @@ impl SqlStore {
         Q: Send + 'static,
         A: Send + 'static,
     {
-        if let Err(refusal) = self.profile().limits.check_batch(batch.len()) {
+        if let Err(refusal) = LIMITS.check_batch(batch.len()) {
             return Each::ready(batch.iter().map(|_| unknown(refusal.clone())).collect());
         }
         Each::new(async move {
@@ -112,19 +110,22 @@ impl SqlStore {
     }
 }
 
-impl fmt::Debug for SqlStore {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("SqlStore").field(&self.dialect).finish()
+impl Drop for SqlStore {
+    fn drop(&mut self) {
+        // In a child made by `fork`, another process's locks would be none of our business.
+        if self.is_of_this_process() {
+            self.mailbox.close();
+        }
     }
 }
 
 impl Backend for SqlStore {
     fn profile(&self) -> &Profile {
-        self.dialect.profile()
+        &SQLITE
     }
 
     fn clock(&self) -> &Arc<dyn Clock> {
-        self.dialect.clock()
+        &self.clock
     }
 
     fn acquire(self: Arc<Self>, claim: Arc<Claim>, place_by: Instant) -> Call<Standing> {
@@ -168,5 +169,13 @@ fn gone() -> BackendError {
         Fault::Closed,
         Effect::Unknown,
         "the thread that serves the database ended without an answer: connect again, and please report it",
+    )
+}
+
+fn forked() -> BackendError {
+    BackendError::new(
+        Fault::Closed,
+        Effect::None,
+        "this connection to the store belongs to the parent process: connect again after a fork",
     )
 }

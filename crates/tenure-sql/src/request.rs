@@ -1,15 +1,16 @@
-//! What a client asks of a dialect, and how the claim logic answers it view by view.
+//! What a client asks of a file, and how the claim logic answers it view by view.
 
 use std::sync::Arc;
 
-use smallvec::{SmallVec, smallvec};
+use smallvec::smallvec;
 use tenure_backend::{
-    BackendError, Batch, Claim, ClaimId, Departure, Finding, Holder, Instant, LockKey, LockStatus, Loss,
-    Page, Query, Released, Renewal, Renewed, Standing, Wakes,
+    BackendError, Batch, Claim, Departure, Finding, Holder, Instant, LockStatus, Loss, Page, Query, Released,
+    Renewal, Renewed, Standing, Wakes,
 };
 use tokio::sync::oneshot;
 
 use crate::claims::{self, View};
+use crate::dialect::sqlite::turn::{Ids, Turn};
 
 /// A question on its way to the database, and where its answer goes.
 #[derive(Debug)]
@@ -69,23 +70,6 @@ pub(crate) enum Request {
     Close(Ask<(), Result<(), BackendError>>),
 }
 
-/// The claims whose rows a step needs, whatever their phase.
-pub(crate) type Ids = SmallVec<[ClaimId; 2]>;
-
-/// One transaction of a dialect, as the claim logic sees it.
-pub(crate) trait Transaction {
-    /// Why it failed; the whole transaction is undone then.
-    type Error;
-
-    /// Reads the view of a key with the rows of `ids`, lets `decide` change it, and writes what changed.
-    fn visit<T>(
-        &mut self,
-        key: &LockKey,
-        ids: Ids,
-        decide: impl FnOnce(&mut View) -> T,
-    ) -> Result<T, Self::Error>;
-}
-
 impl Write {
     /// Whether what it does must survive a power failure.
     ///
@@ -100,32 +84,32 @@ impl Write {
     }
 
     /// Decides every part of the request, one after the other.
-    pub(crate) fn decide<T: Transaction>(&mut self, transaction: &mut T) -> Result<(), T::Error> {
+    pub(crate) fn decide(&mut self, turn: &mut Turn<'_, '_>) -> rusqlite::Result<()> {
         match self {
             Write::Acquire(ask) => {
                 let (claim, place_by) = &ask.question;
                 let ids = smallvec![claim.at.id];
                 let decide = |view: &mut View| claims::acquire(view, claim, *place_by);
-                ask.decided = Some(transaction.visit(&claim.at.key, ids, decide)?);
+                ask.decided = Some(turn.visit(&claim.at.key, ids, decide)?);
             }
             Write::Renew(ask) => {
                 let renew = |renewal: &Renewal| {
                     let ids = smallvec![renewal.who.id];
-                    transaction.visit(&renewal.who.key, ids, |view| claims::renew(view, renewal))
+                    turn.visit(&renewal.who.key, ids, |view| claims::renew(view, renewal))
                 };
                 ask.decided = Some(ask.question.iter().map(renew).collect::<Result<_, _>>()?);
             }
             Write::Release(ask) => {
                 let release = |departure: &Departure| {
                     let ids = departing(departure);
-                    transaction.visit(departure.who.key(), ids, |view| claims::release(view, departure))
+                    turn.visit(departure.who.key(), ids, |view| claims::release(view, departure))
                 };
                 ask.decided = Some(ask.question.iter().map(release).collect::<Result<_, _>>()?);
             }
-            Write::Watch(ask) => register(transaction, &ask.question)?,
+            Write::Watch(ask) => register(turn, &ask.question)?,
             Write::Unwatch(claim) => {
                 let ids = smallvec![claim.at.id];
-                transaction.visit(&claim.at.key, ids, |view| claims::unwatch(view, claim))?;
+                turn.visit(&claim.at.key, ids, |view| claims::unwatch(view, claim))?;
             }
         }
         Ok(())
@@ -187,9 +171,9 @@ impl Request {
 }
 
 /// Registers a watcher, or renews its registration.
-pub(crate) fn register<T: Transaction>(transaction: &mut T, claim: &Claim) -> Result<(), T::Error> {
+pub(crate) fn register(turn: &mut Turn<'_, '_>, claim: &Claim) -> rusqlite::Result<()> {
     let ids = smallvec![claim.at.id];
-    transaction.visit(&claim.at.key, ids, |view| claims::watch(view, claim))
+    turn.visit(&claim.at.key, ids, |view| claims::watch(view, claim))
 }
 
 fn departing(departure: &Departure) -> Ids {

@@ -11,11 +11,7 @@ use tenure_backend::{Claim, ClaimId, ClaimRef, Fairness, Instant, LockKey, Wakes
 use tokio::sync::mpsc;
 
 use crate::claims::{Look, View, look};
-
-/// Told when a stream of wake-ups was dropped.
-pub(crate) trait Disarm: Send + Sync + 'static {
-    fn disarm(&self, claim: &Arc<Claim>);
-}
+use crate::dialect::sqlite::mailbox::Mailbox;
 
 /// Everybody in this handle who wants to be woken.
 #[derive(Debug, Default)]
@@ -44,7 +40,7 @@ struct Armed {
 
 impl Watchers {
     /// Arms wake-ups for the claim until the stream is dropped.
-    pub(crate) fn arm(&mut self, claim: Arc<Claim>, disarm: Arc<dyn Disarm>) -> Wakes {
+    pub(crate) fn arm(&mut self, claim: Arc<Claim>, mailbox: Arc<Mailbox>) -> Wakes {
         let (bell, hints) = mpsc::channel(1);
         let armed = Armed {
             claim: claim.clone(),
@@ -54,7 +50,11 @@ impl Watchers {
         };
         let key = self.keys.entry(claim.at.key.clone()).or_default();
         key.armed.entry(claim.at.id).or_default().push(armed);
-        Wakes::new(Hints { hints, claim, disarm })
+        Wakes::new(Hints {
+            hints,
+            claim,
+            mailbox,
+        })
     }
 
     /// Forgets the streams of the claim that were dropped. Whether a registration is left behind.
@@ -163,7 +163,7 @@ impl Armed {
 struct Hints {
     hints: mpsc::Receiver<()>,
     claim: Arc<Claim>,
-    disarm: Arc<dyn Disarm>,
+    mailbox: Arc<Mailbox>,
 }
 
 impl Stream for Hints {
@@ -177,6 +177,6 @@ impl Stream for Hints {
 impl Drop for Hints {
     fn drop(&mut self) {
         self.hints.close();
-        self.disarm.disarm(&self.claim);
+        self.mailbox.disarm(&self.claim);
     }
 }

@@ -1,5 +1,5 @@
-//! The claim logic of every SQL dialect: what a verb decides, given the rows of one key.
-//! No SQL, no clock and no I/O live here: a dialect reads a [`View`], lets a verb change it, and writes what changed.
+//! The claim logic: what a verb decides, given the rows of one key.
+//! No SQL, no clock and no I/O live here: a transaction reads a [`View`], lets a verb change it, and writes what changed.
 
 mod acquire;
 mod listing;

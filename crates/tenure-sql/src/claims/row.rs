@@ -1,4 +1,4 @@
-//! One claim's row, free of any dialect: its phases and what its columns mean.
+//! One claim's row: its phases and what its columns mean.
 
 use std::sync::Arc;
 use std::time::Duration;

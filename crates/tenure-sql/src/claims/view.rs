@@ -15,7 +15,7 @@ use crate::profile::LIMITS;
 /// How many rows that count make a view long.
 const WORTH_KEEPING: usize = 32;
 
-/// One moment on both clocks, read by a dialect once it has the write lock.
+/// One moment on both clocks, read once a transaction has the write lock.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Moment {
     /// On the clock that counts leases.
@@ -26,7 +26,7 @@ pub(crate) struct Moment {
 
 /// The rows of one key, at one moment.
 ///
-/// A dialect reads all rows of the key that are not [`Phase::Ended`], those of the claims it was asked about in
+/// A transaction reads all rows of the key that are not [`Phase::Ended`], those of the claims it was asked about in
 /// any phase, and the key's token counter. Several verbs may follow each other on one view, so that a key on which
 /// a thousand wait is read once for all of them: none of them goes through all rows unless it has to.
 #[derive(Debug)]
@@ -58,7 +58,7 @@ struct Entry {
     changed: bool,
 }
 
-/// What a dialect has to write. All of it in the transaction in which the view was read.
+/// What is to be written. All of it in the transaction in which the view was read.
 #[derive(Debug)]
 pub(crate) enum Change<'a> {
     /// A row the database does not have.

@@ -1,4 +1,3 @@
-//! The databases: what each does in its own way. What they have in common is in `claims/` and `request.rs`.
+//! What only SQLite needs. What a verb decides is in `claims/`.
 
-#[cfg(all(unix, feature = "sqlite"))]
 pub mod sqlite;

@@ -1,17 +1,14 @@
-//! Opening a lock file, and the handle that callers hold. What its thread does is in `worker.rs`.
+//! Opening a lock file as a store. What its thread does is in `worker.rs`.
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
 
-use tenure_backend::{BackendError, Clock, Effect, Fault, Profile};
+use tenure_backend::{BackendError, Clock, Effect, Fault};
 
-use crate::backend::{Dialect, SqlStore};
+use super::mailbox::Mailbox;
+use super::opening;
+use crate::backend::SqlStore;
 use crate::config::Config;
-use crate::dialect::sqlite::mailbox::Mailbox;
-use crate::dialect::sqlite::opening;
-use crate::profile;
-use crate::request::Request;
 
 /// Opens a lock file, and makes it if it is not there.
 ///
@@ -59,60 +56,11 @@ pub async fn open_with(path: Option<PathBuf>, config: Config) -> Result<Arc<SqlS
         let message = "no more files can be opened in this process: close some, or raise its limit";
         BackendError::because(Fault::Store, Effect::None, message, error)
     })?;
-    let mailbox = Arc::new(mailbox);
-    let handle = Sqlite {
-        mailbox: mailbox.clone(),
+    let store = Arc::new(SqlStore {
+        mailbox: Arc::new(mailbox),
         clock: config.clock.clone(),
         process: std::process::id(),
-    };
-    opening::start(path, config, mailbox).await?;
-    Ok(SqlStore::new(handle))
-}
-
-/// The handle of one open file. Its thread ends with it.
-#[derive(Debug)]
-struct Sqlite {
-    mailbox: Arc<Mailbox>,
-    clock: Arc<dyn Clock>,
-    /// The process that opened it: a child made by `fork` has this handle, but not its thread.
-    process: u32,
-}
-
-impl Dialect for Sqlite {
-    fn profile(&self) -> &'static Profile {
-        &profile::SQLITE
-    }
-
-    fn clock(&self) -> &Arc<dyn Clock> {
-        &self.clock
-    }
-
-    fn submit(&self, request: Request) {
-        if self.process == std::process::id() {
-            self.mailbox.post(request);
-        } else {
-            request.fail(&forked());
-        }
-    }
-
-    fn patience(&self) -> Duration {
-        self.mailbox.patience()
-    }
-}
-
-impl Drop for Sqlite {
-    fn drop(&mut self) {
-        // In a child made by `fork`, another process's locks would be none of our business.
-        if self.process == std::process::id() {
-            self.mailbox.close();
-        }
-    }
-}
-
-fn forked() -> BackendError {
-    BackendError::new(
-        Fault::Closed,
-        Effect::None,
-        "this connection to the store belongs to the parent process: connect again after a fork",
-    )
+    });
+    opening::start(path, config, store.mailbox.clone()).await?;
+    Ok(store)
 }

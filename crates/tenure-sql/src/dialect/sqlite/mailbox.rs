@@ -11,7 +11,6 @@ use tenure_backend::{BackendError, Claim, Effect, Fault};
 
 use super::bell::{Knocker, News};
 use crate::request::{Request, Write};
-use crate::watch::Disarm;
 
 /// For how long the thread looks for the next request before it sleeps, if the last one came as soon: being woken
 /// takes longer than a release.
@@ -22,7 +21,7 @@ pub(super) const PATIENCE: Duration = Duration::from_micros(450);
 
 /// Requests on their way to the thread.
 #[derive(Debug)]
-pub(super) struct Mailbox {
+pub(crate) struct Mailbox {
     state: Mutex<State>,
     /// Whether the thread sleeps, or is about to, and has to be knocked up.
     asleep: AtomicBool,
@@ -82,7 +81,7 @@ impl Mailbox {
 
     /// Takes a request in, or answers it at once if it cannot be served. The limit is for renewals and for all
     /// others, each by themselves.
-    pub(super) fn post(&self, request: Request) {
+    pub(crate) fn post(&self, request: Request) {
         let refused = {
             let mut state = self.state.lock();
             if state.closed {
@@ -104,7 +103,7 @@ impl Mailbox {
     }
 
     /// Takes in no more. What is in the queue is served, then the thread ends.
-    pub(super) fn close(&self) {
+    pub(crate) fn close(&self) {
         self.state.lock().closed = true;
         self.knock();
     }
@@ -127,13 +126,25 @@ impl Mailbox {
         Some(taken)
     }
 
+    /// A stream of wake-ups for that claim was dropped.
+    pub(crate) fn disarm(&self, claim: &Arc<Claim>) {
+        // Not bounded by the limit: there is at most one for each stream that was handed out.
+        let mut state = self.state.lock();
+        if !state.closed {
+            let unwatch = Request::Write(Write::Unwatch(claim.clone()));
+            state.requests.push_back(Posted::now(unwatch));
+            drop(state);
+            self.knock();
+        }
+    }
+
     /// The thread says whether one caller comes again and again, and is answered soon.
     pub(super) fn set_brisk(&self, brisk: bool) {
         self.brisk.store(brisk, Ordering::Relaxed);
     }
 
     /// For how long a caller stays awake: not at all where it would take the core from others, or in vain.
-    pub(super) fn patience(&self) -> Duration {
+    pub(crate) fn patience(&self) -> Duration {
         if self.brisk.load(Ordering::Relaxed) {
             PATIENCE
         } else {
@@ -206,20 +217,6 @@ impl Drop for Closing {
         };
         for posted in left.into_iter().flatten() {
             posted.request.fail(&BackendError::closed());
-        }
-    }
-}
-
-impl Disarm for Mailbox {
-    fn disarm(&self, claim: &Arc<Claim>) {
-        // Not bounded by the limit: there is at most one for each stream that was handed out.
-        let mut state = self.state.lock();
-        if !state.closed {
-            state
-                .requests
-                .push_back(Posted::now(Request::Write(Write::Unwatch(claim.clone()))));
-            drop(state);
-            self.knock();
         }
     }
 }

@@ -1,4 +1,4 @@
-//! SQLite: one file, one thread that serves it, and the handle that callers hold.
+//! SQLite: one file, and one thread that serves it.
 
 mod bell;
 mod blocker;
@@ -8,7 +8,7 @@ mod ddl;
 mod examine;
 mod file;
 mod handle;
-mod mailbox;
+pub(crate) mod mailbox;
 mod mounts;
 mod network;
 mod opening;
@@ -19,7 +19,7 @@ mod settle;
 mod tables;
 #[cfg(test)]
 mod tests;
-mod turn;
+pub(crate) mod turn;
 mod version;
 mod vigil;
 mod worker;

@@ -3,17 +3,20 @@
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
-use tenure_backend::LockKey;
+use smallvec::SmallVec;
+use tenure_backend::{ClaimId, LockKey};
 
 use super::tables::{Tables, Written};
 use crate::claims::{Moment, View};
-use crate::request::{Ids, Transaction};
 
 /// How many rows are kept at the most: some 20 MiB.
 const MOST_ROWS: usize = 1 << 16;
 
+/// The claims whose rows a step needs, whatever their phase.
+pub(crate) type Ids = SmallVec<[ClaimId; 2]>;
+
 /// A transaction under way.
-pub(super) struct Turn<'a, 'c> {
+pub(crate) struct Turn<'a, 'c> {
     pub(super) at: Moment,
     pub(super) tables: &'a mut Tables<'c>,
     pub(super) kept: &'a mut Kept,
@@ -22,10 +25,10 @@ pub(super) struct Turn<'a, 'c> {
     pub(super) written: Written,
 }
 
-impl Transaction for Turn<'_, '_> {
-    type Error = rusqlite::Error;
-
-    fn visit<T>(
+impl Turn<'_, '_> {
+    /// Reads the view of a key with the rows of `ids`, lets `decide` change it, and writes what changed. If it fails,
+    /// the whole transaction is to be undone.
+    pub(crate) fn visit<T>(
         &mut self,
         key: &LockKey,
         ids: Ids,
