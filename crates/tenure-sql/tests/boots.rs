@@ -13,7 +13,7 @@ use rustix::process::Signal;
 use tenure_backend::{Backend, Claim, Clock, Fairness};
 use tenure_testkit::ManualClock;
 
-use scene::{Client, Other, child, connect, number, open, runtime, scratch, spawn, spawn_on};
+use scene::{Client, Other, child, connect, number, open, scratch, spawn, spawn_on};
 
 fn change(path: &Path, statement: &str) {
     let changed = connect(path).execute_batch(statement);
@@ -46,29 +46,25 @@ fn spawn_with_another_boot_id(test: &str, path: &Path) -> Other {
     )
 }
 
-#[test]
-fn a_holder_excludes_a_process_with_another_boot_id() {
+#[tokio::test]
+async fn a_holder_excludes_a_process_with_another_boot_id() {
     let (_dir, path) = scratch();
-    runtime().block_on(async {
-        let mut holder = Client::new(open(&path).await.expect("the file opens"));
-        let held = holder.lock("k").await;
-        let other = spawn_with_another_boot_id("a_child_tries_to_lock", &path);
-        assert_eq!(other.line(), "busy");
-        holder.unlock(&held).await;
-    });
+    let mut holder = Client::new(open(&path).await.expect("the file opens"));
+    let held = holder.lock("k").await;
+    let other = spawn_with_another_boot_id("a_child_tries_to_lock", &path);
+    assert_eq!(other.line(), "busy");
+    holder.unlock(&held).await;
 }
 
-#[test]
-fn a_holder_with_another_boot_id_excludes_other_processes() {
+#[tokio::test]
+async fn a_holder_with_another_boot_id_excludes_other_processes() {
     let (_dir, path) = scratch();
-    runtime().block_on(async {
-        let mut client = Client::new(open(&path).await.expect("the file opens"));
-        let other = spawn_with_another_boot_id("a_child_tries_to_lock", &path);
-        assert_eq!(other.line(), "granted");
-        assert!(!client.try_lock("k").await);
-        let mut newcomer = Client::new(open(&path).await.expect("the file opens"));
-        assert!(!newcomer.try_lock("k").await);
-    });
+    let mut client = Client::new(open(&path).await.expect("the file opens"));
+    let other = spawn_with_another_boot_id("a_child_tries_to_lock", &path);
+    assert_eq!(other.line(), "granted");
+    assert!(!client.try_lock("k").await);
+    let mut newcomer = Client::new(open(&path).await.expect("the file opens"));
+    assert!(!newcomer.try_lock("k").await);
 }
 
 fn a_holder_is_killed(path: &Path) {
@@ -106,16 +102,14 @@ fn spawn_in_another_time_namespace(test: &str, path: &Path) -> Other {
     spawn(test, &[("FILE", &path), ("UNSHARE", &unshare)])
 }
 
-#[test]
-fn another_time_namespace_is_refused_during_use() {
+#[tokio::test]
+async fn another_time_namespace_is_refused_during_use() {
     let (_dir, path) = scratch();
-    runtime().block_on(async {
-        let mut holder = Client::new(open(&path).await.expect("the file opens"));
-        holder.lock("k").await;
-        let other = spawn_in_another_time_namespace("a_child_tries_to_lock", &path);
-        let error = other.line();
-        assert!(error.contains("time namespace"), "{error}");
-    });
+    let mut holder = Client::new(open(&path).await.expect("the file opens"));
+    holder.lock("k").await;
+    let other = spawn_in_another_time_namespace("a_child_tries_to_lock", &path);
+    let error = other.line();
+    assert!(error.contains("time namespace"), "{error}");
 }
 
 #[test]

@@ -109,6 +109,18 @@ async fn the_file_stops_growing_however_many_keys_are_used_at_once() {
     assert!(grown * 4 < pages, "{grown} pages more than {pages}");
 }
 
+#[tokio::test]
+async fn a_short_stop_is_waited_for_and_no_caller_hears_of_it() {
+    let (_dir, path) = scratch();
+    let store = open(&path).await.unwrap();
+    let busy = Busy::new(&path);
+    let (_, mut call) = ask(&store, Client::new(store.clone()).claim("k"));
+    let early = tokio::time::timeout(Duration::from_millis(200), &mut call).await;
+    early.expect_err("the file is busy");
+    drop(busy);
+    granted(call).await;
+}
+
 /// R5: a lease does not end because many others ask.
 #[tokio::test]
 async fn a_renewal_goes_before_locks_that_were_asked_for_earlier() {

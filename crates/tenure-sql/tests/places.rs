@@ -14,7 +14,7 @@ use std::process::Command;
 use rusqlite::Connection;
 use tenure_backend::{Backend, BackendError, Claim, Effect, Fairness, Severity};
 
-use scene::{Client, child, findings, open, runtime, scratch, spawn};
+use scene::{Client, child, findings, open, scratch, spawn};
 
 /// What opening the path answers, which must be an error without effect.
 async fn refusal(path: &Path) -> String {
@@ -224,16 +224,12 @@ fn a_child_examines_its_own_file() {
 }
 
 /// A write that fails stands for any disk that gives out: the error says so, and what was there stays.
-#[test]
-fn a_write_that_fails_is_named_and_the_file_takes_no_harm() {
+#[tokio::test]
+async fn a_write_that_fails_is_named_and_the_file_takes_no_harm() {
     let (_dir, path) = scratch();
-    let runtime = runtime();
-    let before = runtime.block_on(async {
-        let store = open(&path).await.unwrap();
-        let token = Client::new(store.clone()).token("k").await;
-        store.close().await.unwrap();
-        token
-    });
+    let store = open(&path).await.unwrap();
+    let before = Client::new(store.clone()).token("k").await;
+    store.close().await.unwrap();
     let env: &scene::Env<'_> = &[("FILE", &path), ("KIBIBYTES", &"64")];
     let child = spawn("a_child_writes_until_it_cannot", env);
     let text = child.line();
@@ -241,13 +237,11 @@ fn a_write_that_fails_is_named_and_the_file_takes_no_harm() {
     assert!(words.iter().all(|word| text.contains(word)), "{text}");
     assert_eq!(child.line(), "refused again");
     drop(child);
-    runtime.block_on(async {
-        let store = open(&path).await.expect("the file is sound");
-        assert_eq!(findings(&store).await, []);
-        let mut client = Client::new(store);
-        assert!(!client.try_lock("k").await, "what was held before is held");
-        assert!(client.token("another").await > before);
-    });
+    let store = open(&path).await.expect("the file is sound");
+    assert_eq!(findings(&store).await, []);
+    let mut client = Client::new(store);
+    assert!(!client.try_lock("k").await, "what was held before is held");
+    assert!(client.token("another").await > before);
 }
 
 #[test]

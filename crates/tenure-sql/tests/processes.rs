@@ -8,14 +8,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use rusqlite::Connection;
 use rustix::process::Signal;
 use tenure_backend::{Backend, Fairness, Fault, Severity};
 use tenure_sql::{Config, SqlStore, sqlite};
 
-use scene::{
-    Client, Other, Role, child, connect, findings, number, runtime, scratch, spawn, spawn_on, until,
-};
+use scene::{Client, Other, Role, child, connect, findings, number, scratch, spawn, spawn_on, until};
 
 async fn open(path: &Path) -> Arc<SqlStore> {
     scene::open(path).await.expect("the file opens")
@@ -123,36 +120,34 @@ fn a_child_takes_what_it_can() {
     });
 }
 
-#[test]
-fn a_release_wakes_a_waiter_in_another_process() {
+#[tokio::test]
+async fn a_release_wakes_a_waiter_in_another_process() {
     for fairness in ["unfair", "fifo"] {
         let (_dir, path) = scratch();
-        runtime().block_on(async {
-            let mut client = Client::new(open(&path).await);
-            let mut waiter = spawn("a_child_waits", &[("FILE", &path), ("FAIRNESS", &fairness)]);
-            let (mut times, mut writes) = (Vec::new(), Vec::new());
-            for _ in 0..20 {
-                let start = Instant::now();
-                let held = client.lock("k").await;
-                writes.push(start.elapsed());
-                waiter.tell("wait");
-                assert_eq!(waiter.line(), "waits");
-                wait_for_waiter(&path).await;
-                let start = Instant::now();
-                client.unlock(&held).await;
-                assert_eq!(waiter.line(), "has it");
-                times.push(start.elapsed());
-                waiter.tell("free");
-                assert_eq!(waiter.line(), "free");
-            }
-            times.sort();
-            writes.sort();
-            // The holder's lease would have lasted a minute, so it was not polling that found out. The bound is
-            // ten times what a quiet machine needs at the worst, and what the disk needs on top.
-            let bound = Duration::from_millis(100) + 5 * writes[writes.len() / 2];
-            let median = times[times.len() / 2];
-            assert!(median < bound, "{fairness}: {times:?}, bound {bound:?}");
-        });
+        let mut client = Client::new(open(&path).await);
+        let mut waiter = spawn("a_child_waits", &[("FILE", &path), ("FAIRNESS", &fairness)]);
+        let (mut times, mut writes) = (Vec::new(), Vec::new());
+        for _ in 0..20 {
+            let start = Instant::now();
+            let held = client.lock("k").await;
+            writes.push(start.elapsed());
+            waiter.tell("wait");
+            assert_eq!(waiter.line(), "waits");
+            wait_for_waiter(&path).await;
+            let start = Instant::now();
+            client.unlock(&held).await;
+            assert_eq!(waiter.line(), "has it");
+            times.push(start.elapsed());
+            waiter.tell("free");
+            assert_eq!(waiter.line(), "free");
+        }
+        times.sort();
+        writes.sort();
+        // The holder's lease would have lasted a minute, so it was not polling that found out. The bound is
+        // ten times what a quiet machine needs at the worst, and what the disk needs on top.
+        let bound = Duration::from_millis(100) + 5 * writes[writes.len() / 2];
+        let median = times[times.len() / 2];
+        assert!(median < bound, "{fairness}: {times:?}, bound {bound:?}");
     }
 }
 
@@ -179,24 +174,22 @@ fn a_child_waits() {
     });
 }
 
-#[test]
-fn a_process_that_is_killed_leaves_a_file_that_others_use() {
+#[tokio::test]
+async fn a_process_that_is_killed_leaves_a_file_that_others_use() {
     let (_dir, path) = scratch();
-    runtime().block_on(async {
-        for round in 0..10 {
-            let victim = spawn_on(&path, "a_child_writes_all_the_time");
-            // Each time it is killed while it goes on writing, a little later than the time before.
-            for _ in 0..=round {
-                assert_eq!(victim.line(), "writes");
-            }
-            victim.signal(Signal::KILL);
-            drop(victim);
-            let store = open(&path).await;
-            let mut client = Client::new(store.clone());
-            client.lock(&format!("round {round}")).await;
-            assert_eq!(findings(&store).await, [], "round {round}");
+    for round in 0..10 {
+        let victim = spawn_on(&path, "a_child_writes_all_the_time");
+        // Each time it is killed while it goes on writing, a little later than the time before.
+        for _ in 0..=round {
+            assert_eq!(victim.line(), "writes");
         }
-    });
+        victim.signal(Signal::KILL);
+        drop(victim);
+        let store = open(&path).await;
+        let mut client = Client::new(store.clone());
+        client.lock(&format!("round {round}")).await;
+        assert_eq!(findings(&store).await, [], "round {round}");
+    }
 }
 
 #[test]
@@ -212,106 +205,68 @@ fn a_child_writes_all_the_time() {
     });
 }
 
-#[test]
-fn a_process_that_stops_within_a_transaction_is_named_and_nobody_else_is_harmed() {
+#[tokio::test]
+async fn a_process_that_stops_within_a_transaction_is_named_and_nobody_else_is_harmed() {
     let (_dir, path) = scratch();
     let config = Config {
         busy_limit: Duration::from_millis(300),
         ..Config::default()
     };
-    runtime().block_on(async {
-        let store = sqlite::open_with(Some(path.clone()), config).await.unwrap();
-        let mut client = Client::new(store.clone());
-        let held = client.lock("k").await;
-        let sleeper = spawn_on(&path, "a_child_stays_within_a_transaction");
-        assert_eq!(sleeper.line(), "writes");
-        sleeper.signal(Signal::STOP);
-        let pid = format!("process {} ", sleeper.pid());
-        let status = || fs::read_to_string(format!("/proc/{}/status", sleeper.pid())).unwrap();
-        until("the child stops", || status().contains("State:\tT")).await;
+    let store = sqlite::open_with(Some(path.clone()), config).await.unwrap();
+    let mut client = Client::new(store.clone());
+    let held = client.lock("k").await;
+    let sleeper = spawn_on(&path, "a_child_stays_within_a_transaction");
+    assert_eq!(sleeper.line(), "writes");
+    sleeper.signal(Signal::STOP);
+    let pid = format!("process {} ", sleeper.pid());
+    let status = || fs::read_to_string(format!("/proc/{}/status", sleeper.pid())).unwrap();
+    until("the child stops", || status().contains("State:\tT")).await;
 
-        let (_, refused) = client.acquire("other", |_| {}).await;
-        let error = refused.expect_err("nobody may write");
-        assert_eq!(error.fault(), Fault::Unavailable, "{error}");
-        let text = error.to_string();
-        for words in [&*pid, "stopped", "-CONT"] {
-            assert!(text.contains(words), "{text}");
-        }
-        let found = findings(&store).await;
-        let named = |(_, what): &&(Severity, String)| what.contains(&pid);
-        let severity = found.iter().find(named).map(|found| found.0);
-        assert_eq!(severity, Some(Severity::Danger), "{found:?}");
+    let (_, refused) = client.acquire("other", |_| {}).await;
+    let error = refused.expect_err("nobody may write");
+    assert_eq!(error.fault(), Fault::Unavailable, "{error}");
+    let text = error.to_string();
+    for words in [&*pid, "stopped", "-CONT"] {
+        assert!(text.contains(words), "{text}");
+    }
+    let found = findings(&store).await;
+    let named = |(_, what): &&(Severity, String)| what.contains(&pid);
+    let severity = found.iter().find(named).map(|found| found.0);
+    assert_eq!(severity, Some(Severity::Danger), "{found:?}");
 
-        sleeper.signal(Signal::KILL);
-        drop(sleeper);
-        client.unlock(&held).await;
-        client.lock("other").await;
-        assert_eq!(findings(&store).await, []);
-    });
-}
-
-/// Begins to write the file, and goes on when the parent says so.
-fn within_a_transaction(role: &Role) -> Connection {
-    let file = connect(role.var("FILE"));
-    file.execute_batch("BEGIN IMMEDIATE; UPDATE bucket SET last = last")
-        .unwrap();
-    role.say("writes");
-    role.listen();
-    file
+    sleeper.signal(Signal::KILL);
+    drop(sleeper);
+    client.unlock(&held).await;
+    client.lock("other").await;
+    assert_eq!(findings(&store).await, []);
 }
 
 #[test]
 fn a_child_stays_within_a_transaction() {
     child("a_child_stays_within_a_transaction", async |role| {
-        within_a_transaction(&role);
+        let file = connect(role.var("FILE"));
+        file.execute_batch("BEGIN IMMEDIATE; UPDATE bucket SET last = last")
+            .unwrap();
+        role.say("writes");
+        role.listen();
     });
 }
 
-#[test]
-fn a_short_stop_is_waited_for_and_no_caller_hears_of_it() {
+#[tokio::test]
+async fn a_store_that_was_closed_waits_for_nothing_any_more() {
     let (_dir, path) = scratch();
-    runtime().block_on(async {
-        let mut client = Client::new(open(&path).await);
-        let mut writer = spawn_on(&path, "a_child_writes_for_a_while");
-        assert_eq!(writer.line(), "writes");
-        let start = Instant::now();
-        let lock = client.lock("k");
-        writer.tell("go on");
-        lock.await;
-        assert!(
-            start.elapsed() >= Duration::from_millis(500),
-            "the writer was waited for"
-        );
-    });
-}
-
-#[test]
-fn a_child_writes_for_a_while() {
-    child("a_child_writes_for_a_while", async |role| {
-        let file = within_a_transaction(&role);
-        // sleep: the time for which this process keeps the file to itself is the point.
-        std::thread::sleep(Duration::from_millis(600));
-        file.execute_batch("COMMIT").unwrap();
-    });
-}
-
-#[test]
-fn a_store_that_was_closed_waits_for_nothing_any_more() {
-    let (_dir, path) = scratch();
-    runtime().block_on(async {
-        let mut holder = Client::new(open(&path).await);
-        let held = holder.lock("k").await;
-        let mut waiter = Client::new(open(&path).await);
-        let (claim, _) = waiter.acquire("k", |_| {}).await;
-        let _wakes = waiter.store.clone().watch(claim).await.unwrap();
-        wait_for_waiter(&path).await;
-        waiter.store.clone().close().await.unwrap();
-        holder.unlock(&held).await;
-        assert!(
-            holder.try_lock("k").await,
-            "nobody is left for whom the key would be kept"
-        );
-    });
+    let mut holder = Client::new(open(&path).await);
+    let held = holder.lock("k").await;
+    let mut waiter = Client::new(open(&path).await);
+    let (claim, _) = waiter.acquire("k", |_| {}).await;
+    let _wakes = waiter.store.clone().watch(claim).await.unwrap();
+    wait_for_waiter(&path).await;
+    waiter.store.clone().close().await.unwrap();
+    holder.unlock(&held).await;
+    assert!(
+        holder.try_lock("k").await,
+        "nobody is left for whom the key would be kept"
+    );
 }
 
 #[test]
@@ -338,8 +293,8 @@ fn a_child_opens_at_once() {
 }
 
 /// The thread of a file looks for more for a moment after each answer, and then sleeps until somebody asks.
-#[test]
-fn a_store_that_nobody_asks_sleeps() {
+#[tokio::test]
+async fn a_store_that_nobody_asks_sleeps() {
     let (_dir, path) = scratch();
     let child = spawn_on(&path, "a_child_takes_a_few");
     assert_eq!(child.line(), "done");
@@ -349,7 +304,7 @@ fn a_store_that_nobody_asks_sleeps() {
     let thread = thread.expect("the store has a thread");
     let status = || fs::read_to_string(thread.join("status")).unwrap();
     let sleeps = || status().contains("State:\tS");
-    runtime().block_on(until("the thread sleeps", sleeps));
+    until("the thread sleeps", sleeps).await;
     let worked = || {
         let text = fs::read_to_string(thread.join("schedstat")).unwrap();
         let nanos = text.split(' ').next().map(str::parse);
@@ -358,7 +313,7 @@ fn a_store_that_nobody_asks_sleeps() {
     let before = worked();
     assert!(before < Duration::from_millis(100), "{before:?} for a few locks");
     // sleep: that nothing happens in this time is the point.
-    std::thread::sleep(Duration::from_millis(100));
+    tokio::time::sleep(Duration::from_millis(100)).await;
     assert_eq!(worked(), before);
 }
 

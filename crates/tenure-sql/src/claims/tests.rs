@@ -163,20 +163,6 @@ fn rows_beyond_their_lease_are_deleted_in_every_phase() {
 }
 
 #[test]
-fn a_claim_of_an_earlier_boot_excludes_nobody() {
-    let at = Moment {
-        now: Instant::from_nanos(1 << 30),
-        wall_micros: 1,
-    };
-    let row = row_in(Phase::Granted, Instant::from_nanos(1 << 40));
-    let lease = row.latest() - Instant::from_nanos(1 << 40);
-    let mut view = View::new(key(), at);
-    view.add(row, Some(lease));
-    let standing = acquire(&mut view, &claim(2, 1), at.now + Duration::from_secs(10));
-    assert!(matches!(standing, Ok(Standing::Granted(_))), "{standing:?}");
-}
-
-#[test]
 fn a_freed_key_is_kept_for_the_client_that_watched_longest() {
     let mut key = Key::new();
     let (held, first, second) = (claim(1, 1), claim(2, 1), claim(3, 1));
