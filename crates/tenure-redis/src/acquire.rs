@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tenure_backend::{
-    BackendError, Claim, ClientId, Effect, Fairness, Fault, Grant, Instant, Kind, Phase, Renewal, Renewed,
-    Standing, TURN, TokenRun,
+    BackendError, Claim, ClientId, Effect, Fairness, Fault, Grant, Instant, Kind, Renewal, Renewed, Standing,
+    TURN, TokenRun,
 };
 
 use crate::answer::{Placed, numbers, placed, run};
@@ -66,13 +66,7 @@ impl RedisStore {
 
     /// A claim that was granted, and not given back: it still holds, by the same tokens, or has ended.
     pub(crate) async fn poll_granted(&self, claim: &Claim, run: TokenRun) -> Result<Standing, BackendError> {
-        let renewal = Renewal {
-            who: claim.at.clone(),
-            lease: claim.lease,
-            only: Phase::Granted,
-            shorten_only: false,
-            raise: None,
-        };
+        let renewal = Renewal::of(claim);
         // Boxed, since it is seldom needed, and larger than all else of its caller.
         match Box::pin(self.renew_together(&[&renewal])).await?.pop() {
             Some(Renewed::Alive { held_from, lease }) => Ok(Standing::Granted(Grant {

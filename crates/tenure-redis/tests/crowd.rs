@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use stage::*;
-use tenure_backend::{Backend, Batch, Claim, Mode, Renewed};
+use tenure_backend::{Backend, Batch, Claim, Mode, Renewal, Renewed};
 use tenure_servers::Way;
 
 /// A call, and how often one was polled.
@@ -41,7 +41,7 @@ async fn too_many_callers_at_once_are_all_served_and_a_renewal_waits_for_few_of_
     };
     let callers: Vec<_> = (0..3_000).map(call).collect();
     wait_until(|| asked.load(Ordering::Relaxed) >= callers.len());
-    let renewed = store.clone().renew(Batch::from_iter([renewal(&held)]));
+    let renewed = store.clone().renew(Batch::from_iter([Renewal::of(&held)]));
     let renewed = tokio::spawn(told(renewed, asked.clone()));
     wait_until(|| asked.load(Ordering::Relaxed) > callers.len());
     scene.proxy.heal();

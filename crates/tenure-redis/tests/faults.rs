@@ -197,7 +197,7 @@ async fn a_renewal_is_given_up_within_a_sixth_of_its_lease() {
     client.granted(&claim).await;
     stage.redis.lock().process().pause();
     let asked = std::time::Instant::now();
-    let answer = renewed(client.backend(), renewal(&claim)).await;
+    let answer = renewed(client.backend(), Renewal::of(&claim)).await;
     let took = asked.elapsed();
     stage.redis.lock().process().resume();
     assert!(matches!(answer, Renewed::Unknown(_)), "{answer:?}");
@@ -285,7 +285,7 @@ async fn a_server_that_cannot_save_its_data_is_weather_without_effect() {
     let store = client.backend();
     let placed = placed(store, &late).await.expect_err("it takes no writes");
     let released = not_released(store, departure(&held)).await;
-    let renewed = match renewed(store, renewal(&held)).await {
+    let renewed = match renewed(store, Renewal::of(&held)).await {
         Renewed::Unknown(error) => error,
         other => panic!("{other:?}"),
     };
@@ -323,9 +323,9 @@ async fn a_renewal_that_is_refused_is_no_trouble_of_its_neighbours() {
     stage.ask(&["CONFIG", "SET", "maxmemory", "1"]);
     let waits = Renewal {
         only: Phase::Waiting,
-        ..renewal(&waiting)
+        ..Renewal::of(&waiting)
     };
-    let batch = [waits, renewal(&held)].into_iter().collect();
+    let batch = [waits, Renewal::of(&held)].into_iter().collect();
     let answers = holder.backend().clone().renew(batch).await;
     let [Renewed::Unknown(_), Renewed::Alive { .. }] = &answers[..] else {
         panic!("{answers:?}");
@@ -354,7 +354,7 @@ async fn a_server_that_became_a_replica_is_left_by_renewals_too() {
     stage.ask(&["REPLICAOF", "127.0.0.1", "1"]);
     let before = connected();
     for _ in 0..2 {
-        let answer = renewed(client.backend(), renewal(&claim)).await;
+        let answer = renewed(client.backend(), Renewal::of(&claim)).await;
         assert!(
             matches!(&answer, Renewed::Unknown(error) if error.is_weather()),
             "{answer:?}"
@@ -377,7 +377,7 @@ async fn a_renewal_without_a_right_to_its_key_is_no_trouble_of_its_neighbours() 
     }
     let denied = claims[3].at.clone();
     stage.allow_only(claims.iter().filter(|claim| claim.at != denied));
-    let renewals = claims.iter().map(|claim| renewal(claim));
+    let renewals = claims.iter().map(|claim| Renewal::of(claim));
     let answers = client.backend().clone().renew(renewals.collect()).await;
     assert_eq!(answers.len(), 5);
     for (claim, answer) in claims.iter().zip(answers) {

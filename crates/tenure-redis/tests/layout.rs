@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use stage::*;
 use tenure_backend::{
-    Claim, Departure, Effect, Fault, Heir, Holder, Kind, LockKey, Mode, Phase, Query, Released, Renewed,
+    Claim, Departure, Effect, Fault, Heir, Holder, Kind, LockKey, Mode, Phase, Query, Released, Renewal,
+    Renewed,
 };
 use tenure_testkit::suite::Client;
 
@@ -295,7 +296,7 @@ async fn more_than_five_hundred_claims_are_renewed_by_one_command() {
         claims.push(holds(&client, &stage.trial.key()).await);
     }
     stage.ask(&["CONFIG", "RESETSTAT"]);
-    let renewals = claims.iter().map(|claim| renewal(claim));
+    let renewals = claims.iter().map(|claim| Renewal::of(claim));
     let answers = client.renew_all(renewals.collect()).await;
     let is_alive = |answer: &Renewed| matches!(answer, Renewed::Alive { .. });
     assert!(answers.iter().all(is_alive));

@@ -21,7 +21,7 @@ fn shortening(claim: &Claim, lease: Duration) -> Renewal {
     Renewal {
         lease,
         shorten_only: true,
-        ..renewal(claim)
+        ..Renewal::of(claim)
     }
 }
 
@@ -49,7 +49,7 @@ async fn a_renewal_writes_tokens_and_label_and_the_release_deletes_them() {
     assert_eq!(noted(&unusual), "nil");
     let raise = Renewal {
         raise: Some(run),
-        ..renewal(&heir)
+        ..Renewal::of(&heir)
     };
     client.renew_all(vec![raise]).await;
     assert_eq!(noted(&heir), written(run, &heir.label));

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use stage::*;
-use tenure_backend::{Backend, Claim, Effect, Fault, LockKey, Mode, Released, Standing, TokenRun};
+use tenure_backend::{Backend, Claim, Effect, Fault, LockKey, Mode, Released, Renewal, Standing, TokenRun};
 
 /// More than travel alone or wait for two calls under way: the last of them are gathered.
 const MANY: usize = 300;
@@ -249,7 +249,7 @@ async fn a_holder_that_leaves_among_others_calls_the_head_of_its_queue() {
     let (stage, store) = (&scene.stage, &scene.store);
     let claims = scene.claims(MANY);
     join_all(claims.iter().map(|claim| scene.granted(claim))).await;
-    let renewals = claims.iter().map(|claim| renewal(claim));
+    let renewals = claims.iter().map(|claim| Renewal::of(claim));
     store.clone().renew(renewals.collect()).await;
     // Java queues for the last, and listens for another; a third was evicted meanwhile,
     // a fourth is no lock any more, and a fifth was forced open and taken by Java.

@@ -54,17 +54,6 @@ pub(crate) async fn placed<B: Backend + ?Sized>(
     store.clone().acquire(claim.clone(), place_by).await
 }
 
-/// The renewal of a holder by its own lease.
-pub(crate) fn renewal(claim: &Claim) -> Renewal {
-    Renewal {
-        who: claim.at.clone(),
-        lease: claim.lease,
-        only: Phase::Granted,
-        shorten_only: false,
-        raise: None,
-    }
-}
-
 /// What the store answers to a renewal.
 pub(crate) async fn renewed<B: Backend + ?Sized>(store: &Arc<B>, renewal: Renewal) -> Renewed {
     let answer = store.clone().renew(Batch::from_iter([renewal])).await.pop();
@@ -73,12 +62,7 @@ pub(crate) async fn renewed<B: Backend + ?Sized>(store: &Arc<B>, renewal: Renewa
 
 /// The plain end of a claim.
 pub(crate) fn departure(claim: &Claim) -> Departure {
-    Departure {
-        who: Holder::Claim(claim.at.clone()),
-        cause: Cause::Unlocked,
-        heir: None,
-        bar: Duration::ZERO,
-    }
+    Departure::of(claim, Cause::Unlocked)
 }
 
 /// An eviction by nobody in particular, which leaves no bar.
