@@ -29,18 +29,13 @@ pub const TURN: Duration = Duration::from_millis(10);
 ///
 /// # Examples
 /// ```
-/// use std::{num::NonZeroU32, time::Duration};
-/// use tenure_backend::{Claim, ClaimId, ClaimRef, ClientId, Fairness, LockKey, Mode, OwnerId};
+/// use std::time::Duration;
+/// use tenure_backend::{Claim, ClaimId, ClaimRef, ClientId, LockKey};
 ///
 /// let client = ClientId::from_random([7; 16]);
-/// let claim = |number| Claim {
-///     at: ClaimRef { key: LockKey::new("order:42").unwrap(), id: ClaimId::new(client, number) },
-///     owner: OwnerId(1),
-///     label: "ada@web-1:4711".into(),
-///     mode: Mode::Exclusive,
-///     fairness: Fairness::Unfair,
-///     lease: Duration::from_secs(30),
-///     grants: NonZeroU32::MIN,
+/// let claim = |number| {
+///     let at = ClaimRef { key: LockKey::new("order:42").unwrap(), id: ClaimId::new(client, number) };
+///     Claim { label: "ada@web-1:4711".into(), ..Claim::of(at, Duration::from_secs(30)) }
 /// };
 /// // Whoever tries again makes another claim, which differs from the first by its name alone.
 /// assert_ne!(claim(1).at, claim(2).at);
@@ -61,4 +56,19 @@ pub struct Claim {
     pub lease: Duration,
     /// How many fencing tokens a grant reserves: the client may hand the claim on so many times less one.
     pub grants: NonZeroU32,
+}
+
+impl Claim {
+    /// A claim for exclusive use: unfair, with one token and without a label.
+    pub fn of(at: ClaimRef, lease: Duration) -> Self {
+        Claim {
+            at,
+            owner: OwnerId(0),
+            label: Arc::from(""),
+            mode: Mode::Exclusive,
+            fairness: Fairness::Unfair,
+            lease,
+            grants: NonZeroU32::MIN,
+        }
+    }
 }

@@ -6,13 +6,10 @@ use std::fmt;
 ///
 /// # Examples
 /// ```
-/// use tenure_backend::{Finding, Severity};
+/// use tenure_backend::Finding;
 ///
-/// let found = Finding {
-///     severity: Severity::Danger,
-///     what: "a replica may take over without the last writes".into(),
-///     consequence: "two can hold the same key after a failover".into(),
-/// };
+/// let what = "a replica may take over without the last writes";
+/// let found = Finding::danger(what, "two can hold the same key after a failover");
 /// let line = format!("{}: {}; so {}", found.severity, found.what, found.consequence);
 /// assert!(line.starts_with("danger: a replica may take over without the last writes; so two can hold"));
 /// ```
@@ -24,6 +21,31 @@ pub struct Finding {
     pub what: String,
     /// What follows for the locks, in one sentence.
     pub consequence: String,
+}
+
+impl Finding {
+    /// A finding that is good to know.
+    pub fn note(what: impl Into<String>, consequence: impl Into<String>) -> Self {
+        Self::new(Severity::Note, what, consequence)
+    }
+
+    /// A promise that holds less often than it might.
+    pub fn warning(what: impl Into<String>, consequence: impl Into<String>) -> Self {
+        Self::new(Severity::Warning, what, consequence)
+    }
+
+    /// A promise that does not hold.
+    pub fn danger(what: impl Into<String>, consequence: impl Into<String>) -> Self {
+        Self::new(Severity::Danger, what, consequence)
+    }
+
+    fn new(severity: Severity, what: impl Into<String>, consequence: impl Into<String>) -> Self {
+        Finding {
+            severity,
+            what: what.into(),
+            consequence: consequence.into(),
+        }
+    }
 }
 
 /// How bad a finding is.

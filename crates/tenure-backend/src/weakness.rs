@@ -1,6 +1,6 @@
 //! What weakens the locks of a store by its nature, in words for `doctor`.
 
-use crate::{Fencing, Finding, Hazard, Profile, Reach, Severity};
+use crate::{Fencing, Finding, Hazard, Profile, Reach};
 
 impl Profile {
     /// What weakens locks in every such store, however it is set up; `tenure doctor` tells it before all else.
@@ -32,10 +32,12 @@ impl Profile {
 
     fn reaches(&self) -> Option<Finding> {
         let alone = self.reach == Reach::Process;
-        alone.then(|| Finding {
-            severity: Severity::Note,
-            what: format!("{} keeps its locks in the memory of one process", self.store),
-            consequence: "every other process can take the same lock at the same time".to_owned(),
+        alone.then(|| {
+            let what = format!("{} keeps its locks in the memory of one process", self.store);
+            Finding::note(
+                what,
+                "every other process can take the same lock at the same time",
+            )
         })
     }
 
@@ -50,14 +52,12 @@ impl Profile {
             Fencing::None => "nothing tells the newer from the older",
             _ => "the fencing token tells the newer from the older",
         };
-        Some(Finding {
-            severity: Severity::Note,
-            what: format!(
-                "{} may give a lock to another before its holder's time is over: {when}",
-                self.store
-            ),
-            consequence: format!("two then hold it until the older one learns of it, and {token}"),
-        })
+        let what = format!(
+            "{} may give a lock to another before its holder's time is over: {when}",
+            self.store
+        );
+        let consequence = format!("two then hold it until the older one learns of it, and {token}");
+        Some(Finding::note(what, consequence))
     }
 
     fn tokens(&self) -> Option<Finding> {
@@ -86,11 +86,8 @@ impl Profile {
     }
 
     fn lacks(&self, what: &str, consequence: &str) -> Finding {
-        Finding {
-            severity: Severity::Warning,
-            what: format!("{} in its layout {} {what}", self.store, self.layout),
-            consequence: consequence.to_owned(),
-        }
+        let what = format!("{} in its layout {} {what}", self.store, self.layout);
+        Finding::warning(what, consequence)
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use tenure_backend::{
     Backend, BackendError, Batch, Call, Claim, Clock, Departure, Each, Effect, Fault, Finding, Instant,
-    LockStatus, Page, Profile, Query, Released, Renewal, Renewed, Severity, Standing, SystemClock, Wakes,
+    LockStatus, Page, Profile, Query, Released, Renewal, Renewed, Standing, SystemClock, Wakes,
 };
 
 use crate::profile::{LIMITS, PROFILE};
@@ -116,11 +116,9 @@ impl Backend for Memory {
 
     fn examine(self: Arc<Self>) -> Call<Vec<Finding>> {
         Call::ready(self.check_open().map(|()| {
-            vec![Finding {
-                severity: Severity::Note,
-                what: "the locks are in this process's memory".to_owned(),
-                consequence: "another process that uses the same keys is not excluded".to_owned(),
-            }]
+            let what = "the locks are in this process's memory";
+            let consequence = "another process that uses the same keys is not excluded";
+            vec![Finding::note(what, consequence)]
         }))
     }
 

@@ -1,7 +1,6 @@
 //! What the conformance suite cannot see: clients whose clocks differ, wakers that run code of their own, limits.
 
 use std::future::Future;
-use std::num::NonZeroU32;
 use std::pin::{Pin, pin};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
@@ -10,9 +9,8 @@ use std::time::Duration;
 use futures_core::Stream;
 use smallvec::smallvec;
 use tenure_backend::{
-    Backend, BackendError, Batch, Cause, Claim, ClaimId, ClaimRef, ClientId, Clock, Departure, Fairness,
-    Fault, Grant, LockKey, MAX_PLACE_AHEAD, Mode, OwnerId, Query, Released, Renewal, Renewed, Standing,
-    Wakes,
+    Backend, BackendError, Batch, Cause, Claim, ClaimId, ClaimRef, ClientId, Clock, Departure, Fault, Grant,
+    LockKey, MAX_PLACE_AHEAD, Query, Released, Renewal, Renewed, Standing, Wakes,
 };
 use tenure_memory::{Memory, MemoryStore};
 use tenure_testkit::ManualClock;
@@ -28,18 +26,9 @@ fn now<T>(call: impl Future<Output = T>) -> T {
 }
 
 fn claim(client: u8, number: u64) -> Arc<Claim> {
-    Arc::new(Claim {
-        at: ClaimRef {
-            key: LockKey::new("k").unwrap(),
-            id: ClaimId::new(ClientId::from_random([client; 16]), number),
-        },
-        owner: OwnerId(0),
-        label: "test".into(),
-        mode: Mode::Exclusive,
-        fairness: Fairness::Unfair,
-        lease: LEASE,
-        grants: NonZeroU32::MIN,
-    })
+    let key = LockKey::new("k").unwrap();
+    let id = ClaimId::new(ClientId::from_random([client; 16]), number);
+    Arc::new(Claim::of(ClaimRef { key, id }, LEASE))
 }
 
 fn acquire(client: &Arc<Memory>, claim: &Arc<Claim>) -> Result<Standing, BackendError> {

@@ -4,17 +4,12 @@
 mod info;
 
 use std::error::Error;
-use std::fmt::Display;
-use std::num::NonZeroU32;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use futures_util::StreamExt;
 use redis::Value;
-use tenure_backend::{
-    BackendError, Claim, ClaimId, ClaimRef, ClientId, Fairness, Fault, Finding, LockKey, Mode, OwnerId,
-    Severity,
-};
+use tenure_backend::{BackendError, Claim, ClaimId, ClaimRef, ClientId, Fault, Finding, LockKey};
 use tokio::time::timeout;
 
 use crate::acquire::COUNTER;
@@ -66,7 +61,7 @@ impl RedisStore {
                 eviction(&info, &policy, &mut findings);
             }
             // Denied to this user, or called by another name.
-            Err(error) if error.fault() != Fault::Unavailable => findings.push(warning(
+            Err(error) if error.fault() != Fault::Unavailable => findings.push(Finding::warning(
                 "this user may not ask INFO, or the server does not know it, so persistence, replicas and memory could not be \
                  looked at",
                 "what a restart, a failover or a full memory would do to locks is not known",
@@ -97,14 +92,14 @@ impl RedisStore {
             }
         }
         if skew > SKEW + quickest {
-            findings.push(warning(
+            findings.push(Finding::warning(
                 format!("the server's clock and ours are {} apart", seconds(skew)),
                 "leases do not mind, but when a clock is put right in one step, forward on the server, locks end early, and \
                  Java's fair waiters, which are judged by their own clocks, lose their places",
             ));
         }
         if quickest > SLOW {
-            findings.push(note(
+            findings.push(Finding::note(
                 format!("a round trip takes {} at best", seconds(quickest)),
                 "every lock and unlock takes as long, and a lease of less than twenty times that is lost easily",
             ));
@@ -128,12 +123,12 @@ impl RedisStore {
         };
         let found = match timeout(self.link.dialer.config.command_timeout, heard).await {
             Ok(Ok(took)) if took <= SLOW => return,
-            Ok(Ok(took)) => note(
+            Ok(Ok(took)) => Finding::note(
                 format!("a wake-up takes {}", seconds(took)),
                 "whoever waits for a lock gets it that much later after its release",
             ),
             Ok(Err(finding)) => finding,
-            Err(_) => warning(
+            Err(_) => Finding::warning(
                 format!(
                     "no wake-up came within {}: publish and subscribe do not reach us",
                     seconds(self.now() - asked)
@@ -147,7 +142,7 @@ impl RedisStore {
 
 /// The server has confirmed no subscription. Why, is told to nobody.
 fn deaf() -> Finding {
-    warning(
+    Finding::warning(
         "wake-ups cannot be subscribed to: see whether this user may SUBSCRIBE and use the channels (ACL SETUSER … +subscribe \
          &*), and whether the server takes another connection",
         POLLS,
@@ -158,7 +153,7 @@ fn mute(error: &BackendError) -> Finding {
     let why = error
         .source()
         .map_or_else(|| error.to_string(), ToString::to_string);
-    warning(
+    Finding::warning(
         format!("wake-ups cannot be published: {why}"),
         "a release publishes as well, so it fails midway, and whoever waits polls",
     )
@@ -169,18 +164,8 @@ fn nobody() -> Claim {
     let id = ClaimId::new(ClientId::from_random([0; 16]), 0);
     let look = LOOKS.fetch_add(1, Ordering::Relaxed);
     let name = format!("tenure_doctor:{}:{look}", std::process::id());
-    Claim {
-        at: ClaimRef {
-            key: LockKey::new(name).expect("a short name without control characters"),
-            id,
-        },
-        owner: OwnerId(0),
-        label: "doctor".into(),
-        mode: Mode::Exclusive,
-        fairness: Fairness::Unfair,
-        lease: Duration::from_secs(1),
-        grants: NonZeroU32::MIN,
-    }
+    let key = LockKey::new(name).expect("a short name without control characters");
+    Claim::of(ClaimRef { key, id }, Duration::from_secs(1))
 }
 
 /// Whether writes are refused for want of replicas. `INFO` names how many are good only where some are asked for.
@@ -190,7 +175,7 @@ async fn missing_replicas(wire: &Wire, info: &Info<'_>) -> Option<Finding> {
     let asked_for = setting(wire, "min-replicas-to-write").await;
     let asked_for = asked_for.and_then(|count| count.parse().ok()).unwrap_or(1);
     (good < asked_for).then(|| {
-        danger(
+        Finding::danger(
             format!(
                 "the server takes no writes: `min-replicas-to-write` asks for {asked_for} replica{}, and {good} keep up",
                 plural(asked_for)
@@ -218,17 +203,17 @@ fn syncing(policy: Option<&str>) -> Option<Finding> {
     let consequence =
         "if the machine crashes, locks taken in that time can be held twice until the older lease has ended";
     match policy {
-        None => Some(warning(
+        None => Some(Finding::warning(
             "how soon the append-only file is on the disk could not be asked: this user may not ask CONFIG GET, or the server \
              does not know it",
             "unless every write is (`appendfsync always`), a crash of the machine takes the latest, and locks taken then can be \
              held twice until the older lease has ended",
         )),
-        Some("everysec") => Some(note(
+        Some("everysec") => Some(Finding::note(
             "the append-only file is on the disk a second after the fact (`appendfsync everysec`)",
             consequence,
         )),
-        Some("no") => Some(warning(
+        Some("no") => Some(Finding::warning(
             "the append-only file is on the disk when the system sees fit (`appendfsync no`), often half a minute later",
             consequence,
         )),
@@ -242,7 +227,7 @@ async fn counter(wire: &Wire, findings: &mut Vec<Finding>) -> Result<(), Backend
         Ok(stands) => stands,
         Err(error) if error.fault() == Fault::Unavailable => return Err(error),
         Err(error) => {
-            findings.push(warning(
+            findings.push(Finding::warning(
                 format!("the token counter `{COUNTER}` cannot be read: {error}"),
                 "whether tokens can be had is not known",
             ));
@@ -256,12 +241,12 @@ async fn counter(wire: &Wire, findings: &mut Vec<Finding>) -> Result<(), Backend
     let ahead = Duration::try_from_secs_f64(stands / 1e6).unwrap_or(Duration::MAX);
     let ahead = ahead.saturating_sub(Duration::from_micros(wire.time().await?));
     if stands >= LAST_TOKEN {
-        findings.push(danger(
+        findings.push(Finding::danger(
             format!("the token counter `{COUNTER}` has been set to {stands}, beyond any token"),
             "no lock can be had: while nobody holds one, delete that key, and tokens go on from the server's time",
         ));
     } else if ahead > AHEAD {
-        findings.push(warning(
+        findings.push(Finding::warning(
             format!("the token counter `{COUNTER}` is {} ahead of the server's clock", age(ahead)),
             "if the server loses its data before its clock gets there, older tokens come again, and whoever checks tokens \
              refuses the new holders until they have passed the old ones",
@@ -277,7 +262,7 @@ async fn script_cache(wire: &Wire, findings: &mut Vec<Finding>) -> Result<(), Ba
         Err(error) if error.fault() == Fault::Unavailable => return Err(error),
         // Locks do not need it.
         Err(_) => {
-            findings.push(warning(
+            findings.push(Finding::warning(
                 "this user may not ask SCRIPT EXISTS, or the server does not know it: `tenure doctor` needs it, though locks do \
                  not (ACL SETUSER … +script|exists)",
                 "whether the server forgets our scripts is not known",
@@ -287,7 +272,7 @@ async fn script_cache(wire: &Wire, findings: &mut Vec<Finding>) -> Result<(), Ba
     };
     let known = list(&answer).is_some_and(|known| known.iter().all(|one| *one == Value::Int(1)));
     if !known {
-        findings.push(warning(
+        findings.push(Finding::warning(
             "the server has forgotten our scripts since we connected: somebody flushes its script cache",
             "the next lock or unlock takes two round trips instead of one, and nothing else changes",
         ));
@@ -313,24 +298,4 @@ fn age(time: Duration) -> String {
         days @ 172_800.. => format!("{} days", days / 86_400),
         _ => seconds(time),
     }
-}
-
-fn found(severity: Severity, what: impl Display, consequence: impl Display) -> Finding {
-    Finding {
-        severity,
-        what: what.to_string(),
-        consequence: consequence.to_string(),
-    }
-}
-
-fn danger(what: impl Display, consequence: impl Display) -> Finding {
-    found(Severity::Danger, what, consequence)
-}
-
-fn warning(what: impl Display, consequence: impl Display) -> Finding {
-    found(Severity::Warning, what, consequence)
-}
-
-fn note(what: impl Display, consequence: impl Display) -> Finding {
-    found(Severity::Note, what, consequence)
 }

@@ -378,7 +378,7 @@ impl Drop for Listener {
 mod tests {
     use super::*;
     use crate::config::Config;
-    use tenure_backend::{ClaimId, ClaimRef, ClientId, Fault, Mode, OwnerId};
+    use tenure_backend::{ClaimId, ClaimRef, ClientId, Fault};
     use tenure_endpoint::StoreUrl;
 
     /// `watch` may have looked before `close` came, and go on after it.
@@ -412,17 +412,8 @@ mod tests {
     }
 
     fn claim() -> Claim {
-        Claim {
-            at: ClaimRef {
-                key: LockKey::new("k").expect("a key"),
-                id: ClaimId::new(ClientId::from_random([0; 16]), 0),
-            },
-            owner: OwnerId(0),
-            label: "".into(),
-            mode: Mode::Exclusive,
-            fairness: Fairness::Unfair,
-            lease: Duration::from_secs(30),
-            grants: std::num::NonZeroU32::MIN,
-        }
+        let key = LockKey::new("k").expect("a key");
+        let id = ClaimId::new(ClientId::from_random([0; 16]), 0);
+        Claim::of(ClaimRef { key, id }, Duration::from_secs(30))
     }
 }

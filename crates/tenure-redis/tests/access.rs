@@ -5,14 +5,13 @@ mod stage;
 use std::collections::BTreeSet;
 use std::io::Write;
 use std::net::{SocketAddr, TcpListener};
-use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
 use stage::*;
 use tenure_backend::{
-    Backend, BackendError, Cause, Claim, ClaimId, ClaimRef, ClientId, Departure, Effect, Fairness, Fault,
-    Holder, LockKey, Mode, OwnerId, Phase, Query, Severity,
+    Backend, BackendError, Cause, Claim, ClaimId, ClaimRef, ClientId, Departure, Effect, Fault, Holder,
+    LockKey, Mode, Phase, Query, Severity,
 };
 use tenure_redis::{Config, RedisStore};
 use tenure_servers::Redis;
@@ -276,18 +275,9 @@ async fn a_node_of_a_cluster_refuses_the_first_lock() {
     let store = connect(&server.url())
         .await
         .expect("it is found out by the first lock");
-    let claim = Claim {
-        at: ClaimRef {
-            key: LockKey::new("k").expect("a name"),
-            id: ClaimId::new(ClientId::from_random([7; 16]), 1),
-        },
-        owner: OwnerId(0),
-        label: "l".into(),
-        mode: Mode::Exclusive,
-        fairness: Fairness::Unfair,
-        lease: Duration::from_secs(5),
-        grants: NonZeroU32::MIN,
-    };
+    let key = LockKey::new("k").expect("a name");
+    let id = ClaimId::new(ClientId::from_random([7; 16]), 1);
+    let claim = Claim::of(ClaimRef { key, id }, Duration::from_secs(5));
     let error = placed(&store, &Arc::new(claim)).await.expect_err("it is a node");
     is_error(&error, (Fault::Unsupported, Effect::None), "cluster");
 }

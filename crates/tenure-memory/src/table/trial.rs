@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use tenure_backend::{
     BackendError, Batch, Bell, Cause, Claim, ClaimId, ClaimRef, ClientId, Departure, Fairness, Grant, Heir,
-    Holder, HolderId, Instant, LockKey, Loss, Mode, OwnerId, Phase, Released, Renewal, Renewed, Standing,
+    Holder, HolderId, Instant, LockKey, Loss, Mode, Phase, Released, Renewal, Renewed, Standing,
 };
 
 use crate::table::Table;
@@ -81,17 +81,12 @@ impl Trial {
 
     pub(super) fn claim(&mut self, client: u8, name: &str, mode: Mode, fairness: Fairness) -> Arc<Claim> {
         self.claims += 1;
+        let key = LockKey::new(name).unwrap();
+        let id = ClaimId::new(ClientId::from_random([client; 16]), self.claims);
         Arc::new(Claim {
-            at: ClaimRef {
-                key: key(name),
-                id: ClaimId::new(ClientId::from_random([client; 16]), self.claims),
-            },
-            owner: OwnerId(0),
-            label: "trial".into(),
             mode,
             fairness,
-            lease: LEASE,
-            grants: count(1),
+            ..Claim::of(ClaimRef { key, id }, LEASE)
         })
     }
 

@@ -3,8 +3,6 @@
 
 use tenure_backend::Finding;
 
-use super::{danger, note, warning};
-
 /// The oldest version that is served.
 const OLDEST: (u32, u32) = (6, 2);
 
@@ -31,7 +29,7 @@ pub(super) fn version(info: &Info<'_>) -> Option<Finding> {
         return None;
     };
     ((major, minor) < OLDEST).then(|| {
-        warning(
+        Finding::warning(
             format!("the server is Redis {said}, and none before {}.{} is served", OLDEST.0, OLDEST.1),
             "a lock or a release can fail midway for want of a command, such as LPOS, which fair locks need and which came with \
              6.0.6",
@@ -41,19 +39,19 @@ pub(super) fn version(info: &Info<'_>) -> Option<Finding> {
 
 pub(super) fn persistence(info: &Info<'_>, findings: &mut Vec<Finding>) {
     if info.get("aof_enabled") != Some("1") {
-        findings.push(warning(
+        findings.push(Finding::warning(
             "the append-only file is off (`appendonly no`), so a restart forgets the latest writes or all of them",
             "after a restart a lock can be held twice until the older lease has ended, and its older holder is not told \
              before its next renewal",
         ));
     } else if info.get("aof_last_write_status") == Some("err") {
-        findings.push(danger(
+        findings.push(Finding::danger(
             "the append-only file cannot be written: the disk may be full",
             "Redis refuses writes, so held locks end with their leases and no new ones can be had",
         ));
     }
     if info.get("rdb_last_bgsave_status") == Some("err") {
-        findings.push(danger(
+        findings.push(Finding::danger(
             "the last snapshot could not be saved: see the server's log and its disk",
             "with `stop-writes-on-bgsave-error` Redis refuses writes, so held locks end with their leases",
         ));
@@ -63,12 +61,12 @@ pub(super) fn persistence(info: &Info<'_>, findings: &mut Vec<Finding>) {
 pub(super) fn replicas(info: &Info<'_>, findings: &mut Vec<Finding>) {
     let count = info.number("connected_slaves");
     if info.get("role") == Some("slave") {
-        findings.push(danger(
+        findings.push(Finding::danger(
             "this server is a replica of another",
             "no lock can be had from it, and it may show locks that have changed hands",
         ));
     } else if count > 0 {
-        findings.push(warning(
+        findings.push(Finding::warning(
             match count {
                 1 => "the server has 1 replica, which receives writes after they are answered".to_owned(),
                 _ => format!("the server has {count} replicas, which receive writes after they are answered"),
@@ -81,7 +79,7 @@ pub(super) fn replicas(info: &Info<'_>, findings: &mut Vec<Finding>) {
 
 pub(super) fn cluster(info: &Info<'_>, findings: &mut Vec<Finding>) {
     if info.get("cluster_enabled") == Some("1") {
-        findings.push(danger(
+        findings.push(Finding::danger(
             "this server is a node of a cluster",
             "only the keys of its own slots could be locked, so locks are refused",
         ));
@@ -95,12 +93,12 @@ pub(super) fn eviction(info: &Info<'_>, policy: &str, findings: &mut Vec<Finding
     let limit = info.number("maxmemory");
     if policy == "noeviction" {
         if limit > 0 && used > limit {
-            findings.push(danger(
+            findings.push(Finding::danger(
                 "memory is full: `maxmemory` is used up",
                 "no new lock can be had; those that are held are still renewed",
             ));
         } else if limit > 0 && used > limit / 10 * 9 {
-            findings.push(warning(
+            findings.push(Finding::warning(
                 "nine tenths of `maxmemory` are used",
                 "when it is full no new lock can be had; those that are held are still renewed",
             ));
@@ -112,10 +110,10 @@ pub(super) fn eviction(info: &Info<'_>, policy: &str, findings: &mut Vec<Finding
     );
     let consequence = "a lock that is held can vanish and be held twice, without anybody being told before the next renewal";
     findings.push(if limit > 0 {
-        danger(found, consequence)
+        Finding::danger(found, consequence)
     } else {
         // Without a limit memory is never full.
-        note(format!("{found} (there is no `maxmemory` yet)"), consequence)
+        Finding::note(format!("{found} (there is no `maxmemory` yet)"), consequence)
     });
 }
 

@@ -2,7 +2,7 @@
 
 use std::num::NonZeroU32;
 
-use tenure_backend::{ClaimRef, FencingToken, LockKey, Mode, OwnerId};
+use tenure_backend::{ClaimRef, FencingToken, LockKey};
 
 use super::*;
 
@@ -11,17 +11,11 @@ const LEASE: Duration = Duration::from_secs(30);
 const AHEAD: Duration = Duration::from_secs(5);
 
 fn claim(number: u64) -> Arc<Claim> {
+    let key = LockKey::new("k").unwrap();
+    let id = ClaimId::new(ClientId::from_random([7; 16]), number);
     Arc::new(Claim {
-        at: ClaimRef {
-            key: LockKey::new("k").unwrap(),
-            id: ClaimId::new(ClientId::from_random([7; 16]), number),
-        },
-        owner: OwnerId(0),
         label: "label".into(),
-        mode: Mode::Exclusive,
-        fairness: Fairness::Unfair,
-        lease: LEASE,
-        grants: NonZeroU32::MIN,
+        ..Claim::of(ClaimRef { key, id }, LEASE)
     })
 }
 

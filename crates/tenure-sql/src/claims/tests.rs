@@ -1,12 +1,11 @@
 //! Who goes next among unfair waiters of several clients: the part of the claim logic that the contract leaves open.
 
-use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tenure_backend::{
     Cause, Claim, ClaimId, ClaimRef, ClientId, Departure, Fairness, Heir, HolderId, Instant, LockKey, Mode,
-    OwnerId, Released, Standing,
+    Released, Standing,
 };
 
 use super::*;
@@ -91,18 +90,8 @@ fn key() -> LockKey {
 
 /// The client's claim of that number.
 pub(crate) fn claim(client: u8, number: u64) -> Claim {
-    Claim {
-        at: ClaimRef {
-            key: key(),
-            id: ClaimId::new(ClientId::from_random([client; 16]), number),
-        },
-        owner: OwnerId(0),
-        label: "test".into(),
-        mode: Mode::Exclusive,
-        fairness: Fairness::Unfair,
-        lease: Duration::from_secs(30),
-        grants: NonZeroU32::MIN,
-    }
+    let id = ClaimId::new(ClientId::from_random([client; 16]), number);
+    Claim::of(ClaimRef { key: key(), id }, Duration::from_secs(30))
 }
 
 fn of_mode(client: u8, number: u64, mode: Mode) -> Claim {

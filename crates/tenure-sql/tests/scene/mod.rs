@@ -6,7 +6,6 @@ use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::future::poll_fn;
 use std::io::{BufRead, BufReader, Write};
-use std::num::NonZeroU32;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
@@ -20,8 +19,7 @@ use futures_core::Stream;
 use rusqlite::Connection;
 use tenure_backend::{
     Backend, BackendError, Batch, Cause, Claim, ClaimId, ClaimRef, ClientId, Departure, Fairness,
-    FencingToken, Finding, Grant, HolderId, LockKey, Mode, OwnerId, Released, Renewal, Renewed, Severity,
-    Standing,
+    FencingToken, Finding, Grant, HolderId, LockKey, Released, Renewal, Renewed, Severity, Standing,
 };
 use tenure_sql::{Config, SqlStore, sqlite};
 use tokio::runtime::{Builder, Runtime};
@@ -109,18 +107,9 @@ impl Client {
     /// A claim that has not been asked for: an unfair mutex for a minute.
     pub(crate) fn claim(&mut self, key: &str) -> Claim {
         self.made += 1;
-        Claim {
-            at: ClaimRef {
-                key: LockKey::new(key).expect("keys of tests are sound"),
-                id: ClaimId::new(self.id, self.made),
-            },
-            owner: OwnerId(0),
-            label: "test".into(),
-            mode: Mode::Exclusive,
-            fairness: Fairness::Unfair,
-            lease: Duration::from_secs(60),
-            grants: NonZeroU32::MIN,
-        }
+        let key = LockKey::new(key).expect("keys of tests are sound");
+        let id = ClaimId::new(self.id, self.made);
+        Claim::of(ClaimRef { key, id }, Duration::from_secs(60))
     }
 
     /// Asks, and asks again if the disk took so long that the store did not place the claim any more.

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use rusqlite::Connection;
-use tenure_backend::{Effect, Finding, Severity, harmless};
+use tenure_backend::{Effect, Finding, harmless};
 
 use super::ddl::BUCKETS;
 use super::file::{beside, mode};
@@ -25,7 +25,7 @@ const SPACE_DANGER: u64 = 8 << 20;
 pub(super) fn examine(worker: &mut Worker<'_>) -> Vec<Finding> {
     let path = worker.path;
     if let Err(error) = worker.check_identity() {
-        return vec![danger(
+        return vec![Finding::danger(
             error.to_string(),
             "processes that use the old and the new file do not exclude each other",
         )];
@@ -38,13 +38,13 @@ pub(super) fn examine(worker: &mut Worker<'_>) -> Vec<Finding> {
         disk(path, space.f_bavail.saturating_mul(space.f_frsize), &mut findings);
     }
     if network::is_memory(path) {
-        findings.push(warning(
+        findings.push(Finding::warning(
             format!("{} is on a file system in memory", shown(path)),
             "a restart of the machine takes the file, and fencing tokens then rise only if the system clock does",
         ));
     }
     if let Some(bug) = version::wal_reset_bug(rusqlite::version_number()) {
-        findings.push(danger(
+        findings.push(Finding::danger(
             bug,
             "claims may be missing from a damaged file, so that two can hold one lock: use SQLite 3.51.3 or later, \
              such as by the feature `sqlite-bundled`, unless your system has mended its own",
@@ -54,7 +54,7 @@ pub(super) fn examine(worker: &mut Worker<'_>) -> Vec<Finding> {
     busy::wait_until(Instant::now(), worker.config.busy_limit);
     if let Err(error) = inside(worker.connection, &mut findings) {
         let error = error::sqlite(path, error, Effect::None);
-        findings.push(danger(
+        findings.push(Finding::danger(
             error.to_string(),
             "no lock can be had as long as this lasts",
         ));
@@ -62,7 +62,7 @@ pub(super) fn examine(worker: &mut Worker<'_>) -> Vec<Finding> {
     if place::default_path().is_ok_and(|default| file::inode(&default) == file::inode(path))
         && let Some(other) = place::shadowed_path()
     {
-        findings.push(warning(
+        findings.push(Finding::warning(
             format!(
                 "there is another lock file at {}, used where XDG_STATE_HOME is not set",
                 shown(&other)
@@ -78,12 +78,12 @@ fn permissions(path: &Path, findings: &mut Vec<Finding>) {
         let Some(mode) = mode(&file) else { continue };
         let name = shown(&file);
         if mode & 0o022 != 0 {
-            findings.push(danger(
+            findings.push(Finding::danger(
                 format!("other users can write {name} (mode {mode:04o}; 0600 is safe)"),
                 "they can free or take every lock in it, or stop all who use it",
             ));
         } else if mode & 0o044 != 0 {
-            findings.push(warning(
+            findings.push(Finding::warning(
                 format!("other users can read {name} (mode {mode:04o}; 0600 is safe)"),
                 "they see the names of all locks and who holds them, and can keep the file busy",
             ));
@@ -92,7 +92,7 @@ fn permissions(path: &Path, findings: &mut Vec<Finding>) {
     let Some(directory) = path.parent() else { return };
     // The sticky bit keeps others from replacing a file that is not theirs, as in /tmp.
     if mode(directory).is_some_and(|mode| mode & 0o022 != 0 && mode & 0o1000 == 0) {
-        findings.push(danger(
+        findings.push(Finding::danger(
             format!("other users can write the directory {}", shown(directory)),
             "they can replace the lock file, and then two can hold one lock",
         ));
@@ -104,13 +104,13 @@ fn permissions(path: &Path, findings: &mut Vec<Finding>) {
 fn strange_owners(path: &Path, [file, directory]: [Option<u32>; 2], us: u32, findings: &mut Vec<Finding>) {
     let stranger = |owner: &u32| ![us, 0].contains(owner);
     if let Some(owner) = file.filter(stranger) {
-        findings.push(warning(
+        findings.push(Finding::warning(
             format!("{} belongs to another user ({owner}, this is {us})", shown(path)),
             "that user can free or take every lock in it, and decides who else can",
         ));
     }
     if let Some(owner) = directory.filter(stranger) {
-        findings.push(warning(
+        findings.push(Finding::warning(
             format!(
                 "the directory of {} belongs to another user ({owner}, this is {us})",
                 shown(path)
@@ -121,13 +121,12 @@ fn strange_owners(path: &Path, [file, directory]: [Option<u32>; 2], us: u32, fin
 }
 
 fn disk(path: &Path, free: u64, findings: &mut Vec<Finding>) {
-    let severity = match free {
-        0..SPACE_DANGER => Severity::Danger,
-        SPACE_DANGER..SPACE_WARNING => Severity::Warning,
+    let finding = match free {
+        0..SPACE_DANGER => Finding::danger,
+        SPACE_DANGER..SPACE_WARNING => Finding::warning,
         _ => return,
     };
     findings.push(finding(
-        severity,
         format!("the disk of {} has {} MiB left", shown(path), free >> 20),
         "once it is full no lock can be taken or renewed, and held ones are lost with their leases",
     ));
@@ -143,7 +142,7 @@ fn long_held(worker: &mut Worker<'_>, findings: &mut Vec<Finding>) {
         || "a process that cannot be found out".to_owned(),
         |blocker| blocker.describe(),
     );
-    findings.push(danger(
+    findings.push(Finding::danger(
         format!("{} is kept busy by {who}", shown(worker.path)),
         "nobody can take, renew or free a lock until then",
     ));
@@ -154,27 +153,27 @@ fn inside(connection: &Connection, findings: &mut Vec<Finding>) -> rusqlite::Res
     let text = |pragma: &str| connection.query_row(pragma, [], |row| row.get::<_, String>(0));
     let journal = text("PRAGMA journal_mode")?;
     if journal != "wal" {
-        findings.push(danger(
+        findings.push(Finding::danger(
             format!("the file keeps its journal as {journal:?}, not as \"wal\": another program changed it"),
             "a lock that was just taken may be forgotten when the power fails",
         ));
     }
     let sound = text("PRAGMA quick_check(1)")?;
     if sound != "ok" {
-        findings.push(danger(
+        findings.push(Finding::danger(
             format!("the file is damaged: {}", harmless(&sound)),
             "claims may be missing, so that two can hold one lock: move the file away",
         ));
     }
     for name in strangers(connection)? {
-        findings.push(warning(
+        findings.push(Finding::warning(
             format!("there is a table or trigger {name:?} in the file that is not ours"),
             "another program writes to this file, and may keep it busy or change claims",
         ));
     }
     let gone = BUCKETS.saturating_sub(counters(connection)?);
     if gone > 0 {
-        findings.push(danger(
+        findings.push(Finding::danger(
             format!(
                 "{gone} of the {BUCKETS} counters of fencing tokens are gone: another program removed them"
             ),
@@ -183,13 +182,13 @@ fn inside(connection: &Connection, findings: &mut Vec<Finding>) -> rusqlite::Res
     }
     let (here, there) = (Origin::here(), settle::origin(connection)?);
     if here.machine != there.machine || !here.has_clock_of(&there) {
-        findings.push(danger(
-            "the file says that its claims are of another machine or time namespace".to_owned(),
+        findings.push(Finding::danger(
+            "the file says that its claims are of another machine or time namespace",
             "their leases are counted on another clock, so two can hold one lock: connect again",
         ));
     } else if here.boot != there.boot {
-        findings.push(warning(
-            "the file has another boot id than this process".to_owned(),
+        findings.push(Finding::warning(
+            "the file has another boot id than this process",
             "builds of Tenure that keep no leases in the file would free every lock in it: do not use them here",
         ));
     }
@@ -212,24 +211,10 @@ fn strangers(connection: &Connection) -> rusqlite::Result<Vec<String>> {
     Ok(names.into_iter().filter(|name| !ours(name)).collect())
 }
 
-fn danger(what: String, consequence: &str) -> Finding {
-    finding(Severity::Danger, what, consequence)
-}
-
-fn warning(what: String, consequence: &str) -> Finding {
-    finding(Severity::Warning, what, consequence)
-}
-
-fn finding(severity: Severity, what: String, consequence: &str) -> Finding {
-    Finding {
-        severity,
-        what,
-        consequence: consequence.to_owned(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use tenure_backend::Severity;
+
     use super::*;
     use crate::dialect::sqlite::tests::made_by;
 
