@@ -6,12 +6,10 @@ mod stage;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
-use parking_lot::Mutex;
 use stage::*;
 use tenure_backend::{Call, Cursor, HolderId, LockStatus, Page, Query};
 use tenure_testkit::suite::Client;
-use tracing::field::{Field, Visit};
-use tracing::{Event, Level, Metadata, Subscriber, span};
+use tracing::Level;
 
 /// A page of so many, of all that there are.
 fn page(client: &Client, after: Option<Cursor>, limit: u32) -> Call<Page<LockStatus>> {
@@ -83,42 +81,17 @@ async fn control_characters_in_what_others_wrote_spoil_no_listing_and_their_hold
     assert_eq!(status.waiters.map(|all| all.len()), Some(0), "it was evicted");
 }
 
-/// Keeps the warnings that are given while it listens.
-#[derive(Clone, Default)]
-struct Warnings(Arc<Mutex<Vec<String>>>);
-
-impl Visit for Warnings {
-    fn record_debug(&mut self, _: &Field, value: &dyn std::fmt::Debug) {
-        self.0.lock().push(format!("{value:?}"));
-    }
-}
-
-impl Subscriber for Warnings {
-    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-        metadata.target().starts_with("tenure_redis") && *metadata.level() == Level::WARN
-    }
-
-    fn event(&self, event: &Event<'_>) {
-        event.record(&mut self.clone());
-    }
-
-    fn new_span(&self, _: &span::Attributes<'_>) -> span::Id {
-        span::Id::from_u64(1)
-    }
-
-    fn record(&self, _: &span::Id, _: &span::Record<'_>) {}
-    fn record_follows_from(&self, _: &span::Id, _: &span::Id) {}
-    fn enter(&self, _: &span::Id) {}
-    fn exit(&self, _: &span::Id) {}
-}
-
 /// On one thread, which is the one that listens.
 #[tokio::test]
 async fn a_listing_over_more_than_a_hundred_thousand_keys_is_worth_one_warning() {
     let stage = Stage::new().await;
     let client = stage.trial.client().await;
-    let warnings = Warnings::default();
-    let _listening = tracing::subscriber::set_default(warnings.clone());
+    let log = tempfile::NamedTempFile::new().expect("a file");
+    let logger = tracing_subscriber::fmt()
+        .with_max_level(Level::WARN)
+        .with_writer(Arc::new(log.reopen().expect("it is open")));
+    let _listening = tracing::subscriber::set_default(logger.finish());
+    let warnings = || std::fs::read_to_string(log.path()).expect("it is text");
     let fill = |from: &str, to: &str| {
         let script = "for i = ARGV[1], ARGV[2] do redis.call('SET', 'x' .. i, '') end";
         stage.ask(&["EVAL", script, "0", from, to]);
@@ -126,13 +99,11 @@ async fn a_listing_over_more_than_a_hundred_thousand_keys_is_worth_one_warning()
     let list = || page(&client, None, 1);
     fill("1", "100000");
     list().await.expect("it lists");
-    assert_eq!(*warnings.0.lock(), [""; 0], "a hundred thousand are not many");
+    assert_eq!(warnings(), "", "a hundred thousand are not many");
     fill("100001", "100001");
     list().await.expect("it lists");
     list().await.expect("it lists");
-    let warnings = warnings.0.lock();
-    let [warning] = &warnings[..] else {
-        panic!("{warnings:?}")
-    };
-    assert!(warning.contains("100001 keys"), "{warning}");
+    let warnings = warnings();
+    assert_eq!(warnings.lines().count(), 1, "{warnings}");
+    assert!(warnings.contains("100001 keys"), "{warnings}");
 }

@@ -27,10 +27,6 @@ pub(super) fn warn(version: i32, warned: &Once) {
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
-    use std::sync::atomic::{AtomicU32, Ordering};
-
-    use tracing::span::{Attributes, Id, Record};
-    use tracing::{Event, Metadata, Subscriber};
 
     use super::*;
 
@@ -48,34 +44,23 @@ mod tests {
         assert!(bug.starts_with("SQLite 3.40.1 "), "{bug}");
     }
 
-    /// Counts warnings.
-    struct Counter(Arc<AtomicU32>);
-
-    impl Subscriber for Counter {
-        fn enabled(&self, metadata: &Metadata<'_>) -> bool {
-            *metadata.level() == tracing::Level::WARN
-        }
-        fn new_span(&self, _: &Attributes<'_>) -> Id {
-            Id::from_u64(1)
-        }
-        fn record(&self, _: &Id, _: &Record<'_>) {}
-        fn record_follows_from(&self, _: &Id, _: &Id) {}
-        fn event(&self, _: &Event<'_>) {
-            self.0.fetch_add(1, Ordering::Relaxed);
-        }
-        fn enter(&self, _: &Id) {}
-        fn exit(&self, _: &Id) {}
-    }
-
     #[test]
     fn an_old_version_is_warned_of_once() {
-        let (warnings, warned) = (Arc::new(AtomicU32::new(0)), Once::new());
-        tracing::subscriber::with_default(Counter(warnings.clone()), || {
+        let log = tempfile::NamedTempFile::new().expect("a file");
+        let logger = tracing_subscriber::fmt()
+            .with_max_level(tracing::Level::WARN)
+            .with_writer(Arc::new(log.reopen().expect("it is open")));
+        let warnings = || {
+            let text = std::fs::read_to_string(log.path());
+            text.expect("it is text").lines().count()
+        };
+        let warned = Once::new();
+        tracing::subscriber::with_default(logger.finish(), || {
             warn(3_051_003, &warned);
-            assert_eq!(warnings.load(Ordering::Relaxed), 0);
+            assert_eq!(warnings(), 0);
             warn(3_051_002, &warned);
             warn(3_051_002, &warned);
         });
-        assert_eq!(warnings.load(Ordering::Relaxed), 1);
+        assert_eq!(warnings(), 1);
     }
 }
