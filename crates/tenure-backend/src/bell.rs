@@ -6,10 +6,12 @@ use std::task::{Context, Poll, Waker};
 
 use futures_core::Stream;
 
+use crate::Wakes;
+
 /// A bell that remembers that it was rung until somebody hears it. Ringing twice is ringing once.
 ///
-/// Clones are the same bell: a store keeps one to [ring](Bell::ring), and gives the other out as
-/// [`Wakes`](crate::Wakes), which listens and never ends. Only who polled last is woken.
+/// Clones are the same bell: a store keeps one to [ring](Bell::ring), and gives [wake-ups](Bell::wakes) out, which never
+/// end. Only who polled last is woken.
 ///
 /// # Examples
 /// ```
@@ -17,10 +19,10 @@ use futures_core::Stream;
 /// use std::future::poll_fn;
 /// use std::pin::Pin;
 /// use futures_core::Stream;
-/// use tenure_backend::{Bell, Wakes};
+/// use tenure_backend::Bell;
 ///
 /// let bell = Bell::default();
-/// let mut wakes = Wakes::new(bell.clone());
+/// let mut wakes = bell.wakes(|| println!("nobody listens any more"));
 /// bell.ring();
 /// bell.ring();
 /// let hint = poll_fn(|cx| Pin::new(&mut wakes).poll_next(cx)).await;
@@ -49,6 +51,12 @@ impl Bell {
         }
     }
 
+    /// Wake-ups by this bell. Calls `dropped` when they are dropped.
+    pub fn wakes(&self, dropped: impl FnMut() + Send + 'static) -> Wakes {
+        let bell = self.clone();
+        Wakes::new(Listener { bell, dropped })
+    }
+
     /// Whether that is this bell, and not another.
     pub fn is(&self, other: &Bell) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
@@ -73,6 +81,26 @@ impl Stream for Bell {
 
     fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<()>> {
         self.poll_heard(cx).map(Some)
+    }
+}
+
+/// Listens to a bell until it is dropped.
+struct Listener<F: FnMut()> {
+    bell: Bell,
+    dropped: F,
+}
+
+impl<F: FnMut()> Stream for Listener<F> {
+    type Item = ();
+
+    fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<()>> {
+        self.bell.poll_heard(cx).map(Some)
+    }
+}
+
+impl<F: FnMut()> Drop for Listener<F> {
+    fn drop(&mut self) {
+        (self.dropped)();
     }
 }
 

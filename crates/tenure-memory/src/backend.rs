@@ -100,7 +100,7 @@ impl Backend for Memory {
     }
 
     fn watch(self: Arc<Self>, claim: Arc<Claim>) -> Call<Wakes> {
-        Call::ready(self.check_open().map(|()| Wakes::new(self.store.watch(claim))))
+        Call::ready(self.check_open().map(|()| self.store.watch(claim)))
     }
 
     fn reconnects(&self) -> Option<Wakes> {

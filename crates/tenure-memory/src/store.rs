@@ -6,12 +6,11 @@ use std::sync::atomic::AtomicBool;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use parking_lot::Mutex;
-use tenure_backend::{Bell, Claim, Clock, Instant, LockKey};
+use tenure_backend::{Bell, Claim, Clock, Instant, Wakes};
 
 use crate::backend::Memory;
 use crate::table::Table;
 use crate::visit::{Bells, Moment};
-use crate::watch::Listener;
 
 /// A store in this process's memory, for several clients to share. Cloning it copies a pointer.
 ///
@@ -86,20 +85,19 @@ impl MemoryStore {
         look(&table, self.0.clock.now())
     }
 
-    pub(crate) fn watch(&self, claim: Arc<Claim>) -> Listener {
+    /// Wake-ups for the claim, which end its watch when they are dropped.
+    pub(crate) fn watch(&self, claim: Arc<Claim>) -> Wakes {
         let bell = Bell::default();
         let key = claim.at.key.clone();
         self.act(&self.0.clock, |table, at, bells| {
             table.watch(claim, bell.clone(), at, bells);
         });
-        let store = self.clone();
-        Listener { store, key, bell }
-    }
-
-    pub(crate) fn unwatch(&self, key: &LockKey, bell: &Bell) {
-        self.act(&self.0.clock, |table, at, bells| {
-            table.unwatch(key, bell, at, bells);
-        });
+        let (store, theirs) = (self.clone(), bell.clone());
+        bell.wakes(move || {
+            store.act(&store.0.clock, |table, at, bells| {
+                table.unwatch(&key, &theirs, at, bells);
+            });
+        })
     }
 }
 

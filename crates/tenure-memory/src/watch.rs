@@ -1,13 +1,9 @@
-//! Wake-ups: bells that are rung after the store is unlocked, and the streams that listen to them.
+//! Wake-ups: bells that are rung after the store is unlocked.
 
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 
-use futures_core::Stream;
-use tenure_backend::{Bell, Claim, ClaimId, LockKey};
+use tenure_backend::{Bell, Claim, ClaimId};
 
-use crate::store::MemoryStore;
 use crate::visit::Bells;
 
 /// A claim that somebody watches, by a bell of its own.
@@ -52,27 +48,5 @@ impl Watchers {
     /// Forgets whoever watches a claim that has ended: they wait for nothing.
     pub(crate) fn retire(&mut self, id: ClaimId) {
         self.0.retain(|watcher| watcher.claim.at.id != id);
-    }
-}
-
-/// What `watch` hands out: listens to one bell, and ends its watch when it is dropped.
-#[derive(Debug)]
-pub(crate) struct Listener {
-    pub(crate) store: MemoryStore,
-    pub(crate) key: LockKey,
-    pub(crate) bell: Bell,
-}
-
-impl Stream for Listener {
-    type Item = ();
-
-    fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<()>> {
-        self.bell.poll_heard(cx).map(Some)
-    }
-}
-
-impl Drop for Listener {
-    fn drop(&mut self) {
-        self.store.unwatch(&self.key, &self.bell);
     }
 }

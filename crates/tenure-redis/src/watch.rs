@@ -2,13 +2,10 @@
 //! A message is a hint. That none was missed is never promised, so after each new subscription everybody is woken.
 
 use std::collections::HashMap;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::task::{Context, Poll};
 use std::time::Duration;
 
-use futures_core::Stream;
 use futures_util::StreamExt;
 use parking_lot::Mutex;
 use redis::aio::{PubSub, PubSubSink, PubSubStream};
@@ -109,9 +106,9 @@ impl Ear {
         }
         .into();
         let (tell, told) = oneshot::channel();
-        let listener = self.listen(name, tell)?;
+        let wakes = self.listen(name, tell)?;
         match timeout(self.dialer.config.command_timeout, told).await {
-            Ok(Ok(())) => Ok(Wakes::new(listener)),
+            Ok(Ok(())) => Ok(wakes),
             _ => Err(deaf()),
         }
     }
@@ -131,7 +128,7 @@ impl Ear {
 
     /// Enters a claim in the book, and sees to it that the task runs that hears for all: in one step, so that `close` comes
     /// before both or after both.
-    fn listen(&self, name: Arc<str>, tell: oneshot::Sender<()>) -> Result<Listener, BackendError> {
+    fn listen(&self, name: Arc<str>, tell: oneshot::Sender<()>) -> Result<Wakes, BackendError> {
         let mut task = self.task.lock();
         let runs = match &*task {
             Task::None => false,
@@ -156,7 +153,8 @@ impl Drop for Ear {
 }
 
 impl Book {
-    fn enter(self: &Arc<Self>, name: Arc<str>, arming: oneshot::Sender<()>) -> Listener {
+    /// Enters a listener, which leaves when its wake-ups are dropped: the last one to leave ends the subscription.
+    fn enter(self: &Arc<Self>, name: Arc<str>, arming: oneshot::Sender<()>) -> Wakes {
         let bell = Bell::default();
         let mut pages = self.pages.lock();
         let channel = pages.channels.entry(name.clone()).or_default();
@@ -170,11 +168,8 @@ impl Book {
             self.changed.notify_one();
         }
         self.count.store(pages.channels.len(), Ordering::Relaxed);
-        Listener {
-            book: self.clone(),
-            name,
-            bell,
-        }
+        let (book, theirs) = (self.clone(), bell.clone());
+        bell.wakes(move || book.leave(&name, &theirs))
     }
 
     fn leave(&self, name: &Arc<str>, bell: &Bell) {
@@ -350,27 +345,6 @@ async fn stay_alive(mut sink: PubSubSink, book: &Book, limit: Duration) {
         {
             return;
         }
-    }
-}
-
-/// What `watch` hands out; the last one to be dropped ends the subscription.
-struct Listener {
-    book: Arc<Book>,
-    name: Arc<str>,
-    bell: Bell,
-}
-
-impl Stream for Listener {
-    type Item = ();
-
-    fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<()>> {
-        self.bell.poll_heard(cx).map(Some)
-    }
-}
-
-impl Drop for Listener {
-    fn drop(&mut self) {
-        self.book.leave(&self.name, &self.bell);
     }
 }
 

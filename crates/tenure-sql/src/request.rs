@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use smallvec::smallvec;
 use tenure_backend::{
-    BackendError, Batch, Claim, Departure, Finding, Holder, Instant, LockStatus, Loss, Page, Query, Released,
-    Renewal, Renewed, Standing, Wakes,
+    BackendError, Batch, Bell, Claim, Departure, Finding, Holder, Instant, LockStatus, Loss, Page, Query,
+    Released, Renewal, Renewed, Standing, Wakes,
 };
 use tokio::sync::oneshot;
 
@@ -65,6 +65,8 @@ pub(crate) enum Write {
 #[derive(Debug)]
 pub(crate) enum Request {
     Write(Write),
+    /// Wake-ups of that claim, by that bell, were dropped.
+    Disarm(Arc<Claim>, Bell),
     Inspect(Ask<Query, Result<Page<LockStatus>, BackendError>>),
     Examine(Ask<(), Result<Vec<Finding>, BackendError>>),
     Close(Ask<(), Result<(), BackendError>>),
@@ -163,6 +165,7 @@ impl Request {
     pub(crate) fn fail(self, error: &BackendError) {
         match self {
             Request::Write(write) => write.fail(error),
+            Request::Disarm(..) => {}
             Request::Inspect(ask) => ask.answer(Err(error.clone())),
             Request::Examine(ask) => ask.answer(Err(error.clone())),
             Request::Close(ask) => ask.answer(Ok(())),

@@ -1,14 +1,10 @@
 //! The wake-ups of this handle: who is armed, and how an armed claim is woken.
 
 use std::collections::HashMap;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 
-use futures_core::Stream;
 use smallvec::SmallVec;
-use tenure_backend::{Claim, ClaimId, ClaimRef, Fairness, Instant, LockKey, Wakes};
-use tokio::sync::mpsc;
+use tenure_backend::{Bell, Claim, ClaimId, ClaimRef, Fairness, Instant, LockKey, Wakes};
 
 use crate::claims::{Look, View, look};
 use crate::dialect::sqlite::mailbox::Mailbox;
@@ -30,8 +26,7 @@ struct Key {
 #[derive(Debug)]
 struct Armed {
     claim: Arc<Claim>,
-    /// Holds one hint at the most: hints that nobody took are one.
-    bell: mpsc::Sender<()>,
+    bell: Bell,
     /// When to look again although nothing changes: the end of a bar, or of somebody's turn.
     again: Option<Instant>,
     /// Whether the database has a registration of it that must be renewed and taken back.
@@ -39,26 +34,23 @@ struct Armed {
 }
 
 impl Watchers {
-    /// Arms wake-ups for the claim until the stream is dropped.
+    /// Arms wake-ups for the claim. The mailbox is told when they are dropped.
     pub(crate) fn arm(&mut self, claim: Arc<Claim>, mailbox: Arc<Mailbox>) -> Wakes {
-        let (bell, hints) = mpsc::channel(1);
+        let bell = Bell::default();
         let armed = Armed {
             claim: claim.clone(),
-            bell,
+            bell: bell.clone(),
             again: None,
             registered: claim.fairness == Fairness::Unfair,
         };
         let key = self.keys.entry(claim.at.key.clone()).or_default();
         key.armed.entry(claim.at.id).or_default().push(armed);
-        Wakes::new(Hints {
-            hints,
-            claim,
-            mailbox,
-        })
+        let theirs = bell.clone();
+        bell.wakes(move || mailbox.disarm(claim.clone(), theirs.clone()))
     }
 
-    /// Forgets the streams of the claim that were dropped. Whether a registration is left behind.
-    pub(crate) fn forget(&mut self, claim: &Claim) -> bool {
+    /// Forgets the claim's wake-ups by that bell. Whether a registration is left behind.
+    pub(crate) fn forget(&mut self, claim: &Claim, bell: &Bell) -> bool {
         let ClaimRef { key: name, id } = &claim.at;
         let Some(key) = self.keys.get_mut(name) else {
             return false;
@@ -68,7 +60,7 @@ impl Watchers {
         };
         let mut registered = false;
         armed.retain(|armed| {
-            let dropped = armed.bell.is_closed();
+            let dropped = armed.bell.is(bell);
             registered |= dropped && armed.registered;
             !dropped
         });
@@ -133,7 +125,7 @@ impl Watchers {
         for armed in key.armed.values_mut().flatten() {
             armed.again = None;
             match look(view, &armed.claim) {
-                Look::Poll => armed.ring(),
+                Look::Poll => armed.bell.ring(),
                 Look::From(at) => armed.again = Some(at),
                 Look::Sleep => {}
             }
@@ -144,39 +136,10 @@ impl Watchers {
 
     /// Wakes everybody: nobody knows what changed.
     pub(crate) fn wake_all(&self) {
-        self.armed().for_each(Armed::ring);
+        self.armed().for_each(|armed| armed.bell.ring());
     }
 
     fn armed(&self) -> impl Iterator<Item = &Armed> {
         self.keys.values().flat_map(|key| key.armed.values()).flatten()
-    }
-}
-
-impl Armed {
-    fn ring(&self) {
-        // It is full if a hint waits to be taken already, and closed if nobody listens any more.
-        let _ = self.bell.try_send(());
-    }
-}
-
-/// The stream of one claim's hints.
-struct Hints {
-    hints: mpsc::Receiver<()>,
-    claim: Arc<Claim>,
-    mailbox: Arc<Mailbox>,
-}
-
-impl Stream for Hints {
-    type Item = ();
-
-    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<()>> {
-        self.hints.poll_recv(cx)
-    }
-}
-
-impl Drop for Hints {
-    fn drop(&mut self) {
-        self.hints.close();
-        self.mailbox.disarm(&self.claim);
     }
 }

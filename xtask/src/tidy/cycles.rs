@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 const ALLOWED: &[(&str, usize)] = &[
     ("crates/tenure-cli", 2),
     ("crates/tenure-endpoint", 4),
-    ("crates/tenure-memory", 6),
+    ("crates/tenure-memory", 2),
     ("crates/tenure-redis", 9),
     ("crates/tenure-sql", 2),
     ("crates/tenure-testkit", 2),

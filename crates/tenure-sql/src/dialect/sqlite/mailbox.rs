@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use tenure_backend::{BackendError, Claim, Effect, Fault};
+use tenure_backend::{BackendError, Bell, Claim, Effect, Fault};
 
 use super::bell::{Knocker, News};
 use crate::request::{Request, Write};
@@ -126,13 +126,14 @@ impl Mailbox {
         Some(taken)
     }
 
-    /// A stream of wake-ups for that claim was dropped.
-    pub(crate) fn disarm(&self, claim: &Arc<Claim>) {
+    /// The claim's wake-ups by that bell were dropped.
+    pub(crate) fn disarm(&self, claim: Arc<Claim>, bell: Bell) {
         // Not bounded by the limit: there is at most one for each stream that was handed out.
         let mut state = self.state.lock();
         if !state.closed {
-            let unwatch = Request::Write(Write::Unwatch(claim.clone()));
-            state.requests.push_back(Posted::now(unwatch));
+            state
+                .requests
+                .push_back(Posted::now(Request::Disarm(claim, bell)));
             drop(state);
             self.knock();
         }

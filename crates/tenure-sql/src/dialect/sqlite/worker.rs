@@ -130,8 +130,8 @@ impl<'c> Worker<'c> {
         let mut group = Vec::new();
         for Posted { since, request } in posted {
             match request {
-                Request::Write(Write::Unwatch(claim)) => {
-                    if self.watchers.forget(&claim) {
+                Request::Disarm(claim, bell) => {
+                    if self.watchers.forget(&claim, &bell) {
                         group.push((since, Write::Unwatch(claim)));
                     }
                 }
