@@ -179,17 +179,6 @@ mod tests {
     }
 
     #[test]
-    fn only_readers_and_permits_share() {
-        let modes = [Mode::Exclusive, Mode::Read, Mode::Write, permits(1, 2)];
-        for a in modes {
-            for b in modes {
-                let share = a == b && matches!(a, Mode::Read | Mode::Permits { .. });
-                assert_eq!(a.admits([b]), share, "{a} beside {b}");
-            }
-        }
-    }
-
-    #[test]
     fn permits_add_up_and_sizes_do_not_mix() {
         assert!(permits(1, 3).admits([permits(1, 3), permits(1, 3)]));
         assert!(!permits(2, 3).admits([permits(1, 3), permits(1, 3)]));

@@ -155,16 +155,6 @@ mod tests {
         }
     }
 
-    /// R30: Redisson's rule, character by character.
-    #[test]
-    fn a_name_with_a_brace_is_its_own_hash_tag() {
-        let channel = |name| channel(&LockKey::new(name).unwrap());
-        assert_eq!(channel("k"), "redisson_lock__channel:{k}");
-        assert_eq!(channel("{a}b"), "redisson_lock__channel:{a}b");
-        assert_eq!(channel("a{b"), "redisson_lock__channel:a{b");
-        assert_eq!(channel("a}b"), "redisson_lock__channel:{a}b}");
-    }
-
     #[test]
     fn a_queue_tells_its_lock() {
         for name in ["k", "{a}b", "a{b", "a}b", "{}", "}", "x{y}"] {
