@@ -80,11 +80,7 @@ async fn a_password_file_is_read_at_each_connect() {
     let error = soon(reconnected(&store))
         .await
         .expect_err("no password is in the file");
-    assert_eq!(
-        (error.fault(), error.effect()),
-        (Fault::Unavailable, Effect::None)
-    );
-    assert!(error.to_string().contains("empty first line"), "{error}");
+    is_error(&error, (Fault::Unavailable, Effect::None), "empty first line");
     for password in [PASSWORD, ROTATED] {
         assert!(!printed(&error).contains(password), "{error:?}");
     }

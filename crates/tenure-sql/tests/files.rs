@@ -5,7 +5,7 @@ mod scene;
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -17,7 +17,9 @@ use tenure_backend::{
 use tenure_sql::{Config, sqlite};
 use tenure_testkit::ManualClock;
 
-use scene::{Client, as_another_user, child, connect, findings, number, open, scratch, spawn, spawn_on};
+use scene::{
+    Client, as_another_user, beside, child, connect, findings, number, open, scratch, spawn, spawn_on,
+};
 
 /// Opens what must be refused, and checks that it was left as it was.
 async fn refused(path: &Path) -> BackendError {
@@ -47,10 +49,6 @@ fn mode(path: &Path) -> u32 {
 
 fn set_mode(path: &Path, mode: u32) {
     fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("it is ours");
-}
-
-fn beside(path: &Path, suffix: &str) -> PathBuf {
-    PathBuf::from(format!("{}{suffix}", path.display()))
 }
 
 /// A lock file with a released claim in it, closed.

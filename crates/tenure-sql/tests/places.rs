@@ -14,7 +14,7 @@ use std::process::Command;
 use rusqlite::Connection;
 use tenure_backend::{Backend, BackendError, Claim, Effect, Fairness, Severity};
 
-use scene::{Client, child, findings, open, scratch, spawn};
+use scene::{Client, beside, child, findings, open, scratch, spawn};
 
 /// What opening the path answers, which must be an error without effect.
 async fn refusal(path: &Path) -> String {
@@ -168,12 +168,13 @@ async fn a_log_that_was_cut_short_costs_no_more_than_its_end() {
         client.lock(&format!("k{n}")).await;
     }
     let copy = dir.path().join("copy.db");
-    let beside = |path: &Path, suffix| format!("{}{suffix}", path.display());
     let log = beside(&copy, "-wal");
     for lost in [7, 10_000, fs::metadata(beside(&path, "-wal")).unwrap().len() - 7] {
         for suffix in ["", "-wal"] {
             let mut copying = Command::new("cp");
-            copying.args(["-p", &beside(&path, suffix), &beside(&copy, suffix)]);
+            copying
+                .arg("-p")
+                .args([beside(&path, suffix), beside(&copy, suffix)]);
             assert!(copying.status().unwrap().success());
         }
         let file = fs::OpenOptions::new().write(true).open(&log).unwrap();

@@ -34,6 +34,11 @@ pub(crate) fn scratch() -> (tempfile::TempDir, PathBuf) {
     (dir, path)
 }
 
+/// A file beside the lock file, such as its `-wal`.
+pub(crate) fn beside(path: &Path, suffix: &str) -> PathBuf {
+    PathBuf::from(format!("{}{suffix}", path.display()))
+}
+
 /// Opens a file, and waits longer for other processes than users would: a disk that stalls is no test's matter.
 pub(crate) async fn open(path: &Path) -> Result<Arc<SqlStore>, BackendError> {
     let config = Config {
