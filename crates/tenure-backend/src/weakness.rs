@@ -5,8 +5,8 @@ use crate::{Fencing, Finding, Hazard, Profile, Reach};
 impl Profile {
     /// What weakens locks in every such store, however it is set up; `tenure doctor` tells it before all else.
     ///
-    /// A [note](Severity::Note) is what must happen before two can hold, and who is not excluded at all; a
-    /// [warning](Severity::Warning) is a protection that other stores give. Loss of the data is not among them: no store
+    /// A [note](crate::Severity::Note) is what must happen before two can hold, and who is not excluded at all; a
+    /// [warning](crate::Severity::Warning) is a protection that other stores give. Loss of the data is not among them: no store
     /// is safe from it.
     ///
     /// # Examples
