@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 
-use crate::scene::Scene;
+use crate::scene::{Process, Scene};
 
 #[test]
 fn it_tells_what_it_holds_and_releases_at_the_end_of_stdin() {
@@ -25,8 +25,7 @@ fn it_tells_what_it_holds_and_releases_at_the_end_of_stdin() {
     assert_eq!(holder["label"], "me");
     hold.close_stdin();
     hold.next("released");
-    hold.says_nothing_more();
-    assert_eq!(hold.finish().code, 0);
+    hold.ends(0);
     assert!(!scene.is_busy("k"));
 }
 
@@ -62,8 +61,7 @@ fn busy_timeout_and_cancelled_exit_1() {
     let first = scene.holding(&["k"]);
     let busy = scene.hold(&["k", "-n"]);
     busy.next("busy");
-    busy.says_nothing_more();
-    assert_eq!(busy.finish().code, 1);
+    busy.ends(1);
     let timeout = scene.hold(&["k", "-w", "200ms"]);
     timeout.next("waiting");
     timeout.next("timeout");
@@ -75,7 +73,7 @@ fn busy_timeout_and_cancelled_exit_1() {
     assert_eq!(ended.finish().code, 1);
     let signalled = scene.hold(&["k"]);
     signalled.next("waiting");
-    signalled.process.send(Signal::TERM);
+    signalled.send(Signal::TERM);
     signalled.next("cancelled");
     assert_eq!(signalled.finish().code, 1);
     first.release();
@@ -97,7 +95,7 @@ fn a_signal_releases() {
     let scene = Scene::new();
     for signal in [Signal::INT, Signal::TERM] {
         let hold = scene.holding(&["k", "--no-stdin"]);
-        hold.process.send(signal);
+        hold.send(signal);
         hold.next("released");
         assert_eq!(hold.finish().code, 0);
     }
@@ -158,7 +156,7 @@ fn at_least_outlasts_stdin_and_not_a_signal() {
     assert_eq!(hold.finish().code, 0);
     let mut hold = scene.holding(&["k", "--at-least", "10m"]);
     hold.close_stdin();
-    hold.process.send(Signal::TERM);
+    hold.send(Signal::TERM);
     hold.next("released");
     assert_eq!(hold.finish().code, 0);
     assert!(!scene.is_busy("k"));
@@ -181,10 +179,9 @@ fn a_lease_beyond_the_stores_limits_is_rounded_and_shown() {
 fn events_that_nobody_reads_end_it_and_free_the_lock() {
     let scene = Scene::new();
     let mut hold = scene.command(&["hold", "k", "--no-stdin"]);
-    let mut child = hold.spawn().expect("it starts");
-    drop(child.stdout.take());
-    crate::scene::wait_for("its end", || child.try_wait().expect("it is our child").is_some());
-    assert_eq!(child.wait().expect("it is our child").code(), Some(3));
+    let mut hold = hold.spawn().expect("it starts");
+    drop(hold.stdout.take());
+    Process::of(hold).ends(3);
     assert!(!scene.is_busy("k"));
 }
 
@@ -206,9 +203,7 @@ fn a_usage_error_exits_2_and_is_no_event() {
     let scene = Scene::new();
     let first = scene.holding(&["k"]);
     let mixed = scene.hold(&["k", "-s", "-n"]);
-    mixed.says_nothing_more();
-    let done = mixed.finish();
-    assert_eq!(done.code, 2);
+    let done = mixed.ends(2);
     assert!(
         done.stderr.contains("a mutex") && done.stderr.contains("a read-write lock"),
         "{done:?}"

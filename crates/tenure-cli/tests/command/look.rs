@@ -1,12 +1,11 @@
 //! `ls`, `show` and `evict`: what they show, and what they free.
 
-use crate::scene::Scene;
+use crate::scene::{Process, Scene};
 
 #[test]
 fn a_list_has_an_object_for_each_key_and_respects_prefix_and_limit() {
     let scene = Scene::new();
-    let holds: Vec<_> = ["a:1", "a:2", "b"].map(|key| scene.hold(&[key])).into();
-    holds.iter().for_each(|hold| drop(hold.next("acquired")));
+    let holds = ["a:1", "a:2", "b"].map(|key| scene.holding(&[key]));
     let keys = |args: &[&str]| -> Vec<String> {
         let done = scene.call(&[&["--json", "ls"], args].concat());
         assert_eq!(done.code, 0);
@@ -21,7 +20,7 @@ fn a_list_has_an_object_for_each_key_and_respects_prefix_and_limit() {
     assert_eq!(keys(&["--limit", "2"]).len(), 2);
     assert!(scene.call(&["ls", "--limit", "2"]).stderr.contains("more keys"));
     assert_eq!(scene.call(&["ls", "--limit", "3"]).stderr, "");
-    holds.into_iter().for_each(crate::scene::Hold::release);
+    holds.into_iter().for_each(Process::release);
 }
 
 #[test]

@@ -1,14 +1,11 @@
 //! A scene for one test: a folder with a store, the built command, and ways to wait for what must happen.
 
 use std::fs;
-use std::process::{Child, Command, Output, Stdio};
-use std::sync::mpsc::{self, Receiver};
+use std::process::{Command, Stdio};
 
-use rustix::process::Signal;
 use serde_json::Value;
 
-use crate::common::lines;
-pub(crate) use crate::common::{LIMIT, Scene, alive, assert_dead, send, wait_for};
+pub(crate) use crate::common::{Done, LIMIT, Process, Scene, alive, assert_dead, send, wait_for};
 
 impl Scene {
     pub(crate) fn url(&self) -> String {
@@ -57,20 +54,22 @@ impl Scene {
         self.start(&[&["run"], options, &["--", "sh", "-c", script]].concat())
     }
 
-    pub(crate) fn hold(&self, args: &[&str]) -> Hold {
-        Hold::of(self.command(&[&["hold"], args].concat()))
+    pub(crate) fn hold(&self, args: &[&str]) -> Process {
+        let mut command = self.command(&[&["hold"], args].concat());
+        let hold = command.stdin(Stdio::piped()).spawn();
+        Process::of(hold.expect("the command starts"))
     }
 
     /// A hold that has its lock.
-    pub(crate) fn holding(&self, args: &[&str]) -> Hold {
+    pub(crate) fn holding(&self, args: &[&str]) -> Process {
         let hold = self.hold(args);
         hold.next("acquired");
         hold
     }
 
-    /// `--json watch PREFIX`, started; its lines are read as those of a hold.
-    pub(crate) fn watch(&self, prefix: &str) -> Hold {
-        Hold::of(self.command(&["--json", "watch", prefix]))
+    /// `--json watch PREFIX`, started.
+    pub(crate) fn watch(&self, prefix: &str) -> Process {
+        self.start(&["--json", "watch", prefix])
     }
 
     /// The command as a user has it who names no store: at home in the scene's folder, with an empty environment
@@ -118,29 +117,10 @@ impl Scene {
     }
 }
 
-/// A command that ended.
-#[derive(Debug)]
-pub(crate) struct Done {
-    /// 128 and the signal's number if one ended it.
-    pub(crate) code: i32,
-    pub(crate) stdout: String,
-    pub(crate) stderr: String,
-}
-
 impl Done {
     /// Runs a command to its end.
     pub(crate) fn by(command: &mut Command) -> Done {
         Done::of(command.output().expect("the command starts"))
-    }
-
-    pub(crate) fn of(output: Output) -> Done {
-        use std::os::unix::process::ExitStatusExt;
-        let by_signal = output.status.signal().map(|signal| 128 + signal);
-        Done {
-            code: output.status.code().or(by_signal).expect("it has ended"),
-            stdout: String::from_utf8(output.stdout).expect("what we print is text"),
-            stderr: String::from_utf8(output.stderr).expect("what we print is text"),
-        }
     }
 
     /// The objects that it printed, one a line.
@@ -152,63 +132,12 @@ impl Done {
     }
 }
 
-/// A command that runs, and is ended with the test.
-pub(crate) struct Process(Option<Child>);
-
+/// A `tenure hold` or `tenure watch`, and what it prints.
 impl Process {
-    pub(crate) fn of(child: Child) -> Process {
-        Process(Some(child))
-    }
-
-    pub(crate) fn pid(&self) -> i32 {
-        let child = self.0.as_ref().expect("it was not waited for");
-        i32::try_from(child.id()).expect("process ids are small")
-    }
-
-    pub(crate) fn send(&self, signal: Signal) {
-        send(self.pid(), signal);
-    }
-
-    pub(crate) fn has_ended(&mut self) -> bool {
-        let child = self.0.as_mut().expect("it was not waited for");
-        child.try_wait().expect("it is our child").is_some()
-    }
-
-    pub(crate) fn finish(mut self) -> Done {
-        wait_for("the command's end", || self.has_ended());
-        let child = self.0.take().expect("it was not waited for");
-        Done::of(child.wait_with_output().expect("it is our child"))
-    }
-}
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        if let Some(child) = &mut self.0 {
-            // With it dead, its guardian ends the rest.
-            let _ = child.kill();
-            let _ = child.wait();
-        }
-    }
-}
-
-/// A `tenure hold` and its events.
-pub(crate) struct Hold {
-    pub(crate) process: Process,
-    stdin: Option<std::process::ChildStdin>,
-    /// As they were printed, one a line.
-    events: Receiver<String>,
-}
-
-impl Hold {
-    fn of(mut command: Command) -> Hold {
-        let mut child = command.stdin(Stdio::piped()).spawn().expect("the command starts");
-        let stdin = child.stdin.take();
-        let events = lines(child.stdout.take().expect("piped"));
-        Hold {
-            process: Process::of(child),
-            stdin,
-            events,
-        }
+    /// The next line on stdout.
+    pub(crate) fn line(&self) -> String {
+        let line = self.stdout.recv_timeout(LIMIT);
+        line.unwrap_or_else(|error| panic!("no line on stdout: {error}"))
     }
 
     /// The next event; it must be this one.
@@ -222,33 +151,21 @@ impl Hold {
     }
 
     fn next_in(&self, field: &str, name: &str) -> Value {
-        let event = self.events.recv_timeout(LIMIT);
-        let event = event.unwrap_or_else(|error| panic!("no {name:?}: {error}"));
-        let event: Value = serde_json::from_str(&event).expect("each line is JSON");
+        let event: Value = serde_json::from_str(&self.line()).expect("each line is JSON");
         assert_eq!(event[field], name, "{event}");
         event
     }
 
-    /// Asserts that its output ends without another event.
-    pub(crate) fn says_nothing_more(&self) {
-        assert_eq!(
-            self.events.recv_timeout(LIMIT),
-            Err(mpsc::RecvTimeoutError::Disconnected)
-        );
-    }
-
-    pub(crate) fn close_stdin(&mut self) {
-        self.stdin = None;
+    /// Waits for its end: without another event, and with that exit code.
+    pub(crate) fn ends(self, code: i32) -> Done {
+        let done = self.finish();
+        assert_eq!((done.code, done.stdout.as_str()), (code, ""), "{done:?}");
+        done
     }
 
     pub(crate) fn release(mut self) {
         self.close_stdin();
         self.next("released");
-        assert_eq!(self.finish().code, 0);
-    }
-
-    pub(crate) fn finish(self) -> Done {
-        drop(self.stdin);
-        self.process.finish()
+        self.ends(0);
     }
 }

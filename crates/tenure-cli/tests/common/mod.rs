@@ -4,9 +4,10 @@ use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::PermissionsExt;
+use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
-use std::process::{Child, Command};
-use std::sync::mpsc::{self, Receiver};
+use std::process::{Child, ChildStdin, Command, Output};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -72,17 +73,112 @@ pub(crate) fn at_a_terminal(mut program: Command) -> (Child, File) {
     (program.spawn().expect("it starts"), File::from(keys))
 }
 
+/// A process whose outputs are read line by line, and which is ended with the test.
+pub(crate) struct Process {
+    child: Child,
+    pub(crate) stdin: Option<ChildStdin>,
+    pub(crate) stdout: Receiver<String>,
+    pub(crate) stderr: Receiver<String>,
+    /// The lines of stderr that were waited for.
+    pub(crate) told: String,
+}
+
+impl Process {
+    pub(crate) fn of(mut child: Child) -> Process {
+        Process {
+            stdin: child.stdin.take(),
+            stdout: lines(child.stdout.take()),
+            stderr: lines(child.stderr.take()),
+            child,
+            told: String::new(),
+        }
+    }
+
+    pub(crate) fn pid(&self) -> i32 {
+        i32::try_from(self.child.id()).expect("process ids are small")
+    }
+
+    pub(crate) fn send(&self, signal: Signal) {
+        send(self.pid(), signal);
+    }
+
+    pub(crate) fn close_stdin(&mut self) {
+        self.stdin = None;
+    }
+
+    pub(crate) fn has_ended(&mut self) -> bool {
+        self.child.try_wait().expect("it is our child").is_some()
+    }
+
+    pub(crate) fn wait(&mut self) {
+        wait_for("the process's end", || self.has_ended());
+    }
+
+    /// Waits for its end and for the end of its outputs: whoever holds one open lives on.
+    pub(crate) fn finish(mut self) -> Done {
+        self.close_stdin();
+        self.wait();
+        Done::of(Output {
+            status: self.child.wait().expect("it is our child"),
+            stdout: rest(&self.stdout).into(),
+            stderr: (std::mem::take(&mut self.told) + &rest(&self.stderr)).into(),
+        })
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // Nothing of a failed test may live on: with the process dead, its guardian ends the rest.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// A process that ended.
+#[derive(Debug)]
+pub(crate) struct Done {
+    /// 128 and the signal's number if one ended it.
+    pub(crate) code: i32,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+}
+
+impl Done {
+    pub(crate) fn of(output: Output) -> Done {
+        let by_signal = output.status.signal().map(|signal| 128 + signal);
+        Done {
+            code: output.status.code().or(by_signal).expect("it has ended"),
+            stdout: String::from_utf8(output.stdout).expect("what is printed is text"),
+            stderr: String::from_utf8(output.stderr).expect("what is printed is text"),
+        }
+    }
+}
+
 /// Reads lines on a thread, so that a test can wait for one with a limit.
-pub(crate) fn lines(stream: impl Read + Send + 'static) -> Receiver<String> {
+fn lines(stream: Option<impl Read + Send + 'static>) -> Receiver<String> {
     let (sender, receiver) = mpsc::channel();
     thread::spawn(move || {
-        for line in BufReader::new(stream).split(b'\n').map_while(Result::ok) {
+        let lines = stream
+            .into_iter()
+            .flat_map(|stream| BufReader::new(stream).split(b'\n'));
+        for line in lines.map_while(Result::ok) {
             if sender.send(String::from_utf8_lossy(&line).into_owned()).is_err() {
                 return;
             }
         }
     });
     receiver
+}
+
+fn rest(lines: &Receiver<String>) -> String {
+    let mut text = String::new();
+    loop {
+        match lines.recv_timeout(LIMIT) {
+            Ok(line) => text += &format!("{line}\n"),
+            Err(RecvTimeoutError::Disconnected) => return text,
+            Err(RecvTimeoutError::Timeout) => panic!("a process holds the output open; so far {text:?}"),
+        }
+    }
 }
 
 pub(crate) fn wait_for(what: &str, mut happened: impl FnMut() -> bool) {

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 use tenure_cli::guardian::give_stdin;
 
-use crate::scene::{FAR, Scene, alive, assert_dead, send, wait_for};
+use crate::scene::{FAR, Process, Scene, alive, assert_dead, send, wait_for};
 use crate::trials;
 
 trials![
@@ -39,7 +39,11 @@ fn nothing_starts_without_a_deadline_that_lies_ahead() {
     for words in [&[][..], &["term=0", "kill=60000"]] {
         let scene = Scene::new();
         let outcome = scene.start(words, &["touch", "ran"]).finish();
-        assert!(outcome.told.contains("not started TooLate"), "{}", outcome.told);
+        assert!(
+            outcome.stderr.contains("not started TooLate"),
+            "{}",
+            outcome.stderr
+        );
         assert!(!scene.path("ran").exists(), "{words:?}");
     }
 }
@@ -102,7 +106,11 @@ fn a_deadline_ends_the_command_where_it_was_moved_last() {
         let scene = Scene::new();
         let outcome = scene.shell(words, script).finish();
         outcome.assert_ended(code, stopped_by);
-        assert!(!outcome.told.contains("Terming"), "{deadline}: {}", outcome.told);
+        assert!(
+            !outcome.stderr.contains("Terming"),
+            "{deadline}: {}",
+            outcome.stderr
+        );
         assert!(!scene.path("log").exists(), "{deadline}");
     }
 }
@@ -120,7 +128,7 @@ fn a_loss_sends_term_and_then_kill() {
         &[&FAR[..], &["stop=300", "grace=60000"]].concat(),
         "trap 'exit 5' TERM; while :; do sleep 0.02; done",
     );
-    assert_eq!(polite.finish().code, Some(5));
+    assert_eq!(polite.finish().code, 5);
 }
 
 fn descendants_that_left_the_group_hear_term_too() {
@@ -155,7 +163,7 @@ fn escapees_die_at_the_deadline() {
     );
     let pids = scene.pids("pids", 4);
     assert!(pids.iter().all(|&pid| alive(pid)), "the deadline has not come");
-    assert_eq!(run.finish().code, Some(137));
+    assert_eq!(run.finish().code, 137);
     assert_dead(&pids);
 }
 
@@ -167,7 +175,7 @@ fn everything_dies_at_once_when_tenure_is_killed() {
         let guardian = run.told("guardian");
         let mut pids = scene.pids("pids", 4);
         pids.push(guardian);
-        send(run.pid(), Signal::KILL);
+        run.send(Signal::KILL);
         wait_for("the end of all", || !pids.iter().any(|&pid| alive(pid)));
     }
 }
@@ -180,11 +188,11 @@ fn everything_dies_at_its_deadline_while_tenure_is_stopped() {
         &format!("trap : TERM; {ESCAPE}; while :; do wait; done"),
     );
     let pids = scene.pids("pids", 4);
-    send(run.pid(), Signal::STOP);
+    run.send(Signal::STOP);
     let stopped = begun.elapsed();
     wait_for("the end of all", || !pids.iter().any(|&pid| alive(pid)));
     let took = begun.elapsed();
-    send(run.pid(), Signal::CONT);
+    run.send(Signal::CONT);
     assert!(
         took < stopped + Duration::from_millis(1500) + Duration::from_millis(1000),
         "{took:?} after {stopped:?}"
@@ -205,7 +213,7 @@ fn a_command_that_keeps_forking_is_ended() {
         scene.write(&marker, &format!("setsid sh ./{marker} & exit 0"), 0o600);
         let run = scene.shell(&["term=1200", "kill=1200"], &script);
         scene.wait_for_file("begun");
-        assert_eq!(run.finish().code, Some(137));
+        assert_eq!(run.finish().code, 137);
         assert_eq!(running(&marker), 0, "{script}");
     }
 }
@@ -235,18 +243,13 @@ fn orphans_are_reaped_while_the_command_runs() {
 
 fn a_guardian_without_a_command_leaves_with_tenure() {
     let (ours, theirs) = UnixStream::pair().expect("a socket pair");
-    let mut guardian = Command::new(env!("CARGO_BIN_EXE_tenure"))
+    let guardian = Command::new(env!("CARGO_BIN_EXE_tenure"))
         .arg0("tenure-guardian")
         .stdin(std::os::fd::OwnedFd::from(theirs))
-        .spawn()
-        .expect("the guardian starts");
+        .spawn();
     drop(ours);
-    wait_for("its end", || {
-        guardian
-            .try_wait()
-            .expect("our child")
-            .is_some_and(|status| status.success())
-    });
+    let guardian = Process::of(guardian.expect("the guardian starts"));
+    assert_eq!(guardian.finish().code, 0);
 }
 
 fn a_stub_whose_parent_is_not_the_guardian_never_runs_the_command() {
@@ -256,14 +259,13 @@ fn a_stub_whose_parent_is_not_the_guardian_never_runs_the_command() {
         // The descriptor that lets it run is there before it asks.
         let input = File::open("/dev/null").expect("the null device");
         give_stdin(&ours, input.as_fd()).expect("it is sent");
-        let mut stub = Command::new(env!("CARGO_BIN_EXE_tenure"))
+        let stub = Command::new(env!("CARGO_BIN_EXE_tenure"))
             .arg0("tenure-stub")
             .args([&parent.to_string(), "touch", "ran"])
             .current_dir(scene.folder.path())
             .stdin(std::os::fd::OwnedFd::from(theirs))
-            .spawn()
-            .expect("the stub starts");
-        wait_for("its end", || stub.try_wait().expect("our child").is_some());
+            .spawn();
+        Process::of(stub.expect("the stub starts")).wait();
         scene.path("ran").exists()
     };
     let mut gone = Command::new("true").spawn().expect("true starts");
@@ -294,6 +296,6 @@ fn the_guardian_is_deaf_to_what_a_terminal_sends() {
         send(guardian, signal);
     }
     let outcome = run.finish();
-    assert_eq!(outcome.code, Some(0), "{}", outcome.told);
-    assert!(!outcome.told.contains("GuardianDied"), "{}", outcome.told);
+    assert_eq!(outcome.code, 0, "{}", outcome.stderr);
+    assert!(!outcome.stderr.contains("GuardianDied"), "{}", outcome.stderr);
 }

@@ -5,7 +5,7 @@ use std::process::Command;
 use rustix::process::Signal;
 
 use crate::endings::ESCAPE;
-use crate::scene::{FAR, Run, Scene, alive, assert_dead, send, stat_field, wait_for};
+use crate::scene::{FAR, Process, Scene, alive, assert_dead, run, send, stat_field, wait_for};
 use crate::{probe, trials};
 
 trials![
@@ -20,7 +20,7 @@ trials![
 ];
 
 /// Asserts that the probe ends everything that `ESCAPE` has started, once its guardian has got this signal.
-fn assert_ends_everything(scene: &Scene, mut run: Run, signal: Signal, stopped_by: &str) {
+fn assert_ends_everything(scene: &Scene, mut run: Process, signal: Signal, stopped_by: &str) {
     let guardian = run.told("guardian");
     let pids = scene.pids("pids", 4);
     send(guardian, signal);
@@ -40,10 +40,10 @@ fn the_leader_dies_with_the_guardian_though_tenure_is_stopped() {
     let mut run = scene.shell(&FAR, "echo $$ > pid; exec sleep 600");
     let guardian = run.told("guardian");
     let leader = scene.pids("pid", 1)[0];
-    send(run.pid(), Signal::STOP);
+    run.send(Signal::STOP);
     send(guardian, Signal::KILL);
     wait_for("the leader's end", || !alive(leader));
-    send(run.pid(), Signal::CONT);
+    run.send(Signal::CONT);
     run.finish();
 }
 
@@ -55,14 +55,14 @@ fn a_stopped_guardian_does_not_save_the_command() {
 
 /// Starts a probe in a shell that has left the process in the file `before`, and kills its guardian: once `adopt` has
 /// seen to it that this process is the probe's child.
-fn assert_outlives_the_guardian(shell: &str, adopt: impl Fn(&Scene, &Run, i32)) {
+fn assert_outlives_the_guardian(shell: &str, adopt: impl Fn(&Scene, &Process, i32)) {
     let scene = Scene::new();
     let probe = std::env::current_exe().expect("our own path");
     let (name, probe, far) = (probe::NAME, probe.display(), FAR.join(" "));
     let script = format!("{shell} exec -a {name} {probe} {far} -- sleep 600");
     let mut bash = Command::new("bash");
     bash.args(["-c", &script]).current_dir(scene.folder.path());
-    let mut run = Run::of(bash);
+    let mut run = run(bash);
     let before = scene.pids("before", 1)[0];
     let guardian = run.told("guardian");
     let leader = run.told("started");
@@ -126,7 +126,7 @@ fn a_dead_guardian_that_stays_unreaped_saves_no_process() {
 }
 
 /// A probe whose caller ignores SIGCHLD, so that the kernel would reap its children at once.
-fn under_a_caller_that_ignores_sigchld(scene: &Scene, script: &str) -> Run {
+fn under_a_caller_that_ignores_sigchld(scene: &Scene, script: &str) -> Process {
     let caller = "import os, signal, sys; signal.signal(signal.SIGCHLD, signal.SIG_IGN); \
         os.execv(sys.argv[1], sys.argv[2:])";
     scene.called_by_python(caller, &["sh", "-c", script])
