@@ -19,9 +19,6 @@ use super::protocol::{Ended, Inflow, Launch, Order, Recipient, Report, line};
 use super::sweep::{Left, Sweep, ended, reap, tell_all};
 use super::{BootTime, LONGEST_SLEEP, Why, handover, kin, signals, terminal};
 
-/// Between two rounds of killing: doubles from the first to the second.
-const SHORTEST_PAUSE: Duration = Duration::from_millis(1);
-const LONGEST_PAUSE: Duration = Duration::from_millis(100);
 /// What may wait for a `tenure` that does not read. Notes beyond it are dropped, the last word never.
 const OUTBOX_LIMIT: usize = 64 * 1024;
 
@@ -290,19 +287,15 @@ impl Keeper {
         // While the leader is unreaped its group exists, and can be joined.
         self.take_terminal_back();
         let mut sweep = Sweep::of(Some(leader), Vec::new());
-        let mut left = sweep.round(BootTime::now());
-        let mut pause = SHORTEST_PAUSE;
-        while left == Left::Somebody {
-            let mut polled = [PollFd::new(&self.child_changed, PollFlags::IN)];
-            let _ = poll(&mut polled, Some(&timespec(pause)));
-            drain(&self.child_changed);
-            pause = (pause * 2).min(LONGEST_PAUSE);
-            left = sweep.round(BootTime::now());
-        }
-        let unreached = if let Left::Unreachable(pids) = left {
-            pids
-        } else {
-            Vec::new()
+        let unreached = loop {
+            match sweep.round(BootTime::now()) {
+                Left::Unreachable(pids) => break pids,
+                Left::Somebody(pause) => {
+                    let mut polled = [PollFd::new(&self.child_changed, PollFlags::IN)];
+                    let _ = poll(&mut polled, Some(&timespec(pause)));
+                    drain(&self.child_changed);
+                }
+            }
         };
         let ended = Ended {
             status: sweep.status(),

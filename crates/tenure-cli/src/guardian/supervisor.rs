@@ -22,9 +22,8 @@ use super::{BootTime, Deadline, StartError, Why, handover, kin, terminal};
 
 /// How far past the moment of KILL a silent guardian is taken for stuck.
 const STUCK_AFTER: Duration = Duration::from_millis(50);
-/// Between two rounds of killing in the guardian's place: doubles from the first to the second.
-const SHORTEST_PAUSE: Duration = Duration::from_millis(1);
-const LONGEST_PAUSE: Duration = Duration::from_millis(100);
+/// How long the news of a child's end is waited for, before the guardian is looked at without it.
+const LOOK_AGAIN: Duration = Duration::from_millis(100);
 /// How long the exit of a guardian is waited for after its last report.
 const EXIT_LIMIT: Duration = Duration::from_secs(1);
 
@@ -274,7 +273,7 @@ impl Supervisor {
         let exit = async {
             while matches!(self.guardian.try_wait(), Ok(None)) {
                 // Looks again from time to time, for a caller that blocks SIGCHLD.
-                let _ = tokio::time::timeout(LONGEST_PAUSE, self.child_changed.recv()).await;
+                let _ = tokio::time::timeout(LOOK_AGAIN, self.child_changed.recv()).await;
             }
         };
         let _ = tokio::time::timeout(EXIT_LIMIT, exit).await;
@@ -341,15 +340,11 @@ impl Supervisor {
         {
             terminal::take_back(leader, getpgrp());
         }
-        let mut pause = SHORTEST_PAUSE;
         while let Some(sweep) = &mut self.revenge {
             match sweep.round(BootTime::now()) {
-                Left::Somebody => {}
-                Left::Nobody => return self.ended_in_its_place(Vec::new()),
+                Left::Somebody(pause) => tokio::time::sleep(pause).await,
                 Left::Unreachable(pids) => return self.ended_in_its_place(pids),
             }
-            tokio::time::sleep(pause).await;
-            pause = (pause * 2).min(LONGEST_PAUSE);
         }
         self.ended_in_its_place(Vec::new())
     }

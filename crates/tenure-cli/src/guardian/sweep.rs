@@ -13,13 +13,16 @@ use super::{BootTime, kin};
 /// How long a process that refuses our signals may live on before it is reported as unreached.
 const PATIENCE: Duration = Duration::from_secs(1);
 
+/// Between two rounds of killing: doubles from the first to the second.
+const SHORTEST_PAUSE: Duration = Duration::from_millis(1);
+const LONGEST_PAUSE: Duration = Duration::from_millis(100);
+
 /// What a round left alive.
 #[derive(Debug, PartialEq)]
 pub(super) enum Left {
-    Nobody,
-    /// Do another round, soon.
-    Somebody,
-    /// Only processes of other users, for longer than it is worth waiting.
+    /// Do another round after this pause.
+    Somebody(Duration),
+    /// Nobody but these processes of other users, if any, for longer than it is worth waiting.
     Unreachable(Vec<i32>),
 }
 
@@ -33,6 +36,7 @@ pub(super) struct Sweep {
     spared: Vec<kin::Identity>,
     status: Option<Status>,
     refused_since: Option<BootTime>,
+    pause: Duration,
 }
 
 impl Sweep {
@@ -42,6 +46,7 @@ impl Sweep {
             spared,
             status: None,
             refused_since: None,
+            pause: SHORTEST_PAUSE,
         }
     }
 
@@ -71,10 +76,16 @@ impl Sweep {
             .iter()
             .filter(|&&child| Some(child) != self.leader)
             .for_each(|&child| reap(child));
-        self.judge(&refused, now)
+        if let Some(unreachable) = self.judge(&refused, now) {
+            return Left::Unreachable(unreachable);
+        }
+        let pause = self.pause;
+        self.pause = (pause * 2).min(LONGEST_PAUSE);
+        Left::Somebody(pause)
     }
 
-    fn judge(&mut self, refused: &[Pid], now: BootTime) -> Left {
+    /// The processes that are left for others to end; `None` while some may still be ended here.
+    fn judge(&mut self, refused: &[Pid], now: BootTime) -> Option<Vec<i32>> {
         let dead_leader = self.leader.filter(|&leader| ended(leader));
         let left: Vec<Pid> = self
             .children()
@@ -82,36 +93,29 @@ impl Sweep {
             .filter(|&pid| Some(pid) != dead_leader)
             .collect();
         if left.is_empty() {
-            return self.conclude();
+            return self.is_over().then(Vec::new);
         }
         if !left.iter().all(|pid| refused.contains(pid)) {
             self.refused_since = None;
-            return Left::Somebody;
+            return None;
         }
         if now < *self.refused_since.get_or_insert(now) + PATIENCE {
-            return Left::Somebody;
+            return None;
         }
         self.reap_leader();
-        Left::Unreachable(left.into_iter().map(Pid::as_raw_pid).collect())
+        Some(left.into_iter().map(Pid::as_raw_pid).collect())
     }
 
     /// The lists in /proc may miss a child that is being born or handed over: the kernel has the last word.
-    fn conclude(&mut self) -> Left {
+    fn is_over(&mut self) -> bool {
         self.reap_leader();
         if self.leader.is_some() {
-            return Left::Somebody;
+            return false;
         }
         if !self.spared.is_empty() {
-            return if self.children().is_empty() {
-                Left::Nobody
-            } else {
-                Left::Somebody
-            };
+            return self.children().is_empty();
         }
-        match wait(WaitOptions::NOHANG) {
-            Err(Errno::CHILD) => Left::Nobody,
-            _ => Left::Somebody,
-        }
+        matches!(wait(WaitOptions::NOHANG), Err(Errno::CHILD))
     }
 
     fn children(&self) -> Vec<Pid> {

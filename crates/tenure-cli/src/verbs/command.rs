@@ -7,8 +7,8 @@ use tenure::Guard;
 
 use super::lock::{Held, Release};
 use super::store::Chosen;
-use super::ward::Ward;
-use crate::guardian::{StartError, Status, Supervisor, Why, own_binary};
+use super::ward::{Terms, Ward};
+use crate::guardian::{Inbox, StartError, Status, Supervisor, Why, own_binary};
 use crate::words::{Failure, warn};
 
 /// The lock was lost, or `--max-hold` reached, and the command was stopped.
@@ -31,13 +31,6 @@ pub(super) enum Ending {
     },
 }
 
-/// What became of the command.
-pub(super) struct Ran {
-    pub(super) ending: Result<Ending, Failure>,
-    /// The loss of the lock was told already.
-    told_lost: bool,
-}
-
 /// Starts a guardian, which gets ready while the lock is waited for.
 pub(super) fn guardian() -> Result<Supervisor, Failure> {
     own_binary()
@@ -45,9 +38,19 @@ pub(super) fn guardian() -> Result<Supervisor, Failure> {
         .map_err(|error| Failure::system("cannot start the guardian process", error))
 }
 
-/// Runs the command in the ward, and lingers afterwards if that was asked for.
-pub(super) async fn run_in(mut ward: Ward<'_>, env: Vec<(OsString, OsString)>, argv: &[OsString]) -> Ran {
-    let ending = match ward.start(argv.to_vec(), env).await {
+/// Runs the command under the lock, lingers afterwards if that was asked for, and gives the lock back.
+///
+/// Answers how the run ended, and whether the store has confirmed the release in time; if not, that was told.
+pub(super) async fn run_under(
+    held: Held,
+    supervisor: Supervisor,
+    inbox: &mut Inbox,
+    terms: Terms,
+    store: &Chosen,
+    argv: &[OsString],
+) -> (Result<Ending, Failure>, bool) {
+    let mut ward = Ward::new(supervisor, inbox, &held, terms);
+    let ending = match ward.start(argv.to_vec(), environment(&held, store)).await {
         Ok(()) => {
             let ended = ward.keep().await;
             if ended.stopped_by.is_none() {
@@ -56,17 +59,33 @@ pub(super) async fn run_in(mut ward: Ward<'_>, env: Vec<(OsString, OsString)>, a
             Ok(match (ended.stopped_by, ended.status) {
                 (Some(why), _) => Ending::Stopped {
                     why,
-                    told_to_go: ward.told_to_go(),
+                    told_to_go: ward.told_to_go,
                 },
                 (None, status) => Ending::Own(status.map_or(UNSEEN, Status::exit_code)),
             })
         }
         Err(error) => not_started(&error, argv),
     };
-    Ran {
-        ending,
-        told_lost: ward.has_lost(),
-    }
+    let told_lost = ward.lost;
+    drop(ward);
+    let confirmed = match held.release().await {
+        Release::Confirmed => true,
+        Release::WasLost(lost) => {
+            if !told_lost {
+                warn(&match ending {
+                    Ok(Ending::Own(_)) => format!("{lost}; the command may have run without it at its end"),
+                    Ok(Ending::Stopped { .. }) => format!("{lost}; the command had been stopped"),
+                    Ok(Ending::NotStarted(_)) | Err(_) => lost.to_string(),
+                });
+            }
+            true
+        }
+        Release::Unconfirmed(failure) => {
+            failure.warn();
+            false
+        }
+    };
+    (ending, confirmed)
 }
 
 fn not_started(error: &StartError, argv: &[OsString]) -> Result<Ending, Failure> {
@@ -85,27 +104,6 @@ fn not_started(error: &StartError, argv: &[OsString]) -> Result<Ending, Failure>
     })
 }
 
-/// Gives the lock back. False if the store has not confirmed it in time, which is told.
-pub(super) async fn give_back(held: Held, ran: &Ran) -> bool {
-    match held.release().await {
-        Release::Confirmed => true,
-        Release::WasLost(lost) => {
-            if !ran.told_lost {
-                warn(&match ran.ending {
-                    Ok(Ending::Own(_)) => format!("{lost}; the command may have run without it at its end"),
-                    Ok(Ending::Stopped { .. }) => format!("{lost}; the command had been stopped"),
-                    Ok(Ending::NotStarted(_)) | Err(_) => lost.to_string(),
-                });
-            }
-            true
-        }
-        Release::Unconfirmed(failure) => {
-            failure.warn();
-            false
-        }
-    }
-}
-
 /// Where a claim itself is capped: late enough that the lock outlives a command that is stopped at `--max-hold`.
 pub(super) fn claim_cap(max_hold: Option<Duration>, grace: Duration, lease: Duration) -> Option<Duration> {
     Some(max_hold? + grace + lease)
@@ -117,7 +115,7 @@ pub(super) fn ended_by(signal: i32) -> u8 {
 }
 
 /// What the command is told of its lock: of several keys, one value a line.
-pub(super) fn environment(held: &Held, store: &Chosen) -> Vec<(OsString, OsString)> {
+fn environment(held: &Held, store: &Chosen) -> Vec<(OsString, OsString)> {
     let lines = |value: fn(&Guard) -> String| {
         let values: Vec<String> = held.members().iter().map(value).collect();
         values.join("\n")

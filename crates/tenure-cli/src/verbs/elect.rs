@@ -4,11 +4,11 @@ use std::time::{Duration, Instant as Stopwatch};
 
 use tenure::Election;
 
-use super::command::{Ending, STOPPED, claim_cap, ended_by, environment, give_back, guardian, run_in};
+use super::command::{Ending, STOPPED, claim_cap, ended_by, guardian, run_under};
 use super::lock::{Held, rounded};
 use super::signals::{listen, order_to_go};
 use super::store::{Chosen, key, leave};
-use super::ward::{Terms, Ward};
+use super::ward::Terms;
 use crate::args::{Elect, Global};
 use crate::guardian::{Inbox, Why};
 use crate::words::{Failure, note_as_is, shortened};
@@ -60,12 +60,10 @@ impl Candidate<'_> {
                 signal = order_to_go(inbox) => return Ok(ended_by(signal)),
                 elected = self.campaign() => elected,
             };
-            let held = elected?;
-            let ward = Ward::new(supervisor, inbox, &held, self.terms());
-            let ran = run_in(ward, environment(&held, self.store), &self.elect.command).await;
-            // Unconfirmed, it was told, and the lead ends with the lease.
-            let _ = give_back(held, &ran).await;
-            match ran.ending? {
+            let (terms, command) = (self.terms(), &self.elect.command);
+            // An unconfirmed release was told, and the lead ends with the lease.
+            let (ending, _) = run_under(elected?, supervisor, inbox, terms, self.store, command).await;
+            match ending? {
                 Ending::Own(code) | Ending::NotStarted(code) => return Ok(code),
                 Ending::Stopped {
                     why: Why::MaxHold, ..

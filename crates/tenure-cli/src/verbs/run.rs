@@ -2,11 +2,11 @@
 
 use std::time::Duration;
 
-use super::command::{Ending, STOPPED, claim_cap, ended_by, environment, give_back, guardian, run_in};
+use super::command::{Ending, STOPPED, claim_cap, ended_by, guardian, run_under};
 use super::lock::{Outcome, Wanted};
 use super::signals::{listen, order_to_go};
 use super::store::{Chosen, leave};
-use super::ward::{Terms, Ward};
+use super::ward::Terms;
 use crate::args::{Global, Run};
 use crate::words::{Failure, note_as_is};
 
@@ -35,10 +35,10 @@ pub(super) async fn run(global: &Global, run: &Run) -> Result<u8, Failure> {
     };
     let outcome = match acquired {
         Ok(Ok(Outcome::Held(held))) => {
-            let ward = Ward::new(supervisor, &mut inbox, &held, terms(run, held.lease));
-            let ran = run_in(ward, environment(&held, &store), &run.command).await;
-            let confirmed = give_back(held, &ran).await;
-            let code = ran.ending.map(|ending| match ending {
+            let terms = terms(run, lease);
+            let (ending, confirmed) =
+                run_under(held, supervisor, &mut inbox, terms, &store, &run.command).await;
+            let code = ending.map(|ending| match ending {
                 Ending::Own(code) | Ending::NotStarted(code) => code,
                 Ending::Stopped { .. } => STOPPED,
             });

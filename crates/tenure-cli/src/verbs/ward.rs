@@ -35,11 +35,12 @@ pub(super) struct Ward<'a> {
     /// When the lock was had.
     since: BootTime,
     armed_until: Instant,
-    lost: bool,
+    /// Whether the loss of the lock is known, and was told.
+    pub(super) lost: bool,
     /// It was said that the command is being stopped.
     told_stop: bool,
-    /// The first order to go that came when the command was being stopped already.
-    told_to_go: Option<i32>,
+    /// The first order to go that came when the command was being stopped already, and could not heed it.
+    pub(super) told_to_go: Option<i32>,
 }
 
 impl<'a> Ward<'a> {
@@ -112,16 +113,6 @@ impl<'a> Ward<'a> {
                 }
             }
         }
-    }
-
-    /// Whether the loss of the lock is known, and was told.
-    pub(super) fn has_lost(&self) -> bool {
-        self.lost
-    }
-
-    /// The order to go that the command could not heed any more, since it was being stopped already.
-    pub(super) fn told_to_go(&self) -> Option<i32> {
-        self.told_to_go
     }
 
     /// Moves the guardian's deadline to where the last renewals put it, be that later or earlier.
