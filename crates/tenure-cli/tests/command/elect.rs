@@ -31,17 +31,6 @@ fn its_exit_code_is_the_commands_and_the_lead_is_given_up() {
 }
 
 #[test]
-fn the_command_sees_its_term_and_nothing_of_ours_goes_to_stdout() {
-    let scene = Scene::new();
-    let script = r#"printf '%s|%s|%s|%s' "$TENURE_KEY" "$TENURE_TOKEN" "$TENURE_CLAIM" "$TENURE_STORE""#;
-    let done = scene.call(&["--json", "-v", "elect", "chair", "--", "sh", "-c", script]);
-    let values: Vec<&str> = done.stdout.split('|').collect();
-    assert_eq!((values[0], values[3]), ("chair", scene.url().as_str()));
-    assert!(values[1].parse::<u64>().is_ok_and(|token| token > 0), "{done:?}");
-    assert!(values[2].contains(':'), "{done:?}");
-}
-
-#[test]
 fn candidates_lead_one_after_the_other_in_their_order() {
     let scene = Scene::new();
     let first = elect(
@@ -171,18 +160,4 @@ fn a_term_that_reaches_max_hold_ends_with_123() {
     assert!(done.stderr.contains("--max-hold"), "{done:?}");
     assert_dead(&pids);
     assert!(!scene.is_busy("chair"));
-}
-
-#[test]
-fn usage_errors_are_125() {
-    let scene = Scene::new();
-    for args in [
-        &["elect", "chair"][..],
-        &["elect", "", "--", "true"],
-        &["elect", "a\nb", "--", "true"],
-    ] {
-        let done = scene.call(args);
-        assert_eq!((done.code, done.stdout.as_str()), (125, ""), "{done:?}");
-        assert!(done.stderr.starts_with("error: "), "{done:?}");
-    }
 }

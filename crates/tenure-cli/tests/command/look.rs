@@ -109,16 +109,6 @@ fn a_waiter_can_be_evicted_from_the_queue() {
 }
 
 #[test]
-fn a_bad_key_is_a_usage_error() {
-    let scene = Scene::new();
-    for args in [&["show", ""][..], &["evict", "", "--all"], &["evict", "k"]] {
-        let done = scene.call(args);
-        assert_eq!((done.code, done.stdout.as_str()), (2, ""), "{args:?}");
-        assert!(done.stderr.starts_with("error: "), "{done:?}");
-    }
-}
-
-#[test]
 fn a_store_that_fails_is_3_or_125_and_a_usage_error_2_or_125_in_words() {
     let scene = Scene::new();
     let broken = scene.break_store();
