@@ -163,15 +163,12 @@ fn parse_query(text: &str) -> Result<Vec<(String, String)>, UrlError> {
 
 /// Percent-decodes one part; `+` stays `+`, as everywhere but in forms.
 pub(crate) fn decode(text: &str, part: Part) -> Result<String, UrlError> {
-    let decoded = if every_percent_is_followed_by_hex(text) {
-        percent_decode_str(text)
-            .decode_utf8()
-            .ok()
-            .filter(|decoded| !decoded.contains('\0'))
-    } else {
-        None
-    };
-    decoded.map(Into::into).ok_or(UrlError::Encoding(part))
+    match percent_decode_str(text).decode_utf8() {
+        Ok(decoded) if every_percent_is_followed_by_hex(text) && !decoded.contains('\0') => {
+            Ok(decoded.into())
+        }
+        _ => Err(UrlError::Encoding(part)),
+    }
 }
 
 /// Refuses what a lenient decoder would pass through: `%zz`, `%1`, a final `%`.
