@@ -1,9 +1,11 @@
-//! A real process whose lines are awaited. Each program and each test takes this file as a module by its path.
+//! A real process whose lines are awaited. Each program and each test takes this file as a module by its path, and so do
+//! the tests of the `tenure` command.
 #![allow(dead_code, reason = "each uses its own part of it")]
 
-use std::io::{BufRead, BufReader};
-use std::process::{Child, ChildStdin, Command, Stdio};
-use std::sync::mpsc::{self, Receiver};
+use std::io::{BufRead, BufReader, Read};
+use std::os::unix::process::ExitStatusExt;
+use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -12,29 +14,28 @@ use rustix::process::{Pid, Signal, kill_process};
 /// Generous: reached only by a test that fails.
 pub(crate) const LIMIT: Duration = Duration::from_secs(60);
 
-/// A process whose lines on stdout can be awaited. It is killed with this value.
+/// A process whose lines can be awaited. It is killed with this value.
 pub(crate) struct Process {
     child: Child,
     stdin: Option<ChildStdin>,
-    lines: Receiver<String>,
+    stdout: Receiver<String>,
+    stderr: Receiver<String>,
 }
 
 impl Process {
+    /// Starts it with pipes as stdin and stdout; its stderr is where the command has it.
     pub(crate) fn start(mut command: Command) -> Process {
         let command = command.stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut child = command.spawn().expect("the program starts");
-        let stdout = BufReader::new(child.stdout.take().expect("stdout is a pipe"));
-        let (send, lines) = mpsc::channel();
-        thread::spawn(move || {
-            stdout
-                .lines()
-                .map_while(Result::ok)
-                .try_for_each(|line| send.send(line))
-        });
+        Process::of(command.spawn().expect("the program starts"))
+    }
+
+    /// One that was started: what it writes to pipes is read.
+    pub(crate) fn of(mut child: Child) -> Process {
         Process {
             stdin: child.stdin.take(),
+            stdout: lines(child.stdout.take()),
+            stderr: lines(child.stderr.take()),
             child,
-            lines,
         }
     }
 
@@ -44,11 +45,12 @@ impl Process {
 
     /// Its next line; `None` when it has ended, or closed its stdout.
     pub(crate) fn line(&self) -> Option<String> {
-        match self.lines.recv_timeout(LIMIT) {
-            Ok(line) => Some(line),
-            Err(mpsc::RecvTimeoutError::Disconnected) => None,
-            Err(mpsc::RecvTimeoutError::Timeout) => panic!("no line within {LIMIT:?}"),
-        }
+        next(&self.stdout)
+    }
+
+    /// The lines to come on stderr, if that is a pipe.
+    pub(crate) fn stderr(&self) -> impl Iterator<Item = String> {
+        std::iter::from_fn(|| next(&self.stderr))
     }
 
     /// The first line to come that begins so.
@@ -75,19 +77,40 @@ impl Process {
         kill_process(Pid::from_child(&self.child), signal).expect("it lives");
     }
 
+    pub(crate) fn has_ended(&mut self) -> bool {
+        self.child.try_wait().expect("it is our child").is_some()
+    }
+
     /// Its exit code, once it has ended; 128 and the signal's number if one ended it.
     pub(crate) fn exit_code(&mut self) -> i32 {
-        use std::os::unix::process::ExitStatusExt;
-        let mut ended = None;
-        wait_for("the process's end", || {
-            ended = self.child.try_wait().expect("it is our child");
-            ended.is_some()
+        wait_for("the process's end", || self.has_ended());
+        exit_code(self.child.wait().expect("it is our child"))
+    }
+}
+
+/// 128 and the signal's number if one ended the process.
+pub(crate) fn exit_code(ended: ExitStatus) -> i32 {
+    let by_signal = ended.signal().map(|signal| 128 + signal);
+    ended.code().or(by_signal).expect("a code or a signal")
+}
+
+/// The lines of a pipe, which a thread reads.
+fn lines(pipe: Option<impl Read + Send + 'static>) -> Receiver<String> {
+    let (send, lines) = mpsc::channel();
+    if let Some(pipe) = pipe {
+        thread::spawn(move || {
+            let mut lines = BufReader::new(pipe).lines().map_while(Result::ok);
+            lines.try_for_each(|line| send.send(line))
         });
-        let ended = ended.expect("it has ended");
-        ended
-            .code()
-            .or(ended.signal().map(|signal| 128 + signal))
-            .expect("a code or a signal")
+    }
+    lines
+}
+
+fn next(lines: &Receiver<String>) -> Option<String> {
+    match lines.recv_timeout(LIMIT) {
+        Ok(line) => Some(line),
+        Err(RecvTimeoutError::Disconnected) => None,
+        Err(RecvTimeoutError::Timeout) => panic!("no line within {LIMIT:?}"),
     }
 }
 

@@ -5,7 +5,9 @@ use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
-pub(crate) use crate::common::{Done, LIMIT, Process, Scene, alive, assert_dead, send, wait_for};
+use crate::common::process::exit_code;
+pub(crate) use crate::common::process::{LIMIT, Process, wait_for};
+pub(crate) use crate::common::{Done, Scene, alive, assert_dead, send};
 
 impl Scene {
     pub(crate) fn url(&self) -> String {
@@ -55,9 +57,7 @@ impl Scene {
     }
 
     pub(crate) fn hold(&self, args: &[&str]) -> Process {
-        let mut command = self.command(&[&["hold"], args].concat());
-        let hold = command.stdin(Stdio::piped()).spawn();
-        Process::of(hold.expect("the command starts"))
+        Process::start(self.command(&[&["hold"], args].concat()))
     }
 
     /// A hold that has its lock.
@@ -120,7 +120,13 @@ impl Scene {
 impl Done {
     /// Runs a command to its end.
     pub(crate) fn by(command: &mut Command) -> Done {
-        Done::of(command.output().expect("the command starts"))
+        let output = command.output().expect("the command starts");
+        let text = |bytes| String::from_utf8(bytes).expect("what we print is text");
+        Done {
+            code: exit_code(output.status),
+            stdout: text(output.stdout),
+            stderr: text(output.stderr),
+        }
     }
 
     /// The objects that it printed, one a line.
@@ -134,12 +140,6 @@ impl Done {
 
 /// A `tenure hold` or `tenure watch`, and what it prints.
 impl Process {
-    /// The next line on stdout.
-    pub(crate) fn line(&self) -> String {
-        let line = self.stdout.recv_timeout(LIMIT);
-        line.unwrap_or_else(|error| panic!("no line on stdout: {error}"))
-    }
-
     /// The next event; it must be this one.
     pub(crate) fn next(&self, name: &str) -> Value {
         self.next_in("event", name)
@@ -151,7 +151,8 @@ impl Process {
     }
 
     fn next_in(&self, field: &str, name: &str) -> Value {
-        let event: Value = serde_json::from_str(&self.line()).expect("each line is JSON");
+        let line = self.line().unwrap_or_else(|| panic!("it ended without {name:?}"));
+        let event: Value = serde_json::from_str(&line).expect("each line is JSON");
         assert_eq!(event[field], name, "{event}");
         event
     }

@@ -40,13 +40,13 @@ fn people_get_a_line_for_each_change() {
     let scene = Scene::new();
     let hold = scene.holding(&["k", "--label", "ann"]);
     let watch = scene.start(&["watch"]);
-    let held = watch.line();
+    let held = watch.line().expect("a line");
     assert!(
         held.starts_with("held ") && held.contains(" k  by ann (exclusive, token "),
         "{held}"
     );
     hold.release();
-    assert!(watch.line().starts_with("freed "));
+    assert!(watch.line().expect("a line").starts_with("freed "));
     watch.send(Signal::TERM);
     assert_eq!(watch.ends(0).stderr, "");
 }

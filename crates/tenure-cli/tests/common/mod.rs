@@ -1,21 +1,18 @@
 //! What both test binaries need: a folder for one test, and ways to start processes, signal them and wait for them.
 
+#[path = "../../../../examples/process.rs"]
+pub(crate) mod process;
+
 use std::fs::{self, File};
-use std::io::{BufRead, BufReader, Read};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::PermissionsExt;
-use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
-use std::process::{Child, ChildStdin, Command, Output};
-use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::process::{Child, Command};
 
 use rustix::process::{Pid, Signal, kill_process};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 
-/// Generous: reached only by a test that fails.
-pub(crate) const LIMIT: Duration = Duration::from_secs(30);
+use process::{Process, wait_for};
 
 /// A scene for one test: its folder, and what each binary adds to it.
 pub(crate) struct Scene {
@@ -73,67 +70,6 @@ pub(crate) fn at_a_terminal(mut program: Command) -> (Child, File) {
     (program.spawn().expect("it starts"), File::from(keys))
 }
 
-/// A process whose outputs are read line by line, and which is ended with the test.
-pub(crate) struct Process {
-    child: Child,
-    pub(crate) stdin: Option<ChildStdin>,
-    pub(crate) stdout: Receiver<String>,
-    pub(crate) stderr: Receiver<String>,
-    /// The lines of stderr that were waited for.
-    pub(crate) told: String,
-}
-
-impl Process {
-    pub(crate) fn of(mut child: Child) -> Process {
-        Process {
-            stdin: child.stdin.take(),
-            stdout: lines(child.stdout.take()),
-            stderr: lines(child.stderr.take()),
-            child,
-            told: String::new(),
-        }
-    }
-
-    pub(crate) fn pid(&self) -> i32 {
-        i32::try_from(self.child.id()).expect("process ids are small")
-    }
-
-    pub(crate) fn send(&self, signal: Signal) {
-        send(self.pid(), signal);
-    }
-
-    pub(crate) fn close_stdin(&mut self) {
-        self.stdin = None;
-    }
-
-    pub(crate) fn has_ended(&mut self) -> bool {
-        self.child.try_wait().expect("it is our child").is_some()
-    }
-
-    pub(crate) fn wait(&mut self) {
-        wait_for("the process's end", || self.has_ended());
-    }
-
-    /// Waits for its end and for the end of its outputs: whoever holds one open lives on.
-    pub(crate) fn finish(mut self) -> Done {
-        self.close_stdin();
-        self.wait();
-        Done::of(Output {
-            status: self.child.wait().expect("it is our child"),
-            stdout: rest(&self.stdout).into(),
-            stderr: (std::mem::take(&mut self.told) + &rest(&self.stderr)).into(),
-        })
-    }
-}
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        // Nothing of a failed test may live on: with the process dead, its guardian ends the rest.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
 /// A process that ended.
 #[derive(Debug)]
 pub(crate) struct Done {
@@ -143,50 +79,16 @@ pub(crate) struct Done {
     pub(crate) stderr: String,
 }
 
-impl Done {
-    pub(crate) fn of(output: Output) -> Done {
-        let by_signal = output.status.signal().map(|signal| 128 + signal);
+impl Process {
+    /// Waits for its end and for the end of its outputs: whoever holds one open lives on.
+    pub(crate) fn finish(mut self) -> Done {
+        self.close_stdin();
+        let text = |line: String| line + "\n";
         Done {
-            code: output.status.code().or(by_signal).expect("it has ended"),
-            stdout: String::from_utf8(output.stdout).expect("what is printed is text"),
-            stderr: String::from_utf8(output.stderr).expect("what is printed is text"),
+            code: self.exit_code(),
+            stdout: self.rest().into_iter().map(text).collect(),
+            stderr: self.stderr().map(text).collect(),
         }
-    }
-}
-
-/// Reads lines on a thread, so that a test can wait for one with a limit.
-fn lines(stream: Option<impl Read + Send + 'static>) -> Receiver<String> {
-    let (sender, receiver) = mpsc::channel();
-    thread::spawn(move || {
-        let lines = stream
-            .into_iter()
-            .flat_map(|stream| BufReader::new(stream).split(b'\n'));
-        for line in lines.map_while(Result::ok) {
-            if sender.send(String::from_utf8_lossy(&line).into_owned()).is_err() {
-                return;
-            }
-        }
-    });
-    receiver
-}
-
-fn rest(lines: &Receiver<String>) -> String {
-    let mut text = String::new();
-    loop {
-        match lines.recv_timeout(LIMIT) {
-            Ok(line) => text += &format!("{line}\n"),
-            Err(RecvTimeoutError::Disconnected) => return text,
-            Err(RecvTimeoutError::Timeout) => panic!("a process holds the output open; so far {text:?}"),
-        }
-    }
-}
-
-pub(crate) fn wait_for(what: &str, mut happened: impl FnMut() -> bool) {
-    let end = Instant::now() + LIMIT;
-    while !happened() {
-        assert!(Instant::now() < end, "not within {LIMIT:?}: {what}");
-        // sleep: the pace of a poll that has a deadline.
-        thread::sleep(Duration::from_millis(2));
     }
 }
 

@@ -51,7 +51,7 @@ fn nothing_starts_without_a_deadline_that_lies_ahead() {
 fn term_comes_at_its_time_and_kill_at_its_own() {
     let scene = Scene::new();
     let begun = Instant::now();
-    let mut run = scene.shell(
+    let run = scene.shell(
         &["term=500", "kill=1000"],
         "trap 'echo term >> log' TERM; echo $$ > pids; while :; do sleep 0.02; done",
     );
@@ -138,7 +138,7 @@ fn descendants_that_left_the_group_hear_term_too() {
         "setsid sh -c \"{}\" & trap : TERM; echo $$ > pids; while :; do sleep 0.02; done",
         away.replace('$', "\\$")
     );
-    let mut run = scene.shell(&[&FAR[..], &["stop=700", "grace=60000"]].concat(), &script);
+    let run = scene.shell(&[&FAR[..], &["stop=700", "grace=60000"]].concat(), &script);
     let leader = scene.pids("pids", 1)[0];
     scene.pids("away", 1);
     run.told("Terming(Lost)");
@@ -171,7 +171,7 @@ fn escapees_die_at_the_deadline() {
 fn everything_dies_at_once_when_tenure_is_killed() {
     for words in [&FAR[..], &["waive=1"]] {
         let scene = Scene::new();
-        let mut run = scene.shell(words, &format!("trap : TERM; {ESCAPE}; wait"));
+        let run = scene.shell(words, &format!("trap : TERM; {ESCAPE}; wait"));
         let guardian = run.told("guardian");
         let mut pids = scene.pids("pids", 4);
         pids.push(guardian);
@@ -233,7 +233,7 @@ fn running(word: &str) -> usize {
 
 fn orphans_are_reaped_while_the_command_runs() {
     let scene = Scene::new();
-    let mut run = scene.shell(&FAR, "(sleep 0.1 & echo $! > orphan); exec sleep 600");
+    let run = scene.shell(&FAR, "(sleep 0.1 & echo $! > orphan); exec sleep 600");
     run.told("started");
     let orphan = scene.pids("orphan", 1)[0];
     wait_for("the orphan's burial", || {
@@ -265,7 +265,7 @@ fn a_stub_whose_parent_is_not_the_guardian_never_runs_the_command() {
             .current_dir(scene.folder.path())
             .stdin(std::os::fd::OwnedFd::from(theirs))
             .spawn();
-        Process::of(stub.expect("the stub starts")).wait();
+        Process::of(stub.expect("the stub starts")).exit_code();
         scene.path("ran").exists()
     };
     let mut gone = Command::new("true").spawn().expect("true starts");
@@ -279,7 +279,7 @@ fn a_stub_whose_parent_is_not_the_guardian_never_runs_the_command() {
 
 fn the_guardian_is_deaf_to_what_a_terminal_sends() {
     let scene = Scene::new();
-    let mut run = scene.start(&FAR, &["cat"]);
+    let run = scene.start(&FAR, &["cat"]);
     let guardian = run.told("guardian");
     run.told("started");
     for signal in [

@@ -20,7 +20,7 @@ trials![
 ];
 
 /// Asserts that the probe ends everything that `ESCAPE` has started, once its guardian has got this signal.
-fn assert_ends_everything(scene: &Scene, mut run: Process, signal: Signal, stopped_by: &str) {
+fn assert_ends_everything(scene: &Scene, run: Process, signal: Signal, stopped_by: &str) {
     let guardian = run.told("guardian");
     let pids = scene.pids("pids", 4);
     send(guardian, signal);
@@ -37,7 +37,7 @@ fn everything_dies_when_the_guardian_is_killed() {
 /// R24: if nobody is left to act, the leader dies with the guardian.
 fn the_leader_dies_with_the_guardian_though_tenure_is_stopped() {
     let scene = Scene::new();
-    let mut run = scene.shell(&FAR, "echo $$ > pid; exec sleep 600");
+    let run = scene.shell(&FAR, "echo $$ > pid; exec sleep 600");
     let guardian = run.told("guardian");
     let leader = scene.pids("pid", 1)[0];
     run.send(Signal::STOP);
@@ -68,7 +68,7 @@ fn assert_outlives_the_guardian(shell: &str, adopt: impl Fn(&Scene, &Process, i3
     let leader = run.told("started");
     adopt(&scene, &run, before);
     send(guardian, Signal::KILL);
-    run.wait();
+    run.exit_code();
     assert!(!alive(leader));
     assert!(
         alive(before),
@@ -112,7 +112,7 @@ sys.exit(run.wait())
 
 fn a_dead_guardian_that_stays_unreaped_saves_no_process() {
     let scene = Scene::new();
-    let mut run = scene.called_by_python(DEBUGGER, &["sh", "-c", &format!("{ESCAPE}; wait")]);
+    let run = scene.called_by_python(DEBUGGER, &["sh", "-c", &format!("{ESCAPE}; wait")]);
     let guardian = run.told("guardian");
     let pids = scene.pids("pids", 4);
     // Renamed into place, so that the debugger reads all of it.

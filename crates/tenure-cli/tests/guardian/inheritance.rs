@@ -23,11 +23,7 @@ trials![
 fn stdin_and_stdout_are_the_callers() {
     let scene = Scene::new();
     let mut run = scene.start(&FAR, &["cat"]);
-    run.stdin
-        .as_mut()
-        .expect("piped")
-        .write_all(b"through\n")
-        .expect("it reads");
+    run.stdin().write_all(b"through\n").expect("it reads");
     let outcome = run.finish();
     assert_eq!((outcome.code, outcome.stdout.as_str()), (0, "through\n"));
 }
@@ -127,7 +123,7 @@ fn the_environment_is_the_callers_and_what_we_add() {
 
 fn the_command_leads_a_process_group_of_its_own() {
     let scene = Scene::new();
-    let mut run = scene.start(&FAR, &["sh", "-c", "echo $$; cut -d' ' -f5 /proc/$$/stat"]);
+    let run = scene.start(&FAR, &["sh", "-c", "echo $$; cut -d' ' -f5 /proc/$$/stat"]);
     let pid = run.told("started");
     assert_eq!(run.finish().stdout, format!("{pid}\n{pid}\n"));
 }

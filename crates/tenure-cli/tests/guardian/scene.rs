@@ -3,7 +3,8 @@
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 
-pub(crate) use crate::common::{Done, LIMIT, Process, Scene, alive, assert_dead, send, stat_field, wait_for};
+pub(crate) use crate::common::process::{LIMIT, Process, wait_for};
+pub(crate) use crate::common::{Done, Scene, alive, assert_dead, send, stat_field};
 use crate::probe;
 
 /// A deadline that no test reaches.
@@ -42,26 +43,21 @@ impl Scene {
 
 /// Starts a probe, with pipes.
 pub(crate) fn run(mut command: Command) -> Process {
-    command
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped());
-    Process::of(command.spawn().expect("the probe starts"))
+    command.stderr(Stdio::piped());
+    Process::start(command)
 }
 
 impl Process {
     /// Waits for a line on stderr that begins so, and gives its last word as a number, if it is one.
-    pub(crate) fn told(&mut self, start: &str) -> i32 {
-        loop {
-            let Ok(line) = self.stderr.recv_timeout(LIMIT) else {
-                panic!("{start:?} was never told, but {:?}", self.told);
-            };
-            self.told += &format!("{line}\n");
-            if line.starts_with(start) {
-                let number = line.rsplit(' ').next().and_then(|word| word.parse().ok());
-                return number.unwrap_or(0);
-            }
-        }
+    pub(crate) fn told(&self, start: &str) -> i32 {
+        let mut heard = Vec::new();
+        let found = self.stderr().find(|line| {
+            heard.push(line.clone());
+            line.starts_with(start)
+        });
+        let line = found.unwrap_or_else(|| panic!("{start:?} was never told, but {heard:?}"));
+        let number = line.rsplit(' ').next().and_then(|word| word.parse().ok());
+        number.unwrap_or(0)
     }
 }
 
