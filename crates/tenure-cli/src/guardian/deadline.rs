@@ -3,8 +3,9 @@
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use tenure::Instant;
 
-use super::BootTime;
+use super::clock::nanos;
 
 /// When TERM is sent, and when KILL.
 ///
@@ -12,9 +13,11 @@ use super::BootTime;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Deadline {
     /// TERM goes to the command and all its descendants.
-    pub term_at: BootTime,
+    #[serde(with = "nanos")]
+    pub term_at: Instant,
     /// KILL goes to whatever is left.
-    pub kill_at: BootTime,
+    #[serde(with = "nanos")]
+    pub kill_at: Instant,
 }
 
 impl Deadline {
@@ -22,10 +25,10 @@ impl Deadline {
     ///
     /// KILL by `believe_until` less 100 ms or a thirtieth of the lease, whichever is more; TERM a grace
     /// earlier. With a grace of zero there is no TERM.
-    pub fn before(believe_until: BootTime, lease: Duration, grace: Duration) -> Deadline {
-        let kill_at = believe_until.earlier((lease / 30).max(Duration::from_millis(100)));
+    pub fn before(believe_until: Instant, lease: Duration, grace: Duration) -> Deadline {
+        let kill_at = believe_until - (lease / 30).max(Duration::from_millis(100));
         Deadline {
-            term_at: kill_at.earlier(grace),
+            term_at: kill_at - grace,
             kill_at,
         }
     }
@@ -73,7 +76,7 @@ enum Armed {
 #[derive(Clone, Copy, Debug)]
 struct Sentence {
     why: Why,
-    kill_at: BootTime,
+    kill_at: Instant,
     told: bool,
 }
 
@@ -89,7 +92,7 @@ impl Verdict {
     }
 
     /// Passes sentence: TERM now, KILL a grace later or at the deadline, whichever is sooner.
-    pub(super) fn stop(&mut self, why: Why, grace: Duration, now: BootTime) {
+    pub(super) fn stop(&mut self, why: Why, grace: Duration, now: Instant) {
         if self.sentence.is_none() {
             self.sentence = Some(Sentence {
                 why,
@@ -100,7 +103,7 @@ impl Verdict {
     }
 
     /// A command may start only under a deadline that lies ahead, or that was waived.
-    pub(super) fn may_start(&self, now: BootTime) -> bool {
+    pub(super) fn may_start(&self, now: Instant) -> bool {
         match self.armed {
             Armed::Never => false,
             Armed::Waived => true,
@@ -109,7 +112,7 @@ impl Verdict {
     }
 
     /// What must be done now. `Term` is answered once.
-    pub(super) fn due(&mut self, now: BootTime) -> Due {
+    pub(super) fn due(&mut self, now: Instant) -> Due {
         if let Armed::At(deadline) = self.armed
             && now >= deadline.term_at
             && self.sentence.is_none()
@@ -133,7 +136,7 @@ impl Verdict {
     }
 
     /// When something is next due.
-    pub(super) fn next_at(&self) -> Option<BootTime> {
+    pub(super) fn next_at(&self) -> Option<Instant> {
         match (self.sentence, self.armed) {
             (None, Armed::At(deadline)) => Some(deadline.term_at),
             _ => self.kill_at(),
@@ -141,7 +144,7 @@ impl Verdict {
     }
 
     /// The moment of KILL: the sentence's or the deadline's, whichever is sooner.
-    pub(super) fn kill_at(&self) -> Option<BootTime> {
+    pub(super) fn kill_at(&self) -> Option<Instant> {
         let armed = match self.armed {
             Armed::At(deadline) => Some(deadline.kill_at),
             Armed::Never | Armed::Waived => None,
@@ -162,8 +165,8 @@ impl Verdict {
 mod tests {
     use super::*;
 
-    fn at(secs: u64) -> BootTime {
-        BootTime::from_nanos(secs * 1_000_000_000)
+    fn at(secs: u64) -> Instant {
+        Instant::from_nanos(secs * 1_000_000_000)
     }
 
     fn deadline(term: u64, kill: u64) -> Deadline {
@@ -254,7 +257,7 @@ mod tests {
         let long = Deadline::before(at(100), Duration::from_secs(30), Duration::from_secs(5));
         assert_eq!(long, deadline(94, 99));
         let short = Deadline::before(at(100), Duration::from_secs(1), Duration::ZERO);
-        assert_eq!(short.kill_at, at(100).earlier(Duration::from_millis(100)));
+        assert_eq!(short.kill_at, at(100) - Duration::from_millis(100));
         assert_eq!(short.term_at, short.kill_at);
     }
 }

@@ -17,7 +17,7 @@ use super::deadline::{Due, Verdict};
 use super::entry::{STUB, helper, own_binary};
 use super::protocol::{Ended, Inflow, Launch, Order, Recipient, Report, line};
 use super::sweep::{Left, Sweep, ended, reap, tell_all};
-use super::{BootTime, LONGEST_SLEEP, Why, handover, kin, signals, terminal};
+use super::{LONGEST_SLEEP, Why, handover, kin, now, signals, terminal};
 
 /// What may wait for a `tenure` that does not read. Notes beyond it are dropped, the last word never.
 const OUTBOX_LIMIT: usize = 64 * 1024;
@@ -113,7 +113,7 @@ impl Keeper {
 
     fn step(&mut self) -> Next {
         if let Some(leader) = self.command.as_ref().map(|command| command.leader) {
-            match self.verdict.due(BootTime::now()) {
+            match self.verdict.due(now()) {
                 Due::Kill(why) => return Next::End(Some(why)),
                 Due::Term(why) => {
                     self.caller.tell(&Report::Terming { why });
@@ -138,7 +138,7 @@ impl Keeper {
         } else {
             None
         };
-        let timeout = due.map_or(LONGEST_SLEEP, |at| at.left(BootTime::now()).min(LONGEST_SLEEP));
+        let timeout = due.map_or(LONGEST_SLEEP, |at| (at - now()).min(LONGEST_SLEEP));
         let caller_flags = if self.caller.outbox.is_empty() {
             PollFlags::IN
         } else {
@@ -186,14 +186,14 @@ impl Keeper {
                 }
             }
             (Order::Signal { signal, to }, Some(command)) => command.forward(signal, to),
-            (Order::Stop { why, grace }, Some(_)) => self.verdict.stop(why, grace, BootTime::now()),
+            (Order::Stop { why, grace }, Some(_)) => self.verdict.stop(why, grace, now()),
             (Order::Start(_), Some(_)) | (Order::Go | Order::Signal { .. } | Order::Stop { .. }, None) => {}
         }
         Next::GoOn
     }
 
     fn start(&mut self, launch: Launch) -> Next {
-        if !self.verdict.may_start(BootTime::now()) {
+        if !self.verdict.may_start(now()) {
             self.caller.tell(&Report::Refused);
             return Next::Leave;
         }
@@ -288,7 +288,7 @@ impl Keeper {
         self.take_terminal_back();
         let mut sweep = Sweep::of(Some(leader), Vec::new());
         let unreached = loop {
-            match sweep.round(BootTime::now()) {
+            match sweep.round(now()) {
                 Left::Unreachable(pids) => break pids,
                 Left::Somebody(pause) => {
                     let mut polled = [PollFd::new(&self.child_changed, PollFlags::IN)];

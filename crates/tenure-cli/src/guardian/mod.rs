@@ -9,7 +9,7 @@
 //!     └ tenure-stub     `stub`: ties its life to the guardian's, then becomes the command
 //! ```
 
-mod boottime;
+mod clock;
 mod deadline;
 mod entry;
 mod handover;
@@ -24,8 +24,8 @@ mod supervisor;
 mod sweep;
 mod terminal;
 
-pub use boottime::BootTime;
-pub(crate) use boottime::LONGEST_SLEEP;
+pub use clock::now;
+pub(crate) use clock::{LONGEST_SLEEP, reached};
 pub use deadline::{Deadline, Why};
 pub use entry::{own_binary, play_part};
 pub use handover::give_stdin;

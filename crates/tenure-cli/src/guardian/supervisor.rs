@@ -10,15 +10,17 @@ use std::time::Duration;
 use rustix::net::{SendFlags, send};
 use rustix::process::{Pid, getpgrp};
 use signal_hook::consts::SIGCONT;
+use tenure::Instant;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::UnixStream;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
+use super::deadline::Verdict;
 use super::entry::{GUARDIAN, helper};
 use super::job::{Job, Wish};
 use super::protocol::{Ended, Inflow, Launch, Order, Recipient, Report, line};
 use super::sweep::{Left, Sweep};
-use super::{BootTime, Deadline, StartError, Why, handover, kin, terminal};
+use super::{Deadline, StartError, Why, handover, kin, now, reached, terminal};
 
 /// How far past the moment of KILL a silent guardian is taken for stuck.
 const STUCK_AFTER: Duration = Duration::from_millis(50);
@@ -57,9 +59,8 @@ pub struct Supervisor {
     leader: Option<Pid>,
     /// Processes below this one, but for the guardian, when the command was started.
     spared: Vec<kin::Identity>,
-    armed: Option<Deadline>,
-    /// When KILL is due by our own order to stop.
-    stop: Option<(Why, BootTime)>,
+    /// What the guardian was ordered.
+    verdict: Verdict,
     /// The guardian has said that TERM or KILL went out.
     ending: bool,
     /// The guardian has said that it kills.
@@ -100,8 +101,7 @@ impl Supervisor {
             inflow: Inflow::default(),
             leader: None,
             spared: Vec::new(),
-            armed: None,
-            stop: None,
+            verdict: Verdict::default(),
             ending: false,
             killing: None,
             job: None,
@@ -120,13 +120,13 @@ impl Supervisor {
     ///
     /// A command that was already told to end is not saved by a later deadline.
     pub fn arm(&mut self, deadline: Deadline) {
-        self.armed = Some(deadline);
+        self.verdict.arm(deadline);
         self.order(&Order::Arm(deadline));
     }
 
     /// Lifts the deadline for as long as this process lives.
     pub fn waive(&mut self) {
-        self.armed = None;
+        self.verdict.waive();
         self.order(&Order::Waive);
     }
 
@@ -180,8 +180,8 @@ impl Supervisor {
     ///
     /// With a grace of zero, KILL now. The first reason given stands.
     pub fn stop(&mut self, why: Why, grace: Duration) {
-        if self.stop.is_none() {
-            self.stop = Some((why, BootTime::now() + grace));
+        if self.verdict.why().is_none() {
+            self.verdict.stop(why, grace, now());
             self.order(&Order::Stop { why, grace });
         }
     }
@@ -315,14 +315,12 @@ impl Supervisor {
     }
 
     /// When the guardian must have been heard to kill.
-    fn silent_until(&self) -> Option<BootTime> {
+    fn silent_until(&self) -> Option<Instant> {
         self.leader?;
         if self.killing.is_some() {
             return None;
         }
-        let armed = self.armed.map(|deadline| deadline.kill_at);
-        let due = armed.into_iter().chain(self.stop.map(|(_, at)| at)).min()?;
-        Some(due + STUCK_AFTER)
+        Some(self.verdict.kill_at()? + STUCK_AFTER)
     }
 
     /// The guardian is dead, or stuck: what it was the parent of is ours from here on.
@@ -341,7 +339,7 @@ impl Supervisor {
             terminal::take_back(leader, getpgrp());
         }
         while let Some(sweep) = &mut self.revenge {
-            match sweep.round(BootTime::now()) {
+            match sweep.round(now()) {
                 Left::Somebody(pause) => tokio::time::sleep(pause).await,
                 Left::Unreachable(pids) => return self.ended_in_its_place(pids),
             }
@@ -350,12 +348,13 @@ impl Supervisor {
     }
 
     fn ended_in_its_place(&mut self, unreached: Vec<i32>) -> Ended {
-        let overdue = |at: BootTime| BootTime::now() >= at;
-        let why = match (self.killing, self.stop, self.armed) {
-            (Some(why), ..) | (None, Some((why, _)), _) => why,
-            (None, None, Some(deadline)) if overdue(deadline.kill_at) => Why::Deadline,
-            _ => Why::GuardianDied,
+        let is_overdue = self.verdict.kill_at().is_some_and(|at| now() >= at);
+        let unordered = if is_overdue {
+            Why::Deadline
+        } else {
+            Why::GuardianDied
         };
+        let why = self.killing.or(self.verdict.why()).unwrap_or(unordered);
         Ended {
             status: self.revenge.as_ref().and_then(Sweep::status),
             stopped_by: Some(why),
@@ -385,11 +384,11 @@ async fn read_report(inflow: &mut Inflow, socket: &mut UnixStream) -> Option<Rep
 }
 
 /// Waits until `at`, on the clock that counts suspend.
-async fn overdue(at: Option<BootTime>) {
+async fn overdue(at: Option<Instant>) {
     let Some(at) = at else {
         return std::future::pending().await;
     };
-    at.reached().await;
+    reached(at).await;
     // Lets the runtime look at the socket once more: if this process was stopped past `at`, it does not know yet what the
     // guardian has sent.
     tokio::task::yield_now().await;

@@ -6,9 +6,10 @@ use rustix::io::Errno;
 use rustix::process::{
     Pid, Signal, WaitId, WaitIdOptions, WaitOptions, kill_process_group, wait, waitid, waitpid,
 };
+use tenure::Instant;
 
+use super::kin;
 use super::protocol::Status;
-use super::{BootTime, kin};
 
 /// How long a process that refuses our signals may live on before it is reported as unreached.
 const PATIENCE: Duration = Duration::from_secs(1);
@@ -35,7 +36,7 @@ pub(super) struct Sweep {
     /// Processes below this one that are not the command's.
     spared: Vec<kin::Identity>,
     status: Option<Status>,
-    refused_since: Option<BootTime>,
+    refused_since: Option<Instant>,
     pause: Duration,
 }
 
@@ -56,7 +57,7 @@ impl Sweep {
     }
 
     /// KILLs whatever is left, and reaps what is dead.
-    pub(super) fn round(&mut self, now: BootTime) -> Left {
+    pub(super) fn round(&mut self, now: Instant) -> Left {
         if let Some(leader) = self.leader {
             // First, because the kernel does it in one step that no fork can slip through.
             let _ = kill_process_group(leader, Signal::KILL);
@@ -85,7 +86,7 @@ impl Sweep {
     }
 
     /// The processes that are left for others to end; `None` while some may still be ended here.
-    fn judge(&mut self, refused: &[Pid], now: BootTime) -> Option<Vec<i32>> {
+    fn judge(&mut self, refused: &[Pid], now: Instant) -> Option<Vec<i32>> {
         let dead_leader = self.leader.filter(|&leader| ended(leader));
         let left: Vec<Pid> = self
             .children()

@@ -11,7 +11,7 @@ use super::signals::{listen, order_to_go};
 use super::stdin::{self, Stdin};
 use super::store::{Chosen, leave};
 use crate::args::{Global, Hold};
-use crate::guardian::{BootTime, Inbox};
+use crate::guardian::{Inbox, now, reached};
 use crate::output::Event;
 use crate::words::{Blame, Failure, note_as_is, warn};
 
@@ -109,10 +109,10 @@ fn not_held(why: &Event) -> Result<u8, Failure> {
 
 /// Holds until the caller wishes its end, or it is lost.
 async fn keep(held: Held, hold: &Hold, inbox: &mut Inbox, stdin: &mut Stdin) -> Result<u8, Failure> {
-    let earliest = BootTime::now() + hold.lock.at_least;
+    let earliest = now() + hold.lock.at_least;
     let enough = async {
         stdin.ended().await;
-        earliest.reached().await;
+        reached(earliest).await;
     };
     let lost = tokio::select! {
         biased;

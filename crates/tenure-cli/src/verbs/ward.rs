@@ -10,7 +10,8 @@ use super::lock::Held;
 use super::signals::{is, orders_to_go};
 use crate::args::OnLost;
 use crate::guardian::{
-    BootTime, Deadline, Ended, Event, Inbox, LONGEST_SLEEP, Launch, Recipient, StartError, Supervisor, Why,
+    Deadline, Ended, Event, Inbox, LONGEST_SLEEP, Launch, Recipient, StartError, Supervisor, Why, now,
+    reached,
 };
 use crate::words::warn;
 
@@ -33,7 +34,7 @@ pub(super) struct Ward<'a> {
     held: &'a Held,
     terms: Terms,
     /// When the lock was had.
-    since: BootTime,
+    since: Instant,
     armed_until: Instant,
     /// Whether the loss of the lock is known, and was told.
     pub(super) lost: bool,
@@ -55,7 +56,7 @@ impl<'a> Ward<'a> {
             inbox,
             held,
             terms,
-            since: BootTime::now(),
+            since: now(),
             armed_until: Instant::ORIGIN,
             lost: false,
             told_stop: false,
@@ -101,7 +102,7 @@ impl<'a> Ward<'a> {
         while !self.lost {
             tokio::select! {
                 biased;
-                () = until.reached() => return,
+                () = reached(until) => return,
                 signal = self.inbox.recv() => {
                     if is(signal, Signal::INT) || is(signal, Signal::TERM) {
                         return;
@@ -122,7 +123,6 @@ impl<'a> Ward<'a> {
         };
         self.armed_until = until;
         let grace = self.grace_on_loss();
-        let until = BootTime::from_nanos(until.as_nanos());
         self.supervisor
             .arm(Deadline::before(until, self.held.lease, grace));
     }
@@ -132,7 +132,7 @@ impl<'a> Ward<'a> {
         let Some(max_hold) = self.terms.max_hold else {
             return LONGEST_SLEEP;
         };
-        let left = (self.since + max_hold).left(BootTime::now());
+        let left = self.since + max_hold - now();
         if left.is_zero() {
             self.supervisor.stop(Why::MaxHold, self.terms.grace);
             return LONGEST_SLEEP;

@@ -12,7 +12,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use tenure_cli::guardian::{BootTime, Deadline, Ended, Event, Inbox, Launch, Recipient, Supervisor, Why};
+use tenure_cli::guardian::{Deadline, Ended, Event, Inbox, Launch, Recipient, Supervisor, Why, now};
 
 pub(crate) const NAME: &str = "guardian-probe";
 
@@ -43,7 +43,7 @@ impl Script {
     }
 
     fn deadline(&self) -> Option<Deadline> {
-        let now = BootTime::now();
+        let now = now();
         Some(Deadline {
             term_at: now + self.word("term")?,
             kill_at: now + self.word("kill")?,
@@ -112,7 +112,7 @@ async fn run(script: Script) -> ExitCode {
             }
             () = &mut back, if !moved => {
                 moved = true;
-                let now = BootTime::now();
+                let now = now();
                 supervisor.arm(Deadline { term_at: now, kill_at: now });
             }
         }
