@@ -1,15 +1,16 @@
 //! `POST /buy/WAY/BUYER`: sells one item, under the lock that the way asks for.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::{Path, State};
 use axum::http::header::RETRY_AFTER;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
-use tenure::{FencingToken, Guard, Mutex, parse_duration};
+use tenure::{FencingToken, Guard, Mutex, Striped, parse_duration};
 
-use super::open::Shop;
 use super::stock::Sale;
+use super::till::Till;
 use super::way::{SHELF, Way};
 use crate::Fault;
 use crate::program::words;
@@ -20,6 +21,16 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// How long a buyer thinks at the shelf unless he says so, and how long he may.
 const THINK: Duration = Duration::from_millis(10);
 const LONGEST: Duration = Duration::from_secs(60);
+
+/// What a shop has; clones share it.
+#[derive(Clone)]
+pub(super) struct Shop {
+    pub(super) till: Arc<Till>,
+    /// The lock of the one shelf.
+    pub(super) shelf: Mutex,
+    /// The locks of ten.
+    pub(super) shelves: Striped,
+}
 
 /// What a buyer asks for.
 struct Wish {
@@ -120,6 +131,17 @@ impl Shop {
     async fn has_items(&self) -> rusqlite::Result<bool> {
         self.run(|till| till.stock.books().map(|(_, left)| left > 0))
             .await
+    }
+
+    /// SQLite blocks, so it works on a thread that may.
+    pub(super) async fn run<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Till) -> rusqlite::Result<T> + Send + 'static,
+    ) -> rusqlite::Result<T> {
+        let till = self.till.clone();
+        tokio::task::spawn_blocking(move || work(&till))
+            .await
+            .expect("nobody panics at a till")
     }
 }
 

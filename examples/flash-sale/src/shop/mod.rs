@@ -1,7 +1,6 @@
 //! One shop: a server that sells from a stock that it shares with other shops.
 
 mod buy;
-mod open;
 mod serve;
 mod stock;
 mod till;

@@ -10,8 +10,7 @@ use axum::routing::{get, post};
 use tenure::{Client, Guarantee, Settings};
 use tokio::net::TcpListener;
 
-use super::buy::buy;
-use super::open::Shop;
+use super::buy::{Shop, buy};
 use super::stock::Stock;
 use super::till::Till;
 use super::way::{SHELF, STRIPES, Way};
