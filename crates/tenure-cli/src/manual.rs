@@ -72,24 +72,6 @@ fn of_verb(command: &Command, verb: &str) -> Option<Command> {
 mod tests {
     use super::*;
 
-    fn text(verb: Option<&str>) -> String {
-        String::from_utf8(page(verb).expect("there is a page")).expect("pages are text")
-    }
-
-    #[test]
-    fn every_verb_has_a_page_with_its_options() {
-        let command = Cli::command();
-        for verb in command.get_subcommands().map(Command::get_name) {
-            let page = text(Some(verb));
-            assert!(
-                page.contains(&format!(".TH TENURE-{} 1", verb.to_uppercase())),
-                "{verb}: {page}"
-            );
-        }
-        assert!(text(Some("run")).contains("busy\\-exit"));
-        assert!(page(Some("frobnicate")).is_err());
-    }
-
     #[test]
     fn a_line_of_text_is_no_request() {
         assert_eq!(as_it_stands(".so -n"), b"\\&.so \\-n\n");

@@ -10,4 +10,4 @@ mod verbs;
 pub use duration::parse_duration;
 pub use lock::{Kind, LockArgs, Wait};
 pub use parse::{BadUsage, parse};
-pub use verbs::{Cli, Elect, Evict, Global, Hold, Ls, OnLost, Run, Schema, Show, Stop, Verb, Watch};
+pub use verbs::{Cli, Elect, Evict, Global, Hold, Ls, OnLost, Run, Schema, Show, Stop, Verb, Watch, grace};

@@ -29,12 +29,12 @@ pub struct BadUsage {
 /// Help, or a usage error in words. A password in a URL that was misplaced is not repeated.
 pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Cli, BadUsage> {
     let args: Vec<OsString> = args.into_iter().collect();
+    let verb = verb_of(&args);
     let checked = Cli::try_parse_from(&args).and_then(|cli| match contradiction(&cli.verb) {
-        Some(words) => Err(complaint(&cli.verb, &words)),
+        Some(words) => Err(complaint(verb.as_deref(), &words)),
         None => Ok(cli),
     });
     checked.map_err(|mut error| {
-        let verb = verb_of(&args);
         mend_tip(&mut error, verb.as_deref(), &args);
         let mut text = without_passwords(&error.render().to_string());
         if !text.ends_with('\n') {
@@ -94,15 +94,10 @@ fn contradiction(verb: &Verb) -> Option<String> {
 }
 
 /// An error like the parser's own, with the usage of the verb.
-fn complaint(verb: &Verb, words: &str) -> clap::Error {
+fn complaint(verb: Option<&str>, words: &str) -> clap::Error {
     let mut command = Cli::command();
     command.build();
-    let name = match verb {
-        Verb::Run(_) => "run",
-        Verb::Elect(_) => "elect",
-        _ => "hold",
-    };
-    match command.find_subcommand_mut(name) {
+    match verb.and_then(|verb| command.find_subcommand_mut(verb)) {
         Some(verb) => verb.error(ErrorKind::ValueValidation, words),
         None => command.error(ErrorKind::ValueValidation, words),
     }
@@ -154,7 +149,7 @@ mod tests {
     use std::time::Duration;
 
     use super::super::verbs::VERBS;
-    use super::super::{Kind, OnLost, Run, Stop, Wait};
+    use super::super::{Kind, OnLost, Run, Stop, Wait, grace};
     use super::*;
 
     fn read(line: &str) -> Result<Cli, BadUsage> {
@@ -202,7 +197,7 @@ mod tests {
         assert_eq!(run.lock.at_least, Duration::ZERO);
         assert_eq!((run.lock.max_hold, run.lock.label.clone()), (None, None));
         assert_eq!(
-            (run.busy_exit, run.on_lost, run.grace(run.lock.lease)),
+            (run.busy_exit, run.on_lost, grace(run.grace, run.lock.lease)),
             (124, OnLost::Term, Duration::from_secs(5))
         );
         assert_eq!(run.command, ["true"]);
@@ -398,13 +393,13 @@ mod tests {
             ("chair", Duration::from_secs(30))
         );
         assert_eq!(
-            (plain.grace(plain.lease), plain.on_lost),
+            (grace(plain.grace, plain.lease), plain.on_lost),
             (Duration::from_secs(5), Stop::Term)
         );
         assert_eq!(plain.command, ["sh", "-c", "true"]);
         let short = elect("elect chair --lease 3s --grace 1s --max-hold 1m --on-lost kill -- a");
         assert_eq!(
-            (short.grace(short.lease), short.on_lost),
+            (grace(short.grace, short.lease), short.on_lost),
             (Duration::from_secs(1), Stop::Kill)
         );
         assert_eq!(

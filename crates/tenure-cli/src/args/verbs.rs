@@ -117,18 +117,13 @@ pub struct Run {
     /// Time between TERM and KILL, at most a third of the lease (default: a sixth of it)
     #[arg(long, value_name = "D", value_parser = parse_duration)]
     #[arg(allow_hyphen_values = true, help_heading = "Holding")]
-    grace: Option<Duration>,
+    pub grace: Option<Duration>,
     /// The command and its arguments
     #[arg(last = true, value_name = "CMD")]
     pub command: Vec<OsString>,
 }
 
 impl Run {
-    /// Time between TERM and KILL, for the lease that the store gives.
-    pub fn grace(&self, given: Duration) -> Duration {
-        grace(self.grace, given)
-    }
-
     pub(super) fn contradiction(&self) -> Option<String> {
         no_command(&self.command)
             .or_else(|| grace_too_long(self.grace, self.lock.lease))
@@ -148,8 +143,8 @@ fn in_words(duration: Duration) -> String {
     }
 }
 
-/// What is asked for, unless the lease that the store gives is too short for it.
-fn grace(asked: Option<Duration>, given: Duration) -> Duration {
+/// Time between TERM and KILL: what is asked for, unless the lease that the store gives is too short for it.
+pub fn grace(asked: Option<Duration>, given: Duration) -> Duration {
     asked.unwrap_or(given / 6).min(given / 3)
 }
 
@@ -267,7 +262,7 @@ pub struct Elect {
     pub on_lost: Stop,
     /// Time between TERM and KILL, at most a third of the lease (default: a sixth of it)
     #[arg(long, value_name = "D", value_parser = parse_duration, allow_hyphen_values = true)]
-    grace: Option<Duration>,
+    pub grace: Option<Duration>,
     /// Shown by `ls` (default: user@host:pid)
     #[arg(long, value_name = "TEXT")]
     pub label: Option<String>,
@@ -277,11 +272,6 @@ pub struct Elect {
 }
 
 impl Elect {
-    /// Time between TERM and KILL, for the lease that the store gives.
-    pub fn grace(&self, given: Duration) -> Duration {
-        grace(self.grace, given)
-    }
-
     pub(super) fn contradiction(&self) -> Option<String> {
         no_command(&self.command).or_else(|| grace_too_long(self.grace, self.lease))
     }

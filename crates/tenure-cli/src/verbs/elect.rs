@@ -9,7 +9,7 @@ use super::lock::{Held, rounded};
 use super::signals::{listen, order_to_go};
 use super::store::{Chosen, key, leave};
 use super::ward::Terms;
-use crate::args::{Elect, Global};
+use crate::args::{Elect, Global, grace};
 use crate::guardian::{Inbox, Why};
 use crate::words::{Failure, note_as_is, shortened};
 
@@ -27,7 +27,7 @@ pub(super) async fn elect(global: &Global, elect: &Elect) -> Result<u8, Failure>
     let lease = rounded(elect.lease, client.profile());
     let election = client.election(name.as_str()).lease(lease);
     let candidate = Candidate {
-        election: match claim_cap(elect.max_hold, elect.grace(lease), lease) {
+        election: match claim_cap(elect.max_hold, grace(elect.grace, lease), lease) {
             Some(cap) => election.max_hold(cap),
             None => election,
         },
@@ -101,7 +101,7 @@ impl Candidate<'_> {
     fn terms(&self) -> Terms {
         Terms {
             on_lost: self.elect.on_lost.into(),
-            grace: self.elect.grace(self.lease),
+            grace: grace(self.elect.grace, self.lease),
             max_hold: self.elect.max_hold,
             at_least: Duration::ZERO,
         }

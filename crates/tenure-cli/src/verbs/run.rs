@@ -7,7 +7,7 @@ use super::lock::{Outcome, Wanted};
 use super::signals::{listen, order_to_go};
 use super::store::{Chosen, leave};
 use super::ward::Terms;
-use crate::args::{Global, Run};
+use crate::args::{Global, Run, grace};
 use crate::words::{Failure, note_as_is};
 
 /// Runs the command, and gives the exit code.
@@ -27,7 +27,7 @@ pub(super) async fn run(global: &Global, run: &Run) -> Result<u8, Failure> {
     let (quiet, names) = (!global.verbose, wanted.names());
     let waits = move |_: &_| note_as_is(quiet, &format!("waiting for {names}"));
     let lease = wanted.lease(&client);
-    let cap = claim_cap(run.lock.max_hold, run.grace(lease), lease);
+    let cap = claim_cap(run.lock.max_hold, grace(run.grace, lease), lease);
     let acquired = tokio::select! {
         biased;
         signal = order_to_go(&mut inbox) => Err(signal),
@@ -60,7 +60,7 @@ pub(super) async fn run(global: &Global, run: &Run) -> Result<u8, Failure> {
 fn terms(run: &Run, lease: Duration) -> Terms {
     Terms {
         on_lost: run.on_lost,
-        grace: run.grace(lease),
+        grace: grace(run.grace, lease),
         max_hold: run.lock.max_hold,
         at_least: run.lock.at_least,
     }

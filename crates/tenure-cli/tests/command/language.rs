@@ -82,27 +82,6 @@ fn whoever_evicts_cannot_write_to_the_terminal_of_the_holder() {
 }
 
 #[test]
-fn every_verb_that_prints_prints_objects_with_json() {
-    let scene = Scene::new();
-    let hold = scene.hold(&["k"]);
-    let claim = hold.next("acquired")["claim"].clone();
-    let claim = claim.as_str().expect("text");
-    for args in [
-        &["ls"][..],
-        &["show", "k"],
-        &["schema"],
-        &["completions", "bash"],
-        &["man"],
-        &["man", "run"],
-        &["evict", "k", "--claim", claim],
-    ] {
-        let done = scene.call(&[args, &["--json"]].concat());
-        assert_eq!((done.code, done.objects().len()), (0, 1), "{args:?}: {done:?}");
-        assert!(done.objects()[0].is_object(), "{args:?}: {done:?}");
-    }
-}
-
-#[test]
 fn a_password_appears_nowhere_wherever_its_url_stands() {
     let scene = Scene::new();
     let urls = ["s3cr3t", "s3cr'3t", "s3cr 3t", "s3cr@3t:x", "s3cr%203t"]

@@ -43,6 +43,13 @@ fn assert_explained(scene: &Scene, verb: &str, objects: &[Value], also_in: &str)
     }
 }
 
+/// What the verb prints with `--json`: one object.
+fn printed(scene: &Scene, args: &[&str]) -> Vec<Value> {
+    let done = scene.call(&[args, &["--json"]].concat());
+    assert_eq!((done.code, done.objects().len()), (0, 1), "{args:?}: {done:?}");
+    done.objects()
+}
+
 #[test]
 fn every_field_of_what_is_looked_at_is_in_the_help() {
     let scene = Scene::new();
@@ -50,13 +57,13 @@ fn every_field_of_what_is_looked_at_is_in_the_help() {
     let second = scene.hold(&["k", "--fair"]);
     let waiting = second.next("waiting");
     for args in [&["ls"][..], &["show", "k"]] {
-        let objects = scene.call(&[&["--json"], args].concat()).objects();
+        let objects = printed(&scene, args);
         assert!(objects[0]["waiters"][0].is_object(), "{objects:?}");
         assert_explained(&scene, args[0], &objects, args[0]);
     }
     assert_explained(&scene, "watch", &[scene.watch("").change("held")], "show");
     let claim = waiting["claim"].as_str().expect("a claim is text");
-    let evicted = scene.call(&["--json", "evict", "k", "--claim", claim]).objects();
+    let evicted = printed(&scene, &["evict", "k", "--claim", claim]);
     assert_explained(&scene, "evict", &evicted, "evict");
 }
 
@@ -69,7 +76,7 @@ fn every_field_of_what_is_told_of_the_store_and_the_command_is_in_the_help() {
         &["completions", "bash"],
         &["man"],
     ] {
-        let objects = scene.call(&[&["--json"], args].concat()).objects();
+        let objects = printed(&scene, args);
         assert_explained(&scene, args[0], &objects, args[0]);
     }
     fs::set_permissions(scene.path("locks.db"), fs::Permissions::from_mode(0o666)).expect("it is ours");
