@@ -6,23 +6,22 @@ use clap_complete::{Shell, generate};
 use crate::args::Cli;
 
 /// The script.
-pub fn script(shell: Shell) -> Vec<u8> {
+pub fn script(shell: Shell) -> String {
     let mut script = Vec::new();
     let mut command = Cli::command();
     generate(shell, &mut command, "tenure", &mut script);
+    let script = String::from_utf8_lossy(&script).into_owned();
     match shell {
-        Shell::Fish => script.extend(fish_values(&command).into_bytes()),
-        Shell::Zsh => script = options_after_arguments(&script),
-        _ => {}
+        Shell::Fish => script + &fish_values(&command),
+        Shell::Zsh => options_after_arguments(&script),
+        _ => script,
     }
-    script
 }
 
 /// The generator tells zsh to look at nothing but arguments once the first of several was given; so options could
 /// not be completed after a key.
-fn options_after_arguments(script: &[u8]) -> Vec<u8> {
-    let script = String::from_utf8_lossy(script);
-    script.replace("\n'*::", "\n'*:").into_bytes()
+fn options_after_arguments(script: &str) -> String {
+    script.replace("\n'*::", "\n'*:")
 }
 
 /// The values that a verb's arguments can have: the generator for fish knows only those of options.
@@ -47,7 +46,7 @@ mod tests {
     #[test]
     fn every_shells_script_knows_the_verbs_and_options() {
         for shell in Shell::value_variants() {
-            let script = String::from_utf8(script(*shell)).expect("scripts are text");
+            let script = script(*shell);
             for word in ["tenure", "evict", "busy-exit"] {
                 assert!(script.contains(word), "{shell}: {word}");
             }

@@ -12,7 +12,7 @@ use crate::args::Cli;
 ///
 /// # Errors
 /// If there is no such verb.
-pub fn page(verb: Option<&str>) -> io::Result<Vec<u8>> {
+pub fn page(verb: Option<&str>) -> io::Result<String> {
     let mut command = Cli::command();
     command.build();
     match verb {
@@ -23,7 +23,7 @@ pub fn page(verb: Option<&str>) -> io::Result<Vec<u8>> {
 
 /// The generator's sections; but a title with a date is not ours to invent, and the text below the options keeps its
 /// lines, which the generator would fill.
-fn render(command: Command) -> io::Result<Vec<u8>> {
+fn render(command: Command) -> io::Result<String> {
     let notes = command
         .get_after_long_help()
         .or(command.get_after_help())
@@ -48,7 +48,7 @@ fn render(command: Command) -> io::Result<Vec<u8>> {
         page.extend(notes.lines().flat_map(as_it_stands));
         page.extend(b".fi\n");
     }
-    Ok(page)
+    Ok(String::from_utf8_lossy(&page).into_owned())
 }
 
 /// A line of text that roff shows as it stands.

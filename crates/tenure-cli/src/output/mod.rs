@@ -8,6 +8,6 @@ mod table;
 
 pub use change::{Seen, change};
 pub use event::{Acquired, Event, Member};
-pub use paper::{Reader, ms, object, print, reader, write};
+pub use paper::{Reader, ms, object, print, reader, tell, write};
 pub use status::{Claimant, Holder, KeyStatus, Waiter};
 pub use table::{list, show};

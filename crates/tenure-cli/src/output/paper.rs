@@ -24,6 +24,22 @@ pub fn print(text: &[u8]) -> Result<(), Failure> {
     write(text).map(|_| ())
 }
 
+/// Prints an object for programs, or the words for people.
+///
+/// # Errors
+/// As [`print()`].
+pub fn tell(
+    json: bool,
+    for_programs: &impl Serialize,
+    for_people: impl FnOnce() -> String,
+) -> Result<(), Failure> {
+    print(&if json {
+        object(for_programs)
+    } else {
+        for_people().into_bytes()
+    })
+}
+
 /// Prints to stdout, and says whether it was read.
 ///
 /// # Errors

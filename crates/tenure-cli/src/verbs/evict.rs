@@ -33,19 +33,15 @@ pub(super) async fn evict(global: &Global, evict: &Evict) -> Result<u8, Failure>
         tokio::time::sleep(PASS_WINDOW).await;
     }
     leave(&client).await;
-    let freed: Vec<String> = freed.iter().map(ToString::to_string).collect();
-    output::print(&if global.json {
-        output::object(&Evicted {
-            key: key.as_str(),
-            freed,
-        })
-    } else {
-        sentence(key.as_str(), &freed).into_bytes()
-    })?;
+    let evicted = Evicted {
+        key: key.as_str(),
+        freed: freed.iter().map(ToString::to_string).collect(),
+    };
+    output::tell(global.json, &evicted, || sentence(&evicted))?;
     Ok(0)
 }
 
-fn sentence(key: &str, freed: &[String]) -> String {
+fn sentence(Evicted { key, freed }: &Evicted<'_>) -> String {
     if freed.is_empty() {
         return format!("nothing to free: no such holder or waiter of {key:?}\n");
     }

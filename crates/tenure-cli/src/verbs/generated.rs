@@ -11,38 +11,30 @@ use crate::{completions, manual, output};
 #[derive(Serialize)]
 struct Script<'a> {
     shell: &'a str,
-    script: String,
+    script: &'a str,
 }
 
 /// A page, for programs.
 #[derive(Serialize)]
 struct Page<'a> {
     verb: Option<&'a str>,
-    page: String,
+    page: &'a str,
 }
 
 /// Prints the script for a shell.
 pub(super) fn completions(global: &Global, shell: Shell) -> Result<u8, Failure> {
-    let script = completions::script(shell);
-    let name = shell.to_string();
-    print(global, script, |script| Script { shell: &name, script })
+    let script = Script {
+        shell: &shell.to_string(),
+        script: &completions::script(shell),
+    };
+    output::tell(global.json, &script, || script.script.to_owned())?;
+    Ok(0)
 }
 
 /// Prints a manual page.
 pub(super) fn man(global: &Global, verb: Option<&str>) -> Result<u8, Failure> {
     let page = manual::page(verb).map_err(|error| Failure::system("cannot write the page", error))?;
-    print(global, page, |page| Page { verb, page })
-}
-
-fn print<T: Serialize>(
-    global: &Global,
-    text: Vec<u8>,
-    for_programs: impl FnOnce(String) -> T,
-) -> Result<u8, Failure> {
-    let printed = if global.json {
-        output::object(&for_programs(String::from_utf8_lossy(&text).into_owned()))
-    } else {
-        text
-    };
-    output::print(&printed).map(|()| 0)
+    let page = Page { verb, page: &page };
+    output::tell(global.json, &page, || page.page.to_owned())?;
+    Ok(0)
 }

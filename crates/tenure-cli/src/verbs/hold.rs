@@ -2,9 +2,9 @@
 
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use tenure::{ClaimRef, Client, Lost, LostCause};
+use tokio::sync::Notify;
 
 use super::lock::{Held, Outcome, Release, Wanted};
 use super::signals::{listen, order_to_go};
@@ -67,19 +67,24 @@ async fn acquire_and_keep(
     stdin: &mut Stdin,
     quiet: bool,
 ) -> Result<u8, Failure> {
-    let waits = Arc::new(AtomicBool::new(false));
-    let sets_waits = waits.clone();
+    let waits = Arc::new(Notify::new());
+    let begins_to_wait = waits.clone();
     let on_waiting = move |claim: &ClaimRef| {
-        sets_waits.store(true, Ordering::Relaxed);
+        begins_to_wait.notify_one();
         let (key, claim) = (claim.key.to_string(), claim.id.to_string());
         // A reader that is gone is noticed with the next event.
         let _ = tell(&Event::Waiting { key, claim });
+    };
+    // A lock that is free is had, whatever stdin does.
+    let ended_in_vain = async {
+        stdin.ended().await;
+        waits.notified().await;
     };
     let outcome = tokio::select! {
         biased;
         _ = order_to_go(inbox) => return cancelled(),
         outcome = wanted.acquire(client, hold.lock.max_hold, on_waiting) => outcome?,
-        () = stdin.ended_in_vain(&waits) => return cancelled(),
+        () = ended_in_vain => return cancelled(),
     };
     match outcome {
         Outcome::Held(held) => {

@@ -88,11 +88,7 @@ pub(super) async fn show(global: &Global, show: &Show) -> Result<u8, Failure> {
     };
     let status = found.items.first().map_or_else(free, status);
     leave(&client).await;
-    output::print(&if global.json {
-        output::object(&status)
-    } else {
-        output::show(&status).into_bytes()
-    })?;
+    output::tell(global.json, &status, || output::show(&status))?;
     Ok(0)
 }
 

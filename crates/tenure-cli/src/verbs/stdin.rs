@@ -1,11 +1,8 @@
 //! The end of stdin, as the wish of another program that a lock be released.
 //! What stdin says before its end is read and forgotten.
 
-use std::future::{pending, poll_fn};
+use std::future::pending;
 use std::io;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::task::Poll;
 use std::thread;
 use std::time::Duration;
 
@@ -52,24 +49,6 @@ impl Stdin {
             // Nothing is ever sent, so only its end is a change.
             Some(open) => drop(open.changed().await),
         }
-    }
-
-    /// Waits for its end, and until `waits` is set: a lock that is free is had, whatever stdin does.
-    ///
-    /// Whoever sets `waits` does so in the same task, in its turn before this one.
-    ///
-    /// # Cancel safety
-    /// Dropping the future loses nothing.
-    pub(super) async fn ended_in_vain(&mut self, waits: &Arc<AtomicBool>) {
-        self.ended().await;
-        poll_fn(|_| {
-            if waits.load(Ordering::Relaxed) {
-                Poll::Ready(())
-            } else {
-                Poll::Pending
-            }
-        })
-        .await;
     }
 }
 
