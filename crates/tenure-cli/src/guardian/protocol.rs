@@ -162,36 +162,3 @@ impl Inflow {
         Some(serde_json::from_slice(&line))
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use std::os::unix::ffi::OsStringExt;
-
-    use super::*;
-
-    #[test]
-    fn a_command_survives_the_wire_byte_for_byte() {
-        let odd = OsString::from_vec(vec![0xff, b'\n', b'"', 0x80]);
-        let launch = Launch::new(vec![odd.clone(), "b c".into()], vec![("K".into(), odd)]);
-        let order = Order::Start(launch.clone());
-        let mut inflow = Inflow::default();
-        let bytes = line(&order);
-        let (head, tail) = bytes.split_at(7);
-        inflow.buffer().extend_from_slice(head);
-        assert!(inflow.next::<Order>().is_none());
-        inflow.buffer().extend_from_slice(tail);
-        inflow.buffer().extend_from_slice(&line(&Order::Go));
-        assert_eq!(
-            inflow.next::<Order>().map(Result::ok),
-            Some(Some(Order::Start(launch)))
-        );
-        assert_eq!(inflow.next::<Order>().map(Result::ok), Some(Some(Order::Go)));
-        assert!(inflow.next::<Order>().is_none());
-    }
-
-    #[test]
-    fn a_signal_counts_from_128() {
-        assert_eq!(Status::Exited(7).exit_code(), 7);
-        assert_eq!(Status::Signaled(9).exit_code(), 137);
-    }
-}

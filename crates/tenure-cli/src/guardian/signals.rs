@@ -22,21 +22,16 @@ pub(super) struct Ignored {
 impl Ignored {
     pub(super) fn by_our_caller() -> Ignored {
         let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+        let field = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+        let mask = field.and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok());
         Ignored {
-            mask: ignore_mask(&status),
+            mask: mask.unwrap_or(0),
         }
     }
 
     pub(super) fn contains(self, signal: i32) -> bool {
         (1..=64).contains(&signal) && self.mask >> (signal - 1) & 1 == 1
     }
-}
-
-fn ignore_mask(status: &str) -> u64 {
-    let field = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
-    field
-        .and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok())
-        .unwrap_or(0)
 }
 
 /// Makes the guardian deaf to what a terminal, a shell or `pkill tenure` may send it.
@@ -111,19 +106,5 @@ impl Inbox {
             Poll::Pending
         })
         .await
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn an_ignored_signal_is_read_from_the_kernels_mask() {
-        let ignored = Ignored {
-            mask: ignore_mask("Name:\tx\nSigBlk:\t00\nSigIgn:\t0000000000001001\nSigCgt:\t0f\n"),
-        };
-        assert!(ignored.contains(1) && ignored.contains(13));
-        assert!(!ignored.contains(2) && !ignored.contains(0) && !ignored.contains(99));
     }
 }

@@ -42,26 +42,3 @@ fn is_there(program: &OsStr) -> bool {
     let path = env::var_os("PATH").unwrap_or_default();
     !program.is_empty() && env::split_paths(&path).any(|folder| folder.join(program).is_file())
 }
-
-#[cfg(test)]
-mod tests {
-    use std::io::ErrorKind;
-
-    use super::*;
-
-    #[test]
-    fn a_missing_program_is_127_and_a_missing_interpreter_126() {
-        let folder = tempfile::tempdir().expect("a folder");
-        let script = folder.path().join("script");
-        std::fs::write(&script, "#!/nonexistent/interpreter").expect("the folder is ours");
-        let missing = || StartError::Exec(ErrorKind::NotFound.into());
-        assert_eq!(missing().exit_code(script.as_os_str()), 126);
-        assert_eq!(missing().exit_code(folder.path().join("other").as_os_str()), 127);
-        assert_eq!(missing().exit_code(OsStr::new("no-such-program-anywhere")), 127);
-        assert_eq!(missing().exit_code(OsStr::new("")), 127);
-        assert_eq!(
-            StartError::Exec(ErrorKind::PermissionDenied.into()).exit_code(script.as_os_str()),
-            126
-        );
-    }
-}

@@ -23,6 +23,7 @@ fn a_command_that_cannot_start_is_126_or_127_and_frees_the_lock() {
     for (program, code) in [
         ("/nonexistent/program", 127),
         ("no-such-program-anywhere", 127),
+        ("", 127),
         ("./plain", 126),
         ("./script", 126),
         ("/", 126),

@@ -71,6 +71,18 @@ impl Screen {
             .expect("the terminal takes keys");
     }
 
+    /// Runs a command under a probe in a script, where no shell takes the terminal back for us, and then reads a line.
+    fn runs_a_script(&mut self, scene: &Scene, command: &str) {
+        let probe = format!("exec -a {} \"$PROBE\" {FAR} -- {command}", probe::NAME);
+        let probe = probe.replace('\'', "'\\''");
+        scene.write(
+            "script",
+            &format!("bash -c '{probe}'\nread b; echo then:$b\n"),
+            0o600,
+        );
+        self.types("sh script\n");
+    }
+
     /// Waits until the screen shows `text`, after what earlier waits have seen; gives all up to there.
     fn shows(&mut self, text: &str) -> String {
         let end = Instant::now() + LIMIT;
@@ -115,17 +127,7 @@ const FAR: &str = "term=600000 kill=600000";
 fn the_command_has_the_terminal_and_gives_it_back() {
     let scene = Scene::new();
     let mut screen = Screen::open(&scene);
-    // In a script, where no shell takes the terminal back for us.
-    let script = format!(
-        "exec -a {} \"$PROBE\" {FAR} -- sh -c 'read a; echo got:$a'",
-        probe::NAME
-    );
-    let script = format!(
-        "bash -c '{}'\nread b; echo then:$b\n",
-        script.replace('\'', "'\\''")
-    );
-    scene.write("script", &script, 0o600);
-    screen.types("sh script\n");
+    screen.runs_a_script(&scene, "sh -c 'read a; echo got:$a'");
     screen.shows("started");
     screen.types("one\n");
     screen.shows("got:one");
@@ -227,12 +229,7 @@ fn a_suspended_pipeline_stops_the_command_too() {
 fn a_killed_guardian_leaves_the_terminal_to_the_shell() {
     let scene = Scene::new();
     let mut screen = Screen::open(&scene);
-    let script = format!(
-        "bash -c 'exec -a {} \"$PROBE\" {FAR} -- sleep 600'\nread b; echo then:$b\n",
-        probe::NAME
-    );
-    scene.write("script", &script, 0o600);
-    screen.types("sh script\n");
+    screen.runs_a_script(&scene, "sleep 600");
     let guardian = screen.shows_pid("guardian ");
     screen.shows("started");
     send(guardian, Signal::KILL);
