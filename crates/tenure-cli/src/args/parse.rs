@@ -29,12 +29,13 @@ pub struct BadUsage {
 /// Help, or a usage error in words. A password in a URL that was misplaced is not repeated.
 pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Cli, BadUsage> {
     let args: Vec<OsString> = args.into_iter().collect();
-    let verb = verb_of(&args);
+    let verb = || verb_of(&args);
     let checked = Cli::try_parse_from(&args).and_then(|cli| match contradiction(&cli.verb) {
-        Some(words) => Err(complaint(verb.as_deref(), &words)),
+        Some(words) => Err(complaint(verb().as_deref(), &words)),
         None => Ok(cli),
     });
     checked.map_err(|mut error| {
+        let verb = verb();
         mend_tip(&mut error, verb.as_deref(), &args);
         let mut text = without_passwords(&error.render().to_string());
         if !text.ends_with('\n') {
