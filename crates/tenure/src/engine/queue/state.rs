@@ -399,7 +399,7 @@ impl KeyQueue {
     }
 
     /// Whether nothing is left of callers that waited.
-    #[cfg(test)]
+    #[cfg(all(test, feature = "testing"))]
     pub(super) fn is_at_rest(&self) -> bool {
         self.phase == Phase::Idle
             && self.contention.is_none()
