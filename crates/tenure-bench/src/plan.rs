@@ -50,6 +50,8 @@ pub(crate) enum Client {
     Tenure,
     /// Tenure with `Settings::passing` turned off: every hand-over goes through the store
     TenureNoPassing,
+    /// Tenure with `Settings::linger`: the client keeps the key for up to 10 ms after an unlock
+    TenureLinger,
     /// The peer library on Redis of this name
     Rslock,
     /// The peer library on Redis of this name
@@ -152,6 +154,9 @@ fn clients(workload: Workload, store: Store) -> Vec<Client> {
     if workload == Workload::Hot {
         clients.push(Client::TenureNoPassing);
     }
+    if workload == Workload::Solo {
+        clients.push(Client::TenureLinger);
+    }
     if store == Store::Redis {
         clients.extend([Client::Rslock, Client::Rlock]);
     }
@@ -182,6 +187,8 @@ mod tests {
             assert_eq!(pairing.clients.last(), Some(&Client::Bare));
             let switched = pairing.clients.contains(&Client::TenureNoPassing);
             assert_eq!(switched, pairing.workload == Workload::Hot);
+            let lingers = pairing.clients.contains(&Client::TenureLinger);
+            assert_eq!(lingers, pairing.workload == Workload::Solo);
             for peer in [Client::Rslock, Client::Rlock] {
                 assert_eq!(pairing.clients.contains(&peer), pairing.store == Store::Redis);
             }

@@ -73,7 +73,10 @@ fn cells(row: &Row, rows: &[Row]) -> Vec<String> {
         format!("{:.0} %{too_wide}", spread(&row.rounds) * 100.0),
         beside(row, rows, Client::Bare),
     ];
-    let is_ours = matches!(row.client, Client::Tenure | Client::TenureNoPassing);
+    let is_ours = matches!(
+        row.client,
+        Client::Tenure | Client::TenureNoPassing | Client::TenureLinger
+    );
     cells.extend([Client::Rslock, Client::Rlock].map(|peer| match is_ours {
         true => beside(row, rows, peer),
         false => String::new(),

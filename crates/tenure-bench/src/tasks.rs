@@ -26,6 +26,9 @@ const PATIENCE: Duration = Duration::from_secs(1);
 /// How long the lone waiter wants nothing after each of its turns, so that it comes whenever it comes.
 const REST: Duration = Duration::from_millis(5);
 
+/// How long a client that lingers keeps a key: the longest time that Tenure allows.
+const LINGER: Duration = Duration::from_millis(10);
+
 /// How long closing may take: far longer than giving back what the workers of a bench can leave.
 const CLOSING: Duration = Duration::from_secs(10);
 
@@ -48,6 +51,7 @@ pub(crate) fn work(work: &Work) -> Fallible<()> {
         match (work.client, place.store) {
             (Client::Tenure, _) => tenure(Settings::default(), work).await,
             (Client::TenureNoPassing, _) => tenure(Settings::default().passing(false), work).await,
+            (Client::TenureLinger, _) => tenure(Settings::default().linger(LINGER), work).await,
             (Client::Rslock, _) => serve(peers::keys(&LockManager::new(vec![url])), work).await,
             (Client::Rlock, _) => {
                 let manager = RLock::new(url).await?;
