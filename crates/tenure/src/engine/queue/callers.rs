@@ -1,13 +1,15 @@
 //! The events of callers: they arrive, their calls end, they poll, they leave.
 
+use std::mem;
 use std::sync::Arc;
 use std::task::Waker;
 
 use tenure_backend::Instant;
 use tokio::sync::Notify;
 
+use super::effects::{Effects, ReleaseOrder};
 use super::linger::Lingering;
-use super::state::{Effects, Event, KeyQueue, Phase, ReleaseOrder};
+use super::state::{Event, KeyQueue, Phase};
 use super::waiter::{Offer, Route, Waiter, WaiterId, WaiterState};
 use crate::engine::hold::Hold;
 use crate::engine::request::LockRequest;
@@ -331,5 +333,34 @@ impl Event for CallerLeft<'_> {
         }
         queue.tidy();
         queue.notify_poller(effects);
+    }
+}
+
+impl KeyQueue {
+    /// Makes a caller wait whose own call was refused.
+    pub(super) fn wait(
+        &mut self,
+        id: WaiterId,
+        request: &LockRequest,
+        now: Instant,
+        route: Route,
+        effects: &mut Effects,
+    ) {
+        let waiters = &mut self.contention().waiters;
+        if let Some(waiter) = waiters.get_mut(id) {
+            waiter.route = route;
+            if let WaiterState::Calling(waker) = mem::replace(&mut waiter.state, WaiterState::Waiting(None)) {
+                // It may want to know that it waits.
+                effects.wakes.extend(waker);
+            }
+        } else {
+            waiters.insert(Waiter {
+                id,
+                request: request.clone(),
+                arrived: now,
+                route,
+                state: WaiterState::Waiting(None),
+            });
+        }
     }
 }

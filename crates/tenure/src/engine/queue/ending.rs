@@ -5,8 +5,9 @@ use std::sync::Arc;
 use tenure_backend::{Cause, Instant};
 use tokio::sync::oneshot;
 
-use super::event::{Close, Closed, HoldEnded, Holds};
+use super::holders::{HoldEnded, Holds};
 use super::shared::SharedQueue;
+use super::state::{Close, Closed};
 use crate::engine::hold::Hold;
 use crate::engine::releaser::Release;
 use crate::error::{Error, LostCause};

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 use tenure_backend::{Instant, PASS_WINDOW};
 
-use super::state::{Effects, Exit, Holder, KeyQueue, ReleaseOrder};
+use super::effects::{Effects, ReleaseOrder};
+use super::holders::Exit;
+use super::state::{Event, Holder, KeyQueue};
 use crate::engine::hold::Hold;
 use crate::engine::request::LockRequest;
 
@@ -16,6 +18,12 @@ pub(super) enum Lingering {
     Taken(Arc<Hold>, u32),
     /// It does not serve the caller, and is to be released before the caller asks.
     Released(ReleaseOrder),
+}
+
+impl Holder {
+    pub(super) fn lingers(&self) -> bool {
+        self.lingers_until.is_some()
+    }
 }
 
 impl KeyQueue {
@@ -94,5 +102,17 @@ impl KeyQueue {
         }
         self.has_linger_timer = next.is_some();
         next
+    }
+}
+
+/// A claim may have lingered for its time.
+pub(crate) struct LingerOver;
+
+impl Event for LingerOver {
+    /// When the next claim has lingered for its time.
+    type Reply = Option<Instant>;
+
+    fn apply(self, queue: &mut KeyQueue, now: Instant, effects: &mut Effects) -> Option<Instant> {
+        queue.end_lingering(now, effects)
     }
 }

@@ -38,7 +38,8 @@
 //! # How it is built
 //!
 //! [`KeyQueue`](state::KeyQueue) is a state machine: an [event](state::Event) and the time go in, a reply and
-//! [effects](state::Effects) come out. It reads no clock, starts no task and calls no store.
+//! [effects](effects::Effects) come out. It reads no clock, starts no task and calls no store. The events stand where they
+//! come from: [`callers`], [`holders`], the pollers' in [`polls`], and the timer's in [`linger`].
 //! [`SharedQueue::apply`] locks it, reads the clock, applies one event, unlocks it, and only then wakes callers, starts the
 //! poller and sends releases.
 //!
@@ -67,10 +68,12 @@
 //! - **Q8** No lock is held while a waker runs or a store is called.
 
 mod callers;
+mod effects;
 mod ending;
-mod event;
+mod holders;
 mod linger;
 mod policy;
+mod polls;
 mod registry;
 mod shared;
 mod state;
@@ -83,8 +86,8 @@ pub(crate) use callers::{
     Arrival, Arrived, Ask, CallAdopted, CallEnded, CallOutcome, CallReply, CallerKind, CallerLeft, PollReply,
     Polled,
 };
-pub(crate) use event::IsUnanswered;
 pub(crate) use policy::PolicyLimits;
+pub(crate) use polls::IsUnanswered;
 pub(crate) use registry::Registry;
 pub(crate) use shared::{Departed, SharedQueue};
 pub(crate) use state::Rules;

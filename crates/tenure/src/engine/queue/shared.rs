@@ -8,13 +8,16 @@ use parking_lot::Mutex;
 use tenure_backend::{Cause, Claim, Fairness, Grant, Instant, Kind, LockKey, Standing};
 use tokio::sync::Notify;
 
-use super::event::{
-    HoldEnded, HolderDone, HolderGone, Holds, IsWaiting, IsWanted, LingerOver, PollFailed, PollGranted,
-    PollerLooks, QueueFailed, QueueGranted, SuccessorAnswered,
-};
+use super::effects::{Effects, Granted, PollerEffect, SuccessorRequest};
+use super::holders::{Exit, HoldEnded, HolderDone, HolderGone, Holds};
+use super::linger::LingerOver;
 use super::policy::Turn;
+use super::polls::{
+    IsWaiting, IsWanted, Look, PollFailed, PollGranted, PollerLooks, QueueFailed, QueueGranted,
+    SuccessorAnswered,
+};
 use super::registry::Registry;
-use super::state::{Effects, Event, Exit, Granted, KeyQueue, Look, PollerEffect, Rules, SuccessorRequest};
+use super::state::{Event, KeyQueue, Rules};
 use super::waiter::WaiterId;
 use crate::engine::context::Context;
 use crate::engine::hold::Hold;

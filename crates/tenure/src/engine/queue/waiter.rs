@@ -1,13 +1,15 @@
 //! The waiters of one key: their order and their states.
 
 use std::collections::VecDeque;
+use std::mem;
 use std::sync::Arc;
 use std::task::Waker;
 use std::time::Duration;
 
-use tenure_backend::Instant;
+use tenure_backend::{Instant, PASS_WINDOW};
 use tokio::sync::Notify;
 
+use super::effects::Effects;
 use crate::engine::hold::Hold;
 use crate::engine::request::LockRequest;
 use crate::error::Error;
@@ -160,5 +162,42 @@ impl Waiter {
     /// Whether it waits for a grant of this client.
     pub(crate) fn is_next(&self) -> bool {
         matches!(self.route, Route::Local) && matches!(self.state, WaiterState::Waiting(_))
+    }
+}
+
+impl Waiter {
+    pub(super) fn offer(&mut self, offer: Offer, effects: &mut Effects) {
+        let (WaiterState::Waiting(waker) | WaiterState::Calling(waker)) =
+            mem::replace(&mut self.state, WaiterState::Offered(offer))
+        else {
+            return;
+        };
+        effects.wakes.extend(waker);
+    }
+
+    pub(super) fn set(&mut self, state: WaiterState, effects: &mut Effects) {
+        if let WaiterState::Waiting(waker) | WaiterState::Calling(waker) =
+            mem::replace(&mut self.state, state)
+        {
+            effects.wakes.extend(waker);
+        }
+    }
+}
+
+impl Offer {
+    /// A grant of the store.
+    pub(super) fn new(hold: Arc<Hold>, at: Instant) -> Self {
+        Offer {
+            hold,
+            nth: 0,
+            handed_over: false,
+            at,
+        }
+    }
+
+    /// Whether the grant may still be returned to its caller.
+    pub(super) fn is_good(&self, now: Instant) -> bool {
+        let is_fresh = !self.handed_over || now - self.hold.confirmed() < PASS_WINDOW;
+        is_fresh && now < self.hold.deadline()
     }
 }

@@ -23,13 +23,13 @@ use crate::engine::queue::callers::{
     Arrival, Arrived, Ask, CallAdopted, CallEnded, CallOutcome, CallReply, CallerKind, CallerLeft, PollReply,
     Polled,
 };
-use crate::engine::queue::event::{
-    Close, HoldEnded, HolderDone, IsWanted, PollGranted, PollerLooks, QueueGranted, SuccessorAnswered,
-};
+use crate::engine::queue::effects::{Effects, Granted, PollerEffect, SuccessorRequest};
+use crate::engine::queue::holders::{Exit, HoldEnded, HolderDone};
 use crate::engine::queue::policy::{PolicyLimits, Turn};
-use crate::engine::queue::state::{
-    Effects, Event, Exit, Granted, KeyQueue, Look, PollerEffect, Rules, SuccessorRequest,
+use crate::engine::queue::polls::{
+    IsWanted, Look, PollGranted, PollerLooks, QueueGranted, SuccessorAnswered,
 };
+use crate::engine::queue::state::{Close, Event, KeyQueue, Rules};
 use crate::engine::queue::waiter::{Places, WaiterId};
 use crate::engine::request::{LockRequest, Options};
 use crate::error::{Error, LostCause};

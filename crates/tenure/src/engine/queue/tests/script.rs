@@ -11,7 +11,7 @@
 use super::store::Holder;
 use super::{Caller, CallerState, World};
 use crate::engine::queue::callers::CallerKind;
-use crate::engine::queue::event::LingerOver;
+use crate::engine::queue::linger::LingerOver;
 
 impl World {
     /// Whether that can happen to a caller, by the verb of the event.

@@ -1,0 +1,182 @@
+//! The events of holders: a claim goes to the next local waiter, lingers, or goes back to the store.
+
+use std::mem;
+use std::sync::Arc;
+
+use tenure_backend::{Instant, PASS_WINDOW};
+
+use super::effects::{Effects, ReleaseOrder, SuccessorRequest};
+use super::state::{Contention, Event, Holder, KeyQueue, Phase};
+use super::waiter::Offer;
+use crate::engine::hold::Hold;
+use crate::engine::request::LockRequest;
+
+/// A holder is done.
+pub(crate) struct HolderDone<'a>(pub(crate) &'a Arc<Hold>);
+
+impl Event for HolderDone<'_> {
+    type Reply = Exit;
+
+    fn apply(self, queue: &mut KeyQueue, now: Instant, effects: &mut Effects) -> Exit {
+        queue.holder_done(now, self.0, effects)
+    }
+}
+
+/// What becomes of the claim of a holder that is done.
+#[derive(Debug)]
+pub(crate) enum Exit {
+    /// The next local waiter has it.
+    HandedOver,
+    /// The client keeps it for the next local caller.
+    Lingers,
+    /// It was released before: the client was closed, or its local deadline has passed.
+    Gone,
+    /// It is to be released.
+    Release(Option<SuccessorRequest>),
+}
+
+/// A holder is done, and does not wait for the release.
+pub(crate) struct HolderGone<'a>(pub(crate) &'a Arc<Hold>);
+
+impl Event for HolderGone<'_> {
+    type Reply = ();
+
+    fn apply(self, queue: &mut KeyQueue, now: Instant, effects: &mut Effects) {
+        queue.give_up(now, self.0, effects);
+    }
+}
+
+/// A hold ends without a release: the store has no such claim any more, or no longer keeps it.
+pub(crate) struct HoldEnded<'a>(pub(crate) &'a Arc<Hold>);
+
+impl Event for HoldEnded<'_> {
+    type Reply = ();
+
+    fn apply(self, queue: &mut KeyQueue, _: Instant, effects: &mut Effects) {
+        queue.holders.retain(|holder| !Arc::ptr_eq(&holder.hold, self.0));
+        queue.notify_poller(effects);
+    }
+}
+
+/// Lists the holds of this client.
+pub(crate) struct Holds;
+
+impl Event for Holds {
+    type Reply = Vec<Arc<Hold>>;
+
+    fn apply(self, queue: &mut KeyQueue, _: Instant, _: &mut Effects) -> Vec<Arc<Hold>> {
+        queue.holders.iter().map(|holder| holder.hold.clone()).collect()
+    }
+}
+
+impl KeyQueue {
+    /// A holder is done: the next local waiter gets the claim in memory, or it goes back to the store.
+    pub(super) fn holder_done(&mut self, now: Instant, hold: &Arc<Hold>, effects: &mut Effects) -> Exit {
+        let at = self
+            .holders
+            .iter()
+            .position(|holder| Arc::ptr_eq(&holder.hold, hold));
+        if at.is_some_and(|at| self.hand_over(now, at, effects)) {
+            return Exit::HandedOver;
+        }
+        if let Some(until) = at.and_then(|at| self.linger(now, at)) {
+            if !mem::replace(&mut self.has_linger_timer, true) {
+                effects.linger_until = Some(until);
+            }
+            return Exit::Lingers;
+        }
+        let holder = at.map(|at| self.holders.remove(at));
+        self.last_run = holder.as_ref().map_or(1, |holder| holder.grants);
+        if !hold.depart() {
+            return Exit::Gone;
+        }
+        if let Some((contention, holder)) = self.contention.as_mut().zip(holder) {
+            contention.policy.run_ended(holder.grants);
+        }
+        let successor = self.successor(now);
+        if successor.is_none() {
+            self.notify_poller(effects);
+        }
+        Exit::Release(successor)
+    }
+
+    /// Hands a claim over to the first local waiter. Returns false if that is not possible.
+    fn hand_over(&mut self, now: Instant, at: usize, effects: &mut Effects) -> bool {
+        let Some(contention) = &mut self.contention else {
+            return false;
+        };
+        let holder = &mut self.holders[at];
+        let hold = &holder.hold;
+        let is_allowed = self.rules.local_handover
+            && contention.policy.may_hand_over()
+            && holder.request.may_hand_over()
+            && !hold.has_departed()
+            && now < hold.deadline()
+            && now - hold.confirmed() < PASS_WINDOW
+            && holder.grants < hold.run();
+        if !is_allowed {
+            return false;
+        }
+        let Some(waiter) = contention.waiters.first_mut() else {
+            return false;
+        };
+        if !waiter.request.fits(&holder.request) {
+            return false;
+        }
+        let offer = Offer {
+            hold: hold.clone(),
+            nth: holder.grants,
+            handed_over: true,
+            at: now,
+        };
+        holder.grants += 1;
+        holder.lingers_until = None;
+        contention.policy.handed_over();
+        waiter.offer(offer, effects);
+        effects.handed_over = true;
+        self.watch_offer(effects);
+        true
+    }
+
+    /// The successor that a release names, for the first local waiter.
+    fn successor(&mut self, now: Instant) -> Option<SuccessorRequest> {
+        if self.phase != Phase::Polling || !self.asking.is_empty() {
+            return None;
+        }
+        let request = self.contention.as_ref()?.waiters.first()?.request.clone();
+        if !self.admits(now, request.mode) {
+            return None;
+        }
+        let policy = &mut self.contention.as_mut()?.policy;
+        if !policy.names_successor(now) {
+            return None;
+        }
+        let reserve = policy.reserve();
+        self.phase = Phase::HandingOver;
+        Some(SuccessorRequest { request, reserve })
+    }
+
+    /// Releases a hold for a caller that does not wait for it.
+    pub(super) fn give_up(&mut self, now: Instant, hold: &Arc<Hold>, effects: &mut Effects) {
+        if let Exit::Release(successor) = self.holder_done(now, hold, effects) {
+            effects.releases.push(ReleaseOrder {
+                hold: hold.clone(),
+                successor,
+            });
+        }
+    }
+
+    /// Notes a new hold.
+    pub(super) fn hold(&mut self, hold: Arc<Hold>, request: LockRequest) {
+        self.holders.push(Holder {
+            hold,
+            request,
+            grants: 1,
+            lingers_until: None,
+        });
+        if let Some(contention) = &mut self.contention {
+            let Contention { waiters, policy, .. } = &mut **contention;
+            policy.run_began(|| waiters.local());
+        }
+    }
+}

@@ -1,0 +1,301 @@
+//! The events of pollers: what a poller does next, and what the store answers to it.
+
+use std::mem;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tenure_backend::{Instant, Mode, PASS_WINDOW};
+
+use super::effects::{Effects, Granted, SuccessorRequest};
+use super::policy::Turn;
+use super::state::{Event, Holder, KeyQueue, OfferWatch, Phase};
+use super::waiter::{Offer, WaiterId, WaiterState, Waiters};
+use crate::engine::hold::Hold;
+use crate::engine::request::LockRequest;
+use crate::error::Error;
+
+/// How often the store is asked about a holder whose lease is not renewed, while others wait behind it: a third of its
+/// lease, or this if it is less.
+const ASK_ABOUT: Duration = Duration::from_secs(10);
+
+/// The shortest rest of the poller behind holders of this client.
+const SHORTEST_REST: Duration = Duration::from_millis(1);
+
+/// The poller looks.
+pub(crate) struct PollerLooks;
+
+impl Event for PollerLooks {
+    type Reply = Look;
+
+    fn apply(self, queue: &mut KeyQueue, now: Instant, effects: &mut Effects) -> Look {
+        queue.expire_offers(now, effects);
+        if queue.is_closed() {
+            return Look::Exit;
+        }
+        if queue.is_quiet() {
+            queue.phase = Phase::Idle;
+            queue.tidy();
+            return Look::Exit;
+        }
+        let rest = queue.next_look();
+        let is_handing_over = queue.phase == Phase::HandingOver;
+        let contention = queue.contention();
+        let Some(request) = contention.waiters.first().map(|first| first.request.clone()) else {
+            return Look::Rest(rest);
+        };
+        let (reserve, turn) = (contention.policy.reserve(), contention.policy.turn(now));
+        if is_handing_over || !queue.asking.is_empty() {
+            return Look::Rest(rest);
+        }
+        if !queue.admits(now, request.mode) {
+            return queue.behind_holders(now, rest);
+        }
+        Look::Ask(SuccessorRequest { request, reserve }, turn)
+    }
+}
+
+/// What the poller does next.
+#[derive(Debug)]
+pub(crate) enum Look {
+    /// It ends.
+    Exit,
+    Rest(Duration),
+    /// It asks the store about a holder whose lease is not renewed.
+    Verify(Arc<Hold>),
+    /// It asks the store for the first local waiter.
+    Ask(SuccessorRequest, Turn),
+}
+
+/// The poller checks whether to go on asking for a claim.
+pub(crate) struct IsWanted<'a>(pub(crate) &'a LockRequest);
+
+impl Event for IsWanted<'_> {
+    /// How soon to check again; `None` if no waiter wants the claim.
+    type Reply = Option<Duration>;
+
+    fn apply(self, queue: &mut KeyQueue, now: Instant, effects: &mut Effects) -> Option<Duration> {
+        queue.expire_offers(now, effects);
+        if queue.is_closed() || !queue.asking.is_empty() || !queue.admits(now, self.0.mode) {
+            return None;
+        }
+        let first = queue.contention.as_ref()?.waiters.first()?;
+        let fits = first.request.fits(self.0);
+        fits.then(|| queue.next_look())
+    }
+}
+
+/// The store granted the poller's claim.
+pub(crate) struct PollGranted(pub(crate) Granted);
+
+impl Event for PollGranted {
+    /// Whether a waiter has it.
+    type Reply = bool;
+
+    fn apply(self, queue: &mut KeyQueue, now: Instant, effects: &mut Effects) -> bool {
+        !queue.is_closed() && queue.deliver(now, self.0, effects)
+    }
+}
+
+/// The store refused the poller's claim for good: the first waiter ends, and the next one asks for itself.
+pub(crate) struct PollFailed<'a> {
+    pub(crate) request: &'a LockRequest,
+    pub(crate) error: Error,
+}
+
+impl Event for PollFailed<'_> {
+    type Reply = ();
+
+    fn apply(self, queue: &mut KeyQueue, _: Instant, effects: &mut Effects) {
+        let waiters = queue
+            .contention
+            .as_mut()
+            .map(|contention| &mut contention.waiters);
+        let first = waiters.and_then(Waiters::first_mut);
+        if let Some(first) = first.filter(|first| first.request.fits(self.request)) {
+            first.set(WaiterState::Answered(Err(self.error)), effects);
+        }
+    }
+}
+
+/// A release with a successor was answered, or dropped.
+pub(crate) struct SuccessorAnswered {
+    /// Number of other waiters, where the store reports it.
+    pub(crate) others: Option<u32>,
+    pub(crate) was_refused: bool,
+    pub(crate) granted: Option<Granted>,
+}
+
+impl Event for SuccessorAnswered {
+    /// Whether a waiter has the grant.
+    type Reply = bool;
+
+    fn apply(self, queue: &mut KeyQueue, now: Instant, effects: &mut Effects) -> bool {
+        if queue.is_closed() {
+            return false;
+        }
+        if queue.phase == Phase::HandingOver {
+            queue.phase = Phase::Polling;
+        }
+        if let Some(contention) = &mut queue.contention {
+            contention
+                .policy
+                .successor_answered(now, self.others, self.was_refused);
+        }
+        match self.granted {
+            // The poller is not notified: it watches over offers by itself.
+            Some(granted) => queue.deliver(now, granted, effects),
+            None => {
+                queue.notify_poller(effects);
+                false
+            }
+        }
+    }
+}
+
+/// The store granted the claim of a fair waiter.
+pub(crate) struct QueueGranted {
+    pub(crate) id: WaiterId,
+    pub(crate) granted: Granted,
+}
+
+impl Event for QueueGranted {
+    /// Whether the waiter has it.
+    type Reply = bool;
+
+    fn apply(self, queue: &mut KeyQueue, now: Instant, effects: &mut Effects) -> bool {
+        if queue.is_closed() {
+            return false;
+        }
+        let Granted { hold, request } = self.granted;
+        let waiter = queue.waiter(self.id);
+        let Some(waiter) = waiter.filter(|waiter| matches!(waiter.state, WaiterState::Waiting(_))) else {
+            return false;
+        };
+        waiter.offer(Offer::new(hold.clone(), now), effects);
+        queue.hold(hold, request);
+        queue.watch_offer(effects);
+        true
+    }
+}
+
+/// The store refused the claim of a fair waiter, or the client closes.
+pub(crate) struct QueueFailed {
+    pub(crate) id: WaiterId,
+    pub(crate) error: Error,
+}
+
+impl Event for QueueFailed {
+    type Reply = ();
+
+    fn apply(self, queue: &mut KeyQueue, _: Instant, effects: &mut Effects) {
+        if let Some(waiter) = queue.waiter(self.id) {
+            waiter.set(WaiterState::Answered(Err(self.error)), effects);
+        }
+    }
+}
+
+/// Whether a fair waiter waits.
+pub(crate) struct IsWaiting(pub(crate) WaiterId);
+
+impl Event for IsWaiting {
+    type Reply = bool;
+
+    fn apply(self, queue: &mut KeyQueue, _: Instant, _: &mut Effects) -> bool {
+        let waiter = queue.waiter(self.0);
+        waiter.is_some_and(|waiter| matches!(waiter.state, WaiterState::Waiting(_)))
+    }
+}
+
+/// Whether a waiter stands behind a call without an answer, its own or another's, and behind no holder.
+pub(crate) struct IsUnanswered {
+    pub(crate) id: WaiterId,
+    pub(crate) mode: Mode,
+}
+
+impl Event for IsUnanswered {
+    type Reply = bool;
+
+    fn apply(self, queue: &mut KeyQueue, now: Instant, _: &mut Effects) -> bool {
+        let waiter = queue.waiter(self.id);
+        waiter.is_some_and(|waiter| matches!(waiter.state, WaiterState::Calling(_)))
+            || (!queue.asking.is_empty() && queue.admits(now, self.mode))
+    }
+}
+
+impl KeyQueue {
+    /// Offers a grant of the store to the first local waiter. Returns false if no waiter can use it.
+    ///
+    /// A waiter that arrived after the claim was asked for gets it within the handover window only: later, the claim may
+    /// have been evicted, and a greater token given out before the waiter arrived.
+    pub(super) fn deliver(&mut self, now: Instant, grant: Granted, effects: &mut Effects) -> bool {
+        let Granted { hold, request } = grant;
+        let is_fresh = now - hold.confirmed() < PASS_WINDOW;
+        let first = self
+            .contention
+            .as_mut()
+            .and_then(|contention| contention.waiters.first_mut());
+        let first = first
+            .filter(|first| first.request.fits(&request) && (is_fresh || first.arrived <= hold.confirmed()));
+        let Some(waiter) = first else {
+            self.notify_poller(effects);
+            return false;
+        };
+        waiter.offer(Offer::new(hold.clone(), now), effects);
+        self.hold(hold, request);
+        self.watch_offer(effects);
+        true
+    }
+
+    /// Passes offers on that were not taken in time. The waiters that missed them get none until they are polled.
+    pub(super) fn expire_offers(&mut self, now: Instant, effects: &mut Effects) {
+        let window = self.rules.offer_window;
+        while let Some(contention) = &mut self.contention
+            && let Some(id) = contention.waiters.overdue(now, window)
+            && let Some(waiter) = contention.waiters.get_mut(id)
+            && let WaiterState::Offered(offer) = mem::replace(&mut waiter.state, WaiterState::Missed)
+        {
+            self.give_up(now, &offer.hold, effects);
+        }
+    }
+
+    /// How soon the poller looks after offers that may not be taken.
+    pub(super) fn next_look(&mut self) -> Duration {
+        let window = self.rules.offer_window;
+        let contention = self.contention();
+        if contention.waiters.has_offers() {
+            return window / 4;
+        }
+        match contention.watch {
+            // It is not notified of each offer: that would cost more than the hand-overs themselves.
+            OfferWatch::Busy => {
+                contention.watch = OfferWatch::Quiet;
+                window
+            }
+            OfferWatch::Quiet | OfferWatch::Asleep => {
+                contention.watch = OfferWatch::Asleep;
+                Duration::MAX
+            }
+        }
+    }
+
+    /// What the poller does while holders of this client are in the way.
+    pub(super) fn behind_holders(&mut self, now: Instant, rest: Duration) -> Look {
+        let mut until = now + rest;
+        let Some(contention) = &mut self.contention else {
+            return Look::Exit;
+        };
+        for Holder { hold, .. } in &self.holders {
+            until = until.min(hold.deadline());
+            if !hold.is_lease_renewed() {
+                let last = contention.asked_about.max(hold.confirmed());
+                let ask_at = last + ASK_ABOUT.min(hold.lease() / 3);
+                if ask_at <= now {
+                    contention.asked_about = now;
+                    return Look::Verify(hold.clone());
+                }
+                until = until.min(ask_at);
+            }
+        }
+        Look::Rest((until - now).max(SHORTEST_REST))
+    }
+}
