@@ -73,10 +73,7 @@ fn cells(row: &Row, rows: &[Row]) -> Vec<String> {
         format!("{:.0} %{too_wide}", spread(&row.rounds) * 100.0),
         beside(row, rows, Client::Bare),
     ];
-    let is_ours = matches!(
-        row.client,
-        Client::Tenure | Client::TenureNoPassing | Client::TenureLinger
-    );
+    let is_ours = !matches!(row.client, Client::Rslock | Client::Rlock | Client::Bare);
     cells.extend([Client::Rslock, Client::Rlock].map(|peer| match is_ours {
         true => beside(row, rows, peer),
         false => String::new(),

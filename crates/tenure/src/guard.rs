@@ -258,10 +258,9 @@ impl Guard {
 
     /// As [`give_up`](Self::give_up), with the rest done by the client's own task.
     pub(crate) fn abandon(mut self) {
-        match self.leave() {
-            None => {}
-            Some((held, Rest::Shared)) => drop(held.ended(held.now())),
-            Some((held, Rest::Release | Rest::Keep(_))) => held.release_behind(),
+        if let Some((held, rest)) = self.leave() {
+            let is_shared = matches!(rest, Rest::Shared);
+            held.end_behind(if is_shared { rest } else { Rest::Release });
         }
     }
 
@@ -326,10 +325,17 @@ impl Held {
         }
     }
 
-    /// Gives the lock back, and leaves the rest to the client's tasks.
-    fn release_behind(&self) {
-        let now = self.queue.done_behind(&self.hold);
+    /// Does what remains to be done, by the client's tasks.
+    fn end_behind(&self, rest: Rest) {
+        let now = match rest {
+            Rest::Release => self.queue.done_behind(&self.hold),
+            Rest::Shared | Rest::Keep(_) => self.now(),
+        };
         let _ = self.ended(now);
+        if let Rest::Keep(until) = rest {
+            let tell = tokio::sync::oneshot::channel().0;
+            self.queue.keep(&self.hold, until, tell);
+        }
     }
 
     async fn release(&self) -> Result<(), Error> {
@@ -412,15 +418,8 @@ impl Held {
 
 impl Drop for Guard {
     fn drop(&mut self) {
-        match self.leave() {
-            None => {}
-            Some((held, Rest::Shared)) => drop(held.ended(held.now())),
-            Some((held, Rest::Release)) => held.release_behind(),
-            Some((held, Rest::Keep(until))) => {
-                let _ = held.ended(held.now());
-                held.queue
-                    .keep(&held.hold, until, tokio::sync::oneshot::channel().0);
-            }
+        if let Some((held, rest)) = self.leave() {
+            held.end_behind(rest);
         }
     }
 }

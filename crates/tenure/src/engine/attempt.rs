@@ -283,13 +283,7 @@ impl Attempt {
                 ask_after(queue.clone(), release, claim.clone())
             }
         };
-        let own = OwnCall {
-            queue: queue.clone(),
-            id,
-            request: self.request.clone(),
-            claim: claim.clone(),
-            tries: self.tries(),
-        };
+        let own = self.own_call(queue, id, claim.clone());
         let mut asking = Asking::new(call, own);
         match Pin::new(&mut asking).poll(cx) {
             Poll::Ready(judged) => self.judged(queue, id, judged),
@@ -382,22 +376,22 @@ impl Attempt {
                 None
             }
             PollReply::Missed => {
-                self.queue_again(queue, id);
+                // Once more, at the tail of the store's queue.
+                let claim = queue.claim(&self.request, Fairness::Fifo, 1);
+                self.own_call(queue, id, claim).wait_anew();
                 None
             }
         })
     }
 
-    /// Waits once more at the tail of the store's queue.
-    fn queue_again(&mut self, queue: &Arc<SharedQueue>, id: WaiterId) {
-        let own = OwnCall {
+    fn own_call(&self, queue: &Arc<SharedQueue>, id: WaiterId, claim: Arc<Claim>) -> OwnCall {
+        OwnCall {
             queue: queue.clone(),
             id,
             request: self.request.clone(),
-            claim: queue.claim(&self.request, Fairness::Fifo, 1),
-            tries: false,
-        };
-        own.wait_anew();
+            claim,
+            tries: self.tries(),
+        }
     }
 
     fn granted(&mut self, queue: &Arc<SharedQueue>, hold: Arc<Hold>, nth: u32, now: Instant) -> Taken {

@@ -35,17 +35,6 @@ pub(crate) enum Exit {
     Release(Option<SuccessorRequest>),
 }
 
-/// A holder is done, and does not wait for the release.
-pub(crate) struct HolderGone<'a>(pub(crate) &'a Arc<Hold>);
-
-impl Event for HolderGone<'_> {
-    type Reply = ();
-
-    fn apply(self, queue: &mut KeyQueue, now: Instant, effects: &mut Effects) {
-        queue.give_up(now, self.0, effects);
-    }
-}
-
 /// A hold ends without a release: the store has no such claim any more, or no longer keeps it.
 pub(crate) struct HoldEnded<'a>(pub(crate) &'a Arc<Hold>);
 

@@ -9,7 +9,7 @@ use tenure_backend::{Cause, Claim, Fairness, Grant, Instant, Kind, LockKey, Stan
 use tokio::sync::Notify;
 
 use super::effects::{Effects, Granted, PollerEffect, SuccessorRequest};
-use super::holders::{Exit, HoldEnded, HolderDone, HolderGone, Holds};
+use super::holders::{Exit, HoldEnded, HolderDone, Holds};
 use super::linger::LingerOver;
 use super::policy::Turn;
 use super::polls::{
@@ -195,7 +195,11 @@ impl SharedQueue {
 
     /// A holder is done, and does not wait for the release. Returns the time.
     pub(crate) fn done_behind(self: &Arc<Self>, hold: &Arc<Hold>) -> Instant {
-        self.apply_at(HolderGone(hold)).1
+        let (done, now) = self.done(hold);
+        if let Ok(release) = done {
+            self.services.releaser.send_later(release);
+        }
+        now
     }
 
     pub(crate) fn release(
