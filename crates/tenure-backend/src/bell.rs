@@ -22,7 +22,7 @@ use crate::Wakes;
 /// use tenure_backend::Bell;
 ///
 /// let bell = Bell::default();
-/// let mut wakes = bell.wakes(|| println!("nobody listens any more"));
+/// let mut wakes = bell.wakes(|| println!("the listener was dropped"));
 /// bell.ring();
 /// bell.ring();
 /// let hint = poll_fn(|cx| Pin::new(&mut wakes).poll_next(cx)).await;

@@ -114,7 +114,21 @@ impl<T> Each<T> {
         Each(Inner::Pending(Box::pin(future)))
     }
 
-    /// Takes the answers of a call that was answered when it was made. Such a call is not polled any more.
+    /// Takes the answers of a call that was answered when it was made.
+    ///
+    /// A caller that need not wait saves a poll. A call whose answers were taken panics when it is polled, as one does that
+    /// was polled to its end.
+    ///
+    /// # Examples
+    /// ```
+    /// use tenure_backend::Each;
+    ///
+    /// let mut answered = Each::ready([1, 2].into_iter().collect());
+    /// assert_eq!(answered.take_ready().unwrap()[..], [1, 2]);
+    /// assert!(answered.take_ready().is_none(), "they are taken once");
+    /// let mut pending = Each::new(async { [1].into_iter().collect() });
+    /// assert!(pending.take_ready().is_none(), "it is to be polled");
+    /// ```
     pub fn take_ready(&mut self) -> Option<Batch<T>> {
         match &mut self.0 {
             Inner::Ready(answers) => answers.take(),

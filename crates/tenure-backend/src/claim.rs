@@ -16,10 +16,10 @@ pub const MAX_PLACE_AHEAD: Duration = Duration::from_secs(10);
 /// ([`Departure::bar`](crate::Departure)), so that no grant that is passed on is older than another's.
 pub const PASS_WINDOW: Duration = Duration::from_millis(10);
 
-/// For how long a key is left to a client whose turn it is: long enough for a wake-up and a request.
+/// How long a key is left to a client whose turn it is: long enough for a wake-up and a request.
 ///
-/// A store keeps a freed key for that time for the claim that it woke, and has a claim that lets others go first ask
-/// again after it. A client that has had its turns leaves the store alone for the same time.
+/// A store keeps a freed key that long for the claim that it woke. A claim that must let others go first polls again
+/// after this time, and a client that has had its turns leaves the store alone for it.
 pub const TURN: Duration = Duration::from_millis(10);
 
 /// One attempt to hold one key, with all a store needs to know to grant it.

@@ -34,7 +34,7 @@ struct Armed {
 }
 
 impl Watchers {
-    /// Arms wake-ups for the claim. The mailbox is told when they are dropped.
+    /// Arms wake-ups for the claim. The mailbox gets a message when they are dropped.
     pub(crate) fn arm(&mut self, claim: Arc<Claim>, mailbox: Arc<Mailbox>) -> Wakes {
         let bell = Bell::default();
         let armed = Armed {

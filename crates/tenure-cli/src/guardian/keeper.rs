@@ -290,7 +290,7 @@ impl Keeper {
         let unreached = loop {
             match sweep.round(now()) {
                 Left::Unreachable(pids) => break pids,
-                Left::Somebody(pause) => {
+                Left::Running(pause) => {
                     let mut polled = [PollFd::new(&self.child_changed, PollFlags::IN)];
                     let _ = poll(&mut polled, Some(&timespec(pause)));
                     drain(&self.child_changed);

@@ -340,7 +340,7 @@ impl Supervisor {
         }
         while let Some(sweep) = &mut self.revenge {
             match sweep.round(now()) {
-                Left::Somebody(pause) => tokio::time::sleep(pause).await,
+                Left::Running(pause) => tokio::time::sleep(pause).await,
                 Left::Unreachable(pids) => return self.ended_in_its_place(pids),
             }
         }

@@ -21,9 +21,9 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(100);
 /// What a round left alive.
 #[derive(Debug, PartialEq)]
 pub(super) enum Left {
-    /// Do another round after this pause.
-    Somebody(Duration),
-    /// Nobody but these processes of other users, if any, for longer than it is worth waiting.
+    /// Processes that can be killed: another round follows after this pause.
+    Running(Duration),
+    /// Only these processes of other users, if any, for longer than another round would help.
     Unreachable(Vec<i32>),
 }
 
@@ -82,7 +82,7 @@ impl Sweep {
         }
         let pause = self.pause;
         self.pause = (pause * 2).min(LONGEST_PAUSE);
-        Left::Somebody(pause)
+        Left::Running(pause)
     }
 
     /// The processes that are left for others to end; `None` while some may still be ended here.

@@ -80,7 +80,7 @@ pub(crate) struct Done {
 }
 
 impl Process {
-    /// Waits for its end and for the end of its outputs: whoever holds one open lives on.
+    /// Waits until the process has ended, and every process that holds one of its outputs open.
     pub(crate) fn finish(mut self) -> Done {
         self.close_stdin();
         let text = |line: String| line + "\n";
