@@ -9,7 +9,7 @@ use tenure_backend::{
     Profile, Query, Released,
 };
 
-use crate::changes::{Changes, Scope};
+use crate::changes::{Changes, Scans, Scope};
 use crate::engine::Engine;
 use crate::engine::own_thread::OwnThread;
 use crate::engine::owner::Owner;
@@ -37,6 +37,8 @@ use crate::settings::Settings;
 #[derive(Clone, Debug)]
 pub struct Client {
     pub(crate) engine: Arc<Engine>,
+    /// Scans of the store that the client's watchers share.
+    scans: Arc<Scans>,
 }
 
 impl Client {
@@ -47,6 +49,7 @@ impl Client {
     pub fn new(backend: Arc<dyn Backend>, settings: Settings) -> Client {
         Client {
             engine: Engine::new(backend, settings),
+            scans: Arc::default(),
         }
     }
 
@@ -96,7 +99,8 @@ impl Client {
 
     /// Watches all keys that begin with `prefix`, by a look at the store once a second. No I/O until it is awaited.
     pub fn watch(&self, prefix: impl AsRef<str>) -> Changes {
-        Changes::new(&self.engine, Ok(Scope::Prefix(prefix.as_ref().into())))
+        let scope = Scope::Prefix(prefix.as_ref().into(), self.scans.clone());
+        Changes::new(&self.engine, Ok(scope))
     }
 
     /// What the store promises, and what it cannot do.

@@ -278,10 +278,7 @@ impl Attempt {
         let claim = queue.claim(&self.request, fairness, reserve);
         let call = match after {
             None => context.store.acquire(claim.clone(), context.not_after(now)),
-            Some(order) => {
-                let release = queue.release(&order.hold, order.successor);
-                ask_after(queue.clone(), release, claim.clone())
-            }
+            Some(order) => ask_after(queue.clone(), queue.release(order), claim.clone()),
         };
         let own = self.own_call(queue, id, claim.clone());
         let mut asking = Asking::new(call, own);
@@ -470,7 +467,7 @@ impl Attempt {
     }
 }
 
-/// Asks for a claim when another claim of this client is released.
+/// Asks for a claim after the release of another claim of this client.
 fn ask_after(queue: Arc<SharedQueue>, release: Release, claim: Arc<Claim>) -> Call<Standing> {
     Call::new(async move {
         let context = queue.context();

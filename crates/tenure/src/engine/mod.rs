@@ -17,12 +17,10 @@ pub(crate) mod releaser;
 pub(crate) mod renewer;
 pub(crate) mod request;
 pub(crate) mod root;
-pub(crate) mod scan;
 pub(crate) mod services;
 pub(crate) mod store;
 pub(crate) mod tasks;
 pub(crate) mod timer;
-pub(crate) mod wakes;
 pub(crate) mod wheel;
 
 pub(crate) use root::Engine;

@@ -14,8 +14,8 @@ use super::context::backoff;
 use super::hold::Hold;
 use super::renewer::HoldObserver;
 use super::services::Services;
+use super::store::next_wake;
 use super::timer::{nap, sleep, within};
-use super::wakes::next_wake;
 
 /// The longest time between two polls where no wake-up can come.
 const POLL: Duration = Duration::from_millis(100);

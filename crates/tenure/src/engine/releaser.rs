@@ -70,8 +70,8 @@ pub(crate) struct Release {
     /// A call in flight. It outlives the future that polls it.
     call: Option<Each<Released>>,
     tries: u32,
-    /// A closing client waits for it. Only where the store has not answered at once.
-    token: Option<TaskTrackerToken>,
+    /// A closing client waits for it.
+    _token: TaskTrackerToken,
 }
 
 /// What a release needs of the queue from which it comes.
@@ -126,8 +126,7 @@ impl Releaser {
     }
 
     /// Sends a release for a caller that does not wait for it.
-    pub(crate) fn send_later(&self, mut release: Release) {
-        release.token = Some(self.0.tasks.token());
+    pub(crate) fn send_later(&self, release: Release) {
         let mut pending = self.0.pending.lock();
         if self.0.tasks.is_gone() {
             // No task is left to send it: the lease ends the claim.
@@ -217,6 +216,7 @@ impl Release {
         claim: Arc<Claim>,
         cause: Cause,
         successor: Option<Successor>,
+        token: TaskTrackerToken,
     ) -> Self {
         Release {
             origin,
@@ -225,7 +225,7 @@ impl Release {
             successor,
             call: None,
             tries: 0,
-            token: None,
+            _token: token,
         }
     }
 
@@ -235,18 +235,14 @@ impl Release {
 
     /// Sends the release and retries it for up to `limit` while its effect is unknown. After that a task goes on.
     ///
-    /// With a successor, waiters depend on the release: a task adopts it unless the caller has polled it to its end within
-    /// the offer window.
+    /// Others wait for the claim: a task adopts the release unless the caller has polled it to its end within the offer
+    /// window.
     ///
     /// # Cancel safety
     /// Dropped after its first poll, a task finishes the release.
     pub(crate) async fn send(mut self: Box<Self>, limit: Duration) -> Answer {
         if let Some(left) = self.begin() {
             return Ok(left);
-        }
-        self.token = Some(self.shared().tasks.token());
-        if self.successor.is_none() {
-            return Abandoned(Some(self)).send(limit).await;
         }
         let releaser = self.origin.releaser().clone();
         let (tell, mut told) = oneshot::channel();
@@ -414,31 +410,7 @@ impl Drop for Release {
     }
 }
 
-/// A release that its caller polls. A task finishes it if the caller stops, or after its limit.
-struct Abandoned(Option<Box<Release>>);
-
-impl Abandoned {
-    async fn send(mut self, limit: Duration) -> Answer {
-        let Some(release) = &mut self.0 else {
-            return Ok(Left::Absent);
-        };
-        let answer = release.run(limit).await;
-        if answer.is_ok() {
-            self.0 = None;
-        }
-        answer
-    }
-}
-
-impl Drop for Abandoned {
-    fn drop(&mut self) {
-        if let Some(release) = self.0.take() {
-            release.finish_later();
-        }
-    }
-}
-
-/// A release with a successor. Once it is adopted, `tell` has the answer for the caller.
+/// A release in flight. Once it is adopted, `tell` has the answer for the caller.
 struct Unlocking {
     release: Pin<Box<dyn Future<Output = Answer> + Send>>,
     tell: oneshot::Sender<Answer>,

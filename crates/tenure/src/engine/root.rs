@@ -9,7 +9,6 @@ use super::context::Context;
 use super::own_thread::OwnThread;
 use super::queue::{PolicyLimits, Registry, Rules, SharedQueue};
 use super::request::Options;
-use super::scan::Scans;
 use super::services::{OnRuntimeEnd, Services};
 use super::tasks::Tasks;
 use super::timer::within;
@@ -23,8 +22,6 @@ pub(crate) struct Engine {
     pub(crate) services: Arc<Services>,
     /// The options of a lock for which nothing else was asked.
     pub(crate) options: Arc<Options>,
-    /// Scans that the client's watchers share.
-    pub(crate) scans: Arc<Scans>,
     queues: Arc<Queues>,
     rules: Arc<Rules>,
 }
@@ -41,6 +38,7 @@ impl Engine {
                 reports_waiters: profile.tells_others,
                 is_on_network: profile.reach == Reach::Network,
             },
+            releases: tasks.work().clone(),
         };
         let options = Options::new(&context.settings);
         let services = Services::new(context, tasks);
@@ -50,7 +48,6 @@ impl Engine {
         Arc::new(Engine {
             services,
             options: Arc::new(options),
-            scans: Arc::default(),
             queues,
             rules: Arc::new(rules),
         })

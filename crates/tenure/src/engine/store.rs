@@ -1,8 +1,11 @@
 //! The store of a client. A method of its backend that panics answers an error, as a [`Call`] whose future panics does.
 
+use std::future::{pending, poll_fn};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::Pin;
 use std::sync::Arc;
 
+use futures_core::Stream;
 use tenure_backend::{
     Backend, BackendError, Batch, Call, Claim, Departure, Each, Instant, LockStatus, Page, Profile, Query,
     Released, Renewal, Renewed, Standing, Wakes,
@@ -57,5 +60,13 @@ impl Store {
     fn each<T>(&self, begin: impl FnOnce(Arc<dyn Backend>) -> Each<T>) -> Each<T> {
         let begun = catch_unwind(AssertUnwindSafe(|| begin(self.0.clone())));
         begun.unwrap_or_else(|_| Each::ready(Batch::new()))
+    }
+}
+
+/// Waits for the next wake-up. Returns false when the store sends no more. Without any it never returns.
+pub(crate) async fn next_wake(wakes: &mut Option<Wakes>) -> bool {
+    match wakes {
+        Some(wakes) => poll_fn(|cx| Pin::new(&mut *wakes).poll_next(cx)).await.is_some(),
+        None => pending().await,
     }
 }

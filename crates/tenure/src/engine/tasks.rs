@@ -163,6 +163,11 @@ impl Tasks {
         }
     }
 
+    /// What counts the work on behalf of callers.
+    pub(crate) fn work(&self) -> &TaskTracker {
+        &self.0.work
+    }
+
     /// Counts work on behalf of a caller for as long as the token lives.
     pub(crate) fn token(&self) -> TaskTrackerToken {
         self.0.work.token()

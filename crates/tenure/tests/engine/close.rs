@@ -1,5 +1,6 @@
 //! Closing a client, and clients that are just dropped.
 
+use futures_util::poll;
 use tenure::{Error, LostCause, Settings};
 
 use crate::stage::Verb;
@@ -35,6 +36,22 @@ async fn close_waits_no_longer_than_it_may() {
     let before = tokio::time::Instant::now();
     assert_error!(client.close(SECOND).await, Error::Timeout);
     assert!(before.elapsed() < SECOND + 50 * MS);
+}
+
+#[tokio::test(start_paused = true)]
+async fn close_finishes_an_unlock_that_is_not_polled() {
+    let (world, client, stage) = World::with_stage();
+    let guard = client.mutex("k").lock().await.unwrap();
+    stage.act(Verb::Release).hold_before();
+    let mut unlocking = Box::pin(guard.unlock());
+    assert!(poll!(&mut unlocking).is_pending());
+    let closing = tokio::spawn(async move { client.close(SECOND).await });
+    settle().await;
+    assert!(!closing.is_finished(), "it waits for the release");
+    stage.act(Verb::Release).go_on();
+    closing.await.unwrap().unwrap();
+    assert!(world.is_free("k").await);
+    unlocking.await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]

@@ -6,6 +6,7 @@ use std::task::Waker;
 use smallvec::SmallVec;
 use tenure_backend::Instant;
 use tokio::sync::Notify;
+use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use crate::engine::hold::Hold;
 use crate::engine::request::LockRequest;
@@ -17,6 +18,7 @@ pub(crate) struct Effects {
     pub(crate) poller: Option<PollerEffect>,
     /// Pollers of fair waiters that left.
     pub(crate) notify: Vec<Arc<Notify>>,
+    /// Holds to be released for callers that do not wait for it.
     pub(crate) releases: Vec<ReleaseOrder>,
     /// A claim was handed over in memory.
     pub(crate) handed_over: bool,
@@ -36,11 +38,13 @@ impl Effects {
     }
 }
 
-/// A hold to be released for a caller that does not wait for it.
+/// A hold that has left the queue, and is to be released.
 #[derive(Debug)]
 pub(crate) struct ReleaseOrder {
     pub(crate) hold: Arc<Hold>,
     pub(crate) successor: Option<SuccessorRequest>,
+    /// A closing client sees the hold in its queue, or waits for this.
+    pub(crate) token: TaskTrackerToken,
 }
 
 /// The claim that a release names as its successor.

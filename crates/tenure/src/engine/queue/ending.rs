@@ -5,6 +5,7 @@ use std::sync::Arc;
 use tenure_backend::{Cause, Instant};
 use tokio::sync::oneshot;
 
+use super::effects::ReleaseOrder;
 use super::holders::{HoldEnded, Holds};
 use super::shared::SharedQueue;
 use super::state::{Close, Closed};
@@ -20,6 +21,8 @@ impl SharedQueue {
         until: Instant,
         tell: oneshot::Sender<Result<(), Error>>,
     ) {
+        // Before the hold departs: a closing client sees the hold, or waits for this.
+        let token = self.services.tasks.token();
         if !hold.depart() {
             return;
         }
@@ -31,7 +34,7 @@ impl SharedQueue {
             let is_over = renewer.keep(&hold, until, deadline, tell).await;
             queue.apply(HoldEnded(&hold));
             if is_over {
-                let release = Release::new(queue.clone(), hold.claim.clone(), Cause::Unlocked, None);
+                let release = Release::new(queue.clone(), hold.claim.clone(), Cause::Unlocked, None, token);
                 release.send_for_good().await;
             }
         });
@@ -65,7 +68,11 @@ impl SharedQueue {
         let mut releases = Vec::new();
         for hold in self.lose_all() {
             if hold.depart() {
-                releases.push(self.release(&hold, None));
+                releases.push(self.release(ReleaseOrder {
+                    hold,
+                    successor: None,
+                    token: self.services.tasks.token(),
+                }));
             }
         }
         releases

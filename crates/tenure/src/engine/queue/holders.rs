@@ -31,8 +31,7 @@ pub(crate) enum Exit {
     Lingers,
     /// It was released before: the client was closed, or its local deadline has passed.
     Gone,
-    /// It is to be released.
-    Release(Option<SuccessorRequest>),
+    Release(ReleaseOrder),
 }
 
 /// A hold ends without a release: the store has no such claim any more, or no longer keeps it.
@@ -86,7 +85,11 @@ impl KeyQueue {
         if successor.is_none() {
             self.notify_poller(effects);
         }
-        Exit::Release(successor)
+        Exit::Release(ReleaseOrder {
+            hold: hold.clone(),
+            successor,
+            token: self.rules.releases.token(),
+        })
     }
 
     /// Hands a claim over to the first local waiter. Returns false if that is not possible.
@@ -147,11 +150,8 @@ impl KeyQueue {
 
     /// Releases a hold for a caller that does not wait for it.
     pub(super) fn give_up(&mut self, now: Instant, hold: &Arc<Hold>, effects: &mut Effects) {
-        if let Exit::Release(successor) = self.holder_done(now, hold, effects) {
-            effects.releases.push(ReleaseOrder {
-                hold: hold.clone(),
-                successor,
-            });
+        if let Exit::Release(order) = self.holder_done(now, hold, effects) {
+            effects.releases.push(order);
         }
     }
 

@@ -69,7 +69,7 @@ impl KeyQueue {
             return Lingering::Taken(hold, nth);
         }
         match self.holder_done(now, &hold, effects) {
-            Exit::Release(successor) => Lingering::Released(ReleaseOrder { hold, successor }),
+            Exit::Release(order) => Lingering::Released(order),
             Exit::HandedOver | Exit::Lingers | Exit::Gone => Lingering::None,
         }
     }

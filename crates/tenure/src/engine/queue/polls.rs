@@ -163,18 +163,9 @@ impl Event for QueueGranted {
     type Reply = bool;
 
     fn apply(self, queue: &mut KeyQueue, now: Instant, effects: &mut Effects) -> bool {
-        if queue.is_closed() {
-            return false;
-        }
-        let Granted { hold, request } = self.granted;
         let waiter = queue.waiter(self.id);
-        let Some(waiter) = waiter.filter(|waiter| matches!(waiter.state, WaiterState::Waiting(_))) else {
-            return false;
-        };
-        waiter.offer(Offer::new(hold.clone(), now), effects);
-        queue.hold(hold, request);
-        queue.watch_offer(effects);
-        true
+        let waits = waiter.is_some_and(|waiter| matches!(waiter.state, WaiterState::Waiting(_)));
+        waits && queue.offer_to(now, self.id, self.granted, effects)
     }
 }
 
@@ -228,16 +219,22 @@ impl KeyQueue {
     /// A waiter that arrived after the claim was asked for gets it within the handover window only: later, the claim may
     /// have been evicted, and a greater token given out before the waiter arrived.
     pub(super) fn deliver(&mut self, now: Instant, grant: Granted, effects: &mut Effects) -> bool {
+        let confirmed = grant.hold.confirmed();
+        let is_fresh = now - confirmed < PASS_WINDOW;
+        let waiters = self.contention.as_ref().map(|contention| &contention.waiters);
+        let first = waiters
+            .and_then(Waiters::first)
+            .filter(|first| first.request.fits(&grant.request) && (is_fresh || first.arrived <= confirmed));
+        if let Some(id) = first.map(|first| first.id) {
+            return self.offer_to(now, id, grant, effects);
+        }
+        self.notify_poller(effects);
+        false
+    }
+
+    fn offer_to(&mut self, now: Instant, id: WaiterId, grant: Granted, effects: &mut Effects) -> bool {
         let Granted { hold, request } = grant;
-        let is_fresh = now - hold.confirmed() < PASS_WINDOW;
-        let first = self
-            .contention
-            .as_mut()
-            .and_then(|contention| contention.waiters.first_mut());
-        let first = first
-            .filter(|first| first.request.fits(&request) && (is_fresh || first.arrived <= hold.confirmed()));
-        let Some(waiter) = first else {
-            self.notify_poller(effects);
+        let Some(waiter) = self.waiter(id) else {
             return false;
         };
         waiter.offer(Offer::new(hold.clone(), now), effects);

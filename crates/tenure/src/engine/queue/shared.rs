@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use tenure_backend::{Cause, Claim, Fairness, Grant, Instant, Kind, LockKey, Standing};
 use tokio::sync::Notify;
 
-use super::effects::{Effects, Granted, PollerEffect, SuccessorRequest};
+use super::effects::{Effects, Granted, PollerEffect, ReleaseOrder, SuccessorRequest};
 use super::holders::{Exit, HoldEnded, HolderDone, Holds};
 use super::linger::LingerOver;
 use super::policy::Turn;
@@ -105,8 +105,7 @@ impl SharedQueue {
             signal.notify_one();
         }
         for order in effects.releases {
-            let release = self.release(&order.hold, order.successor);
-            self.services.releaser.send_later(release);
+            self.services.releaser.send_later(self.release(order));
         }
         if let Some(until) = effects.linger_until {
             self.services.tasks.spawn(linger(self.clone(), until));
@@ -188,7 +187,7 @@ impl SharedQueue {
         let done = match exit {
             Exit::HandedOver | Exit::Lingers => Err(Departed::HandedOver),
             Exit::Gone => Err(Departed::Gone),
-            Exit::Release(successor) => Ok(self.release(hold, successor)),
+            Exit::Release(order) => Ok(self.release(order)),
         };
         (done, now)
     }
@@ -202,12 +201,13 @@ impl SharedQueue {
         now
     }
 
-    pub(crate) fn release(
-        self: &Arc<Self>,
-        hold: &Arc<Hold>,
-        successor: Option<SuccessorRequest>,
-    ) -> Release {
-        self.services.renewer.forget(hold);
+    pub(crate) fn release(self: &Arc<Self>, order: ReleaseOrder) -> Release {
+        let ReleaseOrder {
+            hold,
+            successor,
+            token,
+        } = order;
+        self.services.renewer.forget(&hold);
         let successor = successor.map(|SuccessorRequest { request, reserve }| Successor {
             claim: self.claim(&request, Fairness::Unfair, reserve),
             owner: Arc::new(SuccessorOf {
@@ -215,12 +215,19 @@ impl SharedQueue {
                 request,
             }),
         });
-        Release::new(self.clone(), hold.claim.clone(), Cause::Unlocked, successor)
+        Release::new(
+            self.clone(),
+            hold.claim.clone(),
+            Cause::Unlocked,
+            successor,
+            token,
+        )
     }
 
     /// Releases a claim of which every call was answered, whatever state it is in.
     pub(crate) fn withdraw(self: &Arc<Self>, claim: Arc<Claim>) {
-        let release = Release::new(self.clone(), claim, Cause::Withdrawn, None);
+        let token = self.services.tasks.token();
+        let release = Release::new(self.clone(), claim, Cause::Withdrawn, None, token);
         self.services.releaser.send_later(release);
     }
 

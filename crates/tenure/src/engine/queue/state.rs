@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use smallvec::SmallVec;
 use tenure_backend::{Instant, Mode};
+use tokio_util::task::TaskTracker;
 
 use super::effects::{Effects, PollerEffect};
 use super::policy::{HandoverPolicy, PolicyLimits};
@@ -22,6 +23,8 @@ pub(crate) struct Rules {
     /// How long an offered grant waits for its waiter to be polled.
     pub(crate) offer_window: Duration,
     pub(crate) policy: PolicyLimits,
+    /// Counts the releases in flight.
+    pub(crate) releases: TaskTracker,
 }
 
 #[derive(Debug)]

@@ -163,18 +163,12 @@ impl Waiter {
     pub(crate) fn is_next(&self) -> bool {
         matches!(self.route, Route::Local) && matches!(self.state, WaiterState::Waiting(_))
     }
-}
 
-impl Waiter {
     pub(super) fn offer(&mut self, offer: Offer, effects: &mut Effects) {
-        let (WaiterState::Waiting(waker) | WaiterState::Calling(waker)) =
-            mem::replace(&mut self.state, WaiterState::Offered(offer))
-        else {
-            return;
-        };
-        effects.wakes.extend(waker);
+        self.set(WaiterState::Offered(offer), effects);
     }
 
+    /// Changes the state of a waiter, and wakes its caller.
     pub(super) fn set(&mut self, state: WaiterState, effects: &mut Effects) {
         if let WaiterState::Waiting(waker) | WaiterState::Calling(waker) =
             mem::replace(&mut self.state, state)

@@ -15,6 +15,7 @@ use std::time::Duration;
 
 use tenure_backend::{ClientId, Fairness, Mode};
 use tokio::sync::Notify;
+use tokio_util::task::TaskTracker;
 
 use self::store::{Holder, Store};
 use crate::engine::hold::Hold;
@@ -23,7 +24,7 @@ use crate::engine::queue::callers::{
     Arrival, Arrived, Ask, CallAdopted, CallEnded, CallOutcome, CallReply, CallerKind, CallerLeft, PollReply,
     Polled,
 };
-use crate::engine::queue::effects::{Effects, Granted, PollerEffect, SuccessorRequest};
+use crate::engine::queue::effects::{Effects, Granted, PollerEffect, ReleaseOrder, SuccessorRequest};
 use crate::engine::queue::holders::{Exit, HoldEnded, HolderDone};
 use crate::engine::queue::policy::{PolicyLimits, Turn};
 use crate::engine::queue::polls::{
@@ -82,6 +83,8 @@ struct World {
     queue: KeyQueue,
     store: Store,
     callers: Vec<Caller>,
+    /// Counts the releases in flight.
+    releases: TaskTracker,
     /// The reply to the last event, then the effects.
     notes: Vec<String>,
     poller_runs: bool,
@@ -99,13 +102,16 @@ struct World {
 
 impl World {
     fn new(policy: PolicyLimits) -> Self {
+        let releases = TaskTracker::new();
         let rules = Rules {
+            releases: releases.clone(),
             local_handover: true,
             offer_window: 100 * MS,
             policy,
         };
         World {
             queue: KeyQueue::new(Arc::new(rules), false),
+            releases,
             store: Store::new(),
             callers: Vec::new(),
             notes: Vec::new(),
@@ -159,7 +165,7 @@ impl World {
 
     fn carry_out(&mut self, effects: Effects) {
         for order in effects.releases {
-            self.release(&order.hold, order.successor);
+            self.release(order);
         }
         if effects.linger_until.is_some() {
             self.notes.push("sets a timer".into());
@@ -183,8 +189,20 @@ impl World {
     }
 
     /// The store frees the key at once; it answers for the successor later.
-    fn release(&mut self, hold: &Arc<Hold>, successor: Option<SuccessorRequest>) {
-        self.store.free(hold);
+    fn release(&mut self, order: ReleaseOrder) {
+        let ReleaseOrder {
+            hold,
+            successor,
+            token,
+        } = order;
+        let counted = self.releases.len();
+        drop(token);
+        assert_eq!(
+            self.releases.len() + 1,
+            counted,
+            "Q3: a closing client does not wait for a release"
+        );
+        self.store.free(&hold);
         match &successor {
             Some(SuccessorRequest { reserve, .. }) => {
                 assert!(self.successor.is_none(), "Q1: two releases with a successor");
@@ -217,7 +235,7 @@ impl World {
         let (id, reserve, state) = match arrival {
             Arrival::Ask(Ask { id, reserve, after }) => {
                 if let Some(order) = after {
-                    self.release(&order.hold, order.successor);
+                    self.release(order);
                 }
                 self.reply(format!("asks for {reserve}"));
                 (id, reserve, CallerState::Calling)
@@ -367,7 +385,7 @@ impl World {
             Exit::HandedOver => self.reply("hands over"),
             Exit::Lingers => self.reply("lingers"),
             Exit::Gone => self.reply("gone"),
-            Exit::Release(successor) => self.release(&hold, successor),
+            Exit::Release(order) => self.release(order),
         }
     }
 

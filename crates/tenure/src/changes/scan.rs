@@ -16,8 +16,8 @@ use parking_lot::Mutex;
 use tenure_backend::{Instant, LockKey, LockStatus, Query};
 use tokio::sync::watch;
 
-use super::services::Services;
-use super::store::Store;
+use crate::engine::services::Services;
+use crate::engine::store::Store;
 use crate::error::Error;
 
 /// How many keys one call lists.
@@ -117,7 +117,7 @@ impl Drop for Watcher {
         let mut state = self.scans.0.lock();
         state.watchers.remove(&self.number);
         if state.watchers.is_empty() {
-            // It may be large, and nobody takes it any more.
+            // It may be large, and no watcher is left that could take it.
             state.latest = None;
         }
     }

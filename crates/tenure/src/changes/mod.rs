@@ -1,6 +1,8 @@
 //! What changes among a store's locks, seen by looking at it again and again. Not here: a single look, which is
 //! [`Client::inspect`].
 
+mod scan;
+
 use std::collections::{BTreeSet, HashSet, VecDeque};
 use std::fmt;
 use std::future::{Future, poll_fn, ready};
@@ -12,8 +14,9 @@ use std::time::Duration;
 use futures_core::Stream;
 use tenure_backend::{Fault, HolderId, Instant, Kind, LockKey, LockStatus, Query};
 
+pub(crate) use self::scan::Scans;
+use self::scan::{Seen, Watcher};
 use crate::engine::Engine;
-use crate::engine::scan::{Seen, Watcher};
 use crate::engine::services::Services;
 use crate::engine::timer::nap;
 use crate::error::Error;
@@ -107,7 +110,8 @@ type Look = Pin<Box<dyn Future<Output = Result<(Seen, Instant), Error>> + Send>>
 pub(crate) enum Scope {
     /// The mutex at this key, and no other kind of lock.
     Key(LockKey),
-    Prefix(Arc<str>),
+    /// The keys under this prefix, found by scans that the client's watchers share.
+    Prefix(Arc<str>, Arc<Scans>),
 }
 
 /// What one look looks at.
@@ -189,8 +193,8 @@ impl Changes {
         let watched = match &self.scope {
             Err(error) => return Box::pin(ready(Err(error.clone()))),
             Ok(Scope::Key(key)) => Watched::Key(key.clone()),
-            Ok(Scope::Prefix(prefix)) => {
-                let register = || Arc::new(Watcher::new(&engine.scans, prefix.clone(), self.limit));
+            Ok(Scope::Prefix(prefix, scans)) => {
+                let register = || Arc::new(Watcher::new(scans, prefix.clone(), self.limit));
                 Watched::Prefix(self.watcher.get_or_insert_with(register).clone())
             }
         };
