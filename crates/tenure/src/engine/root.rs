@@ -38,7 +38,7 @@ impl Engine {
                 reports_waiters: profile.tells_others,
                 is_on_network: profile.reach == Reach::Network,
             },
-            releases: tasks.work().clone(),
+            releases: tasks.releases().clone(),
         };
         let options = Options::new(&context.settings);
         let services = Services::new(context, tasks);

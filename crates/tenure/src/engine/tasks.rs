@@ -4,6 +4,7 @@ use std::future::Future;
 use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
+use tenure_backend::ClaimId;
 use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -43,6 +44,8 @@ struct Shared {
     runtime: OnceLock<Handle>,
     /// Work on behalf of callers. A closing client waits for it.
     work: TaskTracker,
+    /// Releases in flight. A closing client waits for them first: they may leave work.
+    releases: Releases,
     /// Cancelled when the client is closed, or its runtime has ended.
     closing: CancellationToken,
     /// Cancelled when the watchdog must end: the client is closed and has released everything, was dropped, or its runtime
@@ -58,6 +61,7 @@ impl Tasks {
             life: Mutex::new(Life::New),
             runtime: OnceLock::new(),
             work: TaskTracker::new(),
+            releases: Releases::default(),
             closing: CancellationToken::new(),
             ended: CancellationToken::new(),
         }))
@@ -163,9 +167,9 @@ impl Tasks {
         }
     }
 
-    /// What counts the work on behalf of callers.
-    pub(crate) fn work(&self) -> &TaskTracker {
-        &self.0.work
+    /// What counts the releases in flight.
+    pub(crate) fn releases(&self) -> &Releases {
+        &self.0.releases
     }
 
     /// Counts work on behalf of a caller for as long as the token lives.
@@ -192,12 +196,14 @@ impl Tasks {
             *life = Life::Closed;
         }
         drop(life);
-        self.0.work.close();
-        self.0.closing.cancel();
+        self.0.close();
     }
 
     /// Waits until no work on behalf of callers is left.
     pub(crate) async fn settled(&self) {
+        for releases in &*self.0.releases.0 {
+            releases.wait().await;
+        }
         self.0.work.wait().await;
     }
 
@@ -215,10 +221,38 @@ impl Tasks {
             *life = Life::Gone;
         }
         drop(life);
-        self.0.work.close();
-        self.0.closing.cancel();
+        self.0.close();
         self.0.ended.cancel();
         unforeseen
+    }
+}
+
+impl Shared {
+    fn close(&self) {
+        for releases in &*self.releases.0 {
+            releases.close();
+        }
+        self.work.close();
+        self.closing.cancel();
+    }
+}
+
+/// How many counters the releases of a client have.
+const RELEASE_COUNTERS: usize = 16;
+
+/// Counts releases in flight. Claims have different counters: with one, each lock would wait for the locks of other keys.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Releases(Arc<[TaskTracker; RELEASE_COUNTERS]>);
+
+impl Releases {
+    /// Counts the release of a claim for as long as the token lives.
+    pub(crate) fn token(&self, claim: ClaimId) -> TaskTrackerToken {
+        self.0[claim.number() as usize % RELEASE_COUNTERS].token()
+    }
+
+    #[cfg(all(test, feature = "testing"))]
+    pub(crate) fn in_flight(&self) -> usize {
+        self.0.iter().map(TaskTracker::len).sum()
     }
 }
 

@@ -88,7 +88,7 @@ impl KeyQueue {
         Exit::Release(ReleaseOrder {
             hold: hold.clone(),
             successor,
-            token: self.rules.releases.token(),
+            token: self.rules.releases.token(hold.claim.at.id),
         })
     }
 

@@ -7,13 +7,13 @@ use std::time::Duration;
 
 use smallvec::SmallVec;
 use tenure_backend::{Instant, Mode};
-use tokio_util::task::TaskTracker;
 
 use super::effects::{Effects, PollerEffect};
 use super::policy::{HandoverPolicy, PolicyLimits};
 use super::waiter::{Places, Route, Waiter, WaiterId, WaiterState, Waiters};
 use crate::engine::hold::Hold;
 use crate::engine::request::LockRequest;
+use crate::engine::tasks::Releases;
 
 /// What a queue must know of its client and its store.
 #[derive(Clone, Debug)]
@@ -23,8 +23,7 @@ pub(crate) struct Rules {
     /// How long an offered grant waits for its waiter to be polled.
     pub(crate) offer_window: Duration,
     pub(crate) policy: PolicyLimits,
-    /// Counts the releases in flight.
-    pub(crate) releases: TaskTracker,
+    pub(crate) releases: Releases,
 }
 
 #[derive(Debug)]

@@ -15,7 +15,6 @@ use std::time::Duration;
 
 use tenure_backend::{ClientId, Fairness, Mode};
 use tokio::sync::Notify;
-use tokio_util::task::TaskTracker;
 
 use self::store::{Holder, Store};
 use crate::engine::hold::Hold;
@@ -33,6 +32,7 @@ use crate::engine::queue::polls::{
 use crate::engine::queue::state::{Close, Event, KeyQueue, Rules};
 use crate::engine::queue::waiter::{Places, WaiterId};
 use crate::engine::request::{LockRequest, Options};
+use crate::engine::tasks::Releases;
 use crate::error::{Error, LostCause};
 
 const MS: Duration = Duration::from_millis(1);
@@ -83,8 +83,7 @@ struct World {
     queue: KeyQueue,
     store: Store,
     callers: Vec<Caller>,
-    /// Counts the releases in flight.
-    releases: TaskTracker,
+    releases: Releases,
     /// The reply to the last event, then the effects.
     notes: Vec<String>,
     poller_runs: bool,
@@ -102,7 +101,7 @@ struct World {
 
 impl World {
     fn new(policy: PolicyLimits) -> Self {
-        let releases = TaskTracker::new();
+        let releases = Releases::default();
         let rules = Rules {
             releases: releases.clone(),
             local_handover: true,
@@ -195,10 +194,10 @@ impl World {
             successor,
             token,
         } = order;
-        let counted = self.releases.len();
+        let counted = self.releases.in_flight();
         drop(token);
         assert_eq!(
-            self.releases.len() + 1,
+            self.releases.in_flight() + 1,
             counted,
             "Q3: a closing client does not wait for a release"
         );
