@@ -56,10 +56,18 @@ pub(crate) enum Next {
 /// What to do before the next poll.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Pause {
-    /// Wait for a wake-up, up to that time.
-    UntilWakeUp(Duration),
+    /// Wait for a wake-up, up to that time. That many other clients have waited for longer.
+    UntilWakeUp { time: Duration, others: u32 },
     /// Wait for that time, whatever wakes: the store did not answer, or other clients go first.
     Fixed(Duration),
+}
+
+impl Pause {
+    /// Listen, and ask.
+    pub(crate) const AT_ONCE: Self = Pause::UntilWakeUp {
+        time: Duration::ZERO,
+        others: 0,
+    };
 }
 
 /// How a search for one claim ended.
@@ -133,12 +141,14 @@ async fn search(services: &Services, claim: &Arc<Claim>, mut pause: Pause, deman
         wakes: None,
         rearm_at: Instant::ORIGIN,
         arming: None,
+        seniority: Seniority::default(),
         failures: 0,
         uncertain: false,
     };
     loop {
         let time = match pause {
-            Pause::UntilWakeUp(time) => {
+            Pause::UntilWakeUp { time, others } => {
+                search.seniority.ahead += others;
                 search.listen().await;
                 time
             }
@@ -154,8 +164,8 @@ async fn search(services: &Services, claim: &Arc<Claim>, mut pause: Pause, deman
         }
         pause = match pause {
             // Listens first: the poll that follows finds whatever happened meanwhile.
-            Pause::Fixed(_) => Pause::UntilWakeUp(Duration::ZERO),
-            Pause::UntilWakeUp(_) => match search.ask().await {
+            Pause::Fixed(_) => Pause::AT_ONCE,
+            Pause::UntilWakeUp { .. } => match search.ask().await {
                 Ok(pause) => pause,
                 Err(found) => return found,
             },
@@ -170,6 +180,7 @@ struct Search<'a> {
     rearm_at: Instant,
     /// A request to listen that the store has not answered. Polls do not wait for it.
     arming: Option<Call<Wakes>>,
+    seniority: Seniority,
     failures: u32,
     uncertain: bool,
 }
@@ -185,9 +196,13 @@ impl Search<'_> {
         let arming = self.arming.take();
         let mut arming = arming.unwrap_or_else(|| context.store.watch(self.claim.clone()));
         let armed = poll_fn(|cx| Pin::new(&mut arming).poll(cx));
+        let asked = context.now();
         match within(tasks, &*context.clock, POLL, armed).await {
             None => self.arming = Some(arming),
-            Some(Ok(wakes)) => self.wakes = Some(wakes),
+            Some(Ok(wakes)) => {
+                self.wakes = Some(wakes);
+                self.seniority.round_trip = context.now() - asked;
+            }
             Some(Err(error)) => {
                 tracing::debug!(key = %self.claim.at.key, %error, "no wake-ups: polling only");
                 self.rearm_at = context.now() + REARM;
@@ -217,7 +232,8 @@ impl Search<'_> {
                 // Counted from the request: a late answer does not put off the next poll.
                 let poll_after = asked + poll_after - context.now();
                 let most = if self.wakes.is_some() { Duration::MAX } else { POLL };
-                return Ok(Pause::UntilWakeUp(self.spread(poll_after.clamp(SOON, most))));
+                let time = self.spread(poll_after.clamp(SOON, most));
+                return Ok(Pause::UntilWakeUp { time, others: 0 });
             }
             Ok(Standing::TooLate | Standing::Recovering) => {}
             Err(error) if error.is_weather() => {
@@ -241,7 +257,7 @@ impl Search<'_> {
     /// Waits for a wake-up or `time`. Returns false if the claim is unwanted.
     async fn wait(&mut self, time: Duration, demand: &impl Demand) -> bool {
         let Services { context, tasks, .. } = self.services;
-        let until = context.now() + time;
+        let mut until = context.now() + time;
         loop {
             if tasks.is_closed() {
                 return false;
@@ -260,12 +276,60 @@ impl Search<'_> {
                         self.wakes = None;
                         self.rearm_at = context.now() + REARM;
                     }
-                    return true;
+                    match self.seniority.woken() {
+                        Some(lead) if woken => until = context.now() + lead,
+                        _ => return true,
+                    }
                 }
                 () = demand.signal().notified() => {}
                 () = tasks.closing().cancelled() => {}
                 () = nap(tasks, left.min(check)) => {}
             }
+        }
+    }
+}
+
+/// How long this client has waited, compared with the clients that the same wake-ups reach.
+///
+/// The first client that asks after a wake-up has the key. At a distance that is a lottery, and some clients draw seldom. So
+/// each client gives a lead to the clients that have waited for longer: the client that had the last turn asks last.
+#[derive(Debug, Default)]
+struct Seniority {
+    /// Number of clients that have waited for longer. Each wake-up is the turn of one of them.
+    ahead: u32,
+    /// The time that the store took to answer.
+    round_trip: Duration,
+}
+
+impl Seniority {
+    /// The shortest lead. Where the store is near, clients ask at once: a timer would take longer than their turns.
+    const SHORTEST: Duration = Duration::from_millis(1);
+
+    /// The lead of the others after a wake-up: a third of a round trip for each of them. Answers come at times that differ
+    /// by less.
+    fn woken(&mut self) -> Option<Duration> {
+        self.ahead = self.ahead.saturating_sub(1);
+        let lead = self.round_trip / 3 * self.ahead;
+        (lead >= Self::SHORTEST).then_some(lead)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_client_gives_a_lead_to_clients_that_have_waited_for_longer() {
+        let ms = Duration::from_millis;
+        let cases = [
+            ("far", 30, 3, [Some(ms(20)), Some(ms(10)), None, None]),
+            ("near", 1, 3, [None, None, None, None]),
+            ("with none ahead", 30, 0, [None, None, None, None]),
+        ];
+        for (name, round_trip, ahead, leads) in cases {
+            let round_trip = ms(round_trip);
+            let mut seniority = Seniority { ahead, round_trip };
+            assert_eq!(leads.map(|_| seniority.woken()), leads, "{name}");
         }
     }
 }

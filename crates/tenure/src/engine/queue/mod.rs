@@ -27,7 +27,8 @@
 //!
 //! The **handover policy** decides how often 1 and 2 may follow each other before other clients have a turn: each local
 //! waiter gets one turn while others are known to wait; a client on a network pauses for 5 ms after it has kept a key for a
-//! second; where the store cannot report waiters, every fourth run lets others go first for 10 ms.
+//! second; where the store cannot report waiters, every fourth run lets others go first for 10 ms. At a distance the client
+//! that had the last turn asks last after a wake-up, so that the turns of several clients are not a lottery.
 //!
 //! A **fair** waiter does not wait here but in the store, with a claim and a poller of its own. The queue knows it for the
 //! offer of its grant.

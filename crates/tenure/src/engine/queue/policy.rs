@@ -1,5 +1,6 @@
 //! The handover policy of one key: how long a client that holds a key may pass it on among its own waiters.
 
+use std::mem;
 use std::time::Duration;
 
 use tenure_backend::{Instant, TURN};
@@ -32,6 +33,8 @@ pub(crate) struct HandoverPolicy {
     streak_since: Option<Instant>,
     pause_until: Instant,
     yield_until: Instant,
+    /// Number of clients that waited when this client's last turn ended, for the next search.
+    others_first: u32,
 }
 
 /// What the policy must know of the store.
@@ -46,8 +49,8 @@ pub(crate) struct PolicyLimits {
 /// What a client does before it asks the store again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Turn {
-    /// Ask after that time, or at a wake-up.
-    Ours(Duration),
+    /// Ask after that time, or at a wake-up. That many other clients have waited for longer.
+    Ours { after: Duration, others: u32 },
     /// Leave the store alone for that time.
     Others(Duration),
 }
@@ -63,6 +66,7 @@ impl HandoverPolicy {
             streak_since: None,
             pause_until: Instant::ORIGIN,
             yield_until: Instant::ORIGIN,
+            others_first: 0,
         }
     }
 
@@ -132,13 +136,17 @@ impl HandoverPolicy {
         if was_refused {
             self.streak_since = None;
             self.yield_until = now + TURN;
+            self.others_first = others.unwrap_or(0);
         }
     }
 
     /// What the client does before it asks the store.
-    pub(crate) fn turn(&self, now: Instant) -> Turn {
+    pub(crate) fn turn(&mut self, now: Instant) -> Turn {
         match self.pause_until - now {
-            Duration::ZERO => Turn::Ours(self.yield_until - now),
+            Duration::ZERO => Turn::Ours {
+                after: self.yield_until - now,
+                others: mem::take(&mut self.others_first),
+            },
             pause => Turn::Others(pause),
         }
     }
@@ -161,6 +169,10 @@ mod tests {
         reports_waiters: false,
         is_on_network: false,
     };
+
+    fn ours(after: Duration) -> Turn {
+        Turn::Ours { after, others: 0 }
+    }
 
     fn at(time: Duration) -> Instant {
         Instant::ORIGIN + Duration::from_secs(1_000) + time
@@ -221,7 +233,7 @@ mod tests {
         }
         assert!(!policy.names_successor(at(STREAK)));
         assert_eq!(policy.turn(at(STREAK)), Turn::Others(STREAK_PAUSE));
-        assert_eq!(policy.turn(at(STREAK + STREAK_PAUSE)), Turn::Ours(Duration::ZERO));
+        assert_eq!(policy.turn(at(STREAK + STREAK_PAUSE)), ours(Duration::ZERO));
         assert!(policy.names_successor(at(STREAK + 6 * MS)), "a new streak");
     }
 
@@ -230,16 +242,25 @@ mod tests {
         let mut policy = HandoverPolicy::new(UNCOUNTED);
         let named: Vec<bool> = (0..8).map(|_| policy.names_successor(at(MS))).collect();
         assert_eq!(named, [true, true, true, false, true, true, true, false]);
-        assert_eq!(policy.turn(at(MS)), Turn::Ours(TURN));
-        assert_eq!(policy.turn(at(MS + TURN)), Turn::Ours(Duration::ZERO));
+        assert_eq!(policy.turn(at(MS)), ours(TURN));
+        assert_eq!(policy.turn(at(MS + TURN)), ours(Duration::ZERO));
+    }
+
+    #[test]
+    fn after_a_refused_successor_others_have_waited_for_longer_once() {
+        let mut policy = HandoverPolicy::new(COUNTED);
+        policy.successor_answered(at(MS), Some(7), true);
+        let after = Duration::ZERO;
+        assert_eq!(policy.turn(at(MS + TURN)), Turn::Ours { after, others: 7 });
+        assert_eq!(policy.turn(at(MS + TURN)), Turn::Ours { after, others: 0 });
     }
 
     #[test]
     fn a_refused_successor_yields_and_ends_the_streak() {
         let mut policy = HandoverPolicy::new(COUNTED);
         assert!(policy.names_successor(at(MS)));
-        policy.successor_answered(at(2 * MS), Some(1), true);
-        assert_eq!(policy.turn(at(2 * MS)), Turn::Ours(TURN));
+        policy.successor_answered(at(2 * MS), None, true);
+        assert_eq!(policy.turn(at(2 * MS)), ours(TURN));
         assert!(policy.names_successor(at(STREAK + MS)), "the streak began again");
     }
 }

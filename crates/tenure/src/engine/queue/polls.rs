@@ -43,13 +43,14 @@ impl Event for PollerLooks {
         let Some(request) = contention.waiters.first().map(|first| first.request.clone()) else {
             return Look::Rest(rest);
         };
-        let (reserve, turn) = (contention.policy.reserve(), contention.policy.turn(now));
         if is_handing_over || !queue.asking.is_empty() {
             return Look::Rest(rest);
         }
         if !queue.admits(now, request.mode) {
             return queue.behind_holders(now, rest);
         }
+        let policy = &mut queue.contention().policy;
+        let (reserve, turn) = (policy.reserve(), policy.turn(now));
         Look::Ask(SuccessorRequest { request, reserve }, turn)
     }
 }

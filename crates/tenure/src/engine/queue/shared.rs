@@ -396,7 +396,7 @@ impl Demand for LocalDemand {
                 let claim = self.queue.claim(&request, Fairness::Unfair, reserve);
                 self.request = Some(request);
                 let pause = match turn {
-                    Turn::Ours(time) => Pause::UntilWakeUp(time),
+                    Turn::Ours { after, others } => Pause::UntilWakeUp { time: after, others },
                     Turn::Others(time) => Pause::Fixed(time),
                 };
                 Next::Ask(claim, pause)
@@ -480,7 +480,7 @@ impl Demand for StoreDemand {
         // A claim is used once: a waiter whose claim ended is placed again, at the tail.
         let claim = self.claim.take();
         let claim = claim.unwrap_or_else(|| self.queue.claim(&self.request, Fairness::Fifo, 1));
-        Next::Ask(claim, Pause::UntilWakeUp(Duration::ZERO))
+        Next::Ask(claim, Pause::AT_ONCE)
     }
 
     fn is_wanted(&self, _: &Claim) -> Option<Duration> {

@@ -416,8 +416,8 @@ impl World {
                 let reserve = asked.reserve;
                 self.poller_asks = Some(asked);
                 self.reply(match turn {
-                    Turn::Ours(Duration::ZERO) => format!("asks for {reserve}"),
-                    Turn::Ours(time) => format!("asks for {reserve} in {time:?}, or when woken"),
+                    Turn::Ours { after, .. } if after.is_zero() => format!("asks for {reserve}"),
+                    Turn::Ours { after, .. } => format!("asks for {reserve} in {after:?}, or when woken"),
                     Turn::Others(time) => format!("asks for {reserve} in {time:?}"),
                 });
             }
