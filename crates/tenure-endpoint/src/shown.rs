@@ -8,7 +8,6 @@ use crate::url::PASSWORD_FILE;
 /// `***`: a test looks for it in the sources of the stores.
 const SHOWN: [&str; 17] = [
     "application_name",
-    "awake",
     "ca",
     "cert",
     "command_timeout",
@@ -21,6 +20,7 @@ const SHOWN: [&str; 17] = [
     PASSWORD_FILE,
     "replica_wait",
     "replicas",
+    "spin",
     "ssl-mode",
     "sslmode",
     "table",

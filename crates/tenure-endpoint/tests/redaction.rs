@@ -198,8 +198,8 @@ fn the_value_of_an_option_that_no_store_takes_is_not_shown() {
     for (text, shown) in [
         ("redis://h?pw=s3cr3t", "redis://h?pw=***"),
         (
-            "redis://h/0?layout=x&pin=s3cr3t=?/&awake=false&sslkey=s3cr3t",
-            "redis://h/0?layout=x&pin=***&awake=false&sslkey=***",
+            "redis://h/0?layout=x&pin=s3cr3t=?/&spin=false&sslkey=s3cr3t",
+            "redis://h/0?layout=x&pin=***&spin=false&sslkey=***",
         ),
         // Names are told apart by their case.
         ("redis://h?CERT=s3cr3t&cert=c", "redis://h?CERT=***&cert=c"),
@@ -230,7 +230,7 @@ fn the_value_of_every_option_that_a_store_takes_is_shown() {
             options_in(&store.join("src"), &mut found);
         }
     }
-    for usual in ["layout", "awake", "password_file", "key"] {
+    for usual in ["layout", "spin", "password_file", "key"] {
         assert!(found.contains(usual), "{usual} is missing in {found:?}");
     }
     for name in found {

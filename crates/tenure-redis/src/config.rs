@@ -16,7 +16,7 @@ const OPTIONS: &[Known] = &[
     Known::one_of("fencing", &["redisson"]),
     Known::duration("connect_timeout"),
     Known::duration("command_timeout"),
-    Known::flag("awake"),
+    Known::flag("spin"),
     Known::path("password_file"),
     Known::path("ca"),
     Known::path("cert"),
@@ -57,9 +57,10 @@ pub struct Config {
     pub command_timeout: Duration,
     /// Whether to speak TLS, and how; `None` for plain text.
     pub tls: Option<Tls>,
-    /// Whether the thread of a lone caller who comes again and again, each time within 100 µs, looks for the answer for up
-    /// to 100 µs before it sleeps: it does. It is quicker, takes the core for longer, and other tasks of that thread wait.
-    pub awake: bool,
+    /// Whether a lone caller that asks again within 100 µs spins for its answer for up to 100 µs before its thread sleeps.
+    /// The default is true. It is faster with a server on the same machine, but keeps the core busy, and other tasks of the
+    /// thread wait.
+    pub spin: bool,
     /// The clock on which leases are believed: the system's.
     pub clock: Arc<dyn Clock>,
     /// How many calls may be under way before claims are gathered and travel together. Tests gather from the first on.
@@ -94,7 +95,7 @@ impl Config {
             connect_timeout: Duration::from_secs(5),
             command_timeout: Duration::from_secs(3),
             tls: None,
-            awake: true,
+            spin: true,
             clock: Arc::new(SystemClock),
             alone: ALONE,
             side_by_side: None,
@@ -139,7 +140,7 @@ impl Config {
             connect_timeout: limit(&options, "connect_timeout")?.unwrap_or(usual.connect_timeout),
             command_timeout: limit(&options, "command_timeout")?.unwrap_or(usual.command_timeout),
             tls: tls(url, &options)?,
-            awake: options.flag("awake").unwrap_or(usual.awake),
+            spin: options.flag("spin").unwrap_or(usual.spin),
             ..usual
         })
     }

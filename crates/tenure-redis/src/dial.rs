@@ -11,9 +11,9 @@ use tenure_endpoint::read_password_file;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 
-use crate::awake::Awake;
 use crate::config::Config;
 use crate::error::{self, NoConnection};
+use crate::spin::SpinStream;
 
 /// Bytes to and from the server.
 pub(crate) trait Duplex: AsyncRead + AsyncWrite + Send + Unpin {}
@@ -88,8 +88,8 @@ impl Dialer {
         under_way: &Arc<AtomicUsize>,
     ) -> Result<Box<dyn Duplex>, NoConnection> {
         let stream = self.connect().await?;
-        match self.config.awake {
-            true => self.secure(Awake::new(stream, under_way.clone())).await,
+        match self.config.spin {
+            true => self.secure(SpinStream::new(stream, under_way.clone())).await,
             false => self.secure(stream).await,
         }
     }

@@ -2,7 +2,6 @@
 
 mod acquire;
 mod answer;
-mod awake;
 mod backend;
 mod clock;
 mod config;
@@ -19,6 +18,7 @@ mod refusal;
 mod release;
 mod renew;
 mod script;
+mod spin;
 mod together;
 mod watch;
 mod wire;

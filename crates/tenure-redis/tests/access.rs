@@ -61,7 +61,7 @@ fn what_is_not_served_is_refused_in_words() {
 #[test]
 fn a_url_says_where_who_and_for_how_long() {
     let read = config(
-        "redis://ada:s3cr3t@cache:6380/4?connect_timeout=1s&command_timeout=250ms&awake=false&layout=redisson",
+        "redis://ada:s3cr3t@cache:6380/4?connect_timeout=1s&command_timeout=250ms&spin=false&layout=redisson",
     );
     let read = read.expect("it makes sense");
     assert_eq!((read.address().as_str(), read.database), ("cache:6380", 4));
@@ -70,14 +70,14 @@ fn a_url_says_where_who_and_for_how_long() {
         (read.connect_timeout, read.command_timeout),
         (Duration::from_secs(1), Duration::from_millis(250))
     );
-    assert!(!read.awake);
+    assert!(!read.spin);
     let usual = config("redis://cache").expect("it makes sense");
     assert_eq!(usual.address(), "cache:6379");
     assert_eq!(
         (usual.connect_timeout, usual.command_timeout),
         (Duration::from_secs(5), Duration::from_secs(3))
     );
-    assert!(usual.awake);
+    assert!(usual.spin);
 }
 
 /// Somewhere else what stands there is a password: no error and no server is told it.

@@ -1,0 +1,295 @@
+//! A connection that spins for an answer: before the thread of a lone caller sleeps, it polls the socket for up to 100 µs.
+//!
+//! With a server on the same machine, sleeping and being woken takes longer than the call itself. While the thread spins
+//! it keeps its core busy and its other tasks wait. So only a caller spins that is alone on the connection and was answered
+//! a moment ago, and spins that find no answer become rare.
+
+use std::io;
+use std::mem::{self, MaybeUninit};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use socket2::SockRef;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+
+/// A lone caller that asks within this time of the last answer spins for up to this time.
+const SPIN: Duration = Duration::from_micros(100);
+
+/// The most calls that do not spin after spins that found no answer.
+const MOST_SKIPPED: u32 = 1024;
+
+/// A stream whose flush ends when the answer has come, if that is soon.
+pub(crate) struct SpinStream {
+    stream: TcpStream,
+    /// Number of callers that wait for an answer on this connection.
+    in_flight: Arc<AtomicUsize>,
+    /// [`SPIN`], which tests change.
+    recent: Duration,
+    longest: Duration,
+    /// Something was written and not flushed.
+    has_written: bool,
+    /// The time of the last answer.
+    answered: Option<Instant>,
+    budget: SpinBudget,
+}
+
+/// How a spin ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Spin {
+    /// The answer, or the end of the connection, can be read.
+    Found,
+    Missed,
+    /// It did not pay: the caller was not alone, or paused before its call, or spins were missed lately.
+    Skipped,
+}
+
+/// Whether spins paid lately.
+#[derive(Debug, Default)]
+struct SpinBudget {
+    /// Number of calls to skip after the next miss.
+    penalty: u32,
+    /// Number of calls still to skip.
+    skip: u32,
+}
+
+impl SpinBudget {
+    fn may_spin(&mut self) -> bool {
+        let may = self.skip == 0;
+        self.skip = self.skip.saturating_sub(1);
+        may
+    }
+
+    /// One miss weighs as much as more than two answers that are found.
+    fn found(&mut self) {
+        self.penalty -= self.penalty.div_ceil(4);
+    }
+
+    fn missed(&mut self) {
+        self.skip = self.penalty;
+        self.penalty = MOST_SKIPPED.min(2 * self.penalty + 2);
+    }
+}
+
+impl SpinStream {
+    pub(crate) fn new(stream: TcpStream, in_flight: Arc<AtomicUsize>) -> Self {
+        SpinStream {
+            stream,
+            in_flight,
+            recent: SPIN,
+            longest: SPIN,
+            has_written: false,
+            answered: None,
+            budget: SpinBudget::default(),
+        }
+    }
+
+    fn is_alone(&self) -> bool {
+        self.in_flight.load(Ordering::Relaxed) == 1
+    }
+
+    /// Polls the socket until the answer to the last call can be read. The runtime then reads it as any other.
+    fn spin(&mut self) -> Spin {
+        let now = Instant::now();
+        let is_recent = self.answered.is_some_and(|answered| now < answered + self.recent);
+        if !(self.is_alone() && is_recent && self.budget.may_spin()) {
+            return Spin::Skipped;
+        }
+        while self.is_alone() {
+            match SockRef::from(&self.stream).peek(&mut [MaybeUninit::uninit()]) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                _ => {
+                    self.budget.found();
+                    return Spin::Found;
+                }
+            }
+            if now + self.longest <= Instant::now() {
+                self.budget.missed();
+                return Spin::Missed;
+            }
+            std::thread::yield_now();
+        }
+        Spin::Skipped
+    }
+}
+
+impl AsyncRead for SpinStream {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let read = Pin::new(&mut self.stream).poll_read(cx, buffer);
+        if read.is_ready() {
+            self.answered = Some(Instant::now());
+        }
+        read
+    }
+}
+
+impl AsyncWrite for SpinStream {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        self.has_written = true;
+        Pin::new(&mut self.stream).poll_write(cx, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let flushed = Pin::new(&mut self.stream).poll_flush(cx);
+        if mem::take(&mut self.has_written) {
+            self.spin();
+        }
+        flushed
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::{Read, Write};
+    use std::net::{TcpListener, TcpStream as Peer};
+
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+    use super::*;
+
+    const LONG: Duration = Duration::from_secs(10);
+
+    /// A connection with one call under way, whose server is this test.
+    async fn connected() -> (SpinStream, Peer) {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
+        let address = listener.local_addr().expect("it is bound");
+        let stream = TcpStream::connect(address).await.expect("it listens");
+        let (server, _) = listener.accept().expect("a client connects");
+        let mut stream = SpinStream::new(stream, Arc::new(AtomicUsize::new(1)));
+        (stream.recent, stream.longest) = (LONG, LONG);
+        (stream, server)
+    }
+
+    /// Reads an answer.
+    async fn read(stream: &mut SpinStream) {
+        assert_eq!(stream.read(&mut [0; 64]).await.expect("it is connected"), 1);
+    }
+
+    async fn answered(stream: &mut SpinStream, server: &mut Peer) {
+        server.write_all(b"!").expect("it is connected");
+        read(stream).await;
+    }
+
+    /// Waits for a question, and answers it.
+    fn answer(mut server: Peer) -> Peer {
+        server.read_exact(&mut [0]).expect("it is asked");
+        server.write_all(b"!").expect("it is connected");
+        server
+    }
+
+    #[tokio::test]
+    async fn the_flush_of_a_repeated_call_ends_with_its_answer() {
+        let (mut stream, mut server) = connected().await;
+        answered(&mut stream, &mut server).await;
+        for _ in 0..100 {
+            stream.budget.penalty = 4;
+            let answers = std::thread::spawn(|| answer(server));
+            stream.write_all(b"?").await.expect("it is connected");
+            stream.flush().await.expect("it is connected");
+            assert_eq!(stream.budget.penalty, 3, "it was found");
+            server = answers.join().expect("it is asked");
+            read(&mut stream).await;
+        }
+    }
+
+    #[tokio::test]
+    async fn first_calls_and_calls_with_company_or_after_a_pause_skip() {
+        let (mut stream, mut server) = connected().await;
+        assert_eq!(stream.spin(), Spin::Skipped, "the first call");
+        answered(&mut stream, &mut server).await;
+        stream.in_flight.store(2, Ordering::Relaxed);
+        assert_eq!(stream.spin(), Spin::Skipped);
+        stream.in_flight.store(1, Ordering::Relaxed);
+        stream.recent = Duration::ZERO;
+        assert_eq!(stream.spin(), Spin::Skipped);
+        stream.recent = LONG;
+        server.write_all(b"!").expect("it is connected");
+        assert_eq!(stream.spin(), Spin::Found);
+    }
+
+    #[tokio::test]
+    async fn a_spin_ends_when_another_caller_comes() {
+        let (mut stream, mut server) = connected().await;
+        answered(&mut stream, &mut server).await;
+        let in_flight = stream.in_flight.clone();
+        let calls = std::thread::spawn(move || {
+            server.read_exact(&mut [0]).expect("it is asked");
+            in_flight.store(2, Ordering::Relaxed);
+            server
+        });
+        stream.write_all(b"?").await.expect("it is connected");
+        let begun = Instant::now();
+        stream.flush().await.expect("it is connected");
+        assert!(begun.elapsed() < LONG, "the other call waits");
+        assert_eq!(stream.budget.penalty, 0, "it was not a miss");
+        calls.join().expect("it is asked");
+    }
+
+    #[tokio::test]
+    async fn spins_become_rare_when_the_server_is_slow() {
+        let (mut stream, mut server) = connected().await;
+        answered(&mut stream, &mut server).await;
+        stream.longest = Duration::from_micros(1);
+        let spins: Vec<_> = (0..20).map(|_| stream.spin()).collect();
+        let missed = (0..20).filter(|call| spins[*call] == Spin::Missed);
+        assert_eq!(missed.collect::<Vec<_>>(), [0, 1, 4, 11]);
+        assert!(!spins.contains(&Spin::Found));
+    }
+
+    #[tokio::test]
+    async fn the_end_of_the_connection_ends_a_spin() {
+        let (mut stream, mut server) = connected().await;
+        answered(&mut stream, &mut server).await;
+        drop(server);
+        assert_eq!(stream.spin(), Spin::Found);
+        assert_eq!(stream.read(&mut [0; 64]).await.expect("it was closed"), 0);
+    }
+
+    /// Counts the spins of that many calls that miss, if the calls that `finds` names find an answer.
+    fn misses(calls: u32, finds: impl Fn(u32) -> bool) -> usize {
+        let mut budget = SpinBudget::default();
+        let missed = (0..calls).filter(|call| {
+            let (tried, finds) = (budget.may_spin(), finds(*call));
+            match (tried, finds) {
+                (true, true) => budget.found(),
+                (true, false) => budget.missed(),
+                (false, _) => {}
+            }
+            tried && !finds
+        });
+        missed.count()
+    }
+
+    #[test]
+    fn misses_become_rare_even_if_every_second_call_finds_its_answer() {
+        assert!(misses(100_000, |_| false) < 120);
+        assert!(misses(100_000, |call| call % 2 == 0) < 2000);
+    }
+
+    #[test]
+    fn answers_that_are_found_restore_the_budget() {
+        let mut budget = SpinBudget::default();
+        for _ in 0..100 {
+            budget.missed();
+        }
+        let calls_to =
+            |budget: &mut SpinBudget| (0..).find(|_| budget.may_spin()).expect("it is tried again");
+        assert_eq!(calls_to(&mut budget), MOST_SKIPPED);
+        for _ in 0..30 {
+            budget.found();
+        }
+        budget.missed();
+        assert_eq!(calls_to(&mut budget), 0);
+    }
+}
