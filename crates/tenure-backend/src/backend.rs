@@ -4,8 +4,8 @@ use std::fmt::Debug;
 use std::sync::Arc;
 
 use crate::{
-    Batch, Call, Claim, Clock, Departure, Each, Finding, Instant, LockStatus, Page, Profile, Query, Released,
-    Renewal, Renewed, Standing, Wakes,
+    AcquireReply, Batch, BatchCall, Call, Claim, Clock, Finding, Instant, LockStatus, Page, Profile, Query,
+    ReleaseReply, ReleaseRequest, RenewReply, RenewRequest, Wakes,
 };
 
 /// A store of claims: Redis, a SQL database, ZooKeeper, etcd, this process's memory, or yours.
@@ -19,8 +19,8 @@ use crate::{
 ///   queues for it; another kind is answered [`Fault::Mismatch`](crate::Fault).
 /// - **Time** is the store's clock wherever it has one. `held_from` is never later than the moment from which
 ///   the store counts, so that the client's belief ends first.
-/// - **Placing ends.** A claim is never placed after `place_by` (at most
-///   [`MAX_PLACE_AHEAD`](crate::MAX_PLACE_AHEAD) ahead): a request that was delayed on the way cannot re-create a
+/// - **Placing ends.** A claim is never placed after `not_after` (at most
+///   [`MAX_NOT_AFTER`](crate::MAX_NOT_AFTER) ahead): a request that was delayed on the way cannot re-create a
 ///   claim after its release. A store without a clock answers by then, `TooLate` or an error of unknown effect; what
 ///   it carries out after that is undone by, and never outlives, the next `release` of that claim. A claim that is
 ///   placed already may be polled later than that.
@@ -30,7 +30,7 @@ use crate::{
 /// - **Repetition is safe** for whatever names a claim. `acquire` on a granted claim gives the same tokens and
 ///   restarts its lease, and never reports a grant that had ended when the lease was restarted; on a waiting claim it
 ///   keeps its place and restarts its lease. `release` from any state makes the claim absent. A release of
-///   [`Holder::All`](crate::Holder) takes whoever holds by then: nobody repeats it unasked.
+///   [`ReleaseTarget::All`](crate::ReleaseTarget) takes whoever holds by then: nobody repeats it unasked.
 /// - **Waiting means not told yet.** Until `acquire` has answered `Granted` a claim waits, whatever the store's queue
 ///   says of its turn, and `Phase::Waiting` renews it.
 /// - **A refusal ends nothing.** A request that was refused without effect has not ended its claim. A backend never
@@ -45,7 +45,7 @@ use crate::{
 ///   asks for it. A panic is such an error.
 ///
 /// # Cancel safety
-/// Dropping a [`Call`] or an [`Each`] may leave its effect unknown, and must not harm anything else. The engine
+/// Dropping a [`Call`] or an [`BatchCall`] may leave its effect unknown, and must not harm anything else. The engine
 /// never drops an `acquire`, `renew` or `release` of its own claims that was polled: it moves it to the watchdog. What only
 /// looks, and an eviction, is dropped with its caller.
 ///
@@ -53,7 +53,7 @@ use crate::{
 /// timer of that one would panic. A task of the runtime on which the store was opened may have timers.
 ///
 /// # Errors
-/// Each error carries its [`Effect`](crate::Effect). In a batch a failure is an element's own: one shard or
+/// BatchCall error carries its [`Effect`](crate::Effect). In a batch a failure is an element's own: one shard or
 /// chunk that fails never delays or clouds another's.
 ///
 /// There are no default methods: a decorator must not bypass what it wraps.
@@ -64,19 +64,19 @@ pub trait Backend: Debug + Send + Sync + 'static {
     /// What this store promises and what it cannot do.
     fn profile(&self) -> &Profile;
 
-    /// The clock on which `held_from` and `place_by` are read. The engine reads the same one.
+    /// The clock on which `held_from` and `not_after` are read. The engine reads the same one.
     fn clock(&self) -> &Arc<dyn Clock>;
 
     /// Places the claim, or polls it if it is there. Never blocks on another holder.
-    fn acquire(self: Arc<Self>, claim: Arc<Claim>, place_by: Instant) -> Call<Standing>;
+    fn acquire(self: Arc<Self>, claim: Arc<Claim>, not_after: Instant) -> Call<AcquireReply>;
 
     /// Keeps claims alive. Never re-creates one, never releases one, and never lengthens a lease where
-    /// [`Renewal::shorten_only`] is set.
-    fn renew(self: Arc<Self>, batch: Batch<Renewal>) -> Each<Renewed>;
+    /// [`RenewRequest::shorten_only`] is set.
+    fn renew(self: Arc<Self>, batch: Batch<RenewRequest>) -> BatchCall<RenewReply>;
 
-    /// Makes holders or waiters absent, wakes who may go next, and grants the heir if nobody else is known to
+    /// Makes holders or waiters absent, wakes who may go next, and grants the successor if nobody else is known to
     /// wait, in one atomic step for each.
-    fn release(self: Arc<Self>, batch: Batch<Departure>) -> Each<Released>;
+    fn release(self: Arc<Self>, batch: Batch<ReleaseRequest>) -> BatchCall<ReleaseReply>;
 
     /// Wake-ups for a claim that waits; for one that is granted, "renew it now". An error means: poll only.
     fn watch(self: Arc<Self>, claim: Arc<Claim>) -> Call<Wakes>;

@@ -57,17 +57,17 @@ pub struct Call<T>(Inner<Result<T, BackendError>>);
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() {
 /// use std::time::Duration;
-/// use tenure_backend::{BackendError, Batch, Each, Effect, Fault, Instant, Renewed};
+/// use tenure_backend::{BackendError, Batch, BatchCall, Effect, Fault, Instant, RenewReply};
 ///
-/// let alive = Renewed::Alive { held_from: Instant::from_nanos(1), lease: Duration::from_secs(30) };
+/// let alive = RenewReply::Alive { held_from: Instant::from_nanos(1), lease: Duration::from_secs(30) };
 /// let down = BackendError::new(Fault::Unavailable, Effect::Unknown, "shard 2 did not answer");
-/// let each = Each::new(async { Batch::from_iter([alive, Renewed::Unknown(down)]) });
+/// let each = BatchCall::new(async { Batch::from_iter([alive, RenewReply::Unknown(down)]) });
 /// // One answer for each claim: the second shard's silence says nothing of the first claim.
-/// assert!(matches!(each.await[..], [Renewed::Alive { .. }, Renewed::Unknown(_)]));
+/// assert!(matches!(each.await[..], [RenewReply::Alive { .. }, RenewReply::Unknown(_)]));
 /// # }
 /// ```
 #[must_use = "a call does nothing unless it is polled"]
-pub struct Each<T>(Inner<Batch<T>>);
+pub struct BatchCall<T>(Inner<Batch<T>>);
 
 enum Inner<T> {
     Ready(Option<T>),
@@ -103,15 +103,15 @@ impl<T> Call<T> {
     }
 }
 
-impl<T> Each<T> {
+impl<T> BatchCall<T> {
     /// A call that is answered already.
     pub fn ready(answers: Batch<T>) -> Self {
-        Each(Inner::Ready(Some(answers)))
+        BatchCall(Inner::Ready(Some(answers)))
     }
 
     /// A call carried out by `future`.
     pub fn new(future: impl Future<Output = Batch<T>> + Send + 'static) -> Self {
-        Each(Inner::Pending(Box::pin(future)))
+        BatchCall(Inner::Pending(Box::pin(future)))
     }
 
     /// Takes the answers of a call that was answered when it was made.
@@ -121,12 +121,12 @@ impl<T> Each<T> {
     ///
     /// # Examples
     /// ```
-    /// use tenure_backend::Each;
+    /// use tenure_backend::BatchCall;
     ///
-    /// let mut answered = Each::ready([1, 2].into_iter().collect());
+    /// let mut answered = BatchCall::ready([1, 2].into_iter().collect());
     /// assert_eq!(answered.take_ready().unwrap()[..], [1, 2]);
     /// assert!(answered.take_ready().is_none(), "they are taken once");
-    /// let mut pending = Each::new(async { [1].into_iter().collect() });
+    /// let mut pending = BatchCall::new(async { [1].into_iter().collect() });
     /// assert!(pending.take_ready().is_none(), "it is to be polled");
     /// ```
     pub fn take_ready(&mut self) -> Option<Batch<T>> {
@@ -138,7 +138,7 @@ impl<T> Each<T> {
 }
 
 impl<T> Unpin for Call<T> {}
-impl<T> Unpin for Each<T> {}
+impl<T> Unpin for BatchCall<T> {}
 
 impl<T> Future for Call<T> {
     type Output = Result<T, BackendError>;
@@ -148,7 +148,7 @@ impl<T> Future for Call<T> {
     }
 }
 
-impl<T> Future for Each<T> {
+impl<T> Future for BatchCall<T> {
     type Output = Batch<T>;
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
@@ -162,9 +162,9 @@ impl<T> fmt::Debug for Call<T> {
     }
 }
 
-impl<T> fmt::Debug for Each<T> {
+impl<T> fmt::Debug for BatchCall<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("Each(..)")
+        f.write_str("BatchCall(..)")
     }
 }
 
@@ -245,7 +245,7 @@ mod tests {
 
     #[test]
     fn a_batch_that_panics_answers_nothing() {
-        let answer = poll(Each::<u32>::new(async { panic!("a mistake") }));
+        let answer = poll(BatchCall::<u32>::new(async { panic!("a mistake") }));
         assert!(matches!(answer, Poll::Ready(answers) if answers.is_empty()));
     }
 

@@ -3,7 +3,7 @@
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use crate::{BackendError, Claim, Departure, Effect, Fault, Holder, Limits, Mode};
+use crate::{BackendError, Claim, Effect, Fault, Limits, Mode, ReleaseRequest, ReleaseTarget};
 
 fn refused(fault: Fault, message: impl Into<Box<str>>) -> Result<(), BackendError> {
     Err(BackendError::new(fault, Effect::None, message))
@@ -65,20 +65,20 @@ impl Claim {
     }
 }
 
-impl Departure {
+impl ReleaseRequest {
     /// The claim that is to take over, if one is.
     ///
     /// # Errors
     /// [`Fault::Invalid`] unless it takes over from one claim on the same key.
-    pub fn checked_heir(&self) -> Result<Option<&Claim>, BackendError> {
-        let Some(heir) = &self.heir else {
+    pub fn checked_successor(&self) -> Result<Option<&Claim>, BackendError> {
+        let Some(successor) = &self.successor else {
             return Ok(None);
         };
-        match &self.who {
-            Holder::Claim(claim) if claim.key == heir.claim.at.key => Ok(Some(&heir.claim)),
+        match &self.target {
+            ReleaseTarget::Claim(claim) if claim.key == successor.claim.at.key => Ok(Some(&successor.claim)),
             _ => refused(
                 Fault::Invalid,
-                "an heir takes over from one claim on the same key",
+                "a successor takes over from one claim on the same key",
             )
             .map(|()| None),
         }

@@ -6,15 +6,15 @@ use std::time::Duration;
 
 use crate::{ClaimRef, Fairness, Mode, OwnerId};
 
-/// How far ahead `place_by` may lie: a store that remembers an ended claim for so long cannot be tricked into
+/// How far ahead `not_after` may lie: a store that remembers an ended claim for so long cannot be tricked into
 /// placing it again by a request that was delayed on the way.
-pub const MAX_PLACE_AHEAD: Duration = Duration::from_secs(10);
+pub const MAX_NOT_AFTER: Duration = Duration::from_secs(10);
 
 /// For how long after the store confirmed a claim its client may hand it on within its own process.
 ///
 /// It is the same for every client of every store: an eviction bars the key for this long
-/// ([`Departure::bar`](crate::Departure)), so that no grant that is passed on is older than another's.
-pub const PASS_WINDOW: Duration = Duration::from_millis(10);
+/// ([`ReleaseRequest::cooldown`](crate::ReleaseRequest)), so that no grant that is passed on is older than another's.
+pub const HANDOVER_WINDOW: Duration = Duration::from_millis(10);
 
 /// How long a key is left to a client whose turn it is: long enough for a wake-up and a request.
 ///

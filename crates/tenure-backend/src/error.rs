@@ -20,7 +20,7 @@ use crate::Kind;
 /// let error = BackendError::because(Fault::Unavailable, Effect::Unknown, "the store hung up", cause);
 /// assert_eq!(error.to_string(), "the store hung up");
 /// assert_eq!(error.source().unwrap().to_string(), "connection reset");
-/// assert!(error.is_weather());
+/// assert!(error.is_transient());
 /// ```
 #[derive(Clone)]
 pub struct BackendError(Arc<Inner>);
@@ -170,7 +170,7 @@ impl BackendError {
     }
 
     /// Whether the same call may go through later.
-    pub fn is_weather(&self) -> bool {
+    pub fn is_transient(&self) -> bool {
         self.0.fault == Fault::Unavailable
     }
 }

@@ -1,14 +1,13 @@
 #![doc = include_str!("../docs/tutorial.md")]
 
+mod acquire;
 mod backend;
-mod bell;
 mod call;
 mod checks;
 mod claim;
-mod ended;
 mod error;
+mod escape;
 mod finding;
-mod harmless;
 mod id;
 mod key;
 mod mode;
@@ -16,19 +15,19 @@ mod profile;
 mod query;
 mod release;
 mod renew;
-mod standing;
 mod time;
 mod token;
+mod tombstones;
+mod wake_signal;
 mod weakness;
 
+pub use acquire::{AcquireReply, Evidence, Grant};
 pub use backend::Backend;
-pub use bell::Bell;
-pub use call::{Batch, Call, Each, Wakes};
-pub use claim::{Claim, MAX_PLACE_AHEAD, PASS_WINDOW, TURN};
-pub use ended::EndedClaims;
+pub use call::{Batch, BatchCall, Call, Wakes};
+pub use claim::{Claim, HANDOVER_WINDOW, MAX_NOT_AFTER, TURN};
 pub use error::{BackendError, Effect, Fault};
+pub use escape::escape_control;
 pub use finding::{Finding, Severity};
-pub use harmless::harmless;
 pub use id::{ClaimId, ClaimRef, ClientId, OwnerId, ParseClaimIdError};
 pub use key::{InvalidKey, LockKey};
 pub use mode::{Fairness, Kind, Mode};
@@ -36,8 +35,9 @@ pub use profile::{
     Fencing, Guarantee, Hazard, Inspection, LeaseClock, Limits, Liveness, Order, Profile, Reach, WakeUp,
 };
 pub use query::{Cursor, HolderStatus, LockStatus, Page, Query, WaiterStatus};
-pub use release::{Cause, Departure, Heir, Holder, HolderId, Released};
-pub use renew::{Loss, Phase, Renewal, Renewed};
-pub use standing::{Evidence, Grant, Standing};
+pub use release::{Cause, HolderId, ReleaseReply, ReleaseRequest, ReleaseTarget, Successor};
+pub use renew::{Loss, Phase, RenewReply, RenewRequest};
 pub use time::{Clock, Instant, SystemClock};
-pub use token::{FencingToken, TokenRun};
+pub use token::{FencingToken, TokenRange};
+pub use tombstones::Tombstones;
+pub use wake_signal::WakeSignal;

@@ -16,7 +16,7 @@ use crate::{Fairness, Mode};
 /// # use std::{num::NonZeroU32, time::Duration};
 /// # let inspection = Inspection { lists: true, queue: true, labels: true, remaining: true };
 /// # let limits = Limits { min_lease: Duration::from_millis(1), max_lease: Duration::from_secs(3_600),
-/// #     max_grants: NonZeroU32::MIN, max_batch: NonZeroU32::MIN, margin: None, late_by: Duration::ZERO };
+/// #     max_grants: NonZeroU32::MIN, max_batch: NonZeroU32::MIN, margin: None, expiry_slack: Duration::ZERO };
 ///
 /// let profile = Profile {
 ///     store: "shelf", layout: "rows", reach: Reach::Network,
@@ -24,7 +24,7 @@ use crate::{Fairness, Mode};
 ///     liveness: Liveness::Lease(LeaseClock::ServerWall),
 ///     hazards: &[Hazard::ClockSet, Hazard::Failover],
 ///     fencing: Fencing::UntilDataLossAndBackwardClock, wake_up: WakeUp::Poll,
-///     remembers_ended: true, tells_others: false, inspection, first_renewal: None, limits,
+///     remembers_ended: true, reports_waiters: false, inspection, first_renewal: None, limits,
 /// };
 /// assert!(profile.serves(Mode::Exclusive, Fairness::Unfair), "in order of arrival, all the same");
 /// assert!(!profile.serves(Mode::Read, Fairness::Unfair), "refused without effect");
@@ -53,10 +53,10 @@ pub struct Profile {
     pub fencing: Fencing,
     /// How a waiter learns that it may go on.
     pub wake_up: WakeUp,
-    /// Whether it remembers ended claims until their `place_by` has passed.
+    /// Whether it remembers ended claims until their `not_after` has passed.
     pub remembers_ended: bool,
     /// Whether a release can tell how many wait elsewhere.
-    pub tells_others: bool,
+    pub reports_waiters: bool,
     /// What can be seen.
     pub inspection: Inspection,
     /// Time after a grant at which the store wants the claim's first renewal, also if its lease is fixed; `None` if it does
@@ -115,7 +115,7 @@ pub enum Order {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Liveness {
-    /// Each claim has a lease that the store counts.
+    /// BatchCall claim has a lease that the store counts.
     Lease(LeaseClock),
     /// The claim lives as long as a session; V1 is not promised between its death and the holder's notice.
     Session,
@@ -238,7 +238,7 @@ pub struct Inspection {
 ///     max_grants: NonZeroU32::MIN,
 ///     max_batch: NonZeroU32::new(128).unwrap(),
 ///     margin: None,
-///     late_by: Duration::ZERO,
+///     expiry_slack: Duration::ZERO,
 /// };
 /// let lease = |asked: Duration| {
 ///     let refusal = BackendError::new(Fault::Limit, Effect::None, "a lease is at most 1m");
@@ -261,7 +261,7 @@ pub struct Limits {
     pub margin: Option<Duration>,
     /// How much later than a lease's end the store may end it: the step of its clock, or how often it looks for the
     /// dead. A holder's belief is no longer for it.
-    pub late_by: Duration,
+    pub expiry_slack: Duration,
 }
 
 impl Profile {
@@ -340,7 +340,7 @@ pub enum Guarantee {
     ReadWrite,
     /// Semaphores.
     Semaphore,
-    /// Each grant has a token.
+    /// BatchCall grant has a token.
     Fencing,
     /// Tokens rise through every crash of the store.
     DurableFencing,

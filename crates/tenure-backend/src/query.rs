@@ -113,7 +113,7 @@ pub struct LockStatus {
 ///
 /// # Examples
 /// ```
-/// use tenure_backend::{Holder, HolderId, HolderStatus, LockKey, Mode};
+/// use tenure_backend::{ReleaseTarget, HolderId, HolderStatus, LockKey, Mode};
 ///
 /// let status = HolderStatus {
 ///     id: HolderId::parse("thread-12"),
@@ -124,7 +124,7 @@ pub struct LockStatus {
 /// };
 /// // From what is shown to what a release takes: a Java thread can be evicted too.
 /// let holder = status.id.on(LockKey::new("order:42").unwrap());
-/// assert!(matches!(holder, Holder::Foreign { .. }));
+/// assert!(matches!(holder, ReleaseTarget::Foreign { .. }));
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HolderStatus {

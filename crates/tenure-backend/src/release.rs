@@ -4,46 +4,46 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::{BackendError, Batch, Claim, ClaimId, ClaimRef, Instant, LockKey, Standing};
+use crate::{AcquireReply, BackendError, Batch, Claim, ClaimId, ClaimRef, Instant, LockKey};
 
 /// A wish to make one holder or waiter absent.
 ///
 /// # Examples
 /// ```
-/// use tenure_backend::{Cause, Departure, Holder, HolderId, LockKey, PASS_WINDOW};
+/// use tenure_backend::{Cause, ReleaseRequest, ReleaseTarget, HolderId, LockKey, HANDOVER_WINDOW};
 ///
-/// // An operator takes a Java thread's lock away. The bar outlasts every grant passed on in memory.
+/// // An operator takes a Java thread's lock away. The cooldown outlasts every grant passed on in memory.
 /// let key = LockKey::new("order:42").unwrap();
-/// let departure = Departure {
-///     who: HolderId::parse("thread-12").on(key.clone()),
+/// let departure = ReleaseRequest {
+///     target: HolderId::parse("thread-12").on(key.clone()),
 ///     cause: Cause::Evicted { by: Some("ada".into()) },
-///     heir: None,
-///     bar: PASS_WINDOW,
+///     successor: None,
+///     cooldown: HANDOVER_WINDOW,
 /// };
-/// assert_eq!(departure.who.key(), &key);
+/// assert_eq!(departure.target.key(), &key);
 /// ```
 #[derive(Clone, Debug)]
-pub struct Departure {
+pub struct ReleaseRequest {
     /// Who goes.
-    pub who: Holder,
+    pub target: ReleaseTarget,
     /// Why.
     pub cause: Cause,
-    /// Who may take over within the same atomic step. Only with `Holder::Claim`, and of the same key.
-    pub heir: Option<Heir>,
-    /// The key then admits nobody for so long: [`PASS_WINDOW`](crate::PASS_WINDOW) for an eviction, else zero.
+    /// Who may take over within the same atomic step. Only with `ReleaseTarget::Claim`, and of the same key.
+    pub successor: Option<Successor>,
+    /// The key then admits nobody for so long: [`HANDOVER_WINDOW`](crate::HANDOVER_WINDOW) for an eviction, else zero.
     ///
     /// A store that grants one token per claim may ignore it.
-    pub bar: Duration,
+    pub cooldown: Duration,
 }
 
-impl Departure {
-    /// Ends that claim, and names no heir and no bar.
+impl ReleaseRequest {
+    /// Ends that claim, and names no successor and no cooldown.
     pub fn of(claim: &Claim, cause: Cause) -> Self {
-        Departure {
-            who: Holder::Claim(claim.at.clone()),
+        ReleaseRequest {
+            target: ReleaseTarget::Claim(claim.at.clone()),
             cause,
-            heir: None,
-            bar: Duration::ZERO,
+            successor: None,
+            cooldown: Duration::ZERO,
         }
     }
 }
@@ -53,44 +53,44 @@ impl Departure {
 /// # Examples
 /// ```
 /// use std::{sync::Arc, time::Duration};
-/// use tenure_backend::{Cause, Claim, Departure, Heir, Instant};
+/// use tenure_backend::{Cause, Claim, ReleaseRequest, Successor, Instant};
 ///
 /// /// An unlock and the next waiter's grant, in one round trip.
-/// fn hand_over(held: &Claim, waiting: Arc<Claim>, now: Instant) -> Departure {
-///     assert_eq!(held.at.key, waiting.at.key, "an heir is of the same key");
-///     let heir = Heir { claim: waiting, place_by: now + Duration::from_secs(5) };
-///     Departure { heir: Some(heir), ..Departure::of(held, Cause::Unlocked) }
+/// fn hand_over(held: &Claim, waiting: Arc<Claim>, now: Instant) -> ReleaseRequest {
+///     assert_eq!(held.at.key, waiting.at.key, "a successor is of the same key");
+///     let successor = Successor { claim: waiting, not_after: now + Duration::from_secs(5) };
+///     ReleaseRequest { successor: Some(successor), ..ReleaseRequest::of(held, Cause::Unlocked) }
 /// }
 /// ```
 #[derive(Clone, Debug)]
-pub struct Heir {
+pub struct Successor {
     /// The claim. It is placed as `acquire` would place it, after the departure.
     pub claim: Arc<Claim>,
     /// As for `acquire`: after this moment it is not placed, and answered `TooLate`.
-    pub place_by: Instant,
+    pub not_after: Instant,
 }
 
 /// Who departs.
 ///
 /// # Examples
 /// ```
-/// use tenure_backend::{ClaimId, ClaimRef, ClientId, Holder, LockKey};
+/// use tenure_backend::{ClaimId, ClaimRef, ClientId, ReleaseTarget, LockKey};
 ///
 /// /// Whether a release of it may be repeated after a lost reply.
-/// fn may_be_repeated(holder: &Holder) -> bool {
+/// fn may_be_repeated(holder: &ReleaseTarget) -> bool {
 ///     match holder {
-///         Holder::Claim(_) | Holder::Foreign { .. } => true,
+///         ReleaseTarget::Claim(_) | ReleaseTarget::Foreign { .. } => true,
 ///         // Somebody else may hold the key by then.
-///         Holder::All(_) => false,
+///         ReleaseTarget::All(_) => false,
 ///     }
 /// }
 /// let key = LockKey::new("order:42").unwrap();
 /// let id = ClaimId::new(ClientId::from_random([7; 16]), 3);
-/// assert!(may_be_repeated(&Holder::Claim(ClaimRef { key: key.clone(), id })));
-/// assert!(!may_be_repeated(&Holder::All(key)));
+/// assert!(may_be_repeated(&ReleaseTarget::Claim(ClaimRef { key: key.clone(), id })));
+/// assert!(!may_be_repeated(&ReleaseTarget::All(key)));
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Holder {
+pub enum ReleaseTarget {
     /// A claim of ours, waiting or granted.
     Claim(ClaimRef),
     /// Another kind of client's hold: a Java thread, a row of another tool.
@@ -104,12 +104,12 @@ pub enum Holder {
     All(LockKey),
 }
 
-impl Holder {
+impl ReleaseTarget {
     /// The key concerned.
     pub fn key(&self) -> &LockKey {
         match self {
-            Holder::Claim(claim) => &claim.key,
-            Holder::Foreign { key, .. } | Holder::All(key) => key,
+            ReleaseTarget::Claim(claim) => &claim.key,
+            ReleaseTarget::Foreign { key, .. } | ReleaseTarget::All(key) => key,
         }
     }
 }
@@ -141,10 +141,10 @@ impl HolderId {
     }
 
     /// The holder of that name on a key.
-    pub fn on(self, key: LockKey) -> Holder {
+    pub fn on(self, key: LockKey) -> ReleaseTarget {
         match self {
-            HolderId::Claim(id) => Holder::Claim(ClaimRef { key, id }),
-            HolderId::Foreign(id) => Holder::Foreign { key, id },
+            HolderId::Claim(id) => ReleaseTarget::Claim(ClaimRef { key, id }),
+            HolderId::Foreign(id) => ReleaseTarget::Foreign { key, id },
         }
     }
 }
@@ -191,20 +191,20 @@ pub enum Cause {
 ///
 /// # Examples
 /// ```
-/// use tenure_backend::{Batch, HolderId, Released};
+/// use tenure_backend::{Batch, HolderId, ReleaseReply};
 ///
-/// let done = |freed| Released::Done { freed, others: Some(0), heir: None };
+/// let done = |freed| ReleaseReply::Done { freed, others: Some(0), successor: None };
 /// let first = done(Batch::from_iter([HolderId::parse("thread-12")]));
 /// let repeated = done(Batch::new());
 /// // Either way the holder is absent; `freed` tells whether this very call made it so.
 /// let freed = |answer| match answer {
-///     Released::Done { freed, .. } => freed.len(),
-///     Released::Unknown(_) => 0,
+///     ReleaseReply::Done { freed, .. } => freed.len(),
+///     ReleaseReply::Unknown(_) => 0,
 /// };
 /// assert_eq!((freed(first), freed(repeated)), (1, 0));
 /// ```
 #[derive(Debug)]
-pub enum Released {
+pub enum ReleaseReply {
     /// Whoever was named is absent.
     Done {
         /// Who held the key or queued for it and is gone by this very call; empty on a repetition.
@@ -212,8 +212,8 @@ pub enum Released {
         /// How many wait elsewhere, not for this client; `None` where the store cannot tell. It may count one who has
         /// just gone.
         others: Option<u32>,
-        /// Where the heir stands, if there was one.
-        heir: Option<Standing>,
+        /// Where the successor stands, if there was one.
+        successor: Option<AcquireReply>,
     },
     /// Nobody knows whether it took effect. Repeating it is safe.
     Unknown(BackendError),

@@ -1,26 +1,26 @@
-//! Renewal: keeping claims alive, one by one in a batch, and learning why one is gone.
+//! RenewRequest: keeping claims alive, one by one in a batch, and learning why one is gone.
 
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::{BackendError, Claim, ClaimRef, Instant, TokenRun, harmless};
+use crate::{BackendError, Claim, ClaimRef, Instant, TokenRange, escape_control};
 
 /// A wish to keep one claim alive.
 ///
 /// # Examples
 /// ```
-/// use tenure_backend::{Claim, Renewal};
+/// use tenure_backend::{Claim, RenewRequest};
 ///
 /// /// Tells the store that the holder of a claim with a fixed lease is alive.
-/// fn show_alive(claim: &Claim) -> Renewal {
-///     Renewal { shorten_only: true, ..Renewal::of(claim) }
+/// fn show_alive(claim: &Claim) -> RenewRequest {
+///     RenewRequest { shorten_only: true, ..RenewRequest::of(claim) }
 /// }
 /// ```
 #[derive(Clone, Debug)]
-pub struct Renewal {
+pub struct RenewRequest {
     /// Which claim.
-    pub who: ClaimRef,
+    pub claim: ClaimRef,
     /// For how long from the moment the store acts.
     pub lease: Duration,
     /// In which phase: a claim in another one is left as it is and answered `Gone(Missing)`.
@@ -31,14 +31,14 @@ pub struct Renewal {
     pub shorten_only: bool,
     /// Lifts the key's token counter to at least the last token of this run, and records the run as the claim's,
     /// in one atomic step with "the claim is alive". A quorum writes its maximum back with it.
-    pub raise: Option<TokenRun>,
+    pub raise: Option<TokenRange>,
 }
 
-impl Renewal {
+impl RenewRequest {
     /// Renews that claim for its own lease if it holds its key, and raises no counter.
     pub fn of(claim: &Claim) -> Self {
-        Renewal {
-            who: claim.at.clone(),
+        RenewRequest {
+            claim: claim.at.clone(),
             lease: claim.lease,
             only: Phase::Granted,
             shorten_only: false,
@@ -87,22 +87,22 @@ pub enum Phase {
 /// # Examples
 /// ```
 /// use std::time::Duration;
-/// use tenure_backend::{BackendError, Effect, Fault, Instant, Renewed};
+/// use tenure_backend::{BackendError, Effect, Fault, Instant, RenewReply};
 ///
 /// /// Until when the store keeps a claim, as its holder may believe.
-/// fn kept_until(before: Instant, answer: &Renewed) -> Instant {
+/// fn kept_until(before: Instant, answer: &RenewReply) -> Instant {
 ///     match answer {
-///         Renewed::Alive { held_from, lease } => before.max(*held_from + *lease),
-///         Renewed::Gone(_) => Instant::ORIGIN,
-///         Renewed::Unknown(_) => before,
+///         RenewReply::Alive { held_from, lease } => before.max(*held_from + *lease),
+///         RenewReply::Gone(_) => Instant::ORIGIN,
+///         RenewReply::Unknown(_) => before,
 ///     }
 /// }
 /// let before = Instant::ORIGIN + Duration::from_secs(30);
 /// let silent = BackendError::new(Fault::Unavailable, Effect::Unknown, "no answer within 3 s");
-/// assert_eq!(kept_until(before, &Renewed::Unknown(silent)), before);
+/// assert_eq!(kept_until(before, &RenewReply::Unknown(silent)), before);
 /// ```
 #[derive(Debug)]
-pub enum Renewed {
+pub enum RenewReply {
     /// The claim is alive.
     Alive {
         /// As in [`Grant::held_from`](crate::Grant).
@@ -133,7 +133,7 @@ pub enum Loss {
     Expired,
     /// Somebody took it away.
     Evicted {
-        /// Who, if they said so: text of others, which `Display` escapes as [`harmless`] does.
+        /// Who, if they said so: text of others, which `Display` escapes as [`escape_control`] does.
         by: Option<Arc<str>>,
     },
     /// The session or connection that carried it ended.
@@ -146,7 +146,7 @@ impl fmt::Display for Loss {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Loss::Expired => f.write_str("its lease ended"),
-            Loss::Evicted { by: Some(by) } => write!(f, "it was evicted by {}", harmless(by)),
+            Loss::Evicted { by: Some(by) } => write!(f, "it was evicted by {}", escape_control(by)),
             Loss::Evicted { by: None } => f.write_str("it was evicted"),
             Loss::Session => f.write_str("the session that carried it ended"),
             Loss::Missing => f.write_str("the store has no record of it"),
@@ -166,8 +166,8 @@ mod tests {
         };
         let [early, late] = [1, 2].map(|s| Instant::ORIGIN + Duration::from_secs(s));
         for (shorten_only, ends) in [(true, [early, early]), (false, [early, late])] {
-            let renewal = Renewal {
-                who: claim.clone(),
+            let renewal = RenewRequest {
+                claim: claim.clone(),
                 lease: Duration::from_secs(1),
                 only: Phase::Granted,
                 shorten_only,

@@ -81,26 +81,26 @@ impl<'de> serde::Deserialize<'de> for FencingToken {
 /// # Examples
 /// ```
 /// use std::num::NonZeroU32;
-/// use tenure_backend::{FencingToken, TokenRun};
+/// use tenure_backend::{FencingToken, TokenRange};
 ///
 /// let first = FencingToken::new(7).unwrap();
-/// let run = TokenRun::new(first, NonZeroU32::new(3).unwrap()).unwrap();
+/// let run = TokenRange::new(first, NonZeroU32::new(3).unwrap()).unwrap();
 /// // One grant of the store, and two hand-overs in its client's memory, each with a token of its own.
 /// assert_eq!([run.nth(0), run.nth(1), run.nth(2)].map(|token| token.unwrap().get()), [7, 8, 9]);
 /// assert_eq!(run.nth(3), None, "the run is used up: the claim goes back to the store");
 /// assert_eq!(run.last().get(), 9);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TokenRun {
+pub struct TokenRange {
     first: FencingToken,
     count: NonZeroU32,
 }
 
-impl TokenRun {
+impl TokenRange {
     /// The run of `count` tokens from `first`; `None` if its last one would exceed [`FencingToken::MAX`].
     pub const fn new(first: FencingToken, count: NonZeroU32) -> Option<Self> {
         match FencingToken::new(first.get() + count.get() as u64 - 1) {
-            Some(_) => Some(TokenRun { first, count }),
+            Some(_) => Some(TokenRange { first, count }),
             None => None,
         }
     }
@@ -140,7 +140,7 @@ mod tests {
     #[test]
     fn a_run_never_passes_the_greatest_token() {
         let last = FencingToken::new(FencingToken::MAX).unwrap();
-        assert!(TokenRun::new(last, NonZeroU32::MIN).is_some());
-        assert_eq!(TokenRun::new(last, NonZeroU32::new(2).unwrap()), None);
+        assert!(TokenRange::new(last, NonZeroU32::MIN).is_some());
+        assert_eq!(TokenRange::new(last, NonZeroU32::new(2).unwrap()), None);
     }
 }

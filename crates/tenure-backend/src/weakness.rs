@@ -124,7 +124,7 @@ mod tests {
             fencing: Fencing::UntilDataLossAndBackwardClock,
             wake_up: WakeUp::Poll,
             remembers_ended: true,
-            tells_others: false,
+            reports_waiters: false,
             inspection: Inspection {
                 lists: false,
                 queue: false,
@@ -138,7 +138,7 @@ mod tests {
                 max_grants: NonZeroU32::MIN,
                 max_batch: NonZeroU32::MIN,
                 margin: None,
-                late_by: Duration::ZERO,
+                expiry_slack: Duration::ZERO,
             },
         }
     }

@@ -2,7 +2,7 @@
 
 use std::fmt::{self, Write};
 
-use tenure::backend::harmless;
+use tenure::backend::escape_control;
 use tracing::field::{Field, Visit};
 use tracing::{Event, Level, Metadata, Subscriber};
 use tracing_subscriber::filter::filter_fn;
@@ -88,7 +88,7 @@ where
         };
         let line = format!("{}: {}{fields}", name(*event.metadata().level()), words.message);
         let line = without_passwords(&line).replace('\n', " ");
-        writeln!(writer, "{}", harmless(&line))
+        writeln!(writer, "{}", escape_control(&line))
     }
 }
 

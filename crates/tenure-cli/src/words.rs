@@ -5,7 +5,7 @@ use std::error::Error as StdError;
 use std::fmt;
 use std::io::{self, Write};
 
-use tenure::backend::harmless;
+use tenure::backend::escape_control;
 use tenure::{Error, Fault, LockKey, StoreUrl};
 
 /// Why a verb could not do what it was told.
@@ -101,9 +101,9 @@ impl Failure {
 /// A line of what, then lines of why and of what to do.
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&harmless(&self.what))?;
+        f.write_str(&escape_control(&self.what))?;
         for why in &self.why {
-            write!(f, "\n  = why: {}", harmless(why))?;
+            write!(f, "\n  = why: {}", escape_control(why))?;
         }
         match &self.help {
             Some(help) => write!(f, "\n  = help: {help}"),
@@ -128,7 +128,7 @@ fn chain(error: &dyn StdError) -> Vec<String> {
 
 /// Says what went wrong although the verb goes on, in one line.
 pub fn warn(words: &str) {
-    say(&format!("warning: {}", harmless(&without_passwords(words))));
+    say(&format!("warning: {}", escape_control(&without_passwords(words))));
 }
 
 /// Says what may be good to know. Silent with `-q`.
@@ -139,7 +139,7 @@ pub fn note(quiet: bool, words: &str) {
 /// The same in words that hold keys, which may look like URLs, or a URL that shows no password.
 pub fn note_as_is(quiet: bool, words: &str) {
     if !quiet {
-        say(&format!("note: {}", harmless(words)));
+        say(&format!("note: {}", escape_control(words)));
     }
 }
 

@@ -4,8 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use tenure_backend::{
-    Backend, BackendError, Batch, Call, Claim, Clock, Departure, Each, Effect, Fault, Finding, Instant,
-    LockStatus, Page, Profile, Query, Released, Renewal, Renewed, Standing, SystemClock, Wakes,
+    AcquireReply, Backend, BackendError, Batch, BatchCall, Call, Claim, Clock, Effect, Fault, Finding,
+    Instant, LockStatus, Page, Profile, Query, ReleaseReply, ReleaseRequest, RenewReply, RenewRequest,
+    SystemClock, Wakes,
 };
 
 use crate::profile::{LIMITS, PROFILE};
@@ -52,9 +53,9 @@ impl Memory {
         batch: Batch<T>,
         one: impl Fn(T) -> A,
         refused: impl Fn(BackendError) -> A,
-    ) -> Each<A> {
+    ) -> BatchCall<A> {
         let checked = self.check_open().and_then(|()| LIMITS.check_batch(batch.len()));
-        Each::ready(match checked {
+        BatchCall::ready(match checked {
             Ok(()) => batch.into_iter().map(one).collect(),
             Err(error) => batch.iter().map(|_| refused(error.clone())).collect(),
         })
@@ -70,33 +71,33 @@ impl Backend for Memory {
         &self.clock
     }
 
-    fn acquire(self: Arc<Self>, claim: Arc<Claim>, place_by: Instant) -> Call<Standing> {
+    fn acquire(self: Arc<Self>, claim: Arc<Claim>, not_after: Instant) -> Call<AcquireReply> {
         let checked = self.check_open().and_then(|()| claim.check(&LIMITS));
         Call::ready(checked.and_then(|()| {
-            self.store.act(&self.clock, |table, at, bells| {
-                table.acquire(claim, place_by, at, bells)
+            self.store.act(&self.clock, |table, at, signals| {
+                table.acquire(claim, not_after, at, signals)
             })
         }))
     }
 
-    fn renew(self: Arc<Self>, batch: Batch<Renewal>) -> Each<Renewed> {
-        let renew = |renewal: Renewal| match check_renewal(&renewal) {
-            Ok(()) => self
-                .store
-                .act(&self.clock, |table, at, bells| table.renew(&renewal, at, bells)),
-            Err(error) => Renewed::Unknown(error),
+    fn renew(self: Arc<Self>, batch: Batch<RenewRequest>) -> BatchCall<RenewReply> {
+        let renew = |renewal: RenewRequest| match check_renewal(&renewal) {
+            Ok(()) => self.store.act(&self.clock, |table, at, signals| {
+                table.renew(&renewal, at, signals)
+            }),
+            Err(error) => RenewReply::Unknown(error),
         };
-        self.each(batch, renew, Renewed::Unknown)
+        self.each(batch, renew, RenewReply::Unknown)
     }
 
-    fn release(self: Arc<Self>, batch: Batch<Departure>) -> Each<Released> {
-        let release = |departure: Departure| match check_departure(&departure) {
-            Ok(()) => self.store.act(&self.clock, |table, at, bells| {
-                table.release(departure, at, bells)
+    fn release(self: Arc<Self>, batch: Batch<ReleaseRequest>) -> BatchCall<ReleaseReply> {
+        let release = |departure: ReleaseRequest| match check_departure(&departure) {
+            Ok(()) => self.store.act(&self.clock, |table, at, signals| {
+                table.release(departure, at, signals)
             }),
-            Err(error) => Released::Unknown(error),
+            Err(error) => ReleaseReply::Unknown(error),
         };
-        self.each(batch, release, Released::Unknown)
+        self.each(batch, release, ReleaseReply::Unknown)
     }
 
     fn watch(self: Arc<Self>, claim: Arc<Claim>) -> Call<Wakes> {
@@ -128,7 +129,7 @@ impl Backend for Memory {
     }
 }
 
-fn check_renewal(renewal: &Renewal) -> Result<(), BackendError> {
+fn check_renewal(renewal: &RenewRequest) -> Result<(), BackendError> {
     let highest = Tokens::HIGHEST_RAISE;
     if renewal.raise.is_some_and(|run| run.last() > highest) {
         let message = format!("tokens are raised to {highest} at the most");
@@ -137,7 +138,7 @@ fn check_renewal(renewal: &Renewal) -> Result<(), BackendError> {
     LIMITS.check_lease(renewal.lease)
 }
 
-fn check_departure(departure: &Departure) -> Result<(), BackendError> {
-    let heir = departure.checked_heir()?;
-    heir.map_or(Ok(()), |heir| heir.check(&LIMITS))
+fn check_departure(departure: &ReleaseRequest) -> Result<(), BackendError> {
+    let successor = departure.checked_successor()?;
+    successor.map_or(Ok(()), |successor| successor.check(&LIMITS))
 }

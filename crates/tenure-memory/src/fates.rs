@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use tenure_backend::{ClaimId, Instant, Loss, MAX_PLACE_AHEAD};
+use tenure_backend::{ClaimId, Instant, Loss, MAX_NOT_AFTER};
 
 /// How many ends are remembered with their cause: the latest ones.
 const MAX_FATES: usize = 4096;
@@ -36,7 +36,7 @@ impl Fates {
 
     /// Until when an expired claim's holder may learn that it expired.
     pub(crate) fn explained_until(now: Instant) -> Instant {
-        now + MAX_PLACE_AHEAD.saturating_mul(2)
+        now + MAX_NOT_AFTER.saturating_mul(2)
     }
 }
 

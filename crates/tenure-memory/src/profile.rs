@@ -11,7 +11,7 @@ pub(crate) const LIMITS: Limits = Limits {
     max_grants: NonZeroU32::new(1024).unwrap(),
     max_batch: NonZeroU32::new(256).unwrap(),
     margin: None,
-    late_by: Duration::ZERO,
+    expiry_slack: Duration::ZERO,
 };
 
 pub(crate) static PROFILE: Profile = Profile {
@@ -26,7 +26,7 @@ pub(crate) static PROFILE: Profile = Profile {
     fencing: Fencing::Process,
     wake_up: WakeUp::Reliable,
     remembers_ended: true,
-    tells_others: true,
+    reports_waiters: true,
     inspection: Inspection {
         lists: true,
         queue: true,

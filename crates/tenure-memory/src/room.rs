@@ -1,5 +1,5 @@
 //! One key: its holders, its queue, and what happens when a claim comes or goes. Nothing here reads a clock or
-//! wakes a waiter: a [`Visit`] brings the time and takes the bells along.
+//! wakes a waiter: a [`Visit`] brings the time and takes the signals along.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use smallvec::SmallVec;
 use tenure_backend::{
-    BackendError, Batch, Cause, Claim, ClaimId, Departure, Fairness, Grant, Holder, HolderId, Instant, Kind,
-    Loss, Phase, Released, Renewal, Renewed, Standing, TURN, TokenRun,
+    AcquireReply, BackendError, Batch, Cause, Claim, ClaimId, Fairness, Grant, HolderId, Instant, Kind, Loss,
+    Phase, ReleaseReply, ReleaseRequest, ReleaseTarget, RenewReply, RenewRequest, TURN, TokenRange,
 };
 
 use crate::profile::LIMITS;
@@ -28,7 +28,7 @@ pub(crate) struct Room {
 #[derive(Debug)]
 pub(crate) struct Hold {
     pub(crate) claim: Arc<Claim>,
-    pub(crate) tokens: TokenRun,
+    pub(crate) tokens: TokenRange,
     pub(crate) ends: Instant,
 }
 
@@ -48,7 +48,7 @@ pub(crate) struct Crowd {
     /// For whom the key is kept.
     pub(crate) kept: Vec<Kept>,
     /// Until when nobody is admitted, after an eviction.
-    pub(crate) bar: Option<Instant>,
+    pub(crate) cooldown: Option<Instant>,
 }
 
 impl Room {
@@ -56,9 +56,9 @@ impl Room {
     pub(crate) fn acquire(
         &mut self,
         claim: Arc<Claim>,
-        place_by: Instant,
+        not_after: Instant,
         visit: &mut Visit<'_>,
-    ) -> Result<Standing, BackendError> {
+    ) -> Result<AcquireReply, BackendError> {
         let now = visit.at.now;
         if let Some(hold) = self.hold_mut(claim.at.id) {
             hold.ends = now + LIMITS.lease(hold.claim.lease);
@@ -66,7 +66,7 @@ impl Room {
         }
         let place = self.place_of(claim.at.id);
         if place.is_none()
-            && let Some(refusal) = self.refusal(&claim, place_by, visit)
+            && let Some(refusal) = self.refusal(&claim, not_after, visit)
         {
             return refusal;
         }
@@ -86,88 +86,94 @@ impl Room {
     }
 
     /// Keeps a claim alive that is alive in the phase that was asked for.
-    pub(crate) fn renew(&mut self, renewal: &Renewal, visit: &mut Visit<'_>) -> Renewed {
-        let Renewal { who, only, raise, .. } = renewal;
+    pub(crate) fn renew(&mut self, renewal: &RenewRequest, visit: &mut Visit<'_>) -> RenewReply {
+        let RenewRequest {
+            claim: who,
+            only,
+            raise,
+            ..
+        } = renewal;
         let now = visit.at.now;
         let asked = now + LIMITS.lease(renewal.lease);
         let ends;
         if let Some(hold) = self.hold_mut(who.id) {
             if *only == Phase::Waiting {
-                return Renewed::Gone(Loss::Missing);
+                return RenewReply::Gone(Loss::Missing);
             }
             ends = renewal.end(hold.ends, asked);
             hold.ends = ends;
             hold.tokens = raise.unwrap_or(hold.tokens);
         } else if let Some(at) = self.place_of(who.id) {
             if *only == Phase::Granted {
-                return Renewed::Gone(Loss::Missing);
+                return RenewReply::Gone(Loss::Missing);
             }
             let waiter = &mut self.crowd().queue[at];
             ends = renewal.end(waiter.ends, asked);
             waiter.ends = ends;
         } else {
-            return Renewed::Gone(visit.fates.loss(who.id, now));
+            return RenewReply::Gone(visit.fates.loss(who.id, now));
         }
         if let Some(run) = raise {
             visit.tokens.raise(*run);
         }
-        Renewed::Alive {
+        RenewReply::Alive {
             held_from: visit.at.asked,
             lease: ends - now,
         }
     }
 
-    /// Makes whoever is named absent, and then places the heir.
-    pub(crate) fn release(&mut self, departure: Departure, visit: &mut Visit<'_>) -> Released {
-        let Departure {
-            who,
+    /// Makes whoever is named absent, and then places the successor.
+    pub(crate) fn release(&mut self, departure: ReleaseRequest, visit: &mut Visit<'_>) -> ReleaseReply {
+        let ReleaseRequest {
+            target: who,
             cause,
-            heir,
-            bar,
+            successor,
+            cooldown,
         } = departure;
         let mut freed = Batch::new();
         let mut client = None;
         match who {
-            Holder::Claim(claim) => {
+            ReleaseTarget::Claim(claim) => {
                 client = Some(claim.id.client());
-                freed.extend(self.depart(claim.id, &cause, bar, visit));
+                freed.extend(self.depart(claim.id, &cause, cooldown, visit));
             }
             // Nobody here is another kind of client's.
-            Holder::Foreign { .. } => {}
-            Holder::All(_) => {
+            ReleaseTarget::Foreign { .. } => {}
+            ReleaseTarget::All(_) => {
                 while let Some(hold) = self.holds.last() {
                     let id = hold.claim.at.id;
-                    freed.extend(self.depart(id, &cause, bar, visit));
+                    freed.extend(self.depart(id, &cause, cooldown, visit));
                 }
             }
         }
         let others = self.waiting_besides(client);
-        Released::Done {
+        ReleaseReply::Done {
             freed,
             others: Some(others),
-            heir: heir.map(|heir| self.inherit(heir.claim, heir.place_by, others > 0, visit)),
+            successor: successor
+                .map(|successor| self.inherit(successor.claim, successor.not_after, others > 0, visit)),
         }
     }
 
-    /// Places an heir as [`acquire`](Self::acquire) does, but does not grant it if it yields to others.
+    /// Places a successor as [`acquire`](Self::acquire) does, but does not grant it if it yields to others.
     fn inherit(
         &mut self,
         claim: Arc<Claim>,
-        place_by: Instant,
+        not_after: Instant,
         yields: bool,
         visit: &mut Visit<'_>,
-    ) -> Standing {
+    ) -> AcquireReply {
         let id = claim.at.id;
-        let polls_soon = Standing::Waiting {
+        let polls_soon = AcquireReply::Waiting {
             ahead: None,
             poll_after: TURN,
         };
         if !yields || self.hold_mut(id).is_some() {
-            // An heir of another kind is told so when it asks for itself: nothing of it is here.
-            return self.acquire(claim, place_by, visit).unwrap_or(polls_soon);
+            // A successor of another kind is told so when it asks for itself: nothing of it is here.
+            return self.acquire(claim, not_after, visit).unwrap_or(polls_soon);
         }
         let place = self.place_of(id);
-        match place.is_none().then(|| self.refusal(&claim, place_by, visit)) {
+        match place.is_none().then(|| self.refusal(&claim, not_after, visit)) {
             Some(Some(refusal)) => refusal.unwrap_or(polls_soon),
             _ if claim.fairness == Fairness::Unfair => polls_soon,
             _ => self.wait(claim, place, visit.at.now),
@@ -179,21 +185,21 @@ impl Room {
     fn refusal(
         &self,
         claim: &Claim,
-        place_by: Instant,
+        not_after: Instant,
         visit: &Visit<'_>,
-    ) -> Option<Result<Standing, BackendError>> {
+    ) -> Option<Result<AcquireReply, BackendError>> {
         if visit.ended.contains(claim.at.id) {
-            return Some(Ok(Standing::Ended));
+            return Some(Ok(AcquireReply::Ended));
         }
-        if place_by < visit.at.asked {
-            return Some(Ok(Standing::TooLate));
+        if not_after < visit.at.asked {
+            return Some(Ok(AcquireReply::TooLate));
         }
         let asked = claim.mode.kind();
         let held = self.kind().filter(|held| *held != asked)?;
         Some(Err(BackendError::mismatch(held, asked)))
     }
 
-    fn grant(&mut self, claim: Arc<Claim>, visit: &mut Visit<'_>) -> Standing {
+    fn grant(&mut self, claim: Arc<Claim>, visit: &mut Visit<'_>) -> AcquireReply {
         let now = visit.at.now;
         let hold = Hold {
             tokens: visit.tokens.draw(now, LIMITS.grants(claim.grants)),
@@ -207,12 +213,12 @@ impl Room {
 
     /// Lets the claim wait: a fair one in the queue, where it may have a place already. Of an unfair one
     /// nothing is left.
-    fn wait(&mut self, claim: Arc<Claim>, place: Option<usize>, now: Instant) -> Standing {
+    fn wait(&mut self, claim: Arc<Claim>, place: Option<usize>, now: Instant) -> AcquireReply {
         let before = place.unwrap_or_else(|| self.queue().count());
         let poll_after = self.poll_after(&claim, before, now);
         if claim.fairness == Fairness::Unfair {
             let ahead = None;
-            return Standing::Waiting { ahead, poll_after };
+            return AcquireReply::Waiting { ahead, poll_after };
         }
         let ends = now + LIMITS.lease(claim.lease);
         match place {
@@ -220,7 +226,7 @@ impl Room {
             None => self.crowd().queue.push_back(Place { claim, ends }),
         }
         let ahead = u32::try_from(before).ok();
-        Standing::Waiting { ahead, poll_after }
+        AcquireReply::Waiting { ahead, poll_after }
     }
 
     /// Ends a claim, whether it holds, waits, or has not been placed yet.
@@ -228,10 +234,10 @@ impl Room {
         &mut self,
         id: ClaimId,
         cause: &Cause,
-        bar: Duration,
+        cooldown: Duration,
         visit: &mut Visit<'_>,
     ) -> Option<HolderId> {
-        let ends = self.take_out(id, bar, visit.at.now);
+        let ends = self.take_out(id, cooldown, visit.at.now);
         visit.end(id);
         let evicted = match cause {
             Cause::Evicted { by } => Some(by.clone()),
@@ -246,12 +252,12 @@ impl Room {
         Some(HolderId::Claim(id))
     }
 
-    /// Takes a claim out of the room: its lease's end, if it was here. One that held the key leaves the bar
+    /// Takes a claim out of the room: its lease's end, if it was here. One that held the key leaves the cooldown
     /// behind.
-    fn take_out(&mut self, id: ClaimId, bar: Duration, now: Instant) -> Option<Instant> {
+    fn take_out(&mut self, id: ClaimId, cooldown: Duration, now: Instant) -> Option<Instant> {
         if let Some(at) = self.holds.iter().position(|hold| hold.claim.at.id == id) {
-            if !bar.is_zero() {
-                self.crowd().bar = Some(now + bar);
+            if !cooldown.is_zero() {
+                self.crowd().cooldown = Some(now + cooldown);
             }
             return Some(self.holds.remove(at).ends);
         }
@@ -315,13 +321,15 @@ impl Room {
 
 impl Crowd {
     fn is_over(&self, now: Instant) -> bool {
-        self.queue.is_empty() && self.watchers.is_empty() && self.bar.is_none_or(|bar| bar <= now)
+        self.queue.is_empty()
+            && self.watchers.is_empty()
+            && self.cooldown.is_none_or(|cooldown| cooldown <= now)
     }
 }
 
 impl Hold {
-    fn standing(&self, visit: &Visit<'_>) -> Standing {
-        Standing::Granted(Grant {
+    fn standing(&self, visit: &Visit<'_>) -> AcquireReply {
+        AcquireReply::Granted(Grant {
             tokens: Some(self.tokens),
             held_from: visit.at.asked,
             lease: LIMITS.lease(self.claim.lease),

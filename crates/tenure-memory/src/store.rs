@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicBool;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use parking_lot::Mutex;
-use tenure_backend::{Bell, Claim, Clock, Instant, Wakes};
+use tenure_backend::{Claim, Clock, Instant, WakeSignal, Wakes};
 
 use crate::backend::Memory;
 use crate::table::Table;
@@ -62,7 +62,7 @@ impl MemoryStore {
         clock: &Arc<dyn Clock>,
         act: impl FnOnce(&mut Table, Moment, &mut Bells) -> T,
     ) -> T {
-        let mut bells = Bells::new();
+        let mut signals = Bells::new();
         let answer = {
             let mut table = self.0.table.lock();
             let asked = clock.now();
@@ -71,10 +71,10 @@ impl MemoryStore {
             } else {
                 self.0.clock.now()
             };
-            act(&mut table, Moment { now, asked }, &mut bells)
+            act(&mut table, Moment { now, asked }, &mut signals)
         };
-        for bell in bells {
-            bell.ring();
+        for signal in signals {
+            signal.notify();
         }
         answer
     }
@@ -87,15 +87,15 @@ impl MemoryStore {
 
     /// Wake-ups for the claim, which end its watch when they are dropped.
     pub(crate) fn watch(&self, claim: Arc<Claim>) -> Wakes {
-        let bell = Bell::default();
+        let signal = WakeSignal::default();
         let key = claim.at.key.clone();
-        self.act(&self.0.clock, |table, at, bells| {
-            table.watch(claim, bell.clone(), at, bells);
+        self.act(&self.0.clock, |table, at, signals| {
+            table.watch(claim, signal.clone(), at, signals);
         });
-        let (store, theirs) = (self.clone(), bell.clone());
-        bell.wakes(move || {
-            store.act(&store.0.clock, |table, at, bells| {
-                table.unwatch(&key, &theirs, at, bells);
+        let (store, theirs) = (self.clone(), signal.clone());
+        signal.wakes(move || {
+            store.act(&store.0.clock, |table, at, signals| {
+                table.unwatch(&key, &theirs, at, signals);
             });
         })
     }

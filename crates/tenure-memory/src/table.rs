@@ -6,7 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tenure_backend::{
-    BackendError, Bell, Claim, Departure, EndedClaims, Instant, LockKey, Released, Renewal, Renewed, Standing,
+    AcquireReply, BackendError, Claim, Instant, LockKey, ReleaseReply, ReleaseRequest, RenewReply,
+    RenewRequest, Tombstones, WakeSignal,
 };
 
 use crate::fates::Fates;
@@ -25,7 +26,7 @@ pub(crate) struct Table {
     /// Once there are so many rooms, those of the dead are cleared out.
     sweep_at: usize,
     tokens: Tokens,
-    ended: EndedClaims,
+    ended: Tombstones,
     fates: Fates,
 }
 
@@ -36,7 +37,7 @@ impl Table {
             rooms: HashMap::new(),
             sweep_at: MIN_SWEEP,
             tokens: Tokens::new(now, wall),
-            ended: EndedClaims::default(),
+            ended: Tombstones::default(),
             fates: Fates::default(),
         }
     }
@@ -44,35 +45,42 @@ impl Table {
     pub(crate) fn acquire(
         &mut self,
         claim: Arc<Claim>,
-        place_by: Instant,
+        not_after: Instant,
         at: Moment,
-        bells: &mut Bells,
-    ) -> Result<Standing, BackendError> {
-        self.visit(claim.at.key.clone(), at, bells, |room, visit| {
-            room.acquire(claim, place_by, visit)
+        signals: &mut Bells,
+    ) -> Result<AcquireReply, BackendError> {
+        self.visit(claim.at.key.clone(), at, signals, |room, visit| {
+            room.acquire(claim, not_after, visit)
         })
     }
 
-    pub(crate) fn renew(&mut self, renewal: &Renewal, at: Moment, bells: &mut Bells) -> Renewed {
-        self.visit(renewal.who.key.clone(), at, bells, |room, visit| {
+    pub(crate) fn renew(&mut self, renewal: &RenewRequest, at: Moment, signals: &mut Bells) -> RenewReply {
+        self.visit(renewal.claim.key.clone(), at, signals, |room, visit| {
             room.renew(renewal, visit)
         })
     }
 
-    pub(crate) fn release(&mut self, departure: Departure, at: Moment, bells: &mut Bells) -> Released {
-        self.visit(departure.who.key().clone(), at, bells, |room, visit| {
+    pub(crate) fn release(
+        &mut self,
+        departure: ReleaseRequest,
+        at: Moment,
+        signals: &mut Bells,
+    ) -> ReleaseReply {
+        self.visit(departure.target.key().clone(), at, signals, |room, visit| {
             room.release(departure, visit)
         })
     }
 
-    pub(crate) fn watch(&mut self, claim: Arc<Claim>, bell: Bell, at: Moment, bells: &mut Bells) {
-        self.visit(claim.at.key.clone(), at, bells, |room, visit| {
-            room.watch(Watcher { claim, bell }, visit);
+    pub(crate) fn watch(&mut self, claim: Arc<Claim>, signal: WakeSignal, at: Moment, signals: &mut Bells) {
+        self.visit(claim.at.key.clone(), at, signals, |room, visit| {
+            room.watch(Watcher { claim, signal }, visit);
         });
     }
 
-    pub(crate) fn unwatch(&mut self, key: &LockKey, bell: &Bell, at: Moment, bells: &mut Bells) {
-        self.visit(key.clone(), at, bells, |room, visit| room.unwatch(bell, visit));
+    pub(crate) fn unwatch(&mut self, key: &LockKey, signal: &WakeSignal, at: Moment, signals: &mut Bells) {
+        self.visit(key.clone(), at, signals, |room, visit| {
+            room.unwatch(signal, visit)
+        });
     }
 
     /// Everything that happens to a key happens in a visit: the dead are buried, `act` acts, those who may go
@@ -81,11 +89,11 @@ impl Table {
         &mut self,
         key: LockKey,
         at: Moment,
-        bells: &mut Bells,
+        signals: &mut Bells,
         act: impl FnOnce(&mut Room, &mut Visit<'_>) -> T,
     ) -> T {
         if self.rooms.len() >= self.sweep_at {
-            self.sweep(at, bells);
+            self.sweep(at, signals);
         }
         let mut room = match self.rooms.entry(key) {
             Entry::Occupied(room) => room,
@@ -96,7 +104,7 @@ impl Table {
             tokens: &mut self.tokens,
             ended: &mut self.ended,
             fates: &mut self.fates,
-            bells,
+            signals,
             freed: false,
         };
         let answer = enter(room.get_mut(), &mut visit, act);
@@ -109,7 +117,7 @@ impl Table {
     /// Visits every room, for the sake of those whose clients died: nobody else may ever ask for their keys.
     /// Since the table has doubled since the last time, a visit's share of the work stays the same however
     /// many keys there are.
-    fn sweep(&mut self, at: Moment, bells: &mut Bells) {
+    fn sweep(&mut self, at: Moment, signals: &mut Bells) {
         let Table {
             rooms,
             tokens,
@@ -123,7 +131,7 @@ impl Table {
                 tokens,
                 ended,
                 fates,
-                bells,
+                signals,
                 freed: false,
             };
             enter(room, &mut visit, |_, _| ());

@@ -3,7 +3,7 @@
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use tenure_backend::{FencingToken, Instant, TokenRun};
+use tenure_backend::{FencingToken, Instant, TokenRange};
 
 /// Draws tokens that rise with every draw, for all keys together.
 ///
@@ -33,18 +33,18 @@ impl Tokens {
     }
 
     /// Reserves `count` successive tokens, each greater than every one drawn or raised to before.
-    pub(crate) fn draw(&mut self, now: Instant, count: NonZeroU32) -> TokenRun {
+    pub(crate) fn draw(&mut self, now: Instant, count: NonZeroU32) -> TokenRange {
         let wall = self.origin.saturating_add(micros(now));
         let first = FencingToken::new((self.last + 1).max(wall));
         let run = first
-            .and_then(|first| TokenRun::new(first, count))
+            .and_then(|first| TokenRange::new(first, count))
             .expect("a counter that begins in microseconds and is raised to half of the tokens never ends");
         self.last = run.last().get();
         run
     }
 
     /// Lifts the counter to at least the last token of `run`.
-    pub(crate) fn raise(&mut self, run: TokenRun) {
+    pub(crate) fn raise(&mut self, run: TokenRange) {
         self.last = self.last.max(run.last().get());
     }
 }
@@ -91,8 +91,8 @@ mod tests {
         let mut tokens = Tokens::new(Instant::ORIGIN, Duration::from_secs(7));
         let drawn = tokens.draw(Instant::ORIGIN, one()).first().get();
         let raised = FencingToken::new(drawn + 1_000_000_000).unwrap();
-        tokens.raise(TokenRun::new(raised, one()).unwrap());
-        tokens.raise(TokenRun::new(FencingToken::new(1).unwrap(), one()).unwrap());
+        tokens.raise(TokenRange::new(raised, one()).unwrap());
+        tokens.raise(TokenRange::new(FencingToken::new(1).unwrap(), one()).unwrap());
         assert_eq!(
             tokens.draw(Instant::ORIGIN, one()).first().get(),
             raised.get() + 1

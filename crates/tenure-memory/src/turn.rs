@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tenure_backend::{Bell, Claim, ClaimId, ClientId, Fairness, Instant, Mode, TURN};
+use tenure_backend::{Claim, ClaimId, ClientId, Fairness, Instant, Mode, TURN, WakeSignal};
 
 use crate::profile::LIMITS;
 use crate::room::{Hold, Room};
@@ -32,12 +32,12 @@ impl Room {
     }
 
     pub(crate) fn is_barred(&self, now: Instant) -> bool {
-        self.bar(now).is_some()
+        self.cooldown(now).is_some()
     }
 
-    fn bar(&self, now: Instant) -> Option<Instant> {
-        let bar = self.crowd.as_ref().and_then(|crowd| crowd.bar);
-        bar.filter(|bar| now < *bar)
+    fn cooldown(&self, now: Instant) -> Option<Instant> {
+        let cooldown = self.crowd.as_ref().and_then(|crowd| crowd.cooldown);
+        cooldown.filter(|cooldown| now < *cooldown)
     }
 
     /// What is kept for others that the claim must respect. A fair claim respects its queue only.
@@ -50,12 +50,12 @@ impl Room {
     }
 
     /// When the answer to a claim that was refused could change without a wake-up: when a lease of those
-    /// before it ends, or the bar, or what is kept for others.
+    /// before it ends, or the cooldown, or what is kept for others.
     pub(crate) fn poll_after(&self, claim: &Claim, before: usize, now: Instant) -> Duration {
         let holds = self.holds.iter().map(|hold| hold.ends);
         let queue = self.queue().take(before).map(|place| place.ends);
         let kept = self.kept_from(claim, now).map(|kept| kept.until);
-        let soonest = holds.chain(queue).chain(kept).chain(self.bar(now)).min();
+        let soonest = holds.chain(queue).chain(kept).chain(self.cooldown(now)).min();
         let wait = soonest.map_or(Duration::ZERO, |moment| moment - now);
         let longest = match claim.fairness {
             Fairness::Fifo => LIMITS.lease(claim.lease) / 3,
@@ -85,26 +85,26 @@ impl Room {
         let held = || self.holds.iter().map(|hold| hold.claim.mode);
         if let Some(head) = crowd.queue.front() {
             if head.claim.mode.admits(held()) {
-                crowd.watchers.ring(head.claim.at.id, visit.bells);
+                crowd.watchers.notify(head.claim.at.id, visit.signals);
             }
             return;
         }
         let now = visit.at.now;
-        let until = crowd.bar.map_or(now, |bar| bar.max(now)) + TURN;
+        let until = crowd.cooldown.map_or(now, |cooldown| cooldown.max(now)) + TURN;
         crowd.kept.clear();
         let mut spare = None;
         for watcher in crowd.watchers.iter().filter(|one| waits(one, &self.holds)) {
             let Claim { at, mode, .. } = &*watcher.claim;
             if mode.admits(held().chain(crowd.kept.iter().map(|kept| kept.mode))) {
-                visit.bells.push(watcher.bell.clone());
+                visit.signals.push(watcher.signal.clone());
                 let (id, mode) = (at.id, *mode);
                 crowd.kept.push(Kept { id, mode, until });
             } else {
-                spare = spare.or(Some(&watcher.bell));
+                spare = spare.or(Some(&watcher.signal));
             }
         }
         if !crowd.kept.is_empty() {
-            visit.bells.extend(spare.cloned());
+            visit.signals.extend(spare.cloned());
         }
     }
 
@@ -112,21 +112,21 @@ impl Room {
     pub(crate) fn watch(&mut self, watcher: Watcher, visit: &mut Visit<'_>) {
         let id = watcher.claim.at.id;
         if visit.ended.contains(id) {
-            visit.bells.push(watcher.bell);
+            visit.signals.push(watcher.signal);
             return;
         }
         let before = self.place_of(id).unwrap_or_else(|| self.queue().count());
         let holds = self.holds.iter().any(|hold| hold.claim.at.id == id);
         if !holds && self.admits(&watcher.claim, before, visit.at.now) {
-            visit.bells.push(watcher.bell.clone());
+            visit.signals.push(watcher.signal.clone());
         }
         self.crowd().watchers.add(watcher);
     }
 
     /// Ends a watch. If the key was kept for it, others may go.
-    pub(crate) fn unwatch(&mut self, bell: &Bell, visit: &mut Visit<'_>) {
+    pub(crate) fn unwatch(&mut self, signal: &WakeSignal, visit: &mut Visit<'_>) {
         let Some(crowd) = &mut self.crowd else { return };
-        if let Some(watcher) = crowd.watchers.remove(bell)
+        if let Some(watcher) = crowd.watchers.remove(signal)
             && !crowd.watchers.any_of(watcher.claim.at.id)
         {
             visit.freed |= self.stop_keeping(watcher.claim.at.id);
@@ -137,7 +137,7 @@ impl Room {
     pub(crate) fn retire(&mut self, id: ClaimId, told: bool, visit: &mut Visit<'_>) {
         if let Some(crowd) = &mut self.crowd {
             if told {
-                crowd.watchers.ring(id, visit.bells);
+                crowd.watchers.notify(id, visit.signals);
             }
             crowd.watchers.retire(id);
         }

@@ -1,7 +1,7 @@
 //! What a visit to a key brings along: the time, the store's counters, and a list of whom to wake afterwards.
 
 use smallvec::SmallVec;
-use tenure_backend::{Bell, ClaimId, EndedClaims, Instant, Loss};
+use tenure_backend::{ClaimId, Instant, Loss, Tombstones, WakeSignal};
 
 use crate::fates::Fates;
 use crate::tokens::Tokens;
@@ -16,16 +16,16 @@ pub(crate) struct Moment {
 }
 
 /// Whom to wake once the store is unlocked.
-pub(crate) type Bells = SmallVec<[Bell; 2]>;
+pub(crate) type Bells = SmallVec<[WakeSignal; 2]>;
 
 /// One visit to one key: everything a [`Room`](crate::room::Room) needs from outside.
 #[derive(Debug)]
 pub(crate) struct Visit<'a> {
     pub(crate) at: Moment,
     pub(crate) tokens: &'a mut Tokens,
-    pub(crate) ended: &'a mut EndedClaims,
+    pub(crate) ended: &'a mut Tombstones,
     pub(crate) fates: &'a mut Fates,
-    pub(crate) bells: &'a mut Bells,
+    pub(crate) signals: &'a mut Bells,
     /// Whether somebody left the key or its queue in this visit, so that others may go.
     pub(crate) freed: bool,
 }

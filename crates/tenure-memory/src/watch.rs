@@ -1,16 +1,16 @@
-//! Wake-ups: bells that are rung after the store is unlocked.
+//! Wake-ups: signals that are rung after the store is unlocked.
 
 use std::sync::Arc;
 
-use tenure_backend::{Bell, Claim, ClaimId};
+use tenure_backend::{Claim, ClaimId, WakeSignal};
 
 use crate::visit::Bells;
 
-/// A claim that somebody watches, by a bell of its own.
+/// A claim that somebody watches, by a signal of its own.
 #[derive(Debug)]
 pub(crate) struct Watcher {
     pub(crate) claim: Arc<Claim>,
-    pub(crate) bell: Bell,
+    pub(crate) signal: WakeSignal,
 }
 
 /// Who watches one key, the longest watching first.
@@ -30,8 +30,8 @@ impl Watchers {
         self.0.push(watcher);
     }
 
-    pub(crate) fn remove(&mut self, bell: &Bell) -> Option<Watcher> {
-        let at = self.0.iter().position(|watcher| watcher.bell.is(bell))?;
+    pub(crate) fn remove(&mut self, signal: &WakeSignal) -> Option<Watcher> {
+        let at = self.0.iter().position(|watcher| watcher.signal.is(signal))?;
         Some(self.0.remove(at))
     }
 
@@ -40,9 +40,9 @@ impl Watchers {
     }
 
     /// Wakes whoever watches that claim.
-    pub(crate) fn ring(&self, id: ClaimId, bells: &mut Bells) {
+    pub(crate) fn notify(&self, id: ClaimId, signals: &mut Bells) {
         let of_claim = self.0.iter().filter(|watcher| watcher.claim.at.id == id);
-        bells.extend(of_claim.map(|watcher| watcher.bell.clone()));
+        signals.extend(of_claim.map(|watcher| watcher.signal.clone()));
     }
 
     /// Forgets whoever watches a claim that has ended: they wait for nothing.

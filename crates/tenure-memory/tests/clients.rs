@@ -9,8 +9,8 @@ use std::time::Duration;
 use futures_core::Stream;
 use smallvec::smallvec;
 use tenure_backend::{
-    Backend, BackendError, Batch, Cause, Claim, ClaimId, ClaimRef, ClientId, Clock, Departure, Fault, Grant,
-    LockKey, MAX_PLACE_AHEAD, Query, Released, Renewal, Renewed, Standing, Wakes,
+    AcquireReply, Backend, BackendError, Batch, Cause, Claim, ClaimId, ClaimRef, ClientId, Clock, Fault,
+    Grant, LockKey, MAX_NOT_AFTER, Query, ReleaseReply, ReleaseRequest, RenewReply, RenewRequest, Wakes,
 };
 use tenure_memory::{Memory, MemoryStore};
 use tenure_testkit::ManualClock;
@@ -31,22 +31,22 @@ fn claim(client: u8, number: u64) -> Arc<Claim> {
     Arc::new(Claim::of(ClaimRef { key, id }, LEASE))
 }
 
-fn acquire(client: &Arc<Memory>, claim: &Arc<Claim>) -> Result<Standing, BackendError> {
-    let place_by = client.clock().now() + MAX_PLACE_AHEAD;
-    now(Arc::clone(client).acquire(Arc::clone(claim), place_by))
+fn acquire(client: &Arc<Memory>, claim: &Arc<Claim>) -> Result<AcquireReply, BackendError> {
+    let not_after = client.clock().now() + MAX_NOT_AFTER;
+    now(Arc::clone(client).acquire(Arc::clone(claim), not_after))
 }
 
 fn grant(client: &Arc<Memory>, claim: &Arc<Claim>) -> Grant {
     match acquire(client, claim) {
-        Ok(Standing::Granted(grant)) => grant,
+        Ok(AcquireReply::Granted(grant)) => grant,
         standing => panic!("{:?} is {standing:?}", claim.at),
     }
 }
 
 fn release(client: &Arc<Memory>, claim: &Claim) {
-    let departure = Departure::of(claim, Cause::Unlocked);
+    let departure = ReleaseRequest::of(claim, Cause::Unlocked);
     let answers = now(Arc::clone(client).release(smallvec![departure]));
-    assert!(matches!(answers[..], [Released::Done { .. }]));
+    assert!(matches!(answers[..], [ReleaseReply::Done { .. }]));
 }
 
 fn watch(client: &Arc<Memory>, claim: &Arc<Claim>) -> Wakes {
@@ -70,14 +70,14 @@ fn a_client_is_answered_on_its_own_clock_and_leases_are_counted_on_the_stores() 
     ours.advance(LEASE * 10);
     assert!(matches!(
         acquire(&other, &claim(2, 1)),
-        Ok(Standing::Waiting {
+        Ok(AcquireReply::Waiting {
             poll_after: LEASE,
             ..
         })
     ));
-    match &now(Arc::clone(&ahead).renew(smallvec![Renewal::of(&held)]))[..] {
+    match &now(Arc::clone(&ahead).renew(smallvec![RenewRequest::of(&held)]))[..] {
         [
-            Renewed::Alive {
+            RenewReply::Alive {
                 held_from,
                 lease: LEASE,
             },
@@ -94,13 +94,13 @@ fn place_by_is_judged_on_the_clock_of_the_client_that_asks() {
     let store = MemoryStore::new(Arc::new(clock.clone()));
     let client = store.client(Arc::new(ours.clone()));
     clock.advance(Duration::from_secs(1_000_000));
-    let (place_by, in_time) = (ours.now(), claim(1, 1));
-    let standing = now(Arc::clone(&client).acquire(Arc::clone(&in_time), place_by));
-    assert!(matches!(standing, Ok(Standing::Granted(_))));
+    let (not_after, in_time) = (ours.now(), claim(1, 1));
+    let standing = now(Arc::clone(&client).acquire(Arc::clone(&in_time), not_after));
+    assert!(matches!(standing, Ok(AcquireReply::Granted(_))));
     release(&client, &in_time);
     ours.advance(Duration::from_nanos(1));
-    let standing = now(Arc::clone(&client).acquire(claim(1, 2), place_by));
-    assert!(matches!(standing, Ok(Standing::TooLate)));
+    let standing = now(Arc::clone(&client).acquire(claim(1, 2), not_after));
+    assert!(matches!(standing, Ok(AcquireReply::TooLate)));
 }
 
 /// A waker that drops a stream of the same store when it is woken.
@@ -158,18 +158,18 @@ fn what_is_beyond_the_limits_is_refused_without_effect() {
         beyond
     );
     grant(&client, &held);
-    match &now(Arc::clone(&client).renew(smallvec![Renewal::of(&long)]))[..] {
-        [Renewed::Unknown(error)] => assert_eq!(fault(error), beyond),
+    match &now(Arc::clone(&client).renew(smallvec![RenewRequest::of(&long)]))[..] {
+        [RenewReply::Unknown(error)] => assert_eq!(fault(error), beyond),
         renewed => panic!("{renewed:?}"),
     }
 
     let many = usize::try_from(limits.max_batch.get()).unwrap() + 1;
-    let departure = |_| Departure::of(&held, Cause::Unlocked);
+    let departure = |_| ReleaseRequest::of(&held, Cause::Unlocked);
     let batch: Batch<_> = (0..many).map(departure).collect();
     let answers = now(Arc::clone(&client).release(batch));
     assert_eq!(answers.len(), many);
     for answer in answers {
-        assert!(matches!(answer, Released::Unknown(error) if fault(&error) == beyond));
+        assert!(matches!(answer, ReleaseReply::Unknown(error) if fault(&error) == beyond));
     }
     let page = now(Arc::clone(&client).inspect(Query::Key(held.at.key.clone()))).unwrap();
     assert_eq!(page.items[0].holders.len(), 1);

@@ -1,7 +1,7 @@
 -- Places a claim on a mutex, or polls one that is there. Redisson's RLock and RFairLock.
 --
 -- Inputs     KEYS  the lock's name, the token counter, what is known of the claim's client, its doubts
---            ARGV  owner, lease (ms), place_by (µs of TIME), grants; its label and '1' if it is fair, or two '' if it is
+--            ARGV  owner, lease (ms), not_after (µs of TIME), grants; its label and '1' if it is fair, or two '' if it is
 --                  not and more follows; and if it is to be said, for how long (ms) to keep what is known of the client,
 --                  and the client's label
 -- Atomicity  one script: whether the claim has ended, holds or may hold, its end and its tokens are one decision.
@@ -11,7 +11,7 @@
 --            2, 0, 0, time   ended      3, 0, 0, time   too late      4, 0, 0, time   the key is a read-write lock
 --            5, 0, 0, time   no further token can be counted exactly, and nothing was done
 --            6, 0, 0, time   the key is no lock
--- Closes     a request that was delayed on its way finds its place_by passed, or the record of its end, and cannot
+-- Closes     a request that was delayed on its way finds its not_after passed, or the record of its end, and cannot
 --            bring back what was released; one that is repeated finds its own field, and is granted again.
 local KEYS, ARGV, call = KEYS, ARGV, redis.call
 local name, counter, claims, open, close = KEYS[1], KEYS[2], KEYS[3], '{', '}'
@@ -47,6 +47,6 @@ local tag = open .. name .. close
 local queue = 'redisson_lock_queue:' .. tag
 --: include redisson_place
 keep(claims, ARGV[7], ARGV[8])
-local lease, place_by, grants = tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
-local code, first, second = place(ARGV[1], lease, place_by, grants, ARGV[5] or '', ARGV[6] == '1', false)
+local lease, not_after, grants = tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
+local code, first, second = place(ARGV[1], lease, not_after, grants, ARGV[5] or '', ARGV[6] == '1', false)
 return string.format('%d %d %d %d', code, first, second, now)

@@ -134,9 +134,9 @@ local function slack_at_the_end()
     return other and slack + slack_of(other) or slack
 end
 
--- Places or polls one claim; as an heir it `yields` if others wait. The three numbers that `redisson_acquire` answers before
+-- Places or polls one claim; as a successor it `yields` if others wait. The three numbers that `redisson_acquire` answers before
 -- the time.
-local function place(owner, lease, place_by, grants, label, fair, yields)
+local function place(owner, lease, not_after, grants, label, fair, yields)
     local held = redis.call('HMGET', name, owner, 'mode')
     local known = redis.call('GET', records .. owner)
     local kind = known and string.sub(known, 1, 1)
@@ -150,7 +150,7 @@ local function place(owner, lease, place_by, grants, label, fair, yields)
     if known and not waits then
         return 2, 0, 0
     elseif not (known or held[1]) then
-        if now > place_by then
+        if now > not_after then
             return 3, 0, 0
         elseif held[2] then
             return 4, 0, 0

@@ -1,16 +1,16 @@
--- Makes one holder or waiter of a mutex absent, wakes who may go next, and places the heir.
+-- Makes one holder or waiter of a mutex absent, wakes who may go next, and places the successor.
 --
--- Inputs     KEYS  the lock's name; then if there is an heir: the token counter, what is known of its client, its doubts
+-- Inputs     KEYS  the lock's name; then if there is a successor: the token counter, what is known of its client, its doubts
 --            ARGV  owner ('' for whoever holds), end ('' if no request of the owner's can be on the way, 'N' if besides
 --                  something was written down of it, 'E' if one can be on the way, or 'V' and who evicts), how many of the
---                  lock's subscribers are the caller's own, the caller's client; bar (ms), if there is one or an heir;
---                  then of an heir what redisson_acquire has of a claim
--- Atomicity  one script: the end, the wake-up and the heir's grant are one step.
--- Answer     numbers in one text, with blanks between: freed (1 or 0), how many wait elsewhere, and if there is an heir
+--                  lock's subscribers are the caller's own, the caller's client; bar (ms), if there is one or a successor;
+--                  then of a successor what redisson_acquire has of a claim
+-- Atomicity  one script: the end, the wake-up and the successor's grant are one step.
+-- Answer     numbers in one text, with blanks between: freed (1 or 0), how many wait elsewhere, and if there is a successor
 --            what redisson_acquire says of it. -1 and 0 where an eviction finds a read-write lock, and does nothing.
 --            Where no owner was given a list: {owner, 1 if it is a claim of ours} for each freed, how many wait elsewhere
 -- Closes     where it matters the claim's record says that it has ended before anybody can hear of it, so a request of
---            its own that was delayed is too late; the heir is granted only if nobody else listens, so no waiter
+--            its own that was delayed is too late; the successor is granted only if nobody else listens, so no waiter
 --            elsewhere is passed over.
 local KEYS, ARGV, call = KEYS, ARGV, redis.call
 local name, counter, owner, ending, open, close = KEYS[1], KEYS[2], ARGV[1], ARGV[2], '{', '}'
@@ -32,7 +32,7 @@ if evicted then
     end
 end
 
--- The usual case, a holder that is done and has no heir, while nobody queues, in three calls. What is no lock any more
+-- The usual case, a holder that is done and has no successor, while nobody queues, in three calls. What is no lock any more
 -- is nobody's: its error is not ours. Any other is, or a server that takes no writes would say that nobody held.
 local held = owner ~= '' and (not evicted or there[owner]) and redis.pcall('HDEL', name, owner)
 if type(held) == 'table' and not string.find(held.err, 'WRONGTYPE', 1, true) then
@@ -52,7 +52,7 @@ local own, time = tonumber(ARGV[3]), call('TIME')
 local now = time[1] * 1000000 + time[2]
 --: include redisson_draw
 
--- The usual hand-over, to an unfair heir of whom nothing is known, while nobody queues and nobody else listens.
+-- The usual hand-over, to an unfair successor of whom nothing is known, while nobody queues and nobody else listens.
 if held and plain and ARGV[5] == '0' and ARGV[6] and ARGV[11] ~= '1' and not ARGV[12] and now <= tonumber(ARGV[8]) then
     if
         call('EXISTS', name, KEYS[4], 'redisson_lock_queue:' .. open .. name .. close) == 0
@@ -145,9 +145,9 @@ others = others + math.max(call('PUBSUB', 'NUMSUB', channel)[2] - own, 0)
 local answer = owner == '' and { freed, others } or freed .. ' ' .. others
 if ARGV[6] then
     keep(KEYS[3], ARGV[12], ARGV[13])
-    local lease, place_by, grants = tonumber(ARGV[7]), tonumber(ARGV[8]), tonumber(ARGV[9])
+    local lease, not_after, grants = tonumber(ARGV[7]), tonumber(ARGV[8]), tonumber(ARGV[9])
     local code, first, second =
-        place(ARGV[6], lease, place_by, grants, ARGV[10] or '', ARGV[11] == '1', others > 0)
+        place(ARGV[6], lease, not_after, grants, ARGV[10] or '', ARGV[11] == '1', others > 0)
     answer = answer .. string.format(' %d %d %d %d', code, first, second, now)
     if code == 1 then
         return answer

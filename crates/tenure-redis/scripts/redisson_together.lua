@@ -3,13 +3,13 @@
 -- Inputs     KEYS  the token counter, what is known of the claims' client, its doubts, then the lock's name of each claim:
 --                  first those that depart, then those to place
 --            ARGV  how many depart, of how many of these (the first ones) something was written down, how many tokens
---                  the others want in all, the first place_by of theirs (µs of TIME), for how long (ms) to keep what is
+--                  the others want in all, the first not_after of theirs (µs of TIME), for how long (ms) to keep what is
 --                  known of the client ('' if nothing changes) and its label, the lease (ms) and the grants of each that
 --                  is placed ('' where they differ); then each claim's owner; and where they differ, for each that is
 --                  placed: lease, grants
 -- Atomicity  one script for all; but for the time that has passed, one claim's trouble is no other's.
 -- Answer     the time, then one number for each claim. Of one that departed: 1 and how many heard of it. Of the others: the
---            first token (granted: the lease runs from now on), or -1 (the first place_by has passed, and this claim was
+--            first token (granted: the lease runs from now on), or -1 (the first not_after has passed, and this claim was
 --            never placed: it may be asked for by itself if its own has not), or -2 and how long it is until it may ask
 --            again (ms; held by another). 0 for whatever is unusual: nothing was done, it is to be asked for by itself.
 -- Closes     what redisson_release and redisson_acquire close: it does only what they do in their usual cases. Tokens are

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tenure_backend::{
-    BackendError, Claim, ClientId, Effect, Fairness, Fault, Grant, Instant, Kind, Renewal, Renewed, Standing,
-    TURN, TokenRun,
+    AcquireReply, BackendError, Claim, ClientId, Effect, Fairness, Fault, Grant, Instant, Kind, RenewReply,
+    RenewRequest, TURN, TokenRange,
 };
 
 use crate::answer::{Placed, numbers, placed, run};
@@ -28,16 +28,16 @@ impl RedisStore {
     pub(crate) async fn place(
         &self,
         claim: &Arc<Claim>,
-        place_by: Instant,
-    ) -> Result<Standing, BackendError> {
+        not_after: Instant,
+    ) -> Result<AcquireReply, BackendError> {
         check_claim(claim)?;
         let wire = self.link.wire().await?;
-        let asking = match self.known.ask(claim, self.now(), place_by, wire.number) {
-            Asked::Ended => return Ok(Standing::Ended),
+        let asking = match self.known.ask(claim, self.now(), not_after, wire.number) {
+            Asked::Ended => return Ok(AcquireReply::Ended),
             Asked::Granted(run) => return self.poll_granted(claim, run).await,
             Asked::Open(asking) => asking,
         };
-        let answer = self.place_on(&wire, claim, place_by, asking.keep.as_ref()).await;
+        let answer = self.place_on(&wire, claim, not_after, asking.keep.as_ref()).await;
         asking.answered(answer.as_ref(), &wire.clock);
         answer
     }
@@ -46,37 +46,41 @@ impl RedisStore {
         &self,
         wire: &Wire,
         claim: &Arc<Claim>,
-        place_by: Instant,
+        not_after: Instant,
         keep: Option<&Keep>,
-    ) -> Result<Standing, BackendError> {
+    ) -> Result<AcquireReply, BackendError> {
         // Fair ones are asked for in the order in which they came.
         if claim.fairness == Fairness::Unfair
             && wire.is_busy()
-            && let Some(standing) = self.place_with_others(wire, claim, place_by, keep).await?
+            && let Some(standing) = self.place_with_others(wire, claim, not_after, keep).await?
         {
             return Ok(standing);
         }
-        let first = self.place_once(wire, claim, place_by, keep).await?;
+        let first = self.place_once(wire, claim, not_after, keep).await?;
         // The bound on the server's clock may have been too strict. By this answer it is better, and the server did nothing.
-        if matches!(first, Standing::TooLate) && self.now() < place_by {
-            return self.place_once(wire, claim, place_by, keep).await;
+        if matches!(first, AcquireReply::TooLate) && self.now() < not_after {
+            return self.place_once(wire, claim, not_after, keep).await;
         }
         Ok(first)
     }
 
     /// A claim that was granted, and not given back: it still holds, by the same tokens, or has ended.
-    pub(crate) async fn poll_granted(&self, claim: &Claim, run: TokenRun) -> Result<Standing, BackendError> {
-        let renewal = Renewal::of(claim);
+    pub(crate) async fn poll_granted(
+        &self,
+        claim: &Claim,
+        run: TokenRange,
+    ) -> Result<AcquireReply, BackendError> {
+        let renewal = RenewRequest::of(claim);
         // Boxed, since it is seldom needed, and larger than all else of its caller.
         match Box::pin(self.renew_together(&[&renewal])).await?.pop() {
-            Some(Renewed::Alive { held_from, lease }) => Ok(Standing::Granted(Grant {
+            Some(RenewReply::Alive { held_from, lease }) => Ok(AcquireReply::Granted(Grant {
                 tokens: Some(run),
                 held_from,
                 lease,
                 evidence: None,
             })),
-            Some(Renewed::Gone(_)) => Ok(Standing::Ended),
-            Some(Renewed::Unknown(error)) => Err(error),
+            Some(RenewReply::Gone(_)) => Ok(AcquireReply::Ended),
+            Some(RenewReply::Unknown(error)) => Err(error),
             None => Err(nonsense()),
         }
     }
@@ -86,19 +90,19 @@ impl RedisStore {
         &self,
         wire: &Wire,
         claim: &Arc<Claim>,
-        place_by: Instant,
+        not_after: Instant,
         keep: Option<&Keep>,
-    ) -> Result<Option<Standing>, BackendError> {
+    ) -> Result<Option<AcquireReply>, BackendError> {
         let asked = self.now();
         let wish = Wish::Place {
             claim: claim.clone(),
-            place_by,
+            not_after,
             keep: keep.cloned(),
         };
         let placed = match wire.ask_together(wish).await? {
             0 => return Ok(None),
             // Asked alone it would be later still.
-            TOO_LATE if place_by <= self.now() => Placed::TooLate,
+            TOO_LATE if not_after <= self.now() => Placed::TooLate,
             TOO_LATE => return Ok(None),
             first @ 1.. => Placed::Granted(run(first.unsigned_abs(), grants(claim)).ok_or_else(nonsense)?),
             busy => Placed::Waits {
@@ -114,13 +118,13 @@ impl RedisStore {
         &self,
         wire: &Wire,
         claim: &Claim,
-        place_by: Instant,
+        not_after: Instant,
         keep: Option<&Keep>,
-    ) -> Result<Standing, BackendError> {
+    ) -> Result<AcquireReply, BackendError> {
         let mut command = ACQUIRE.on(4, 8, 320 + claim.label.len());
         command.text(claim.at.key.as_str()).text(COUNTER);
         write_client(&mut command, claim.at.id.client());
-        write_claim(&mut command, claim, wire.clock.at(place_by), keep);
+        write_claim(&mut command, claim, wire.clock.at(not_after), keep);
         let asked = self.now();
         let answer = wire.call_in_turn(&command).await?;
         let [code, first, second, time] = numbers(&answer).ok_or_else(nonsense)?;
@@ -141,11 +145,11 @@ pub(crate) fn write_client(command: &mut Command, client: ClientId) {
 
 /// What the scripts want to know of a claim, until when on the server's clock it may be placed, and that its client
 /// is to be kept, if this is to be said.
-pub(crate) fn write_claim(command: &mut Command, claim: &Claim, place_by: u64, keep: Option<&Keep>) {
+pub(crate) fn write_claim(command: &mut Command, claim: &Claim, not_after: u64, keep: Option<&Keep>) {
     command
         .bytes(Owner::of(claim.at.id).as_bytes())
         .number(lease_ms(claim.lease))
-        .number(place_by)
+        .number(not_after)
         .number(grants(claim));
     match claim.fairness {
         Fairness::Fifo => _ = command.text(&claim.label).text("1"),
@@ -163,19 +167,19 @@ pub(crate) fn keep_ms(long: Duration) -> u64 {
 }
 
 /// What an answer means for a claim that was asked for at that moment.
-pub(crate) fn standing(placed: Placed, claim: &Claim, asked: Instant) -> Standing {
+pub(crate) fn standing(placed: Placed, claim: &Claim, asked: Instant) -> AcquireReply {
     match placed {
-        Placed::Waits { ahead, poll_after } => Standing::Waiting { ahead, poll_after },
-        Placed::Granted(tokens) => Standing::Granted(Grant {
+        Placed::Waits { ahead, poll_after } => AcquireReply::Waiting { ahead, poll_after },
+        Placed::Granted(tokens) => AcquireReply::Granted(Grant {
             tokens: Some(tokens),
             held_from: asked,
             lease: Duration::from_millis(lease_ms(claim.lease)),
             evidence: None,
         }),
-        Placed::Ended => Standing::Ended,
-        Placed::TooLate => Standing::TooLate,
-        // An heir is told when it asks for itself.
-        Placed::IsReadWrite | Placed::UsedUp | Placed::IsNoLock => Standing::Waiting {
+        Placed::Ended => AcquireReply::Ended,
+        Placed::TooLate => AcquireReply::TooLate,
+        // A successor is told when it asks for itself.
+        Placed::IsReadWrite | Placed::UsedUp | Placed::IsNoLock => AcquireReply::Waiting {
             ahead: None,
             poll_after: TURN,
         },

@@ -4,7 +4,7 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 use redis::Value;
-use tenure_backend::{FencingToken, TokenRun};
+use tenure_backend::{FencingToken, TokenRange};
 
 /// Where a claim stands, as a script says it.
 pub(crate) enum Placed {
@@ -12,7 +12,7 @@ pub(crate) enum Placed {
         ahead: Option<u32>,
         poll_after: Duration,
     },
-    Granted(TokenRun),
+    Granted(TokenRange),
     Ended,
     TooLate,
     IsReadWrite,
@@ -76,18 +76,18 @@ pub(crate) fn placed(code: i64, first: i64, second: i64) -> Option<Placed> {
 }
 
 /// The tokens of a grant.
-pub(crate) fn run(first: u64, count: u64) -> Option<TokenRun> {
+pub(crate) fn run(first: u64, count: u64) -> Option<TokenRange> {
     let count = u32::try_from(count).ok().and_then(NonZeroU32::new)?;
-    TokenRun::new(FencingToken::new(first)?, count)
+    TokenRange::new(FencingToken::new(first)?, count)
 }
 
 /// The record of a claim that was granted and renewed, as [`granted`] reads it.
-pub(crate) fn record_of(run: TokenRun, label: &str) -> String {
+pub(crate) fn record_of(run: TokenRange, label: &str) -> String {
     format!("G:{}:{}:{label}", run.first(), run.count())
 }
 
 /// What stands in the record of a claim that was granted: its run and its label.
-pub(crate) fn granted(record: &str) -> Option<(TokenRun, &str)> {
+pub(crate) fn granted(record: &str) -> Option<(TokenRange, &str)> {
     let mut parts = record.strip_prefix("G:")?.splitn(3, ':');
     let first = parts.next()?.parse().ok()?;
     let count = parts.next()?.parse().ok()?;

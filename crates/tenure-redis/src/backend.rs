@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use tenure_backend::{
-    Backend, BackendError, Batch, Call, Claim, Clock, Departure, Each, Finding, Instant, LockStatus, Page,
-    Profile, Query, Released, Renewal, Renewed, Standing, Wakes,
+    AcquireReply, Backend, BackendError, Batch, BatchCall, Call, Claim, Clock, Finding, Instant, LockStatus,
+    Page, Profile, Query, ReleaseReply, ReleaseRequest, RenewReply, RenewRequest, Wakes,
 };
 
 use crate::config::Config;
@@ -82,16 +82,16 @@ impl Backend for RedisStore {
         &self.link.dialer.config.clock
     }
 
-    fn acquire(self: Arc<Self>, claim: Arc<Claim>, place_by: Instant) -> Call<Standing> {
-        Call::new(async move { self.place(&claim, place_by).await })
+    fn acquire(self: Arc<Self>, claim: Arc<Claim>, not_after: Instant) -> Call<AcquireReply> {
+        Call::new(async move { self.place(&claim, not_after).await })
     }
 
-    fn renew(self: Arc<Self>, batch: Batch<Renewal>) -> Each<Renewed> {
-        Each::new(async move { self.renew_all(batch).await })
+    fn renew(self: Arc<Self>, batch: Batch<RenewRequest>) -> BatchCall<RenewReply> {
+        BatchCall::new(async move { self.renew_all(batch).await })
     }
 
-    fn release(self: Arc<Self>, batch: Batch<Departure>) -> Each<Released> {
-        Each::new(async move { self.depart_all(batch).await })
+    fn release(self: Arc<Self>, batch: Batch<ReleaseRequest>) -> BatchCall<ReleaseReply> {
+        BatchCall::new(async move { self.depart_all(batch).await })
     }
 
     fn watch(self: Arc<Self>, claim: Arc<Claim>) -> Call<Wakes> {

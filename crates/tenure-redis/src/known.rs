@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use tenure_backend::{
-    BackendError, Claim, ClaimId, ClientId, Effect, EndedClaims, Fairness, Grant, Instant, Standing, TokenRun,
+    AcquireReply, BackendError, Claim, ClaimId, ClientId, Effect, Fairness, Grant, Instant, TokenRange,
+    Tombstones,
 };
 
 use crate::answer::record_of;
@@ -33,7 +34,7 @@ struct State {
     claims: HashMap<ClaimId, One>,
     /// Once there are so many, and no fewer than `MIN_SWEEP`, those that are past are cleared out.
     sweep_at: usize,
-    ended: EndedClaims,
+    ended: Tombstones,
     kept: HashMap<ClientId, Kept>,
 }
 
@@ -55,7 +56,7 @@ struct One {
 
 #[derive(Clone, Copy)]
 struct Held {
-    run: TokenRun,
+    run: TokenRange,
     /// When its lease ends on the server's clock, in microseconds; not before.
     ends: u64,
     /// Whether something may be written down of it.
@@ -82,7 +83,7 @@ pub(crate) enum Asked<'a> {
     /// It has ended.
     Ended,
     /// It was granted, and not given back.
-    Granted(TokenRun),
+    Granted(TokenRange),
     /// Nothing that answers it: the server is to be asked.
     Open(Asking<'a>),
 }
@@ -91,7 +92,7 @@ pub(crate) enum Asked<'a> {
 pub(crate) struct Asking<'a> {
     known: &'a Known,
     id: ClaimId,
-    place_by: Instant,
+    not_after: Instant,
     /// That its client is to be kept, if this placement is the one to say so.
     pub(crate) keep: Option<Keep>,
     answered: bool,
@@ -110,13 +111,13 @@ pub(crate) enum End {
 
 impl Known {
     /// Before a claim is placed or polled, on that connection.
-    pub(crate) fn ask(&self, claim: &Arc<Claim>, now: Instant, place_by: Instant, wire: u64) -> Asked<'_> {
+    pub(crate) fn ask(&self, claim: &Arc<Claim>, now: Instant, not_after: Instant, wire: u64) -> Asked<'_> {
         let id = claim.at.id;
         let mut state = self.state.lock();
         if state.ended.contains(id) {
             return Asked::Ended;
         }
-        let until = place_by.max(now) + REMEMBERED;
+        let until = not_after.max(now) + REMEMBERED;
         state.sweep(now);
         let one = state.claims.entry(id).or_insert_with(|| One {
             claim: claim.clone(),
@@ -139,7 +140,7 @@ impl Known {
         Asked::Open(Asking {
             known: self,
             id,
-            place_by,
+            not_after,
             keep: state.keep(claim, now, wire),
             answered: false,
         })
@@ -198,7 +199,7 @@ impl Known {
 
     /// The record that a renewal is to write of a claim: its tokens, or those to which they are `raised`, and its label.
     /// From now on it counts as written. `None` for a claim of which this store knows no grant, or that is being released.
-    pub(crate) fn record(&self, id: ClaimId, raised: Option<TokenRun>) -> Option<String> {
+    pub(crate) fn record(&self, id: ClaimId, raised: Option<TokenRange>) -> Option<String> {
         let mut state = self.state.lock();
         let one = state.claims.get_mut(&id).filter(|one| !one.leaves)?;
         let held = one.grant.as_mut()?;
@@ -207,7 +208,7 @@ impl Known {
     }
 
     /// A claim's lease runs anew until then, on our clock and on the server's.
-    pub(crate) fn renewed(&self, id: ClaimId, until: Instant, ends: u64, raised: Option<TokenRun>) {
+    pub(crate) fn renewed(&self, id: ClaimId, until: Instant, ends: u64, raised: Option<TokenRange>) {
         if let Some(one) = self.state.lock().claims.get_mut(&id) {
             one.until = until + REMEMBERED;
             if let Some(held) = &mut one.grant {
@@ -277,10 +278,10 @@ impl State {
 
 impl Asking<'_> {
     /// What the store answered.
-    pub(crate) fn answered(mut self, answer: Result<&Standing, &BackendError>, clock: &ServerClock) {
+    pub(crate) fn answered(mut self, answer: Result<&AcquireReply, &BackendError>, clock: &ServerClock) {
         match answer {
-            Ok(Standing::Granted(grant)) => self.granted(grant, clock.at(grant.held_from + grant.lease)),
-            Ok(Standing::Waiting { .. }) => self.refused(Some(true)),
+            Ok(AcquireReply::Granted(grant)) => self.granted(grant, clock.at(grant.held_from + grant.lease)),
+            Ok(AcquireReply::Waiting { .. }) => self.refused(Some(true)),
             Ok(_) => self.refused(Some(false)),
             // Whatever was in the store is there still.
             Err(error) if error.effect() == Effect::None => self.refused(None),
@@ -345,7 +346,7 @@ impl Drop for Asking<'_> {
         self.not_kept();
         if let Some(one) = self.known.state.lock().claims.get_mut(&self.id) {
             one.under_way -= 1;
-            one.in_doubt = one.in_doubt.max(Some(self.place_by + REMEMBERED));
+            one.in_doubt = one.in_doubt.max(Some(self.not_after + REMEMBERED));
         }
     }
 }

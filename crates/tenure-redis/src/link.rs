@@ -134,7 +134,7 @@ async fn replace(ended: impl Future<Output = ()>, dialer: Dialer, state: Weak<Mu
     while let Some(state) = state.upgrade() {
         let dialer = dialer.clone();
         match (Link { dialer, state }).wire().await {
-            Err(error) if error.is_weather() => {}
+            Err(error) if error.is_transient() => {}
             Ok(_) | Err(_) => return,
         }
         sleep(pause).await;

@@ -4,8 +4,8 @@ use std::num::NonZeroU32;
 use std::time::Duration;
 
 use tenure_backend::{
-    BackendError, Claim, Departure, Effect, Fault, Fencing, Hazard, Inspection, LeaseClock, Limits, Liveness,
-    Mode, Order, Profile, Reach, WakeUp,
+    BackendError, Claim, Effect, Fault, Fencing, Hazard, Inspection, LeaseClock, Limits, Liveness, Mode,
+    Order, Profile, Reach, ReleaseRequest, WakeUp,
 };
 
 use crate::names::is_reserved;
@@ -16,7 +16,7 @@ pub(crate) const LIMITS: Limits = Limits {
     max_grants: NonZeroU32::new(1024).unwrap(),
     max_batch: NonZeroU32::new(10_000).unwrap(),
     margin: None,
-    late_by: Duration::from_millis(1),
+    expiry_slack: Duration::from_millis(1),
 };
 
 pub(crate) static PROFILE: Profile = Profile {
@@ -36,7 +36,7 @@ pub(crate) static PROFILE: Profile = Profile {
     fencing: Fencing::UntilDataLossAndBackwardClock,
     wake_up: WakeUp::Lossy,
     remembers_ended: true,
-    tells_others: true,
+    reports_waiters: true,
     inspection: Inspection {
         lists: true,
         queue: true,
@@ -75,9 +75,9 @@ pub(crate) fn check_claim(claim: &Claim) -> Result<(), BackendError> {
     }
 }
 
-pub(crate) fn check_departure(departure: &Departure) -> Result<(), BackendError> {
-    match departure.checked_heir()? {
-        Some(heir) => check_claim(heir),
+pub(crate) fn check_departure(departure: &ReleaseRequest) -> Result<(), BackendError> {
+    match departure.checked_successor()? {
+        Some(successor) => check_claim(successor),
         None => Ok(()),
     }
 }

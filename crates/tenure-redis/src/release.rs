@@ -6,7 +6,8 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use redis::Value;
 use tenure_backend::{
-    BackendError, Batch, Cause, Departure, Effect, Heir, Holder, HolderId, Kind, Released, Standing,
+    AcquireReply, BackendError, Batch, Cause, Effect, HolderId, Kind, ReleaseReply, ReleaseRequest,
+    ReleaseTarget, Successor,
 };
 use tokio::time::sleep;
 
@@ -21,13 +22,16 @@ use crate::script::{Command, RELEASE};
 use crate::together::Wish;
 use crate::wire::Wire;
 
-/// The longest bar, in milliseconds: a year, as the longest lease.
-const BAR: u64 = 365 * 24 * 3600 * 1000;
+/// The longest cooldown, in milliseconds: a year, as the longest lease.
+const MAX_COOLDOWN: u64 = 365 * 24 * 3600 * 1000;
 
 impl RedisStore {
-    pub(crate) async fn depart_all(&self, batch: Batch<Departure>) -> Batch<Released> {
+    pub(crate) async fn depart_all(&self, batch: Batch<ReleaseRequest>) -> Batch<ReleaseReply> {
         if let Err(error) = LIMITS.check_batch(batch.len()) {
-            return batch.iter().map(|_| Released::Unknown(error.clone())).collect();
+            return batch
+                .iter()
+                .map(|_| ReleaseReply::Unknown(error.clone()))
+                .collect();
         }
         if let [departure] = &batch[..] {
             return Batch::from_iter([self.depart(departure).await]);
@@ -35,22 +39,24 @@ impl RedisStore {
         Batch::from_vec(join_all(batch.iter().map(|departure| self.depart(departure))).await)
     }
 
-    async fn depart(&self, departure: &Departure) -> Released {
-        self.try_depart(departure).await.unwrap_or_else(Released::Unknown)
+    async fn depart(&self, departure: &ReleaseRequest) -> ReleaseReply {
+        self.try_depart(departure)
+            .await
+            .unwrap_or_else(ReleaseReply::Unknown)
     }
 
     /// A holder's plain end, if nobody queues; otherwise nothing was done. What is withdrawn holds nothing as a rule.
     async fn depart_with_others(
         &self,
         wire: &Wire,
-        departure: &Departure,
+        departure: &ReleaseRequest,
         noted: bool,
-    ) -> Result<Option<Released>, BackendError> {
-        let Departure {
-            who: Holder::Claim(who),
+    ) -> Result<Option<ReleaseReply>, BackendError> {
+        let ReleaseRequest {
+            target: ReleaseTarget::Claim(who),
             cause: Cause::Unlocked,
-            heir: None,
-            bar: Duration::ZERO,
+            successor: None,
+            cooldown: Duration::ZERO,
         } = departure
         else {
             return Ok(None);
@@ -63,26 +69,26 @@ impl RedisStore {
             })
             .await?
             - 1;
-        Ok((heard >= 0).then(|| Released::Done {
+        Ok((heard >= 0).then(|| ReleaseReply::Done {
             freed: Batch::from_iter([HolderId::Claim(who.id)]),
             others: u32::try_from((heard - own).max(0)).ok(),
-            heir: None,
+            successor: None,
         }))
     }
 
-    async fn try_depart(&self, departure: &Departure) -> Result<Released, BackendError> {
+    async fn try_depart(&self, departure: &ReleaseRequest) -> Result<ReleaseReply, BackendError> {
         check_departure(departure)?;
         let wire = self.link.wire().await?;
-        if matches!(&departure.who, Holder::Foreign { id, .. } if id.is_empty()) {
+        if matches!(&departure.target, ReleaseTarget::Foreign { id, .. } if id.is_empty()) {
             // To the script that would be all of them.
-            return Ok(Released::Done {
+            return Ok(ReleaseReply::Done {
                 freed: Batch::new(),
                 others: None,
-                heir: None,
+                successor: None,
             });
         }
-        let leaves = match (&departure.who, &departure.cause) {
-            (Holder::Claim(who), Cause::Unlocked | Cause::Withdrawn) => Some(who.id),
+        let leaves = match (&departure.target, &departure.cause) {
+            (ReleaseTarget::Claim(who), Cause::Unlocked | Cause::Withdrawn) => Some(who.id),
             _ => None,
         };
         let end = leaves.map_or(End::Doubted, |id| self.known.end(id, self.now()));
@@ -98,9 +104,9 @@ impl RedisStore {
     async fn depart_on(
         &self,
         wire: &Wire,
-        departure: &Departure,
+        departure: &ReleaseRequest,
         end: End,
-    ) -> Result<Released, BackendError> {
+    ) -> Result<ReleaseReply, BackendError> {
         if end != End::Doubted
             && wire.is_busy()
             && let Some(released) = self
@@ -109,32 +115,32 @@ impl RedisStore {
         {
             return Ok(released);
         }
-        let Some(heir) = &departure.heir else {
+        let Some(successor) = &departure.successor else {
             let released = self.depart_alone(wire, departure, end, None).await?;
-            if !departure.bar.is_zero() {
+            if !departure.cooldown.is_zero() {
                 self.call_after(wire, departure).await;
             }
             return Ok(released);
         };
         match self
             .known
-            .ask(&heir.claim, self.now(), heir.place_by, wire.number)
+            .ask(&successor.claim, self.now(), successor.not_after, wire.number)
         {
             Asked::Open(asking) => {
-                let placing = Some((heir, asking.keep.as_ref()));
+                let placing = Some((successor, asking.keep.as_ref()));
                 let released = self.depart_alone(wire, departure, end, placing).await;
-                asking.answered(heirs(&released), &wire.clock);
+                asking.answered(successors(&released), &wire.clock);
                 released
             }
             Asked::Ended => {
                 let released = self.depart_alone(wire, departure, end, None).await?;
-                Ok(with_heir(released, Standing::Ended))
+                Ok(with_successor(released, AcquireReply::Ended))
             }
             // It is a repetition.
             Asked::Granted(run) => {
                 let released = self.depart_alone(wire, departure, end, None).await?;
-                let heir = self.poll_granted(&heir.claim, run).await?;
-                Ok(with_heir(released, heir))
+                let successor = self.poll_granted(&successor.claim, run).await?;
+                Ok(with_successor(released, successor))
             }
         }
     }
@@ -142,51 +148,51 @@ impl RedisStore {
     async fn depart_alone(
         &self,
         wire: &Wire,
-        departure: &Departure,
+        departure: &ReleaseRequest,
         end: End,
-        heir: Option<(&Heir, Option<&Keep>)>,
-    ) -> Result<Released, BackendError> {
-        let who = &departure.who;
-        let command = self.written(wire, departure, end, heir);
+        successor: Option<(&Successor, Option<&Keep>)>,
+    ) -> Result<ReleaseReply, BackendError> {
+        let who = &departure.target;
+        let command = self.written(wire, departure, end, successor);
         let asked = self.now();
         let answer = wire.call_in_turn(&command).await?;
         if let Some([freed, others]) = list(&answer) {
-            return Ok(Released::Done {
+            return Ok(ReleaseReply::Done {
                 freed: freed_by_all(freed).ok_or_else(nonsense)?,
                 others: integer(others).and_then(|others| u32::try_from(others).ok()),
-                heir: None,
+                successor: None,
             });
         }
         if numbers(&answer) == Some([-1, 0]) {
             return Err(BackendError::mismatch(Kind::ReadWrite, Kind::Mutex));
         }
-        let (freed, others, heir) = if let Some((heir, _)) = heir {
+        let (freed, others, successor) = if let Some((successor, _)) = successor {
             let [freed, others, code, first, second, time] = numbers(&answer).ok_or_else(nonsense)?;
             wire.clock.learn(time.unsigned_abs(), self.now());
             let placed = placed(code, first, second).ok_or_else(nonsense)?;
-            (freed, others, Some(standing(placed, &heir.claim, asked)))
+            (freed, others, Some(standing(placed, &successor.claim, asked)))
         } else {
             let [freed, others] = numbers(&answer).ok_or_else(nonsense)?;
             (freed, others, None)
         };
-        Ok(Released::Done {
+        Ok(ReleaseReply::Done {
             freed: named(who).filter(|_| freed == 1).into_iter().collect(),
             others: u32::try_from(others).ok(),
-            heir,
+            successor,
         })
     }
 
-    /// Calls the head of the queue again when the bar is over. A fair waiter of an older Java that is called before finds
+    /// Calls the head of the queue again when the cooldown is over. A fair waiter of an older Java that is called before finds
     /// the key held, and sleeps for as long as it gives another at the head, or without an end.
-    async fn call_after(&self, wire: &Wire, departure: &Departure) {
-        let key = departure.who.key();
+    async fn call_after(&self, wire: &Wire, departure: &ReleaseRequest) {
+        let key = departure.target.key();
         let called = async {
             let mut head = redis::cmd("LINDEX");
             head.arg(queue(key)).arg(0);
             if text(&wire.ask(&head).await?).is_none() {
                 return Ok(());
             }
-            sleep(departure.bar + LIMITS.late_by).await;
+            sleep(departure.cooldown + LIMITS.expiry_slack).await;
             let Some(head) = text(&wire.ask(&head).await?).map(str::to_owned) else {
                 return Ok(());
             };
@@ -203,32 +209,37 @@ impl RedisStore {
     fn written(
         &self,
         wire: &Wire,
-        departure: &Departure,
+        departure: &ReleaseRequest,
         end: End,
-        heir: Option<(&Heir, Option<&Keep>)>,
+        successor: Option<(&Successor, Option<&Keep>)>,
     ) -> Command {
-        let Departure { who, cause, bar, .. } = departure;
+        let ReleaseRequest {
+            target: who,
+            cause,
+            cooldown,
+            ..
+        } = departure;
         let key = who.key();
-        let mut command = match heir {
+        let mut command = match successor {
             Some(_) => RELEASE.on(4, 13, 448),
             None => RELEASE.on(1, 5, 192),
         };
         command.text(key.as_str());
-        if let Some((heir, _)) = heir {
+        if let Some((successor, _)) = successor {
             command.text(COUNTER);
-            write_client(&mut command, heir.claim.at.id.client());
+            write_client(&mut command, successor.claim.at.id.client());
         }
         let client = match who {
-            Holder::Claim(claim) => {
+            ReleaseTarget::Claim(claim) => {
                 let owner = Owner::of(claim.id);
                 command.bytes(owner.as_bytes());
                 Some(owner)
             }
-            Holder::Foreign { id, .. } => {
+            ReleaseTarget::Foreign { id, .. } => {
                 command.text(id);
                 None
             }
-            Holder::All(_) => {
+            ReleaseTarget::All(_) => {
                 command.text("");
                 None
             }
@@ -243,42 +254,53 @@ impl RedisStore {
         command
             .number(u64::from(own))
             .bytes(client.as_ref().map_or(&[][..], Owner::client));
-        if heir.is_some() || !bar.is_zero() {
-            command.number(u64::try_from(bar.as_millis()).map_or(BAR, |bar| bar.min(BAR)));
+        if successor.is_some() || !cooldown.is_zero() {
+            command.number(
+                u64::try_from(cooldown.as_millis())
+                    .map_or(MAX_COOLDOWN, |cooldown| cooldown.min(MAX_COOLDOWN)),
+            );
         }
-        if let Some((heir, keep)) = heir {
-            write_claim(&mut command, &heir.claim, wire.clock.at(heir.place_by), keep);
+        if let Some((successor, keep)) = successor {
+            write_claim(
+                &mut command,
+                &successor.claim,
+                wire.clock.at(successor.not_after),
+                keep,
+            );
         }
         command
     }
 }
 
-/// What was answered of the heir.
-fn heirs(released: &Result<Released, BackendError>) -> Result<&Standing, &BackendError> {
+/// What was answered of the successor.
+fn successors(released: &Result<ReleaseReply, BackendError>) -> Result<&AcquireReply, &BackendError> {
     match released {
-        Ok(Released::Done { heir: Some(heir), .. }) => Ok(heir),
-        Ok(Released::Done { heir: None, .. }) => Ok(&Standing::Ended),
-        Ok(Released::Unknown(error)) | Err(error) => Err(error),
+        Ok(ReleaseReply::Done {
+            successor: Some(successor),
+            ..
+        }) => Ok(successor),
+        Ok(ReleaseReply::Done { successor: None, .. }) => Ok(&AcquireReply::Ended),
+        Ok(ReleaseReply::Unknown(error)) | Err(error) => Err(error),
     }
 }
 
-fn with_heir(released: Released, placed: Standing) -> Released {
+fn with_successor(released: ReleaseReply, placed: AcquireReply) -> ReleaseReply {
     match released {
-        Released::Done { freed, others, .. } => Released::Done {
+        ReleaseReply::Done { freed, others, .. } => ReleaseReply::Done {
             freed,
             others,
-            heir: Some(placed),
+            successor: Some(placed),
         },
         unknown => unknown,
     }
 }
 
 /// Whoever was named.
-fn named(who: &Holder) -> Option<HolderId> {
+fn named(who: &ReleaseTarget) -> Option<HolderId> {
     match who {
-        Holder::Claim(claim) => Some(HolderId::Claim(claim.id)),
-        Holder::Foreign { id, .. } => Some(HolderId::Foreign(id.clone())),
-        Holder::All(_) => None,
+        ReleaseTarget::Claim(claim) => Some(HolderId::Claim(claim.id)),
+        ReleaseTarget::Foreign { id, .. } => Some(HolderId::Foreign(id.clone())),
+        ReleaseTarget::All(_) => None,
     }
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use futures_util::future::{join, join_all};
 use redis::Value;
-use tenure_backend::{BackendError, Batch, Effect, Fault, Instant, Loss, Phase, Renewal, Renewed};
+use tenure_backend::{BackendError, Batch, Effect, Fault, Instant, Loss, Phase, RenewReply, RenewRequest};
 use tokio::time::timeout;
 
 use crate::acquire::COUNTER;
@@ -28,13 +28,13 @@ const ANOTHER_PHASE: u64 = 4;
 const LEAST_LIMIT: Duration = Duration::from_millis(50);
 
 impl RedisStore {
-    pub(crate) async fn renew_all(&self, batch: Batch<Renewal>) -> Batch<Renewed> {
+    pub(crate) async fn renew_all(&self, batch: Batch<RenewRequest>) -> Batch<RenewReply> {
         if let Err(error) = LIMITS.check_batch(batch.len()) {
-            return batch.iter().map(|_| Renewed::Unknown(error.clone())).collect();
+            return batch.iter().map(|_| RenewReply::Unknown(error.clone())).collect();
         }
         // A call is for the claims of one client.
-        let client = |renewal: &Renewal| renewal.who.id.client();
-        let mut chunks: Vec<&[Renewal]> = Vec::new();
+        let client = |renewal: &RenewRequest| renewal.claim.id.client();
+        let mut chunks: Vec<&[RenewRequest]> = Vec::new();
         for alike in batch.chunk_by(|a, b| client(a) == client(b)) {
             chunks.extend(alike.chunks(CHUNK));
         }
@@ -47,12 +47,12 @@ impl RedisStore {
 
     /// Within a sixth of the shortest lease, so that there is time for another try. A call that is given up is left on its
     /// way: it harms nothing if it arrives.
-    async fn renew_chunk(&self, chunk: &[Renewal]) -> Batch<Renewed> {
+    async fn renew_chunk(&self, chunk: &[RenewRequest]) -> Batch<RenewReply> {
         let checked: Batch<Result<(), BackendError>> = chunk
             .iter()
             .map(|renewal| LIMITS.check_lease(renewal.lease))
             .collect();
-        let asked_for: Vec<&Renewal> = chunk
+        let asked_for: Vec<&RenewRequest> = chunk
             .iter()
             .zip(&checked)
             .filter_map(|(renewal, checked)| checked.is_ok().then_some(renewal))
@@ -67,15 +67,20 @@ impl RedisStore {
         checked
             .into_iter()
             .map(|checked| match checked {
-                Ok(()) => answers.next().unwrap_or_else(|| Renewed::Unknown(nonsense())),
-                Err(error) => Renewed::Unknown(error),
+                Ok(()) => answers.next().unwrap_or_else(|| RenewReply::Unknown(nonsense())),
+                Err(error) => RenewReply::Unknown(error),
             })
             .collect()
     }
 
     /// In one call, or in as many as it takes where a right to one of the keys is missing: the server refuses the whole
     /// then. The halves travel side by side, each with a limit of its own.
-    async fn renew_each(&self, wire: &Wire, renewals: &[&Renewal], limit: Duration) -> Batch<Renewed> {
+    async fn renew_each(
+        &self,
+        wire: &Wire,
+        renewals: &[&RenewRequest],
+        limit: Duration,
+    ) -> Batch<RenewReply> {
         let answers = match timeout(limit, self.renew_on(wire, renewals)).await {
             Ok(answers) => answers,
             Err(_) => Err(slow_renewal(limit)),
@@ -97,26 +102,33 @@ impl RedisStore {
     }
 
     /// In one call, for claims of one client.
-    pub(crate) async fn renew_together(&self, renewals: &[&Renewal]) -> Result<Batch<Renewed>, BackendError> {
+    pub(crate) async fn renew_together(
+        &self,
+        renewals: &[&RenewRequest],
+    ) -> Result<Batch<RenewReply>, BackendError> {
         self.renew_on(&*self.link.wire().await?, renewals).await
     }
 
-    async fn renew_on(&self, wire: &Wire, renewals: &[&Renewal]) -> Result<Batch<Renewed>, BackendError> {
+    async fn renew_on(
+        &self,
+        wire: &Wire,
+        renewals: &[&RenewRequest],
+    ) -> Result<Batch<RenewReply>, BackendError> {
         let Some(first) = renewals.first() else {
             return Ok(Batch::new());
         };
         let count = renewals.len();
-        let client = first.who.id.client();
+        let client = first.claim.id.client();
         let mut command = RENEW.on(2 + count, 1 + 6 * count, 192 * (1 + count));
         command.text(COUNTER).bytes(&claims_of(client));
         for renewal in renewals {
-            command.text(renewal.who.key.as_str());
+            command.text(renewal.claim.key.as_str());
         }
         command.text(&self.known.label(client));
         for renewal in renewals {
-            let record = self.known.record(renewal.who.id, renewal.raise);
+            let record = self.known.record(renewal.claim.id, renewal.raise);
             command
-                .bytes(Owner::of(renewal.who.id).as_bytes())
+                .bytes(Owner::of(renewal.claim.id).as_bytes())
                 .number(lease_ms(renewal.lease))
                 .text(match renewal.only {
                     Phase::Waiting => "W",
@@ -146,22 +158,22 @@ impl RedisStore {
         let (shown, now) = (integer(time).ok_or_else(nonsense)?, self.now());
         wire.clock.learn(shown, now);
         let judged = renewals.iter().zip(answers).map(|(renewal, answer)| {
-            let id = renewal.who.id;
+            let id = renewal.claim.id;
             let renewed = judge(answer, held_from);
             match &renewed {
-                Renewed::Alive { lease, .. } => {
+                RenewReply::Alive { lease, .. } => {
                     let until = held_from + *lease;
                     self.known.renewed(id, until, wire.clock.at(until), renewal.raise);
                 }
                 // It lives, but not as was asked.
-                Renewed::Gone(_) if integer(answer) == Some(ANOTHER_PHASE) => {}
-                Renewed::Gone(loss) => {
+                RenewReply::Gone(_) if integer(answer) == Some(ANOTHER_PHASE) => {}
+                RenewReply::Gone(loss) => {
                     let expired = self.known.lost(id, now, shown);
                     if expired && *loss == Loss::Missing {
-                        return Renewed::Gone(Loss::Expired);
+                        return RenewReply::Gone(Loss::Expired);
                     }
                 }
-                Renewed::Unknown(_) => {}
+                RenewReply::Unknown(_) => {}
             }
             renewed
         });
@@ -169,8 +181,11 @@ impl RedisStore {
     }
 }
 
-fn unknown(renewals: &[&Renewal], error: &BackendError) -> Batch<Renewed> {
-    renewals.iter().map(|_| Renewed::Unknown(error.clone())).collect()
+fn unknown(renewals: &[&RenewRequest], error: &BackendError) -> Batch<RenewReply> {
+    renewals
+        .iter()
+        .map(|_| RenewReply::Unknown(error.clone()))
+        .collect()
 }
 
 /// Why the server refused what was asked of one claim, if it did.
@@ -179,26 +194,26 @@ fn refusal(answer: &Value) -> Option<Refusal<'_>> {
 }
 
 /// What the script says of one claim.
-fn judge(answer: &Value, held_from: Instant) -> Renewed {
+fn judge(answer: &Value, held_from: Instant) -> RenewReply {
     if let Some(by) = text(answer).and_then(|text| text.strip_prefix('V')) {
         let by = Some(by).filter(|by| !by.is_empty()).map(Arc::from);
-        return Renewed::Gone(Loss::Evicted { by });
+        return RenewReply::Gone(Loss::Evicted { by });
     }
     if let Some(refusal) = refusal(answer) {
-        return Renewed::Unknown(refusal.error());
+        return RenewReply::Unknown(refusal.error());
     }
     if let Value::Int(alive @ ..0) = answer {
         let lease = Duration::from_millis(alive.abs_diff(-1));
-        return Renewed::Alive { held_from, lease };
+        return RenewReply::Alive { held_from, lease };
     }
     match integer(answer) {
-        Some(1 | ANOTHER_PHASE) => Renewed::Gone(Loss::Missing),
-        Some(2) => Renewed::Gone(Loss::Expired),
-        Some(3) => Renewed::Unknown(BackendError::new(
+        Some(1 | ANOTHER_PHASE) => RenewReply::Gone(Loss::Missing),
+        Some(2) => RenewReply::Gone(Loss::Expired),
+        Some(3) => RenewReply::Unknown(BackendError::new(
             Fault::Limit,
             Effect::None,
             "tokens are raised to 2^53 at the most, beyond which Redis's scripts do not count exactly",
         )),
-        _ => Renewed::Unknown(nonsense()),
+        _ => RenewReply::Unknown(nonsense()),
     }
 }

@@ -31,11 +31,11 @@ pub(crate) enum Wish {
     /// An unfair claim.
     Place {
         claim: Arc<Claim>,
-        place_by: Instant,
+        not_after: Instant,
         /// That its client is to be kept.
         keep: Option<Keep>,
     },
-    /// A plain end: no eviction, no heir, no doubt. `noted` is whether something was written down of it.
+    /// A plain end: no eviction, no successor, no doubt. `noted` is whether something was written down of it.
     Depart { who: ClaimRef, noted: bool },
 }
 
@@ -174,7 +174,7 @@ fn written(asked: &[Asked], wire: &Wire) -> Command {
             .filter_map(|asked| asked.wish.placement())
     };
     let wanted: u64 = placements().map(|(claim, _)| grants(claim)).sum();
-    let first_place_by = placements().map(|(_, place_by)| place_by).min();
+    let first_not_after = placements().map(|(_, not_after)| not_after).min();
     let shared = alike(placements().map(|(claim, _)| (lease_ms(claim.lease), grants(claim))));
     let mut command = TOGETHER.on(3 + asked.len(), 8 + 3 * asked.len(), 160 * (1 + asked.len()));
     command.text(COUNTER);
@@ -188,7 +188,7 @@ fn written(asked: &[Asked], wire: &Wire) -> Command {
         .number(departing as u64)
         .number(noted as u64)
         .number(wanted)
-        .number(first_place_by.map_or(0, |place_by| wire.clock.at(place_by)));
+        .number(first_not_after.map_or(0, |not_after| wire.clock.at(not_after)));
     write_keep(&mut command, asked);
     match shared {
         Some((lease, grants)) => command.number(lease).number(grants),
@@ -234,7 +234,7 @@ impl Wish {
     /// Which claim is to be placed, and until when.
     fn placement(&self) -> Option<(&Claim, Instant)> {
         match self {
-            Wish::Place { claim, place_by, .. } => Some((claim, *place_by)),
+            Wish::Place { claim, not_after, .. } => Some((claim, *not_after)),
             Wish::Depart { .. } => None,
         }
     }

@@ -10,7 +10,7 @@ use futures_util::StreamExt;
 use parking_lot::Mutex;
 use redis::aio::{PubSub, PubSubSink, PubSubStream};
 use smallvec::SmallVec;
-use tenure_backend::{BackendError, Bell, Claim, Fairness, LockKey, Wakes};
+use tenure_backend::{BackendError, Claim, Fairness, LockKey, WakeSignal, Wakes};
 use tokio::sync::{Notify, oneshot, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
@@ -68,7 +68,7 @@ struct Pages {
 
 #[derive(Default)]
 struct Channel {
-    bells: SmallVec<[Bell; 1]>,
+    signals: SmallVec<[WakeSignal; 1]>,
     /// Whether the server has confirmed it.
     subscribed: bool,
     /// Who wants to know when it does. They are told that it will not by being dropped.
@@ -155,10 +155,10 @@ impl Drop for Ear {
 impl Book {
     /// Enters a listener, which leaves when its wake-ups are dropped: the last one to leave ends the subscription.
     fn enter(self: &Arc<Self>, name: Arc<str>, arming: oneshot::Sender<()>) -> Wakes {
-        let bell = Bell::default();
+        let signal = WakeSignal::default();
         let mut pages = self.pages.lock();
         let channel = pages.channels.entry(name.clone()).or_default();
-        channel.bells.push(bell.clone());
+        channel.signals.push(signal.clone());
         if channel.subscribed {
             // Whoever asked may have gone.
             let _ = arming.send(());
@@ -168,17 +168,17 @@ impl Book {
             self.changed.notify_one();
         }
         self.count.store(pages.channels.len(), Ordering::Relaxed);
-        let (book, theirs) = (self.clone(), bell.clone());
-        bell.wakes(move || book.leave(&name, &theirs))
+        let (book, theirs) = (self.clone(), signal.clone());
+        signal.wakes(move || book.leave(&name, &theirs))
     }
 
-    fn leave(&self, name: &Arc<str>, bell: &Bell) {
+    fn leave(&self, name: &Arc<str>, signal: &WakeSignal) {
         let mut pages = self.pages.lock();
         let Some(channel) = pages.channels.get_mut(name) else {
             return;
         };
-        channel.bells.retain(|other| !other.is(bell));
-        if channel.bells.is_empty() {
+        channel.signals.retain(|other| !other.is(signal));
+        if channel.signals.is_empty() {
             pages.changed.push(name.clone());
             self.changed.notify_one();
         }
@@ -192,7 +192,7 @@ impl Book {
             let Some(channel) = pages.channels.get_mut(&name) else {
                 continue;
             };
-            match (channel.bells.is_empty(), channel.subscribed) {
+            match (channel.signals.is_empty(), channel.subscribed) {
                 (false, false) => wanted.push(name),
                 (true, true) => {
                     channel.subscribed = false;
@@ -208,7 +208,7 @@ impl Book {
 
     /// The server has confirmed these. Whoever listens is woken: something may have been missed.
     fn confirm(&self, names: &[Arc<str>]) {
-        let mut bells: Vec<Bell> = Vec::new();
+        let mut signals: Vec<WakeSignal> = Vec::new();
         let mut pages = self.pages.lock();
         for name in names {
             let Some(channel) = pages.channels.get_mut(name) else {
@@ -219,14 +219,14 @@ impl Book {
                 // Whoever asked may have gone.
                 let _ = arming.send(());
             }
-            bells.extend(channel.bells.iter().cloned());
-            if channel.bells.is_empty() {
+            signals.extend(channel.signals.iter().cloned());
+            if channel.signals.is_empty() {
                 pages.changed.push(name.clone());
                 self.changed.notify_one();
             }
         }
         drop(pages);
-        bells.iter().for_each(Bell::ring);
+        signals.iter().for_each(WakeSignal::notify);
     }
 
     /// The connection is gone: nothing is subscribed, and everything that is wanted must be again.
@@ -237,10 +237,10 @@ impl Book {
         channels.retain(|name, channel| {
             channel.subscribed = false;
             channel.arming.clear();
-            if !channel.bells.is_empty() {
+            if !channel.signals.is_empty() {
                 changed.push(name.clone());
             }
-            !channel.bells.is_empty()
+            !channel.signals.is_empty()
         });
         self.count.store(channels.len(), Ordering::Relaxed);
         self.lost.notify_one();
@@ -250,19 +250,19 @@ impl Book {
     fn ring_unconfirmed(&self) -> bool {
         let pages = self.pages.lock();
         let unconfirmed = pages.channels.values().filter(|channel| !channel.subscribed);
-        let bells: Vec<Bell> = unconfirmed
-            .flat_map(|channel| channel.bells.iter().cloned())
+        let signals: Vec<WakeSignal> = unconfirmed
+            .flat_map(|channel| channel.signals.iter().cloned())
             .collect();
         drop(pages);
-        bells.iter().for_each(Bell::ring);
-        !bells.is_empty()
+        signals.iter().for_each(WakeSignal::notify);
+        !signals.is_empty()
     }
 
-    fn ring(&self, name: &str) {
+    fn notify(&self, name: &str) {
         let pages = self.pages.lock();
-        let bells = pages.channels.get(name).map(|channel| channel.bells.clone());
+        let signals = pages.channels.get(name).map(|channel| channel.signals.clone());
         drop(pages);
-        bells.iter().flatten().for_each(Bell::ring);
+        signals.iter().flatten().for_each(WakeSignal::notify);
     }
 }
 
@@ -312,7 +312,7 @@ async fn subscribe(dialer: &Dialer) -> Result<PubSub, NoConnection> {
 /// Rings for what is heard, until the connection ends.
 async fn pass_on(mut stream: PubSubStream, book: &Book) {
     while let Some(message) = stream.next().await {
-        book.ring(message.get_channel_name());
+        book.notify(message.get_channel_name());
     }
 }
 

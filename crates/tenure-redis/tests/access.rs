@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use stage::*;
 use tenure_backend::{
-    Backend, BackendError, Cause, Claim, ClaimId, ClaimRef, ClientId, Departure, Effect, Fault, Holder,
-    LockKey, Mode, Phase, Query, Severity,
+    Backend, BackendError, Cause, Claim, ClaimId, ClaimRef, ClientId, Effect, Fault, LockKey, Mode, Phase,
+    Query, ReleaseRequest, ReleaseTarget, Severity,
 };
 use tenure_redis::{Config, RedisStore};
 use tenure_servers::Redis;
@@ -143,13 +143,13 @@ async fn a_user_with_the_documented_rights_can_do_everything_and_has_none_too_ma
             let key = stage.trial.key();
             java_holds(&stage, &key, 60_000);
             let who = match foreign {
-                true => Holder::Foreign { key, id: JAVA.into() },
-                false => Holder::All(key),
+                true => ReleaseTarget::Foreign { key, id: JAVA.into() },
+                false => ReleaseTarget::All(key),
             };
             let by = Some("alice".into());
-            let evicted = Departure {
+            let evicted = ReleaseRequest {
                 cause: Cause::Evicted { by },
-                bar: Duration::from_millis(1),
+                cooldown: Duration::from_millis(1),
                 ..eviction(who)
             };
             assert_eq!(a.depart(evicted).await.freed.len(), 1, "it may evict");

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use stage::*;
-use tenure_backend::{Backend, Batch, Claim, Mode, Renewal, Renewed};
+use tenure_backend::{Backend, Batch, Claim, Mode, RenewReply, RenewRequest};
 use tenure_servers::Way;
 
 /// A call, and how often one was polled.
@@ -33,15 +33,15 @@ async fn too_many_callers_at_once_are_all_served_and_a_renewal_waits_for_few_of_
     stage.ask(&["CONFIG", "SET", "slowlog-max-len", "100000"]);
     stage.ask(&["CONFIG", "SET", "slowlog-log-slower-than", "0"]);
     scene.proxy.hold(Way::ToServer);
-    let place_by = client.now() + Duration::from_secs(5);
+    let not_after = client.now() + Duration::from_secs(5);
     let asked = Arc::new(AtomicUsize::new(0));
     let call = |_| {
         let claim = client.fair(&scene.key(), Mode::Exclusive);
-        tokio::spawn(told(store.clone().acquire(claim, place_by), asked.clone()))
+        tokio::spawn(told(store.clone().acquire(claim, not_after), asked.clone()))
     };
     let callers: Vec<_> = (0..3_000).map(call).collect();
     wait_until(|| asked.load(Ordering::Relaxed) >= callers.len());
-    let renewed = store.clone().renew(Batch::from_iter([Renewal::of(&held)]));
+    let renewed = store.clone().renew(Batch::from_iter([RenewRequest::of(&held)]));
     let renewed = tokio::spawn(told(renewed, asked.clone()));
     wait_until(|| asked.load(Ordering::Relaxed) > callers.len());
     scene.proxy.heal();
@@ -49,7 +49,7 @@ async fn too_many_callers_at_once_are_all_served_and_a_renewal_waits_for_few_of_
         assert!(is_granted(&answer.expect("no task fails")));
     }
     let renewed = soon(renewed).await.expect("no task fails");
-    assert!(matches!(&renewed[..], [Renewed::Alive { .. }]), "{renewed:?}");
+    assert!(matches!(&renewed[..], [RenewReply::Alive { .. }]), "{renewed:?}");
     stage.ask(&["CONFIG", "SET", "slowlog-log-slower-than", "-1"]);
     // The latest comes first. Only a renewal has these keys in this order.
     let calls = stage.text(&["SLOWLOG", "GET", "-1"]);
@@ -73,10 +73,10 @@ async fn what_is_asked_of_a_far_server_is_on_its_way_before_the_first_answer_com
         .map(|_| client.claim(&stage.trial.key(), Mode::Exclusive))
         .collect();
     proxy.hold(Way::ToClient);
-    let place_by = client.now() + Duration::from_secs(5);
+    let not_after = client.now() + Duration::from_secs(5);
     let calls = claims.iter().cloned();
     let calls: Vec<_> = calls
-        .map(|claim| tokio::spawn(store.clone().acquire(claim, place_by)))
+        .map(|claim| tokio::spawn(store.clone().acquire(claim, not_after)))
         .collect();
     let is_placed = |claim: &Arc<Claim>| stage.exists(claim.at.key.as_str());
     soon(async {

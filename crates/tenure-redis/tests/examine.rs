@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use stage::*;
 use tenure_backend::{
-    Claim, ClaimRef, Departure, Effect, Fairness, Finding, Heir, Mode, Released, Severity, Standing,
+    AcquireReply, Claim, ClaimRef, Effect, Fairness, Finding, Mode, ReleaseReply, ReleaseRequest, Severity,
+    Successor,
 };
 use tenure_redis::RedisStore;
 use tenure_servers::Redis;
@@ -106,14 +107,14 @@ async fn a_server_that_knows_no_info_is_examined_all_the_same() {
 async fn a_token_counter_that_was_set_too_high_is_told_and_nothing_is_granted() {
     for stands in ["9223372036854775807", "1e+18", "9007199254740991"] {
         let scene = Scene::new().await;
-        let [held, heir] = <[Arc<Claim>; 2]>::try_from(scene.claims(2)).expect("two");
+        let [held, successor] = <[Arc<Claim>; 2]>::try_from(scene.claims(2)).expect("two");
         scene.granted(&held).await;
         scene.stage.ask(&["SET", "tenure_tokens", stands]);
         finds(&examined(&scene.store).await, "token counter", Severity::Danger);
         // Some are asked for by themselves, and the others together.
         let mut claims = scene.claims(40);
         let mut fair = Claim::clone(&claims[0]);
-        fair.at.id = heir.at.id;
+        fair.at.id = successor.at.id;
         fair.fairness = Fairness::Fifo;
         claims.push(Arc::new(fair));
         for (claim, answer) in claims.iter().zip(scene.answers(&claims).await) {
@@ -123,23 +124,26 @@ async fn a_token_counter_that_was_set_too_high_is_told_and_nothing_is_granted() 
             assert_eq!(error.effect() == Effect::Unknown, queues);
             assert!(!scene.stage.exists(claim.at.key.as_str()));
         }
-        let mut heir = Claim::clone(&heir);
-        heir.at = ClaimRef {
+        let mut successor = Claim::clone(&successor);
+        successor.at = ClaimRef {
             key: held.at.key.clone(),
             id: scene.claims(1)[0].at.id,
         };
-        let handed_over = Departure {
-            heir: Some(Heir {
-                claim: Arc::new(heir),
-                place_by: scene.client.now() + Duration::from_secs(5),
+        let handed_over = ReleaseRequest {
+            successor: Some(Successor {
+                claim: Arc::new(successor),
+                not_after: scene.client.now() + Duration::from_secs(5),
             }),
             ..departure(&held)
         };
-        let Released::Done { freed, heir, .. } = released(&scene.store, handed_over).await else {
+        let ReleaseReply::Done { freed, successor, .. } = released(&scene.store, handed_over).await else {
             panic!("the holder is gone");
         };
-        assert_eq!(freed.len(), 1, "its heir is no matter of the holder's");
-        assert!(matches!(heir, Some(Standing::Waiting { .. })), "{heir:?}");
+        assert_eq!(freed.len(), 1, "its successor is no matter of the holder's");
+        assert!(
+            matches!(successor, Some(AcquireReply::Waiting { .. })),
+            "{successor:?}"
+        );
         assert!(!scene.stage.exists(held.at.key.as_str()));
         assert_eq!(scene.stage.text(&["GET", "tenure_tokens"]), stands);
     }

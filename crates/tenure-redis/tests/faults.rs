@@ -9,8 +9,8 @@ use std::time::Duration;
 use futures_util::StreamExt;
 use stage::*;
 use tenure_backend::{
-    Backend, Effect, Fault, Grant, Loss, MAX_PLACE_AHEAD, Mode, Phase, Query, Renewal, Renewed, Severity,
-    Standing,
+    AcquireReply, Backend, Effect, Fault, Grant, Loss, MAX_NOT_AFTER, Mode, Phase, Query, RenewReply,
+    RenewRequest, Severity,
 };
 use tenure_redis::{Config, RedisStore};
 use tenure_servers::{Data, Way};
@@ -172,10 +172,10 @@ async fn a_request_that_was_held_up_until_after_its_release_brings_nothing_back(
     let (stage, client, key) = Stage::one_on(server).await;
     let claim = client.claim(&key, Mode::Exclusive);
     proxy.hold(Way::ToServer);
-    let place_by = store.clock().now() + MAX_PLACE_AHEAD;
+    let not_after = store.clock().now() + MAX_NOT_AFTER;
     let error = store
         .clone()
-        .acquire(claim.clone(), place_by)
+        .acquire(claim.clone(), not_after)
         .await
         .expect_err("it is held up");
     assert_eq!(error.effect(), Effect::Unknown);
@@ -197,10 +197,10 @@ async fn a_renewal_is_given_up_within_a_sixth_of_its_lease() {
     client.granted(&claim).await;
     stage.redis.lock().process().pause();
     let asked = std::time::Instant::now();
-    let answer = renewed(client.backend(), Renewal::of(&claim)).await;
+    let answer = renewed(client.backend(), RenewRequest::of(&claim)).await;
     let took = asked.elapsed();
     stage.redis.lock().process().resume();
-    assert!(matches!(answer, Renewed::Unknown(_)), "{answer:?}");
+    assert!(matches!(answer, RenewReply::Unknown(_)), "{answer:?}");
     assert!(
         (Duration::from_millis(500)..Duration::from_millis(1_500)).contains(&took),
         "{took:?}"
@@ -230,7 +230,7 @@ async fn a_restart_without_its_data_is_a_loss_that_is_told_and_tokens_rise() {
     let grant = client.granted(&claim).await;
     stage.redis.lock().restart(Data::Lost).expect("it starts again");
     let answer = client.renew(&claim).await;
-    assert!(matches!(answer, Renewed::Gone(Loss::Missing)), "{answer:?}");
+    assert!(matches!(answer, RenewReply::Gone(Loss::Missing)), "{answer:?}");
     let next = client.claim(&key, Mode::Exclusive);
     rises(&grant, &client.granted(&next).await);
 }
@@ -248,24 +248,24 @@ async fn a_server_whose_clock_is_set_ends_leases_early_but_never_repeats_a_token
         };
         stage.step_ms(61_000);
         let answer = client.renew(&claim).await;
-        assert!(matches!(answer, Renewed::Gone(Loss::Expired)), "{answer:?}");
+        assert!(matches!(answer, RenewReply::Gone(Loss::Expired)), "{answer:?}");
         let claim = client.claim(&key, Mode::Exclusive);
         follows(client.granted(&claim).await);
         client.release(&claim).await;
         stage.step_ms(-3_600_000);
         // The bound on the server's clock is an hour too late, which makes nothing stricter; it is learnt anew.
         for _ in 0..2 {
-            let [held, heir] = [(); 2].map(|()| client.claim(&key, Mode::Exclusive));
+            let [held, successor] = [(); 2].map(|()| client.claim(&key, Mode::Exclusive));
             follows(client.granted(&held).await);
             let queued = queues(&client, &key).await;
             client.release(&held).await;
             follows(client.granted_soon(&queued).await);
-            let departed = client.hand_over(&queued, &heir).await;
-            let Some(Standing::Granted(inherited)) = departed.heir else {
+            let departed = client.hand_over(&queued, &successor).await;
+            let Some(AcquireReply::Granted(inherited)) = departed.successor else {
                 panic!("nobody else waits: {departed:?}");
             };
             follows(inherited);
-            client.release(&heir).await;
+            client.release(&successor).await;
         }
     }
 }
@@ -285,8 +285,8 @@ async fn a_server_that_cannot_save_its_data_is_weather_without_effect() {
     let store = client.backend();
     let placed = placed(store, &late).await.expect_err("it takes no writes");
     let released = not_released(store, departure(&held)).await;
-    let renewed = match renewed(store, Renewal::of(&held)).await {
-        Renewed::Unknown(error) => error,
+    let renewed = match renewed(store, RenewRequest::of(&held)).await {
+        RenewReply::Unknown(error) => error,
         other => panic!("{other:?}"),
     };
     for error in [placed, renewed, released] {
@@ -321,13 +321,13 @@ async fn a_renewal_that_is_refused_is_no_trouble_of_its_neighbours() {
     let held = holds(&holder, &key).await;
     let waiting = queues(&waiter, &key).await;
     stage.ask(&["CONFIG", "SET", "maxmemory", "1"]);
-    let waits = Renewal {
+    let waits = RenewRequest {
         only: Phase::Waiting,
-        ..Renewal::of(&waiting)
+        ..RenewRequest::of(&waiting)
     };
-    let batch = [waits, Renewal::of(&held)].into_iter().collect();
+    let batch = [waits, RenewRequest::of(&held)].into_iter().collect();
     let answers = holder.backend().clone().renew(batch).await;
-    let [Renewed::Unknown(_), Renewed::Alive { .. }] = &answers[..] else {
+    let [RenewReply::Unknown(_), RenewReply::Alive { .. }] = &answers[..] else {
         panic!("{answers:?}");
     };
     stage.ask(&["CONFIG", "SET", "maxmemory", "0"]);
@@ -354,9 +354,9 @@ async fn a_server_that_became_a_replica_is_left_by_renewals_too() {
     stage.ask(&["REPLICAOF", "127.0.0.1", "1"]);
     let before = connected();
     for _ in 0..2 {
-        let answer = renewed(client.backend(), Renewal::of(&claim)).await;
+        let answer = renewed(client.backend(), RenewRequest::of(&claim)).await;
         assert!(
-            matches!(&answer, Renewed::Unknown(error) if error.is_weather()),
+            matches!(&answer, RenewReply::Unknown(error) if error.is_transient()),
             "{answer:?}"
         );
     }
@@ -377,13 +377,13 @@ async fn a_renewal_without_a_right_to_its_key_is_no_trouble_of_its_neighbours() 
     }
     let denied = claims[3].at.clone();
     stage.allow_only(claims.iter().filter(|claim| claim.at != denied));
-    let renewals = claims.iter().map(|claim| Renewal::of(claim));
+    let renewals = claims.iter().map(|claim| RenewRequest::of(claim));
     let answers = client.backend().clone().renew(renewals.collect()).await;
     assert_eq!(answers.len(), 5);
     for (claim, answer) in claims.iter().zip(answers) {
         let is_alive = match answer {
-            Renewed::Alive { .. } => true,
-            Renewed::Unknown(error) if error.fault() == Fault::Denied => false,
+            RenewReply::Alive { .. } => true,
+            RenewReply::Unknown(error) if error.fault() == Fault::Denied => false,
             other => panic!("{other:?}"),
         };
         assert_eq!(is_alive, claim.at != denied, "{:?}", claim.at);
@@ -403,7 +403,7 @@ async fn a_server_that_is_gone_is_unavailable_without_effect() {
     let error = placed(client.backend(), &gone).await.expect_err("nobody listens");
     is_error(&error, (Fault::Unavailable, Effect::None), "cannot be reached");
     let error = not_released(client.backend(), departure(&claim)).await;
-    assert!(error.is_weather(), "{error:?}");
+    assert!(error.is_transient(), "{error:?}");
     stage.redis.lock().restart(Data::Kept).expect("it starts again");
     client.granted(&claim).await;
 }

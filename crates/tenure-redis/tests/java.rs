@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use stage::*;
-use tenure_backend::{Fairness, Holder, HolderId, Loss, Mode, Phase, Renewed};
+use tenure_backend::{Fairness, HolderId, Loss, Mode, Phase, ReleaseTarget, RenewReply};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_java_holder_is_waited_for_and_shown_as_redisson_names_it() {
@@ -41,12 +41,12 @@ async fn claims_poll_every_second_behind_a_foreign_holder() {
 async fn a_java_holder_is_evicted_by_the_name_that_is_shown() {
     let (stage, client, key) = Stage::one().await;
     for who in [
-        Holder::Foreign {
+        ReleaseTarget::Foreign {
             key: key.clone(),
             id: Arc::from(JAVA),
         },
         HolderId::parse(JAVA).on(key.clone()),
-        Holder::All(key.clone()),
+        ReleaseTarget::All(key.clone()),
     ] {
         java_holds(&stage, &key, 60_000);
         let evicted = client.depart(eviction(who)).await;
@@ -64,7 +64,7 @@ async fn a_forced_unlock_of_java_is_learnt_at_the_next_renewal() {
     stage.ask(&["PUBLISH", &channel(&key), "0"]);
     let next = holds(&b, &key).await;
     let answer = a.renew(&claim).await;
-    assert!(matches!(answer, Renewed::Gone(Loss::Missing)), "{answer:?}");
+    assert!(matches!(answer, RenewReply::Gone(Loss::Missing)), "{answer:?}");
     a.release(&claim).await.freed_nobody();
     b.stays_alive(&next, Phase::Granted).await;
 }
@@ -84,7 +84,7 @@ async fn a_lock_of_javas_without_an_end_or_of_a_transaction_can_be_seen_and_evic
         let status = client.status(&key).await.expect("it is held");
         assert_eq!(status.holders[0].id.to_string(), owner);
         assert_eq!(status.holders[0].remaining.is_some(), ends);
-        let evicted = client.depart(eviction(Holder::All(key.clone()))).await;
+        let evicted = client.depart(eviction(ReleaseTarget::All(key.clone()))).await;
         assert_eq!(evicted.freed.len(), 1, "{owner}");
         client.finds_free(&key, Mode::Exclusive).await;
     }

@@ -6,7 +6,7 @@ mod stage;
 use std::time::Duration;
 
 use stage::*;
-use tenure_backend::{Departure, Fairness, Holder, LockKey, Mode, Phase};
+use tenure_backend::{Fairness, LockKey, Mode, Phase, ReleaseRequest, ReleaseTarget};
 
 /// How long the queue lives by itself, in milliseconds; -1 is for ever.
 fn lives(stage: &Stage, key: &LockKey) -> i64 {
@@ -279,13 +279,13 @@ async fn the_head_is_called_again_when_the_bar_of_an_eviction_is_over() {
     let mut listening = listening_to(&stage, &key, JAVA).await;
     holds(&holder, &key).await;
     java_queues(&stage, &key, JAVA, Some(330_000));
-    let barred = Departure {
-        bar: Duration::from_millis(20),
-        ..eviction(Holder::All(key.clone()))
+    let barred = ReleaseRequest {
+        cooldown: Duration::from_millis(20),
+        ..eviction(ReleaseTarget::All(key.clone()))
     };
     assert_eq!(operator.depart(barred).await.freed.len(), 1);
-    assert!(!stage.exists(key.as_str()), "the bar is over");
-    for _ in ["at once", "and when the bar was over"] {
+    assert!(!stage.exists(key.as_str()), "the cooldown is over");
+    for _ in ["at once", "and when the cooldown was over"] {
         called_on(&mut listening).await;
     }
 }

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use stage::*;
 use tenure_backend::{
-    Claim, Departure, Effect, Fault, Heir, Holder, Kind, LockKey, Mode, Phase, Query, Released, Renewal,
-    Renewed,
+    Claim, Effect, Fault, Kind, LockKey, Mode, Phase, Query, ReleaseReply, ReleaseRequest, ReleaseTarget,
+    RenewReply, RenewRequest, Successor,
 };
 use tenure_testkit::suite::Client;
 
@@ -115,17 +115,17 @@ async fn nothing_is_left_behind_per_name_once_all_leases_have_ended() {
 async fn a_bar_is_a_holder_that_is_nobody() {
     let (stage, [holder, operator], key) = Stage::two().await;
     let claim = holds(&holder, &key).await;
-    let bar = Duration::from_secs(20);
-    let barred = Departure {
-        bar,
-        ..eviction(Holder::Claim(claim.at.clone()))
+    let cooldown = Duration::from_secs(20);
+    let barred = ReleaseRequest {
+        cooldown,
+        ..eviction(ReleaseTarget::Claim(claim.at.clone()))
     };
     operator.depart(barred).await.freed_it(&claim);
-    assert_eq!(stage.text(&["HGETALL", key.as_str()]), "tenure:bar 1");
+    assert_eq!(stage.text(&["HGETALL", key.as_str()]), "tenure:cooldown 1");
     stage.ends_after(key.as_str(), 20);
     assert_eq!(operator.status(&key).await, None, "nobody is shown");
     operator.finds_busy(&key, Mode::Exclusive).await;
-    stage.trial.pass(bar).await;
+    stage.trial.pass(cooldown).await;
     operator.finds_free(&key, Mode::Exclusive).await;
 }
 
@@ -140,11 +140,11 @@ async fn a_read_write_lock_of_java_is_a_mismatch_and_is_left_alone() {
         asked: Kind::Mutex,
     };
     assert_eq!(refusal.expect_err("it is refused").fault(), fault);
-    let place_by = client.now() + Duration::from_secs(5);
-    for heir in [None, Some(claim())] {
-        let eviction = Departure {
-            heir: heir.map(|claim| Heir { claim, place_by }),
-            ..eviction(Holder::Claim(claim().at.clone()))
+    let not_after = client.now() + Duration::from_secs(5);
+    for successor in [None, Some(claim())] {
+        let eviction = ReleaseRequest {
+            successor: successor.map(|claim| Successor { claim, not_after }),
+            ..eviction(ReleaseTarget::Claim(claim().at.clone()))
         };
         let refusal = not_released(client.backend(), eviction).await;
         assert_eq!(refusal.fault(), fault);
@@ -162,7 +162,7 @@ async fn a_key_that_is_no_lock_is_an_error_and_is_left_alone() {
         is_no_mutex(&client, &key).await;
         client.withdraw(&claim).await.freed_nobody();
         let answer = client.renew(&claim).await;
-        assert!(matches!(answer, Renewed::Gone(_)), "{answer:?}");
+        assert!(matches!(answer, RenewReply::Gone(_)), "{answer:?}");
     }
     assert_eq!(stage.text(&["GET", key.as_str()]), "somebody's");
 }
@@ -212,7 +212,7 @@ async fn is_no_mutex(client: &Client, key: &LockKey) {
 async fn an_eviction_of_a_holder_without_a_name_frees_nobody() {
     let (_stage, client, key) = Stage::one().await;
     let claim = holds(&client, &key).await;
-    let nameless = Holder::Foreign { key, id: "".into() };
+    let nameless = ReleaseTarget::Foreign { key, id: "".into() };
     client.depart(eviction(nameless)).await.freed_nobody();
     client.stays_alive(&claim, Phase::Granted).await;
 }
@@ -239,14 +239,14 @@ async fn what_is_no_mutex_is_neither_shown_nor_evicted() {
             stage.ask(&["PEXPIRE", name, "60000"]);
         }
         is_no_mutex(&client, &key).await;
-        let foreign = Holder::Foreign {
+        let foreign = ReleaseTarget::Foreign {
             key: key.clone(),
             id: fields[0].into(),
         };
-        for who in [Holder::All(key.clone()), foreign] {
+        for who in [ReleaseTarget::All(key.clone()), foreign] {
             match released(client.backend(), eviction(who)).await {
-                Released::Unknown(error) => assert!(is_read_write, "{error:?}"),
-                Released::Done { freed, .. } => assert!(!is_read_write && freed.is_empty(), "{freed:?}"),
+                ReleaseReply::Unknown(error) => assert!(is_read_write, "{error:?}"),
+                ReleaseReply::Done { freed, .. } => assert!(!is_read_write && freed.is_empty(), "{freed:?}"),
             }
         }
         let left = stage.number(&["HLEN", name]);
@@ -296,9 +296,9 @@ async fn more_than_five_hundred_claims_are_renewed_by_one_command() {
         claims.push(holds(&client, &stage.trial.key()).await);
     }
     stage.ask(&["CONFIG", "RESETSTAT"]);
-    let renewals = claims.iter().map(|claim| Renewal::of(claim));
+    let renewals = claims.iter().map(|claim| RenewRequest::of(claim));
     let answers = client.renew_all(renewals.collect()).await;
-    let is_alive = |answer: &Renewed| matches!(answer, Renewed::Alive { .. });
+    let is_alive = |answer: &RenewReply| matches!(answer, RenewReply::Alive { .. });
     assert!(answers.iter().all(is_alive));
     assert_eq!(stage.scripts_called(), 2);
     let records = "return #redis.call('KEYS', 'tenure_claim:*')";

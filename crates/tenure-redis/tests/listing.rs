@@ -49,7 +49,7 @@ async fn a_listing_names_each_lock_once_in_pages_of_any_sizes() {
     assert_eq!(listed, keys);
 }
 
-/// What others wrote is shown as they wrote it, so that it names them; the words about it are harmless where they are shown.
+/// What others wrote is shown as they wrote it, so that it names them; the words about it are escape_control where they are shown.
 /// A name that no lock of ours could have is left out.
 #[tokio::test(flavor = "multi_thread")]
 async fn control_characters_in_what_others_wrote_spoil_no_listing_and_their_holder_can_be_evicted() {

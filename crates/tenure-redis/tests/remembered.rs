@@ -8,20 +8,21 @@ use std::time::Duration;
 use futures_util::future::join;
 use stage::*;
 use tenure_backend::{
-    Cause, Claim, Departure, Holder, HolderId, Loss, Mode, Phase, Renewal, Renewed, Standing, TokenRun,
+    AcquireReply, Cause, Claim, HolderId, Loss, Mode, Phase, ReleaseRequest, ReleaseTarget, RenewReply,
+    RenewRequest, TokenRange,
 };
 
 /// What the record of a claim holds that was granted that run and renewed.
-fn written(run: TokenRun, label: &str) -> String {
+fn written(run: TokenRange, label: &str) -> String {
     format!("G:{}:{}:{label}", run.first(), run.count())
 }
 
 /// A renewal of a holder that does not lengthen its lease.
-fn shortening(claim: &Claim, lease: Duration) -> Renewal {
-    Renewal {
+fn shortening(claim: &Claim, lease: Duration) -> RenewRequest {
+    RenewRequest {
         lease,
         shorten_only: true,
-        ..Renewal::of(claim)
+        ..RenewRequest::of(claim)
     }
 }
 
@@ -44,16 +45,16 @@ async fn a_renewal_writes_tokens_and_label_and_the_release_deletes_them() {
     let run = client.granted(&unusual).await.tokens.expect("tokens");
     client.stays_alive(&unusual, Phase::Granted).await;
     assert_eq!(noted(&unusual), written(run, "another"));
-    let heir = client.claim(&key, Mode::Exclusive);
-    client.hand_over(&unusual, &heir).await.freed_it(&unusual);
+    let successor = client.claim(&key, Mode::Exclusive);
+    client.hand_over(&unusual, &successor).await.freed_it(&unusual);
     assert_eq!(noted(&unusual), "nil");
-    let raise = Renewal {
+    let raise = RenewRequest {
         raise: Some(run),
-        ..Renewal::of(&heir)
+        ..RenewRequest::of(&successor)
     };
     client.renew_all(vec![raise]).await;
-    assert_eq!(noted(&heir), written(run, &heir.label));
-    client.release(&heir).await.freed_it(&heir);
+    assert_eq!(noted(&successor), written(run, &successor.label));
+    client.release(&successor).await.freed_it(&successor);
     assert_eq!(stage.text(&["KEYS", "tenure_claim:*"]), "");
 }
 
@@ -72,11 +73,11 @@ fn what_is_held_is_shown_though_the_runtime_that_connected_has_ended() {
             Ok(granted) => granted,
             Err(_) => placed(&store, &claim).await.expect("it connects again"),
         };
-        let Standing::Granted(grant) = granted else {
+        let AcquireReply::Granted(grant) = granted else {
             panic!("{granted:?}")
         };
         let answer = renewed(&store, shortening(&claim, claim.lease)).await;
-        assert!(matches!(answer, Renewed::Alive { .. }), "{answer:?}");
+        assert!(matches!(answer, RenewReply::Alive { .. }), "{answer:?}");
         let status = other.status(&key).await.expect("it is held");
         assert_eq!(status.holders[0].token, grant.tokens.map(|run| run.first()));
     });
@@ -104,7 +105,7 @@ async fn a_fixed_lease_is_confirmed_though_the_servers_memory_is_full() {
     for (memory, is_written) in [("1", false), ("0", true)] {
         stage.ask(&["CONFIG", "SET", "maxmemory", memory]);
         let answers = client.renew_all(vec![shortening(&claim, claim.lease)]).await;
-        assert!(matches!(answers[..], [Renewed::Alive { .. }]), "{answers:?}");
+        assert!(matches!(answers[..], [RenewReply::Alive { .. }]), "{answers:?}");
         assert_eq!(stage.exists(&record(&claim)), is_written);
     }
 }
@@ -140,7 +141,7 @@ async fn an_end_is_remembered_in_redis_while_a_placement_is_in_doubt() {
     let scene = Scene::new().await;
     let (stage, store) = (&scene.stage, &scene.store);
     let release = async |claim: &Claim| {
-        let withdrawal = Departure {
+        let withdrawal = ReleaseRequest {
             cause: Cause::Withdrawn,
             ..departure(claim)
         };
@@ -223,7 +224,7 @@ async fn a_claim_that_does_not_hold_leaves_no_tokens() {
     }
     let [robbed, robbed_later, evicted, evicted_by_key, held] = &claims;
     stage.ask(&["DEL", robbed.at.key.as_str()]);
-    let is_missing = |answer: &Renewed| matches!(answer, Renewed::Gone(Loss::Missing));
+    let is_missing = |answer: &RenewReply| matches!(answer, RenewReply::Gone(Loss::Missing));
     let before_its_first_renewal = client.renew(robbed).await;
     assert!(
         is_missing(&before_its_first_renewal),
@@ -237,7 +238,7 @@ async fn a_claim_that_does_not_hold_leaves_no_tokens() {
     operator.evict(evicted, "alice").await.freed_it(evicted);
     let known = format!("tenure_claims:{}", held.at.id.client());
     stage.ask(&["DEL", &known]);
-    let all = eviction(Holder::All(evicted_by_key.at.key.clone()));
+    let all = eviction(ReleaseTarget::All(evicted_by_key.at.key.clone()));
     operator.depart(all).await.freed_it(evicted_by_key);
     let noted = claims.each_ref().map(|claim| {
         let text = stage.text(&["GET", &record(claim)]);

@@ -8,13 +8,15 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use stage::*;
-use tenure_backend::{Backend, Claim, Effect, Fault, LockKey, Mode, Released, Renewal, Standing, TokenRun};
+use tenure_backend::{
+    AcquireReply, Backend, Claim, Effect, Fault, LockKey, Mode, ReleaseReply, RenewRequest, TokenRange,
+};
 
 /// More than travel alone or wait for two calls under way: the last of them are gathered.
 const MANY: usize = 300;
 
 /// Asserts that no two runs have a token in common.
-fn are_apart(mut runs: Vec<TokenRun>) {
+fn are_apart(mut runs: Vec<TokenRange>) {
     runs.sort_by_key(|run| run.first());
     assert!(
         runs.is_sorted_by(|one, next| one.last() < next.first()),
@@ -34,7 +36,7 @@ async fn many_claims_at_once_travel_in_few_calls_and_each_has_tokens_of_its_own(
     let client = stage.trial.client().await;
     let keys: Vec<LockKey> = (0..256).map(|_| stage.trial.key()).collect();
     let seven = |claim: &mut Claim| claim.grants = NonZeroU32::new(7).expect("not zero");
-    let mut turns: Vec<Vec<TokenRun>> = Vec::new();
+    let mut turns: Vec<Vec<TokenRange>> = Vec::new();
     for _ in 0..3 {
         stage.ask(&["CONFIG", "RESETSTAT"]);
         let claims = keys
@@ -118,7 +120,7 @@ async fn what_is_unusual_about_one_claim_is_no_trouble_of_those_beside_it() {
     let mut next = || answers.next().expect("each is answered");
     assert_eq!(next().expect_err("it is no lock").fault(), Fault::Store);
     match next() {
-        Ok(Standing::Waiting { ahead, poll_after }) => {
+        Ok(AcquireReply::Waiting { ahead, poll_after }) => {
             assert_eq!((ahead, poll_after), (None, Duration::from_secs(1)));
         }
         java => panic!("{java:?}"),
@@ -130,15 +132,15 @@ async fn what_is_unusual_about_one_claim_is_no_trouble_of_those_beside_it() {
     assert!(is_granted(&next()) && is_waiting(&next()), "two for one key");
     let fair = next();
     assert!(
-        matches!(fair, Ok(Standing::Waiting { ahead: Some(0), .. })),
+        matches!(fair, Ok(AcquireReply::Waiting { ahead: Some(0), .. })),
         "{fair:?}"
     );
     for what in ["ended", "overtaken"] {
         let answer = next();
-        assert!(matches!(answer, Ok(Standing::Ended)), "{what}: {answer:?}");
+        assert!(matches!(answer, Ok(AcquireReply::Ended)), "{what}: {answer:?}");
     }
     match next() {
-        Ok(Standing::Granted(same)) => assert_eq!(same.tokens, grant.tokens),
+        Ok(AcquireReply::Granted(same)) => assert_eq!(same.tokens, grant.tokens),
         again => panic!("{again:?}"),
     }
     assert!(answers.all(|answer| is_granted(&answer)));
@@ -193,7 +195,7 @@ async fn claims_that_travel_together_keep_a_lease_a_run_and_a_queue_of_their_own
     assert!(answers.pop().is_some_and(|last| is_waiting(&last)), "Java queues");
     let mut runs = Vec::new();
     for (claim, answer) in claims.iter().zip(answers) {
-        let Ok(Standing::Granted(grant)) = answer else {
+        let Ok(AcquireReply::Granted(grant)) = answer else {
             panic!("{answer:?}")
         };
         let left = stage.left(claim.at.key.as_str());
@@ -223,7 +225,7 @@ async fn a_claim_that_comes_too_late_among_others_is_not_placed_and_they_are() {
     for (i, answer) in soon(asked).await.iter().enumerate() {
         let key = claims[i].at.key.as_str();
         if hurried(i) {
-            assert!(matches!(answer, Ok(Standing::TooLate)), "{answer:?}");
+            assert!(matches!(answer, Ok(AcquireReply::TooLate)), "{answer:?}");
             assert!(!scene.stage.exists(key));
         } else {
             assert!(is_granted(answer), "{answer:?}");
@@ -249,7 +251,7 @@ async fn a_holder_that_leaves_among_others_calls_the_head_of_its_queue() {
     let (stage, store) = (&scene.stage, &scene.store);
     let claims = scene.claims(MANY);
     join_all(claims.iter().map(|claim| scene.granted(claim))).await;
-    let renewals = claims.iter().map(|claim| Renewal::of(claim));
+    let renewals = claims.iter().map(|claim| RenewRequest::of(claim));
     store.clone().renew(renewals.collect()).await;
     // Java queues for the last, and listens for another; a third was evicted meanwhile,
     // a fourth is no lock any more, and a fifth was forced open and taken by Java.
@@ -269,7 +271,7 @@ async fn a_holder_that_leaves_among_others_calls_the_head_of_its_queue() {
     let answers = soon(join_all(calls)).await;
     few_calls(stage);
     for (claim, answer) in claims.iter().zip(answers) {
-        let Released::Done { freed, others, .. } = answer else {
+        let ReleaseReply::Done { freed, others, .. } = answer else {
             panic!("{:?} was not released", claim.at);
         };
         let left = ![text, evicted, robbed].iter().any(|lost| lost.at == claim.at);
@@ -363,7 +365,7 @@ async fn a_full_memory_refuses_those_who_come_and_keeps_nobody_from_leaving() {
         is_error(&refusal, (Fault::Unavailable, Effect::None), "");
     }
     for answer in soon(leaving).await.expect("no task fails") {
-        let is_freed = matches!(&answer[..], [Released::Done { freed, .. }] if freed.len() == 1);
+        let is_freed = matches!(&answer[..], [ReleaseReply::Done { freed, .. }] if freed.len() == 1);
         assert!(is_freed, "{answer:?}");
     }
 }

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tenure_backend::{
-    Backend, BackendError, Batch, Call, Claim, Clock, Departure, Each, Effect, Fault, Finding, Instant,
-    LockStatus, Page, Profile, Query, Released, Renewal, Renewed, Standing, Wakes,
+    AcquireReply, Backend, BackendError, Batch, BatchCall, Call, Claim, Clock, Effect, Fault, Finding,
+    Instant, LockStatus, Page, Profile, Query, ReleaseReply, ReleaseRequest, RenewReply, RenewRequest, Wakes,
 };
 use tokio::sync::oneshot::error::TryRecvError;
 
@@ -94,15 +94,15 @@ impl SqlStore {
         batch: Batch<Q>,
         wrap: fn(Ask<Batch<Q>, Batch<A>>) -> Request,
         unknown: fn(BackendError) -> A,
-    ) -> Each<A>
+    ) -> BatchCall<A>
     where
         Q: Send + 'static,
         A: Send + 'static,
     {
         if let Err(refusal) = LIMITS.check_batch(batch.len()) {
-            return Each::ready(batch.iter().map(|_| unknown(refusal.clone())).collect());
+            return BatchCall::ready(batch.iter().map(|_| unknown(refusal.clone())).collect());
         }
-        Each::new(async move {
+        BatchCall::new(async move {
             let count = batch.len();
             let answer = self.ask(batch, wrap).await;
             answer.unwrap_or_else(|| (0..count).map(|_| unknown(gone())).collect())
@@ -128,18 +128,18 @@ impl Backend for SqlStore {
         &self.clock
     }
 
-    fn acquire(self: Arc<Self>, claim: Arc<Claim>, place_by: Instant) -> Call<Standing> {
-        self.call((claim, place_by), |ask| Request::Write(Write::Acquire(ask)))
+    fn acquire(self: Arc<Self>, claim: Arc<Claim>, not_after: Instant) -> Call<AcquireReply> {
+        self.call((claim, not_after), |ask| Request::Write(Write::Acquire(ask)))
     }
 
-    fn renew(self: Arc<Self>, batch: Batch<Renewal>) -> Each<Renewed> {
+    fn renew(self: Arc<Self>, batch: Batch<RenewRequest>) -> BatchCall<RenewReply> {
         let wrap = |ask| Request::Write(Write::Renew(ask));
-        self.each(batch, wrap, Renewed::Unknown)
+        self.each(batch, wrap, RenewReply::Unknown)
     }
 
-    fn release(self: Arc<Self>, batch: Batch<Departure>) -> Each<Released> {
+    fn release(self: Arc<Self>, batch: Batch<ReleaseRequest>) -> BatchCall<ReleaseReply> {
         let wrap = |ask| Request::Write(Write::Release(ask));
-        self.each(batch, wrap, Released::Unknown)
+        self.each(batch, wrap, ReleaseReply::Unknown)
     }
 
     fn watch(self: Arc<Self>, claim: Arc<Claim>) -> Call<Wakes> {

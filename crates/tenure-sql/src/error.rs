@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::path::Path;
 
 use rusqlite::ErrorCode;
-use tenure_backend::{BackendError, Effect, Fault, harmless};
+use tenure_backend::{BackendError, Effect, Fault, escape_control};
 
 use crate::shown::shown;
 
@@ -46,7 +46,7 @@ pub(crate) fn sqlite(path: &Path, error: rusqlite::Error, effect: Effect) -> Bac
         )),
     };
     // SQLite may name the file in its own words.
-    match harmless(&error.to_string()) {
+    match escape_control(&error.to_string()) {
         Cow::Borrowed(_) => BackendError::because(fault, effect, message, error),
         Cow::Owned(text) => BackendError::because(fault, effect, message, text),
     }

@@ -13,7 +13,7 @@ pub(crate) const LIMITS: Limits = Limits {
     max_grants: NonZeroU32::new(1024).unwrap(),
     max_batch: NonZeroU32::new(1024).unwrap(),
     margin: None,
-    late_by: Duration::ZERO,
+    expiry_slack: Duration::ZERO,
 };
 
 pub(crate) static SQLITE: Profile = Profile {
@@ -28,7 +28,7 @@ pub(crate) static SQLITE: Profile = Profile {
     fencing: Fencing::Durable,
     wake_up: WakeUp::Lossy,
     remembers_ended: true,
-    tells_others: true,
+    reports_waiters: true,
     inspection: Inspection {
         lists: true,
         queue: true,

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use smallvec::smallvec;
 use tenure_backend::{
-    BackendError, Batch, Bell, Claim, Departure, Finding, Holder, Instant, LockStatus, Loss, Page, Query,
-    Released, Renewal, Renewed, Standing, Wakes,
+    AcquireReply, BackendError, Batch, Claim, Finding, Instant, LockStatus, Loss, Page, Query, ReleaseReply,
+    ReleaseRequest, ReleaseTarget, RenewReply, RenewRequest, WakeSignal, Wakes,
 };
 use tokio::sync::oneshot;
 
@@ -54,9 +54,9 @@ impl<Q, A> Ask<Batch<Q>, Batch<A>> {
 /// A request that runs in a write transaction, alone or together with others.
 #[derive(Debug)]
 pub(crate) enum Write {
-    Acquire(Ask<(Arc<Claim>, Instant), Result<Standing, BackendError>>),
-    Renew(Ask<Batch<Renewal>, Batch<Renewed>>),
-    Release(Ask<Batch<Departure>, Batch<Released>>),
+    Acquire(Ask<(Arc<Claim>, Instant), Result<AcquireReply, BackendError>>),
+    Renew(Ask<Batch<RenewRequest>, Batch<RenewReply>>),
+    Release(Ask<Batch<ReleaseRequest>, Batch<ReleaseReply>>),
     Watch(Ask<Arc<Claim>, Result<Wakes, BackendError>>),
     Unwatch(Arc<Claim>),
 }
@@ -65,8 +65,8 @@ pub(crate) enum Write {
 #[derive(Debug)]
 pub(crate) enum Request {
     Write(Write),
-    /// Wake-ups of that claim, by that bell, were dropped.
-    Disarm(Arc<Claim>, Bell),
+    /// Wake-ups of that claim, by that signal, were dropped.
+    Disarm(Arc<Claim>, WakeSignal),
     Inspect(Ask<Query, Result<Page<LockStatus>, BackendError>>),
     Examine(Ask<(), Result<Vec<Finding>, BackendError>>),
     Close(Ask<(), Result<(), BackendError>>),
@@ -80,7 +80,7 @@ impl Write {
     pub(crate) fn must_last(&self) -> bool {
         match self {
             Write::Acquire(_) | Write::Renew(_) => true,
-            Write::Release(ask) => ask.question.iter().any(|departure| departure.heir.is_some()),
+            Write::Release(ask) => ask.question.iter().any(|departure| departure.successor.is_some()),
             Write::Watch(_) | Write::Unwatch(_) => false,
         }
     }
@@ -89,22 +89,24 @@ impl Write {
     pub(crate) fn decide(&mut self, turn: &mut Turn<'_, '_>) -> rusqlite::Result<()> {
         match self {
             Write::Acquire(ask) => {
-                let (claim, place_by) = &ask.question;
+                let (claim, not_after) = &ask.question;
                 let ids = smallvec![claim.at.id];
-                let decide = |view: &mut View| claims::acquire(view, claim, *place_by);
+                let decide = |view: &mut View| claims::acquire(view, claim, *not_after);
                 ask.decided = Some(turn.visit(&claim.at.key, ids, decide)?);
             }
             Write::Renew(ask) => {
-                let renew = |renewal: &Renewal| {
-                    let ids = smallvec![renewal.who.id];
-                    turn.visit(&renewal.who.key, ids, |view| claims::renew(view, renewal))
+                let renew = |renewal: &RenewRequest| {
+                    let ids = smallvec![renewal.claim.id];
+                    turn.visit(&renewal.claim.key, ids, |view| claims::renew(view, renewal))
                 };
                 ask.decided = Some(ask.question.iter().map(renew).collect::<Result<_, _>>()?);
             }
             Write::Release(ask) => {
-                let release = |departure: &Departure| {
+                let release = |departure: &ReleaseRequest| {
                     let ids = departing(departure);
-                    turn.visit(departure.who.key(), ids, |view| claims::release(view, departure))
+                    turn.visit(departure.target.key(), ids, |view| {
+                        claims::release(view, departure)
+                    })
                 };
                 ask.decided = Some(ask.question.iter().map(release).collect::<Result<_, _>>()?);
             }
@@ -134,7 +136,7 @@ impl Write {
     /// Answers that the database is gone for good, and all claims in it with it.
     pub(crate) fn lose(self, error: &BackendError) {
         match self {
-            Write::Renew(ask) => ask.answer_each(|| Renewed::Gone(Loss::Missing)),
+            Write::Renew(ask) => ask.answer_each(|| RenewReply::Gone(Loss::Missing)),
             write => write.fail(error),
         }
     }
@@ -143,8 +145,8 @@ impl Write {
     pub(crate) fn fail(self, error: &BackendError) {
         match self {
             Write::Acquire(ask) => ask.answer(Err(error.clone())),
-            Write::Renew(ask) => ask.answer_each(|| Renewed::Unknown(error.clone())),
-            Write::Release(ask) => ask.answer_each(|| Released::Unknown(error.clone())),
+            Write::Renew(ask) => ask.answer_each(|| RenewReply::Unknown(error.clone())),
+            Write::Release(ask) => ask.answer_each(|| ReleaseReply::Unknown(error.clone())),
             Write::Watch(ask) => ask.answer(Err(error.clone())),
             Write::Unwatch(_) => {}
         }
@@ -179,13 +181,13 @@ pub(crate) fn register(turn: &mut Turn<'_, '_>, claim: &Claim) -> rusqlite::Resu
     turn.visit(&claim.at.key, ids, |view| claims::watch(view, claim))
 }
 
-fn departing(departure: &Departure) -> Ids {
+fn departing(departure: &ReleaseRequest) -> Ids {
     let mut ids = Ids::new();
-    if let Holder::Claim(claim) = &departure.who {
+    if let ReleaseTarget::Claim(claim) = &departure.target {
         ids.push(claim.id);
     }
-    if let Some(heir) = &departure.heir {
-        ids.push(heir.claim.at.id);
+    if let Some(successor) = &departure.successor {
+        ids.push(successor.claim.at.id);
     }
     ids
 }

@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
-use tenure_backend::harmless;
+use tenure_backend::escape_control;
 
 /// A path as people see it.
 pub(crate) fn shown(path: &Path) -> String {
-    harmless(&path.to_string_lossy()).into_owned()
+    escape_control(&path.to_string_lossy()).into_owned()
 }

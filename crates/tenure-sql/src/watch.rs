@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use smallvec::SmallVec;
-use tenure_backend::{Bell, Claim, ClaimId, ClaimRef, Fairness, Instant, LockKey, Wakes};
+use tenure_backend::{Claim, ClaimId, ClaimRef, Fairness, Instant, LockKey, WakeSignal, Wakes};
 
 use crate::claims::{Look, View, look};
 use crate::dialect::sqlite::mailbox::Mailbox;
@@ -26,8 +26,8 @@ struct Key {
 #[derive(Debug)]
 struct Armed {
     claim: Arc<Claim>,
-    bell: Bell,
-    /// When to look again although nothing changes: the end of a bar, or of somebody's turn.
+    signal: WakeSignal,
+    /// When to look again although nothing changes: the end of a cooldown, or of somebody's turn.
     again: Option<Instant>,
     /// Whether the database has a registration of it that must be renewed and taken back.
     registered: bool,
@@ -36,21 +36,21 @@ struct Armed {
 impl Watchers {
     /// Arms wake-ups for the claim. The mailbox gets a message when they are dropped.
     pub(crate) fn arm(&mut self, claim: Arc<Claim>, mailbox: Arc<Mailbox>) -> Wakes {
-        let bell = Bell::default();
+        let signal = WakeSignal::default();
         let armed = Armed {
             claim: claim.clone(),
-            bell: bell.clone(),
+            signal: signal.clone(),
             again: None,
             registered: claim.fairness == Fairness::Unfair,
         };
         let key = self.keys.entry(claim.at.key.clone()).or_default();
         key.armed.entry(claim.at.id).or_default().push(armed);
-        let theirs = bell.clone();
-        bell.wakes(move || mailbox.disarm(claim.clone(), theirs.clone()))
+        let theirs = signal.clone();
+        signal.wakes(move || mailbox.disarm(claim.clone(), theirs.clone()))
     }
 
-    /// Forgets the claim's wake-ups by that bell. Whether a registration is left behind.
-    pub(crate) fn forget(&mut self, claim: &Claim, bell: &Bell) -> bool {
+    /// Forgets the claim's wake-ups by that signal. Whether a registration is left behind.
+    pub(crate) fn forget(&mut self, claim: &Claim, signal: &WakeSignal) -> bool {
         let ClaimRef { key: name, id } = &claim.at;
         let Some(key) = self.keys.get_mut(name) else {
             return false;
@@ -60,7 +60,7 @@ impl Watchers {
         };
         let mut registered = false;
         armed.retain(|armed| {
-            let dropped = armed.bell.is(bell);
+            let dropped = armed.signal.is(signal);
             registered |= dropped && armed.registered;
             !dropped
         });
@@ -125,7 +125,7 @@ impl Watchers {
         for armed in key.armed.values_mut().flatten() {
             armed.again = None;
             match look(view, &armed.claim) {
-                Look::Poll => armed.bell.ring(),
+                Look::Poll => armed.signal.notify(),
                 Look::From(at) => armed.again = Some(at),
                 Look::Sleep => {}
             }
@@ -136,7 +136,7 @@ impl Watchers {
 
     /// Wakes everybody: nobody knows what changed.
     pub(crate) fn wake_all(&self) {
-        self.armed().for_each(|armed| armed.bell.ring());
+        self.armed().for_each(|armed| armed.signal.notify());
     }
 
     fn armed(&self) -> impl Iterator<Item = &Armed> {

@@ -12,7 +12,7 @@ use std::time::Duration;
 use rusqlite::Connection;
 use rusqlite::config::DbConfig;
 use tenure_backend::{
-    Backend, BackendError, Clock, Effect, Fault, Loss, Renewed, Severity, Standing, SystemClock,
+    AcquireReply, Backend, BackendError, Clock, Effect, Fault, Loss, RenewReply, Severity, SystemClock,
 };
 use tenure_sql::{Config, sqlite};
 use tenure_testkit::ManualClock;
@@ -268,7 +268,7 @@ async fn a_full_file_refuses_in_words_and_takes_no_harm() {
         let label = "x".repeat(1000);
         let key = format!("k{}", held.len());
         match client.acquire(&key, |claim| claim.label = label.into()).await {
-            (claim, Ok(Standing::Granted(_))) => held.push(claim),
+            (claim, Ok(AcquireReply::Granted(_))) => held.push(claim),
             (_, Ok(other)) => panic!("{other:?}"),
             (_, Err(error)) => break error,
         }
@@ -299,7 +299,7 @@ async fn a_replaced_file_is_a_loss_that_every_holder_learns_of() {
         let _kept_open = open(&other).await.unwrap();
         fs::rename(beside(&other, suffix), beside(&path, suffix)).unwrap();
         let renewed = client.renew(&held).await;
-        let gone = matches!(renewed, Renewed::Gone(Loss::Missing));
+        let gone = matches!(renewed, RenewReply::Gone(Loss::Missing));
         assert!(gone, "{suffix}: {renewed:?}");
         let (_, refused) = client.acquire("k2", |_| {}).await;
         let error = refused.expect_err("nothing is granted in a file that is gone");

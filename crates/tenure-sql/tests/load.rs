@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 use futures_core::Stream;
 use rusqlite::Connection;
 use tenure_backend::{
-    Backend, Batch, Call, Cause, Claim, Departure, Effect, Fairness, Fault, Grant, Heir, Released, Renewal,
-    Renewed, Standing, Wakes,
+    AcquireReply, Backend, Batch, Call, Cause, Claim, Effect, Fairness, Fault, Grant, ReleaseReply,
+    ReleaseRequest, RenewReply, RenewRequest, Successor, Wakes,
 };
 use tenure_sql::{Config, SqlStore, sqlite};
 use tenure_testkit::ManualClock;
@@ -45,25 +45,25 @@ fn send<F: Future + Unpin>(mut call: F) -> F {
     call
 }
 
-fn ask(store: &Arc<SqlStore>, claim: Claim) -> (Arc<Claim>, Call<Standing>) {
+fn ask(store: &Arc<SqlStore>, claim: Claim) -> (Arc<Claim>, Call<AcquireReply>) {
     let claim = Arc::new(claim);
-    let place_by = store.clock().now() + Duration::from_secs(10);
-    (claim.clone(), send(store.clone().acquire(claim, place_by)))
+    let not_after = store.clock().now() + Duration::from_secs(10);
+    (claim.clone(), send(store.clone().acquire(claim, not_after)))
 }
 
-async fn granted(call: Call<Standing>) -> Grant {
+async fn granted(call: Call<AcquireReply>) -> Grant {
     match call.await.expect("the store answers") {
-        Standing::Granted(grant) => grant,
+        AcquireReply::Granted(grant) => grant,
         other => panic!("{other:?}"),
     }
 }
 
-fn departure(claim: &Claim) -> Departure {
-    Departure::of(claim, Cause::Withdrawn)
+fn departure(claim: &Claim) -> ReleaseRequest {
+    ReleaseRequest::of(claim, Cause::Withdrawn)
 }
 
 async fn is_alive(client: &Client, claim: &Claim) -> bool {
-    matches!(client.renew(claim).await, Renewed::Alive { .. })
+    matches!(client.renew(claim).await, RenewReply::Alive { .. })
 }
 
 async fn opened(path: &Path, clock: &ManualClock) -> Arc<SqlStore> {
@@ -132,9 +132,9 @@ async fn a_renewal_goes_before_locks_that_were_asked_for_earlier() {
     let asked: Vec<_> = (0..1000)
         .map(|n| ask(&store, client.claim(&format!("key {n}"))))
         .collect();
-    let renewed = send(store.clone().renew(Batch::from_iter([Renewal::of(&held)])));
+    let renewed = send(store.clone().renew(Batch::from_iter([RenewRequest::of(&held)])));
     drop(busy);
-    let [Renewed::Alive { held_from, .. }] = renewed.await[..] else {
+    let [RenewReply::Alive { held_from, .. }] = renewed.await[..] else {
         panic!("the claim is alive")
     };
     let mut earlier = 0;
@@ -157,8 +157,8 @@ async fn a_batch_beyond_the_limit_is_refused_without_effect() {
         assert_eq!(answers.len(), length as usize);
         for answer in answers {
             match answer {
-                Released::Done { .. } => assert!(allowed),
-                Released::Unknown(refusal) => {
+                ReleaseReply::Done { .. } => assert!(allowed),
+                ReleaseReply::Unknown(refusal) => {
                     assert!(!allowed);
                     assert_eq!((refusal.fault(), refusal.effect()), (Fault::Limit, Effect::None));
                 }
@@ -169,20 +169,20 @@ async fn a_batch_beyond_the_limit_is_refused_without_effect() {
 }
 
 #[tokio::test]
-async fn an_heir_of_another_key_is_refused_without_effect() {
+async fn a_successor_of_another_key_is_refused_without_effect() {
     let (_dir, path) = scratch();
     let mut client = Client::new(open(&path).await.unwrap());
     let (store, held) = (client.store.clone(), client.lock("held").await);
-    let heir = Heir {
+    let successor = Successor {
         claim: Arc::new(client.claim("other")),
-        place_by: store.clock().now() + Duration::from_secs(10),
+        not_after: store.clock().now() + Duration::from_secs(10),
     };
-    let departure = Departure {
-        heir: Some(heir),
+    let departure = ReleaseRequest {
+        successor: Some(successor),
         ..departure(&held)
     };
     match &store.clone().release(Batch::from_iter([departure])).await[..] {
-        [Released::Unknown(refusal)] => {
+        [ReleaseReply::Unknown(refusal)] => {
             let refused = (refusal.fault(), refusal.effect());
             assert_eq!(refused, (Fault::Invalid, Effect::None));
         }
@@ -206,8 +206,8 @@ async fn a_full_queue_of_locks_refuses_no_renewal() {
     let busy = Busy::new(&path);
     let mut asked = Vec::new();
     loop {
-        let place_by = store.clock().now() + Duration::from_secs(10);
-        let mut call = store.clone().acquire(Arc::new(client.claim("other")), place_by);
+        let not_after = store.clock().now() + Duration::from_secs(10);
+        let mut call = store.clone().acquire(Arc::new(client.claim("other")), not_after);
         match Pin::new(&mut call).poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Pending => asked.push(call),
             Poll::Ready(refused) => {
@@ -216,9 +216,9 @@ async fn a_full_queue_of_locks_refuses_no_renewal() {
             }
         }
     }
-    let renewed = send(store.clone().renew(Batch::from_iter([Renewal::of(&held)])));
+    let renewed = send(store.clone().renew(Batch::from_iter([RenewRequest::of(&held)])));
     drop(busy);
-    assert!(matches!(renewed.await[..], [Renewed::Alive { .. }]));
+    assert!(matches!(renewed.await[..], [RenewReply::Alive { .. }]));
 }
 
 /// A handle with a queue on one key, everybody in it listening.
@@ -226,7 +226,10 @@ async fn queue(client: &mut Client, count: usize) -> Vec<(Arc<Claim>, Wakes)> {
     let mut queue = Vec::new();
     for _ in 0..count {
         let (claim, standing) = client.acquire("k", |claim| claim.fairness = Fairness::Fifo).await;
-        assert!(matches!(standing, Ok(Standing::Waiting { .. })), "{standing:?}");
+        assert!(
+            matches!(standing, Ok(AcquireReply::Waiting { .. })),
+            "{standing:?}"
+        );
         let wakes = client.store.clone().watch(claim.clone()).await;
         queue.push((claim, wakes.expect("the store watches")));
     }
@@ -244,7 +247,7 @@ async fn a_thousand_waiters_that_leave_at_once_keep_nobody_waiting() {
     let leaving = queue.iter().map(|(claim, _)| departure(claim)).collect();
     let left = store.clone().release(leaving).await;
     for left in left {
-        assert!(matches!(left, Released::Done { freed, .. } if freed.len() == 1));
+        assert!(matches!(left, ReleaseReply::Done { freed, .. } if freed.len() == 1));
     }
     drop(queue);
     assert!(is_alive(&client, &held).await);
@@ -265,7 +268,7 @@ async fn of_a_long_queue_only_its_head_is_woken() {
         let woken = tokio::time::timeout(DEADLINE, woken).await;
         woken.expect("the head is woken");
         let standing = client.poll(&next).await;
-        assert!(matches!(standing, Ok(Standing::Granted(_))), "{standing:?}");
+        assert!(matches!(standing, Ok(AcquireReply::Granted(_))), "{standing:?}");
         for (_, wakes) in queue.as_mut_slice() {
             let poll = Pin::new(wakes).poll_next(&mut Context::from_waker(Waker::noop()));
             assert!(poll.is_pending(), "nobody else can go");
@@ -284,13 +287,13 @@ async fn a_long_queue_that_another_handle_changed_is_seen_as_it_is() {
     let queue = queue(&mut client, 100).await;
     let standing = client.poll(&queue[1].0).await;
     assert!(
-        matches!(standing, Ok(Standing::Waiting { ahead: Some(1), .. })),
+        matches!(standing, Ok(AcquireReply::Waiting { ahead: Some(1), .. })),
         "{standing:?}"
     );
     other.unlock(&held).await;
     other.unlock(&queue[0].0).await;
     let standing = client.poll(&queue[1].0).await;
-    assert!(matches!(standing, Ok(Standing::Granted(_))), "{standing:?}");
+    assert!(matches!(standing, Ok(AcquireReply::Granted(_))), "{standing:?}");
 }
 
 /// A withdrawal that comes twice, the second time when the first one is forgotten, must be remembered again.
@@ -315,5 +318,5 @@ async fn an_end_that_was_swept_from_under_a_long_queue_can_be_noted_again() {
     drop(store);
     let late = Client::new(opened(&path, &clock).await);
     let standing = late.poll(gone).await;
-    assert!(matches!(standing, Ok(Standing::Ended)), "{standing:?}");
+    assert!(matches!(standing, Ok(AcquireReply::Ended)), "{standing:?}");
 }

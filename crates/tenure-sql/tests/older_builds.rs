@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use rusqlite::Connection;
-use tenure_backend::{Backend, Clock, Loss, Renewed, SystemClock};
+use tenure_backend::{Backend, Clock, Loss, RenewReply, SystemClock};
 
 use scene::{Client, connect, number, open, scratch};
 
@@ -128,7 +128,7 @@ async fn a_claim_that_an_older_build_evicts_is_lost() {
     let renewed = client.renew(&held).await;
     let by_older = Some(Arc::from("older"));
     assert!(
-        matches!(&renewed, Renewed::Gone(Loss::Evicted { by }) if *by == by_older),
+        matches!(&renewed, RenewReply::Gone(Loss::Evicted { by }) if *by == by_older),
         "{renewed:?}"
     );
     client.lock("k").await;

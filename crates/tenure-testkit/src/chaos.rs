@@ -7,7 +7,7 @@ use std::time::Duration;
 use futures_util::stream::{self, StreamExt};
 use parking_lot::Mutex;
 use tenure_backend::{
-    Backend, BackendError, Batch, Effect, Fairness, Fault, Holder, Standing, WakeUp, Wakes,
+    AcquireReply, Backend, BackendError, Batch, Effect, Fairness, Fault, ReleaseTarget, WakeUp, Wakes,
 };
 
 use crate::Dice;
@@ -76,7 +76,7 @@ impl Weather {
 /// - Only requests that are safe to repeat are repeated: releases of named claims, renewals, and, where the
 ///   store remembers ended claims, placements. The eviction of everybody and of foreign holders is not.
 /// - What would place an unfair claim after its client was told that it is refused is never repeated, neither its
-///   placement nor a release whose heir it is: a refused unfair claim leaves nothing in the store, so its client forgets
+///   placement nor a release whose successor it is: a refused unfair claim leaves nothing in the store, so its client forgets
 ///   it without a withdrawal, and a request that is answered and still sent again is outside the contract.
 /// - Its profile is the store's, but wake-ups that were reliable are lossy.
 ///
@@ -153,7 +153,7 @@ impl Chaos {
     async fn deliver(&self, request: Request) {
         let inner = self.inner.clone();
         match request {
-            Request::Acquire(claim, place_by) => drop(inner.acquire(claim, place_by).await),
+            Request::Acquire(claim, not_after) => drop(inner.acquire(claim, not_after).await),
             Request::Renew(renewal) => drop(inner.renew(Batch::from_iter([renewal])).await),
             Request::Release(departure) => drop(inner.release(Batch::from_iter([departure])).await),
             Request::Watch(_) | Request::Inspect(_) => {}
@@ -169,24 +169,24 @@ impl Chaos {
             return None;
         }
         match element.request.clone() {
-            Request::Acquire(claim, place_by) => {
+            Request::Acquire(claim, not_after) => {
                 let refused = matches!(
                     element.reply,
                     Some(Ok(Reply::Acquire(
-                        Standing::Waiting { .. } | Standing::Recovering
+                        AcquireReply::Waiting { .. } | AcquireReply::Recovering
                     )))
                 );
                 // The client forgets an unfair claim that was refused, so nothing would withdraw a repeated one.
                 let forgotten = refused && !lost && claim.fairness == Fairness::Unfair;
                 (self.inner.profile().remembers_ended && !forgotten)
-                    .then_some(Request::Acquire(claim, place_by))
+                    .then_some(Request::Acquire(claim, not_after))
             }
             Request::Renew(renewal) => Some(Request::Renew(renewal)),
-            Request::Release(mut departure) if matches!(departure.who, Holder::Claim(_)) => {
-                // The client forgets an unfair heir that was refused, as in `acquire`.
+            Request::Release(mut departure) if matches!(departure.target, ReleaseTarget::Claim(_)) => {
+                // The client forgets an unfair successor that was refused, as in `acquire`.
                 departure
-                    .heir
-                    .take_if(|heir| heir.claim.fairness == Fairness::Unfair);
+                    .successor
+                    .take_if(|successor| successor.claim.fairness == Fairness::Unfair);
                 Some(Request::Release(departure))
             }
             Request::Release(_) | Request::Watch(_) | Request::Inspect(_) => None,

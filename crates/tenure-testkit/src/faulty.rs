@@ -6,8 +6,8 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use tenure_backend::{
-    Backend, BackendError, Batch, Call, Claim, Clock, Departure, Each, Effect, Fault, Finding, Instant,
-    LockStatus, Page, Profile, Query, Released, Renewal, Renewed, Standing, Wakes,
+    AcquireReply, Backend, BackendError, Batch, BatchCall, Call, Claim, Clock, Effect, Fault, Finding,
+    Instant, LockStatus, Page, Profile, Query, ReleaseReply, ReleaseRequest, RenewReply, RenewRequest, Wakes,
 };
 
 /// A store behind faults that `F` decides.
@@ -120,9 +120,9 @@ pub enum Request {
     /// Place or poll a claim, until this moment.
     Acquire(Arc<Claim>, Instant),
     /// Keep a claim alive.
-    Renew(Renewal),
+    Renew(RenewRequest),
     /// Make holders or waiters absent.
-    Release(Departure),
+    Release(ReleaseRequest),
     /// Arm wake-ups for a claim.
     Watch(Arc<Claim>),
     /// Show what is locked.
@@ -136,11 +136,11 @@ pub enum Request {
 #[derive(Debug)]
 pub enum Reply {
     /// To [`Request::Acquire`].
-    Acquire(Standing),
+    Acquire(AcquireReply),
     /// To [`Request::Renew`].
-    Renew(Renewed),
+    Renew(RenewReply),
     /// To [`Request::Release`].
-    Release(Released),
+    Release(ReleaseReply),
     /// To [`Request::Watch`].
     Watch(Wakes),
     /// To [`Request::Inspect`].
@@ -226,8 +226,8 @@ pub(crate) async fn send(
     let mut departures = Batch::new();
     for request in requests {
         match request {
-            Request::Acquire(claim, place_by) => {
-                return vec![store.acquire(claim, place_by).await.map(Reply::Acquire)];
+            Request::Acquire(claim, not_after) => {
+                return vec![store.acquire(claim, not_after).await.map(Reply::Acquire)];
             }
             Request::Watch(claim) => return vec![store.watch(claim).await.map(Reply::Watch)],
             Request::Inspect(query) => return vec![store.inspect(query).await.map(Reply::Inspect)],
@@ -237,13 +237,13 @@ pub(crate) async fn send(
     }
     if departures.is_empty() {
         let reply = |answer| match answer {
-            Renewed::Unknown(error) => Err(error),
+            RenewReply::Unknown(error) => Err(error),
             known => Ok(Reply::Renew(known)),
         };
         store.renew(renewals).await.into_iter().map(reply).collect()
     } else {
         let reply = |answer| match answer {
-            Released::Unknown(error) => Err(error),
+            ReleaseReply::Unknown(error) => Err(error),
             done => Ok(Reply::Release(done)),
         };
         store.release(departures).await.into_iter().map(reply).collect()
@@ -259,32 +259,32 @@ impl<F: Faults> Backend for FaultyBackend<F> {
         &self.clock
     }
 
-    fn acquire(self: Arc<Self>, claim: Arc<Claim>, place_by: Instant) -> Call<Standing> {
-        self.one(Request::Acquire(claim, place_by), |reply| match reply {
+    fn acquire(self: Arc<Self>, claim: Arc<Claim>, not_after: Instant) -> Call<AcquireReply> {
+        self.one(Request::Acquire(claim, not_after), |reply| match reply {
             Reply::Acquire(standing) => Ok(standing),
             other => Err(other),
         })
     }
 
-    fn renew(self: Arc<Self>, batch: Batch<Renewal>) -> Each<Renewed> {
+    fn renew(self: Arc<Self>, batch: Batch<RenewRequest>) -> BatchCall<RenewReply> {
         let call = self.exchange(batch.into_iter().map(Request::Renew).collect());
-        Each::new(async move {
+        BatchCall::new(async move {
             let renewed = |reply| match reply {
                 Ok(Reply::Renew(renewed)) => renewed,
                 Ok(other) => panic!("{other:?} is no reply to `renew`"),
-                Err(error) => Renewed::Unknown(error),
+                Err(error) => RenewReply::Unknown(error),
             };
             call.await.into_iter().map(renewed).collect()
         })
     }
 
-    fn release(self: Arc<Self>, batch: Batch<Departure>) -> Each<Released> {
+    fn release(self: Arc<Self>, batch: Batch<ReleaseRequest>) -> BatchCall<ReleaseReply> {
         let call = self.exchange(batch.into_iter().map(Request::Release).collect());
-        Each::new(async move {
+        BatchCall::new(async move {
             let released = |reply| match reply {
                 Ok(Reply::Release(released)) => released,
                 Ok(other) => panic!("{other:?} is no reply to `release`"),
-                Err(error) => Released::Unknown(error),
+                Err(error) => ReleaseReply::Unknown(error),
             };
             call.await.into_iter().map(released).collect()
         })

@@ -142,10 +142,10 @@ macro_rules! __cases {
             a_release_may_be_repeated_and_frees_nobody_else
             a_release_by_anyone_but_the_owner_frees_nothing
             a_released_claim_is_never_granted_again
-            an_ended_claim_is_remembered_until_its_place_by_has_passed
+            an_ended_claim_is_remembered_until_its_not_after_has_passed
             a_claim_withdrawn_before_it_was_placed_is_never_granted
-            a_claim_is_never_placed_after_its_place_by
-            a_holder_may_be_polled_after_its_place_by
+            a_claim_is_never_placed_after_its_not_after
+            a_holder_may_be_polled_after_its_not_after
             a_released_claim_is_gone_to_renewal
             a_claim_that_was_never_placed_is_gone_to_renewal
             an_unfair_claim_that_waits_leaves_nothing
@@ -202,7 +202,7 @@ macro_rules! __cases {
             claims_are_granted_in_the_order_in_which_they_were_placed
             a_waiter_that_asks_again_keeps_its_place
             a_waiter_lives_as_long_as_it_asks_or_is_renewed
-            a_waiter_may_be_polled_after_its_place_by
+            a_waiter_may_be_polled_after_its_not_after
             a_waiter_is_told_to_ask_again_well_within_its_lease
             a_waiter_is_not_renewed_as_a_holder
             a_dead_waiter_holds_the_queue_up_for_its_own_lease_at_most
@@ -247,17 +247,17 @@ macro_rules! __cases {
     };
     (taker $then:ident $with:tt) => {
         $crate::$then! { taker [
-            an_heir_is_granted_by_the_release_when_nobody_else_waits
+            a_successor_is_granted_by_the_release_when_nobody_else_waits
             a_hand_over_may_be_repeated
-            an_heir_waits_when_another_client_queues
-            an_unfair_heir_does_not_overtake_a_queue
-            an_heir_waits_when_another_client_watches
+            a_successor_waits_when_another_client_queues
+            an_unfair_successor_does_not_overtake_a_queue
+            a_successor_waits_when_another_client_watches
             the_clients_own_watchers_do_not_stand_in_its_heirs_way
-            an_heir_that_comes_too_late_is_not_placed
-            an_heir_that_has_ended_is_not_granted
-            an_heir_that_is_not_admitted_waits
-            an_heir_of_an_absent_claim_is_placed_all_the_same
-            an_heir_of_a_waiter_does_not_hold_beside_the_holder
+            a_successor_that_comes_too_late_is_not_placed
+            a_successor_that_has_ended_is_not_granted
+            a_successor_that_is_not_admitted_waits
+            a_successor_of_an_absent_claim_is_placed_all_the_same
+            a_successor_of_a_waiter_does_not_hold_beside_the_holder
             a_chain_of_hand_overs_holds_the_key_throughout
         ] $with }
     };

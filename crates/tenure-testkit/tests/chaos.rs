@@ -7,9 +7,9 @@ use std::time::Duration;
 use futures_util::{StreamExt, stream};
 use parking_lot::Mutex;
 use tenure_backend::{
-    Backend, BackendError, Batch, Cause, Claim, ClaimId, ClaimRef, ClientId, Departure, Effect, Fairness,
-    Fault, Holder, Instant, LockKey, Loss, Mode, OwnerId, Phase, Released, Renewal, Renewed, Standing,
-    SystemClock, WakeUp, Wakes,
+    AcquireReply, Backend, BackendError, Batch, Cause, Claim, ClaimId, ClaimRef, ClientId, Effect, Fairness,
+    Fault, Instant, LockKey, Loss, Mode, OwnerId, Phase, ReleaseReply, ReleaseRequest, ReleaseTarget,
+    RenewReply, RenewRequest, SystemClock, WakeUp, Wakes,
 };
 use tenure_memory::MemoryStore;
 use tenure_testkit::{Chaos, Exchange, Faults, FaultyBackend, Reply, Request, Weather, When};
@@ -40,21 +40,28 @@ impl Tape {
             Request::Acquire(claim, _) => {
                 let reply = match claim.mode {
                     Mode::Read => Err(BackendError::unsupported("a tape has mutexes only")),
-                    _ => Ok(Reply::Acquire(Standing::Ended)),
+                    _ => Ok(Reply::Acquire(AcquireReply::Ended)),
                 };
                 (format!("acquire {}", claim.at.id.number()), reply)
             }
             Request::Renew(renewal) => {
-                let gone = Reply::Renew(Renewed::Gone(Loss::Missing));
-                (format!("renew {}", renewal.who.id.number()), Ok(gone))
+                let gone = Reply::Renew(RenewReply::Gone(Loss::Missing));
+                (format!("renew {}", renewal.claim.id.number()), Ok(gone))
             }
             Request::Release(departure) => {
-                let heard = match &departure.who {
-                    Holder::Claim(claim) => format!("release {}", claim.id.number()),
+                let heard = match &departure.target {
+                    ReleaseTarget::Claim(claim) => format!("release {}", claim.id.number()),
                     other => format!("release {other:?}"),
                 };
-                let (freed, others, heir) = (Batch::new(), None, None);
-                (heard, Ok(Reply::Release(Released::Done { freed, others, heir })))
+                let (freed, others, successor) = (Batch::new(), None, None);
+                (
+                    heard,
+                    Ok(Reply::Release(ReleaseReply::Done {
+                        freed,
+                        others,
+                        successor,
+                    })),
+                )
             }
             Request::Watch(_) => return Ok(Reply::Watch(Wakes::new(stream::repeat(()).take(100)))),
             Request::Inspect(_) => return Err(BackendError::unsupported("a tape shows nothing")),
@@ -93,9 +100,9 @@ fn claim(number: u64) -> Arc<Claim> {
     })
 }
 
-fn renewal(number: u64) -> Renewal {
-    Renewal {
-        who: claim(number).at.clone(),
+fn renewal(number: u64) -> RenewRequest {
+    RenewRequest {
+        claim: claim(number).at.clone(),
         lease: Duration::from_secs(30),
         only: Phase::Granted,
         shorten_only: false,
@@ -103,16 +110,16 @@ fn renewal(number: u64) -> Renewal {
     }
 }
 
-fn departure(who: Holder) -> Departure {
-    Departure {
-        who,
+fn departure(who: ReleaseTarget) -> ReleaseRequest {
+    ReleaseRequest {
+        target: who,
         cause: Cause::Unlocked,
-        heir: None,
-        bar: Duration::ZERO,
+        successor: None,
+        cooldown: Duration::ZERO,
     }
 }
 
-async fn acquire(chaos: &Arc<FaultyBackend<Chaos>>, number: u64) -> Result<Standing, BackendError> {
+async fn acquire(chaos: &Arc<FaultyBackend<Chaos>>, number: u64) -> Result<AcquireReply, BackendError> {
     chaos.clone().acquire(claim(number), Instant::NEVER).await
 }
 
@@ -144,7 +151,7 @@ async fn each_element_of_a_batch_meets_its_own_weather_and_keeps_its_place() {
         ..Weather::CALM
     };
     let (tape, chaos) = tape(1, weather);
-    let batch: Batch<Renewal> = (0..60).map(renewal).collect();
+    let batch: Batch<RenewRequest> = (0..60).map(renewal).collect();
     let answers = chaos.renew(batch).await;
     assert_eq!(answers.len(), 60);
     let heard = tape.heard.lock();
@@ -152,10 +159,10 @@ async fn each_element_of_a_batch_meets_its_own_weather_and_keeps_its_place() {
     for (number, answer) in answers.iter().enumerate() {
         let reached = heard.contains(&format!("renew {number}"));
         let kind = match answer {
-            Renewed::Gone(_) => 0,
-            Renewed::Unknown(error) if error.effect() == Effect::None => 1,
-            Renewed::Unknown(_) => 2,
-            Renewed::Alive { .. } => panic!("the tape keeps nothing alive"),
+            RenewReply::Gone(_) => 0,
+            RenewReply::Unknown(error) if error.effect() == Effect::None => 1,
+            RenewReply::Unknown(_) => 2,
+            RenewReply::Alive { .. } => panic!("the tape keeps nothing alive"),
         };
         assert_eq!(reached, kind != 1, "{number}: {answer:?}");
         kinds[kind] += 1;
@@ -168,7 +175,7 @@ async fn requests_are_delivered_again_also_after_the_release() {
     let (tape, chaos) = tape(1, REPEATS);
     acquire(&chaos, 1).await.unwrap();
     chaos.clone().renew(Batch::from_iter([renewal(1)])).await;
-    let gone = departure(Holder::Claim(claim(1).at.clone()));
+    let gone = departure(ReleaseTarget::Claim(claim(1).at.clone()));
     chaos.clone().release(Batch::from_iter([gone])).await;
     let released = tape.heard.lock().len();
     for number in 2..40 {
@@ -190,7 +197,7 @@ async fn what_was_refused_and_the_eviction_of_everybody_are_never_repeated() {
     reader.mode = Mode::Read;
     let answer = chaos.clone().acquire(Arc::new(reader), Instant::NEVER).await;
     assert_eq!(answer.unwrap_err().effect(), Effect::None);
-    let everybody = departure(Holder::All(LockKey::new("k").unwrap()));
+    let everybody = departure(ReleaseTarget::All(LockKey::new("k").unwrap()));
     chaos.clone().release(Batch::from_iter([everybody])).await;
     for number in 1..100 {
         acquire(&chaos, number).await.unwrap();

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use smallvec::smallvec;
 use tenure_backend::{
-    Backend, Cause, Departure, Finding, Guarantee, Holder, HolderId, LockStatus, Mode, PASS_WINDOW, Page,
-    Profile, Query, Released,
+    Backend, Cause, Finding, Guarantee, HANDOVER_WINDOW, HolderId, LockStatus, Mode, Page, Profile, Query,
+    ReleaseReply, ReleaseRequest, ReleaseTarget,
 };
 
 use crate::changes::{Changes, Scans, Scope};
@@ -152,14 +152,14 @@ impl Client {
     /// [`Error::Backend`], [`Error::Unsupported`], [`Error::Closed`]; [`Error::Mismatch`] for a key of a kind that the
     /// store cannot evict: [`inspect`](Client::inspect) shows which. After an unknown outcome it is safe to repeat for a
     /// named holder; repeated for all, it takes whoever holds by then.
-    pub async fn evict(&self, holder: Holder) -> Result<Vec<HolderId>, Error> {
+    pub async fn evict(&self, holder: ReleaseTarget) -> Result<Vec<HolderId>, Error> {
         let by = Some(self.engine.context().settings.label.clone());
         let key = holder.key().clone();
-        let departure = Departure {
-            who: holder,
+        let departure = ReleaseRequest {
+            target: holder,
             cause: Cause::Evicted { by },
-            heir: None,
-            bar: PASS_WINDOW,
+            successor: None,
+            cooldown: HANDOVER_WINDOW,
         };
         match self
             .engine
@@ -169,11 +169,11 @@ impl Client {
             .await
             .pop()
         {
-            Some(Released::Done { freed, .. }) => {
+            Some(ReleaseReply::Done { freed, .. }) => {
                 self.engine.queues().verify_holds(&key);
                 Ok(freed.into_vec())
             }
-            Some(Released::Unknown(error)) => Err(error.into()),
+            Some(ReleaseReply::Unknown(error)) => Err(error.into()),
             None => Err(no_answer().into()),
         }
     }

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
-use tenure_backend::{BackendError, Effect, Fault, InvalidKey, Kind, Loss, harmless};
+use tenure_backend::{BackendError, Effect, Fault, InvalidKey, Kind, Loss, escape_control};
 
 /// Why a lock could not be taken, kept or given back. That a lock is busy is not an error.
 ///
@@ -23,7 +23,7 @@ use tenure_backend::{BackendError, Effect, Fault, InvalidKey, Kind, Loss, harmle
 /// match report.lock_within(Duration::from_millis(10)).await {
 ///     Ok(guard) => guard.unlock().await?,
 ///     Err(Error::Timeout) => println!("another writes the report: nothing to do"),
-///     Err(error) if error.is_weather() => println!("try again later"),
+///     Err(error) if error.is_transient() => println!("try again later"),
 ///     Err(error) => return Err(error),
 /// }
 /// # held.unlock().await }
@@ -96,8 +96,8 @@ impl Error {
     }
 
     /// Whether the same call may go through later: the store did not answer.
-    pub fn is_weather(&self) -> bool {
-        matches!(self, Error::Backend(error) if error.is_weather())
+    pub fn is_transient(&self) -> bool {
+        matches!(self, Error::Backend(error) if error.is_transient())
     }
 }
 
@@ -157,11 +157,11 @@ pub struct Lost {
 /// # Examples
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tenure::Error> {
-/// use tenure::{Holder, LostCause};
+/// use tenure::{ReleaseTarget, LostCause};
 ///
 /// let client = tenure::connect("memory:").await?;
 /// let guard = client.mutex("report").lock().await?;
-/// client.evict(Holder::Claim(guard.claim().clone())).await?;
+/// client.evict(ReleaseTarget::Claim(guard.claim().clone())).await?;
 /// assert!(guard.verify().await.is_err(), "asked now; otherwise known within a third of the lease");
 /// match guard.lost().await.cause {
 ///     LostCause::Evicted { by: Some(by) } => println!("{by} took it away: ask there before trying again"),
@@ -222,7 +222,7 @@ impl fmt::Display for LostCause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             LostCause::Expired => f.write_str("its lease ended"),
-            LostCause::Evicted { by: Some(by) } => write!(f, "it was evicted by {}", harmless(by)),
+            LostCause::Evicted { by: Some(by) } => write!(f, "it was evicted by {}", escape_control(by)),
             LostCause::Evicted { by: None } => f.write_str("it was evicted"),
             LostCause::Session => f.write_str("the session that carried it ended"),
             LostCause::Missing => f.write_str("the store has no record of it"),
@@ -278,6 +278,6 @@ mod tests {
         ));
         let source = std::error::Error::source(&error).expect("a store's fault is the source");
         assert!(!error.to_string().contains(&source.to_string()));
-        assert!(error.is_weather());
+        assert!(error.is_transient());
     }
 }

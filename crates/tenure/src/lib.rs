@@ -50,7 +50,7 @@ pub use lock::striped::Striped;
 pub use settings::Settings;
 pub use tenure_backend::{
     self as backend, Backend, BackendError, ClaimId, ClaimRef, Cursor, Effect, Evidence, Fairness, Fault,
-    Fencing, FencingToken, Finding, Guarantee, Holder, HolderId, HolderStatus, Instant, Kind, LockKey,
-    LockStatus, Mode, Page, Profile, Query, Severity, WaiterStatus,
+    Fencing, FencingToken, Finding, Guarantee, HolderId, HolderStatus, Instant, Kind, LockKey, LockStatus,
+    Mode, Page, Profile, Query, ReleaseTarget, Severity, WaiterStatus,
 };
 pub use tenure_endpoint::{DurationError, StoreUrl, UrlError, parse_duration};

@@ -218,7 +218,7 @@ async fn weather_is_told_once_and_does_not_end_it() {
             while let Ok(change) = tokio::time::timeout_at(end, changes.next()).await {
                 match change.expect("weather is no error") {
                     Change::Unavailable(error) => {
-                        assert!(error.is_weather());
+                        assert!(error.is_transient());
                         silences.push(true);
                     }
                     Change::Available => silences.push(false),

@@ -5,7 +5,9 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use tenure::backend::{Backend, BackendError, Effect, Fault};
-use tenure::{Change, Changes, Client, Election, Error, Holder, Leader, LockKey, LostCause, Query, Settings};
+use tenure::{
+    Change, Changes, Client, Election, Error, Leader, LockKey, LostCause, Query, ReleaseTarget, Settings,
+};
 use tenure_memory::MemoryStore;
 use tenure_testkit::{Exchange, Faults, FaultyBackend, Request, SimClock, When};
 use tokio::task::JoinHandle;
@@ -68,7 +70,10 @@ async fn candidates(client: &Client) -> Vec<String> {
 
 async fn depose(client: &Client) {
     let key = LockKey::new("chair").expect("a good key");
-    let freed = client.evict(Holder::All(key)).await.expect("memory evicts");
+    let freed = client
+        .evict(ReleaseTarget::All(key))
+        .await
+        .expect("memory evicts");
     assert!(!freed.is_empty());
 }
 

@@ -64,7 +64,7 @@ fn render(profiles: &[Profile]) -> String {
             yes(p.remembers_ended).to_owned()
         }),
         ("an unlock knows who waits elsewhere", |p| {
-            yes(p.tells_others).to_owned()
+            yes(p.reports_waiters).to_owned()
         }),
         ("`ls` lists keys / shows queues", |p| {
             format!("{} / {}", yes(p.inspection.lists), yes(p.inspection.queue))

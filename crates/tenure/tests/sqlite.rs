@@ -7,8 +7,9 @@ use std::time::Duration;
 
 use parking_lot::{Condvar, Mutex};
 use tenure_backend::{
-    Backend, Batch, Cause, Claim, ClaimId, ClaimRef, ClientId, Clock, Departure, Fairness, Heir, Holder,
-    Instant, LockKey, Loss, Mode, OwnerId, Phase, Released, Renewal, Renewed, Standing,
+    AcquireReply, Backend, Batch, Cause, Claim, ClaimId, ClaimRef, ClientId, Clock, Fairness, Instant,
+    LockKey, Loss, Mode, OwnerId, Phase, ReleaseReply, ReleaseRequest, ReleaseTarget, RenewReply,
+    RenewRequest, Successor,
 };
 use tenure_testkit::ManualClock;
 
@@ -95,7 +96,7 @@ async fn a_renewal_that_waited_for_the_file_does_not_bring_an_expired_claim_back
     );
     let held = claim(1, "k", Fairness::Unfair);
     let granted = holder.clone().acquire(held.clone(), clock.now() + SECOND).await;
-    assert!(matches!(granted, Ok(Standing::Granted(_))), "{granted:?}");
+    assert!(matches!(granted, Ok(AcquireReply::Granted(_))), "{granted:?}");
 
     turnstile.stop();
     let keeps_the_file = tokio::spawn(
@@ -103,8 +104,8 @@ async fn a_renewal_that_waited_for_the_file_does_not_bring_an_expired_claim_back
             .acquire(claim(2, "other", Fairness::Unfair), clock.now() + SECOND),
     );
     turnstile.wait_until_somebody_waits();
-    let renewal = Renewal {
-        who: held.at.clone(),
+    let renewal = RenewRequest {
+        claim: held.at.clone(),
         lease: 10 * SECOND,
         only: Phase::Granted,
         shorten_only: false,
@@ -118,7 +119,7 @@ async fn a_renewal_that_waited_for_the_file_does_not_bring_an_expired_claim_back
 
     let answers = renewed.await.expect("no panic");
     assert!(
-        matches!(answers[..], [Renewed::Gone(Loss::Expired)]),
+        matches!(answers[..], [RenewReply::Gone(Loss::Expired)]),
         "{answers:?}"
     );
     keeps_the_file
@@ -130,16 +131,16 @@ async fn a_renewal_that_waited_for_the_file_does_not_bring_an_expired_claim_back
     }
 }
 
-/// Who is known to wait elsewhere goes first, also before an heir that queues.
+/// Who is known to wait elsewhere goes first, also before a successor that queues.
 #[tokio::test]
-async fn a_fair_heir_is_not_granted_while_another_client_watches() {
+async fn a_fair_successor_is_not_granted_while_another_client_watches() {
     let dir = tempfile::tempdir().expect("a folder");
     let path = dir.path().join("locks.db");
     let clock = ManualClock::new();
     let (here, elsewhere) = (open(&path, clock.clone()).await, open(&path, clock.clone()).await);
     let held = claim(1, "k", Fairness::Unfair);
     let granted = here.clone().acquire(held.clone(), clock.now() + SECOND).await;
-    assert!(matches!(granted, Ok(Standing::Granted(_))), "{granted:?}");
+    assert!(matches!(granted, Ok(AcquireReply::Granted(_))), "{granted:?}");
     let watching = claim(2, "k", Fairness::Unfair);
     let _wakes = elsewhere
         .clone()
@@ -147,24 +148,24 @@ async fn a_fair_heir_is_not_granted_while_another_client_watches() {
         .await
         .expect("it can be watched");
     let refused = elsewhere.clone().acquire(watching, clock.now() + SECOND).await;
-    assert!(matches!(refused, Ok(Standing::Waiting { .. })), "{refused:?}");
+    assert!(matches!(refused, Ok(AcquireReply::Waiting { .. })), "{refused:?}");
 
-    let departure = Departure {
-        who: Holder::Claim(held.at.clone()),
+    let departure = ReleaseRequest {
+        target: ReleaseTarget::Claim(held.at.clone()),
         cause: Cause::Unlocked,
-        heir: Some(Heir {
+        successor: Some(Successor {
             claim: claim(1, "k", Fairness::Fifo),
-            place_by: clock.now() + SECOND,
+            not_after: clock.now() + SECOND,
         }),
-        bar: Duration::ZERO,
+        cooldown: Duration::ZERO,
     };
     let answers = here.release(Batch::from_iter([departure])).await;
     assert!(
         matches!(
             answers[..],
-            [Released::Done {
+            [ReleaseReply::Done {
                 others: Some(1),
-                heir: Some(Standing::Waiting { .. }),
+                successor: Some(AcquireReply::Waiting { .. }),
                 ..
             }]
         ),

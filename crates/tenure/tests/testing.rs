@@ -41,7 +41,7 @@ async fn waiting(lock: Acquire<Guard>) -> JoinHandle<Result<Guard, Error>> {
 async fn assert_out_of_reach(client: &Client) {
     let failed = client.mutex("out of reach").try_lock().await;
     let failed = failed.expect_err("it reaches nothing");
-    assert!(failed.is_weather(), "{failed}");
+    assert!(failed.is_transient(), "{failed}");
 }
 
 /// Runs a test of an empty lab on a runtime of each kind: with one thread, with one thread and paused time, and with

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tenure::{Client, Error, Guard, Holder, LockKey};
+use tenure::{Client, Error, Guard, LockKey, ReleaseTarget};
 use tokio::time::{sleep, timeout};
 
 /// So short that renewals are seen at work; a real one is rather the default, 30 s.
@@ -66,7 +66,7 @@ async fn accountant(client: &Client) -> Result<(), Error> {
 
 /// Takes the ledger away from whoever has it.
 async fn auditor(client: &Client) -> Result<(), Error> {
-    let ledger = Holder::All(LockKey::new("ledger")?);
+    let ledger = ReleaseTarget::All(LockKey::new("ledger")?);
     loop {
         sleep(LEASE + LEASE / 2).await;
         client.evict(ledger.clone()).await?;

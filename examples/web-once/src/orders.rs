@@ -10,7 +10,7 @@ use tenure::FencingToken;
 pub(crate) struct Orders(Arc<Mutex<Connection>>);
 
 /// `charges` stands for a payment provider, and as real ones do it takes the request's key, and charges once for it: only
-/// that makes a server harmless which dies between the charge and the answer, or was paused before its charge. No lock
+/// that makes a server escape_control which dies between the charge and the answer, or was paused before its charge. No lock
 /// can; the lock has all others wait for the one answer, instead of asking the provider at once.
 const SCHEMA: &str = "
     CREATE TABLE IF NOT EXISTS charges (number INTEGER PRIMARY KEY, key TEXT NOT NULL UNIQUE, body TEXT NOT NULL);

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tenure::{Holder, HolderId, Kind, LockKey, LostCause, Query};
+use tenure::{HolderId, Kind, LockKey, LostCause, Query, ReleaseTarget};
 
 use crate::scene::{PROMPT, Scene, assert_holds_nothing, within};
 
@@ -47,9 +47,20 @@ async fn an_eviction_by_tenure_is_an_exception_at_the_unlock_of_java() {
         assert_eq!(freed, std::slice::from_ref(&named));
         within(PROMPT, "who waited", waiting).await.unwrap();
         assert_holds_nothing(&anna.plain("k")).await;
-        assert_eq!(scene.client.evict(Holder::All(key("k"))).await.unwrap().len(), 1);
+        assert_eq!(
+            scene
+                .client
+                .evict(ReleaseTarget::All(key("k")))
+                .await
+                .unwrap()
+                .len(),
+            1
+        );
         berta.unlock().await.unwrap_err();
-        assert_eq!(scene.client.evict(Holder::All(key("k"))).await.unwrap(), []);
+        assert_eq!(
+            scene.client.evict(ReleaseTarget::All(key("k"))).await.unwrap(),
+            []
+        );
         // Its thread may lock again at once, under the same name.
         within(PROMPT, "who was evicted", anna.plain("k").lock())
             .await
@@ -104,7 +115,7 @@ async fn a_fair_java_waiter_has_the_lock_as_soon_as_its_holder_is_evicted() {
             let berta = scene.java.owner("berta").fair(name);
             let waiting = berta.lock();
             scene.until_queued(name, 1).await;
-            let freed = scene.client.evict(Holder::All(key(name))).await.unwrap();
+            let freed = scene.client.evict(ReleaseTarget::All(key(name))).await.unwrap();
             assert_eq!(freed.len(), 1, "{name}");
             within(PROMPT, "who waited", waiting).await.unwrap();
             berta.unlock().await.unwrap();

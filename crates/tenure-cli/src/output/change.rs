@@ -1,7 +1,7 @@
 //! What `watch` prints: an object for programs, a line for people.
 
 use serde::Serialize;
-use tenure::backend::harmless;
+use tenure::backend::escape_control;
 
 use super::status::KeyStatus;
 use super::table::cells;
@@ -35,7 +35,7 @@ pub fn change(seen: &Seen) -> String {
         Seen::Holders(status) => ("holders", status),
         Seen::Waiters(status) => ("waiters", status),
         Seen::Unavailable { message } => {
-            return format!("unavailable  {}\n", harmless(&message.replace('\n', " ")));
+            return format!("unavailable  {}\n", escape_control(&message.replace('\n', " ")));
         }
         Seen::Available => return "available    the store answers again\n".to_owned(),
     };
@@ -59,7 +59,7 @@ pub fn change(seen: &Seen) -> String {
             line += &format!(": {}", names.join(", "));
         }
     }
-    harmless(&line).into_owned() + "\n"
+    escape_control(&line).into_owned() + "\n"
 }
 
 #[cfg(test)]

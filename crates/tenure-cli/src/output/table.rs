@@ -1,6 +1,6 @@
 //! Tables for people: `ls` and `show` without `--json`.
 
-use tenure::backend::harmless;
+use tenure::backend::escape_control;
 
 use super::status::{Claimant, Holder, KeyStatus};
 
@@ -28,7 +28,7 @@ pub fn list(keys: &[KeyStatus]) -> String {
 /// `show`: one key, its holders, and the queue in order.
 pub fn show(status: &KeyStatus) -> String {
     let kind = status.kind.map_or(String::new(), |kind| format!(" ({kind})"));
-    let mut text = format!("{}{kind}\n", harmless(&status.key));
+    let mut text = format!("{}{kind}\n", escape_control(&status.key));
     if status.holders.is_empty() {
         text.push_str("\nnobody holds it\n");
     } else {
@@ -100,7 +100,11 @@ fn aligned(titles: &[&str], rows: &[Vec<String>]) -> String {
     let head: Vec<String> = titles.iter().map(|title| (*title).to_owned()).collect();
     let lines: Vec<Vec<String>> = std::iter::once(&head)
         .chain(rows)
-        .map(|line| line.iter().map(|cell| harmless(cell).into_owned()).collect())
+        .map(|line| {
+            line.iter()
+                .map(|cell| escape_control(cell).into_owned())
+                .collect()
+        })
         .collect();
     let width = |column: usize| {
         lines

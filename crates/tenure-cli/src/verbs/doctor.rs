@@ -1,7 +1,7 @@
 //! `tenure doctor`: everything that weakens locks, in the store and in the way it was chosen.
 
 use serde::Serialize;
-use tenure::backend::harmless;
+use tenure::backend::escape_control;
 use tenure::{Finding, Profile, Severity};
 
 use super::store::{Chosen, leave};
@@ -75,7 +75,7 @@ fn print(global: &Global, findings: &[Finding]) -> Result<(), Failure> {
             })
         } else {
             let line = format!("{severity}: {}", sentence(finding)).replace('\n', " ");
-            format!("{}\n", harmless(&line)).into_bytes()
+            format!("{}\n", escape_control(&line)).into_bytes()
         }
     };
     let lines: Vec<u8> = findings.iter().flat_map(line).collect();

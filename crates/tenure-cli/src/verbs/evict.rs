@@ -1,8 +1,8 @@
 //! `tenure evict`: takes a key away from its holders, or a place from a waiter, by force.
 
 use serde::Serialize;
-use tenure::backend::{PASS_WINDOW, harmless};
-use tenure::{Holder, HolderId};
+use tenure::backend::{HANDOVER_WINDOW, escape_control};
+use tenure::{HolderId, ReleaseTarget};
 
 use super::store::{key, leave, visit};
 use crate::args::{Evict, Global};
@@ -21,7 +21,7 @@ pub(super) async fn evict(global: &Global, evict: &Evict) -> Result<u8, Failure>
     let key = key(&evict.key)?;
     let whom = match &evict.claim {
         Some(id) => HolderId::parse(id).on(key.clone()),
-        None => Holder::All(key.clone()),
+        None => ReleaseTarget::All(key.clone()),
     };
     let client = visit(global).await?;
     let freed = client
@@ -30,7 +30,7 @@ pub(super) async fn evict(global: &Global, evict: &Evict) -> Result<u8, Failure>
         .map_err(|error| Failure::of(format!("cannot evict from {key:?}"), &error))?;
     if !freed.is_empty() {
         // An eviction bars the key for that long: once this verb is done, the key is to be had.
-        tokio::time::sleep(PASS_WINDOW).await;
+        tokio::time::sleep(HANDOVER_WINDOW).await;
     }
     leave(&client).await;
     let evicted = Evicted {
@@ -47,6 +47,6 @@ fn sentence(Evicted { key, freed }: &Evicted<'_>) -> String {
     }
     let lines = freed
         .iter()
-        .map(|claim| format!("freed {key:?} from {}\n", harmless(claim)));
+        .map(|claim| format!("freed {key:?} from {}\n", escape_control(claim)));
     lines.collect()
 }

@@ -4,7 +4,7 @@ use std::env;
 use std::path::Path;
 use std::time::Duration;
 
-use tenure::backend::harmless;
+use tenure::backend::escape_control;
 use tenure::{Client, Error, Finding, LockKey, Settings, StoreUrl};
 
 use crate::account::Account;
@@ -86,7 +86,7 @@ impl Chosen {
         tenure::schema(&self.choice.url).map_err(|error| unusable(&error))?;
         let said = format!(
             "there is no lock file {} yet: nobody has locked anything by it",
-            harmless(url.path())
+            escape_control(url.path())
         );
         note(global.quiet, &said);
         Ok(true)

@@ -99,7 +99,7 @@ async fn connect(url: &str) -> io::Result<Client> {
     loop {
         match tenure::connect(url).await {
             Ok(client) => return Ok(client),
-            Err(error) if error.is_weather() => sleep(REST).await,
+            Err(error) if error.is_transient() => sleep(REST).await,
             Err(error) => return Err(io::Error::other(error)),
         }
     }

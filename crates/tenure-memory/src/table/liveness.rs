@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tenure_backend::{Claim, Fairness, Instant, Mode, Standing, TURN};
+use tenure_backend::{AcquireReply, Claim, Fairness, Instant, Mode, TURN};
 use tenure_testkit::Dice;
 
 use super::trial::{Trial, Watch, permits};
@@ -77,12 +77,12 @@ impl Crowd {
         let asked = [true, false].into_iter().find_map(|first| {
             let standing = self.trial.acquire(&claim).unwrap();
             match standing {
-                Standing::Waiting { .. } if first && watch.is_none() => None,
+                AcquireReply::Waiting { .. } if first && watch.is_none() => None,
                 standing => Some(standing),
             }
         });
         self.clients[at].doing = match asked {
-            Some(Standing::Granted(_)) => {
+            Some(AcquireReply::Granted(_)) => {
                 self.clients[at].grants += 1;
                 if let Some(watch) = watch {
                     self.trial.unwatch(&claim, watch);
@@ -90,7 +90,7 @@ impl Crowd {
                 let until = self.soon(5);
                 Doing::Holding { claim, until }
             }
-            Some(Standing::Waiting { poll_after, .. }) => Doing::Waiting {
+            Some(AcquireReply::Waiting { poll_after, .. }) => Doing::Waiting {
                 watch: watch.unwrap_or_else(|| self.trial.watch(&claim)),
                 claim,
                 poll_at: self.trial.now + poll_after,

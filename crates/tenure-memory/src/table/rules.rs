@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tenure_backend::{
-    Fairness, FencingToken, Holder, HolderId, Loss, MAX_PLACE_AHEAD, Mode, PASS_WINDOW, Phase, Renewal,
-    Renewed, Standing, TURN, TokenRun,
+    AcquireReply, Fairness, FencingToken, HANDOVER_WINDOW, HolderId, Loss, MAX_NOT_AFTER, Mode, Phase,
+    ReleaseTarget, RenewReply, RenewRequest, TURN, TokenRange,
 };
 
 use super::trial::{LEASE, Trial, count, key, permits};
@@ -61,19 +61,21 @@ fn a_claim_is_dead_from_the_very_end_of_its_lease() {
 }
 
 #[test]
-fn a_claim_is_never_placed_after_place_by() {
+fn a_claim_is_never_placed_after_not_after() {
     let mut trial = Trial::new();
     let claim = trial.mutex(1);
-    let place_by = trial.now;
+    let not_after = trial.now;
     trial.pass(INSTANT);
-    let (at, mut bells) = (trial.at(), Default::default());
-    let standing = trial.table.acquire(Arc::clone(&claim), place_by, at, &mut bells);
-    assert!(matches!(standing, Ok(Standing::TooLate)));
+    let (at, mut signals) = (trial.at(), Default::default());
+    let standing = trial
+        .table
+        .acquire(Arc::clone(&claim), not_after, at, &mut signals);
+    assert!(matches!(standing, Ok(AcquireReply::TooLate)));
     assert!(trial.table.rooms.is_empty());
     trial.grant(&claim);
     // Once it is there, a poll that was long on the way is as good as any.
-    let standing = trial.table.acquire(claim, place_by, at, &mut bells);
-    assert!(matches!(standing, Ok(Standing::Granted(_))));
+    let standing = trial.table.acquire(claim, not_after, at, &mut signals);
+    assert!(matches!(standing, Ok(AcquireReply::Granted(_))));
 }
 
 #[test]
@@ -82,7 +84,7 @@ fn a_claim_that_was_released_before_it_was_placed_is_never_placed() {
     let (claim, fair) = (trial.mutex(1), trial.fair(1, Mode::Exclusive));
     assert!(trial.release(&claim).freed.is_empty());
     assert!(trial.release(&fair).freed.is_empty());
-    trial.pass(MAX_PLACE_AHEAD);
+    trial.pass(MAX_NOT_AFTER);
     trial.assert_ended(&claim);
     trial.assert_ended(&fair);
     assert_eq!(trial.loss(&claim), Some(Loss::Missing));
@@ -256,13 +258,13 @@ fn an_eviction_bars_the_key_and_is_explained_to_its_holder() {
     let (evicted, other) = (trial.mutex(1), trial.mutex(2));
     trial.grant(&evicted);
     let watch = trial.watch(&evicted);
-    let who = || Holder::Claim(evicted.at.clone());
-    assert_eq!(trial.evict(who(), "eve", PASS_WINDOW).freed.len(), 1);
+    let who = || ReleaseTarget::Claim(evicted.at.clone());
+    assert_eq!(trial.evict(who(), "eve", HANDOVER_WINDOW).freed.len(), 1);
     assert!(watch.woke(), "the holder learns at once if it listens");
-    assert_eq!(trial.wait(&other), (None, PASS_WINDOW));
-    trial.pass(PASS_WINDOW - INSTANT);
+    assert_eq!(trial.wait(&other), (None, HANDOVER_WINDOW));
+    trial.pass(HANDOVER_WINDOW - INSTANT);
     assert!(trial.try_grant(&other).is_none());
-    assert!(trial.evict(who(), "mallory", PASS_WINDOW).freed.is_empty());
+    assert!(trial.evict(who(), "mallory", HANDOVER_WINDOW).freed.is_empty());
     trial.pass(INSTANT);
     trial.grant(&other);
     trial.assert_ended(&evicted);
@@ -279,7 +281,7 @@ fn everybody_who_holds_can_be_evicted_and_waiters_stay() {
     let waits = trial.fair(3, permits(2, 2));
     holders.iter().for_each(|claim| drop(trial.grant(claim)));
     trial.wait(&waits);
-    let outcome = trial.evict(Holder::All(key("k")), "eve", Duration::ZERO);
+    let outcome = trial.evict(ReleaseTarget::All(key("k")), "eve", Duration::ZERO);
     assert_eq!((outcome.freed.len(), outcome.others), (2, 1));
     holders.iter().for_each(|claim| trial.assert_ended(claim));
     trial.grant(&waits);
@@ -296,55 +298,58 @@ fn an_eviction_by_a_foreign_name_frees_nobody() {
 }
 
 #[test]
-fn an_heir_is_granted_by_the_release_if_nobody_waits_elsewhere() {
+fn a_successor_is_granted_by_the_release_if_nobody_waits_elsewhere() {
     let mut trial = Trial::new();
-    let [holds, heir, sibling] = [1; 3].map(|client| trial.mutex(client));
+    let [holds, successor, sibling] = [1; 3].map(|client| trial.mutex(client));
     trial.grant(&holds);
     let _own = trial.watch(&sibling);
     let _holders = trial.watch(&holds);
-    let outcome = trial.release_to(&holds, &heir);
+    let outcome = trial.release_to(&holds, &successor);
     assert_eq!(outcome.others, 0, "waiters of the same client do not count");
-    assert!(matches!(outcome.heir, Some(Standing::Granted(_))));
+    assert!(matches!(outcome.successor, Some(AcquireReply::Granted(_))));
     // The reply was lost, and it is sent again.
-    let again = trial.release_to(&holds, &heir);
-    assert!(again.freed.is_empty() && matches!(again.heir, Some(Standing::Granted(_))));
+    let again = trial.release_to(&holds, &successor);
+    assert!(again.freed.is_empty() && matches!(again.successor, Some(AcquireReply::Granted(_))));
 }
 
 #[test]
-fn an_heir_waits_if_a_claim_of_another_client_waits() {
+fn a_successor_waits_if_a_claim_of_another_client_waits() {
     for fairness in [Fairness::Unfair, Fairness::Fifo] {
         let mut trial = Trial::new();
-        let [holds, heir] = [1; 2].map(|client| trial.claim(client, "k", Mode::Exclusive, fairness));
+        let [holds, successor] = [1; 2].map(|client| trial.claim(client, "k", Mode::Exclusive, fairness));
         let other = trial.claim(2, "k", Mode::Exclusive, fairness);
         trial.grant(&holds);
         trial.wait(&other);
         let watch = trial.watch(&other);
-        let outcome = trial.release_to(&holds, &heir);
+        let outcome = trial.release_to(&holds, &successor);
         assert_eq!(outcome.others, 1);
-        assert!(matches!(outcome.heir, Some(Standing::Waiting { .. })));
+        assert!(matches!(outcome.successor, Some(AcquireReply::Waiting { .. })));
         assert!(watch.woke());
-        assert!(trial.try_grant(&heir).is_none(), "the key is kept for the other");
+        assert!(
+            trial.try_grant(&successor).is_none(),
+            "the key is kept for the other"
+        );
         trial.grant(&other);
         let queued = fairness == Fairness::Fifo;
-        assert_eq!(trial.is_alive(&heir, Phase::Waiting), queued);
+        assert_eq!(trial.is_alive(&successor, Phase::Waiting), queued);
     }
 }
 
 #[test]
-fn an_heir_that_has_ended_or_is_late_or_of_another_kind_is_not_placed() {
+fn a_successor_that_has_ended_or_is_late_or_of_another_kind_is_not_placed() {
     let mut trial = Trial::new();
     let [holds, ended, late] = [1; 3].map(|client| trial.mutex(client));
     trial.release(&ended);
     trial.grant(&holds);
     let outcome = trial.release_to(&holds, &ended);
-    assert!(matches!(outcome.heir, Some(Standing::Ended)));
+    assert!(matches!(outcome.successor, Some(AcquireReply::Ended)));
     let outcome = trial.release_to_by(&holds, &late, trial.now - INSTANT);
-    assert!(matches!(outcome.heir, Some(Standing::TooLate)));
+    assert!(matches!(outcome.successor, Some(AcquireReply::TooLate)));
     let readers = [1, 2].map(|client| trial.claim(client, "k", Mode::Read, Fairness::Unfair));
     let mutex = trial.mutex(1);
     readers.iter().for_each(|claim| drop(trial.grant(claim)));
     let outcome = trial.release_to(&readers[0], &mutex);
-    assert!(matches!(outcome.heir, Some(Standing::Waiting { .. })));
+    assert!(matches!(outcome.successor, Some(AcquireReply::Waiting { .. })));
     // It is told why when it asks itself.
     assert!(trial.acquire(&mutex).is_err());
 }
@@ -369,15 +374,15 @@ fn tokens_rise_over_all_keys_and_ends_and_a_raise_lifts_them() {
     }
     let claim = trial.mutex(1);
     rises(trial.grant(&claim));
-    let raised = TokenRun::new(FencingToken::new(1 << 60).unwrap(), count(3)).unwrap();
+    let raised = TokenRange::new(FencingToken::new(1 << 60).unwrap(), count(3)).unwrap();
     for (only, takes) in [(Phase::Waiting, false), (Phase::Granted, true)] {
-        let renewal = Renewal {
+        let renewal = RenewRequest {
             only,
             raise: Some(raised),
-            ..Renewal::of(&claim)
+            ..RenewRequest::of(&claim)
         };
-        let renewed = trial.act(|table, at, bells| table.renew(&renewal, at, bells));
-        assert_eq!(matches!(renewed, Renewed::Alive { .. }), takes);
+        let renewed = trial.act(|table, at, signals| table.renew(&renewal, at, signals));
+        assert_eq!(matches!(renewed, RenewReply::Alive { .. }), takes);
         assert_eq!(trial.grant(&claim).tokens == Some(raised), takes);
     }
     let other = trial.claim(1, "other", Mode::Exclusive, Fairness::Unfair);

@@ -6,8 +6,9 @@ use std::task::{Context, Waker};
 use std::time::Duration;
 
 use tenure_backend::{
-    BackendError, Batch, Bell, Cause, Claim, ClaimId, ClaimRef, ClientId, Departure, Fairness, Grant, Heir,
-    Holder, HolderId, Instant, LockKey, Loss, Mode, Phase, Released, Renewal, Renewed, Standing,
+    AcquireReply, BackendError, Batch, Cause, Claim, ClaimId, ClaimRef, ClientId, Fairness, Grant, HolderId,
+    Instant, LockKey, Loss, Mode, Phase, ReleaseReply, ReleaseRequest, ReleaseTarget, RenewReply,
+    RenewRequest, Successor, WakeSignal,
 };
 
 use crate::table::Table;
@@ -21,12 +22,12 @@ pub(super) struct Trial {
     claims: u64,
 }
 
-pub(super) struct Watch(Bell);
+pub(super) struct Watch(WakeSignal);
 
 pub(super) struct Outcome {
     pub(super) freed: Batch<HolderId>,
     pub(super) others: u32,
-    pub(super) heir: Option<Standing>,
+    pub(super) successor: Option<AcquireReply>,
 }
 
 pub(super) fn count(number: u32) -> NonZeroU32 {
@@ -43,10 +44,10 @@ pub(super) fn key(name: &str) -> LockKey {
 }
 
 impl Watch {
-    /// Whether the bell was rung since the last time.
+    /// Whether the signal was rung since the last time.
     pub(super) fn woke(&self) -> bool {
         let mut nobody = Context::from_waker(Waker::noop());
-        self.0.poll_heard(&mut nobody).is_ready()
+        self.0.poll_notified(&mut nobody).is_ready()
     }
 }
 
@@ -71,11 +72,11 @@ impl Trial {
         }
     }
 
-    /// Does something to the table and rings the bells.
+    /// Does something to the table and rings the signals.
     pub(super) fn act<T>(&mut self, act: impl FnOnce(&mut Table, Moment, &mut Bells) -> T) -> T {
-        let (at, mut bells) = (self.at(), Bells::new());
-        let answer = act(&mut self.table, at, &mut bells);
-        bells.iter().for_each(|bell| bell.ring());
+        let (at, mut signals) = (self.at(), Bells::new());
+        let answer = act(&mut self.table, at, &mut signals);
+        signals.iter().for_each(|signal| signal.notify());
         answer
     }
 
@@ -100,15 +101,15 @@ impl Trial {
         self.claim(client, "k", mode, Fairness::Fifo)
     }
 
-    pub(super) fn acquire(&mut self, claim: &Arc<Claim>) -> Result<Standing, BackendError> {
-        let place_by = self.now;
+    pub(super) fn acquire(&mut self, claim: &Arc<Claim>) -> Result<AcquireReply, BackendError> {
+        let not_after = self.now;
         let claim = Arc::clone(claim);
-        self.act(|table, at, bells| table.acquire(claim, place_by, at, bells))
+        self.act(|table, at, signals| table.acquire(claim, not_after, at, signals))
     }
 
     pub(super) fn try_grant(&mut self, claim: &Arc<Claim>) -> Option<Grant> {
         match self.acquire(claim).unwrap() {
-            Standing::Granted(grant) => Some(grant),
+            AcquireReply::Granted(grant) => Some(grant),
             _ => None,
         }
     }
@@ -116,7 +117,7 @@ impl Trial {
     pub(super) fn grant(&mut self, claim: &Arc<Claim>) -> Grant {
         let standing = self.acquire(claim);
         match standing {
-            Ok(Standing::Granted(grant)) => grant,
+            Ok(AcquireReply::Granted(grant)) => grant,
             _ => panic!("{:?} is not granted but {standing:?}", claim.at),
         }
     }
@@ -124,7 +125,7 @@ impl Trial {
     /// How many are ahead, and when to poll again.
     pub(super) fn wait(&mut self, claim: &Arc<Claim>) -> (Option<u32>, Duration) {
         match self.acquire(claim) {
-            Ok(Standing::Waiting { ahead, poll_after }) => (ahead, poll_after),
+            Ok(AcquireReply::Waiting { ahead, poll_after }) => (ahead, poll_after),
             standing => panic!("{:?} does not wait but is {standing:?}", claim.at),
         }
     }
@@ -132,82 +133,91 @@ impl Trial {
     pub(super) fn assert_ended(&mut self, claim: &Arc<Claim>) {
         let standing = self.acquire(claim);
         assert!(
-            matches!(standing, Ok(Standing::Ended)),
+            matches!(standing, Ok(AcquireReply::Ended)),
             "{:?} is {standing:?}",
             claim.at
         );
     }
 
-    pub(super) fn renew(&mut self, claim: &Arc<Claim>, only: Phase) -> Renewed {
-        let renewal = Renewal {
+    pub(super) fn renew(&mut self, claim: &Arc<Claim>, only: Phase) -> RenewReply {
+        let renewal = RenewRequest {
             only,
-            ..Renewal::of(claim)
+            ..RenewRequest::of(claim)
         };
-        self.act(|table, at, bells| table.renew(&renewal, at, bells))
+        self.act(|table, at, signals| table.renew(&renewal, at, signals))
     }
 
     /// Why a claim is gone, as it is told when it asks for its lease.
     pub(super) fn loss(&mut self, claim: &Arc<Claim>) -> Option<Loss> {
         match self.renew(claim, Phase::Either) {
-            Renewed::Gone(loss) => Some(loss),
+            RenewReply::Gone(loss) => Some(loss),
             _ => None,
         }
     }
 
     pub(super) fn is_alive(&mut self, claim: &Arc<Claim>, only: Phase) -> bool {
-        matches!(self.renew(claim, only), Renewed::Alive { .. })
+        matches!(self.renew(claim, only), RenewReply::Alive { .. })
     }
 
-    pub(super) fn depart(&mut self, departure: Departure) -> Outcome {
-        match self.act(|table, at, bells| table.release(departure, at, bells)) {
-            Released::Done { freed, others, heir } => Outcome {
+    pub(super) fn depart(&mut self, departure: ReleaseRequest) -> Outcome {
+        match self.act(|table, at, signals| table.release(departure, at, signals)) {
+            ReleaseReply::Done {
+                freed,
+                others,
+                successor,
+            } => Outcome {
                 freed,
                 others: others.expect("memory can tell"),
-                heir,
+                successor,
             },
-            Released::Unknown(error) => panic!("{error}"),
+            ReleaseReply::Unknown(error) => panic!("{error}"),
         }
     }
 
     pub(super) fn release(&mut self, claim: &Arc<Claim>) -> Outcome {
-        self.depart(Departure::of(claim, Cause::Unlocked))
+        self.depart(ReleaseRequest::of(claim, Cause::Unlocked))
     }
 
-    pub(super) fn release_to(&mut self, claim: &Claim, heir: &Arc<Claim>) -> Outcome {
-        self.release_to_by(claim, heir, self.now)
+    pub(super) fn release_to(&mut self, claim: &Claim, successor: &Arc<Claim>) -> Outcome {
+        self.release_to_by(claim, successor, self.now)
     }
 
-    pub(super) fn release_to_by(&mut self, claim: &Claim, heir: &Arc<Claim>, place_by: Instant) -> Outcome {
-        let heir = Heir {
-            claim: Arc::clone(heir),
-            place_by,
+    pub(super) fn release_to_by(
+        &mut self,
+        claim: &Claim,
+        successor: &Arc<Claim>,
+        not_after: Instant,
+    ) -> Outcome {
+        let successor = Successor {
+            claim: Arc::clone(successor),
+            not_after,
         };
-        self.depart(Departure {
-            heir: Some(heir),
-            ..Departure::of(claim, Cause::Unlocked)
+        self.depart(ReleaseRequest {
+            successor: Some(successor),
+            ..ReleaseRequest::of(claim, Cause::Unlocked)
         })
     }
 
-    pub(super) fn evict(&mut self, who: Holder, by: &str, bar: Duration) -> Outcome {
+    pub(super) fn evict(&mut self, who: ReleaseTarget, by: &str, cooldown: Duration) -> Outcome {
         let by = Some(by.into());
         let cause = Cause::Evicted { by };
-        self.depart(Departure {
-            who,
+        self.depart(ReleaseRequest {
+            target: who,
             cause,
-            heir: None,
-            bar,
+            successor: None,
+            cooldown,
         })
     }
 
     pub(super) fn watch(&mut self, claim: &Arc<Claim>) -> Watch {
-        let bell = Bell::default();
-        let (claim, theirs) = (Arc::clone(claim), bell.clone());
-        self.act(|table, at, bells| table.watch(claim, theirs, at, bells));
-        Watch(bell)
+        let signal = WakeSignal::default();
+        let (claim, theirs) = (Arc::clone(claim), signal.clone());
+        self.act(|table, at, signals| table.watch(claim, theirs, at, signals));
+        Watch(signal)
     }
 
     pub(super) fn unwatch(&mut self, claim: &Arc<Claim>, watch: Watch) {
         let key = &claim.at.key;
-        self.act(|table, at, bells| table.unwatch(key, &watch.0, at, bells));
+        self.act(|table, at, signals| table.unwatch(key, &watch.0, at, signals));
     }
 }

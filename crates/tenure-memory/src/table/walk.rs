@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tenure_backend::{
-    Claim, Fairness, HolderId, Instant, MAX_PLACE_AHEAD, Mode, PASS_WINDOW, Phase, Renewed, Standing,
+    AcquireReply, Claim, Fairness, HANDOVER_WINDOW, HolderId, Instant, MAX_NOT_AFTER, Mode, Phase, RenewReply,
 };
 use tenure_testkit::Dice;
 
@@ -56,7 +56,7 @@ impl Model {
             }
         }
         self.claims.retain(|known| match known.state {
-            State::Ended { since } => now - since <= MAX_PLACE_AHEAD,
+            State::Ended { since } => now - since <= MAX_NOT_AFTER,
             _ => true,
         });
     }
@@ -80,7 +80,7 @@ impl Model {
         u32::try_from(self.on(claim).filter(before).count()).unwrap()
     }
 
-    /// What an acquire must answer, whether it is late or not, and whether it is an heir's that yields.
+    /// What an acquire must answer, whether it is late or not, and whether it is a successor's that yields.
     fn acquire(&mut self, at: usize, late: bool, yields: bool, now: Instant) -> Answer {
         let claim = Arc::clone(&self.claims[at].claim);
         let ends = now + LEASE;
@@ -116,8 +116,8 @@ impl Model {
     }
 
     /// Writes down the token of a grant: the same again, or a greater one than all before.
-    fn check_token(&mut self, at: usize, standing: &Standing) {
-        let Standing::Granted(grant) = standing else {
+    fn check_token(&mut self, at: usize, standing: &AcquireReply) {
+        let AcquireReply::Granted(grant) = standing else {
             return;
         };
         let first = grant.tokens.expect("memory has tokens").first().get();
@@ -140,23 +140,23 @@ impl Model {
         }
     }
 
-    fn end(&mut self, at: usize, since: Instant, bar: Duration) -> bool {
+    fn end(&mut self, at: usize, since: Instant, cooldown: Duration) -> bool {
         let before = std::mem::replace(&mut self.claims[at].state, State::Ended { since });
-        if matches!(before, State::Holding { .. }) && !bar.is_zero() {
+        if matches!(before, State::Holding { .. }) && !cooldown.is_zero() {
             let barred = &mut self.bars[usize::from(self.claims[at].claim.at.key.as_str() == "b")];
-            *barred = since + bar;
+            *barred = since + cooldown;
         }
         !matches!(before, State::New | State::Ended { .. })
     }
 }
 
-fn answer(standing: &Result<Standing, tenure_backend::BackendError>) -> Answer {
+fn answer(standing: &Result<AcquireReply, tenure_backend::BackendError>) -> Answer {
     match standing {
-        Ok(Standing::Granted(_)) => Answer::Granted,
-        Ok(Standing::Waiting { ahead, .. }) => Answer::Waiting(*ahead),
-        Ok(Standing::Ended) => Answer::Ended,
-        Ok(Standing::TooLate) => Answer::TooLate,
-        Ok(Standing::Recovering) => panic!("memory does not recover"),
+        Ok(AcquireReply::Granted(_)) => Answer::Granted,
+        Ok(AcquireReply::Waiting { ahead, .. }) => Answer::Waiting(*ahead),
+        Ok(AcquireReply::Ended) => Answer::Ended,
+        Ok(AcquireReply::TooLate) => Answer::TooLate,
+        Ok(AcquireReply::Recovering) => panic!("memory does not recover"),
         Err(_) => Answer::Mismatch,
     }
 }
@@ -197,12 +197,12 @@ impl Walk {
     fn acquire(&mut self) {
         let (at, late) = (self.pick(), self.dice.chance(5));
         let claim = Arc::clone(&self.model.claims[at].claim);
-        let place_by = self.trial.now - Duration::from_nanos(u64::from(late));
+        let not_after = self.trial.now - Duration::from_nanos(u64::from(late));
         let expected = self.model.acquire(at, late, false, self.trial.now);
         let asks = Arc::clone(&claim);
         let standing = self
             .trial
-            .act(|table, at, bells| table.acquire(asks, place_by, at, bells));
+            .act(|table, at, signals| table.acquire(asks, not_after, at, signals));
         assert_eq!(answer(&standing), expected, "{claim:?}");
         standing
             .iter()
@@ -215,7 +215,7 @@ impl Walk {
         let only = phases[usize::try_from(self.dice.below(3)).unwrap()];
         let claim = Arc::clone(&self.model.claims[at].claim);
         let renewed = self.trial.renew(&claim, only);
-        let alive = matches!(renewed, Renewed::Alive { .. });
+        let alive = matches!(renewed, RenewReply::Alive { .. });
         assert_eq!(alive, self.model.lives(at, only), "{renewed:?} for {claim:?}");
         if let (true, State::Waiting { ends, .. } | State::Holding { ends, .. }) =
             (alive, &mut self.model.claims[at].state)
@@ -228,14 +228,14 @@ impl Walk {
         let (at, now) = (self.pick(), self.trial.now);
         let claim = Arc::clone(&self.model.claims[at].claim);
         let freed = if self.dice.chance(30) {
-            let bar = if self.dice.chance(50) {
-                PASS_WINDOW
+            let cooldown = if self.dice.chance(50) {
+                HANDOVER_WINDOW
             } else {
                 Duration::ZERO
             };
-            let expected = self.model.end(at, now, bar);
+            let expected = self.model.end(at, now, cooldown);
             let who = HolderId::Claim(claim.at.id).on(claim.at.key.clone());
-            (self.trial.evict(who, "walk", bar).freed, expected)
+            (self.trial.evict(who, "walk", cooldown).freed, expected)
         } else {
             (
                 self.trial.release(&claim).freed,
@@ -247,12 +247,12 @@ impl Walk {
 
     fn pass_on(&mut self) {
         let (from, to) = (self.pick(), self.pick());
-        let (claim, heir) = (&self.model.claims[from].claim, &self.model.claims[to].claim);
-        if from == to || claim.at.key != heir.at.key {
+        let (claim, successor) = (&self.model.claims[from].claim, &self.model.claims[to].claim);
+        if from == to || claim.at.key != successor.at.key {
             return;
         }
-        let (claim, heir) = (Arc::clone(claim), Arc::clone(heir));
-        let outcome = self.trial.release_to(&claim, &heir);
+        let (claim, successor) = (Arc::clone(claim), Arc::clone(successor));
+        let outcome = self.trial.release_to(&claim, &successor);
         assert_eq!(
             !outcome.freed.is_empty(),
             self.model.end(from, self.trial.now, Duration::ZERO)
@@ -262,10 +262,10 @@ impl Walk {
         };
         let others = u32::try_from(self.model.on(&claim).filter(elsewhere).count()).unwrap();
         assert_eq!(outcome.others, others);
-        let standing = outcome.heir.expect("an heir was named");
+        let standing = outcome.successor.expect("a successor was named");
         match self.model.acquire(to, false, others > 0, self.trial.now) {
-            Answer::Mismatch => assert!(matches!(standing, Standing::Waiting { .. })),
-            expected => assert_eq!(answer(&Ok(standing.clone())), expected, "{heir:?}"),
+            Answer::Mismatch => assert!(matches!(standing, AcquireReply::Waiting { .. })),
+            expected => assert_eq!(answer(&Ok(standing.clone())), expected, "{successor:?}"),
         }
         self.model.check_token(to, &standing);
     }

@@ -27,8 +27,8 @@ fn ask<'a>(known: &'a Known, claim: &Arc<Claim>, now: Instant) -> Asking<'a> {
 }
 
 fn grant(asking: Asking<'_>, now: Instant) {
-    let granted = Standing::Granted(Grant {
-        tokens: TokenRun::new(FencingToken::new(7).unwrap(), NonZeroU32::MIN),
+    let granted = AcquireReply::Granted(Grant {
+        tokens: TokenRange::new(FencingToken::new(7).unwrap(), NonZeroU32::MIN),
         held_from: now,
         lease: LEASE,
         evidence: None,
@@ -37,7 +37,7 @@ fn grant(asking: Asking<'_>, now: Instant) {
 }
 
 fn busy(asking: Asking<'_>) {
-    let waits = Standing::Waiting {
+    let waits = AcquireReply::Waiting {
         ahead: None,
         poll_after: LEASE,
     };
@@ -185,7 +185,7 @@ fn a_renewal_writes_a_record_unless_the_claim_is_being_released() {
     assert_eq!(record(None).as_deref(), Some("G:7:1:label"));
     assert_eq!(known.end(held.at.id, START), End::Noted);
     known.stays(held.at.id);
-    let raised = TokenRun::new(FencingToken::new(40).unwrap(), NonZeroU32::new(2).unwrap());
+    let raised = TokenRange::new(FencingToken::new(40).unwrap(), NonZeroU32::new(2).unwrap());
     assert_eq!(record(raised).as_deref(), Some("G:40:2:label"));
 }
 

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tenure_backend::{
-    Backend, BackendError, Batch, Cause, Claim, Departure, Effect, Fairness, Fault, Finding, Grant, Holder,
-    LockKey, Loss, Mode, Phase, Released, Renewal, Renewed, Severity, Standing,
+    AcquireReply, Backend, BackendError, Batch, Cause, Claim, Effect, Fairness, Fault, Finding, Grant,
+    LockKey, Loss, Mode, Phase, ReleaseReply, ReleaseRequest, ReleaseTarget, RenewReply, RenewRequest,
+    Severity,
 };
 use tenure_testkit::suite::Client;
 
@@ -40,7 +41,7 @@ pub(crate) async fn queues_for(client: &Client, key: &LockKey, lease: Duration) 
 /// How soon a claim that waits is to poll again.
 pub(crate) async fn poll_after(client: &Client, claim: &Arc<Claim>) -> Duration {
     match client.acquire(claim).await {
-        Standing::Waiting { poll_after, .. } => poll_after,
+        AcquireReply::Waiting { poll_after, .. } => poll_after,
         other => panic!("{other:?}"),
     }
 }
@@ -49,42 +50,45 @@ pub(crate) async fn poll_after(client: &Client, claim: &Arc<Claim>) -> Duration 
 pub(crate) async fn placed<B: Backend + ?Sized>(
     store: &Arc<B>,
     claim: &Arc<Claim>,
-) -> Result<Standing, BackendError> {
-    let place_by = store.clock().now() + Duration::from_secs(5);
-    store.clone().acquire(claim.clone(), place_by).await
+) -> Result<AcquireReply, BackendError> {
+    let not_after = store.clock().now() + Duration::from_secs(5);
+    store.clone().acquire(claim.clone(), not_after).await
 }
 
 /// What the store answers to a renewal.
-pub(crate) async fn renewed<B: Backend + ?Sized>(store: &Arc<B>, renewal: Renewal) -> Renewed {
+pub(crate) async fn renewed<B: Backend + ?Sized>(store: &Arc<B>, renewal: RenewRequest) -> RenewReply {
     let answer = store.clone().renew(Batch::from_iter([renewal])).await.pop();
     answer.expect("one renewal has one answer")
 }
 
 /// The plain end of a claim.
-pub(crate) fn departure(claim: &Claim) -> Departure {
-    Departure::of(claim, Cause::Unlocked)
+pub(crate) fn departure(claim: &Claim) -> ReleaseRequest {
+    ReleaseRequest::of(claim, Cause::Unlocked)
 }
 
-/// An eviction by nobody in particular, which leaves no bar.
-pub(crate) fn eviction(who: Holder) -> Departure {
-    Departure {
-        who,
+/// An eviction by nobody in particular, which leaves no cooldown.
+pub(crate) fn eviction(who: ReleaseTarget) -> ReleaseRequest {
+    ReleaseRequest {
+        target: who,
         cause: Cause::Evicted { by: None },
-        heir: None,
-        bar: Duration::ZERO,
+        successor: None,
+        cooldown: Duration::ZERO,
     }
 }
 
 /// What the store answers to a departure.
-pub(crate) async fn released<B: Backend + ?Sized>(store: &Arc<B>, departure: Departure) -> Released {
+pub(crate) async fn released<B: Backend + ?Sized>(store: &Arc<B>, departure: ReleaseRequest) -> ReleaseReply {
     let answer = store.clone().release(Batch::from_iter([departure])).await.pop();
     answer.expect("one departure has one answer")
 }
 
 /// Why the store did not carry a departure out.
-pub(crate) async fn not_released<B: Backend + ?Sized>(store: &Arc<B>, departure: Departure) -> BackendError {
+pub(crate) async fn not_released<B: Backend + ?Sized>(
+    store: &Arc<B>,
+    departure: ReleaseRequest,
+) -> BackendError {
     match released(store, departure).await {
-        Released::Unknown(error) => error,
+        ReleaseReply::Unknown(error) => error,
         done => panic!("{done:?}"),
     }
 }
@@ -112,17 +116,17 @@ pub(crate) fn is_error(error: &BackendError, (fault, effect): (Fault, Effect), w
 
 /// Asserts that a renewal is told who has evicted its claim.
 #[track_caller]
-pub(crate) fn is_evicted(answer: &Renewed, who: &str) {
-    let said = matches!(answer, Renewed::Gone(Loss::Evicted { by: Some(by) }) if **by == *who);
+pub(crate) fn is_evicted(answer: &RenewReply, who: &str) {
+    let said = matches!(answer, RenewReply::Gone(Loss::Evicted { by: Some(by) }) if **by == *who);
     assert!(said, "{answer:?} and not by {who:?}");
 }
 
-pub(crate) fn is_granted(answer: &Result<Standing, BackendError>) -> bool {
-    matches!(answer, Ok(Standing::Granted(_)))
+pub(crate) fn is_granted(answer: &Result<AcquireReply, BackendError>) -> bool {
+    matches!(answer, Ok(AcquireReply::Granted(_)))
 }
 
-pub(crate) fn is_waiting(answer: &Result<Standing, BackendError>) -> bool {
-    matches!(answer, Ok(Standing::Waiting { .. }))
+pub(crate) fn is_waiting(answer: &Result<AcquireReply, BackendError>) -> bool {
+    matches!(answer, Ok(AcquireReply::Waiting { .. }))
 }
 
 /// Asserts that a grant's tokens come after another's.

@@ -7,7 +7,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use futures_util::future::{JoinAll, join_all};
-use tenure_backend::{Backend, BackendError, Call, Claim, Grant, LockKey, Mode, Standing};
+use tenure_backend::{AcquireReply, Backend, BackendError, Call, Claim, Grant, LockKey, Mode};
 use tenure_redis::RedisStore;
 use tenure_servers::{Proxy, Way};
 use tenure_testkit::suite::Client;
@@ -25,7 +25,7 @@ pub(crate) struct Scene {
 }
 
 /// Calls that are under way.
-pub(crate) type All = Pin<Box<JoinAll<Call<Standing>>>>;
+pub(crate) type All = Pin<Box<JoinAll<Call<AcquireReply>>>>;
 
 impl Scene {
     pub(crate) async fn new() -> Self {
@@ -54,13 +54,13 @@ impl Scene {
     /// Places a claim that is granted.
     pub(crate) async fn granted(&self, claim: &Arc<Claim>) -> Grant {
         match placed(&self.store, claim).await {
-            Ok(Standing::Granted(grant)) => grant,
+            Ok(AcquireReply::Granted(grant)) => grant,
             other => panic!("{other:?}"),
         }
     }
 
     /// What is answered to all of them, which are asked for at once, and travel together.
-    pub(crate) async fn answers(&self, claims: &[Arc<Claim>]) -> Vec<Result<Standing, BackendError>> {
+    pub(crate) async fn answers(&self, claims: &[Arc<Claim>]) -> Vec<Result<AcquireReply, BackendError>> {
         let asked = self.ask(claims).await;
         self.proxy.heal();
         soon(asked).await

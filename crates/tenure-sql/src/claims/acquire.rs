@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tenure_backend::{BackendError, Claim, ClientId, Fairness, Grant, Instant, Mode, Standing};
+use tenure_backend::{AcquireReply, BackendError, Claim, ClientId, Fairness, Grant, Instant, Mode};
 
 use super::{Phase, Row, View};
 use crate::profile::LIMITS;
@@ -14,7 +14,7 @@ const MIN_POLL: Duration = Duration::from_millis(1);
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Admission {
     Now,
-    /// Nothing but time is in the way: a bar, or another client's turn.
+    /// Nothing but time is in the way: a cooldown, or another client's turn.
     From(Instant),
     /// Somebody holds the key or is before it.
     Behind,
@@ -28,21 +28,25 @@ pub(super) enum Manners {
 }
 
 /// Places the claim, or polls it. On an error the view is as it was.
-pub(crate) fn acquire(view: &mut View, claim: &Claim, place_by: Instant) -> Result<Standing, BackendError> {
-    attempt(view, claim, place_by, Manners::Goes)
+pub(crate) fn acquire(
+    view: &mut View,
+    claim: &Claim,
+    not_after: Instant,
+) -> Result<AcquireReply, BackendError> {
+    attempt(view, claim, not_after, Manners::Goes)
 }
 
 pub(super) fn attempt(
     view: &mut View,
     claim: &Claim,
-    place_by: Instant,
+    not_after: Instant,
     manners: Manners,
-) -> Result<Standing, BackendError> {
+) -> Result<AcquireReply, BackendError> {
     claim.check(&LIMITS)?;
     let now = view.now();
     let known = view.row(claim.at.id).cloned();
     let place = match &known {
-        Some(row) if row.is_over(now) => return Ok(Standing::Ended),
+        Some(row) if row.is_over(now) => return Ok(AcquireReply::Ended),
         Some(row) if row.phase == Phase::Granted => {
             return Ok(granted(
                 view,
@@ -54,7 +58,7 @@ pub(super) fn attempt(
             ));
         }
         Some(row) if row.phase == Phase::Waiting => Some(row.place),
-        _ if place_by < now => return Ok(Standing::TooLate),
+        _ if not_after < now => return Ok(AcquireReply::TooLate),
         _ => {
             view.check_kind(claim.mode)?;
             None
@@ -86,7 +90,13 @@ pub(super) fn attempt(
     }
 }
 
-fn refused(view: &mut View, claim: &Claim, known: Option<Row>, place: Option<i64>, at: Instant) -> Standing {
+fn refused(
+    view: &mut View,
+    claim: &Claim,
+    known: Option<Row>,
+    place: Option<i64>,
+    at: Instant,
+) -> AcquireReply {
     match claim.fairness {
         Fairness::Fifo => queued(view, claim, place, at),
         Fairness::Unfair => {
@@ -134,8 +144,8 @@ fn first_end(view: &View, mode: Mode, place: Option<i64>) -> Instant {
 }
 
 /// The answer to a claim that has to wait until `at` at the least.
-pub(super) fn waiting(ahead: Option<u32>, time: Duration) -> Standing {
-    Standing::Waiting {
+pub(super) fn waiting(ahead: Option<u32>, time: Duration) -> AcquireReply {
+    AcquireReply::Waiting {
         ahead,
         poll_after: time.max(MIN_POLL),
     }
@@ -145,10 +155,10 @@ fn lease(claim: &Claim) -> Duration {
     LIMITS.lease(claim.lease)
 }
 
-fn granted(view: &mut View, claim: &Claim, row: Row) -> Standing {
+fn granted(view: &mut View, claim: &Claim, row: Row) -> AcquireReply {
     let tokens = row.tokens;
     view.put(row);
-    Standing::Granted(Grant {
+    AcquireReply::Granted(Grant {
         tokens,
         held_from: view.now(),
         lease: lease(claim),
@@ -157,7 +167,7 @@ fn granted(view: &mut View, claim: &Claim, row: Row) -> Standing {
 }
 
 /// Restarts the waiting lease at the claim's place, or at the tail.
-fn queued(view: &mut View, claim: &Claim, place: Option<i64>, at: Instant) -> Standing {
+fn queued(view: &mut View, claim: &Claim, place: Option<i64>, at: Instant) -> AcquireReply {
     let now = view.now();
     let tail = || view.queue().next_back().map_or(1, |last| last.place + 1);
     let place = place.unwrap_or_else(tail);

@@ -1,78 +1,79 @@
-//! `release`: makes a claim absent, and gives the key to whoever goes next: heir, queue, or the longest watcher.
+//! `release`: makes a claim absent, and gives the key to whoever goes next: successor, queue, or the longest watcher.
 
 use std::time::Duration;
 
 use tenure_backend::{
-    BackendError, Batch, Cause, ClaimId, ClientId, Departure, Fairness, Heir, Holder, HolderId, Instant,
-    MAX_PLACE_AHEAD, Mode, Released, Standing, TURN,
+    AcquireReply, BackendError, Batch, Cause, ClaimId, ClientId, Fairness, HolderId, Instant, MAX_NOT_AFTER,
+    Mode, ReleaseReply, ReleaseRequest, ReleaseTarget, Successor, TURN,
 };
 
 use super::acquire::{Manners, attempt, waiting};
 use super::{Phase, Row, View};
 use crate::profile::LIMITS;
 
-/// Ends whoever was named, and then lets the heir or others go on.
-pub(crate) fn release(view: &mut View, departure: &Departure) -> Released {
+/// Ends whoever was named, and then lets the successor or others go on.
+pub(crate) fn release(view: &mut View, departure: &ReleaseRequest) -> ReleaseReply {
     if let Err(refusal) = check(departure) {
-        return Released::Unknown(refusal);
+        return ReleaseReply::Unknown(refusal);
     }
     let mut freed = Batch::new();
-    match &departure.who {
-        Holder::Claim(claim) => end(view, claim.id, departure, &mut freed),
-        Holder::All(_) => {
+    match &departure.target {
+        ReleaseTarget::Claim(claim) => end(view, claim.id, departure, &mut freed),
+        ReleaseTarget::All(_) => {
             let holders: Vec<ClaimId> = view.holders().map(|row| row.id).collect();
             for id in holders {
                 end(view, id, departure, &mut freed);
             }
         }
         // This layout has claims of ours alone: a foreign hold is absent already.
-        Holder::Foreign { .. } => {}
+        ReleaseTarget::Foreign { .. } => {}
     }
-    let client = match &departure.who {
-        Holder::Claim(claim) => Some(claim.id.client()),
-        Holder::All(_) | Holder::Foreign { .. } => None,
+    let client = match &departure.target {
+        ReleaseTarget::Claim(claim) => Some(claim.id.client()),
+        ReleaseTarget::All(_) | ReleaseTarget::Foreign { .. } => None,
     };
     let others = others(view, client);
-    let succeeds = |view: &mut View, heir: &Heir| succeed(view, heir, others);
-    let (early, late) = match &departure.heir {
-        // A queued heir must be in the queue before turns are given: a queue goes before all watchers.
-        Some(heir) if heir.claim.fairness == Fairness::Fifo => (Some(heir), None),
-        heir => (None, heir.as_ref()),
+    let succeeds = |view: &mut View, successor: &Successor| succeed(view, successor, others);
+    let (early, late) = match &departure.successor {
+        // A queued successor must be in the queue before turns are given: a queue goes before all watchers.
+        Some(successor) if successor.claim.fairness == Fairness::Fifo => (Some(successor), None),
+        successor => (None, successor.as_ref()),
     };
-    let early = early.map(|heir| succeeds(view, heir));
+    let early = early.map(|successor| succeeds(view, successor));
     if !freed.is_empty() {
         view.stir();
         give_turns(view, client);
     }
-    let late = late.map(|heir| succeeds(view, heir));
-    Released::Done {
+    let late = late.map(|successor| succeeds(view, successor));
+    ReleaseReply::Done {
         freed,
         others: Some(others),
-        heir: early.or(late),
+        successor: early.or(late),
     }
 }
 
-fn check(departure: &Departure) -> Result<(), BackendError> {
-    let heir = departure.checked_heir()?;
-    heir.map_or(Ok(()), |heir| heir.check(&LIMITS))
+fn check(departure: &ReleaseRequest) -> Result<(), BackendError> {
+    let successor = departure.checked_successor()?;
+    successor.map_or(Ok(()), |successor| successor.check(&LIMITS))
 }
 
-/// Places the heir; it is granted only if nobody else waits. A heir that is refused with an error (another kind,
+/// Places the successor; it is granted only if nobody else waits. A successor that is refused with an error (another kind,
 /// say) must not keep the claim before it from being released: it learns at its own next poll.
-fn succeed(view: &mut View, heir: &Heir, others: u32) -> Standing {
+fn succeed(view: &mut View, successor: &Successor, others: u32) -> AcquireReply {
     let manners = if others == 0 {
         Manners::Goes
     } else {
         Manners::Yields
     };
-    attempt(view, &heir.claim, heir.place_by, manners).unwrap_or_else(|_| waiting(None, Duration::ZERO))
+    attempt(view, &successor.claim, successor.not_after, manners)
+        .unwrap_or_else(|_| waiting(None, Duration::ZERO))
 }
 
 /// Makes one claim absent for good. A claim that was never placed is remembered too: its request may be on its way.
-fn end(view: &mut View, id: ClaimId, departure: &Departure, freed: &mut Batch<HolderId>) {
+fn end(view: &mut View, id: ClaimId, departure: &ReleaseRequest, freed: &mut Batch<HolderId>) {
     let now = view.now();
     let known = view.row(id).cloned();
-    let remember = now + MAX_PLACE_AHEAD;
+    let remember = now + MAX_NOT_AFTER;
     let held = known
         .as_ref()
         .is_some_and(|row| matches!(row.phase, Phase::Waiting | Phase::Granted) && row.lasts(now));
@@ -85,12 +86,12 @@ fn end(view: &mut View, id: ClaimId, departure: &Departure, freed: &mut Batch<Ho
         (Cause::Evicted { by }, Some(_)) if held => (Phase::Evicted, by.clone()),
         _ => (Phase::Ended, None),
     };
-    let bar = if held { now + departure.bar } else { now };
+    let cooldown = if held { now + departure.cooldown } else { now };
     let (until, reserved) = match &known {
-        Some(row) if row.phase == Phase::Evicted => (row.until.max(remember), row.reserved.max(bar)),
+        Some(row) if row.phase == Phase::Evicted => (row.until.max(remember), row.reserved.max(cooldown)),
         // Its holder is to learn of it as long as it may believe in its lease.
-        Some(row) if phase == Phase::Evicted => (row.until.max(remember), bar),
-        _ => (remember, bar),
+        Some(row) if phase == Phase::Evicted => (row.until.max(remember), cooldown),
+        _ => (remember, cooldown),
     };
     let row = known.unwrap_or_else(|| unplaced(id));
     view.put(Row {

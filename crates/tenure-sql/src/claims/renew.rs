@@ -1,26 +1,26 @@
 //! `renew`: keeps one claim alive, or tells why it is gone. It never creates a row and never ends one.
 
-use tenure_backend::{Loss, Phase as Only, Renewal, Renewed};
+use tenure_backend::{Loss, Phase as Only, RenewReply, RenewRequest};
 
 use super::{Phase, Row, View};
 use crate::profile::LIMITS;
 
 /// Renews the claim if it is alive in the phase that was asked for.
-pub(crate) fn renew(view: &mut View, renewal: &Renewal) -> Renewed {
+pub(crate) fn renew(view: &mut View, renewal: &RenewRequest) -> RenewReply {
     let now = view.now();
     if let Err(refusal) = LIMITS.check_lease(renewal.lease) {
-        return Renewed::Unknown(refusal);
+        return RenewReply::Unknown(refusal);
     }
-    let row = match view.row(renewal.who.id) {
-        None => return Renewed::Gone(Loss::Missing),
+    let row = match view.row(renewal.claim.id) {
+        None => return RenewReply::Gone(Loss::Missing),
         Some(row) => row.clone(),
     };
     match row.phase {
-        Phase::Ended | Phase::Watching => return Renewed::Gone(Loss::Missing),
-        Phase::Evicted => return Renewed::Gone(Loss::Evicted { by: row.evictor }),
-        Phase::Waiting | Phase::Granted if !row.lasts(now) => return Renewed::Gone(Loss::Expired),
-        Phase::Waiting if renewal.only == Only::Granted => return Renewed::Gone(Loss::Missing),
-        Phase::Granted if renewal.only == Only::Waiting => return Renewed::Gone(Loss::Missing),
+        Phase::Ended | Phase::Watching => return RenewReply::Gone(Loss::Missing),
+        Phase::Evicted => return RenewReply::Gone(Loss::Evicted { by: row.evictor }),
+        Phase::Waiting | Phase::Granted if !row.lasts(now) => return RenewReply::Gone(Loss::Expired),
+        Phase::Waiting if renewal.only == Only::Granted => return RenewReply::Gone(Loss::Missing),
+        Phase::Granted if renewal.only == Only::Waiting => return RenewReply::Gone(Loss::Missing),
         Phase::Waiting | Phase::Granted => {}
     }
     if let Some(run) = renewal.raise {
@@ -32,7 +32,7 @@ pub(crate) fn renew(view: &mut View, renewal: &Renewal) -> Renewed {
         tokens: renewal.raise.or(row.tokens),
         ..row
     });
-    Renewed::Alive {
+    RenewReply::Alive {
         held_from: now,
         lease: until - now,
     }

@@ -3,14 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tenure_backend::{Claim, ClaimId, Instant, MAX_PLACE_AHEAD, Mode, TokenRun};
+use tenure_backend::{Claim, ClaimId, Instant, MAX_NOT_AFTER, Mode, TokenRange};
 
 /// What a row says about its claim. The numbers are what the database keeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Phase {
     /// It was released or withdrawn, or will never be placed. Kept so that it is not placed again.
     Ended = 0,
-    /// It was taken away. Kept so that its holder learns by whom, and to bar the key.
+    /// It was taken away. Kept so that its holder learns by whom, and to cooldown the key.
     Evicted = 1,
     /// An unfair claim that was refused, whose client has asked to be woken. It has no say over the key but for
     /// the moment of its turn.
@@ -48,7 +48,7 @@ pub(crate) struct Row {
     /// Watching: the end of its turn, for which the key is kept; past or [`Instant::ORIGIN`]: it has none.
     /// Evicted: until when the key admits nobody.
     pub(crate) reserved: Instant,
-    pub(crate) tokens: Option<TokenRun>,
+    pub(crate) tokens: Option<TokenRange>,
     pub(crate) label: Arc<str>,
     /// Evicted: by whom.
     pub(crate) evictor: Option<Arc<str>>,
@@ -87,7 +87,7 @@ impl Row {
     /// From when on the row may be deleted: a claim whose lease ran out is remembered like one that was released.
     pub(crate) fn forget_from(&self) -> Instant {
         match self.phase {
-            Phase::Waiting | Phase::Granted => self.until + MAX_PLACE_AHEAD,
+            Phase::Waiting | Phase::Granted => self.until + MAX_NOT_AFTER,
             Phase::Ended | Phase::Evicted | Phase::Watching => self.until,
         }
     }

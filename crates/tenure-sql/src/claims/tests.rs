@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tenure_backend::{
-    Cause, Claim, ClaimId, ClaimRef, ClientId, Departure, Fairness, Heir, HolderId, Instant, LockKey, Mode,
-    Released, Standing,
+    AcquireReply, Cause, Claim, ClaimId, ClaimRef, ClientId, Fairness, HolderId, Instant, LockKey, Mode,
+    ReleaseReply, ReleaseRequest, Successor,
 };
 
 use super::*;
@@ -50,14 +50,14 @@ impl Key {
         decided
     }
 
-    fn asks(&mut self, claim: &Claim) -> Standing {
-        let place_by = self.now + Duration::from_secs(10);
-        self.visit(|view| acquire(view, claim, place_by))
+    fn asks(&mut self, claim: &Claim) -> AcquireReply {
+        let not_after = self.now + Duration::from_secs(10);
+        self.visit(|view| acquire(view, claim, not_after))
             .expect("no claim here is refused")
     }
 
     fn gets(&mut self, claim: &Claim) -> bool {
-        matches!(self.asks(claim), Standing::Granted(_))
+        matches!(self.asks(claim), AcquireReply::Granted(_))
     }
 
     /// Asks in vain, and asks to be woken.
@@ -67,14 +67,14 @@ impl Key {
         self.pass(1);
     }
 
-    fn frees(&mut self, claim: &Claim) -> Released {
+    fn frees(&mut self, claim: &Claim) -> ReleaseReply {
         self.departs(claim, None)
     }
 
-    fn departs(&mut self, claim: &Claim, heir: Option<Heir>) -> Released {
-        let departure = Departure {
-            heir,
-            ..Departure::of(claim, Cause::Unlocked)
+    fn departs(&mut self, claim: &Claim, successor: Option<Successor>) -> ReleaseReply {
+        let departure = ReleaseRequest {
+            successor,
+            ..ReleaseRequest::of(claim, Cause::Unlocked)
         };
         self.visit(|view| release(view, &departure))
     }
@@ -101,10 +101,10 @@ fn of_mode(client: u8, number: u64, mode: Mode) -> Claim {
     }
 }
 
-fn others(released: &Released) -> u32 {
+fn others(released: &ReleaseReply) -> u32 {
     match released {
-        Released::Done { others, .. } => others.expect("this layout can tell"),
-        Released::Unknown(error) => panic!("{error}"),
+        ReleaseReply::Done { others, .. } => others.expect("this layout can tell"),
+        ReleaseReply::Unknown(error) => panic!("{error}"),
     }
 }
 
@@ -174,7 +174,7 @@ fn a_turn_that_nobody_takes_is_anybodys_after_ten_milliseconds() {
     assert!(key.gets(&held));
     key.watches(&dead);
     key.frees(&held);
-    let Standing::Waiting { poll_after, .. } = key.asks(&quick) else {
+    let AcquireReply::Waiting { poll_after, .. } = key.asks(&quick) else {
         panic!("it is not its turn")
     };
     assert!(poll_after <= Duration::from_millis(10), "{poll_after:?}");
@@ -262,45 +262,45 @@ fn a_queue_goes_before_all_watchers() {
 }
 
 #[test]
-fn a_fair_heir_is_queued_before_a_turn_is_given() {
+fn a_fair_successor_is_queued_before_a_turn_is_given() {
     let mut key = Key::new();
     let (held, watching) = (claim(1, 1), claim(2, 1));
-    let heir = Arc::new(Claim {
+    let successor = Arc::new(Claim {
         fairness: Fairness::Fifo,
         ..claim(1, 2)
     });
     assert!(key.gets(&held));
     key.watches(&watching);
-    let place_by = key.now + Duration::from_secs(10);
-    let claim = heir.clone();
-    let released = key.departs(&held, Some(Heir { claim, place_by }));
-    let Released::Done {
-        heir: Some(Standing::Waiting { ahead, .. }),
+    let not_after = key.now + Duration::from_secs(10);
+    let claim = successor.clone();
+    let released = key.departs(&held, Some(Successor { claim, not_after }));
+    let ReleaseReply::Done {
+        successor: Some(AcquireReply::Waiting { ahead, .. }),
         ..
     } = released
     else {
         panic!("{released:?}")
     };
     assert_eq!(ahead, Some(0));
-    assert!(key.gets(&heir));
+    assert!(key.gets(&successor));
 }
 
 #[test]
-fn an_heir_that_is_refused_does_not_keep_its_predecessor() {
+fn a_successor_that_is_refused_does_not_keep_its_predecessor() {
     let mut key = Key::new();
     let held = of_mode(1, 1, Mode::Read);
     assert!(key.gets(&held) && key.gets(&of_mode(2, 1, Mode::Read)));
-    let heir = Heir {
+    let successor = Successor {
         claim: Arc::new(claim(1, 2)),
-        place_by: key.now + Duration::from_secs(10),
+        not_after: key.now + Duration::from_secs(10),
     };
-    let released = key.departs(&held, Some(heir));
-    let Released::Done { freed, heir, .. } = released else {
+    let released = key.departs(&held, Some(successor));
+    let ReleaseReply::Done { freed, successor, .. } = released else {
         panic!("{released:?}")
     };
     assert_eq!(freed[..], [HolderId::Claim(held.at.id)]);
     assert!(
-        matches!(heir, Some(Standing::Waiting { .. })),
+        matches!(successor, Some(AcquireReply::Waiting { .. })),
         "it learns of the mismatch when it asks"
     );
 }

@@ -6,7 +6,7 @@ use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use tenure_backend::{
-    BackendError, ClaimId, ClientId, Effect, Fault, Instant, Kind, LockKey, Mode, TokenRun,
+    BackendError, ClaimId, ClientId, Effect, Fault, Instant, Kind, LockKey, Mode, TokenRange,
 };
 
 use super::{Phase, Row};
@@ -289,10 +289,10 @@ impl View {
     }
 
     /// Draws a run of tokens, greater than all drawn on this key before.
-    pub(crate) fn draw(&mut self, asked: std::num::NonZeroU32) -> Result<TokenRun, BackendError> {
+    pub(crate) fn draw(&mut self, asked: std::num::NonZeroU32) -> Result<TokenRange, BackendError> {
         let count = LIMITS.grants(asked);
         let first = self.counter.saturating_add(1).max(self.at.wall_micros);
-        let run = tenure_backend::FencingToken::new(first).and_then(|first| TokenRun::new(first, count));
+        let run = tenure_backend::FencingToken::new(first).and_then(|first| TokenRange::new(first, count));
         let run = run.ok_or_else(|| {
             BackendError::new(
                 Fault::Store,

@@ -18,8 +18,9 @@ use std::time::{Duration, Instant};
 use futures_core::Stream;
 use rusqlite::Connection;
 use tenure_backend::{
-    Backend, BackendError, Batch, Cause, Claim, ClaimId, ClaimRef, ClientId, Departure, Fairness,
-    FencingToken, Finding, Grant, HolderId, LockKey, Released, Renewal, Renewed, Severity, Standing,
+    AcquireReply, Backend, BackendError, Batch, Cause, Claim, ClaimId, ClaimRef, ClientId, Fairness,
+    FencingToken, Finding, Grant, HolderId, LockKey, ReleaseReply, ReleaseRequest, RenewReply, RenewRequest,
+    Severity,
 };
 use tenure_sql::{Config, SqlStore, sqlite};
 use tokio::runtime::{Builder, Runtime};
@@ -118,11 +119,11 @@ impl Client {
     }
 
     /// Asks, and asks again if the disk took so long that the store did not place the claim any more.
-    pub(crate) async fn poll(&self, claim: &Arc<Claim>) -> Result<Standing, BackendError> {
+    pub(crate) async fn poll(&self, claim: &Arc<Claim>) -> Result<AcquireReply, BackendError> {
         loop {
-            let place_by = self.store.clock().now() + Duration::from_secs(10);
-            match self.store.clone().acquire(claim.clone(), place_by).await {
-                Ok(Standing::TooLate) => {}
+            let not_after = self.store.clock().now() + Duration::from_secs(10);
+            match self.store.clone().acquire(claim.clone(), not_after).await {
+                Ok(AcquireReply::TooLate) => {}
                 standing => return standing,
             }
         }
@@ -132,7 +133,7 @@ impl Client {
         &mut self,
         key: &str,
         change: impl FnOnce(&mut Claim),
-    ) -> (Arc<Claim>, Result<Standing, BackendError>) {
+    ) -> (Arc<Claim>, Result<AcquireReply, BackendError>) {
         let mut claim = self.claim(key);
         change(&mut claim);
         let claim = Arc::new(claim);
@@ -142,7 +143,7 @@ impl Client {
 
     async fn granted(&mut self, key: &str) -> (Arc<Claim>, Grant) {
         match self.acquire(key, |_| {}).await {
-            (claim, Ok(Standing::Granted(grant))) => (claim, grant),
+            (claim, Ok(AcquireReply::Granted(grant))) => (claim, grant),
             (_, other) => panic!("{key} is free: {other:?}"),
         }
     }
@@ -161,15 +162,15 @@ impl Client {
     /// Takes a lock as soon as it can be had.
     pub(crate) async fn wait(&mut self, key: &str, fairness: Fairness) -> Arc<Claim> {
         let (claim, first) = self.acquire(key, |claim| claim.fairness = fairness).await;
-        if let Standing::Granted(_) = first.expect("the store answers") {
+        if let AcquireReply::Granted(_) = first.expect("the store answers") {
             return claim;
         }
         let wakes = self.store.clone().watch(claim.clone()).await;
         let mut wakes = wakes.expect("the store watches");
         loop {
             match self.poll(&claim).await.expect("the store answers") {
-                Standing::Granted(_) => return claim,
-                Standing::Waiting { poll_after, .. } => {
+                AcquireReply::Granted(_) => return claim,
+                AcquireReply::Waiting { poll_after, .. } => {
                     let hint = poll_fn(|cx| Pin::new(&mut wakes).poll_next(cx));
                     let _ = tokio::time::timeout(poll_after, hint).await;
                 }
@@ -180,11 +181,11 @@ impl Client {
 
     pub(crate) async fn try_lock(&mut self, key: &str) -> bool {
         let (_, standing) = self.acquire(key, |_| {}).await;
-        matches!(standing.expect("the store answers"), Standing::Granted(_))
+        matches!(standing.expect("the store answers"), AcquireReply::Granted(_))
     }
 
-    pub(crate) async fn renew(&self, claim: &Claim) -> Renewed {
-        let batch = Batch::from_iter([Renewal::of(claim)]);
+    pub(crate) async fn renew(&self, claim: &Claim) -> RenewReply {
+        let batch = Batch::from_iter([RenewRequest::of(claim)]);
         let mut renewed = self.store.clone().renew(batch).await;
         renewed.pop().expect("one renewal has one answer")
     }
@@ -194,17 +195,17 @@ impl Client {
     }
 
     /// Evicts a holder, so that nobody is granted the key for that time.
-    pub(crate) async fn evict(&self, claim: &Claim, bar: Duration) {
-        self.release(claim, Cause::Evicted { by: None }, bar).await;
+    pub(crate) async fn evict(&self, claim: &Claim, cooldown: Duration) {
+        self.release(claim, Cause::Evicted { by: None }, cooldown).await;
     }
 
-    async fn release(&self, claim: &Claim, cause: Cause, bar: Duration) {
-        let departure = Departure {
-            bar,
-            ..Departure::of(claim, cause)
+    async fn release(&self, claim: &Claim, cause: Cause, cooldown: Duration) {
+        let departure = ReleaseRequest {
+            cooldown,
+            ..ReleaseRequest::of(claim, cause)
         };
         let released = self.store.clone().release(Batch::from_iter([departure])).await;
-        let [Released::Done { freed, .. }] = &released[..] else {
+        let [ReleaseReply::Done { freed, .. }] = &released[..] else {
             panic!("{released:?}")
         };
         assert_eq!(freed[..], [HolderId::Claim(claim.at.id)]);

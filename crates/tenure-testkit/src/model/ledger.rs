@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tenure_backend::{
-    BackendError, Claim, ClaimRef, Effect, Fairness, Fault, Fencing, Grant, HolderId, Instant, Liveness,
-    LockKey, LockStatus, Order, Profile, Query, Standing, TokenRun,
+    AcquireReply, BackendError, Claim, ClaimRef, Effect, Fairness, Fault, Fencing, Grant, HolderId, Instant,
+    Liveness, LockKey, LockStatus, Order, Profile, Query, TokenRange,
 };
 
 use super::room::{At, Ends, Phase, Present, Room};
@@ -56,7 +56,7 @@ pub(super) enum Fate {
 pub(super) enum Place {
     Absent,
     Waiting,
-    Granted(Option<TokenRun>),
+    Granted(Option<TokenRange>),
     Ended,
 }
 
@@ -64,7 +64,7 @@ pub(super) enum Place {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Comes {
     ByItself,
-    /// As an heir, while so many queue for other clients.
+    /// As a successor, while so many queue for other clients.
     AsHeir(usize),
 }
 
@@ -133,7 +133,7 @@ impl Ledger {
         }
         Ends {
             earliest: from + lease,
-            latest: at.after + lease + self.profile.limits.late_by + GRACE,
+            latest: at.after + lease + self.profile.limits.expiry_slack + GRACE,
         }
     }
 
@@ -145,8 +145,8 @@ impl Ledger {
         answer: &Result<Reply, BackendError>,
     ) -> Verdict {
         match (request, answer) {
-            (Request::Acquire(claim, place_by), Ok(Reply::Acquire(standing))) => {
-                self.stands(claim, *place_by, at, standing, Comes::ByItself)
+            (Request::Acquire(claim, not_after), Ok(Reply::Acquire(standing))) => {
+                self.stands(claim, *not_after, at, standing, Comes::ByItself)
             }
             (Request::Acquire(claim, _), Err(error)) => self.is_refused(claim, error),
             (Request::Renew(renewal), Ok(Reply::Renew(renewed))) => self.renew(renewal, at, renewed),
@@ -163,25 +163,25 @@ impl Ledger {
     pub(super) fn stands(
         &mut self,
         claim: &Arc<Claim>,
-        place_by: Instant,
+        not_after: Instant,
         at: At,
-        answer: &Standing,
+        answer: &AcquireReply,
         comes: Comes,
     ) -> Verdict {
         let place = self.place(&claim.at);
         match answer {
-            Standing::Ended => must!(place == Place::Ended, "it has not ended: it is {place:?}"),
-            Standing::TooLate => {
+            AcquireReply::Ended => must!(place == Place::Ended, "it has not ended: it is {place:?}"),
+            AcquireReply::TooLate => {
                 let placed = matches!(place, Place::Waiting | Place::Granted(_));
                 must!(
                     !placed,
-                    "it is placed already and may be polled later than its `place_by`"
+                    "it is placed already and may be polled later than its `not_after`"
                 );
-                must!(at.after >= place_by, "its `place_by` has not passed");
+                must!(at.after >= not_after, "its `not_after` has not passed");
             }
-            Standing::Recovering => return Err("the store has lost nothing".to_owned()),
-            Standing::Waiting { ahead, poll_after } => {
-                self.waits(claim, place, place_by, at, comes)?;
+            AcquireReply::Recovering => return Err("the store has lost nothing".to_owned()),
+            AcquireReply::Waiting { ahead, poll_after } => {
+                self.waits(claim, place, not_after, at, comes)?;
                 let room = self.room(&claim.at.key);
                 let most = room.present.len();
                 must!(
@@ -194,7 +194,7 @@ impl Ledger {
                     "a dead holder's lease ends before that"
                 );
             }
-            Standing::Granted(grant) => self.is_granted(claim, place, place_by, at, grant)?,
+            AcquireReply::Granted(grant) => self.is_granted(claim, place, not_after, at, grant)?,
         }
         Ok(())
     }
@@ -220,7 +220,7 @@ impl Ledger {
         &mut self,
         claim: &Arc<Claim>,
         place: Place,
-        place_by: Instant,
+        not_after: Instant,
         at: At,
         comes: Comes,
     ) -> Verdict {
@@ -234,7 +234,7 @@ impl Ledger {
         let room = self.room(&claim.at.key);
         if room.kind().is_some_and(|kind| kind != claim.mode.kind()) {
             must!(comes != Comes::ByItself, "the key is of another kind");
-            // An heir of another kind is told so when it asks for itself.
+            // A successor of another kind is told so when it asks for itself.
             return Ok(());
         }
         let yields = matches!(comes, Comes::AsHeir(others) if others > 0);
@@ -244,8 +244,8 @@ impl Ledger {
             return Ok(());
         }
         must!(
-            place == Place::Waiting || at.before <= place_by,
-            "it was placed after its `place_by`"
+            place == Place::Waiting || at.before <= not_after,
+            "it was placed after its `not_after`"
         );
         room.keep(claim, ends, Phase::Waiting);
         Ok(())
@@ -260,7 +260,7 @@ impl Ledger {
         &mut self,
         claim: &Arc<Claim>,
         place: Place,
-        place_by: Instant,
+        not_after: Instant,
         at: At,
         grant: &Grant,
     ) -> Verdict {
@@ -280,8 +280,8 @@ impl Ledger {
             let other = room.kind().filter(|kind| *kind != claim.mode.kind());
             must!(other.is_none(), "the key is {other:?}");
             must!(
-                place == Place::Waiting || at.before <= place_by,
-                "it was placed after its `place_by`"
+                place == Place::Waiting || at.before <= not_after,
+                "it was placed after its `not_after`"
             );
             if let Some(reason) = room.keeps_out(claim, at) {
                 return Err(reason);

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tenure_backend::{Claim, ClaimId, ClientId, FencingToken, Instant, Kind, Mode, TokenRun};
+use tenure_backend::{Claim, ClaimId, ClientId, FencingToken, Instant, Kind, Mode, TokenRange};
 
 /// For how long after somebody left a key may be kept for whoever the store has woken: a claim that nothing else
 /// keeps out may be told to wait.
@@ -44,13 +44,13 @@ pub(super) struct Present {
     pub(super) ends: Ends,
     pub(super) phase: Phase,
     /// The run that a renewal has recorded as its own while it waited.
-    pub(super) raised: Option<TokenRun>,
+    pub(super) raised: Option<TokenRange>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
     Waiting,
-    Granted(Option<TokenRun>),
+    Granted(Option<TokenRange>),
 }
 
 impl Present {
@@ -123,9 +123,9 @@ impl Room {
     }
 
     /// Nobody may be admitted for so long from `at` on; the store may count from any moment within the call.
-    pub(super) fn is_barred(&mut self, at: At, bar: Duration) {
-        self.barred_until = self.barred_until.max(Some(at.before + bar));
-        self.was_left(at.after + bar);
+    pub(super) fn is_barred(&mut self, at: At, cooldown: Duration) {
+        self.barred_until = self.barred_until.max(Some(at.before + cooldown));
+        self.was_left(at.after + cooldown);
     }
 
     /// Until when a dead holder or predecessor can be in a claim's way at the most.
@@ -142,7 +142,7 @@ impl Room {
     }
 
     /// The greatest token of the key is at least that run's last one.
-    pub(super) fn has_drawn(&mut self, run: TokenRun) {
+    pub(super) fn has_drawn(&mut self, run: TokenRange) {
         self.greatest = self.greatest.max(Some(run.last()));
     }
 

@@ -26,7 +26,7 @@ pub(super) struct Ask {
     pub(super) lease: Duration,
     /// How many tokens it asks for.
     pub(super) grants: u32,
-    /// How far ahead its `place_by` lies; `None` if its request is on its way since before that.
+    /// How far ahead its `not_after` lies; `None` if its request is on its way since before that.
     pub(super) ahead: Option<Duration>,
 }
 
@@ -51,7 +51,7 @@ pub(super) enum Step {
     Release {
         slot: usize,
         withdraws: bool,
-        heir: Option<Ask>,
+        successor: Option<Ask>,
     },
     /// Releases a claim to one that is known already, if it is of the same client and key.
     HandOver {
@@ -140,7 +140,7 @@ impl Menu {
             63..=77 => Step::Release {
                 slot,
                 withdraws: self.dice.chance(30),
-                heir: self.dice.chance(35).then(|| {
+                successor: self.dice.chance(35).then(|| {
                     let key = index(&mut self.dice, KEYS);
                     self.ask(key)
                 }),

@@ -4,7 +4,7 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tenure_backend::{Cause, Claim, Heir, Holder, Instant, LockKey, PASS_WINDOW, Query};
+use tenure_backend::{Cause, Claim, HANDOVER_WINDOW, Instant, LockKey, Query, ReleaseTarget, Successor};
 
 use super::ledger::Ledger;
 use super::room::At;
@@ -13,7 +13,7 @@ use crate::Request;
 use crate::faulty::send;
 use crate::suite::{Client, Trial, departure, eviction, renewal};
 
-/// How long ago the `place_by` of a request was that comes too late.
+/// How long ago the `not_after` of a request was that comes too late.
 const LATE: Duration = Duration::from_millis(50);
 
 /// A claim that the walk knows by a number.
@@ -21,7 +21,7 @@ const LATE: Duration = Duration::from_millis(50);
 struct Known {
     client: usize,
     claim: Arc<Claim>,
-    place_by: Instant,
+    not_after: Instant,
 }
 
 struct Walk<'a> {
@@ -112,8 +112,8 @@ impl Walk<'_> {
             return Err(format!("one request has one answer, and not {answers:?}"));
         };
         self.told.extend(step.map(|step| format!("{step:?}: {answer:?}")));
-        let is_weather = answer.as_ref().is_err_and(|error| error.is_weather());
-        if is_weather || self.ledger.was_overtaken(at) {
+        let is_transient = answer.as_ref().is_err_and(|error| error.is_transient());
+        if is_transient || self.ledger.was_overtaken(at) {
             return Ok(false);
         }
         let verdict = self.ledger.judge(&request, at, answer);
@@ -127,11 +127,11 @@ impl Walk<'_> {
             Step::Pass(_) => None,
             Step::Place { client, key, ask } => {
                 let known = self.introduce(client, self.keys[key].clone(), ask);
-                Some((client, Request::Acquire(known.claim, known.place_by)))
+                Some((client, Request::Acquire(known.claim, known.not_after)))
             }
             Step::Poll { slot } => {
                 let known = self.known[slot].clone()?;
-                let acquire = Request::Acquire(known.claim.clone(), known.place_by);
+                let acquire = Request::Acquire(known.claim.clone(), known.not_after);
                 self.may_ask(&known.claim).then_some((known.client, acquire))
             }
             Step::Renew {
@@ -150,17 +150,17 @@ impl Walk<'_> {
             Step::Release {
                 slot,
                 withdraws,
-                heir,
+                successor,
             } => {
                 let leaves = self.known[slot].clone()?;
                 let key = leaves.claim.at.key.clone();
-                let heir = heir.map(|ask| self.introduce(leaves.client, key, ask));
+                let successor = successor.map(|ask| self.introduce(leaves.client, key, ask));
                 let cause = if withdraws {
                     Cause::Withdrawn
                 } else {
                     Cause::Unlocked
                 };
-                Some(self.leaves(&leaves, cause, heir))
+                Some(self.leaves(&leaves, cause, successor))
             }
             Step::HandOver { slot, to } => {
                 let leaves = self.known[slot].clone()?;
@@ -168,10 +168,10 @@ impl Walk<'_> {
             }
             Step::Evict { slot, bars } => {
                 let at = self.known[slot].as_ref()?.claim.at.clone();
-                Some((CLIENTS, evicts(Holder::Claim(at), bars)))
+                Some((CLIENTS, evicts(ReleaseTarget::Claim(at), bars)))
             }
             Step::EvictAll { key, bars } => {
-                Some((CLIENTS, evicts(Holder::All(self.keys[key].clone()), bars)))
+                Some((CLIENTS, evicts(ReleaseTarget::All(self.keys[key].clone()), bars)))
             }
         }
     }
@@ -184,11 +184,11 @@ impl Walk<'_> {
             claim.grants = NonZeroU32::new(ask.grants).expect("an ask is for a grant at least");
         });
         let now = self.clients[client].now();
-        let place_by = ask.ahead.map_or(now - LATE, |ahead| now + ahead);
+        let not_after = ask.ahead.map_or(now - LATE, |ahead| now + ahead);
         let known = Known {
             client,
             claim,
-            place_by,
+            not_after,
         };
         self.known[ask.slot] = Some(known.clone());
         known
@@ -200,21 +200,21 @@ impl Walk<'_> {
         self.trial.profile().remembers_ended || !self.ledger.ended.contains_key(&claim.at)
     }
 
-    /// The release of a claim by its own client, with that heir if it can be one.
-    fn leaves(&self, leaves: &Known, cause: Cause, heir: Option<Known>) -> (usize, Request) {
+    /// The release of a claim by its own client, with that successor if it can be one.
+    fn leaves(&self, leaves: &Known, cause: Cause, successor: Option<Known>) -> (usize, Request) {
         let (at, client) = (&leaves.claim.at, leaves.client);
-        let heir = heir.filter(|heir| {
-            let other = &heir.claim.at;
-            heir.client == client && other.key == at.key && other != at && self.may_ask(&heir.claim)
+        let successor = successor.filter(|successor| {
+            let other = &successor.claim.at;
+            successor.client == client && other.key == at.key && other != at && self.may_ask(&successor.claim)
         });
         let mut departure = departure(&leaves.claim, cause);
-        departure.heir = heir.map(|Known { claim, place_by, .. }| Heir { claim, place_by });
+        departure.successor = successor.map(|Known { claim, not_after, .. }| Successor { claim, not_after });
         (client, Request::Release(departure))
     }
 }
 
-/// An eviction, with a bar or without.
-fn evicts(who: Holder, bars: bool) -> Request {
-    let bar = if bars { PASS_WINDOW } else { Duration::ZERO };
-    Request::Release(eviction(who, bar))
+/// An eviction, with a cooldown or without.
+fn evicts(who: ReleaseTarget, bars: bool) -> Request {
+    let cooldown = if bars { HANDOVER_WINDOW } else { Duration::ZERO };
+    Request::Release(eviction(who, cooldown))
 }

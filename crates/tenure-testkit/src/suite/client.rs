@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 use tenure_backend::{
-    Backend, BackendError, Batch, Call, Cause, Claim, ClaimId, ClaimRef, ClientId, Cursor, Departure, Each,
-    Fairness, Grant, Heir, Instant, LockKey, LockStatus, Loss, Mode, OwnerId, Page, Phase, Query, Released,
-    Renewal, Renewed, Standing, WakeUp, Wakes,
+    AcquireReply, Backend, BackendError, Batch, BatchCall, Call, Cause, Claim, ClaimId, ClaimRef, ClientId,
+    Cursor, Fairness, Grant, Instant, LockKey, LockStatus, Loss, Mode, OwnerId, Page, Phase, Query,
+    ReleaseReply, ReleaseRequest, RenewReply, RenewRequest, Successor, WakeUp, Wakes,
 };
 
 use super::Trial;
@@ -18,7 +18,7 @@ use super::departed::{Departed, departure};
 
 /// How often a call is repeated that failed by weather.
 const ATTEMPTS: u32 = 100;
-/// How far ahead `place_by` lies for the calls of cases that are not about it.
+/// How far ahead `not_after` lies for the calls of cases that are not about it.
 const PLACE_AHEAD: Duration = Duration::from_secs(5);
 /// In what steps time passes for a claim that is polled.
 const STEP: Duration = Duration::from_millis(50);
@@ -125,7 +125,7 @@ impl Client {
     ///
     /// # Panics
     /// When a hundred tries in a row met bad weather.
-    pub async fn try_acquire(&self, claim: &Arc<Claim>) -> Result<Standing, BackendError> {
+    pub async fn try_acquire(&self, claim: &Arc<Claim>) -> Result<AcquireReply, BackendError> {
         let acquire = |backend: Arc<dyn Backend>| backend.acquire(claim.clone(), self.now() + PLACE_AHEAD);
         self.in_all_weathers(acquire).await
     }
@@ -134,13 +134,17 @@ impl Client {
     ///
     /// # Errors
     /// What the store answers.
-    pub async fn acquire_by(&self, claim: &Arc<Claim>, place_by: Instant) -> Result<Standing, BackendError> {
-        self.backend.clone().acquire(claim.clone(), place_by).await
+    pub async fn acquire_by(
+        &self,
+        claim: &Arc<Claim>,
+        not_after: Instant,
+    ) -> Result<AcquireReply, BackendError> {
+        self.backend.clone().acquire(claim.clone(), not_after).await
     }
 
     /// Places or polls a claim by that moment, in all weathers, which the store does not refuse.
-    pub async fn polled_by(&self, claim: &Arc<Claim>, place_by: Instant) -> Standing {
-        let acquire = |backend: Arc<dyn Backend>| backend.acquire(claim.clone(), place_by);
+    pub async fn polled_by(&self, claim: &Arc<Claim>, not_after: Instant) -> AcquireReply {
+        let acquire = |backend: Arc<dyn Backend>| backend.acquire(claim.clone(), not_after);
         let answer = self.in_all_weathers(acquire).await;
         answer.unwrap_or_else(|error| panic!("acquire of {:?}: {error}", claim.at))
     }
@@ -152,7 +156,7 @@ impl Client {
     ) -> Result<T, BackendError> {
         for _ in 0..ATTEMPTS {
             match call(self.backend.clone()).await {
-                Err(error) if error.is_weather() => {}
+                Err(error) if error.is_transient() => {}
                 answer => return answer,
             }
         }
@@ -163,7 +167,7 @@ impl Client {
     async fn each_in_all_weathers<Q: Clone, A>(
         &self,
         requests: &[Q],
-        call: impl Fn(Arc<dyn Backend>, Batch<Q>) -> Each<A>,
+        call: impl Fn(Arc<dyn Backend>, Batch<Q>) -> BatchCall<A>,
         met_weather: impl Fn(&A) -> bool,
     ) -> Vec<(A, bool)> {
         let mut answers: Vec<Option<(A, bool)>> = requests.iter().map(|_| None).collect();
@@ -183,7 +187,7 @@ impl Client {
     }
 
     /// Places or polls a claim that the store does not refuse.
-    pub async fn acquire(&self, claim: &Arc<Claim>) -> Standing {
+    pub async fn acquire(&self, claim: &Arc<Claim>) -> AcquireReply {
         let answer = self.try_acquire(claim).await;
         answer.unwrap_or_else(|error| panic!("acquire of {:?}: {error}", claim.at))
     }
@@ -191,7 +195,7 @@ impl Client {
     /// Acquires a claim that must be granted at once.
     pub async fn granted(&self, claim: &Arc<Claim>) -> Grant {
         match self.acquire(claim).await {
-            Standing::Granted(grant) => grant,
+            AcquireReply::Granted(grant) => grant,
             other => panic!(
                 "{:?} ({}) must be granted, and is {other:?}",
                 claim.at, claim.mode
@@ -202,7 +206,7 @@ impl Client {
     /// Acquires a claim that must wait; how many are ahead of it, if the store can tell.
     pub async fn waits(&self, claim: &Arc<Claim>) -> Option<u32> {
         match self.acquire(claim).await {
-            Standing::Waiting { ahead, .. } => ahead,
+            AcquireReply::Waiting { ahead, .. } => ahead,
             other => panic!("{:?} ({}) must wait, and is {other:?}", claim.at, claim.mode),
         }
     }
@@ -210,7 +214,7 @@ impl Client {
     /// Acquires a claim that must wait, and is to poll again after a pause of at most `limit`.
     pub async fn polls_within(&self, claim: &Arc<Claim>, limit: Duration) {
         match self.acquire(claim).await {
-            Standing::Waiting { poll_after, .. } => assert!(
+            AcquireReply::Waiting { poll_after, .. } => assert!(
                 (Duration::from_millis(1)..=limit).contains(&poll_after),
                 "a pause of {poll_after:?}, of {limit:?} at most"
             ),
@@ -222,7 +226,7 @@ impl Client {
     pub async fn has_ended(&self, claim: &Arc<Claim>) {
         let answer = self.acquire(claim).await;
         assert!(
-            matches!(answer, Standing::Ended),
+            matches!(answer, AcquireReply::Ended),
             "{:?} must have ended, and is {answer:?}",
             claim.at
         );
@@ -233,9 +237,9 @@ impl Client {
         let mut passed = Duration::ZERO;
         loop {
             let next = match self.acquire(claim).await {
-                Standing::Granted(grant) => return grant,
-                Standing::Waiting { poll_after, .. } => poll_after.clamp(Duration::from_millis(1), STEP),
-                Standing::Recovering => STEP,
+                AcquireReply::Granted(grant) => return grant,
+                AcquireReply::Waiting { poll_after, .. } => poll_after.clamp(Duration::from_millis(1), STEP),
+                AcquireReply::Recovering => STEP,
                 other => panic!("{:?} must be granted, and is {other:?}", claim.at),
             };
             assert!(
@@ -249,7 +253,7 @@ impl Client {
         }
     }
 
-    /// Polls a claim until it is granted; nothing but a wake-up or a moment's bar is in its way.
+    /// Polls a claim until it is granted; nothing but a wake-up or a moment's cooldown is in its way.
     pub async fn granted_soon(&self, claim: &Arc<Claim>) -> Grant {
         self.granted_within(claim, Duration::from_millis(200)).await
     }
@@ -284,7 +288,7 @@ impl Client {
         self.depart(departure(claim, Cause::Withdrawn)).await
     }
 
-    /// Takes a claim away, without a bar.
+    /// Takes a claim away, without a cooldown.
     pub async fn evict(&self, claim: &Claim, by: &str) -> Departed {
         let cause = Cause::Evicted {
             by: Some(Arc::from(by)),
@@ -292,57 +296,70 @@ impl Client {
         self.depart(departure(claim, cause)).await
     }
 
-    /// Releases a claim with an heir.
-    pub async fn hand_over(&self, claim: &Claim, heir: &Arc<Claim>) -> Departed {
-        self.hand_over_by(claim, heir, self.now() + PLACE_AHEAD).await
+    /// Releases a claim with a successor.
+    pub async fn hand_over(&self, claim: &Claim, successor: &Arc<Claim>) -> Departed {
+        self.hand_over_by(claim, successor, self.now() + PLACE_AHEAD)
+            .await
     }
 
-    /// Releases a claim with an heir that must be placed by then.
-    pub async fn hand_over_by(&self, claim: &Claim, heir: &Arc<Claim>, place_by: Instant) -> Departed {
+    /// Releases a claim with a successor that must be placed by then.
+    pub async fn hand_over_by(&self, claim: &Claim, successor: &Arc<Claim>, not_after: Instant) -> Departed {
         let mut departure = departure(claim, Cause::Unlocked);
-        departure.heir = Some(Heir {
-            claim: heir.clone(),
-            place_by,
+        departure.successor = Some(Successor {
+            claim: successor.clone(),
+            not_after,
         });
         self.depart(departure).await
     }
 
     /// Makes one holder or waiter absent.
-    pub async fn depart(&self, departure: Departure) -> Departed {
+    pub async fn depart(&self, departure: ReleaseRequest) -> Departed {
         let mut departed = self.depart_all(vec![departure]).await;
         departed.pop().expect("one departure has one answer")
     }
 
     /// Makes holders or waiters absent in one call, in all weathers; the store refuses none.
-    pub async fn depart_all(&self, departures: Vec<Departure>) -> Vec<Departed> {
+    pub async fn depart_all(&self, departures: Vec<ReleaseRequest>) -> Vec<Departed> {
         let answers = self.answers_to_departures(&departures).await;
         let departed = |(answer, repeated)| match answer {
-            Released::Done { freed, others, heir } => Departed {
+            ReleaseReply::Done {
+                freed,
+                others,
+                successor,
+            } => Departed {
                 freed: freed.into_vec(),
                 others,
-                heir,
+                successor,
                 repeated,
             },
-            Released::Unknown(error) => panic!("release: {error}"),
+            ReleaseReply::Unknown(error) => panic!("release: {error}"),
         };
         answers.into_iter().map(departed).collect()
     }
 
     /// What the store answers to each departure of one call, weather apart, and whether it was repeated.
-    pub(super) async fn answers_to_departures(&self, departures: &[Departure]) -> Vec<(Released, bool)> {
+    pub(super) async fn answers_to_departures(
+        &self,
+        departures: &[ReleaseRequest],
+    ) -> Vec<(ReleaseReply, bool)> {
         let release = |backend: Arc<dyn Backend>, batch| backend.release(batch);
         let met_weather =
-            |answer: &Released| matches!(answer, Released::Unknown(error) if error.is_weather());
+            |answer: &ReleaseReply| matches!(answer, ReleaseReply::Unknown(error) if error.is_transient());
         self.each_in_all_weathers(departures, release, met_weather).await
     }
 
     /// Renews a claim that holds the key, by its own lease.
-    pub async fn renew(&self, claim: &Claim) -> Renewed {
+    pub async fn renew(&self, claim: &Claim) -> RenewReply {
         self.renew_as(claim, Phase::Granted, |_| {}).await
     }
 
     /// Renews a claim in that phase, by a renewal that `change` adapts.
-    pub async fn renew_as(&self, claim: &Claim, phase: Phase, change: impl FnOnce(&mut Renewal)) -> Renewed {
+    pub async fn renew_as(
+        &self,
+        claim: &Claim,
+        phase: Phase,
+        change: impl FnOnce(&mut RenewRequest),
+    ) -> RenewReply {
         let mut renewal = renewal(claim, phase);
         change(&mut renewal);
         let mut answers = self.renew_all(vec![renewal]).await;
@@ -359,10 +376,10 @@ impl Client {
         &self,
         claim: &Claim,
         phase: Phase,
-        change: impl FnOnce(&mut Renewal),
+        change: impl FnOnce(&mut RenewRequest),
     ) -> (Instant, Duration) {
         match self.renew_as(claim, phase, change).await {
-            Renewed::Alive { held_from, lease } => (held_from, lease),
+            RenewReply::Alive { held_from, lease } => (held_from, lease),
             other => panic!("{:?} must be alive, and is {other:?}", claim.at),
         }
     }
@@ -370,17 +387,17 @@ impl Client {
     /// Renews a claim that must be gone; why it is.
     pub async fn is_gone(&self, claim: &Claim, phase: Phase) -> Loss {
         match self.renew_as(claim, phase, |_| {}).await {
-            Renewed::Gone(loss) => loss,
+            RenewReply::Gone(loss) => loss,
             other => panic!("{:?} must be gone, and is {other:?}", claim.at),
         }
     }
 
     /// Renews claims in one call, in all weathers; the store refuses none.
-    pub async fn renew_all(&self, renewals: Vec<Renewal>) -> Vec<Renewed> {
-        let names: Vec<ClaimRef> = renewals.iter().map(|renewal| renewal.who.clone()).collect();
+    pub async fn renew_all(&self, renewals: Vec<RenewRequest>) -> Vec<RenewReply> {
+        let names: Vec<ClaimRef> = renewals.iter().map(|renewal| renewal.claim.clone()).collect();
         let answers = self.answers_to_renewals(renewals).await;
         for (answer, name) in answers.iter().zip(names) {
-            if let Renewed::Unknown(error) = answer {
+            if let RenewReply::Unknown(error) = answer {
                 panic!("renewal of {name:?}: {error}");
             }
         }
@@ -388,9 +405,10 @@ impl Client {
     }
 
     /// Renews claims in one call, in all weathers; what the store answers to each, weather apart.
-    pub async fn answers_to_renewals(&self, renewals: Vec<Renewal>) -> Vec<Renewed> {
+    pub async fn answers_to_renewals(&self, renewals: Vec<RenewRequest>) -> Vec<RenewReply> {
         let renew = |backend: Arc<dyn Backend>, batch| backend.renew(batch);
-        let met_weather = |answer: &Renewed| matches!(answer, Renewed::Unknown(error) if error.is_weather());
+        let met_weather =
+            |answer: &RenewReply| matches!(answer, RenewReply::Unknown(error) if error.is_transient());
         let answers = self.each_in_all_weathers(&renewals, renew, met_weather).await;
         answers.into_iter().map(|(answer, _)| answer).collect()
     }
@@ -457,9 +475,9 @@ impl Client {
 }
 
 /// A renewal of that claim by its own lease.
-pub(crate) fn renewal(claim: &Claim, only: Phase) -> Renewal {
-    Renewal {
-        who: claim.at.clone(),
+pub(crate) fn renewal(claim: &Claim, only: Phase) -> RenewRequest {
+    RenewRequest {
+        claim: claim.at.clone(),
         lease: claim.lease,
         only,
         shorten_only: false,

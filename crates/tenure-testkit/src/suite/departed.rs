@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tenure_backend::{Cause, Claim, Departure, Holder, HolderId, Standing};
+use tenure_backend::{AcquireReply, Cause, Claim, HolderId, ReleaseRequest, ReleaseTarget};
 
 /// What became of a departure that went through.
 ///
@@ -15,8 +15,8 @@ pub struct Departed {
     pub freed: Vec<HolderId>,
     /// How many wait elsewhere.
     pub others: Option<u32>,
-    /// Where the heir stands.
-    pub heir: Option<Standing>,
+    /// Where the successor stands.
+    pub successor: Option<AcquireReply>,
     /// Whether an earlier try may have taken effect: then nobody may be left to be freed.
     pub repeated: bool,
 }
@@ -40,23 +40,23 @@ impl Departed {
     }
 }
 
-/// A departure of that claim, without an heir or a bar.
-pub(crate) fn departure(claim: &Claim, cause: Cause) -> Departure {
-    Departure {
-        who: Holder::Claim(claim.at.clone()),
+/// A departure of that claim, without a successor or a cooldown.
+pub(crate) fn departure(claim: &Claim, cause: Cause) -> ReleaseRequest {
+    ReleaseRequest {
+        target: ReleaseTarget::Claim(claim.at.clone()),
         cause,
-        heir: None,
-        bar: Duration::ZERO,
+        successor: None,
+        cooldown: Duration::ZERO,
     }
 }
 
-/// An eviction by alice, with that bar.
-pub(crate) fn eviction(who: Holder, bar: Duration) -> Departure {
+/// An eviction by alice, with that cooldown.
+pub(crate) fn eviction(who: ReleaseTarget, cooldown: Duration) -> ReleaseRequest {
     let by = Some(Arc::from("alice"));
-    Departure {
-        who,
+    ReleaseRequest {
+        target: who,
         cause: Cause::Evicted { by },
-        heir: None,
-        bar,
+        successor: None,
+        cooldown,
     }
 }

@@ -3,7 +3,7 @@
 use std::num::NonZeroU32;
 
 use tenure_backend::{
-    Fairness, Fencing, FencingToken, LockKey, Loss, Mode, Phase, Renewal, Renewed, TokenRun,
+    Fairness, Fencing, FencingToken, LockKey, Loss, Mode, Phase, RenewReply, RenewRequest, TokenRange,
 };
 
 use super::{Client, Trial};
@@ -171,13 +171,13 @@ pub async fn a_raise_of_a_claim_that_is_gone_has_no_effect(trial: Trial) {
     let Some(run) = holder.granted(&claim).await.tokens else {
         return;
     };
-    let far = TokenRun::new(token(FencingToken::MAX / 2), NonZeroU32::MIN).expect("far below the greatest");
+    let far = TokenRange::new(token(FencingToken::MAX / 2), NonZeroU32::MIN).expect("far below the greatest");
     let answer = holder.renew_as(&claim, Phase::Waiting, raising(far)).await;
-    assert!(matches!(answer, Renewed::Gone(Loss::Missing)), "{answer:?}");
+    assert!(matches!(answer, RenewReply::Gone(Loss::Missing)), "{answer:?}");
     assert_eq!(holder.granted(&claim).await.tokens, Some(run));
     holder.release(&claim).await;
     let answer = holder.renew_as(&claim, Phase::Granted, raising(far)).await;
-    assert!(matches!(answer, Renewed::Gone(_)), "{answer:?}");
+    assert!(matches!(answer, RenewReply::Gone(_)), "{answer:?}");
     let next = next_run(&other, &key).await;
     assert!(
         next.is_some_and(|next| next.first() < far.first()),
@@ -186,7 +186,7 @@ pub async fn a_raise_of_a_claim_that_is_gone_has_no_effect(trial: Trial) {
 }
 
 /// The tokens of the next exclusive grant.
-async fn next_run(client: &Client, key: &LockKey) -> Option<TokenRun> {
+async fn next_run(client: &Client, key: &LockKey) -> Option<TokenRange> {
     client
         .granted_soon(&client.claim(key, Mode::Exclusive))
         .await
@@ -194,7 +194,7 @@ async fn next_run(client: &Client, key: &LockKey) -> Option<TokenRun> {
 }
 
 /// Asserts that a run is beyond the greatest token so far, which it then is.
-fn rises(greatest: &mut Option<FencingToken>, run: Option<TokenRun>) {
+fn rises(greatest: &mut Option<FencingToken>, run: Option<TokenRange>) {
     let Some(run) = run else { return };
     assert!(
         Some(run.first()) > *greatest,
@@ -203,14 +203,14 @@ fn rises(greatest: &mut Option<FencingToken>, run: Option<TokenRun>) {
     *greatest = Some(run.last());
 }
 
-fn raising(run: TokenRun) -> impl FnOnce(&mut Renewal) {
+fn raising(run: TokenRange) -> impl FnOnce(&mut RenewRequest) {
     move |renewal| renewal.raise = Some(run)
 }
 
 /// A run well beyond that one.
-fn beyond(run: TokenRun) -> TokenRun {
+fn beyond(run: TokenRange) -> TokenRange {
     let first = token(run.last().get() + 1_000_000_000_000);
-    TokenRun::new(first, run.count()).expect("far below the greatest token")
+    TokenRange::new(first, run.count()).expect("far below the greatest token")
 }
 
 fn token(number: u64) -> FencingToken {

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tenure_backend::{Claim, Fairness, LockKey, Loss, Mode, Phase, Standing};
+use tenure_backend::{AcquireReply, Claim, Fairness, LockKey, Loss, Mode, Phase};
 
 use super::trial::permits;
 use super::{Client, Trial};
@@ -72,20 +72,20 @@ pub async fn a_waiter_lives_as_long_as_it_asks_or_is_renewed(trial: Trial) {
     first.granted_soon(&one).await;
 }
 
-/// A waiter is placed already, and may be polled later than its `place_by`.
-pub async fn a_waiter_may_be_polled_after_its_place_by(trial: Trial) {
+/// A waiter is placed already, and may be polled later than its `not_after`.
+pub async fn a_waiter_may_be_polled_after_its_not_after(trial: Trial) {
     skip_if!(trial.lacks_so(Mode::Exclusive, Fairness::Fifo).await);
     let (holder, key) = held_by_one(&trial, Mode::Exclusive).await;
     let client = trial.client().await;
-    let place_by = client.now() + Duration::from_millis(50);
+    let not_after = client.now() + Duration::from_millis(50);
     let claim = client.queues(&key, Mode::Exclusive).await;
     trial.pass(Duration::from_millis(100)).await;
-    let answer = client.polled_by(&claim, place_by).await;
-    assert!(matches!(answer, Standing::Waiting { .. }), "{answer:?}");
+    let answer = client.polled_by(&claim, not_after).await;
+    assert!(matches!(answer, AcquireReply::Waiting { .. }), "{answer:?}");
     holder.ends().await;
-    let answer = client.polled_by(&claim, place_by).await;
+    let answer = client.polled_by(&claim, not_after).await;
     assert!(
-        matches!(answer, Standing::Granted(_) | Standing::Waiting { .. }),
+        matches!(answer, AcquireReply::Granted(_) | AcquireReply::Waiting { .. }),
         "{answer:?}"
     );
     client.granted_soon(&claim).await;

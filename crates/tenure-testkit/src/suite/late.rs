@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tenure_backend::{Claim, Grant, Instant, Mode, Phase, Standing};
+use tenure_backend::{AcquireReply, Claim, Grant, Instant, Mode, Phase};
 
 use super::lease::what_is_believed_ends_no_later_than_the_lease_in_the_store;
 use super::{Client, Trial};
@@ -35,13 +35,13 @@ pub async fn a_late_reply_does_not_lengthen_belief(trial: Trial) {
     let (held_from, lease) = client.stays_alive(&held, Phase::Granted).await;
     outlives(&trial, &other, &held, held_from + lease).await;
 
-    let (held, heir) = (claim(&inherited), claim(&inherited));
+    let (held, successor) = (claim(&inherited), claim(&inherited));
     client.granted(&held).await;
-    let departed = client.hand_over(&held, &heir).await;
-    let Some(Standing::Granted(grant)) = departed.heir else {
+    let departed = client.hand_over(&held, &successor).await;
+    let Some(AcquireReply::Granted(grant)) = departed.successor else {
         panic!("nobody else waits: {departed:?}");
     };
-    outlives(&trial, &other, &heir, believed_until(&grant)).await;
+    outlives(&trial, &other, &successor, believed_until(&grant)).await;
 }
 
 /// The store keeps the key for a claim that nobody renews at least until its holder believes no more.
@@ -54,11 +54,11 @@ async fn outlives(trial: &Trial, other: &Client, claim: &Claim, believed_until: 
     );
 }
 
-/// A request that was on its way until after its `place_by` places nothing: it could be one whose client has given it up
+/// A request that was on its way until after its `not_after` places nothing: it could be one whose client has given it up
 /// and withdrawn it by another way (R4, R25).
 pub async fn a_late_request_is_not_placed(trial: Trial) {
     let Some((client, door)) = trial.slow().await else {
-        return crate::suite::claim::a_claim_is_never_placed_after_its_place_by(trial).await;
+        return crate::suite::claim::a_claim_is_never_placed_after_its_not_after(trial).await;
     };
     let ([other, holder], [alone, inherited]) = (trial.two().await, [trial.key(), trial.key()]);
     let held = client.holds(&inherited, Mode::Exclusive).await;
@@ -67,7 +67,7 @@ pub async fn a_late_request_is_not_placed(trial: Trial) {
     door.delay(LATE, Duration::ZERO);
     let claim = client.claim(&alone, Mode::Exclusive);
     let answer = client.polled_by(&claim, soon()).await;
-    assert!(matches!(answer, Standing::TooLate), "{answer:?}");
+    assert!(matches!(answer, AcquireReply::TooLate), "{answer:?}");
     assert_eq!(
         other.status(&alone).await,
         None,
@@ -75,9 +75,12 @@ pub async fn a_late_request_is_not_placed(trial: Trial) {
     );
     holder.finds_free(&alone, Mode::Exclusive).await;
 
-    let heir = client.claim(&inherited, Mode::Exclusive);
-    let departed = client.hand_over_by(&held, &heir, soon()).await;
-    assert!(matches!(departed.heir, Some(Standing::TooLate)), "{departed:?}");
+    let successor = client.claim(&inherited, Mode::Exclusive);
+    let departed = client.hand_over_by(&held, &successor, soon()).await;
+    assert!(
+        matches!(departed.successor, Some(AcquireReply::TooLate)),
+        "{departed:?}"
+    );
     assert_eq!(
         other.status(&inherited).await,
         None,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tenure_backend::{
-    Claim, Clock, Guarantee, LockKey, Loss, Mode, Phase, Reach, Renewal, Renewed, Standing,
+    AcquireReply, Claim, Clock, Guarantee, LockKey, Loss, Mode, Phase, Reach, RenewReply, RenewRequest,
 };
 
 pub use super::late::{a_late_reply_does_not_lengthen_belief, a_late_request_is_not_placed};
@@ -26,7 +26,7 @@ pub async fn a_lease_that_is_not_renewed_ends(trial: Trial) {
     );
 }
 
-/// Renewed within its lease, a claim lives on.
+/// RenewReply within its lease, a claim lives on.
 pub async fn a_renewed_claim_outlives_its_first_lease(trial: Trial) {
     skip_if!(trial.lives_by_session().await);
     let ([holder, other], key) = (trial.two().await, trial.key());
@@ -58,7 +58,7 @@ pub async fn a_renewal_gives_the_lease_that_it_asks_for(trial: Trial) {
     skip_if!(trial.lives_by_session().await);
     let ([holder, other], key) = (trial.two().await, trial.key());
     let claim = holder.holds(&key, Mode::Exclusive).await;
-    let briefly = |renewal: &mut Renewal| renewal.lease = trial.brief();
+    let briefly = |renewal: &mut RenewRequest| renewal.lease = trial.brief();
     let (held_from, lease) = holder.stays_alive_as(&claim, Phase::Granted, briefly).await;
     assert!(lease >= trial.brief() && lease <= trial.brief() * 2, "{lease:?}");
     is_free_after(&trial, &other, &key, lease).await;
@@ -119,7 +119,7 @@ pub async fn a_late_release_of_an_expired_claim_frees_nobody(trial: Trial) {
     other.stays_alive(&next, Phase::Granted).await;
 }
 
-/// Renewal is for the phase that it names: for another one the claim is left as it is.
+/// RenewRequest is for the phase that it names: for another one the claim is left as it is.
 pub async fn a_renewal_of_another_phase_has_no_effect(trial: Trial) {
     skip_if!(trial.lives_by_session().await);
     let ([holder, other], key) = (trial.two().await, trial.key());
@@ -188,7 +188,7 @@ pub async fn a_renewal_too_short_is_rounded_up_and_says_so(trial: Trial) {
     let ([holder, other], key) = (trial.two().await, trial.key());
     let least = trial.profile().limits.min_lease;
     let claim = holder.holds(&key, Mode::Exclusive).await;
-    let too_short = |renewal: &mut Renewal| renewal.lease = least / 2;
+    let too_short = |renewal: &mut RenewRequest| renewal.lease = least / 2;
     let (held_from, lease) = holder.stays_alive_as(&claim, Phase::Granted, too_short).await;
     assert!(lease >= least, "{lease:?} is below {least:?}");
     trial.pass(least.mul_f64(0.75)).await;
@@ -196,7 +196,7 @@ pub async fn a_renewal_too_short_is_rounded_up_and_says_so(trial: Trial) {
     let answer = other.acquire(&rival).await;
     // A slow store may have answered when that was over.
     if other.now() < held_from + lease {
-        assert!(matches!(answer, Standing::Waiting { .. }), "{answer:?}");
+        assert!(matches!(answer, AcquireReply::Waiting { .. }), "{answer:?}");
     }
 }
 
@@ -205,7 +205,7 @@ pub async fn a_renewal_that_only_shortens_never_lengthens(trial: Trial) {
     skip_if!(trial.lives_by_session().await);
     let [holder, other] = trial.two().await;
     let shorten = async |claim: &Claim, lease: Duration| {
-        let shorten_only = |renewal: &mut Renewal| (renewal.lease, renewal.shorten_only) = (lease, true);
+        let shorten_only = |renewal: &mut RenewRequest| (renewal.lease, renewal.shorten_only) = (lease, true);
         let renewed = holder.stays_alive_as(claim, Phase::Granted, shorten_only).await;
         renewed.1
     };
@@ -303,16 +303,16 @@ async fn interrupted(
     if renews {
         client.granted(&claim).await;
     }
-    let place_by = clock.manual().now() + Duration::from_secs(5);
+    let not_after = clock.manual().now() + Duration::from_secs(5);
     clock.arm(reading, jump);
     let believed = if renews {
         match client.renew(&claim).await {
-            Renewed::Alive { held_from, lease } => Some(held_from + lease),
-            Renewed::Gone(_) | Renewed::Unknown(_) => None,
+            RenewReply::Alive { held_from, lease } => Some(held_from + lease),
+            RenewReply::Gone(_) | RenewReply::Unknown(_) => None,
         }
     } else {
-        match client.acquire_by(&claim, place_by).await {
-            Ok(Standing::Granted(grant)) => Some(grant.held_from + grant.lease),
+        match client.acquire_by(&claim, not_after).await {
+            Ok(AcquireReply::Granted(grant)) => Some(grant.held_from + grant.lease),
             _ => None,
         }
     };

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use tenure_backend::{Instant, LockKey, Mode, Standing, SystemClock};
+use tenure_backend::{AcquireReply, Instant, LockKey, Mode, SystemClock};
 use tokio::task::JoinSet;
 
 use super::trial::permits;
@@ -95,13 +95,13 @@ async fn compete(client: Client, recorder: Recorder, key: LockKey, owner: u64) {
         let key = key.clone();
         recorder.record(attempt, What::Invoked { key, owner, mode });
         match client.acquire(&claim).await {
-            Standing::Granted(grant) => {
+            AcquireReply::Granted(grant) => {
                 let (token, until) = (grant.tokens.map(|run| run.first()), Instant::NEVER);
                 recorder.record(attempt, What::Acquired { token, until });
                 tokio::task::yield_now().await;
                 recorder.record(attempt, What::ReleaseInvoked);
             }
-            Standing::Waiting { .. } | Standing::Recovering => {}
+            AcquireReply::Waiting { .. } | AcquireReply::Recovering => {}
             other => panic!("a fresh claim is {other:?}"),
         }
         client.withdraw(&claim).await;

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tenure_backend::{
-    Backend, BackendError, Cause, Claim, Effect, Fairness, Fault, Liveness, Mode, Phase, Query, Released,
-    Renewed,
+    Backend, BackendError, Cause, Claim, Effect, Fairness, Fault, Liveness, Mode, Phase, Query, ReleaseReply,
+    RenewReply,
 };
 
 use super::client::renewal;
@@ -169,7 +169,7 @@ pub async fn a_store_that_is_unwell_says_so_and_loses_nothing(trial: Trial) {
 async fn renewal_fails(client: &Client, claim: &Claim) -> BackendError {
     let renewals = vec![renewal(claim, Phase::Granted)];
     match client.answers_to_renewals(renewals).await.pop() {
-        Some(Renewed::Unknown(error)) => error,
+        Some(RenewReply::Unknown(error)) => error,
         other => panic!("the renewal must fail, and is {other:?}"),
     }
 }
@@ -177,7 +177,7 @@ async fn renewal_fails(client: &Client, claim: &Claim) -> BackendError {
 async fn release_fails(client: &Client, claim: &Claim) -> BackendError {
     let departures = [departure(claim, Cause::Unlocked)];
     match client.answers_to_departures(&departures).await.pop() {
-        Some((Released::Unknown(error), _)) => error,
+        Some((ReleaseReply::Unknown(error), _)) => error,
         other => panic!("the release must fail, and is {other:?}"),
     }
 }

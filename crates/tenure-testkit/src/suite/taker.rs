@@ -1,19 +1,19 @@
-//! The hand-over: a release that grants its heir in the same step, unless others wait.
+//! The hand-over: a release that grants its successor in the same step, unless others wait.
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use tenure_backend::{Claim, Fairness, Grant, HolderId, LockKey, Mode, Phase, Standing, WakeUp};
+use tenure_backend::{AcquireReply, Claim, Fairness, Grant, HolderId, LockKey, Mode, Phase, WakeUp};
 
 use super::client::hears;
 use super::{Client, Departed, Trial};
 
-/// With nobody else waiting the heir is granted by the release itself, with greater tokens.
-pub async fn an_heir_is_granted_by_the_release_when_nobody_else_waits(trial: Trial) {
+/// With nobody else waiting the successor is granted by the release itself, with greater tokens.
+pub async fn a_successor_is_granted_by_the_release_when_nobody_else_waits(trial: Trial) {
     let ([client, other], key) = (trial.two().await, trial.key());
-    let [held, heir] = [(), ()].map(|()| client.claim(&key, Mode::Exclusive));
+    let [held, successor] = [(), ()].map(|()| client.claim(&key, Mode::Exclusive));
     let before = client.granted(&held).await;
-    let departed = client.hand_over(&held, &heir).await;
+    let departed = client.hand_over(&held, &successor).await;
     departed.freed_it(&held);
     let grant = inherits(&departed);
     if let (Some(before), Some(after)) = (before.tokens, grant.tokens) {
@@ -22,150 +22,156 @@ pub async fn an_heir_is_granted_by_the_release_when_nobody_else_waits(trial: Tri
             "{after:?} is not greater than {before:?}"
         );
     }
-    let status = other.status(&key).await.expect("the heir holds the key");
+    let status = other.status(&key).await.expect("the successor holds the key");
     assert_eq!(status.holders.len(), 1, "{status:?}");
-    assert_eq!(status.holders[0].id, HolderId::Claim(heir.at.id));
+    assert_eq!(status.holders[0].id, HolderId::Claim(successor.at.id));
     other.finds_busy(&key, Mode::Exclusive).await;
-    assert_eq!(client.granted(&heir).await.tokens, grant.tokens);
-    client.release(&heir).await.freed_it(&heir);
+    assert_eq!(client.granted(&successor).await.tokens, grant.tokens);
+    client.release(&successor).await.freed_it(&successor);
     other.finds_free(&key, Mode::Exclusive).await;
 }
 
-/// A hand-over that is repeated gives the same answer: the heir holds, with the same tokens.
+/// A hand-over that is repeated gives the same answer: the successor holds, with the same tokens.
 pub async fn a_hand_over_may_be_repeated(trial: Trial) {
     let ([client, other], key) = (trial.two().await, trial.key());
-    let (held, heir) = held_with_heir(&client, &key).await;
-    let first = inherits(&client.hand_over(&held, &heir).await);
-    let again = client.hand_over(&held, &heir).await;
+    let (held, successor) = held_with_successor(&client, &key).await;
+    let first = inherits(&client.hand_over(&held, &successor).await);
+    let again = client.hand_over(&held, &successor).await;
     again.freed_nobody();
     assert_eq!(inherits(&again).tokens, first.tokens);
     other.finds_busy(&key, Mode::Exclusive).await;
-    client.release(&heir).await.freed_it(&heir);
+    client.release(&successor).await.freed_it(&successor);
     other.finds_free(&key, Mode::Exclusive).await;
 }
 
-/// Another client that queues goes first; a fair heir stands in the queue behind it.
-pub async fn an_heir_waits_when_another_client_queues(trial: Trial) {
+/// Another client that queues goes first; a fair successor stands in the queue behind it.
+pub async fn a_successor_waits_when_another_client_queues(trial: Trial) {
     skip_if!(trial.lacks_so(Mode::Exclusive, Fairness::Fifo).await);
     let ([client, other], key) = (trial.two().await, trial.key());
-    let [held, heir] = [(), ()].map(|()| client.fair(&key, Mode::Exclusive));
+    let [held, successor] = [(), ()].map(|()| client.fair(&key, Mode::Exclusive));
     client.granted(&held).await;
     let waiting = other.queues(&key, Mode::Exclusive).await;
-    let departed = client.hand_over(&held, &heir).await;
+    let departed = client.hand_over(&held, &successor).await;
     departed.freed_it(&held);
     waits(&departed);
     other.granted_soon(&waiting).await;
-    client.waits(&heir).await;
+    client.waits(&successor).await;
     other.release(&waiting).await.freed_it(&waiting);
-    client.granted_soon(&heir).await;
+    client.granted_soon(&successor).await;
 }
 
-/// An unfair heir waits for a queue as any unfair claim does, and leaves nothing.
-pub async fn an_unfair_heir_does_not_overtake_a_queue(trial: Trial) {
+/// An unfair successor waits for a queue as any unfair claim does, and leaves nothing.
+pub async fn an_unfair_successor_does_not_overtake_a_queue(trial: Trial) {
     skip_if!(trial.lacks_so(Mode::Exclusive, Fairness::Fifo).await);
     skip_if!(trial.lacks_so(Mode::Exclusive, Fairness::Unfair).await);
     let ([client, other], key) = (trial.two().await, trial.key());
-    let (held, heir) = held_with_heir(&client, &key).await;
+    let (held, successor) = held_with_successor(&client, &key).await;
     let waiting = other.queues(&key, Mode::Exclusive).await;
-    waits(&client.hand_over(&held, &heir).await);
-    client.withdraw(&heir).await;
+    waits(&client.hand_over(&held, &successor).await);
+    client.withdraw(&successor).await;
     other.granted_soon(&waiting).await;
     other.release(&waiting).await.freed_it(&waiting);
     other.finds_free(&key, Mode::Exclusive).await;
 }
 
 /// Another client that watches is woken and goes first, where the store can tell.
-pub async fn an_heir_waits_when_another_client_watches(trial: Trial) {
+pub async fn a_successor_waits_when_another_client_watches(trial: Trial) {
     let ([client, other], key) = (trial.two().await, trial.key());
-    let (held, heir) = held_with_heir(&client, &key).await;
+    let (held, successor) = held_with_successor(&client, &key).await;
     let waiting = other.claim(&key, Mode::Exclusive);
     let mut wakes = other.watch(&waiting).await;
     other.waits(&waiting).await;
-    let departed = client.hand_over(&held, &heir).await;
+    let departed = client.hand_over(&held, &successor).await;
     if let Some(wakes) = &mut wakes
         && trial.profile().wake_up == WakeUp::Reliable
     {
         assert!(hears(wakes).await, "the wake-up never came");
     }
-    if wakes.is_some() && trial.profile().tells_others {
+    if wakes.is_some() && trial.profile().reports_waiters {
         waits(&departed);
         assert_eq!(departed.others, Some(1));
     }
-    client.withdraw(&heir).await;
+    client.withdraw(&successor).await;
     other.granted_soon(&waiting).await;
 }
 
-/// Waiters of the releasing client are in its own hands and do not stand in the heir's way.
+/// Waiters of the releasing client are in its own hands and do not stand in the successor's way.
 pub async fn the_clients_own_watchers_do_not_stand_in_its_heirs_way(trial: Trial) {
     let (client, key) = (trial.client().await, trial.key());
-    let (held, heir) = held_with_heir(&client, &key).await;
+    let (held, successor) = held_with_successor(&client, &key).await;
     let third = client.claim(&key, Mode::Exclusive);
-    let heirs_own = client.watch(&heir).await;
+    let heirs_own = client.watch(&successor).await;
     let another = client.watch(&third).await;
-    inherits(&client.hand_over(&held, &heir).await);
+    inherits(&client.hand_over(&held, &successor).await);
     drop((heirs_own, another));
 }
 
-/// After its `place_by` an heir is not placed, though the release takes effect.
-pub async fn an_heir_that_comes_too_late_is_not_placed(trial: Trial) {
+/// After its `not_after` a successor is not placed, though the release takes effect.
+pub async fn a_successor_that_comes_too_late_is_not_placed(trial: Trial) {
     let ([client, other], key) = (trial.two().await, trial.key());
-    let (held, heir) = held_with_heir(&client, &key).await;
-    let place_by = client.now() + Duration::from_millis(50);
+    let (held, successor) = held_with_successor(&client, &key).await;
+    let not_after = client.now() + Duration::from_millis(50);
     trial.pass(Duration::from_millis(100)).await;
-    let departed = client.hand_over_by(&held, &heir, place_by).await;
+    let departed = client.hand_over_by(&held, &successor, not_after).await;
     departed.freed_it(&held);
-    assert!(matches!(departed.heir, Some(Standing::TooLate)), "{departed:?}");
+    assert!(
+        matches!(departed.successor, Some(AcquireReply::TooLate)),
+        "{departed:?}"
+    );
     other.finds_nothing(&key).await;
 }
 
-/// An heir that was withdrawn before has ended, though the release takes effect (R1, R2).
-pub async fn an_heir_that_has_ended_is_not_granted(trial: Trial) {
+/// A successor that was withdrawn before has ended, though the release takes effect (R1, R2).
+pub async fn a_successor_that_has_ended_is_not_granted(trial: Trial) {
     if !trial.profile().remembers_ended {
-        return an_heir_that_comes_too_late_is_not_placed(trial).await;
+        return a_successor_that_comes_too_late_is_not_placed(trial).await;
     }
     let ([client, other], key) = (trial.two().await, trial.key());
-    let (held, heir) = held_with_heir(&client, &key).await;
-    client.withdraw(&heir).await;
-    let departed = client.hand_over(&held, &heir).await;
+    let (held, successor) = held_with_successor(&client, &key).await;
+    client.withdraw(&successor).await;
+    let departed = client.hand_over(&held, &successor).await;
     departed.freed_it(&held);
-    assert!(matches!(departed.heir, Some(Standing::Ended)), "{departed:?}");
+    assert!(
+        matches!(departed.successor, Some(AcquireReply::Ended)),
+        "{departed:?}"
+    );
     other.finds_nothing(&key).await;
 }
 
-/// An heir that the remaining holders do not admit waits.
-pub async fn an_heir_that_is_not_admitted_waits(trial: Trial) {
+/// A successor that the remaining holders do not admit waits.
+pub async fn a_successor_that_is_not_admitted_waits(trial: Trial) {
     skip_if!(trial.lacks(Mode::Read).await);
     let ([client, reader], key) = (trial.two().await, trial.key());
     let held = client.holds(&key, Mode::Read).await;
-    let heir = client.claim(&key, Mode::Write);
+    let successor = client.claim(&key, Mode::Write);
     let other = reader.holds(&key, Mode::Read).await;
-    let departed = client.hand_over(&held, &heir).await;
+    let departed = client.hand_over(&held, &successor).await;
     departed.freed_it(&held);
     waits(&departed);
-    client.waits(&heir).await;
+    client.waits(&successor).await;
     reader.release(&other).await.freed_it(&other);
-    client.granted_soon(&heir).await;
+    client.granted_soon(&successor).await;
 }
 
-/// The heir of a claim that is gone already is placed as `acquire` would place it.
-pub async fn an_heir_of_an_absent_claim_is_placed_all_the_same(trial: Trial) {
+/// The successor of a claim that is gone already is placed as `acquire` would place it.
+pub async fn a_successor_of_an_absent_claim_is_placed_all_the_same(trial: Trial) {
     let ([client, other], key) = (trial.two().await, trial.key());
-    let (held, heir) = held_with_heir(&client, &key).await;
+    let (held, successor) = held_with_successor(&client, &key).await;
     client.release(&held).await.freed_it(&held);
-    let departed = client.hand_over(&held, &heir).await;
+    let departed = client.hand_over(&held, &successor).await;
     departed.freed_nobody();
     inherits(&departed);
     other.finds_busy(&key, Mode::Exclusive).await;
 }
 
-/// A claim that never held the key cannot make its heir hold beside the one who does.
-pub async fn an_heir_of_a_waiter_does_not_hold_beside_the_holder(trial: Trial) {
+/// A claim that never held the key cannot make its successor hold beside the one who does.
+pub async fn a_successor_of_a_waiter_does_not_hold_beside_the_holder(trial: Trial) {
     let ([holder, client], key) = (trial.two().await, trial.key());
     let held = holder.holds(&key, Mode::Exclusive).await;
-    let [waiting, heir] = [(), ()].map(|()| client.claim(&key, Mode::Exclusive));
+    let [waiting, successor] = [(), ()].map(|()| client.claim(&key, Mode::Exclusive));
     client.waits(&waiting).await;
-    waits(&client.hand_over(&waiting, &heir).await);
-    client.withdraw(&heir).await;
+    waits(&client.hand_over(&waiting, &successor).await);
+    client.withdraw(&successor).await;
     holder.stays_alive(&held, Phase::Granted).await;
     client.finds_busy(&key, Mode::Exclusive).await;
 }
@@ -175,31 +181,31 @@ pub async fn a_chain_of_hand_overs_holds_the_key_throughout(trial: Trial) {
     let ([client, other], key) = (trial.two().await, trial.key());
     let mut held = client.holds(&key, Mode::Exclusive).await;
     for _ in 0..20 {
-        let heir = client.claim(&key, Mode::Exclusive);
-        inherits(&client.hand_over(&held, &heir).await);
-        held = heir;
+        let successor = client.claim(&key, Mode::Exclusive);
+        inherits(&client.hand_over(&held, &successor).await);
+        held = successor;
         other.finds_busy(&key, Mode::Exclusive).await;
     }
     client.release(&held).await.freed_it(&held);
     other.finds_free(&key, Mode::Exclusive).await;
 }
 
-/// A claim that holds the key, and another of the same client that is to be its heir.
-async fn held_with_heir(client: &Client, key: &LockKey) -> (Arc<Claim>, Arc<Claim>) {
+/// A claim that holds the key, and another of the same client that is to be its successor.
+async fn held_with_successor(client: &Client, key: &LockKey) -> (Arc<Claim>, Arc<Claim>) {
     let held = client.holds(key, Mode::Exclusive).await;
     (held, client.claim(key, Mode::Exclusive))
 }
 
-/// Asserts that the heir was granted.
+/// Asserts that the successor was granted.
 fn inherits(departed: &Departed) -> Grant {
-    match &departed.heir {
-        Some(Standing::Granted(grant)) => grant.clone(),
-        other => panic!("the heir must be granted, and is {other:?}"),
+    match &departed.successor {
+        Some(AcquireReply::Granted(grant)) => grant.clone(),
+        other => panic!("the successor must be granted, and is {other:?}"),
     }
 }
 
-/// Asserts that the heir waits.
+/// Asserts that the successor waits.
 fn waits(departed: &Departed) {
-    let waits = matches!(departed.heir, Some(Standing::Waiting { .. }));
-    assert!(waits, "the heir must wait, and is {:?}", departed.heir);
+    let waits = matches!(departed.successor, Some(AcquireReply::Waiting { .. }));
+    assert!(waits, "the successor must wait, and is {:?}", departed.successor);
 }

@@ -116,7 +116,7 @@ impl Trial {
 
     /// What may pass beyond a lease until its end is seen: what the store says, and the steps in which a case looks.
     pub fn grace(&self) -> Duration {
-        self.profile.limits.late_by + LOOKING
+        self.profile.limits.expiry_slack + LOOKING
     }
 
     /// A lease that outlives a case that waits for none.

@@ -13,7 +13,7 @@ pub async fn a_release_brings_a_watching_waiter_on(trial: Trial) {
     brought_on_by(&trial, async |holder, held| holder.release(held).await).await;
 }
 
-/// So is one by an eviction, once the bar has passed.
+/// So is one by an eviction, once the cooldown has passed.
 pub async fn an_eviction_brings_a_watching_waiter_on(trial: Trial) {
     brought_on_by(&trial, async |holder, held| holder.evict(held, "alice").await).await;
 }
@@ -100,7 +100,7 @@ pub async fn a_release_tells_of_those_who_queue_elsewhere(trial: Trial) {
     holder.granted_soon(&own).await;
     waiter.queues(&key, Mode::Exclusive).await;
     let followed = holder.release(&own).await;
-    if trial.profile().tells_others {
+    if trial.profile().reports_waiters {
         assert_eq!((alone.others, followed.others), (Some(0), Some(1)));
     }
 }
@@ -130,7 +130,7 @@ pub async fn a_release_tells_how_many_wait_elsewhere(trial: Trial) {
             others = grant_and_release().await;
         }
         let counted = wakes.is_some() || !watches;
-        if trial.profile().tells_others && counted {
+        if trial.profile().reports_waiters && counted {
             assert_eq!(others, Some(expected), "watching: {watches}");
         }
     }
@@ -143,7 +143,7 @@ pub async fn the_clients_own_waiters_do_not_count_as_others(trial: Trial) {
     let waiting = client.claim(&key, Mode::Exclusive);
     let wakes = client.watch(&waiting).await;
     let departed = client.release(&held).await;
-    if trial.profile().tells_others {
+    if trial.profile().reports_waiters {
         assert_eq!(departed.others, Some(0));
     }
     drop(wakes);

@@ -8,9 +8,9 @@ use std::time::Duration;
 use futures_util::{StreamExt, future, stream};
 use parking_lot::Mutex;
 use tenure_backend::{
-    Backend, BackendError, Batch, Cause, Claim, ClaimRef, Cursor, Departure, Effect, Fairness, Fault,
-    FencingToken, Grant, Holder, HolderId, Instant, LockKey, LockStatus, Loss, Mode, Page, Phase, Query,
-    Released, Renewal, Renewed, Standing, TokenRun, Wakes,
+    AcquireReply, Backend, BackendError, Batch, Cause, Claim, ClaimRef, Cursor, Effect, Fairness, Fault,
+    FencingToken, Grant, HolderId, Instant, LockKey, LockStatus, Loss, Mode, Page, Phase, Query,
+    ReleaseReply, ReleaseRequest, ReleaseTarget, RenewReply, RenewRequest, TokenRange, Wakes,
 };
 use tenure_memory::MemoryStore;
 use tenure_testkit::{Ailment, Exchange, Faults, Reply, Request, When};
@@ -96,8 +96,8 @@ impl Planted {
     /// Changes a request before it is sent.
     fn change(&self, bug: Bug, request: &mut Request) {
         match request {
-            Request::Acquire(claim, place_by) => {
-                self.change_place_by(bug, place_by);
+            Request::Acquire(claim, not_after) => {
+                self.change_not_after(bug, not_after);
                 if bug == KeysFoldCase {
                     let folded = LockKey::new(claim.at.key.as_str().to_lowercase());
                     Arc::make_mut(claim).at.key = folded.expect("as good a key as before");
@@ -111,15 +111,17 @@ impl Planted {
                 _ => {}
             },
             Request::Release(departure) => {
-                let heir = departure.heir.iter_mut();
-                heir.for_each(|heir| self.change_place_by(bug, &mut heir.place_by));
-                let key = departure.who.key().clone();
+                let successor = departure.successor.iter_mut();
+                successor.for_each(|successor| self.change_not_after(bug, &mut successor.not_after));
+                let key = departure.target.key().clone();
                 match bug {
-                    AnyoneReleases if departure.heir.is_none() => departure.who = Holder::All(key),
-                    GhostOfAWithdrawnWaiter if departure.cause == Cause::Withdrawn => {
-                        departure.who = HolderId::parse("a stranger").on(key);
+                    AnyoneReleases if departure.successor.is_none() => {
+                        departure.target = ReleaseTarget::All(key)
                     }
-                    NoBarAfterEviction => departure.bar = Duration::ZERO,
+                    GhostOfAWithdrawnWaiter if departure.cause == Cause::Withdrawn => {
+                        departure.target = HolderId::parse("a stranger").on(key);
+                    }
+                    NoBarAfterEviction => departure.cooldown = Duration::ZERO,
                     EvictionIsNotTold => departure.cause = Cause::Unlocked,
                     _ => {}
                 }
@@ -128,9 +130,9 @@ impl Planted {
         }
     }
 
-    fn change_place_by(&self, bug: Bug, place_by: &mut Instant) {
-        if bug == PlacesTooLate || bug == PlaceByIsReadAtSending && self.now() <= *place_by {
-            *place_by = Instant::NEVER;
+    fn change_not_after(&self, bug: Bug, not_after: &mut Instant) {
+        if bug == PlacesTooLate || bug == PlaceByIsReadAtSending && self.now() <= *not_after {
+            *not_after = Instant::NEVER;
         }
     }
 
@@ -153,26 +155,26 @@ impl Planted {
             _ => return false,
         };
         match (bug, standing, claim.mode) {
-            (ForgetsEnded, Standing::Ended, _) => admitted,
-            (ForgetsEndedSoon, Standing::Ended, _) => {
+            (ForgetsEnded, AcquireReply::Ended, _) => admitted,
+            (ForgetsEndedSoon, AcquireReply::Ended, _) => {
                 let released = self.notes.released.lock().get(&claim.at).copied();
                 admitted && released.is_some_and(|at| at + SOON < self.now())
             }
-            (ReaderIgnoresWriter, Standing::Waiting { .. }, Mode::Read) => {
+            (ReaderIgnoresWriter, AcquireReply::Waiting { .. }, Mode::Read) => {
                 held().any(|held| held == Mode::Write)
             }
-            (OnePermitTooMany, Standing::Waiting { .. }, Mode::Permits { take, of }) => {
+            (OnePermitTooMany, AcquireReply::Waiting { .. }, Mode::Permits { take, of }) => {
                 let used: u32 = held().map(permits).sum();
                 used + take.get() == of.get() + 1
             }
-            (LastComeFirstServed, Standing::Waiting { .. }, _) => {
+            (LastComeFirstServed, AcquireReply::Waiting { .. }, _) => {
                 let last = waiters.iter().skip(1).last();
                 admitted && last.is_some_and(|last| last.id == HolderId::Claim(claim.at.id))
             }
-            (UnfairOvertakesTheQueue, Standing::Waiting { .. }, _) => {
+            (UnfairOvertakesTheQueue, AcquireReply::Waiting { .. }, _) => {
                 admitted && claim.fairness == Fairness::Unfair && !waiters.is_empty()
             }
-            (SmallOvertakesLarge, Standing::Waiting { .. }, Mode::Permits { .. }) => {
+            (SmallOvertakesLarge, AcquireReply::Waiting { .. }, Mode::Permits { .. }) => {
                 admitted && waiters.first().is_some_and(|first| !first.mode.admits(held()))
             }
             _ => false,
@@ -180,8 +182,8 @@ impl Planted {
     }
 
     /// A grant that the store knows nothing of.
-    fn grant(&self, claim: &Claim) -> Standing {
-        Standing::Granted(Grant {
+    fn grant(&self, claim: &Claim) -> AcquireReply {
+        AcquireReply::Granted(Grant {
             tokens: run_from(1 << 60, claim.grants.min(self.store.profile().limits.max_grants)),
             held_from: self.now(),
             lease: claim.lease,
@@ -192,8 +194,8 @@ impl Planted {
     /// Changes the store's reply to a request.
     async fn falsify(&self, bug: Bug, request: &Request, reply: &mut Reply) {
         match (request, reply) {
-            (Request::Acquire(claim, place_by), Reply::Acquire(standing)) => {
-                self.falsify_standing(bug, claim, *place_by, standing).await;
+            (Request::Acquire(claim, not_after), Reply::Acquire(standing)) => {
+                self.falsify_standing(bug, claim, *not_after, standing).await;
             }
             (Request::Renew(renewal), Reply::Renew(renewed)) => {
                 self.falsify_renewed(bug, renewal, renewed).await;
@@ -210,23 +212,29 @@ impl Planted {
         }
     }
 
-    async fn falsify_standing(&self, bug: Bug, claim: &Claim, place_by: Instant, standing: &mut Standing) {
+    async fn falsify_standing(
+        &self,
+        bug: Bug,
+        claim: &Claim,
+        not_after: Instant,
+        standing: &mut AcquireReply,
+    ) {
         match (bug, &mut *standing) {
-            (BeliefStartsAtTheReply, Standing::Granted(grant)) => grant.held_from = self.now(),
-            (LeaseNeverEnds, Standing::Granted(_)) => self.keep(&claim.at, Phase::Granted).await,
-            (DeadWaitersStay, Standing::Waiting { .. }) => self.keep(&claim.at, Phase::Waiting).await,
-            (PlacedComesTooLate, Standing::Granted(_) | Standing::Waiting { .. })
-                if self.now() > place_by =>
+            (BeliefStartsAtTheReply, AcquireReply::Granted(grant)) => grant.held_from = self.now(),
+            (LeaseNeverEnds, AcquireReply::Granted(_)) => self.keep(&claim.at, Phase::Granted).await,
+            (DeadWaitersStay, AcquireReply::Waiting { .. }) => self.keep(&claim.at, Phase::Waiting).await,
+            (PlacedComesTooLate, AcquireReply::Granted(_) | AcquireReply::Waiting { .. })
+                if self.now() > not_after =>
             {
-                *standing = Standing::TooLate;
+                *standing = AcquireReply::TooLate;
             }
-            (TokensNeverRise, Standing::Granted(grant)) => grant.tokens = run_from(1, claim.grants),
-            (RepetitionDrawsAnotherToken, Standing::Granted(grant)) => {
+            (TokensNeverRise, AcquireReply::Granted(grant)) => grant.tokens = run_from(1, claim.grants),
+            (RepetitionDrawsAnotherToken, AcquireReply::Granted(grant)) => {
                 let repeated = !self.notes.granted.lock().insert(claim.at.clone());
-                let other = |run: TokenRun| run_from(run.first().get() + u64::from(repeated), run.count());
+                let other = |run: TokenRange| run_from(run.first().get() + u64::from(repeated), run.count());
                 grant.tokens = grant.tokens.and_then(other);
             }
-            (ShowsTheExpired, Standing::Granted(_)) => {
+            (ShowsTheExpired, AcquireReply::Granted(_)) => {
                 let status = self.show(&claim.at.key).await;
                 let named = status.map(|status| (status.key.clone(), status));
                 self.notes.shown.lock().extend(named);
@@ -235,51 +243,56 @@ impl Planted {
         }
     }
 
-    async fn falsify_renewed(&self, bug: Bug, renewal: &Renewal, renewed: &mut Renewed) {
+    async fn falsify_renewed(&self, bug: Bug, renewal: &RenewRequest, renewed: &mut RenewReply) {
         let (held_from, asked) = (self.now(), renewal.lease);
-        let revived = Renewed::Alive {
+        let revived = RenewReply::Alive {
             held_from,
             lease: asked,
         };
         match (bug, &mut *renewed) {
-            (RenewalHidesItsRounding | RenewalNeverLengthens, Renewed::Alive { lease, .. }) => *lease = asked,
-            (BeliefStartsAtTheReply, Renewed::Alive { held_from, .. }) => *held_from = self.now(),
-            (LeaseNeverEnds, Renewed::Alive { .. }) => self.keep(&renewal.who, Phase::Granted).await,
-            (DeadWaitersStay, Renewed::Alive { .. }) => self.keep(&renewal.who, Phase::Waiting).await,
-            (RenewalRevivesExpired, Renewed::Gone(Loss::Expired)) => *renewed = revived,
-            (RenewalRecreates, Renewed::Gone(loss)) if *loss != Loss::Expired => *renewed = revived,
+            (RenewalHidesItsRounding | RenewalNeverLengthens, RenewReply::Alive { lease, .. }) => {
+                *lease = asked
+            }
+            (BeliefStartsAtTheReply, RenewReply::Alive { held_from, .. }) => *held_from = self.now(),
+            (LeaseNeverEnds, RenewReply::Alive { .. }) => self.keep(&renewal.claim, Phase::Granted).await,
+            (DeadWaitersStay, RenewReply::Alive { .. }) => self.keep(&renewal.claim, Phase::Waiting).await,
+            (RenewalRevivesExpired, RenewReply::Gone(Loss::Expired)) => *renewed = revived,
+            (RenewalRecreates, RenewReply::Gone(loss)) if *loss != Loss::Expired => *renewed = revived,
             _ => {}
         }
     }
 
-    async fn falsify_released(&self, bug: Bug, departure: &Departure, released: &mut Released) {
-        let Released::Done { others, heir, .. } = released else {
+    async fn falsify_released(&self, bug: Bug, departure: &ReleaseRequest, released: &mut ReleaseReply) {
+        let ReleaseReply::Done {
+            others, successor, ..
+        } = released
+        else {
             return;
         };
-        let key = departure.who.key();
+        let key = departure.target.key();
         self.notes.shown.lock().remove(key);
-        if let Holder::Claim(claim) = &departure.who {
+        if let ReleaseTarget::Claim(claim) = &departure.target {
             self.notes.released.lock().insert(claim.clone(), self.now());
         }
-        match (bug, heir) {
+        match (bug, successor) {
             (CountsOwnWaiters, _) => {
                 let waiters = self.show(key).await.and_then(|status| status.waiters);
                 *others = u32::try_from(waiters.unwrap_or_default().len()).ok();
             }
-            (HeirOvertakes, Some(standing @ Standing::Waiting { .. })) => {
+            (HeirOvertakes, Some(standing @ AcquireReply::Waiting { .. })) => {
                 let free = self
                     .show(key)
                     .await
                     .is_none_or(|status| status.holders.is_empty());
-                if let Some(heir) = departure.heir.as_ref().filter(|_| free) {
-                    *standing = self.grant(&heir.claim);
+                if let Some(successor) = departure.successor.as_ref().filter(|_| free) {
+                    *standing = self.grant(&successor.claim);
                 }
             }
             (HeirIsForgotten, Some(standing)) => {
                 let (ahead, poll_after) = (None, Duration::from_millis(1));
-                *standing = Standing::Waiting { ahead, poll_after };
+                *standing = AcquireReply::Waiting { ahead, poll_after };
             }
-            (BeliefStartsAtTheReply, Some(Standing::Granted(grant))) => grant.held_from = self.now(),
+            (BeliefStartsAtTheReply, Some(AcquireReply::Granted(grant))) => grant.held_from = self.now(),
             _ => {}
         }
     }
@@ -315,8 +328,8 @@ impl Planted {
 
     /// Keeps a claim in the store for as long as the store can.
     async fn keep(&self, who: &ClaimRef, only: Phase) {
-        let renewal = Renewal {
-            who: who.clone(),
+        let renewal = RenewRequest {
+            claim: who.clone(),
             lease: self.store.profile().limits.max_lease,
             only,
             shorten_only: false,
@@ -334,7 +347,7 @@ impl Planted {
 
 /// Changes the replies to the elements of one batch.
 fn falsify_batch(bug: Bug, call: &mut [Exchange]) {
-    let alive = |one: &Exchange| matches!(one.reply, Some(Ok(Reply::Renew(Renewed::Alive { .. }))));
+    let alive = |one: &Exchange| matches!(one.reply, Some(Ok(Reply::Renew(RenewReply::Alive { .. }))));
     match bug {
         BatchEndsAtTheFirstFailure => {
             let after = call.iter_mut().skip_while(|one| alive(one)).skip(1);
@@ -360,7 +373,7 @@ fn falsify_batch(bug: Bug, call: &mut [Exchange]) {
 }
 
 fn missing() -> Reply {
-    Reply::Renew(Renewed::Gone(Loss::Missing))
+    Reply::Renew(RenewReply::Gone(Loss::Missing))
 }
 
 fn permits(mode: Mode) -> u32 {
@@ -370,6 +383,6 @@ fn permits(mode: Mode) -> u32 {
     }
 }
 
-fn run_from(first: u64, count: NonZeroU32) -> Option<TokenRun> {
-    TokenRun::new(FencingToken::new(first)?, count)
+fn run_from(first: u64, count: NonZeroU32) -> Option<TokenRange> {
+    TokenRange::new(FencingToken::new(first)?, count)
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tenure_backend::{Backend, Finding, Holder, HolderId, LockStatus, Page, Query};
+use tenure_backend::{Backend, Finding, HolderId, LockStatus, Page, Query, ReleaseTarget};
 
 use super::adapter::{Blocking, blocking};
 use super::changes::Changes;
@@ -77,7 +77,7 @@ blocking!(Client
     }
     waits {
         inspect(query: Query) -> Page<LockStatus>;
-        evict(holder: Holder) -> Vec<HolderId>;
+        evict(holder: ReleaseTarget) -> Vec<HolderId>;
         examine() -> Vec<Finding>;
         close(limit: Duration) -> ();
     }

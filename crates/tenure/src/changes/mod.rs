@@ -178,7 +178,7 @@ impl Changes {
                     self.look = Some(look);
                     return Poll::Pending;
                 }
-                Poll::Ready(Err(error)) if !error.is_weather() => return Poll::Ready(Err(error)),
+                Poll::Ready(Err(error)) if !error.is_transient() => return Poll::Ready(Err(error)),
                 Poll::Ready(looked) => {
                     let ended = self.take_in(looked);
                     self.look = Some(self.next_look(ended + self.interval));

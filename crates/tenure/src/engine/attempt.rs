@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
-use tenure_backend::{BackendError, Call, Claim, ClaimRef, Effect, Fairness, Fault, Instant, Standing};
+use tenure_backend::{AcquireReply, BackendError, Call, Claim, ClaimRef, Effect, Fairness, Fault, Instant};
 use tracing::Span;
 
 use super::context::Place;
@@ -468,7 +468,7 @@ impl Attempt {
 }
 
 /// Asks for a claim after the release of another claim of this client.
-fn ask_after(queue: Arc<SharedQueue>, release: Release, claim: Arc<Claim>) -> Call<Standing> {
+fn ask_after(queue: Arc<SharedQueue>, release: Release, claim: Arc<Claim>) -> Call<AcquireReply> {
     Call::new(async move {
         let context = queue.context();
         let limit = context.settings.unlock_limit.min(claim.lease);

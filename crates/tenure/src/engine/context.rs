@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use tenure_backend::{
-    Backend, BackendError, ClaimId, ClientId, Clock, Fairness, Instant, LockKey, MAX_PLACE_AHEAD, Mode, Order,
+    Backend, BackendError, ClaimId, ClientId, Clock, Fairness, Instant, LockKey, MAX_NOT_AFTER, Mode, Order,
 };
 use tokio::sync::Notify;
 
@@ -130,7 +130,7 @@ impl Context {
 
     /// The latest time at which the store may place a claim that is sent now.
     pub(crate) fn not_after(&self, now: Instant) -> Instant {
-        now + self.settings.call_limit.min(MAX_PLACE_AHEAD)
+        now + self.settings.call_limit.min(MAX_NOT_AFTER)
     }
 
     /// Counts one more attempt or held claim.

@@ -5,7 +5,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker, ready};
 
-use tenure_backend::{BackendError, Call, Claim, Effect, Fairness, Fault, Instant, Standing};
+use tenure_backend::{AcquireReply, BackendError, Call, Claim, Effect, Fairness, Fault, Instant};
 use tokio::sync::Notify;
 
 use super::hold::Hold;
@@ -55,18 +55,18 @@ impl OwnCall {
     }
 
     /// Judges the answer, and tells the queue.
-    fn judge(&self, answer: Result<Standing, BackendError>) -> Judged {
+    fn judge(&self, answer: Result<AcquireReply, BackendError>) -> Judged {
         let OwnCall {
             queue, claim, tries, ..
         } = self;
         let context = queue.context();
         match &answer {
             Ok(_) => context.store_answered(),
-            Err(error) if error.is_weather() && !tries => context.store_failed(&queue.key, error),
+            Err(error) if error.is_transient() && !tries => context.store_failed(&queue.key, error),
             Err(_) => {}
         }
         match answer {
-            Ok(Standing::Granted(grant)) => match queue.accept(claim, grant, &self.request) {
+            Ok(AcquireReply::Granted(grant)) => match queue.accept(claim, grant, &self.request) {
                 Some(hold) => self.granted(hold),
                 None => {
                     queue.withdraw(claim.clone());
@@ -79,7 +79,7 @@ impl OwnCall {
                     }
                 }
             },
-            Ok(Standing::Waiting { .. }) if *tries => {
+            Ok(AcquireReply::Waiting { .. }) if *tries => {
                 if claim.fairness == Fairness::Fifo {
                     queue.withdraw(claim.clone());
                 }
@@ -88,7 +88,7 @@ impl OwnCall {
                     _ => Judged::Refused,
                 }
             }
-            Ok(Standing::Waiting { .. }) => self.wait(claim, Placed::Yes),
+            Ok(AcquireReply::Waiting { .. }) => self.wait(claim, Placed::Yes),
             Ok(_) if *tries => self.fail(no_answer(
                 "the store could not judge this request in time: try again",
             )),
@@ -105,7 +105,7 @@ impl OwnCall {
                 if error.effect() == Effect::Unknown {
                     queue.withdraw_unanswered(claim.clone());
                 }
-                if error.is_weather() && !tries {
+                if error.is_transient() && !tries {
                     self.wait_anew()
                 } else {
                     self.fail(error.into())
@@ -119,7 +119,7 @@ impl OwnCall {
     fn keeps_place(&self, error: &BackendError) -> bool {
         let forgets = !self.queue.context().store.profile().remembers_ended;
         let fair = self.claim.fairness == Fairness::Fifo && !self.tries;
-        fair && error.is_weather() && !(forgets && error.effect() == Effect::Unknown)
+        fair && error.is_transient() && !(forgets && error.effect() == Effect::Unknown)
     }
 
     fn end(&self, outcome: CallOutcome) -> CallReply {
@@ -189,13 +189,13 @@ impl OwnCall {
 
 /// A caller's own call in flight. It is judged once, whichever side polls it to its end.
 pub(crate) struct Asking {
-    call: Call<Standing>,
+    call: Call<AcquireReply>,
     /// `None` once the call is judged.
     own: Option<OwnCall>,
 }
 
 impl Asking {
-    pub(crate) fn new(call: Call<Standing>, own: OwnCall) -> Self {
+    pub(crate) fn new(call: Call<AcquireReply>, own: OwnCall) -> Self {
         Asking { call, own: Some(own) }
     }
 }

@@ -7,8 +7,8 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use tenure_backend::{
-    Backend, Batch, Call, Claim, Clock, Departure, Each, Finding, Instant, LockStatus, Page, Profile, Query,
-    Released, Renewal, Renewed, Standing, Wakes,
+    AcquireReply, Backend, Batch, BatchCall, Call, Claim, Clock, Finding, Instant, LockStatus, Page, Profile,
+    Query, ReleaseReply, ReleaseRequest, RenewReply, RenewRequest, Wakes,
 };
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
@@ -118,16 +118,16 @@ impl Backend for Anchored {
         self.store.clock()
     }
 
-    fn acquire(self: Arc<Self>, claim: Arc<Claim>, place_by: Instant) -> Call<Standing> {
-        Call::new(self.poll(self.store.clone().acquire(claim, place_by)))
+    fn acquire(self: Arc<Self>, claim: Arc<Claim>, not_after: Instant) -> Call<AcquireReply> {
+        Call::new(self.poll(self.store.clone().acquire(claim, not_after)))
     }
 
-    fn renew(self: Arc<Self>, batch: Batch<Renewal>) -> Each<Renewed> {
-        Each::new(self.poll(self.store.clone().renew(batch)))
+    fn renew(self: Arc<Self>, batch: Batch<RenewRequest>) -> BatchCall<RenewReply> {
+        BatchCall::new(self.poll(self.store.clone().renew(batch)))
     }
 
-    fn release(self: Arc<Self>, batch: Batch<Departure>) -> Each<Released> {
-        Each::new(self.poll(self.store.clone().release(batch)))
+    fn release(self: Arc<Self>, batch: Batch<ReleaseRequest>) -> BatchCall<ReleaseReply> {
+        BatchCall::new(self.poll(self.store.clone().release(batch)))
     }
 
     fn watch(self: Arc<Self>, claim: Arc<Claim>) -> Call<Wakes> {

@@ -7,7 +7,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tenure_backend::{BackendError, Call, Claim, Effect, Grant, Instant, Standing, WakeUp, Wakes};
+use tenure_backend::{AcquireReply, BackendError, Call, Claim, Effect, Grant, Instant, WakeUp, Wakes};
 use tokio::sync::Notify;
 
 use super::context::backoff;
@@ -222,12 +222,12 @@ impl Search<'_> {
             context.store_answered();
         }
         match answer {
-            Ok(Standing::Granted(grant)) => {
+            Ok(AcquireReply::Granted(grant)) => {
                 let uncertain = self.uncertain;
                 return Err(Found::Granted { grant, uncertain });
             }
-            Ok(Standing::Ended) => return Err(Found::Ended),
-            Ok(Standing::Waiting { poll_after, .. }) => {
+            Ok(AcquireReply::Ended) => return Err(Found::Ended),
+            Ok(AcquireReply::Waiting { poll_after, .. }) => {
                 self.failures = 0;
                 // Counted from the request: a late answer does not put off the next poll.
                 let poll_after = asked + poll_after - context.now();
@@ -235,8 +235,8 @@ impl Search<'_> {
                 let time = self.spread(poll_after.clamp(SOON, most));
                 return Ok(Pause::UntilWakeUp { time, others: 0 });
             }
-            Ok(Standing::TooLate | Standing::Recovering) => {}
-            Err(error) if error.is_weather() => {
+            Ok(AcquireReply::TooLate | AcquireReply::Recovering) => {}
+            Err(error) if error.is_transient() => {
                 self.uncertain |= error.effect() == Effect::Unknown;
                 context.store_failed(&self.claim.at.key, &error);
             }

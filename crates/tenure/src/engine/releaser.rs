@@ -13,7 +13,8 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use smallvec::smallvec;
 use tenure_backend::{
-    BackendError, Cause, Claim, Departure, Each, Effect, Heir, Holder, HolderId, Instant, Released, Standing,
+    AcquireReply, BackendError, BatchCall, Cause, Claim, Effect, HolderId, Instant, ReleaseReply,
+    ReleaseRequest, ReleaseTarget, Successor,
 };
 use tokio::sync::{Notify, oneshot};
 use tokio_util::task::task_tracker::TaskTrackerToken;
@@ -66,9 +67,9 @@ pub(crate) struct Release {
     origin: Arc<dyn Origin>,
     claim: Arc<Claim>,
     cause: Cause,
-    successor: Option<Successor>,
+    successor: Option<NamedSuccessor>,
     /// A call in flight. It outlives the future that polls it.
-    call: Option<Each<Released>>,
+    call: Option<BatchCall<ReleaseReply>>,
     tries: u32,
     /// A closing client waits for it.
     _token: TaskTrackerToken,
@@ -82,7 +83,7 @@ pub(crate) trait Origin: Send + Sync {
 }
 
 /// The claim that the release grants, if the store gives it the key at once.
-pub(crate) struct Successor {
+pub(crate) struct NamedSuccessor {
     pub(crate) claim: Arc<Claim>,
     pub(crate) owner: Arc<dyn SuccessorOwner>,
 }
@@ -97,7 +98,7 @@ pub(crate) struct SuccessorAnswer {
     /// Number of other waiters, where the store reports it.
     pub(crate) others: Option<u32>,
     /// `None` if the store has not answered.
-    pub(crate) standing: Option<Standing>,
+    pub(crate) standing: Option<AcquireReply>,
     /// An unanswered request may have placed the claim, or may still do so.
     pub(crate) may_be_placed: bool,
 }
@@ -215,7 +216,7 @@ impl Release {
         origin: Arc<dyn Origin>,
         claim: Arc<Claim>,
         cause: Cause,
-        successor: Option<Successor>,
+        successor: Option<NamedSuccessor>,
         token: TaskTrackerToken,
     ) -> Self {
         Release {
@@ -269,7 +270,7 @@ impl Release {
         let answer = call.take_ready().map(|mut answers| answers.pop())?;
         self.call = None;
         self.settle(answer)
-            .map_err(|error| self.call = Some(Each::ready(smallvec![Released::Unknown(error)])))
+            .map_err(|error| self.call = Some(BatchCall::ready(smallvec![ReleaseReply::Unknown(error)])))
             .ok()
     }
 
@@ -330,7 +331,7 @@ impl Release {
             let Shared { context, tasks, .. } = self.shared();
             let now = context.now();
             let give_up = *give_up.get_or_insert(now + limit);
-            let may_succeed = error.is_weather() || error.effect() == Effect::Unknown;
+            let may_succeed = error.is_transient() || error.effect() == Effect::Unknown;
             if !may_succeed || now >= give_up {
                 return Err(error);
             }
@@ -344,7 +345,7 @@ impl Release {
     }
 
     /// The call in flight, or a new one.
-    fn call(&mut self) -> &mut Each<Released> {
+    fn call(&mut self) -> &mut BatchCall<ReleaseReply> {
         let call = self.call.take().unwrap_or_else(|| {
             self.tries += 1;
             self.shared().context.store.release(smallvec![self.departure()])
@@ -352,7 +353,7 @@ impl Release {
         self.call.insert(call)
     }
 
-    fn poll_call(&mut self, cx: &mut std::task::Context<'_>) -> Poll<Option<Released>> {
+    fn poll_call(&mut self, cx: &mut std::task::Context<'_>) -> Poll<Option<ReleaseReply>> {
         let polled = Pin::new(self.call()).poll(cx);
         polled.map(|mut answers| {
             self.call = None;
@@ -360,38 +361,42 @@ impl Release {
         })
     }
 
-    fn departure(&self) -> Departure {
+    fn departure(&self) -> ReleaseRequest {
         let context = &self.shared().context;
-        Departure {
-            who: Holder::Claim(self.claim.at.clone()),
+        ReleaseRequest {
+            target: ReleaseTarget::Claim(self.claim.at.clone()),
             cause: self.cause.clone(),
-            heir: self.successor.as_ref().map(|successor| Heir {
+            successor: self.successor.as_ref().map(|successor| Successor {
                 claim: successor.claim.clone(),
-                place_by: context.not_after(context.now()),
+                not_after: context.not_after(context.now()),
             }),
-            bar: Duration::ZERO,
+            cooldown: Duration::ZERO,
         }
     }
 
     /// Judges an answer, and delivers the successor.
-    fn settle(&mut self, released: Option<Released>) -> Answer {
+    fn settle(&mut self, released: Option<ReleaseReply>) -> Answer {
         match released {
-            Some(Released::Done { freed, others, heir }) => {
-                self.deliver(others, heir);
+            Some(ReleaseReply::Done {
+                freed,
+                others,
+                successor,
+            }) => {
+                self.deliver(others, successor);
                 Ok(match () {
                     () if freed.contains(&HolderId::Claim(self.claim.at.id)) => Left::Freed,
                     () if self.tries == 1 => Left::WasGone,
                     () => Left::Absent,
                 })
             }
-            Some(Released::Unknown(error)) => Err(error),
+            Some(ReleaseReply::Unknown(error)) => Err(error),
             None => Err(no_answer()),
         }
     }
 
-    fn deliver(&mut self, others: Option<u32>, standing: Option<Standing>) {
-        if let Some(Successor { claim, owner }) = self.successor.take() {
-            let was_granted = matches!(standing, Some(Standing::Granted(_)));
+    fn deliver(&mut self, others: Option<u32>, standing: Option<AcquireReply>) {
+        if let Some(NamedSuccessor { claim, owner }) = self.successor.take() {
+            let was_granted = matches!(standing, Some(AcquireReply::Granted(_)));
             let may_be_placed = !was_granted && (self.tries > 1 || (self.tries == 1 && standing.is_none()));
             let answer = SuccessorAnswer {
                 others,

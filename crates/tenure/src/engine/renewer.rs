@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use parking_lot::{Mutex, MutexGuard};
 use smallvec::smallvec;
-use tenure_backend::{Batch, Instant, Phase, Renewal, Renewed};
+use tenure_backend::{Batch, Instant, Phase, RenewReply, RenewRequest};
 use tokio::sync::{Notify, oneshot};
 use tracing::Instrument;
 
@@ -126,7 +126,7 @@ impl Renewer {
     pub(crate) async fn why_gone(&self, hold: &Hold) -> LostCause {
         let renewal = renewal(hold, hold.claim.lease, true);
         match self.0.context.store.renew(smallvec![renewal]).await.pop() {
-            Some(Renewed::Gone(loss)) => loss.into(),
+            Some(RenewReply::Gone(loss)) => loss.into(),
             _ => LostCause::Missing,
         }
     }
@@ -163,7 +163,7 @@ impl Renewer {
             let lease = (until - now).min(most);
             let answer = context.store.renew(smallvec![renewal(hold, lease, false)]).await;
             let pause = match answer.into_iter().next() {
-                Some(Renewed::Alive { held_from, lease }) => {
+                Some(RenewReply::Alive { held_from, lease }) => {
                     (failures, kept) = (0, true);
                     deadline = held_from + lease;
                     tell(Ok(()));
@@ -173,15 +173,15 @@ impl Renewer {
                         until - now
                     }
                 }
-                Some(Renewed::Unknown(error)) if error.is_weather() => {
+                Some(RenewReply::Unknown(error)) if error.is_transient() => {
                     failures += 1;
                     backoff(failures, context.dice())
                 }
-                Some(Renewed::Unknown(error)) => {
+                Some(RenewReply::Unknown(error)) => {
                     tell(Err(error.into()));
                     return false;
                 }
-                Some(Renewed::Gone(loss)) => {
+                Some(RenewReply::Gone(loss)) => {
                     let cause = LostCause::from(loss);
                     hold.lose(cause.clone());
                     tell(Err(Lost { cause }.into()));
@@ -246,9 +246,9 @@ impl Renewer {
     }
 }
 
-fn renewal(hold: &Hold, lease: Duration, shorten_only: bool) -> Renewal {
-    Renewal {
-        who: hold.claim.at.clone(),
+fn renewal(hold: &Hold, lease: Duration, shorten_only: bool) -> RenewRequest {
+    RenewRequest {
+        claim: hold.claim.at.clone(),
         lease,
         only: Phase::Granted,
         shorten_only,
@@ -372,7 +372,7 @@ impl Shared {
     async fn renew(&self, batch: Vec<Watched>) -> Option<Error> {
         let context = &self.context;
         let (meters, margin) = (context.renewal_meters(), context.store.profile().limits.margin);
-        let renewals: Batch<Renewal> = batch
+        let renewals: Batch<RenewRequest> = batch
             .iter()
             // A fixed lease is not lengthened by a renewal.
             .map(|Watched { hold, .. }| renewal(hold, hold.claim.lease, !hold.is_lease_renewed()))
@@ -386,11 +386,11 @@ impl Shared {
         let mut first = None;
         let mut renewed = 0;
         let mut looks = Vec::with_capacity(batch.len());
-        let missing = std::iter::repeat_with(|| Renewed::Unknown(no_answer()));
+        let missing = std::iter::repeat_with(|| RenewReply::Unknown(no_answer()));
         for (Watched { hold, observer }, answer) in batch.iter().zip(answers.into_iter().chain(missing)) {
             let failed = match answer {
                 _ if hold.has_departed() => hold.check(now).err().map(Error::Lost),
-                Renewed::Alive { held_from, lease } => {
+                RenewReply::Alive { held_from, lease } => {
                     renewed += 1;
                     hold.first_renewal_done();
                     if hold.is_lease_renewed() {
@@ -401,7 +401,7 @@ impl Shared {
                     looks.push((hold, next_look(hold, renewal)));
                     hold.check(now).err().map(Error::Lost)
                 }
-                Renewed::Gone(loss) => {
+                RenewReply::Gone(loss) => {
                     hold.lose(loss.into());
                     let entry = self.due.lock().wheel.remove(hold.mark());
                     drop(entry);
@@ -412,7 +412,7 @@ impl Shared {
                     }
                     lost.map(Error::Lost)
                 }
-                Renewed::Unknown(error) => {
+                RenewReply::Unknown(error) => {
                     tracing::debug!(key = %hold.claim.at.key, claim = %hold.claim.at.id, %error, "a renewal failed");
                     meters.failed.increment(1);
                     looks.push((hold, next_look(hold, now + retry_after(hold.lease()))));

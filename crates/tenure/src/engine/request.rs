@@ -4,7 +4,7 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tenure_backend::{Claim, ClaimRef, Fairness, LockKey, Mode, OwnerId, PASS_WINDOW};
+use tenure_backend::{Claim, ClaimRef, Fairness, HANDOVER_WINDOW, LockKey, Mode, OwnerId};
 
 use super::context::Context;
 use super::deadline::MIN_LEASE;
@@ -14,7 +14,7 @@ use crate::error::Error;
 use crate::settings::Settings;
 
 /// The longest time for which a claim lingers: no hand-over in memory is allowed later.
-const MAX_LINGER: Duration = PASS_WINDOW;
+const MAX_LINGER: Duration = HANDOVER_WINDOW;
 
 /// A request for a lock: cheap to clone.
 #[derive(Clone, Debug)]

@@ -35,7 +35,7 @@ impl Engine {
             local_handover: context.settings.passing,
             offer_window: context.settings.offer_window,
             policy: PolicyLimits {
-                reports_waiters: profile.tells_others,
+                reports_waiters: profile.reports_waiters,
                 is_on_network: profile.reach == Reach::Network,
             },
             releases: tasks.releases().clone(),

@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use futures_core::Stream;
 use tenure_backend::{
-    Backend, BackendError, Batch, Call, Claim, Departure, Each, Instant, LockStatus, Page, Profile, Query,
-    Released, Renewal, Renewed, Standing, Wakes,
+    AcquireReply, Backend, BackendError, Batch, BatchCall, Call, Claim, Instant, LockStatus, Page, Profile,
+    Query, ReleaseReply, ReleaseRequest, RenewReply, RenewRequest, Wakes,
 };
 
 #[derive(Clone, Debug)]
@@ -32,8 +32,8 @@ impl Store {
         self.0.reconnects()
     }
 
-    pub(crate) fn acquire(&self, claim: Arc<Claim>, place_by: Instant) -> Call<Standing> {
-        self.call(|backend| backend.acquire(claim, place_by))
+    pub(crate) fn acquire(&self, claim: Arc<Claim>, not_after: Instant) -> Call<AcquireReply> {
+        self.call(|backend| backend.acquire(claim, not_after))
     }
 
     pub(crate) fn watch(&self, claim: Arc<Claim>) -> Call<Wakes> {
@@ -44,11 +44,11 @@ impl Store {
         self.call(|backend| backend.inspect(query))
     }
 
-    pub(crate) fn renew(&self, batch: Batch<Renewal>) -> Each<Renewed> {
+    pub(crate) fn renew(&self, batch: Batch<RenewRequest>) -> BatchCall<RenewReply> {
         self.each(|backend| backend.renew(batch))
     }
 
-    pub(crate) fn release(&self, batch: Batch<Departure>) -> Each<Released> {
+    pub(crate) fn release(&self, batch: Batch<ReleaseRequest>) -> BatchCall<ReleaseReply> {
         self.each(|backend| backend.release(batch))
     }
 
@@ -57,9 +57,9 @@ impl Store {
         begun.unwrap_or_else(|_| Call::ready(Err(BackendError::panicked())))
     }
 
-    fn each<T>(&self, begin: impl FnOnce(Arc<dyn Backend>) -> Each<T>) -> Each<T> {
+    fn each<T>(&self, begin: impl FnOnce(Arc<dyn Backend>) -> BatchCall<T>) -> BatchCall<T> {
         let begun = catch_unwind(AssertUnwindSafe(|| begin(self.0.clone())));
-        begun.unwrap_or_else(|_| Each::ready(Batch::new()))
+        begun.unwrap_or_else(|_| BatchCall::ready(Batch::new()))
     }
 }
 

@@ -147,7 +147,7 @@ impl Multi {
 /// # Examples
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tenure::Error> {
-/// use tenure::Holder;
+/// use tenure::ReleaseTarget;
 ///
 /// let client = tenure::connect("memory:").await?;
 /// let accounts = [client.mutex("account:1"), client.mutex("account:2")];
@@ -156,7 +156,7 @@ impl Multi {
 /// # assert_eq!(moved, "100 coins");
 /// // One lost member is enough: all that was to be done under all of them must stop.
 /// let second = &guards.members()[1];
-/// client.evict(Holder::Claim(second.claim().clone())).await?;
+/// client.evict(ReleaseTarget::Claim(second.claim().clone())).await?;
 /// assert!(second.verify().await.is_err(), "asked now; otherwise known within a third of the lease");
 /// println!("{}", guards.lost().await);
 /// assert!(!guards.is_held() && guards.members()[0].is_held());
@@ -403,7 +403,7 @@ async fn fill(
                 return Ok(Some(at));
             }
             // While it waits, weather is not an answer.
-            Err(error) if error.is_weather() && !matches!(patience, Patience::Try) => return Ok(Some(at)),
+            Err(error) if error.is_transient() && !matches!(patience, Patience::Try) => return Ok(Some(at)),
             Err(error) => return Err(error),
         }
     }

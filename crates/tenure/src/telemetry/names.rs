@@ -11,7 +11,7 @@ pub const HELD: &str = "tenure_held";
 /// Gauge: acquisitions that wait.
 pub const WAITERS: &str = "tenure_waiters";
 /// Counter: grants that were handed on in memory, without a call to the store.
-pub const PASSED: &str = "tenure_passed_total";
+pub const PASSED: &str = "tenure_local_handovers_total";
 /// Counter: locks that were lost, by `cause`.
 pub const LOST: &str = "tenure_lost_total";
 /// Histogram, seconds: how long a renewal took, for all claims of one call.

@@ -7,8 +7,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use parking_lot::Mutex;
 use tenure_backend::{
-    Backend, BackendError, Batch, Call, Claim, ClaimId, Clock, Departure, Each, Effect, Fault, Finding,
-    Instant, LockStatus, Loss, Page, Profile, Query, Released, Renewal, Renewed, Standing, Wakes,
+    AcquireReply, Backend, BackendError, Batch, BatchCall, Call, Claim, ClaimId, Clock, Effect, Fault,
+    Finding, Instant, LockStatus, Loss, Page, Profile, Query, ReleaseReply, ReleaseRequest, RenewReply,
+    RenewRequest, Wakes,
 };
 
 use crate::connect::Memory;
@@ -49,13 +50,13 @@ impl Link {
     }
 
     /// What the store answers about claims that it has, and the lab about those that it took.
-    async fn renew_each(&self, batch: Batch<Renewal>) -> Batch<Renewed> {
-        let ids: Vec<ClaimId> = batch.iter().map(|renewal| renewal.who.id).collect();
+    async fn renew_each(&self, batch: Batch<RenewRequest>) -> Batch<RenewReply> {
+        let ids: Vec<ClaimId> = batch.iter().map(|renewal| renewal.claim.id).collect();
         let mut answers = self.store.clone().renew(batch).await;
         let losses = self.fate.losses.lock();
         for (id, answer) in ids.iter().zip(answers.iter_mut()) {
             if let Some(loss) = losses.get(id) {
-                *answer = Renewed::Gone(loss.clone());
+                *answer = RenewReply::Gone(loss.clone());
             }
         }
         answers
@@ -71,21 +72,28 @@ impl Backend for Link {
         self.store.clock()
     }
 
-    fn acquire(self: Arc<Self>, claim: Arc<Claim>, place_by: Instant) -> Call<Standing> {
-        self.call(|store| store.acquire(claim, place_by))
+    fn acquire(self: Arc<Self>, claim: Arc<Claim>, not_after: Instant) -> Call<AcquireReply> {
+        self.call(|store| store.acquire(claim, not_after))
     }
 
-    fn renew(self: Arc<Self>, batch: Batch<Renewal>) -> Each<Renewed> {
+    fn renew(self: Arc<Self>, batch: Batch<RenewRequest>) -> BatchCall<RenewReply> {
         match self.reach() {
-            Ok(()) => Each::new(async move { self.renew_each(batch).await }),
-            Err(error) => Each::ready(batch.iter().map(|_| Renewed::Unknown(error.clone())).collect()),
+            Ok(()) => BatchCall::new(async move { self.renew_each(batch).await }),
+            Err(error) => {
+                BatchCall::ready(batch.iter().map(|_| RenewReply::Unknown(error.clone())).collect())
+            }
         }
     }
 
-    fn release(self: Arc<Self>, batch: Batch<Departure>) -> Each<Released> {
+    fn release(self: Arc<Self>, batch: Batch<ReleaseRequest>) -> BatchCall<ReleaseReply> {
         match self.reach() {
             Ok(()) => self.store.clone().release(batch),
-            Err(error) => Each::ready(batch.iter().map(|_| Released::Unknown(error.clone())).collect()),
+            Err(error) => BatchCall::ready(
+                batch
+                    .iter()
+                    .map(|_| ReleaseReply::Unknown(error.clone()))
+                    .collect(),
+            ),
         }
     }
 

@@ -10,8 +10,8 @@ use futures_util::FutureExt;
 use parking_lot::Mutex;
 use smallvec::smallvec;
 use tenure_backend::{
-    Backend, Cause, Clock, Departure, Holder, HolderId, HolderStatus, Instant, LockKey, LockStatus, Loss,
-    PASS_WINDOW, Query,
+    Backend, Cause, Clock, HANDOVER_WINDOW, HolderId, HolderStatus, Instant, LockKey, LockStatus, Loss,
+    Query, ReleaseRequest, ReleaseTarget,
 };
 
 use super::backend::{Fate, Link};
@@ -185,16 +185,16 @@ impl Lab {
             HolderId::Foreign(_) => None,
         });
         self.0.fate.losses.lock().extend(claims);
-        let (cause, bar) = match loss {
-            Loss::Evicted { by } => (Cause::Evicted { by }, PASS_WINDOW),
+        let (cause, cooldown) = match loss {
+            Loss::Evicted { by } => (Cause::Evicted { by }, HANDOVER_WINDOW),
             _ => (Cause::Withdrawn, Duration::ZERO),
         };
         let key = checked(key);
-        let departure = Departure {
-            who: Holder::All(key.clone()),
+        let departure = ReleaseRequest {
+            target: ReleaseTarget::All(key.clone()),
             cause,
-            heir: None,
-            bar,
+            successor: None,
+            cooldown,
         };
         let release = self.0.own.clone().release(smallvec![departure]);
         drop(release.now_or_never().expect(READY));

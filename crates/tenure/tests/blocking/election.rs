@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use tenure::backend::SystemClock;
 use tenure::blocking::{Client, Election, Guard};
-use tenure::{Error, Holder, LockKey, LostCause};
+use tenure::{Error, LockKey, LostCause, ReleaseTarget};
 use tenure_memory::MemoryStore;
 
 use crate::stage::{MS, SOON, assert_error, client, client_of, one_queues, until};
@@ -29,7 +29,7 @@ fn leader(election: &Election) -> Option<String> {
 
 fn depose(client: &Client) {
     let key = LockKey::new("chair").expect("a good key");
-    let freed = client.evict(Holder::All(key)).expect("memory answers");
+    let freed = client.evict(ReleaseTarget::All(key)).expect("memory answers");
     assert!(!freed.is_empty());
 }
 

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use tenure::backend::SystemClock;
 use tenure::blocking::{Client, multi};
-use tenure::{Error, Holder, LostCause, Settings};
+use tenure::{Error, LostCause, ReleaseTarget, Settings};
 use tenure_memory::{Memory, MemoryStore};
 use tenure_testkit::SimClock;
 
@@ -21,7 +21,7 @@ fn loss_is_noticed_by_waiting_and_by_asking() {
     let guard = held(one.mutex("k").lease(300 * MS));
     assert_eq!(guard.check(), Ok(()));
     assert_eq!(guard.lost_within(10 * MS), None, "it is held");
-    let freed = other.evict(Holder::All(guard.key().clone()));
+    let freed = other.evict(ReleaseTarget::All(guard.key().clone()));
     assert_eq!(freed.expect("memory answers").len(), 1);
     let lost = guard.lost_within(SOON).expect("a renewal tells it");
     assert!(matches!(lost.cause, LostCause::Evicted { .. }), "{lost}");

@@ -116,7 +116,7 @@ async fn an_unlock_says_whether_the_store_keeps_what_it_was_to_keep() {
     stage.act(Verb::Renew).refuse(1);
     let unlocked = guard.unlock().await;
     assert!(
-        matches!(&unlocked, Err(Error::Backend(error)) if !error.is_weather()),
+        matches!(&unlocked, Err(Error::Backend(error)) if !error.is_transient()),
         "{unlocked:?}"
     );
 

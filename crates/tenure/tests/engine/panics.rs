@@ -3,7 +3,7 @@
 use tenure::{Error, Fault};
 
 use crate::stage::{Act, Verb};
-use crate::world::{MS, SECOND, World, heir, mutex, pass, served, spawned};
+use crate::world::{MS, SECOND, World, mutex, pass, served, spawned, successor};
 
 /// The ways in which the next call panics.
 const WAYS: [fn(&Act); 2] = [Act::panic_at_once, |act| {
@@ -24,7 +24,7 @@ async fn an_acquire_that_panics_at_once_frees_its_key() {
             let (world, client, stage) = World::with_stage();
             panic(&stage.act(Verb::Acquire));
             assert_is_an_error(mutex(&client, fair).lock().await);
-            served(heir(&client).await).await.unlock().await.unwrap();
+            served(successor(&client).await).await.unlock().await.unwrap();
             world.freed("k", SECOND).await;
         }
     }
@@ -39,7 +39,7 @@ async fn an_acquire_that_panics_later_lets_waiters_go_on() {
             let acquire = stage.act(Verb::Acquire);
             acquire.hold_before();
             let first = spawned(mutex(&client, fair).lock()).await;
-            let next = heir(&client).await;
+            let next = successor(&client).await;
             pass(time).await;
             acquire.meanwhile(|| panic!("the test lets this call panic"));
             acquire.go_on();
@@ -57,7 +57,7 @@ async fn a_poll_that_panics_fails_one_waiter_and_no_other() {
             let (world, client, stage) = World::with_stage();
             let elsewhere = world.client().mutex("k").lock().await.unwrap();
             let first = spawned(mutex(&client, fair).lock()).await;
-            let next = heir(&client).await;
+            let next = successor(&client).await;
             panic(&stage.act(Verb::Acquire));
             elsewhere.unlock().await.unwrap();
             assert_is_an_error(tokio::time::timeout(60 * SECOND, first).await.unwrap().unwrap());
@@ -73,7 +73,7 @@ async fn a_watch_that_panics_leaves_its_waiter_to_poll() {
         let (world, client, stage) = World::with_stage();
         let elsewhere = world.client().mutex("k").lock().await.unwrap();
         panic(&stage.act(Verb::Watch));
-        let waiting = heir(&client).await;
+        let waiting = successor(&client).await;
         elsewhere.unlock().await.unwrap();
         served(waiting).await.unlock().await.unwrap();
     }
@@ -84,7 +84,7 @@ async fn a_renewal_that_panics_is_tried_again() {
     for panic in WAYS {
         let (_, client, stage) = World::with_stage();
         let guard = client.mutex("k").lock().await.unwrap();
-        let waiting = heir(&client).await;
+        let waiting = successor(&client).await;
         panic(&stage.act(Verb::Renew));
         assert_is_an_error(guard.verify().await);
         panic(&stage.act(Verb::Renew));
@@ -102,7 +102,7 @@ async fn a_release_that_panics_is_tried_again_and_waiters_go_on() {
     for panic in WAYS {
         for drops in [false, true] {
             let (world, client, stage, guard) = World::held().await;
-            let waiting = heir(&client).await;
+            let waiting = successor(&client).await;
             panic(&stage.act(Verb::Release));
             if drops {
                 drop(guard);

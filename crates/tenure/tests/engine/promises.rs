@@ -1,16 +1,17 @@
 //! What the compiler can promise of the public types.
 
 use tenure::backend::{
-    Batch, Bell, Call, Cause, Claim, Departure, Each, Grant, Heir, Inspection, Limits, Loss, OwnerId, Phase,
-    Released, Renewal, Renewed, Standing, SystemClock, TokenRun, Wakes,
+    AcquireReply, Batch, BatchCall, Call, Cause, Claim, Grant, Inspection, Limits, Loss, OwnerId, Phase,
+    ReleaseReply, ReleaseRequest, RenewReply, RenewRequest, Successor, SystemClock, TokenRange, WakeSignal,
+    Wakes,
 };
 use tenure::fenced::{BadName, BadStatement, Dialect, Fence, FencedCell, Slot, Stale, Statement, Trigger};
 use tenure::{
     Acquire, BackendError, Change, Changes, ClaimId, ClaimRef, Client, Cursor, DurationError, Effect,
-    Election, Error, Evidence, Fairness, Fault, Fencing, FencingToken, Finding, Guarantee, Guard, Holder,
-    HolderId, HolderStatus, Instant, Kind, Leader, LockKey, LockStatus, Lost, LostCause, Member, Mode, Multi,
-    MultiGuard, Mutex, Owner, Page, Profile, Query, RwLock, Semaphore, Settings, Severity, StoreUrl, Striped,
-    UrlError, WaiterStatus,
+    Election, Error, Evidence, Fairness, Fault, Fencing, FencingToken, Finding, Guarantee, Guard, HolderId,
+    HolderStatus, Instant, Kind, Leader, LockKey, LockStatus, Lost, LostCause, Member, Mode, Multi,
+    MultiGuard, Mutex, Owner, Page, Profile, Query, ReleaseTarget, RwLock, Semaphore, Settings, Severity,
+    StoreUrl, Striped, UrlError, WaiterStatus,
 };
 
 fn send<T: Send>() {}
@@ -30,14 +31,14 @@ fn every_public_type_can_travel_between_threads() {
     );
     travels!(
         BackendError,
-        Batch<Renewal>,
-        Bell,
+        Batch<RenewRequest>,
+        WakeSignal,
         Cause,
         Claim,
         ClaimId,
         ClaimRef,
         Cursor,
-        Departure,
+        ReleaseRequest,
         Effect,
         Evidence,
         Fairness,
@@ -47,8 +48,8 @@ fn every_public_type_can_travel_between_threads() {
         Finding,
         Grant,
         Guarantee,
-        Heir,
-        Holder,
+        Successor,
+        ReleaseTarget,
         HolderId,
         HolderStatus,
         Inspection,
@@ -64,13 +65,13 @@ fn every_public_type_can_travel_between_threads() {
         Phase,
         Profile,
         Query,
-        Released,
-        Renewal,
-        Renewed,
+        ReleaseReply,
+        RenewRequest,
+        RenewReply,
         Severity,
-        Standing,
+        AcquireReply,
         SystemClock,
-        TokenRun,
+        TokenRange,
         WaiterStatus
     );
     travels!(
@@ -92,9 +93,9 @@ fn every_public_type_can_travel_between_threads() {
     is_handed_on!(
         Acquire<Guard>,
         Acquire<Option<MultiGuard>>,
-        Call<Standing>,
+        Call<AcquireReply>,
         Changes,
-        Each<Renewed>,
+        BatchCall<RenewReply>,
         Wakes
     );
 }

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use tenure_backend::{Backend, BackendError, Bell, Effect, Fault, Profile, Standing, Wakes};
+use tenure_backend::{AcquireReply, Backend, BackendError, Effect, Fault, Profile, WakeSignal, Wakes};
 use tenure_testkit::{Exchange, Faults, FaultyBackend, Reply, Request, When};
 use tokio::sync::Notify;
 
@@ -33,7 +33,7 @@ pub(crate) fn stage_with_profile(inner: Arc<dyn Backend>, profile: Profile) -> A
     let script = Script {
         inner,
         acts: Mutex::default(),
-        reconnects: Bell::default(),
+        reconnects: WakeSignal::default(),
         least_lease: Mutex::default(),
         renewed_lease: Mutex::default(),
         placed: Mutex::default(),
@@ -47,12 +47,12 @@ pub(crate) fn stage_with_profile(inner: Arc<dyn Backend>, profile: Profile) -> A
 pub(crate) struct Script {
     inner: Arc<dyn Backend>,
     acts: Mutex<HashMap<Verb, Arc<Act>>>,
-    reconnects: Bell,
+    reconnects: WakeSignal,
     least_lease: Mutex<Duration>,
     renewed_lease: Mutex<Option<Duration>>,
     /// How many grants each claim reserved that was placed by itself.
     pub(crate) placed: Mutex<Vec<u32>>,
-    /// How many grants each heir reserved.
+    /// How many grants each successor reserved.
     pub(crate) reserved: Mutex<Vec<u32>>,
 }
 
@@ -97,7 +97,7 @@ impl Script {
 
     /// Tells the engine that a connection was replaced.
     pub(crate) fn reconnect(&self) {
-        self.reconnects.ring();
+        self.reconnects.notify();
     }
 
     pub(crate) fn act(&self, verb: Verb) -> Arc<Act> {
@@ -138,10 +138,10 @@ impl Script {
                 renewal.lease = lease.min(most.unwrap_or(Duration::MAX));
             }
             Request::Release(departure) => {
-                let heir = departure.heir.as_ref();
+                let successor = departure.successor.as_ref();
                 self.reserved
                     .lock()
-                    .extend(heir.map(|heir| heir.claim.grants.get()));
+                    .extend(successor.map(|successor| successor.claim.grants.get()));
             }
             Request::Watch(_) | Request::Inspect(_) => {}
         }
@@ -297,7 +297,7 @@ impl Faults for Script {
             match (&passed, &mut element.reply) {
                 (Err(error), _) => element.fail(error.clone()),
                 // Held up before it was sent, it was asked for earlier than the store knows.
-                (Ok(()), Some(Ok(Reply::Acquire(Standing::Granted(grant))))) => {
+                (Ok(()), Some(Ok(Reply::Acquire(AcquireReply::Granted(grant))))) => {
                     grant.held_from = grant.held_from.min(element.asked);
                 }
                 (Ok(()), _) => {}

@@ -8,7 +8,7 @@ use tenure::Error;
 
 use crate::stage::Verb;
 use crate::world::{
-    MS, SECOND, World, assert_error, begun, heir, mutex, pass, poll_once, runtime, served_within, tasks,
+    MS, SECOND, World, assert_error, begun, mutex, pass, poll_once, runtime, served_within, successor, tasks,
 };
 
 #[tokio::test(start_paused = true)]
@@ -64,7 +64,7 @@ async fn a_call_that_is_taken_over_in_its_last_poll_goes_on_behind() {
 #[tokio::test(start_paused = true)]
 async fn an_unlock_polls_its_release_itself_until_the_offer_window_is_over() {
     let (_, client, stage, guard) = World::held().await;
-    let waiting = heir(&client).await;
+    let waiting = successor(&client).await;
     stage.act(Verb::Release).hold_before();
     let unlock = tokio::spawn(guard.unlock());
     let before = tasks();
@@ -81,7 +81,7 @@ async fn an_unlock_polls_its_release_itself_until_the_offer_window_is_over() {
 #[tokio::test(start_paused = true)]
 async fn an_unlock_that_is_not_polled_does_not_strand_who_waits() {
     let (_, client, stage, guard) = World::held().await;
-    let waiting = heir(&client).await;
+    let waiting = successor(&client).await;
     stage.act(Verb::Release).hold_before();
     let unlock = begun(Box::pin(guard.unlock())).await;
     stage.act(Verb::Release).go_on();
@@ -93,7 +93,7 @@ async fn an_unlock_that_is_not_polled_does_not_strand_who_waits() {
 #[tokio::test(start_paused = true)]
 async fn an_unlock_that_is_taken_over_in_its_last_poll_goes_on_behind() {
     let (world, client, stage, guard) = World::held().await;
-    let waiting = heir(&client).await;
+    let waiting = successor(&client).await;
     let release = stage.act(Verb::Release);
     release.hold_before();
     let mut unlock = begun(Box::pin(guard.unlock())).await;
@@ -112,7 +112,7 @@ fn an_unlock_on_another_runtime_is_told_when_the_clients_ends() {
     for taken_over in [false, true] {
         let (first, second) = (runtime(), runtime());
         let (_, client, stage, guard) = first.block_on(World::held());
-        let _waiting = first.block_on(heir(&client));
+        let _waiting = first.block_on(successor(&client));
         stage.act(Verb::Release).hold_before();
         let unlock = second.block_on(begun(Box::pin(guard.unlock())));
         if taken_over {

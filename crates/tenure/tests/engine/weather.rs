@@ -9,8 +9,8 @@ use tenure_testkit::{Chaos, Weather};
 
 use crate::stage::Verb;
 use crate::world::{
-    MS, SECOND, World, assert_error, assert_weather, heir, mutex, pass, queued, served, served_within,
-    settle, spawned,
+    MS, SECOND, World, assert_error, assert_weather, mutex, pass, queued, served, served_within, settle,
+    spawned, successor,
 };
 
 #[tokio::test(start_paused = true)]
@@ -141,9 +141,9 @@ async fn an_unlock_is_repeated_until_the_store_confirms_it() {
 
 #[tokio::test(start_paused = true)]
 async fn an_unlock_that_cannot_be_confirmed_says_so_and_goes_on_behind() {
-    for names_heir in [false, true] {
+    for names_successor in [false, true] {
         let (world, client, stage, guard) = World::held().await;
-        let waiting = OptionFuture::from(names_heir.then(|| heir(&client))).await;
+        let waiting = OptionFuture::from(names_successor.then(|| successor(&client))).await;
         stage.act(Verb::Release).fail_before(usize::MAX);
         let before = tokio::time::Instant::now();
         assert_error!(guard.unlock().await, Error::Backend(_));
@@ -160,9 +160,9 @@ async fn an_unlock_that_cannot_be_confirmed_says_so_and_goes_on_behind() {
 
 #[tokio::test(start_paused = true)]
 async fn an_unlock_that_is_refused_goes_on_behind() {
-    for names_heir in [false, true] {
+    for names_successor in [false, true] {
         let (world, client, stage, guard) = World::held().await;
-        let waiting = OptionFuture::from(names_heir.then(|| heir(&client))).await;
+        let waiting = OptionFuture::from(names_successor.then(|| successor(&client))).await;
         stage.act(Verb::Release).refuse(1);
         let before = tokio::time::Instant::now();
         assert_error!(guard.unlock().await, Error::Backend(_));

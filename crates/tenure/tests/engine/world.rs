@@ -9,10 +9,12 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use tenure::{
-    Client, Error, Guard, Holder, HolderId, LockKey, LockStatus, Lost, Mutex, Profile, Query, Settings,
-    WaiterStatus,
+    Client, Error, Guard, HolderId, LockKey, LockStatus, Lost, Mutex, Profile, Query, ReleaseTarget,
+    Settings, WaiterStatus,
 };
-use tenure_backend::{Backend, Claim, ClaimId, ClaimRef, ClientId, Clock, Fairness, Mode, OwnerId, Standing};
+use tenure_backend::{
+    AcquireReply, Backend, Claim, ClaimId, ClaimRef, ClientId, Clock, Fairness, Mode, OwnerId,
+};
 use tenure_memory::MemoryStore;
 use tenure_testkit::SimClock;
 use tokio::runtime::Runtime;
@@ -100,9 +102,9 @@ impl World {
             lease,
             grants: NonZeroU32::MIN,
         };
-        let place_by = self.clock.now() + SECOND;
-        let standing = self.backend().acquire(Arc::new(dead), place_by).await;
-        assert!(matches!(standing, Ok(Standing::Granted(_))), "{standing:?}");
+        let not_after = self.clock.now() + SECOND;
+        let standing = self.backend().acquire(Arc::new(dead), not_after).await;
+        assert!(matches!(standing, Ok(AcquireReply::Granted(_))), "{standing:?}");
     }
 
     /// What stands in the store about that key.
@@ -177,8 +179,8 @@ pub(crate) fn mutex(client: &Client, fair: bool) -> Mutex {
     if fair { mutex.fair() } else { mutex }
 }
 
-/// Somebody who waits for the key `k`: the heir of whoever of the same client holds it.
-pub(crate) async fn heir(client: &Client) -> JoinHandle<Result<Guard, Error>> {
+/// Somebody who waits for the key `k`: the successor of whoever of the same client holds it.
+pub(crate) async fn successor(client: &Client) -> JoinHandle<Result<Guard, Error>> {
     spawned(client.mutex("k").lock_within(10 * SECOND)).await
 }
 
@@ -221,7 +223,10 @@ pub(crate) async fn lost(guard: &Guard) -> Lost {
 /// Takes a key away from whoever holds it or queues for it.
 pub(crate) async fn evict(client: &Client, key: &str) -> Vec<HolderId> {
     let key = LockKey::new(key).expect("tests use good keys");
-    client.evict(Holder::All(key)).await.expect("memory evicts")
+    client
+        .evict(ReleaseTarget::All(key))
+        .await
+        .expect("memory evicts")
 }
 
 /// Fails unless the answer is that error.
@@ -236,7 +241,7 @@ pub(crate) use assert_error;
 /// Fails unless the answer is that the store cannot be reached for now.
 #[track_caller]
 pub(crate) fn assert_weather<T: Debug>(answer: &Result<T, Error>, what: impl Debug) {
-    let weather = matches!(answer, Err(Error::Backend(error)) if error.is_weather());
+    let weather = matches!(answer, Err(Error::Backend(error)) if error.is_transient());
     assert!(weather, "{what:?}: {answer:?}");
 }
 

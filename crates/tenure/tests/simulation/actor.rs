@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use tenure::{Client, Error, Guard, Member, Owner, multi};
-use tenure_backend::{ClaimId, Fairness, Instant, LockKey, Mode, PASS_WINDOW};
+use tenure_backend::{ClaimId, Fairness, HANDOVER_WINDOW, Instant, LockKey, Mode};
 use tenure_testkit::{Dice, What};
 
 use crate::calm::Waits;
@@ -145,7 +145,7 @@ impl Actor {
                 self.give_back(&hold).await;
             }
             Some(Ok(None) | Err(Error::Timeout)) => self.world.record(attempt, What::Failed),
-            Some(Err(error)) if error.is_weather() => self.world.record(attempt, What::Unknown),
+            Some(Err(error)) if error.is_transient() => self.world.record(attempt, What::Unknown),
             Some(Err(error)) => self
                 .world
                 .violated("L2", format!("an attempt ended with {error:?}")),
@@ -219,7 +219,7 @@ impl Actor {
             self.world
                 .violated("V1", "a grant that was dead already was returned");
         }
-        if void.is_some_and(|since| passed && now - since >= PASS_WINDOW) {
+        if void.is_some_and(|since| passed && now - since >= HANDOVER_WINDOW) {
             self.world
                 .violated("V3", "a claim was passed on 10 ms after it had been taken away");
         }

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use tenure_backend::{Claim, ClaimId, FencingToken, Grant, Instant, LockKey, PASS_WINDOW};
+use tenure_backend::{Claim, ClaimId, FencingToken, Grant, HANDOVER_WINDOW, Instant, LockKey};
 
 /// One claim's life in the store.
 #[derive(Clone, Debug)]
@@ -40,7 +40,7 @@ impl Claims {
         });
     }
 
-    /// The store granted the claim, or said again that it has. True if it broke the bar that an eviction set.
+    /// The store granted the claim, or said again that it has. True if it broke the cooldown that an eviction set.
     pub(crate) fn granted(&mut self, claim: &Claim, grant: &Grant, epoch: usize, now: Instant) -> bool {
         self.served.insert(claim.at.key.clone(), now);
         let Some(life) = self.lives.get_mut(&claim.at.id) else {
@@ -53,7 +53,9 @@ impl Claims {
         life.tokens.push(grant.tokens.map(|run| run.first()));
         let taken = None;
         life.granted = Some(Granted { epoch, taken });
-        self.bars.get(&claim.at.key).is_some_and(|bar| now < *bar)
+        self.bars
+            .get(&claim.at.key)
+            .is_some_and(|cooldown| now < *cooldown)
     }
 
     /// Whether the claim was seen granted before.
@@ -64,10 +66,10 @@ impl Claims {
     /// An operator took the claim away.
     pub(crate) fn evicted(&mut self, id: ClaimId, key: &LockKey, now: Instant) {
         let granted = self.lives.get_mut(&id).and_then(|life| life.granted.as_mut());
-        // One that waited leaves no bar: it has given out no token.
+        // One that waited leaves no cooldown: it has given out no token.
         if let Some(granted) = granted {
             granted.taken.get_or_insert(now);
-            self.bars.insert(key.clone(), now + PASS_WINDOW);
+            self.bars.insert(key.clone(), now + HANDOVER_WINDOW);
         }
     }
 

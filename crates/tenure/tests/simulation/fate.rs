@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use tenure::{Client, Holder, Settings};
+use tenure::{Client, ReleaseTarget, Settings};
 use tenure_backend::{Backend, ClaimId, Clock, Instant, LockKey};
 use tenure_testkit::{Chaos, Dice, FaultyBackend, Rule, Weather, check};
 use tokio::task::JoinHandle;
@@ -215,7 +215,7 @@ async fn strike(
 /// An operator in bad weather: whatever comes of it.
 async fn evict(client: &Client, keys: &[(LockKey, u64)], dice: &mut Dice) {
     let key = &keys[usize::try_from(dice.below(keys.len() as u64)).unwrap_or(0)].0;
-    let evict = client.evict(Holder::All(key.clone()));
+    let evict = client.evict(ReleaseTarget::All(key.clone()));
     let _ = tokio::time::timeout(Duration::from_millis(300), evict).await;
 }
 

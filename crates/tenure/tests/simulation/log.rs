@@ -3,7 +3,9 @@
 
 use std::time::Duration;
 
-use tenure_backend::{Cause, Departure, Holder, HolderId, Released, Renewed, Standing};
+use tenure_backend::{
+    AcquireReply, Cause, HolderId, ReleaseReply, ReleaseRequest, ReleaseTarget, RenewReply,
+};
 
 /// One thing that happened beside the attempts themselves.
 #[derive(Clone, Debug)]
@@ -48,25 +50,25 @@ pub(crate) enum Note {
         who: Option<u64>,
         cause: &'static str,
         freed: Vec<String>,
-        heir: Option<(u64, Word)>,
+        successor: Option<(u64, Word)>,
     },
 }
 
 impl Note {
     /// What the store did on behalf of a release.
-    pub(crate) fn released(client: usize, departure: &Departure, answer: &Released) -> Option<Self> {
-        let Released::Done { freed, heir, .. } = answer else {
+    pub(crate) fn released(client: usize, departure: &ReleaseRequest, answer: &ReleaseReply) -> Option<Self> {
+        let ReleaseReply::Done { freed, successor, .. } = answer else {
             return None;
         };
         let name = |id: &HolderId| match id {
             HolderId::Claim(id) => id.number().to_string(),
             HolderId::Foreign(id) => id.to_string(),
         };
-        let heir = departure.heir.as_ref().zip(heir.as_ref());
+        let successor = departure.successor.as_ref().zip(successor.as_ref());
         Some(Note::Released {
             client,
-            who: match &departure.who {
-                Holder::Claim(claim) => Some(claim.id.number()),
+            who: match &departure.target {
+                ReleaseTarget::Claim(claim) => Some(claim.id.number()),
                 _ => None,
             },
             cause: match &departure.cause {
@@ -75,15 +77,16 @@ impl Note {
                 Cause::Evicted { .. } => "evicts",
             },
             freed: freed.iter().map(name).collect(),
-            heir: heir.map(|(heir, standing)| (heir.claim.at.id.number(), word(standing))),
+            successor: successor
+                .map(|(successor, standing)| (successor.claim.at.id.number(), word(standing))),
         })
     }
 
-    pub(crate) fn renewed(client: usize, claim: u64, answer: &Renewed) -> Self {
+    pub(crate) fn renewed(client: usize, claim: u64, answer: &RenewReply) -> Self {
         Note::Renewed {
             client,
             claim,
-            alive: matches!(answer, Renewed::Alive { .. }),
+            alive: matches!(answer, RenewReply::Alive { .. }),
         }
     }
 }
@@ -97,14 +100,14 @@ pub(crate) enum Word {
     Other(&'static str),
 }
 
-pub(crate) fn word(standing: &Standing) -> Word {
+pub(crate) fn word(standing: &AcquireReply) -> Word {
     match standing {
-        Standing::Granted(grant) => Word::Granted { lease: grant.lease },
-        Standing::Waiting { poll_after, .. } => Word::Waits {
+        AcquireReply::Granted(grant) => Word::Granted { lease: grant.lease },
+        AcquireReply::Waiting { poll_after, .. } => Word::Waits {
             poll_after: *poll_after,
         },
-        Standing::Ended => Word::Other("ended"),
-        Standing::TooLate => Word::Other("too late"),
-        Standing::Recovering => Word::Other("recovering"),
+        AcquireReply::Ended => Word::Other("ended"),
+        AcquireReply::TooLate => Word::Other("too late"),
+        AcquireReply::Recovering => Word::Other("recovering"),
     }
 }

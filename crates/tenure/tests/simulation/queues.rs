@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use tenure_backend::{Claim, ClaimId, ClaimRef, Fairness, Instant, LockKey, Standing};
+use tenure_backend::{AcquireReply, Claim, ClaimId, ClaimRef, Fairness, Instant, LockKey};
 
 use crate::world::World;
 
@@ -12,11 +12,11 @@ pub(crate) struct Queues(BTreeMap<LockKey, Vec<(ClaimId, Instant)>>);
 
 impl Queues {
     /// The store has answered so about the claim.
-    pub(crate) fn saw(&mut self, world: &World, claim: &Claim, standing: &Standing) {
+    pub(crate) fn saw(&mut self, world: &World, claim: &Claim, standing: &AcquireReply) {
         let (id, now) = (claim.at.id, world.now());
         world.claims.lock().asked(id, now);
         match standing {
-            Standing::Granted(grant) => {
+            AcquireReply::Granted(grant) => {
                 let queue = self.0.entry(claim.at.key.clone()).or_default();
                 let before = queue.iter().take_while(|(other, _)| *other != id);
                 if before.into_iter().any(|(_, ends)| *ends > now) && !world.claims.lock().knows(id) {
@@ -30,13 +30,13 @@ impl Queues {
                     world.violated("V3", "a claim was granted within 10 ms of an eviction");
                 }
             }
-            Standing::Waiting { .. } if claim.fairness == Fairness::Fifo => {
+            AcquireReply::Waiting { .. } if claim.fairness == Fairness::Fifo => {
                 let ends = now + claim.lease;
                 if !self.renewed(&claim.at, ends) {
                     self.0.entry(claim.at.key.clone()).or_default().push((id, ends));
                 }
             }
-            Standing::Ended => self.left(&claim.at),
+            AcquireReply::Ended => self.left(&claim.at),
             _ => {}
         }
     }

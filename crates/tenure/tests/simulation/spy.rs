@@ -8,8 +8,8 @@ use std::time::Duration;
 use futures_util::{StreamExt, stream};
 use parking_lot::Mutex;
 use tenure_backend::{
-    Backend, BackendError, Cause, Claim, Departure, Effect, Fault, Holder, HolderId, Released, Renewed,
-    Standing, Wakes,
+    AcquireReply, Backend, BackendError, Cause, Claim, Effect, Fault, HolderId, ReleaseReply, ReleaseRequest,
+    ReleaseTarget, RenewReply, Wakes,
 };
 use tenure_memory::Memory;
 use tenure_testkit::{Dice, Exchange, Faults, Reply, Request, When};
@@ -26,35 +26,35 @@ pub(crate) struct Spy {
 }
 
 impl Spy {
-    fn saw(&self, claim: &Claim, standing: &Standing) {
+    fn saw(&self, claim: &Claim, standing: &AcquireReply) {
         self.world.say(Note::Stands {
             client: self.client,
             claim: claim.at.id.number(),
             standing: word(standing),
         });
-        if let Standing::Granted(_) = standing {
+        if let AcquireReply::Granted(_) = standing {
             self.world.restored(claim.at.id);
         }
         self.world.queues.lock().saw(&self.world, claim, standing);
     }
 
-    fn saw_release(&self, departure: &Departure, answer: &Released) {
-        let Released::Done { freed, heir, .. } = answer else {
+    fn saw_release(&self, departure: &ReleaseRequest, answer: &ReleaseReply) {
+        let ReleaseReply::Done { freed, successor, .. } = answer else {
             return;
         };
         if let Some(note) = Note::released(self.client, departure, answer) {
             self.world.say(note);
         }
-        if let Holder::Claim(claim) = &departure.who {
+        if let ReleaseTarget::Claim(claim) = &departure.target {
             self.world.queues.lock().left(claim);
         }
-        if let (Some(heir), Some(standing)) = (&departure.heir, heir) {
-            self.saw(&heir.claim, standing);
+        if let (Some(successor), Some(standing)) = (&departure.successor, successor) {
+            self.saw(&successor.claim, standing);
         }
         if matches!(departure.cause, Cause::Evicted { .. }) {
             for id in freed {
                 if let HolderId::Claim(id) = id {
-                    self.world.evicted(*id, departure.who.key());
+                    self.world.evicted(*id, departure.target.key());
                 }
             }
         }
@@ -75,11 +75,11 @@ impl Faults for Spy {
             match (&element.request, &mut element.reply) {
                 (Request::Acquire(claim, _), Some(Ok(Reply::Acquire(standing)))) => self.saw(claim, standing),
                 (Request::Renew(renewal), Some(Ok(Reply::Renew(answer)))) => {
-                    let claim = renewal.who.id.number();
+                    let claim = renewal.claim.id.number();
                     self.world.say(Note::renewed(self.client, claim, answer));
-                    if let Renewed::Alive { lease, .. } = answer {
+                    if let RenewReply::Alive { lease, .. } = answer {
                         let until = self.world.now() + *lease;
-                        self.world.queues.lock().renewed(&renewal.who, until);
+                        self.world.queues.lock().renewed(&renewal.claim, until);
                     }
                 }
                 (Request::Release(departure), Some(Ok(Reply::Release(answer)))) => {

@@ -14,7 +14,7 @@ use crate::{documented, http, loaded};
 
 /// What the example's workers make happen, over and over.
 const HAPPENS: &[&str] = &[
-    "tenure_passed_total",
+    "tenure_local_handovers_total",
     "tenure_lost_total{cause=\"evicted\"}",
     "tenure_renewals_total{outcome=\"renewed\"}",
     "tenure_acquisitions_total{outcome=\"acquired\"}",

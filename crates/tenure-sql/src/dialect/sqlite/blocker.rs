@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use tenure_backend::harmless;
+use tenure_backend::escape_control;
 
 /// The first byte of a `-shm` file that SQLite locks in WAL mode: the right to write.
 const WRITE_LOCK: u64 = 120;
@@ -19,7 +19,7 @@ pub(super) struct Blocker {
 impl Blocker {
     /// What it is and what to do about it, to follow "by ".
     pub(super) fn describe(&self) -> String {
-        let (pid, name) = (self.pid, harmless(&self.name));
+        let (pid, name) = (self.pid, escape_control(&self.name));
         if self.stopped {
             format!(
                 "process {pid} ({name}), which is stopped: continue it (kill -CONT {pid}) or end it (kill -KILL {pid})"

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use rusqlite::Connection;
-use tenure_backend::{Effect, Finding, harmless};
+use tenure_backend::{Effect, Finding, escape_control};
 
 use super::ddl::BUCKETS;
 use super::file::{beside, mode};
@@ -161,7 +161,7 @@ fn inside(connection: &Connection, findings: &mut Vec<Finding>) -> rusqlite::Res
     let sound = text("PRAGMA quick_check(1)")?;
     if sound != "ok" {
         findings.push(Finding::danger(
-            format!("the file is damaged: {}", harmless(&sound)),
+            format!("the file is damaged: {}", escape_control(&sound)),
             "claims may be missing, so that two can hold one lock: move the file away",
         ));
     }

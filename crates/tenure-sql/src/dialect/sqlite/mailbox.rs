@@ -1,4 +1,4 @@
-//! The way from callers to the thread that serves a file: a bounded queue, and a bell the thread can sleep on.
+//! The way from callers to the thread that serves a file: a bounded queue, and a signal the thread can sleep on.
 
 use std::collections::VecDeque;
 use std::io;
@@ -7,9 +7,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use tenure_backend::{BackendError, Bell, Claim, Effect, Fault};
+use tenure_backend::{BackendError, Claim, Effect, Fault, WakeSignal};
 
-use super::bell::{Knocker, News};
+use super::signal::{Knocker, News};
 use crate::request::{Request, Write};
 
 /// For how long the thread looks for the next request before it sleeps, if the last one came as soon: being woken
@@ -126,14 +126,14 @@ impl Mailbox {
         Some(taken)
     }
 
-    /// The claim's wake-ups by that bell were dropped.
-    pub(crate) fn disarm(&self, claim: Arc<Claim>, bell: Bell) {
+    /// The claim's wake-ups by that signal were dropped.
+    pub(crate) fn disarm(&self, claim: Arc<Claim>, signal: WakeSignal) {
         // Not bounded by the limit: there is at most one for each stream that was handed out.
         let mut state = self.state.lock();
         if !state.closed {
             state
                 .requests
-                .push_back(Posted::now(Request::Disarm(claim, bell)));
+                .push_back(Posted::now(Request::Disarm(claim, signal)));
             drop(state);
             self.knock();
         }

@@ -1,6 +1,5 @@
 //! SQLite: one file, and one thread that serves it.
 
-mod bell;
 mod blocker;
 mod busy;
 mod connection;
@@ -16,6 +15,7 @@ mod origin;
 mod place;
 mod schema;
 mod settle;
+mod signal;
 mod tables;
 #[cfg(test)]
 mod tests;

@@ -75,7 +75,7 @@ fn open(path: Option<PathBuf>, config: &Config) -> Result<(PathBuf, Connection),
     busy::wait_until(Instant::now(), config.busy_limit);
     let found = file::prepare(&path)?;
     let connection = schema::open(&path, found, config, &here).map_err(|error| {
-        if error.is_weather() {
+        if error.is_transient() {
             blocked(&path, config.busy_limit, error)
         } else {
             error

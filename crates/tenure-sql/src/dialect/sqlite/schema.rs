@@ -14,7 +14,7 @@ use super::tables::Tables;
 use super::{busy, connection, settle};
 use crate::config::Config;
 use crate::error;
-use tenure_backend::harmless;
+use tenure_backend::escape_control;
 
 /// How long the log beside the file may stay: as long as it gets between two checkpoints anyway.
 const LOG_BYTES: i64 = 4 << 20;
@@ -56,7 +56,7 @@ pub(super) fn open(
     .map_err(sql)?;
     if problem.as_deref() != Some("ok") {
         let message = error::damaged(path);
-        let cause = harmless(&problem.unwrap_or_default()).into_owned();
+        let cause = escape_control(&problem.unwrap_or_default()).into_owned();
         return Err(BackendError::because(Fault::Store, Effect::None, message, cause));
     }
     busy::retry(|| fit(&mut connection)).map_err(sql)?;

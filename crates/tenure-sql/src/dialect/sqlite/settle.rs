@@ -7,7 +7,7 @@
 use std::path::Path;
 
 use rusqlite::{Connection, OptionalExtension, TransactionBehavior};
-use tenure_backend::{BackendError, Clock, Effect, harmless};
+use tenure_backend::{BackendError, Clock, Effect, escape_control};
 
 use super::connection;
 use super::ddl::ADDED_COLUMNS;
@@ -31,8 +31,8 @@ pub(super) fn check(path: &Path, there: &Origin, here: &Origin) -> Result<(), Ba
     if there.machine != here.machine {
         let why = format!(
             "was made on another machine ({}, this is {})",
-            harmless(&there.machine),
-            harmless(&here.machine)
+            escape_control(&there.machine),
+            escape_control(&here.machine)
         );
         let then = "its leases mean nothing here: choose another file, or delete this one if no other machine uses it";
         return Err(refused(path, &why, then));

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use rusqlite::types::Type;
 use rusqlite::{Connection, OptionalExtension, Row as SqlRow, Statement};
-use tenure_backend::{ClaimId, ClientId, FencingToken, Instant, LockKey, Mode, TokenRun};
+use tenure_backend::{ClaimId, ClientId, FencingToken, Instant, LockKey, Mode, TokenRange};
 
 use super::ddl::BUCKETS;
 use crate::claims::{Change, Moment, Phase, Row, View};
@@ -347,7 +347,7 @@ fn read(row: &SqlRow<'_>) -> rusqlite::Result<Row> {
         reserved: instant(8)?,
         tokens: first
             .zip(count)
-            .and_then(|(first, count)| TokenRun::new(first, count)),
+            .and_then(|(first, count)| TokenRange::new(first, count)),
         label: Arc::from(row.get_ref(11)?.as_str()?),
         evictor: row.get_ref(12)?.as_str_or_null()?.map(Arc::from),
     })

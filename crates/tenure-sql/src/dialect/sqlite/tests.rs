@@ -7,7 +7,7 @@ use std::time::Duration;
 use rusqlite::Connection;
 use smallvec::smallvec;
 use tempfile::TempDir;
-use tenure_backend::{Cause, Departure, Heir, Renewal};
+use tenure_backend::{Cause, ReleaseRequest, RenewRequest, Successor};
 
 use super::file::Found;
 use super::mailbox::Mailbox;
@@ -51,27 +51,27 @@ fn synchronous_after(requests: impl IntoIterator<Item = Write>) -> i64 {
 fn a_commit_that_grants_waits_for_the_disk() {
     const NORMAL: i64 = 1;
     const FULL: i64 = 2;
-    let place_by = Config::default().clock.now() + Duration::from_secs(5);
+    let not_after = Config::default().clock.now() + Duration::from_secs(5);
     let [first, second] = [1, 2].map(|number| Arc::new(claim(1, number)));
-    let acquire = || Write::Acquire(Ask::new((first.clone(), place_by)).0);
-    let renew = || Write::Renew(Ask::new(smallvec![Renewal::of(&first)]).0);
-    let release = |heir| {
-        let departure = Departure {
-            heir,
-            ..Departure::of(&first, Cause::Unlocked)
+    let acquire = || Write::Acquire(Ask::new((first.clone(), not_after)).0);
+    let renew = || Write::Renew(Ask::new(smallvec![RenewRequest::of(&first)]).0);
+    let release = |successor| {
+        let departure = ReleaseRequest {
+            successor,
+            ..ReleaseRequest::of(&first, Cause::Unlocked)
         };
         Write::Release(Ask::new(smallvec![departure]).0)
     };
-    let heir = || {
+    let successor = || {
         let claim = second.clone();
-        Some(Heir { claim, place_by })
+        Some(Successor { claim, not_after })
     };
     assert_eq!(
         synchronous_after([acquire(), release(None)]),
         NORMAL,
         "the next boot ends all claims"
     );
-    for granting in [acquire(), renew(), release(heir())] {
+    for granting in [acquire(), renew(), release(successor())] {
         let shown = format!("{granting:?}");
         let synchronous = synchronous_after([release(None), granting]);
         assert!(synchronous >= FULL, "{synchronous} after {shown}");

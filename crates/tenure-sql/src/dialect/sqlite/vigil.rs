@@ -28,8 +28,8 @@ impl Worker<'_> {
             return;
         }
         let now = Instant::now();
-        let rung = self.resting_until <= now && self.news.take();
-        if rung || self.look_at <= now {
+        let is_notified = self.resting_until <= now && self.news.take();
+        if is_notified || self.look_at <= now {
             let before = time_worked();
             let keys = self.watchers.keys();
             if !self.look(&keys) {

@@ -9,12 +9,12 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use rusqlite::Connection;
 use tenure_backend::{
-    BackendError, Clock, Effect, Fault, Holder, LockKey, LockStatus, Page, Query, Standing,
+    AcquireReply, BackendError, Clock, Effect, Fault, LockKey, LockStatus, Page, Query, ReleaseTarget,
 };
 
-use super::bell::{self, News};
 use super::file::{self, Identity};
 use super::mailbox::{AWAKE, Mailbox, PATIENCE, Posted};
+use super::signal::{self, News};
 use super::tables::{Tables, Written};
 use super::turn::{Kept, Turn};
 use super::{blocker, busy, examine, settle};
@@ -130,8 +130,8 @@ impl<'c> Worker<'c> {
         let mut group = Vec::new();
         for Posted { since, request } in posted {
             match request {
-                Request::Disarm(claim, bell) => {
-                    if self.watchers.forget(&claim, &bell) {
+                Request::Disarm(claim, signal) => {
+                    if self.watchers.forget(&claim, &signal) {
                         group.push((since, Write::Unwatch(claim)));
                     }
                 }
@@ -286,12 +286,12 @@ impl<'c> Worker<'c> {
 
     fn answer(&mut self, write: Write) {
         match &write {
-            Write::Acquire(ask) if matches!(ask.decided, Some(Ok(Standing::Granted(_)))) => {
+            Write::Acquire(ask) if matches!(ask.decided, Some(Ok(AcquireReply::Granted(_)))) => {
                 self.watchers.settle(&ask.question.0.at);
             }
             Write::Release(ask) => {
                 for departure in &ask.question {
-                    if let Holder::Claim(claim) = &departure.who {
+                    if let ReleaseTarget::Claim(claim) = &departure.target {
                         self.watchers.settle(claim);
                     }
                 }
@@ -318,12 +318,12 @@ impl<'c> Worker<'c> {
             self.watchers.wake(view);
         }
         if rings {
-            self.ring();
+            self.notify();
         }
     }
 
-    fn ring(&self) {
-        if let Err(error) = bell::ring(self.path) {
+    fn notify(&self) {
+        if let Err(error) = signal::notify(self.path) {
             // They look from time to time by themselves.
             tracing::debug!(%error, path = %shown(self.path), "waiters of other processes could not be told");
         }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tenure_backend::{Cause, Claim, Departure, Fault, Mode, Phase, Renewal, Renewed};
+use tenure_backend::{Cause, Claim, Fault, Mode, Phase, ReleaseRequest, RenewReply, RenewRequest};
 
 use crate::suite::client::renewal;
 use crate::suite::departed::departure;
@@ -24,7 +24,11 @@ pub async fn a_batch_is_judged_one_by_one(trial: Trial) {
     assert!(
         matches!(
             answers[..],
-            [Renewed::Alive { .. }, Renewed::Gone(_), Renewed::Alive { .. }]
+            [
+                RenewReply::Alive { .. },
+                RenewReply::Gone(_),
+                RenewReply::Alive { .. }
+            ]
         ),
         "{answers:?}"
     );
@@ -44,7 +48,7 @@ pub async fn a_batch_may_be_as_long_as_the_limit_and_is_answered_in_order(trial:
     let claims = long_batch(&trial, &client).await;
     for (at, answer) in client.renew_all(renewals(&claims)).await.iter().enumerate() {
         assert_eq!(
-            matches!(answer, Renewed::Alive { .. }),
+            matches!(answer, RenewReply::Alive { .. }),
             is_there(at),
             "answer {at} is {answer:?}"
         );
@@ -75,22 +79,22 @@ pub async fn an_element_that_fails_clouds_no_other(trial: Trial) {
     for (at, answer) in answers.into_iter().enumerate() {
         let right = match answer {
             // A store that looks for the claim first finds none.
-            Renewed::Unknown(ref error) => fails(at) && error.fault() == Fault::Limit,
-            Renewed::Alive { .. } => is_there(at) && !fails(at),
-            Renewed::Gone(_) => !is_there(at),
+            RenewReply::Unknown(ref error) => fails(at) && error.fault() == Fault::Limit,
+            RenewReply::Alive { .. } => is_there(at) && !fails(at),
+            RenewReply::Gone(_) => !is_there(at),
         };
         assert!(right, "answer {at} is {answer:?}");
     }
 }
 
-fn renewals(claims: &[Arc<Claim>]) -> Vec<Renewal> {
+fn renewals(claims: &[Arc<Claim>]) -> Vec<RenewRequest> {
     claims
         .iter()
         .map(|claim| renewal(claim, Phase::Granted))
         .collect()
 }
 
-fn departures(claims: &[Arc<Claim>]) -> Vec<Departure> {
+fn departures(claims: &[Arc<Claim>]) -> Vec<ReleaseRequest> {
     let released = claims.iter().map(|claim| departure(claim, Cause::Unlocked));
     released.collect()
 }

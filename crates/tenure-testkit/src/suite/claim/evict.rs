@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tenure_backend::{Cause, Fairness, Holder, HolderId, Loss, Mode, PASS_WINDOW, Phase};
+use tenure_backend::{Cause, Fairness, HANDOVER_WINDOW, HolderId, Loss, Mode, Phase, ReleaseTarget};
 
 use crate::suite::Trial;
 use crate::suite::departed::eviction;
@@ -75,7 +75,7 @@ pub async fn everybody_who_holds_a_key_can_be_evicted_at_once(trial: Trial) {
     }
     let stays = b.holds(&elsewhere, Mode::Exclusive).await;
     let departed = operator
-        .depart(eviction(Holder::All(key.clone()), Duration::ZERO))
+        .depart(eviction(ReleaseTarget::All(key.clone()), Duration::ZERO))
         .await;
     let freed: BTreeSet<String> = departed.freed.iter().map(HolderId::to_string).collect();
     let expected: BTreeSet<String> = holders.iter().map(|claim| claim.at.id.to_string()).collect();
@@ -97,7 +97,7 @@ pub async fn waiters_stay_when_everybody_who_holds_is_evicted(trial: Trial) {
     a.granted(&a.fair(&key, Mode::Exclusive)).await;
     let waiting = b.queues(&key, Mode::Exclusive).await;
     operator
-        .depart(eviction(Holder::All(key.clone()), Duration::ZERO))
+        .depart(eviction(ReleaseTarget::All(key.clone()), Duration::ZERO))
         .await;
     b.granted_soon(&waiting).await;
 }
@@ -123,7 +123,7 @@ pub async fn an_eviction_bars_the_key_for_a_moment(trial: Trial) {
     let ([holder, operator, other], key) = (trial.three().await, trial.key());
     let claim = holder.holds(&key, Mode::Exclusive).await;
     let evicted = operator.now();
-    let mut by_nobody = eviction(Holder::Claim(claim.at.clone()), PASS_WINDOW);
+    let mut by_nobody = eviction(ReleaseTarget::Claim(claim.at.clone()), HANDOVER_WINDOW);
     by_nobody.cause = Cause::Evicted { by: None };
     operator.depart(by_nobody).await.freed_it(&claim);
     let next = other.claim(&key, Mode::Exclusive);
@@ -131,7 +131,7 @@ pub async fn an_eviction_bars_the_key_for_a_moment(trial: Trial) {
     let passes_on = trial.profile().limits.max_grants.get() > 1;
     let barred = other.now() - evicted;
     assert!(
-        !passes_on || barred >= PASS_WINDOW,
+        !passes_on || barred >= HANDOVER_WINDOW,
         "granted {barred:?} after an eviction"
     );
 }
@@ -140,11 +140,11 @@ pub async fn an_eviction_bars_the_key_for_a_moment(trial: Trial) {
 pub async fn a_foreign_holder_that_is_not_there_is_evicted_without_effect(trial: Trial) {
     let ([a, b], key) = (trial.two().await, trial.key());
     let held = a.holds(&key, Mode::Exclusive).await;
-    let stranger = Holder::Foreign {
+    let stranger = ReleaseTarget::Foreign {
         key: key.clone(),
         id: Arc::from("no such holder"),
     };
-    for who in [stranger, Holder::All(trial.key())] {
+    for who in [stranger, ReleaseTarget::All(trial.key())] {
         b.depart(eviction(who, Duration::ZERO)).await.freed_nobody();
     }
     a.stays_alive(&held, Phase::Granted).await;

@@ -36,7 +36,7 @@ pub async fn a_holder_is_shown_as_it_is(trial: Trial) {
     if sees.remaining {
         let remaining = shown.remaining.expect("the time left is known");
         assert!(
-            remaining > Duration::ZERO && remaining <= grant.lease + trial.profile().limits.late_by,
+            remaining > Duration::ZERO && remaining <= grant.lease + trial.profile().limits.expiry_slack,
             "{remaining:?}"
         );
     }

@@ -6,7 +6,7 @@ use std::task::{Context, Waker};
 use std::time::Duration;
 
 use tenure_backend::{
-    BackendError, Fairness, HolderId, Liveness, LockKey, MAX_PLACE_AHEAD, Mode, Order, Phase, Standing,
+    AcquireReply, BackendError, Fairness, HolderId, Liveness, LockKey, MAX_NOT_AFTER, Mode, Order, Phase,
 };
 
 use crate::suite::{Client, Trial};
@@ -52,28 +52,28 @@ pub async fn a_release_by_anyone_but_the_owner_frees_nothing(trial: Trial) {
 pub async fn a_released_claim_is_never_granted_again(trial: Trial) {
     let ([a, b], key) = (trial.two().await, trial.key());
     let claim = a.claim(&key, Mode::Exclusive);
-    let place_by = a.now() + MAX_PLACE_AHEAD;
+    let not_after = a.now() + MAX_NOT_AFTER;
     a.granted(&claim).await;
     a.release(&claim).await;
     if trial.profile().remembers_ended {
         a.has_ended(&claim).await;
         b.finds_free(&key, Mode::Exclusive).await;
-        trial.pass(MAX_PLACE_AHEAD - Duration::from_secs(1)).await;
-        assert_ended(a.acquire_by(&claim, place_by).await);
+        trial.pass(MAX_NOT_AFTER - Duration::from_secs(1)).await;
+        assert_ended(a.acquire_by(&claim, not_after).await);
     }
-    trial.pass(MAX_PLACE_AHEAD).await;
-    assert_ended(a.acquire_by(&claim, place_by).await);
+    trial.pass(MAX_NOT_AFTER).await;
+    assert_ended(a.acquire_by(&claim, not_after).await);
     b.finds_free(&key, Mode::Exclusive).await;
 }
 
-/// Whatever it was that ended a claim, it is remembered until its `place_by` has passed: by then no request can
+/// Whatever it was that ended a claim, it is remembered until its `not_after` has passed: by then no request can
 /// place it any more.
-pub async fn an_ended_claim_is_remembered_until_its_place_by_has_passed(trial: Trial) {
+pub async fn an_ended_claim_is_remembered_until_its_not_after_has_passed(trial: Trial) {
     if !trial.profile().remembers_ended {
         return a_released_claim_is_never_granted_again(trial).await;
     }
     let [a, b] = trial.two().await;
-    let place_by = a.now() + MAX_PLACE_AHEAD;
+    let not_after = a.now() + MAX_NOT_AFTER;
     let [released, withdrawn, evicted, expired] = [(); 4].map(|()| a.brief(&trial.key(), Mode::Exclusive));
     a.withdraw(&withdrawn).await.freed_nobody();
     for claim in [&released, &evicted, &expired] {
@@ -81,35 +81,35 @@ pub async fn an_ended_claim_is_remembered_until_its_place_by_has_passed(trial: T
     }
     a.release(&released).await.freed_it(&released);
     b.evict(&evicted, "alice").await.freed_it(&evicted);
-    trial.pass(MAX_PLACE_AHEAD - Duration::from_millis(100)).await;
+    trial.pass(MAX_NOT_AFTER - Duration::from_millis(100)).await;
     if trial.profile().liveness == Liveness::Session {
         a.release(&expired).await;
     }
     for claim in [released, withdrawn, evicted, expired] {
-        assert_ended(a.acquire_by(&claim, place_by).await);
+        assert_ended(a.acquire_by(&claim, not_after).await);
         b.finds_free(&claim.at.key, Mode::Exclusive).await;
     }
 }
 
-/// A claim that holds the key is placed already, and may be polled later than its `place_by`.
-pub async fn a_holder_may_be_polled_after_its_place_by(trial: Trial) {
+/// A claim that holds the key is placed already, and may be polled later than its `not_after`.
+pub async fn a_holder_may_be_polled_after_its_not_after(trial: Trial) {
     let (client, key) = (trial.client().await, trial.key());
     let claim = client.claim(&key, Mode::Exclusive);
-    let place_by = client.now() + Duration::from_millis(50);
+    let not_after = client.now() + Duration::from_millis(50);
     let first = client.granted(&claim).await;
     trial.pass(Duration::from_millis(100)).await;
-    match client.polled_by(&claim, place_by).await {
-        Standing::Granted(grant) => assert_eq!(grant.tokens, first.tokens),
-        other => panic!("a claim that holds the key is {other:?} after its place_by"),
+    match client.polled_by(&claim, not_after).await {
+        AcquireReply::Granted(grant) => assert_eq!(grant.tokens, first.tokens),
+        other => panic!("a claim that holds the key is {other:?} after its not_after"),
     }
 }
 
 /// Whether a late request was refused, be it by memory, by its time or by the weather.
 #[track_caller]
-fn assert_ended(answer: Result<Standing, BackendError>) {
+fn assert_ended(answer: Result<AcquireReply, BackendError>) {
     match answer {
-        Ok(Standing::Ended | Standing::TooLate) => {}
-        Err(error) if error.is_weather() => {}
+        Ok(AcquireReply::Ended | AcquireReply::TooLate) => {}
+        Err(error) if error.is_transient() => {}
         other => panic!("a late request of an ended claim is {other:?}"),
     }
 }
@@ -126,14 +126,14 @@ pub async fn a_claim_withdrawn_before_it_was_placed_is_never_granted(trial: Tria
     b.finds_nothing(&key).await;
 }
 
-/// A claim is not placed after its `place_by`, and nothing is left of the request.
-pub async fn a_claim_is_never_placed_after_its_place_by(trial: Trial) {
+/// A claim is not placed after its `not_after`, and nothing is left of the request.
+pub async fn a_claim_is_never_placed_after_its_not_after(trial: Trial) {
     let ([a, b], key) = (trial.two().await, trial.key());
     let claim = a.claim(&key, Mode::Exclusive);
-    let place_by = a.now() + Duration::from_millis(50);
+    let not_after = a.now() + Duration::from_millis(50);
     trial.pass(Duration::from_millis(100)).await;
-    let answer = a.polled_by(&claim, place_by).await;
-    assert!(matches!(answer, Standing::TooLate), "{answer:?}");
+    let answer = a.polled_by(&claim, not_after).await;
+    assert!(matches!(answer, AcquireReply::TooLate), "{answer:?}");
     b.finds_nothing(&key).await;
 }
 
@@ -195,8 +195,8 @@ pub async fn a_dropped_call_harms_nothing(trial: Trial) {
     let ([a, b], key) = (trial.two().await, trial.key());
     for polled in [false, true] {
         let claim = a.claim(&key, Mode::Exclusive);
-        let place_by = a.now() + Duration::from_secs(5);
-        let mut call = a.backend().clone().acquire(claim.clone(), place_by);
+        let not_after = a.now() + Duration::from_secs(5);
+        let mut call = a.backend().clone().acquire(claim.clone(), not_after);
         if polled {
             let _ = Pin::new(&mut call).poll(&mut Context::from_waker(Waker::noop()));
         }

@@ -3,7 +3,7 @@
 use std::mem;
 use std::sync::Arc;
 
-use tenure_backend::{Instant, PASS_WINDOW};
+use tenure_backend::{HANDOVER_WINDOW, Instant};
 
 use super::effects::{Effects, ReleaseOrder, SuccessorRequest};
 use super::state::{Contention, Event, Holder, KeyQueue, Phase};
@@ -104,7 +104,7 @@ impl KeyQueue {
             && holder.request.may_hand_over()
             && !hold.has_departed()
             && now < hold.deadline()
-            && now - hold.confirmed() < PASS_WINDOW
+            && now - hold.confirmed() < HANDOVER_WINDOW
             && holder.grants < hold.run();
         if !is_allowed {
             return false;

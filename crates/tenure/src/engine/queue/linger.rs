@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use smallvec::SmallVec;
-use tenure_backend::{Instant, PASS_WINDOW};
+use tenure_backend::{HANDOVER_WINDOW, Instant};
 
 use super::effects::{Effects, ReleaseOrder};
 use super::holders::Exit;
@@ -34,7 +34,7 @@ impl KeyQueue {
         });
         let holder = &mut self.holders[at];
         let hold = &holder.hold;
-        let until = (now + holder.request.linger()?).min(hold.granted() + PASS_WINDOW);
+        let until = (now + holder.request.linger()?).min(hold.granted() + HANDOVER_WINDOW);
         let may_linger = self.rules.local_handover
             && !is_contended
             && holder.lingers_until.is_none()

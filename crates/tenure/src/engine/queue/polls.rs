@@ -4,7 +4,7 @@ use std::mem;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tenure_backend::{Instant, Mode, PASS_WINDOW};
+use tenure_backend::{HANDOVER_WINDOW, Instant, Mode};
 
 use super::effects::{Effects, Granted, SuccessorRequest};
 use super::policy::Turn;
@@ -221,7 +221,7 @@ impl KeyQueue {
     /// have been evicted, and a greater token given out before the waiter arrived.
     pub(super) fn deliver(&mut self, now: Instant, grant: Granted, effects: &mut Effects) -> bool {
         let confirmed = grant.hold.confirmed();
-        let is_fresh = now - confirmed < PASS_WINDOW;
+        let is_fresh = now - confirmed < HANDOVER_WINDOW;
         let waiters = self.contention.as_ref().map(|contention| &contention.waiters);
         let first = waiters
             .and_then(Waiters::first)

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use tenure_backend::{Cause, Claim, Fairness, Grant, Instant, Kind, LockKey, Standing};
+use tenure_backend::{AcquireReply, Cause, Claim, Fairness, Grant, Instant, Kind, LockKey};
 use tokio::sync::Notify;
 
 use super::effects::{Effects, Granted, PollerEffect, ReleaseOrder, SuccessorRequest};
@@ -22,7 +22,7 @@ use super::waiter::WaiterId;
 use crate::engine::context::Context;
 use crate::engine::hold::Hold;
 use crate::engine::poller::{self, Demand, Found, Next, Pause};
-use crate::engine::releaser::{Origin, Release, Releaser, Successor, SuccessorAnswer, SuccessorOwner};
+use crate::engine::releaser::{NamedSuccessor, Origin, Release, Releaser, SuccessorAnswer, SuccessorOwner};
 use crate::engine::renewer::HoldObserver;
 use crate::engine::request::LockRequest;
 use crate::engine::services::Services;
@@ -208,7 +208,7 @@ impl SharedQueue {
             token,
         } = order;
         self.services.renewer.forget(&hold);
-        let successor = successor.map(|SuccessorRequest { request, reserve }| Successor {
+        let successor = successor.map(|SuccessorRequest { request, reserve }| NamedSuccessor {
             claim: self.claim(&request, Fairness::Unfair, reserve),
             owner: Arc::new(SuccessorOf {
                 queue: self.clone(),
@@ -342,14 +342,14 @@ impl SuccessorOwner for SuccessorOf {
         if may_be_placed {
             queue.withdraw_unanswered(claim.clone());
         }
-        let was_refused = matches!(standing, Some(Standing::Waiting { .. }));
+        let was_refused = matches!(standing, Some(AcquireReply::Waiting { .. }));
         let answered = |granted| SuccessorAnswered {
             others,
             was_refused,
             granted,
         };
         let is_reported = match standing {
-            Some(Standing::Granted(grant)) => {
+            Some(AcquireReply::Granted(grant)) => {
                 queue.deliver(&claim, grant, &self.request, |granted| answered(Some(granted)))
             }
             _ => false,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::task::Waker;
 use std::time::Duration;
 
-use tenure_backend::{Instant, PASS_WINDOW};
+use tenure_backend::{HANDOVER_WINDOW, Instant};
 use tokio::sync::Notify;
 
 use super::effects::Effects;
@@ -191,7 +191,7 @@ impl Offer {
 
     /// Whether the grant may still be returned to its caller.
     pub(super) fn is_good(&self, now: Instant) -> bool {
-        let is_fresh = !self.handed_over || now - self.hold.confirmed() < PASS_WINDOW;
+        let is_fresh = !self.handed_over || now - self.hold.confirmed() < HANDOVER_WINDOW;
         is_fresh && now < self.hold.deadline()
     }
 }

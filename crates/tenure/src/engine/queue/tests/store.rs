@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use tenure_backend::{Fairness, FencingToken, Grant, Instant, LockKey, PASS_WINDOW, TokenRun};
+use tenure_backend::{Fairness, FencingToken, Grant, HANDOVER_WINDOW, Instant, LockKey, TokenRange};
 use tenure_testkit::ManualClock;
 
 use crate::connect::MemoryStore;
@@ -62,7 +62,7 @@ impl Store {
         let first = FencingToken::new(self.next_token).expect("tokens begin at 1");
         self.next_token += u64::from(claim.grants.get());
         let grant = Grant {
-            tokens: TokenRun::new(first, claim.grants),
+            tokens: TokenRange::new(first, claim.grants),
             held_from: now,
             lease: claim.lease,
             evidence: None,
@@ -95,7 +95,7 @@ impl Store {
         let Some(Holder::Ours(hold)) = self.holder.take_if(is_ours) else {
             return None;
         };
-        self.barred_until = self.context.now() + PASS_WINDOW;
+        self.barred_until = self.context.now() + HANDOVER_WINDOW;
         self.evicted.push(hold.clone());
         Some(hold)
     }

@@ -7,9 +7,9 @@ use std::borrow::Cow;
 ///
 /// # Examples
 /// ```
-/// assert_eq!(tenure_backend::harmless("job-7\u{1b}[2J"), "job-7\\u{1b}[2J");
+/// assert_eq!(tenure_backend::escape_control("job-7\u{1b}[2J"), "job-7\\u{1b}[2J");
 /// ```
-pub fn harmless(text: &str) -> Cow<'_, str> {
+pub fn escape_control(text: &str) -> Cow<'_, str> {
     if !text.contains(is_obeyed) {
         return Cow::Borrowed(text);
     }
@@ -34,9 +34,12 @@ mod tests {
 
     #[test]
     fn what_a_terminal_would_obey_is_escaped_and_all_else_is_as_written() {
-        assert_eq!(harmless("/var/lib/é 'x' \\ 鎖.db"), "/var/lib/é 'x' \\ 鎖.db");
         assert_eq!(
-            harmless("a\nb\u{1b}[2J\u{7f}\u{202e}"),
+            escape_control("/var/lib/é 'x' \\ 鎖.db"),
+            "/var/lib/é 'x' \\ 鎖.db"
+        );
+        assert_eq!(
+            escape_control("a\nb\u{1b}[2J\u{7f}\u{202e}"),
             "a\\nb\\u{1b}[2J\\u{7f}\\u{202e}"
         );
     }

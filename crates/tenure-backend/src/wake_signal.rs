@@ -1,4 +1,4 @@
-//! A bell for one listener: what most wake-ups are made of.
+//! A signal for one listener: what most wake-ups are made of.
 
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -8,9 +8,9 @@ use futures_core::Stream;
 
 use crate::Wakes;
 
-/// A bell that remembers that it was rung until somebody hears it. Ringing twice is ringing once.
+/// A signal that remembers that it was rung until somebody hears it. Ringing twice is ringing once.
 ///
-/// Clones are the same bell: a store keeps one to [ring](Bell::ring), and gives [wake-ups](Bell::wakes) out, which never
+/// Clones are the same signal: a store keeps one to [ring](WakeSignal::ring), and gives [wake-ups](WakeSignal::wakes) out, which never
 /// end. Only who polled last is woken.
 ///
 /// # Examples
@@ -19,31 +19,31 @@ use crate::Wakes;
 /// use std::future::poll_fn;
 /// use std::pin::Pin;
 /// use futures_core::Stream;
-/// use tenure_backend::Bell;
+/// use tenure_backend::WakeSignal;
 ///
-/// let bell = Bell::default();
-/// let mut wakes = bell.wakes(|| println!("the listener was dropped"));
-/// bell.ring();
-/// bell.ring();
+/// let signal = WakeSignal::default();
+/// let mut wakes = signal.wakes(|| println!("the listener was dropped"));
+/// signal.notify();
+/// signal.notify();
 /// let hint = poll_fn(|cx| Pin::new(&mut wakes).poll_next(cx)).await;
 /// assert_eq!(hint, Some(()));
 /// # }
 /// ```
 #[derive(Clone, Debug, Default)]
-pub struct Bell(Arc<Mutex<Pull>>);
+pub struct WakeSignal(Arc<Mutex<Pull>>);
 
 #[derive(Debug, Default)]
 struct Pull {
-    rung: bool,
+    is_notified: bool,
     listener: Option<Waker>,
 }
 
-impl Bell {
+impl WakeSignal {
     /// Wakes the listener, or whoever listens next. Not to be called under a lock of yours: a waker runs code of others.
-    pub fn ring(&self) {
+    pub fn notify(&self) {
         let listener = {
             let mut pull = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-            pull.rung = true;
+            pull.is_notified = true;
             pull.listener.take()
         };
         if let Some(listener) = listener {
@@ -51,21 +51,21 @@ impl Bell {
         }
     }
 
-    /// Wake-ups by this bell. Calls `dropped` when they are dropped.
+    /// Wake-ups by this signal. Calls `dropped` when they are dropped.
     pub fn wakes(&self, dropped: impl FnMut() + Send + 'static) -> Wakes {
-        let bell = self.clone();
-        Wakes::new(Listener { bell, dropped })
+        let signal = self.clone();
+        Wakes::new(Listener { signal, dropped })
     }
 
-    /// Whether that is this bell, and not another.
-    pub fn is(&self, other: &Bell) -> bool {
+    /// Whether that is this signal, and not another.
+    pub fn is(&self, other: &WakeSignal) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
     /// Ready once for all that was rung since it was last heard.
-    pub fn poll_heard(&self, cx: &mut Context<'_>) -> Poll<()> {
+    pub fn poll_notified(&self, cx: &mut Context<'_>) -> Poll<()> {
         let mut pull = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if std::mem::take(&mut pull.rung) {
+        if std::mem::take(&mut pull.is_notified) {
             return Poll::Ready(());
         }
         match &mut pull.listener {
@@ -76,17 +76,17 @@ impl Bell {
     }
 }
 
-impl Stream for Bell {
+impl Stream for WakeSignal {
     type Item = ();
 
     fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<()>> {
-        self.poll_heard(cx).map(Some)
+        self.poll_notified(cx).map(Some)
     }
 }
 
-/// Listens to a bell until it is dropped.
+/// Listens to a signal until it is dropped.
 struct Listener<F: FnMut()> {
-    bell: Bell,
+    signal: WakeSignal,
     dropped: F,
 }
 
@@ -94,7 +94,7 @@ impl<F: FnMut()> Stream for Listener<F> {
     type Item = ();
 
     fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<()>> {
-        self.bell.poll_heard(cx).map(Some)
+        self.signal.poll_notified(cx).map(Some)
     }
 }
 
@@ -108,25 +108,26 @@ impl<F: FnMut()> Drop for Listener<F> {
 mod tests {
     use super::*;
 
-    fn heard(bell: &Bell) -> bool {
-        bell.poll_heard(&mut Context::from_waker(Waker::noop()))
+    fn heard(signal: &WakeSignal) -> bool {
+        signal
+            .poll_notified(&mut Context::from_waker(Waker::noop()))
             .is_ready()
     }
 
     #[test]
     fn what_was_rung_before_anybody_listened_is_heard_once() {
-        let bell = Bell::default();
-        assert!(!heard(&bell));
-        bell.ring();
-        bell.ring();
-        assert!(heard(&bell) && !heard(&bell));
+        let signal = WakeSignal::default();
+        assert!(!heard(&signal));
+        signal.notify();
+        signal.notify();
+        assert!(heard(&signal) && !heard(&signal));
     }
 
     #[test]
     fn clones_are_one_bell() {
-        let (bell, other) = (Bell::default(), Bell::default());
-        bell.clone().ring();
-        assert!(heard(&bell) && !heard(&other));
-        assert!(bell.is(&bell.clone()) && !bell.is(&other));
+        let (signal, other) = (WakeSignal::default(), WakeSignal::default());
+        signal.clone().notify();
+        assert!(heard(&signal) && !heard(&other));
+        assert!(signal.is(&signal.clone()) && !signal.is(&other));
     }
 }

@@ -5,28 +5,28 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::{Instant, TokenRun};
+use crate::{Instant, TokenRange};
 
 /// Where a claim stands in the store, as `acquire` saw it.
 ///
 /// # Examples
 /// ```
-/// use tenure_backend::Standing;
+/// use tenure_backend::AcquireReply;
 ///
 /// /// What the engine does next.
-/// fn next(standing: Standing) -> &'static str {
+/// fn next(standing: AcquireReply) -> &'static str {
 ///     match standing {
-///         Standing::Granted(_) => "hold it, if the grant has not arrived dead",
-///         Standing::Waiting { .. } => "poll again after a wake-up or `poll_after`",
-///         Standing::Ended => "never poll it again: take another claim",
-///         Standing::TooLate => "take another claim: this one was not placed",
-///         Standing::Recovering => "poll again later",
+///         AcquireReply::Granted(_) => "hold it, if the grant has not arrived dead",
+///         AcquireReply::Waiting { .. } => "poll again after a wake-up or `poll_after`",
+///         AcquireReply::Ended => "never poll it again: take another claim",
+///         AcquireReply::TooLate => "take another claim: this one was not placed",
+///         AcquireReply::Recovering => "poll again later",
 ///     }
 /// }
-/// assert_eq!(next(Standing::Ended), "never poll it again: take another claim");
+/// assert_eq!(next(AcquireReply::Ended), "never poll it again: take another claim");
 /// ```
 #[derive(Clone, Debug)]
-pub enum Standing {
+pub enum AcquireReply {
     /// It holds the key.
     Granted(Grant),
     /// It does not hold the key. A `Fifo` claim is in the queue; of an `Unfair` one nothing is left.
@@ -39,7 +39,7 @@ pub enum Standing {
     },
     /// It was released, evicted or has expired, and will never hold the key. The store did nothing.
     Ended,
-    /// The request came after its `place_by`. The store did nothing.
+    /// The request came after its `not_after`. The store did nothing.
     TooLate,
     /// The store has lost its memory and grants nothing until older leases have ended. It did nothing.
     Recovering,
@@ -61,7 +61,7 @@ pub enum Standing {
 #[derive(Clone, Debug)]
 pub struct Grant {
     /// The fencing tokens reserved, where the store has any.
-    pub tokens: Option<TokenRun>,
+    pub tokens: Option<TokenRange>,
     /// When the request was sent from which the store counts the lease: never later than the store's own count.
     ///
     /// For a session or a shared lease it is the last confirmed keep-alive; for a quorum the oldest of the

@@ -10,7 +10,7 @@ use std::time::Duration;
 /// It touches the times of the main file, which nothing else does: commits write to the `-wal` file, checkpoints
 /// write contents. So a process that waits is not woken by the traffic of keys for which nobody waits. No file is
 /// opened, so the POSIX locks of this process stay.
-pub(super) fn ring(path: &Path) -> io::Result<()> {
+pub(super) fn notify(path: &Path) -> io::Result<()> {
     use rustix::fs::{AtFlags, CWD, Timespec, Timestamps, UTIME_NOW, utimensat};
 
     let now = Timespec {
@@ -141,20 +141,20 @@ mod polling {
     #[derive(Debug)]
     pub(in super::super) struct Knocker {
         knocked: Mutex<bool>,
-        bell: Condvar,
+        signal: Condvar,
     }
 
     impl Knocker {
         pub(in super::super) fn new() -> io::Result<Self> {
             Ok(Knocker {
                 knocked: Mutex::new(false),
-                bell: Condvar::new(),
+                signal: Condvar::new(),
             })
         }
 
         pub(in super::super) fn knock(&self) {
             *self.knocked.lock() = true;
-            self.bell.notify_one();
+            self.signal.notify_one();
         }
     }
 
@@ -164,7 +164,7 @@ mod polling {
         path: PathBuf,
         seen: Option<SystemTime>,
         pause: Duration,
-        rung: bool,
+        is_notified: bool,
     }
 
     const SHORTEST_PAUSE: Duration = Duration::from_millis(2);
@@ -176,7 +176,7 @@ mod polling {
                 path: path.to_owned(),
                 seen: None,
                 pause: SHORTEST_PAUSE,
-                rung: false,
+                is_notified: false,
             }
         }
 
@@ -199,9 +199,9 @@ mod polling {
             if !*knocked {
                 match time {
                     Some(time) => {
-                        knocker.bell.wait_for(&mut knocked, time);
+                        knocker.signal.wait_for(&mut knocked, time);
                     }
-                    None => knocker.bell.wait(&mut knocked),
+                    None => knocker.signal.wait(&mut knocked),
                 }
             }
             *knocked = false;
@@ -212,7 +212,7 @@ mod polling {
                     .ok();
                 if touched != self.seen {
                     self.seen = touched;
-                    self.rung = true;
+                    self.is_notified = true;
                     self.pause = SHORTEST_PAUSE;
                 } else {
                     self.pause = (self.pause * 5 / 4).min(LONGEST_PAUSE);
@@ -221,7 +221,7 @@ mod polling {
         }
 
         pub(in super::super) fn take(&mut self) -> bool {
-            std::mem::take(&mut self.rung)
+            std::mem::take(&mut self.is_notified)
         }
     }
 }

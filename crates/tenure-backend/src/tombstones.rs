@@ -3,17 +3,17 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use crate::{ClaimId, Instant, MAX_PLACE_AHEAD};
+use crate::{ClaimId, Instant, MAX_NOT_AFTER};
 
 /// For how long an end is remembered at least: twice as long as a request may be on the way, since the clock
-/// of its `place_by` may run slower than the store's.
-const REMEMBERED: Duration = MAX_PLACE_AHEAD.saturating_mul(2);
+/// of its `not_after` may run slower than the store's.
+const REMEMBERED: Duration = MAX_NOT_AFTER.saturating_mul(2);
 
 /// Below so many ranges nothing is ever forgotten.
 const MIN_RANGES: usize = 64;
 
-/// The claims that have ended, so that none is placed again by a request that was delayed on its way. Each is remembered for
-/// 20 s at least, twice as long as its `place_by` may lie ahead ([`MAX_PLACE_AHEAD`]).
+/// The claims that have ended, so that none is placed again by a request that was delayed on its way. BatchCall is remembered for
+/// 20 s at least, twice as long as its `not_after` may lie ahead ([`MAX_NOT_AFTER`]).
 ///
 /// A client counts its claims, so those that have ended form ranges with gaps where claims live: what is kept
 /// here grows with the claims alive, not with those that were. A gap that never closes (a number that was
@@ -21,15 +21,15 @@ const MIN_RANGES: usize = 64;
 ///
 /// # Examples
 /// ```
-/// use tenure_backend::{ClaimId, ClientId, EndedClaims, Instant};
+/// use tenure_backend::{ClaimId, ClientId, Tombstones, Instant};
 ///
 /// let client = ClientId::from_random([7; 16]);
-/// let mut ended = EndedClaims::default();
+/// let mut ended = Tombstones::default();
 /// ended.insert(ClaimId::new(client, 1), Instant::ORIGIN);
 /// assert!(ended.contains(ClaimId::new(client, 1)) && !ended.contains(ClaimId::new(client, 2)));
 /// ```
 #[derive(Debug)]
-pub struct EndedClaims {
+pub struct Tombstones {
     /// By the first claim of each range. No two ranges touch.
     ranges: BTreeMap<ClaimId, Range>,
     /// Once there are so many ranges, old ones are forgotten.
@@ -44,16 +44,16 @@ struct Range {
     until: Instant,
 }
 
-impl Default for EndedClaims {
+impl Default for Tombstones {
     fn default() -> Self {
-        EndedClaims {
+        Tombstones {
             ranges: BTreeMap::new(),
             forget_at: MIN_RANGES,
         }
     }
 }
 
-impl EndedClaims {
+impl Tombstones {
     /// Whether the claim is known to have ended.
     pub fn contains(&self, id: ClaimId) -> bool {
         let before = self.ranges.range(..=id).next_back();
@@ -107,7 +107,7 @@ mod tests {
 
     #[test]
     fn an_ended_claim_is_remembered_and_no_other() {
-        let mut ended = EndedClaims::default();
+        let mut ended = Tombstones::default();
         for number in [5, 7, 1, 6, 6] {
             ended.insert(id(1, number), START);
         }
@@ -124,7 +124,7 @@ mod tests {
 
     #[test]
     fn the_last_number_of_all_can_end() {
-        let mut ended = EndedClaims::default();
+        let mut ended = Tombstones::default();
         for number in [u64::MAX, u64::MAX - 1, u64::MAX] {
             ended.insert(id(1, number), START);
         }
@@ -135,7 +135,7 @@ mod tests {
 
     #[test]
     fn claims_that_end_one_after_the_other_take_one_range_however_many() {
-        let mut ended = EndedClaims::default();
+        let mut ended = Tombstones::default();
         // Number 1 is held all the time, and pairs end in the order in which they were not made.
         for number in (2..200_000).step_by(2) {
             ended.insert(id(1, number + 1), START);
@@ -147,7 +147,7 @@ mod tests {
 
     #[test]
     fn gaps_that_never_close_are_forgotten_but_not_before_their_time() {
-        let mut ended = EndedClaims::default();
+        let mut ended = Tombstones::default();
         let mut now = START;
         for number in 0..100_000 {
             now = START + Duration::from_millis(number);
