@@ -14,7 +14,7 @@ use crate::engine::attempt::Taken;
 use crate::engine::context::Place;
 use crate::engine::hold::Hold;
 use crate::engine::owner::Owner;
-use crate::engine::queue::{Departed, SharedQueue};
+use crate::engine::queue::{Exit, SharedQueue};
 use crate::engine::releaser::{Left, Release};
 use crate::engine::services::Services;
 use crate::engine::timer::{nap, within};
@@ -339,12 +339,12 @@ impl Held {
     }
 
     async fn release(&self) -> Result<(), Error> {
-        let (done, now) = self.queue.done(&self.hold);
+        let (exit, now) = self.queue.done(&self.hold);
         let believed = self.ended(now);
-        let mut release = match done {
-            Ok(release) => release,
-            Err(Departed::HandedOver) => return Ok(()),
-            Err(Departed::Gone) => return Ok(believed?),
+        let mut release = match exit {
+            Exit::Release(order) => self.queue.release(order),
+            Exit::HandedOver | Exit::Lingers => return Ok(()),
+            Exit::Gone => return Ok(believed?),
         };
         // What follows is boxed: a future of `unlock` stays small where the store answers at once.
         let left = match release.begin() {

@@ -18,6 +18,7 @@ use tokio::sync::watch;
 
 use crate::engine::services::Services;
 use crate::engine::store::Store;
+use crate::engine::tasks::ABANDONED;
 use crate::error::Error;
 
 /// How many keys one call lists.
@@ -100,7 +101,7 @@ impl Watcher {
         loop {
             let Scan { number, mut outcome } = self.scans.join(services, self, interval);
             let ended = outcome.wait_for(Option::is_some).await;
-            let ended = ended.map_err(|_| services.tasks.abandoned())?.clone();
+            let ended = ended.map_err(|_| ABANDONED)?.clone();
             // One that was under way before this watcher came says too little.
             if let Some(outcome) = ended.filter(|_| number > self.last_seen.load(Ordering::Relaxed)) {
                 self.last_seen.store(number, Ordering::Relaxed);

@@ -15,11 +15,10 @@ use super::hold::Hold;
 use super::in_flight::{InFlight, Progress};
 use super::own_call::{Asking, Judged, OwnCall};
 use super::owner::{Owner, Reentry, Seat};
-use super::queue::{
-    Arrival, Arrived, Ask, CallerKind, CallerLeft, IsUnanswered, PollReply, Polled, SharedQueue, WaiterId,
-};
+use super::queue::{Arrival, Arrived, Ask, CallerKind, CallerLeft, PollReply, Polled, SharedQueue, WaiterId};
 use super::releaser::Release;
 use super::request::LockRequest;
+use super::tasks::ABANDONED;
 use super::timer::Limit;
 use crate::error::Error;
 use crate::telemetry::{Outcome, acquiring};
@@ -247,14 +246,9 @@ impl Attempt {
             Fairness::Fifo if self.tries() && profile.serves(mode, Fairness::Unfair) => Fairness::Unfair,
             fairness => context.fairness(mode, fairness),
         };
-        let kind = match fairness {
-            Fairness::Fifo => CallerKind::Queues,
-            Fairness::Unfair if self.tries() => CallerKind::Tries,
-            Fairness::Unfair => CallerKind::Waits,
-        };
         let arrived = Arrived {
             request: &self.request,
-            kind,
+            kind: CallerKind::of(fairness, self.tries()),
             waker: cx.waker(),
         };
         let (arrival, now) = queue.apply_at(arrived);
@@ -336,7 +330,7 @@ impl Attempt {
             Judged::Held(hold, now) => Some(Ok(Some(self.granted(queue, hold, 0, now)))),
             Judged::Refused => Some(Ok(None)),
             Judged::Failed(error) => Some(Err(error)),
-            Judged::Left => Some(Err(queue.services.tasks.abandoned())),
+            Judged::Left => Some(Err(ABANDONED)),
             Judged::Waits(claim) => {
                 self.stage = Stage::Waiting(id, None);
                 self.report_waiting(&claim);
@@ -436,10 +430,7 @@ impl Attempt {
     fn why_late(&self, queue: &Arc<SharedQueue>) -> Error {
         let is_silent = match &self.stage {
             Stage::Calling(..) => true,
-            Stage::Waiting(id, _) => queue.apply(IsUnanswered {
-                id: *id,
-                mode: self.request.mode,
-            }),
+            Stage::Waiting(id, _) => queue.is_unanswered(*id, self.request.mode),
             Stage::Start | Stage::Done => false,
         };
         match queue.context().store_error() {

@@ -16,13 +16,22 @@ use crate::telemetry::Meters;
 /// The deadline of a lost claim. It is never replaced, which makes loss sticky.
 const LOST: u64 = 0;
 
-/// How a claim is to be held, beside its lease.
+/// How a claim is to be held, apart from its lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct HoldTerms {
     /// Whether the watchdog renews the lease.
     pub(crate) renewed: bool,
     pub(crate) max_hold: Option<Duration>,
     pub(crate) at_least: Option<Duration>,
+}
+
+impl HoldTerms {
+    /// The watchdog renews the claim until its holder is done.
+    pub(crate) const RENEWED: Self = HoldTerms {
+        renewed: true,
+        max_hold: None,
+        at_least: None,
+    };
 }
 
 /// Facts that few claims have, boxed to keep [`Hold`] small.
@@ -57,7 +66,7 @@ pub(crate) struct Hold {
     renewed: bool,
     first_token: Option<FencingToken>,
     /// Number of grants that the claim reserved.
-    run: u32,
+    pub(crate) run: u32,
     extra: Option<Box<Extra>>,
     /// The lease that the renewer counts with: what the caller asked for, or what the store gave last if that is less.
     lease_nanos: AtomicU64,
@@ -66,7 +75,7 @@ pub(crate) struct Hold {
     /// The local deadline in nanoseconds, or [`LOST`].
     deadline: AtomicU64,
     /// The time at which the request that was granted was sent.
-    granted: Instant,
+    pub(crate) granted: Instant,
     /// The time at which the last confirmed request was sent.
     confirmed: AtomicU64,
     /// Number of guards of one owner that share the claim.
@@ -78,7 +87,8 @@ pub(crate) struct Hold {
     /// The store wants an early renewal, and has not confirmed one.
     first_renewal_due: AtomicBool,
     loss: OnceLock<Box<LostCause>>,
-    mark: Mark,
+    /// Its place in the renewer's wheel.
+    pub(crate) mark: Mark,
 }
 
 impl Hold {
@@ -277,16 +287,6 @@ impl Hold {
         self.extra.as_ref()?.kept_until
     }
 
-    /// The time at which the request that was granted was sent.
-    pub(crate) fn granted(&self) -> Instant {
-        self.granted
-    }
-
-    /// Number of grants that the claim reserved.
-    pub(crate) fn run(&self) -> u32 {
-        self.run
-    }
-
     /// The token of the run's `nth` grant.
     pub(crate) fn token(&self, nth: u32) -> Option<FencingToken> {
         FencingToken::new(self.first_token?.get() + u64::from(nth))
@@ -324,10 +324,5 @@ impl Hold {
     /// Whether the watchdog renews the claim until its holder is done.
     pub(crate) fn is_lease_renewed(&self) -> bool {
         self.renewed
-    }
-
-    /// Its place in the renewer's wheel.
-    pub(crate) fn mark(&self) -> &Mark {
-        &self.mark
     }
 }

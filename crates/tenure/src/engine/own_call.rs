@@ -12,6 +12,7 @@ use super::hold::Hold;
 use super::in_flight::Adoptable;
 use super::queue::{CallAdopted, CallEnded, CallOutcome, CallReply, CallerKind, SharedQueue, WaiterId};
 use super::request::LockRequest;
+use super::tasks::ABANDONED;
 use crate::error::Error;
 
 /// A caller's own call.
@@ -46,14 +47,6 @@ enum Placed {
 }
 
 impl OwnCall {
-    fn kind(&self) -> CallerKind {
-        match self.claim.fairness {
-            Fairness::Fifo => CallerKind::Queues,
-            Fairness::Unfair if self.tries => CallerKind::Tries,
-            Fairness::Unfair => CallerKind::Waits,
-        }
-    }
-
     /// Judges the answer, and tells the queue.
     fn judge(&self, answer: Result<AcquireReply, BackendError>) -> Judged {
         let OwnCall {
@@ -83,7 +76,7 @@ impl OwnCall {
                 if claim.fairness == Fairness::Fifo {
                     queue.withdraw(claim.clone());
                 }
-                match self.end(CallOutcome::Ended(Ok(()))) {
+                match self.end(CallOutcome::Ended(Ok(()))).0 {
                     CallReply::Closed => Judged::Failed(queue.services.tasks.closed()),
                     _ => Judged::Refused,
                 }
@@ -122,11 +115,8 @@ impl OwnCall {
         fair && error.is_transient() && !(forgets && error.effect() == Effect::Unknown)
     }
 
-    fn end(&self, outcome: CallOutcome) -> CallReply {
-        self.end_at(outcome).0
-    }
-
-    fn end_at(&self, outcome: CallOutcome) -> (CallReply, Instant) {
+    /// Reports how the call ended. Also returns the time.
+    fn end(&self, outcome: CallOutcome) -> (CallReply, Instant) {
         self.queue.apply_at(CallEnded {
             id: self.id,
             request: &self.request,
@@ -135,7 +125,7 @@ impl OwnCall {
     }
 
     fn granted(&self, hold: Arc<Hold>) -> Judged {
-        let (reply, now) = self.end_at(CallOutcome::Granted(hold.clone()));
+        let (reply, now) = self.end(CallOutcome::Granted(hold.clone()));
         match reply {
             CallReply::Accepted => Judged::Held(hold, now),
             CallReply::Left => {
@@ -162,27 +152,24 @@ impl OwnCall {
 
     fn wait(&self, claim: &Arc<Claim>, placed: Placed) -> Judged {
         let queue = &self.queue;
-        if claim.fairness == Fairness::Unfair {
-            return match self.end(CallOutcome::Waits) {
-                CallReply::Accepted => Judged::Waits(claim.clone()),
-                CallReply::Left => Judged::Left,
-                CallReply::Closed => Judged::Failed(queue.services.tasks.closed()),
-            };
-        }
-        let signal = Arc::new(Notify::new());
-        let reply = self.end(CallOutcome::Queued(signal.clone()));
-        if reply == CallReply::Accepted {
-            queue.poll_for(self.id, self.request.clone(), claim.clone(), signal);
-            return Judged::Waits(claim.clone());
-        }
-        match placed {
-            Placed::No => {}
-            Placed::Yes => queue.withdraw(claim.clone()),
-            Placed::Perhaps => queue.withdraw_unanswered(claim.clone()),
+        let signal = (claim.fairness == Fairness::Fifo).then(|| Arc::new(Notify::new()));
+        let outcome = signal.clone().map_or(CallOutcome::Waits, CallOutcome::Queued);
+        let (reply, _) = self.end(outcome);
+        match (reply, signal) {
+            (CallReply::Accepted, Some(signal)) => {
+                queue.poll_for(self.id, self.request.clone(), claim.clone(), signal);
+            }
+            (_, None) => {}
+            (_, Some(_)) => match placed {
+                Placed::No => {}
+                Placed::Yes => queue.withdraw(claim.clone()),
+                Placed::Perhaps => queue.withdraw_unanswered(claim.clone()),
+            },
         }
         match reply {
+            CallReply::Accepted => Judged::Waits(claim.clone()),
             CallReply::Left => Judged::Left,
-            _ => Judged::Failed(queue.services.tasks.closed()),
+            CallReply::Closed => Judged::Failed(queue.services.tasks.closed()),
         }
     }
 }
@@ -216,7 +203,7 @@ impl Adoptable for Asking {
         own.queue.apply(CallAdopted {
             id: own.id,
             request: &own.request,
-            kind: own.kind(),
+            kind: CallerKind::of(own.claim.fairness, own.tries),
             waker,
         })
     }
@@ -229,7 +216,7 @@ impl Adoptable for Asking {
 impl Drop for Asking {
     fn drop(&mut self) {
         if let Some(own) = self.own.take() {
-            own.fail(own.queue.services.tasks.abandoned());
+            own.fail(ABANDONED);
         }
     }
 }

@@ -179,6 +179,14 @@ impl Owner {
     }
 }
 
+impl PartialEq for Owner {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.0, &other.0)
+    }
+}
+
+impl Eq for Owner {}
+
 impl Drop for Seat {
     fn drop(&mut self) {
         let number = self.number;

@@ -37,8 +37,9 @@ pub(crate) trait Demand: Send + Sync + 'static {
     /// Whether to go on asking with that claim: how soon to check again, or `None`.
     fn is_wanted(&self, claim: &Claim) -> Option<Duration>;
 
-    /// Handles the end of a search. Returns false if the claim served no waiter though one waits: the poller then pauses.
-    fn found(&mut self, claim: Arc<Claim>, found: Found) -> bool;
+    /// Handles the end of a search. If it is uncertain, an unanswered request may have placed the claim, or may still do so.
+    /// Returns false if the claim served no waiter though one waits: the poller then pauses.
+    fn found(&mut self, claim: Arc<Claim>, found: Found, is_uncertain: bool) -> bool;
 }
 
 /// What a poller does next.
@@ -72,24 +73,13 @@ impl Pause {
 
 /// How a search for one claim ended.
 pub(crate) enum Found {
-    Granted {
-        grant: Grant,
-        /// An unanswered request may place the claim once more.
-        uncertain: bool,
-    },
+    Granted(Grant),
     /// The claim was ended by another client.
     Ended,
     /// The store refused for good.
-    Failed {
-        error: BackendError,
-        /// The claim may be in the store.
-        uncertain: bool,
-    },
+    Failed(BackendError),
     /// No waiter wants the claim any more.
-    Unwanted {
-        /// The claim may be in the store.
-        uncertain: bool,
-    },
+    Unwanted,
 }
 
 /// The poller's task.
@@ -116,9 +106,13 @@ pub(crate) async fn run(services: Arc<Services>, mut demand: impl Demand) {
                 let _ = renewer.verify(&hold, observer).await;
             }
             Next::Ask(claim, pause) => {
-                let found = search(&services, &claim, pause, &demand).await;
-                let is_unwanted = matches!(found, Found::Unwanted { .. });
-                if demand.found(claim, found) {
+                let mut search = Search::new(&services, &claim);
+                let found = search.run(pause, &demand).await;
+                let is_uncertain = search.is_uncertain;
+                // The client no longer listens when the claim is handed on.
+                drop(search);
+                let is_unwanted = matches!(found, Found::Unwanted);
+                if demand.found(claim, found, is_uncertain) {
                     failures = 0;
                 } else {
                     failures += 1;
@@ -133,46 +127,6 @@ pub(crate) async fn run(services: Arc<Services>, mut demand: impl Demand) {
     }
 }
 
-/// Asks for one claim until it is granted or unwanted. Asks again after transient errors.
-async fn search(services: &Services, claim: &Arc<Claim>, mut pause: Pause, demand: &impl Demand) -> Found {
-    let mut search = Search {
-        services,
-        claim,
-        wakes: None,
-        rearm_at: Instant::ORIGIN,
-        arming: None,
-        seniority: Seniority::default(),
-        failures: 0,
-        uncertain: false,
-    };
-    loop {
-        let time = match pause {
-            Pause::UntilWakeUp { time, others } => {
-                search.seniority.ahead += others;
-                search.listen().await;
-                time
-            }
-            Pause::Fixed(time) => {
-                search.wakes = None;
-                time
-            }
-        };
-        if !search.wait(time, demand).await {
-            return Found::Unwanted {
-                uncertain: search.uncertain,
-            };
-        }
-        pause = match pause {
-            // Listens first: the poll that follows finds whatever happened meanwhile.
-            Pause::Fixed(_) => Pause::AT_ONCE,
-            Pause::UntilWakeUp { .. } => match search.ask().await {
-                Ok(pause) => pause,
-                Err(found) => return found,
-            },
-        };
-    }
-}
-
 struct Search<'a> {
     services: &'a Services,
     claim: &'a Arc<Claim>,
@@ -182,10 +136,51 @@ struct Search<'a> {
     arming: Option<Call<Wakes>>,
     seniority: Seniority,
     failures: u32,
-    uncertain: bool,
+    is_uncertain: bool,
 }
 
-impl Search<'_> {
+impl<'a> Search<'a> {
+    fn new(services: &'a Services, claim: &'a Arc<Claim>) -> Self {
+        Search {
+            services,
+            claim,
+            wakes: None,
+            rearm_at: Instant::ORIGIN,
+            arming: None,
+            seniority: Seniority::default(),
+            failures: 0,
+            is_uncertain: false,
+        }
+    }
+
+    /// Asks until the claim is granted or unwanted. Asks again after transient errors.
+    async fn run(&mut self, mut pause: Pause, demand: &impl Demand) -> Found {
+        loop {
+            let time = match pause {
+                Pause::UntilWakeUp { time, others } => {
+                    self.seniority.ahead += others;
+                    self.listen().await;
+                    time
+                }
+                Pause::Fixed(time) => {
+                    self.wakes = None;
+                    time
+                }
+            };
+            if !self.wait(time, demand).await {
+                return Found::Unwanted;
+            }
+            pause = match pause {
+                // Listens first: the poll that follows finds whatever happened meanwhile.
+                Pause::Fixed(_) => Pause::AT_ONCE,
+                Pause::UntilWakeUp { .. } => match self.ask().await {
+                    Ok(pause) => pause,
+                    Err(found) => return found,
+                },
+            };
+        }
+    }
+
     /// Listens for wake-ups, unless it does so already. A poll follows.
     async fn listen(&mut self) {
         let Services { context, tasks, .. } = self.services;
@@ -222,10 +217,7 @@ impl Search<'_> {
             context.store_answered();
         }
         match answer {
-            Ok(AcquireReply::Granted(grant)) => {
-                let uncertain = self.uncertain;
-                return Err(Found::Granted { grant, uncertain });
-            }
+            Ok(AcquireReply::Granted(grant)) => return Err(Found::Granted(grant)),
             Ok(AcquireReply::Ended) => return Err(Found::Ended),
             Ok(AcquireReply::Waiting { poll_after, .. }) => {
                 self.failures = 0;
@@ -237,12 +229,12 @@ impl Search<'_> {
             }
             Ok(AcquireReply::TooLate | AcquireReply::Recovering) => {}
             Err(error) if error.is_transient() => {
-                self.uncertain |= error.effect() == Effect::Unknown;
+                self.is_uncertain |= error.effect() == Effect::Unknown;
                 context.store_failed(&self.claim.at.key, &error);
             }
             Err(error) => {
-                let uncertain = self.uncertain || error.effect() == Effect::Unknown;
-                return Err(Found::Failed { error, uncertain });
+                self.is_uncertain |= error.effect() == Effect::Unknown;
+                return Err(Found::Failed(error));
             }
         }
         self.failures += 1;

@@ -21,6 +21,7 @@ use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use super::context::{Context, backoff};
 use super::in_flight::{Adopt, Adoptable, InFlight, OverdueCalls, Progress};
+use super::request::LockRequest;
 use super::tasks::Tasks;
 use super::timer::{RECHECK, sleep};
 use crate::error::no_answer;
@@ -80,17 +81,15 @@ pub(crate) trait Origin: Send + Sync {
     fn releaser(&self) -> &Releaser;
 
     fn meters(&self) -> &Meters;
+
+    /// Learns what became of a successor.
+    fn successor_answered(self: Arc<Self>, successor: NamedSuccessor, answer: SuccessorAnswer);
 }
 
 /// The claim that the release grants, if the store gives it the key at once.
 pub(crate) struct NamedSuccessor {
     pub(crate) claim: Arc<Claim>,
-    pub(crate) owner: Arc<dyn SuccessorOwner>,
-}
-
-/// Learns what became of a successor.
-pub(crate) trait SuccessorOwner: Send + Sync {
-    fn successor_answered(self: Arc<Self>, claim: Arc<Claim>, answer: SuccessorAnswer);
+    pub(crate) request: LockRequest,
 }
 
 /// What became of a successor.
@@ -395,7 +394,7 @@ impl Release {
     }
 
     fn deliver(&mut self, others: Option<u32>, standing: Option<AcquireReply>) {
-        if let Some(NamedSuccessor { claim, owner }) = self.successor.take() {
+        if let Some(successor) = self.successor.take() {
             let was_granted = matches!(standing, Some(AcquireReply::Granted(_)));
             let may_be_placed = !was_granted && (self.tries > 1 || (self.tries == 1 && standing.is_none()));
             let answer = SuccessorAnswer {
@@ -403,7 +402,7 @@ impl Release {
                 standing,
                 may_be_placed,
             };
-            owner.successor_answered(claim, answer);
+            self.origin.clone().successor_answered(successor, answer);
         }
     }
 }

@@ -40,7 +40,7 @@ pub(crate) struct Watched {
 
 impl Marked for Watched {
     fn mark(&self) -> &Mark {
-        self.hold.mark()
+        &self.hold.mark
     }
 }
 
@@ -94,7 +94,7 @@ impl Renewer {
 
     /// Stops renewing a claim.
     pub(crate) fn forget(&self, hold: &Hold) {
-        let entry = self.0.due.lock().wheel.remove(hold.mark());
+        let entry = self.0.due.lock().wheel.remove(&hold.mark);
         // After the lock: it may be the last reference to the queue, and so to the client.
         drop(entry);
     }
@@ -162,8 +162,9 @@ impl Renewer {
             }
             let lease = (until - now).min(most);
             let answer = context.store.renew(smallvec![renewal(hold, lease, false)]).await;
-            let pause = match answer.into_iter().next() {
-                Some(RenewReply::Alive { held_from, lease }) => {
+            let missing = || RenewReply::Unknown(no_answer());
+            let pause = match answer.into_iter().next().unwrap_or_else(missing) {
+                RenewReply::Alive { held_from, lease } => {
                     (failures, kept) = (0, true);
                     deadline = held_from + lease;
                     tell(Ok(()));
@@ -173,22 +174,18 @@ impl Renewer {
                         until - now
                     }
                 }
-                Some(RenewReply::Unknown(error)) if error.is_transient() => {
+                RenewReply::Unknown(error) if error.is_transient() => {
                     failures += 1;
                     backoff(failures, context.dice())
                 }
-                Some(RenewReply::Unknown(error)) => {
+                RenewReply::Unknown(error) => {
                     tell(Err(error.into()));
                     return false;
                 }
-                Some(RenewReply::Gone(loss)) => {
+                RenewReply::Gone(loss) => {
                     let cause = LostCause::from(loss);
                     hold.lose(cause.clone());
                     tell(Err(Lost { cause }.into()));
-                    return false;
-                }
-                None => {
-                    tell(Err(no_answer().into()));
                     return false;
                 }
             };
@@ -403,7 +400,7 @@ impl Shared {
                 }
                 RenewReply::Gone(loss) => {
                     hold.lose(loss.into());
-                    let entry = self.due.lock().wheel.remove(hold.mark());
+                    let entry = self.due.lock().wheel.remove(&hold.mark);
                     drop(entry);
                     let lost = hold.check(now).err();
                     if let Some(lost) = &lost {
@@ -424,7 +421,7 @@ impl Shared {
         meters.renewed.increment(renewed);
         let mut all = self.due.lock();
         for (hold, at) in looks {
-            all.wheel.reschedule(hold.mark(), at);
+            all.wheel.reschedule(&hold.mark, at);
         }
         first
     }

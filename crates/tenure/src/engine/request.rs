@@ -17,14 +17,14 @@ use crate::settings::Settings;
 const MAX_LINGER: Duration = HANDOVER_WINDOW;
 
 /// A request for a lock: cheap to clone.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct LockRequest {
     pub(crate) mode: Mode,
     pub(crate) options: Arc<Options>,
 }
 
 /// The options of a lock handle, shared by its attempts. Handles with default options share those of their client.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Options {
     pub(crate) fairness: Fairness,
     pub(crate) lease: Duration,
@@ -43,11 +43,7 @@ impl Options {
         Options {
             fairness: Fairness::Unfair,
             lease: settings.lease,
-            terms: HoldTerms {
-                renewed: true,
-                max_hold: None,
-                at_least: None,
-            },
+            terms: HoldTerms::RENEWED,
             label: settings.label.clone(),
             owner: None,
             member: false,
@@ -65,35 +61,12 @@ impl LockRequest {
     ///
     /// An owner's claim may not: its guards are counted on the claim.
     pub(crate) fn may_hand_over(&self) -> bool {
-        let Options {
-            fairness,
-            terms,
-            owner,
-            member,
-            ..
-        } = &*self.options;
+        let options = &self.options;
         matches!(self.mode, Mode::Exclusive | Mode::Write)
-            && *fairness == Fairness::Unfair
-            && terms.renewed
-            && terms.max_hold.is_none()
-            && terms.at_least.is_none()
-            && owner.is_none()
-            && !member
-    }
-
-    /// Whether a claim for that request serves this one just as well.
-    pub(crate) fn fits(&self, other: &LockRequest) -> bool {
-        let same = |one: &Options, other: &Options| {
-            one.fairness == other.fairness
-                && one.lease == other.lease
-                && one.terms == other.terms
-                && one.label == other.label
-                && one.owner_id() == other.owner_id()
-                && one.member == other.member
-                && one.linger == other.linger
-        };
-        self.mode == other.mode
-            && (Arc::ptr_eq(&self.options, &other.options) || same(&self.options, &other.options))
+            && options.fairness == Fairness::Unfair
+            && options.terms == HoldTerms::RENEWED
+            && options.owner.is_none()
+            && !options.member
     }
 
     /// How long the client keeps the claim after an unlock that no local task waits for.

@@ -41,12 +41,10 @@ impl Engine {
             releases: tasks.releases().clone(),
         };
         let options = Options::new(&context.settings);
-        let services = Services::new(context, tasks);
         let queues = Arc::new(Registry::default());
         let waiters: Arc<dyn OnRuntimeEnd> = queues.clone();
-        services.on_runtime_end(Arc::downgrade(&waiters));
         Arc::new(Engine {
-            services,
+            services: Services::new(context, tasks, Arc::downgrade(&waiters)),
             options: Arc::new(options),
             queues,
             rules: Arc::new(rules),

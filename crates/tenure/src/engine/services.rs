@@ -1,6 +1,6 @@
 //! What the queues of one client share: its context, its tasks, its renewer and its releaser.
 
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::{Arc, Weak};
 
 use super::context::Context;
 use super::releaser::Releaser;
@@ -13,7 +13,7 @@ pub(crate) struct Services {
     pub(crate) tasks: Tasks,
     pub(crate) renewer: Renewer,
     pub(crate) releaser: Releaser,
-    waiters: OnceLock<Weak<dyn OnRuntimeEnd>>,
+    waiters: Weak<dyn OnRuntimeEnd>,
 }
 
 /// Ends what waits for a runtime that has ended.
@@ -23,18 +23,14 @@ pub(crate) trait OnRuntimeEnd: Send + Sync {
 
 impl Services {
     /// The services of a new client. `waiters` learns that its runtime has ended.
-    pub(crate) fn new(context: Arc<Context>, tasks: Tasks) -> Arc<Self> {
+    pub(crate) fn new(context: Arc<Context>, tasks: Tasks, waiters: Weak<dyn OnRuntimeEnd>) -> Arc<Self> {
         Arc::new(Services {
             renewer: Renewer::new(&context, &tasks),
             releaser: Releaser::new(&context, &tasks),
-            waiters: OnceLock::new(),
+            waiters,
             context,
             tasks,
         })
-    }
-
-    pub(crate) fn on_runtime_end(&self, waiters: Weak<dyn OnRuntimeEnd>) {
-        let _ = self.waiters.set(waiters);
     }
 
     /// Starts the client's tasks, on the caller's runtime or on a thread of their own.
@@ -46,7 +42,7 @@ impl Services {
             return Ok(());
         }
         let (renewer, releaser) = (self.renewer.clone(), self.releaser.clone());
-        let (calls, waiters) = (self.releaser.clone(), self.waiters.get().cloned());
+        let (calls, waiters) = (self.releaser.clone(), self.waiters.clone());
         let watchdog = async move {
             tokio::spawn(releaser.run());
             renewer.run().await;
@@ -54,7 +50,7 @@ impl Services {
         let on_gone = move || {
             calls.drop_pending();
             calls.adopt_all();
-            if let Some(waiters) = waiters.and_then(|waiters| waiters.upgrade()) {
+            if let Some(waiters) = waiters.upgrade() {
                 waiters.runtime_ended();
             }
         };

@@ -18,6 +18,9 @@ const RUNTIME_GONE: &str = "the runtime on which this client's watchdog ran has 
 const NO_RUNTIME: &str =
     "a client needs a tokio runtime with a timer: call it inside one, or use Settings::own_thread";
 
+/// The error of a caller whose task was dropped with its runtime.
+pub(crate) const ABANDONED: Error = Error::Closed(RUNTIME_GONE);
+
 /// How far a client has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Life {
@@ -132,11 +135,6 @@ impl Tasks {
         } else {
             CLOSED
         })
-    }
-
-    /// The error of a caller whose task was dropped with its runtime.
-    pub(crate) fn abandoned(&self) -> Error {
-        Error::Closed(RUNTIME_GONE)
     }
 
     /// Whether the client was closed, or its runtime has ended.

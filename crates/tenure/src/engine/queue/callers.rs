@@ -4,7 +4,7 @@ use std::mem;
 use std::sync::Arc;
 use std::task::Waker;
 
-use tenure_backend::Instant;
+use tenure_backend::{Fairness, Instant};
 use tokio::sync::Notify;
 
 use super::effects::{Effects, ReleaseOrder};
@@ -30,6 +30,16 @@ pub(crate) enum CallerKind {
     Tries,
     /// It queues in the store.
     Queues,
+}
+
+impl CallerKind {
+    pub(crate) fn of(fairness: Fairness, tries: bool) -> Self {
+        match fairness {
+            Fairness::Fifo => CallerKind::Queues,
+            Fairness::Unfair if tries => CallerKind::Tries,
+            Fairness::Unfair => CallerKind::Waits,
+        }
+    }
 }
 
 #[derive(Debug)]
@@ -152,8 +162,6 @@ impl Event for CallEnded<'_> {
                     waiter.offer(Offer::new(hold, now), effects);
                     queue.watch_offer(effects);
                 }
-                // The poller need not ask: the key belongs to this client.
-                queue.notify_poller(effects);
             }
             CallOutcome::Waits => {
                 queue.contention().policy.refused();
@@ -162,15 +170,15 @@ impl Event for CallEnded<'_> {
             }
             CallOutcome::Queued(signal) => {
                 queue.wait(self.id, self.request, now, Route::Store(signal), effects);
-                queue.notify_poller(effects);
             }
             CallOutcome::Ended(result) => {
                 if let Some(waiter) = queue.waiter(self.id).filter(|_| was_adopted) {
                     waiter.set(WaiterState::Answered(result), effects);
                 }
-                queue.notify_poller(effects);
             }
         }
+        // Whether it asks has changed: the call is over, and the key may belong to this client.
+        queue.notify_poller(effects);
         CallReply::Accepted
     }
 }

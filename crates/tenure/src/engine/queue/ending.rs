@@ -6,7 +6,7 @@ use tenure_backend::{Cause, Instant};
 use tokio::sync::oneshot;
 
 use super::effects::ReleaseOrder;
-use super::holders::{HoldEnded, Holds};
+use super::holders::HoldEnded;
 use super::shared::SharedQueue;
 use super::state::{Close, Closed};
 use crate::engine::hold::Hold;
@@ -42,7 +42,7 @@ impl SharedQueue {
 
     /// Asks the store about every claim that this client holds on the key. The guards learn the outcome.
     pub(crate) fn verify_all(self: &Arc<Self>) {
-        for hold in self.apply(Holds) {
+        for hold in self.holds() {
             if hold.has_departed() {
                 // The task that has the store keep the claim asks.
                 hold.loss_notifier().notify_waiters();
@@ -58,7 +58,7 @@ impl SharedQueue {
     /// Closes the queue: its waiters end, its holds are lost and released. The store keeps what `at_least` must keep.
     pub(crate) fn close(self: &Arc<Self>) -> Vec<Release> {
         let now = self.context().now();
-        for hold in self.apply(Holds) {
+        for hold in self.holds() {
             let kept = hold.kept_until();
             if let Some(until) = kept.filter(|until| *until > now && hold.is_believed(now)) {
                 self.keep(&hold, until, oneshot::channel().0);

@@ -46,18 +46,11 @@ impl Event for HoldEnded<'_> {
     }
 }
 
-/// Lists the holds of this client.
-pub(crate) struct Holds;
-
-impl Event for Holds {
-    type Reply = Vec<Arc<Hold>>;
-
-    fn apply(self, queue: &mut KeyQueue, _: Instant, _: &mut Effects) -> Vec<Arc<Hold>> {
-        queue.holders.iter().map(|holder| holder.hold.clone()).collect()
-    }
-}
-
 impl KeyQueue {
+    pub(super) fn holds(&self) -> Vec<Arc<Hold>> {
+        self.holders.iter().map(|holder| holder.hold.clone()).collect()
+    }
+
     /// A holder is done: the next local waiter gets the claim in memory, or it goes back to the store.
     pub(super) fn holder_done(&mut self, now: Instant, hold: &Arc<Hold>, effects: &mut Effects) -> Exit {
         let at = self
@@ -105,14 +98,14 @@ impl KeyQueue {
             && !hold.has_departed()
             && now < hold.deadline()
             && now - hold.confirmed() < HANDOVER_WINDOW
-            && holder.grants < hold.run();
+            && holder.grants < hold.run;
         if !is_allowed {
             return false;
         }
         let Some(waiter) = contention.waiters.first_mut() else {
             return false;
         };
-        if !waiter.request.fits(&holder.request) {
+        if waiter.request != holder.request {
             return false;
         }
         let offer = Offer {

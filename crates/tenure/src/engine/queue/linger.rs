@@ -34,13 +34,13 @@ impl KeyQueue {
         });
         let holder = &mut self.holders[at];
         let hold = &holder.hold;
-        let until = (now + holder.request.linger()?).min(hold.granted() + HANDOVER_WINDOW);
+        let until = (now + holder.request.linger()?).min(hold.granted + HANDOVER_WINDOW);
         let may_linger = self.rules.local_handover
             && !is_contended
             && holder.lingers_until.is_none()
             && !hold.has_departed()
             && now < until.min(hold.deadline())
-            && holder.grants < hold.run();
+            && holder.grants < hold.run;
         holder.lingers_until = may_linger.then_some(until);
         holder.lingers_until
     }
@@ -57,7 +57,7 @@ impl KeyQueue {
             return Lingering::None;
         };
         let hold = holder.hold.clone();
-        let serves = holder.request.fits(request)
+        let serves = holder.request == *request
             && holder.lingers_until.is_some_and(|until| now < until)
             && now < hold.deadline()
             && !hold.has_departed();
@@ -83,23 +83,17 @@ impl KeyQueue {
 
     /// Releases claims that have lingered for their time. Returns when the next one ends.
     pub(super) fn end_lingering(&mut self, now: Instant, effects: &mut Effects) -> Option<Instant> {
-        let mut next = None;
-        let over: SmallVec<[Arc<Hold>; 1]> = self
-            .holders
-            .iter()
-            .filter(|holder| match holder.lingers_until {
-                Some(until) if now < until => {
-                    next = Some(until);
-                    false
-                }
-                Some(_) => true,
-                None => false,
-            })
-            .map(|holder| holder.hold.clone())
-            .collect();
+        let is_over = |holder: &&Holder| holder.lingers_until.is_some_and(|until| until <= now);
+        let over = self.holders.iter().filter(is_over);
+        let over: SmallVec<[Arc<Hold>; 1]> = over.map(|holder| holder.hold.clone()).collect();
         for hold in over {
             self.give_up(now, &hold, effects);
         }
+        let next = self
+            .holders
+            .iter()
+            .filter_map(|holder| holder.lingers_until)
+            .min();
         self.has_linger_timer = next.is_some();
         next
     }

@@ -69,6 +69,7 @@
 //! - **Q8** No lock is held while a waker runs or a store is called.
 
 mod callers;
+mod demand;
 mod effects;
 mod ending;
 mod holders;
@@ -87,9 +88,9 @@ pub(crate) use callers::{
     Arrival, Arrived, Ask, CallAdopted, CallEnded, CallOutcome, CallReply, CallerKind, CallerLeft, PollReply,
     Polled,
 };
+pub(crate) use holders::Exit;
 pub(crate) use policy::PolicyLimits;
-pub(crate) use polls::IsUnanswered;
 pub(crate) use registry::Registry;
-pub(crate) use shared::{Departed, SharedQueue};
+pub(crate) use shared::SharedQueue;
 pub(crate) use state::Rules;
 pub(crate) use waiter::WaiterId;

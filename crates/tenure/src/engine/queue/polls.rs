@@ -80,7 +80,7 @@ impl Event for IsWanted<'_> {
             return None;
         }
         let first = queue.contention.as_ref()?.waiters.first()?;
-        let fits = first.request.fits(self.0);
+        let fits = first.request == *self.0;
         fits.then(|| queue.next_look())
     }
 }
@@ -112,7 +112,7 @@ impl Event for PollFailed<'_> {
             .as_mut()
             .map(|contention| &mut contention.waiters);
         let first = waiters.and_then(Waiters::first_mut);
-        if let Some(first) = first.filter(|first| first.request.fits(self.request)) {
+        if let Some(first) = first.filter(|first| first.request == *self.request) {
             first.set(WaiterState::Answered(Err(self.error)), effects);
         }
     }
@@ -164,9 +164,7 @@ impl Event for QueueGranted {
     type Reply = bool;
 
     fn apply(self, queue: &mut KeyQueue, now: Instant, effects: &mut Effects) -> bool {
-        let waiter = queue.waiter(self.id);
-        let waits = waiter.is_some_and(|waiter| matches!(waiter.state, WaiterState::Waiting(_)));
-        waits && queue.offer_to(now, self.id, self.granted, effects)
+        queue.is_waiting(self.id) && queue.offer_to(now, self.id, self.granted, effects)
     }
 }
 
@@ -186,35 +184,20 @@ impl Event for QueueFailed {
     }
 }
 
-/// Whether a fair waiter waits.
-pub(crate) struct IsWaiting(pub(crate) WaiterId);
-
-impl Event for IsWaiting {
-    type Reply = bool;
-
-    fn apply(self, queue: &mut KeyQueue, _: Instant, _: &mut Effects) -> bool {
-        let waiter = queue.waiter(self.0);
+impl KeyQueue {
+    /// Whether a fair waiter waits.
+    pub(super) fn is_waiting(&mut self, id: WaiterId) -> bool {
+        let waiter = self.waiter(id);
         waiter.is_some_and(|waiter| matches!(waiter.state, WaiterState::Waiting(_)))
     }
-}
 
-/// Whether a waiter stands behind a call without an answer, its own or another's, and behind no holder.
-pub(crate) struct IsUnanswered {
-    pub(crate) id: WaiterId,
-    pub(crate) mode: Mode,
-}
-
-impl Event for IsUnanswered {
-    type Reply = bool;
-
-    fn apply(self, queue: &mut KeyQueue, now: Instant, _: &mut Effects) -> bool {
-        let waiter = queue.waiter(self.id);
+    /// Whether a waiter stands behind a call without an answer, its own or another's, and behind no holder.
+    pub(super) fn is_unanswered(&mut self, now: Instant, id: WaiterId, mode: Mode) -> bool {
+        let waiter = self.waiter(id);
         waiter.is_some_and(|waiter| matches!(waiter.state, WaiterState::Calling(_)))
-            || (!queue.asking.is_empty() && queue.admits(now, self.mode))
+            || (!self.asking.is_empty() && self.admits(now, mode))
     }
-}
 
-impl KeyQueue {
     /// Offers a grant of the store to the first local waiter. Returns false if no waiter can use it.
     ///
     /// A waiter that arrived after the claim was asked for gets it within the handover window only: later, the claim may
@@ -225,7 +208,7 @@ impl KeyQueue {
         let waiters = self.contention.as_ref().map(|contention| &contention.waiters);
         let first = waiters
             .and_then(Waiters::first)
-            .filter(|first| first.request.fits(&grant.request) && (is_fresh || first.arrived <= confirmed));
+            .filter(|first| first.request == grant.request && (is_fresh || first.arrived <= confirmed));
         if let Some(id) = first.map(|first| first.id) {
             return self.offer_to(now, id, grant, effects);
         }

@@ -2,32 +2,27 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
 
 use parking_lot::Mutex;
-use tenure_backend::{AcquireReply, Cause, Claim, Fairness, Grant, Instant, Kind, LockKey};
+use tenure_backend::{AcquireReply, Cause, Claim, Fairness, Grant, Instant, Kind, LockKey, Mode};
 use tokio::sync::Notify;
 
+use super::demand::{LocalDemand, StoreDemand};
 use super::effects::{Effects, Granted, PollerEffect, ReleaseOrder, SuccessorRequest};
-use super::holders::{Exit, HoldEnded, HolderDone, Holds};
+use super::holders::{Exit, HoldEnded, HolderDone};
 use super::linger::LingerOver;
-use super::policy::Turn;
-use super::polls::{
-    IsWaiting, IsWanted, Look, PollFailed, PollGranted, PollerLooks, QueueFailed, QueueGranted,
-    SuccessorAnswered,
-};
+use super::polls::SuccessorAnswered;
 use super::registry::Registry;
 use super::state::{Event, KeyQueue, Rules};
 use super::waiter::WaiterId;
 use crate::engine::context::Context;
 use crate::engine::hold::Hold;
-use crate::engine::poller::{self, Demand, Found, Next, Pause};
-use crate::engine::releaser::{NamedSuccessor, Origin, Release, Releaser, SuccessorAnswer, SuccessorOwner};
+use crate::engine::poller;
+use crate::engine::releaser::{NamedSuccessor, Origin, Release, Releaser, SuccessorAnswer};
 use crate::engine::renewer::HoldObserver;
 use crate::engine::request::LockRequest;
 use crate::engine::services::Services;
 use crate::engine::timer::{sleep, sleep_until};
-use crate::error::Error;
 use crate::telemetry::Meters;
 
 pub(crate) struct SharedQueue {
@@ -88,14 +83,27 @@ impl SharedQueue {
         (reply, now)
     }
 
+    /// The holds of this client.
+    pub(crate) fn holds(&self) -> Vec<Arc<Hold>> {
+        self.state.lock().holds()
+    }
+
+    /// Whether a fair waiter waits.
+    pub(super) fn is_waiting(&self, id: WaiterId) -> bool {
+        self.state.lock().is_waiting(id)
+    }
+
+    /// Whether a waiter stands behind a call without an answer, its own or another's, and behind no holder.
+    pub(crate) fn is_unanswered(&self, id: WaiterId, mode: Mode) -> bool {
+        let mut state = self.state.lock();
+        state.is_unanswered(self.context().now(), id, mode)
+    }
+
     fn carry_out(self: &Arc<Self>, mut effects: Effects) {
         match effects.poller {
             Some(PollerEffect::Start) => {
                 let services = self.services.clone();
-                let demand = LocalDemand {
-                    queue: self.clone(),
-                    request: None,
-                };
+                let demand = LocalDemand::new(self.clone());
                 self.services.tasks.spawn(poller::run(services, demand));
             }
             Some(PollerEffect::Notify) => self.signal.notify_one(),
@@ -181,22 +189,16 @@ impl SharedQueue {
         self.withdraw(hold.claim.clone());
     }
 
-    /// A holder is done: hands its claim over, or returns the release that must be sent. Also returns the time.
-    pub(crate) fn done(self: &Arc<Self>, hold: &Arc<Hold>) -> (Result<Release, Departed>, Instant) {
-        let (exit, now) = self.apply_at(HolderDone(hold));
-        let done = match exit {
-            Exit::HandedOver | Exit::Lingers => Err(Departed::HandedOver),
-            Exit::Gone => Err(Departed::Gone),
-            Exit::Release(order) => Ok(self.release(order)),
-        };
-        (done, now)
+    /// A holder is done. Returns what becomes of its claim, and the time.
+    pub(crate) fn done(self: &Arc<Self>, hold: &Arc<Hold>) -> (Exit, Instant) {
+        self.apply_at(HolderDone(hold))
     }
 
     /// A holder is done, and does not wait for the release. Returns the time.
     pub(crate) fn done_behind(self: &Arc<Self>, hold: &Arc<Hold>) -> Instant {
-        let (done, now) = self.done(hold);
-        if let Ok(release) = done {
-            self.services.releaser.send_later(release);
+        let (exit, now) = self.done(hold);
+        if let Exit::Release(order) = exit {
+            self.services.releaser.send_later(self.release(order));
         }
         now
     }
@@ -210,10 +212,7 @@ impl SharedQueue {
         self.services.renewer.forget(&hold);
         let successor = successor.map(|SuccessorRequest { request, reserve }| NamedSuccessor {
             claim: self.claim(&request, Fairness::Unfair, reserve),
-            owner: Arc::new(SuccessorOf {
-                queue: self.clone(),
-                request,
-            }),
+            request,
         });
         Release::new(
             self.clone(),
@@ -252,7 +251,7 @@ impl SharedQueue {
                 () = tasks.closing().cancelled() => {}
                 () = sleep(tasks, context.settings.call_limit) => {}
             }
-            let holds = queue.apply(Holds);
+            let holds = queue.holds();
             if !holds.iter().any(|hold| hold.claim.at.id == claim.at.id) {
                 queue.withdraw(claim);
             }
@@ -296,15 +295,6 @@ async fn linger(queue: Arc<SharedQueue>, mut until: Instant) {
     }
 }
 
-/// Why a holder that is done has nothing to release.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Departed {
-    /// The next caller of this client has the claim, or may have it while it lingers.
-    HandedOver,
-    /// It was released before: the client was closed, or its local deadline has passed.
-    Gone,
-}
-
 impl Origin for SharedQueue {
     fn releaser(&self) -> &Releaser {
         &self.services.releaser
@@ -312,6 +302,33 @@ impl Origin for SharedQueue {
 
     fn meters(&self) -> &Meters {
         SharedQueue::meters(self)
+    }
+
+    fn successor_answered(self: Arc<Self>, successor: NamedSuccessor, answer: SuccessorAnswer) {
+        let NamedSuccessor { claim, request } = successor;
+        let SuccessorAnswer {
+            others,
+            standing,
+            may_be_placed,
+        } = answer;
+        if may_be_placed {
+            self.withdraw_unanswered(claim.clone());
+        }
+        let was_refused = matches!(standing, Some(AcquireReply::Waiting { .. }));
+        let answered = |granted| SuccessorAnswered {
+            others,
+            was_refused,
+            granted,
+        };
+        let is_reported = match standing {
+            Some(AcquireReply::Granted(grant)) => {
+                self.deliver(&claim, grant, &request, |granted| answered(Some(granted)))
+            }
+            _ => false,
+        };
+        if !is_reported {
+            self.apply(answered(None));
+        }
     }
 }
 
@@ -322,41 +339,6 @@ impl HoldObserver for SharedQueue {
 
     fn claim_gone(self: Arc<Self>, hold: &Arc<Hold>) {
         self.apply(HoldEnded(hold));
-    }
-}
-
-/// The local waiter's side of a successor.
-struct SuccessorOf {
-    queue: Arc<SharedQueue>,
-    request: LockRequest,
-}
-
-impl SuccessorOwner for SuccessorOf {
-    fn successor_answered(self: Arc<Self>, claim: Arc<Claim>, answer: SuccessorAnswer) {
-        let SuccessorAnswer {
-            others,
-            standing,
-            may_be_placed,
-        } = answer;
-        let queue = &self.queue;
-        if may_be_placed {
-            queue.withdraw_unanswered(claim.clone());
-        }
-        let was_refused = matches!(standing, Some(AcquireReply::Waiting { .. }));
-        let answered = |granted| SuccessorAnswered {
-            others,
-            was_refused,
-            granted,
-        };
-        let is_reported = match standing {
-            Some(AcquireReply::Granted(grant)) => {
-                queue.deliver(&claim, grant, &self.request, |granted| answered(Some(granted)))
-            }
-            _ => false,
-        };
-        if !is_reported {
-            queue.apply(answered(None));
-        }
     }
 }
 
@@ -372,154 +354,5 @@ impl fmt::Debug for SharedQueue {
             .field("key", &self.key)
             .field("kind", &self.kind)
             .finish_non_exhaustive()
-    }
-}
-
-/// The local waiters of a key, one after the other.
-struct LocalDemand {
-    queue: Arc<SharedQueue>,
-    /// The request of the claim that the poller asks for.
-    request: Option<LockRequest>,
-}
-
-impl Demand for LocalDemand {
-    fn signal(&self) -> &Notify {
-        self.queue.signal()
-    }
-
-    fn next(&mut self) -> Next {
-        match self.queue.apply(PollerLooks) {
-            Look::Exit => Next::Exit,
-            Look::Rest(time) => Next::Rest(time),
-            Look::Verify(hold) => Next::Verify(hold, self.queue.clone()),
-            Look::Ask(SuccessorRequest { request, reserve }, turn) => {
-                let claim = self.queue.claim(&request, Fairness::Unfair, reserve);
-                self.request = Some(request);
-                let pause = match turn {
-                    Turn::Ours { after, others } => Pause::UntilWakeUp { time: after, others },
-                    Turn::Others(time) => Pause::Fixed(time),
-                };
-                Next::Ask(claim, pause)
-            }
-        }
-    }
-
-    fn is_wanted(&self, _: &Claim) -> Option<Duration> {
-        self.queue.apply(IsWanted(self.request.as_ref()?))
-    }
-
-    fn found(&mut self, claim: Arc<Claim>, found: Found) -> bool {
-        let queue = &self.queue;
-        let Some(request) = self.request.take() else {
-            return true;
-        };
-        match found {
-            Found::Granted { grant, uncertain } => {
-                if uncertain {
-                    queue.expect_late_call(claim.clone());
-                }
-                queue.deliver(&claim, grant, &request, PollGranted)
-            }
-            Found::Ended => false,
-            Found::Failed { error, uncertain } => {
-                if uncertain {
-                    queue.withdraw_unanswered(claim);
-                }
-                let error = error.into();
-                queue.apply(PollFailed {
-                    request: &request,
-                    error,
-                });
-                true
-            }
-            Found::Unwanted { uncertain } => {
-                if uncertain {
-                    queue.withdraw_unanswered(claim);
-                }
-                true
-            }
-        }
-    }
-}
-
-/// One waiter in the store's queue.
-struct StoreDemand {
-    queue: Arc<SharedQueue>,
-    id: WaiterId,
-    request: LockRequest,
-    /// The claim to ask for next. `None` once the waiter is served.
-    claim: Option<Arc<Claim>>,
-    signal: Arc<Notify>,
-    is_served: bool,
-}
-
-impl StoreDemand {
-    fn fail(&mut self, error: Error) {
-        self.is_served = true;
-        self.queue.apply(QueueFailed { id: self.id, error });
-    }
-
-    fn withdraw(&self, claim: Arc<Claim>, uncertain: bool) {
-        if uncertain {
-            self.queue.withdraw_unanswered(claim);
-        } else {
-            self.queue.withdraw(claim);
-        }
-    }
-}
-
-impl Demand for StoreDemand {
-    fn signal(&self) -> &Notify {
-        &self.signal
-    }
-
-    fn next(&mut self) -> Next {
-        if self.is_served {
-            return Next::Exit;
-        }
-        // A claim is used once: a waiter whose claim ended is placed again, at the tail.
-        let claim = self.claim.take();
-        let claim = claim.unwrap_or_else(|| self.queue.claim(&self.request, Fairness::Fifo, 1));
-        Next::Ask(claim, Pause::AT_ONCE)
-    }
-
-    fn is_wanted(&self, _: &Claim) -> Option<Duration> {
-        self.queue.apply(IsWaiting(self.id)).then_some(Duration::MAX)
-    }
-
-    fn found(&mut self, claim: Arc<Claim>, found: Found) -> bool {
-        let queue = &self.queue;
-        match found {
-            Found::Granted { grant, uncertain } => {
-                if uncertain {
-                    queue.expect_late_call(claim.clone());
-                }
-                let id = self.id;
-                let report = |granted| QueueGranted { id, granted };
-                self.is_served = queue.deliver(&claim, grant, &self.request, report);
-                self.is_served
-            }
-            Found::Ended => false,
-            Found::Failed { error, uncertain } => {
-                // Whatever this call did, an earlier one may have placed the claim.
-                self.withdraw(claim, uncertain);
-                self.fail(error.into());
-                true
-            }
-            Found::Unwanted { uncertain } => {
-                self.withdraw(claim, uncertain);
-                self.fail(queue.services.tasks.closed());
-                true
-            }
-        }
-    }
-}
-
-/// A task that ends unfinished, with its runtime, must not leave its waiter waiting.
-impl Drop for StoreDemand {
-    fn drop(&mut self) {
-        if !self.is_served {
-            self.fail(self.queue.services.tasks.abandoned());
-        }
     }
 }

@@ -222,14 +222,9 @@ impl Event for Close {
         queue.phase = Phase::Closed;
         queue.asking.clear();
         let contention = queue.contention.take();
-        for waiter in contention
-            .into_iter()
-            .flat_map(|contention| contention.waiters.into_iter())
-        {
-            match waiter.state {
-                WaiterState::Calling(waker) | WaiterState::Waiting(waker) => effects.wakes.extend(waker),
-                _ => {}
-            }
+        let waiters = contention.map(|contention| contention.waiters);
+        for mut waiter in waiters.into_iter().flat_map(Waiters::into_iter) {
+            waiter.set(WaiterState::Left, effects);
             if let Route::Store(signal) = waiter.route {
                 effects.notify.push(signal);
             }

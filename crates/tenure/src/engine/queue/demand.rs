@@ -1,0 +1,155 @@
+//! The waiters for whom pollers ask: the local waiters of a key, or one waiter in the store's queue.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tenure_backend::{Claim, Fairness};
+use tokio::sync::Notify;
+
+use super::effects::SuccessorRequest;
+use super::policy::Turn;
+use super::polls::{IsWanted, Look, PollFailed, PollGranted, PollerLooks, QueueFailed, QueueGranted};
+use super::shared::SharedQueue;
+use super::waiter::WaiterId;
+use crate::engine::poller::{Demand, Found, Next, Pause};
+use crate::engine::request::LockRequest;
+use crate::engine::tasks::ABANDONED;
+use crate::error::Error;
+
+/// The local waiters of a key, one after the other.
+pub(super) struct LocalDemand {
+    queue: Arc<SharedQueue>,
+    /// The request of the claim that the poller asks for.
+    request: Option<LockRequest>,
+}
+
+impl LocalDemand {
+    pub(super) fn new(queue: Arc<SharedQueue>) -> Self {
+        LocalDemand { queue, request: None }
+    }
+}
+
+impl Demand for LocalDemand {
+    fn signal(&self) -> &Notify {
+        self.queue.signal()
+    }
+
+    fn next(&mut self) -> Next {
+        match self.queue.apply(PollerLooks) {
+            Look::Exit => Next::Exit,
+            Look::Rest(time) => Next::Rest(time),
+            Look::Verify(hold) => Next::Verify(hold, self.queue.clone()),
+            Look::Ask(SuccessorRequest { request, reserve }, turn) => {
+                let claim = self.queue.claim(&request, Fairness::Unfair, reserve);
+                self.request = Some(request);
+                let pause = match turn {
+                    Turn::Ours { after, others } => Pause::UntilWakeUp { time: after, others },
+                    Turn::Others(time) => Pause::Fixed(time),
+                };
+                Next::Ask(claim, pause)
+            }
+        }
+    }
+
+    fn is_wanted(&self, _: &Claim) -> Option<Duration> {
+        self.queue.apply(IsWanted(self.request.as_ref()?))
+    }
+
+    fn found(&mut self, claim: Arc<Claim>, found: Found, is_uncertain: bool) -> bool {
+        let queue = &self.queue;
+        let Some(request) = self.request.take() else {
+            return true;
+        };
+        match found {
+            Found::Granted(grant) => {
+                if is_uncertain {
+                    queue.expect_late_call(claim.clone());
+                }
+                return queue.deliver(&claim, grant, &request, PollGranted);
+            }
+            Found::Ended => return false,
+            Found::Failed(_) | Found::Unwanted if is_uncertain => queue.withdraw_unanswered(claim),
+            Found::Failed(_) | Found::Unwanted => {}
+        }
+        if let Found::Failed(error) = found {
+            queue.apply(PollFailed {
+                request: &request,
+                error: error.into(),
+            });
+        }
+        true
+    }
+}
+
+/// One waiter in the store's queue.
+pub(super) struct StoreDemand {
+    pub(super) queue: Arc<SharedQueue>,
+    pub(super) id: WaiterId,
+    pub(super) request: LockRequest,
+    /// The claim to ask for next. `None` once the waiter is served.
+    pub(super) claim: Option<Arc<Claim>>,
+    pub(super) signal: Arc<Notify>,
+    pub(super) is_served: bool,
+}
+
+impl StoreDemand {
+    fn fail(&mut self, error: Error) {
+        self.is_served = true;
+        self.queue.apply(QueueFailed { id: self.id, error });
+    }
+}
+
+impl Demand for StoreDemand {
+    fn signal(&self) -> &Notify {
+        &self.signal
+    }
+
+    fn next(&mut self) -> Next {
+        if self.is_served {
+            return Next::Exit;
+        }
+        // A claim is used once: a waiter whose claim ended is placed again, at the tail.
+        let claim = self.claim.take();
+        let claim = claim.unwrap_or_else(|| self.queue.claim(&self.request, Fairness::Fifo, 1));
+        Next::Ask(claim, Pause::AT_ONCE)
+    }
+
+    fn is_wanted(&self, _: &Claim) -> Option<Duration> {
+        self.queue.is_waiting(self.id).then_some(Duration::MAX)
+    }
+
+    fn found(&mut self, claim: Arc<Claim>, found: Found, is_uncertain: bool) -> bool {
+        let queue = &self.queue;
+        let error = match found {
+            Found::Granted(grant) => {
+                if is_uncertain {
+                    queue.expect_late_call(claim.clone());
+                }
+                let id = self.id;
+                let report = |granted| QueueGranted { id, granted };
+                self.is_served = queue.deliver(&claim, grant, &self.request, report);
+                return self.is_served;
+            }
+            Found::Ended => return false,
+            Found::Failed(error) => error.into(),
+            Found::Unwanted => queue.services.tasks.closed(),
+        };
+        // Whatever the last call did, an earlier one may have placed the claim.
+        if is_uncertain {
+            queue.withdraw_unanswered(claim);
+        } else {
+            queue.withdraw(claim);
+        }
+        self.fail(error);
+        true
+    }
+}
+
+/// A task that ends unfinished, with its runtime, must not leave its waiter waiting.
+impl Drop for StoreDemand {
+    fn drop(&mut self) {
+        if !self.is_served {
+            self.fail(ABANDONED);
+        }
+    }
+}
