@@ -1,5 +1,5 @@
-//! `GUARANTEES.md` says what the stores' profiles say: it is written from them, and this fails when it is not.
-//! To write it anew: `TENURE_WRITE=1 cargo test -p tenure --all-features --test guarantees`.
+//! Generates `GUARANTEES.md` from the stores' profiles, and fails when the file differs from them.
+//! To rewrite the file: `TENURE_WRITE=1 cargo test -p tenure --all-features --test guarantees`.
 #![cfg(all(feature = "memory", feature = "sqlite", feature = "redis"))]
 
 use std::fmt::Write;
@@ -35,18 +35,16 @@ async fn guarantees_md_is_what_the_profiles_say() {
 fn render(profiles: &[Profile]) -> String {
     let mut text = String::from(
         "# What each store guarantees\n\n\
-         Written from the stores' own profiles, the data by which the engine refuses what a store cannot do; a test holds\n\
-         the two together. A program can demand each line of the first table: `client.require(Guarantee::Fencing)?`.\n\n\
-         Whatever the store: a process that is paused beyond its lease, or a request that was sent before it, may still act\n\
-         after another holds the lock. Only the fencing token, checked by the resource, protects against that.\n\n",
+         A test generates this page from the stores' profiles: the same data by which the engine refuses what a store cannot\n\
+         do. A program can demand each line of the first table: `client.require(Guarantee::Fencing)?`.\n\n\
+         On every store, a process that is paused beyond its lease, or a request that it sent before, may still act after\n\
+         another client holds the lock. Only the fencing token, checked by the resource, protects against that.\n\n",
     );
     table(
         &mut text,
         profiles,
         Guarantee::ALL.iter().map(|guarantee| {
-            let cells = profiles
-                .iter()
-                .map(|profile| if profile.offers(*guarantee) { "yes" } else { "no" }.to_owned());
+            let cells = profiles.iter().map(|profile| offer(profile, *guarantee).to_owned());
             (guarantee.to_string(), cells.collect())
         }),
     );
@@ -57,13 +55,13 @@ fn render(profiles: &[Profile]) -> String {
         ("read-write lock", |p| order(p.read_write).to_owned()),
         ("semaphore", |p| order(p.semaphore).to_owned()),
         ("a dead holder is noticed by", |p| liveness(p.liveness).to_owned()),
-        ("two may hold at once after", |p| hazards(p.hazards)),
+        ("two clients may hold at once after", |p| hazards(p.hazards)),
         ("tokens rise", |p| fencing(p.fencing).to_owned()),
-        ("waiters learn by", |p| wake_up(p.wake_up).to_owned()),
+        ("a waiter learns of its turn by", |p| wake_up(p.wake_up).to_owned()),
         ("a late request cannot re-create an ended claim", |p| {
             yes(p.remembers_ended).to_owned()
         }),
-        ("an unlock knows who waits elsewhere", |p| {
+        ("an unlock learns of waiters of other clients", |p| {
             yes(p.reports_waiters).to_owned()
         }),
         ("`ls` lists keys / shows queues", |p| {
@@ -71,7 +69,7 @@ fn render(profiles: &[Profile]) -> String {
         }),
         ("a holder's label and token are shown", |p| {
             match p.first_renewal {
-                Some(time) => format!("from its first renewal on, after {time:?}"),
+                Some(time) => format!("from the first renewal, {time:?} after the grant"),
                 None => "at once".to_owned(),
             }
         }),
@@ -82,7 +80,7 @@ fn render(profiles: &[Profile]) -> String {
                 p.limits.max_lease.as_secs() / 86_400
             )
         }),
-        ("grants handed on in memory per round trip, at most", |p| {
+        ("most grants handed over in memory per round trip", |p| {
             p.limits.max_grants.to_string()
         }),
     ];
@@ -109,6 +107,14 @@ fn table(text: &mut String, profiles: &[Profile], rows: impl Iterator<Item = (St
     }
 }
 
+/// The cell of one guarantee. Only servers on a network have replicas.
+fn offer(profile: &Profile, guarantee: Guarantee) -> &'static str {
+    match guarantee {
+        Guarantee::SurvivesFailover if profile.reach != Reach::Network => "no replicas",
+        _ => yes(profile.offers(guarantee)),
+    }
+}
+
 fn yes(yes: bool) -> &'static str {
     if yes { "yes" } else { "no" }
 }
@@ -117,7 +123,7 @@ fn reach(reach: Reach) -> &'static str {
     match reach {
         Reach::Process => "tasks of one process",
         Reach::Machine => "processes of one machine",
-        Reach::Network => "everybody who reaches the server",
+        Reach::Network => "all clients that reach the server",
     }
 }
 
@@ -142,7 +148,7 @@ fn liveness(liveness: Liveness) -> &'static str {
 
 fn hazards(hazards: &[Hazard]) -> String {
     if hazards.is_empty() {
-        return "nothing but a fault of ours".to_owned();
+        return "only a bug of ours".to_owned();
     }
     let words = hazards.iter().map(|hazard| match hazard {
         Hazard::DataLoss => "loss of the data",
@@ -158,7 +164,7 @@ fn hazards(hazards: &[Hazard]) -> String {
 fn fencing(fencing: Fencing) -> &'static str {
     match fencing {
         Fencing::None => "there are none",
-        Fencing::Process => "as long as the process lives",
+        Fencing::Process => "until the process ends",
         Fencing::UntilDataLossAndBackwardClock => "until writes are lost and the clock runs backward",
         Fencing::Durable => "through every crash, until the data is lost and the clock runs backward",
     }
