@@ -44,7 +44,9 @@ fn render(profiles: &[Profile]) -> String {
         &mut text,
         profiles,
         Guarantee::ALL.iter().map(|guarantee| {
-            let cells = profiles.iter().map(|profile| offer(profile, *guarantee).to_owned());
+            let cells = profiles
+                .iter()
+                .map(|profile| offer(profile, *guarantee).to_owned());
             (guarantee.to_string(), cells.collect())
         }),
     );
@@ -57,7 +59,9 @@ fn render(profiles: &[Profile]) -> String {
         ("a dead holder is noticed by", |p| liveness(p.liveness).to_owned()),
         ("two clients may hold at once after", |p| hazards(p.hazards)),
         ("tokens rise", |p| fencing(p.fencing).to_owned()),
-        ("a waiter learns of its turn by", |p| wake_up(p.wake_up).to_owned()),
+        ("a waiter learns of its turn by", |p| {
+            wake_up(p.wake_up).to_owned()
+        }),
         ("a late request cannot re-create an ended claim", |p| {
             yes(p.remembers_ended).to_owned()
         }),
