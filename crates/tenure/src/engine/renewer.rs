@@ -1,4 +1,30 @@
-//! The renewer: a task that renews what the client holds, in batches, and notices what is lost.
+//! The renewer, the client's watchdog: one task that renews what the client holds, in batches, and notices what is lost.
+//!
+//! # The algorithm
+//!
+//! Each hold stands in a timer wheel at the time of its next look. When that comes, the task takes out every hold that is
+//! due, and those that may be renewed a little early: a twelfth of their lease, so that renewals share calls. It puts each
+//! hold back at a sixth of its lease, before the store has answered, so that a renewal without an answer is tried again
+//! within the same third. Then it sends the batches. It never waits for an answer itself.
+//!
+//! A renewal is due a third of the lease after the last confirmation, up to a tenth of that earlier, at random, so that many
+//! clients do not renew at once. The local deadline moves by the time at which the confirmed request was *sent*.
+//!
+//! ```text
+//!  granted          due: a third of the lease
+//!    |      +---------------------------------------> Renewing
+//!    v      |                                            |
+//!  Watched -+ <---- confirmed: the deadline moves -------+
+//!    |        <---- no answer: again after 1/30 lease ---+
+//!    |                                                   |
+//!    | the deadline passes                               | the store has no such claim
+//!    +------------------------> Lost <-------------------+
+//! ```
+//!
+//! Its observer, the queue, releases a claim whose deadline has passed, and forgets one that the store does not have.
+//!
+//! After a connection was replaced the task renews all holds within a second: the server behind the new connection may have
+//! lost them. A hold that is not renewed (a fixed lease) has one look, at its deadline.
 
 use std::sync::Arc;
 use std::time::Duration;
