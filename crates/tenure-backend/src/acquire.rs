@@ -1,4 +1,4 @@
-//! What `acquire` answers: where a claim stands, and what a grant is worth.
+//! The reply of `acquire`: the state of the claim, and the grant if it holds the key.
 
 use std::any::Any;
 use std::fmt;
@@ -7,52 +7,52 @@ use std::time::Duration;
 
 use crate::{Instant, TokenRange};
 
-/// Where a claim stands in the store, as `acquire` saw it.
+/// State of a claim in the store, as `acquire` found or made it.
 ///
 /// # Examples
 /// ```
 /// use tenure_backend::AcquireReply;
 ///
 /// /// What the engine does next.
-/// fn next(standing: AcquireReply) -> &'static str {
-///     match standing {
-///         AcquireReply::Granted(_) => "hold it, if the grant has not arrived dead",
-///         AcquireReply::Waiting { .. } => "poll again after a wake-up or `poll_after`",
-///         AcquireReply::Ended => "never poll it again: take another claim",
-///         AcquireReply::TooLate => "take another claim: this one was not placed",
+/// fn next_step(reply: AcquireReply) -> &'static str {
+///     match reply {
+///         AcquireReply::Granted(_) => "hold the key, unless the lease has ended on the way",
+///         AcquireReply::Waiting { .. } => "poll again after a wake-up or after `poll_after`",
+///         AcquireReply::Ended => "make a new claim: this one can never hold the key",
+///         AcquireReply::TooLate => "make a new claim: this one was not placed",
 ///         AcquireReply::Recovering => "poll again later",
 ///     }
 /// }
-/// assert_eq!(next(AcquireReply::Ended), "never poll it again: take another claim");
+/// assert_eq!(next_step(AcquireReply::TooLate), "make a new claim: this one was not placed");
 /// ```
 #[derive(Clone, Debug)]
 pub enum AcquireReply {
-    /// It holds the key.
+    /// The claim holds the key.
     Granted(Grant),
-    /// It does not hold the key. A `Fifo` claim is in the queue; of an `Unfair` one nothing is left.
+    /// The claim does not hold the key. A `Fifo` claim is in the queue; an `Unfair` one leaves nothing in the store.
     Waiting {
-        /// How many claims must go before this one, where the store can tell.
+        /// Number of claims before this one; `None` if the store cannot tell.
         ahead: Option<u32>,
-        /// When to poll again if no wake-up comes first: no later than the moment at which a dead holder's (or a
-        /// dead predecessor's) lease ends.
+        /// Time after which to poll again without a wake-up. It ends no later than the lease of the holder, or of the
+        /// claim ahead, in case that client has died.
         poll_after: Duration,
     },
-    /// It was released, evicted or has expired, and will never hold the key. The store did nothing.
+    /// The claim was released, was evicted or has expired, and can never hold the key. The store did nothing.
     Ended,
-    /// The request came after its `not_after`. The store did nothing.
+    /// The request arrived after its `not_after`. The store did nothing.
     TooLate,
-    /// The store has lost its memory and grants nothing until older leases have ended. It did nothing.
+    /// The store has lost its data and grants nothing until all earlier leases have ended. It did nothing.
     Recovering,
 }
 
-/// What the store promised to a claim that it granted.
+/// The tokens and the lease of a granted claim.
 ///
 /// # Examples
 /// ```
 /// use std::time::Duration;
 /// use tenure_backend::{Clock, Grant, SystemClock};
 ///
-/// // Read before the request is sent: a slow reply shortens what is left, and never lengthens it.
+/// // The clock is read before the request is sent, so a slow reply shortens the lease and never lengthens it.
 /// let held_from = SystemClock.now();
 /// let grant = Grant { tokens: None, held_from, lease: Duration::from_secs(30), evidence: None };
 /// let answered = held_from + Duration::from_secs(4);
@@ -60,20 +60,21 @@ pub enum AcquireReply {
 /// ```
 #[derive(Clone, Debug)]
 pub struct Grant {
-    /// The fencing tokens reserved, where the store has any.
+    /// The fencing tokens reserved for this claim; `None` if the store has no tokens.
     pub tokens: Option<TokenRange>,
-    /// When the request was sent from which the store counts the lease: never later than the store's own count.
+    /// Start of the lease on the client's clock: the moment before the request was sent, so never later than the start of
+    /// the store's own count (B3).
     ///
-    /// For a session or a shared lease it is the last confirmed keep-alive; for a quorum the oldest of the
-    /// majority counted.
+    /// For a session or a shared lease it is the last confirmed keep-alive. For a quorum it is the oldest of the
+    /// majority's readings.
     pub held_from: Instant,
-    /// How long the store keeps the claim from then on. A store rounds to its own limits and says so here.
+    /// Length of the lease from `held_from` on, after rounding to the store's limits.
     pub lease: Duration,
-    /// The backend's own proof of the grant, for its guarded-write helpers.
+    /// The backend's own proof of the grant, for its helpers that write only while the claim holds.
     pub evidence: Option<Evidence>,
 }
 
-/// A value of the backend's own type that came with a grant.
+/// Proof of a grant, of a type that only the backend knows.
 ///
 /// # Examples
 /// ```
@@ -84,7 +85,7 @@ pub struct Grant {
 ///
 /// let evidence = Evidence::new(Revision(7));
 /// assert_eq!(evidence.get::<Revision>(), Some(&Revision(7)));
-/// assert_eq!(evidence.get::<i64>(), None, "another backend's helper does not take it");
+/// assert_eq!(evidence.get::<i64>(), None, "a helper of another backend asks for another type");
 /// ```
 #[derive(Clone)]
 pub struct Evidence(Arc<dyn Any + Send + Sync>);
@@ -95,7 +96,7 @@ impl Evidence {
         Evidence(Arc::new(value))
     }
 
-    /// The value, if it is of that type.
+    /// Returns the value if it is of the type `T`.
     pub fn get<T: Any>(&self) -> Option<&T> {
         self.0.downcast_ref()
     }

@@ -1,4 +1,4 @@
-//! The contract itself: what every store must do.
+//! The contract: the trait that every store implements, and its numbered rules.
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -8,92 +8,113 @@ use crate::{
     ReleaseReply, ReleaseRequest, RenewReply, RenewRequest, Wakes,
 };
 
-/// A store of claims: Redis, a SQL database, ZooKeeper, etcd, this process's memory, or yours.
+/// A store of claims: Redis, a SQL database, ZooKeeper, etcd, this process's memory, or your own.
 ///
-/// The store decides atomically who holds a key, and with what token. Waiting, renewing and giving up are the
-/// engine's. Every rule below has a case in the conformance suite of `tenure-testkit`.
+/// The store decides atomically which claim holds a key and which token it gets. The engine of the crate `tenure` does the
+/// waiting, the renewing and the giving up. Each rule below has test cases in the conformance suite of
+/// `tenure-testkit`; `docs/RULES.md` lists them by the rule's number.
 ///
 /// # Guarantees
-/// - **Mutual exclusion.** Two claims that [`Mode::admits`](crate::Mode::admits) refuses are never granted
-///   together, while both leases last. A key is of one [`Kind`](crate::Kind) as long as somebody holds it or
-///   queues for it; another kind is answered [`Fault::Mismatch`](crate::Fault).
-/// - **Time** is the store's clock wherever it has one. `held_from` is never later than the moment from which
-///   the store counts, so that the client's belief ends first.
-/// - **Placing ends.** A claim is never placed after `not_after` (at most
-///   [`MAX_NOT_AFTER`](crate::MAX_NOT_AFTER) ahead): a request that was delayed on the way cannot re-create a
-///   claim after its release. A store without a clock answers by then, `TooLate` or an error of unknown effect; what
-///   it carries out after that is undone by, and never outlives, the next `release` of that claim. A claim that is
-///   placed already may be polled later than that.
-/// - **Ending is final.** A claim that was released, evicted or has expired answers `Ended` to `acquire` and
-///   `Gone` to `renew`, and is never granted again. Where a layout cannot remember,
-///   [`Profile::remembers_ended`] is false.
-/// - **Repetition is safe** for whatever names a claim. `acquire` on a granted claim gives the same tokens and
-///   restarts its lease, and never reports a grant that had ended when the lease was restarted; on a waiting claim it
-///   keeps its place and restarts its lease. `release` from any state makes the claim absent. A release of
-///   [`ReleaseTarget::All`](crate::ReleaseTarget) takes whoever holds by then: nobody repeats it unasked.
-/// - **Waiting means not told yet.** Until `acquire` has answered `Granted` a claim waits, whatever the store's queue
-///   says of its turn, and `Phase::Waiting` renews it.
-/// - **A refusal ends nothing.** A request that was refused without effect has not ended its claim. A backend never
-///   sends a request again that was answered.
-/// - **Tokens** rise strictly per key across release, expiry, eviction and restart, as far as
-///   [`Profile::fencing`] promises.
-/// - **Order.** `Fifo` claims are granted in the order in which they were placed; one that is not admitted yet
-///   holds back all behind it. A live queue bars unfair claims. A dead waiter holds the queue up for at most
-///   its own lease.
-/// - **What a backend cannot do it refuses without effect.**
-/// - **Every call ends**, with an error of unknown effect if need be: whoever waits for a key waits behind the call that
-///   asks for it. A panic is such an error.
+/// - **B1 Mutual exclusion.** While the leases of two claims last, the store never grants both of them if
+///   [`Mode::admits`](crate::Mode::admits) refuses the combination.
+/// - **B2 One kind per key.** A key has one [`Kind`](crate::Kind) while a claim holds it or queues for it. The store
+///   answers a claim of another kind with [`Fault::Mismatch`](crate::Fault).
+/// - **B3 The client's lease ends first.** The store counts leases on its own clock if it has one.
+///   [`held_from`](crate::Grant::held_from) is never later than the start of the store's count, so the client stops
+///   believing in a lease before the store ends it.
+/// - **B4 Placing has a deadline.** The store never places a claim after `not_after`, which is at most
+///   [`MAX_NOT_AFTER`](crate::MAX_NOT_AFTER) ahead. So a delayed request cannot bring a released claim back. A claim
+///   that is placed already may be polled after `not_after`. A store without a clock answers before `not_after`, with
+///   `TooLate` or with an error of unknown effect; if it carries the request out later all the same, the next
+///   `release` of the claim undoes that.
+/// - **B5 Ending is final.** A claim that was released, was evicted or has expired is never granted again. `acquire`
+///   answers it with `Ended` and `renew` with `Gone`. A layout that cannot remember ended claims sets
+///   [`Profile::remembers_ended`] to false.
+/// - **B6 Renewing only prolongs.** `renew` never creates a claim and never releases one. With
+///   [`RenewRequest::shorten_only`] it never lengthens a lease.
+/// - **B7 Repetition is safe** for every request that names a claim. `acquire` on a granted claim returns the same
+///   tokens and restarts the lease, unless that lease has ended. `acquire` on a waiting claim keeps its place
+///   in the queue and restarts its lease. `release` makes the claim absent, whatever state it was in. A release of
+///   [`ReleaseTarget::All`](crate::ReleaseTarget) names no claim, so the engine never repeats it on its own: another
+///   client may hold the key by then.
+/// - **B8 A claim waits until `acquire` has answered `Granted`.** That holds even if the claim is first in a queue whose
+///   head the store counts as the owner. `Phase::Waiting` renews such a claim.
+/// - **B9 A refusal changes nothing.** A request that was refused without effect has not ended its claim. The store
+///   refuses without effect what its profile does not offer. A backend never resends a request that was answered.
+/// - **B10 Tokens rise.** The tokens of a key rise strictly across releases, expiries, evictions and restarts, as far
+///   as [`Profile::fencing`] promises. [`RenewRequest::raise`] lifts the key's counter.
+/// - **B11 Queue order.** `Fifo` claims are granted in the order in which they were placed. A claim that cannot be
+///   granted yet holds back all claims behind it. A queue with a live member holds back unfair claims. A dead waiter
+///   holds the queue up for at most its own lease.
+/// - **B12 Leases end.** A claim that is not renewed ends with its lease, at most
+///   [`Limits::expiry_slack`](crate::Limits) late. A renewed claim lives for the lease that the renewal asked for.
+/// - **B13 Eviction.** An evicted claim is gone. Its next renewal is answered with [`Loss::Evicted`](crate::Loss), which
+///   names the evictor, if the store remembers it. The store then grants the key to no claim for the
+///   [`cooldown`](crate::ReleaseRequest::cooldown).
+/// - **B14 A release wakes waiters.** If the store has wake-ups, a release, a withdrawal or an eviction wakes the
+///   claims that can be granted next.
+/// - **B15 Successors yield.** A release grants its successor only if, as far as the store knows, no claim of another
+///   client waits.
+/// - **B16 Every call ends**, if need be with an error of unknown effect: the other waiters for a key wait behind a
+///   call that does not return. A panic counts as such an error.
+/// - **B17 Batch elements are independent.** If one element fails, for example because its shard is down, the answers to
+///   the others are neither delayed nor made uncertain.
+/// - **B18 Dropping a call harms nothing else.** The effect of the dropped call itself may stay unknown.
+/// - **B19 Nothing is left per name.** A key that no claim holds or waits for takes no space once all its leases and
+///   cooldowns have ended.
 ///
 /// # Cancel safety
-/// Dropping a [`Call`] or an [`BatchCall`] may leave its effect unknown, and must not harm anything else. The engine
-/// never drops an `acquire`, `renew` or `release` of its own claims that was polled: it moves it to the watchdog. What only
-/// looks, and an eviction, is dropped with its caller.
+/// Dropping a [`Call`] or a [`BatchCall`] may leave its effect unknown (B18). The engine never drops an `acquire`, `renew`
+/// or `release` of its own claims once it was polled: it moves the call to a background task. Evictions and calls
+/// that only read are dropped together with their caller.
 ///
-/// An `acquire` or a `release` may move to another runtime between two polls, and the one that polled it first may end: a
-/// timer of that one would panic. A task of the runtime on which the store was opened may have timers.
+/// An `acquire` or a `release` may move to another runtime between two polls, and the runtime that polled it first may
+/// have shut down by then. A timer of that runtime would panic. Use timers only in tasks of the runtime on which the
+/// store was opened.
 ///
 /// # Errors
-/// BatchCall error carries its [`Effect`](crate::Effect). In a batch a failure is an element's own: one shard or
-/// chunk that fails never delays or clouds another's.
+/// Every error carries its [`Effect`](crate::Effect). In a batch each element has its own answer (B17).
 ///
-/// There are no default methods: a decorator must not bypass what it wraps.
+/// No method has a default, so that a decorator cannot forget to forward one.
 ///
 /// # Examples
-/// The [page of this crate](crate) ends with a whole backend of mutexes in a map, which passes the conformance suite.
+/// The [crate's page](crate) ends with a complete backend: mutexes in a map. It passes the conformance suite.
 pub trait Backend: Debug + Send + Sync + 'static {
     /// What this store promises and what it cannot do.
     fn profile(&self) -> &Profile;
 
-    /// The clock on which `held_from` and `not_after` are read. The engine reads the same one.
+    /// The clock on which `held_from` and `not_after` are read. The engine reads the same clock.
     fn clock(&self) -> &Arc<dyn Clock>;
 
-    /// Places the claim, or polls it if it is there. Never blocks on another holder.
+    /// Places the claim, or polls it if it was placed before. Never waits for another holder.
     fn acquire(self: Arc<Self>, claim: Arc<Claim>, not_after: Instant) -> Call<AcquireReply>;
 
-    /// Keeps claims alive. Never re-creates one, never releases one, and never lengthens a lease where
-    /// [`RenewRequest::shorten_only`] is set.
+    /// Prolongs the leases of claims. Never creates a claim, never releases one (B6).
     fn renew(self: Arc<Self>, batch: Batch<RenewRequest>) -> BatchCall<RenewReply>;
 
-    /// Makes holders or waiters absent, wakes who may go next, and grants the successor if nobody else is known to
-    /// wait, in one atomic step for each.
+    /// Makes holders or waiters absent, wakes the next waiters, and grants the successor if no other client is known to
+    /// wait (B15). Each element is one atomic step.
     fn release(self: Arc<Self>, batch: Batch<ReleaseRequest>) -> BatchCall<ReleaseReply>;
 
-    /// Wake-ups for a claim that waits; for one that is granted, "renew it now". An error means: poll only.
+    /// Subscribes to wake-ups: for a waiting claim they mean "poll now", for a granted one "renew now".
+    ///
+    /// On an error the engine only polls.
     fn watch(self: Arc<Self>, claim: Arc<Claim>) -> Call<Wakes>;
 
-    /// Wakes after a connection to the store was replaced; `None` if the store has no connections.
+    /// Wake-ups after a connection to the store was replaced; `None` if the store has no connections.
     ///
-    /// The engine then renews all that it holds: the server behind the new connection may have lost it.
+    /// The engine then renews every claim that it holds, because the server behind the new connection may have lost
+    /// some of them.
     fn reconnects(&self) -> Option<Wakes>;
 
-    /// What people and tools see. Never asked to decide who holds.
+    /// Lists holders and waiters for people and tools. The engine never decides by it which claim holds a key.
     ///
-    /// A single key that holds what this layout cannot read is [`Fault::UnknownKind`](crate::Fault).
+    /// A query for one key whose data this layout cannot read fails with [`Fault::UnknownKind`](crate::Fault).
     fn inspect(self: Arc<Self>, query: Query) -> Call<Page<LockStatus>>;
 
-    /// Everything about the store that weakens its locks, for `tenure doctor`.
+    /// Reports everything about the store that weakens its locks, for `tenure doctor`.
     fn examine(self: Arc<Self>) -> Call<Vec<Finding>>;
 
-    /// Gives up connections and threads. Later calls are answered [`Fault::Closed`](crate::Fault).
+    /// Closes connections and threads. Later calls fail with [`Fault::Closed`](crate::Fault).
     fn close(self: Arc<Self>) -> Call<()>;
 }

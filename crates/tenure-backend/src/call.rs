@@ -1,4 +1,4 @@
-//! What a backend's methods return: futures that own all they need, so that the engine can move them about.
+//! Futures that a backend's methods return. They borrow nothing, so the engine can move them between tasks.
 
 use std::fmt;
 use std::future::Future;
@@ -11,7 +11,7 @@ use smallvec::SmallVec;
 
 use crate::BackendError;
 
-/// Elements of one request, in order. A batch of one takes no allocation.
+/// The elements of one request, in order. A batch of one element does not allocate.
 ///
 /// # Examples
 /// ```
@@ -23,11 +23,11 @@ use crate::BackendError;
 /// ```
 pub type Batch<T> = SmallVec<[T; 1]>;
 
-/// One request on its way to the store.
+/// The future of one request to the store.
 ///
-/// It borrows nothing: the engine polls it in place, and moves it to the watchdog if its caller goes away. It
-/// does nothing until it is first polled. A backend whose answer is at hand uses [`Call::ready`], which
-/// allocates nothing. If its future panics, the call ends with an error of unknown effect.
+/// It borrows nothing, so the engine can poll it in place, and move it to a background task if its caller goes away. It
+/// does nothing until it is first polled. A backend that knows its reply at once uses [`Call::ready`], which does
+/// not allocate. If the future panics, the call ends with an error of unknown effect (B16).
 ///
 /// # Examples
 /// ```
@@ -38,20 +38,20 @@ pub type Batch<T> = SmallVec<[T; 1]>;
 ///
 /// let (store, reply) = oneshot::channel();
 /// let mut call = Call::new(async { Ok(reply.await.expect("the store answers")) });
-/// // Its caller polls it in place, and gives up before the answer is there.
+/// // The caller polls it in place, and gives up before the reply arrives.
 /// assert!(tokio::time::timeout(Duration::from_millis(1), &mut call).await.is_err());
-/// // It is moved, not dropped: somebody else learns what became of it.
-/// let finishing = tokio::spawn(call);
-/// store.send("granted").expect("somebody listens");
-/// assert!(matches!(finishing.await, Ok(Ok("granted"))));
+/// // The call is moved to a task, not dropped, so its outcome is not lost.
+/// let task = tokio::spawn(call);
+/// store.send("granted").expect("the task receives");
+/// assert!(matches!(task.await, Ok(Ok("granted"))));
 /// # }
 /// ```
 #[must_use = "a call does nothing unless it is polled"]
 pub struct Call<T>(Inner<Result<T, BackendError>>);
 
-/// One request for a batch, answered element by element, in order: failure is an element's own.
+/// The future of a batch of requests. It yields one reply for each element, in order (B17).
 ///
-/// If its future panics, the answer is empty. A missing element has an unknown effect.
+/// If the future panics, it yields an empty batch. The effect of an element without a reply is unknown.
 ///
 /// # Examples
 /// ```
@@ -61,9 +61,9 @@ pub struct Call<T>(Inner<Result<T, BackendError>>);
 ///
 /// let alive = RenewReply::Alive { held_from: Instant::from_nanos(1), lease: Duration::from_secs(30) };
 /// let down = BackendError::new(Fault::Unavailable, Effect::Unknown, "shard 2 did not answer");
-/// let each = BatchCall::new(async { Batch::from_iter([alive, RenewReply::Unknown(down)]) });
-/// // One answer for each claim: the second shard's silence says nothing of the first claim.
-/// assert!(matches!(each.await[..], [RenewReply::Alive { .. }, RenewReply::Unknown(_)]));
+/// let call = BatchCall::new(async { Batch::from_iter([alive, RenewReply::Unknown(down)]) });
+/// // One reply for each claim: the failure of the second shard does not affect the first claim.
+/// assert!(matches!(call.await[..], [RenewReply::Alive { .. }, RenewReply::Unknown(_)]));
 /// # }
 /// ```
 #[must_use = "a call does nothing unless it is polled"]
@@ -75,13 +75,13 @@ enum Inner<T> {
 }
 
 impl<T> Inner<T> {
-    /// Polls the call; `otherwise` is the answer of a future that panics.
+    /// Polls the future. If it panics, the result is `otherwise()`.
     fn poll(&mut self, cx: &mut Context<'_>, otherwise: impl FnOnce() -> T) -> Poll<T> {
         match self {
             Inner::Ready(answer) => {
                 Poll::Ready(answer.take().expect("a call is not polled after its answer"))
             }
-            // Unwind safe: a future that has panicked is dropped.
+            // Unwind safe, because a future that panicked is dropped and not polled again.
             Inner::Pending(future) => catch_unwind(AssertUnwindSafe(|| future.as_mut().poll(cx)))
                 .unwrap_or_else(|_| {
                     *self = Inner::Ready(None);
@@ -92,32 +92,31 @@ impl<T> Inner<T> {
 }
 
 impl<T> Call<T> {
-    /// A call that is answered already. What it did is done when it is made, whether it is polled or not.
+    /// Creates a call with a reply that is already known. Its effect does not depend on whether it is polled.
     pub fn ready(answer: Result<T, BackendError>) -> Self {
         Call(Inner::Ready(Some(answer)))
     }
 
-    /// A call carried out by `future`.
+    /// Creates a call that runs `future`.
     pub fn new(future: impl Future<Output = Result<T, BackendError>> + Send + 'static) -> Self {
         Call(Inner::Pending(Box::pin(future)))
     }
 }
 
 impl<T> BatchCall<T> {
-    /// A call that is answered already.
+    /// Creates a call with replies that are already known.
     pub fn ready(answers: Batch<T>) -> Self {
         BatchCall(Inner::Ready(Some(answers)))
     }
 
-    /// A call carried out by `future`.
+    /// Creates a call that runs `future`.
     pub fn new(future: impl Future<Output = Batch<T>> + Send + 'static) -> Self {
         BatchCall(Inner::Pending(Box::pin(future)))
     }
 
-    /// Takes the answers of a call that was answered when it was made.
+    /// Takes the replies of a call that was created with [`ready`](BatchCall::ready).
     ///
-    /// A caller that need not wait saves a poll. A call whose answers were taken panics when it is polled, as one does that
-    /// was polled to its end.
+    /// This saves the caller a poll. Afterwards the call panics if it is polled, like any call that has completed.
     ///
     /// # Examples
     /// ```
@@ -125,9 +124,9 @@ impl<T> BatchCall<T> {
     ///
     /// let mut answered = BatchCall::ready([1, 2].into_iter().collect());
     /// assert_eq!(answered.take_ready().unwrap()[..], [1, 2]);
-    /// assert!(answered.take_ready().is_none(), "they are taken once");
+    /// assert!(answered.take_ready().is_none(), "the replies can be taken once");
     /// let mut pending = BatchCall::new(async { [1].into_iter().collect() });
-    /// assert!(pending.take_ready().is_none(), "it is to be polled");
+    /// assert!(pending.take_ready().is_none(), "this call must be polled");
     /// ```
     pub fn take_ready(&mut self) -> Option<Batch<T>> {
         match &mut self.0 {
@@ -168,10 +167,10 @@ impl<T> fmt::Debug for BatchCall<T> {
     }
 }
 
-/// Hints that a claim may stand differently than before: armed until dropped.
+/// A stream of hints that the state of a claim may have changed. The subscription ends when it is dropped.
 ///
-/// A hint may come early, spuriously, or never; whoever listens polls the claim after each, and without one
-/// when `poll_after` has passed. When the stream ends or panics, wake-ups have ended and only polling is left.
+/// A hint may come too early, without a reason, or not at all. The waiter polls its claim after each hint, and also when
+/// `poll_after` has passed. After the stream has ended or panicked, the waiter only polls.
 ///
 /// # Examples
 /// ```
@@ -191,19 +190,19 @@ impl<T> fmt::Debug for BatchCall<T> {
 /// }
 /// let (wake, messages) = mpsc::channel(1);
 /// let mut wakes = Wakes::new(Messages(messages));
-/// wake.try_send(()).expect("there is room for one");
+/// wake.try_send(()).expect("the channel is empty");
 /// drop(wake);
 /// let hint = poll_fn(|cx| Pin::new(&mut wakes).poll_next(cx)).await;
-/// assert_eq!(hint, Some(()), "poll the claim: it may stand differently");
+/// assert_eq!(hint, Some(()), "poll the claim: its state may have changed");
 /// let hint = poll_fn(|cx| Pin::new(&mut wakes).poll_next(cx)).await;
-/// assert_eq!(hint, None, "nothing more will be heard: poll by the clock");
+/// assert_eq!(hint, None, "no more hints: poll after `poll_after`");
 /// # }
 /// ```
 #[must_use = "wake-ups end when this is dropped"]
 pub struct Wakes(Pin<Box<dyn Stream<Item = ()> + Send>>);
 
 impl Wakes {
-    /// Wake-ups from a stream.
+    /// Wraps a stream of hints.
     pub fn new(stream: impl Stream<Item = ()> + Send + 'static) -> Self {
         Wakes(Box::pin(stream))
     }
@@ -244,13 +243,13 @@ mod tests {
     }
 
     #[test]
-    fn a_batch_that_panics_answers_nothing() {
+    fn a_batch_call_that_panics_yields_an_empty_batch() {
         let answer = poll(BatchCall::<u32>::new(async { panic!("a mistake") }));
         assert!(matches!(answer, Poll::Ready(answers) if answers.is_empty()));
     }
 
     #[test]
-    fn wake_ups_that_panic_have_ended() {
+    fn wake_ups_end_when_their_stream_panics() {
         struct Panics;
         impl Stream for Panics {
             type Item = ();

@@ -1,4 +1,4 @@
-//! What every store refuses before it looks at any key, in the same words, and how it keeps to its limits.
+//! Checks that every store makes before it looks at a key, so that all stores refuse in the same words.
 
 use std::num::NonZeroU32;
 use std::time::Duration;
@@ -10,20 +10,20 @@ fn refused(fault: Fault, message: impl Into<Box<str>>) -> Result<(), BackendErro
 }
 
 impl Limits {
-    /// The lease that is given to whoever asks for `asked`, which the limits allow.
+    /// The lease that the store gives for a valid request: `asked`, or the shortest lease if that is longer.
     pub fn lease(&self, asked: Duration) -> Duration {
         asked.max(self.min_lease)
     }
 
-    /// How many tokens are reserved for whoever asks for so many.
+    /// Number of tokens that the store reserves: `asked`, or the store's maximum if that is smaller.
     pub fn grants(&self, asked: NonZeroU32) -> NonZeroU32 {
         asked.min(self.max_grants)
     }
 
-    /// Refuses a lease that the store cannot give.
+    /// Checks that the store can give a lease.
     ///
     /// # Errors
-    /// [`Fault::Limit`] for a lease above the longest one.
+    /// [`Fault::Limit`] if the lease is longer than `max_lease`: ask for less, and renew it.
     pub fn check_lease(&self, asked: Duration) -> Result<(), BackendError> {
         let most = self.max_lease;
         if asked <= most {
@@ -35,10 +35,10 @@ impl Limits {
         refused(Fault::Limit, message)
     }
 
-    /// Refuses a batch that is too large.
+    /// Checks the size of a batch.
     ///
     /// # Errors
-    /// [`Fault::Limit`] for more elements than a renewal or release may have.
+    /// [`Fault::Limit`] if the batch has more than `max_batch` elements: split it.
     pub fn check_batch(&self, len: usize) -> Result<(), BackendError> {
         let most = self.max_batch;
         if u32::try_from(len).is_ok_and(|len| len <= most.get()) {
@@ -50,10 +50,11 @@ impl Limits {
 }
 
 impl Claim {
-    /// Refuses what no key could ever grant on a store with these limits.
+    /// Checks that a store with these limits could ever grant the claim.
     ///
     /// # Errors
-    /// [`Fault::Invalid`] for more permits than there are; as [`Limits::check_lease`].
+    /// [`Fault::Invalid`] if the claim takes more permits than the semaphore has. [`Fault::Limit`] if the lease is
+    /// longer than `max_lease`.
     pub fn check(&self, limits: &Limits) -> Result<(), BackendError> {
         if let Mode::Permits { take, of } = self.mode
             && take > of
@@ -66,10 +67,10 @@ impl Claim {
 }
 
 impl ReleaseRequest {
-    /// The claim that is to take over, if one is.
+    /// Returns the successor of a valid request, if it names one.
     ///
     /// # Errors
-    /// [`Fault::Invalid`] unless it takes over from one claim on the same key.
+    /// [`Fault::Invalid`] if the request names a successor but does not release one claim on the successor's key.
     pub fn checked_successor(&self) -> Result<Option<&Claim>, BackendError> {
         let Some(successor) = &self.successor else {
             return Ok(None);

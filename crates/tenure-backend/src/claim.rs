@@ -6,26 +6,28 @@ use std::time::Duration;
 
 use crate::{ClaimRef, Fairness, Mode, OwnerId};
 
-/// How far ahead `not_after` may lie: a store that remembers an ended claim for so long cannot be tricked into
-/// placing it again by a request that was delayed on the way.
+/// The furthest that `not_after` may lie ahead: 10 s.
+///
+/// A store that remembers ended claims for at least this long never places one again because of a delayed request (B4, B5).
 pub const MAX_NOT_AFTER: Duration = Duration::from_secs(10);
 
-/// For how long after the store confirmed a claim its client may hand it on within its own process.
+/// How long after a confirmation by the store a client may hand a claim over to its own next waiter: 10 ms.
 ///
-/// It is the same for every client of every store: an eviction bars the key for this long
-/// ([`ReleaseRequest::cooldown`](crate::ReleaseRequest)), so that no grant that is passed on is older than another's.
+/// It is the same for every client of every store. An eviction pauses the key for the same time
+/// ([`ReleaseRequest::cooldown`](crate::ReleaseRequest)), so every local hand-over of the evicted claim happens before the
+/// store grants the key again, and tokens are used in the order in which they rise.
 pub const HANDOVER_WINDOW: Duration = Duration::from_millis(10);
 
-/// How long a key is left to a client whose turn it is: long enough for a wake-up and a request.
+/// How long a freed key is reserved for the client that goes next: 10 ms, enough for a wake-up and a request.
 ///
-/// A store keeps a freed key that long for the claim that it woke. A claim that must let others go first polls again
-/// after this time, and a client that has had its turns leaves the store alone for it.
+/// A store reserves a freed key this long for the claim that it woke. A claim that yields to other clients polls again
+/// after this time, and a client that has used up its share of the key sends no request for as long.
 pub const TURN: Duration = Duration::from_millis(10);
 
-/// One attempt to hold one key, with all a store needs to know to grant it.
+/// One attempt to hold one key, with everything that a store needs to grant it.
 ///
-/// In the store a claim is absent, waiting or granted. The client names it before the first byte is sent and
-/// never uses the name again, so that every call about it is safe to repeat.
+/// In the store a claim is absent, waiting or granted. The client names it before it sends the first byte, and
+/// never uses the name again. So every call about a claim is safe to repeat (B7).
 ///
 /// # Examples
 /// ```
@@ -37,29 +39,29 @@ pub const TURN: Duration = Duration::from_millis(10);
 ///     let at = ClaimRef { key: LockKey::new("order:42").unwrap(), id: ClaimId::new(client, number) };
 ///     Claim { label: "ada@web-1:4711".into(), ..Claim::of(at, Duration::from_secs(30)) }
 /// };
-/// // Whoever tries again makes another claim, which differs from the first by its name alone.
+/// // A second attempt is a second claim. It differs from the first only by its name.
 /// assert_ne!(claim(1).at, claim(2).at);
 /// ```
 #[derive(Clone, Debug)]
 pub struct Claim {
-    /// The key, and the claim's name.
+    /// The key and the claim's name.
     pub at: ClaimRef,
-    /// On whose behalf it was made.
+    /// The owner within the client, for re-entry.
     pub owner: OwnerId,
-    /// What people see in `tenure ls`, such as `user@host:pid`.
+    /// Text that `tenure ls` shows to people, such as `user@host:pid`.
     pub label: Arc<str>,
-    /// How it wants to hold the key.
+    /// How the claim holds the key: alone, shared, or with permits.
     pub mode: Mode,
-    /// Whether it queues in the store.
+    /// Whether the claim queues in the store.
     pub fairness: Fairness,
-    /// How long the store keeps it without a renewal, granted or waiting.
+    /// How long the store keeps the claim without a renewal, granted or waiting.
     pub lease: Duration,
-    /// How many fencing tokens a grant reserves: the client may hand the claim on so many times less one.
+    /// Number of fencing tokens that a grant reserves: one for the grant, and one for each local hand-over.
     pub grants: NonZeroU32,
 }
 
 impl Claim {
-    /// A claim for exclusive use: unfair, with one token and without a label.
+    /// Creates an exclusive, unfair claim with one token and no label.
     pub fn of(at: ClaimRef, lease: Duration) -> Self {
         Claim {
             at,

@@ -1,4 +1,4 @@
-//! Faults of a store, each with its effect: is it certain that the store did nothing?
+//! Errors of a store. Each says whether the failed call may have changed the store.
 
 use std::error::Error as StdError;
 use std::fmt;
@@ -6,10 +6,10 @@ use std::sync::Arc;
 
 use crate::Kind;
 
-/// A fault of a store, or a refusal.
+/// An error of a store: a failure or a refusal.
 ///
-/// One pointer wide and cheap to clone. `Display` says what went wrong and what to do; the cause beneath it is
-/// its `source` and is not repeated. It never holds a credential.
+/// One pointer wide and cheap to clone. `Display` says what went wrong and what to do about it. The underlying error is
+/// its `source`, and the message does not repeat it. No part of it contains a credential.
 ///
 /// # Examples
 /// ```
@@ -17,8 +17,8 @@ use crate::Kind;
 /// use tenure_backend::{BackendError, Effect, Fault};
 ///
 /// let cause = std::io::Error::other("connection reset");
-/// let error = BackendError::because(Fault::Unavailable, Effect::Unknown, "the store hung up", cause);
-/// assert_eq!(error.to_string(), "the store hung up");
+/// let error = BackendError::because(Fault::Unavailable, Effect::Unknown, "the store closed the connection", cause);
+/// assert_eq!(error.to_string(), "the store closed the connection");
 /// assert_eq!(error.source().unwrap().to_string(), "connection reset");
 /// assert!(error.is_transient());
 /// ```
@@ -32,7 +32,7 @@ struct Inner {
     source: Option<Box<dyn StdError + Send + Sync>>,
 }
 
-/// What kind of fault it is: what the caller can do about it.
+/// The kind of an error, which decides what the caller can do about it.
 ///
 /// # Examples
 /// ```
@@ -40,70 +40,70 @@ struct Inner {
 ///
 /// fn advice(error: &BackendError) -> &'static str {
 ///     match error.fault() {
-///         Fault::Unavailable => "ask again",
+///         Fault::Unavailable => "retry",
 ///         Fault::Mismatch { .. } => "use another key",
-///         Fault::Unsupported | Fault::Limit => "ask for less, or of another store",
-///         _ => "tell somebody",
+///         Fault::Unsupported | Fault::Limit => "ask for less, or use another store",
+///         _ => "alert an operator",
 ///     }
 /// }
 /// let full = BackendError::new(Fault::Store, Effect::None, "the disk is full");
-/// assert_eq!(advice(&full), "tell somebody");
+/// assert_eq!(advice(&full), "alert an operator");
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Fault {
-    /// The store did not answer, or not in time: weather. The same call may go through later.
+    /// The store did not answer, or not in time. This is the one transient fault: the same call may succeed later.
     Unavailable,
-    /// This store or layout cannot do what was asked, by its profile.
+    /// The profile of this store or layout does not offer the request.
     Unsupported,
-    /// The key is of another kind.
+    /// The key is used as another kind of lock.
     Mismatch {
-        /// What it is used as.
+        /// The kind that the key is used as.
         held: Kind,
-        /// What it was asked as.
+        /// The kind that the request asked for.
         asked: Kind,
     },
-    /// The key holds what this layout cannot read: another kind of lock, or another program's data.
+    /// This layout cannot read the key's data: another kind of lock, or data of another program.
     UnknownKind,
-    /// What was asked is outside the store's limits.
+    /// The request exceeds a limit of the store.
     Limit,
-    /// What was asked, or how the store is configured, makes no sense.
+    /// The request or the store's configuration is not valid.
     Invalid,
-    /// The store refused our credentials or our rights.
+    /// The store rejected the credentials, or they lack a permission.
     Denied,
-    /// The store answered, but is not in order, and waiting does not help: damaged, foreign, full, read-only.
+    /// The store answered but cannot work, and waiting does not help: it is damaged, full or read-only, or not a store.
     Store,
     /// This backend was closed.
     Closed,
 }
 
-/// Whether a call that failed may have changed the store.
+/// Whether a failed call may have changed the store.
 ///
 /// # Examples
 /// ```
 /// use tenure_backend::{BackendError, Effect, Fault};
 ///
-/// fn may_be_left_as_it_is(error: &BackendError) -> bool {
+/// fn is_finished(error: &BackendError) -> bool {
 ///     match error.effect() {
 ///         Effect::None => true,
-///         // Poll the claim again, or release it: both are safe to repeat.
+///         // Poll the claim again, or release it: both are safe to repeat (B7).
 ///         Effect::Unknown => false,
 ///     }
 /// }
-/// assert!(may_be_left_as_it_is(&BackendError::unsupported("this layout has no queue")));
-/// let lost_reply = BackendError::new(Fault::Unavailable, Effect::Unknown, "no answer within 3 s");
-/// assert!(!may_be_left_as_it_is(&lost_reply));
+/// assert!(is_finished(&BackendError::unsupported("this layout has no queue")));
+/// let lost_reply = BackendError::new(Fault::Unavailable, Effect::Unknown, "no reply within 3 s");
+/// assert!(!is_finished(&lost_reply));
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Effect {
-    /// It is certain that the store did nothing.
+    /// The store certainly did nothing.
     None,
-    /// The store may have carried the call out.
+    /// The store may have carried out the call.
     Unknown,
 }
 
 impl BackendError {
-    /// A fault with that effect; the message says what went wrong and what to do about it.
+    /// Creates an error. The message says what went wrong and what to do about it.
     pub fn new(fault: Fault, effect: Effect, message: impl Into<Box<str>>) -> Self {
         BackendError(Arc::new(Inner {
             fault,
@@ -113,7 +113,7 @@ impl BackendError {
         }))
     }
 
-    /// The same fault with what caused it. The message must not repeat it.
+    /// Creates an error with an underlying error as its source. The message must not repeat the source.
     pub fn because(
         fault: Fault,
         effect: Effect,
@@ -128,7 +128,7 @@ impl BackendError {
         }))
     }
 
-    /// The key is used as one kind and was asked for as another. The store did nothing.
+    /// Creates a refusal: the key is used as `held`, and the request asked for `asked`. The store did nothing.
     pub fn mismatch(held: Kind, asked: Kind) -> Self {
         let message = format!(
             "this key is {held} and was asked for as {asked}: use another key, or wait until it is free"
@@ -136,12 +136,12 @@ impl BackendError {
         Self::new(Fault::Mismatch { held, asked }, Effect::None, message)
     }
 
-    /// The store cannot do it, by its profile. The store did nothing.
+    /// Creates a refusal of what the profile does not offer. The store did nothing.
     pub fn unsupported(message: impl Into<Box<str>>) -> Self {
         Self::new(Fault::Unsupported, Effect::None, message)
     }
 
-    /// This backend was closed. The store did nothing.
+    /// Creates the error of every call after `close`. The store did nothing.
     pub fn closed() -> Self {
         Self::new(
             Fault::Closed,
@@ -150,7 +150,7 @@ impl BackendError {
         )
     }
 
-    /// The backend panicked. The store may have carried the call out.
+    /// Creates the error of a call that panicked. The store may have carried it out.
     pub fn panicked() -> Self {
         Self::new(
             Fault::Store,
@@ -159,17 +159,17 @@ impl BackendError {
         )
     }
 
-    /// What kind of fault it is.
+    /// The kind of the error.
     pub fn fault(&self) -> Fault {
         self.0.fault
     }
 
-    /// Whether the store may have carried the call out.
+    /// Whether the store may have carried out the call.
     pub fn effect(&self) -> Effect {
         self.0.effect
     }
 
-    /// Whether the same call may go through later.
+    /// Whether the same call may succeed later, which is so only for [`Fault::Unavailable`].
     pub fn is_transient(&self) -> bool {
         self.0.fault == Fault::Unavailable
     }

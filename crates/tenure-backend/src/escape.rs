@@ -1,30 +1,31 @@
-//! Text of others, as it may be shown to people: labels, who evicted, what a file says of itself.
+//! Escapes foreign text, such as labels and names of evictors, before it is shown to people.
 
 use std::borrow::Cow;
 
-/// The text, with escapes in place of what a terminal would obey: nothing in it moves a cursor, ends a line or turns text
-/// around.
+/// Escapes the characters of a text that a terminal would act on.
+///
+/// In the result no character moves the cursor, ends a line or changes the direction of text.
 ///
 /// # Examples
 /// ```
 /// assert_eq!(tenure_backend::escape_control("job-7\u{1b}[2J"), "job-7\\u{1b}[2J");
 /// ```
 pub fn escape_control(text: &str) -> Cow<'_, str> {
-    if !text.contains(is_obeyed) {
+    if !text.contains(needs_escape) {
         return Cow::Borrowed(text);
     }
-    let add = |mut shown: String, c: char| {
-        match is_obeyed(c) {
-            true => shown.extend(c.escape_default()),
-            false => shown.push(c),
+    let add = |mut escaped: String, c: char| {
+        match needs_escape(c) {
+            true => escaped.extend(c.escape_default()),
+            false => escaped.push(c),
         }
-        shown
+        escaped
     };
     Cow::Owned(text.chars().fold(String::new(), add))
 }
 
-/// Control characters, line ends, and those that change the direction of what follows.
-fn is_obeyed(c: char) -> bool {
+/// Returns whether a terminal would act on the character: control characters, line ends, and changes of text direction.
+fn needs_escape(c: char) -> bool {
     c.is_control() || matches!(c, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
@@ -33,7 +34,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_terminal_would_obey_is_escaped_and_all_else_is_as_written() {
+    fn control_characters_are_escaped_and_other_text_is_kept() {
         assert_eq!(
             escape_control("/var/lib/é 'x' \\ 鎖.db"),
             "/var/lib/é 'x' \\ 鎖.db"

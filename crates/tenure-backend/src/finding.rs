@@ -1,40 +1,40 @@
-//! What `doctor` finds about a store.
+//! Findings of `tenure doctor` about a store.
 
 use std::fmt;
 
-/// One thing about the store that weakens its locks.
+/// One property of a store that weakens its locks.
 ///
 /// # Examples
 /// ```
 /// use tenure_backend::Finding;
 ///
 /// let what = "a replica may take over without the last writes";
-/// let found = Finding::danger(what, "two can hold the same key after a failover");
-/// let line = format!("{}: {}; so {}", found.severity, found.what, found.consequence);
+/// let finding = Finding::danger(what, "two can hold the same key after a failover");
+/// let line = format!("{}: {}; so {}", finding.severity, finding.what, finding.consequence);
 /// assert!(line.starts_with("danger: a replica may take over without the last writes; so two can hold"));
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// How bad it is.
+    /// How serious it is.
     pub severity: Severity,
-    /// What was found, in one sentence.
+    /// The property, in one sentence.
     pub what: String,
-    /// What follows for the locks, in one sentence.
+    /// Its consequence for the locks, in one sentence.
     pub consequence: String,
 }
 
 impl Finding {
-    /// A finding that is good to know.
+    /// Creates a finding of severity [`Severity::Note`].
     pub fn note(what: impl Into<String>, consequence: impl Into<String>) -> Self {
         Self::new(Severity::Note, what, consequence)
     }
 
-    /// A promise that holds less often than it might.
+    /// Creates a finding of severity [`Severity::Warning`].
     pub fn warning(what: impl Into<String>, consequence: impl Into<String>) -> Self {
         Self::new(Severity::Warning, what, consequence)
     }
 
-    /// A promise that does not hold.
+    /// Creates a finding of severity [`Severity::Danger`].
     pub fn danger(what: impl Into<String>, consequence: impl Into<String>) -> Self {
         Self::new(Severity::Danger, what, consequence)
     }
@@ -48,7 +48,7 @@ impl Finding {
     }
 }
 
-/// How bad a finding is.
+/// How serious a finding is.
 ///
 /// # Examples
 /// ```
@@ -59,9 +59,9 @@ impl Finding {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Severity {
-    /// Good to know.
+    /// Worth knowing.
     Note,
-    /// A promise holds less often than it might.
+    /// A promise that other setups keep holds less often here.
     Warning,
     /// A promise does not hold.
     Danger,

@@ -1,14 +1,14 @@
-//! Who asks: clients, owners and claims, and how their names are written.
+//! Names of clients, claims and owners, and their text forms.
 
 use std::fmt;
 use std::str::FromStr;
 
 use crate::LockKey;
 
-/// One client of one process: a random UUID (version 4), chosen when the client is made.
+/// Name of one client of one process: a random UUID (version 4), chosen when the client is created.
 ///
-/// Two clients never share one, also not on the same host: a name made of host and process id does not tell a
-/// restarted process from its predecessor.
+/// No two clients share a name, even on one host. A name made of host and process ID would be the same after a
+/// restart.
 ///
 /// # Examples
 /// ```
@@ -22,19 +22,19 @@ use crate::LockKey;
 pub struct ClientId([u8; 16]);
 
 impl ClientId {
-    /// Makes an identifier of 16 random bytes; six bits are overwritten by the UUID's version and variant.
+    /// Makes a name from 16 random bytes. The UUID's version and variant replace six of the bits.
     pub const fn from_random(mut bytes: [u8; 16]) -> Self {
         bytes[6] = bytes[6] & 0x0f | 0x40;
         bytes[8] = bytes[8] & 0x3f | 0x80;
         ClientId(bytes)
     }
 
-    /// The bytes as a store may keep them.
+    /// The 16 bytes, for stores that keep them in binary form.
     pub const fn as_bytes(&self) -> &[u8; 16] {
         &self.0
     }
 
-    /// Reads back what [`as_bytes`](Self::as_bytes) gave.
+    /// Makes a name from the bytes that [`as_bytes`](Self::as_bytes) returned.
     pub const fn from_bytes(bytes: [u8; 16]) -> Self {
         ClientId(bytes)
     }
@@ -58,9 +58,9 @@ impl fmt::Debug for ClientId {
     }
 }
 
-/// One attempt to hold one key, named before the first byte is sent and never used again.
+/// Name of one claim: chosen before the first byte is sent, and never used for another claim.
 ///
-/// Written `uuid:number`, as Redisson writes its owners; the number counts the client's claims from 1.
+/// Its text is `uuid:number`, as Redisson writes its owners. The number counts the client's claims from 1.
 ///
 /// # Examples
 /// ```
@@ -77,7 +77,7 @@ pub struct ClaimId {
 }
 
 impl ClaimId {
-    /// Names the client's claim of that number. Numbers fit a signed 64-bit column.
+    /// Names the client's claim with that number. Clients use numbers that fit a signed 64-bit column.
     pub const fn new(client: ClientId, number: u64) -> Self {
         ClaimId { client, number }
     }
@@ -105,7 +105,7 @@ impl fmt::Debug for ClaimId {
     }
 }
 
-/// The text is not a [`ClaimId`]: `uuid:number` was expected.
+/// A text is not a [`ClaimId`] of the form `uuid:number`.
 ///
 /// # Examples
 /// ```
@@ -124,7 +124,7 @@ pub struct ParseClaimIdError;
 impl FromStr for ClaimId {
     type Err = ParseClaimIdError;
 
-    /// Reads exactly what `Display` writes, so that a text names one claim and a claim has one text.
+    /// Accepts exactly what `Display` writes, so each claim has one text.
     fn from_str(text: &str) -> Result<Self, ParseClaimIdError> {
         let (uuid, number) = text.split_once(':').ok_or(ParseClaimIdError)?;
         let number = number.parse().map_err(|_| ParseClaimIdError)?;
@@ -148,7 +148,7 @@ impl FromStr for ClaimId {
     }
 }
 
-/// A claim and the key it is for: what renewal and release name.
+/// A claim's name together with its key. Renewals and releases name claims by it.
 ///
 /// # Examples
 /// ```
@@ -156,14 +156,14 @@ impl FromStr for ClaimId {
 ///
 /// let id = ClaimId::new(ClientId::from_random([7; 16]), 3);
 /// let on = |key| ClaimRef { key: LockKey::new(key).unwrap(), id };
-/// // A store finds a claim by both: the right name on another key is nobody's claim.
+/// // A store looks a claim up by both. The same name on another key is no claim.
 /// assert_ne!(on("order:42"), on("order:43"));
 /// ```
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct ClaimRef {
-    /// What is locked.
+    /// The key that the claim is for.
     pub key: LockKey,
-    /// Which claim on it.
+    /// The claim's name.
     pub id: ClaimId,
 }
 
@@ -173,15 +173,15 @@ impl fmt::Debug for ClaimRef {
     }
 }
 
-/// On whose behalf a claim was made: a number within its client, the same for all claims of one `Owner`.
+/// Number of the owner of a claim within its client. All claims of one `Owner` have the same number.
 ///
-/// Re-entry is counted in the process, so a store never decides by it; a layout may record it for people.
+/// The client counts re-entry in memory, so a store never decides by this number. A layout may record it for people.
 ///
 /// # Examples
 /// ```
 /// use tenure_backend::{Mode, OwnerId};
 ///
-/// // Two claims of one owner are two to the store: only their client may let them share one.
+/// // To the store, two claims of one owner are two claims. Only the client lets an owner enter twice.
 /// let (outer, inner) = ((OwnerId(1), Mode::Exclusive), (OwnerId(1), Mode::Exclusive));
 /// assert_eq!(outer.0, inner.0);
 /// assert!(!inner.1.admits([outer.1]));
@@ -194,7 +194,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_claim_id_has_one_text() {
+    fn a_claim_id_has_exactly_one_text() {
         let id = ClaimId::new(ClientId::from_random([0xab; 16]), u64::MAX);
         let text = id.to_string();
         assert_eq!(text.parse(), Ok(id));

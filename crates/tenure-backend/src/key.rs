@@ -1,11 +1,11 @@
-//! The name of what is locked, and the rules a name must keep.
+//! Lock keys, and the check that a name can be one.
 
 use std::fmt;
 use std::sync::Arc;
 
 /// The name of a lock: 1 to 200 bytes of UTF-8 without control characters.
 ///
-/// A key is stored and shown as written, compared byte for byte, and never hashed, folded or trimmed silently.
+/// A key is stored and shown as written and compared byte by byte. It is never hashed, trimmed or changed in case.
 /// Cloning it copies a pointer.
 ///
 /// # Examples
@@ -20,13 +20,13 @@ use std::sync::Arc;
 pub struct LockKey(Arc<str>);
 
 impl LockKey {
-    /// The longest key, in bytes.
+    /// Length of the longest key, in bytes.
     pub const MAX_BYTES: usize = 200;
 
     /// Checks a name and makes it a key.
     ///
     /// # Errors
-    /// [`InvalidKey`] says which rule the name breaks: choose another name.
+    /// [`InvalidKey`] names the rule that the name breaks: choose another name.
     pub fn new(name: impl AsRef<str>) -> Result<Self, InvalidKey> {
         let name = name.as_ref();
         match name.len() {
@@ -71,7 +71,7 @@ impl fmt::Debug for LockKey {
 /// use tenure_backend::{InvalidKey, LockKey};
 ///
 /// assert_eq!(LockKey::new(""), Err(InvalidKey::Empty));
-/// // Bytes count, not characters.
+/// // The limit counts bytes, not characters.
 /// assert_eq!(LockKey::new("ä".repeat(101)), Err(InvalidKey::TooLong { bytes: 202 }));
 /// let refused = LockKey::new("order\n42").unwrap_err();
 /// assert_eq!(refused.to_string(), r"a key has no control characters, this one has '\n' at byte 5");
@@ -88,13 +88,13 @@ pub enum InvalidKey {
         LockKey::MAX_BYTES
     )]
     TooLong {
-        /// How long it is.
+        /// Length of the name.
         bytes: usize,
     },
     /// The name has a control character, such as a line break or NUL.
     #[error("a key has no control characters, this one has {found:?} at byte {at}")]
     ControlCharacter {
-        /// Where it stands, in bytes.
+        /// Offset of the character, in bytes.
         at: usize,
         /// The character.
         found: char,

@@ -1,9 +1,9 @@
-//! How a key may be held: the one function that decides who may hold beside whom.
+//! How a key is held. [`Mode::admits`] alone decides which claims may hold a key together.
 
 use std::fmt;
 use std::num::NonZeroU32;
 
-/// How a claim wants to hold its key.
+/// How a claim holds its key: alone, as a reader or writer, or with permits.
 ///
 /// # Examples
 /// ```
@@ -24,26 +24,26 @@ use std::num::NonZeroU32;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Mode {
-    /// Alone: a mutex.
+    /// Alone, as with a mutex.
     Exclusive,
-    /// Beside other readers: the shared side of a read-write lock.
+    /// Together with other readers: the shared side of a read-write lock.
     Read,
     /// Alone: the exclusive side of a read-write lock.
     Write,
-    /// With `take` of a semaphore's `of` permits.
+    /// With `take` of the `of` permits of a semaphore.
     Permits {
-        /// How many permits this claim takes; more than `of` can never be granted.
+        /// Permits that this claim takes. A claim for more than `of` can never be granted.
         take: NonZeroU32,
-        /// How many permits the semaphore has.
+        /// Permits that the semaphore has.
         of: NonZeroU32,
     },
 }
 
 impl Mode {
-    /// Whether a claim of this mode may be granted beside holders of the modes in `held`.
+    /// Returns whether a claim of this mode may be granted while claims with the modes in `held` hold the key.
     ///
-    /// This is the whole of mutual exclusion: two claims of one key that it refuses are never granted together,
-    /// by any store. Modes of different kinds never hold together.
+    /// This function is the definition of mutual exclusion (B1): no store grants claims together that it refuses.
+    /// It never admits modes of different kinds together.
     ///
     /// # Examples
     /// ```
@@ -71,7 +71,7 @@ impl Mode {
         }
     }
 
-    /// The kind of key this mode belongs to.
+    /// The kind of lock that this mode belongs to.
     pub const fn kind(self) -> Kind {
         match self {
             Mode::Exclusive => Kind::Mutex,
@@ -92,7 +92,7 @@ impl fmt::Display for Mode {
     }
 }
 
-/// What a key is used as: it has one kind at a time.
+/// The kind of lock that a key is used as. A key has one kind at a time (B2).
 ///
 /// # Examples
 /// ```
@@ -101,7 +101,7 @@ impl fmt::Display for Mode {
 ///
 /// assert_eq!(Mode::Read.kind(), Mode::Write.kind());
 /// let semaphore = |of| Kind::Semaphore { of: NonZeroU32::new(of).unwrap() };
-/// // A store answers `Mismatch` to a client that counts on another size.
+/// // A store answers `Mismatch` to a client that uses the key as a semaphore of another size.
 /// assert_ne!(semaphore(3), semaphore(4));
 /// assert_eq!(semaphore(3).to_string(), "a semaphore of 3");
 /// ```
@@ -111,9 +111,9 @@ pub enum Kind {
     Mutex,
     /// A read-write lock.
     ReadWrite,
-    /// A semaphore of that many permits; another size is another kind.
+    /// A semaphore with `of` permits. Another size is another kind.
     Semaphore {
-        /// How many permits it has.
+        /// Permits that the semaphore has.
         of: NonZeroU32,
     },
 }
@@ -134,22 +134,22 @@ impl fmt::Display for Kind {
 /// ```
 /// use tenure_backend::Fairness;
 ///
-/// /// Whether a claim that was answered `Waiting` must be withdrawn by a client that gives up.
-/// fn leaves_a_place_behind(fairness: Fairness) -> bool {
+/// /// Whether a client that stops waiting must withdraw its claim, because the claim is in the store's queue.
+/// fn needs_withdrawal(fairness: Fairness) -> bool {
 ///     match fairness {
 ///         Fairness::Unfair => false,
 ///         Fairness::Fifo => true,
 ///     }
 /// }
-/// assert!(!leaves_a_place_behind(Fairness::default()));
+/// assert!(!needs_withdrawal(Fairness::default()));
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Fairness {
-    /// In no order. A claim that is not granted leaves nothing in the store.
+    /// No order. A claim that is not granted leaves nothing in the store.
     #[default]
     Unfair,
-    /// First come, first served. The claim waits in the store's queue, on a lease of its own; while the queue
-    /// has a live member it bars unfair claims.
+    /// First come, first served. The claim waits in the store's queue, with its own lease. A queue with a live
+    /// member holds back unfair claims (B11).
     Fifo,
 }
 
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn a_free_key_admits_every_mode_but_too_many_permits() {
+    fn a_free_key_admits_all_modes_except_too_many_permits() {
         for mode in [
             Mode::Exclusive,
             Mode::Read,
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn permits_add_up_and_sizes_do_not_mix() {
+    fn permits_add_up_and_semaphore_sizes_do_not_mix() {
         assert!(permits(1, 3).admits([permits(1, 3), permits(1, 3)]));
         assert!(!permits(2, 3).admits([permits(1, 3), permits(1, 3)]));
         assert!(!permits(1, 3).admits([permits(1, 4)]));

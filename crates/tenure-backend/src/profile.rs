@@ -1,4 +1,4 @@
-//! What a store promises, as data: one source for refusals, the choice of tests, `GUARANTEES.md` and `doctor`.
+//! The promises of a store as data. Refusals, the choice of tests, `GUARANTEES.md` and `doctor` all read it.
 
 use std::fmt;
 use std::num::NonZeroU32;
@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use crate::{Fairness, Mode};
 
-/// What one store in one layout promises, and what it cannot do.
+/// The promises and limits of one store in one layout.
 ///
-/// Deliberately exhaustive: a new promise makes every backend say where it stands.
+/// The struct is exhaustive on purpose: after a field is added, every backend has to state its value to compile.
 ///
 /// # Examples
 /// ```
@@ -26,79 +26,79 @@ use crate::{Fairness, Mode};
 ///     fencing: Fencing::UntilDataLossAndBackwardClock, wake_up: WakeUp::Poll,
 ///     remembers_ended: true, reports_waiters: false, inspection, first_renewal: None, limits,
 /// };
-/// assert!(profile.serves(Mode::Exclusive, Fairness::Unfair), "in order of arrival, all the same");
+/// assert!(profile.serves(Mode::Exclusive, Fairness::Unfair), "this store serves unfair claims in order, too");
 /// assert!(!profile.serves(Mode::Read, Fairness::Unfair), "refused without effect");
 /// assert!(profile.offers(Guarantee::SurvivesRestart) && profile.offers(Guarantee::Fencing));
 /// assert!(!profile.offers(Guarantee::SurvivesFailover) && !profile.offers(Guarantee::DurableFencing));
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Profile {
-    /// The store's name: `memory`, `sqlite`, `redis`.
+    /// The store's name, such as `memory`, `sqlite` or `redis`.
     pub store: &'static str,
-    /// The format it writes: `claims`, `redisson`.
+    /// The name of the format that it writes, such as `claims` or `redisson`.
     pub layout: &'static str,
-    /// Who can share its locks.
+    /// Which clients can share its locks.
     pub reach: Reach,
-    /// In which orders it serves mutexes.
+    /// Orders in which it serves mutexes.
     pub mutex: Order,
-    /// In which orders it serves read-write locks.
+    /// Orders in which it serves read-write locks.
     pub read_write: Order,
-    /// In which orders it serves semaphores.
+    /// Orders in which it serves semaphores.
     pub semaphore: Order,
-    /// How a dead holder is noticed.
+    /// How it detects a dead holder.
     pub liveness: Liveness,
-    /// What must happen before two can hold at once, beside a holder that was paused beyond its deadline.
+    /// Events that can make two clients hold a lock at once, besides a holder that is paused beyond its deadline.
     pub hazards: &'static [Hazard],
-    /// How far its tokens can be trusted.
+    /// How far its tokens can be trusted to rise.
     pub fencing: Fencing,
-    /// How a waiter learns that it may go on.
+    /// How a waiter finds out that it can be granted.
     pub wake_up: WakeUp,
-    /// Whether it remembers ended claims until their `not_after` has passed.
+    /// Whether it remembers ended claims until their `not_after` has passed (B5).
     pub remembers_ended: bool,
-    /// Whether a release can tell how many wait elsewhere.
+    /// Whether a release reports how many claims of other clients wait.
     pub reports_waiters: bool,
-    /// What can be seen.
+    /// What `inspect` can show.
     pub inspection: Inspection,
-    /// Time after a grant at which the store wants the claim's first renewal, also if its lease is fixed; `None` if it does
-    /// not care. Until then [`inspect`](crate::Backend::inspect) may show a holder without label and token.
+    /// Time after a grant at which the store needs the first renewal, even of a claim with a fixed lease; `None` if it
+    /// needs none. Until then [`inspect`](crate::Backend::inspect) may show the holder without label and token.
     pub first_renewal: Option<Duration>,
-    /// Its bounds.
+    /// Its limits.
     pub limits: Limits,
 }
 
-/// Who can share a store's locks.
+/// Which clients can share a store's locks.
 ///
 /// # Examples
-/// See [`Profile`]: what reaches the network also excludes the processes of one machine.
+/// See [`Profile`]. The locks of a store that is on the network also exclude processes of one machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Reach {
     /// Tasks and threads of this process.
     Process,
     /// Processes of this machine.
     Machine,
-    /// Everybody who reaches the server.
+    /// All clients that can connect to the server.
     Network,
 }
 
-/// In which orders a store serves one kind of lock.
+/// Orders in which a store serves one kind of lock.
 ///
 /// # Examples
 /// See [`Profile`], whose [`serves`](Profile::serves) reads it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Order {
-    /// Not at all.
+    /// The store does not serve this kind of lock.
     None,
     /// Unfair claims only.
     Unfair,
-    /// Fair claims only: unfair ones are refused.
+    /// Fair claims only. Unfair claims are refused.
     Fifo,
-    /// Both.
+    /// Fair and unfair claims.
     Both,
-    /// The store has one order: an unfair claim is served as a fair one.
+    /// The store has only one order: it serves unfair claims as fair ones.
     FifoForBoth,
 }
 
-/// How a dead holder is noticed.
+/// How a store detects a dead holder.
 ///
 /// # Examples
 /// ```
@@ -115,19 +115,20 @@ pub enum Order {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Liveness {
-    /// BatchCall claim has a lease that the store counts.
+    /// Each claim has a lease, which the store counts on this clock.
     Lease(LeaseClock),
-    /// The claim lives as long as a session; V1 is not promised between its death and the holder's notice.
+    /// The claim lives as long as a session. Mutual exclusion (B1) is not promised between the end of the session and the
+    /// moment at which the holder detects it.
     Session,
 }
 
-/// On which clock a store counts leases.
+/// The clock on which a store counts leases.
 ///
 /// # Examples
 /// ```
 /// use tenure_backend::{Hazard, LeaseClock};
 ///
-/// /// What goes with a clock into `Profile::hazards`.
+/// /// The hazards that a clock adds to `Profile::hazards`.
 /// fn hazards(clock: LeaseClock) -> &'static [Hazard] {
 ///     match clock {
 ///         LeaseClock::ServerWall => &[Hazard::ClockSet],
@@ -138,15 +139,15 @@ pub enum Liveness {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum LeaseClock {
-    /// The clock that the client reads too.
+    /// The same clock that the client reads.
     Shared,
-    /// A server's wall clock, which can be set.
+    /// A server's wall clock. An administrator or NTP can set it.
     ServerWall,
     /// A server's monotonic clock.
     ServerMonotonic,
 }
 
-/// Something that must happen before two can hold at once.
+/// An event that can make two clients hold a lock at once.
 ///
 /// # Examples
 /// See [`Profile`], whose [`offers`](Profile::offers) reads it, and [`LeaseClock`].
@@ -155,13 +156,13 @@ pub enum LeaseClock {
 pub enum Hazard {
     /// The store's data is lost or replaced by an older copy.
     DataLoss,
-    /// The server restarts without having kept every write.
+    /// The server restarts without the latest writes.
     Restart,
     /// The server's clock is set forward.
     ClockSet,
-    /// A replica that had not received every write takes over.
+    /// A replica without the latest writes takes over.
     Failover,
-    /// The session dies before its holder notices.
+    /// The session ends before its holder detects it.
     SessionDeath,
 }
 
@@ -171,61 +172,61 @@ pub enum Hazard {
 /// ```
 /// use tenure_backend::Fencing;
 ///
-/// // From the weakest to the strongest: a program names the least that it needs.
+/// // The variants are ordered from the weakest to the strongest, so a program can require a minimum.
 /// let enough_for_a_ledger = |fencing| fencing >= Fencing::Durable;
 /// assert!(!enough_for_a_ledger(Fencing::Process));
 /// assert!(Fencing::None < Fencing::Process && Fencing::Process < Fencing::UntilDataLossAndBackwardClock);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Fencing {
-    /// It has none.
+    /// The store has no tokens.
     None,
-    /// As long as this process lives.
+    /// Tokens rise as long as this process lives.
     Process,
-    /// Until the store loses its data and its clock runs backward.
+    /// Tokens rise until the store loses its data and its clock also runs backward.
     UntilDataLossAndBackwardClock,
-    /// Through every crash: each is on stable storage before it is granted. Only a store that was lost, or replaced by
-    /// an older copy, and whose clock also ran backward, repeats one.
+    /// Tokens rise through every crash, because each is on stable storage before it is granted. A token can repeat only if
+    /// the data is lost or replaced by an older copy and the clock also runs backward.
     Durable,
 }
 
-/// How a waiter learns that it may go on.
+/// How a waiter finds out that it can be granted.
 ///
 /// # Examples
 /// ```
 /// use tenure_backend::WakeUp;
 ///
-/// // What `Guarantee::PromptWakeUp` asks for. Beside every wake-up a waiter polls, so a lost one costs time alone.
+/// // `Guarantee::PromptWakeUp` requires this. Waiters also poll, so a lost wake-up only costs time.
 /// let is_prompt = |wake_up| wake_up > WakeUp::Poll;
 /// assert!(is_prompt(WakeUp::Lossy) && is_prompt(WakeUp::Reliable));
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum WakeUp {
-    /// By asking again.
+    /// It polls.
     Poll,
-    /// By a message that may be lost.
+    /// It gets a message, which may be lost.
     Lossy,
-    /// By a message that is not lost while the connection lasts.
+    /// It gets a message, which is not lost while the connection lasts.
     Reliable,
 }
 
 /// What `inspect` can show.
 ///
 /// # Examples
-/// See [`Profile`]; what is found is a [`LockStatus`](crate::LockStatus).
+/// See [`Profile`]. `inspect` replies with [`LockStatus`](crate::LockStatus)es.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Inspection {
-    /// Whether keys can be listed by prefix.
+    /// Whether it lists keys by prefix.
     pub lists: bool,
-    /// Whether waiters are shown, in order.
+    /// Whether it shows waiters, in their order.
     pub queue: bool,
-    /// Whether labels are recorded.
+    /// Whether it shows labels.
     pub labels: bool,
-    /// Whether the time left of a lease is known.
+    /// Whether it shows the time that is left of a lease.
     pub remaining: bool,
 }
 
-/// A store's bounds.
+/// The limits of a store.
 ///
 /// # Examples
 /// ```
@@ -249,23 +250,23 @@ pub struct Inspection {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// The shortest lease; a shorter one is rounded up.
+    /// The shortest lease. Shorter requests are rounded up.
     pub min_lease: Duration,
-    /// The longest lease; a longer one is answered `Fault::Limit`.
+    /// The longest lease. Longer requests are refused with `Fault::Limit`.
     pub max_lease: Duration,
-    /// How many tokens a grant may reserve: 1 where each hand-over needs a claim of its own.
+    /// Greatest number of tokens that a grant may reserve; 1 if every hand-over needs its own claim.
     pub max_grants: NonZeroU32,
-    /// How many elements one renewal or release may have.
+    /// Greatest number of elements in one `renew` or `release`.
     pub max_batch: NonZeroU32,
-    /// What the engine takes off a lease on top of clock drift; `None` for its own margin.
+    /// Time that the engine subtracts from a lease in addition to clock drift; `None` for the engine's default.
     pub margin: Option<Duration>,
-    /// How much later than a lease's end the store may end it: the step of its clock, or how often it looks for the
-    /// dead. A holder's belief is no longer for it.
+    /// How late the store may expire a lease, because its clock is coarse or because it looks for expired leases only
+    /// now and then. It does not prolong the holder's local deadline.
     pub expiry_slack: Duration,
 }
 
 impl Profile {
-    /// In which orders the store serves claims of that mode.
+    /// The orders in which the store serves claims of a mode.
     pub fn order(&self, mode: Mode) -> Order {
         match mode {
             Mode::Exclusive => self.mutex,
@@ -274,7 +275,7 @@ impl Profile {
         }
     }
 
-    /// Whether the store serves claims of that mode and fairness.
+    /// Returns whether the store serves claims of a mode and fairness.
     pub fn serves(&self, mode: Mode, fairness: Fairness) -> bool {
         match fairness {
             Fairness::Unfair => matches!(self.order(mode), Order::Unfair | Order::Both | Order::FifoForBoth),
@@ -282,21 +283,23 @@ impl Profile {
         }
     }
 
-    /// Whether the store gives that guarantee.
+    /// Returns whether the store gives a guarantee.
     pub fn offers(&self, guarantee: Guarantee) -> bool {
-        let safe_from = |hazard| !self.hazards.contains(&hazard);
+        let withstands = |hazard| !self.hazards.contains(&hazard);
         match guarantee {
             Guarantee::BetweenProcesses => self.reach != Reach::Process,
             Guarantee::BetweenMachines => self.reach == Reach::Network,
             Guarantee::SurvivesRestart => {
-                self.reach != Reach::Process && safe_from(Hazard::Restart) && safe_from(Hazard::SessionDeath)
+                self.reach != Reach::Process
+                    && withstands(Hazard::Restart)
+                    && withstands(Hazard::SessionDeath)
             }
             Guarantee::SurvivesFailover => {
                 self.offers(Guarantee::SurvivesRestart)
                     && self.reach == Reach::Network
-                    && safe_from(Hazard::Failover)
+                    && withstands(Hazard::Failover)
             }
-            Guarantee::SurvivesClockStep => safe_from(Hazard::ClockSet),
+            Guarantee::SurvivesClockStep => withstands(Hazard::ClockSet),
             Guarantee::Fair => self.serves(Mode::Exclusive, Fairness::Fifo),
             Guarantee::ReadWrite => self.read_write != Order::None,
             Guarantee::Semaphore => self.semaphore != Order::None,
@@ -308,13 +311,13 @@ impl Profile {
     }
 }
 
-/// A promise that a program can demand of its store before it relies on it.
+/// A promise that a program can require of its store at start-up.
 ///
 /// # Examples
 /// ```
 /// use tenure_backend::{Guarantee, Profile};
 ///
-/// /// What a program would miss on a store, in words for people; `tenure`'s `Client::require` demands one.
+/// /// The guarantees that a store does not give, as text. In programs, `Client::require` of `tenure` checks one.
 /// fn missing(profile: &Profile) -> Vec<String> {
 ///     let missing = Guarantee::ALL.iter().filter(|guarantee| !profile.offers(**guarantee));
 ///     missing.map(|guarantee| guarantee.to_string()).collect()
@@ -330,9 +333,9 @@ pub enum Guarantee {
     BetweenMachines,
     /// A holder keeps its lock when the store restarts.
     SurvivesRestart,
-    /// Two never hold at once when a replica takes over.
+    /// No two clients hold a lock at once when a replica takes over.
     SurvivesFailover,
-    /// Two never hold at once when a server's clock is set.
+    /// No two clients hold a lock at once when a server's clock is set.
     SurvivesClockStep,
     /// Fair mutexes.
     Fair,
@@ -340,11 +343,11 @@ pub enum Guarantee {
     ReadWrite,
     /// Semaphores.
     Semaphore,
-    /// BatchCall grant has a token.
+    /// Each grant has a fencing token.
     Fencing,
     /// Tokens rise through every crash of the store.
     DurableFencing,
-    /// Waiters are woken, not left to poll.
+    /// Waiters are woken and need not rely on polling.
     PromptWakeUp,
     /// Keys can be listed.
     Listing,

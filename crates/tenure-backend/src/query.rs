@@ -1,4 +1,4 @@
-//! What people and tools see of a store's locks. Never asked to decide who holds.
+//! Queries and replies of `inspect`, for people and tools. No client decides by them whether it holds a lock.
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::{FencingToken, HolderId, Kind, LockKey, Mode};
 
-/// Which keys to look at.
+/// The keys that `inspect` shows.
 ///
 /// # Examples
 /// ```
@@ -16,33 +16,35 @@ use crate::{FencingToken, HolderId, Kind, LockKey, Mode};
 /// let one = Query::Key(LockKey::new("order:42").unwrap());
 /// let limit = NonZeroU32::new(100).unwrap();
 /// let orders = Query::Prefix { prefix: "order:".into(), after: None, limit };
-/// // How to go on after the first hundred stands with `Page`.
+/// // `Page` shows how to query for the next hundred.
 /// assert_ne!(one, orders);
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Query {
     /// One key.
     Key(LockKey),
-    /// Every key with holders or waiters that begins so, in an order of the store's own. What changes between two pages can
-    /// be missed or named twice; what stays is named, and once, unless the store says otherwise.
+    /// All keys with a prefix that have holders or waiters, in an order that the store chooses.
+    ///
+    /// A key that changes between two pages can be missing or appear twice. A key that does not change appears exactly
+    /// once, unless the store's documentation says otherwise.
     Prefix {
-        /// The beginning; empty for all keys.
+        /// The prefix. An empty one matches all keys.
         prefix: Arc<str>,
-        /// Where the page before ended.
+        /// End of the previous page; `None` for the first page.
         after: Option<Cursor>,
-        /// How many keys a page has at the most.
+        /// Greatest number of keys in one page.
         limit: NonZeroU32,
     },
 }
 
-/// A place in a long listing. Its text is the store's own.
+/// Position in a listing. Only the store that wrote its text can read it.
 ///
 /// # Examples
-/// See [`Page`]: nobody reads a cursor but the store that wrote it.
+/// See [`Page`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cursor(pub Arc<str>);
 
-/// A part of a listing.
+/// One page of a listing.
 ///
 /// # Examples
 /// ```
@@ -50,8 +52,8 @@ pub struct Cursor(pub Arc<str>);
 /// # use std::num::NonZeroU32;
 /// # use tenure_backend::LockStatus;
 ///
-/// /// The query for the page behind this one.
-/// fn following<T>(query: Query, page: &Page<T>) -> Option<Query> {
+/// /// The query for the next page.
+/// fn next_query<T>(query: Query, page: &Page<T>) -> Option<Query> {
 ///     match (query, page.next.clone()) {
 ///         (Query::Prefix { prefix, limit, .. }, Some(next)) => {
 ///             Some(Query::Prefix { prefix, after: Some(next), limit })
@@ -61,20 +63,21 @@ pub struct Cursor(pub Arc<str>);
 /// }
 /// # let query = Query::Prefix { prefix: "order:".into(), after: None, limit: NonZeroU32::MIN };
 /// # let (items, next) = (Vec::<LockStatus>::new(), Some(Cursor("order:42".into())));
-/// // An empty page may have one behind it: only `next` tells.
-/// assert!(following(query.clone(), &Page { items: items.clone(), next }).is_some());
-/// assert_eq!(following(query, &Page { items, next: None }), None);
+/// // Even after an empty page there may be another one: only `next` decides.
+/// assert!(next_query(query.clone(), &Page { items: items.clone(), next }).is_some());
+/// assert_eq!(next_query(query, &Page { items, next: None }), None);
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Page<T> {
-    /// What was found. A key that nobody holds or waits for is not among it.
+    /// The keys with a holder or a waiter, as they were when the store looked.
     pub items: Vec<T>,
-    /// Where the next page begins; `None` on the last, also if that is full. A store that would have to look at very many
-    /// keys to know may announce a page that turns out to be empty.
+    /// Cursor of the next page; `None` on the last page, even if that is full.
+    ///
+    /// A store that would have to look at very many keys to find out may announce one more page that is then empty.
     pub next: Option<Cursor>,
 }
 
-/// One key, as it stood when the store looked.
+/// Holders and waiters of one key at the moment of the query.
 ///
 /// # Examples
 /// ```
@@ -90,26 +93,26 @@ pub struct Page<T> {
 /// };
 /// let key = LockKey::new("order:42").unwrap();
 /// let status = LockStatus { key, kind: Kind::Mutex, holders: vec![holder], waiters: None };
-/// // `None` is "cannot be told", and not "nobody".
+/// // `None` means that the store cannot tell, not that no claim waits.
 /// let waiters = status.waiters.map_or("unknown".to_owned(), |waiters| waiters.len().to_string());
 /// assert_eq!(waiters, "unknown");
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LockStatus {
-    /// Its name.
+    /// The key.
     pub key: LockKey,
-    /// What it is used as.
+    /// The kind of lock that it is used as.
     pub kind: Kind,
-    /// Who holds it.
+    /// The claims that hold it.
     pub holders: Vec<HolderStatus>,
-    /// Who stands in the store's queue, in order; `None` where the store cannot tell.
+    /// The claims in the store's queue, in order; `None` if the store cannot tell.
     ///
-    /// Unfair claims stand in none, unless the store serves them in order all the same: an empty queue does not say that
-    /// nobody waits.
+    /// Unfair claims are not in it, unless the store serves them in order too. So an empty queue does not mean that
+    /// no claim waits.
     pub waiters: Option<Vec<WaiterStatus>>,
 }
 
-/// One holder.
+/// One holder of a key.
 ///
 /// # Examples
 /// ```
@@ -122,36 +125,36 @@ pub struct LockStatus {
 ///     token: None,
 ///     remaining: None,
 /// };
-/// // From what is shown to what a release takes: a Java thread can be evicted too.
-/// let holder = status.id.on(LockKey::new("order:42").unwrap());
-/// assert!(matches!(holder, ReleaseTarget::Foreign { .. }));
+/// // The name makes a release target, so a Java thread can be evicted too.
+/// let target = status.id.on(LockKey::new("order:42").unwrap());
+/// assert!(matches!(target, ReleaseTarget::Foreign { .. }));
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HolderStatus {
-    /// Its name, as eviction takes it; foreign names are another kind of client's.
+    /// The holder's name, as an eviction takes it. A holder that is no Tenure claim has a foreign name.
     pub id: HolderId,
-    /// What it calls itself, where the layout records that; `None` too before
-    /// [`Profile::first_renewal`](crate::Profile::first_renewal), if the store has one.
+    /// The claim's label; `None` if the layout does not record labels, or before the claim's
+    /// [first renewal](crate::Profile::first_renewal).
     pub label: Option<Arc<str>>,
-    /// How it holds the key.
+    /// How the claim holds the key.
     pub mode: Mode,
-    /// The grant's token, or the first one of its run; `None` too before its first renewal, as with the label.
+    /// The first token of the grant; `None` if the store has no tokens, or before the first renewal, like the label.
     pub token: Option<FencingToken>,
-    /// What is left of its lease, rounded up to what the store can tell; `None` where liveness is a session, or the
-    /// store cannot tell.
+    /// Time left of the lease, rounded up to the store's precision; `None` if the claim lives as long as a session, or if
+    /// the store cannot tell.
     pub remaining: Option<Duration>,
 }
 
-/// One waiter in the store's queue.
+/// One waiting claim in the store's queue.
 ///
 /// # Examples
-/// See [`LockStatus`]; [`HolderId::on`] makes of its name what a release takes.
+/// See [`LockStatus`]. [`HolderId::on`] turns its name into a release target.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WaiterStatus {
-    /// Its name, as eviction takes it.
+    /// The waiter's name, as an eviction takes it.
     pub id: HolderId,
-    /// What it calls itself, where the layout records that.
+    /// The claim's label; `None` if the layout does not record labels.
     pub label: Option<Arc<str>>,
-    /// How it wants to hold the key.
+    /// How the claim is to hold the key.
     pub mode: Mode,
 }

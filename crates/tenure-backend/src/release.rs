@@ -1,4 +1,4 @@
-//! Release: unlock, withdrawal and eviction are one operation with different causes.
+//! Requests and replies of `release`. Unlocking, withdrawing and evicting are one operation with three causes.
 
 use std::fmt;
 use std::sync::Arc;
@@ -6,38 +6,39 @@ use std::time::Duration;
 
 use crate::{AcquireReply, BackendError, Batch, Claim, ClaimId, ClaimRef, Instant, LockKey};
 
-/// A wish to make one holder or waiter absent.
+/// A request to make one holder or waiter absent, or all holders of a key.
 ///
 /// # Examples
 /// ```
 /// use tenure_backend::{Cause, ReleaseRequest, ReleaseTarget, HolderId, LockKey, HANDOVER_WINDOW};
 ///
-/// // An operator takes a Java thread's lock away. The cooldown outlasts every grant passed on in memory.
+/// // An operator evicts a Java thread. The cooldown lasts as long as local hand-overs may go on.
 /// let key = LockKey::new("order:42").unwrap();
-/// let departure = ReleaseRequest {
+/// let request = ReleaseRequest {
 ///     target: HolderId::parse("thread-12").on(key.clone()),
 ///     cause: Cause::Evicted { by: Some("ada".into()) },
 ///     successor: None,
 ///     cooldown: HANDOVER_WINDOW,
 /// };
-/// assert_eq!(departure.target.key(), &key);
+/// assert_eq!(request.target.key(), &key);
 /// ```
 #[derive(Clone, Debug)]
 pub struct ReleaseRequest {
-    /// Who goes.
+    /// The holder or waiter to make absent.
     pub target: ReleaseTarget,
-    /// Why.
+    /// Why it ends.
     pub cause: Cause,
-    /// Who may take over within the same atomic step. Only with `ReleaseTarget::Claim`, and of the same key.
+    /// The claim to grant in the same atomic step. Only with `ReleaseTarget::Claim`, and only for the same key.
     pub successor: Option<Successor>,
-    /// The key then admits nobody for so long: [`HANDOVER_WINDOW`](crate::HANDOVER_WINDOW) for an eviction, else zero.
+    /// Time after this release in which the store grants the key to no claim.
     ///
-    /// A store that grants one token per claim may ignore it.
+    /// [`HANDOVER_WINDOW`](crate::HANDOVER_WINDOW) for an eviction, otherwise zero. A store that grants one token per claim
+    /// may ignore it.
     pub cooldown: Duration,
 }
 
 impl ReleaseRequest {
-    /// Ends that claim, and names no successor and no cooldown.
+    /// Creates a request to end one claim, without a successor and without a cooldown.
     pub fn of(claim: &Claim, cause: Cause) -> Self {
         ReleaseRequest {
             target: ReleaseTarget::Claim(claim.at.clone()),
@@ -48,64 +49,64 @@ impl ReleaseRequest {
     }
 }
 
-/// A claim that waits in the releasing client, and may be granted by the release itself.
+/// A claim of the releasing client that the release itself may grant.
 ///
 /// # Examples
 /// ```
 /// use std::{sync::Arc, time::Duration};
 /// use tenure_backend::{Cause, Claim, ReleaseRequest, Successor, Instant};
 ///
-/// /// An unlock and the next waiter's grant, in one round trip.
+/// /// Unlocks, and grants the next waiter of the same client, in one round trip.
 /// fn hand_over(held: &Claim, waiting: Arc<Claim>, now: Instant) -> ReleaseRequest {
-///     assert_eq!(held.at.key, waiting.at.key, "a successor is of the same key");
+///     assert_eq!(held.at.key, waiting.at.key, "a successor is for the same key");
 ///     let successor = Successor { claim: waiting, not_after: now + Duration::from_secs(5) };
 ///     ReleaseRequest { successor: Some(successor), ..ReleaseRequest::of(held, Cause::Unlocked) }
 /// }
 /// ```
 #[derive(Clone, Debug)]
 pub struct Successor {
-    /// The claim. It is placed as `acquire` would place it, after the departure.
+    /// The claim. After the release the store places it as `acquire` would.
     pub claim: Arc<Claim>,
-    /// As for `acquire`: after this moment it is not placed, and answered `TooLate`.
+    /// The latest time at which the store may place it, as for `acquire`. After that the reply is `TooLate`.
     pub not_after: Instant,
 }
 
-/// Who departs.
+/// The holder or waiter that a release makes absent.
 ///
 /// # Examples
 /// ```
 /// use tenure_backend::{ClaimId, ClaimRef, ClientId, ReleaseTarget, LockKey};
 ///
-/// /// Whether a release of it may be repeated after a lost reply.
-/// fn may_be_repeated(holder: &ReleaseTarget) -> bool {
-///     match holder {
+/// /// Returns whether a client may repeat a release after a lost reply.
+/// fn may_repeat(target: &ReleaseTarget) -> bool {
+///     match target {
 ///         ReleaseTarget::Claim(_) | ReleaseTarget::Foreign { .. } => true,
-///         // Somebody else may hold the key by then.
+///         // By then another client may hold the key.
 ///         ReleaseTarget::All(_) => false,
 ///     }
 /// }
 /// let key = LockKey::new("order:42").unwrap();
 /// let id = ClaimId::new(ClientId::from_random([7; 16]), 3);
-/// assert!(may_be_repeated(&ReleaseTarget::Claim(ClaimRef { key: key.clone(), id })));
-/// assert!(!may_be_repeated(&ReleaseTarget::All(key)));
+/// assert!(may_repeat(&ReleaseTarget::Claim(ClaimRef { key: key.clone(), id })));
+/// assert!(!may_repeat(&ReleaseTarget::All(key)));
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum ReleaseTarget {
-    /// A claim of ours, waiting or granted.
+    /// A claim of a Tenure client, waiting or granted.
     Claim(ClaimRef),
-    /// Another kind of client's hold: a Java thread, a row of another tool.
+    /// A holder that is not a Tenure claim, such as a Java thread or a row of another tool.
     Foreign {
-        /// The key it holds.
+        /// The key that it holds.
         key: LockKey,
-        /// The store's name for it, as [`HolderId::Foreign`] shows it.
+        /// The store's name for it, as in [`HolderId::Foreign`].
         id: Arc<str>,
     },
-    /// Everybody who holds the key. Waiters stay.
+    /// All holders of the key. Waiters stay.
     All(LockKey),
 }
 
 impl ReleaseTarget {
-    /// The key concerned.
+    /// The key of the target.
     pub fn key(&self) -> &LockKey {
         match self {
             ReleaseTarget::Claim(claim) => &claim.key,
@@ -114,7 +115,7 @@ impl ReleaseTarget {
     }
 }
 
-/// The name of a holder, as people see it and as `tenure evict --claim` takes it.
+/// Name of a holder or waiter, as `inspect` shows it and as `tenure evict --claim` accepts it.
 ///
 /// # Examples
 /// ```
@@ -127,20 +128,20 @@ impl ReleaseTarget {
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum HolderId {
-    /// A claim of ours.
+    /// A claim of a Tenure client.
     Claim(ClaimId),
-    /// The store's name for another kind of client's hold.
+    /// The store's name for a holder that is not a Tenure claim.
     Foreign(Arc<str>),
 }
 
 impl HolderId {
-    /// Reads what `Display` wrote: a claim if the text is one, else a foreign name.
+    /// Reads what `Display` wrote: a claim if the text has the form of a [`ClaimId`], otherwise a foreign name.
     pub fn parse(text: &str) -> Self {
         text.parse()
             .map_or_else(|_| HolderId::Foreign(Arc::from(text)), HolderId::Claim)
     }
 
-    /// The holder of that name on a key.
+    /// The release target with this name on `key`.
     pub fn on(self, key: LockKey) -> ReleaseTarget {
         match self {
             HolderId::Claim(id) => ReleaseTarget::Claim(ClaimRef { key, id }),
@@ -158,17 +159,17 @@ impl fmt::Display for HolderId {
     }
 }
 
-/// Why somebody departs.
+/// Why a release makes a holder or waiter absent.
 ///
 /// # Examples
 /// ```
 /// use tenure_backend::{Cause, Loss};
 ///
-/// /// What a holder is told at its next renewal, where the store remembers it.
+/// /// The loss that the claim's next renewal reports, if the store remembers it.
 /// fn loss(cause: Cause) -> Loss {
 ///     match cause {
 ///         Cause::Evicted { by } => Loss::Evicted { by },
-///         // Its own client ended it, and asks no more.
+///         // The claim's own client ended it, and does not renew it any more.
 ///         Cause::Unlocked | Cause::Withdrawn => Loss::Missing,
 ///     }
 /// }
@@ -176,18 +177,18 @@ impl fmt::Display for HolderId {
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Cause {
-    /// The holder is done.
+    /// The holder unlocked.
     Unlocked,
-    /// The client gave the claim up: a guard or a waiting future was dropped, or a wait timed out.
+    /// The client withdrew the claim: a guard or a waiting future was dropped, or a wait timed out.
     Withdrawn,
-    /// Somebody else takes it away; the holder learns at its next renewal.
+    /// Another client or an operator evicts the claim. The holder finds out at its next renewal.
     Evicted {
-        /// Who, for the holder to read.
+        /// Name of the evictor, shown to the holder.
         by: Option<Arc<str>>,
     },
 }
 
-/// What became of one departure.
+/// Reply to one [`ReleaseRequest`].
 ///
 /// # Examples
 /// ```
@@ -196,8 +197,8 @@ pub enum Cause {
 /// let done = |freed| ReleaseReply::Done { freed, others: Some(0), successor: None };
 /// let first = done(Batch::from_iter([HolderId::parse("thread-12")]));
 /// let repeated = done(Batch::new());
-/// // Either way the holder is absent; `freed` tells whether this very call made it so.
-/// let freed = |answer| match answer {
+/// // After both replies the holder is absent. `freed` shows that only the first call removed it.
+/// let freed = |reply| match reply {
 ///     ReleaseReply::Done { freed, .. } => freed.len(),
 ///     ReleaseReply::Unknown(_) => 0,
 /// };
@@ -205,16 +206,16 @@ pub enum Cause {
 /// ```
 #[derive(Debug)]
 pub enum ReleaseReply {
-    /// Whoever was named is absent.
+    /// The target is absent.
     Done {
-        /// Who held the key or queued for it and is gone by this very call; empty on a repetition.
+        /// Holders and queued claims that this call removed. Empty on a repetition.
         freed: Batch<HolderId>,
-        /// How many wait elsewhere, not for this client; `None` where the store cannot tell. It may count one who has
-        /// just gone.
+        /// Number of waiting claims of other clients; `None` if the store cannot tell. It may include a claim that has
+        /// just left.
         others: Option<u32>,
-        /// Where the successor stands, if there was one.
+        /// State of the successor, if the request named one.
         successor: Option<AcquireReply>,
     },
-    /// Nobody knows whether it took effect. Repeating it is safe.
+    /// The release may have taken effect or not. Repeating it is safe (B7).
     Unknown(BackendError),
 }

@@ -1,4 +1,4 @@
-//! RenewRequest: keeping claims alive, one by one in a batch, and learning why one is gone.
+//! Requests and replies of `renew`, and why a claim is gone.
 
 use std::fmt;
 use std::sync::Arc;
@@ -6,36 +6,36 @@ use std::time::Duration;
 
 use crate::{BackendError, Claim, ClaimRef, Instant, TokenRange, escape_control};
 
-/// A wish to keep one claim alive.
+/// A request to prolong the lease of one claim.
 ///
 /// # Examples
 /// ```
 /// use tenure_backend::{Claim, RenewRequest};
 ///
 /// /// Tells the store that the holder of a claim with a fixed lease is alive.
-/// fn show_alive(claim: &Claim) -> RenewRequest {
+/// fn confirm_alive(claim: &Claim) -> RenewRequest {
 ///     RenewRequest { shorten_only: true, ..RenewRequest::of(claim) }
 /// }
 /// ```
 #[derive(Clone, Debug)]
 pub struct RenewRequest {
-    /// Which claim.
+    /// The claim to renew.
     pub claim: ClaimRef,
-    /// For how long from the moment the store acts.
+    /// Length of the new lease, counted from the moment at which the store acts.
     pub lease: Duration,
-    /// In which phase: a claim in another one is left as it is and answered `Gone(Missing)`.
+    /// The phase that the claim must be in. A claim in another phase stays as it is and is answered `Gone(Missing)`.
     pub only: Phase,
-    /// Keeps the claim for the smaller of `lease` and what its lease has left, and answers with that.
+    /// Sets the lease to the shorter of `lease` and the time that is left, and replies with the result.
     ///
-    /// For a claim whose lease is fixed: the store learns that it is alive, and does not lengthen its lease.
+    /// For claims with a fixed lease: the store learns that the holder is alive, but the lease does not grow.
     pub shorten_only: bool,
-    /// Lifts the key's token counter to at least the last token of this run, and records the run as the claim's,
-    /// in one atomic step with "the claim is alive". A quorum writes its maximum back with it.
+    /// Lifts the key's token counter to at least the last token of this range, and records the range as the claim's
+    /// tokens, in the same atomic step that renews the claim. A quorum uses it to write its maximum back.
     pub raise: Option<TokenRange>,
 }
 
 impl RenewRequest {
-    /// Renews that claim for its own lease if it holds its key, and raises no counter.
+    /// Creates a request to renew a granted claim for its own lease, without raising the counter.
     pub fn of(claim: &Claim) -> Self {
         RenewRequest {
             claim: claim.at.clone(),
@@ -46,7 +46,7 @@ impl RenewRequest {
         }
     }
 
-    /// End of the claim's lease after this renewal: `asked` by the lease that it asks for, `current` without it.
+    /// End of the lease after this renewal, where `current` is its end now and `asked` the end that `lease` asks for.
     pub fn end(&self, current: Instant, asked: Instant) -> Instant {
         if self.shorten_only {
             asked.min(current)
@@ -56,63 +56,63 @@ impl RenewRequest {
     }
 }
 
-/// In which phase a claim must be to be renewed.
+/// The phase that a claim must be in to be renewed.
 ///
 /// # Examples
 /// ```
 /// use tenure_backend::Phase;
 ///
-/// /// A store's test, before it touches a claim.
-/// fn concerns(only: Phase, is_granted: bool) -> bool {
+/// /// A store's check before it renews a claim.
+/// fn may_renew(only: Phase, is_granted: bool) -> bool {
 ///     match only {
 ///         Phase::Waiting => !is_granted,
 ///         Phase::Granted => is_granted,
 ///         Phase::Either => true,
 ///     }
 /// }
-/// assert!(!concerns(Phase::Waiting, true));
+/// assert!(!may_renew(Phase::Waiting, true));
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Phase {
-    /// Only while it waits in the queue.
+    /// The claim waits in the queue.
     Waiting,
-    /// Only while it holds the key.
+    /// The claim holds the key.
     Granted,
-    /// In both.
+    /// The claim waits or holds the key.
     Either,
 }
 
-/// What became of one renewal.
+/// Reply to one [`RenewRequest`].
 ///
 /// # Examples
 /// ```
 /// use std::time::Duration;
 /// use tenure_backend::{BackendError, Effect, Fault, Instant, RenewReply};
 ///
-/// /// Until when the store keeps a claim, as its holder may believe.
-/// fn kept_until(before: Instant, answer: &RenewReply) -> Instant {
-///     match answer {
-///         RenewReply::Alive { held_from, lease } => before.max(*held_from + *lease),
+/// /// The holder's local deadline after a renewal.
+/// fn new_deadline(deadline: Instant, reply: &RenewReply) -> Instant {
+///     match reply {
+///         RenewReply::Alive { held_from, lease } => *held_from + *lease,
 ///         RenewReply::Gone(_) => Instant::ORIGIN,
-///         RenewReply::Unknown(_) => before,
+///         RenewReply::Unknown(_) => deadline,
 ///     }
 /// }
-/// let before = Instant::ORIGIN + Duration::from_secs(30);
-/// let silent = BackendError::new(Fault::Unavailable, Effect::Unknown, "no answer within 3 s");
-/// assert_eq!(kept_until(before, &RenewReply::Unknown(silent)), before);
+/// let deadline = Instant::ORIGIN + Duration::from_secs(30);
+/// let no_reply = BackendError::new(Fault::Unavailable, Effect::Unknown, "no reply within 3 s");
+/// assert_eq!(new_deadline(deadline, &RenewReply::Unknown(no_reply)), deadline);
 /// ```
 #[derive(Debug)]
 pub enum RenewReply {
     /// The claim is alive.
     Alive {
-        /// As in [`Grant::held_from`](crate::Grant).
+        /// Start of the new lease, as in [`Grant::held_from`](crate::Grant).
         held_from: Instant,
-        /// As in [`Grant::lease`](crate::Grant).
+        /// Length of the new lease, as in [`Grant::lease`](crate::Grant).
         lease: Duration,
     },
-    /// The claim is gone for good; renewal never re-creates one.
+    /// The claim is gone for good: no renewal brings it back (B6).
     Gone(Loss),
-    /// Nobody knows: it may have been renewed. The claim still stands until its deadline.
+    /// The claim may have been renewed or not. Its holder may rely on it until the deadline that it knows.
     Unknown(BackendError),
 }
 
@@ -123,22 +123,22 @@ pub enum RenewReply {
 /// use tenure_backend::Loss;
 ///
 /// assert_eq!(Loss::Evicted { by: Some("ada".into()) }.to_string(), "it was evicted by ada");
-/// // All that a store can say that does not remember what has ended.
+/// // The only loss that a store can report if it does not remember ended claims.
 /// assert_eq!(Loss::Missing.to_string(), "the store has no record of it");
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Loss {
-    /// Its lease ended without a renewal.
+    /// The lease ended without a renewal.
     Expired,
-    /// Somebody took it away.
+    /// Another client or an operator evicted the claim.
     Evicted {
-        /// Who, if they said so: text of others, which `Display` escapes as [`escape_control`] does.
+        /// The evictor's name, if it gave one. It is foreign text: `Display` escapes it with [`escape_control`].
         by: Option<Arc<str>>,
     },
     /// The session or connection that carried it ended.
     Session,
-    /// There is no record of it, and nobody knows why.
+    /// The store has no record of the claim, so the reason is unknown.
     Missing,
 }
 
@@ -159,27 +159,27 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_renewal_that_only_shortens_ends_at_the_earlier_moment() {
+    fn a_shorten_only_renewal_ends_at_the_earlier_instant() {
         let claim = ClaimRef {
             key: crate::LockKey::new("k").unwrap(),
             id: crate::ClaimId::new(crate::ClientId::from_random([0; 16]), 1),
         };
         let [early, late] = [1, 2].map(|s| Instant::ORIGIN + Duration::from_secs(s));
         for (shorten_only, ends) in [(true, [early, early]), (false, [early, late])] {
-            let renewal = RenewRequest {
+            let request = RenewRequest {
                 claim: claim.clone(),
                 lease: Duration::from_secs(1),
                 only: Phase::Granted,
                 shorten_only,
                 raise: None,
             };
-            let end = |(current, asked)| renewal.end(current, asked);
+            let end = |(current, asked)| request.end(current, asked);
             assert_eq!([(late, early), (early, late)].map(end), ends);
         }
     }
 
     #[test]
-    fn who_evicted_a_claim_is_shown_without_what_a_terminal_would_obey() {
+    fn the_name_of_an_evictor_is_shown_with_control_characters_escaped() {
         let by = Some("ada\u{1b}[2J\n".into());
         assert_eq!(
             Loss::Evicted { by }.to_string(),

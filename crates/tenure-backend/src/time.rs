@@ -1,4 +1,4 @@
-//! The belief clock: the instants on which leases are believed, and where they come from.
+//! The lease clock: instants on which leases are counted, and the clocks that they are read from.
 
 use std::fmt;
 use std::ops::{Add, Sub};
@@ -6,8 +6,8 @@ use std::time::Duration;
 
 /// A reading of a [`Clock`], in nanoseconds since an origin that the clock chose.
 ///
-/// Instants of one clock are ordered and subtract to a [`Duration`]; instants of two clocks say nothing
-/// about each other. Arithmetic saturates at both ends and never panics.
+/// Instants of one clock are ordered, and their difference is a [`Duration`]. Instants of different clocks cannot be
+/// compared. Arithmetic saturates at both ends and never panics.
 ///
 /// # Examples
 /// ```
@@ -22,17 +22,17 @@ use std::time::Duration;
 pub struct Instant(u64);
 
 impl Instant {
-    /// The clock's origin, before every reading.
+    /// The clock's origin, earlier than every reading.
     pub const ORIGIN: Instant = Instant(0);
-    /// A moment that is never reached.
+    /// An instant that no clock reaches.
     pub const NEVER: Instant = Instant(u64::MAX);
 
-    /// The instant so many nanoseconds after the clock's origin.
+    /// The instant that is `nanos` nanoseconds after the clock's origin.
     pub const fn from_nanos(nanos: u64) -> Self {
         Instant(nanos)
     }
 
-    /// Nanoseconds since the clock's origin: since boot, for [`SystemClock`].
+    /// Nanoseconds since the clock's origin, which is the boot time for [`SystemClock`].
     pub const fn as_nanos(self) -> u64 {
         self.0
     }
@@ -44,7 +44,7 @@ impl fmt::Debug for Instant {
     }
 }
 
-/// A duration in nanoseconds, capped at what an [`Instant`] can hold (584 years).
+/// Converts a duration to nanoseconds, capped at the range of an [`Instant`] (584 years).
 fn nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
 }
@@ -68,26 +68,26 @@ impl Sub<Duration> for Instant {
 impl Sub for Instant {
     type Output = Duration;
 
-    /// The time from `earlier` to `self`; zero if `earlier` is the later one.
+    /// The time from `earlier` to `self`, or zero if `earlier` is later.
     fn sub(self, earlier: Instant) -> Duration {
         Duration::from_nanos(self.0.saturating_sub(earlier.0))
     }
 }
 
-/// A clock that never runs backward and counts the time its machine was suspended.
+/// A clock that never runs backward and counts the time while the machine is suspended.
 ///
-/// The engine and the backend beneath it read one clock, the one that [`Backend::clock`](crate::Backend::clock)
-/// names, so that a grant's `held_from` and the engine's deadlines can be compared.
+/// The engine and its backend read the same clock, [`Backend::clock`](crate::Backend::clock), so a grant's
+/// `held_from` can be compared with the engine's deadlines.
 ///
-/// No guarantee that a virtual machine's pause or the restoring of its snapshot is counted: no guest clock
-/// shows them.
+/// No guarantee that it counts the time while a virtual machine is paused, or since its snapshot was taken: no clock
+/// inside the machine shows them.
 ///
 /// # Examples
 /// ```
 /// use std::time::Duration;
 /// use tenure_backend::{Clock, Instant, SystemClock};
 ///
-/// /// A clock an hour ahead of the system's: what one reads means nothing on the other.
+/// /// A clock that is ahead of the system's. Its instants cannot be compared with the system clock's.
 /// #[derive(Debug)]
 /// struct Ahead(Duration);
 ///
@@ -97,18 +97,18 @@ impl Sub for Instant {
 ///     }
 /// }
 /// let clock = Ahead(Duration::from_secs(3_600));
-/// let began = clock.now();
-/// assert!(clock.now() - began < Duration::from_secs(60));
+/// let start = clock.now();
+/// assert!(clock.now() - start < Duration::from_secs(60));
 /// ```
 pub trait Clock: fmt::Debug + Send + Sync + 'static {
-    /// The current reading.
+    /// Reads the clock.
     fn now(&self) -> Instant;
 }
 
 /// The operating system's clock: `CLOCK_BOOTTIME` on Linux and Android.
 ///
-/// Elsewhere it is the monotonic clock that counts suspend on that system where there is one. All processes
-/// of one machine (and one time namespace) read the same values on Linux.
+/// On other Unix systems it is `CLOCK_MONOTONIC`, elsewhere `std::time::Instant`; whether those count suspended time
+/// depends on the system. On Linux all processes of one machine and one time namespace read the same values.
 ///
 /// # Examples
 /// ```

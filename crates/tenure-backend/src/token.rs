@@ -5,9 +5,9 @@ use std::num::NonZeroU32;
 
 /// A number that is greater than every token granted on the same key before it.
 ///
-/// Hand it to the resource with each write; a resource that remembers the greatest token it has seen can refuse
-/// a holder that was paused beyond its lease. It is between 1 and `i64::MAX`, so it fits a signed SQL column.
-/// Concurrent readers of one key may share a token's order: only conflicting grants are ordered by it.
+/// Send it to the protected resource with each write. A resource that remembers the greatest token it has seen can refuse
+/// the writes of a holder that was paused beyond its lease. A token is between 1 and `i64::MAX`, so it fits a signed
+/// SQL column. The order of tokens is meaningful between conflicting grants, not between readers that hold together.
 ///
 /// # Examples
 /// ```
@@ -26,7 +26,7 @@ impl FencingToken {
     /// The greatest token: `i64::MAX`.
     pub const MAX: u64 = i64::MAX as u64;
 
-    /// Makes a token; `None` unless the number is between 1 and [`FencingToken::MAX`].
+    /// Makes a token. Returns `None` unless the number is between 1 and [`FencingToken::MAX`].
     pub const fn new(number: u64) -> Option<Self> {
         match std::num::NonZeroU64::new(number) {
             Some(number) if number.get() <= Self::MAX => Some(FencingToken(number)),
@@ -39,7 +39,7 @@ impl FencingToken {
         self.0.get()
     }
 
-    /// The number as SQL's `BIGINT` takes it.
+    /// The number as a signed integer, for SQL's `BIGINT`.
     pub const fn as_i64(self) -> i64 {
         self.0.get().cast_signed()
     }
@@ -73,10 +73,10 @@ impl<'de> serde::Deserialize<'de> for FencingToken {
     }
 }
 
-/// The tokens reserved by one grant: `count` successive ones from `first`.
+/// Consecutive tokens that one grant reserves: `count` of them, starting at `first`.
 ///
-/// A client that hands a claim on within its own process uses the next token of the run for each hand-over, so
-/// that no grant shares a token and no round trip is needed to draw one.
+/// A client that hands a claim over to its own next waiter uses the next token of the range. So each holder has its
+/// own token, and drawing it needs no round trip.
 ///
 /// # Examples
 /// ```
@@ -84,11 +84,11 @@ impl<'de> serde::Deserialize<'de> for FencingToken {
 /// use tenure_backend::{FencingToken, TokenRange};
 ///
 /// let first = FencingToken::new(7).unwrap();
-/// let run = TokenRange::new(first, NonZeroU32::new(3).unwrap()).unwrap();
-/// // One grant of the store, and two hand-overs in its client's memory, each with a token of its own.
-/// assert_eq!([run.nth(0), run.nth(1), run.nth(2)].map(|token| token.unwrap().get()), [7, 8, 9]);
-/// assert_eq!(run.nth(3), None, "the run is used up: the claim goes back to the store");
-/// assert_eq!(run.last().get(), 9);
+/// let range = TokenRange::new(first, NonZeroU32::new(3).unwrap()).unwrap();
+/// // One grant by the store and two local hand-overs, each with its own token.
+/// assert_eq!([range.nth(0), range.nth(1), range.nth(2)].map(|token| token.unwrap().get()), [7, 8, 9]);
+/// assert_eq!(range.nth(3), None, "the range is used up: the client releases the claim");
+/// assert_eq!(range.last().get(), 9);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TokenRange {
@@ -97,7 +97,7 @@ pub struct TokenRange {
 }
 
 impl TokenRange {
-    /// The run of `count` tokens from `first`; `None` if its last one would exceed [`FencingToken::MAX`].
+    /// Makes a range. Returns `None` if its last token would exceed [`FencingToken::MAX`].
     pub const fn new(first: FencingToken, count: NonZeroU32) -> Option<Self> {
         match FencingToken::new(first.get() + count.get() as u64 - 1) {
             Some(_) => Some(TokenRange { first, count }),
@@ -105,17 +105,17 @@ impl TokenRange {
         }
     }
 
-    /// The first token: the one of the grant itself.
+    /// The first token: that of the grant itself.
     pub const fn first(&self) -> FencingToken {
         self.first
     }
 
-    /// How many tokens the run has.
+    /// Number of tokens in the range.
     pub const fn count(&self) -> NonZeroU32 {
         self.count
     }
 
-    /// The token of the `n`th grant in this run, from 0; `None` once the run is used up.
+    /// The token of the `n`th holder, counted from 0. `None` if the range is used up.
     pub const fn nth(&self, n: u32) -> Option<FencingToken> {
         if n < self.count.get() {
             FencingToken::new(self.first.get() + n as u64)
@@ -124,7 +124,7 @@ impl TokenRange {
         }
     }
 
-    /// The greatest token of the run: the counter must never fall below it.
+    /// The greatest token of the range. The key's counter must never fall below it.
     pub const fn last(&self) -> FencingToken {
         match self.nth(self.count.get() - 1) {
             Some(last) => last,
@@ -138,7 +138,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_run_never_passes_the_greatest_token() {
+    fn a_token_range_ends_at_the_greatest_token_at_most() {
         let last = FencingToken::new(FencingToken::MAX).unwrap();
         assert!(TokenRange::new(last, NonZeroU32::MIN).is_some());
         assert_eq!(TokenRange::new(last, NonZeroU32::new(2).unwrap()), None);

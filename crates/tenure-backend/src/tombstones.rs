@@ -1,23 +1,24 @@
-//! Remembering which claims have ended, for stores and clients that have to do it themselves.
+//! A memory of ended claims, for stores and clients that must keep one themselves.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use crate::{ClaimId, Instant, MAX_NOT_AFTER};
 
-/// For how long an end is remembered at least: twice as long as a request may be on the way, since the clock
-/// of its `not_after` may run slower than the store's.
+/// The least time for which an ended claim is remembered. It is twice `MAX_NOT_AFTER`, because the client's clock, which
+/// `not_after` is read on, may run slower than the store's.
 const REMEMBERED: Duration = MAX_NOT_AFTER.saturating_mul(2);
 
-/// Below so many ranges nothing is ever forgotten.
+/// Number of ranges below which none is forgotten.
 const MIN_RANGES: usize = 64;
 
-/// The claims that have ended, so that none is placed again by a request that was delayed on its way. BatchCall is remembered for
-/// 20 s at least, twice as long as its `not_after` may lie ahead ([`MAX_NOT_AFTER`]).
+/// The set of ended claims, so that a delayed request cannot place one of them again (B5).
 ///
-/// A client counts its claims, so those that have ended form ranges with gaps where claims live: what is kept
-/// here grows with the claims alive, not with those that were. A gap that never closes (a number that was
-/// never sent) costs its range only until its time has passed.
+/// It remembers each claim for at least 20 s, twice as long as `not_after` may lie ahead ([`MAX_NOT_AFTER`]).
+///
+/// A client numbers its claims from 1, so ended claims form ranges of numbers, with gaps where claims are alive. The set
+/// keeps the ranges: its size grows with the number of live claims, not with the number of ended ones. A number that
+/// was never sent leaves a gap that never closes; the range before it is forgotten once its time has passed.
 ///
 /// # Examples
 /// ```
@@ -30,17 +31,17 @@ const MIN_RANGES: usize = 64;
 /// ```
 #[derive(Debug)]
 pub struct Tombstones {
-    /// By the first claim of each range. No two ranges touch.
+    /// Ranges by their first claim. No two ranges are adjacent.
     ranges: BTreeMap<ClaimId, Range>,
-    /// Once there are so many ranges, old ones are forgotten.
+    /// Number of ranges at which old ranges are forgotten.
     forget_at: usize,
 }
 
 #[derive(Debug)]
 struct Range {
-    /// The last claim's number.
+    /// Number of the last claim of the range.
     last: u64,
-    /// Until when some claim of it must be remembered.
+    /// Time until which the range must be remembered.
     until: Instant,
 }
 
@@ -54,7 +55,7 @@ impl Default for Tombstones {
 }
 
 impl Tombstones {
-    /// Whether the claim is known to have ended.
+    /// Returns whether the claim is known to have ended.
     pub fn contains(&self, id: ClaimId) -> bool {
         let before = self.ranges.range(..=id).next_back();
         before.is_some_and(|(first, range)| first.client() == id.client() && id.number() <= range.last)
@@ -89,7 +90,7 @@ impl Tombstones {
     }
 }
 
-/// Whether the claim is in the range or the next after it.
+/// Returns whether the claim is in the range, or directly after its end.
 fn reaches(range: &Range, id: ClaimId) -> bool {
     id.number() <= range.last.saturating_add(1)
 }
@@ -106,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn an_ended_claim_is_remembered_and_no_other() {
+    fn exactly_the_ended_claims_are_remembered() {
         let mut ended = Tombstones::default();
         for number in [5, 7, 1, 6, 6] {
             ended.insert(id(1, number), START);
@@ -123,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_number_of_all_can_end() {
+    fn the_claim_with_the_greatest_number_can_end() {
         let mut ended = Tombstones::default();
         for number in [u64::MAX, u64::MAX - 1, u64::MAX] {
             ended.insert(id(1, number), START);
@@ -134,9 +135,9 @@ mod tests {
     }
 
     #[test]
-    fn claims_that_end_one_after_the_other_take_one_range_however_many() {
+    fn consecutive_ended_claims_take_one_range() {
         let mut ended = Tombstones::default();
-        // Number 1 is held all the time, and pairs end in the order in which they were not made.
+        // Claim 1 never ends. The others end in pairs, the later one of each pair first.
         for number in (2..200_000).step_by(2) {
             ended.insert(id(1, number + 1), START);
             ended.insert(id(1, number), START);
@@ -146,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn gaps_that_never_close_are_forgotten_but_not_before_their_time() {
+    fn ranges_between_permanent_gaps_are_forgotten_after_20_s() {
         let mut ended = Tombstones::default();
         let mut now = START;
         for number in 0..100_000 {
@@ -159,6 +160,9 @@ mod tests {
             );
         }
         let recent = (80_001..100_000).all(|number| ended.contains(id(1, 2 * number)));
-        assert!(recent, "what ended within 20 s of {now:?} is remembered");
+        assert!(
+            recent,
+            "claims that ended within 20 s before {now:?} are remembered"
+        );
     }
 }

@@ -1,4 +1,4 @@
-//! A signal for one listener: what most wake-ups are made of.
+//! A wake-up signal for one listener. Most stores build their wake-ups from it.
 
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -8,10 +8,11 @@ use futures_core::Stream;
 
 use crate::Wakes;
 
-/// A signal that remembers that it was rung until somebody hears it. Ringing twice is ringing once.
+/// A signal that remembers one notification until a listener polls it. Two notifications before a poll count as one.
 ///
-/// Clones are the same signal: a store keeps one to [ring](WakeSignal::ring), and gives [wake-ups](WakeSignal::wakes) out, which never
-/// end. Only who polled last is woken.
+/// Clones share one signal. A store keeps a clone to [`notify`](WakeSignal::notify), and returns
+/// [`wakes`](WakeSignal::wakes) to the listener; that stream never ends. If several tasks poll, only the task that polled
+/// last is woken.
 ///
 /// # Examples
 /// ```
@@ -30,47 +31,49 @@ use crate::Wakes;
 /// # }
 /// ```
 #[derive(Clone, Debug, Default)]
-pub struct WakeSignal(Arc<Mutex<Pull>>);
+pub struct WakeSignal(Arc<Mutex<State>>);
 
 #[derive(Debug, Default)]
-struct Pull {
+struct State {
     is_notified: bool,
     listener: Option<Waker>,
 }
 
 impl WakeSignal {
-    /// Wakes the listener, or whoever listens next. Not to be called under a lock of yours: a waker runs code of others.
+    /// Wakes the listener, or makes the next poll ready.
+    ///
+    /// Release your own locks before the call: a waker may run any code.
     pub fn notify(&self) {
         let listener = {
-            let mut pull = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-            pull.is_notified = true;
-            pull.listener.take()
+            let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+            state.is_notified = true;
+            state.listener.take()
         };
         if let Some(listener) = listener {
             listener.wake();
         }
     }
 
-    /// Wake-ups by this signal. Calls `dropped` when they are dropped.
+    /// Returns this signal as a stream. Calls `dropped` when the stream is dropped.
     pub fn wakes(&self, dropped: impl FnMut() + Send + 'static) -> Wakes {
         let signal = self.clone();
         Wakes::new(Listener { signal, dropped })
     }
 
-    /// Whether that is this signal, and not another.
+    /// Returns whether `other` is a clone of this signal.
     pub fn is(&self, other: &WakeSignal) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
-    /// Ready once for all that was rung since it was last heard.
+    /// Ready if the signal was notified since the last poll that was ready.
     pub fn poll_notified(&self, cx: &mut Context<'_>) -> Poll<()> {
-        let mut pull = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if std::mem::take(&mut pull.is_notified) {
+        let mut state = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if std::mem::take(&mut state.is_notified) {
             return Poll::Ready(());
         }
-        match &mut pull.listener {
+        match &mut state.listener {
             Some(listener) => listener.clone_from(cx.waker()),
-            None => pull.listener = Some(cx.waker().clone()),
+            None => state.listener = Some(cx.waker().clone()),
         }
         Poll::Pending
     }
@@ -84,7 +87,7 @@ impl Stream for WakeSignal {
     }
 }
 
-/// Listens to a signal until it is dropped.
+/// A stream over a signal, which calls `dropped` when it is dropped.
 struct Listener<F: FnMut()> {
     signal: WakeSignal,
     dropped: F,
@@ -108,26 +111,26 @@ impl<F: FnMut()> Drop for Listener<F> {
 mod tests {
     use super::*;
 
-    fn heard(signal: &WakeSignal) -> bool {
+    fn was_notified(signal: &WakeSignal) -> bool {
         signal
             .poll_notified(&mut Context::from_waker(Waker::noop()))
             .is_ready()
     }
 
     #[test]
-    fn what_was_rung_before_anybody_listened_is_heard_once() {
+    fn notifications_before_the_first_poll_count_as_one() {
         let signal = WakeSignal::default();
-        assert!(!heard(&signal));
+        assert!(!was_notified(&signal));
         signal.notify();
         signal.notify();
-        assert!(heard(&signal) && !heard(&signal));
+        assert!(was_notified(&signal) && !was_notified(&signal));
     }
 
     #[test]
-    fn clones_are_one_bell() {
+    fn clones_share_one_signal() {
         let (signal, other) = (WakeSignal::default(), WakeSignal::default());
         signal.clone().notify();
-        assert!(heard(&signal) && !heard(&other));
+        assert!(was_notified(&signal) && !was_notified(&other));
         assert!(signal.is(&signal.clone()) && !signal.is(&other));
     }
 }

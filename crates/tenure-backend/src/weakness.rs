@@ -1,38 +1,38 @@
-//! What weakens the locks of a store by its nature, in words for `doctor`.
+//! Findings that follow from a store's profile alone, for `tenure doctor`.
 
 use crate::{Fencing, Finding, Hazard, Profile, Reach};
 
 impl Profile {
-    /// What weakens locks in every such store, however it is set up; `tenure doctor` tells it before all else.
+    /// Findings that hold for every store with this profile, whatever its setup. `tenure doctor` prints them first.
     ///
-    /// A [note](crate::Severity::Note) is what must happen before two can hold, and who is not excluded at all; a
-    /// [warning](crate::Severity::Warning) is a protection that other stores give. Loss of the data is not among them: no store
-    /// is safe from it.
+    /// A [note](crate::Severity::Note) names events after which two clients can hold a lock, and clients that the locks
+    /// do not exclude. A [warning](crate::Severity::Warning) names a protection that other stores give and this one lacks.
+    /// Loss of the store's data is not mentioned, because no store withstands it.
     ///
     /// # Examples
     /// ```
     /// use tenure_backend::{Profile, Severity};
     ///
-    /// /// Whether a program that needs every protection can begin.
-    /// fn is_strong(profile: &Profile) -> bool {
+    /// /// Returns whether the store has every protection that other stores have.
+    /// fn is_fully_protected(profile: &Profile) -> bool {
     ///     profile.findings().iter().all(|finding| finding.severity < Severity::Warning)
     /// }
     /// ```
     pub fn findings(&self) -> Vec<Finding> {
         [
-            self.reaches(),
-            self.two_can_hold(),
-            self.tokens(),
-            self.late_requests(),
+            self.limited_reach(),
+            self.double_holding(),
+            self.missing_fencing(),
+            self.forgotten_ends(),
         ]
         .into_iter()
         .flatten()
         .collect()
     }
 
-    fn reaches(&self) -> Option<Finding> {
-        let alone = self.reach == Reach::Process;
-        alone.then(|| {
+    fn limited_reach(&self) -> Option<Finding> {
+        let in_process = self.reach == Reach::Process;
+        in_process.then(|| {
             let what = format!("{} keeps its locks in the memory of one process", self.store);
             Finding::note(
                 what,
@@ -41,7 +41,7 @@ impl Profile {
         })
     }
 
-    fn two_can_hold(&self) -> Option<Finding> {
+    fn double_holding(&self) -> Option<Finding> {
         let events: Vec<&str> = self.hazards.iter().filter_map(event).collect();
         let (last, others) = events.split_last()?;
         let when = match others {
@@ -60,7 +60,7 @@ impl Profile {
         Some(Finding::note(what, consequence))
     }
 
-    fn tokens(&self) -> Option<Finding> {
+    fn missing_fencing(&self) -> Option<Finding> {
         let (what, consequence) = match self.fencing {
             Fencing::None => (
                 "gives no fencing tokens",
@@ -75,7 +75,7 @@ impl Profile {
         Some(self.lacks(what, consequence))
     }
 
-    fn late_requests(&self) -> Option<Finding> {
+    fn forgotten_ends(&self) -> Option<Finding> {
         (!self.remembers_ended).then(|| {
             self.lacks(
                 "does not remember claims that have ended",
@@ -91,7 +91,7 @@ impl Profile {
     }
 }
 
-/// What happens then, as it follows "when". None of what can happen to every store.
+/// Describes the event as the rest of a sentence after "when". `None` for data loss, which every store suffers from.
 fn event(hazard: &Hazard) -> Option<&'static str> {
     match hazard {
         Hazard::DataLoss => None,
@@ -110,7 +110,7 @@ mod tests {
     use super::*;
     use crate::{Inspection, LeaseClock, Limits, Liveness, Order, WakeUp};
 
-    /// What has no weakness but what every store has.
+    /// A profile without findings: its only hazard is the loss of data.
     fn shelf() -> Profile {
         Profile {
             store: "shelf",
@@ -143,7 +143,7 @@ mod tests {
         }
     }
 
-    /// The only finding of such a store, as a line.
+    /// Formats the finding of a profile that has exactly one.
     fn finding(profile: &Profile) -> String {
         let found = profile.findings();
         let [finding] = found.as_slice() else {
@@ -153,14 +153,14 @@ mod tests {
     }
 
     #[test]
-    fn what_every_store_lacks_is_no_finding() {
+    fn data_loss_is_no_finding() {
         assert_eq!(shelf().findings(), []);
         let fencing = Fencing::Durable;
         assert_eq!(Profile { fencing, ..shelf() }.findings(), []);
     }
 
     #[test]
-    fn each_hazard_is_told_and_what_protects_from_it() {
+    fn each_hazard_is_reported_with_its_protection() {
         let begin = "note: shelf may give a lock to another before its holder's time is over: when";
         let end = "; two then hold it until the older one learns of it, and the fencing token tells the newer from the older";
         for (hazard, words) in [
@@ -171,8 +171,8 @@ mod tests {
         ] {
             let hazards: &'static [Hazard] = vec![Hazard::DataLoss, hazard].leak();
             let line = finding(&Profile { hazards, ..shelf() });
-            let told = line.starts_with(begin) && line.ends_with(&format!("{words}{end}"));
-            assert!(told, "{hazard:?}: {line}");
+            let is_complete = line.starts_with(begin) && line.ends_with(&format!("{words}{end}"));
+            assert!(is_complete, "{hazard:?}: {line}");
         }
         let hazards = &[Hazard::Restart, Hazard::ClockSet, Hazard::Failover];
         let line = finding(&Profile { hazards, ..shelf() });
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn a_protection_that_is_missing_is_a_warning() {
+    fn a_missing_protection_is_a_warning() {
         let with = |fencing| Profile { fencing, ..shelf() };
         let forgets = Profile {
             remembers_ended: false,
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn a_store_within_one_process_says_whom_it_does_not_exclude() {
+    fn a_store_within_one_process_reports_its_reach() {
         let line = finding(&Profile {
             reach: Reach::Process,
             fencing: Fencing::Process,
