@@ -1,4 +1,4 @@
-//! The [`Backend`] of one client. It checks what is asked and passes it to the store.
+//! The [`Backend`] of one client: checks each request and passes it to the store.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,8 +15,8 @@ use crate::tokens::Tokens;
 
 /// One client's connection to a [`MemoryStore`].
 ///
-/// Every call has done its work when it is made and never waits. Nothing is allocated to acquire and release
-/// a key that nobody else wants.
+/// Every method does its work before it returns, and its future is ready at the first poll. To acquire and release a key
+/// without competition allocates nothing.
 ///
 /// # Examples
 /// ```
@@ -28,13 +28,13 @@ use crate::tokens::Tokens;
 /// ```
 #[derive(Debug)]
 pub struct Memory {
-    pub(crate) store: MemoryStore,
-    pub(crate) clock: Arc<dyn Clock>,
-    pub(crate) closed: AtomicBool,
+    store: MemoryStore,
+    clock: Arc<dyn Clock>,
+    closed: AtomicBool,
 }
 
 impl Memory {
-    /// A connection to a store of its own, on the system's clock.
+    /// Creates a new store on the system's clock, and connects to it.
     pub fn new() -> Arc<Self> {
         let clock: Arc<dyn Clock> = Arc::new(SystemClock);
         MemoryStore::new(Arc::clone(&clock)).client(clock)
@@ -47,8 +47,8 @@ impl Memory {
         Ok(())
     }
 
-    /// Answers a batch element by element: each is judged on its own.
-    fn each<T, A>(
+    /// Replies to each element of a batch separately, or refuses all of them if the batch is too large.
+    fn for_each<T, A>(
         &self,
         batch: Batch<T>,
         one: impl Fn(T) -> A,
@@ -58,6 +58,17 @@ impl Memory {
         BatchCall::ready(match checked {
             Ok(()) => batch.into_iter().map(one).collect(),
             Err(error) => batch.iter().map(|_| refused(error.clone())).collect(),
+        })
+    }
+}
+
+impl MemoryStore {
+    /// Connects a client that reads `clock`. Closing one connection does not close the others.
+    pub fn client(&self, clock: Arc<dyn Clock>) -> Arc<Memory> {
+        Arc::new(Memory {
+            store: self.clone(),
+            clock,
+            closed: AtomicBool::new(false),
         })
     }
 }
@@ -81,23 +92,23 @@ impl Backend for Memory {
     }
 
     fn renew(self: Arc<Self>, batch: Batch<RenewRequest>) -> BatchCall<RenewReply> {
-        let renew = |renewal: RenewRequest| match check_renewal(&renewal) {
+        let renew = |request: RenewRequest| match check_renew(&request) {
             Ok(()) => self.store.act(&self.clock, |table, at, signals| {
-                table.renew(&renewal, at, signals)
+                table.renew(&request, at, signals)
             }),
             Err(error) => RenewReply::Unknown(error),
         };
-        self.each(batch, renew, RenewReply::Unknown)
+        self.for_each(batch, renew, RenewReply::Unknown)
     }
 
     fn release(self: Arc<Self>, batch: Batch<ReleaseRequest>) -> BatchCall<ReleaseReply> {
-        let release = |departure: ReleaseRequest| match check_departure(&departure) {
+        let release = |request: ReleaseRequest| match check_release(&request) {
             Ok(()) => self.store.act(&self.clock, |table, at, signals| {
-                table.release(departure, at, signals)
+                table.release(request, at, signals)
             }),
             Err(error) => ReleaseReply::Unknown(error),
         };
-        self.each(batch, release, ReleaseReply::Unknown)
+        self.for_each(batch, release, ReleaseReply::Unknown)
     }
 
     fn watch(self: Arc<Self>, claim: Arc<Claim>) -> Call<Wakes> {
@@ -110,8 +121,10 @@ impl Backend for Memory {
 
     fn inspect(self: Arc<Self>, query: Query) -> Call<Page<LockStatus>> {
         Call::ready(self.check_open().map(|()| match query {
-            Query::Key(key) => self.store.show_key(&key),
-            Query::Prefix { prefix, after, limit } => self.store.show_prefix(&prefix, after.as_ref(), limit),
+            Query::Key(key) => self.store.inspect_key(&key),
+            Query::Prefix { prefix, after, limit } => {
+                self.store.inspect_prefix(&prefix, after.as_ref(), limit)
+            }
         }))
     }
 
@@ -129,16 +142,16 @@ impl Backend for Memory {
     }
 }
 
-fn check_renewal(renewal: &RenewRequest) -> Result<(), BackendError> {
+fn check_renew(request: &RenewRequest) -> Result<(), BackendError> {
     let highest = Tokens::HIGHEST_RAISE;
-    if renewal.raise.is_some_and(|run| run.last() > highest) {
-        let message = format!("tokens are raised to {highest} at the most");
+    if request.raise.is_some_and(|range| range.last() > highest) {
+        let message = format!("tokens can be raised to at most {highest}");
         return Err(BackendError::new(Fault::Limit, Effect::None, message));
     }
-    LIMITS.check_lease(renewal.lease)
+    LIMITS.check_lease(request.lease)
 }
 
-fn check_departure(departure: &ReleaseRequest) -> Result<(), BackendError> {
-    let successor = departure.checked_successor()?;
+fn check_release(request: &ReleaseRequest) -> Result<(), BackendError> {
+    let successor = request.checked_successor()?;
     successor.map_or(Ok(()), |successor| successor.check(&LIMITS))
 }

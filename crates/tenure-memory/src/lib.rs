@@ -1,16 +1,20 @@
 #![doc = include_str!("docs.md")]
 
+mod acquire;
+mod admission;
 mod backend;
-mod fates;
+mod inspect;
+mod key_state;
+mod losses;
+mod operation;
 mod profile;
-mod room;
-mod show;
+mod release;
+mod renew;
 mod store;
 mod table;
 mod tokens;
-mod turn;
-mod visit;
 mod watch;
+mod watchers;
 
 pub use backend::Memory;
 pub use store::MemoryStore;

@@ -1,4 +1,4 @@
-//! What memory promises, and its bounds. The rules behind the promises are in `room.rs`.
+//! The promises and the limits of the memory store.
 
 use std::num::NonZeroU32;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Every key that somebody has to do with. What happens at one key is in `room.rs`; locking is in `store.rs`.
+//! The table of all keys in use. `key_state.rs` has the state of one key; `store.rs` locks the table.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -10,35 +10,35 @@ use tenure_backend::{
     RenewRequest, Tombstones, WakeSignal,
 };
 
-use crate::fates::Fates;
-use crate::room::Room;
+use crate::key_state::KeyState;
+use crate::losses::Losses;
+use crate::operation::{Moment, Operation, Signals};
 use crate::tokens::Tokens;
-use crate::visit::{Bells, Moment, Visit};
-use crate::watch::Watcher;
+use crate::watchers::Watcher;
 
-/// With fewer rooms the table is never swept.
+/// Number of keys below which the table is never swept.
 const MIN_SWEEP: usize = 1024;
 
-/// The store's whole state, as a pure state machine: time comes with each call, wake-ups leave with it.
+/// The whole state of the store, as a pure state machine: each call brings the time and returns the signals to notify.
 #[derive(Debug)]
 pub(crate) struct Table {
-    pub(crate) rooms: HashMap<LockKey, Room>,
-    /// Once there are so many rooms, those of the dead are cleared out.
+    pub(crate) keys: HashMap<LockKey, KeyState>,
+    /// Number of keys at which all expired claims are cleared out.
     sweep_at: usize,
     tokens: Tokens,
     ended: Tombstones,
-    fates: Fates,
+    losses: Losses,
 }
 
 impl Table {
-    /// An empty table for a store on whose clock it is `now`, `wall` after the Unix epoch.
+    /// Creates an empty table, where the store's clock shows `now` and the wall clock `wall` since the Unix epoch.
     pub(crate) fn new(now: Instant, wall: Duration) -> Self {
         Table {
-            rooms: HashMap::new(),
+            keys: HashMap::new(),
             sweep_at: MIN_SWEEP,
             tokens: Tokens::new(now, wall),
             ended: Tombstones::default(),
-            fates: Fates::default(),
+            losses: Losses::default(),
         }
     }
 
@@ -47,112 +47,118 @@ impl Table {
         claim: Arc<Claim>,
         not_after: Instant,
         at: Moment,
-        signals: &mut Bells,
+        signals: &mut Signals,
     ) -> Result<AcquireReply, BackendError> {
-        self.visit(claim.at.key.clone(), at, signals, |room, visit| {
-            room.acquire(claim, not_after, visit)
+        self.operate(claim.at.key.clone(), at, signals, |state, op| {
+            state.acquire(claim, not_after, op)
         })
     }
 
-    pub(crate) fn renew(&mut self, renewal: &RenewRequest, at: Moment, signals: &mut Bells) -> RenewReply {
-        self.visit(renewal.claim.key.clone(), at, signals, |room, visit| {
-            room.renew(renewal, visit)
+    pub(crate) fn renew(&mut self, request: &RenewRequest, at: Moment, signals: &mut Signals) -> RenewReply {
+        self.operate(request.claim.key.clone(), at, signals, |state, op| {
+            state.renew(request, op)
         })
     }
 
     pub(crate) fn release(
         &mut self,
-        departure: ReleaseRequest,
+        request: ReleaseRequest,
         at: Moment,
-        signals: &mut Bells,
+        signals: &mut Signals,
     ) -> ReleaseReply {
-        self.visit(departure.target.key().clone(), at, signals, |room, visit| {
-            room.release(departure, visit)
+        self.operate(request.target.key().clone(), at, signals, |state, op| {
+            state.release(request, op)
         })
     }
 
-    pub(crate) fn watch(&mut self, claim: Arc<Claim>, signal: WakeSignal, at: Moment, signals: &mut Bells) {
-        self.visit(claim.at.key.clone(), at, signals, |room, visit| {
-            room.watch(Watcher { claim, signal }, visit);
+    pub(crate) fn watch(&mut self, claim: Arc<Claim>, signal: WakeSignal, at: Moment, signals: &mut Signals) {
+        self.operate(claim.at.key.clone(), at, signals, |state, op| {
+            state.watch(Watcher { claim, signal }, op);
         });
     }
 
-    pub(crate) fn unwatch(&mut self, key: &LockKey, signal: &WakeSignal, at: Moment, signals: &mut Bells) {
-        self.visit(key.clone(), at, signals, |room, visit| {
-            room.unwatch(signal, visit)
-        });
+    pub(crate) fn unwatch(&mut self, key: &LockKey, signal: &WakeSignal, at: Moment, signals: &mut Signals) {
+        self.operate(key.clone(), at, signals, |state, op| state.unwatch(signal, op));
     }
 
-    /// Everything that happens to a key happens in a visit: the dead are buried, `act` acts, those who may go
-    /// by it are called, and a room without anybody is taken down, so that nothing is left behind of a key.
-    fn visit<T>(
+    /// Runs `act` on the state of one key.
+    ///
+    /// Every operation has the same steps: it expires claims, acts, wakes the claims that go next, and removes the
+    /// state if that is empty, so that an unused key takes no space.
+    fn operate<T>(
         &mut self,
         key: LockKey,
         at: Moment,
-        signals: &mut Bells,
-        act: impl FnOnce(&mut Room, &mut Visit<'_>) -> T,
+        signals: &mut Signals,
+        act: impl FnOnce(&mut KeyState, &mut Operation<'_>) -> T,
     ) -> T {
-        if self.rooms.len() >= self.sweep_at {
+        if self.keys.len() >= self.sweep_at {
             self.sweep(at, signals);
         }
-        let mut room = match self.rooms.entry(key) {
-            Entry::Occupied(room) => room,
-            Entry::Vacant(free) => free.insert_entry(Room::default()),
+        let mut state = match self.keys.entry(key) {
+            Entry::Occupied(state) => state,
+            Entry::Vacant(free) => free.insert_entry(KeyState::default()),
         };
-        let mut visit = Visit {
+        let mut op = Operation {
             at,
             tokens: &mut self.tokens,
             ended: &mut self.ended,
-            fates: &mut self.fates,
+            losses: &mut self.losses,
             signals,
             freed: false,
         };
-        let answer = enter(room.get_mut(), &mut visit, act);
-        if room.get_mut().tidy(at.now) {
-            room.remove();
+        let reply = run(state.get_mut(), &mut op, act);
+        if state.get_mut().tidy(at.now) {
+            state.remove();
         }
-        answer
+        reply
     }
 
-    /// Visits every room, for the sake of those whose clients died: nobody else may ever ask for their keys.
-    /// Since the table has doubled since the last time, a visit's share of the work stays the same however
-    /// many keys there are.
-    fn sweep(&mut self, at: Moment, signals: &mut Bells) {
+    /// Clears out the expired claims of all keys, because no client may ever use the keys of a dead client again.
+    ///
+    /// The table doubles between two sweeps, so the cost per operation does not depend on the number of keys.
+    fn sweep(&mut self, at: Moment, signals: &mut Signals) {
         let Table {
-            rooms,
+            keys,
             tokens,
             ended,
-            fates,
+            losses,
             ..
         } = self;
-        rooms.retain(|_, room| {
-            let mut visit = Visit {
+        keys.retain(|_, state| {
+            let mut op = Operation {
                 at,
                 tokens,
                 ended,
-                fates,
+                losses,
                 signals,
                 freed: false,
             };
-            enter(room, &mut visit, |_, _| ());
-            !room.tidy(at.now)
+            run(state, &mut op, |_, _| ());
+            !state.tidy(at.now)
         });
-        self.sweep_at = MIN_SWEEP.max(2 * self.rooms.len());
+        self.sweep_at = MIN_SWEEP.max(2 * self.keys.len());
     }
 }
 
-fn enter<T>(room: &mut Room, visit: &mut Visit<'_>, act: impl FnOnce(&mut Room, &mut Visit<'_>) -> T) -> T {
-    room.bury_the_dead(visit);
-    let answer = act(room, visit);
-    room.call_the_next(visit);
-    answer
+fn run<T>(
+    state: &mut KeyState,
+    op: &mut Operation<'_>,
+    act: impl FnOnce(&mut KeyState, &mut Operation<'_>) -> T,
+) -> T {
+    state.expire_claims(op);
+    let reply = act(state, op);
+    state.wake_next(op);
+    reply
 }
 
+#[cfg(test)]
+mod fixture;
 #[cfg(test)]
 mod liveness;
 #[cfg(test)]
 mod rules;
 #[cfg(test)]
-mod trial;
+mod wake_ups;
 #[cfg(test)]
 mod walk;

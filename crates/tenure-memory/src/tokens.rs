@@ -1,29 +1,29 @@
-//! The counter behind the fencing tokens: one for the whole store, so that nothing is left behind per key.
+//! The counter of fencing tokens: one for the whole store, so that no key leaves a counter behind.
 
 use std::num::NonZeroU32;
 use std::time::Duration;
 
 use tenure_backend::{FencingToken, Instant, TokenRange};
 
-/// Draws tokens that rise with every draw, for all keys together.
+/// Draws tokens that rise across all keys.
 ///
-/// A draw is at least the wall clock in microseconds, so that the tokens of a process that is started again
-/// rise too, unless that clock was set back meanwhile.
+/// Each token is at least the wall clock in microseconds. So tokens also rise across a restart of the process, unless the
+/// wall clock was set back in between.
 #[derive(Debug)]
 pub(crate) struct Tokens {
     last: u64,
-    /// What the wall clock showed at the origin of the store's clock, in microseconds. It is read once: from
-    /// then on the store's clock moves it.
+    /// The wall clock at the origin of the store's clock, in microseconds. The wall clock is read once; after that the
+    /// store's clock advances it.
     origin: u64,
 }
 
 impl Tokens {
-    /// How far a renewal may raise the counter: half of all tokens then remain to be drawn, which no process
-    /// lives to use up.
+    /// The greatest token to which a renewal may raise the counter. Half of all tokens remain above it, which no process
+    /// can use up.
     pub(crate) const HIGHEST_RAISE: FencingToken =
         FencingToken::new(FencingToken::MAX / 2).expect("half of the greatest token is one");
 
-    /// A counter for a store on whose clock it is `now`, `wall` after the Unix epoch.
+    /// Creates a counter, where the store's clock shows `now` and the wall clock `wall` since the Unix epoch.
     pub(crate) fn new(now: Instant, wall: Duration) -> Self {
         let wall = u64::try_from(wall.as_micros()).unwrap_or(0);
         Tokens {
@@ -32,20 +32,20 @@ impl Tokens {
         }
     }
 
-    /// Reserves `count` successive tokens, each greater than every one drawn or raised to before.
+    /// Reserves `count` consecutive tokens, greater than all that were drawn or raised to before.
     pub(crate) fn draw(&mut self, now: Instant, count: NonZeroU32) -> TokenRange {
         let wall = self.origin.saturating_add(micros(now));
         let first = FencingToken::new((self.last + 1).max(wall));
-        let run = first
+        let range = first
             .and_then(|first| TokenRange::new(first, count))
-            .expect("a counter that begins in microseconds and is raised to half of the tokens never ends");
-        self.last = run.last().get();
-        run
+            .expect("the counter starts in microseconds and is raised to at most half of all tokens");
+        self.last = range.last().get();
+        range
     }
 
-    /// Lifts the counter to at least the last token of `run`.
-    pub(crate) fn raise(&mut self, run: TokenRange) {
-        self.last = self.last.max(run.last().get());
+    /// Lifts the counter to at least the last token of `range`.
+    pub(crate) fn raise(&mut self, range: TokenRange) {
+        self.last = self.last.max(range.last().get());
     }
 }
 
@@ -69,7 +69,7 @@ mod tests {
         assert_eq!(
             tokens.draw(now, one()).first().get(),
             first.last().get() + 1,
-            "nothing is skipped, nothing shared"
+            "no token is skipped or shared"
         );
     }
 

@@ -1,52 +1,36 @@
-//! Wake-ups: signals that are rung after the store is unlocked.
+//! `watch` at one key: starts and ends subscriptions to wake-ups.
 
-use std::sync::Arc;
+use tenure_backend::WakeSignal;
 
-use tenure_backend::{Claim, ClaimId, WakeSignal};
+use crate::key_state::KeyState;
+use crate::operation::Operation;
+use crate::watchers::Watcher;
 
-use crate::visit::Bells;
-
-/// A claim that somebody watches, by a signal of its own.
-#[derive(Debug)]
-pub(crate) struct Watcher {
-    pub(crate) claim: Arc<Claim>,
-    pub(crate) signal: WakeSignal,
-}
-
-/// Who watches one key, the longest watching first.
-#[derive(Debug, Default)]
-pub(crate) struct Watchers(Vec<Watcher>);
-
-impl Watchers {
-    pub(crate) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+impl KeyState {
+    /// Adds a watcher. Wakes it at once if its claim has ended or can be granted already.
+    pub(crate) fn watch(&mut self, watcher: Watcher, op: &mut Operation<'_>) {
+        let id = watcher.claim.at.id;
+        if op.ended.contains(id) {
+            op.signals.push(watcher.signal);
+            return;
+        }
+        let ahead = self.position(id).unwrap_or_else(|| self.queue().count());
+        let is_held = self.holds.iter().any(|hold| hold.claim.at.id == id);
+        if !is_held && self.admits(&watcher.claim, ahead, op.at.now) {
+            op.signals.push(watcher.signal.clone());
+        }
+        self.waiters_mut().watchers.add(watcher);
     }
 
-    pub(crate) fn iter(&self) -> impl Iterator<Item = &Watcher> {
-        self.0.iter()
-    }
-
-    pub(crate) fn add(&mut self, watcher: Watcher) {
-        self.0.push(watcher);
-    }
-
-    pub(crate) fn remove(&mut self, signal: &WakeSignal) -> Option<Watcher> {
-        let at = self.0.iter().position(|watcher| watcher.signal.is(signal))?;
-        Some(self.0.remove(at))
-    }
-
-    pub(crate) fn any_of(&self, id: ClaimId) -> bool {
-        self.0.iter().any(|watcher| watcher.claim.at.id == id)
-    }
-
-    /// Wakes whoever watches that claim.
-    pub(crate) fn notify(&self, id: ClaimId, signals: &mut Bells) {
-        let of_claim = self.0.iter().filter(|watcher| watcher.claim.at.id == id);
-        signals.extend(of_claim.map(|watcher| watcher.signal.clone()));
-    }
-
-    /// Forgets whoever watches a claim that has ended: they wait for nothing.
-    pub(crate) fn retire(&mut self, id: ClaimId) {
-        self.0.retain(|watcher| watcher.claim.at.id != id);
+    /// Removes a watcher. The last one of a claim gives up the claim's reservation, so other claims may go.
+    pub(crate) fn unwatch(&mut self, signal: &WakeSignal, op: &mut Operation<'_>) {
+        let Some(waiters) = &mut self.waiters else {
+            return;
+        };
+        if let Some(watcher) = waiters.watchers.remove(signal)
+            && !waiters.watchers.has_claim(watcher.claim.at.id)
+        {
+            op.freed |= self.cancel_reservation(watcher.claim.at.id);
+        }
     }
 }

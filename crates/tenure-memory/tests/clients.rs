@@ -1,4 +1,4 @@
-//! What the conformance suite cannot see: clients whose clocks differ, wakers that run code of their own, limits.
+//! Tests beyond the conformance suite: clients on different clocks, wakers that call the store, and limits.
 
 use std::future::Future;
 use std::pin::{Pin, pin};
@@ -17,11 +17,11 @@ use tenure_testkit::ManualClock;
 
 const LEASE: Duration = Duration::from_secs(30);
 
-/// Memory's calls are answered when they are made.
+/// Returns the result of a call. Calls of the memory store are ready at the first poll.
 fn now<T>(call: impl Future<Output = T>) -> T {
     match pin!(call).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(answer) => answer,
-        Poll::Pending => panic!("memory answers at once"),
+        Poll::Pending => panic!("a call of the memory store is pending"),
     }
 }
 
@@ -39,14 +39,14 @@ fn acquire(client: &Arc<Memory>, claim: &Arc<Claim>) -> Result<AcquireReply, Bac
 fn grant(client: &Arc<Memory>, claim: &Arc<Claim>) -> Grant {
     match acquire(client, claim) {
         Ok(AcquireReply::Granted(grant)) => grant,
-        standing => panic!("{:?} is {standing:?}", claim.at),
+        reply => panic!("the reply to {:?} is {reply:?}", claim.at),
     }
 }
 
 fn release(client: &Arc<Memory>, claim: &Claim) {
-    let departure = ReleaseRequest::of(claim, Cause::Unlocked);
-    let answers = now(Arc::clone(client).release(smallvec![departure]));
-    assert!(matches!(answers[..], [ReleaseReply::Done { .. }]));
+    let request = ReleaseRequest::of(claim, Cause::Unlocked);
+    let replies = now(Arc::clone(client).release(smallvec![request]));
+    assert!(matches!(replies[..], [ReleaseReply::Done { .. }]));
 }
 
 fn watch(client: &Arc<Memory>, claim: &Arc<Claim>) -> Wakes {
@@ -58,10 +58,10 @@ fn poll(wakes: &mut Wakes, waker: &Waker) -> Poll<Option<()>> {
 }
 
 #[test]
-fn a_client_is_answered_on_its_own_clock_and_leases_are_counted_on_the_stores() {
+fn replies_use_the_clients_clock_and_leases_the_stores() {
     let (clock, ours, theirs) = (ManualClock::new(), ManualClock::new(), ManualClock::new());
     let store = MemoryStore::new(Arc::new(clock.clone()));
-    // One client's clock is far ahead of the store's, the other's shows about the same.
+    // The clock of the first client is far ahead of the store's. The other one agrees with it.
     ours.advance(Duration::from_secs(1_000_000));
     let ahead = store.client(Arc::new(ours.clone()));
     let other = store.client(Arc::new(theirs.clone()));
@@ -82,59 +82,56 @@ fn a_client_is_answered_on_its_own_clock_and_leases_are_counted_on_the_stores() 
                 lease: LEASE,
             },
         ] => assert_eq!(*held_from, ours.now()),
-        renewed => panic!("{renewed:?}"),
+        reply => panic!("{reply:?}"),
     }
     clock.advance(LEASE);
     assert_eq!(grant(&other, &claim(2, 2)).held_from, theirs.now());
 }
 
 #[test]
-fn place_by_is_judged_on_the_clock_of_the_client_that_asks() {
+fn not_after_is_compared_with_the_callers_clock() {
     let (clock, ours) = (ManualClock::new(), ManualClock::new());
     let store = MemoryStore::new(Arc::new(clock.clone()));
     let client = store.client(Arc::new(ours.clone()));
     clock.advance(Duration::from_secs(1_000_000));
     let (not_after, in_time) = (ours.now(), claim(1, 1));
-    let standing = now(Arc::clone(&client).acquire(Arc::clone(&in_time), not_after));
-    assert!(matches!(standing, Ok(AcquireReply::Granted(_))));
+    let reply = now(Arc::clone(&client).acquire(Arc::clone(&in_time), not_after));
+    assert!(matches!(reply, Ok(AcquireReply::Granted(_))));
     release(&client, &in_time);
     ours.advance(Duration::from_nanos(1));
-    let standing = now(Arc::clone(&client).acquire(claim(1, 2), not_after));
-    assert!(matches!(standing, Ok(AcquireReply::TooLate)));
+    let reply = now(Arc::clone(&client).acquire(claim(1, 2), not_after));
+    assert!(matches!(reply, Ok(AcquireReply::TooLate)));
 }
 
 /// A waker that drops a stream of the same store when it is woken.
-struct Dropper(Mutex<Option<Wakes>>);
+struct DropOnWake(Mutex<Option<Wakes>>);
 
-impl Wake for Dropper {
+impl Wake for DropOnWake {
     fn wake(self: Arc<Self>) {
         self.0.lock().unwrap().take();
     }
 }
 
 #[test]
-fn a_waker_may_come_back_to_the_store() {
+fn a_waker_may_call_the_store() {
     let client = Memory::new();
     let [held, waits, other] = [1, 2, 3].map(|number| claim(number, 1));
     grant(&client, &held);
-    let dropper = Arc::new(Dropper(Mutex::new(Some(watch(&client, &other)))));
+    let waker = Arc::new(DropOnWake(Mutex::new(Some(watch(&client, &other)))));
     let mut wakes = watch(&client, &waits);
-    assert!(poll(&mut wakes, &Waker::from(Arc::clone(&dropper))).is_pending());
+    assert!(poll(&mut wakes, &Waker::from(Arc::clone(&waker))).is_pending());
     release(&client, &held);
-    assert!(
-        dropper.0.lock().unwrap().is_none(),
-        "it was woken by the release itself"
-    );
+    assert!(waker.0.lock().unwrap().is_none(), "the release itself woke it");
     assert!(poll(&mut wakes, Waker::noop()).is_ready());
 }
 
 #[test]
-fn a_wake_up_is_heard_by_whoever_polls_last_and_only_once() {
+fn a_wake_up_reaches_only_the_last_poller_and_only_once() {
     let client = Memory::new();
     let [held, waits] = [1, 2].map(|number| claim(number, 1));
     grant(&client, &held);
     let mut wakes = watch(&client, &waits);
-    let [first, last] = [0, 1].map(|_| Arc::new(Dropper(Mutex::new(Some(watch(&client, &claim(9, 9)))))));
+    let [first, last] = [0, 1].map(|_| Arc::new(DropOnWake(Mutex::new(Some(watch(&client, &claim(9, 9)))))));
     assert!(poll(&mut wakes, &Waker::from(Arc::clone(&first))).is_pending());
     assert!(poll(&mut wakes, &Waker::from(Arc::clone(&last))).is_pending());
     release(&client, &held);
@@ -144,7 +141,7 @@ fn a_wake_up_is_heard_by_whoever_polls_last_and_only_once() {
 }
 
 #[test]
-fn what_is_beyond_the_limits_is_refused_without_effect() {
+fn requests_beyond_the_limits_are_refused_without_effect() {
     let client = Memory::new();
     let limits = client.profile().limits;
     let held = claim(1, 1);
@@ -160,16 +157,16 @@ fn what_is_beyond_the_limits_is_refused_without_effect() {
     grant(&client, &held);
     match &now(Arc::clone(&client).renew(smallvec![RenewRequest::of(&long)]))[..] {
         [RenewReply::Unknown(error)] => assert_eq!(fault(error), beyond),
-        renewed => panic!("{renewed:?}"),
+        reply => panic!("{reply:?}"),
     }
 
     let many = usize::try_from(limits.max_batch.get()).unwrap() + 1;
-    let departure = |_| ReleaseRequest::of(&held, Cause::Unlocked);
-    let batch: Batch<_> = (0..many).map(departure).collect();
-    let answers = now(Arc::clone(&client).release(batch));
-    assert_eq!(answers.len(), many);
-    for answer in answers {
-        assert!(matches!(answer, ReleaseReply::Unknown(error) if fault(&error) == beyond));
+    let request = |_| ReleaseRequest::of(&held, Cause::Unlocked);
+    let batch: Batch<_> = (0..many).map(request).collect();
+    let replies = now(Arc::clone(&client).release(batch));
+    assert_eq!(replies.len(), many);
+    for reply in replies {
+        assert!(matches!(reply, ReleaseReply::Unknown(error) if fault(&error) == beyond));
     }
     let page = now(Arc::clone(&client).inspect(Query::Key(held.at.key.clone()))).unwrap();
     assert_eq!(page.items[0].holders.len(), 1);

@@ -1,4 +1,4 @@
-//! Memory passes the conformance suite, as it is and through chaos.
+//! Runs the conformance suite on the memory store, with and without injected faults.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -9,7 +9,7 @@ use tenure_backend::{Backend, Call, Clock};
 use tenure_memory::MemoryStore;
 use tenure_testkit::{ManualClock, Subject};
 
-/// A store on a clock that moves when the suite says so.
+/// A store on a clock that the suite advances.
 struct Memory {
     clock: ManualClock,
     store: MemoryStore,

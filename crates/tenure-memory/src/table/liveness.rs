@@ -1,4 +1,4 @@
-//! Clients that ask again only when they are woken or told to poll: nobody sleeps beside a key that is free.
+//! Simulates clients that poll only after a wake-up or after `poll_after`. None of them may sleep while its key is free.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,22 +6,22 @@ use std::time::Duration;
 use tenure_backend::{AcquireReply, Claim, Fairness, Instant, Mode, TURN};
 use tenure_testkit::Dice;
 
-use super::trial::{Trial, Watch, permits};
+use super::fixture::{Fixture, Watch, permits};
 
 const STEP: Duration = Duration::from_millis(1);
 
-/// Longer than a key is kept and a poll takes, and far shorter than any lease.
+/// The longest time for which a key may be free while clients wait: longer than a reservation, far shorter than a lease.
 const LONGEST_IDLE: Duration = TURN.saturating_mul(2);
 
 struct Client {
     number: u8,
-    /// Once it waits it never asks again, and does not go away either.
-    deaf: bool,
+    /// Once this client waits, it never polls and never withdraws.
+    is_stuck: bool,
     grants: u32,
-    doing: Doing,
+    state: ClientState,
 }
 
-enum Doing {
+enum ClientState {
     Resting {
         until: Instant,
     },
@@ -36,103 +36,102 @@ enum Doing {
     },
 }
 
-struct Crowd {
-    trial: Trial,
+struct Simulation {
+    fixture: Fixture,
     dice: Dice,
     modes: Vec<Mode>,
     fairness: Fairness,
-    /// For how many milliseconds a client rests at the most before it locks again.
-    rest: u64,
+    /// The longest pause of a client between two locks, in milliseconds.
+    max_rest: u64,
     clients: Vec<Client>,
     idle_since: Instant,
 }
 
-impl Crowd {
-    fn new(seed: u64, clients: u8, deaf: u8, modes: &[Mode], fairness: Fairness) -> Self {
-        let trial = Trial::new();
-        let now = trial.now;
+impl Simulation {
+    fn new(seed: u64, clients: u8, stuck: u8, modes: &[Mode], fairness: Fairness) -> Self {
+        let fixture = Fixture::new();
+        let now = fixture.now;
         let clients = (0..clients).map(|number| Client {
             number,
-            deaf: number < deaf,
+            is_stuck: number < stuck,
             grants: 0,
-            doing: Doing::Resting { until: now },
+            state: ClientState::Resting { until: now },
         });
-        Crowd {
+        Simulation {
             dice: Dice::new(seed),
             modes: modes.to_vec(),
             fairness,
-            rest: 3,
+            max_rest: 3,
             clients: clients.collect(),
             idle_since: now,
-            trial,
+            fixture,
         }
     }
 
-    fn soon(&mut self, most_ms: u64) -> Instant {
-        self.trial.now + Duration::from_millis(self.dice.below(most_ms))
+    fn random_time(&mut self, most_ms: u64) -> Instant {
+        self.fixture.now + Duration::from_millis(self.dice.below(most_ms))
     }
 
-    /// The client's claim asks, and watches before it asks again, as the engine does.
-    fn ask(&mut self, at: usize, claim: Arc<Claim>, watch: Option<Watch>) {
-        let asked = [true, false].into_iter().find_map(|first| {
-            let standing = self.trial.acquire(&claim).unwrap();
-            match standing {
+    /// Polls the client's claim. Like the engine, it starts to watch after the first refusal and then polls once more.
+    fn poll(&mut self, at: usize, claim: Arc<Claim>, watch: Option<Watch>) {
+        let reply = [true, false]
+            .into_iter()
+            .find_map(|first| match self.fixture.acquire(&claim).unwrap() {
                 AcquireReply::Waiting { .. } if first && watch.is_none() => None,
-                standing => Some(standing),
-            }
-        });
-        self.clients[at].doing = match asked {
+                reply => Some(reply),
+            });
+        self.clients[at].state = match reply {
             Some(AcquireReply::Granted(_)) => {
                 self.clients[at].grants += 1;
                 if let Some(watch) = watch {
-                    self.trial.unwatch(&claim, watch);
+                    self.fixture.unwatch(&claim, watch);
                 }
-                let until = self.soon(5);
-                Doing::Holding { claim, until }
+                let until = self.random_time(5);
+                ClientState::Holding { claim, until }
             }
-            Some(AcquireReply::Waiting { poll_after, .. }) => Doing::Waiting {
-                watch: watch.unwrap_or_else(|| self.trial.watch(&claim)),
+            Some(AcquireReply::Waiting { poll_after, .. }) => ClientState::Waiting {
+                watch: watch.unwrap_or_else(|| self.fixture.watch(&claim)),
                 claim,
-                poll_at: self.trial.now + poll_after,
+                poll_at: self.fixture.now + poll_after,
             },
-            standing => panic!("{:?} is {standing:?}", claim.at),
+            reply => panic!("the reply to {:?} is {reply:?}", claim.at),
         };
     }
 
     fn act(&mut self, at: usize) {
-        let now = self.trial.now;
-        let resting = Doing::Resting { until: now };
-        match std::mem::replace(&mut self.clients[at].doing, resting) {
-            Doing::Resting { until } if until <= now => {
+        let now = self.fixture.now;
+        let resting = ClientState::Resting { until: now };
+        match std::mem::replace(&mut self.clients[at].state, resting) {
+            ClientState::Resting { until } if until <= now => {
                 let mode = self.modes[usize::try_from(self.dice.below(self.modes.len() as u64)).unwrap()];
                 let claim = self
-                    .trial
+                    .fixture
                     .claim(self.clients[at].number, "k", mode, self.fairness);
-                self.ask(at, claim, None);
+                self.poll(at, claim, None);
             }
-            Doing::Waiting {
+            ClientState::Waiting {
                 claim,
                 watch,
                 poll_at,
-            } if !self.clients[at].deaf && (watch.woke() || poll_at <= now) => {
+            } if !self.clients[at].is_stuck && (watch.woke() || poll_at <= now) => {
                 if self.dice.chance(2) {
-                    // It gives up, just as it might have gone.
-                    self.trial.release(&claim);
-                    self.trial.unwatch(&claim, watch);
+                    // Sometimes a client stops waiting at the moment of its wake-up.
+                    self.fixture.release(&claim);
+                    self.fixture.unwatch(&claim, watch);
                 } else {
-                    self.ask(at, claim, Some(watch));
+                    self.poll(at, claim, Some(watch));
                 }
             }
-            Doing::Holding { claim, until } if until <= now => {
-                self.trial.release(&claim);
-                let until = self.soon(self.rest);
-                self.clients[at].doing = Doing::Resting { until };
+            ClientState::Holding { claim, until } if until <= now => {
+                self.fixture.release(&claim);
+                let until = self.random_time(self.max_rest);
+                self.clients[at].state = ClientState::Resting { until };
             }
-            doing => self.clients[at].doing = doing,
+            state => self.clients[at].state = state,
         }
     }
 
-    /// A round in which every client has its turn, in an order of chance.
+    /// Lets every client act once, in random order, and advances the clock.
     fn step(&mut self) {
         let mut order: Vec<_> = (0..self.clients.len()).collect();
         for at in (1..order.len()).rev() {
@@ -142,17 +141,17 @@ impl Crowd {
         let held = self
             .clients
             .iter()
-            .any(|client| matches!(client.doing, Doing::Holding { .. }));
-        let waits = |client: &Client| !client.deaf && matches!(client.doing, Doing::Waiting { .. });
+            .any(|client| matches!(client.state, ClientState::Holding { .. }));
+        let waits = |client: &Client| !client.is_stuck && matches!(client.state, ClientState::Waiting { .. });
         if held || !self.clients.iter().any(waits) {
-            self.idle_since = self.trial.now;
+            self.idle_since = self.fixture.now;
         }
-        let idle = self.trial.now - self.idle_since;
+        let idle = self.fixture.now - self.idle_since;
         assert!(
             idle <= LONGEST_IDLE,
-            "clients have slept for {idle:?} beside a free key"
+            "clients have waited for {idle:?} while the key was free"
         );
-        self.trial.pass(STEP);
+        self.fixture.pass(STEP);
     }
 }
 
@@ -165,30 +164,30 @@ fn families() -> [Vec<Mode>; 3] {
 }
 
 #[test]
-fn no_client_sleeps_beside_a_free_key() {
+fn no_client_sleeps_while_its_key_is_free() {
     for (seed, modes) in (0..).zip(families()) {
         for fairness in [Fairness::Unfair, Fairness::Fifo] {
-            let mut crowd = Crowd::new(seed, 5, 0, &modes, fairness);
-            (0..5_000).for_each(|_| crowd.step());
+            let mut simulation = Simulation::new(seed, 5, 0, &modes, fairness);
+            (0..5_000).for_each(|_| simulation.step());
         }
     }
 }
 
 #[test]
-fn a_client_that_is_woken_and_never_asks_holds_up_nobody_for_long() {
+fn a_woken_client_that_never_polls_delays_others_briefly() {
     for (seed, modes) in (0..).zip(families()) {
-        let mut crowd = Crowd::new(seed, 5, 1, &modes, Fairness::Unfair);
-        // At times all but the deaf one rest, so that nobody comes by and finds the key free.
-        crowd.rest = 100;
-        (0..5_000).for_each(|_| crowd.step());
+        let mut simulation = Simulation::new(seed, 5, 1, &modes, Fairness::Unfair);
+        // With long rests there are times when only the stuck client waits, so no other client finds the key free by chance.
+        simulation.max_rest = 100;
+        (0..5_000).for_each(|_| simulation.step());
     }
 }
 
 #[test]
 fn every_client_gets_at_least_half_its_share_of_an_unfair_key() {
-    let mut crowd = Crowd::new(1, 8, 0, &[Mode::Exclusive], Fairness::Unfair);
-    (0..10_000).for_each(|_| crowd.step());
-    let grants: Vec<_> = crowd.clients.iter().map(|client| client.grants).collect();
+    let mut simulation = Simulation::new(1, 8, 0, &[Mode::Exclusive], Fairness::Unfair);
+    (0..10_000).for_each(|_| simulation.step());
+    let grants: Vec<_> = simulation.clients.iter().map(|client| client.grants).collect();
     let share = grants.iter().sum::<u32>() / 8;
     assert!(
         share > 100 && grants.iter().all(|grants| *grants >= share / 2),

@@ -1,4 +1,4 @@
-//! A table with a clock that moves by hand, for the tests beside this file.
+//! The fixture of the table's tests: a table on a clock that only the test advances.
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -11,20 +11,23 @@ use tenure_backend::{
     RenewRequest, Successor, WakeSignal,
 };
 
+use crate::operation::{Moment, Signals};
 use crate::table::Table;
-use crate::visit::{Bells, Moment};
 
 pub(super) const LEASE: Duration = Duration::from_secs(30);
 
-pub(super) struct Trial {
+pub(super) struct Fixture {
     pub(super) table: Table,
     pub(super) now: Instant,
+    /// Number of claims made so far.
     claims: u64,
 }
 
+/// A subscription of a claim to wake-ups.
 pub(super) struct Watch(WakeSignal);
 
-pub(super) struct Outcome {
+/// The reply to a release.
+pub(super) struct Released {
     pub(super) freed: Batch<HolderId>,
     pub(super) others: u32,
     pub(super) successor: Option<AcquireReply>,
@@ -44,17 +47,17 @@ pub(super) fn key(name: &str) -> LockKey {
 }
 
 impl Watch {
-    /// Whether the signal was rung since the last time.
+    /// Returns whether the claim was woken since the last call.
     pub(super) fn woke(&self) -> bool {
-        let mut nobody = Context::from_waker(Waker::noop());
-        self.0.poll_notified(&mut nobody).is_ready()
+        let mut cx = Context::from_waker(Waker::noop());
+        self.0.poll_notified(&mut cx).is_ready()
     }
 }
 
-impl Trial {
+impl Fixture {
     pub(super) fn new() -> Self {
         let now = Instant::from_nanos(1_000_000_000_000);
-        Trial {
+        Fixture {
             table: Table::new(now, Duration::ZERO),
             now,
             claims: 0,
@@ -68,16 +71,16 @@ impl Trial {
     pub(super) fn at(&self) -> Moment {
         Moment {
             now: self.now,
-            asked: self.now,
+            client_now: self.now,
         }
     }
 
-    /// Does something to the table and rings the signals.
-    pub(super) fn act<T>(&mut self, act: impl FnOnce(&mut Table, Moment, &mut Bells) -> T) -> T {
-        let (at, mut signals) = (self.at(), Bells::new());
-        let answer = act(&mut self.table, at, &mut signals);
+    /// Runs `act` on the table and notifies the collected signals.
+    pub(super) fn act<T>(&mut self, act: impl FnOnce(&mut Table, Moment, &mut Signals) -> T) -> T {
+        let (at, mut signals) = (self.at(), Signals::new());
+        let reply = act(&mut self.table, at, &mut signals);
         signals.iter().for_each(|signal| signal.notify());
-        answer
+        reply
     }
 
     pub(super) fn claim(&mut self, client: u8, name: &str, mode: Mode, fairness: Fairness) -> Arc<Claim> {
@@ -115,39 +118,39 @@ impl Trial {
     }
 
     pub(super) fn grant(&mut self, claim: &Arc<Claim>) -> Grant {
-        let standing = self.acquire(claim);
-        match standing {
+        let reply = self.acquire(claim);
+        match reply {
             Ok(AcquireReply::Granted(grant)) => grant,
-            _ => panic!("{:?} is not granted but {standing:?}", claim.at),
+            _ => panic!("{:?} is not granted, the reply is {reply:?}", claim.at),
         }
     }
 
-    /// How many are ahead, and when to poll again.
+    /// Expects the claim to wait. Returns the number of claims ahead and `poll_after`.
     pub(super) fn wait(&mut self, claim: &Arc<Claim>) -> (Option<u32>, Duration) {
         match self.acquire(claim) {
             Ok(AcquireReply::Waiting { ahead, poll_after }) => (ahead, poll_after),
-            standing => panic!("{:?} does not wait but is {standing:?}", claim.at),
+            reply => panic!("{:?} does not wait, the reply is {reply:?}", claim.at),
         }
     }
 
     pub(super) fn assert_ended(&mut self, claim: &Arc<Claim>) {
-        let standing = self.acquire(claim);
+        let reply = self.acquire(claim);
         assert!(
-            matches!(standing, Ok(AcquireReply::Ended)),
-            "{:?} is {standing:?}",
+            matches!(reply, Ok(AcquireReply::Ended)),
+            "the reply to {:?} is {reply:?}",
             claim.at
         );
     }
 
     pub(super) fn renew(&mut self, claim: &Arc<Claim>, only: Phase) -> RenewReply {
-        let renewal = RenewRequest {
+        let request = RenewRequest {
             only,
             ..RenewRequest::of(claim)
         };
-        self.act(|table, at, signals| table.renew(&renewal, at, signals))
+        self.act(|table, at, signals| table.renew(&request, at, signals))
     }
 
-    /// Why a claim is gone, as it is told when it asks for its lease.
+    /// The loss that a renewal of the claim reports; `None` if it is alive.
     pub(super) fn loss(&mut self, claim: &Arc<Claim>) -> Option<Loss> {
         match self.renew(claim, Phase::Either) {
             RenewReply::Gone(loss) => Some(loss),
@@ -159,26 +162,26 @@ impl Trial {
         matches!(self.renew(claim, only), RenewReply::Alive { .. })
     }
 
-    pub(super) fn depart(&mut self, departure: ReleaseRequest) -> Outcome {
-        match self.act(|table, at, signals| table.release(departure, at, signals)) {
+    pub(super) fn send_release(&mut self, request: ReleaseRequest) -> Released {
+        match self.act(|table, at, signals| table.release(request, at, signals)) {
             ReleaseReply::Done {
                 freed,
                 others,
                 successor,
-            } => Outcome {
+            } => Released {
                 freed,
-                others: others.expect("memory can tell"),
+                others: others.expect("memory reports waiters"),
                 successor,
             },
             ReleaseReply::Unknown(error) => panic!("{error}"),
         }
     }
 
-    pub(super) fn release(&mut self, claim: &Arc<Claim>) -> Outcome {
-        self.depart(ReleaseRequest::of(claim, Cause::Unlocked))
+    pub(super) fn release(&mut self, claim: &Arc<Claim>) -> Released {
+        self.send_release(ReleaseRequest::of(claim, Cause::Unlocked))
     }
 
-    pub(super) fn release_to(&mut self, claim: &Claim, successor: &Arc<Claim>) -> Outcome {
+    pub(super) fn release_to(&mut self, claim: &Claim, successor: &Arc<Claim>) -> Released {
         self.release_to_by(claim, successor, self.now)
     }
 
@@ -187,22 +190,22 @@ impl Trial {
         claim: &Claim,
         successor: &Arc<Claim>,
         not_after: Instant,
-    ) -> Outcome {
+    ) -> Released {
         let successor = Successor {
             claim: Arc::clone(successor),
             not_after,
         };
-        self.depart(ReleaseRequest {
+        self.send_release(ReleaseRequest {
             successor: Some(successor),
             ..ReleaseRequest::of(claim, Cause::Unlocked)
         })
     }
 
-    pub(super) fn evict(&mut self, who: ReleaseTarget, by: &str, cooldown: Duration) -> Outcome {
+    pub(super) fn evict(&mut self, target: ReleaseTarget, by: &str, cooldown: Duration) -> Released {
         let by = Some(by.into());
         let cause = Cause::Evicted { by };
-        self.depart(ReleaseRequest {
-            target: who,
+        self.send_release(ReleaseRequest {
+            target,
             cause,
             successor: None,
             cooldown,
@@ -211,8 +214,8 @@ impl Trial {
 
     pub(super) fn watch(&mut self, claim: &Arc<Claim>) -> Watch {
         let signal = WakeSignal::default();
-        let (claim, theirs) = (Arc::clone(claim), signal.clone());
-        self.act(|table, at, signals| table.watch(claim, theirs, at, signals));
+        let (claim, watched) = (Arc::clone(claim), signal.clone());
+        self.act(|table, at, signals| table.watch(claim, watched, at, signals));
         Watch(signal)
     }
 

@@ -1,0 +1,43 @@
+//! `renew` at one key.
+
+use tenure_backend::{Loss, Phase, RenewReply, RenewRequest};
+
+use crate::key_state::KeyState;
+use crate::operation::Operation;
+use crate::profile::LIMITS;
+
+impl KeyState {
+    /// Renews a claim that is alive and in the phase that the request names.
+    pub(crate) fn renew(&mut self, request: &RenewRequest, op: &mut Operation<'_>) -> RenewReply {
+        let RenewRequest {
+            claim, only, raise, ..
+        } = request;
+        let now = op.at.now;
+        let asked = now + LIMITS.lease(request.lease);
+        let ends;
+        if let Some(hold) = self.hold_mut(claim.id) {
+            if *only == Phase::Waiting {
+                return RenewReply::Gone(Loss::Missing);
+            }
+            ends = request.end(hold.ends, asked);
+            hold.ends = ends;
+            hold.tokens = raise.unwrap_or(hold.tokens);
+        } else if let Some(at) = self.position(claim.id) {
+            if *only == Phase::Granted {
+                return RenewReply::Gone(Loss::Missing);
+            }
+            let entry = &mut self.waiters_mut().queue[at];
+            ends = request.end(entry.ends, asked);
+            entry.ends = ends;
+        } else {
+            return RenewReply::Gone(op.losses.loss(claim.id, now));
+        }
+        if let Some(range) = raise {
+            op.tokens.raise(*range);
+        }
+        RenewReply::Alive {
+            held_from: op.at.client_now,
+            lease: ends - now,
+        }
+    }
+}
