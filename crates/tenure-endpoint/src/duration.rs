@@ -1,8 +1,8 @@
-//! Lengths of time as people write them: `500ms`, `5s`, `2m`, `1h30m`.
+//! Parses lengths of time such as `500ms`, `5s`, `2m` and `1h30m`.
 
 use std::time::Duration;
 
-/// Says why a text is not a length of time, and what to write instead.
+/// The reason why a text is not a length of time. The message says what to write instead.
 ///
 /// # Examples
 /// ```
@@ -15,39 +15,39 @@ use std::time::Duration;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum DurationError {
-    /// There is no text.
+    /// The text is empty.
     #[error("it is empty: write one such as `500ms`, `5s`, `2m` or `1h30m`")]
     Empty,
-    /// A number stands without a unit.
+    /// A number has no unit.
     #[error("`{number}` has no unit: write `{number}s` for seconds, or `ms`, `m`, `h`")]
     NoUnit {
-        /// The digits that lack one.
+        /// The digits of the number.
         number: String,
     },
-    /// The text is not numbers with units.
+    /// The text is not a sequence of whole numbers with units.
     #[error("write whole numbers with the units `h`, `m`, `s`, `ms`, such as `1h30m` or `1500ms`")]
     Syntax,
-    /// A unit comes twice, or after a smaller one.
+    /// A unit appears twice or after a smaller one.
     #[error("write each unit once, the largest first, such as `1h30m`")]
     Order,
-    /// The length does not fit.
+    /// The length of time is 100 years or more.
     #[error("it is too long: write less than {MAX_HOURS} hours")]
     TooLong,
 }
 
-/// A hundred years: no lease, wait or time limit is longer, and sums of a few cannot overflow a clock.
+/// A hundred years, in hours. No lease or time limit needs more, and the sum of several such times still fits a clock.
 const MAX_HOURS: u64 = 24 * 365 * 100;
 
-/// The units, largest first, each with its milliseconds.
+/// The units with their milliseconds, the largest first.
 const UNITS: [(&str, u64); 4] = [("h", 3_600_000), ("m", 60_000), ("s", 1_000), ("ms", 1)];
 
-/// Reads a length of time: whole numbers, each with one of the units `h`, `m`, `s`, `ms`, the largest first.
+/// Parses a length of time: whole numbers, each with one of the units `h`, `m`, `s`, `ms`, the largest unit first.
 ///
-/// A bare number is refused, also `0`: nobody can tell seconds from milliseconds.
+/// A number without a unit is refused, even `0`, because it could mean seconds or milliseconds.
 ///
 /// # Errors
 ///
-/// [`DurationError`] says what to write instead; nothing else can fail.
+/// [`DurationError`] says what to write instead.
 ///
 /// # Examples
 ///
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_a_duration_is_refused() {
+    fn other_text_is_refused_as_a_duration() {
         let syntax = [
             " 5s", "5s ", "5 s", "-5s", "+5s", "1.5s", "5S", "5sec", "5d", "s", "ms", "٥s", "5µs", "\0",
         ];

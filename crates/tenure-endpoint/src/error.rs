@@ -1,13 +1,13 @@
-//! Why a store URL was refused, and what to write instead.
+//! Errors of store URLs.
 
 use std::fmt;
 
 use crate::duration::DurationError;
 
-/// Says which part of a store URL is wrong, and what to write instead.
+/// The part of a store URL that is wrong. The message says what to write instead.
 ///
-/// No variant carries text that could be a password: hosts are named by their position (counted from 1), and
-/// options by their name alone.
+/// No variant contains text that could be a password. It names hosts by their position, counted from 1, and options
+/// only by their name.
 ///
 /// # Examples
 ///
@@ -18,63 +18,63 @@ use crate::duration::DurationError;
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum UrlError {
-    /// There is no URL.
+    /// The text is empty.
     #[error("the URL is empty: write one such as `sqlite:` or `redis://HOST`")]
     Empty,
-    /// The URL is longer than any that works.
+    /// The URL is longer than the limit.
     #[error("the URL is longer than {limit} bytes: is it a URL?")]
     TooLong {
         /// The longest length accepted, in bytes.
         limit: usize,
     },
-    /// The URL holds a raw control character, often a line end.
+    /// The URL contains a raw control character, often a line end.
     #[error(
         "the URL holds a control character at byte {at}: remove it, or write it as `%` and two hex digits"
     )]
     ControlCharacter {
-        /// Its place, in bytes from the start.
+        /// Offset of the character, in bytes.
         at: usize,
     },
-    /// No scheme stands before the first `:`.
+    /// The text does not begin with a scheme and a `:`.
     #[error("the URL has no scheme: begin with one such as `sqlite:` or `redis://`")]
     Scheme,
-    /// A store on the network is named without `//`.
+    /// The URL of a store on the network lacks the `//`.
     #[error("`//` is missing after `{scheme}:`: write `{scheme}://HOST`")]
     NoSlashes {
         /// The scheme, in lower case.
         scheme: String,
     },
-    /// A scheme that names a socket in the file system.
+    /// The scheme stands for a socket in the file system.
     #[error("`{scheme}:` names a socket, and sockets are not supported: write `redis://HOST:PORT`")]
     Socket {
         /// The scheme, in lower case.
         scheme: String,
     },
-    /// A store in a file is named with a host, or with a relative path after `//`.
+    /// The URL of a store in a file has a host, or a relative path after `//`.
     #[error("`{scheme}:` has no host: write `{scheme}:PATH`, or `{scheme}:///PATH` for an absolute path")]
     HostNotAllowed {
         /// The scheme, in lower case.
         scheme: String,
     },
-    /// An `@` stands where it does not end the user and password.
+    /// An `@` is somewhere else than between the password and the hosts.
     #[error(
         "an `@` is out of place: one `@` stands between the password and the host; elsewhere write it `%40`, and \
          in a password also `/` as `%2F`, `?` as `%3F`, `#` as `%23`"
     )]
     UnencodedAt,
-    /// A `#` stands in the URL of a store on the network.
+    /// The URL of a store on the network contains a `#`.
     #[error("a `#` is out of place: a store URL has no fragment; write it `%23`")]
     Fragment,
-    /// `%` is not followed by two hex digits, or what it encodes is not UTF-8 or holds NUL.
+    /// A `%` is not followed by two hex digits, or the decoded text is not UTF-8 or contains NUL.
     #[error("{0} is not percent-encoded UTF-8 without NUL: write `%` itself as `%25`")]
     Encoding(Part),
-    /// No host is named.
+    /// The URL has no host.
     #[error("the URL names no host: write `{scheme}://HOST`")]
     NoHost {
         /// The scheme, in lower case.
         scheme: String,
     },
-    /// A host is empty or holds a character that no host has.
+    /// A host is empty or contains a character that is not allowed.
     #[error(
         "host {position} is empty or holds a space or a bracket: write `HOST`, `HOST:PORT` or `[IPV6]:PORT`"
     )]
@@ -82,13 +82,13 @@ pub enum UrlError {
         /// Which host, counted from 1.
         position: usize,
     },
-    /// An IPv6 address is not valid, or stands without brackets.
+    /// An IPv6 address is not valid or lacks its brackets.
     #[error("host {position} is not a valid address: an IPv6 address stands in brackets, `[::1]:PORT`")]
     Address {
         /// Which host, counted from 1.
         position: usize,
     },
-    /// What follows `:` is not a port.
+    /// The text after a host's `:` is not a port.
     #[error("host {position} has no valid port: after `:` write a number from 1 to 65535")]
     Port {
         /// Which host, counted from 1.
@@ -100,7 +100,7 @@ pub enum UrlError {
         /// Which option, counted from 1.
         position: usize,
     },
-    /// An option would carry a credential.
+    /// The name of an option is that of a credential.
     #[error(
         "the option `{name}` would show a credential: write the password before the host, `USER:PASSWORD@HOST`, or \
          name a file with `password_file`"
@@ -109,7 +109,7 @@ pub enum UrlError {
         /// The option's name.
         name: String,
     },
-    /// An option is given twice.
+    /// An option appears twice.
     #[error("the option `{name}` is given twice: keep one")]
     Duplicate {
         /// The option's name.
@@ -120,23 +120,23 @@ pub enum UrlError {
     Unknown {
         /// The option's name.
         name: String,
-        /// The store's options, in a sentence.
+        /// The options of the store, as a list in words.
         known: String,
     },
-    /// An option that is a length of time has another value.
+    /// The value of an option is not a length of time.
     #[error("the option `{name}` is not a duration: {source}")]
     Duration {
         /// The option's name.
         name: String,
-        /// What is wrong with it.
+        /// The error of the value.
         source: DurationError,
     },
-    /// An option's value is not one of those it takes.
+    /// The value of an option is not one of its choices.
     #[error("the option `{name}` takes {choices}")]
     Choice {
         /// The option's name.
         name: String,
-        /// What it takes, in a sentence.
+        /// The choices, as a list in words.
         choices: String,
     },
     /// An option that needs a value is empty.
@@ -147,7 +147,7 @@ pub enum UrlError {
     },
 }
 
-/// Names a part of a store URL that is percent-decoded.
+/// A part of a store URL that is percent-decoded.
 ///
 /// # Examples
 /// ```
@@ -155,21 +155,21 @@ pub enum UrlError {
 ///
 /// let refused = StoreUrl::parse("redis://ada:s3cr3t%@cache.example").unwrap_err();
 /// assert_eq!(refused, UrlError::Encoding(Part::Password));
-/// // The part is named, and what stands in it is not.
+/// // The error names the part and does not repeat its text.
 /// assert!(!refused.to_string().contains("s3cr3t"));
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Part {
-    /// What stands before `:` and `@`.
+    /// The user, before the `:`.
     User,
-    /// What stands between `:` and `@`.
+    /// The password, between `:` and `@`.
     Password,
     /// One of the hosts.
     Host,
-    /// What follows the hosts, or, for a store in a file, the scheme.
+    /// The path after the hosts, or, for a store in a file, after the scheme.
     Path,
-    /// The value of the option of this name.
+    /// The value of the option with this name.
     Option(String),
 }
 

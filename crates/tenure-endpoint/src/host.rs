@@ -1,12 +1,12 @@
-//! One server of a URL, and how `name:port` is read.
+//! One server of a URL: its name or address, and its port.
 
 use std::fmt;
 use std::net::Ipv6Addr;
 
 use crate::error::{Part, UrlError};
-use crate::parse::decode;
+use crate::percent::decode;
 
-/// Names one server: a host name or address, and its port when the URL gives one.
+/// One server of a URL: a host name or address, and the port if the URL has one.
 ///
 /// # Examples
 ///
@@ -23,25 +23,25 @@ pub struct Host {
 }
 
 impl Host {
-    /// The name or address, percent-decoded, an IPv6 address without its brackets.
+    /// The name or address, percent-decoded. An IPv6 address is without its brackets.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The port that the URL gives; never 0.
+    /// The port in the URL; never 0.
     #[must_use]
     pub fn port(&self) -> Option<u16> {
         self.port
     }
 
-    /// The port that the URL gives, else the store's own.
+    /// The port in the URL, or `default` if it has none.
     #[must_use]
     pub fn port_or(&self, default: u16) -> u16 {
         self.port.unwrap_or(default)
     }
 
-    /// Reads `text`, the host at `position` (counted from 1) of a URL.
+    /// Parses the host at `position` of a URL, counted from 1.
     pub(crate) fn parse(text: &str, position: usize) -> Result<Self, UrlError> {
         let (name, port) = match text.strip_prefix('[') {
             Some(bracketed) => split_bracketed(bracketed, position)?,
@@ -67,7 +67,7 @@ impl fmt::Display for Host {
     }
 }
 
-/// Splits what follows `[` into an IPv6 address and the digits of its port.
+/// Splits the text after `[` into an IPv6 address and the digits of its port.
 fn split_bracketed(text: &str, position: usize) -> Result<(String, Option<&str>), UrlError> {
     let (address, rest) = text.split_once(']').ok_or(UrlError::Address { position })?;
     let address: Ipv6Addr = address.parse().map_err(|_| UrlError::Address { position })?;
@@ -93,7 +93,7 @@ fn split_plain(text: &str, position: usize) -> Result<(String, Option<&str>), Ur
     Ok((name, port))
 }
 
-/// Reads the digits of a port, 1 to 65535.
+/// Parses a port, 1 to 65535.
 fn parse_port(digits: &str, position: usize) -> Result<u16, UrlError> {
     let only_digits = !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit());
     match digits.parse() {

@@ -1,8 +1,7 @@
 //! Store URLs and their options, with credentials that cannot be printed.
 //!
-//! [`StoreUrl::parse`] reads the one line that names a store; [`StoreUrl::options`] checks its query against what
-//! the store knows. `Debug`, `Display` and every error show a URL without its password; only [`Secret::expose`]
-//! gives it out.
+//! [`StoreUrl::parse`] reads the URL of a store. [`StoreUrl::options`] checks its options against those that the store
+//! knows. `Debug`, `Display` and all errors omit the password; only [`Secret::expose`] returns it.
 
 mod duration;
 mod error;
@@ -10,8 +9,9 @@ mod host;
 mod options;
 mod parse;
 mod password_file;
+mod percent;
+mod redaction;
 mod secret;
-mod shown;
 #[cfg(feature = "tls")]
 mod tls;
 mod url;

@@ -1,4 +1,4 @@
-//! What a URL's query says to a store that names the options it knows, by type.
+//! The options of a URL, checked against those that a store knows.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::duration::parse_duration;
 use crate::error::UrlError;
 
-/// Describes one option that a store knows: its name and the type of its value.
+/// An option that a store knows: its name and the type of its value.
 ///
 /// # Examples
 ///
@@ -41,31 +41,31 @@ impl Known {
         Self { name, kind }
     }
 
-    /// A length of time, as [`parse_duration`](crate::parse_duration) reads it.
+    /// An option with a length of time, as [`parse_duration`](crate::parse_duration) reads it.
     #[must_use]
     pub const fn duration(name: &'static str) -> Self {
         Self::new(name, Kind::Duration)
     }
 
-    /// `true` or `false`.
+    /// An option that is `true` or `false`.
     #[must_use]
     pub const fn flag(name: &'static str) -> Self {
         Self::new(name, Kind::Flag)
     }
 
-    /// Any text, not empty.
+    /// An option with any text that is not empty.
     #[must_use]
     pub const fn text(name: &'static str) -> Self {
         Self::new(name, Kind::Text)
     }
 
-    /// The path of a file, not empty; whether it exists is seen when it is read.
+    /// An option with the path of a file. The file is not opened when the URL is read.
     #[must_use]
     pub const fn path(name: &'static str) -> Self {
         Self::new(name, Kind::Path)
     }
 
-    /// One word of a list.
+    /// An option with one word of a list.
     #[must_use]
     pub const fn one_of(name: &'static str, choices: &'static [&'static str]) -> Self {
         Self::new(name, Kind::OneOf(choices))
@@ -73,7 +73,7 @@ impl Known {
 
     fn read(&self, text: &str) -> Result<Value, UrlError> {
         let name = || self.name.to_owned();
-        let pick = |choices: &[&'static str]| {
+        let choose = |choices: &[&'static str]| {
             let found = choices.iter().find(|choice| **choice == text).copied();
             found.ok_or_else(|| UrlError::Choice {
                 name: name(),
@@ -85,8 +85,8 @@ impl Known {
                 Ok(duration) => Ok(Value::Duration(duration)),
                 Err(source) => Err(UrlError::Duration { name: name(), source }),
             },
-            Kind::Flag => Ok(Value::Flag(pick(&["true", "false"])? == "true")),
-            Kind::OneOf(choices) => Ok(Value::OneOf(pick(choices)?)),
+            Kind::Flag => Ok(Value::Flag(choose(&["true", "false"])? == "true")),
+            Kind::OneOf(choices) => Ok(Value::OneOf(choose(choices)?)),
             Kind::Text | Kind::Path if text.is_empty() => Err(UrlError::NoValue { name: name() }),
             Kind::Text => Ok(Value::Text(text.to_owned())),
             Kind::Path => Ok(Value::Path(PathBuf::from(text))),
@@ -94,11 +94,11 @@ impl Known {
     }
 }
 
-/// Holds the options of a URL, checked: every one is known to the store, and its value fits its type.
+/// The options of a URL. Each is known to the store, and its value fits its type.
 ///
 /// # Panics
 ///
-/// Each getter panics when asked for a name that the store did not list under that getter's type.
+/// Each getter panics if the store did not list the name with the getter's type.
 ///
 /// # Examples
 ///
@@ -147,7 +147,7 @@ impl Options {
         })
     }
 
-    /// The length of time given under `name`.
+    /// The length of time of the option `name`; `None` if the URL does not have it.
     #[must_use]
     pub fn duration(&self, name: &str) -> Option<Duration> {
         match self.find(name, |kind| matches!(kind, Kind::Duration))? {
@@ -156,7 +156,7 @@ impl Options {
         }
     }
 
-    /// Whether the flag `name` is given, and how.
+    /// The value of the flag `name`; `None` if the URL does not have it.
     #[must_use]
     pub fn flag(&self, name: &str) -> Option<bool> {
         match self.find(name, |kind| matches!(kind, Kind::Flag))? {
@@ -165,7 +165,7 @@ impl Options {
         }
     }
 
-    /// The text given under `name`.
+    /// The text of the option `name`; `None` if the URL does not have it.
     #[must_use]
     pub fn text(&self, name: &str) -> Option<&str> {
         match self.find(name, |kind| matches!(kind, Kind::Text))? {
@@ -174,7 +174,7 @@ impl Options {
         }
     }
 
-    /// The path given under `name`.
+    /// The path of the option `name`; `None` if the URL does not have it.
     #[must_use]
     pub fn path(&self, name: &str) -> Option<&Path> {
         match self.find(name, |kind| matches!(kind, Kind::Path))? {
@@ -183,7 +183,7 @@ impl Options {
         }
     }
 
-    /// The word given under `name`, one of its list.
+    /// The word of the option `name`; `None` if the URL does not have it.
     #[must_use]
     pub fn one_of(&self, name: &str) -> Option<&'static str> {
         match self.find(name, |kind| matches!(kind, Kind::OneOf(_)))? {
@@ -192,7 +192,8 @@ impl Options {
         }
     }
 
-    /// The value given under `name`. A misspelt name would read as "not given" for ever, so it is a panic.
+    /// Finds the value of the option `name`. Panics on an unlisted name: a misspelled name would otherwise always
+    /// be `None`.
     fn find(&self, name: &str, is_of_type: impl Fn(Kind) -> bool) -> Option<&Value> {
         let mut known = self.known.iter().filter(|option| option.name == name);
         assert!(
@@ -204,7 +205,7 @@ impl Options {
     }
 }
 
-/// Writes `a`, `b` and `c`, each in backquotes.
+/// Joins words to a list such as "`a`, `b` and `c`", each in backquotes.
 fn list(words: &[&str], last: &str) -> String {
     let quoted: Vec<_> = words.iter().map(|word| format!("`{word}`")).collect();
     match quoted.split_last() {

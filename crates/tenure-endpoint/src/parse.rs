@@ -1,21 +1,31 @@
-//! The grammar of store URLs: from one line of text to its parts.
-
-use percent_encoding::percent_decode_str;
+//! Parses a store URL into its parts.
 
 use crate::error::{Part, UrlError};
 use crate::host::Host;
+use crate::password_file::PASSWORD_FILE;
+use crate::percent::decode;
+use crate::redaction;
 use crate::secret::Secret;
-use crate::shown;
-use crate::url::{PASSWORD_FILE, StoreUrl};
+use crate::url::StoreUrl;
 
 /// The longest URL accepted, in bytes.
 const MAX_LEN: usize = 8 * 1024;
 
-/// The schemes without hosts, where everything after the colon is the path.
+/// The schemes without hosts: everything after the colon is a path.
 const WITHOUT_HOSTS: [&str; 2] = ["sqlite", "memory"];
 
-/// Reads a store URL.
-pub(crate) fn parse(text: &str) -> Result<StoreUrl, UrlError> {
+impl StoreUrl {
+    /// Parses a store URL of at most 8 KiB.
+    ///
+    /// # Errors
+    ///
+    /// [`UrlError`] names the part that is wrong and says what to write instead. It never contains the password.
+    pub fn parse(text: &str) -> Result<Self, UrlError> {
+        parse(text)
+    }
+}
+
+fn parse(text: &str) -> Result<StoreUrl, UrlError> {
     if text.is_empty() {
         return Err(UrlError::Empty);
     }
@@ -40,7 +50,7 @@ pub(crate) fn parse(text: &str) -> Result<StoreUrl, UrlError> {
     }
 }
 
-/// Accepts a letter followed by letters, digits, `+`, `-` and `.`.
+/// Checks the scheme, a letter followed by letters, digits, `+`, `-` and `.`, and converts it to lower case.
 fn parse_scheme(text: &str) -> Result<String, UrlError> {
     let fits = text.starts_with(|c: char| c.is_ascii_alphabetic())
         && text
@@ -53,17 +63,17 @@ fn parse_scheme(text: &str) -> Result<String, UrlError> {
     }
 }
 
-/// Reads what follows the colon of `sqlite:` and `memory:`.
+/// Parses the rest of a URL after `sqlite:` or `memory:`.
 fn parse_path_form(scheme: String, rest: &str) -> Result<StoreUrl, UrlError> {
     let (path, query) = split_query(rest);
     let path = match path.strip_prefix("//") {
         None => path,
         Some(absolute) if absolute.starts_with('/') => absolute,
-        // `sqlite://data.db` is a host to some and a relative path to others.
+        // Refused as ambiguous: `data.db` in `sqlite://data.db` could be a host or a relative path.
         Some(_) => return Err(UrlError::HostNotAllowed { scheme }),
     };
     Ok(StoreUrl {
-        shown: format!("{scheme}:{}", shown::path_and_query(rest)),
+        shown: format!("{scheme}:{}", redaction::path_and_query(rest)),
         user: None,
         password: None,
         hosts: Vec::new(),
@@ -73,14 +83,14 @@ fn parse_path_form(scheme: String, rest: &str) -> Result<StoreUrl, UrlError> {
     })
 }
 
-/// Reads what follows the colon of a store on the network.
+/// Parses the rest of a URL of a store on the network, after the colon.
 fn parse_host_form(scheme: String, rest: &str) -> Result<StoreUrl, UrlError> {
     let Some(rest) = rest.strip_prefix("//") else {
         return Err(UrlError::NoSlashes { scheme });
     };
     let (authority, tail) = rest.split_at(rest.find(['/', '?', '#']).unwrap_or(rest.len()));
-    // An `@`, `/`, `?` or `#` that was left raw in a password leaves an `@` too many, or one behind the authority.
-    // Refusing both here is what lets the rest of the URL be shown.
+    // If a password contains a raw `@`, `/`, `?` or `#`, the URL has a second `@`, or an `@` after the hosts. Both are
+    // refused here, so no part of a password is taken for a host or a path and shown.
     if tail.contains('@') || authority.matches('@').count() > 1 {
         return Err(UrlError::UnencodedAt);
     }
@@ -98,11 +108,14 @@ fn parse_host_form(scheme: String, rest: &str) -> Result<StoreUrl, UrlError> {
     let shown_user = match user {
         "" => String::new(),
         user if has_password => format!("{user}@"),
-        // Whoever forgot the colon wrote the password here.
+        // A user without a password may be a password whose colon was forgotten, so it is masked.
         _ => "***@".to_owned(),
     };
     Ok(StoreUrl {
-        shown: format!("{scheme}://{shown_user}{hosts}{}", shown::path_and_query(tail)),
+        shown: format!(
+            "{scheme}://{shown_user}{hosts}{}",
+            redaction::path_and_query(tail)
+        ),
         user: Some(decode(user, Part::User)?).filter(|user| !user.is_empty()),
         password: Some(decode(password, Part::Password)?)
             .filter(|text| !text.is_empty())
@@ -114,7 +127,7 @@ fn parse_host_form(scheme: String, rest: &str) -> Result<StoreUrl, UrlError> {
     })
 }
 
-/// Reads one host or several, separated by commas.
+/// Parses one or more hosts, separated by commas.
 fn parse_hosts(text: &str, scheme: &str) -> Result<Vec<Host>, UrlError> {
     if text.is_empty() {
         return Err(UrlError::NoHost {
@@ -127,12 +140,12 @@ fn parse_hosts(text: &str, scheme: &str) -> Result<Vec<Host>, UrlError> {
         .collect()
 }
 
-/// Splits at the first `?`; no `?` and nothing after it are the same.
+/// Splits off the query at the first `?`. A missing query is the same as an empty one.
 fn split_query(text: &str) -> (&str, &str) {
     text.split_once('?').unwrap_or((text, ""))
 }
 
-/// Reads `name=value&name=value`, in order, each name once.
+/// Parses `name=value&name=value`, in order. A name that comes twice is refused.
 fn parse_query(text: &str) -> Result<Vec<(String, String)>, UrlError> {
     let mut pairs: Vec<(String, String)> = Vec::new();
     if text.is_empty() {
@@ -149,7 +162,7 @@ fn parse_query(text: &str) -> Result<Vec<(String, String)>, UrlError> {
             return Err(UrlError::OptionSyntax { position });
         }
         let name = name.to_owned();
-        if shown::sounds_like_a_credential(&name) {
+        if redaction::sounds_like_a_credential(&name) {
             return Err(UrlError::Credential { name });
         }
         if pairs.iter().any(|(earlier, _)| *earlier == name) {
@@ -159,23 +172,4 @@ fn parse_query(text: &str) -> Result<Vec<(String, String)>, UrlError> {
         pairs.push((name, value));
     }
     Ok(pairs)
-}
-
-/// Percent-decodes one part; `+` stays `+`, as everywhere but in forms.
-pub(crate) fn decode(text: &str, part: Part) -> Result<String, UrlError> {
-    match percent_decode_str(text).decode_utf8() {
-        Ok(decoded) if every_percent_is_followed_by_hex(text) && !decoded.contains('\0') => {
-            Ok(decoded.into())
-        }
-        _ => Err(UrlError::Encoding(part)),
-    }
-}
-
-/// Refuses what a lenient decoder would pass through: `%zz`, `%1`, a final `%`.
-fn every_percent_is_followed_by_hex(text: &str) -> bool {
-    text.split('%').skip(1).all(|after| {
-        let mut digits = after.bytes();
-        let mut hex = || digits.next().is_some_and(|digit| digit.is_ascii_hexdigit());
-        hex() && hex()
-    })
 }

@@ -1,4 +1,4 @@
-//! Reading a password from the file that `password_file` names.
+//! Reads a password from the file that the option `password_file` names.
 
 use std::fs::File;
 use std::io::{self, Read};
@@ -6,10 +6,13 @@ use std::path::{Path, PathBuf};
 
 use crate::secret::Secret;
 
-/// The longest password file read, in bytes: enough for a token, too little for a wrong file.
+/// The option that names the file with the password.
+pub(crate) const PASSWORD_FILE: &str = "password_file";
+
+/// The greatest size of a password file, in bytes. Long tokens fit; a larger file is most likely the wrong one.
 const MAX_LEN: u64 = 64 * 1024;
 
-/// Holds what a password file gave, and whether others can read it.
+/// The password from a file, and whether every user can read the file.
 ///
 /// # Examples
 /// ```
@@ -17,7 +20,7 @@ const MAX_LEN: u64 = 64 * 1024;
 /// # let path = dir.path().join("password");
 /// use tenure_endpoint::read_password_file;
 ///
-/// std::fs::write(&path, "s3cr3t\nwhat stands below is ignored\n")?;
+/// std::fs::write(&path, "s3cr3t\nthe other lines are ignored\n")?;
 /// let file = read_password_file(&path)?;
 /// assert_eq!(file.password.expose(), "s3cr3t");
 /// assert!(!format!("{file:?}").contains("s3cr3t"));
@@ -27,11 +30,11 @@ const MAX_LEN: u64 = 64 * 1024;
 pub struct PasswordFile {
     /// The first line, without its line end.
     pub password: Secret,
-    /// Whether every user of this machine may read the file. Always `false` where files have no such mode.
+    /// Whether every user of this machine may read the file. Always `false` on systems without Unix permissions.
     pub readable_by_all: bool,
 }
 
-/// Says why a password file gave no password.
+/// The reason why no password could be read from a file.
 ///
 /// # Examples
 /// ```
@@ -44,12 +47,12 @@ pub struct PasswordFile {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum PasswordFileError {
-    /// The file could not be read, or is not UTF-8.
+    /// The file cannot be read, or is not UTF-8.
     #[error("the password file {} cannot be read", path.display())]
     Read {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the operating system.
         source: io::Error,
     },
     /// The first line is empty.
@@ -66,11 +69,11 @@ pub enum PasswordFileError {
     },
 }
 
-/// Reads the first line of a password file, without its line end (`\n` or `\r\n`); other spaces are kept.
+/// Reads the first line of a password file, without its line end (`\n` or `\r\n`). Spaces are kept.
 ///
 /// # Errors
 ///
-/// [`PasswordFileError`] names the file and never what stands in it.
+/// [`PasswordFileError`] names the file. It never contains text of the file.
 ///
 /// # Examples
 ///
@@ -101,7 +104,7 @@ pub fn read_password_file(path: &Path) -> Result<PasswordFile, PasswordFileError
     })
 }
 
-/// Reads one byte more than allowed, to tell a file that is too large.
+/// Reads at most one byte more than allowed, so that the caller detects a file that is too large.
 fn read(path: &Path) -> io::Result<(String, bool)> {
     let file = File::open(path)?;
     let readable_by_all = is_readable_by_all(&file)?;

@@ -1,10 +1,10 @@
-//! A credential that no formatter shows.
+//! A credential that formatters do not show.
 
 use std::fmt;
 
-/// Holds a credential that only [`expose`](Secret::expose) gives out.
+/// A credential that only [`expose`](Secret::expose) returns.
 ///
-/// `Debug` writes `Secret(..)`, there is no `Display`, and no method compares, measures or serializes it.
+/// `Debug` writes `Secret(..)`. The type has no `Display`, and no methods to compare or serialize it or to read its length.
 /// No guarantee that its memory is wiped after use.
 ///
 /// # Examples
@@ -23,7 +23,7 @@ impl Secret {
         Self(text.into())
     }
 
-    /// Gives the credential out, for the one line that sends it to the store.
+    /// Returns the credential, to send it to the store.
     #[must_use]
     pub fn expose(&self) -> &str {
         &self.0

@@ -1,4 +1,4 @@
-//! TLS for every store with a network: rustls on ring, with the system's authorities or a file's.
+//! TLS settings for stores on the network: rustls on ring, with the certificate authorities of the system or of a file.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::{ClientConfig, RootCertStore};
 
-/// Says why no TLS can be spoken.
+/// The reason why a TLS configuration cannot be made.
 ///
 /// # Examples
 /// ```
@@ -21,29 +21,29 @@ use rustls::{ClientConfig, RootCertStore};
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TlsError {
-    /// A file could not be read, or holds nothing of its kind.
+    /// A file cannot be read, or contains no certificate or key.
     #[error("{} has no certificate or key that can be read (PEM)", path.display())]
     File {
         /// The file.
         path: PathBuf,
-        /// What was wrong with it.
+        /// The error of the file.
         source: pem::Error,
     },
-    /// The system trusts nobody.
+    /// The system has no certificates of authorities.
     #[error("this system has no certificates of authorities: install them, or name a file with `ca`")]
     NoAuthorities,
-    /// The certificates, or the key, do not make sense together.
+    /// The certificates and the key do not fit together, or rustls does not accept them.
     #[error("the certificate and its key cannot be used for TLS")]
     Unfit(#[source] rustls::Error),
 }
 
-/// Makes what a connection needs to speak TLS.
+/// Creates the TLS configuration of a client.
 ///
-/// It trusts the authorities in the file `ca`, or the system's without one, and shows the certificate and key of `identity`
-/// to a server that asks for them. The process's default provider is neither read nor set.
+/// It trusts the certificate authorities in the file `ca`, or those of the system if `ca` is `None`. `identity` is the
+/// client's certificate and key, for servers that ask for one. The default provider of the process is not used or changed.
 ///
 /// # Errors
-/// [`TlsError`] names the file that is wrong, and never shows what stands in it.
+/// [`TlsError`] names the file that is wrong. It never contains text of the file.
 pub fn tls_config(
     ca: Option<&Path>,
     identity: Option<(&Path, &Path)>,
@@ -72,7 +72,7 @@ fn authorities(ca: Option<&Path>) -> Result<RootCertStore, TlsError> {
                 roots.add(certificate).map_err(TlsError::Unfit)?;
             }
         }
-        // Those that cannot be read do not keep the others from being trusted.
+        // Skips certificates that cannot be read, and trusts the others.
         None => drop(roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs)),
     }
     if roots.is_empty() {

@@ -1,4 +1,4 @@
-//! A parsed store URL: its parts, and how it is shown.
+//! A parsed store URL, which is shown without credentials.
 
 use std::fmt;
 use std::path::Path;
@@ -6,23 +6,19 @@ use std::path::Path;
 use crate::error::UrlError;
 use crate::host::Host;
 use crate::options::{Known, Options};
-use crate::parse;
+use crate::password_file::PASSWORD_FILE;
 use crate::secret::Secret;
 
-/// The option that names the file with the password.
-pub(crate) const PASSWORD_FILE: &str = "password_file";
-
-/// Names a store, its credentials and its options, as one line of text.
+/// A parsed URL that names a store, its credentials and its options.
 ///
-/// Two forms exist. A store on the network is `scheme://[user[:password]@]host[:port][,host…][/path][?options]`;
+/// There are two forms. A store on the network is `scheme://[user[:password]@]host[:port][,host…][/path][?options]`;
 /// a store in a file or in memory (`sqlite`, `memory`) is `scheme:path[?options]`, or `scheme:///path` for an
 /// absolute path. User, password, host, path and the values of options are percent-decoded.
 ///
-/// `Display` and `Debug` show the URL as it was written, but for the password, which is left out whole: the text
-/// parses again, to the same store without its password. A user without a password is shown as `***`, unless there is
-/// a `password_file`: it may be a password whose colon was forgotten. The value of an option that no store takes is shown
-/// as `***`, too. To keep that promise when a password was not encoded, exactly one `@` may stand in a URL with hosts, and
-/// options whose names sound like a credential are refused.
+/// `Display` and `Debug` show the URL as it was written, without the password. The shown text is again a valid URL of
+/// the same store. Two more parts are shown as `***`, because they may be misplaced passwords: a user without a password,
+/// unless the URL has a `password_file`, and the value of an option that no store has. For the same reason a URL with
+/// hosts may contain only one `@`, and options with names like `password` or `token` are refused.
 ///
 /// # Examples
 ///
@@ -43,40 +39,32 @@ pub struct StoreUrl {
     pub(crate) hosts: Vec<Host>,
     pub(crate) path: String,
     pub(crate) pairs: Vec<(String, String)>,
-    /// The text as written, without the password, and without a user or an option's value that may be one.
+    /// The text as written, without the password, and with `***` for parts that may be one.
     pub(crate) shown: String,
 }
 
 impl StoreUrl {
-    /// Reads a store URL of at most 8 KiB.
-    ///
-    /// # Errors
-    ///
-    /// [`UrlError`] names the part that is wrong and what to write instead, and never repeats the password.
-    pub fn parse(text: &str) -> Result<Self, UrlError> {
-        parse::parse(text)
-    }
-
     /// The scheme, in lower case.
     #[must_use]
     pub fn scheme(&self) -> &str {
         &self.scheme
     }
 
-    /// The user, unless it is absent or empty.
+    /// The user; `None` if it is absent or empty.
     #[must_use]
     pub fn user(&self) -> Option<&str> {
         self.user.as_deref()
     }
 
-    /// The password, unless it is absent or empty.
+    /// The password; `None` if it is absent or empty.
     #[must_use]
     pub fn password(&self) -> Option<&Secret> {
         self.password.as_ref()
     }
 
-    /// Whether the value of an option of that name is shown: that of one that no store takes is not, for a password may
-    /// stand there.
+    /// Returns whether `Display` shows the value of the option `name`.
+    ///
+    /// The values of options that no store has are masked, because they may be misspelled credentials.
     ///
     /// # Examples
     /// ```
@@ -87,39 +75,40 @@ impl StoreUrl {
     /// ```
     #[must_use]
     pub fn shows_option(name: &str) -> bool {
-        crate::shown::is_shown(name)
+        crate::redaction::is_shown(name)
     }
 
-    /// The file that holds the password, if an option names one. Whether the store takes that option is not looked at.
+    /// The value of the option `password_file`; `None` if it is absent or empty. Does not check that the store has the
+    /// option.
     #[must_use]
     pub fn password_file(&self) -> Option<&Path> {
-        let named = self.pairs.iter().find(|(name, _)| name == PASSWORD_FILE)?;
-        Some(Path::new(&named.1)).filter(|path| !path.as_os_str().is_empty())
+        let option = self.pairs.iter().find(|(name, _)| name == PASSWORD_FILE)?;
+        Some(Path::new(&option.1)).filter(|path| !path.as_os_str().is_empty())
     }
 
-    /// The servers in the order written: at least one for a store on the network, none for a file or memory.
+    /// The servers, in the order of the URL. At least one for a store on the network, none for a file or memory.
     #[must_use]
     pub fn hosts(&self) -> &[Host] {
         &self.hosts
     }
 
-    /// What follows the hosts without its leading `/` (a database, a base, a prefix), or the path of a file.
+    /// The path after the hosts, without its leading `/`, or the path of a file.
     #[must_use]
     pub fn path(&self) -> &str {
         &self.path
     }
 
-    /// Checks the query against the options that the store knows, and gives it out by type.
+    /// Checks the options of the URL against those that the store knows, and parses their values.
     ///
     /// # Errors
     ///
-    /// [`UrlError`] for the first option that is unknown or whose value does not fit its type.
+    /// [`UrlError`] for the first option that is unknown or whose value does not fit its type: correct the URL.
     pub fn options(&self, known: &[Known]) -> Result<Options, UrlError> {
         Options::check(&self.pairs, known)
     }
 }
 
-/// Writes the URL as it was given, without its password, and without a user or an option's value that may be one.
+/// Writes the URL as it was given, without the password, and with `***` for parts that may be one.
 impl fmt::Display for StoreUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.shown)

@@ -1,4 +1,4 @@
-//! The grammar of store URLs, as tables of what is written and what is read.
+//! The grammar of store URLs, as tables of URLs and their parts.
 
 use tenure_endpoint::{StoreUrl, UrlError};
 
@@ -13,7 +13,7 @@ fn refused(text: &str) -> UrlError {
 }
 
 #[test]
-fn everything_after_the_colon_of_a_file_is_its_path() {
+fn the_text_after_the_scheme_of_a_file_is_its_path() {
     let table = [
         ("sqlite:", ""),
         ("sqlite:locks.db", "locks.db"),
@@ -82,14 +82,14 @@ fn hosts_keep_their_order_and_ports() {
 }
 
 #[test]
-fn a_host_is_written_as_it_is_read() {
+fn a_host_is_shown_as_it_was_written() {
     let url = parse("etcd://h,h:1,[::1],[0:0::1]:2");
     let shown: Vec<_> = url.hosts().iter().map(ToString::to_string).collect();
     assert_eq!(shown, ["h", "h:1", "[::1]", "[::1]:2"]);
 }
 
 #[test]
-fn a_path_begins_after_the_slash_behind_the_hosts() {
+fn a_path_begins_after_the_slash_that_ends_the_hosts() {
     let table = [
         ("redis://h", ""),
         ("redis://h/", ""),
@@ -130,7 +130,7 @@ fn user_and_password_are_percent_decoded() {
 }
 
 #[test]
-fn what_is_wrong_is_named_with_what_to_write() {
+fn errors_name_the_wrong_part_and_what_to_write() {
     let table = [
         ("", "empty: write one such as `sqlite:` or"),
         ("locks.db", "no scheme: begin with one such as `sqlite:`"),
@@ -173,7 +173,7 @@ fn a_port_is_a_number_from_1_to_65535() {
 }
 
 #[test]
-fn a_socket_is_refused_in_words() {
+fn a_socket_is_refused_with_an_explanation() {
     for text in [
         "unix:///run/redis.sock",
         "unix:/run/redis.sock",

@@ -1,11 +1,11 @@
-//! Text that no person meant as a URL: refused in words, at once, without a panic.
+//! Malformed, huge and random text is refused quickly, with an error and without a panic.
 
 use std::time::{Duration, Instant};
 
 use tenure_endpoint::{StoreUrl, UrlError};
 
 #[test]
-fn text_that_is_no_url_is_refused() {
+fn text_that_is_not_a_url_is_refused() {
     let table = [
         ":",
         "//",
@@ -81,7 +81,7 @@ fn a_control_character_is_refused_and_never_repeated() {
 }
 
 #[test]
-fn no_piece_of_a_url_panics() {
+fn parsing_any_piece_of_a_url_does_not_panic() {
     let whole = "redis+cluster://ad%61:p%C3%BC@h1:1,[::1]:2,ü/päth%2F?a=1&b=%20";
     let bounds: Vec<_> = whole
         .char_indices()

@@ -1,4 +1,4 @@
-//! Options by type: what each accepts, and what an unknown or wrong one is told.
+//! Options by type: the values that each accepts, and the errors for unknown options and wrong values.
 
 use std::path::Path;
 use std::time::Duration;
@@ -19,7 +19,7 @@ fn options(query: &str) -> Result<Options, String> {
 }
 
 #[test]
-fn options_are_given_out_by_type() {
+fn options_are_returned_by_type() {
     let all = "command_timeout=1m30s&replicas=true&table=my%20locks&password_file=%2Frun%2Fpw&layout=unique";
     let given = options(all).expect("all are known");
     assert_eq!(given.duration("command_timeout"), Some(Duration::from_secs(90)));
@@ -30,7 +30,7 @@ fn options_are_given_out_by_type() {
 }
 
 #[test]
-fn an_option_left_out_is_none() {
+fn a_missing_option_is_none() {
     let none = options("").expect("no option is fine");
     assert_eq!(none.duration("command_timeout"), None);
     assert_eq!(none.flag("replicas"), None);
@@ -40,7 +40,7 @@ fn an_option_left_out_is_none() {
 }
 
 #[test]
-fn an_unknown_option_is_told_the_known_ones() {
+fn the_error_for_an_unknown_option_lists_the_known_ones() {
     assert_eq!(
         options("tabel=x").unwrap_err(),
         "the store has no option `tabel`: it knows `command_timeout`, `replicas`, `table`, `password_file` and \
@@ -54,7 +54,7 @@ fn an_unknown_option_is_told_the_known_ones() {
 }
 
 #[test]
-fn a_value_that_does_not_fit_is_told_what_would() {
+fn the_error_for_a_wrong_value_says_what_fits() {
     let table = [
         (
             "command_timeout=5",
@@ -82,7 +82,7 @@ fn a_value_that_does_not_fit_is_told_what_would() {
 
 #[test]
 #[should_panic(expected = "does not list under this type")]
-fn asking_for_an_option_that_is_not_listed_is_a_programmers_error() {
+fn reading_an_option_that_is_not_listed_panics() {
     let given = options("").expect("no option is fine");
     let _ = given.text("layout");
 }

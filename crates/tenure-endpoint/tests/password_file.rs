@@ -1,4 +1,4 @@
-//! Reading the password file: its first line, its mode, and what is said when it gives none.
+//! The password file: its first line, its permissions, and the errors of unusable files.
 
 use std::error::Error;
 use std::fs;
@@ -7,7 +7,7 @@ use std::path::Path;
 use tenure_endpoint::{PasswordFileError, StoreUrl, read_password_file};
 
 #[test]
-fn the_first_line_without_its_end_is_the_password() {
+fn the_first_line_without_its_line_end_is_the_password() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("password");
     let table = [
@@ -27,7 +27,7 @@ fn the_first_line_without_its_end_is_the_password() {
 }
 
 #[test]
-fn a_file_without_a_password_is_refused_by_name() {
+fn the_error_for_a_file_without_a_password_names_the_file() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("password");
     assert!(matches!(
@@ -42,9 +42,12 @@ fn a_file_without_a_password_is_refused_by_name() {
     let large = b"s3cr3t".repeat(100_000);
     for content in [&b""[..], b"\n", b"\r\ns3cr3t", b"s3cr3t\xff", &large] {
         fs::write(&path, content).expect("written");
-        let refused = read_password_file(&path).expect_err("no password stands there");
-        let said = format!("{refused} {refused:?} {:?}", refused.source());
-        assert!(said.contains("password") && !said.contains("s3cr3t"), "{said}");
+        let refused = read_password_file(&path).expect_err("the file has no password");
+        let message = format!("{refused} {refused:?} {:?}", refused.source());
+        assert!(
+            message.contains("password") && !message.contains("s3cr3t"),
+            "{message}"
+        );
     }
 }
 
@@ -64,7 +67,7 @@ fn a_file_that_everyone_can_read_is_reported_and_still_read() {
 }
 
 #[test]
-fn a_url_says_which_file_it_is() {
+fn a_url_names_its_password_file() {
     for (text, file) in [
         (
             "redis://ada@h?layout=x&password_file=%2Frun%2Fp%20w",

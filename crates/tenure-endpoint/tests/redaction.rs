@@ -1,4 +1,4 @@
-//! A password shows nowhere: not in a URL that parses, not in the error of one that does not.
+//! No output shows a password: neither a parsed URL nor the error of a refused one.
 
 use std::collections::BTreeSet;
 use std::error::Error;
@@ -8,7 +8,7 @@ use tenure_endpoint::{Known, StoreUrl};
 
 const PASSWORD: &str = "s3cr3t";
 
-/// Everything that the crate can print about a text: the URL and its parts, or the error and its sources.
+/// Returns everything that the crate can print about a text: the URL and its parts, or the error and its sources.
 fn everything_printed_about(text: &str) -> String {
     let mut printed = String::new();
     match StoreUrl::parse(text) {
@@ -44,7 +44,7 @@ fn assert_hidden(text: &str) {
     assert!(!printed.contains(PASSWORD), "{text:?} prints {printed}");
 }
 
-/// Reads a URL that must be shown so.
+/// Parses a URL, and checks that it is shown as `shown`.
 fn assert_shown(text: &str, shown: &str) -> StoreUrl {
     let url = StoreUrl::parse(text).unwrap_or_else(|refused| panic!("{text}: {refused}"));
     assert_eq!(url.to_string(), shown);
@@ -81,7 +81,7 @@ fn a_url_is_shown_without_its_password() {
     }
 }
 
-/// Whoever forgets the colon writes the password where the user stands.
+/// The user may be a password whose colon was forgotten.
 #[test]
 fn a_user_without_a_password_is_not_shown() {
     for (text, shown) in [
@@ -107,18 +107,18 @@ fn a_user_without_a_password_is_not_shown() {
     for c in (0..=0xff).filter_map(char::from_u32) {
         for user in [format!("{c}s3cr3t"), format!("s3cr3t{c}")] {
             for text in [format!("redis://{user}@host:1/0"), format!("redis://{user}@")] {
-                let said = match StoreUrl::parse(&text) {
+                let printed = match StoreUrl::parse(&text) {
                     Ok(url) => format!("{url} {url:?}"),
                     Err(refused) => chain(&refused),
                 };
-                assert!(!said.contains(PASSWORD), "{text:?} prints {said}");
+                assert!(!printed.contains(PASSWORD), "{text:?} prints {printed}");
             }
         }
     }
 }
 
 #[test]
-fn a_password_with_any_character_left_raw_shows_nowhere() {
+fn a_password_with_a_raw_character_is_never_shown() {
     let templates = [
         "redis://ada:PW@host:6379/0?layout=plain",
         "redis://:PW@host",
@@ -132,7 +132,7 @@ fn a_password_with_any_character_left_raw_shows_nowhere() {
         "sqlite://ada:PW@host",
     ];
     for c in (0..=0xff).filter_map(char::from_u32) {
-        // `1` is a port: with it, what follows `/` or `,` would be a path or a host, were it not for the `@`.
+        // `1` is a valid port. With it, only the `@` shows that the text after a raw `/` or `,` is not a path or a host.
         for start in ["", "x", "1"] {
             for password in [format!("{start}{c}s3cr3t"), format!("{start}s3cr3t{c}")] {
                 for template in templates {
@@ -144,7 +144,7 @@ fn a_password_with_any_character_left_raw_shows_nowhere() {
 }
 
 #[test]
-fn a_url_cut_off_anywhere_shows_no_password() {
+fn a_truncated_url_shows_no_password() {
     let whole = "redis+sentinel://ada:s3cr3t@h1:1,h2:2/master/0?layout=plain&max_lease=5m";
     for end in 0..=whole.len() {
         assert_hidden(&whole[..end]);
@@ -152,7 +152,7 @@ fn a_url_cut_off_anywhere_shows_no_password() {
 }
 
 #[test]
-fn an_option_that_would_carry_a_password_is_refused_without_its_value() {
+fn refusing_a_credential_option_does_not_show_its_value() {
     for name in [
         "password",
         "PASSWORD",
@@ -180,13 +180,13 @@ fn an_option_that_would_carry_a_password_is_refused_without_its_value() {
 }
 
 #[test]
-fn an_error_about_an_option_never_repeats_its_value() {
+fn an_error_about_an_option_does_not_show_its_value() {
     let known = [
         Known::duration("d"),
         Known::flag("f"),
         Known::one_of("o", &["a", "b"]),
     ];
-    for name in ["d", "f", "o", "unheard_of"] {
+    for name in ["d", "f", "o", "unknown"] {
         let url = StoreUrl::parse(&format!("redis://h?{name}=s3cr3t")).expect("the grammar is met");
         let refused = url.options(&known).expect_err("the value does not fit");
         assert!(!chain(&refused).contains(PASSWORD), "{refused}");
@@ -194,14 +194,14 @@ fn an_error_about_an_option_never_repeats_its_value() {
 }
 
 #[test]
-fn the_value_of_an_option_that_no_store_takes_is_not_shown() {
+fn the_value_of_an_option_that_no_store_has_is_not_shown() {
     for (text, shown) in [
         ("redis://h?pw=s3cr3t", "redis://h?pw=***"),
         (
             "redis://h/0?layout=x&pin=s3cr3t=?/&spin=false&sslkey=s3cr3t",
             "redis://h/0?layout=x&pin=***&spin=false&sslkey=***",
         ),
-        // Names are told apart by their case.
+        // The names of options are case-sensitive.
         ("redis://h?CERT=s3cr3t&cert=c", "redis://h?CERT=***&cert=c"),
         ("redis://h?p=", "redis://h?p=***"),
         (
@@ -218,25 +218,25 @@ fn the_value_of_an_option_that_no_store_takes_is_not_shown() {
     }
 }
 
-/// Looks for them where the stores name them: `Known::text("name")`, in `const`s.
+/// Searches the sources of the stores for their lists of options, such as `Known::text("name")`.
 #[test]
-fn the_value_of_every_option_that_a_store_takes_is_shown() {
+fn the_value_of_every_option_of_a_store_is_shown() {
     let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let mut found = BTreeSet::new();
-    for store in std::fs::read_dir(&crates).expect("beside the stores") {
+    for store in std::fs::read_dir(&crates).expect("the folder of the crates") {
         let store = store.expect("it can be read").path();
-        // The doc comments here name options of nobody's.
+        // The doc comments of this crate name options that no store has.
         if !store.ends_with("tenure-endpoint") {
             options_in(&store.join("src"), &mut found);
         }
     }
-    for usual in ["layout", "spin", "password_file", "key"] {
-        assert!(found.contains(usual), "{usual} is missing in {found:?}");
+    for common in ["layout", "spin", "password_file", "key"] {
+        assert!(found.contains(common), "{common} is missing in {found:?}");
     }
     for name in found {
         let text = format!("redis://h?{name}=value");
         let url = StoreUrl::parse(&text).unwrap_or_else(|refused| panic!("{text}: {refused}"));
-        assert_eq!(url.to_string(), text, "enter `{name}` in src/shown.rs");
+        assert_eq!(url.to_string(), text, "add `{name}` to SHOWN in src/redaction.rs");
     }
 }
 
