@@ -11,7 +11,7 @@ use tokio::sync::oneshot::error::TryRecvError;
 
 use crate::dialect::sqlite::mailbox::Mailbox;
 use crate::profile::{LIMITS, SQLITE};
-use crate::request::{Ask, Request, Write};
+use crate::request::{Pending, Request, Write};
 
 /// Locks in an SQL database.
 ///
@@ -55,13 +55,13 @@ impl SqlStore {
 
     /// Asks, and waits for the answer: at first awake, offering the thread to others at every look. There is none if the
     /// database's side goes away.
-    async fn ask<Q, A>(&self, question: Q, wrap: impl FnOnce(Ask<Q, A>) -> Request) -> Option<A> {
-        let (ask, mut answer) = Ask::new(question);
-        let patience = self.mailbox.patience();
-        self.submit(wrap(ask));
-        if patience > Duration::ZERO {
+    async fn ask<Q, A>(&self, question: Q, wrap: impl FnOnce(Pending<Q, A>) -> Request) -> Option<A> {
+        let (pending, mut answer) = Pending::new(question);
+        let caller_spin = self.mailbox.caller_spin();
+        self.submit(wrap(pending));
+        if caller_spin > Duration::ZERO {
             let asked = std::time::Instant::now();
-            while asked.elapsed() < patience {
+            while asked.elapsed() < caller_spin {
                 match answer.try_recv() {
                     Ok(answer) => return Some(answer),
                     Err(TryRecvError::Closed) => return None,
@@ -76,7 +76,7 @@ impl SqlStore {
     fn call<Q, A>(
         self: Arc<Self>,
         question: Q,
-        wrap: fn(Ask<Q, Result<A, BackendError>>) -> Request,
+        wrap: fn(Pending<Q, Result<A, BackendError>>) -> Request,
     ) -> Call<A>
     where
         Q: Send + 'static,
@@ -92,7 +92,7 @@ impl SqlStore {
     fn each<Q, A>(
         self: Arc<Self>,
         batch: Batch<Q>,
-        wrap: fn(Ask<Batch<Q>, Batch<A>>) -> Request,
+        wrap: fn(Pending<Batch<Q>, Batch<A>>) -> Request,
         unknown: fn(BackendError) -> A,
     ) -> BatchCall<A>
     where
@@ -129,21 +129,23 @@ impl Backend for SqlStore {
     }
 
     fn acquire(self: Arc<Self>, claim: Arc<Claim>, not_after: Instant) -> Call<AcquireReply> {
-        self.call((claim, not_after), |ask| Request::Write(Write::Acquire(ask)))
+        self.call((claim, not_after), |pending| {
+            Request::Write(Write::Acquire(pending))
+        })
     }
 
     fn renew(self: Arc<Self>, batch: Batch<RenewRequest>) -> BatchCall<RenewReply> {
-        let wrap = |ask| Request::Write(Write::Renew(ask));
+        let wrap = |pending| Request::Write(Write::Renew(pending));
         self.each(batch, wrap, RenewReply::Unknown)
     }
 
     fn release(self: Arc<Self>, batch: Batch<ReleaseRequest>) -> BatchCall<ReleaseReply> {
-        let wrap = |ask| Request::Write(Write::Release(ask));
+        let wrap = |pending| Request::Write(Write::Release(pending));
         self.each(batch, wrap, ReleaseReply::Unknown)
     }
 
     fn watch(self: Arc<Self>, claim: Arc<Claim>) -> Call<Wakes> {
-        self.call(claim, |ask| Request::Write(Write::Watch(ask)))
+        self.call(claim, |pending| Request::Write(Write::Watch(pending)))
     }
 
     fn reconnects(&self) -> Option<Wakes> {

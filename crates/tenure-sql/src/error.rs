@@ -6,11 +6,11 @@ use std::path::Path;
 use rusqlite::ErrorCode;
 use tenure_backend::{BackendError, Effect, Fault, escape_control};
 
-use crate::shown::shown;
+use crate::display::display_path;
 
 /// How an error of SQLite reads to people. `effect` is what is known about the statement that failed.
 pub(crate) fn sqlite(path: &Path, error: rusqlite::Error, effect: Effect) -> BackendError {
-    let file = shown(path);
+    let file = display_path(path);
     let store = |message: String| (Fault::Store, message);
     let (fault, message) = match error.sqlite_error_code() {
         Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked | ErrorCode::FileLockingProtocolFailed) => (
@@ -57,6 +57,6 @@ pub(crate) fn damaged(path: &Path) -> String {
     format!(
         "{} is damaged, or no SQLite database; it was left as it is. Choose another file, or end everything that \
          uses this one and move it away: locks then start afresh",
-        shown(path)
+        display_path(path)
     )
 }

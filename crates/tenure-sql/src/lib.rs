@@ -5,11 +5,11 @@ mod backend;
 mod claims;
 mod config;
 mod dialect;
+mod display;
 mod error;
 mod profile;
 mod request;
-mod shown;
-mod watch;
+mod subscribers;
 
 pub use backend::SqlStore;
 pub use config::Config;

@@ -10,26 +10,26 @@ use tenure_backend::{
 use tokio::sync::oneshot;
 
 use crate::claims::{self, View};
-use crate::dialect::sqlite::turn::{Ids, Turn};
+use crate::dialect::sqlite::transaction::{Ids, Transaction};
 
-/// A question on its way to the database, and where its answer goes.
+/// A input on its way to the database, and where its answer goes.
 #[derive(Debug)]
-pub(crate) struct Ask<Q, A> {
-    pub(crate) question: Q,
-    /// What its transaction decided, to be sent once that is committed.
-    pub(crate) decided: Option<A>,
+pub(crate) struct Pending<Q, A> {
+    pub(crate) input: Q,
+    /// What its transaction result, to be sent once that is committed.
+    pub(crate) result: Option<A>,
     reply: oneshot::Sender<A>,
 }
 
-impl<Q, A> Ask<Q, A> {
-    pub(crate) fn new(question: Q) -> (Self, oneshot::Receiver<A>) {
+impl<Q, A> Pending<Q, A> {
+    pub(crate) fn new(input: Q) -> (Self, oneshot::Receiver<A>) {
         let (reply, answer) = oneshot::channel();
-        let ask = Ask {
-            question,
-            decided: None,
+        let pending = Pending {
+            input,
+            result: None,
             reply,
         };
-        (ask, answer)
+        (pending, answer)
     }
 
     pub(crate) fn answer(self, answer: A) {
@@ -37,16 +37,16 @@ impl<Q, A> Ask<Q, A> {
         let _ = self.reply.send(answer);
     }
 
-    fn answer_as_decided(mut self) {
-        let decided = self.decided.take();
-        self.answer(decided.expect("a request is decided before it is answered"));
+    fn answer_with_result(mut self) {
+        let result = self.result.take();
+        self.answer(result.expect("a request is result before it is answered"));
     }
 }
 
-impl<Q, A> Ask<Batch<Q>, Batch<A>> {
+impl<Q, A> Pending<Batch<Q>, Batch<A>> {
     /// Gives every element of a batch the same answer.
     fn answer_each(self, answer: impl Fn() -> A) {
-        let answers = self.question.iter().map(|_| answer()).collect();
+        let answers = self.input.iter().map(|_| answer()).collect();
         self.answer(answers);
     }
 }
@@ -54,10 +54,10 @@ impl<Q, A> Ask<Batch<Q>, Batch<A>> {
 /// A request that runs in a write transaction, alone or together with others.
 #[derive(Debug)]
 pub(crate) enum Write {
-    Acquire(Ask<(Arc<Claim>, Instant), Result<AcquireReply, BackendError>>),
-    Renew(Ask<Batch<RenewRequest>, Batch<RenewReply>>),
-    Release(Ask<Batch<ReleaseRequest>, Batch<ReleaseReply>>),
-    Watch(Ask<Arc<Claim>, Result<Wakes, BackendError>>),
+    Acquire(Pending<(Arc<Claim>, Instant), Result<AcquireReply, BackendError>>),
+    Renew(Pending<Batch<RenewRequest>, Batch<RenewReply>>),
+    Release(Pending<Batch<ReleaseRequest>, Batch<ReleaseReply>>),
+    Watch(Pending<Arc<Claim>, Result<Wakes, BackendError>>),
     Unwatch(Arc<Claim>),
 }
 
@@ -66,10 +66,10 @@ pub(crate) enum Write {
 pub(crate) enum Request {
     Write(Write),
     /// Wake-ups of that claim, by that signal, were dropped.
-    Disarm(Arc<Claim>, WakeSignal),
-    Inspect(Ask<Query, Result<Page<LockStatus>, BackendError>>),
-    Examine(Ask<(), Result<Vec<Finding>, BackendError>>),
-    Close(Ask<(), Result<(), BackendError>>),
+    Unsubscribe(Arc<Claim>, WakeSignal),
+    Inspect(Pending<Query, Result<Page<LockStatus>, BackendError>>),
+    Examine(Pending<(), Result<Vec<Finding>, BackendError>>),
+    Close(Pending<(), Result<(), BackendError>>),
 }
 
 impl Write {
@@ -77,66 +77,64 @@ impl Write {
     ///
     /// Grants must, for their tokens. Renewals do for good measure: they are rare. A release or a registration
     /// that the power took away frees nothing that the next boot does not free too, at the latest when its lease ends.
-    pub(crate) fn must_last(&self) -> bool {
+    pub(crate) fn must_sync(&self) -> bool {
         match self {
             Write::Acquire(_) | Write::Renew(_) => true,
-            Write::Release(ask) => ask.question.iter().any(|departure| departure.successor.is_some()),
+            Write::Release(pending) => pending.input.iter().any(|request| request.successor.is_some()),
             Write::Watch(_) | Write::Unwatch(_) => false,
         }
     }
 
     /// Decides every part of the request, one after the other.
-    pub(crate) fn decide(&mut self, turn: &mut Turn<'_, '_>) -> rusqlite::Result<()> {
+    pub(crate) fn execute(&mut self, transaction: &mut Transaction<'_, '_>) -> rusqlite::Result<()> {
         match self {
-            Write::Acquire(ask) => {
-                let (claim, not_after) = &ask.question;
+            Write::Acquire(pending) => {
+                let (claim, not_after) = &pending.input;
                 let ids = smallvec![claim.at.id];
                 let decide = |view: &mut View| claims::acquire(view, claim, *not_after);
-                ask.decided = Some(turn.visit(&claim.at.key, ids, decide)?);
+                pending.result = Some(transaction.visit(&claim.at.key, ids, decide)?);
             }
-            Write::Renew(ask) => {
+            Write::Renew(pending) => {
                 let renew = |renewal: &RenewRequest| {
                     let ids = smallvec![renewal.claim.id];
-                    turn.visit(&renewal.claim.key, ids, |view| claims::renew(view, renewal))
+                    transaction.visit(&renewal.claim.key, ids, |view| claims::renew(view, renewal))
                 };
-                ask.decided = Some(ask.question.iter().map(renew).collect::<Result<_, _>>()?);
+                pending.result = Some(pending.input.iter().map(renew).collect::<Result<_, _>>()?);
             }
-            Write::Release(ask) => {
-                let release = |departure: &ReleaseRequest| {
-                    let ids = departing(departure);
-                    turn.visit(departure.target.key(), ids, |view| {
-                        claims::release(view, departure)
-                    })
+            Write::Release(pending) => {
+                let release = |request: &ReleaseRequest| {
+                    let ids = claims_of(request);
+                    transaction.visit(request.target.key(), ids, |view| claims::release(view, request))
                 };
-                ask.decided = Some(ask.question.iter().map(release).collect::<Result<_, _>>()?);
+                pending.result = Some(pending.input.iter().map(release).collect::<Result<_, _>>()?);
             }
-            Write::Watch(ask) => register(turn, &ask.question)?,
+            Write::Watch(pending) => register(transaction, &pending.input)?,
             Write::Unwatch(claim) => {
                 let ids = smallvec![claim.at.id];
-                turn.visit(&claim.at.key, ids, |view| claims::unwatch(view, claim))?;
+                transaction.visit(&claim.at.key, ids, |view| claims::unwatch(view, claim))?;
             }
         }
         Ok(())
     }
 
-    /// Sends what was decided, now that it is committed. `arm` makes the wake-ups of a watch.
-    pub(crate) fn answer(self, arm: impl FnOnce(Arc<Claim>) -> Wakes) {
+    /// Sends what was result, now that it is committed. `arm` makes the wake-ups of a watch.
+    pub(crate) fn answer(self, subscribe: impl FnOnce(Arc<Claim>) -> Wakes) {
         match self {
-            Write::Acquire(ask) => ask.answer_as_decided(),
-            Write::Renew(ask) => ask.answer_as_decided(),
-            Write::Release(ask) => ask.answer_as_decided(),
-            Write::Watch(ask) => {
-                let wakes = arm(ask.question.clone());
-                ask.answer(Ok(wakes));
+            Write::Acquire(pending) => pending.answer_with_result(),
+            Write::Renew(pending) => pending.answer_with_result(),
+            Write::Release(pending) => pending.answer_with_result(),
+            Write::Watch(pending) => {
+                let wakes = subscribe(pending.input.clone());
+                pending.answer(Ok(wakes));
             }
             Write::Unwatch(_) => {}
         }
     }
 
     /// Answers that the database is gone for good, and all claims in it with it.
-    pub(crate) fn lose(self, error: &BackendError) {
+    pub(crate) fn fail_lost(self, error: &BackendError) {
         match self {
-            Write::Renew(ask) => ask.answer_each(|| RenewReply::Gone(Loss::Missing)),
+            Write::Renew(pending) => pending.answer_each(|| RenewReply::Gone(Loss::Missing)),
             write => write.fail(error),
         }
     }
@@ -144,10 +142,10 @@ impl Write {
     /// Answers that the request failed.
     pub(crate) fn fail(self, error: &BackendError) {
         match self {
-            Write::Acquire(ask) => ask.answer(Err(error.clone())),
-            Write::Renew(ask) => ask.answer_each(|| RenewReply::Unknown(error.clone())),
-            Write::Release(ask) => ask.answer_each(|| ReleaseReply::Unknown(error.clone())),
-            Write::Watch(ask) => ask.answer(Err(error.clone())),
+            Write::Acquire(pending) => pending.answer(Err(error.clone())),
+            Write::Renew(pending) => pending.answer_each(|| RenewReply::Unknown(error.clone())),
+            Write::Release(pending) => pending.answer_each(|| ReleaseReply::Unknown(error.clone())),
+            Write::Watch(pending) => pending.answer(Err(error.clone())),
             Write::Unwatch(_) => {}
         }
     }
@@ -157,8 +155,8 @@ impl Request {
     /// How many claims it is about.
     pub(crate) fn claims(&self) -> usize {
         match self {
-            Request::Write(Write::Renew(ask)) => ask.question.len(),
-            Request::Write(Write::Release(ask)) => ask.question.len(),
+            Request::Write(Write::Renew(pending)) => pending.input.len(),
+            Request::Write(Write::Release(pending)) => pending.input.len(),
             _ => 1,
         }
     }
@@ -167,26 +165,26 @@ impl Request {
     pub(crate) fn fail(self, error: &BackendError) {
         match self {
             Request::Write(write) => write.fail(error),
-            Request::Disarm(..) => {}
-            Request::Inspect(ask) => ask.answer(Err(error.clone())),
-            Request::Examine(ask) => ask.answer(Err(error.clone())),
-            Request::Close(ask) => ask.answer(Ok(())),
+            Request::Unsubscribe(..) => {}
+            Request::Inspect(pending) => pending.answer(Err(error.clone())),
+            Request::Examine(pending) => pending.answer(Err(error.clone())),
+            Request::Close(pending) => pending.answer(Ok(())),
         }
     }
 }
 
 /// Registers a watcher, or renews its registration.
-pub(crate) fn register(turn: &mut Turn<'_, '_>, claim: &Claim) -> rusqlite::Result<()> {
+pub(crate) fn register(transaction: &mut Transaction<'_, '_>, claim: &Claim) -> rusqlite::Result<()> {
     let ids = smallvec![claim.at.id];
-    turn.visit(&claim.at.key, ids, |view| claims::watch(view, claim))
+    transaction.visit(&claim.at.key, ids, |view| claims::watch(view, claim))
 }
 
-fn departing(departure: &ReleaseRequest) -> Ids {
+fn claims_of(request: &ReleaseRequest) -> Ids {
     let mut ids = Ids::new();
-    if let ReleaseTarget::Claim(claim) = &departure.target {
+    if let ReleaseTarget::Claim(claim) = &request.target {
         ids.push(claim.id);
     }
-    if let Some(successor) = &departure.successor {
+    if let Some(successor) = &request.successor {
         ids.push(successor.claim.at.id);
     }
     ids

@@ -1,7 +1,7 @@
 //! Processes that read another boot id than others, and starts of the machine.
 #![cfg(target_os = "linux")]
 
-mod scene;
+mod fixture;
 
 use std::fs;
 use std::path::Path;
@@ -13,7 +13,7 @@ use rustix::process::Signal;
 use tenure_backend::{Backend, Claim, Clock, Fairness};
 use tenure_testkit::ManualClock;
 
-use scene::{Client, Other, child, connect, number, open, scratch, spawn, spawn_on};
+use fixture::{ChildProcess, TestClient, child, connect, number, open, spawn, spawn_on, temp_lock_file};
 
 fn change(path: &Path, statement: &str) {
     let changed = connect(path).execute_batch(statement);
@@ -33,7 +33,7 @@ fn may_unshare(option: &str) -> bool {
 ///
 /// Only the superuser may mount over the boot id. Otherwise the file is given another boot id, so that the child's
 /// differs all the same.
-fn spawn_with_another_boot_id(test: &str, path: &Path) -> Other {
+fn spawn_with_another_boot_id(test: &str, path: &Path) -> ChildProcess {
     if !may_unshare("--mount") {
         change(path, "UPDATE store SET boot = 'another boot id'");
         return spawn_on(path, test);
@@ -48,8 +48,8 @@ fn spawn_with_another_boot_id(test: &str, path: &Path) -> Other {
 
 #[tokio::test]
 async fn a_holder_excludes_a_process_with_another_boot_id() {
-    let (_dir, path) = scratch();
-    let mut holder = Client::new(open(&path).await.expect("the file opens"));
+    let (_dir, path) = temp_lock_file();
+    let mut holder = TestClient::new(open(&path).await.expect("the file opens"));
     let held = holder.lock("k").await;
     let other = spawn_with_another_boot_id("a_child_tries_to_lock", &path);
     assert_eq!(other.line(), "busy");
@@ -58,12 +58,12 @@ async fn a_holder_excludes_a_process_with_another_boot_id() {
 
 #[tokio::test]
 async fn a_holder_with_another_boot_id_excludes_other_processes() {
-    let (_dir, path) = scratch();
-    let mut client = Client::new(open(&path).await.expect("the file opens"));
+    let (_dir, path) = temp_lock_file();
+    let mut client = TestClient::new(open(&path).await.expect("the file opens"));
     let other = spawn_with_another_boot_id("a_child_tries_to_lock", &path);
     assert_eq!(other.line(), "granted");
     assert!(!client.try_lock("k").await);
-    let mut newcomer = Client::new(open(&path).await.expect("the file opens"));
+    let mut newcomer = TestClient::new(open(&path).await.expect("the file opens"));
     assert!(!newcomer.try_lock("k").await);
 }
 
@@ -76,7 +76,7 @@ fn a_holder_is_killed(path: &Path) {
 /// Nothing but the lease says when a killed holder's claim ends.
 #[test]
 fn a_killed_holder_excludes_a_process_with_another_boot_id() {
-    let (_dir, path) = scratch();
+    let (_dir, path) = temp_lock_file();
     a_holder_is_killed(&path);
     for _ in 0..2 {
         let other = spawn_with_another_boot_id("a_child_tries_to_lock", &path);
@@ -89,7 +89,7 @@ fn a_killed_holder_excludes_a_process_with_another_boot_id() {
 /// Starts a child whose boot clock is 1000 s ahead, as in a container with a time namespace of its own.
 ///
 /// Without the right to make one, file and rows are changed as if they came from a namespace whose clock is behind.
-fn spawn_in_another_time_namespace(test: &str, path: &Path) -> Other {
+fn spawn_in_another_time_namespace(test: &str, path: &Path) -> ChildProcess {
     if !may_unshare("--time") {
         change(
             path,
@@ -104,8 +104,8 @@ fn spawn_in_another_time_namespace(test: &str, path: &Path) -> Other {
 
 #[tokio::test]
 async fn another_time_namespace_is_refused_during_use() {
-    let (_dir, path) = scratch();
-    let mut holder = Client::new(open(&path).await.expect("the file opens"));
+    let (_dir, path) = temp_lock_file();
+    let mut holder = TestClient::new(open(&path).await.expect("the file opens"));
     holder.lock("k").await;
     let other = spawn_in_another_time_namespace("a_child_tries_to_lock", &path);
     let error = other.line();
@@ -114,7 +114,7 @@ async fn another_time_namespace_is_refused_during_use() {
 
 #[test]
 fn a_killed_holder_excludes_another_time_namespace() {
-    let (_dir, path) = scratch();
+    let (_dir, path) = temp_lock_file();
     a_holder_is_killed(&path);
     let other = spawn_in_another_time_namespace("a_child_tries_to_lock", &path);
     assert_eq!(other.line(), "busy");
@@ -129,9 +129,9 @@ fn a_killed_holder_excludes_another_time_namespace() {
 
 #[tokio::test]
 async fn the_sweep_deletes_rows_of_an_earlier_boot() {
-    let (_dir, path) = scratch();
+    let (_dir, path) = temp_lock_file();
     let store = open(&path).await.expect("the file is made");
-    let mut client = Client::new(store.clone());
+    let mut client = TestClient::new(store.clone());
     for n in 0..200 {
         client.lock(&format!("key {n}")).await;
     }
@@ -154,12 +154,12 @@ async fn the_sweep_deletes_rows_of_an_earlier_boot() {
 /// Every write keeps how far its times lie ahead.
 #[tokio::test]
 async fn rows_of_every_phase_have_the_lease_of_their_times() {
-    let (_dir, path) = scratch();
+    let (_dir, path) = temp_lock_file();
     let clock = ManualClock::new();
     let store = tenure_sql::sqlite::open(Some(path.clone()), Arc::new(clock.clone()))
         .await
         .expect("the file is made");
-    let mut client = Client::new(store.clone());
+    let mut client = TestClient::new(store.clone());
     let ended = client.lock("ended").await;
     client.unlock(&ended).await;
     client.lock("granted").await;
@@ -199,7 +199,7 @@ async fn rows_of_every_phase_have_the_lease_of_their_times() {
 fn a_child_tries_to_lock() {
     child("a_child_tries_to_lock", async |role| match role.open().await {
         Ok(store) => {
-            let granted = Client::new(store.clone()).try_lock("k").await;
+            let granted = TestClient::new(store.clone()).try_lock("k").await;
             role.say(if granted { "granted" } else { "busy" });
             role.listen();
         }

@@ -12,7 +12,7 @@ use tenure_sql::{Config, sqlite};
 use tenure_testkit::{Ailment, ManualClock, Subject};
 
 /// How long clients wait for each other: longer than users would, for a disk that stalls is no test's matter.
-const PATIENCE: Duration = Duration::from_secs(60);
+const BUSY_LIMIT: Duration = Duration::from_secs(60);
 
 /// A lock file in a directory of its own, with a clock that is moved by hand.
 struct LockFile {
@@ -24,7 +24,7 @@ fn client(dir: &Path, name: &str, clock: Arc<dyn Clock>) -> Call<Arc<dyn Backend
     let path = dir.join(name);
     let config = Config {
         clock,
-        busy_limit: PATIENCE,
+        busy_limit: BUSY_LIMIT,
         ..Config::default()
     };
     Call::new(async move {
@@ -38,7 +38,7 @@ fn change(dir: &Path, statement: String) -> Call<()> {
     let path = dir.join("locks.db");
     Call::new(async move {
         let file = rusqlite::Connection::open(path).expect("the lock file opens");
-        file.busy_timeout(PATIENCE).expect("a time limit can be set");
+        file.busy_timeout(BUSY_LIMIT).expect("a time limit can be set");
         file.execute_batch(&statement)
             .expect("the statement fits the file");
         Ok(())

@@ -1,7 +1,7 @@
 //! The lock file as a file: made for its owner alone, refused and left as it is when it is not in order.
 #![cfg(unix)]
 
-mod scene;
+mod fixture;
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -17,8 +17,9 @@ use tenure_backend::{
 use tenure_sql::{Config, sqlite};
 use tenure_testkit::ManualClock;
 
-use scene::{
-    Client, as_another_user, beside, child, connect, findings, number, open, scratch, spawn, spawn_on,
+use fixture::{
+    TestClient, as_another_user, child, connect, findings, number, open, sibling, spawn, spawn_on,
+    temp_lock_file,
 };
 
 /// Opens what must be refused, and checks that it was left as it was.
@@ -54,7 +55,7 @@ fn set_mode(path: &Path, mode: u32) {
 /// A lock file with a released claim in it, closed.
 async fn made(path: &Path) {
     let store = open(path).await.expect("the file is made");
-    let mut client = Client::new(store.clone());
+    let mut client = TestClient::new(store.clone());
     let claim = client.lock("k").await;
     client.unlock(&claim).await;
     store.close().await.expect("the file is closed");
@@ -62,37 +63,37 @@ async fn made(path: &Path) {
 
 #[tokio::test]
 async fn a_lock_file_and_the_files_beside_it_are_for_their_owner_alone() {
-    let (_dir, path) = scratch();
-    let mut client = Client::new(open(&path).await.expect("the file is made"));
+    let (_dir, path) = temp_lock_file();
+    let mut client = TestClient::new(open(&path).await.expect("the file is made"));
     client.lock("k").await;
     for suffix in ["", "-wal", "-shm"] {
-        assert_eq!(mode(&beside(&path, suffix)), 0o600, "{suffix}");
+        assert_eq!(mode(&sibling(&path, suffix)), 0o600, "{suffix}");
     }
 }
 
 #[tokio::test]
 async fn an_empty_file_is_made_a_lock_file() {
-    let (_dir, path) = scratch();
+    let (_dir, path) = temp_lock_file();
     fs::write(&path, "").unwrap();
-    let mut client = Client::new(open(&path).await.expect("an empty file is ours to fill"));
+    let mut client = TestClient::new(open(&path).await.expect("an empty file is ours to fill"));
     client.lock("k").await;
 }
 
 #[tokio::test]
 async fn a_lock_file_that_is_reached_by_a_link_is_the_file_itself() {
-    let (dir, path) = scratch();
+    let (dir, path) = temp_lock_file();
     made(&path).await;
     let link = dir.path().join("link.db");
     std::os::unix::fs::symlink(&path, &link).unwrap();
-    let mut one = Client::new(open(&path).await.unwrap());
-    let mut other = Client::new(open(&link).await.unwrap());
+    let mut one = TestClient::new(open(&path).await.unwrap());
+    let mut other = TestClient::new(open(&link).await.unwrap());
     one.lock("k").await;
     assert!(!other.try_lock("k").await);
 }
 
 #[tokio::test]
 async fn what_is_no_database_is_refused_and_left() {
-    let (_dir, path) = scratch();
+    let (_dir, path) = temp_lock_file();
     for garbage in [
         &b"hello"[..],
         &[0; 4096],
@@ -101,13 +102,13 @@ async fn what_is_no_database_is_refused_and_left() {
     ] {
         fs::write(&path, garbage).unwrap();
         assert_eq!(refused(&path).await.fault(), Fault::Store);
-        assert!(!beside(&path, "-wal").exists() && !beside(&path, "-shm").exists());
+        assert!(!sibling(&path, "-wal").exists() && !sibling(&path, "-shm").exists());
     }
 }
 
 #[tokio::test]
 async fn a_damaged_lock_file_is_refused_and_left() {
-    let (_dir, path) = scratch();
+    let (_dir, path) = temp_lock_file();
     made(&path).await;
     let sound = fs::read(&path).unwrap();
     let page = 4096;
@@ -135,17 +136,17 @@ async fn a_damaged_lock_file_is_refused_and_left() {
 #[tokio::test]
 async fn a_database_of_another_program_is_refused_and_left_with_its_locks() {
     for journal in ["WAL", "DELETE"] {
-        let (_dir, path) = scratch();
+        let (_dir, path) = temp_lock_file();
         let theirs = Connection::open(&path).unwrap();
         theirs.pragma_update(None, "journal_mode", journal).unwrap();
         theirs
             .execute_batch("CREATE TABLE notes (text TEXT); INSERT INTO notes VALUES ('mine')")
             .unwrap();
         theirs.execute_batch("BEGIN IMMEDIATE").unwrap();
-        let log = contents(&beside(&path, "-wal"));
+        let log = contents(&sibling(&path, "-wal"));
         let error = refused(&path).await;
         assert!(error.to_string().contains("another program"), "{error}");
-        assert_eq!(contents(&beside(&path, "-wal")), log);
+        assert_eq!(contents(&sibling(&path, "-wal")), log);
         let stranger = spawn_on(&path, "a_child_tries_to_write").line();
         assert_eq!(
             stranger, "busy",
@@ -170,7 +171,7 @@ fn a_child_tries_to_write() {
 /// SQLite keeps the log beside the name by which it opened the file.
 #[tokio::test]
 async fn a_file_with_two_names_is_refused_by_either() {
-    let (dir, path) = scratch();
+    let (dir, path) = temp_lock_file();
     let open_before = open(&path).await.unwrap();
     let other = dir.path().join("other.db");
     fs::hard_link(&path, &other).unwrap();
@@ -186,7 +187,7 @@ async fn a_file_with_two_names_is_refused_by_either() {
 
 #[tokio::test]
 async fn a_file_that_cannot_be_written_is_refused() {
-    let (dir, path) = scratch();
+    let (dir, path) = temp_lock_file();
     made(&path).await;
     let before = fs::read(&path).unwrap();
     for (of_file, of_directory, words) in [(0o444, 0o755, "read-only"), (0o666, 0o555, "directory")] {
@@ -211,7 +212,7 @@ fn a_child_opens_a_file() {
 #[tokio::test]
 async fn a_lock_file_is_for_its_owner_alone_whatever_the_umask() {
     for umask in ["0", "0777"] {
-        let (dir, path) = scratch();
+        let (dir, path) = temp_lock_file();
         let opened = spawn("a_child_opens_a_file", &[("FILE", &path), ("UMASK", &umask)]);
         assert_eq!(opened.line(), "opened");
         assert_eq!(mode(&path), 0o600, "umask {umask}");
@@ -255,14 +256,14 @@ fn a_child_tells_its_own_file() {
 
 #[tokio::test]
 async fn a_full_file_refuses_in_words_and_takes_no_harm() {
-    let (_dir, path) = scratch();
+    let (_dir, path) = temp_lock_file();
     made(&path).await;
     let config = Config {
         max_bytes: fs::metadata(&path).unwrap().len() + 8 * 4096,
         ..Config::default()
     };
     let store = sqlite::open_with(Some(path.clone()), config).await.unwrap();
-    let mut client = Client::new(store.clone());
+    let mut client = TestClient::new(store.clone());
     let mut held = Vec::new();
     let error = loop {
         let label = "x".repeat(1000);
@@ -284,20 +285,20 @@ async fn a_full_file_refuses_in_words_and_takes_no_harm() {
         client.unlock(claim).await;
     }
     drop((client, store));
-    let mut client = Client::new(open(&path).await.expect("the file is sound"));
+    let mut client = TestClient::new(open(&path).await.expect("the file is sound"));
     client.lock("k0").await;
 }
 
 #[tokio::test]
 async fn a_replaced_file_is_a_loss_that_every_holder_learns_of() {
     for suffix in ["", "-wal", "-shm"] {
-        let (dir, path) = scratch();
+        let (dir, path) = temp_lock_file();
         let store = open(&path).await.unwrap();
-        let mut client = Client::new(store.clone());
+        let mut client = TestClient::new(store.clone());
         let held = client.lock("k").await;
         let other = dir.path().join("other.db");
         let _kept_open = open(&other).await.unwrap();
-        fs::rename(beside(&other, suffix), beside(&path, suffix)).unwrap();
+        fs::rename(sibling(&other, suffix), sibling(&path, suffix)).unwrap();
         let renewed = client.renew(&held).await;
         let gone = matches!(renewed, RenewReply::Gone(Loss::Missing));
         assert!(gone, "{suffix}: {renewed:?}");
@@ -316,10 +317,10 @@ async fn a_replaced_file_is_a_loss_that_every_holder_learns_of() {
 #[tokio::test]
 async fn a_deleted_file_is_a_loss() {
     for suffix in ["", "-wal", "-shm"] {
-        let (_dir, path) = scratch();
-        let mut client = Client::new(open(&path).await.unwrap());
+        let (_dir, path) = temp_lock_file();
+        let mut client = TestClient::new(open(&path).await.unwrap());
         client.lock("k").await;
-        fs::remove_file(beside(&path, suffix)).unwrap();
+        fs::remove_file(sibling(&path, suffix)).unwrap();
         let (_, refused) = client.acquire("k", |_| {}).await;
         let error = refused.expect_err("the file is gone");
         assert!(
@@ -327,7 +328,7 @@ async fn a_deleted_file_is_a_loss() {
             "{suffix}: {error}"
         );
         assert!(
-            !beside(&path, suffix).exists(),
+            !sibling(&path, suffix).exists(),
             "{suffix}: no other file is made in its place unasked"
         );
     }
@@ -345,22 +346,22 @@ fn set(path: &Path, column: &str) {
 /// R12: tokens go on where they were.
 #[tokio::test]
 async fn claims_of_another_boot_are_dead_and_their_tokens_stay() {
-    let (_dir, path) = scratch();
-    let mut client = Client::new(open(&path).await.unwrap());
+    let (_dir, path) = temp_lock_file();
+    let mut client = TestClient::new(open(&path).await.unwrap());
     let before = client.token("k").await;
     // The clock starts again with the machine, so what was written before lies further ahead.
     let later = "UPDATE claim SET until = until + 1000000000, forget = forget + 1000000000";
     connect(&path).execute_batch(later).unwrap();
-    let mut client = Client::new(open(&path).await.unwrap());
+    let mut client = TestClient::new(open(&path).await.unwrap());
     assert!(client.token("k").await > before);
-    let mut third = Client::new(open(&path).await.unwrap());
+    let mut third = TestClient::new(open(&path).await.unwrap());
     assert!(!third.try_lock("k").await, "claims of this boot are not dead");
 }
 
 #[tokio::test]
 async fn a_file_of_another_machine_or_time_namespace_is_refused() {
     for (column, word) in [("machine", "another machine"), ("namespace", "time namespace")] {
-        let (_dir, path) = scratch();
+        let (_dir, path) = temp_lock_file();
         made(&path).await;
         set(&path, column);
         let error = refused(&path).await;
@@ -373,7 +374,7 @@ async fn a_file_of_another_machine_or_time_namespace_is_refused() {
 
 #[tokio::test]
 async fn a_file_of_a_later_version_is_refused() {
-    let (_dir, path) = scratch();
+    let (_dir, path) = temp_lock_file();
     made(&path).await;
     let later = connect(&path).execute_batch("UPDATE store SET format = 2");
     later.unwrap();
@@ -383,7 +384,7 @@ async fn a_file_of_a_later_version_is_refused() {
 
 #[tokio::test]
 async fn a_file_that_others_may_use_is_found() {
-    let (dir, path) = scratch();
+    let (dir, path) = temp_lock_file();
     let store = open(&path).await.unwrap();
     assert_eq!(findings(&store).await, [], "a fresh file is in order");
     for (bits, severity) in [(0o644, Severity::Warning), (0o622, Severity::Danger)] {
@@ -399,7 +400,7 @@ async fn a_file_that_others_may_use_is_found() {
 
 #[tokio::test]
 async fn a_version_of_sqlite_that_may_damage_the_file_is_found() {
-    let (_dir, path) = scratch();
+    let (_dir, path) = temp_lock_file();
     let store = open(&path).await.unwrap();
     let found = store.examine().await.expect("the store can be examined");
     let is_found = found.iter().any(|found| {
@@ -412,7 +413,7 @@ async fn a_version_of_sqlite_that_may_damage_the_file_is_found() {
 
 #[tokio::test]
 async fn strange_tables_and_a_changed_origin_are_found() {
-    let (_dir, path) = scratch();
+    let (_dir, path) = temp_lock_file();
     let store = open(&path).await.unwrap();
     let made = connect(&path).execute_batch("CREATE TABLE notes (text TEXT)");
     made.unwrap();
@@ -425,12 +426,12 @@ async fn strange_tables_and_a_changed_origin_are_found() {
 /// R32: no name leaves a row behind.
 #[tokio::test]
 async fn nothing_is_left_of_keys_that_are_not_used_again() {
-    let (_dir, path) = scratch();
+    let (_dir, path) = temp_lock_file();
     let clock = ManualClock::new();
     let store = sqlite::open(Some(path.clone()), Arc::new(clock.clone()))
         .await
         .unwrap();
-    let mut client = Client::new(store);
+    let mut client = TestClient::new(store);
     for n in 0..600 {
         let claim = client.lock(&format!("key {n}")).await;
         // Every third holder dies without a word.

@@ -1,7 +1,7 @@
 //! The lock file under load: many requests at once, many claims that end, many that wait for one key.
 #![cfg(unix)]
 
-mod scene;
+mod fixture;
 
 use std::future::{Future, poll_fn};
 use std::path::Path;
@@ -19,7 +19,7 @@ use tenure_backend::{
 use tenure_sql::{Config, SqlStore, sqlite};
 use tenure_testkit::ManualClock;
 
-use scene::{Client, DEADLINE, connect, number, open, scratch};
+use fixture::{DEADLINE, TestClient, connect, number, open, temp_lock_file};
 
 /// Keeps the file busy until it is dropped, so that all requests made meanwhile are there together.
 struct Busy(Connection);
@@ -58,11 +58,11 @@ async fn granted(call: Call<AcquireReply>) -> Grant {
     }
 }
 
-fn departure(claim: &Claim) -> ReleaseRequest {
+fn withdrawal(claim: &Claim) -> ReleaseRequest {
     ReleaseRequest::of(claim, Cause::Withdrawn)
 }
 
-async fn is_alive(client: &Client, claim: &Claim) -> bool {
+async fn is_alive(client: &TestClient, claim: &Claim) -> bool {
     matches!(client.renew(claim).await, RenewReply::Alive { .. })
 }
 
@@ -81,10 +81,10 @@ async fn opened(path: &Path, clock: &ManualClock) -> Arc<SqlStore> {
 #[tokio::test]
 async fn the_file_stops_growing_however_many_keys_are_used_at_once() {
     const AT_ONCE: i64 = 256;
-    let (_dir, path) = scratch();
+    let (_dir, path) = temp_lock_file();
     let clock = ManualClock::new();
     let store = opened(&path, &clock).await;
-    let mut client = Client::new(store.clone());
+    let mut client = TestClient::new(store.clone());
     let file = connect(&path);
     let mut pages = 0;
     for second in 0..60 {
@@ -93,7 +93,7 @@ async fn the_file_stops_growing_however_many_keys_are_used_at_once() {
             .map(|task| ask(&store, client.claim(&format!("job {task} {second}"))))
             .collect();
         drop(busy);
-        let departures = asked.iter().map(|(claim, _)| departure(claim)).collect();
+        let departures = asked.iter().map(|(claim, _)| withdrawal(claim)).collect();
         for (_, call) in asked {
             granted(call).await;
         }
@@ -111,10 +111,10 @@ async fn the_file_stops_growing_however_many_keys_are_used_at_once() {
 
 #[tokio::test]
 async fn a_short_stop_is_waited_for_and_no_caller_hears_of_it() {
-    let (_dir, path) = scratch();
+    let (_dir, path) = temp_lock_file();
     let store = open(&path).await.unwrap();
     let busy = Busy::new(&path);
-    let (_, mut call) = ask(&store, Client::new(store.clone()).claim("k"));
+    let (_, mut call) = ask(&store, TestClient::new(store.clone()).claim("k"));
     let early = tokio::time::timeout(Duration::from_millis(200), &mut call).await;
     early.expect_err("the file is busy");
     drop(busy);
@@ -124,9 +124,9 @@ async fn a_short_stop_is_waited_for_and_no_caller_hears_of_it() {
 /// R5: a lease does not end because many others ask.
 #[tokio::test]
 async fn a_renewal_goes_before_locks_that_were_asked_for_earlier() {
-    let (_dir, path) = scratch();
+    let (_dir, path) = temp_lock_file();
     let store = open(&path).await.unwrap();
-    let mut client = Client::new(store.clone());
+    let mut client = TestClient::new(store.clone());
     let held = client.lock("held").await;
     let busy = Busy::new(&path);
     let asked: Vec<_> = (0..1000)
@@ -147,12 +147,12 @@ async fn a_renewal_goes_before_locks_that_were_asked_for_earlier() {
 
 #[tokio::test]
 async fn a_batch_beyond_the_limit_is_refused_without_effect() {
-    let (_dir, path) = scratch();
-    let mut client = Client::new(open(&path).await.unwrap());
+    let (_dir, path) = temp_lock_file();
+    let mut client = TestClient::new(open(&path).await.unwrap());
     let (store, held) = (client.store.clone(), client.lock("held").await);
     let most = store.profile().limits.max_batch.get();
     for (length, allowed) in [(most + 1, false), (most, true)] {
-        let departures: Batch<_> = (0..length).map(|_| departure(&held)).collect();
+        let departures: Batch<_> = (0..length).map(|_| withdrawal(&held)).collect();
         let answers = store.clone().release(departures).await;
         assert_eq!(answers.len(), length as usize);
         for answer in answers {
@@ -170,18 +170,18 @@ async fn a_batch_beyond_the_limit_is_refused_without_effect() {
 
 #[tokio::test]
 async fn a_successor_of_another_key_is_refused_without_effect() {
-    let (_dir, path) = scratch();
-    let mut client = Client::new(open(&path).await.unwrap());
+    let (_dir, path) = temp_lock_file();
+    let mut client = TestClient::new(open(&path).await.unwrap());
     let (store, held) = (client.store.clone(), client.lock("held").await);
     let successor = Successor {
         claim: Arc::new(client.claim("other")),
         not_after: store.clock().now() + Duration::from_secs(10),
     };
-    let departure = ReleaseRequest {
+    let withdrawal = ReleaseRequest {
         successor: Some(successor),
-        ..departure(&held)
+        ..withdrawal(&held)
     };
-    match &store.clone().release(Batch::from_iter([departure])).await[..] {
+    match &store.clone().release(Batch::from_iter([withdrawal])).await[..] {
         [ReleaseReply::Unknown(refusal)] => {
             let refused = (refusal.fault(), refusal.effect());
             assert_eq!(refused, (Fault::Invalid, Effect::None));
@@ -194,14 +194,14 @@ async fn a_successor_of_another_key_is_refused_without_effect() {
 
 #[tokio::test]
 async fn a_full_queue_of_locks_refuses_no_renewal() {
-    let (_dir, path) = scratch();
+    let (_dir, path) = temp_lock_file();
     let config = Config {
         max_queue: 8,
         busy_limit: DEADLINE,
         ..Config::default()
     };
     let store = sqlite::open_with(Some(path.clone()), config).await.unwrap();
-    let mut client = Client::new(store.clone());
+    let mut client = TestClient::new(store.clone());
     let held = client.lock("held").await;
     let busy = Busy::new(&path);
     let mut asked = Vec::new();
@@ -222,7 +222,7 @@ async fn a_full_queue_of_locks_refuses_no_renewal() {
 }
 
 /// A handle with a queue on one key, everybody in it listening.
-async fn queue(client: &mut Client, count: usize) -> Vec<(Arc<Claim>, Wakes)> {
+async fn queue(client: &mut TestClient, count: usize) -> Vec<(Arc<Claim>, Wakes)> {
     let mut queue = Vec::new();
     for _ in 0..count {
         let (claim, standing) = client.acquire("k", |claim| claim.fairness = Fairness::Fifo).await;
@@ -238,13 +238,13 @@ async fn queue(client: &mut Client, count: usize) -> Vec<(Arc<Claim>, Wakes)> {
 
 #[tokio::test]
 async fn a_thousand_waiters_that_leave_at_once_keep_nobody_waiting() {
-    let (_dir, path) = scratch();
+    let (_dir, path) = temp_lock_file();
     let store = open(&path).await.unwrap();
-    let mut client = Client::new(store.clone());
+    let mut client = TestClient::new(store.clone());
     let held = client.lock("k").await;
     let queue = queue(&mut client, 1000).await;
     let start = Instant::now();
-    let leaving = queue.iter().map(|(claim, _)| departure(claim)).collect();
+    let leaving = queue.iter().map(|(claim, _)| withdrawal(claim)).collect();
     let left = store.clone().release(leaving).await;
     for left in left {
         assert!(matches!(left, ReleaseReply::Done { freed, .. } if freed.len() == 1));
@@ -257,9 +257,9 @@ async fn a_thousand_waiters_that_leave_at_once_keep_nobody_waiting() {
 
 #[tokio::test]
 async fn of_a_long_queue_only_its_head_is_woken() {
-    let (_dir, path) = scratch();
+    let (_dir, path) = temp_lock_file();
     let store = open(&path).await.unwrap();
-    let mut client = Client::new(store.clone());
+    let mut client = TestClient::new(store.clone());
     let mut held = client.lock("k").await;
     let mut queue = queue(&mut client, 100).await.into_iter();
     while let Some((next, mut wakes)) = queue.next() {
@@ -280,9 +280,9 @@ async fn of_a_long_queue_only_its_head_is_woken() {
 /// What is known of a long queue is kept from one transaction to the next, but not over what others do to it.
 #[tokio::test]
 async fn a_long_queue_that_another_handle_changed_is_seen_as_it_is() {
-    let (_dir, path) = scratch();
-    let mut client = Client::new(open(&path).await.unwrap());
-    let other = Client::new(open(&path).await.unwrap());
+    let (_dir, path) = temp_lock_file();
+    let mut client = TestClient::new(open(&path).await.unwrap());
+    let other = TestClient::new(open(&path).await.unwrap());
     let held = client.lock("k").await;
     let queue = queue(&mut client, 100).await;
     let standing = client.poll(&queue[1].0).await;
@@ -299,10 +299,10 @@ async fn a_long_queue_that_another_handle_changed_is_seen_as_it_is() {
 /// A withdrawal that comes twice, the second time when the first one is forgotten, must be remembered again.
 #[tokio::test]
 async fn an_end_that_was_swept_from_under_a_long_queue_can_be_noted_again() {
-    let (_dir, path) = scratch();
+    let (_dir, path) = temp_lock_file();
     let clock = ManualClock::new();
     let store = opened(&path, &clock).await;
-    let mut client = Client::new(store.clone());
+    let mut client = TestClient::new(store.clone());
     client.lock("k").await;
     let queue = queue(&mut client, 100).await;
     let gone = &queue[0].0;
@@ -313,10 +313,10 @@ async fn an_end_that_was_swept_from_under_a_long_queue_can_be_noted_again() {
     }
     let file = connect(&path);
     assert_eq!(number(&file, "SELECT count(*) FROM claim WHERE live = 0"), 0);
-    let again = Batch::from_iter([departure(gone)]);
+    let again = Batch::from_iter([withdrawal(gone)]);
     store.clone().release(again).await;
     drop(store);
-    let late = Client::new(opened(&path, &clock).await);
+    let late = TestClient::new(opened(&path, &clock).await);
     let standing = late.poll(gone).await;
     assert!(matches!(standing, Ok(AcquireReply::Ended)), "{standing:?}");
 }

@@ -1,7 +1,7 @@
 //! An older build of Tenure, which keeps no leases in rows, shares a file with this one. The tests run its statements.
 #![cfg(target_os = "linux")]
 
-mod scene;
+mod fixture;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use std::time::Duration;
 use rusqlite::Connection;
 use tenure_backend::{Backend, Clock, Loss, RenewReply, SystemClock};
 
-use scene::{Client, connect, number, open, scratch};
+use fixture::{TestClient, connect, number, open, temp_lock_file};
 
 /// Writes a claim in the phase ?1 whose lease ends at ?2, and which may be forgotten from ?3 on.
 const INSERT: &str = "INSERT INTO claim (key, client, number, live, phase, kind, take, size, place, until, reserved, \
@@ -72,20 +72,20 @@ const MINUTE: Duration = Duration::from_secs(60);
 
 #[tokio::test]
 async fn a_holder_in_a_file_of_an_older_build_excludes() {
-    let (_dir, path) = scratch();
+    let (_dir, path) = temp_lock_file();
     let older = OlderBuild::make(&path).await;
     older.insert(GRANTED, MINUTE);
     for _ in 0..2 {
-        let mut client = Client::new(open(&path).await.expect("the file of an older build opens"));
+        let mut client = TestClient::new(open(&path).await.expect("the file of an older build opens"));
         assert!(!client.try_lock("k").await);
     }
 }
 
 #[tokio::test]
 async fn both_builds_write_one_file() {
-    let (_dir, path) = scratch();
+    let (_dir, path) = temp_lock_file();
     let older = OlderBuild::make(&path).await;
-    let mut client = Client::new(open(&path).await.expect("the file of an older build opens"));
+    let mut client = TestClient::new(open(&path).await.expect("the file of an older build opens"));
     let held = client.lock("other").await;
     let holders = "SELECT count(*) FROM claim WHERE key = 'other' AND live = 1 AND phase = 4 AND until > 0";
     assert_eq!(number(&older.file, holders), 1);
@@ -103,9 +103,9 @@ async fn both_builds_write_one_file() {
 /// would lie further ahead than the lease, and would be deleted.
 #[tokio::test]
 async fn a_watcher_of_an_older_build_that_is_granted_excludes() {
-    let (_dir, path) = scratch();
+    let (_dir, path) = temp_lock_file();
     let older = OlderBuild::make(&path).await;
-    let mut client = Client::new(open(&path).await.expect("the file of an older build opens"));
+    let mut client = TestClient::new(open(&path).await.expect("the file of an older build opens"));
     let held = client.lock("k").await;
     older.insert(WATCHING, Duration::from_secs(10));
     client.unlock(&held).await;
@@ -113,15 +113,15 @@ async fn a_watcher_of_an_older_build_that_is_granted_excludes() {
     assert_eq!(number(&older.file, turns), 1, "this build gives it a turn");
     older.update(GRANTED, MINUTE);
     assert!(!client.try_lock("k").await);
-    let mut newcomer = Client::new(open(&path).await.expect("the file opens"));
+    let mut newcomer = TestClient::new(open(&path).await.expect("the file opens"));
     assert!(!newcomer.try_lock("k").await);
 }
 
 #[tokio::test]
 async fn a_claim_that_an_older_build_evicts_is_lost() {
-    let (_dir, path) = scratch();
+    let (_dir, path) = temp_lock_file();
     let older = OlderBuild::make(&path).await;
-    let mut client = Client::new(open(&path).await.expect("the file of an older build opens"));
+    let mut client = TestClient::new(open(&path).await.expect("the file of an older build opens"));
     let held = client.lock("k").await;
     let evict = "UPDATE claim SET phase = 1, forget = until, evictor = 'older' WHERE key = 'k' AND phase = 4";
     assert_eq!(older.file.execute(evict, []), Ok(1));

@@ -1,7 +1,7 @@
 //! Several processes that share only the file: they exclude and wake each other, and survive each other's end.
 #![cfg(target_os = "linux")]
 
-mod scene;
+mod fixture;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,13 +12,16 @@ use rustix::process::Signal;
 use tenure_backend::{Backend, Fairness, Fault, Severity};
 use tenure_sql::{Config, SqlStore, sqlite};
 
-use scene::{Client, Other, Role, child, connect, findings, number, scratch, spawn, spawn_on, until};
+use fixture::{
+    ChildProcess, ChildRole, TestClient, child, connect, findings, number, spawn, spawn_on, temp_lock_file,
+    until,
+};
 
 async fn open(path: &Path) -> Arc<SqlStore> {
-    scene::open(path).await.expect("the file opens")
+    fixture::open(path).await.expect("the file opens")
 }
 
-fn fairness(role: &Role) -> Fairness {
+fn fairness(role: &ChildRole) -> Fairness {
     if role.var("FAIRNESS") == "fifo" {
         Fairness::Fifo
     } else {
@@ -29,7 +32,7 @@ fn fairness(role: &Role) -> Fairness {
 #[test]
 fn a_counter_that_processes_raise_under_the_lock_is_exact() {
     for fairness in ["unfair", "fifo"] {
-        let (dir, path) = scratch();
+        let (dir, path) = temp_lock_file();
         let counter = dir.path().join("counter");
         fs::write(&counter, "0").unwrap();
         let start = |_| {
@@ -38,7 +41,7 @@ fn a_counter_that_processes_raise_under_the_lock_is_exact() {
                 &[("FILE", &path), ("COUNTER", &counter), ("FAIRNESS", &fairness)],
             )
         };
-        let children: Vec<Other> = (0..4).map(start).collect();
+        let children: Vec<ChildProcess> = (0..4).map(start).collect();
         for child in &children {
             assert_eq!(child.line(), "done");
         }
@@ -67,7 +70,7 @@ fn a_child_raises_a_counter() {
 fn every_process_gets_at_least_half_its_share_of_an_unfair_key() {
     const PROCESSES: usize = 4;
     const GRANTS: usize = 400;
-    let (dir, path) = scratch();
+    let (dir, path) = temp_lock_file();
     let log = dir.path().join("log");
     fs::write(&log, "").unwrap();
     let start = |_| {
@@ -76,7 +79,7 @@ fn every_process_gets_at_least_half_its_share_of_an_unfair_key() {
             &[("FILE", &path), ("LOG", &log), ("GRANTS", &GRANTS.to_string())],
         )
     };
-    let mut children: Vec<Other> = (0..PROCESSES).map(start).collect();
+    let mut children: Vec<ChildProcess> = (0..PROCESSES).map(start).collect();
     for child in &children {
         assert_eq!(child.line(), "ready");
     }
@@ -87,7 +90,7 @@ fn every_process_gets_at_least_half_its_share_of_an_unfair_key() {
         assert_eq!(child.line(), "done");
     }
     let log = fs::read_to_string(&log).unwrap();
-    let share = |child: &Other| {
+    let share = |child: &ChildProcess| {
         let pid = child.pid().to_string();
         log.lines().filter(|line| *line == pid).count()
     };
@@ -123,8 +126,8 @@ fn a_child_takes_what_it_can() {
 #[tokio::test]
 async fn a_release_wakes_a_waiter_in_another_process() {
     for fairness in ["unfair", "fifo"] {
-        let (_dir, path) = scratch();
-        let mut client = Client::new(open(&path).await);
+        let (_dir, path) = temp_lock_file();
+        let mut client = TestClient::new(open(&path).await);
         let mut waiter = spawn("a_child_waits", &[("FILE", &path), ("FAIRNESS", &fairness)]);
         let (mut times, mut writes) = (Vec::new(), Vec::new());
         for _ in 0..20 {
@@ -176,7 +179,7 @@ fn a_child_waits() {
 
 #[tokio::test]
 async fn a_process_that_is_killed_leaves_a_file_that_others_use() {
-    let (_dir, path) = scratch();
+    let (_dir, path) = temp_lock_file();
     for round in 0..10 {
         let victim = spawn_on(&path, "a_child_writes_all_the_time");
         // Each time it is killed while it goes on writing, a little later than the time before.
@@ -186,7 +189,7 @@ async fn a_process_that_is_killed_leaves_a_file_that_others_use() {
         victim.signal(Signal::KILL);
         drop(victim);
         let store = open(&path).await;
-        let mut client = Client::new(store.clone());
+        let mut client = TestClient::new(store.clone());
         client.lock(&format!("round {round}")).await;
         assert_eq!(findings(&store).await, [], "round {round}");
     }
@@ -207,13 +210,13 @@ fn a_child_writes_all_the_time() {
 
 #[tokio::test]
 async fn a_process_that_stops_within_a_transaction_is_named_and_nobody_else_is_harmed() {
-    let (_dir, path) = scratch();
+    let (_dir, path) = temp_lock_file();
     let config = Config {
         busy_limit: Duration::from_millis(300),
         ..Config::default()
     };
     let store = sqlite::open_with(Some(path.clone()), config).await.unwrap();
-    let mut client = Client::new(store.clone());
+    let mut client = TestClient::new(store.clone());
     let held = client.lock("k").await;
     let sleeper = spawn_on(&path, "a_child_stays_within_a_transaction");
     assert_eq!(sleeper.line(), "writes");
@@ -254,10 +257,10 @@ fn a_child_stays_within_a_transaction() {
 
 #[tokio::test]
 async fn a_store_that_was_closed_waits_for_nothing_any_more() {
-    let (_dir, path) = scratch();
-    let mut holder = Client::new(open(&path).await);
+    let (_dir, path) = temp_lock_file();
+    let mut holder = TestClient::new(open(&path).await);
     let held = holder.lock("k").await;
-    let mut waiter = Client::new(open(&path).await);
+    let mut waiter = TestClient::new(open(&path).await);
     let (claim, _) = waiter.acquire("k", |_| {}).await;
     let _wakes = waiter.store.clone().watch(claim).await.unwrap();
     wait_for_waiter(&path).await;
@@ -271,9 +274,9 @@ async fn a_store_that_was_closed_waits_for_nothing_any_more() {
 
 #[test]
 fn processes_that_open_a_file_at_once_all_have_it() {
-    let (_dir, path) = scratch();
+    let (_dir, path) = temp_lock_file();
     let start = |_| spawn_on(&path, "a_child_opens_at_once");
-    let children: Vec<Other> = (0..8).map(start).collect();
+    let children: Vec<ChildProcess> = (0..8).map(start).collect();
     for child in &children {
         assert_eq!(child.line(), "opened");
     }
@@ -295,7 +298,7 @@ fn a_child_opens_at_once() {
 /// The thread of a file looks for more for a moment after each answer, and then sleeps until somebody asks.
 #[tokio::test]
 async fn a_store_that_nobody_asks_sleeps() {
-    let (_dir, path) = scratch();
+    let (_dir, path) = temp_lock_file();
     let child = spawn_on(&path, "a_child_takes_a_few");
     assert_eq!(child.line(), "done");
     let threads = fs::read_dir(format!("/proc/{}/task", child.pid())).unwrap();

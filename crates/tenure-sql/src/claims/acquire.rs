@@ -17,14 +17,14 @@ pub(super) enum Admission {
     /// Nothing but time is in the way: a cooldown, or another client's turn.
     From(Instant),
     /// Somebody holds the key or is before it.
-    Behind,
+    Blocked,
 }
 
 /// Whether a claim that could go lets those of other clients go first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Manners {
-    Goes,
-    Yields,
+pub(super) enum GrantPolicy {
+    Grant,
+    Withhold,
 }
 
 /// Places the claim, or polls it. On an error the view is as it was.
@@ -33,59 +33,59 @@ pub(crate) fn acquire(
     claim: &Claim,
     not_after: Instant,
 ) -> Result<AcquireReply, BackendError> {
-    attempt(view, claim, not_after, Manners::Goes)
+    place_or_poll(view, claim, not_after, GrantPolicy::Grant)
 }
 
-pub(super) fn attempt(
+pub(super) fn place_or_poll(
     view: &mut View,
     claim: &Claim,
     not_after: Instant,
-    manners: Manners,
+    policy: GrantPolicy,
 ) -> Result<AcquireReply, BackendError> {
     claim.check(&LIMITS)?;
     let now = view.now();
-    let known = view.row(claim.at.id).cloned();
-    let place = match &known {
-        Some(row) if row.is_over(now) => return Ok(AcquireReply::Ended),
+    let row_before = view.row(claim.at.id).cloned();
+    let position = match &row_before {
+        Some(row) if row.has_ended(now) => return Ok(AcquireReply::Ended),
         Some(row) if row.phase == Phase::Granted => {
             return Ok(granted(
                 view,
                 claim,
                 Row {
-                    until: now + lease(claim),
+                    expires_at: now + lease(claim),
                     ..row.clone()
                 },
             ));
         }
-        Some(row) if row.phase == Phase::Waiting => Some(row.place),
+        Some(row) if row.phase == Phase::Waiting => Some(row.position),
         _ if not_after < now => return Ok(AcquireReply::TooLate),
         _ => {
             view.check_kind(claim.mode)?;
             None
         }
     };
-    let admission = admission(view, claim.at.id.client(), claim.mode, place);
-    if manners == Manners::Goes && view.barred_until().is_none() {
-        take_turns(view, claim.at.id.client());
+    let admission = admission(view, claim.at.id.client(), claim.mode, position);
+    if policy == GrantPolicy::Grant && view.cooldown_until().is_none() {
+        clear_reservations(view, claim.at.id.client());
     }
     match admission {
-        Admission::Now if manners == Manners::Goes => {
+        Admission::Now if policy == GrantPolicy::Grant => {
             let tokens = Some(view.draw(claim.grants)?);
             let row = Row {
                 tokens,
-                ..Row::of(claim, Phase::Granted, 0, now + lease(claim))
+                ..Row::new(claim, Phase::Granted, 0, now + lease(claim))
             };
-            if place.is_some() {
+            if position.is_some() {
                 // Those behind it may hold beside it, such as the next reader.
-                view.stir();
+                view.request_wake();
             }
             Ok(granted(view, claim, row))
         }
-        Admission::Now => Ok(refused(view, claim, known, place, now)),
-        Admission::From(at) => Ok(refused(view, claim, known, place, at)),
-        Admission::Behind => {
-            let at = first_end(view, claim.mode, place);
-            Ok(refused(view, claim, known, place, at))
+        Admission::Now => Ok(refused(view, claim, row_before, position, now)),
+        Admission::From(at) => Ok(refused(view, claim, row_before, position, at)),
+        Admission::Blocked => {
+            let at = first_expiry(view, claim.mode, position);
+            Ok(refused(view, claim, row_before, position, at))
         }
     }
 }
@@ -93,48 +93,48 @@ pub(super) fn attempt(
 fn refused(
     view: &mut View,
     claim: &Claim,
-    known: Option<Row>,
-    place: Option<i64>,
+    row_before: Option<Row>,
+    position: Option<i64>,
     at: Instant,
 ) -> AcquireReply {
     match claim.fairness {
-        Fairness::Fifo => queued(view, claim, place, at),
+        Fairness::Fifo => queued(view, claim, position, at),
         Fairness::Unfair => {
-            keep_watching(view, known);
+            forgive_missed_reservation(view, row_before);
             waiting(None, at - view.now())
         }
     }
 }
 
-/// Whether a claim of that client and mode may hold the key beside those who do. `place` is its place in the
+/// Whether a claim of that client and mode may hold the key beside those who do. `position` is its position in the
 /// queue, if it has one. Who is behind another in the queue learns so without a look at the others.
-pub(super) fn admission(view: &View, client: ClientId, mode: Mode, place: Option<i64>) -> Admission {
+pub(super) fn admission(view: &View, client: ClientId, mode: Mode, position: Option<i64>) -> Admission {
     let held = || view.holders().map(|row| row.mode);
-    if before(view, place).next().is_some() || !mode.admits(held()) {
-        return Admission::Behind;
+    if queue_before(view, position).next().is_some() || !mode.admits(held()) {
+        return Admission::Blocked;
     }
-    let turns = || view.turns(client);
+    let turns = || view.reservations(client);
     let kept = if mode.admits(held().chain(turns().map(|row| row.mode))) {
         None
     } else {
-        turns().map(|row| row.reserved).max()
+        turns().map(|row| row.reserved_until).max()
     };
-    match kept.max(view.barred_until()) {
+    match kept.max(view.cooldown_until()) {
         Some(until) => Admission::From(until),
         None => Admission::Now,
     }
 }
 
-/// The members of the queue before that place, or all of them.
-fn before(view: &View, place: Option<i64>) -> impl Iterator<Item = &Row> {
+/// The members of the queue before that position, or all of them.
+fn queue_before(view: &View, position: Option<i64>) -> impl Iterator<Item = &Row> {
     view.queue()
-        .take_while(move |row| place.is_none_or(|place| row.place < place))
+        .take_while(move |row| position.is_none_or(|position| row.position < position))
 }
 
-/// When the first lease ends of those that a claim is [`Behind`](Admission::Behind).
-fn first_end(view: &View, mode: Mode, place: Option<i64>) -> Instant {
-    let holders = || view.holders().map(|row| row.until);
-    let queue = before(view, place).map(|row| row.until);
+/// When the first lease ends of those that a claim is [`Blocked`](Admission::Blocked).
+fn first_expiry(view: &View, mode: Mode, position: Option<i64>) -> Instant {
+    let holders = || view.holders().map(|row| row.expires_at);
+    let queue = queue_before(view, position).map(|row| row.expires_at);
     let first = if mode.admits(view.holders().map(|row| row.mode)) {
         queue.min()
     } else {
@@ -166,36 +166,36 @@ fn granted(view: &mut View, claim: &Claim, row: Row) -> AcquireReply {
     })
 }
 
-/// Restarts the waiting lease at the claim's place, or at the tail.
-fn queued(view: &mut View, claim: &Claim, place: Option<i64>, at: Instant) -> AcquireReply {
+/// Restarts the waiting lease at the claim's position, or at the tail.
+fn queued(view: &mut View, claim: &Claim, position: Option<i64>, at: Instant) -> AcquireReply {
     let now = view.now();
-    let tail = || view.queue().next_back().map_or(1, |last| last.place + 1);
-    let place = place.unwrap_or_else(tail);
-    let ahead = before(view, Some(place)).count();
-    view.put(Row::of(claim, Phase::Waiting, place, now + lease(claim)));
+    let tail = || view.queue().next_back().map_or(1, |last| last.position + 1);
+    let position = position.unwrap_or_else(tail);
+    let ahead = queue_before(view, Some(position)).count();
+    view.put(Row::new(claim, Phase::Waiting, position, now + lease(claim)));
     let ahead = Some(u32::try_from(ahead).unwrap_or(u32::MAX));
     waiting(ahead, (at - now).min(lease(claim) / 3))
 }
 
 /// The client has asked: the key is no longer kept for it.
-fn take_turns(view: &mut View, client: ClientId) {
+fn clear_reservations(view: &mut View, client: ClientId) {
     let now = view.now();
-    let of_client = |row: &&Row| row.id.client() == client && now < row.reserved;
+    let of_client = |row: &&Row| row.id.client() == client && now < row.reserved_until;
     let turns: Vec<Row> = view.watchers().filter(of_client).cloned().collect();
     for row in turns {
         view.put(Row {
-            reserved: Instant::ORIGIN,
+            reserved_until: Instant::ORIGIN,
             ..row
         });
     }
 }
 
 /// A watcher that asks is heard of: a turn that it missed is forgiven, and it keeps its seniority.
-fn keep_watching(view: &mut View, known: Option<Row>) {
+fn forgive_missed_reservation(view: &mut View, row_before: Option<Row>) {
     let now = view.now();
-    if let Some(row) = known.filter(|row| row.missed_its_turn(now)) {
+    if let Some(row) = row_before.filter(|row| row.missed_reservation(now)) {
         view.put(Row {
-            reserved: Instant::ORIGIN,
+            reserved_until: Instant::ORIGIN,
             ..row
         });
     }

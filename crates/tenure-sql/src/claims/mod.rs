@@ -2,20 +2,20 @@
 //! No SQL, no clock and no I/O live here: a transaction reads a [`View`], lets a verb change it, and writes what changed.
 
 mod acquire;
-mod listing;
+mod inspect;
 mod release;
 mod renew;
 mod row;
 mod view;
-mod watching;
+mod watch;
 
 #[cfg(test)]
 pub(crate) mod tests;
 
 pub(crate) use acquire::acquire;
-pub(crate) use listing::Listing;
+pub(crate) use inspect::PageBuilder;
 pub(crate) use release::release;
 pub(crate) use renew::renew;
 pub(crate) use row::{Phase, Row};
 pub(crate) use view::{Change, Moment, View};
-pub(crate) use watching::{Look, REFRESH, look, unwatch, watch};
+pub(crate) use watch::{NextPoll, REFRESH, next_poll, unwatch, watch};

@@ -7,44 +7,44 @@ use tenure_backend::{
     Mode, ReleaseReply, ReleaseRequest, ReleaseTarget, Successor, TURN,
 };
 
-use super::acquire::{Manners, attempt, waiting};
+use super::acquire::{GrantPolicy, place_or_poll, waiting};
 use super::{Phase, Row, View};
 use crate::profile::LIMITS;
 
 /// Ends whoever was named, and then lets the successor or others go on.
-pub(crate) fn release(view: &mut View, departure: &ReleaseRequest) -> ReleaseReply {
-    if let Err(refusal) = check(departure) {
+pub(crate) fn release(view: &mut View, request: &ReleaseRequest) -> ReleaseReply {
+    if let Err(refusal) = check(request) {
         return ReleaseReply::Unknown(refusal);
     }
     let mut freed = Batch::new();
-    match &departure.target {
-        ReleaseTarget::Claim(claim) => end(view, claim.id, departure, &mut freed),
+    match &request.target {
+        ReleaseTarget::Claim(claim) => end_claim(view, claim.id, request, &mut freed),
         ReleaseTarget::All(_) => {
             let holders: Vec<ClaimId> = view.holders().map(|row| row.id).collect();
             for id in holders {
-                end(view, id, departure, &mut freed);
+                end_claim(view, id, request, &mut freed);
             }
         }
         // This layout has claims of ours alone: a foreign hold is absent already.
         ReleaseTarget::Foreign { .. } => {}
     }
-    let client = match &departure.target {
+    let client = match &request.target {
         ReleaseTarget::Claim(claim) => Some(claim.id.client()),
         ReleaseTarget::All(_) | ReleaseTarget::Foreign { .. } => None,
     };
-    let others = others(view, client);
-    let succeeds = |view: &mut View, successor: &Successor| succeed(view, successor, others);
-    let (early, late) = match &departure.successor {
+    let others = count_others(view, client);
+    let place = |view: &mut View, successor: &Successor| place_successor(view, successor, others);
+    let (early, late) = match &request.successor {
         // A queued successor must be in the queue before turns are given: a queue goes before all watchers.
         Some(successor) if successor.claim.fairness == Fairness::Fifo => (Some(successor), None),
         successor => (None, successor.as_ref()),
     };
-    let early = early.map(|successor| succeeds(view, successor));
+    let early = early.map(|successor| place(view, successor));
     if !freed.is_empty() {
-        view.stir();
-        give_turns(view, client);
+        view.request_wake();
+        reserve_for_watchers(view, client);
     }
-    let late = late.map(|successor| succeeds(view, successor));
+    let late = late.map(|successor| place(view, successor));
     ReleaseReply::Done {
         freed,
         others: Some(others),
@@ -52,65 +52,67 @@ pub(crate) fn release(view: &mut View, departure: &ReleaseRequest) -> ReleaseRep
     }
 }
 
-fn check(departure: &ReleaseRequest) -> Result<(), BackendError> {
-    let successor = departure.checked_successor()?;
+fn check(request: &ReleaseRequest) -> Result<(), BackendError> {
+    let successor = request.checked_successor()?;
     successor.map_or(Ok(()), |successor| successor.check(&LIMITS))
 }
 
 /// Places the successor; it is granted only if nobody else waits. A successor that is refused with an error (another kind,
 /// say) must not keep the claim before it from being released: it learns at its own next poll.
-fn succeed(view: &mut View, successor: &Successor, others: u32) -> AcquireReply {
-    let manners = if others == 0 {
-        Manners::Goes
+fn place_successor(view: &mut View, successor: &Successor, others: u32) -> AcquireReply {
+    let policy = if others == 0 {
+        GrantPolicy::Grant
     } else {
-        Manners::Yields
+        GrantPolicy::Withhold
     };
-    attempt(view, &successor.claim, successor.not_after, manners)
+    place_or_poll(view, &successor.claim, successor.not_after, policy)
         .unwrap_or_else(|_| waiting(None, Duration::ZERO))
 }
 
 /// Makes one claim absent for good. A claim that was never placed is remembered too: its request may be on its way.
-fn end(view: &mut View, id: ClaimId, departure: &ReleaseRequest, freed: &mut Batch<HolderId>) {
+fn end_claim(view: &mut View, id: ClaimId, request: &ReleaseRequest, freed: &mut Batch<HolderId>) {
     let now = view.now();
-    let known = view.row(id).cloned();
+    let row_before = view.row(id).cloned();
     let remember = now + MAX_NOT_AFTER;
-    let held = known
+    let held = row_before
         .as_ref()
-        .is_some_and(|row| matches!(row.phase, Phase::Waiting | Phase::Granted) && row.lasts(now));
+        .is_some_and(|row| matches!(row.phase, Phase::Waiting | Phase::Granted) && row.is_unexpired(now));
     if held {
         freed.push(HolderId::Claim(id));
     }
-    let (phase, evictor) = match (&departure.cause, &known) {
+    let (phase, evictor) = match (&request.cause, &row_before) {
         // Whoever evicted it first is whom the holder hears of.
         (_, Some(row)) if row.phase == Phase::Evicted => (Phase::Evicted, row.evictor.clone()),
         (Cause::Evicted { by }, Some(_)) if held => (Phase::Evicted, by.clone()),
         _ => (Phase::Ended, None),
     };
-    let cooldown = if held { now + departure.cooldown } else { now };
-    let (until, reserved) = match &known {
-        Some(row) if row.phase == Phase::Evicted => (row.until.max(remember), row.reserved.max(cooldown)),
+    let cooldown = if held { now + request.cooldown } else { now };
+    let (until, reserved) = match &row_before {
+        Some(row) if row.phase == Phase::Evicted => {
+            (row.expires_at.max(remember), row.reserved_until.max(cooldown))
+        }
         // Its holder is to learn of it as long as it may believe in its lease.
-        Some(row) if phase == Phase::Evicted => (row.until.max(remember), cooldown),
+        Some(row) if phase == Phase::Evicted => (row.expires_at.max(remember), cooldown),
         _ => (remember, cooldown),
     };
-    let row = known.unwrap_or_else(|| unplaced(id));
+    let row = row_before.unwrap_or_else(|| unplaced_row(id));
     view.put(Row {
         phase,
-        until,
-        reserved,
+        expires_at: until,
+        reserved_until: reserved,
         evictor,
         ..row
     });
 }
 
-fn unplaced(id: ClaimId) -> Row {
+fn unplaced_row(id: ClaimId) -> Row {
     Row {
         id,
         phase: Phase::Ended,
         mode: Mode::Exclusive,
-        place: 0,
-        until: Instant::ORIGIN,
-        reserved: Instant::ORIGIN,
+        position: 0,
+        expires_at: Instant::ORIGIN,
+        reserved_until: Instant::ORIGIN,
         tokens: None,
         label: "".into(),
         evictor: None,
@@ -118,29 +120,32 @@ fn unplaced(id: ClaimId) -> Row {
 }
 
 /// How many queue or watch for other clients. Those who missed their turn do not count: they may be dead.
-fn others(view: &View, client: Option<ClientId>) -> u32 {
+fn count_others(view: &View, client: Option<ClientId>) -> u32 {
     let now = view.now();
     let elsewhere = |row: &&Row| Some(row.id.client()) != client;
-    let watchers = view.watchers().filter(|row| !row.missed_its_turn(now));
+    let watchers = view.watchers().filter(|row| !row.missed_reservation(now));
     let count = view.queue().chain(watchers).filter(elsewhere).count();
     u32::try_from(count).unwrap_or(u32::MAX)
 }
 
 /// Keeps the key for a moment for those of other clients who have watched longest and may hold it, so that a
 /// client that is quick to ask again does not starve them.
-fn give_turns(view: &mut View, client: Option<ClientId>) {
+fn reserve_for_watchers(view: &mut View, client: Option<ClientId>) {
     if view.queue().next().is_some() {
         return;
     }
     let now = view.now();
     let mut held: Vec<Mode> = view.holders().map(|row| row.mode).collect();
-    let in_time = |row: &&Row| !row.missed_its_turn(now) && Some(row.id.client()) != client;
+    let in_time = |row: &&Row| !row.missed_reservation(now) && Some(row.id.client()) != client;
     let candidates: Vec<Row> = view.watchers().filter(in_time).cloned().collect();
-    let end = view.barred_until().unwrap_or(now) + TURN;
+    let end = view.cooldown_until().unwrap_or(now) + TURN;
     for row in candidates {
         if row.mode.admits(held.iter().copied()) {
             held.push(row.mode);
-            view.put(Row { reserved: end, ..row });
+            view.put(Row {
+                reserved_until: end,
+                ..row
+            });
         }
     }
 }

@@ -18,17 +18,17 @@ pub(crate) fn renew(view: &mut View, renewal: &RenewRequest) -> RenewReply {
     match row.phase {
         Phase::Ended | Phase::Watching => return RenewReply::Gone(Loss::Missing),
         Phase::Evicted => return RenewReply::Gone(Loss::Evicted { by: row.evictor }),
-        Phase::Waiting | Phase::Granted if !row.lasts(now) => return RenewReply::Gone(Loss::Expired),
+        Phase::Waiting | Phase::Granted if !row.is_unexpired(now) => return RenewReply::Gone(Loss::Expired),
         Phase::Waiting if renewal.only == Only::Granted => return RenewReply::Gone(Loss::Missing),
         Phase::Granted if renewal.only == Only::Waiting => return RenewReply::Gone(Loss::Missing),
         Phase::Waiting | Phase::Granted => {}
     }
     if let Some(run) = renewal.raise {
-        view.lift_counter(run.last().get());
+        view.raise_counter(run.last().get());
     }
-    let until = renewal.end(row.until, now + LIMITS.lease(renewal.lease));
+    let until = renewal.end(row.expires_at, now + LIMITS.lease(renewal.lease));
     view.put(Row {
-        until,
+        expires_at: until,
         tokens: renewal.raise.or(row.tokens),
         ..row
     });

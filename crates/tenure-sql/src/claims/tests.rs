@@ -72,15 +72,15 @@ impl Key {
     }
 
     fn departs(&mut self, claim: &Claim, successor: Option<Successor>) -> ReleaseReply {
-        let departure = ReleaseRequest {
+        let request = ReleaseRequest {
             successor,
             ..ReleaseRequest::of(claim, Cause::Unlocked)
         };
-        self.visit(|view| release(view, &departure))
+        self.visit(|view| release(view, &request))
     }
 
-    fn looks(&mut self, claim: &Claim) -> Look {
-        self.visit(|view| look(view, claim))
+    fn looks(&mut self, claim: &Claim) -> NextPoll {
+        self.visit(|view| next_poll(view, claim))
     }
 }
 
@@ -110,12 +110,15 @@ fn others(released: &ReleaseReply) -> u32 {
 
 /// One write of a row in each phase: its times lie as far ahead as they do when a verb writes it.
 fn row_in(phase: Phase, now: Instant) -> Row {
-    let row = Row::of(&claim(1, 1), phase, 1, now + Duration::from_secs(30));
-    let reserved = match phase {
+    let row = Row::new(&claim(1, 1), phase, 1, now + Duration::from_secs(30));
+    let reserved_until = match phase {
         Phase::Evicted => now + Duration::from_secs(60),
-        _ => row.reserved,
+        _ => row.reserved_until,
     };
-    Row { reserved, ..row }
+    Row {
+        reserved_until,
+        ..row
+    }
 }
 
 #[test]
@@ -159,8 +162,8 @@ fn a_freed_key_is_kept_for_the_client_that_watched_longest() {
     key.watches(&first);
     key.watches(&second);
     assert_eq!(others(&key.frees(&held)), 2);
-    assert_eq!(key.looks(&first), Look::Poll);
-    assert!(matches!(key.looks(&second), Look::From(_)));
+    assert_eq!(key.looks(&first), NextPoll::Now);
+    assert!(matches!(key.looks(&second), NextPoll::From(_)));
     for early in [&claim(1, 2), &second] {
         assert!(!key.gets(early), "it is not its turn");
     }
@@ -195,14 +198,14 @@ fn who_missed_a_turn_is_passed_over_until_it_is_heard_of_and_then_comes_first() 
     assert!(key.gets(&held));
     // The one that missed its turn may be dead.
     assert_eq!(others(&key.frees(&held)), 1);
-    assert_eq!(key.looks(&next), Look::Poll);
+    assert_eq!(key.looks(&next), NextPoll::Now);
     assert!(key.gets(&next));
-    assert_eq!(key.looks(&late), Look::Poll, "it is told to be heard of");
+    assert_eq!(key.looks(&late), NextPoll::Now, "it is told to be heard of");
     assert!(!key.gets(&late), "late, but alive");
-    assert_eq!(key.looks(&late), Look::Sleep);
+    assert_eq!(key.looks(&late), NextPoll::OnChange);
     key.watches(&claim(4, 1));
     assert_eq!(others(&key.frees(&next)), 2);
-    assert_eq!(key.looks(&late), Look::Poll);
+    assert_eq!(key.looks(&late), NextPoll::Now);
     assert!(key.gets(&late));
 }
 
@@ -229,7 +232,7 @@ fn readers_that_watch_have_their_turn_together_and_stand_in_no_readers_way() {
     readers.iter().for_each(|reader| key.watches(reader));
     key.watches(&of_mode(4, 1, Mode::Write));
     key.frees(&held);
-    assert!(readers.iter().all(|reader| key.looks(reader) == Look::Poll));
+    assert!(readers.iter().all(|reader| key.looks(reader) == NextPoll::Now));
     assert!(!key.gets(&of_mode(5, 1, Mode::Write)));
     assert!(key.gets(&of_mode(6, 1, Mode::Read)));
 }
@@ -256,7 +259,7 @@ fn a_queue_goes_before_all_watchers() {
     key.watches(&watching);
     assert!(!key.gets(&queued));
     key.frees(&held);
-    assert_eq!(key.looks(&watching), Look::Sleep);
+    assert_eq!(key.looks(&watching), NextPoll::OnChange);
     assert!(!key.gets(&watching));
     assert!(key.gets(&queued));
 }

@@ -13,7 +13,7 @@ use super::{Phase, Row};
 use crate::profile::LIMITS;
 
 /// How many rows that count make a view long.
-const WORTH_KEEPING: usize = 32;
+const MIN_CACHED_ROWS: usize = 32;
 
 /// One moment on both clocks, read once a transaction has the write lock.
 #[derive(Clone, Copy, Debug)]
@@ -41,7 +41,7 @@ pub(crate) struct View {
     changed: Vec<usize>,
     counter: u64,
     counter_changed: bool,
-    stirred: bool,
+    needs_wake: bool,
 }
 
 /// A row that counts: its phase, its place, and its entry.
@@ -82,15 +82,15 @@ impl View {
             changed: Vec::new(),
             counter: 0,
             counter_changed: false,
-            stirred: false,
+            needs_wake: false,
         }
     }
 
     /// The same rows at a later moment. Nobody may have changed them in the database since they were
-    /// [`written`](Self::written).
-    pub(crate) fn later(mut self, at: Moment) -> Self {
+    /// [`written`](Self::mark_written).
+    pub(crate) fn advance_to(mut self, at: Moment) -> Self {
         self.at = at;
-        self.stirred = false;
+        self.needs_wake = false;
         let over = |rank: &&Rank| self.rank(rank.2).is_none();
         let over: Vec<Rank> = self.ranks.iter().filter(over).copied().collect();
         for rank in over {
@@ -105,8 +105,8 @@ impl View {
     }
 
     /// Whether to read it again would take long, and most of what is here counts.
-    pub(crate) fn is_worth_keeping(&self) -> bool {
-        WORTH_KEEPING <= self.ranks.len() && self.entries.len() <= 2 * self.ranks.len()
+    pub(crate) fn is_worth_caching(&self) -> bool {
+        MIN_CACHED_ROWS <= self.ranks.len() && self.entries.len() <= 2 * self.ranks.len()
     }
 
     /// Adds a row as the database has it, with the lease that was written with it. Rows of an older build have none.
@@ -122,7 +122,7 @@ impl View {
     }
 
     /// The key's token counter as the database has it.
-    pub(crate) fn count_from(&mut self, counter: u64) {
+    pub(crate) fn set_counter_value(&mut self, counter: u64) {
         self.counter = counter;
     }
 
@@ -147,10 +147,10 @@ impl View {
         let Entry { row, removed, .. } = &self.entries[at];
         let counts = match row.phase {
             Phase::Ended => false,
-            Phase::Evicted => self.now() < row.reserved,
-            Phase::Watching | Phase::Waiting | Phase::Granted => row.lasts(self.now()),
+            Phase::Evicted => self.now() < row.reserved_until,
+            Phase::Watching | Phase::Waiting | Phase::Granted => row.is_unexpired(self.now()),
         };
-        (counts && !removed).then_some((row.phase, row.place, at))
+        (counts && !removed).then_some((row.phase, row.position, at))
     }
 
     fn change(&mut self, at: usize, change: impl FnOnce(&mut Entry)) {
@@ -190,7 +190,7 @@ impl View {
         }
     }
 
-    /// What the verbs changed since it was last [`written`](Self::written), in the order of the first changes.
+    /// What the verbs changed since it was last [`written`](Self::mark_written), in the order of the first changes.
     pub(crate) fn changes(&self) -> impl Iterator<Item = Change<'_>> {
         let changed = self.changed.iter().map(|at| &self.entries[*at]);
         let rows = changed.filter_map(|entry| match (entry.removed, entry.stored) {
@@ -204,7 +204,7 @@ impl View {
     }
 
     /// Notes that the database has all [`changes`](Self::changes).
-    pub(crate) fn written(&mut self) {
+    pub(crate) fn mark_written(&mut self) {
         for at in self.changed.drain(..) {
             let entry = &mut self.entries[at];
             entry.changed = false;
@@ -214,13 +214,13 @@ impl View {
     }
 
     /// Notes that somebody else may go now who could not before.
-    pub(crate) fn stir(&mut self) {
-        self.stirred = true;
+    pub(crate) fn request_wake(&mut self) {
+        self.needs_wake = true;
     }
 
     /// Whether somebody may go now who could not before: then all who wait or watch may have to be woken.
-    pub(crate) fn is_stirred(&self) -> bool {
-        self.stirred
+    pub(crate) fn needs_wake(&self) -> bool {
+        self.needs_wake
     }
 
     /// Everybody who waits or watches.
@@ -230,10 +230,10 @@ impl View {
 
     /// A number that another state of the key very likely does not have: who is there and in which phase, not for
     /// how long.
-    pub(crate) fn state(&self) -> u64 {
+    pub(crate) fn fingerprint(&self) -> u64 {
         let mut hasher = DefaultHasher::new();
         for row in self.ranked(Phase::Evicted..=Phase::Granted) {
-            (row.id, row.phase as u8, row.reserved).hash(&mut hasher);
+            (row.id, row.phase as u8, row.reserved_until).hash(&mut hasher);
         }
         hasher.finish()
     }
@@ -260,16 +260,16 @@ impl View {
     }
 
     /// The watchers for whom the key is kept at this moment, but for those of `asker`.
-    pub(crate) fn turns(&self, asker: ClientId) -> impl Iterator<Item = &Row> {
+    pub(crate) fn reservations(&self, asker: ClientId) -> impl Iterator<Item = &Row> {
         let now = self.now();
         self.watchers()
-            .filter(move |row| now < row.reserved && row.id.client() != asker)
+            .filter(move |row| now < row.reserved_until && row.id.client() != asker)
     }
 
     /// Until when the key admits nobody.
-    pub(crate) fn barred_until(&self) -> Option<Instant> {
+    pub(crate) fn cooldown_until(&self) -> Option<Instant> {
         self.ranked(Phase::Evicted..=Phase::Evicted)
-            .map(|row| row.reserved)
+            .map(|row| row.reserved_until)
             .max()
     }
 
@@ -301,12 +301,12 @@ impl View {
                  so the store, or the system clock once, was not in order",
             )
         })?;
-        self.lift_counter(run.last().get());
+        self.raise_counter(run.last().get());
         Ok(run)
     }
 
     /// Makes the counter at least `token`.
-    pub(crate) fn lift_counter(&mut self, token: u64) {
+    pub(crate) fn raise_counter(&mut self, token: u64) {
         if self.counter < token {
             self.counter = token;
             self.counter_changed = true;

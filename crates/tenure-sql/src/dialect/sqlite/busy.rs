@@ -11,7 +11,7 @@ const SHORT_PAUSE: Duration = Duration::from_micros(100);
 
 /// The pause once the file has been kept for so many looks that its holder is slow, or stopped.
 const LONG_PAUSE: Duration = Duration::from_millis(2);
-const PATIENT_AFTER: i32 = 500;
+const SHORT_PAUSES: i32 = 500;
 
 thread_local! {
     /// Until when statements of this thread wait; `None` if that is farther than instants reach.
@@ -24,7 +24,7 @@ pub(super) fn install(connection: &mut Connection) -> rusqlite::Result<()> {
 }
 
 /// Lets the statements of this thread wait until so long after `since`.
-pub(super) fn wait_until(since: Instant, limit: Duration) {
+pub(super) fn set_deadline(since: Instant, limit: Duration) {
     DEADLINE.set(since.checked_add(limit));
 }
 
@@ -37,7 +37,7 @@ fn wait(looks: i32) -> bool {
     if left.is_zero() {
         return false;
     }
-    let pause = if looks < PATIENT_AFTER {
+    let pause = if looks < SHORT_PAUSES {
         SHORT_PAUSE
     } else {
         LONG_PAUSE

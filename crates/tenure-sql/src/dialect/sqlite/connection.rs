@@ -12,7 +12,7 @@ use super::file::refused;
 use crate::error;
 
 /// How long to wait until no other connection has the file: processes that open it at the same moment all try.
-const ALONE_WITHIN: Duration = Duration::from_millis(20);
+const EXCLUSIVE_WAIT: Duration = Duration::from_millis(20);
 
 /// Opens the file. Until it is known to be sound, not even closing the connection writes to it.
 pub(super) fn open(path: &Path) -> Result<Connection, BackendError> {
@@ -33,10 +33,10 @@ pub(super) fn open(path: &Path) -> Result<Connection, BackendError> {
 /// Each connection to a file with a write-ahead log has a shared lock on it from its first read until it is closed.
 /// In the exclusive locking mode a first read takes the exclusive lock, and so fails while another connection has
 /// a shared one.
-pub(super) fn open_alone(path: &Path) -> rusqlite::Result<Option<Connection>> {
+pub(super) fn open_exclusive(path: &Path) -> rusqlite::Result<Option<Connection>> {
     let connection = connect(path)?;
     connection.pragma_update_and_check(None, "locking_mode", "EXCLUSIVE", |_| Ok(()))?;
-    busy::wait_until(Instant::now(), ALONE_WITHIN);
+    busy::set_deadline(Instant::now(), EXCLUSIVE_WAIT);
     let journal = connection
         .execute_batch("BEGIN IMMEDIATE; ROLLBACK")
         .and_then(|()| connection.query_row("PRAGMA journal_mode", [], |row| row.get::<_, String>(0)));

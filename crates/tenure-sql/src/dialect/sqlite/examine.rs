@@ -5,41 +5,48 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use rusqlite::Connection;
-use tenure_backend::{Effect, Finding, escape_control};
+use tenure_backend::{BackendError, Effect, Finding, escape_control};
 
 use super::ddl::BUCKETS;
-use super::file::{beside, mode};
+use super::file::{mode, sibling};
 use super::origin::Origin;
-use super::worker::Worker;
-use super::{blocker, busy, file, network, place, schema, settle, version};
+use super::{adopt, busy, default_path, file, file_system, validate, version, write_lock};
+use crate::display::display_path;
 use crate::error;
-use crate::shown::shown;
 
 /// How long another process may have the right to write before it is worth a word: far longer than a transaction.
-const LONG_HELD: Duration = Duration::from_secs(1);
+pub(super) const WRITE_LOCK_LIMIT: Duration = Duration::from_secs(1);
 
 /// Below so much free space a write may soon fail: the log beside the file takes 4 MiB, and the file some more.
 const SPACE_WARNING: u64 = 64 << 20;
 const SPACE_DANGER: u64 = 8 << 20;
 
-pub(super) fn examine(worker: &mut Worker<'_>) -> Vec<Finding> {
-    let path = worker.path;
-    if let Err(error) = worker.check_identity() {
-        return vec![Finding::danger(
-            error.to_string(),
-            "processes that use the old and the new file do not exclude each other",
-        )];
-    }
+/// Reports on a file that was deleted or replaced while it was open. `error` says so.
+pub(super) fn replaced(error: &BackendError) -> Vec<Finding> {
+    vec![Finding::danger(
+        error.to_string(),
+        "processes that use the old and the new file do not exclude each other",
+    )]
+}
+
+/// Reports everything about an open file that weakens its locks. `write_lock_is_free` says whether this process could
+/// take SQLite's write lock within [`WRITE_LOCK_LIMIT`].
+pub(super) fn examine(
+    path: &Path,
+    connection: &Connection,
+    busy_limit: Duration,
+    write_lock_is_free: bool,
+) -> Vec<Finding> {
     let mut findings = Vec::new();
     permissions(path, &mut findings);
     let owners = [file::owner(path), path.parent().and_then(file::owner)];
-    strange_owners(path, owners, rustix::process::geteuid().as_raw(), &mut findings);
+    foreign_owners(path, owners, rustix::process::geteuid().as_raw(), &mut findings);
     if let Ok(space) = rustix::fs::statvfs(path) {
         disk(path, space.f_bavail.saturating_mul(space.f_frsize), &mut findings);
     }
-    if network::is_memory(path) {
+    if file_system::is_memory(path) {
         findings.push(Finding::warning(
-            format!("{} is on a file system in memory", shown(path)),
+            format!("{} is on a file system in memory", display_path(path)),
             "a restart of the machine takes the file, and fencing tokens then rise only if the system clock does",
         ));
     }
@@ -50,22 +57,24 @@ pub(super) fn examine(worker: &mut Worker<'_>) -> Vec<Finding> {
              such as by the feature `sqlite-bundled`, unless your system has mended its own",
         ));
     }
-    long_held(worker, &mut findings);
-    busy::wait_until(Instant::now(), worker.config.busy_limit);
-    if let Err(error) = inside(worker.connection, &mut findings) {
+    if !write_lock_is_free {
+        findings.push(write_lock_kept(path));
+    }
+    busy::set_deadline(Instant::now(), busy_limit);
+    if let Err(error) = inside(connection, &mut findings) {
         let error = error::sqlite(path, error, Effect::None);
         findings.push(Finding::danger(
             error.to_string(),
             "no lock can be had as long as this lasts",
         ));
     }
-    if place::default_path().is_ok_and(|default| file::inode(&default) == file::inode(path))
-        && let Some(other) = place::shadowed_path()
+    if default_path::default_path().is_ok_and(|default| file::inode(&default) == file::inode(path))
+        && let Some(other) = default_path::shadowed_path()
     {
         findings.push(Finding::warning(
             format!(
                 "there is another lock file at {}, used where XDG_STATE_HOME is not set",
-                shown(&other)
+                display_path(&other)
             ),
             "programs that use one do not exclude those that use the other",
         ));
@@ -74,9 +83,9 @@ pub(super) fn examine(worker: &mut Worker<'_>) -> Vec<Finding> {
 }
 
 fn permissions(path: &Path, findings: &mut Vec<Finding>) {
-    for file in [path.to_owned(), beside(path, "-wal"), beside(path, "-shm")] {
+    for file in [path.to_owned(), sibling(path, "-wal"), sibling(path, "-shm")] {
         let Some(mode) = mode(&file) else { continue };
-        let name = shown(&file);
+        let name = display_path(&file);
         if mode & 0o022 != 0 {
             findings.push(Finding::danger(
                 format!("other users can write {name} (mode {mode:04o}; 0600 is safe)"),
@@ -93,7 +102,7 @@ fn permissions(path: &Path, findings: &mut Vec<Finding>) {
     // The sticky bit keeps others from replacing a file that is not theirs, as in /tmp.
     if mode(directory).is_some_and(|mode| mode & 0o022 != 0 && mode & 0o1000 == 0) {
         findings.push(Finding::danger(
-            format!("other users can write the directory {}", shown(directory)),
+            format!("other users can write the directory {}", display_path(directory)),
             "they can replace the lock file, and then two can hold one lock",
         ));
     }
@@ -101,11 +110,14 @@ fn permissions(path: &Path, findings: &mut Vec<Finding>) {
 
 /// The owners of a file and of its directory may do with them what they like, whatever the permissions. The
 /// superuser may in any case.
-fn strange_owners(path: &Path, [file, directory]: [Option<u32>; 2], us: u32, findings: &mut Vec<Finding>) {
+fn foreign_owners(path: &Path, [file, directory]: [Option<u32>; 2], us: u32, findings: &mut Vec<Finding>) {
     let stranger = |owner: &u32| ![us, 0].contains(owner);
     if let Some(owner) = file.filter(stranger) {
         findings.push(Finding::warning(
-            format!("{} belongs to another user ({owner}, this is {us})", shown(path)),
+            format!(
+                "{} belongs to another user ({owner}, this is {us})",
+                display_path(path)
+            ),
             "that user can free or take every lock in it, and decides who else can",
         ));
     }
@@ -113,7 +125,7 @@ fn strange_owners(path: &Path, [file, directory]: [Option<u32>; 2], us: u32, fin
         findings.push(Finding::warning(
             format!(
                 "the directory of {} belongs to another user ({owner}, this is {us})",
-                shown(path)
+                display_path(path)
             ),
             "that user can replace the lock file, and then two can hold one lock",
         ));
@@ -127,25 +139,21 @@ fn disk(path: &Path, free: u64, findings: &mut Vec<Finding>) {
         _ => return,
     };
     findings.push(finding(
-        format!("the disk of {} has {} MiB left", shown(path), free >> 20),
+        format!("the disk of {} has {} MiB left", display_path(path), free >> 20),
         "once it is full no lock can be taken or renewed, and held ones are lost with their leases",
     ));
 }
 
-/// A process that keeps the right to write, for example one that is stopped within a transaction.
-fn long_held(worker: &mut Worker<'_>, findings: &mut Vec<Finding>) {
-    let limit = LONG_HELD.min(worker.config.busy_limit);
-    if worker.try_right_to_write(limit).is_ok() {
-        return;
-    }
-    let who = blocker::find(worker.path).map_or_else(
+/// Names the process that holds SQLite's write lock, for example one that is stopped within a transaction.
+fn write_lock_kept(path: &Path) -> Finding {
+    let who = write_lock::owner(path).map_or_else(
         || "a process that cannot be found out".to_owned(),
-        |blocker| blocker.describe(),
+        |owner| owner.describe(),
     );
-    findings.push(Finding::danger(
-        format!("{} is kept busy by {who}", shown(worker.path)),
+    Finding::danger(
+        format!("{} is kept busy by {who}", display_path(path)),
         "nobody can take, renew or free a lock until then",
-    ));
+    )
 }
 
 /// What only the database can tell.
@@ -165,7 +173,7 @@ fn inside(connection: &Connection, findings: &mut Vec<Finding>) -> rusqlite::Res
             "claims may be missing, so that two can hold one lock: move the file away",
         ));
     }
-    for name in strangers(connection)? {
+    for name in foreign_tables(connection)? {
         findings.push(Finding::warning(
             format!("there is a table or trigger {name:?} in the file that is not ours"),
             "another program writes to this file, and may keep it busy or change claims",
@@ -180,8 +188,8 @@ fn inside(connection: &Connection, findings: &mut Vec<Finding>) -> rusqlite::Res
             "no lock can be had whose tokens they count: move the file away",
         ));
     }
-    let (here, there) = (Origin::here(), settle::origin(connection)?);
-    if here.machine != there.machine || !here.has_clock_of(&there) {
+    let (here, there) = (Origin::here(), adopt::origin(connection)?);
+    if here.machine != there.machine || !here.shares_clock_with(&there) {
         findings.push(Finding::danger(
             "the file says that its claims are of another machine or time namespace",
             "their leases are counted on another clock, so two can hold one lock: connect again",
@@ -203,11 +211,11 @@ fn counters(connection: &Connection) -> rusqlite::Result<u64> {
     })
 }
 
-fn strangers(connection: &Connection) -> rusqlite::Result<Vec<String>> {
+fn foreign_tables(connection: &Connection) -> rusqlite::Result<Vec<String>> {
     let mut names =
         connection.prepare("SELECT name FROM sqlite_schema WHERE name NOT LIKE 'sqlite\\_%' ESCAPE '\\'")?;
     let names: Vec<String> = names.query_map([], |row| row.get(0))?.collect::<Result<_, _>>()?;
-    let ours = |name: &String| schema::NAMES.contains(&name.as_str());
+    let ours = |name: &String| validate::TABLE_NAMES.contains(&name.as_str());
     Ok(names.into_iter().filter(|name| !ours(name)).collect())
 }
 
@@ -216,7 +224,7 @@ mod tests {
     use tenure_backend::Severity;
 
     use super::*;
-    use crate::dialect::sqlite::tests::made_by;
+    use crate::dialect::sqlite::tests::create_file;
 
     fn found(look: impl FnOnce(&mut Vec<Finding>)) -> Vec<(Severity, String)> {
         let mut findings = Vec::new();
@@ -239,7 +247,7 @@ mod tests {
 
     #[test]
     fn a_file_or_directory_of_another_user_is_found() {
-        let whose = |owners| found(|findings| strange_owners(Path::new("locks.db"), owners, 1000, findings));
+        let whose = |owners| found(|findings| foreign_owners(Path::new("locks.db"), owners, 1000, findings));
         // Ours, in a directory of the superuser's.
         assert_eq!(whose([Some(1000), Some(0)]), []);
         for owners in [[Some(1001), Some(1000)], [Some(1000), Some(1001)]] {
@@ -255,7 +263,7 @@ mod tests {
             ("PRAGMA journal_mode = DELETE", "\"delete\""),
             ("DELETE FROM bucket WHERE number > 60", "3 of the 64 "),
         ] {
-            let (_dir, _, file) = made_by(&Origin::here());
+            let (_dir, _, file) = create_file(&Origin::here());
             let found_inside = || found(|findings| inside(&file, findings).expect("it can be read"));
             assert_eq!(found_inside(), []);
             file.execute_batch(change).expect("no other process has it open");

@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use parking_lot::Mutex;
 use tenure_backend::{BackendError, Effect, Fault};
 
-use super::network;
-use crate::shown::shown;
+use super::file_system;
+use crate::display::display_path;
 
 /// The device and inode of whatever is at a path; `None` if nothing is.
 ///
@@ -50,7 +50,7 @@ fn is_mounted(_: &Path) -> bool {
 }
 
 /// A file beside the database, such as its `-wal`.
-pub(super) fn beside(path: &Path, suffix: &str) -> PathBuf {
+pub(super) fn sibling(path: &Path, suffix: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(suffix);
     PathBuf::from(name)
@@ -92,7 +92,7 @@ impl Identity {
 }
 
 /// The longest path that SQLite opens, with room for what it appends.
-const LONGEST_PATH: usize = 500;
+const MAX_PATH_BYTES: usize = 500;
 
 /// The path without links and relative parts, so that a changed working directory does not matter, and SQLite's
 /// files beside it are found where it has them.
@@ -100,16 +100,16 @@ pub(super) fn resolve(path: &Path) -> Result<PathBuf, BackendError> {
     if path.file_name().is_none() || path.as_os_str().as_encoded_bytes().ends_with(b"/") {
         return Err(refused(path, "names no file", "name a file, such as locks.db"));
     }
-    let real = follow(path)?;
+    let real = canonicalize(path)?;
     let length = real.as_os_str().len();
-    if length > LONGEST_PATH {
-        let why = format!("has too long a path ({length} bytes, SQLite takes {LONGEST_PATH})");
+    if length > MAX_PATH_BYTES {
+        let why = format!("has too long a path ({length} bytes, SQLite takes {MAX_PATH_BYTES})");
         return Err(refused(path, &why, "choose a shorter one"));
     }
     Ok(real)
 }
 
-fn follow(path: &Path) -> Result<PathBuf, BackendError> {
+fn canonicalize(path: &Path) -> Result<PathBuf, BackendError> {
     let error = match fs::canonicalize(path) {
         Ok(real) => return Ok(real),
         Err(error) => error,
@@ -137,22 +137,22 @@ fn follow(path: &Path) -> Result<PathBuf, BackendError> {
 
 /// What lies at the path before SQLite opens it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Found {
+pub(super) enum Contents {
     /// An empty file: ours to fill.
     Empty,
     /// Something that only SQLite can judge.
-    Something,
+    NonEmpty,
 }
 
 /// One thread of this process at a time looks for a file and makes it: closing a file that was just made must not
 /// drop the locks of a thread that found it at once.
-static MAKING: Mutex<()> = Mutex::new(());
+static CREATION: Mutex<()> = Mutex::new(());
 
 /// Refuses what is no place for a lock file, and makes the file if there is none.
-pub(super) fn prepare(path: &Path) -> Result<Found, BackendError> {
-    let _alone = MAKING.lock();
+pub(super) fn prepare(path: &Path) -> Result<Contents, BackendError> {
+    let _alone = CREATION.lock();
     let directory = path.parent().unwrap_or(Path::new("/"));
-    if let Some(name) = network::find(directory) {
+    if let Some(name) = file_system::network_kind(directory) {
         let why =
             format!("is on a network file system ({name}), where locks of several machines do not exclude");
         let then = "choose a file on a local disk, or a store with a server";
@@ -161,13 +161,13 @@ pub(super) fn prepare(path: &Path) -> Result<Found, BackendError> {
     match fs::metadata(path) {
         Ok(there) if there.is_dir() => Err(refused(path, "is a directory", "name a file in it")),
         Ok(there) if !there.is_file() => Err(refused(path, "is no regular file", "choose another file")),
-        Ok(there) if there.nlink() > 1 => Err(several_names(path, there.nlink())),
+        Ok(there) if there.nlink() > 1 => Err(hard_linked(path, there.nlink())),
         Ok(_) if is_mounted(path) => {
             let why = "is mounted by itself, so SQLite's files beside it are not those that others use";
             Err(refused(path, why, "mount its directory instead"))
         }
-        Ok(there) if there.len() == 0 => Ok(Found::Empty),
-        Ok(_) => Ok(Found::Something),
+        Ok(there) if there.len() == 0 => Ok(Contents::Empty),
+        Ok(_) => Ok(Contents::NonEmpty),
         Err(error) if error.kind() == io::ErrorKind::NotFound => create(path),
         Err(error) => Err(failed(path, error)),
     }
@@ -176,31 +176,31 @@ pub(super) fn prepare(path: &Path) -> Result<Found, BackendError> {
 /// A file with several names: under each SQLite would keep a log of its own, and one lock would have a holder in each.
 ///
 /// Looking at it when it is opened is enough: whoever comes by a name that is given to it later finds two.
-fn several_names(path: &Path, count: u64) -> BackendError {
+fn hard_linked(path: &Path, count: u64) -> BackendError {
     let why =
         format!("has {count} names (hard links), and a lock taken by one of them is not seen by the other");
     refused(path, &why, "use one of them and delete the others")
 }
 
 /// Makes an empty file for this user alone.
-fn create(path: &Path) -> Result<Found, BackendError> {
+fn create(path: &Path) -> Result<Contents, BackendError> {
     let mut options = OpenOptions::new();
     options.write(true).create_new(true).mode(0o600);
     match options.open(path) {
         Ok(made) => {
             drop(made);
             set_mode(path, 0o600).map_err(|error| failed(path, error))?;
-            keep_name(path);
-            Ok(Found::Empty)
+            sync_directory(path);
+            Ok(Contents::Empty)
         }
         // Another process was quicker. If it has filled the file already, that shows when the tables are made.
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(Found::Empty),
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(Contents::Empty),
         Err(error) => Err(failed(path, error)),
     }
 }
 
 /// Writes the directory to the disk: a name that the power takes away takes the tokens with it.
-fn keep_name(path: &Path) {
+fn sync_directory(path: &Path) {
     let directory = path.parent().map(fs::File::open);
     if let Some(Ok(directory)) = directory {
         // A file system that cannot do it keeps names in its own way.
@@ -210,12 +210,12 @@ fn keep_name(path: &Path) {
 
 /// Whose lock file it is that cannot be used, why, and what to do.
 pub(super) fn refused(path: &Path, why: &str, then: &str) -> BackendError {
-    let message = format!("the lock file {} {why}: {then}", shown(path));
+    let message = format!("the lock file {} {why}: {then}", display_path(path));
     BackendError::new(Fault::Store, Effect::None, message)
 }
 
 fn failed(path: &Path, error: io::Error) -> BackendError {
-    let file = shown(path);
+    let file = display_path(path);
     let store = |message: String| (Fault::Store, message);
     let (fault, message) = match error.kind() {
         io::ErrorKind::PermissionDenied => (

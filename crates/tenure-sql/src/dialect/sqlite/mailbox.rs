@@ -9,25 +9,25 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use tenure_backend::{BackendError, Claim, Effect, Fault, WakeSignal};
 
-use super::signal::{Knocker, News};
+use super::notification::{NotificationListener, ThreadWaker};
 use crate::request::{Request, Write};
 
 /// For how long the thread looks for the next request before it sleeps, if the last one came as soon: being woken
 /// takes longer than a release.
-pub(super) const AWAKE: Duration = Duration::from_micros(150);
+pub(super) const WORKER_SPIN: Duration = Duration::from_micros(150);
 
 /// For how long a caller looks for its answer before it sleeps, if the last one came as soon. It includes the disk.
-pub(super) const PATIENCE: Duration = Duration::from_micros(450);
+pub(super) const CALLER_SPIN: Duration = Duration::from_micros(450);
 
 /// Requests on their way to the thread.
 #[derive(Debug)]
 pub(crate) struct Mailbox {
     state: Mutex<State>,
-    /// Whether the thread sleeps, or is about to, and has to be knocked up.
+    /// Whether the thread sleeps, or is about to, and has to be woken up.
     asleep: AtomicBool,
     /// Whether one caller comes again and again, as soon as it was answered, and is answered as soon.
-    brisk: AtomicBool,
-    knocker: Knocker,
+    caller_may_spin: AtomicBool,
+    waker: ThreadWaker,
     limit: usize,
 }
 
@@ -73,8 +73,8 @@ impl Mailbox {
         Ok(Mailbox {
             state: Mutex::default(),
             asleep: AtomicBool::new(false),
-            brisk: AtomicBool::new(false),
-            knocker: Knocker::new()?,
+            caller_may_spin: AtomicBool::new(false),
+            waker: ThreadWaker::new()?,
             limit,
         })
     }
@@ -92,20 +92,20 @@ impl Mailbox {
                     queue.push_back(Posted::now(request));
                     None
                 } else {
-                    Some((request, overrun()))
+                    Some((request, queue_full()))
                 }
             }
         };
         match refused {
             Some((request, error)) => request.fail(&error),
-            None => self.knock(),
+            None => self.wake(),
         }
     }
 
     /// Takes in no more. What is in the queue is served, then the thread ends.
     pub(crate) fn close(&self) {
         self.state.lock().closed = true;
-        self.knock();
+        self.wake();
     }
 
     /// The next requests, renewals first, with no more than `limit` claims unless one request has more; `None` once
@@ -117,8 +117,8 @@ impl Mailbox {
         }
         let mut taken = VecDeque::new();
         let kept = if state.requests.is_empty() { 0 } else { limit / 2 };
-        let used = move_some(&mut state.renewals, &mut taken, limit - kept);
-        move_some(
+        let used = move_requests(&mut state.renewals, &mut taken, limit - kept);
+        move_requests(
             &mut state.requests,
             &mut taken,
             limit.saturating_sub(used).max(kept),
@@ -127,27 +127,27 @@ impl Mailbox {
     }
 
     /// The claim's wake-ups by that signal were dropped.
-    pub(crate) fn disarm(&self, claim: Arc<Claim>, signal: WakeSignal) {
+    pub(crate) fn unsubscribe(&self, claim: Arc<Claim>, signal: WakeSignal) {
         // Not bounded by the limit: there is at most one for each stream that was handed out.
         let mut state = self.state.lock();
         if !state.closed {
             state
                 .requests
-                .push_back(Posted::now(Request::Disarm(claim, signal)));
+                .push_back(Posted::now(Request::Unsubscribe(claim, signal)));
             drop(state);
-            self.knock();
+            self.wake();
         }
     }
 
     /// The thread says whether one caller comes again and again, and is answered soon.
-    pub(super) fn set_brisk(&self, brisk: bool) {
-        self.brisk.store(brisk, Ordering::Relaxed);
+    pub(super) fn set_caller_may_spin(&self, caller_may_spin: bool) {
+        self.caller_may_spin.store(caller_may_spin, Ordering::Relaxed);
     }
 
     /// For how long a caller stays awake: not at all where it would take the core from others, or in vain.
-    pub(crate) fn patience(&self) -> Duration {
-        if self.brisk.load(Ordering::Relaxed) {
-            PATIENCE
+    pub(crate) fn caller_spin(&self) -> Duration {
+        if self.caller_may_spin.load(Ordering::Relaxed) {
+            CALLER_SPIN
         } else {
             Duration::ZERO
         }
@@ -156,7 +156,7 @@ impl Mailbox {
     /// Waits for a request without sleeping. Whether one came before that time.
     ///
     /// At every look it offers the core to whoever else could use it.
-    pub(super) fn stay_awake(&self, until: Instant) -> bool {
+    pub(super) fn spin_until(&self, until: Instant) -> bool {
         while self.is_idle() {
             if until <= Instant::now() {
                 return false;
@@ -167,10 +167,10 @@ impl Mailbox {
     }
 
     /// Sleeps until a request or news comes in, or the time is over. Spurious wake-ups happen.
-    pub(super) fn sleep(&self, news: &mut News, listen: bool, time: Option<Duration>) {
+    pub(super) fn sleep(&self, listener: &mut NotificationListener, listen: bool, time: Option<Duration>) {
         self.asleep.store(true, Ordering::SeqCst);
         if self.is_idle() {
-            news.wait(&self.knocker, listen, time);
+            listener.wait(&self.waker, listen, time);
         }
         self.asleep.store(false, Ordering::SeqCst);
     }
@@ -182,15 +182,15 @@ impl Mailbox {
 
     /// The queue is looked at after `asleep` was set, and `asleep` after the queue was filled: whichever comes
     /// second sees the other.
-    fn knock(&self) {
+    fn wake(&self) {
         if self.asleep.swap(false, Ordering::SeqCst) {
-            self.knocker.knock();
+            self.waker.wake();
         }
     }
 }
 
 /// Moves requests until there is no room for more claims; the first one whatever it needs. The claims that it moved.
-fn move_some(from: &mut VecDeque<Posted>, to: &mut VecDeque<Posted>, room: usize) -> usize {
+fn move_requests(from: &mut VecDeque<Posted>, to: &mut VecDeque<Posted>, room: usize) -> usize {
     let mut used = 0;
     while let Some(next) = from.pop_front() {
         used += next.request.claims();
@@ -204,9 +204,9 @@ fn move_some(from: &mut VecDeque<Posted>, to: &mut VecDeque<Posted>, room: usize
 
 /// Answers whatever is left when the thread ends, however it ends.
 #[derive(Debug)]
-pub(super) struct Closing(pub(super) Arc<Mailbox>);
+pub(super) struct CloseOnDrop(pub(super) Arc<Mailbox>);
 
-impl Drop for Closing {
+impl Drop for CloseOnDrop {
     fn drop(&mut self) {
         let left = {
             let mut state = self.0.state.lock();
@@ -222,7 +222,7 @@ impl Drop for Closing {
     }
 }
 
-fn overrun() -> BackendError {
+fn queue_full() -> BackendError {
     BackendError::new(
         Fault::Unavailable,
         Effect::None,

@@ -1,29 +1,29 @@
 //! SQLite: one file, and one thread that serves it.
 
-mod blocker;
+mod adopt;
 mod busy;
 mod connection;
 mod ddl;
+mod default_path;
 mod examine;
 mod file;
-mod handle;
+mod file_system;
 pub(crate) mod mailbox;
 mod mounts;
-mod network;
-mod opening;
+mod notification;
+mod open;
 mod origin;
-mod place;
-mod schema;
-mod settle;
-mod signal;
 mod tables;
 #[cfg(test)]
 mod tests;
-pub(crate) mod turn;
+mod thread;
+pub(crate) mod transaction;
+mod validate;
 mod version;
-mod vigil;
+mod watch;
 mod worker;
+mod write_lock;
 
 pub use ddl::schema;
-pub use handle::{open, open_with};
-pub use place::{default_path, shadowed_path};
+pub use default_path::{default_path, shadowed_path};
+pub use open::{open, open_with};

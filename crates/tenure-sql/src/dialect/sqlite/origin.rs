@@ -69,7 +69,7 @@ impl Origin {
     }
 
     /// Whether both read the same clock, as far as that is known.
-    pub(super) fn has_clock_of(&self, other: &Origin) -> bool {
+    pub(super) fn shares_clock_with(&self, other: &Origin) -> bool {
         match (self.offset, other.offset) {
             (Some(ours), Some(theirs)) => ours == theirs,
             _ => self.boot == other.boot && self.namespace == other.namespace,
@@ -177,10 +177,10 @@ mod tests {
     #[test]
     fn clocks_are_compared_by_their_offsets() {
         let here = origin("b", "time:[1]", Some(5));
-        assert!(here.has_clock_of(&origin("c", "time:[2]", Some(5))));
-        assert!(here.has_clock_of(&origin("b", "time:[1]", None)));
-        assert!(!here.has_clock_of(&origin("b", "time:[2]", None)));
-        assert!(!here.has_clock_of(&origin("b", "time:[2]", Some(6))));
-        assert!(!here.has_clock_of(&origin("c", "time:[1]", None)));
+        assert!(here.shares_clock_with(&origin("c", "time:[2]", Some(5))));
+        assert!(here.shares_clock_with(&origin("b", "time:[1]", None)));
+        assert!(!here.shares_clock_with(&origin("b", "time:[2]", None)));
+        assert!(!here.shares_clock_with(&origin("b", "time:[2]", Some(6))));
+        assert!(!here.shares_clock_with(&origin("c", "time:[1]", None)));
     }
 }

@@ -22,7 +22,7 @@ macro_rules! columns {
 pub(super) struct Tables<'c> {
     /// Takes the right to write, before anything is read: what is read stays true until the end.
     pub(super) begin: Statement<'c>,
-    begin_look: Statement<'c>,
+    begin_read: Statement<'c>,
     pub(super) commit: Statement<'c>,
     pub(super) rollback: Statement<'c>,
     counter: Statement<'c>,
@@ -45,7 +45,7 @@ impl<'c> Tables<'c> {
         let prepare = |text| connection.prepare(text);
         Ok(Tables {
             begin: prepare("BEGIN IMMEDIATE")?,
-            begin_look: prepare("BEGIN")?,
+            begin_read: prepare("BEGIN")?,
             commit: prepare("COMMIT")?,
             rollback: prepare("ROLLBACK")?,
             counter: prepare("SELECT last FROM bucket WHERE number = ?1")?,
@@ -108,13 +108,13 @@ impl<'c> Tables<'c> {
     ///
     /// It reads something at once, so that rows which are written later do not show: a clock that is read afterwards
     /// is then behind none of the rows.
-    pub(super) fn begin_look(&mut self) -> rusqlite::Result<()> {
-        self.begin_look.execute([])?;
+    pub(super) fn begin_read(&mut self) -> rusqlite::Result<()> {
+        self.begin_read.execute([])?;
         self.version().map(drop)
     }
 
     /// Reads what is live on a key.
-    pub(super) fn glance(&mut self, key: &LockKey, at: Moment) -> rusqlite::Result<View> {
+    pub(super) fn read_view(&mut self, key: &LockKey, at: Moment) -> rusqlite::Result<View> {
         let mut view = View::new(key.clone(), at);
         let mut rows = self.live.query([key.as_str()])?;
         while let Some(row) = rows.next()? {
@@ -125,9 +125,9 @@ impl<'c> Tables<'c> {
 
     /// Reads what a verb needs besides: the rows of `ids` in any phase, and the key's token counter, which the
     /// verbs on another key may have lifted since.
-    pub(super) fn complete(&mut self, view: &mut View, ids: &[ClaimId]) -> rusqlite::Result<()> {
+    pub(super) fn read_claims(&mut self, view: &mut View, ids: &[ClaimId]) -> rusqlite::Result<()> {
         let counter: i64 = self.counter.query_row([bucket(&view.key)], |row| row.get(0))?;
-        view.count_from(counter.cast_unsigned());
+        view.set_counter_value(counter.cast_unsigned());
         for id in ids {
             if view.row(*id).is_none() {
                 let client = id.client();
@@ -169,7 +169,7 @@ impl<'c> Tables<'c> {
                 }
             }
         }
-        view.written();
+        view.mark_written();
         Ok(written)
     }
 
@@ -296,10 +296,10 @@ fn bind(statement: &mut Statement<'_>, view: &View, row: &Row) -> rusqlite::Resu
         kind,
         take,
         size,
-        row.place,
-        nanos(row.until),
-        nanos(row.reserved),
-        nanos(row.forget_from()),
+        row.position,
+        nanos(row.expires_at),
+        nanos(row.reserved_until),
+        nanos(row.forget_at()),
         token,
         run,
     ];
@@ -342,9 +342,9 @@ fn read(row: &SqlRow<'_>) -> rusqlite::Result<Row> {
         id: ClaimId::new(ClientId::from_bytes(row.get(0)?), number(1)?.cast_unsigned()),
         phase: Phase::from_number(number(2)?).ok_or_else(|| damaged(2, "a phase"))?,
         mode,
-        place: number(6)?,
-        until: instant(7)?,
-        reserved: instant(8)?,
+        position: number(6)?,
+        expires_at: instant(7)?,
+        reserved_until: instant(8)?,
         tokens: first
             .zip(count)
             .and_then(|(first, count)| TokenRange::new(first, count)),
@@ -363,20 +363,20 @@ fn damaged(column: usize, what: &str) -> rusqlite::Error {
 mod tests {
     use super::*;
     use crate::config::Config;
-    use crate::dialect::sqlite::file::Found;
+    use crate::dialect::sqlite::file::Contents;
     use crate::dialect::sqlite::origin::Origin;
-    use crate::dialect::sqlite::schema;
-    use crate::dialect::sqlite::tests::made_by;
+    use crate::dialect::sqlite::tests::create_file;
+    use crate::dialect::sqlite::validate;
 
     /// Otherwise a row could be newer than the clock that judges it, and would be taken for one of an earlier boot.
     #[test]
     fn a_look_shows_no_row_that_is_written_after_it_began() {
         let here = Origin::here();
-        let (_dir, path, looking) = made_by(&here);
-        let writing = schema::open(&path, Found::Something, &Config::default(), &here);
+        let (_dir, path, looking) = create_file(&here);
+        let writing = validate::open(&path, Contents::NonEmpty, &Config::default(), &here);
         let writing = writing.expect("the file opens");
         let mut tables = Tables::prepare(&looking).expect("the statements fit");
-        tables.begin_look().expect("it can be read");
+        tables.begin_read().expect("it can be read");
         let insert =
             "INSERT INTO claim VALUES ('k', 1, zeroblob(16), 1, 4, 0, 0, 0, 0, 1, 0, 1, 0, 0, '', NULL, 1)";
         writing.execute(insert, []).expect("it can be written");
@@ -385,7 +385,7 @@ mod tests {
             wall_micros: 1,
         };
         let key = LockKey::new("k").expect("a good key");
-        let rows = |tables: &mut Tables<'_>| tables.glance(&key, at).expect("it can be read").rows();
+        let rows = |tables: &mut Tables<'_>| tables.read_view(&key, at).expect("it can be read").rows();
         assert_eq!(rows(&mut tables), 0);
         tables.rollback.execute([]).expect("the look ends");
         assert_eq!(rows(&mut tables), 1);

@@ -9,27 +9,27 @@ use smallvec::smallvec;
 use tempfile::TempDir;
 use tenure_backend::{Cause, ReleaseRequest, RenewRequest, Successor};
 
-use super::file::Found;
+use super::file::Contents;
 use super::mailbox::Mailbox;
 use super::origin::Origin;
-use super::schema;
+use super::validate;
 use super::worker::Worker;
 use crate::claims::tests::claim;
 use crate::config::Config;
-use crate::request::{Ask, Request, Write};
+use crate::request::{Pending, Request, Write};
 
 /// A lock file in a directory of its own, made by a process of that origin, and a connection to it.
-pub(super) fn made_by(origin: &Origin) -> (TempDir, PathBuf, Connection) {
+pub(super) fn create_file(origin: &Origin) -> (TempDir, PathBuf, Connection) {
     let dir = tempfile::tempdir().expect("a temporary directory can be made");
     let path = dir.path().join("locks.db");
     std::fs::write(&path, "").expect("the directory is ours");
-    let made = schema::open(&path, Found::Empty, &Config::default(), origin);
+    let made = validate::open(&path, Contents::Empty, &Config::default(), origin);
     (dir, path, made.expect("the file is made"))
 }
 
 /// Serves those requests one after the other, and answers how the last commit waited for the disk: `PRAGMA synchronous`.
 fn synchronous_after(requests: impl IntoIterator<Item = Write>) -> i64 {
-    let (_dir, path, connection) = made_by(&Origin::here());
+    let (_dir, path, connection) = create_file(&Origin::here());
     let config = Config {
         max_group: 1,
         ..Config::default()
@@ -53,14 +53,14 @@ fn a_commit_that_grants_waits_for_the_disk() {
     const FULL: i64 = 2;
     let not_after = Config::default().clock.now() + Duration::from_secs(5);
     let [first, second] = [1, 2].map(|number| Arc::new(claim(1, number)));
-    let acquire = || Write::Acquire(Ask::new((first.clone(), not_after)).0);
-    let renew = || Write::Renew(Ask::new(smallvec![RenewRequest::of(&first)]).0);
+    let acquire = || Write::Acquire(Pending::new((first.clone(), not_after)).0);
+    let renew = || Write::Renew(Pending::new(smallvec![RenewRequest::of(&first)]).0);
     let release = |successor| {
-        let departure = ReleaseRequest {
+        let request = ReleaseRequest {
             successor,
             ..ReleaseRequest::of(&first, Cause::Unlocked)
         };
-        Write::Release(Ask::new(smallvec![departure]).0)
+        Write::Release(Pending::new(smallvec![request]).0)
     };
     let successor = || {
         let claim = second.clone();

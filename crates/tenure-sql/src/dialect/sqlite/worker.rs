@@ -9,21 +9,22 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use rusqlite::Connection;
 use tenure_backend::{
-    AcquireReply, BackendError, Clock, Effect, Fault, LockKey, LockStatus, Page, Query, ReleaseTarget,
+    AcquireReply, BackendError, Clock, Effect, Fault, Finding, LockKey, LockStatus, Page, Query,
+    ReleaseTarget,
 };
 
 use super::file::{self, Identity};
-use super::mailbox::{AWAKE, Mailbox, PATIENCE, Posted};
-use super::signal::{self, News};
+use super::mailbox::{CALLER_SPIN, Mailbox, Posted, WORKER_SPIN};
+use super::notification::{self, NotificationListener};
 use super::tables::{Tables, Written};
-use super::turn::{Kept, Turn};
-use super::{blocker, busy, examine, settle};
-use crate::claims::{Listing, Moment, REFRESH, View};
+use super::transaction::{Transaction, ViewCache};
+use super::{adopt, busy, examine, write_lock};
+use crate::claims::{Moment, PageBuilder, REFRESH, View};
 use crate::config::Config;
+use crate::display::display_path;
 use crate::error;
-use crate::request::{Ask, Request, Write};
-use crate::shown::shown;
-use crate::watch::Watchers;
+use crate::request::{Pending, Request, Write};
+use crate::subscribers::Subscribers;
 
 /// How many rows are swept for each one that is written: so many more that what has ended is forgotten soon, and
 /// that what was left behind while nobody wrote is caught up with.
@@ -31,7 +32,7 @@ const SWEPT_PER_ROW: u32 = 4;
 
 /// How many rows a sweep looks at: not for every row that is written, since a sweep costs a page more, and never so
 /// many that other processes would wait for long. What is left is for the next commits.
-const SWEEP: RangeInclusive<u32> = 64..=1024;
+const SWEEP_ROWS: RangeInclusive<u32> = 64..=1024;
 
 /// Everything that the thread has.
 pub(super) struct Worker<'c> {
@@ -42,18 +43,18 @@ pub(super) struct Worker<'c> {
     shm: PathBuf,
     identity: Identity,
     pub(super) tables: Tables<'c>,
-    kept: Kept,
+    cache: ViewCache,
     mailbox: Arc<Mailbox>,
-    pub(super) watchers: Watchers,
-    pub(super) news: News,
+    pub(super) subscribers: Subscribers,
+    pub(super) listener: NotificationListener,
     /// Whether a commit waits for the disk at this moment.
     durable: bool,
     /// How many rows are to be swept for those that were written.
-    unswept: u32,
+    sweep_debt: u32,
     pub(super) refresh_at: Instant,
-    pub(super) look_at: Instant,
+    pub(super) check_at: Instant,
     /// Until then no rings are heard.
-    pub(super) resting_until: Instant,
+    pub(super) ignore_until: Instant,
     /// Set once the file at the path is another one: all claims in ours are lost.
     pub(super) lost: Option<BackendError>,
 }
@@ -71,8 +72,8 @@ impl<'c> Worker<'c> {
             .map_err(sql)?;
         let tables = Tables::prepare(connection).map_err(sql)?;
         // From the first read on the files beside it are there, and stay as long as anybody has it open.
-        settle::origin(connection).map_err(sql)?;
-        let (wal, shm) = (file::beside(path, "-wal"), file::beside(path, "-shm"));
+        adopt::origin(connection).map_err(sql)?;
+        let (wal, shm) = (file::sibling(path, "-wal"), file::sibling(path, "-shm"));
         let now = Instant::now();
         Ok(Worker {
             path,
@@ -82,73 +83,76 @@ impl<'c> Worker<'c> {
             wal,
             shm,
             tables,
-            kept: Kept::default(),
+            cache: ViewCache::default(),
             mailbox,
-            watchers: Watchers::default(),
-            news: News::new(path),
+            subscribers: Subscribers::default(),
+            listener: NotificationListener::new(path),
             durable: true,
             // A process that takes a single lock sweeps too.
-            unswept: *SWEEP.start(),
+            sweep_debt: *SWEEP_ROWS.start(),
             refresh_at: now,
-            look_at: now,
-            resting_until: now,
+            check_at: now,
+            ignore_until: now,
             lost: None,
         })
     }
 
     /// Serves until the mailbox is closed and empty. Gives back whoever waits for the end.
-    pub(super) fn run(mut self) -> Vec<Ask<(), Result<(), BackendError>>> {
+    pub(super) fn run(mut self) -> Vec<Pending<(), Result<(), BackendError>>> {
         let mut closing = Vec::new();
         let mailbox = self.mailbox.clone();
         let mut answered = Instant::now();
         while let Some(posted) = mailbox.take(self.config.max_group) {
             // Whoever took so short a time to come again will very likely do so once more.
             let first = posted.iter().map(|posted| posted.since).min();
-            let quick = first.is_some_and(|since| since < answered + AWAKE) && self.watchers.is_empty();
+            let quick =
+                first.is_some_and(|since| since < answered + WORKER_SPIN) && self.subscribers.is_empty();
             let alone = posted.len() == 1;
             self.serve(posted, &mut closing);
             answered = Instant::now();
-            mailbox.set_brisk(quick && alone && first.is_some_and(|since| answered < since + PATIENCE));
+            mailbox.set_caller_may_spin(
+                quick && alone && first.is_some_and(|since| answered < since + CALLER_SPIN),
+            );
             // Nobody waits in the file at that time, so a waiter costs none of it.
-            if quick && self.watchers.is_empty() && mailbox.stay_awake(answered + AWAKE) {
+            if quick && self.subscribers.is_empty() && mailbox.spin_until(answered + WORKER_SPIN) {
                 continue;
             }
-            self.keep_watch();
-            let listens = !self.watchers.is_empty() && self.resting_until <= Instant::now();
+            self.serve_subscribers();
+            let listens = !self.subscribers.is_empty() && self.ignore_until <= Instant::now();
             let time = self.time_to_sleep();
-            mailbox.sleep(&mut self.news, listens, time);
+            mailbox.sleep(&mut self.listener, listens, time);
         }
         // Whoever watches through this handle cannot be woken any more, and must not be counted on.
         let now = Instant::now();
-        let left = self.watchers.registered().into_iter();
+        let left = self.subscribers.registered().into_iter();
         self.write(left.map(|claim| (now, Write::Unwatch(claim))).collect());
         closing
     }
 
     /// Serves requests in order; neighbours that write share a transaction.
-    fn serve(&mut self, posted: VecDeque<Posted>, closing: &mut Vec<Ask<(), Result<(), BackendError>>>) {
+    fn serve(&mut self, posted: VecDeque<Posted>, closing: &mut Vec<Pending<(), Result<(), BackendError>>>) {
         let mut group = Vec::new();
         for Posted { since, request } in posted {
             match request {
-                Request::Disarm(claim, signal) => {
-                    if self.watchers.forget(&claim, &signal) {
+                Request::Unsubscribe(claim, signal) => {
+                    if self.subscribers.unsubscribe(&claim, &signal) {
                         group.push((since, Write::Unwatch(claim)));
                     }
                 }
                 Request::Write(write) => group.push((since, write)),
-                Request::Inspect(ask) => {
+                Request::Inspect(pending) => {
                     self.write(std::mem::take(&mut group));
-                    let page = self.inspect(since, &ask.question);
-                    ask.answer(page);
+                    let page = self.inspect(since, &pending.input);
+                    pending.answer(page);
                 }
-                Request::Examine(ask) => {
+                Request::Examine(pending) => {
                     self.write(std::mem::take(&mut group));
-                    let findings = examine::examine(self);
-                    ask.answer(Ok(findings));
+                    let findings = self.examine();
+                    pending.answer(Ok(findings));
                 }
-                Request::Close(ask) => {
+                Request::Close(pending) => {
                     self.mailbox.close();
-                    closing.push(ask);
+                    closing.push(pending);
                 }
             }
         }
@@ -159,10 +163,10 @@ impl<'c> Worker<'c> {
     fn write(&mut self, mut group: Vec<(Instant, Write)>) {
         while let Some(oldest) = group.iter().map(|(since, _)| *since).min() {
             if let Some(error) = &self.lost {
-                group.drain(..).for_each(|(_, write)| write.lose(error));
+                group.drain(..).for_each(|(_, write)| write.fail_lost(error));
                 return;
             }
-            let durable = group.iter().any(|(_, write)| write.must_last());
+            let durable = group.iter().any(|(_, write)| write.must_sync());
             match self.begin(oldest, durable) {
                 Ok(()) => return self.transact(group.into_iter().map(|(_, write)| write).collect()),
                 Err(error) if busy::is_busy(&error) => {
@@ -189,31 +193,31 @@ impl<'c> Worker<'c> {
             self.connection.pragma_update(None, "synchronous", level)?;
             self.durable = durable;
         }
-        busy::wait_until(since, self.config.busy_limit);
+        busy::set_deadline(since, self.config.busy_limit);
         self.tables.begin.execute([])?;
-        self.kept.check(&mut self.tables);
+        self.cache.check(&mut self.tables);
         Ok(())
     }
 
     /// Decides and commits. The transaction has begun.
     fn transact(&mut self, mut group: Vec<Write>) {
         if let Err(error) = self.check_identity() {
-            self.undo();
-            group.into_iter().for_each(|write| write.lose(&error));
+            self.roll_back();
+            group.into_iter().for_each(|write| write.fail_lost(&error));
             return;
         }
         let done = match self.decide(&mut group) {
-            Ok((seen, written)) => self.finish(written).map(|()| seen),
+            Ok((seen, written)) => self.commit(written).map(|()| seen),
             Err(error) => {
-                self.undo();
+                self.roll_back();
                 Err(error::sqlite(self.path, error, Effect::None))
             }
         };
         match done {
-            Ok(Seen { views, version }) => {
+            Ok(Decided { views, version }) => {
                 self.wake(&views);
                 if let Some(version) = version {
-                    self.kept.keep(views, version);
+                    self.cache.insert(views, version);
                 }
                 group.into_iter().for_each(|write| self.answer(write));
             }
@@ -222,100 +226,102 @@ impl<'c> Worker<'c> {
     }
 
     /// Sweeps if it is time, and decides. What was seen on the way, and what was written.
-    fn decide(&mut self, group: &mut [Write]) -> rusqlite::Result<(Seen, Written)> {
+    fn decide(&mut self, group: &mut [Write]) -> rusqlite::Result<(Decided, Written)> {
         let swept = self.sweep()?;
-        let mut turn = self.turn();
-        let decided = group.iter_mut().try_for_each(|write| write.decide(&mut turn));
-        let (mut written, views) = (turn.written, turn.views);
-        self.count(written);
+        let mut transaction = self.transaction();
+        let decided = group
+            .iter_mut()
+            .try_for_each(|write| write.execute(&mut transaction));
+        let (mut written, views) = (transaction.written, transaction.views);
+        self.add_sweep_debt(written);
         written.any |= swept;
-        let keeps = views.values().any(View::is_worth_keeping);
+        let keeps = views.values().any(View::is_worth_caching);
         let version = keeps.then(|| self.tables.version()).transpose()?;
-        decided.map(|()| (Seen { views, version }, written))
+        decided.map(|()| (Decided { views, version }, written))
     }
 
     /// One moment and the tables, for the claim logic. Time is read here, after the right to write was taken.
-    pub(super) fn turn(&mut self) -> Turn<'_, 'c> {
-        Turn {
+    pub(super) fn transaction(&mut self) -> Transaction<'_, 'c> {
+        Transaction {
             at: moment(&*self.config.clock),
             tables: &mut self.tables,
-            kept: &mut self.kept,
+            cache: &mut self.cache,
             views: HashMap::new(),
             written: Written::default(),
         }
     }
 
     /// Commits what was written.
-    fn finish(&mut self, written: Written) -> Result<(), BackendError> {
+    fn commit(&mut self, written: Written) -> Result<(), BackendError> {
         if !written.any {
-            self.undo();
+            self.roll_back();
             return Ok(());
         }
         self.tables.commit.execute([]).map(drop).map_err(|error| {
-            self.undo();
+            self.roll_back();
             error::sqlite(self.path, error, Effect::Unknown)
         })
     }
 
     /// Notes how many rows are to be swept for those that were written.
-    pub(super) fn count(&mut self, written: Written) {
+    pub(super) fn add_sweep_debt(&mut self, written: Written) {
         let more = written.rows.saturating_mul(SWEPT_PER_ROW);
-        self.unswept = self.unswept.saturating_add(more);
+        self.sweep_debt = self.sweep_debt.saturating_add(more);
     }
 
     /// Sweeps, if enough rows were written before. Whether it did.
     fn sweep(&mut self) -> rusqlite::Result<bool> {
-        if self.unswept < *SWEEP.start() {
+        if self.sweep_debt < *SWEEP_ROWS.start() {
             return Ok(false);
         }
-        let count = self.unswept.min(*SWEEP.end());
-        self.unswept -= count;
+        let count = self.sweep_debt.min(*SWEEP_ROWS.end());
+        self.sweep_debt -= count;
         if self.tables.sweep(count, self.config.clock.now())? > 0 {
-            self.kept.clear();
+            self.cache.clear();
         }
         Ok(true)
     }
 
-    pub(super) fn undo(&mut self) {
+    pub(super) fn roll_back(&mut self) {
         if !self.connection.is_autocommit()
             && let Err(error) = self.tables.rollback.execute([])
         {
-            tracing::warn!(%error, path = %shown(self.path), "a transaction could not be rolled back");
+            tracing::warn!(%error, path = %display_path(self.path), "a transaction could not be rolled back");
         }
     }
 
     fn answer(&mut self, write: Write) {
         match &write {
-            Write::Acquire(ask) if matches!(ask.decided, Some(Ok(AcquireReply::Granted(_)))) => {
-                self.watchers.settle(&ask.question.0.at);
+            Write::Acquire(pending) if matches!(pending.result, Some(Ok(AcquireReply::Granted(_)))) => {
+                self.subscribers.clear_registration(&pending.input.0.at);
             }
-            Write::Release(ask) => {
-                for departure in &ask.question {
-                    if let ReleaseTarget::Claim(claim) = &departure.target {
-                        self.watchers.settle(claim);
+            Write::Release(pending) => {
+                for request in &pending.input {
+                    if let ReleaseTarget::Claim(claim) = &request.target {
+                        self.subscribers.clear_registration(claim);
                     }
                 }
             }
             _ => {}
         }
-        let (watchers, news, mailbox) = (&mut self.watchers, &mut self.news, &self.mailbox);
+        let (watchers, listener, mailbox) = (&mut self.subscribers, &mut self.listener, &self.mailbox);
         let arms_first = watchers.is_empty();
         let until_refresh = &mut self.refresh_at;
         write.answer(|claim| {
             if arms_first {
                 *until_refresh = Instant::now() + REFRESH;
             }
-            news.tune_in();
-            watchers.arm(claim, mailbox.clone())
+            listener.start();
+            watchers.subscribe(claim, mailbox.clone())
         });
     }
 
     /// Wakes whoever may go since something was committed on those keys, each key once.
     fn wake(&mut self, views: &HashMap<LockKey, View>) {
         let mut rings = false;
-        for view in views.values().filter(|view| view.is_stirred()) {
-            rings = rings || view.waiters().any(|id| !self.watchers.contains(&view.key, id));
-            self.watchers.wake(view);
+        for view in views.values().filter(|view| view.needs_wake()) {
+            rings = rings || view.waiters().any(|id| !self.subscribers.contains(&view.key, id));
+            self.subscribers.wake(view);
         }
         if rings {
             self.notify();
@@ -323,9 +329,9 @@ impl<'c> Worker<'c> {
     }
 
     fn notify(&self) {
-        if let Err(error) = signal::notify(self.path) {
+        if let Err(error) = notification::notify_processes(self.path) {
             // They look from time to time by themselves.
-            tracing::debug!(%error, path = %shown(self.path), "waiters of other processes could not be told");
+            tracing::debug!(%error, path = %display_path(self.path), "waiters of other processes could not be told");
         }
     }
 
@@ -343,27 +349,37 @@ impl<'c> Worker<'c> {
             format!(
                 "the lock file {} (or its -wal or -shm) was deleted or replaced while it was in use, and all locks \
                  in it are lost: connect again, and never move a lock file that is in use",
-                shown(self.path)
+                display_path(self.path)
             ),
         );
-        self.watchers.wake_all();
+        self.subscribers.wake_all();
         self.lost = Some(error.clone());
         Err(error)
     }
 
     /// Takes the right to write and gives it back: whether anybody keeps it.
-    pub(super) fn try_right_to_write(&mut self, limit: Duration) -> rusqlite::Result<()> {
-        busy::wait_until(Instant::now(), limit);
+    fn try_write_lock(&mut self, limit: Duration) -> rusqlite::Result<()> {
+        busy::set_deadline(Instant::now(), limit);
         let taken = self.tables.begin.execute([]).map(drop);
-        self.undo();
+        self.roll_back();
         taken
+    }
+
+    fn examine(&mut self) -> Vec<Finding> {
+        if let Err(error) = self.check_identity() {
+            return examine::replaced(&error);
+        }
+        let busy_limit = self.config.busy_limit;
+        let limit = examine::WRITE_LOCK_LIMIT.min(busy_limit);
+        let write_lock_is_free = self.try_write_lock(limit).is_ok();
+        examine::examine(self.path, self.connection, busy_limit, write_lock_is_free)
     }
 
     fn inspect(&mut self, since: Instant, query: &Query) -> Result<Page<LockStatus>, BackendError> {
         self.check_identity()?;
-        busy::wait_until(since, self.config.busy_limit);
-        let looked = self.tables.begin_look().and_then(|()| self.list(query));
-        self.undo();
+        busy::set_deadline(since, self.config.busy_limit);
+        let looked = self.tables.begin_read().and_then(|()| self.list(query));
+        self.roll_back();
         looked.map_err(|error| error::sqlite(self.path, error, Effect::None))
     }
 
@@ -371,12 +387,12 @@ impl<'c> Worker<'c> {
         let at = moment(&*self.config.clock);
         match query {
             Query::Key(key) => {
-                let mut listing = Listing::new(1);
-                listing.add(&self.tables.glance(key, at)?);
+                let mut listing = PageBuilder::new(1);
+                listing.add(&self.tables.read_view(key, at)?);
                 Ok(listing.finish())
             }
             Query::Prefix { prefix, after, limit } => {
-                let mut listing = Listing::new(usize::try_from(limit.get()).unwrap_or(usize::MAX));
+                let mut listing = PageBuilder::new(usize::try_from(limit.get()).unwrap_or(usize::MAX));
                 let after = after.as_ref().map_or("", |cursor| &cursor.0);
                 self.tables.list(prefix, after, at, |view| {
                     view.key.as_str().starts_with(&**prefix) && listing.add(view)
@@ -388,7 +404,7 @@ impl<'c> Worker<'c> {
 }
 
 /// The views of a transaction, and the version of the file if some of them are worth keeping.
-struct Seen {
+struct Decided {
     views: HashMap<LockKey, View>,
     version: Option<i64>,
 }
@@ -403,15 +419,15 @@ pub(super) fn moment(clock: &dyn Clock) -> Moment {
 
 /// The file could not be had in time: says who keeps it, if that can be found out.
 pub(super) fn blocked(path: &Path, limit: Duration, cause: BackendError) -> BackendError {
-    let who = match blocker::find(path) {
-        Some(blocker) => format!("by {}", blocker.describe()),
+    let who = match write_lock::owner(path) {
+        Some(owner) => format!("by {}", owner.describe()),
         None => {
             "by a process that cannot be found out: look for one that uses the file and is stopped".to_owned()
         }
     };
     let message = format!(
         "the lock file {} has been kept busy for {:.1} s {who}",
-        shown(path),
+        display_path(path),
         limit.as_secs_f64()
     );
     BackendError::because(Fault::Unavailable, Effect::None, message, cause)

@@ -1,4 +1,4 @@
-//! News between processes that share only a file: whoever lets others go on touches the file's times, and whoever
+//! NotificationListener between processes that share only a file: whoever lets others go on touches the file's times, and whoever
 //! waits is told so by the kernel. What is new is read from the database, never from here.
 
 use std::io;
@@ -10,7 +10,7 @@ use std::time::Duration;
 /// It touches the times of the main file, which nothing else does: commits write to the `-wal` file, checkpoints
 /// write contents. So a process that waits is not woken by the traffic of keys for which nobody waits. No file is
 /// opened, so the POSIX locks of this process stay.
-pub(super) fn notify(path: &Path) -> io::Result<()> {
+pub(super) fn notify_processes(path: &Path) -> io::Result<()> {
     use rustix::fs::{AtFlags, CWD, Timespec, Timestamps, UTIME_NOW, utimensat};
 
     let now = Timespec {
@@ -25,10 +25,10 @@ pub(super) fn notify(path: &Path) -> io::Result<()> {
 }
 
 #[cfg(target_os = "linux")]
-pub(super) use linux::{Knocker, News};
+pub(super) use linux::{NotificationListener, ThreadWaker};
 
 #[cfg(not(target_os = "linux"))]
-pub(super) use polling::{Knocker, News};
+pub(super) use polling::{NotificationListener, ThreadWaker};
 
 /// Linux: inotify tells of rings, an event descriptor of requests; one `poll` sleeps on both.
 #[cfg(target_os = "linux")]
@@ -44,17 +44,17 @@ mod linux {
 
     /// Wakes the thread of this handle.
     #[derive(Debug)]
-    pub(in super::super) struct Knocker(OwnedFd);
+    pub(in super::super) struct ThreadWaker(OwnedFd);
 
-    impl Knocker {
+    impl ThreadWaker {
         pub(in super::super) fn new() -> io::Result<Self> {
-            Ok(Knocker(eventfd(
+            Ok(ThreadWaker(eventfd(
                 0,
                 EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK,
             )?))
         }
 
-        pub(in super::super) fn knock(&self) {
+        pub(in super::super) fn wake(&self) {
             // It fails only if the counter is full: then the thread is woken already.
             let _ = write(&self.0, &1u64.to_ne_bytes());
         }
@@ -62,14 +62,14 @@ mod linux {
 
     /// What other processes have to tell.
     #[derive(Debug)]
-    pub(in super::super) struct News {
+    pub(in super::super) struct NotificationListener {
         path: PathBuf,
         inotify: Option<OwnedFd>,
     }
 
-    impl News {
+    impl NotificationListener {
         pub(in super::super) fn new(path: &Path) -> Self {
-            News {
+            NotificationListener {
                 path: path.to_owned(),
                 inotify: None,
             }
@@ -78,7 +78,7 @@ mod linux {
         /// Starts to listen: rings from here on are heard.
         ///
         /// Where the kernel has no inotify left for this user, looking from time to time is all there is.
-        pub(in super::super) fn tune_in(&mut self) {
+        pub(in super::super) fn start(&mut self) {
             if self.inotify.is_some() {
                 return;
             }
@@ -97,25 +97,25 @@ mod linux {
 
         /// How long the thread may sleep between two looks while somebody waits: a ring may be lost when the
         /// process that should ring is killed.
-        pub(in super::super) fn look_every(&self) -> Duration {
+        pub(in super::super) fn fallback_interval(&self) -> Duration {
             match self.inotify {
                 Some(_) => Duration::from_millis(500),
                 None => Duration::from_millis(10),
             }
         }
 
-        pub(in super::super) fn wait(&mut self, knocker: &Knocker, listen: bool, time: Option<Duration>) {
+        pub(in super::super) fn wait(&mut self, waker: &ThreadWaker, listen: bool, time: Option<Duration>) {
             let time = time.map(|time| Timespec {
                 tv_sec: i64::try_from(time.as_secs()).unwrap_or(i64::MAX),
                 tv_nsec: i64::from(time.subsec_nanos()),
             });
             let heard = self.inotify.as_ref().filter(|_| listen);
-            let fds = [Some(&knocker.0), heard].into_iter().flatten();
+            let fds = [Some(&waker.0), heard].into_iter().flatten();
             let mut fds: SmallVec<[PollFd<'_>; 2]> = fds.map(|fd| PollFd::new(fd, PollFlags::IN)).collect();
             // An interrupted wait is a spurious wake-up, which callers expect.
             let _ = poll(&mut fds, time.as_ref());
             if fds.first().is_some_and(|fd| !fd.revents().is_empty()) {
-                let _ = read(&knocker.0, &mut [0u8; 8]);
+                let _ = read(&waker.0, &mut [0u8; 8]);
             }
         }
 
@@ -139,28 +139,28 @@ mod polling {
 
     /// Wakes the thread of this handle.
     #[derive(Debug)]
-    pub(in super::super) struct Knocker {
-        knocked: Mutex<bool>,
+    pub(in super::super) struct ThreadWaker {
+        woken: Mutex<bool>,
         signal: Condvar,
     }
 
-    impl Knocker {
+    impl ThreadWaker {
         pub(in super::super) fn new() -> io::Result<Self> {
-            Ok(Knocker {
-                knocked: Mutex::new(false),
+            Ok(ThreadWaker {
+                woken: Mutex::new(false),
                 signal: Condvar::new(),
             })
         }
 
-        pub(in super::super) fn knock(&self) {
-            *self.knocked.lock() = true;
+        pub(in super::super) fn wake(&self) {
+            *self.woken.lock() = true;
             self.signal.notify_one();
         }
     }
 
     /// What other processes have to tell.
     #[derive(Debug)]
-    pub(in super::super) struct News {
+    pub(in super::super) struct NotificationListener {
         path: PathBuf,
         seen: Option<SystemTime>,
         pause: Duration,
@@ -170,9 +170,9 @@ mod polling {
     const SHORTEST_PAUSE: Duration = Duration::from_millis(2);
     const LONGEST_PAUSE: Duration = Duration::from_millis(10);
 
-    impl News {
+    impl NotificationListener {
         pub(in super::super) fn new(path: &Path) -> Self {
-            News {
+            NotificationListener {
                 path: path.to_owned(),
                 seen: None,
                 pause: SHORTEST_PAUSE,
@@ -180,32 +180,32 @@ mod polling {
             }
         }
 
-        pub(in super::super) fn tune_in(&mut self) {
+        pub(in super::super) fn start(&mut self) {
             self.pause = SHORTEST_PAUSE;
         }
 
-        pub(in super::super) fn look_every(&self) -> Duration {
+        pub(in super::super) fn fallback_interval(&self) -> Duration {
             Duration::from_millis(500)
         }
 
-        pub(in super::super) fn wait(&mut self, knocker: &Knocker, listen: bool, time: Option<Duration>) {
+        pub(in super::super) fn wait(&mut self, waker: &ThreadWaker, listen: bool, time: Option<Duration>) {
             let pause = self.pause;
             let time = match time {
                 Some(time) if listen => Some(time.min(pause)),
                 None if listen => Some(pause),
                 time => time,
             };
-            let mut knocked = knocker.knocked.lock();
-            if !*knocked {
+            let mut woken = waker.woken.lock();
+            if !*woken {
                 match time {
                     Some(time) => {
-                        knocker.signal.wait_for(&mut knocked, time);
+                        waker.signal.wait_for(&mut woken, time);
                     }
-                    None => knocker.signal.wait(&mut knocked),
+                    None => waker.signal.wait(&mut woken),
                 }
             }
-            *knocked = false;
-            drop(knocked);
+            *woken = false;
+            drop(woken);
             if listen {
                 let touched = std::fs::metadata(&self.path)
                     .and_then(|file| file.modified())

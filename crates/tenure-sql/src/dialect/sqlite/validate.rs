@@ -8,39 +8,39 @@ use rusqlite::{Connection, OpenFlags, OptionalExtension, TransactionBehavior};
 use tenure_backend::{BackendError, Effect, Fault};
 
 use super::ddl::{self, APPLICATION, FORMAT};
-use super::file::{Found, refused};
+use super::file::{Contents, refused};
 use super::origin::Origin;
 use super::tables::Tables;
-use super::{busy, connection, settle};
+use super::{adopt, busy, connection};
 use crate::config::Config;
 use crate::error;
 use tenure_backend::escape_control;
 
 /// How long the log beside the file may stay: as long as it gets between two checkpoints anyway.
-const LOG_BYTES: i64 = 4 << 20;
+const MAX_WAL_BYTES: i64 = 4 << 20;
 
-/// Into how many looks of 5 ms the judgement of a file is spread that another process may be writing.
-const LOOKS: u32 = 40;
+/// Into how many reads_left of 5 ms the judgement of a file is spread that another process may be writing.
+const MAX_READS: u32 = 40;
 
 /// The names of our tables, as `sqlite_schema` has them.
-pub(super) const NAMES: [&str; 3] = ["bucket", "claim", "store"];
+pub(super) const TABLE_NAMES: [&str; 3] = ["bucket", "claim", "store"];
 
 /// Opens the file and sees to it that it is a sound lock file of this machine. Unless it is, nothing was written.
 pub(super) fn open(
     path: &Path,
-    found: Found,
+    found: Contents,
     config: &Config,
     here: &Origin,
 ) -> Result<Connection, BackendError> {
-    if found == Found::Something {
-        recognise(path)?;
+    if found == Contents::NonEmpty {
+        check_application_id(path)?;
     }
     let sql = |error| error::sqlite(path, error, Effect::None);
     let mut connection = connection::open(path)?;
-    if found == Found::Empty {
-        make(&mut connection, here).map_err(sql)?;
+    if found == Contents::Empty {
+        create_tables(&mut connection, here).map_err(sql)?;
     }
-    let format = busy::retry(|| format(&connection)).map_err(sql)?;
+    let format = busy::retry(|| read_format(&connection)).map_err(sql)?;
     if format > FORMAT {
         return Err(refused(
             path,
@@ -59,18 +59,18 @@ pub(super) fn open(
         let cause = escape_control(&problem.unwrap_or_default()).into_owned();
         return Err(BackendError::because(Fault::Store, Effect::None, message, cause));
     }
-    busy::retry(|| fit(&mut connection)).map_err(sql)?;
-    let there = busy::retry(|| settle::origin(&connection)).map_err(sql)?;
-    settle::check(path, &there, here)?;
-    keep_log(path, &connection)?;
-    if settle::is_foreign(&there, here) {
+    busy::retry(|| check_statements(&mut connection)).map_err(sql)?;
+    let there = busy::retry(|| adopt::origin(&connection)).map_err(sql)?;
+    adopt::check(path, &there, here)?;
+    enable_wal(path, &connection)?;
+    if adopt::is_foreign(&there, here) {
         drop(connection);
-        settle::adopt(path, here, &*config.clock)?;
-        busy::wait_until(Instant::now(), config.busy_limit);
+        adopt::adopt(path, here, &*config.clock)?;
+        busy::set_deadline(Instant::now(), config.busy_limit);
         connection = connection::open(path)?;
         // From this read on no other process can adopt the file.
-        let there = busy::retry(|| settle::origin(&connection)).map_err(sql)?;
-        settle::check_clock(path, &there, here)?;
+        let there = busy::retry(|| adopt::origin(&connection)).map_err(sql)?;
+        adopt::check_clock(path, &there, here)?;
     }
     add_columns(&mut connection).map_err(sql)?;
     let page: i64 = connection
@@ -80,7 +80,7 @@ pub(super) fn open(
     let bound = |name, bytes| connection.pragma_update_and_check(None, name, bytes, |_| Ok(()));
     bound("max_page_count", pages).map_err(sql)?;
     // A log that one slow reader made long is cut again.
-    bound("journal_size_limit", LOG_BYTES).map_err(sql)?;
+    bound("journal_size_limit", MAX_WAL_BYTES).map_err(sql)?;
     connection
         .set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, false)
         .map_err(sql)?;
@@ -90,28 +90,28 @@ pub(super) fn open(
 /// Prepares every statement: they fit the tables, or the file is not ours to change.
 ///
 /// In a file of an older build they fit once its columns are added. Here nothing of that is kept.
-fn fit(connection: &mut Connection) -> rusqlite::Result<()> {
-    if !settle::lacks_columns(connection)? {
+fn check_statements(connection: &mut Connection) -> rusqlite::Result<()> {
+    if !adopt::lacks_columns(connection)? {
         return Tables::prepare(connection).map(drop);
     }
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-    settle::add_columns(&transaction)?;
+    adopt::add_columns(&transaction)?;
     Tables::prepare(&transaction).map(drop)?;
     transaction.rollback()
 }
 
 /// Adds what a file of an older build lacks. The older build goes on using it.
 fn add_columns(connection: &mut Connection) -> rusqlite::Result<()> {
-    if busy::retry(|| settle::lacks_columns(connection))? {
+    if busy::retry(|| adopt::lacks_columns(connection))? {
         let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-        settle::add_columns(&transaction)?;
+        adopt::add_columns(&transaction)?;
         transaction.commit()?;
     }
     Ok(())
 }
 
 /// Sees to it that the file has a write-ahead log.
-fn keep_log(path: &Path, connection: &Connection) -> Result<(), BackendError> {
+fn enable_wal(path: &Path, connection: &Connection) -> Result<(), BackendError> {
     let set = || connection.query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0));
     let journal: String = busy::retry(set).map_err(|error| error::sqlite(path, error, Effect::None))?;
     if journal != "wal" {
@@ -126,19 +126,19 @@ fn keep_log(path: &Path, connection: &Connection) -> Result<(), BackendError> {
 /// Only SQLite may open it: the program around us may have a database of its own open here, and closing another
 /// descriptor would drop its locks. Since nothing is locked, a page that is being written may look damaged: then
 /// it is read again.
-fn recognise(path: &Path) -> Result<(), BackendError> {
+fn check_application_id(path: &Path) -> Result<(), BackendError> {
     let flags =
         OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_URI;
-    let uri = format!("file:{}?immutable=1", encoded(path));
+    let uri = format!("file:{}?immutable=1", uri_encode(path));
     let read = || -> rusqlite::Result<i64> {
         let connection = Connection::open_with_flags(&uri, flags)?;
         connection.query_row("PRAGMA application_id", [], |row| row.get(0))
     };
-    let mut looks = LOOKS;
+    let mut reads_left = MAX_READS;
     let application = loop {
         match read() {
-            Err(_) if looks > 0 => {
-                looks -= 1;
+            Err(_) if reads_left > 0 => {
+                reads_left -= 1;
                 std::thread::sleep(Duration::from_millis(5));
             }
             result => break result.map_err(|error| error::sqlite(path, error, Effect::None))?,
@@ -152,7 +152,7 @@ fn recognise(path: &Path) -> Result<(), BackendError> {
 }
 
 /// A path as URIs of SQLite take it.
-fn encoded(path: &Path) -> String {
+fn uri_encode(path: &Path) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/-_.".contains(&byte);
     let bytes = path.as_os_str().as_encoded_bytes();
     bytes.iter().fold(String::new(), |text, &byte| match plain(byte) {
@@ -162,7 +162,7 @@ fn encoded(path: &Path) -> String {
 }
 
 /// Fills an empty file, unless another process was quicker.
-fn make(connection: &mut Connection, here: &Origin) -> rusqlite::Result<()> {
+fn create_tables(connection: &mut Connection, here: &Origin) -> rusqlite::Result<()> {
     connection.pragma_update(None, "synchronous", "FULL")?;
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     let tables: i64 = transaction.query_row("SELECT count(*) FROM sqlite_schema", [], |row| row.get(0))?;
@@ -172,6 +172,6 @@ fn make(connection: &mut Connection, here: &Origin) -> rusqlite::Result<()> {
     transaction.commit()
 }
 
-fn format(connection: &Connection) -> rusqlite::Result<i64> {
+fn read_format(connection: &Connection) -> rusqlite::Result<i64> {
     connection.query_row("SELECT format FROM store WHERE one = 1", [], |row| row.get(0))
 }

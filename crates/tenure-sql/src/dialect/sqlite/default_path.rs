@@ -12,7 +12,7 @@ use std::time::Duration;
 
 use tenure_backend::{BackendError, Effect, Fault};
 
-use crate::shown::shown;
+use crate::display::display_path;
 
 /// How long the user database may take to answer.
 const SOON: Duration = Duration::from_secs(2);
@@ -130,7 +130,7 @@ pub(super) fn make_directory_of(path: &Path) -> Result<(), BackendError> {
     make().map_err(|error| {
         let message = format!(
             "the directory {} for lock files cannot be made: make it, or name another file",
-            shown(directory)
+            display_path(directory)
         );
         BackendError::because(Fault::Store, Effect::None, message, error)
     })

@@ -15,30 +15,30 @@ pub(crate) const REFRESH: Duration = Duration::from_secs(3);
 
 /// Whether a claim that waits should poll.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Look {
+pub(crate) enum NextPoll {
     /// It should: it may go, or it is no longer what it was.
-    Poll,
+    Now,
     /// Not before then, unless something changes.
     From(Instant),
     /// Not until something changes.
-    Sleep,
+    OnChange,
 }
 
 /// Registers a claim's interest, or renews the registration. A claim that queues, holds or has ended needs none.
 pub(crate) fn watch(view: &mut View, claim: &Claim) {
     let now = view.now();
-    let (place, reserved) = match view.row(claim.at.id) {
+    let (position, reserved_until) = match view.row(claim.at.id) {
         Some(row) if row.phase != Phase::Watching => return,
-        Some(row) if row.lasts(now) && now < row.reserved => (row.place, row.reserved),
-        Some(row) if row.lasts(now) => (row.place, Instant::ORIGIN),
+        Some(row) if row.is_unexpired(now) && now < row.reserved_until => (row.position, row.reserved_until),
+        Some(row) if row.is_unexpired(now) => (row.position, Instant::ORIGIN),
         _ => (i64::try_from(now.as_nanos()).unwrap_or(i64::MAX), Instant::ORIGIN),
     };
     if claim.fairness == Fairness::Fifo {
         return;
     }
     view.put(Row {
-        reserved,
-        ..Row::of(claim, Phase::Watching, place, now + REGISTRATION)
+        reserved_until,
+        ..Row::new(claim, Phase::Watching, position, now + REGISTRATION)
     });
 }
 
@@ -53,20 +53,20 @@ pub(crate) fn unwatch(view: &mut View, claim: &Claim) {
 }
 
 /// Whether the claim should poll. Reads only.
-pub(crate) fn look(view: &View, claim: &Claim) -> Look {
+pub(crate) fn next_poll(view: &View, claim: &Claim) -> NextPoll {
     let now = view.now();
-    let place = match view.row(claim.at.id) {
-        Some(row) if row.phase == Phase::Granted && row.lasts(now) => return Look::Sleep,
-        Some(row) if row.is_over(now) => return Look::Poll,
-        Some(row) if row.phase == Phase::Waiting => Some(row.place),
+    let position = match view.row(claim.at.id) {
+        Some(row) if row.phase == Phase::Granted && row.is_unexpired(now) => return NextPoll::OnChange,
+        Some(row) if row.has_ended(now) => return NextPoll::Now,
+        Some(row) if row.phase == Phase::Waiting => Some(row.position),
         // It was too slow; asking shows that it is alive, so that it has the next turn.
-        Some(row) if row.missed_its_turn(now) => return Look::Poll,
-        _ if claim.fairness == Fairness::Fifo => return Look::Poll,
+        Some(row) if row.missed_reservation(now) => return NextPoll::Now,
+        _ if claim.fairness == Fairness::Fifo => return NextPoll::Now,
         _ => None,
     };
-    match admission(view, claim.at.id.client(), claim.mode, place) {
-        Admission::Now => Look::Poll,
-        Admission::From(at) => Look::From(at),
-        Admission::Behind => Look::Sleep,
+    match admission(view, claim.at.id.client(), claim.mode, position) {
+        Admission::Now => NextPoll::Now,
+        Admission::From(at) => NextPoll::From(at),
+        Admission::Blocked => NextPoll::OnChange,
     }
 }

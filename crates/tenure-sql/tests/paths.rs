@@ -2,7 +2,7 @@
 //! simply works.
 #![cfg(unix)]
 
-mod scene;
+mod fixture;
 
 use std::ffi::OsStr;
 use std::fs;
@@ -14,7 +14,7 @@ use std::process::Command;
 use rusqlite::Connection;
 use tenure_backend::{Backend, BackendError, Claim, Effect, Fairness, Severity};
 
-use scene::{Client, beside, child, findings, open, scratch, spawn};
+use fixture::{TestClient, child, findings, open, sibling, spawn, temp_lock_file};
 
 /// What opening the path answers, which must be an error without effect.
 async fn refusal(path: &Path) -> String {
@@ -25,7 +25,7 @@ async fn refusal(path: &Path) -> String {
 
 async fn works(path: &Path) {
     let store = open(path).await.expect("the path is a place for a lock file");
-    Client::new(store.clone()).lock("k").await;
+    TestClient::new(store.clone()).lock("k").await;
     store.close().await.expect("the file is closed");
 }
 
@@ -37,7 +37,7 @@ fn chain(error: &dyn std::error::Error) -> String {
 
 #[tokio::test]
 async fn a_name_with_control_characters_is_shown_without_them() {
-    let (dir, _) = scratch();
+    let (dir, _) = temp_lock_file();
     let path = dir.path().join("a\n\u{1b}[2J\u{202e}b.db");
     let check = |text: &str| {
         assert!(
@@ -52,7 +52,7 @@ async fn a_name_with_control_characters_is_shown_without_them() {
     let found = findings(&store).await;
     assert_eq!(found.len(), 1, "{found:?}");
     check(&found[0].1);
-    let mut client = Client::new(store);
+    let mut client = TestClient::new(store);
     client.lock("other").await;
     fs::remove_file(&path).unwrap();
     let (_, lost) = client.acquire("k", |_| {}).await;
@@ -68,7 +68,7 @@ async fn a_name_with_control_characters_is_shown_without_them() {
 
 #[tokio::test]
 async fn a_link_to_nothing_is_refused_and_a_link_to_a_file_is_that_file() {
-    let (dir, path) = scratch();
+    let (dir, path) = temp_lock_file();
     for target in ["missing.db", "missing/locks.db"] {
         let link = dir.path().join("link.db");
         symlink(dir.path().join(target), &link).unwrap();
@@ -86,7 +86,7 @@ async fn a_link_to_nothing_is_refused_and_a_link_to_a_file_is_that_file() {
 
 #[tokio::test]
 async fn a_path_to_what_is_no_file_is_refused_and_nothing_is_made() {
-    let (dir, file) = scratch();
+    let (dir, file) = temp_lock_file();
     fs::write(&file, "").unwrap();
     let (pipe, missing) = (dir.path().join("pipe"), dir.path().join("missing"));
     let made = Command::new("mkfifo").arg(&pipe).status().unwrap();
@@ -109,7 +109,7 @@ async fn a_path_to_what_is_no_file_is_refused_and_nothing_is_made() {
 
 #[tokio::test]
 async fn a_path_may_be_any_bytes_up_to_a_length_that_is_named() {
-    let (dir, _) = scratch();
+    let (dir, _) = temp_lock_file();
     for name in [
         &b"\xFF\xFE.db"[..],
         b"a%20b?c#d.db",
@@ -143,7 +143,7 @@ async fn tables_that_only_look_like_ours_are_refused_and_left() {
         ours,
         &others,
     ] {
-        let (_dir, path) = scratch();
+        let (_dir, path) = temp_lock_file();
         let theirs = Connection::open(&path).unwrap();
         theirs.pragma_update(None, "application_id", 0x5445_4E55).unwrap();
         theirs.execute_batch(tables).unwrap();
@@ -161,20 +161,20 @@ async fn tables_that_only_look_like_ours_are_refused_and_left() {
 /// A log of a few bytes holds no commit, and one that is cut short holds those before the cut.
 #[tokio::test]
 async fn a_log_that_was_cut_short_costs_no_more_than_its_end() {
-    let (dir, path) = scratch();
+    let (dir, path) = temp_lock_file();
     let store = open(&path).await.unwrap();
-    let mut client = Client::new(store.clone());
+    let mut client = TestClient::new(store.clone());
     for n in 0..20 {
         client.lock(&format!("k{n}")).await;
     }
     let copy = dir.path().join("copy.db");
-    let log = beside(&copy, "-wal");
-    for lost in [7, 10_000, fs::metadata(beside(&path, "-wal")).unwrap().len() - 7] {
+    let log = sibling(&copy, "-wal");
+    for lost in [7, 10_000, fs::metadata(sibling(&path, "-wal")).unwrap().len() - 7] {
         for suffix in ["", "-wal"] {
             let mut copying = Command::new("cp");
             copying
                 .arg("-p")
-                .args([beside(&path, suffix), beside(&copy, suffix)]);
+                .args([sibling(&path, suffix), sibling(&copy, suffix)]);
             assert!(copying.status().unwrap().success());
         }
         let file = fs::OpenOptions::new().write(true).open(&log).unwrap();
@@ -198,7 +198,7 @@ async fn a_file_in_memory_is_found() {
 
 #[test]
 fn a_second_file_of_the_same_user_is_found() {
-    let (dir, _) = scratch();
+    let (dir, _) = temp_lock_file();
     let (home, state) = (dir.path().join("home"), dir.path().join("state"));
     let other = home.join(".local/state/tenure");
     fs::create_dir_all(&other).unwrap();
@@ -227,11 +227,11 @@ fn a_child_examines_its_own_file() {
 /// A write that fails stands for any disk that gives out: the error says so, and what was there stays.
 #[tokio::test]
 async fn a_write_that_fails_is_named_and_the_file_takes_no_harm() {
-    let (_dir, path) = scratch();
+    let (_dir, path) = temp_lock_file();
     let store = open(&path).await.unwrap();
-    let before = Client::new(store.clone()).token("k").await;
+    let before = TestClient::new(store.clone()).token("k").await;
     store.close().await.unwrap();
-    let env: &scene::Env<'_> = &[("FILE", &path), ("KIBIBYTES", &"64")];
+    let env: &fixture::Env<'_> = &[("FILE", &path), ("KIBIBYTES", &"64")];
     let child = spawn("a_child_writes_until_it_cannot", env);
     let text = child.line();
     let words = ["locks.db", "check its disk"];
@@ -240,7 +240,7 @@ async fn a_write_that_fails_is_named_and_the_file_takes_no_harm() {
     drop(child);
     let store = open(&path).await.expect("the file is sound");
     assert_eq!(findings(&store).await, []);
-    let mut client = Client::new(store);
+    let mut client = TestClient::new(store);
     assert!(!client.try_lock("k").await, "what was held before is held");
     assert!(client.token("another").await > before);
 }

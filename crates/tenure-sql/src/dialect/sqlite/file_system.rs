@@ -43,7 +43,7 @@ const REMOTE: &[&str] = &[
 const MEMORY: [&str; 3] = ["tmpfs", "ramfs", "mfs"];
 
 /// The name of the network file system that holds `path`, if one does.
-pub(super) fn find(path: &Path) -> Option<String> {
+pub(super) fn network_kind(path: &Path) -> Option<String> {
     let mount = mount(path)?;
     is_remote(&mount).then_some(mount.kind)
 }
@@ -81,6 +81,6 @@ mod tests {
 
     #[test]
     fn a_local_directory_is_no_network_file_system() {
-        assert_eq!(find(&std::env::temp_dir()), None);
+        assert_eq!(network_kind(&std::env::temp_dir()), None);
     }
 }

@@ -16,7 +16,7 @@ use super::origin::Origin;
 use crate::error;
 
 /// Adds ?1 to all times. The place of a watcher (phase 2) is a time too, and `reserved` is 0 where there is none.
-const MOVE_TIMES: &str = "\
+const SHIFT_TIMES: &str = "\
 UPDATE claim SET
     until = max(until + ?1, 0),
     reserved = iif(reserved = 0, 0, max(reserved + ?1, 1)),
@@ -45,7 +45,7 @@ pub(super) fn check(path: &Path, there: &Origin, here: &Origin) -> Result<(), Ba
 
 /// Refuses a file whose times are those of another clock.
 pub(super) fn check_clock(path: &Path, there: &Origin, here: &Origin) -> Result<(), BackendError> {
-    if here.has_clock_of(there) {
+    if here.shares_clock_with(there) {
         return Ok(());
     }
     let why = "is used in another time namespace (a container with a clock of its own)";
@@ -55,7 +55,7 @@ pub(super) fn check_clock(path: &Path, there: &Origin, here: &Origin) -> Result<
 
 /// Whether a file has to be [adopted](adopt) before it is used.
 pub(super) fn is_foreign(there: &Origin, here: &Origin) -> bool {
-    there.boot != here.boot || !here.has_clock_of(there)
+    there.boot != here.boot || !here.shares_clock_with(there)
 }
 
 /// Makes the file one of this boot and clock, unless another process has it open.
@@ -63,7 +63,7 @@ pub(super) fn is_foreign(there: &Origin, here: &Origin) -> bool {
 /// Rows without a lease end if the boot id is another one. All other times are moved to the clock of this process.
 pub(super) fn adopt(path: &Path, here: &Origin, clock: &dyn Clock) -> Result<(), BackendError> {
     let sql = |error| error::sqlite(path, error, Effect::None);
-    match connection::open_alone(path).map_err(sql)? {
+    match connection::open_exclusive(path).map_err(sql)? {
         Some(mut alone) => change(&mut alone, here, clock).map_err(sql),
         None => Ok(()),
     }
@@ -80,7 +80,7 @@ fn change(alone: &mut Connection, here: &Origin, clock: &dyn Clock) -> rusqlite:
     if let (Some(from), Some(to)) = (there.offset, here.offset)
         && from != to
     {
-        transaction.execute(MOVE_TIMES, [to.saturating_sub(from)])?;
+        transaction.execute(SHIFT_TIMES, [to.saturating_sub(from)])?;
     }
     let now = i64::try_from(clock.now().as_nanos()).unwrap_or(i64::MAX);
     transaction.execute(DELETE_EARLIER_BOOTS, [now])?;
@@ -144,9 +144,9 @@ mod tests {
 
     use super::*;
     use crate::config::Config;
-    use crate::dialect::sqlite::file::Found;
-    use crate::dialect::sqlite::schema;
-    use crate::dialect::sqlite::tests::made_by;
+    use crate::dialect::sqlite::file::Contents;
+    use crate::dialect::sqlite::tests::create_file;
+    use crate::dialect::sqlite::validate;
 
     const SECOND: i64 = 1_000_000_000;
 
@@ -172,7 +172,7 @@ mod tests {
     impl Fixture {
         /// A file that was made by a process of that origin.
         fn new(origin: &Origin) -> Self {
-            let (dir, path, _) = made_by(origin);
+            let (dir, path, _) = create_file(origin);
             Fixture {
                 _dir: dir,
                 path,
@@ -185,7 +185,7 @@ mod tests {
                 clock: Arc::new(self.clock.clone()),
                 ..Config::default()
             };
-            schema::open(&self.path, Found::Something, &config, here)
+            validate::open(&self.path, Contents::NonEmpty, &config, here)
         }
 
         fn open(&self, here: &Origin) -> Connection {

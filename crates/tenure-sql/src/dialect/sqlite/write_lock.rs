@@ -6,17 +6,17 @@ use std::path::Path;
 use tenure_backend::escape_control;
 
 /// The first byte of a `-shm` file that SQLite locks in WAL mode: the right to write.
-const WRITE_LOCK: u64 = 120;
+const WRITE_LOCK_BYTE: u64 = 120;
 
 /// A process that has the right to write, and so stops all others from writing.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Blocker {
+pub(super) struct Owner {
     pid: u32,
     name: String,
     stopped: bool,
 }
 
-impl Blocker {
+impl Owner {
     /// What it is and what to do about it, to follow "by ".
     pub(super) fn describe(&self) -> String {
         let (pid, name) = (self.pid, escape_control(&self.name));
@@ -35,14 +35,14 @@ impl Blocker {
 const READINGS: u32 = 20;
 
 /// The process that may write the database at `path`, if it is another than this one and can be seen.
-pub(super) fn find(path: &Path) -> Option<Blocker> {
-    let (device, inode) = super::file::inode(&super::file::beside(path, "-shm"))?;
+pub(super) fn owner(path: &Path) -> Option<Owner> {
+    let (device, inode) = super::file::inode(&super::file::sibling(path, "-shm"))?;
     let device = (rustix::fs::major(device), rustix::fs::minor(device));
-    let is_right_to_write =
-        |lock: &Lock| lock.device == device && lock.inode == inode && lock.covers(WRITE_LOCK);
+    let is_write_lock =
+        |lock: &Lock| lock.device == device && lock.inode == inode && lock.covers(WRITE_LOCK_BYTE);
     let read = |_| {
         let locks = fs::read_to_string("/proc/locks").ok()?;
-        let lock = locks.lines().filter_map(parse).find(is_right_to_write)?;
+        let lock = locks.lines().filter_map(parse).find(is_write_lock)?;
         u32::try_from(lock.pid).ok()
     };
     let pid = (0..READINGS).find_map(read)?;
@@ -51,7 +51,7 @@ pub(super) fn find(path: &Path) -> Option<Blocker> {
     }
     let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     let field = |name: &str| status.lines().find_map(|line| line.strip_prefix(name));
-    Some(Blocker {
+    Some(Owner {
         pid,
         name: field("Name:")?.trim().to_owned(),
         stopped: field("State:")?.trim().starts_with(['T', 't']),
@@ -122,6 +122,6 @@ mod tests {
             assert_eq!(parse(line), found, "{line}");
         }
         let whole = parse("1: FLOCK  ADVISORY  WRITE 9 00:1b:7 0 EOF");
-        assert!(whole.is_some_and(|lock| lock.covers(WRITE_LOCK)));
+        assert!(whole.is_some_and(|lock| lock.covers(WRITE_LOCK_BYTE)));
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tenure_backend::{BackendError, Clock, Effect, Fault};
 
 use super::mailbox::Mailbox;
-use super::opening;
+use super::thread;
 use crate::backend::SqlStore;
 use crate::config::Config;
 
@@ -61,6 +61,6 @@ pub async fn open_with(path: Option<PathBuf>, config: Config) -> Result<Arc<SqlS
         clock: config.clock.clone(),
         process: std::process::id(),
     });
-    opening::start(path, config, store.mailbox.clone()).await?;
+    thread::start(path, config, store.mailbox.clone()).await?;
     Ok(store)
 }

@@ -9,10 +9,10 @@ use rusqlite::Connection;
 use tenure_backend::{BackendError, Effect, Fault};
 use tokio::sync::oneshot;
 
-use super::mailbox::{Closing, Mailbox};
+use super::mailbox::{CloseOnDrop, Mailbox};
 use super::origin::Origin;
 use super::worker::{Worker, blocked};
-use super::{busy, file, place, schema, version};
+use super::{busy, default_path, file, validate, version};
 use crate::config::Config;
 
 /// Starts the thread and waits until it has opened the file.
@@ -23,7 +23,7 @@ pub(super) async fn start(
 ) -> Result<(), BackendError> {
     let (ready, opened) = oneshot::channel();
     let run = move || {
-        let _closing = Closing(mailbox.clone());
+        let _close_on_drop = CloseOnDrop(mailbox.clone());
         match open(path, &config) {
             Ok((path, connection)) => {
                 let closed = match Worker::new(&path, &connection, &config, mailbox) {
@@ -38,7 +38,7 @@ pub(super) async fn start(
                     }
                 };
                 drop(connection);
-                closed.into_iter().for_each(|ask| ask.answer(Ok(())));
+                closed.into_iter().for_each(|pending| pending.answer(Ok(())));
             }
             Err(error) => {
                 let _ = ready.send(Err(error));
@@ -63,8 +63,8 @@ fn open(path: Option<PathBuf>, config: &Config) -> Result<(PathBuf, Connection),
     let path = match path {
         Some(path) => path,
         None => {
-            let path = place::default_path()?;
-            place::make_directory_of(&path)?;
+            let path = default_path::default_path()?;
+            default_path::make_directory_of(&path)?;
             path
         }
     };
@@ -72,9 +72,9 @@ fn open(path: Option<PathBuf>, config: &Config) -> Result<(PathBuf, Connection),
     version::warn(rusqlite::version_number(), &WARNED);
     let here = Origin::here();
     here.check(&path)?;
-    busy::wait_until(Instant::now(), config.busy_limit);
+    busy::set_deadline(Instant::now(), config.busy_limit);
     let found = file::prepare(&path)?;
-    let connection = schema::open(&path, found, config, &here).map_err(|error| {
+    let connection = validate::open(&path, found, config, &here).map_err(|error| {
         if error.is_transient() {
             blocked(&path, config.busy_limit, error)
         } else {

@@ -8,15 +8,15 @@ use super::{Row, View};
 
 /// A page of keys, gathered view by view.
 #[derive(Debug)]
-pub(crate) struct Listing {
+pub(crate) struct PageBuilder {
     items: Vec<LockStatus>,
     limit: usize,
     more: bool,
 }
 
-impl Listing {
+impl PageBuilder {
     pub(crate) fn new(limit: usize) -> Self {
-        Listing {
+        PageBuilder {
             items: Vec::new(),
             limit,
             more: false,
@@ -56,7 +56,7 @@ fn status(view: &View) -> Option<LockStatus> {
         label: label(row),
         mode: row.mode,
         token: row.tokens.map(|run| run.first()),
-        remaining: Some(row.until - view.now()),
+        remaining: Some(row.expires_at - view.now()),
     };
     let waiter = |row: &Row| WaiterStatus {
         id: id(row),

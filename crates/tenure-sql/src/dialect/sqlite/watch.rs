@@ -1,0 +1,123 @@
+//! Keeping watch for those who wait: listening for rings, looking at keys, renewing registrations.
+
+use std::time::{Duration, Instant};
+
+use tenure_backend::LockKey;
+
+use super::busy;
+use super::worker::{Worker, moment};
+use crate::claims::REFRESH;
+use crate::display::display_path;
+use crate::request::register;
+
+/// After a look for which there was no reason, since the rings were for keys of others: for how many times as long
+/// as the look took no further rings are heard. So a waiter takes less than a hundredth of a core, however many keys
+/// of others change hands.
+const PAUSE_PER_CPU_TIME: u32 = 128;
+
+/// The longest such rest: whoever has a turn must not sleep through it.
+const MAX_PAUSE: Duration = Duration::from_millis(8);
+
+/// What being woken costs besides the look itself, in the kernel and in caches.
+const WAKE_COST: Duration = Duration::from_micros(22);
+
+impl Worker<'_> {
+    /// Whatever is due while somebody waits: listener, bars and turns that end, registrations.
+    pub(super) fn serve_subscribers(&mut self) {
+        if self.subscribers.is_empty() {
+            return;
+        }
+        let now = Instant::now();
+        let is_notified = self.ignore_until <= now && self.listener.take();
+        if is_notified || self.check_at <= now {
+            let before = cpu_time();
+            let keys = self.subscribers.keys();
+            if !self.check_keys(&keys) {
+                let worked = WAKE_COST + cpu_time().saturating_sub(before);
+                self.ignore_until = Instant::now() + MAX_PAUSE.min(worked * PAUSE_PER_CPU_TIME);
+            }
+            self.check_at = now + self.listener.fallback_interval();
+        } else {
+            let keys = self.subscribers.due(self.config.clock.now());
+            self.check_keys(&keys);
+        }
+        if self.refresh_at <= now {
+            self.refresh_at = now + REFRESH;
+            self.renew_registrations(now);
+        }
+    }
+
+    /// Looks at keys, and wakes whom it concerns. Whether any of them stands otherwise than at the last look.
+    fn check_keys(&mut self, keys: &[LockKey]) -> bool {
+        if keys.is_empty() {
+            return false;
+        }
+        let checked = self.try_check_keys(keys);
+        self.roll_back();
+        checked.unwrap_or_else(|error| {
+            // Whoever is woken asks, and learns what is wrong.
+            tracing::debug!(%error, path = %display_path(self.path), "a look at the lock file failed");
+            self.subscribers.wake_all();
+            false
+        })
+    }
+
+    fn try_check_keys(&mut self, keys: &[LockKey]) -> rusqlite::Result<bool> {
+        busy::set_deadline(Instant::now(), Duration::ZERO);
+        self.tables.begin_read()?;
+        let at = moment(&*self.config.clock);
+        let mut changed = false;
+        for key in keys {
+            let view = self.tables.read_view(key, at)?;
+            changed |= self.subscribers.wake(&view);
+        }
+        Ok(changed)
+    }
+
+    /// Renews the registrations of all who wait. What fails is tried again at the next time.
+    fn renew_registrations(&mut self, now: Instant) {
+        let claims = self.subscribers.registered();
+        if claims.is_empty() || self.lost.is_some() {
+            return;
+        }
+        let renewed = self.begin(now, false).and_then(|()| {
+            if self.check_identity().is_err() {
+                return Ok(());
+            }
+            let mut transaction = self.transaction();
+            claims
+                .iter()
+                .try_for_each(|claim| register(&mut transaction, claim))?;
+            let written = transaction.written;
+            self.add_sweep_debt(written);
+            self.tables.commit.execute([]).map(drop)
+        });
+        self.roll_back();
+        if let Err(error) = renewed {
+            tracing::debug!(%error, path = %display_path(self.path), "waiters could not be registered again");
+        }
+    }
+
+    pub(super) fn time_to_sleep(&self) -> Option<Duration> {
+        if self.subscribers.is_empty() {
+            return None;
+        }
+        let now = Instant::now();
+        let mut until = self.refresh_at.min(self.check_at);
+        if now < self.ignore_until {
+            until = until.min(self.ignore_until);
+        }
+        let due = self
+            .subscribers
+            .next_due()
+            .map(|due| due - self.config.clock.now());
+        let time = until.saturating_duration_since(now);
+        Some(due.map_or(time, |due| due.min(time)))
+    }
+}
+
+/// How long this thread has run so far: on a busy machine far less than the time that has passed.
+fn cpu_time() -> Duration {
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+    Duration::new(time.tv_sec.cast_unsigned(), time.tv_nsec as u32)
+}
