@@ -1,4 +1,4 @@
-//! The contract over a file: each verb becomes a request, and the future of its answer.
+//! [`Backend`] for a lock file: each verb becomes a request to the file's thread and a future of its reply.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,8 +15,8 @@ use crate::request::{Pending, Request, Write};
 
 /// Locks in an SQL database.
 ///
-/// All rules of [`Backend`] hold, for all modes and both orders. Opened by [`sqlite::open`](crate::sqlite::open).
-/// The file is served by a thread of its own, which ends with the store.
+/// Keeps all rules of [`Backend`], for all modes, fair and unfair. Open one with [`sqlite::open`](crate::sqlite::open).
+/// A thread of its own serves the file, and ends when the store is dropped.
 ///
 /// # Examples
 /// ```
@@ -36,7 +36,7 @@ use crate::request::{Pending, Request, Write};
 pub struct SqlStore {
     pub(crate) mailbox: Arc<Mailbox>,
     pub(crate) clock: Arc<dyn Clock>,
-    /// The process that opened it: a child made by `fork` has this store, but not its thread.
+    /// The id of the process that opened the store. A child made by `fork` inherits the store, but not its thread.
     pub(crate) process: u32,
 }
 
@@ -53,8 +53,8 @@ impl SqlStore {
         }
     }
 
-    /// Asks, and waits for the answer: at first awake, offering the thread to others at every look. There is none if the
-    /// database's side goes away.
+    /// Sends a request and waits for its reply. Spins for a short while first, yielding to other tasks at each poll.
+    /// Returns `None` if the file's thread has ended without a reply.
     async fn ask<Q, A>(&self, question: Q, wrap: impl FnOnce(Pending<Q, A>) -> Request) -> Option<A> {
         let (pending, mut answer) = Pending::new(question);
         let caller_spin = self.mailbox.caller_spin();
@@ -72,7 +72,7 @@ impl SqlStore {
         answer.await.ok()
     }
 
-    /// A call that asks when it is first polled.
+    /// A call that sends its request when it is first polled.
     fn call<Q, A>(
         self: Arc<Self>,
         question: Q,
@@ -88,7 +88,7 @@ impl SqlStore {
         })
     }
 
-    /// A batch that is asked for when it is first polled.
+    /// A batch that sends its request when it is first polled.
     fn each<Q, A>(
         self: Arc<Self>,
         batch: Batch<Q>,
@@ -112,7 +112,7 @@ impl SqlStore {
 
 impl Drop for SqlStore {
     fn drop(&mut self) {
-        // In a child made by `fork`, another process's locks would be none of our business.
+        // A child made by `fork` must not close the store of its parent.
         if self.is_of_this_process() {
             self.mailbox.close();
         }
@@ -165,7 +165,7 @@ impl Backend for SqlStore {
     }
 }
 
-/// The database's side went away without an answer: it has a bug.
+/// The error for a thread that ended without a reply, which is a bug.
 fn gone() -> BackendError {
     BackendError::new(
         Fault::Closed,

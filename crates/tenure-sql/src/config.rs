@@ -1,11 +1,11 @@
-//! The settings of a store, with their defaults and why.
+//! The settings of a store.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use tenure_backend::{Clock, SystemClock};
 
-/// How a SQLite store behaves. The defaults suit every use that we know of.
+/// Settings of a SQLite store. The defaults suit every known use.
 ///
 /// # Examples
 /// ```
@@ -17,19 +17,21 @@ use tenure_backend::{Clock, SystemClock};
 /// ```
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// The clock that counts leases: the system's, which counts suspend. Every process that shares the file must
-    /// read the same one; only tests have another.
+    /// The lease clock. The default is the system's boot clock, which counts suspend. Every process that shares the file
+    /// must read the same clock, so only tests set another one.
     pub clock: Arc<dyn Clock>,
-    /// How long a request waits for another process to leave the file, before it is answered `Unavailable` with
-    /// the name of that process: 5 s, longer than any transaction of a process that runs.
+    /// How long a request waits for another process to release SQLite's write lock. After that it fails with
+    /// `Unavailable`, and the error names that process. The default of 5 s is longer than any transaction of a running
+    /// process.
     pub busy_limit: Duration,
-    /// How many requests may wait for the thread that serves the file, and how many renewals besides: 4096. Further
-    /// ones are answered `Unavailable`.
+    /// How many requests may be queued for the thread that serves the file; renewals have a queue of the same size. The
+    /// default is 4096. Further requests fail with `Unavailable`.
     pub max_queue: usize,
-    /// How many claims share one transaction: 64, so that other processes get their turn. A batch is not divided.
+    /// How many claims share one transaction. The default of 64 keeps transactions short, so that other processes are
+    /// not kept waiting. A batch is not divided.
     pub max_group: usize,
-    /// How large the file may become: 1 GiB, enough for several million claims at a time. What would make it
-    /// larger is refused as on a full disk.
+    /// The maximum size of the file. The default of 1 GiB is enough for several million claims at a time. Writes beyond
+    /// it fail as on a full disk.
     pub max_bytes: u64,
 }
 

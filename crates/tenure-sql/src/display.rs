@@ -1,10 +1,10 @@
-//! Paths in errors, findings and events.
+//! Formats paths for errors, findings and log events.
 
 use std::path::Path;
 
 use tenure_backend::escape_control;
 
-/// A path as people see it.
+/// The path as text, with control characters escaped.
 pub(crate) fn display_path(path: &Path) -> String {
     escape_control(&path.to_string_lossy()).into_owned()
 }

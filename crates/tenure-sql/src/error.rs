@@ -1,4 +1,4 @@
-//! What went wrong in SQLite, in the contract's words: the fault, its effect, and what to do.
+//! Turns errors of SQLite into [`BackendError`]s that say what is wrong and what to do.
 
 use std::borrow::Cow;
 use std::path::Path;
@@ -8,7 +8,7 @@ use tenure_backend::{BackendError, Effect, Fault, escape_control};
 
 use crate::display::display_path;
 
-/// How an error of SQLite reads to people. `effect` is what is known about the statement that failed.
+/// Converts an error of SQLite. `effect` says whether the failed statement may have had an effect.
 pub(crate) fn sqlite(path: &Path, error: rusqlite::Error, effect: Effect) -> BackendError {
     let file = display_path(path);
     let store = |message: String| (Fault::Store, message);
@@ -33,7 +33,7 @@ pub(crate) fn sqlite(path: &Path, error: rusqlite::Error, effect: Effect) -> Bac
              this user needs write access to the directory too"
         )),
         Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => store(damaged(path)),
-        // All statements are fixed, so tables or rows are not as they were made.
+        // All statements are fixed texts, so this error means that another program changed the tables or rows.
         Some(ErrorCode::Unknown) | None => store(format!(
             "the tables of {file} are not those of a lock file, so another program made or changed it: \
              choose another file"
@@ -45,14 +45,14 @@ pub(crate) fn sqlite(path: &Path, error: rusqlite::Error, effect: Effect) -> Bac
             "SQLite could not work on the lock file {file}: see the cause beneath"
         )),
     };
-    // SQLite may name the file in its own words.
+    // The message of SQLite may contain the name of the file, so it is escaped too.
     match escape_control(&error.to_string()) {
         Cow::Borrowed(_) => BackendError::because(fault, effect, message, error),
         Cow::Owned(text) => BackendError::because(fault, effect, message, text),
     }
 }
 
-/// What to say about a file that is not in order, and how to go on.
+/// The message for a damaged file.
 pub(crate) fn damaged(path: &Path) -> String {
     format!(
         "{} is damaged, or no SQLite database; it was left as it is. Choose another file, or end everything that \

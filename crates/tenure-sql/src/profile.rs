@@ -1,4 +1,4 @@
-//! What the layout `claims` promises on SQLite, and its bounds.
+//! The profile of the layout `claims` on SQLite, and its limits.
 
 use std::num::NonZeroU32;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! What a client asks of a file, and how the claim logic answers it view by view.
+//! Requests to the thread that serves a file, and how the claim logic executes each of them.
 
 use std::sync::Arc;
 
@@ -12,11 +12,11 @@ use tokio::sync::oneshot;
 use crate::claims::{self, View};
 use crate::dialect::sqlite::transaction::{Ids, Transaction};
 
-/// A input on its way to the database, and where its answer goes.
+/// A request that waits for its reply.
 #[derive(Debug)]
 pub(crate) struct Pending<Q, A> {
     pub(crate) input: Q,
-    /// What its transaction result, to be sent once that is committed.
+    /// The result that the transaction decided. It is sent once the transaction is committed.
     pub(crate) result: Option<A>,
     reply: oneshot::Sender<A>,
 }
@@ -33,25 +33,25 @@ impl<Q, A> Pending<Q, A> {
     }
 
     pub(crate) fn answer(self, answer: A) {
-        // Nobody listens if the call was dropped; its effect stands either way.
+        // Sending fails if the call was dropped. Its effect stands.
         let _ = self.reply.send(answer);
     }
 
     fn answer_with_result(mut self) {
         let result = self.result.take();
-        self.answer(result.expect("a request is result before it is answered"));
+        self.answer(result.expect("a request has a result before it is answered"));
     }
 }
 
 impl<Q, A> Pending<Batch<Q>, Batch<A>> {
-    /// Gives every element of a batch the same answer.
+    /// Answers every element of a batch alike.
     fn answer_each(self, answer: impl Fn() -> A) {
         let answers = self.input.iter().map(|_| answer()).collect();
         self.answer(answers);
     }
 }
 
-/// A request that runs in a write transaction, alone or together with others.
+/// A request that runs in a write transaction, alone or with others.
 #[derive(Debug)]
 pub(crate) enum Write {
     Acquire(Pending<(Arc<Claim>, Instant), Result<AcquireReply, BackendError>>),
@@ -61,11 +61,11 @@ pub(crate) enum Write {
     Unwatch(Arc<Claim>),
 }
 
-/// Any request.
+/// A request to the thread that serves the file.
 #[derive(Debug)]
 pub(crate) enum Request {
     Write(Write),
-    /// Wake-ups of that claim, by that signal, were dropped.
+    /// The caller dropped the claim's wake-up stream with this signal.
     Unsubscribe(Arc<Claim>, WakeSignal),
     Inspect(Pending<Query, Result<Page<LockStatus>, BackendError>>),
     Examine(Pending<(), Result<Vec<Finding>, BackendError>>),
@@ -73,10 +73,10 @@ pub(crate) enum Request {
 }
 
 impl Write {
-    /// Whether what it does must survive a power failure.
+    /// Whether the commit must be synced to the disk before it is answered.
     ///
-    /// Grants must, for their tokens. Renewals do for good measure: they are rare. A release or a registration
-    /// that the power took away frees nothing that the next boot does not free too, at the latest when its lease ends.
+    /// Grants must survive a power failure because of their fencing tokens. Renewals are synced too, for safety: they are
+    /// rare. A release or a registration may be lost: the claim then ends at the next boot, or with its lease.
     pub(crate) fn must_sync(&self) -> bool {
         match self {
             Write::Acquire(_) | Write::Renew(_) => true,
@@ -85,7 +85,7 @@ impl Write {
         }
     }
 
-    /// Decides every part of the request, one after the other.
+    /// Runs the verb on the view of each claim in turn, and stores the results.
     pub(crate) fn execute(&mut self, transaction: &mut Transaction<'_, '_>) -> rusqlite::Result<()> {
         match self {
             Write::Acquire(pending) => {
@@ -117,7 +117,7 @@ impl Write {
         Ok(())
     }
 
-    /// Sends what was result, now that it is committed. `arm` makes the wake-ups of a watch.
+    /// Sends the stored results, once they are committed. `subscribe` makes the wake-up stream of a watch.
     pub(crate) fn answer(self, subscribe: impl FnOnce(Arc<Claim>) -> Wakes) {
         match self {
             Write::Acquire(pending) => pending.answer_with_result(),
@@ -131,7 +131,7 @@ impl Write {
         }
     }
 
-    /// Answers that the database is gone for good, and all claims in it with it.
+    /// Answers that the file was replaced, and that all claims in it are lost.
     pub(crate) fn fail_lost(self, error: &BackendError) {
         match self {
             Write::Renew(pending) => pending.answer_each(|| RenewReply::Gone(Loss::Missing)),
@@ -139,7 +139,7 @@ impl Write {
         }
     }
 
-    /// Answers that the request failed.
+    /// Answers that the request failed, with this error.
     pub(crate) fn fail(self, error: &BackendError) {
         match self {
             Write::Acquire(pending) => pending.answer(Err(error.clone())),
@@ -152,7 +152,7 @@ impl Write {
 }
 
 impl Request {
-    /// How many claims it is about.
+    /// The number of claims in the request.
     pub(crate) fn claims(&self) -> usize {
         match self {
             Request::Write(Write::Renew(pending)) => pending.input.len(),
@@ -161,7 +161,7 @@ impl Request {
         }
     }
 
-    /// Answers that the request failed.
+    /// Answers that the request failed, with this error.
     pub(crate) fn fail(self, error: &BackendError) {
         match self {
             Request::Write(write) => write.fail(error),
@@ -173,12 +173,13 @@ impl Request {
     }
 }
 
-/// Registers a watcher, or renews its registration.
+/// Inserts or renews a watcher's row.
 pub(crate) fn register(transaction: &mut Transaction<'_, '_>, claim: &Claim) -> rusqlite::Result<()> {
     let ids = smallvec![claim.at.id];
     transaction.visit(&claim.at.key, ids, |view| claims::watch(view, claim))
 }
 
+/// The claims whose rows a release needs: the released claim and its successor.
 fn claims_of(request: &ReleaseRequest) -> Ids {
     let mut ids = Ids::new();
     if let ReleaseTarget::Claim(claim) = &request.target {

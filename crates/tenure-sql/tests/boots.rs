@@ -51,7 +51,7 @@ async fn a_holder_excludes_a_process_with_another_boot_id() {
     let (_dir, path) = temp_lock_file();
     let mut holder = TestClient::new(open(&path).await.expect("the file opens"));
     let held = holder.lock("k").await;
-    let other = spawn_with_another_boot_id("a_child_tries_to_lock", &path);
+    let other = spawn_with_another_boot_id("child_tries_to_lock", &path);
     assert_eq!(other.line(), "busy");
     holder.unlock(&held).await;
 }
@@ -60,7 +60,7 @@ async fn a_holder_excludes_a_process_with_another_boot_id() {
 async fn a_holder_with_another_boot_id_excludes_other_processes() {
     let (_dir, path) = temp_lock_file();
     let mut client = TestClient::new(open(&path).await.expect("the file opens"));
-    let other = spawn_with_another_boot_id("a_child_tries_to_lock", &path);
+    let other = spawn_with_another_boot_id("child_tries_to_lock", &path);
     assert_eq!(other.line(), "granted");
     assert!(!client.try_lock("k").await);
     let mut newcomer = TestClient::new(open(&path).await.expect("the file opens"));
@@ -68,7 +68,7 @@ async fn a_holder_with_another_boot_id_excludes_other_processes() {
 }
 
 fn a_holder_is_killed(path: &Path) {
-    let holder = spawn_on(path, "a_child_tries_to_lock");
+    let holder = spawn_on(path, "child_tries_to_lock");
     assert_eq!(holder.line(), "granted");
     holder.signal(Signal::KILL);
 }
@@ -79,9 +79,9 @@ fn a_killed_holder_excludes_a_process_with_another_boot_id() {
     let (_dir, path) = temp_lock_file();
     a_holder_is_killed(&path);
     for _ in 0..2 {
-        let other = spawn_with_another_boot_id("a_child_tries_to_lock", &path);
+        let other = spawn_with_another_boot_id("child_tries_to_lock", &path);
         assert_eq!(other.line(), "busy");
-        let usual = spawn_on(&path, "a_child_tries_to_lock");
+        let usual = spawn_on(&path, "child_tries_to_lock");
         assert_eq!(usual.line(), "busy");
     }
 }
@@ -107,7 +107,7 @@ async fn another_time_namespace_is_refused_during_use() {
     let (_dir, path) = temp_lock_file();
     let mut holder = TestClient::new(open(&path).await.expect("the file opens"));
     holder.lock("k").await;
-    let other = spawn_in_another_time_namespace("a_child_tries_to_lock", &path);
+    let other = spawn_in_another_time_namespace("child_tries_to_lock", &path);
     let error = other.line();
     assert!(error.contains("time namespace"), "{error}");
 }
@@ -116,14 +116,14 @@ async fn another_time_namespace_is_refused_during_use() {
 fn a_killed_holder_excludes_another_time_namespace() {
     let (_dir, path) = temp_lock_file();
     a_holder_is_killed(&path);
-    let other = spawn_in_another_time_namespace("a_child_tries_to_lock", &path);
+    let other = spawn_in_another_time_namespace("child_tries_to_lock", &path);
     assert_eq!(other.line(), "busy");
     other.end();
-    let back = spawn_on(&path, "a_child_tries_to_lock");
+    let back = spawn_on(&path, "child_tries_to_lock");
     assert_eq!(back.line(), "busy");
     change(&path, "UPDATE claim SET until = 1, forget = 1 WHERE live = 1");
     drop(back);
-    let next = spawn_on(&path, "a_child_tries_to_lock");
+    let next = spawn_on(&path, "child_tries_to_lock");
     assert_eq!(next.line(), "granted");
 }
 
@@ -153,7 +153,7 @@ async fn the_sweep_deletes_rows_of_an_earlier_boot() {
 
 /// Every write keeps how far its times lie ahead.
 #[tokio::test]
-async fn rows_of_every_phase_have_the_lease_of_their_times() {
+async fn rows_of_every_phase_store_their_lease() {
     let (_dir, path) = temp_lock_file();
     let clock = ManualClock::new();
     let store = tenure_sql::sqlite::open(Some(path.clone()), Arc::new(clock.clone()))
@@ -196,8 +196,8 @@ async fn rows_of_every_phase_have_the_lease_of_their_times() {
 }
 
 #[test]
-fn a_child_tries_to_lock() {
-    child("a_child_tries_to_lock", async |role| match role.open().await {
+fn child_tries_to_lock() {
+    child("child_tries_to_lock", async |role| match role.open().await {
         Ok(store) => {
             let granted = TestClient::new(store.clone()).try_lock("k").await;
             role.say(if granted { "granted" } else { "busy" });

@@ -62,7 +62,7 @@ async fn made(path: &Path) {
 }
 
 #[tokio::test]
-async fn a_lock_file_and_the_files_beside_it_are_for_their_owner_alone() {
+async fn all_files_of_a_lock_file_have_mode_0600() {
     let (_dir, path) = temp_lock_file();
     let mut client = TestClient::new(open(&path).await.expect("the file is made"));
     client.lock("k").await;
@@ -72,7 +72,7 @@ async fn a_lock_file_and_the_files_beside_it_are_for_their_owner_alone() {
 }
 
 #[tokio::test]
-async fn an_empty_file_is_made_a_lock_file() {
+async fn an_empty_file_becomes_a_lock_file() {
     let (_dir, path) = temp_lock_file();
     fs::write(&path, "").unwrap();
     let mut client = TestClient::new(open(&path).await.expect("an empty file is ours to fill"));
@@ -80,7 +80,7 @@ async fn an_empty_file_is_made_a_lock_file() {
 }
 
 #[tokio::test]
-async fn a_lock_file_that_is_reached_by_a_link_is_the_file_itself() {
+async fn a_link_opens_the_lock_file_it_points_to() {
     let (dir, path) = temp_lock_file();
     made(&path).await;
     let link = dir.path().join("link.db");
@@ -92,7 +92,7 @@ async fn a_lock_file_that_is_reached_by_a_link_is_the_file_itself() {
 }
 
 #[tokio::test]
-async fn what_is_no_database_is_refused_and_left() {
+async fn a_file_that_is_no_database_is_refused() {
     let (_dir, path) = temp_lock_file();
     for garbage in [
         &b"hello"[..],
@@ -107,7 +107,7 @@ async fn what_is_no_database_is_refused_and_left() {
 }
 
 #[tokio::test]
-async fn a_damaged_lock_file_is_refused_and_left() {
+async fn a_damaged_lock_file_is_refused() {
     let (_dir, path) = temp_lock_file();
     made(&path).await;
     let sound = fs::read(&path).unwrap();
@@ -134,7 +134,7 @@ async fn a_damaged_lock_file_is_refused_and_left() {
 /// The application has its own database open in this process, with commits that are in its log alone: a look at it
 /// must neither write the log back nor drop the application's locks.
 #[tokio::test]
-async fn a_database_of_another_program_is_refused_and_left_with_its_locks() {
+async fn a_database_of_another_program_keeps_its_locks() {
     for journal in ["WAL", "DELETE"] {
         let (_dir, path) = temp_lock_file();
         let theirs = Connection::open(&path).unwrap();
@@ -147,7 +147,7 @@ async fn a_database_of_another_program_is_refused_and_left_with_its_locks() {
         let error = refused(&path).await;
         assert!(error.to_string().contains("another program"), "{error}");
         assert_eq!(contents(&sibling(&path, "-wal")), log);
-        let stranger = spawn_on(&path, "a_child_tries_to_write").line();
+        let stranger = spawn_on(&path, "child_tries_to_write").line();
         assert_eq!(
             stranger, "busy",
             "{journal}: the other program still has its lock"
@@ -159,8 +159,8 @@ async fn a_database_of_another_program_is_refused_and_left_with_its_locks() {
 }
 
 #[test]
-fn a_child_tries_to_write() {
-    child("a_child_tries_to_write", async |role| {
+fn child_tries_to_write() {
+    child("child_tries_to_write", async |role| {
         let file = Connection::open(role.var("FILE")).unwrap();
         file.busy_timeout(Duration::ZERO).unwrap();
         let begun = file.execute_batch("BEGIN IMMEDIATE");
@@ -170,7 +170,7 @@ fn a_child_tries_to_write() {
 
 /// SQLite keeps the log beside the name by which it opened the file.
 #[tokio::test]
-async fn a_file_with_two_names_is_refused_by_either() {
+async fn a_file_with_two_names_is_refused_by_either_name() {
     let (dir, path) = temp_lock_file();
     let open_before = open(&path).await.unwrap();
     let other = dir.path().join("other.db");
@@ -186,14 +186,14 @@ async fn a_file_with_two_names_is_refused_by_either() {
 }
 
 #[tokio::test]
-async fn a_file_that_cannot_be_written_is_refused() {
+async fn a_file_without_write_access_is_refused() {
     let (dir, path) = temp_lock_file();
     made(&path).await;
     let before = fs::read(&path).unwrap();
     for (of_file, of_directory, words) in [(0o444, 0o755, "read-only"), (0o666, 0o555, "directory")] {
         set_mode(&path, of_file);
         set_mode(dir.path(), of_directory);
-        let other = as_another_user(&path, "a_child_opens_a_file");
+        let other = as_another_user(&path, "child_opens_a_file");
         let (fault, text) = (other.line(), other.line());
         set_mode(dir.path(), 0o755);
         assert!(fault == "Store" && text.contains(words), "{fault}: {text}");
@@ -202,22 +202,22 @@ async fn a_file_that_cannot_be_written_is_refused() {
 }
 
 #[test]
-fn a_child_opens_a_file() {
-    child("a_child_opens_a_file", async |role| match role.open().await {
+fn child_opens_a_file() {
+    child("child_opens_a_file", async |role| match role.open().await {
         Ok(_) => role.say("opened"),
         Err(error) => role.say(&format!("{:?}\n{error}", error.fault())),
     });
 }
 
 #[tokio::test]
-async fn a_lock_file_is_for_its_owner_alone_whatever_the_umask() {
+async fn the_umask_does_not_change_file_permissions() {
     for umask in ["0", "0777"] {
         let (dir, path) = temp_lock_file();
-        let opened = spawn("a_child_opens_a_file", &[("FILE", &path), ("UMASK", &umask)]);
+        let opened = spawn("child_opens_a_file", &[("FILE", &path), ("UMASK", &umask)]);
         assert_eq!(opened.line(), "opened");
         assert_eq!(mode(&path), 0o600, "umask {umask}");
         let opened = spawn(
-            "a_child_opens_its_own_file",
+            "child_opens_the_default_file",
             &[("XDG_STATE_HOME", &dir.path()), ("UMASK", &umask)],
         );
         let text = opened.line();
@@ -228,8 +228,8 @@ async fn a_lock_file_is_for_its_owner_alone_whatever_the_umask() {
 }
 
 #[test]
-fn a_child_opens_its_own_file() {
-    child("a_child_opens_its_own_file", async |role| {
+fn child_opens_the_default_file() {
+    child("child_opens_the_default_file", async |role| {
         let opened = sqlite::open(None, Arc::new(SystemClock)).await;
         opened.expect("the default file is made");
         role.say(&sqlite::default_path().unwrap().to_string_lossy());
@@ -237,9 +237,9 @@ fn a_child_opens_its_own_file() {
 }
 
 #[tokio::test]
-async fn without_a_home_in_the_environment_the_user_database_is_asked() {
+async fn without_home_the_user_database_is_read() {
     let child = spawn(
-        "a_child_tells_its_own_file",
+        "child_prints_the_default_path",
         &[("XDG_STATE_HOME", &"not/absolute"), ("HOME", &"")],
     );
     let text = child.line();
@@ -248,14 +248,14 @@ async fn without_a_home_in_the_environment_the_user_database_is_asked() {
 }
 
 #[test]
-fn a_child_tells_its_own_file() {
-    child("a_child_tells_its_own_file", async |role| {
+fn child_prints_the_default_path() {
+    child("child_prints_the_default_path", async |role| {
         role.say(&sqlite::default_path().unwrap().to_string_lossy());
     });
 }
 
 #[tokio::test]
-async fn a_full_file_refuses_in_words_and_takes_no_harm() {
+async fn a_full_file_refuses_locks_and_stays_intact() {
     let (_dir, path) = temp_lock_file();
     made(&path).await;
     let config = Config {
@@ -290,7 +290,7 @@ async fn a_full_file_refuses_in_words_and_takes_no_harm() {
 }
 
 #[tokio::test]
-async fn a_replaced_file_is_a_loss_that_every_holder_learns_of() {
+async fn replacing_a_file_loses_every_claim() {
     for suffix in ["", "-wal", "-shm"] {
         let (dir, path) = temp_lock_file();
         let store = open(&path).await.unwrap();
@@ -315,7 +315,7 @@ async fn a_replaced_file_is_a_loss_that_every_holder_learns_of() {
 
 /// Whoever opens a file whose `-wal` or `-shm` is missing makes another, and shares no lock with those before it.
 #[tokio::test]
-async fn a_deleted_file_is_a_loss() {
+async fn deleting_a_file_loses_every_claim() {
     for suffix in ["", "-wal", "-shm"] {
         let (_dir, path) = temp_lock_file();
         let mut client = TestClient::new(open(&path).await.unwrap());
@@ -345,7 +345,7 @@ fn set(path: &Path, column: &str) {
 
 /// R12: tokens go on where they were.
 #[tokio::test]
-async fn claims_of_another_boot_are_dead_and_their_tokens_stay() {
+async fn a_restart_ends_claims_but_keeps_tokens() {
     let (_dir, path) = temp_lock_file();
     let mut client = TestClient::new(open(&path).await.unwrap());
     let before = client.token("k").await;
@@ -383,7 +383,7 @@ async fn a_file_of_a_later_version_is_refused() {
 }
 
 #[tokio::test]
-async fn a_file_that_others_may_use_is_found() {
+async fn examine_finds_a_file_that_others_can_use() {
     let (dir, path) = temp_lock_file();
     let store = open(&path).await.unwrap();
     assert_eq!(findings(&store).await, [], "a fresh file is in order");
@@ -399,7 +399,7 @@ async fn a_file_that_others_may_use_is_found() {
 }
 
 #[tokio::test]
-async fn a_version_of_sqlite_that_may_damage_the_file_is_found() {
+async fn examine_finds_a_sqlite_that_may_damage_the_file() {
     let (_dir, path) = temp_lock_file();
     let store = open(&path).await.unwrap();
     let found = store.examine().await.expect("the store can be examined");
@@ -412,7 +412,7 @@ async fn a_version_of_sqlite_that_may_damage_the_file_is_found() {
 }
 
 #[tokio::test]
-async fn strange_tables_and_a_changed_origin_are_found() {
+async fn examine_finds_foreign_tables_and_a_changed_origin() {
     let (_dir, path) = temp_lock_file();
     let store = open(&path).await.unwrap();
     let made = connect(&path).execute_batch("CREATE TABLE notes (text TEXT)");
@@ -425,7 +425,7 @@ async fn strange_tables_and_a_changed_origin_are_found() {
 
 /// R32: no name leaves a row behind.
 #[tokio::test]
-async fn nothing_is_left_of_keys_that_are_not_used_again() {
+async fn unused_keys_leave_no_row_behind() {
     let (_dir, path) = temp_lock_file();
     let clock = ManualClock::new();
     let store = sqlite::open(Some(path.clone()), Arc::new(clock.clone()))

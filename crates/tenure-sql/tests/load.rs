@@ -79,7 +79,7 @@ async fn opened(path: &Path, clock: &ManualClock) -> Arc<SqlStore> {
 
 /// R32: however many requests share a transaction, as many rows are forgotten as are written.
 #[tokio::test]
-async fn the_file_stops_growing_however_many_keys_are_used_at_once() {
+async fn the_file_stops_growing_under_constant_load() {
     const AT_ONCE: i64 = 256;
     let (_dir, path) = temp_lock_file();
     let clock = ManualClock::new();
@@ -110,7 +110,7 @@ async fn the_file_stops_growing_however_many_keys_are_used_at_once() {
 }
 
 #[tokio::test]
-async fn a_short_stop_is_waited_for_and_no_caller_hears_of_it() {
+async fn requests_wait_while_another_process_writes() {
     let (_dir, path) = temp_lock_file();
     let store = open(&path).await.unwrap();
     let busy = Busy::new(&path);
@@ -123,7 +123,7 @@ async fn a_short_stop_is_waited_for_and_no_caller_hears_of_it() {
 
 /// R5: a lease does not end because many others ask.
 #[tokio::test]
-async fn a_renewal_goes_before_locks_that_were_asked_for_earlier() {
+async fn a_renewal_goes_before_earlier_acquires() {
     let (_dir, path) = temp_lock_file();
     let store = open(&path).await.unwrap();
     let mut client = TestClient::new(store.clone());
@@ -193,7 +193,7 @@ async fn a_successor_of_another_key_is_refused_without_effect() {
 }
 
 #[tokio::test]
-async fn a_full_queue_of_locks_refuses_no_renewal() {
+async fn a_full_queue_of_acquires_refuses_no_renewal() {
     let (_dir, path) = temp_lock_file();
     let config = Config {
         max_queue: 8,
@@ -237,7 +237,7 @@ async fn queue(client: &mut TestClient, count: usize) -> Vec<(Arc<Claim>, Wakes)
 }
 
 #[tokio::test]
-async fn a_thousand_waiters_that_leave_at_once_keep_nobody_waiting() {
+async fn a_thousand_waiters_can_leave_at_once() {
     let (_dir, path) = temp_lock_file();
     let store = open(&path).await.unwrap();
     let mut client = TestClient::new(store.clone());
@@ -256,7 +256,7 @@ async fn a_thousand_waiters_that_leave_at_once_keep_nobody_waiting() {
 }
 
 #[tokio::test]
-async fn of_a_long_queue_only_its_head_is_woken() {
+async fn only_the_head_of_a_long_queue_is_woken() {
     let (_dir, path) = temp_lock_file();
     let store = open(&path).await.unwrap();
     let mut client = TestClient::new(store.clone());
@@ -279,7 +279,7 @@ async fn of_a_long_queue_only_its_head_is_woken() {
 
 /// What is known of a long queue is kept from one transaction to the next, but not over what others do to it.
 #[tokio::test]
-async fn a_long_queue_that_another_handle_changed_is_seen_as_it_is() {
+async fn a_cached_queue_sees_changes_of_another_handle() {
     let (_dir, path) = temp_lock_file();
     let mut client = TestClient::new(open(&path).await.unwrap());
     let other = TestClient::new(open(&path).await.unwrap());
@@ -298,7 +298,7 @@ async fn a_long_queue_that_another_handle_changed_is_seen_as_it_is() {
 
 /// A withdrawal that comes twice, the second time when the first one is forgotten, must be remembered again.
 #[tokio::test]
-async fn an_end_that_was_swept_from_under_a_long_queue_can_be_noted_again() {
+async fn a_swept_end_can_be_recorded_again() {
     let (_dir, path) = temp_lock_file();
     let clock = ManualClock::new();
     let store = opened(&path, &clock).await;

@@ -102,7 +102,7 @@ async fn both_builds_write_one_file() {
 /// The watcher's turn is written by this build. If a lease went with it, the grant that the older build then writes
 /// would lie further ahead than the lease, and would be deleted.
 #[tokio::test]
-async fn a_watcher_of_an_older_build_that_is_granted_excludes() {
+async fn a_granted_watcher_of_an_older_build_excludes() {
     let (_dir, path) = temp_lock_file();
     let older = OlderBuild::make(&path).await;
     let mut client = TestClient::new(open(&path).await.expect("the file of an older build opens"));
@@ -118,7 +118,7 @@ async fn a_watcher_of_an_older_build_that_is_granted_excludes() {
 }
 
 #[tokio::test]
-async fn a_claim_that_an_older_build_evicts_is_lost() {
+async fn a_claim_evicted_by_an_older_build_is_lost() {
     let (_dir, path) = temp_lock_file();
     let older = OlderBuild::make(&path).await;
     let mut client = TestClient::new(open(&path).await.expect("the file of an older build opens"));

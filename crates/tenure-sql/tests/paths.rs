@@ -36,7 +36,7 @@ fn chain(error: &dyn std::error::Error) -> String {
 }
 
 #[tokio::test]
-async fn a_name_with_control_characters_is_shown_without_them() {
+async fn control_characters_in_a_path_are_escaped() {
     let (dir, _) = temp_lock_file();
     let path = dir.path().join("a\n\u{1b}[2J\u{202e}b.db");
     let check = |text: &str| {
@@ -67,7 +67,7 @@ async fn a_name_with_control_characters_is_shown_without_them() {
 }
 
 #[tokio::test]
-async fn a_link_to_nothing_is_refused_and_a_link_to_a_file_is_that_file() {
+async fn a_dangling_link_is_refused() {
     let (dir, path) = temp_lock_file();
     for target in ["missing.db", "missing/locks.db"] {
         let link = dir.path().join("link.db");
@@ -85,7 +85,7 @@ async fn a_link_to_nothing_is_refused_and_a_link_to_a_file_is_that_file() {
 }
 
 #[tokio::test]
-async fn a_path_to_what_is_no_file_is_refused_and_nothing_is_made() {
+async fn a_path_to_no_regular_file_is_refused() {
     let (dir, file) = temp_lock_file();
     fs::write(&file, "").unwrap();
     let (pipe, missing) = (dir.path().join("pipe"), dir.path().join("missing"));
@@ -108,7 +108,7 @@ async fn a_path_to_what_is_no_file_is_refused_and_nothing_is_made() {
 }
 
 #[tokio::test]
-async fn a_path_may_be_any_bytes_up_to_a_length_that_is_named() {
+async fn a_path_may_be_any_bytes_up_to_the_maximum_length() {
     let (dir, _) = temp_lock_file();
     for name in [
         &b"\xFF\xFE.db"[..],
@@ -133,7 +133,7 @@ async fn a_path_may_be_any_bytes_up_to_a_length_that_is_named() {
 
 /// A file that bears our mark, but whose tables are another program's, or are not all there.
 #[tokio::test]
-async fn tables_that_only_look_like_ours_are_refused_and_left() {
+async fn foreign_tables_with_our_application_id_are_refused() {
     let ours = "CREATE TABLE store (one INTEGER PRIMARY KEY, format, boot, machine, namespace);
         INSERT INTO store VALUES (1, 1, '', '', '');";
     let others = format!("{ours} CREATE TABLE bucket (text); CREATE TABLE claim (key, text)");
@@ -160,7 +160,7 @@ async fn tables_that_only_look_like_ours_are_refused_and_left() {
 
 /// A log of a few bytes holds no commit, and one that is cut short holds those before the cut.
 #[tokio::test]
-async fn a_log_that_was_cut_short_costs_no_more_than_its_end() {
+async fn a_truncated_log_loses_only_its_end() {
     let (dir, path) = temp_lock_file();
     let store = open(&path).await.unwrap();
     let mut client = TestClient::new(store.clone());
@@ -187,7 +187,7 @@ async fn a_log_that_was_cut_short_costs_no_more_than_its_end() {
 
 #[tokio::test]
 #[cfg(target_os = "linux")]
-async fn a_file_in_memory_is_found() {
+async fn examine_finds_a_file_in_memory() {
     let dir = tempfile::tempdir_in("/dev/shm").expect("Linux has a file system in memory");
     let store = open(&dir.path().join("locks.db")).await.unwrap();
     let found = store.examine().await.unwrap();
@@ -197,14 +197,14 @@ async fn a_file_in_memory_is_found() {
 }
 
 #[test]
-fn a_second_file_of_the_same_user_is_found() {
+fn examine_finds_a_second_default_file() {
     let (dir, _) = temp_lock_file();
     let (home, state) = (dir.path().join("home"), dir.path().join("state"));
     let other = home.join(".local/state/tenure");
     fs::create_dir_all(&other).unwrap();
     let examines = || {
         spawn(
-            "a_child_examines_its_own_file",
+            "child_examines_the_default_file",
             &[("XDG_STATE_HOME", &state), ("HOME", &home)],
         )
     };
@@ -214,8 +214,8 @@ fn a_second_file_of_the_same_user_is_found() {
 }
 
 #[test]
-fn a_child_examines_its_own_file() {
-    child("a_child_examines_its_own_file", async |role| {
+fn child_examines_the_default_file() {
+    child("child_examines_the_default_file", async |role| {
         let path = tenure_sql::sqlite::default_path().unwrap();
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         let found = findings(&open(&path).await.unwrap()).await;
@@ -226,13 +226,13 @@ fn a_child_examines_its_own_file() {
 
 /// A write that fails stands for any disk that gives out: the error says so, and what was there stays.
 #[tokio::test]
-async fn a_write_that_fails_is_named_and_the_file_takes_no_harm() {
+async fn a_failed_write_is_reported_and_the_file_stays_intact() {
     let (_dir, path) = temp_lock_file();
     let store = open(&path).await.unwrap();
     let before = TestClient::new(store.clone()).token("k").await;
     store.close().await.unwrap();
     let env: &fixture::Env<'_> = &[("FILE", &path), ("KIBIBYTES", &"64")];
-    let child = spawn("a_child_writes_until_it_cannot", env);
+    let child = spawn("child_writes_until_it_fails", env);
     let text = child.line();
     let words = ["locks.db", "check its disk"];
     assert!(words.iter().all(|word| text.contains(word)), "{text}");
@@ -246,8 +246,8 @@ async fn a_write_that_fails_is_named_and_the_file_takes_no_harm() {
 }
 
 #[test]
-fn a_child_writes_until_it_cannot() {
-    child("a_child_writes_until_it_cannot", async |role| {
+fn child_writes_until_it_fails() {
+    child("child_writes_until_it_fails", async |role| {
         let mut client = role.client().await;
         let fair = |claim: &mut Claim| claim.fairness = Fairness::Fifo;
         let error = loop {

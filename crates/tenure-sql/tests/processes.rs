@@ -30,14 +30,14 @@ fn fairness(role: &ChildRole) -> Fairness {
 }
 
 #[test]
-fn a_counter_that_processes_raise_under_the_lock_is_exact() {
+fn processes_increment_a_counter_under_the_lock() {
     for fairness in ["unfair", "fifo"] {
         let (dir, path) = temp_lock_file();
         let counter = dir.path().join("counter");
         fs::write(&counter, "0").unwrap();
         let start = |_| {
             spawn(
-                "a_child_raises_a_counter",
+                "child_increments_a_counter",
                 &[("FILE", &path), ("COUNTER", &counter), ("FAIRNESS", &fairness)],
             )
         };
@@ -50,8 +50,8 @@ fn a_counter_that_processes_raise_under_the_lock_is_exact() {
 }
 
 #[test]
-fn a_child_raises_a_counter() {
-    child("a_child_raises_a_counter", async |role| {
+fn child_increments_a_counter() {
+    child("child_increments_a_counter", async |role| {
         let counter = PathBuf::from(role.var("COUNTER"));
         let mut client = role.client().await;
         for _ in 0..40 {
@@ -67,7 +67,7 @@ fn a_child_raises_a_counter() {
 
 /// Each grant is one turn of its process, so that quickness shows: nothing but the store's turns makes it fair.
 #[test]
-fn every_process_gets_at_least_half_its_share_of_an_unfair_key() {
+fn each_process_gets_half_its_share_of_an_unfair_key() {
     const PROCESSES: usize = 4;
     const GRANTS: usize = 400;
     let (dir, path) = temp_lock_file();
@@ -75,7 +75,7 @@ fn every_process_gets_at_least_half_its_share_of_an_unfair_key() {
     fs::write(&log, "").unwrap();
     let start = |_| {
         spawn(
-            "a_child_takes_what_it_can",
+            "child_locks_as_often_as_it_can",
             &[("FILE", &path), ("LOG", &log), ("GRANTS", &GRANTS.to_string())],
         )
     };
@@ -100,8 +100,8 @@ fn every_process_gets_at_least_half_its_share_of_an_unfair_key() {
 }
 
 #[test]
-fn a_child_takes_what_it_can() {
-    child("a_child_takes_what_it_can", async |role| {
+fn child_locks_as_often_as_it_can() {
+    child("child_locks_as_often_as_it_can", async |role| {
         let (log, grants) = (PathBuf::from(role.var("LOG")), role.number("GRANTS") as usize);
         let me = format!("{}\n", std::process::id());
         let mut client = role.client().await;
@@ -128,7 +128,7 @@ async fn a_release_wakes_a_waiter_in_another_process() {
     for fairness in ["unfair", "fifo"] {
         let (_dir, path) = temp_lock_file();
         let mut client = TestClient::new(open(&path).await);
-        let mut waiter = spawn("a_child_waits", &[("FILE", &path), ("FAIRNESS", &fairness)]);
+        let mut waiter = spawn("child_waits", &[("FILE", &path), ("FAIRNESS", &fairness)]);
         let (mut times, mut writes) = (Vec::new(), Vec::new());
         for _ in 0..20 {
             let start = Instant::now();
@@ -162,8 +162,8 @@ async fn wait_for_waiter(path: &Path) {
 }
 
 #[test]
-fn a_child_waits() {
-    child("a_child_waits", async |role| {
+fn child_waits() {
+    child("child_waits", async |role| {
         let mut client = role.client().await;
         loop {
             assert_eq!(role.listen(), "wait");
@@ -178,10 +178,10 @@ fn a_child_waits() {
 }
 
 #[tokio::test]
-async fn a_process_that_is_killed_leaves_a_file_that_others_use() {
+async fn a_killed_process_leaves_an_intact_file() {
     let (_dir, path) = temp_lock_file();
     for round in 0..10 {
-        let victim = spawn_on(&path, "a_child_writes_all_the_time");
+        let victim = spawn_on(&path, "child_writes_all_the_time");
         // Each time it is killed while it goes on writing, a little later than the time before.
         for _ in 0..=round {
             assert_eq!(victim.line(), "writes");
@@ -196,8 +196,8 @@ async fn a_process_that_is_killed_leaves_a_file_that_others_use() {
 }
 
 #[test]
-fn a_child_writes_all_the_time() {
-    child("a_child_writes_all_the_time", async |role| {
+fn child_writes_all_the_time() {
+    child("child_writes_all_the_time", async |role| {
         let mut client = role.client().await;
         let key = std::process::id().to_string();
         loop {
@@ -209,7 +209,7 @@ fn a_child_writes_all_the_time() {
 }
 
 #[tokio::test]
-async fn a_process_that_stops_within_a_transaction_is_named_and_nobody_else_is_harmed() {
+async fn a_process_stopped_in_a_transaction_is_named() {
     let (_dir, path) = temp_lock_file();
     let config = Config {
         busy_limit: Duration::from_millis(300),
@@ -218,7 +218,7 @@ async fn a_process_that_stops_within_a_transaction_is_named_and_nobody_else_is_h
     let store = sqlite::open_with(Some(path.clone()), config).await.unwrap();
     let mut client = TestClient::new(store.clone());
     let held = client.lock("k").await;
-    let sleeper = spawn_on(&path, "a_child_stays_within_a_transaction");
+    let sleeper = spawn_on(&path, "child_stays_in_a_transaction");
     assert_eq!(sleeper.line(), "writes");
     sleeper.signal(Signal::STOP);
     let pid = format!("process {} ", sleeper.pid());
@@ -245,8 +245,8 @@ async fn a_process_that_stops_within_a_transaction_is_named_and_nobody_else_is_h
 }
 
 #[test]
-fn a_child_stays_within_a_transaction() {
-    child("a_child_stays_within_a_transaction", async |role| {
+fn child_stays_in_a_transaction() {
+    child("child_stays_in_a_transaction", async |role| {
         let file = connect(role.var("FILE"));
         file.execute_batch("BEGIN IMMEDIATE; UPDATE bucket SET last = last")
             .unwrap();
@@ -256,7 +256,7 @@ fn a_child_stays_within_a_transaction() {
 }
 
 #[tokio::test]
-async fn a_store_that_was_closed_waits_for_nothing_any_more() {
+async fn closing_a_store_ends_its_reservations() {
     let (_dir, path) = temp_lock_file();
     let mut holder = TestClient::new(open(&path).await);
     let held = holder.lock("k").await;
@@ -273,9 +273,9 @@ async fn a_store_that_was_closed_waits_for_nothing_any_more() {
 }
 
 #[test]
-fn processes_that_open_a_file_at_once_all_have_it() {
+fn processes_can_create_a_file_at_once() {
     let (_dir, path) = temp_lock_file();
-    let start = |_| spawn_on(&path, "a_child_opens_at_once");
+    let start = |_| spawn_on(&path, "child_opens_at_once");
     let children: Vec<ChildProcess> = (0..8).map(start).collect();
     for child in &children {
         assert_eq!(child.line(), "opened");
@@ -285,8 +285,8 @@ fn processes_that_open_a_file_at_once_all_have_it() {
 }
 
 #[test]
-fn a_child_opens_at_once() {
-    child("a_child_opens_at_once", async |role| {
+fn child_opens_at_once() {
+    child("child_opens_at_once", async |role| {
         let mut client = role.client().await;
         client.lock(&format!("of {}", std::process::id())).await;
         drop(client);
@@ -297,9 +297,9 @@ fn a_child_opens_at_once() {
 
 /// The thread of a file looks for more for a moment after each answer, and then sleeps until somebody asks.
 #[tokio::test]
-async fn a_store_that_nobody_asks_sleeps() {
+async fn an_idle_store_uses_no_cpu_time() {
     let (_dir, path) = temp_lock_file();
-    let child = spawn_on(&path, "a_child_takes_a_few");
+    let child = spawn_on(&path, "child_takes_a_few_locks");
     assert_eq!(child.line(), "done");
     let threads = fs::read_dir(format!("/proc/{}/task", child.pid())).unwrap();
     let is_ours = |dir: &PathBuf| fs::read_to_string(dir.join("comm")).unwrap().trim() == "tenure-sqlite";
@@ -321,8 +321,8 @@ async fn a_store_that_nobody_asks_sleeps() {
 }
 
 #[test]
-fn a_child_takes_a_few() {
-    child("a_child_takes_a_few", async |role| {
+fn child_takes_a_few_locks() {
+    child("child_takes_a_few_locks", async |role| {
         let mut client = role.client().await;
         for _ in 0..5 {
             let claim = client.lock("k").await;

@@ -1,4 +1,4 @@
-//! `acquire`: places or polls a claim, and the one decision who may go.
+//! `acquire`: places or polls a claim, and decides whether a claim is granted.
 
 use std::time::Duration;
 
@@ -7,27 +7,29 @@ use tenure_backend::{AcquireReply, BackendError, Claim, ClientId, Fairness, Gran
 use super::{Phase, Row, View};
 use crate::profile::LIMITS;
 
-/// The shortest time between two polls that the store advises.
+/// The shortest `poll_after` in a reply.
 const MIN_POLL: Duration = Duration::from_millis(1);
 
-/// Whether a claim may have its key.
+/// Whether the state of a key allows it to be granted to a claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Admission {
+    /// The claim may be granted now.
     Now,
-    /// Nothing but time is in the way: a cooldown, or another client's turn.
+    /// The claim may be granted at this time: a cooldown or another client's reservation ends then.
     From(Instant),
-    /// Somebody holds the key or is before it.
+    /// A holder excludes the claim, or another claim is ahead in the queue.
     Blocked,
 }
 
-/// Whether a claim that could go lets those of other clients go first.
+/// Whether a claim that is admitted may be granted in this call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum GrantPolicy {
     Grant,
+    /// Only place the claim: waiters of other clients go first.
     Withhold,
 }
 
-/// Places the claim, or polls it. On an error the view is as it was.
+/// Places the claim, or polls it if it has a row. An error leaves the view unchanged.
 pub(crate) fn acquire(
     view: &mut View,
     claim: &Claim,
@@ -76,7 +78,7 @@ pub(super) fn place_or_poll(
                 ..Row::new(claim, Phase::Granted, 0, now + lease(claim))
             };
             if position.is_some() {
-                // Those behind it may hold beside it, such as the next reader.
+                // The claims behind it in the queue may be able to hold with it, such as the next reader.
                 view.request_wake();
             }
             Ok(granted(view, claim, row))
@@ -90,6 +92,8 @@ pub(super) fn place_or_poll(
     }
 }
 
+/// Makes a claim wait that is not granted: a fair claim in the queue, an unfair one without a row of its own. `at` is
+/// the earliest time at which polling again can succeed if no other claim ends.
 fn refused(
     view: &mut View,
     claim: &Claim,
@@ -106,32 +110,32 @@ fn refused(
     }
 }
 
-/// Whether a claim of that client and mode may hold the key beside those who do. `position` is its position in the
-/// queue, if it has one. Who is behind another in the queue learns so without a look at the others.
+/// Decides whether a claim of this client and mode may be granted. `position` is its position in the queue, if it has
+/// one. Checks the queue first, so that a claim behind others in a long queue is answered at once.
 pub(super) fn admission(view: &View, client: ClientId, mode: Mode, position: Option<i64>) -> Admission {
     let held = || view.holders().map(|row| row.mode);
     if queue_before(view, position).next().is_some() || !mode.admits(held()) {
         return Admission::Blocked;
     }
-    let turns = || view.reservations(client);
-    let kept = if mode.admits(held().chain(turns().map(|row| row.mode))) {
+    let reservations = || view.reservations(client);
+    let reserved_until = if mode.admits(held().chain(reservations().map(|row| row.mode))) {
         None
     } else {
-        turns().map(|row| row.reserved_until).max()
+        reservations().map(|row| row.reserved_until).max()
     };
-    match kept.max(view.cooldown_until()) {
+    match reserved_until.max(view.cooldown_until()) {
         Some(until) => Admission::From(until),
         None => Admission::Now,
     }
 }
 
-/// The members of the queue before that position, or all of them.
+/// The queued claims ahead of this position, or the whole queue without one.
 fn queue_before(view: &View, position: Option<i64>) -> impl Iterator<Item = &Row> {
     view.queue()
         .take_while(move |row| position.is_none_or(|position| row.position < position))
 }
 
-/// When the first lease ends of those that a claim is [`Blocked`](Admission::Blocked).
+/// When the first of the leases ends that keep a claim [`Blocked`](Admission::Blocked).
 fn first_expiry(view: &View, mode: Mode, position: Option<i64>) -> Instant {
     let holders = || view.holders().map(|row| row.expires_at);
     let queue = queue_before(view, position).map(|row| row.expires_at);
@@ -143,7 +147,7 @@ fn first_expiry(view: &View, mode: Mode, position: Option<i64>) -> Instant {
     first.unwrap_or(view.now())
 }
 
-/// The answer to a claim that has to wait until `at` at the least.
+/// The reply to a claim that must wait. `time` is how long, at the earliest.
 pub(super) fn waiting(ahead: Option<u32>, time: Duration) -> AcquireReply {
     AcquireReply::Waiting {
         ahead,
@@ -166,7 +170,7 @@ fn granted(view: &mut View, claim: &Claim, row: Row) -> AcquireReply {
     })
 }
 
-/// Restarts the waiting lease at the claim's position, or at the tail.
+/// Restarts the lease of a queued claim, or appends the claim to the queue.
 fn queued(view: &mut View, claim: &Claim, position: Option<i64>, at: Instant) -> AcquireReply {
     let now = view.now();
     let tail = || view.queue().next_back().map_or(1, |last| last.position + 1);
@@ -177,12 +181,12 @@ fn queued(view: &mut View, claim: &Claim, position: Option<i64>, at: Instant) ->
     waiting(ahead, (at - now).min(lease(claim) / 3))
 }
 
-/// The client has asked: the key is no longer kept for it.
+/// Ends the reservations of a client that polls: it has had its chance.
 fn clear_reservations(view: &mut View, client: ClientId) {
     let now = view.now();
     let of_client = |row: &&Row| row.id.client() == client && now < row.reserved_until;
-    let turns: Vec<Row> = view.watchers().filter(of_client).cloned().collect();
-    for row in turns {
+    let reserved: Vec<Row> = view.watchers().filter(of_client).cloned().collect();
+    for row in reserved {
         view.put(Row {
             reserved_until: Instant::ORIGIN,
             ..row
@@ -190,7 +194,8 @@ fn clear_reservations(view: &mut View, client: ClientId) {
     }
 }
 
-/// A watcher that asks is heard of: a turn that it missed is forgiven, and it keeps its seniority.
+/// Makes a watcher that missed its reservation eligible again, since polling proves that its process is alive. It keeps
+/// its time of registration, and so goes before later watchers.
 fn forgive_missed_reservation(view: &mut View, row_before: Option<Row>) {
     let now = view.now();
     if let Some(row) = row_before.filter(|row| row.missed_reservation(now)) {

@@ -1,4 +1,4 @@
-//! `inspect`: rows in the order of their keys become the statuses of keys that somebody holds or waits for.
+//! `inspect`: turns the rows of keys into a page of lock statuses.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use tenure_backend::{Cursor, HolderId, HolderStatus, LockStatus, Page, WaiterSta
 
 use super::{Row, View};
 
-/// A page of keys, gathered view by view.
+/// Builds a page of lock statuses from views in the order of their keys.
 #[derive(Debug)]
 pub(crate) struct PageBuilder {
     items: Vec<LockStatus>,
@@ -23,7 +23,7 @@ impl PageBuilder {
         }
     }
 
-    /// Adds a key, which must be greater than those before it. Whether there is room for another.
+    /// Adds a key, which must be greater than the keys before it. Returns `false` once the page is full.
     pub(crate) fn add(&mut self, view: &View) -> bool {
         if let Some(status) = status(view) {
             if self.items.len() == self.limit {
@@ -35,7 +35,7 @@ impl PageBuilder {
         true
     }
 
-    /// The page; its cursor is its last key.
+    /// Returns the page. Its cursor is its last key, if there are more keys.
     pub(crate) fn finish(self) -> Page<LockStatus> {
         let last = self.items.last().filter(|_| self.more);
         let next = last.map(|status| Cursor(Arc::from(status.key.as_str())));
@@ -46,7 +46,7 @@ impl PageBuilder {
     }
 }
 
-/// The key as people see it; `None` while nobody holds it or queues for it.
+/// The status of a key, or `None` if no claim holds it or is queued for it.
 fn status(view: &View) -> Option<LockStatus> {
     let kind = view.kind()?;
     let id = |row: &Row| HolderId::Claim(row.id);

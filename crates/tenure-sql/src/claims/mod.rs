@@ -1,5 +1,7 @@
-//! The claim logic: what a verb decides, given the rows of one key.
-//! No SQL, no clock and no I/O live here: a transaction reads a [`View`], lets a verb change it, and writes what changed.
+//! The claim logic: what each verb decides, given the rows of one key.
+//!
+//! Pure functions without SQL, clock or I/O. A transaction reads a [`View`], calls a verb that changes it, and writes the
+//! changes to the table.
 
 mod acquire;
 mod inspect;

@@ -1,4 +1,4 @@
-//! `release`: makes a claim absent, and gives the key to whoever goes next: successor, queue, or the longest watcher.
+//! `release`: ends claims, then lets the next claim go: the successor, the head of the queue or the oldest watcher.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use super::acquire::{GrantPolicy, place_or_poll, waiting};
 use super::{Phase, Row, View};
 use crate::profile::LIMITS;
 
-/// Ends whoever was named, and then lets the successor or others go on.
+/// Ends the claims that the request names, then places the successor or reserves the key for watchers.
 pub(crate) fn release(view: &mut View, request: &ReleaseRequest) -> ReleaseReply {
     if let Err(refusal) = check(request) {
         return ReleaseReply::Unknown(refusal);
@@ -25,7 +25,7 @@ pub(crate) fn release(view: &mut View, request: &ReleaseRequest) -> ReleaseReply
                 end_claim(view, id, request, &mut freed);
             }
         }
-        // This layout has claims of ours alone: a foreign hold is absent already.
+        // Only Tenure writes to this table, so a foreign holder does not exist.
         ReleaseTarget::Foreign { .. } => {}
     }
     let client = match &request.target {
@@ -35,7 +35,7 @@ pub(crate) fn release(view: &mut View, request: &ReleaseRequest) -> ReleaseReply
     let others = count_others(view, client);
     let place = |view: &mut View, successor: &Successor| place_successor(view, successor, others);
     let (early, late) = match &request.successor {
-        // A queued successor must be in the queue before turns are given: a queue goes before all watchers.
+        // A fair successor is queued before reservations are made, because a queue goes before all watchers.
         Some(successor) if successor.claim.fairness == Fairness::Fifo => (Some(successor), None),
         successor => (None, successor.as_ref()),
     };
@@ -57,8 +57,8 @@ fn check(request: &ReleaseRequest) -> Result<(), BackendError> {
     successor.map_or(Ok(()), |successor| successor.check(&LIMITS))
 }
 
-/// Places the successor; it is granted only if nobody else waits. A successor that is refused with an error (another kind,
-/// say) must not keep the claim before it from being released: it learns at its own next poll.
+/// Places the successor. It is granted only if no other client waits. An error of the successor, such as another kind
+/// of lock, must not prevent the release: the successor gets that error from its own next poll.
 fn place_successor(view: &mut View, successor: &Successor, others: u32) -> AcquireReply {
     let policy = if others == 0 {
         GrantPolicy::Grant
@@ -69,7 +69,7 @@ fn place_successor(view: &mut View, successor: &Successor, others: u32) -> Acqui
         .unwrap_or_else(|_| waiting(None, Duration::ZERO))
 }
 
-/// Makes one claim absent for good. A claim that was never placed is remembered too: its request may be on its way.
+/// Ends one claim for good. A claim without a row gets one too, because its acquire may still arrive.
 fn end_claim(view: &mut View, id: ClaimId, request: &ReleaseRequest, freed: &mut Batch<HolderId>) {
     let now = view.now();
     let row_before = view.row(id).cloned();
@@ -81,30 +81,31 @@ fn end_claim(view: &mut View, id: ClaimId, request: &ReleaseRequest, freed: &mut
         freed.push(HolderId::Claim(id));
     }
     let (phase, evictor) = match (&request.cause, &row_before) {
-        // Whoever evicted it first is whom the holder hears of.
+        // A claim that was evicted before keeps its first evictor.
         (_, Some(row)) if row.phase == Phase::Evicted => (Phase::Evicted, row.evictor.clone()),
         (Cause::Evicted { by }, Some(_)) if held => (Phase::Evicted, by.clone()),
         _ => (Phase::Ended, None),
     };
     let cooldown = if held { now + request.cooldown } else { now };
-    let (until, reserved) = match &row_before {
+    let (expires_at, reserved_until) = match &row_before {
         Some(row) if row.phase == Phase::Evicted => {
             (row.expires_at.max(remember), row.reserved_until.max(cooldown))
         }
-        // Its holder is to learn of it as long as it may believe in its lease.
+        // The row stays at least until the lease would have ended, so that the holder learns of the eviction.
         Some(row) if phase == Phase::Evicted => (row.expires_at.max(remember), cooldown),
         _ => (remember, cooldown),
     };
     let row = row_before.unwrap_or_else(|| unplaced_row(id));
     view.put(Row {
         phase,
-        expires_at: until,
-        reserved_until: reserved,
+        expires_at,
+        reserved_until,
         evictor,
         ..row
     });
 }
 
+/// The row of a claim that was released before it was placed.
 fn unplaced_row(id: ClaimId) -> Row {
     Row {
         id,
@@ -119,7 +120,8 @@ fn unplaced_row(id: ClaimId) -> Row {
     }
 }
 
-/// How many queue or watch for other clients. Those who missed their turn do not count: they may be dead.
+/// Counts the queued claims and watchers of other clients. Watchers that missed their reservation do not count: their
+/// processes may be dead.
 fn count_others(view: &View, client: Option<ClientId>) -> u32 {
     let now = view.now();
     let elsewhere = |row: &&Row| Some(row.id.client()) != client;
@@ -128,8 +130,8 @@ fn count_others(view: &View, client: Option<ClientId>) -> u32 {
     u32::try_from(count).unwrap_or(u32::MAX)
 }
 
-/// Keeps the key for a moment for those of other clients who have watched longest and may hold it, so that a
-/// client that is quick to ask again does not starve them.
+/// Reserves a freed key, for the time [`TURN`], for the oldest watchers of other clients that can hold it together. So a
+/// client that asks again at once does not starve them.
 fn reserve_for_watchers(view: &mut View, client: Option<ClientId>) {
     if view.queue().next().is_some() {
         return;

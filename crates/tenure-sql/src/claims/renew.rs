@@ -1,11 +1,11 @@
-//! `renew`: keeps one claim alive, or tells why it is gone. It never creates a row and never ends one.
+//! `renew`: extends the lease of a claim, or reports why the claim is gone. It never inserts and never ends a row.
 
 use tenure_backend::{Loss, Phase as Only, RenewReply, RenewRequest};
 
 use super::{Phase, Row, View};
 use crate::profile::LIMITS;
 
-/// Renews the claim if it is alive in the phase that was asked for.
+/// Renews the claim if its lease has not ended and its phase is the one that the request allows.
 pub(crate) fn renew(view: &mut View, renewal: &RenewRequest) -> RenewReply {
     let now = view.now();
     if let Err(refusal) = LIMITS.check_lease(renewal.lease) {

@@ -1,23 +1,23 @@
-//! One claim's row: its phases and what its columns mean.
+//! The row of one claim: its phases and its columns.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use tenure_backend::{Claim, ClaimId, Instant, MAX_NOT_AFTER, Mode, TokenRange};
 
-/// What a row says about its claim. The numbers are what the database keeps.
+/// The phase of a claim. The numbers are those stored in the column `phase`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Phase {
-    /// It was released or withdrawn, or will never be placed. ViewCache so that it is not placed again.
+    /// The claim was released or withdrawn. The row stays for a while so that a late acquire cannot place it again.
     Ended = 0,
-    /// It was taken away. ViewCache so that its holder learns by whom, and to cooldown the key.
+    /// The claim was evicted. The row stays so that its holder learns by whom, and to enforce the cooldown.
     Evicted = 1,
-    /// An unfair claim that was refused, whose client has asked to be woken. It has no say over the key but for
-    /// the moment of its turn.
+    /// A watcher: an unfair claim that was not granted and wants wake-ups. It blocks other claims only while the key is
+    /// reserved for it.
     Watching = 2,
-    /// It has a place in the queue.
+    /// The claim is in the queue.
     Waiting = 3,
-    /// It holds the key.
+    /// The claim holds the key.
     Granted = 4,
 }
 
@@ -35,27 +35,28 @@ impl Phase {
     }
 }
 
-/// One claim on the key of its [`View`](super::View).
+/// One row of the table `claim`. Its key is that of its [`View`](super::View).
 #[derive(Clone, Debug)]
 pub(crate) struct Row {
     pub(crate) id: ClaimId,
     pub(crate) phase: Phase,
     pub(crate) mode: Mode,
-    /// Waiting: its place in the queue. Watching: since when, in nanoseconds of the store's clock.
+    /// Waiting: the position in the queue. Watching: when it registered, in nanoseconds of the store's clock.
     pub(crate) position: i64,
-    /// From when on the row says nothing any more: the lease's end; of an ended claim, when it may be forgotten.
+    /// Waiting, granted: the end of the lease. Ended, evicted: when the row may be deleted. Watching: the end of the
+    /// registration.
     pub(crate) expires_at: Instant,
-    /// Watching: the end of its turn, for which the key is kept; past or [`Instant::ORIGIN`]: it has none.
-    /// Evicted: until when the key admits nobody.
+    /// Watching: the end of the time for which the key is reserved for this claim; [`Instant::ORIGIN`] if it has had no
+    /// reservation since it last polled. Evicted: the end of the cooldown.
     pub(crate) reserved_until: Instant,
     pub(crate) tokens: Option<TokenRange>,
     pub(crate) label: Arc<str>,
-    /// Evicted: by whom.
+    /// Evicted: the name of the evictor.
     pub(crate) evictor: Option<Arc<str>>,
 }
 
 impl Row {
-    /// A row of that claim, without tokens or a turn.
+    /// A row of this claim, without tokens or a reservation.
     pub(crate) fn new(claim: &Claim, phase: Phase, position: i64, expires_at: Instant) -> Self {
         Row {
             id: claim.at.id,
@@ -70,12 +71,12 @@ impl Row {
         }
     }
 
-    /// Whether its lease lasts.
+    /// Whether its lease or registration has not ended.
     pub(crate) fn is_unexpired(&self, now: Instant) -> bool {
         now < self.expires_at
     }
 
-    /// Whether the claim has ended for good: released, evicted, or expired while it held or queued.
+    /// Whether the claim has ended for good: released, evicted, or expired while it was granted or queued.
     pub(crate) fn has_ended(&self, now: Instant) -> bool {
         match self.phase {
             Phase::Ended | Phase::Evicted => true,
@@ -84,7 +85,7 @@ impl Row {
         }
     }
 
-    /// From when on the row may be deleted: a claim whose lease ran out is remembered like one that was released.
+    /// When the row may be deleted. An expired claim is remembered for as long as a released one.
     pub(crate) fn forget_at(&self) -> Instant {
         match self.phase {
             Phase::Waiting | Phase::Granted => self.expires_at + MAX_NOT_AFTER,
@@ -92,18 +93,18 @@ impl Row {
         }
     }
 
-    /// The latest time in the row. A write keeps how far it lies ahead, as the row's lease.
+    /// The latest time in the row. How far it lies ahead when the row is written is stored in the column `lease`.
     pub(crate) fn latest(&self) -> Instant {
         self.forget_at().max(self.reserved_until)
     }
 
-    /// Whether the clock was started again after the row was written, as it is with the machine: within one run of
-    /// the clock, no time of a row lies further ahead than the lease that was written with it.
+    /// Whether the machine, and so the clock, was restarted after the row was written. Without a restart no time of a row
+    /// lies further ahead than the `lease` stored with it.
     pub(crate) fn is_of_earlier_boot(&self, lease: Duration, now: Instant) -> bool {
         self.latest() - now > lease
     }
 
-    /// Whether it was given a turn, did not come, and has not been heard of since: perhaps its process is gone.
+    /// Whether a reservation for it ended and it has not polled since. Its process may be dead.
     pub(crate) fn missed_reservation(&self, now: Instant) -> bool {
         self.reserved_until != Instant::ORIGIN && self.reserved_until <= now
     }

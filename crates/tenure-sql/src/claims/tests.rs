@@ -122,7 +122,7 @@ fn row_in(phase: Phase, now: Instant) -> Row {
 }
 
 #[test]
-fn rows_beyond_their_lease_are_deleted_in_every_phase() {
+fn rows_of_an_earlier_boot_are_deleted_in_every_phase() {
     let written = Instant::from_nanos(1 << 40);
     for phase in [
         Phase::Ended,
@@ -155,7 +155,7 @@ fn rows_beyond_their_lease_are_deleted_in_every_phase() {
 }
 
 #[test]
-fn a_freed_key_is_kept_for_the_client_that_watched_longest() {
+fn a_freed_key_is_reserved_for_the_oldest_watcher() {
     let mut key = Key::new();
     let (held, first, second) = (claim(1, 1), claim(2, 1), claim(3, 1));
     assert!(key.gets(&held));
@@ -171,7 +171,7 @@ fn a_freed_key_is_kept_for_the_client_that_watched_longest() {
 }
 
 #[test]
-fn a_turn_that_nobody_takes_is_anybodys_after_ten_milliseconds() {
+fn an_unused_reservation_ends_after_ten_milliseconds() {
     let mut key = Key::new();
     let (held, dead, quick) = (claim(1, 1), claim(2, 1), claim(3, 1));
     assert!(key.gets(&held));
@@ -186,7 +186,7 @@ fn a_turn_that_nobody_takes_is_anybodys_after_ten_milliseconds() {
 }
 
 #[test]
-fn who_missed_a_turn_is_passed_over_until_it_is_heard_of_and_then_comes_first() {
+fn a_watcher_is_skipped_after_a_miss_until_it_polls() {
     let mut key = Key::new();
     let (held, late, next) = (claim(1, 1), claim(2, 1), claim(3, 1));
     assert!(key.gets(&held));
@@ -210,7 +210,7 @@ fn who_missed_a_turn_is_passed_over_until_it_is_heard_of_and_then_comes_first() 
 }
 
 #[test]
-fn a_turn_is_over_once_its_client_has_asked() {
+fn a_reservation_ends_when_its_client_polls() {
     let mut key = Key::new();
     let readers = [of_mode(2, 1, Mode::Read), of_mode(2, 2, Mode::Read)];
     let held = of_mode(1, 1, Mode::Write);
@@ -224,7 +224,7 @@ fn a_turn_is_over_once_its_client_has_asked() {
 }
 
 #[test]
-fn readers_that_watch_have_their_turn_together_and_stand_in_no_readers_way() {
+fn a_reservation_for_readers_admits_all_readers() {
     let mut key = Key::new();
     let held = of_mode(1, 1, Mode::Write);
     let readers = [2, 3].map(|client| of_mode(client, 1, Mode::Read));
@@ -238,7 +238,7 @@ fn readers_that_watch_have_their_turn_together_and_stand_in_no_readers_way() {
 }
 
 #[test]
-fn a_watcher_that_could_not_go_anyway_has_no_turn() {
+fn a_watcher_that_cannot_hold_gets_no_reservation() {
     let mut key = Key::new();
     let holders = [of_mode(1, 1, Mode::Read), of_mode(2, 1, Mode::Read)];
     holders.iter().for_each(|holder| assert!(key.gets(holder)));
@@ -265,7 +265,7 @@ fn a_queue_goes_before_all_watchers() {
 }
 
 #[test]
-fn a_fair_successor_is_queued_before_a_turn_is_given() {
+fn a_fair_successor_goes_before_watchers() {
     let mut key = Key::new();
     let (held, watching) = (claim(1, 1), claim(2, 1));
     let successor = Arc::new(Claim {
@@ -289,7 +289,7 @@ fn a_fair_successor_is_queued_before_a_turn_is_given() {
 }
 
 #[test]
-fn a_successor_that_is_refused_does_not_keep_its_predecessor() {
+fn a_refused_successor_does_not_prevent_the_release() {
     let mut key = Key::new();
     let held = of_mode(1, 1, Mode::Read);
     assert!(key.gets(&held) && key.gets(&of_mode(2, 1, Mode::Read)));
@@ -309,7 +309,7 @@ fn a_successor_that_is_refused_does_not_keep_its_predecessor() {
 }
 
 #[test]
-fn a_registration_that_is_not_renewed_ends() {
+fn a_registration_expires_unless_renewed() {
     let mut key = Key::new();
     let (held, watching) = (claim(1, 1), claim(2, 1));
     assert!(key.gets(&held));
@@ -323,7 +323,7 @@ fn a_registration_that_is_not_renewed_ends() {
 }
 
 #[test]
-fn a_registration_is_taken_back_and_nothing_else_is() {
+fn unwatching_deletes_only_the_watcher() {
     let mut key = Key::new();
     let (held, watching) = (claim(1, 1), claim(2, 1));
     assert!(key.gets(&held));

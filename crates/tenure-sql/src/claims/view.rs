@@ -1,4 +1,4 @@
-//! Everything a verb may know about one key at one moment, and what it changed.
+//! What a verb reads of one key, and the changes it makes.
 
 use std::collections::{BTreeSet, HashMap};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -12,62 +12,63 @@ use tenure_backend::{
 use super::{Phase, Row};
 use crate::profile::LIMITS;
 
-/// How many rows that count make a view long.
+/// A view with at least this many active rows is cached between transactions.
 const MIN_CACHED_ROWS: usize = 32;
 
-/// One moment on both clocks, read once a transaction has the write lock.
+/// The time on two clocks, read once by each transaction after it has taken the write lock.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Moment {
-    /// On the clock that counts leases.
+    /// The lease clock.
     pub(crate) now: Instant,
-    /// The wall clock, for tokens alone.
+    /// The wall clock, used only to draw fencing tokens.
     pub(crate) wall_micros: u64,
 }
 
 /// The rows of one key, at one moment.
 ///
-/// A transaction reads all rows of the key that are not [`Phase::Ended`], those of the claims it was asked about in
-/// any phase, and the key's token counter. Several verbs may follow each other on one view, so that a key on which
-/// a thousand wait is read once for all of them: none of them goes through all rows unless it has to.
+/// A view has all rows of the key that are not [`Phase::Ended`], the rows of the claims in question in any phase, and
+/// the key's token counter. A transaction reads each key once and runs several verbs on its view, because a key may
+/// have a thousand waiters. The rows are indexed, so that a verb need not go through all of them.
 #[derive(Debug)]
 pub(crate) struct View {
     pub(crate) key: LockKey,
     pub(crate) at: Moment,
     entries: Vec<Entry>,
     by_id: HashMap<ClaimId, usize>,
-    /// The rows that count at this moment.
-    ranks: BTreeSet<Rank>,
-    /// The entries that differ from the database's, in the order in which they came to.
+    /// The active rows by phase and position. See [`active_row`](Self::active_row).
+    active: BTreeSet<ActiveRow>,
+    /// The entries to write, in the order of their first changes.
     changed: Vec<usize>,
     counter: u64,
     counter_changed: bool,
+    /// Set when a claim may have become grantable.
     needs_wake: bool,
 }
 
-/// A row that counts: its phase, its place, and its entry.
-type Rank = (Phase, i64, usize);
+/// Sort key of an active row: its phase, its position, and the index of its entry.
+type ActiveRow = (Phase, i64, usize);
 
 #[derive(Debug)]
 struct Entry {
     row: Row,
-    /// Whether the row was removed.
+    /// Whether a verb deleted the row.
     removed: bool,
-    /// The phase that the database has it in, if it has it.
+    /// The phase of the row in the table; `None` if the table does not have the row.
     stored: Option<Phase>,
-    /// Whether it is among [`View::changed`].
+    /// Whether this entry is listed in [`View::changed`].
     changed: bool,
 }
 
-/// What is to be written. All of it in the transaction in which the view was read.
+/// One write to the tables, made in the transaction in which the view was read.
 #[derive(Debug)]
 pub(crate) enum Change<'a> {
-    /// A row the database does not have.
+    /// Inserts a row that the table does not have.
     Insert(&'a Row),
-    /// A row the database has, in that phase.
+    /// Updates a row, which has this phase in the table.
     Update(&'a Row, Phase),
-    /// A row the database has, in that phase, and shall not have.
+    /// Deletes a row, which has this phase in the table.
     Delete(&'a Row, Phase),
-    /// The greatest token drawn on the key.
+    /// Sets the key's token counter to the greatest token drawn.
     Counter(u64),
 }
 
@@ -78,7 +79,7 @@ impl View {
             at,
             entries: Vec::new(),
             by_id: HashMap::new(),
-            ranks: BTreeSet::new(),
+            active: BTreeSet::new(),
             changed: Vec::new(),
             counter: 0,
             counter_changed: false,
@@ -86,42 +87,42 @@ impl View {
         }
     }
 
-    /// The same rows at a later moment. Nobody may have changed them in the database since they were
-    /// [`written`](Self::mark_written).
+    /// Moves the view to a later moment. The caller ensures that no other connection has changed the rows since this view
+    /// was [written](Self::mark_written).
     pub(crate) fn advance_to(mut self, at: Moment) -> Self {
         self.at = at;
         self.needs_wake = false;
-        let over = |rank: &&Rank| self.rank(rank.2).is_none();
-        let over: Vec<Rank> = self.ranks.iter().filter(over).copied().collect();
-        for rank in over {
-            self.ranks.remove(&rank);
+        let expired = |row: &&ActiveRow| self.active_row(row.2).is_none();
+        let expired: Vec<ActiveRow> = self.active.iter().filter(expired).copied().collect();
+        for row in expired {
+            self.active.remove(&row);
         }
         self
     }
 
-    /// How many rows there are, those that count and others.
+    /// The number of rows, active or not.
     pub(crate) fn rows(&self) -> usize {
         self.entries.len()
     }
 
-    /// Whether to read it again would take long, and most of what is here counts.
+    /// Whether the view is long enough that caching it saves time, and at least half of its rows are active.
     pub(crate) fn is_worth_caching(&self) -> bool {
-        MIN_CACHED_ROWS <= self.ranks.len() && self.entries.len() <= 2 * self.ranks.len()
+        MIN_CACHED_ROWS <= self.active.len() && self.entries.len() <= 2 * self.active.len()
     }
 
-    /// Adds a row as the database has it, with the lease that was written with it. Rows of an older build have none.
+    /// Adds a row read from the table, with the lease stored in it. Rows of older builds have no lease.
     ///
-    /// A row of an earlier boot is removed at once.
+    /// A row of an earlier boot is deleted at once.
     pub(crate) fn add(&mut self, row: Row, lease: Option<Duration>) {
-        let is_over = lease.is_some_and(|lease| row.is_of_earlier_boot(lease, self.now()));
+        let is_of_earlier_boot = lease.is_some_and(|lease| row.is_of_earlier_boot(lease, self.now()));
         let stored = Some(row.phase);
         let at = self.append(row, stored);
-        if is_over {
+        if is_of_earlier_boot {
             self.change(at, |entry| entry.removed = true);
         }
     }
 
-    /// The key's token counter as the database has it.
+    /// Sets the key's token counter as read from the table.
     pub(crate) fn set_counter_value(&mut self, counter: u64) {
         self.counter = counter;
     }
@@ -139,38 +140,39 @@ impl View {
             stored,
             changed: false,
         });
-        self.ranks.extend(self.rank(at));
+        self.active.extend(self.active_row(at));
         at
     }
 
-    fn rank(&self, at: usize) -> Option<Rank> {
+    /// The sort key of a row that is active: not expired, not ended, and for an evicted row with its cooldown running.
+    fn active_row(&self, at: usize) -> Option<ActiveRow> {
         let Entry { row, removed, .. } = &self.entries[at];
-        let counts = match row.phase {
+        let is_active = match row.phase {
             Phase::Ended => false,
             Phase::Evicted => self.now() < row.reserved_until,
             Phase::Watching | Phase::Waiting | Phase::Granted => row.is_unexpired(self.now()),
         };
-        (counts && !removed).then_some((row.phase, row.position, at))
+        (is_active && !removed).then_some((row.phase, row.position, at))
     }
 
     fn change(&mut self, at: usize, change: impl FnOnce(&mut Entry)) {
-        if let Some(rank) = self.rank(at) {
-            self.ranks.remove(&rank);
+        if let Some(row) = self.active_row(at) {
+            self.active.remove(&row);
         }
         change(&mut self.entries[at]);
-        self.ranks.extend(self.rank(at));
+        self.active.extend(self.active_row(at));
         if !std::mem::replace(&mut self.entries[at].changed, true) {
             self.changed.push(at);
         }
     }
 
-    /// The claim's row, in whatever phase, expired or not.
+    /// The claim's row in any phase, expired or not.
     pub(crate) fn row(&self, id: ClaimId) -> Option<&Row> {
         let entry = &self.entries[*self.by_id.get(&id)?];
         (!entry.removed).then_some(&entry.row)
     }
 
-    /// Inserts the row, or replaces the one of the same claim.
+    /// Inserts the row, or replaces the row of the same claim.
     pub(crate) fn put(&mut self, row: Row) {
         match self.by_id.get(&row.id).copied() {
             Some(at) => self.change(at, |entry| {
@@ -190,7 +192,7 @@ impl View {
         }
     }
 
-    /// What the verbs changed since it was last [`written`](Self::mark_written), in the order of the first changes.
+    /// The changes since the view was last [written](Self::mark_written), in the order of the first change of each row.
     pub(crate) fn changes(&self) -> impl Iterator<Item = Change<'_>> {
         let changed = self.changed.iter().map(|at| &self.entries[*at]);
         let rows = changed.filter_map(|entry| match (entry.removed, entry.stored) {
@@ -203,7 +205,7 @@ impl View {
         rows.chain(counter)
     }
 
-    /// Notes that the database has all [`changes`](Self::changes).
+    /// Notes that all [`changes`](Self::changes) are in the tables.
     pub(crate) fn mark_written(&mut self) {
         for at in self.changed.drain(..) {
             let entry = &mut self.entries[at];
@@ -213,67 +215,68 @@ impl View {
         self.counter_changed = false;
     }
 
-    /// Notes that somebody else may go now who could not before.
+    /// Notes that another claim may now be grantable, so that waiters of this key are woken after the commit.
     pub(crate) fn request_wake(&mut self) {
         self.needs_wake = true;
     }
 
-    /// Whether somebody may go now who could not before: then all who wait or watch may have to be woken.
+    /// Whether the waiters of this key must be checked after the commit.
     pub(crate) fn needs_wake(&self) -> bool {
         self.needs_wake
     }
 
-    /// Everybody who waits or watches.
+    /// The queued claims and the watchers.
     pub(crate) fn waiters(&self) -> impl Iterator<Item = ClaimId> {
-        self.ranked(Phase::Watching..=Phase::Waiting).map(|row| row.id)
+        self.active_rows(Phase::Watching..=Phase::Waiting)
+            .map(|row| row.id)
     }
 
-    /// A number that another state of the key very likely does not have: who is there and in which phase, not for
-    /// how long.
+    /// A hash of the key's active rows: their claims, phases and reservations, but not their leases. Renewals therefore
+    /// do not change it.
     pub(crate) fn fingerprint(&self) -> u64 {
         let mut hasher = DefaultHasher::new();
-        for row in self.ranked(Phase::Evicted..=Phase::Granted) {
+        for row in self.active_rows(Phase::Evicted..=Phase::Granted) {
             (row.id, row.phase as u8, row.reserved_until).hash(&mut hasher);
         }
         hasher.finish()
     }
 
     pub(crate) fn holders(&self) -> impl Iterator<Item = &Row> {
-        self.ranked(Phase::Granted..=Phase::Granted)
+        self.active_rows(Phase::Granted..=Phase::Granted)
     }
 
-    /// The live members of the queue, in their order.
+    /// The queued claims, in the order of the queue.
     pub(crate) fn queue(&self) -> impl DoubleEndedIterator<Item = &Row> {
-        self.ranked(Phase::Waiting..=Phase::Waiting)
+        self.active_rows(Phase::Waiting..=Phase::Waiting)
     }
 
-    /// The live watchers, who has watched longest first.
+    /// The watchers, oldest first.
     pub(crate) fn watchers(&self) -> impl Iterator<Item = &Row> {
-        self.ranked(Phase::Watching..=Phase::Watching)
+        self.active_rows(Phase::Watching..=Phase::Watching)
     }
 
-    /// The rows of those phases that count, by phase and place.
-    fn ranked(&self, phases: RangeInclusive<Phase>) -> impl DoubleEndedIterator<Item = &Row> {
+    /// The active rows in these phases, by phase and position.
+    fn active_rows(&self, phases: RangeInclusive<Phase>) -> impl DoubleEndedIterator<Item = &Row> {
         let (first, last) = phases.into_inner();
         let range = (first, i64::MIN, 0)..=(last, i64::MAX, usize::MAX);
-        self.ranks.range(range).map(|(_, _, at)| &self.entries[*at].row)
+        self.active.range(range).map(|(_, _, at)| &self.entries[*at].row)
     }
 
-    /// The watchers for whom the key is kept at this moment, but for those of `asker`.
-    pub(crate) fn reservations(&self, asker: ClientId) -> impl Iterator<Item = &Row> {
+    /// The watchers of clients other than `client` for which the key is reserved now.
+    pub(crate) fn reservations(&self, client: ClientId) -> impl Iterator<Item = &Row> {
         let now = self.now();
         self.watchers()
-            .filter(move |row| now < row.reserved_until && row.id.client() != asker)
+            .filter(move |row| now < row.reserved_until && row.id.client() != client)
     }
 
-    /// Until when the key admits nobody.
+    /// The end of the cooldown after an eviction, during which no claim is granted.
     pub(crate) fn cooldown_until(&self) -> Option<Instant> {
-        self.ranked(Phase::Evicted..=Phase::Evicted)
+        self.active_rows(Phase::Evicted..=Phase::Evicted)
             .map(|row| row.reserved_until)
             .max()
     }
 
-    /// Refuses a mode of another kind than the key's holders and queue members.
+    /// Refuses a mode of another kind than that of the key's holders and queued claims.
     pub(crate) fn check_kind(&self, asked: Mode) -> Result<(), BackendError> {
         let mut kinds = self.holders().chain(self.queue()).map(|row| row.mode.kind());
         match kinds.find(|held| *held != asked.kind()) {
@@ -282,18 +285,18 @@ impl View {
         }
     }
 
-    /// The kind of the key, while it has one.
+    /// The kind of the key, while it has holders or queued claims.
     pub(crate) fn kind(&self) -> Option<Kind> {
         let row = self.holders().chain(self.queue()).next();
         row.map(|row| row.mode.kind())
     }
 
-    /// Draws a run of tokens, greater than all drawn on this key before.
+    /// Draws consecutive tokens, greater than all tokens drawn on this key before.
     pub(crate) fn draw(&mut self, asked: std::num::NonZeroU32) -> Result<TokenRange, BackendError> {
         let count = LIMITS.grants(asked);
         let first = self.counter.saturating_add(1).max(self.at.wall_micros);
-        let run = tenure_backend::FencingToken::new(first).and_then(|first| TokenRange::new(first, count));
-        let run = run.ok_or_else(|| {
+        let tokens = tenure_backend::FencingToken::new(first).and_then(|first| TokenRange::new(first, count));
+        let tokens = tokens.ok_or_else(|| {
             BackendError::new(
                 Fault::Store,
                 Effect::None,
@@ -301,11 +304,11 @@ impl View {
                  so the store, or the system clock once, was not in order",
             )
         })?;
-        self.raise_counter(run.last().get());
-        Ok(run)
+        self.raise_counter(tokens.last().get());
+        Ok(tokens)
     }
 
-    /// Makes the counter at least `token`.
+    /// Raises the counter to `token` if it is lower.
     pub(crate) fn raise_counter(&mut self, token: u64) {
         if self.counter < token {
             self.counter = token;

@@ -1,4 +1,4 @@
-//! Interest: who has asked to be woken, and whether it is time to wake them.
+//! `watch`: the rows of unfair claims that want wake-ups, and when a waiting claim should poll.
 
 use std::time::Duration;
 
@@ -7,24 +7,24 @@ use tenure_backend::{Claim, Fairness, Instant};
 use super::acquire::{Admission, admission};
 use super::{Phase, Row, View};
 
-/// For how long a registration lasts unless it is renewed: a watcher whose process died counts for so long.
+/// How long a watcher's row lasts unless it is renewed. The watcher of a dead process counts for up to this long.
 const REGISTRATION: Duration = Duration::from_secs(10);
 
-/// How often a registration is to be renewed.
+/// How often a watcher's row is renewed: three times before it would expire.
 pub(crate) const REFRESH: Duration = Duration::from_secs(3);
 
-/// Whether a claim that waits should poll.
+/// When a waiting claim should poll.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NextPoll {
-    /// It should: it may go, or it is no longer what it was.
+    /// Now: the claim can be granted, or its row has changed.
     Now,
-    /// Not before then, unless something changes.
+    /// At this time, or earlier if the key changes.
     From(Instant),
-    /// Not until something changes.
+    /// When the key changes.
     OnChange,
 }
 
-/// Registers a claim's interest, or renews the registration. A claim that queues, holds or has ended needs none.
+/// Inserts or renews the watcher's row of an unfair claim. Does nothing for a claim that is queued, granted or ended.
 pub(crate) fn watch(view: &mut View, claim: &Claim) {
     let now = view.now();
     let (position, reserved_until) = match view.row(claim.at.id) {
@@ -42,7 +42,7 @@ pub(crate) fn watch(view: &mut View, claim: &Claim) {
     });
 }
 
-/// Takes the registration back. Whatever else the claim is, it stays.
+/// Deletes the claim's row if it is a watcher's. A queued, granted or ended row stays.
 pub(crate) fn unwatch(view: &mut View, claim: &Claim) {
     if view
         .row(claim.at.id)
@@ -52,14 +52,14 @@ pub(crate) fn unwatch(view: &mut View, claim: &Claim) {
     }
 }
 
-/// Whether the claim should poll. Reads only.
+/// Decides when a waiting claim should poll. Changes nothing.
 pub(crate) fn next_poll(view: &View, claim: &Claim) -> NextPoll {
     let now = view.now();
     let position = match view.row(claim.at.id) {
         Some(row) if row.phase == Phase::Granted && row.is_unexpired(now) => return NextPoll::OnChange,
         Some(row) if row.has_ended(now) => return NextPoll::Now,
         Some(row) if row.phase == Phase::Waiting => Some(row.position),
-        // It was too slow; asking shows that it is alive, so that it has the next turn.
+        // The watcher was too slow. Its poll proves that its process is alive, and makes it eligible again.
         Some(row) if row.missed_reservation(now) => return NextPoll::Now,
         _ if claim.fairness == Fairness::Fifo => return NextPoll::Now,
         _ => None,

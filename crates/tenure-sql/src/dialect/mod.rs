@@ -1,3 +1,3 @@
-//! What only SQLite needs. What a verb decides is in `claims/`.
+//! The databases that can store claims. The claim logic that they share is in `claims/`.
 
 pub mod sqlite;

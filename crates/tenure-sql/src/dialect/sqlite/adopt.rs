@@ -1,8 +1,8 @@
-//! Settles, when a file is opened, which of its claims are counted on the clock of this process.
+//! Adopts a file when it is opened: makes its times comparable with the clock of this process, or refuses the file.
 //!
-//! Claims of an earlier boot show by their leases, and are deleted by the transaction that reads them. What is left
-//! are rows of older builds, which have no lease, and the times of another time namespace. Both are changed only
-//! while no other process has the file open.
+//! Rows of an earlier boot need no adoption: their leases show it, and the transaction that reads them deletes them. Two
+//! things are adopted: rows of older builds, which have no lease, and the times of another time namespace. Both are
+//! changed only while no other process has the file open.
 
 use std::path::Path;
 
@@ -15,7 +15,7 @@ use super::file::refused;
 use super::origin::Origin;
 use crate::error;
 
-/// Adds ?1 to all times. The place of a watcher (phase 2) is a time too, and `reserved` is 0 where there is none.
+/// Adds ?1 to all times. The `place` of a watcher (phase 2) is a time too. A `reserved` of 0 means none, and stays 0.
 const SHIFT_TIMES: &str = "\
 UPDATE claim SET
     until = max(until + ?1, 0),
@@ -23,10 +23,10 @@ UPDATE claim SET
     forget = max(forget + ?1, 0),
     place = iif(phase = 2, place + ?1, place)";
 
-/// Deletes what the clock, which reads ?1, shows to be of an earlier boot.
+/// Deletes the rows of an earlier boot. ?1 is the current time of the lease clock.
 const DELETE_EARLIER_BOOTS: &str = "DELETE FROM claim WHERE max(until, reserved, forget) - ?1 > lease";
 
-/// Refuses a file of another machine, and one of this boot whose clock is unknown.
+/// Refuses a file of another machine, and a file of this boot whose clock may differ from ours.
 pub(super) fn check(path: &Path, there: &Origin, here: &Origin) -> Result<(), BackendError> {
     if there.machine != here.machine {
         let why = format!(
@@ -43,7 +43,7 @@ pub(super) fn check(path: &Path, there: &Origin, here: &Origin) -> Result<(), Ba
     Ok(())
 }
 
-/// Refuses a file whose times are those of another clock.
+/// Refuses a file whose times are counted on another clock.
 pub(super) fn check_clock(path: &Path, there: &Origin, here: &Origin) -> Result<(), BackendError> {
     if here.shares_clock_with(there) {
         return Ok(());
@@ -53,14 +53,15 @@ pub(super) fn check_clock(path: &Path, there: &Origin, here: &Origin) -> Result<
     Err(refused(path, why, then))
 }
 
-/// Whether a file has to be [adopted](adopt) before it is used.
+/// Whether a file must be [adopted](adopt) before it is used.
 pub(super) fn is_foreign(there: &Origin, here: &Origin) -> bool {
     there.boot != here.boot || !here.shares_clock_with(there)
 }
 
-/// Makes the file one of this boot and clock, unless another process has it open.
+/// Adopts the file for this boot and this clock, unless another process has it open.
 ///
-/// Rows without a lease end if the boot id is another one. All other times are moved to the clock of this process.
+/// If the boot id differs, rows without a lease are deleted. The times of all other rows are shifted to the clock of this
+/// process.
 pub(super) fn adopt(path: &Path, here: &Origin, clock: &dyn Clock) -> Result<(), BackendError> {
     let sql = |error| error::sqlite(path, error, Effect::None);
     match connection::open_exclusive(path).map_err(sql)? {
@@ -89,7 +90,7 @@ fn change(alone: &mut Connection, here: &Origin, clock: &dyn Clock) -> rusqlite:
     transaction.commit()
 }
 
-/// The origin that is written in the file.
+/// Reads the origin that the file records.
 pub(super) fn origin(connection: &Connection) -> rusqlite::Result<Origin> {
     let clock: Option<String> = if lacks(connection, "store", "clock")? {
         None
@@ -107,7 +108,7 @@ pub(super) fn origin(connection: &Connection) -> rusqlite::Result<Origin> {
     })
 }
 
-/// Whether the file was made by an older build, and no other build has added its columns.
+/// Whether the file was created by an older build, and lacks columns that later builds add.
 pub(super) fn lacks_columns(connection: &Connection) -> rusqlite::Result<bool> {
     let mut lacks_any = false;
     for (table, column, _) in ADDED_COLUMNS {
@@ -116,7 +117,7 @@ pub(super) fn lacks_columns(connection: &Connection) -> rusqlite::Result<bool> {
     Ok(lacks_any)
 }
 
-/// Adds what a file of an older build lacks. The transaction has the right to write.
+/// Adds the columns that a file of an older build lacks. The caller holds the write lock.
 pub(super) fn add_columns(transaction: &Connection) -> rusqlite::Result<()> {
     for (table, column, kind) in ADDED_COLUMNS {
         if lacks(transaction, table, column)? {
@@ -150,10 +151,10 @@ mod tests {
 
     const SECOND: i64 = 1_000_000_000;
 
-    /// What the clock of a fixture reads, in seconds.
+    /// The time of the fixture's clock, in seconds.
     const NOW: i64 = 1_000_000;
 
-    /// A lock file, and processes that may have other boot ids and time namespaces.
+    /// A lock file that simulated processes open, with different boot ids and time namespaces.
     struct Fixture {
         _dir: TempDir,
         path: PathBuf,
@@ -170,7 +171,7 @@ mod tests {
     }
 
     impl Fixture {
-        /// A file that was made by a process of that origin.
+        /// Creates a file as a process of this origin does.
         fn new(origin: &Origin) -> Self {
             let (dir, path, _) = create_file(origin);
             Fixture {
@@ -192,13 +193,13 @@ mod tests {
             self.try_open(here).expect("the file opens")
         }
 
-        /// Why a process of that origin may not use the file: its clock is another one.
+        /// Checks that a process of this origin cannot open the file because its clock differs.
         fn assert_refused(&self, here: &Origin) {
             let error = self.try_open(here).expect_err("their times mean nothing here");
             assert!(error.to_string().contains("time namespace"), "{error}");
         }
 
-        /// Writes a row whose lease ends in so many seconds. `lease` is what the row says of it.
+        /// Inserts a row that ends in `seconds` and whose column `lease` has this many seconds.
         fn write(&self, connection: &Connection, number: i64, phase: i64, seconds: i64, lease: Option<i64>) {
             let now = NOW * SECOND;
             assert_eq!(self.clock.now().as_nanos(), now.cast_unsigned());
@@ -218,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn another_boot_id_ends_rows_without_a_lease_and_no_others() {
+    fn another_boot_id_ends_only_rows_without_a_lease() {
         let (here, there) = (process("here", "", Some(0)), process("there", "", Some(0)));
         let fixture = Fixture::new(&there);
         let before = fixture.open(&there);
@@ -228,7 +229,7 @@ mod tests {
         let after = fixture.open(&here);
         assert_eq!(numbers(&after), [1]);
         let stored = origin(&after).expect("it can be read");
-        // Older builds judge by it.
+        // Older builds compare the boot id.
         assert_eq!((stored.boot, stored.offset), (here.boot, Some(0)));
     }
 
@@ -265,7 +266,7 @@ mod tests {
         let fixture = Fixture::new(&there);
         let user = fixture.open(&there);
         fixture.assert_refused(&here);
-        // The name of a namespace does not matter.
+        // Only the offset matters, not the name of the namespace.
         fixture.open(&process("b", "time:[3]", Some(0)));
         drop(user);
         fixture.open(&here);
@@ -310,9 +311,9 @@ mod tests {
         unset.expect("it can be written");
         drop(file);
         fixture.assert_refused(&process("b", "time:[1]", Some(0)));
-        // The same namespace has the same clock.
+        // A process of the same namespace has the same clock.
         fixture.open(&there);
-        // What an older build wrote in another boot has ended.
+        // In another boot, the rows of the older build have ended, so its clock does not matter.
         fixture.open(&process("c", "time:[1]", Some(0)));
     }
 }

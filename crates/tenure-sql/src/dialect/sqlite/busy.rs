@@ -1,35 +1,37 @@
-//! Waiting for other processes to leave the file: how long, and how often to ask again.
+//! SQLite's busy handler: waits while another process has the file locked, until a deadline.
 
 use std::cell::Cell;
 use std::time::{Duration, Instant};
 
 use rusqlite::{Connection, ErrorCode};
 
-/// The pause between two looks, as long as whoever has the file may be gone soon. A process that takes one lock
-/// after the other leaves gaps that are shorter than this, so asking less often would mean not to be served.
+/// The pause between the first tries. A process that takes one lock after the other leaves only short gaps between its
+/// transactions, and longer pauses would miss all of them.
 const SHORT_PAUSE: Duration = Duration::from_micros(100);
 
-/// The pause once the file has been kept for so many looks that its holder is slow, or stopped.
+/// The pause after [`SHORT_PAUSES`] tries: the other process is slow or stopped.
 const LONG_PAUSE: Duration = Duration::from_millis(2);
+/// The number of tries with a short pause.
 const SHORT_PAUSES: i32 = 500;
 
 thread_local! {
-    /// Until when statements of this thread wait; `None` if that is farther than instants reach.
+    /// How long statements of this thread wait for locks; `None` for a time beyond the range of `Instant`.
     static DEADLINE: Cell<Option<Instant>> = const { Cell::new(None) };
 }
 
-/// Makes every statement of this connection wait until the deadline of its thread.
+/// Makes the statements of this connection wait for locks until the deadline of their thread.
 pub(super) fn install(connection: &mut Connection) -> rusqlite::Result<()> {
     connection.busy_handler(Some(wait as fn(i32) -> bool))
 }
 
-/// Lets the statements of this thread wait until so long after `since`.
+/// Sets the deadline of this thread to `limit` after `since`.
 pub(super) fn set_deadline(since: Instant, limit: Duration) {
     DEADLINE.set(since.checked_add(limit));
 }
 
-/// Called by SQLite each time it finds the file locked; `true` asks it to look again.
-fn wait(looks: i32) -> bool {
+/// The busy handler, which SQLite calls each time it finds the file locked. Pauses, and returns `true` to try again or
+/// `false` once the deadline has passed. `tries` counts the calls for one statement.
+fn wait(tries: i32) -> bool {
     let left = match DEADLINE.get() {
         Some(deadline) => deadline.saturating_duration_since(Instant::now()),
         None => Duration::MAX,
@@ -37,7 +39,7 @@ fn wait(looks: i32) -> bool {
     if left.is_zero() {
         return false;
     }
-    let pause = if looks < SHORT_PAUSES {
+    let pause = if tries < SHORT_PAUSES {
         SHORT_PAUSE
     } else {
         LONG_PAUSE
@@ -46,18 +48,18 @@ fn wait(looks: i32) -> bool {
     true
 }
 
-/// Runs a statement for which SQLite does not ask the busy handler, such as the change of the journal mode.
+/// Retries a statement for which SQLite does not call the busy handler, such as the change of the journal mode.
 pub(super) fn retry<T>(mut run: impl FnMut() -> rusqlite::Result<T>) -> rusqlite::Result<T> {
-    let mut looks = 0;
+    let mut tries = 0;
     loop {
         match run() {
-            Err(error) if is_busy(&error) && wait(looks) => looks += 1,
+            Err(error) if is_busy(&error) && wait(tries) => tries += 1,
             result => return result,
         }
     }
 }
 
-/// Whether another process is in the way, and nothing else is wrong.
+/// Whether the error means only that another process has the file locked.
 pub(super) fn is_busy(error: &rusqlite::Error) -> bool {
     matches!(
         error.sqlite_error_code(),

@@ -1,4 +1,4 @@
-//! Connections to the file: one of several, or one that shares it with no other.
+//! Opens connections to the file: shared with other processes, or exclusive.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -11,10 +11,10 @@ use super::busy;
 use super::file::refused;
 use crate::error;
 
-/// How long to wait until no other connection has the file: processes that open it at the same moment all try.
+/// How long to wait for exclusive access. Processes that open the file at the same moment all try briefly.
 const EXCLUSIVE_WAIT: Duration = Duration::from_millis(20);
 
-/// Opens the file. Until it is known to be sound, not even closing the connection writes to it.
+/// Opens the file without a checkpoint on close, so that closing it does not write to a file that is then refused.
 pub(super) fn open(path: &Path) -> Result<Connection, BackendError> {
     let sql = |error| error::sqlite(path, error, Effect::None);
     let connection = connect(path).map_err(sql)?;
@@ -28,11 +28,11 @@ pub(super) fn open(path: &Path) -> Result<Connection, BackendError> {
     Ok(connection)
 }
 
-/// Opens the file if no other connection of any process has it open, and keeps all others out.
+/// Opens the file exclusively. Returns `None` if a connection of any process has it open.
 ///
-/// Each connection to a file with a write-ahead log has a shared lock on it from its first read until it is closed.
-/// In the exclusive locking mode a first read takes the exclusive lock, and so fails while another connection has
-/// a shared one.
+/// Each connection to a file with a write-ahead log holds a shared lock from its first read until it is closed. In
+/// SQLite's exclusive locking mode, the first read takes the exclusive lock instead, which fails while another connection
+/// holds a shared one.
 pub(super) fn open_exclusive(path: &Path) -> rusqlite::Result<Option<Connection>> {
     let connection = connect(path)?;
     connection.pragma_update_and_check(None, "locking_mode", "EXCLUSIVE", |_| Ok(()))?;

@@ -1,27 +1,26 @@
-//! The statements that make an empty file a lock file.
+//! The statements that create the tables of a lock file.
 
 use super::origin::Origin;
 
-/// `TENU`: marks a SQLite file as ours, where `file(1)` and others see it.
+/// The application id in the header of a lock file: `TENU`. Tools such as `file(1)` show it.
 pub(super) const APPLICATION: i64 = 0x5445_4E55;
 
 /// The format of the tables.
 pub(super) const FORMAT: i64 = 1;
 
-/// How many token counters there are. Keys share them by their hash, so that no key leaves anything behind.
+/// The number of token counters. Keys share them by their hash, so that an unused key leaves no row behind.
 pub(super) const BUCKETS: u64 = 64;
 
 /// The tables.
 ///
-/// - `store`: one row; on which clock the claims are counted, and how far the sweep of dead rows has come. `boot` and
-///   `namespace` are for builds that know no `clock` (see `origin.rs`).
-/// - `bucket`: the greatest token drawn on any key of that bucket.
-/// - `claim`: all claims of a key lie side by side, those that have ended (`live = 0`) apart from those that count,
-///   so that a key is read by one short range scan, however many claims it has seen. `forget` says from when on
-///   a row may be swept away, so an ended claim, a dead process or a key that is not used again leaves nothing.
-///   Times are nanoseconds of the lease clock. `lease` is how far the latest of `until`, `reserved` and `forget` lay
-///   ahead when the row was written: a row whose times lie further ahead is of an earlier boot. Rows of builds that
-///   know no `lease` have none.
+/// - `store`: one row. Records on which clock the times are counted, and where the last sweep ended. `boot` and
+///   `namespace` serve builds that do not have the column `clock` (see `origin.rs`).
+/// - `bucket`: the greatest token drawn on any key of the bucket.
+/// - `claim`: one row per claim. The primary key keeps the rows of one key together, live rows apart from ended ones
+///   (`live = 0`), so that a key is read by one short range scan, however many claims it has had. `forget` is the time from
+///   which a row may be swept. Times are nanoseconds of the lease clock. `lease` is how far the latest of `until`,
+///   `reserved` and `forget` lay ahead when the row was written: a row whose times lie further ahead is of an earlier
+///   boot. It is NULL in rows of builds that do not have the column.
 const TABLES: &str = "\
 CREATE TABLE store (
     one INTEGER PRIMARY KEY CHECK (one = 1),
@@ -63,15 +62,14 @@ WITH RECURSIVE numbers(number) AS (SELECT 0 UNION ALL SELECT number + 1 FROM num
     INSERT INTO bucket SELECT number, 0 FROM numbers;
 ";
 
-/// The statements that make an empty file a lock file of this machine and this boot, as `sqlite3 FILE` takes them.
+/// The statements that turn an empty file into a lock file of this machine and boot, as input for `sqlite3 FILE`.
 ///
-/// A store does this by itself when it opens an empty file: they are for those who want to see them, or to make the
-/// file beforehand.
+/// A store runs them itself when it opens an empty file. Use this function to read them or to create the file in advance.
 pub fn schema() -> String {
     format!("BEGIN IMMEDIATE;\n{}COMMIT;\n", statements(&Origin::here()))
 }
 
-/// The statements, to be run in one transaction: a file has all of the tables or none.
+/// The statements, to be run in one transaction, so that a file has all tables or none.
 pub(super) fn statements(here: &Origin) -> String {
     let quoted = |text: &str| text.replace('\'', "''");
     let [boot, machine, namespace] = [&here.boot, &here.machine, &here.namespace].map(|text| quoted(text));
@@ -83,6 +81,6 @@ pub(super) fn statements(here: &Origin) -> String {
     )
 }
 
-/// Columns that files of older builds lack. Those builds go on using the file: they name the columns that they write.
+/// Columns that files of older builds lack. Older builds can still write the file, because they name the columns.
 pub(super) const ADDED_COLUMNS: [(&str, &str, &str); 2] =
     [("store", "clock", "TEXT"), ("claim", "lease", "INTEGER")];

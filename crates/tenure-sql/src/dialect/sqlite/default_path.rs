@@ -1,4 +1,4 @@
-//! Where the lock file of a user lies when none is named.
+//! The default path of the lock file.
 
 use std::env;
 use std::fs;
@@ -14,17 +14,17 @@ use tenure_backend::{BackendError, Effect, Fault};
 
 use crate::display::display_path;
 
-/// How long the user database may take to answer.
-const SOON: Duration = Duration::from_secs(2);
+/// How long `getent` may take to answer.
+const GETENT_LIMIT: Duration = Duration::from_secs(2);
 
-/// The lock file of this user on this machine, for programs that name none.
+/// The default lock file of this user, for programs that name none.
 ///
-/// `$XDG_STATE_HOME/tenure/locks.db`, or `~/.local/state/tenure/locks.db`. Where `HOME` is not set the user
-/// database is asked, if need be by `getent`, which has two seconds. Nothing is made here; [`open`](super::open) makes the
-/// directory, for this user alone (0700).
+/// `$XDG_STATE_HOME/tenure/locks.db`, or `~/.local/state/tenure/locks.db`. If `HOME` is not set, the home directory comes
+/// from the user database: `/etc/passwd`, or `getent`, which has two seconds to answer. Creates nothing;
+/// [`open`](super::open) creates the directory with mode 0700.
 ///
 /// # Errors
-/// [`Fault::Invalid`] where this user has no home: name a file.
+/// [`Fault::Invalid`] if this user has no home directory: name a file instead.
 ///
 /// # Examples
 /// ```
@@ -41,9 +41,9 @@ pub fn default_path() -> Result<PathBuf, BackendError> {
     })
 }
 
-/// The lock file under the home directory, if `XDG_STATE_HOME` makes [`default_path`] another one and it exists.
+/// The lock file under the home directory, if it exists although `XDG_STATE_HOME` makes [`default_path`] another one.
 ///
-/// Programs with and without that variable in their environment do not exclude each other.
+/// Programs that run with and without that variable use different files, and so do not exclude each other.
 ///
 /// # Examples
 /// ```
@@ -61,7 +61,7 @@ fn locks(state: PathBuf) -> PathBuf {
     state.join("tenure").join("locks.db")
 }
 
-/// A relative path in the variable is to be ignored, says the XDG base directory specification.
+/// `XDG_STATE_HOME`, unless it is a relative path, which the XDG Base Directory Specification says to ignore.
 fn state_home() -> Option<PathBuf> {
     let set = env::var_os("XDG_STATE_HOME").map(PathBuf::from);
     set.filter(|path| path.is_absolute())
@@ -76,13 +76,13 @@ fn home() -> Option<PathBuf> {
         let listed = fs::read_to_string("/etc/passwd")
             .ok()
             .and_then(|users| home_in(&users, user));
-        listed.or_else(|| home_in(&ask_for(user)?, user))
+        listed.or_else(|| home_in(&getent(user)?, user))
     })
 }
 
-/// The user's line from every source that this machine is set up to ask, such as a directory server.
-fn ask_for(user: u32) -> Option<String> {
-    let mut asked = Command::new("getent")
+/// Asks `getent` for the user's line. It also queries sources such as a directory server.
+fn getent(user: u32) -> Option<String> {
+    let mut child = Command::new("getent")
         .arg("passwd")
         .arg(user.to_string())
         .stdin(Stdio::null())
@@ -90,17 +90,17 @@ fn ask_for(user: u32) -> Option<String> {
         .stderr(Stdio::null())
         .spawn()
         .ok()?;
-    let mut stdout = asked.stdout.take()?;
-    let (tell, told) = mpsc::channel();
+    let mut stdout = child.stdout.take()?;
+    let (sender, receiver) = mpsc::channel();
     thread::spawn(move || {
         let mut answer = String::new();
-        // Whoever asked may have gone.
-        let _ = tell.send(stdout.read_to_string(&mut answer).is_ok().then_some(answer));
+        // Sending fails if the caller has stopped waiting.
+        let _ = sender.send(stdout.read_to_string(&mut answer).is_ok().then_some(answer));
     });
-    let answer = told.recv_timeout(SOON).ok().flatten();
-    // A directory server that does not answer would keep it.
-    let _ = asked.kill();
-    let _ = asked.wait();
+    let answer = receiver.recv_timeout(GETENT_LIMIT).ok().flatten();
+    // Ends a `getent` that still waits for a directory server.
+    let _ = child.kill();
+    let _ = child.wait();
     answer
 }
 
@@ -115,7 +115,7 @@ fn home_in(users: &str, user: u32) -> Option<PathBuf> {
     users.lines().find_map(home)
 }
 
-/// Makes the directory of the default file, and whatever is missing above it, for this user alone.
+/// Creates the directory of the default file and its missing parents, with mode 0700.
 pub(super) fn make_directory_of(path: &Path) -> Result<(), BackendError> {
     let directory = path.parent().unwrap_or(path);
     let make = || -> io::Result<()> {
@@ -141,7 +141,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_home_is_found_in_the_user_database_by_number() {
+    fn a_home_is_found_by_user_id() {
         let users = "root:x:0:0:root:/root:/bin/sh\nme:x:1000:1000:,,,:/home/me:/bin/sh\nbad:x:1001:1001::none:/bin/sh\n";
         assert_eq!(home_in(users, 1000), Some(PathBuf::from("/home/me")));
         assert_eq!(home_in(users, 1001), None);

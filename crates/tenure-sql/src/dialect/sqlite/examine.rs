@@ -1,5 +1,4 @@
-//! `examine`: everything about the file that weakens its locks, each with what follows from it.
-//! It looks and never repairs.
+//! `examine`: reports everything about the file that weakens its locks, with the consequence of each. Repairs nothing.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -14,14 +13,14 @@ use super::{adopt, busy, default_path, file, file_system, validate, version, wri
 use crate::display::display_path;
 use crate::error;
 
-/// How long another process may have the right to write before it is worth a word: far longer than a transaction.
+/// How long another process may keep the write lock before it is reported. Far longer than a transaction.
 pub(super) const WRITE_LOCK_LIMIT: Duration = Duration::from_secs(1);
 
-/// Below so much free space a write may soon fail: the log beside the file takes 4 MiB, and the file some more.
+/// Free space, in bytes, below which a write may soon fail: the log needs 4 MiB, and the file some more.
 const SPACE_WARNING: u64 = 64 << 20;
 const SPACE_DANGER: u64 = 8 << 20;
 
-/// Reports on a file that was deleted or replaced while it was open. `error` says so.
+/// Reports that the file was deleted or replaced while it was open. `error` is that of the failed check.
 pub(super) fn replaced(error: &BackendError) -> Vec<Finding> {
     vec![Finding::danger(
         error.to_string(),
@@ -99,7 +98,7 @@ fn permissions(path: &Path, findings: &mut Vec<Finding>) {
         }
     }
     let Some(directory) = path.parent() else { return };
-    // The sticky bit keeps others from replacing a file that is not theirs, as in /tmp.
+    // With the sticky bit, as in /tmp, users can replace only their own files.
     if mode(directory).is_some_and(|mode| mode & 0o022 != 0 && mode & 0o1000 == 0) {
         findings.push(Finding::danger(
             format!("other users can write the directory {}", display_path(directory)),
@@ -108,8 +107,8 @@ fn permissions(path: &Path, findings: &mut Vec<Finding>) {
     }
 }
 
-/// The owners of a file and of its directory may do with them what they like, whatever the permissions. The
-/// superuser may in any case.
+/// Reports a file or directory of another user, because an owner can change or replace it whatever the permissions.
+/// Ownership by root is not reported: root can do so in any case.
 fn foreign_owners(path: &Path, [file, directory]: [Option<u32>; 2], us: u32, findings: &mut Vec<Finding>) {
     let stranger = |owner: &u32| ![us, 0].contains(owner);
     if let Some(owner) = file.filter(stranger) {
@@ -152,11 +151,11 @@ fn write_lock_kept(path: &Path) -> Finding {
     );
     Finding::danger(
         format!("{} is kept busy by {who}", display_path(path)),
-        "nobody can take, renew or free a lock until then",
+        "no process can take, renew or free a lock until then",
     )
 }
 
-/// What only the database can tell.
+/// Reports what is wrong inside the database: journal mode, damage, foreign tables, lost counters, another origin.
 fn inside(connection: &Connection, findings: &mut Vec<Finding>) -> rusqlite::Result<()> {
     let text = |pragma: &str| connection.query_row(pragma, [], |row| row.get::<_, String>(0));
     let journal = text("PRAGMA journal_mode")?;
@@ -203,7 +202,7 @@ fn inside(connection: &Connection, findings: &mut Vec<Finding>) -> rusqlite::Res
     Ok(())
 }
 
-/// How many there are of the counters that keys use.
+/// The number of token counters that still exist.
 fn counters(connection: &Connection) -> rusqlite::Result<u64> {
     let count = "SELECT count(*) FROM bucket WHERE number BETWEEN 0 AND ?1 - 1";
     connection.query_row(count, [BUCKETS.cast_signed()], |row| {
@@ -229,8 +228,8 @@ mod tests {
     fn found(look: impl FnOnce(&mut Vec<Finding>)) -> Vec<(Severity, String)> {
         let mut findings = Vec::new();
         look(&mut findings);
-        let told = |found: Finding| (found.severity, found.what);
-        findings.into_iter().map(told).collect()
+        let summary = |found: Finding| (found.severity, found.what);
+        findings.into_iter().map(summary).collect()
     }
 
     #[test]
@@ -248,17 +247,18 @@ mod tests {
     #[test]
     fn a_file_or_directory_of_another_user_is_found() {
         let whose = |owners| found(|findings| foreign_owners(Path::new("locks.db"), owners, 1000, findings));
-        // Ours, in a directory of the superuser's.
+        // Our own file, in a directory of root.
         assert_eq!(whose([Some(1000), Some(0)]), []);
         for owners in [[Some(1001), Some(1000)], [Some(1000), Some(1001)]] {
             let found = whose(owners);
-            let is_told = found.len() == 1 && found[0].0 == Severity::Warning && found[0].1.contains("1001");
-            assert!(is_told, "{found:?}");
+            let is_reported =
+                found.len() == 1 && found[0].0 == Severity::Warning && found[0].1.contains("1001");
+            assert!(is_reported, "{found:?}");
         }
     }
 
     #[test]
-    fn what_another_program_changed_in_the_file_is_found() {
+    fn changes_by_another_program_are_found() {
         for (change, words) in [
             ("PRAGMA journal_mode = DELETE", "\"delete\""),
             ("DELETE FROM bucket WHERE number > 60", "3 of the 64 "),
@@ -268,8 +268,9 @@ mod tests {
             assert_eq!(found_inside(), []);
             file.execute_batch(change).expect("no other process has it open");
             let found = found_inside();
-            let is_told = found.len() == 1 && found[0].0 == Severity::Danger && found[0].1.contains(words);
-            assert!(is_told, "{change}: {found:?}");
+            let is_reported =
+                found.len() == 1 && found[0].0 == Severity::Danger && found[0].1.contains(words);
+            assert!(is_reported, "{change}: {found:?}");
         }
     }
 }

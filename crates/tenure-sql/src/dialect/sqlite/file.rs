@@ -1,5 +1,7 @@
-//! The lock file as a file: that it may be used at all, how it is made, and whether it is still the same one.
-//! Nothing here opens a file that may be open in this process: closing it would drop the locks SQLite holds on it.
+//! The lock file as a file: checks its path and type, creates it, and detects its replacement.
+//!
+//! No function here opens an existing file, because closing it would drop the POSIX locks that SQLite holds on it in this
+//! process.
 
 use std::fs::{self, OpenOptions};
 use std::io;
@@ -12,10 +14,10 @@ use tenure_backend::{BackendError, Effect, Fault};
 use super::file_system;
 use crate::display::display_path;
 
-/// The device and inode of whatever is at a path; `None` if nothing is.
+/// The device and inode of the file at a path, or `None` if there is no file.
 ///
-/// It does not ask for the times: a kernel that knows somebody has read them gives the next write a time of its
-/// own, and the disk then has more to do for each commit.
+/// Does not read the timestamps: after they are read, the kernel gives the next write a new timestamp, which makes each
+/// commit more expensive.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 pub(super) fn inode(path: &Path) -> Option<(u64, u64)> {
     use rustix::fs::{AtFlags, CWD, StatxFlags, makedev, statx};
@@ -27,14 +29,14 @@ pub(super) fn inode(path: &Path) -> Option<(u64, u64)> {
     ))
 }
 
-/// The device and inode of whatever is at a path; `None` if nothing is.
+/// The device and inode of the file at a path, or `None` if there is no file.
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
 pub(super) fn inode(path: &Path) -> Option<(u64, u64)> {
     let status = rustix::fs::stat(path).ok()?;
     Some((status.st_dev as u64, status.st_ino as u64))
 }
 
-/// Whether a mount begins at the path: for a file, that it was mounted by itself.
+/// Whether the path is a mount point. A file can be one too: a bind mount of that file.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 fn is_mounted(path: &Path) -> bool {
     use rustix::fs::{AtFlags, CWD, StatxAttributes, StatxFlags, statx};
@@ -43,13 +45,13 @@ fn is_mounted(path: &Path) -> bool {
         .is_ok_and(|status| status.stx_attributes.contains(StatxAttributes::MOUNT_ROOT))
 }
 
-/// Whether a mount begins at the path: not known here.
+/// Whether the path is a mount point. This system does not report it.
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
 fn is_mounted(_: &Path) -> bool {
     false
 }
 
-/// A file beside the database, such as its `-wal`.
+/// The path of a file beside the database, such as its `-wal`.
 pub(super) fn sibling(path: &Path, suffix: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(suffix);
@@ -61,7 +63,7 @@ pub(super) fn mode(path: &Path) -> Option<u32> {
     Some(fs::metadata(path).ok()?.mode() & 0o7777)
 }
 
-/// The user to whom a file belongs.
+/// The id of the user who owns a file.
 pub(super) fn owner(path: &Path) -> Option<u32> {
     Some(fs::metadata(path).ok()?.uid())
 }
@@ -71,7 +73,7 @@ pub(super) fn set_mode(path: &Path, mode: u32) -> io::Result<()> {
     fs::set_permissions(path, fs::Permissions::from_mode(mode))
 }
 
-/// Which file was opened, so that another one in its place is noticed.
+/// The inodes of the opened files, to detect their replacement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Identity {
     main: Option<(u64, u64)>,
@@ -80,8 +82,9 @@ pub(super) struct Identity {
 }
 
 impl Identity {
-    /// The files at the paths of a database, its `-wal` and its `-shm`. The two last as long as anybody has the
-    /// database open; whoever finds one of them missing makes another, and shares no lock with those of the old one.
+    /// The identity of the files at these paths. `-wal` and `-shm` exist as long as any process has the database open. If
+    /// one of them is deleted, the next process to open the database creates another, and then shares no lock with the
+    /// processes that use the old one.
     pub(super) fn of(path: &Path, wal: &Path, shm: &Path) -> Self {
         Identity {
             main: inode(path),
@@ -91,11 +94,11 @@ impl Identity {
     }
 }
 
-/// The longest path that SQLite opens, with room for what it appends.
+/// The maximum length of a path. SQLite accepts a little more, for the suffixes it appends.
 const MAX_PATH_BYTES: usize = 500;
 
-/// The path without links and relative parts, so that a changed working directory does not matter, and SQLite's
-/// files beside it are found where it has them.
+/// Resolves links and relative parts of the path, so that changes of the working directory do not matter, and `-wal` and
+/// `-shm` are found where SQLite creates them.
 pub(super) fn resolve(path: &Path) -> Result<PathBuf, BackendError> {
     if path.file_name().is_none() || path.as_os_str().as_encoded_bytes().ends_with(b"/") {
         return Err(refused(path, "names no file", "name a file, such as locks.db"));
@@ -135,20 +138,20 @@ fn canonicalize(path: &Path) -> Result<PathBuf, BackendError> {
     }
 }
 
-/// What lies at the path before SQLite opens it.
+/// The contents of the file before SQLite opens it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Contents {
-    /// An empty file: ours to fill.
+    /// An empty file, in which the tables are created.
     Empty,
-    /// Something that only SQLite can judge.
+    /// A file with contents, which are checked by reading it with SQLite.
     NonEmpty,
 }
 
-/// One thread of this process at a time looks for a file and makes it: closing a file that was just made must not
-/// drop the locks of a thread that found it at once.
+/// Serializes the creation of files within this process. Otherwise, a thread that closes the file it has just created
+/// would drop the POSIX locks of a thread that has opened it meanwhile.
 static CREATION: Mutex<()> = Mutex::new(());
 
-/// Refuses what is no place for a lock file, and makes the file if there is none.
+/// Refuses paths that cannot be used for a lock file, and creates the file if it does not exist.
 pub(super) fn prepare(path: &Path) -> Result<Contents, BackendError> {
     let _alone = CREATION.lock();
     let directory = path.parent().unwrap_or(Path::new("/"));
@@ -173,16 +176,17 @@ pub(super) fn prepare(path: &Path) -> Result<Contents, BackendError> {
     }
 }
 
-/// A file with several names: under each SQLite would keep a log of its own, and one lock would have a holder in each.
+/// The error for a file with several names. SQLite would keep a separate log for each name, so one lock could have a
+/// holder under each.
 ///
-/// Looking at it when it is opened is enough: whoever comes by a name that is given to it later finds two.
+/// A check at opening is enough: a process that opens a name added later finds two names.
 fn hard_linked(path: &Path, count: u64) -> BackendError {
     let why =
         format!("has {count} names (hard links), and a lock taken by one of them is not seen by the other");
     refused(path, &why, "use one of them and delete the others")
 }
 
-/// Makes an empty file for this user alone.
+/// Creates an empty file with mode 0600.
 fn create(path: &Path) -> Result<Contents, BackendError> {
     let mut options = OpenOptions::new();
     options.write(true).create_new(true).mode(0o600);
@@ -193,27 +197,28 @@ fn create(path: &Path) -> Result<Contents, BackendError> {
             sync_directory(path);
             Ok(Contents::Empty)
         }
-        // Another process was quicker. If it has filled the file already, that shows when the tables are made.
+        // Another process was quicker. `create_tables` checks whether it has already created the tables.
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(Contents::Empty),
         Err(error) => Err(failed(path, error)),
     }
 }
 
-/// Writes the directory to the disk: a name that the power takes away takes the tokens with it.
+/// Syncs the directory, so that a power failure cannot remove the new file's name, and its tokens with it.
 fn sync_directory(path: &Path) {
     let directory = path.parent().map(fs::File::open);
     if let Some(Ok(directory)) = directory {
-        // A file system that cannot do it keeps names in its own way.
+        // Some file systems cannot sync directories. That is no reason to fail.
         let _ = directory.sync_all();
     }
 }
 
-/// Whose lock file it is that cannot be used, why, and what to do.
+/// The error for a lock file that cannot be used: `why`, and what to do `then`.
 pub(super) fn refused(path: &Path, why: &str, then: &str) -> BackendError {
     let message = format!("the lock file {} {why}: {then}", display_path(path));
     BackendError::new(Fault::Store, Effect::None, message)
 }
 
+/// Converts an I/O error on the lock file into a message that says what to do.
 fn failed(path: &Path, error: io::Error) -> BackendError {
     let file = display_path(path);
     let store = |message: String| (Fault::Store, message);
@@ -249,7 +254,7 @@ mod tests {
 
     #[test]
     #[cfg(target_os = "linux")]
-    fn what_is_mounted_is_told_from_what_is_not() {
+    fn mount_points_are_recognized() {
         let here = tempfile::NamedTempFile::new().expect("a file for the test");
         assert!(!is_mounted(here.path()));
         assert!(is_mounted(Path::new("/proc")));

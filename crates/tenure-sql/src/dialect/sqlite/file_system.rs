@@ -1,11 +1,11 @@
-//! Kinds of file systems: those that other machines write too, on which neither locks nor shared memory of SQLite
-//! can be trusted, and those in memory.
+//! Recognizes network file systems, on which SQLite's locks and shared memory do not work across machines, and file
+//! systems in memory.
 
 use std::path::Path;
 
 use super::mounts::{Mount, mount};
 
-/// Words in the names of file systems that reach other machines.
+/// Parts of the names of network file systems.
 const REMOTE: &[&str] = &[
     "sshfs",
     "gluster",
@@ -39,16 +39,16 @@ const REMOTE: &[&str] = &[
     "afs",
 ];
 
-/// The names of file systems that are gone when the machine stops.
+/// The names of file systems in memory, which a restart deletes.
 const MEMORY: [&str; 3] = ["tmpfs", "ramfs", "mfs"];
 
-/// The name of the network file system that holds `path`, if one does.
+/// The name of the network file system on which `path` lies, or `None` on a local one.
 pub(super) fn network_kind(path: &Path) -> Option<String> {
     let mount = mount(path)?;
     is_remote(&mount).then_some(mount.kind)
 }
 
-/// Whether `path` is on a file system in memory, such as a tmpfs.
+/// Whether `path` is on a file system in memory, such as tmpfs.
 pub(super) fn is_memory(path: &Path) -> bool {
     mount(path).is_some_and(|mount| MEMORY.contains(&&*mount.kind))
 }
@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn file_systems_are_refused_by_their_name_or_if_they_are_not_local() {
+    fn network_file_systems_are_recognized() {
         for (is_local, is_refused, kinds) in [
             (true, true, "fuse.sshfs virtiofs fusefs.sshfs p9fs"),
             (true, false, "fuseblk fuse.ntfs-3g fusefs.ntfs"),

@@ -1,4 +1,4 @@
-//! The way from callers to the thread that serves a file: a bounded queue, and a signal the thread can sleep on.
+//! The bounded queue of requests from callers to the thread that serves a file, and how that thread sleeps.
 
 use std::collections::VecDeque;
 use std::io;
@@ -12,28 +12,31 @@ use tenure_backend::{BackendError, Claim, Effect, Fault, WakeSignal};
 use super::notification::{NotificationListener, ThreadWaker};
 use crate::request::{Request, Write};
 
-/// For how long the thread looks for the next request before it sleeps, if the last one came as soon: being woken
-/// takes longer than a release.
+/// How long the thread polls for the next request before it sleeps, if the previous request came as quickly. Waking a
+/// thread takes longer than a release.
 pub(super) const WORKER_SPIN: Duration = Duration::from_micros(150);
 
-/// For how long a caller looks for its answer before it sleeps, if the last one came as soon. It includes the disk.
+/// How long a caller polls for its reply before it sleeps, if its previous reply came as quickly. Long enough for a sync
+/// of the disk.
 pub(super) const CALLER_SPIN: Duration = Duration::from_micros(450);
 
-/// Requests on their way to the thread.
+/// The queue of requests to the thread.
 #[derive(Debug)]
 pub(crate) struct Mailbox {
     state: Mutex<State>,
-    /// Whether the thread sleeps, or is about to, and has to be woken up.
+    /// Whether the thread sleeps or is about to, so that the next request must wake it.
     asleep: AtomicBool,
-    /// Whether one caller comes again and again, as soon as it was answered, and is answered as soon.
+    /// Whether a single caller sends request after request, so that polling for the reply is worth it.
     caller_may_spin: AtomicBool,
     waker: ThreadWaker,
+    /// The maximum length of each of the two queues.
     limit: usize,
 }
 
-/// A request, and since when it waits.
+/// A queued request.
 #[derive(Debug)]
 pub(super) struct Posted {
+    /// When the request was posted.
     pub(super) since: Instant,
     pub(super) request: Request,
 }
@@ -49,7 +52,7 @@ impl Posted {
 
 #[derive(Debug, Default)]
 struct State {
-    /// Served first: a lease must not end because many others ask.
+    /// Renewals, which are served first: a burst of other requests must not make a lease expire.
     renewals: VecDeque<Posted>,
     requests: VecDeque<Posted>,
     closed: bool,
@@ -79,8 +82,8 @@ impl Mailbox {
         })
     }
 
-    /// Takes a request in, or answers it at once if it cannot be served. The limit is for renewals and for all
-    /// others, each by themselves.
+    /// Queues a request, or answers it with an error if the mailbox is closed or the queue is full. Renewals and other
+    /// requests are queued and counted separately.
     pub(crate) fn post(&self, request: Request) {
         let refused = {
             let mut state = self.state.lock();
@@ -102,33 +105,33 @@ impl Mailbox {
         }
     }
 
-    /// Takes in no more. What is in the queue is served, then the thread ends.
+    /// Refuses further requests. The thread serves those in the queue and then ends.
     pub(crate) fn close(&self) {
         self.state.lock().closed = true;
         self.wake();
     }
 
-    /// The next requests, renewals first, with no more than `limit` claims unless one request has more; `None` once
-    /// it is closed and empty. Half of the room is kept for what is no renewal.
+    /// Takes the next requests, renewals first. They have at most `limit` claims, unless a single request has more, and at
+    /// least half of the limit is left to requests other than renewals. Returns `None` once closed and empty.
     pub(super) fn take(&self, limit: usize) -> Option<VecDeque<Posted>> {
         let mut state = self.state.lock();
         if state.closed && state.is_empty() {
             return None;
         }
         let mut taken = VecDeque::new();
-        let kept = if state.requests.is_empty() { 0 } else { limit / 2 };
-        let used = move_requests(&mut state.renewals, &mut taken, limit - kept);
+        let reserved = if state.requests.is_empty() { 0 } else { limit / 2 };
+        let used = move_requests(&mut state.renewals, &mut taken, limit - reserved);
         move_requests(
             &mut state.requests,
             &mut taken,
-            limit.saturating_sub(used).max(kept),
+            limit.saturating_sub(used).max(reserved),
         );
         Some(taken)
     }
 
-    /// The claim's wake-ups by that signal were dropped.
+    /// Queues the removal of a subscriber whose wake-up stream was dropped.
     pub(crate) fn unsubscribe(&self, claim: Arc<Claim>, signal: WakeSignal) {
-        // Not bounded by the limit: there is at most one for each stream that was handed out.
+        // Not counted against the limit: there is at most one of these requests for each stream given out.
         let mut state = self.state.lock();
         if !state.closed {
             state
@@ -139,12 +142,12 @@ impl Mailbox {
         }
     }
 
-    /// The thread says whether one caller comes again and again, and is answered soon.
+    /// Sets whether callers poll for their replies before they sleep.
     pub(super) fn set_caller_may_spin(&self, caller_may_spin: bool) {
         self.caller_may_spin.store(caller_may_spin, Ordering::Relaxed);
     }
 
-    /// For how long a caller stays awake: not at all where it would take the core from others, or in vain.
+    /// How long a caller polls for its reply before it sleeps. Zero if several callers compete or replies take longer.
     pub(crate) fn caller_spin(&self) -> Duration {
         if self.caller_may_spin.load(Ordering::Relaxed) {
             CALLER_SPIN
@@ -153,9 +156,8 @@ impl Mailbox {
         }
     }
 
-    /// Waits for a request without sleeping. Whether one came before that time.
-    ///
-    /// At every look it offers the core to whoever else could use it.
+    /// Polls for a request until the given time, without sleeping. Returns whether one came. Yields the core to other
+    /// threads between two polls.
     pub(super) fn spin_until(&self, until: Instant) -> bool {
         while self.is_idle() {
             if until <= Instant::now() {
@@ -166,7 +168,8 @@ impl Mailbox {
         true
     }
 
-    /// Sleeps until a request or news comes in, or the time is over. Spurious wake-ups happen.
+    /// Sleeps until a request arrives, another process notifies (if `listen` is set) or the time is over. May wake
+    /// spuriously.
     pub(super) fn sleep(&self, listener: &mut NotificationListener, listen: bool, time: Option<Duration>) {
         self.asleep.store(true, Ordering::SeqCst);
         if self.is_idle() {
@@ -180,8 +183,10 @@ impl Mailbox {
         state.is_empty() && !state.closed
     }
 
-    /// The queue is looked at after `asleep` was set, and `asleep` after the queue was filled: whichever comes
-    /// second sees the other.
+    /// Wakes the thread if it sleeps.
+    ///
+    /// No wake-up is lost: the thread checks the queue after it sets `asleep`, and callers check `asleep` after they fill
+    /// the queue.
     fn wake(&self) {
         if self.asleep.swap(false, Ordering::SeqCst) {
             self.waker.wake();
@@ -189,20 +194,21 @@ impl Mailbox {
     }
 }
 
-/// Moves requests until there is no room for more claims; the first one whatever it needs. The claims that it moved.
-fn move_requests(from: &mut VecDeque<Posted>, to: &mut VecDeque<Posted>, room: usize) -> usize {
+/// Moves requests from the front until they have `limit` claims or more, at least one request. Returns the number of
+/// claims.
+fn move_requests(from: &mut VecDeque<Posted>, to: &mut VecDeque<Posted>, limit: usize) -> usize {
     let mut used = 0;
     while let Some(next) = from.pop_front() {
         used += next.request.claims();
         to.push_back(next);
-        if room <= used {
+        if limit <= used {
             break;
         }
     }
     used
 }
 
-/// Answers whatever is left when the thread ends, however it ends.
+/// Closes the mailbox when the thread ends, even by a panic, and answers the requests that are left.
 #[derive(Debug)]
 pub(super) struct CloseOnDrop(pub(super) Arc<Mailbox>);
 

@@ -8,6 +8,7 @@ mod default_path;
 mod examine;
 mod file;
 mod file_system;
+mod inspect;
 pub(crate) mod mailbox;
 mod mounts;
 mod notification;

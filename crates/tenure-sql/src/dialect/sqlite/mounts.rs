@@ -1,18 +1,18 @@
-//! Reads which file system holds a path: by its number on Linux, by its name on macOS and the BSDs.
+//! Finds the file system on which a path lies: by its magic number on Linux, by its name on macOS and the BSDs.
 
 #[cfg(target_os = "linux")]
 use std::fs;
 use std::path::Path;
 
-/// The file system that holds a path.
+/// The file system on which a path lies.
 pub(super) struct Mount {
-    /// Its name, or nothing for one that is of no interest.
+    /// Its name. Empty on Linux for a local file system on disk.
     pub(super) kind: String,
-    /// Whether the kernel takes it for one that no other machine has. One in user space may be another's all the same.
+    /// Whether the kernel considers it local. A file system in user space (FUSE) may be remote all the same.
     pub(super) is_local: bool,
 }
 
-/// The kernel's numbers for network file systems, with their names.
+/// The kernel's magic numbers of network file systems, with their names.
 #[cfg(target_os = "linux")]
 const NETWORK: &[(u32, &str)] = &[
     (0x6969, "NFS"),
@@ -36,18 +36,18 @@ const NETWORK: &[(u32, &str)] = &[
     (0x2003_0528, "OrangeFS"),
 ];
 
-/// The kernel's numbers for file systems that are gone when the machine stops, with their names.
+/// The kernel's magic numbers of file systems in memory, with their names.
 #[cfg(target_os = "linux")]
 const MEMORY: &[(u32, &str)] = &[(0x0102_1994, "tmpfs"), (0x8584_58F6, "ramfs")];
 
-/// File systems in user space: some are local, some are not; their names tell.
+/// The magic number of all file systems in user space. Their names show which of them are remote.
 #[cfg(target_os = "linux")]
 const FUSE: u32 = 0x6573_5546;
 
 #[cfg(target_os = "linux")]
 pub(super) fn mount(path: &Path) -> Option<Mount> {
     let number = rustix::fs::statfs(path).ok()?.f_type;
-    // The kernel has it in 32 bits. Some architectures have it signed, and then the upper half repeats the sign.
+    // The magic number has 32 bits. On architectures where the field is signed, the upper half repeats the sign.
     let number = (number & 0xFFFF_FFFF) as u32;
     let name_in = |names: &[(u32, &'static str)]| {
         let known = names.iter().find(|(known, _)| *known == number);
@@ -71,7 +71,7 @@ pub(super) fn mount(path: &Path) -> Option<Mount> {
     })
 }
 
-/// These kernels name a file system, and mark the local ones.
+/// These kernels report the name of the file system, and mark local ones with a flag.
 #[cfg(any(
     target_vendor = "apple",
     target_os = "dragonfly",
@@ -100,7 +100,8 @@ pub(super) fn mount(_: &Path) -> Option<Mount> {
     None
 }
 
-/// The type of the mount that holds an absolute path without links, from the text of `mountinfo`.
+/// The type of the deepest mount that contains the path, from the text of `mountinfo`. The path is absolute and has no
+/// links.
 #[cfg(target_os = "linux")]
 fn mount_of<'a>(mounts: &'a str, path: &Path) -> Option<&'a str> {
     let point = |line: &'a str| {
@@ -113,7 +114,7 @@ fn mount_of<'a>(mounts: &'a str, path: &Path) -> Option<&'a str> {
     mounts.max_by_key(|(point, _)| point.len()).map(|(_, kind)| kind)
 }
 
-/// `mountinfo` writes blanks and the like as three octal digits.
+/// Decodes the characters that `mountinfo` escapes as three octal digits.
 #[cfg(target_os = "linux")]
 fn unescape(point: &str) -> String {
     let escapes = [("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")];
@@ -133,7 +134,7 @@ mod tests {
 42 40 0:37 / /mnt/stick rw - fuseblk /dev/sdb1 rw";
 
     #[test]
-    fn the_mount_that_holds_a_path_is_the_deepest_one() {
+    fn the_deepest_mount_contains_the_path() {
         assert_eq!(mount_of(MOUNTS, Path::new("/home/me/locks.db")), Some("ext4"));
         assert_eq!(
             mount_of(MOUNTS, Path::new("/mnt/far away/locks.db")),

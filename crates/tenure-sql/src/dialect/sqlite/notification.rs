@@ -1,15 +1,18 @@
-//! NotificationListener between processes that share only a file: whoever lets others go on touches the file's times, and whoever
-//! waits is told so by the kernel. What is new is read from the database, never from here.
+//! Notifications between processes that share only a file.
+//!
+//! A process that may have made a claim grantable updates the timestamps of the lock file. Processes with waiters learn of
+//! that from inotify on Linux, and elsewhere by polling the timestamps. A notification carries no data: its receiver reads
+//! the tables.
 
 use std::io;
 use std::path::Path;
 use std::time::Duration;
 
-/// Tells every process that waits on the file to look.
+/// Notifies all processes that have waiters in this file, by setting the timestamps of the main file.
 ///
-/// It touches the times of the main file, which nothing else does: commits write to the `-wal` file, checkpoints
-/// write contents. So a process that waits is not woken by the traffic of keys for which nobody waits. No file is
-/// opened, so the POSIX locks of this process stay.
+/// No other operation of SQLite changes only the attributes of that file: commits write to `-wal`, and checkpoints write
+/// contents. Commits on keys without waiters therefore wake no other process. Opens no file, because closing it would drop
+/// the POSIX locks of this process.
 pub(super) fn notify_processes(path: &Path) -> io::Result<()> {
     use rustix::fs::{AtFlags, CWD, Timespec, Timestamps, UTIME_NOW, utimensat};
 
@@ -30,7 +33,7 @@ pub(super) use linux::{NotificationListener, ThreadWaker};
 #[cfg(not(target_os = "linux"))]
 pub(super) use polling::{NotificationListener, ThreadWaker};
 
-/// Linux: inotify tells of rings, an event descriptor of requests; one `poll` sleeps on both.
+/// Linux: the thread sleeps in one `poll` on an inotify descriptor (other processes) and an eventfd (requests).
 #[cfg(target_os = "linux")]
 mod linux {
     use super::*;
@@ -42,7 +45,7 @@ mod linux {
     use rustix::io::{read, write};
     use smallvec::SmallVec;
 
-    /// Wakes the thread of this handle.
+    /// Wakes the thread that serves the file, when a request is queued.
     #[derive(Debug)]
     pub(in super::super) struct ThreadWaker(OwnedFd);
 
@@ -55,12 +58,12 @@ mod linux {
         }
 
         pub(in super::super) fn wake(&self) {
-            // It fails only if the counter is full: then the thread is woken already.
+            // The write fails only if the counter is full, and then the thread is woken anyway.
             let _ = write(&self.0, &1u64.to_ne_bytes());
         }
     }
 
-    /// What other processes have to tell.
+    /// Receives the notifications of other processes.
     #[derive(Debug)]
     pub(in super::super) struct NotificationListener {
         path: PathBuf,
@@ -75,9 +78,9 @@ mod linux {
             }
         }
 
-        /// Starts to listen: rings from here on are heard.
+        /// Starts to receive notifications.
         ///
-        /// Where the kernel has no inotify left for this user, looking from time to time is all there is.
+        /// If this user has no inotify instances left, the keys are checked every 10 ms instead.
         pub(in super::super) fn start(&mut self) {
             if self.inotify.is_some() {
                 return;
@@ -90,13 +93,13 @@ mod linux {
             match listen() {
                 Ok(fd) => self.inotify = Some(fd),
                 Err(error) => {
-                    tracing::debug!(%error, "no inotify: waiters look at the lock file from time to time")
+                    tracing::debug!(%error, "no inotify: waiters poll the lock file every 10 ms")
                 }
             }
         }
 
-        /// How long the thread may sleep between two looks while somebody waits: a ring may be lost when the
-        /// process that should ring is killed.
+        /// How often the keys are checked even without a notification, which is lost if the releasing process is killed
+        /// before it sends it.
         pub(in super::super) fn fallback_interval(&self) -> Duration {
             match self.inotify {
                 Some(_) => Duration::from_millis(500),
@@ -104,31 +107,32 @@ mod linux {
             }
         }
 
+        /// Sleeps until the waker is used, a notification arrives (if `listen` is set) or the time is over.
         pub(in super::super) fn wait(&mut self, waker: &ThreadWaker, listen: bool, time: Option<Duration>) {
             let time = time.map(|time| Timespec {
                 tv_sec: i64::try_from(time.as_secs()).unwrap_or(i64::MAX),
                 tv_nsec: i64::from(time.subsec_nanos()),
             });
-            let heard = self.inotify.as_ref().filter(|_| listen);
-            let fds = [Some(&waker.0), heard].into_iter().flatten();
+            let notifications = self.inotify.as_ref().filter(|_| listen);
+            let fds = [Some(&waker.0), notifications].into_iter().flatten();
             let mut fds: SmallVec<[PollFd<'_>; 2]> = fds.map(|fd| PollFd::new(fd, PollFlags::IN)).collect();
-            // An interrupted wait is a spurious wake-up, which callers expect.
+            // A signal may interrupt the wait. Callers expect spurious wake-ups.
             let _ = poll(&mut fds, time.as_ref());
             if fds.first().is_some_and(|fd| !fd.revents().is_empty()) {
                 let _ = read(&waker.0, &mut [0u8; 8]);
             }
         }
 
-        /// Whether somebody rang since the last time.
+        /// Takes the notifications that have arrived. Returns whether there was one.
         pub(in super::super) fn take(&mut self) -> bool {
-            // Equal events are one event, so this is room for all that there are; if not, the next time has the rest.
-            let heard = |fd: &OwnedFd| read(fd, &mut [0u8; 1024]).is_ok_and(|bytes| bytes > 0);
-            self.inotify.as_ref().is_some_and(heard)
+            // The kernel merges equal events, so the buffer has room for all of them. Any rest is read by the next call.
+            let has_events = |fd: &OwnedFd| read(fd, &mut [0u8; 1024]).is_ok_and(|bytes| bytes > 0);
+            self.inotify.as_ref().is_some_and(has_events)
         }
     }
 }
 
-/// Elsewhere: the thread looks at the file's times every few milliseconds while somebody waits.
+/// Other systems: the thread polls the file's timestamps every 2 to 10 ms while it has subscribers.
 #[cfg(not(target_os = "linux"))]
 mod polling {
     use super::*;
@@ -137,7 +141,7 @@ mod polling {
 
     use parking_lot::{Condvar, Mutex};
 
-    /// Wakes the thread of this handle.
+    /// Wakes the thread that serves the file, when a request is queued.
     #[derive(Debug)]
     pub(in super::super) struct ThreadWaker {
         woken: Mutex<bool>,
@@ -158,11 +162,13 @@ mod polling {
         }
     }
 
-    /// What other processes have to tell.
+    /// Receives the notifications of other processes.
     #[derive(Debug)]
     pub(in super::super) struct NotificationListener {
         path: PathBuf,
+        /// The timestamp of the file at the last poll.
         seen: Option<SystemTime>,
+        /// The time until the next poll. Grows while nothing happens.
         pause: Duration,
         is_notified: bool,
     }
@@ -188,6 +194,7 @@ mod polling {
             Duration::from_millis(500)
         }
 
+        /// Sleeps until the waker is used, a notification arrives (if `listen` is set) or the time is over.
         pub(in super::super) fn wait(&mut self, waker: &ThreadWaker, listen: bool, time: Option<Duration>) {
             let pause = self.pause;
             let time = match time {

@@ -1,4 +1,4 @@
-//! Opening a lock file as a store. What its thread does is in `worker.rs`.
+//! The public functions that open a lock file as a store.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -10,22 +10,25 @@ use super::thread;
 use crate::backend::SqlStore;
 use crate::config::Config;
 
-/// Opens a lock file, and makes it if it is not there.
+/// Opens a lock file, and creates it if it does not exist.
 ///
-/// `None` is the file of this user on this machine, see [`default_path`](super::default_path). A file that exists is
-/// opened only if it is empty or a lock file of ours; anything else is refused and left as it is.
+/// `None` opens the default file of this user, see [`default_path`](super::default_path). An existing file must be empty
+/// or a lock file of Tenure. Any other file is refused and left unchanged.
 ///
 /// # Guarantees
-/// Everything that touches the file runs on a thread of its own, which ends with the store. Any number of
-/// processes, and of stores in one process, may open the same file.
+/// All access to the file runs on a thread of its own, which ends when the store is dropped. Any number of processes may
+/// open the same file, and one process may open it several times.
 ///
 /// # Cancel safety
 /// Dropping the future leaves at most an empty lock file behind.
 ///
 /// # Errors
-/// [`Fault::Store`] if the file is damaged, foreign, read-only, of another machine, in use in another time namespace,
-/// on a network file system, no regular file, or known by several names; [`Fault::Denied`] if this user may not use it; [`Fault::Unavailable`] if
-/// another process keeps it to itself. Each says what to do.
+/// Each error says what to do.
+///
+/// - [`Fault::Store`]: the file is damaged, of another program or machine, read-only, in use in another time namespace, on
+///   a network file system, not a regular file, or has several names.
+/// - [`Fault::Denied`]: this user may not use the file.
+/// - [`Fault::Unavailable`]: another process keeps the file locked. Try again.
 ///
 /// # Examples
 /// ```no_run
@@ -44,13 +47,13 @@ pub async fn open(path: Option<PathBuf>, clock: Arc<dyn Clock>) -> Result<Arc<Sq
     open_with(path, config).await
 }
 
-/// Opens a lock file with settings of one's own. Otherwise it is [`open`].
+/// Opens a lock file like [`open`], with other settings.
 ///
 /// # Cancel safety
-/// As [`open`]: dropping the future leaves at most an empty lock file behind.
+/// As for [`open`]: dropping the future leaves at most an empty lock file behind.
 ///
 /// # Errors
-/// As [`open`].
+/// As for [`open`].
 pub async fn open_with(path: Option<PathBuf>, config: Config) -> Result<Arc<SqlStore>, BackendError> {
     let mailbox = Mailbox::new(config.max_queue).map_err(|error| {
         let message = "no more files can be opened in this process: close some, or raise its limit";

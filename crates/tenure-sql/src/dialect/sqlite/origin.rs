@@ -1,8 +1,7 @@
-//! Where a file's claims were made: the machine, and the clock on which their leases are counted.
+//! The origin of a file's times: the machine and the clock on which they are counted.
 //!
-//! A time namespace adds a fixed offset to the boot clock, so readings of two processes of one machine can be compared
-//! if their offsets are known. The boot id decides nothing, since a container may see one of its own: it is kept for
-//! older builds.
+//! A time namespace adds a fixed offset to the boot clock. Times of two processes of one machine can therefore be compared
+//! if both offsets are known. The boot id is recorded only for older builds, because a container may have its own.
 
 use std::fs;
 use std::path::Path;
@@ -11,24 +10,25 @@ use tenure_backend::BackendError;
 
 use super::file::refused;
 
-/// The time namespace in which the machine starts. It adds nothing to any clock.
+/// The name of the initial time namespace, whose offsets are zero.
 const INITIAL_NAMESPACE: &str = "time:[4026531834]";
 
-/// What a reading of the lease clock belongs to.
+/// The machine, boot and time namespace in which a time of the lease clock was read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Origin {
-    /// Changes with each start of the kernel. Builds that know no leases in rows end all claims of another boot.
+    /// The boot id, which changes with each start of the kernel. Builds without leases in rows delete all claims of another
+    /// boot id.
     pub(super) boot: String,
-    /// Which machine: its identifier, or its name.
+    /// The machine id, or `name:` and the host name without one.
     pub(super) machine: String,
-    /// The name of the time namespace, unique within a boot.
+    /// The name of the time namespace. Unique within a boot.
     pub(super) namespace: String,
-    /// The nanoseconds that the time namespace adds to the boot clock, if they are known.
+    /// The offset in nanoseconds that the time namespace adds to the boot clock, if known.
     pub(super) offset: Option<i64>,
 }
 
 impl Origin {
-    /// The one of this process. What the system does not tell is empty.
+    /// The origin of this process. Values that the system does not report are empty.
     pub(super) fn here() -> Self {
         let line = |path: &str| fs::read_to_string(path).map(|text| text.trim().to_owned()).ok();
         let named = |path: &str| line(path).filter(|text| !text.is_empty());
@@ -45,7 +45,7 @@ impl Origin {
         }
     }
 
-    /// The origin recorded in a file's columns.
+    /// The origin recorded in the columns of a file.
     pub(super) fn stored(boot: String, machine: String, namespace: String, clock: Option<&str>) -> Self {
         let mut origin = Origin {
             boot,
@@ -53,13 +53,13 @@ impl Origin {
             namespace,
             offset: None,
         };
-        // An older build that ended all claims wrote its boot and namespace, and left the column `clock` as it was.
+        // An older build updates boot and namespace but not the column `clock`, so the offset is used only if both match.
         let offset = clock.and_then(|clock| clock.strip_suffix(&origin.names())?.parse().ok());
         origin.offset = offset.or_else(|| known_offset(&origin.namespace));
         origin
     }
 
-    /// What the column `clock` keeps: the offset, and the boot and namespace that were written with it.
+    /// The value of the column `clock`: the offset, with the boot id and namespace for which it holds.
     pub(super) fn clock(&self) -> String {
         format!("{}{}", self.offset.unwrap_or(0), self.names())
     }
@@ -68,7 +68,7 @@ impl Origin {
         format!(" {} {}", self.boot, self.namespace)
     }
 
-    /// Whether both read the same clock, as far as that is known.
+    /// Whether both origins have the same clock. Without known offsets, only if boot id and namespace are equal.
     pub(super) fn shares_clock_with(&self, other: &Origin) -> bool {
         match (self.offset, other.offset) {
             (Some(ours), Some(theirs)) => ours == theirs,
@@ -76,7 +76,7 @@ impl Origin {
         }
     }
 
-    /// Refuses to use the file where the clock of this process cannot be compared with that of others.
+    /// Refuses the file if the clock of this process cannot be compared with that of other processes.
     pub(super) fn check(&self, path: &Path) -> Result<(), BackendError> {
         if self.offset.is_none() {
             let why = "cannot be used in a time namespace whose offsets are not known, or where child processes have \
@@ -94,12 +94,13 @@ impl Origin {
     }
 }
 
-/// The offset of a namespace that is known by its name. A kernel without time namespaces has no names.
+/// The offset that follows from the name alone: zero for the initial namespace, and for kernels without time namespaces.
 fn known_offset(namespace: &str) -> Option<i64> {
     ["", INITIAL_NAMESPACE].contains(&namespace).then_some(0)
 }
 
-/// The offset of this process's namespace. `offsets` lists those of the namespace for children, so both must be one.
+/// The offset of this process's namespace. `offsets` (`timens_offsets`) describes the namespace of child processes, so it
+/// is used only if both namespaces are the same.
 fn offset_here(namespace: &str, of_children: &str, offsets: &str) -> Option<i64> {
     if namespace != of_children {
         return None;
@@ -147,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_whose_children_have_another_clock_is_refused() {
+    fn another_namespace_of_child_processes_is_refused() {
         let offsets = "monotonic           7         0\nboottime           90       500\n";
         assert_eq!(offset_here("time:[1]", "time:[1]", offsets), Some(90_000_000_500));
         assert_eq!(offset_here("time:[1]", "time:[2]", offsets), None);
@@ -167,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn an_offset_that_an_older_build_left_behind_is_not_used() {
+    fn an_offset_of_an_older_build_is_ignored() {
         let before = origin("b", INITIAL_NAMESPACE, Some(0)).clock();
         assert_eq!(stored("c", "time:[1]", Some(&before)).offset, None);
         assert_eq!(stored("b", "time:[1]", None).offset, None);

@@ -1,4 +1,4 @@
-//! The statements on the tables: views are read, and their changes are written, within one transaction.
+//! The SQL statements: read the view of a key, write its changes, sweep. All run within one transaction.
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -11,16 +11,17 @@ use tenure_backend::{ClaimId, ClientId, FencingToken, Instant, LockKey, Mode, To
 use super::ddl::BUCKETS;
 use crate::claims::{Change, Moment, Phase, Row, View};
 
-/// The columns of a claim but for its key, in the order in which [`read`] takes them.
+/// The columns of `claim` except `key`, in the order in which [`read`] expects them.
 macro_rules! columns {
     () => {
         "client, number, phase, kind, take, size, place, until, reserved, token, run, label, evictor, lease"
     };
 }
 
-/// The prepared statements of one connection. None of them has text from outside: keys are parameters.
+/// The prepared statements of one connection. Keys and labels are parameters, never part of the text.
 pub(super) struct Tables<'c> {
-    /// Takes the right to write, before anything is read: what is read stays true until the end.
+    /// Begins a transaction and takes the write lock before the first read, so that no other process can change the rows
+    /// between the read and the commit.
     pub(super) begin: Statement<'c>,
     begin_read: Statement<'c>,
     pub(super) commit: Statement<'c>,
@@ -50,13 +51,14 @@ impl<'c> Tables<'c> {
             rollback: prepare("ROLLBACK")?,
             counter: prepare("SELECT last FROM bucket WHERE number = ?1")?,
             set_counter: prepare("UPDATE bucket SET last = ?2 WHERE number = ?1")?,
-            // One key: everything that counts, by one range scan.
+            // ?1: key. Returns all rows of the key that are not ended, by one range scan of the primary key.
             live: prepare(concat!(
                 "SELECT ",
                 columns!(),
                 " FROM claim WHERE key = ?1 AND live = 1"
             ))?,
-            // One claim that has ended, of which there may be many thousand on a busy key.
+            // ?1: key, ?2: client, ?3: number. Returns the row of one ended claim. A busy key may have thousands of them,
+            // so they are read one by one.
             ended: prepare(concat!(
                 "SELECT ",
                 columns!(),
@@ -67,9 +69,9 @@ impl<'c> Tables<'c> {
                  forget, token, run, label, evictor, lease) \
                  VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17)",
             )?,
-            // ?18 is where the row lies: ending a claim moves it from the rows that count to the others.
-            // A row without a lease is of a client of an older build, which renews it without writing a lease: it
-            // stays without one, or the renewed row would be taken for one of an earlier boot.
+            // ?18: the old value of `live`, a part of the primary key. Ending a claim changes `live` from 1 to 0.
+            // A row without a lease belongs to a client of an older build, which renews it without writing a lease. The
+            // row stays without a lease: otherwise the renewed row would look like one of an earlier boot.
             update: prepare(
                 "UPDATE claim SET live = ?4, phase = ?5, kind = ?6, take = ?7, size = ?8, place = ?9, until = ?10, \
                  reserved = ?11, forget = ?12, token = ?13, run = ?14, label = ?15, evictor = ?16, \
@@ -79,19 +81,23 @@ impl<'c> Tables<'c> {
             delete: prepare(
                 "DELETE FROM claim WHERE key = ?1 AND live = ?2 AND client = ?3 AND number = ?4",
             )?,
-            // A listing: from a key on (?1), or after one (?2), in the order of their bytes.
+            // ?1: the first key, ?2: only keys after this one. Returns rows in the byte order of their keys.
             listed: prepare(concat!(
                 "SELECT ",
                 columns!(),
                 ", key FROM claim WHERE key >= ?1 AND key > ?2 AND live = 1 ORDER BY key"
             ))?,
+            // Returns the primary key of the row at which the last sweep of any process ended.
             swept: prepare(
                 "SELECT swept_key, swept_live, swept_client, swept_number FROM store WHERE one = 1",
             )?,
+            // ?1 to ?4: the primary key at which the last sweep ended, ?5: how many rows to skip. Returns the primary key of
+            // the last row to sweep, or nothing if the table ends before.
             sweep_end: prepare(
                 "SELECT key, live, client, number FROM claim WHERE (key, live, client, number) > (?1, ?2, ?3, ?4) \
                  ORDER BY key, live, client, number LIMIT 1 OFFSET ?5",
             )?,
+            // Deletes the rows after ?1 to ?4 up to ?5 to ?8 that may be forgotten at the time ?9 or are of an earlier boot.
             sweep: prepare(
                 "DELETE FROM claim WHERE (key, live, client, number) > (?1, ?2, ?3, ?4) \
                  AND (key, live, client, number) <= (?5, ?6, ?7, ?8) \
@@ -104,16 +110,16 @@ impl<'c> Tables<'c> {
         })
     }
 
-    /// Begins a look at one moment. It takes no right and keeps nobody from writing.
+    /// Begins a read transaction, which shows one consistent state and blocks no writer.
     ///
-    /// It reads something at once, so that rows which are written later do not show: a clock that is read afterwards
-    /// is then behind none of the rows.
+    /// SQLite fixes that state at the first read, so this reads at once. The caller then reads the clock: no row that it
+    /// sees was written after that time.
     pub(super) fn begin_read(&mut self) -> rusqlite::Result<()> {
         self.begin_read.execute([])?;
         self.version().map(drop)
     }
 
-    /// Reads what is live on a key.
+    /// Reads the view of a key, with all of its rows that are not ended.
     pub(super) fn read_view(&mut self, key: &LockKey, at: Moment) -> rusqlite::Result<View> {
         let mut view = View::new(key.clone(), at);
         let mut rows = self.live.query([key.as_str()])?;
@@ -123,8 +129,8 @@ impl<'c> Tables<'c> {
         Ok(view)
     }
 
-    /// Reads what a verb needs besides: the rows of `ids` in any phase, and the key's token counter, which the
-    /// verbs on another key may have lifted since.
+    /// Adds to a view the rows of `ids`, even if they have ended, and the key's token counter. The counter is read again for
+    /// each verb, because keys share counters and a verb on another key may have raised it.
     pub(super) fn read_claims(&mut self, view: &mut View, ids: &[ClaimId]) -> rusqlite::Result<()> {
         let counter: i64 = self.counter.query_row([bucket(&view.key)], |row| row.get(0))?;
         view.set_counter_value(counter.cast_unsigned());
@@ -141,7 +147,7 @@ impl<'c> Tables<'c> {
         Ok(())
     }
 
-    /// Writes what changed in a view.
+    /// Writes the changes of a view.
     pub(super) fn write(&mut self, view: &mut View) -> rusqlite::Result<Written> {
         let mut written = Written::default();
         for change in view.changes() {
@@ -173,7 +179,7 @@ impl<'c> Tables<'c> {
         Ok(written)
     }
 
-    /// Shows every key from `from` on and after `after`, in order, until `show` has seen enough.
+    /// Calls `show` with the view of each key from `from` on and after `after`, in order, until it returns `false`.
     pub(super) fn list(
         &mut self,
         from: &str,
@@ -204,18 +210,18 @@ impl<'c> Tables<'c> {
         Ok(())
     }
 
-    /// Deletes what may be forgotten or is of an earlier boot among the next `count` rows, going on where the last sweep of any process
-    /// ended, and round again from the end. How many it deleted.
+    /// Sweeps the next `count` rows: deletes those that may be forgotten or are of an earlier boot. Continues where the last
+    /// sweep of any process ended, and starts again at the end of the table. Returns how many rows it deleted.
     pub(super) fn sweep(&mut self, count: u32, now: Instant) -> rusqlite::Result<usize> {
-        type Place = (String, i64, Vec<u8>, i64);
-        let place = |row: &SqlRow<'_>| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?));
-        let from: Place = self.swept.query_row([], place)?;
+        type PrimaryKey = (String, i64, Vec<u8>, i64);
+        let primary_key = |row: &SqlRow<'_>| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?));
+        let from: PrimaryKey = self.swept.query_row([], primary_key)?;
         let (key, alive, client, number) = &from;
-        let end: Option<Place> = self
+        let end: Option<PrimaryKey> = self
             .sweep_end
-            .query_row((key, alive, client, number, count.saturating_sub(1)), place)
+            .query_row((key, alive, client, number, count.saturating_sub(1)), primary_key)
             .optional()?;
-        // No key has a byte as great as this one, so it lies behind all of them.
+        // Sorts after every key, because no key has as many of the greatest character.
         let last = || ("\u{10FFFF}".repeat(60), 2, Vec::new(), 0);
         let to = end.clone().unwrap_or_else(last);
         let next = end.unwrap_or_default();
@@ -237,18 +243,18 @@ impl<'c> Tables<'c> {
         Ok(deleted)
     }
 
-    /// A number that changes when another connection has committed, as of this transaction.
+    /// `PRAGMA data_version`: changes between two transactions if another connection has committed.
     pub(super) fn version(&mut self) -> rusqlite::Result<i64> {
         self.version.query_row([], |row| row.get(0))
     }
 }
 
-/// What was written.
+/// How much a transaction has written.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Written {
-    /// Whether anything was.
+    /// Whether there is anything to commit.
     pub(super) any: bool,
-    /// How many rows there are more of.
+    /// The number of inserted rows.
     pub(super) rows: u32,
 }
 
@@ -259,7 +265,8 @@ impl Written {
     }
 }
 
-/// The counter of a key, by the FNV-1a hash of its bytes: the same in every process and version.
+/// The number of the token counter of a key, by the FNV-1a hash of its bytes. It must be the same in every process and
+/// version.
 fn bucket(key: &LockKey) -> i64 {
     let hash = key.as_str().bytes().fold(0xCBF2_9CE4_8422_2325u64, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01B3)
@@ -267,7 +274,7 @@ fn bucket(key: &LockKey) -> i64 {
     (hash % BUCKETS).cast_signed()
 }
 
-/// Whether a row counts for others than its own claim.
+/// The column `live`: 1 for rows that can affect other claims, 0 for ended ones.
 fn live(phase: Phase) -> i64 {
     i64::from(phase != Phase::Ended)
 }
@@ -276,7 +283,7 @@ fn nanos(at: Instant) -> i64 {
     i64::try_from(at.as_nanos()).unwrap_or(i64::MAX)
 }
 
-/// Binds the parameters that insertion and update have in common.
+/// Binds the parameters ?1 to ?17, which are the same for insert and update.
 fn bind(statement: &mut Statement<'_>, view: &View, row: &Row) -> rusqlite::Result<()> {
     let (kind, take, size) = match row.mode {
         Mode::Exclusive => (0, 0, 0),
@@ -312,13 +319,13 @@ fn bind(statement: &mut Statement<'_>, view: &View, row: &Row) -> rusqlite::Resu
     statement.raw_bind_parameter(17, i64::try_from(lease.as_nanos()).unwrap_or(i64::MAX))
 }
 
-/// The lease that was written with a row, whose columns are in the order of `columns!`. Older builds write none.
+/// Reads the column `lease` from a row in the order of `columns!`. `None` for rows of older builds.
 fn lease(row: &SqlRow<'_>) -> rusqlite::Result<Option<Duration>> {
     let nanos: Option<i64> = row.get(13)?;
     Ok(nanos.map(|nanos| Duration::from_nanos(nanos.max(0).cast_unsigned())))
 }
 
-/// Reads a row in the order of `columns!`.
+/// Reads the other columns from a row in the order of `columns!`.
 fn read(row: &SqlRow<'_>) -> rusqlite::Result<Row> {
     let number = |at| row.get::<_, i64>(at);
     let instant = |at| Ok::<_, rusqlite::Error>(Instant::from_nanos(number(at)?.max(0).cast_unsigned()));
@@ -353,7 +360,7 @@ fn read(row: &SqlRow<'_>) -> rusqlite::Result<Row> {
     })
 }
 
-/// The file is sound for SQLite, but not for us.
+/// The error for a row whose values no build of Tenure writes, in a file that is intact for SQLite.
 fn damaged(column: usize, what: &str) -> rusqlite::Error {
     let cause = format!("a row of the table `claim` has no {what} where one belongs");
     rusqlite::Error::FromSqlConversionFailure(column, Type::Null, cause.into())
@@ -368,14 +375,14 @@ mod tests {
     use crate::dialect::sqlite::tests::create_file;
     use crate::dialect::sqlite::validate;
 
-    /// Otherwise a row could be newer than the clock that judges it, and would be taken for one of an earlier boot.
+    /// A row written after the clock was read would look like one of an earlier boot.
     #[test]
-    fn a_look_shows_no_row_that_is_written_after_it_began() {
+    fn a_read_transaction_sees_no_later_row() {
         let here = Origin::here();
-        let (_dir, path, looking) = create_file(&here);
+        let (_dir, path, reading) = create_file(&here);
         let writing = validate::open(&path, Contents::NonEmpty, &Config::default(), &here);
         let writing = writing.expect("the file opens");
-        let mut tables = Tables::prepare(&looking).expect("the statements fit");
+        let mut tables = Tables::prepare(&reading).expect("the statements fit");
         tables.begin_read().expect("it can be read");
         let insert =
             "INSERT INTO claim VALUES ('k', 1, zeroblob(16), 1, 4, 0, 0, 0, 0, 1, 0, 1, 0, 0, '', NULL, 1)";
@@ -387,11 +394,11 @@ mod tests {
         let key = LockKey::new("k").expect("a good key");
         let rows = |tables: &mut Tables<'_>| tables.read_view(&key, at).expect("it can be read").rows();
         assert_eq!(rows(&mut tables), 0);
-        tables.rollback.execute([]).expect("the look ends");
+        tables.rollback.execute([]).expect("the transaction ends");
         assert_eq!(rows(&mut tables), 1);
     }
 
-    /// Files outlive versions: a key must find its counter again.
+    /// A file may be used by a later version, which must find the same counter for a key.
     #[test]
     fn a_key_always_has_the_same_counter() {
         let of = |name: &str| bucket(&LockKey::new(name).expect("the names are sound"));

@@ -1,4 +1,4 @@
-//! What only a power failure would show: whether a commit waited for the disk.
+//! Checks which commits are synced to the disk. Otherwise only a power failure would show it.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use crate::claims::tests::claim;
 use crate::config::Config;
 use crate::request::{Pending, Request, Write};
 
-/// A lock file in a directory of its own, made by a process of that origin, and a connection to it.
+/// Creates a lock file in a temporary directory, as a process of this origin does, and connects to it.
 pub(super) fn create_file(origin: &Origin) -> (TempDir, PathBuf, Connection) {
     let dir = tempfile::tempdir().expect("a temporary directory can be made");
     let path = dir.path().join("locks.db");
@@ -27,7 +27,7 @@ pub(super) fn create_file(origin: &Origin) -> (TempDir, PathBuf, Connection) {
     (dir, path, made.expect("the file is made"))
 }
 
-/// Serves those requests one after the other, and answers how the last commit waited for the disk: `PRAGMA synchronous`.
+/// Serves the requests one by one, and returns the `PRAGMA synchronous` of the last commit.
 fn synchronous_after(requests: impl IntoIterator<Item = Write>) -> i64 {
     let (_dir, path, connection) = create_file(&Origin::here());
     let config = Config {
@@ -46,9 +46,9 @@ fn synchronous_after(requests: impl IntoIterator<Item = Write>) -> i64 {
         .expect("it can be asked")
 }
 
-/// A token that was given out is never given out again: whatever grants waits for the disk, also after what does not.
+/// Tokens must survive a power failure, so a grant is synced even right after a commit that is not.
 #[test]
-fn a_commit_that_grants_waits_for_the_disk() {
+fn a_commit_that_grants_is_synced() {
     const NORMAL: i64 = 1;
     const FULL: i64 = 2;
     let not_after = Config::default().clock.now() + Duration::from_secs(5);

@@ -1,4 +1,4 @@
-//! Opening a file: on the thread that will serve it, since that blocks.
+//! Starts the thread that opens and serves a file, because SQLite blocks.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Once};
@@ -15,7 +15,7 @@ use super::worker::{Worker, blocked};
 use super::{busy, default_path, file, validate, version};
 use crate::config::Config;
 
-/// Starts the thread and waits until it has opened the file.
+/// Starts the thread, and waits until it has opened the file.
 pub(super) async fn start(
     path: Option<PathBuf>,
     config: Config,
@@ -28,7 +28,8 @@ pub(super) async fn start(
             Ok((path, connection)) => {
                 let closed = match Worker::new(&path, &connection, &config, mailbox) {
                     Ok(worker) => {
-                        // If nobody waits any more, the mailbox is closed and the worker ends at once.
+                        // Sending fails if the caller dropped its future. The store is then dropped too, which closed
+                        // the mailbox, and so the worker ends at once.
                         let _ = ready.send(Ok(()));
                         worker.run()
                     }
@@ -56,7 +57,7 @@ pub(super) async fn start(
     })
 }
 
-/// Whether this process has been warned of its SQLite.
+/// Makes the warning of an old SQLite appear once per process.
 static WARNED: Once = Once::new();
 
 fn open(path: Option<PathBuf>, config: &Config) -> Result<(PathBuf, Connection), BackendError> {

@@ -1,4 +1,4 @@
-//! One write transaction as the claim logic sees it, and the views of long queues that outlive it.
+//! One write transaction as the claim logic sees it, and the cache of long views between transactions.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -9,25 +9,25 @@ use tenure_backend::{ClaimId, LockKey};
 use super::tables::{Tables, Written};
 use crate::claims::{Moment, View};
 
-/// How many rows are kept at the most: some 20 MiB.
+/// The maximum number of cached rows, about 20 MiB.
 const MAX_CACHED_ROWS: usize = 1 << 16;
 
-/// The claims whose rows a step needs, whatever their phase.
+/// The claims whose rows a verb needs even if they have ended.
 pub(crate) type Ids = SmallVec<[ClaimId; 2]>;
 
-/// A transaction under way.
+/// A write transaction that has begun.
 pub(crate) struct Transaction<'a, 'c> {
     pub(super) at: Moment,
     pub(super) tables: &'a mut Tables<'c>,
     pub(super) cache: &'a mut ViewCache,
-    /// The keys that were visited: each is read once, however many requests are for it.
+    /// The views read so far. Each key is read once, however many requests concern it.
     pub(super) views: HashMap<LockKey, View>,
     pub(super) written: Written,
 }
 
 impl Transaction<'_, '_> {
-    /// Reads the view of a key with the rows of `ids`, lets `decide` change it, and writes what changed. If it fails,
-    /// the whole transaction is to be undone.
+    /// Reads the view of a key with the rows of `ids`, lets `decide` change it, and writes the changes. After an error the
+    /// caller must roll back the whole transaction.
     pub(crate) fn visit<T>(
         &mut self,
         key: &LockKey,
@@ -35,10 +35,10 @@ impl Transaction<'_, '_> {
         decide: impl FnOnce(&mut View) -> T,
     ) -> rusqlite::Result<T> {
         let view = match self.views.entry(key.clone()) {
-            Entry::Occupied(known) => known.into_mut(),
-            Entry::Vacant(unknown) => match self.cache.views.remove(key) {
-                Some(cached) => unknown.insert(cached.advance_to(self.at)),
-                None => unknown.insert(self.tables.read_view(key, self.at)?),
+            Entry::Occupied(entry) => entry.into_mut(),
+            Entry::Vacant(entry) => match self.cache.views.remove(key) {
+                Some(cached) => entry.insert(cached.advance_to(self.at)),
+                None => entry.insert(self.tables.read_view(key, self.at)?),
             },
         };
         self.tables.read_claims(view, &ids)?;
@@ -48,30 +48,31 @@ impl Transaction<'_, '_> {
     }
 }
 
-/// Long views that are true as long as nobody but this connection changes the file: to read a thousand waiters takes
-/// longer than all else that a hand-over does. Whoever visits a key takes its view away, so that one which a failed
-/// transaction changed is not found again.
+/// Long views, cached between transactions: reading a thousand waiters takes longer than the rest of a hand-over.
+///
+/// A view is valid until another connection changes the file. A transaction removes each view that it uses and puts it
+/// back after its commit, so that a failed transaction leaves no changed view behind.
 #[derive(Debug, Default)]
 pub(super) struct ViewCache {
     views: HashMap<LockKey, View>,
-    /// Changes with each commit of another connection.
+    /// `PRAGMA data_version` of the cached views. It changes with each commit of another connection.
     version: i64,
 }
 
 impl ViewCache {
-    /// Drops everything that may not be true any more. The transaction has begun.
+    /// Drops all views if another connection has committed. Called after the transaction has begun.
     pub(super) fn check(&mut self, tables: &mut Tables<'_>) {
         if !self.views.is_empty() && tables.version().ok() != Some(self.version) {
             self.clear();
         }
     }
 
-    /// Rows were changed, but by no verb.
+    /// Drops all views, after rows were deleted without them, such as by a sweep.
     pub(super) fn clear(&mut self) {
         self.views.clear();
     }
 
-    /// Keeps what is worth it of a transaction that was committed. `version` was read in it.
+    /// Caches the long views of a committed transaction. `version` was read within it.
     pub(super) fn insert(&mut self, views: HashMap<LockKey, View>, version: i64) {
         self.version = version;
         let mut rows: usize = self.views.values().map(View::rows).sum();

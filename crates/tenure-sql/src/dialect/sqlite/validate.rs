@@ -1,4 +1,5 @@
-//! How a file is known to be ours before anything is written, and when its tables are made. What they are is in `ddl.rs`.
+//! Opens a file only if it is a valid lock file, and checks that before the first write. Creates the tables of an empty
+//! file; their definitions are in `ddl.rs`.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -16,16 +17,17 @@ use crate::config::Config;
 use crate::error;
 use tenure_backend::escape_control;
 
-/// How long the log beside the file may stay: as long as it gets between two checkpoints anyway.
+/// The size to which SQLite truncates the log after a checkpoint. Between two checkpoints it grows to about this size.
 const MAX_WAL_BYTES: i64 = 4 << 20;
 
-/// Into how many reads_left of 5 ms the judgement of a file is spread that another process may be writing.
+/// How often an unreadable first page is read again, every 5 ms, because another process may be writing it.
 const MAX_READS: u32 = 40;
 
-/// The names of our tables, as `sqlite_schema` has them.
+/// The names of the tables, as listed in `sqlite_schema`.
 pub(super) const TABLE_NAMES: [&str; 3] = ["bucket", "claim", "store"];
 
-/// Opens the file and sees to it that it is a sound lock file of this machine. Unless it is, nothing was written.
+/// Opens the file, creates or adopts its tables, and checks that it is an intact lock file of this machine. A file that is
+/// refused is not changed.
 pub(super) fn open(
     path: &Path,
     found: Contents,
@@ -68,7 +70,7 @@ pub(super) fn open(
         adopt::adopt(path, here, &*config.clock)?;
         busy::set_deadline(Instant::now(), config.busy_limit);
         connection = connection::open(path)?;
-        // From this read on no other process can adopt the file.
+        // This read takes the shared lock of an open connection, so no other process can adopt the file from here on.
         let there = busy::retry(|| adopt::origin(&connection)).map_err(sql)?;
         adopt::check_clock(path, &there, here)?;
     }
@@ -79,7 +81,7 @@ pub(super) fn open(
     let pages = i64::try_from(config.max_bytes).unwrap_or(i64::MAX) / page.max(1);
     let bound = |name, bytes| connection.pragma_update_and_check(None, name, bytes, |_| Ok(()));
     bound("max_page_count", pages).map_err(sql)?;
-    // A log that one slow reader made long is cut again.
+    // A slow reader can make the log long. This truncates it at the next checkpoint.
     bound("journal_size_limit", MAX_WAL_BYTES).map_err(sql)?;
     connection
         .set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, false)
@@ -87,9 +89,9 @@ pub(super) fn open(
     Ok(connection)
 }
 
-/// Prepares every statement: they fit the tables, or the file is not ours to change.
+/// Prepares every statement, which fails if the tables are not those of a lock file.
 ///
-/// In a file of an older build they fit once its columns are added. Here nothing of that is kept.
+/// In a file of an older build, this first adds the missing columns, and rolls that back afterwards.
 fn check_statements(connection: &mut Connection) -> rusqlite::Result<()> {
     if !adopt::lacks_columns(connection)? {
         return Tables::prepare(connection).map(drop);
@@ -100,7 +102,7 @@ fn check_statements(connection: &mut Connection) -> rusqlite::Result<()> {
     transaction.rollback()
 }
 
-/// Adds what a file of an older build lacks. The older build goes on using it.
+/// Adds the columns that a file of an older build lacks. The older build can still use the file.
 fn add_columns(connection: &mut Connection) -> rusqlite::Result<()> {
     if busy::retry(|| adopt::lacks_columns(connection))? {
         let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
@@ -110,7 +112,7 @@ fn add_columns(connection: &mut Connection) -> rusqlite::Result<()> {
     Ok(())
 }
 
-/// Sees to it that the file has a write-ahead log.
+/// Switches the file to a write-ahead log.
 fn enable_wal(path: &Path, connection: &Connection) -> Result<(), BackendError> {
     let set = || connection.query_row("PRAGMA journal_mode = WAL", [], |row| row.get(0));
     let journal: String = busy::retry(set).map_err(|error| error::sqlite(path, error, Effect::None))?;
@@ -121,11 +123,11 @@ fn enable_wal(path: &Path, connection: &Connection) -> Result<(), BackendError> 
     Ok(())
 }
 
-/// Refuses a file that is not ours, by its first page alone, without locking it or writing anything.
+/// Refuses a database of another program. Reads the first page, without locking or writing the file.
 ///
-/// Only SQLite may open it: the program around us may have a database of its own open here, and closing another
-/// descriptor would drop its locks. Since nothing is locked, a page that is being written may look damaged: then
-/// it is read again.
+/// The page is read through SQLite, because the application may have a database of its own open at this path, and closing
+/// another descriptor would drop its POSIX locks. Without a lock, a page that is being written may look damaged, so it is
+/// read again.
 fn check_application_id(path: &Path) -> Result<(), BackendError> {
     let flags =
         OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_URI;
@@ -151,7 +153,7 @@ fn check_application_id(path: &Path) -> Result<(), BackendError> {
     Err(refused(path, "is a SQLite database of another program", then))
 }
 
-/// A path as URIs of SQLite take it.
+/// Percent-encodes a path for a URI of SQLite.
 fn uri_encode(path: &Path) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"/-_.".contains(&byte);
     let bytes = path.as_os_str().as_encoded_bytes();
@@ -161,7 +163,7 @@ fn uri_encode(path: &Path) -> String {
     })
 }
 
-/// Fills an empty file, unless another process was quicker.
+/// Creates the tables in an empty file, unless another process already has.
 fn create_tables(connection: &mut Connection, here: &Origin) -> rusqlite::Result<()> {
     connection.pragma_update(None, "synchronous", "FULL")?;
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;

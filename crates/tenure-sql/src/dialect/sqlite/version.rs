@@ -1,15 +1,15 @@
-//! The version of SQLite that this program is linked with, and what is wrong with old ones.
+//! Recognizes versions of SQLite with a bug that can damage lock files.
 
 use std::sync::Once;
 
-/// What can happen to a lock file that is used with this version of SQLite.
+/// Describes the bug of this version of SQLite that can damage a lock file, if it has it.
 ///
-/// Up to 3.51.2 a checkpoint that runs while another connection starts the log afresh may leave out pages of later
-/// commits, and so damage the file: <https://sqlite.org/wal.html#walresetbug>. 3.44.6 and 3.50.7 are mended too.
+/// Up to 3.51.2, a checkpoint that runs while another connection resets the log may omit pages of later commits, and so
+/// damage the file: <https://sqlite.org/wal.html#walresetbug>. 3.44.6 and 3.50.7 have the fix too.
 pub(super) fn wal_reset_bug(version: i32) -> Option<String> {
-    let is_mended = matches!(version, 3_044_006..3_045_000 | 3_050_007..3_051_000 | 3_051_003..);
+    let is_fixed = matches!(version, 3_044_006..3_045_000 | 3_050_007..3_051_000 | 3_051_003..);
     let [major, minor, patch] = [version / 1_000_000, version / 1_000 % 1_000, version % 1_000];
-    (!is_mended).then(|| {
+    (!is_fixed).then(|| {
         format!(
             "SQLite {major}.{minor}.{patch} may damage a lock file that several processes use \
              (https://sqlite.org/wal.html#walresetbug)"
@@ -17,7 +17,7 @@ pub(super) fn wal_reset_bug(version: i32) -> Option<String> {
     })
 }
 
-/// Warns once in each process that its SQLite may damage lock files. `warned` is the process's.
+/// Logs a warning if this SQLite may damage lock files. `warned` limits it to one per process.
 pub(super) fn warn(version: i32, warned: &Once) {
     if let Some(bug) = wal_reset_bug(version) {
         warned.call_once(|| tracing::warn!("{bug}: use SQLite 3.51.3 or later"));
@@ -31,7 +31,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn versions_that_may_damage_a_log_are_known() {
+    fn versions_with_the_wal_reset_bug_are_recognized() {
         for version in [
             3_007_000, 3_040_001, 3_044_005, 3_045_000, 3_050_006, 3_051_000, 3_051_002,
         ] {
@@ -45,7 +45,7 @@ mod tests {
     }
 
     #[test]
-    fn an_old_version_is_warned_of_once() {
+    fn an_old_version_is_reported_once() {
         let log = tempfile::NamedTempFile::new().expect("a file");
         let logger = tracing_subscriber::fmt()
             .with_max_level(tracing::Level::WARN)

@@ -1,4 +1,4 @@
-//! Keeping watch for those who wait: listening for rings, looking at keys, renewing registrations.
+//! `watch` between requests: checks the keys of subscribers, wakes those that should poll, renews watchers' rows.
 
 use std::time::{Duration, Instant};
 
@@ -10,19 +10,18 @@ use crate::claims::REFRESH;
 use crate::display::display_path;
 use crate::request::register;
 
-/// After a look for which there was no reason, since the rings were for keys of others: for how many times as long
-/// as the look took no further rings are heard. So a waiter takes less than a hundredth of a core, however many keys
-/// of others change hands.
+/// After a check that found no change, notifications are ignored for this many times the CPU time of the check. A
+/// waiting process therefore uses less than a hundredth of a core, however many other keys change hands.
 const PAUSE_PER_CPU_TIME: u32 = 128;
 
-/// The longest such rest: whoever has a turn must not sleep through it.
+/// The longest such pause. Shorter than a reservation (10 ms), so that a watcher does not miss its own.
 const MAX_PAUSE: Duration = Duration::from_millis(8);
 
-/// What being woken costs besides the look itself, in the kernel and in caches.
+/// The CPU time of a wake-up in addition to the check itself, in the kernel and by cache misses.
 const WAKE_COST: Duration = Duration::from_micros(22);
 
 impl Worker<'_> {
-    /// Whatever is due while somebody waits: listener, bars and turns that end, registrations.
+    /// Does what is due for subscribers: notifications, cooldowns and reservations that end, renewals of watchers' rows.
     pub(super) fn serve_subscribers(&mut self) {
         if self.subscribers.is_empty() {
             return;
@@ -47,7 +46,7 @@ impl Worker<'_> {
         }
     }
 
-    /// Looks at keys, and wakes whom it concerns. Whether any of them stands otherwise than at the last look.
+    /// Checks keys and wakes the subscribers that should poll. Returns whether any key has changed since its last check.
     fn check_keys(&mut self, keys: &[LockKey]) -> bool {
         if keys.is_empty() {
             return false;
@@ -55,8 +54,8 @@ impl Worker<'_> {
         let checked = self.try_check_keys(keys);
         self.roll_back();
         checked.unwrap_or_else(|error| {
-            // Whoever is woken asks, and learns what is wrong.
-            tracing::debug!(%error, path = %display_path(self.path), "a look at the lock file failed");
+            // Woken subscribers poll, and so their callers get the error.
+            tracing::debug!(%error, path = %display_path(self.path), "checking the keys of waiters failed");
             self.subscribers.wake_all();
             false
         })
@@ -74,7 +73,7 @@ impl Worker<'_> {
         Ok(changed)
     }
 
-    /// Renews the registrations of all who wait. What fails is tried again at the next time.
+    /// Renews the watchers' rows of all subscribers. After an error, the next call tries again.
     fn renew_registrations(&mut self, now: Instant) {
         let claims = self.subscribers.registered();
         if claims.is_empty() || self.lost.is_some() {
@@ -98,6 +97,7 @@ impl Worker<'_> {
         }
     }
 
+    /// How long the thread may sleep; without a limit if it has no subscribers.
     pub(super) fn time_to_sleep(&self) -> Option<Duration> {
         if self.subscribers.is_empty() {
             return None;
@@ -116,7 +116,7 @@ impl Worker<'_> {
     }
 }
 
-/// How long this thread has run so far: on a busy machine far less than the time that has passed.
+/// The CPU time of this thread so far.
 fn cpu_time() -> Duration {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     Duration::new(time.tv_sec.cast_unsigned(), time.tv_nsec as u32)

@@ -1,5 +1,4 @@
-//! The thread that serves a file: requests that are there together share a transaction, and so one write to the
-//! disk.
+//! The thread that serves a file. Requests that are queued together share a transaction, and so one write to the disk.
 
 use std::collections::{HashMap, VecDeque};
 use std::ops::RangeInclusive;
@@ -8,10 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use rusqlite::Connection;
-use tenure_backend::{
-    AcquireReply, BackendError, Clock, Effect, Fault, Finding, LockKey, LockStatus, Page, Query,
-    ReleaseTarget,
-};
+use tenure_backend::{AcquireReply, BackendError, Clock, Effect, Fault, Finding, LockKey, ReleaseTarget};
 
 use super::file::{self, Identity};
 use super::mailbox::{CALLER_SPIN, Mailbox, Posted, WORKER_SPIN};
@@ -19,22 +15,22 @@ use super::notification::{self, NotificationListener};
 use super::tables::{Tables, Written};
 use super::transaction::{Transaction, ViewCache};
 use super::{adopt, busy, examine, write_lock};
-use crate::claims::{Moment, PageBuilder, REFRESH, View};
+use crate::claims::{Moment, REFRESH, View};
 use crate::config::Config;
 use crate::display::display_path;
 use crate::error;
 use crate::request::{Pending, Request, Write};
 use crate::subscribers::Subscribers;
 
-/// How many rows are swept for each one that is written: so many more that what has ended is forgotten soon, and
-/// that what was left behind while nobody wrote is caught up with.
+/// How many rows are swept for each row that is written. More than one, so that the sweep goes round the table quickly
+/// and catches up after a time without writes.
 const SWEPT_PER_ROW: u32 = 4;
 
-/// How many rows a sweep looks at: not for every row that is written, since a sweep costs a page more, and never so
-/// many that other processes would wait for long. What is left is for the next commits.
+/// How many rows one sweep reads. At least 64, because each sweep writes one more page; at most 1024, so that other
+/// processes do not wait long for the write lock. Later transactions sweep the rest.
 const SWEEP_ROWS: RangeInclusive<u32> = 64..=1024;
 
-/// Everything that the thread has.
+/// The state of the thread that serves a file.
 pub(super) struct Worker<'c> {
     pub(super) path: &'c Path,
     pub(super) connection: &'c Connection,
@@ -47,15 +43,17 @@ pub(super) struct Worker<'c> {
     mailbox: Arc<Mailbox>,
     pub(super) subscribers: Subscribers,
     pub(super) listener: NotificationListener,
-    /// Whether a commit waits for the disk at this moment.
+    /// Whether commits are synced to the disk: the current value of `PRAGMA synchronous`.
     durable: bool,
-    /// How many rows are to be swept for those that were written.
+    /// How many rows are still to be swept for the rows that were written.
     sweep_debt: u32,
+    /// When the watchers' rows are renewed next.
     pub(super) refresh_at: Instant,
+    /// When all keys with subscribers are checked next, even without a notification.
     pub(super) check_at: Instant,
-    /// Until then no rings are heard.
+    /// Until when notifications of other processes are ignored.
     pub(super) ignore_until: Instant,
-    /// Set once the file at the path is another one: all claims in ours are lost.
+    /// The error for all requests after the file was deleted or replaced.
     pub(super) lost: Option<BackendError>,
 }
 
@@ -71,7 +69,7 @@ impl<'c> Worker<'c> {
             .pragma_update(None, "synchronous", "FULL")
             .map_err(sql)?;
         let tables = Tables::prepare(connection).map_err(sql)?;
-        // From the first read on the files beside it are there, and stay as long as anybody has it open.
+        // This first read creates `-wal` and `-shm`, which then exist as long as any process has the file open.
         adopt::origin(connection).map_err(sql)?;
         let (wal, shm) = (file::sibling(path, "-wal"), file::sibling(path, "-shm"));
         let now = Instant::now();
@@ -88,7 +86,7 @@ impl<'c> Worker<'c> {
             subscribers: Subscribers::default(),
             listener: NotificationListener::new(path),
             durable: true,
-            // A process that takes a single lock sweeps too.
+            // Starts with a full step, so that a process that takes a single lock sweeps too.
             sweep_debt: *SWEEP_ROWS.start(),
             refresh_at: now,
             check_at: now,
@@ -97,13 +95,14 @@ impl<'c> Worker<'c> {
         })
     }
 
-    /// Serves until the mailbox is closed and empty. Gives back whoever waits for the end.
+    /// Serves requests until the mailbox is closed and empty. Returns the close requests, to be answered after the
+    /// connection is closed.
     pub(super) fn run(mut self) -> Vec<Pending<(), Result<(), BackendError>>> {
         let mut closing = Vec::new();
         let mailbox = self.mailbox.clone();
         let mut answered = Instant::now();
         while let Some(posted) = mailbox.take(self.config.max_group) {
-            // Whoever took so short a time to come again will very likely do so once more.
+            // A request that came soon after the last reply predicts that the next one comes as soon.
             let first = posted.iter().map(|posted| posted.since).min();
             let quick =
                 first.is_some_and(|since| since < answered + WORKER_SPIN) && self.subscribers.is_empty();
@@ -113,7 +112,7 @@ impl<'c> Worker<'c> {
             mailbox.set_caller_may_spin(
                 quick && alone && first.is_some_and(|since| answered < since + CALLER_SPIN),
             );
-            // Nobody waits in the file at that time, so a waiter costs none of it.
+            // Spins only without subscribers, so that no waiter costs CPU time.
             if quick && self.subscribers.is_empty() && mailbox.spin_until(answered + WORKER_SPIN) {
                 continue;
             }
@@ -122,14 +121,14 @@ impl<'c> Worker<'c> {
             let time = self.time_to_sleep();
             mailbox.sleep(&mut self.listener, listens, time);
         }
-        // Whoever watches through this handle cannot be woken any more, and must not be counted on.
+        // Deletes the watchers' rows of this handle, so that no key is reserved for a waiter that cannot be woken.
         let now = Instant::now();
         let left = self.subscribers.registered().into_iter();
         self.write(left.map(|claim| (now, Write::Unwatch(claim))).collect());
         closing
     }
 
-    /// Serves requests in order; neighbours that write share a transaction.
+    /// Serves requests in order. Consecutive write requests share a transaction.
     fn serve(&mut self, posted: VecDeque<Posted>, closing: &mut Vec<Pending<(), Result<(), BackendError>>>) {
         let mut group = Vec::new();
         for Posted { since, request } in posted {
@@ -159,7 +158,8 @@ impl<'c> Worker<'c> {
         self.write(group);
     }
 
-    /// Serves a group in one transaction. Whoever has waited too long for another process is answered so.
+    /// Runs a group of requests in one transaction. Requests that have waited too long for the write lock fail; the others
+    /// try again.
     fn write(&mut self, mut group: Vec<(Instant, Write)>) {
         while let Some(oldest) = group.iter().map(|(since, _)| *since).min() {
             if let Some(error) = &self.lost {
@@ -172,7 +172,7 @@ impl<'c> Worker<'c> {
                 Err(error) if busy::is_busy(&error) => {
                     let limit = self.config.busy_limit;
                     let error = blocked(self.path, limit, error::sqlite(self.path, error, Effect::None));
-                    // The oldest one has waited for so long, and those who came soon after it.
+                    // The oldest request has reached the limit, and so may others that came soon after it.
                     let waited = |since: Instant| since == oldest || limit <= since.elapsed();
                     for (_, write) in group.extract_if(.., |(since, _)| waited(*since)) {
                         write.fail(&error);
@@ -186,7 +186,7 @@ impl<'c> Worker<'c> {
         }
     }
 
-    /// Takes the right to write, waiting for other processes until the limit after `since`.
+    /// Begins a transaction with the write lock. Waits for other processes until `busy_limit` after `since`.
     pub(super) fn begin(&mut self, since: Instant, durable: bool) -> rusqlite::Result<()> {
         if self.durable != durable {
             let level = if durable { "FULL" } else { "NORMAL" };
@@ -199,7 +199,7 @@ impl<'c> Worker<'c> {
         Ok(())
     }
 
-    /// Decides and commits. The transaction has begun.
+    /// Executes the requests and commits. The caller has begun the transaction.
     fn transact(&mut self, mut group: Vec<Write>) {
         if let Err(error) = self.check_identity() {
             self.roll_back();
@@ -207,7 +207,7 @@ impl<'c> Worker<'c> {
             return;
         }
         let done = match self.decide(&mut group) {
-            Ok((seen, written)) => self.commit(written).map(|()| seen),
+            Ok((decided, written)) => self.commit(written).map(|()| decided),
             Err(error) => {
                 self.roll_back();
                 Err(error::sqlite(self.path, error, Effect::None))
@@ -225,22 +225,22 @@ impl<'c> Worker<'c> {
         }
     }
 
-    /// Sweeps if it is time, and decides. What was seen on the way, and what was written.
+    /// Sweeps if enough rows were written, then executes the requests without committing.
     fn decide(&mut self, group: &mut [Write]) -> rusqlite::Result<(Decided, Written)> {
         let swept = self.sweep()?;
         let mut transaction = self.transaction();
-        let decided = group
+        let executed = group
             .iter_mut()
             .try_for_each(|write| write.execute(&mut transaction));
         let (mut written, views) = (transaction.written, transaction.views);
         self.add_sweep_debt(written);
         written.any |= swept;
-        let keeps = views.values().any(View::is_worth_caching);
-        let version = keeps.then(|| self.tables.version()).transpose()?;
-        decided.map(|()| (Decided { views, version }, written))
+        let cache = views.values().any(View::is_worth_caching);
+        let version = cache.then(|| self.tables.version()).transpose()?;
+        executed.map(|()| (Decided { views, version }, written))
     }
 
-    /// One moment and the tables, for the claim logic. Time is read here, after the right to write was taken.
+    /// The current transaction, for the claim logic. Reads the clock, so the caller must hold the write lock.
     pub(super) fn transaction(&mut self) -> Transaction<'_, 'c> {
         Transaction {
             at: moment(&*self.config.clock),
@@ -251,7 +251,7 @@ impl<'c> Worker<'c> {
         }
     }
 
-    /// Commits what was written.
+    /// Commits, or rolls back if nothing was written.
     fn commit(&mut self, written: Written) -> Result<(), BackendError> {
         if !written.any {
             self.roll_back();
@@ -263,13 +263,13 @@ impl<'c> Worker<'c> {
         })
     }
 
-    /// Notes how many rows are to be swept for those that were written.
+    /// Adds the rows that must be swept for these writes.
     pub(super) fn add_sweep_debt(&mut self, written: Written) {
         let more = written.rows.saturating_mul(SWEPT_PER_ROW);
         self.sweep_debt = self.sweep_debt.saturating_add(more);
     }
 
-    /// Sweeps, if enough rows were written before. Whether it did.
+    /// Sweeps if the debt is large enough. Returns whether it did.
     fn sweep(&mut self) -> rusqlite::Result<bool> {
         if self.sweep_debt < *SWEEP_ROWS.start() {
             return Ok(false);
@@ -290,6 +290,7 @@ impl<'c> Worker<'c> {
         }
     }
 
+    /// Sends the results of a committed request.
     fn answer(&mut self, write: Write) {
         match &write {
             Write::Acquire(pending) if matches!(pending.result, Some(Ok(AcquireReply::Granted(_)))) => {
@@ -304,38 +305,40 @@ impl<'c> Worker<'c> {
             }
             _ => {}
         }
-        let (watchers, listener, mailbox) = (&mut self.subscribers, &mut self.listener, &self.mailbox);
-        let arms_first = watchers.is_empty();
-        let until_refresh = &mut self.refresh_at;
+        let (subscribers, listener, mailbox) = (&mut self.subscribers, &mut self.listener, &self.mailbox);
+        let is_first = subscribers.is_empty();
+        let refresh_at = &mut self.refresh_at;
         write.answer(|claim| {
-            if arms_first {
-                *until_refresh = Instant::now() + REFRESH;
+            if is_first {
+                *refresh_at = Instant::now() + REFRESH;
             }
             listener.start();
-            watchers.subscribe(claim, mailbox.clone())
+            subscribers.subscribe(claim, mailbox.clone())
         });
     }
 
-    /// Wakes whoever may go since something was committed on those keys, each key once.
+    /// Wakes the waiters of this handle that should poll after the commit, and notifies other processes if they may have
+    /// waiters of these keys.
     fn wake(&mut self, views: &HashMap<LockKey, View>) {
-        let mut rings = false;
+        let mut has_others = false;
         for view in views.values().filter(|view| view.needs_wake()) {
-            rings = rings || view.waiters().any(|id| !self.subscribers.contains(&view.key, id));
+            has_others = has_others || view.waiters().any(|id| !self.subscribers.contains(&view.key, id));
             self.subscribers.wake(view);
         }
-        if rings {
+        if has_others {
             self.notify();
         }
     }
 
     fn notify(&self) {
         if let Err(error) = notification::notify_processes(self.path) {
-            // They look from time to time by themselves.
-            tracing::debug!(%error, path = %display_path(self.path), "waiters of other processes could not be told");
+            // Other processes check their keys every 500 ms without a notification.
+            tracing::debug!(%error, path = %display_path(self.path), "waiters of other processes could not be notified");
         }
     }
 
-    /// Another file at the path than the one that is open: whoever opens it next knows nothing of our claims.
+    /// Checks that the files at the paths are still those that were opened. Otherwise all claims are lost, because
+    /// processes that open the file later do not see them.
     pub(super) fn check_identity(&mut self) -> Result<(), BackendError> {
         if let Some(error) = &self.lost {
             return Err(error.clone());
@@ -357,7 +360,7 @@ impl<'c> Worker<'c> {
         Err(error)
     }
 
-    /// Takes the right to write and gives it back: whether anybody keeps it.
+    /// Takes SQLite's write lock and releases it. Fails if another process keeps it for longer than `limit`.
     fn try_write_lock(&mut self, limit: Duration) -> rusqlite::Result<()> {
         busy::set_deadline(Instant::now(), limit);
         let taken = self.tables.begin.execute([]).map(drop);
@@ -374,41 +377,15 @@ impl<'c> Worker<'c> {
         let write_lock_is_free = self.try_write_lock(limit).is_ok();
         examine::examine(self.path, self.connection, busy_limit, write_lock_is_free)
     }
-
-    fn inspect(&mut self, since: Instant, query: &Query) -> Result<Page<LockStatus>, BackendError> {
-        self.check_identity()?;
-        busy::set_deadline(since, self.config.busy_limit);
-        let looked = self.tables.begin_read().and_then(|()| self.list(query));
-        self.roll_back();
-        looked.map_err(|error| error::sqlite(self.path, error, Effect::None))
-    }
-
-    fn list(&mut self, query: &Query) -> rusqlite::Result<Page<LockStatus>> {
-        let at = moment(&*self.config.clock);
-        match query {
-            Query::Key(key) => {
-                let mut listing = PageBuilder::new(1);
-                listing.add(&self.tables.read_view(key, at)?);
-                Ok(listing.finish())
-            }
-            Query::Prefix { prefix, after, limit } => {
-                let mut listing = PageBuilder::new(usize::try_from(limit.get()).unwrap_or(usize::MAX));
-                let after = after.as_ref().map_or("", |cursor| &cursor.0);
-                self.tables.list(prefix, after, at, |view| {
-                    view.key.as_str().starts_with(&**prefix) && listing.add(view)
-                })?;
-                Ok(listing.finish())
-            }
-        }
-    }
 }
 
-/// The views of a transaction, and the version of the file if some of them are worth keeping.
+/// The views of a transaction, and the version of the file if some of them are worth caching.
 struct Decided {
     views: HashMap<LockKey, View>,
     version: Option<i64>,
 }
 
+/// Reads both clocks.
 pub(super) fn moment(clock: &dyn Clock) -> Moment {
     let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     Moment {
@@ -417,7 +394,7 @@ pub(super) fn moment(clock: &dyn Clock) -> Moment {
     }
 }
 
-/// The file could not be had in time: says who keeps it, if that can be found out.
+/// The error for a write lock that another process keeps. Names that process if it can be found.
 pub(super) fn blocked(path: &Path, limit: Duration, cause: BackendError) -> BackendError {
     let who = match write_lock::owner(path) {
         Some(owner) => format!("by {}", owner.describe()),

@@ -1,23 +1,24 @@
-//! Who keeps the file to itself: read from the kernel's list of locks, for an error that names the process.
+//! Finds the process that holds SQLite's write lock, for error messages. Reads the kernel's list of locks.
 
 use std::fs;
 use std::path::Path;
 
 use tenure_backend::escape_control;
 
-/// The first byte of a `-shm` file that SQLite locks in WAL mode: the right to write.
+/// The byte of the `-shm` file that SQLite locks to write in WAL mode.
 const WRITE_LOCK_BYTE: u64 = 120;
 
-/// A process that has the right to write, and so stops all others from writing.
+/// The process that holds the write lock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Owner {
     pid: u32,
     name: String,
+    /// Whether the process is stopped, by a signal or a debugger.
     stopped: bool,
 }
 
 impl Owner {
-    /// What it is and what to do about it, to follow "by ".
+    /// Names the process and says what to do about it. Continues a sentence that ends in "by ".
     pub(super) fn describe(&self) -> String {
         let (pid, name) = (self.pid, escape_control(&self.name));
         if self.stopped {
@@ -30,11 +31,11 @@ impl Owner {
     }
 }
 
-/// How often the list is read before it counts as not telling: the kernel gives it out in pieces, and may leave a
-/// lock out while other processes take and free theirs.
+/// How often the list of locks is read. The kernel returns it in pieces, and may leave out a lock while other processes
+/// take and release theirs.
 const READINGS: u32 = 20;
 
-/// The process that may write the database at `path`, if it is another than this one and can be seen.
+/// The process that holds the write lock of the database at `path`. `None` if it is this process or cannot be found.
 pub(super) fn owner(path: &Path) -> Option<Owner> {
     let (device, inode) = super::file::inode(&super::file::sibling(path, "-shm"))?;
     let device = (rustix::fs::major(device), rustix::fs::minor(device));
@@ -58,6 +59,7 @@ pub(super) fn owner(path: &Path) -> Option<Owner> {
     })
 }
 
+/// One exclusive lock on a range of bytes of a file.
 #[derive(Debug, PartialEq, Eq)]
 struct Lock {
     pid: i64,
@@ -73,8 +75,8 @@ impl Lock {
     }
 }
 
-/// A line such as `3: POSIX  ADVISORY  WRITE 741 fe:00:1310739 120 120`; waiting processes (`->`) and readers are
-/// passed over.
+/// Parses a line of `/proc/locks` such as `3: POSIX  ADVISORY  WRITE 741 fe:00:1310739 120 120`. Returns `None` for read
+/// locks and for waiting processes (`->`).
 fn parse(line: &str) -> Option<Lock> {
     let mut words = line.split_whitespace().skip(1);
     let (_class, _manner, access) = (words.next()?, words.next()?, words.next()?);
@@ -105,7 +107,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_writer_is_read_from_the_list_of_locks_and_others_are_not() {
+    fn only_write_locks_are_parsed() {
         let lock = Lock {
             pid: 741,
             device: (0xfe, 0),

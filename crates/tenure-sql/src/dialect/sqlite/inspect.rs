@@ -1,0 +1,44 @@
+//! `inspect`: lists locks. A read transaction shows one consistent state and blocks no writer.
+
+use std::time::Instant;
+
+use tenure_backend::{BackendError, Effect, LockStatus, Page, Query};
+
+use super::busy;
+use super::worker::{Worker, moment};
+use crate::claims::PageBuilder;
+use crate::error;
+
+impl Worker<'_> {
+    /// Reads the status of one key, or a page of keys, in one read transaction.
+    pub(super) fn inspect(
+        &mut self,
+        since: Instant,
+        query: &Query,
+    ) -> Result<Page<LockStatus>, BackendError> {
+        self.check_identity()?;
+        busy::set_deadline(since, self.config.busy_limit);
+        let page = self.tables.begin_read().and_then(|()| self.list(query));
+        self.roll_back();
+        page.map_err(|error| error::sqlite(self.path, error, Effect::None))
+    }
+
+    fn list(&mut self, query: &Query) -> rusqlite::Result<Page<LockStatus>> {
+        let at = moment(&*self.config.clock);
+        match query {
+            Query::Key(key) => {
+                let mut page = PageBuilder::new(1);
+                page.add(&self.tables.read_view(key, at)?);
+                Ok(page.finish())
+            }
+            Query::Prefix { prefix, after, limit } => {
+                let mut page = PageBuilder::new(usize::try_from(limit.get()).unwrap_or(usize::MAX));
+                let after = after.as_ref().map_or("", |cursor| &cursor.0);
+                self.tables.list(prefix, after, at, |view| {
+                    view.key.as_str().starts_with(&**prefix) && page.add(view)
+                })?;
+                Ok(page.finish())
+            }
+        }
+    }
+}
