@@ -1,4 +1,4 @@
-//! Processes that read another boot id than others, and starts of the machine.
+//! Processes with another boot id or time namespace, such as in containers, and restarts of the machine.
 #![cfg(target_os = "linux")]
 
 mod fixture;
@@ -20,7 +20,7 @@ fn change(path: &Path, statement: &str) {
     changed.expect("the statement fits the file");
 }
 
-/// Whether this process may make namespaces and mount over files.
+/// Whether this process may create a namespace with this option of `unshare`.
 fn may_unshare(option: &str) -> bool {
     let unshare = Command::new("unshare")
         .args([option, "true"])
@@ -29,10 +29,9 @@ fn may_unshare(option: &str) -> bool {
     unshare.is_ok_and(|status| status.success())
 }
 
-/// Starts a child that reads another boot id than the file has, as in a container that has one of its own.
+/// Starts a child with another boot id than the file has, as in a container with its own boot id.
 ///
-/// Only the superuser may mount over the boot id. Otherwise the file is given another boot id, so that the child's
-/// differs all the same.
+/// The boot id is replaced by a mount, which needs root. Without root, the boot id in the file is changed instead.
 fn spawn_with_another_boot_id(test: &str, path: &Path) -> ChildProcess {
     if !may_unshare("--mount") {
         change(path, "UPDATE store SET boot = 'another boot id'");
@@ -52,7 +51,7 @@ async fn a_holder_excludes_a_process_with_another_boot_id() {
     let mut holder = TestClient::new(open(&path).await.expect("the file opens"));
     let held = holder.lock("k").await;
     let other = spawn_with_another_boot_id("child_tries_to_lock", &path);
-    assert_eq!(other.line(), "busy");
+    assert_eq!(other.read_line(), "busy");
     holder.unlock(&held).await;
 }
 
@@ -61,34 +60,34 @@ async fn a_holder_with_another_boot_id_excludes_other_processes() {
     let (_dir, path) = temp_lock_file();
     let mut client = TestClient::new(open(&path).await.expect("the file opens"));
     let other = spawn_with_another_boot_id("child_tries_to_lock", &path);
-    assert_eq!(other.line(), "granted");
+    assert_eq!(other.read_line(), "granted");
     assert!(!client.try_lock("k").await);
     let mut newcomer = TestClient::new(open(&path).await.expect("the file opens"));
     assert!(!newcomer.try_lock("k").await);
 }
 
-fn a_holder_is_killed(path: &Path) {
+fn kill_a_holder(path: &Path) {
     let holder = spawn_on(path, "child_tries_to_lock");
-    assert_eq!(holder.line(), "granted");
+    assert_eq!(holder.read_line(), "granted");
     holder.signal(Signal::KILL);
 }
 
-/// Nothing but the lease says when a killed holder's claim ends.
+/// The claim of a killed holder ends only with its lease, whatever boot id other processes have.
 #[test]
 fn a_killed_holder_excludes_a_process_with_another_boot_id() {
     let (_dir, path) = temp_lock_file();
-    a_holder_is_killed(&path);
+    kill_a_holder(&path);
     for _ in 0..2 {
         let other = spawn_with_another_boot_id("child_tries_to_lock", &path);
-        assert_eq!(other.line(), "busy");
+        assert_eq!(other.read_line(), "busy");
         let usual = spawn_on(&path, "child_tries_to_lock");
-        assert_eq!(usual.line(), "busy");
+        assert_eq!(usual.read_line(), "busy");
     }
 }
 
-/// Starts a child whose boot clock is 1000 s ahead, as in a container with a time namespace of its own.
+/// Starts a child whose boot clock is 1000 s ahead, as in a container with its own time namespace.
 ///
-/// Without the right to make one, file and rows are changed as if they came from a namespace whose clock is behind.
+/// If this process may not create one, the file is changed instead, as if from a namespace whose clock is 1000 s behind.
 fn spawn_in_another_time_namespace(test: &str, path: &Path) -> ChildProcess {
     if !may_unshare("--time") {
         change(
@@ -108,23 +107,23 @@ async fn another_time_namespace_is_refused_during_use() {
     let mut holder = TestClient::new(open(&path).await.expect("the file opens"));
     holder.lock("k").await;
     let other = spawn_in_another_time_namespace("child_tries_to_lock", &path);
-    let error = other.line();
+    let error = other.read_line();
     assert!(error.contains("time namespace"), "{error}");
 }
 
 #[test]
 fn a_killed_holder_excludes_another_time_namespace() {
     let (_dir, path) = temp_lock_file();
-    a_holder_is_killed(&path);
+    kill_a_holder(&path);
     let other = spawn_in_another_time_namespace("child_tries_to_lock", &path);
-    assert_eq!(other.line(), "busy");
+    assert_eq!(other.read_line(), "busy");
     other.end();
     let back = spawn_on(&path, "child_tries_to_lock");
-    assert_eq!(back.line(), "busy");
+    assert_eq!(back.read_line(), "busy");
     change(&path, "UPDATE claim SET until = 1, forget = 1 WHERE live = 1");
     drop(back);
     let next = spawn_on(&path, "child_tries_to_lock");
-    assert_eq!(next.line(), "granted");
+    assert_eq!(next.read_line(), "granted");
 }
 
 #[tokio::test]
@@ -151,7 +150,7 @@ async fn the_sweep_deletes_rows_of_an_earlier_boot() {
     assert_eq!([left("<= 100"), left("> 100")], [0, 100]);
 }
 
-/// Every write keeps how far its times lie ahead.
+/// Each write stores how far the latest time of the row lies ahead.
 #[tokio::test]
 async fn rows_of_every_phase_store_their_lease() {
     let (_dir, path) = temp_lock_file();
@@ -164,8 +163,8 @@ async fn rows_of_every_phase_store_their_lease() {
     client.unlock(&ended).await;
     client.lock("granted").await;
     let queues = |claim: &mut Claim| claim.fairness = Fairness::Fifo;
-    let (_, standing) = client.acquire("granted", queues).await;
-    standing.expect("it waits");
+    let (_, reply) = client.acquire("granted", queues).await;
+    reply.expect("it waits");
     client.lock("watched").await;
     let (watcher, _) = client.acquire("watched", |_| {}).await;
     let _wakes = store.clone().watch(watcher).await.expect("the store watches");
@@ -200,9 +199,9 @@ fn child_tries_to_lock() {
     child("child_tries_to_lock", async |role| match role.open().await {
         Ok(store) => {
             let granted = TestClient::new(store.clone()).try_lock("k").await;
-            role.say(if granted { "granted" } else { "busy" });
-            role.listen();
+            role.print(if granted { "granted" } else { "busy" });
+            role.read_line();
         }
-        Err(error) => role.say(&error.to_string()),
+        Err(error) => role.print(&error.to_string()),
     });
 }

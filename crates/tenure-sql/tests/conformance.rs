@@ -1,4 +1,4 @@
-//! The contract's suite on SQLite, in fair weather and foul.
+//! Runs the conformance suite on SQLite, with and without injected faults.
 
 use std::future::Future;
 use std::path::Path;
@@ -11,10 +11,10 @@ use tenure_backend::{Backend, Call, Clock};
 use tenure_sql::{Config, sqlite};
 use tenure_testkit::{Ailment, ManualClock, Subject};
 
-/// How long clients wait for each other: longer than users would, for a disk that stalls is no test's matter.
+/// How long clients wait for each other. Longer than the default, so that a slow disk fails no test.
 const BUSY_LIMIT: Duration = Duration::from_secs(60);
 
-/// A lock file in a directory of its own, with a clock that is moved by hand.
+/// A lock file in a temporary directory, with a clock that the tests advance.
 struct LockFile {
     dir: TempDir,
     clock: ManualClock,
@@ -33,7 +33,7 @@ fn client(dir: &Path, name: &str, clock: Arc<dyn Clock>) -> Call<Arc<dyn Backend
     })
 }
 
-/// Changes the lock file of a directory by other means than a store.
+/// Runs a statement on the lock file with plain SQLite.
 fn change(dir: &Path, statement: String) -> Call<()> {
     let path = dir.join("locks.db");
     Call::new(async move {
@@ -59,14 +59,15 @@ impl Subject for LockFile {
         Some(client(self.dir.path(), "other.db", clock))
     }
 
-    /// Pretends that the machine was started again: all times in the file then lie further ahead of the clock.
+    /// Simulates a restart of the machine: moves all times in the file further ahead of the clock.
     fn restart(&self) -> Option<Call<()>> {
         let year = 365 * 24 * 3600 * 1_000_000_000_i64;
         let later = format!("UPDATE claim SET until = until + {year}, forget = forget + {year}");
         Some(change(self.dir.path(), later))
     }
 
-    /// Takes a table away and brings it back. Rights are not tried: they bind no superuser.
+    /// Renames a table, so that all statements fail, and renames it back. Missing permissions are not simulated, because
+    /// they have no effect for root.
     fn ail(&self, ailment: Option<Ailment>) -> Option<Call<()>> {
         let statement = match ailment {
             Some(Ailment::Denies) => return None,

@@ -1,4 +1,4 @@
-//! The lock file as a file: made for its owner alone, refused and left as it is when it is not in order.
+//! The lock file as a file: its permissions, which files are refused, and what happens if it is replaced.
 #![cfg(unix)]
 
 mod fixture;
@@ -22,7 +22,7 @@ use fixture::{
     temp_lock_file,
 };
 
-/// Opens what must be refused, and checks that it was left as it was.
+/// Opens a file that must be refused, and checks that it is unchanged and that the error is complete.
 async fn refused(path: &Path) -> BackendError {
     let before = contents(path);
     let error = open(path).await.expect_err("the file is refused");
@@ -35,7 +35,8 @@ async fn refused(path: &Path) -> BackendError {
     error
 }
 
-/// What is in a file, read by another process: a file that is opened and closed here loses this process's locks.
+/// The contents of a file. Another process (`cat`) reads them, because closing the file here would drop the POSIX locks
+/// of this process.
 fn contents(path: &Path) -> Option<Vec<u8>> {
     let read = std::process::Command::new("cat")
         .arg(path)
@@ -52,7 +53,7 @@ fn set_mode(path: &Path, mode: u32) {
     fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("it is ours");
 }
 
-/// A lock file with a released claim in it, closed.
+/// Creates a lock file with one released claim, and closes it.
 async fn made(path: &Path) {
     let store = open(path).await.expect("the file is made");
     let mut client = TestClient::new(store.clone());
@@ -131,8 +132,8 @@ async fn a_damaged_lock_file_is_refused() {
     open(&path).await.expect("a sound file is opened");
 }
 
-/// The application has its own database open in this process, with commits that are in its log alone: a look at it
-/// must neither write the log back nor drop the application's locks.
+/// The application has its own database open in this process, with commits only in its log. Refusing that database must
+/// neither checkpoint the log nor drop the application's locks.
 #[tokio::test]
 async fn a_database_of_another_program_keeps_its_locks() {
     for journal in ["WAL", "DELETE"] {
@@ -147,7 +148,7 @@ async fn a_database_of_another_program_keeps_its_locks() {
         let error = refused(&path).await;
         assert!(error.to_string().contains("another program"), "{error}");
         assert_eq!(contents(&sibling(&path, "-wal")), log);
-        let stranger = spawn_on(&path, "child_tries_to_write").line();
+        let stranger = spawn_on(&path, "child_tries_to_write").read_line();
         assert_eq!(
             stranger, "busy",
             "{journal}: the other program still has its lock"
@@ -164,11 +165,11 @@ fn child_tries_to_write() {
         let file = Connection::open(role.var("FILE")).unwrap();
         file.busy_timeout(Duration::ZERO).unwrap();
         let begun = file.execute_batch("BEGIN IMMEDIATE");
-        role.say(if begun.is_ok() { "free" } else { "busy" });
+        role.print(if begun.is_ok() { "free" } else { "busy" });
     });
 }
 
-/// SQLite keeps the log beside the name by which it opened the file.
+/// SQLite keeps a separate log for each name of a file, so the two names would not exclude each other.
 #[tokio::test]
 async fn a_file_with_two_names_is_refused_by_either_name() {
     let (dir, path) = temp_lock_file();
@@ -194,7 +195,7 @@ async fn a_file_without_write_access_is_refused() {
         set_mode(&path, of_file);
         set_mode(dir.path(), of_directory);
         let other = as_another_user(&path, "child_opens_a_file");
-        let (fault, text) = (other.line(), other.line());
+        let (fault, text) = (other.read_line(), other.read_line());
         set_mode(dir.path(), 0o755);
         assert!(fault == "Store" && text.contains(words), "{fault}: {text}");
         assert_eq!(fs::read(&path).unwrap(), before);
@@ -204,8 +205,8 @@ async fn a_file_without_write_access_is_refused() {
 #[test]
 fn child_opens_a_file() {
     child("child_opens_a_file", async |role| match role.open().await {
-        Ok(_) => role.say("opened"),
-        Err(error) => role.say(&format!("{:?}\n{error}", error.fault())),
+        Ok(_) => role.print("opened"),
+        Err(error) => role.print(&format!("{:?}\n{error}", error.fault())),
     });
 }
 
@@ -214,13 +215,13 @@ async fn the_umask_does_not_change_file_permissions() {
     for umask in ["0", "0777"] {
         let (dir, path) = temp_lock_file();
         let opened = spawn("child_opens_a_file", &[("FILE", &path), ("UMASK", &umask)]);
-        assert_eq!(opened.line(), "opened");
+        assert_eq!(opened.read_line(), "opened");
         assert_eq!(mode(&path), 0o600, "umask {umask}");
         let opened = spawn(
             "child_opens_the_default_file",
             &[("XDG_STATE_HOME", &dir.path()), ("UMASK", &umask)],
         );
-        let text = opened.line();
+        let text = opened.read_line();
         assert_eq!(text, dir.path().join("tenure/locks.db").to_string_lossy());
         assert_eq!(mode(&dir.path().join("tenure")), 0o700, "umask {umask}");
         assert_eq!(mode(Path::new(&text)), 0o600, "umask {umask}");
@@ -232,7 +233,7 @@ fn child_opens_the_default_file() {
     child("child_opens_the_default_file", async |role| {
         let opened = sqlite::open(None, Arc::new(SystemClock)).await;
         opened.expect("the default file is made");
-        role.say(&sqlite::default_path().unwrap().to_string_lossy());
+        role.print(&sqlite::default_path().unwrap().to_string_lossy());
     });
 }
 
@@ -242,7 +243,7 @@ async fn without_home_the_user_database_is_read() {
         "child_prints_the_default_path",
         &[("XDG_STATE_HOME", &"not/absolute"), ("HOME", &"")],
     );
-    let text = child.line();
+    let text = child.read_line();
     let ends = text.ends_with("/.local/state/tenure/locks.db");
     assert!(text.starts_with('/') && ends, "{text}");
 }
@@ -250,7 +251,7 @@ async fn without_home_the_user_database_is_read() {
 #[test]
 fn child_prints_the_default_path() {
     child("child_prints_the_default_path", async |role| {
-        role.say(&sqlite::default_path().unwrap().to_string_lossy());
+        role.print(&sqlite::default_path().unwrap().to_string_lossy());
     });
 }
 
@@ -313,7 +314,7 @@ async fn replacing_a_file_loses_every_claim() {
     }
 }
 
-/// Whoever opens a file whose `-wal` or `-shm` is missing makes another, and shares no lock with those before it.
+/// If `-wal` or `-shm` is deleted, the next process creates another one, and shares no lock with earlier processes.
 #[tokio::test]
 async fn deleting_a_file_loses_every_claim() {
     for suffix in ["", "-wal", "-shm"] {
@@ -334,7 +335,7 @@ async fn deleting_a_file_loses_every_claim() {
     }
 }
 
-/// Changes what the file says of its origin, and leaves the change in its log, as a process that was killed does.
+/// Changes the origin recorded in the file, and leaves the change in the log, as a killed process does.
 fn set(path: &Path, column: &str) {
     let file = connect(path);
     file.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)
@@ -343,13 +344,13 @@ fn set(path: &Path, column: &str) {
         .unwrap();
 }
 
-/// R12: tokens go on where they were.
+/// R12: tokens continue to rise after a restart.
 #[tokio::test]
 async fn a_restart_ends_claims_but_keeps_tokens() {
     let (_dir, path) = temp_lock_file();
     let mut client = TestClient::new(open(&path).await.unwrap());
     let before = client.token("k").await;
-    // The clock starts again with the machine, so what was written before lies further ahead.
+    // Simulates a restart: the clock starts again, so times written before lie further ahead.
     let later = "UPDATE claim SET until = until + 1000000000, forget = forget + 1000000000";
     connect(&path).execute_batch(later).unwrap();
     let mut client = TestClient::new(open(&path).await.unwrap());
@@ -423,7 +424,7 @@ async fn examine_finds_foreign_tables_and_a_changed_origin() {
     assert_eq!(severities, [Severity::Warning, Severity::Danger], "{found:?}");
 }
 
-/// R32: no name leaves a row behind.
+/// R32: a key that is no longer used leaves no row behind.
 #[tokio::test]
 async fn unused_keys_leave_no_row_behind() {
     let (_dir, path) = temp_lock_file();
@@ -434,7 +435,7 @@ async fn unused_keys_leave_no_row_behind() {
     let mut client = TestClient::new(store);
     for n in 0..600 {
         let claim = client.lock(&format!("key {n}")).await;
-        // Every third holder dies without a word.
+        // Every third holder never releases its claim.
         if n % 3 != 0 {
             client.unlock(&claim).await;
         }

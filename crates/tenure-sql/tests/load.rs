@@ -1,4 +1,4 @@
-//! The lock file under load: many requests at once, many claims that end, many that wait for one key.
+//! The lock file under load: many requests at once, many ended claims, and long queues.
 #![cfg(unix)]
 
 mod fixture;
@@ -21,24 +21,24 @@ use tenure_testkit::ManualClock;
 
 use fixture::{DEADLINE, TestClient, connect, number, open, temp_lock_file};
 
-/// Keeps the file busy until it is dropped, so that all requests made meanwhile are there together.
-struct Busy(Connection);
+/// Holds the write lock until it is dropped, so that the requests made meanwhile are queued together.
+struct WriteLock(Connection);
 
-impl Busy {
+impl WriteLock {
     fn new(path: &Path) -> Self {
         let file = connect(path);
         file.execute_batch("BEGIN IMMEDIATE").unwrap();
-        Busy(file)
+        WriteLock(file)
     }
 }
 
-impl Drop for Busy {
+impl Drop for WriteLock {
     fn drop(&mut self) {
         self.0.execute_batch("ROLLBACK").unwrap();
     }
 }
 
-/// Sends a request that cannot be answered yet.
+/// Polls a call once, which sends its request. The write lock is taken, so the reply cannot come yet.
 fn send<F: Future + Unpin>(mut call: F) -> F {
     let poll = pin!(&mut call).poll(&mut Context::from_waker(Waker::noop()));
     assert!(poll.is_pending(), "the file is busy");
@@ -77,7 +77,7 @@ async fn opened(path: &Path, clock: &ManualClock) -> Arc<SqlStore> {
         .expect("the file is made")
 }
 
-/// R32: however many requests share a transaction, as many rows are forgotten as are written.
+/// R32: the sweep deletes as many rows as are written, however many requests share a transaction.
 #[tokio::test]
 async fn the_file_stops_growing_under_constant_load() {
     const AT_ONCE: i64 = 256;
@@ -88,16 +88,16 @@ async fn the_file_stops_growing_under_constant_load() {
     let file = connect(&path);
     let mut pages = 0;
     for second in 0..60 {
-        let busy = Busy::new(&path);
+        let write_lock = WriteLock::new(&path);
         let asked: Vec<_> = (0..AT_ONCE)
             .map(|task| ask(&store, client.claim(&format!("job {task} {second}"))))
             .collect();
-        drop(busy);
-        let departures = asked.iter().map(|(claim, _)| withdrawal(claim)).collect();
+        drop(write_lock);
+        let withdrawals = asked.iter().map(|(claim, _)| withdrawal(claim)).collect();
         for (_, call) in asked {
             granted(call).await;
         }
-        store.clone().release(departures).await;
+        store.clone().release(withdrawals).await;
         clock.advance(Duration::from_secs(1));
         if second == 30 {
             pages = number(&file, "PRAGMA page_count");
@@ -113,27 +113,27 @@ async fn the_file_stops_growing_under_constant_load() {
 async fn requests_wait_while_another_process_writes() {
     let (_dir, path) = temp_lock_file();
     let store = open(&path).await.unwrap();
-    let busy = Busy::new(&path);
+    let write_lock = WriteLock::new(&path);
     let (_, mut call) = ask(&store, TestClient::new(store.clone()).claim("k"));
     let early = tokio::time::timeout(Duration::from_millis(200), &mut call).await;
     early.expect_err("the file is busy");
-    drop(busy);
+    drop(write_lock);
     granted(call).await;
 }
 
-/// R5: a lease does not end because many others ask.
+/// R5: a burst of acquires does not make a lease expire.
 #[tokio::test]
 async fn a_renewal_goes_before_earlier_acquires() {
     let (_dir, path) = temp_lock_file();
     let store = open(&path).await.unwrap();
     let mut client = TestClient::new(store.clone());
     let held = client.lock("held").await;
-    let busy = Busy::new(&path);
+    let write_lock = WriteLock::new(&path);
     let asked: Vec<_> = (0..1000)
         .map(|n| ask(&store, client.claim(&format!("key {n}"))))
         .collect();
     let renewed = send(store.clone().renew(Batch::from_iter([RenewRequest::of(&held)])));
-    drop(busy);
+    drop(write_lock);
     let [RenewReply::Alive { held_from, .. }] = renewed.await[..] else {
         panic!("the claim is alive")
     };
@@ -141,7 +141,7 @@ async fn a_renewal_goes_before_earlier_acquires() {
     for (_, call) in asked {
         earlier += usize::from(granted(call).await.held_from < held_from);
     }
-    // Those that were on their way already.
+    // One group of requests (64 claims) may already be in progress.
     assert!(earlier <= 64, "{earlier} went first");
 }
 
@@ -152,8 +152,8 @@ async fn a_batch_beyond_the_limit_is_refused_without_effect() {
     let (store, held) = (client.store.clone(), client.lock("held").await);
     let most = store.profile().limits.max_batch.get();
     for (length, allowed) in [(most + 1, false), (most, true)] {
-        let departures: Batch<_> = (0..length).map(|_| withdrawal(&held)).collect();
-        let answers = store.clone().release(departures).await;
+        let withdrawals: Batch<_> = (0..length).map(|_| withdrawal(&held)).collect();
+        let answers = store.clone().release(withdrawals).await;
         assert_eq!(answers.len(), length as usize);
         for answer in answers {
             match answer {
@@ -203,7 +203,7 @@ async fn a_full_queue_of_acquires_refuses_no_renewal() {
     let store = sqlite::open_with(Some(path.clone()), config).await.unwrap();
     let mut client = TestClient::new(store.clone());
     let held = client.lock("held").await;
-    let busy = Busy::new(&path);
+    let write_lock = WriteLock::new(&path);
     let mut asked = Vec::new();
     loop {
         let not_after = store.clock().now() + Duration::from_secs(10);
@@ -217,19 +217,16 @@ async fn a_full_queue_of_acquires_refuses_no_renewal() {
         }
     }
     let renewed = send(store.clone().renew(Batch::from_iter([RenewRequest::of(&held)])));
-    drop(busy);
+    drop(write_lock);
     assert!(matches!(renewed.await[..], [RenewReply::Alive { .. }]));
 }
 
-/// A handle with a queue on one key, everybody in it listening.
+/// Queues this number of fair claims on the key `k`, each with a wake-up stream.
 async fn queue(client: &mut TestClient, count: usize) -> Vec<(Arc<Claim>, Wakes)> {
     let mut queue = Vec::new();
     for _ in 0..count {
-        let (claim, standing) = client.acquire("k", |claim| claim.fairness = Fairness::Fifo).await;
-        assert!(
-            matches!(standing, Ok(AcquireReply::Waiting { .. })),
-            "{standing:?}"
-        );
+        let (claim, reply) = client.acquire("k", |claim| claim.fairness = Fairness::Fifo).await;
+        assert!(matches!(reply, Ok(AcquireReply::Waiting { .. })), "{reply:?}");
         let wakes = client.store.clone().watch(claim.clone()).await;
         queue.push((claim, wakes.expect("the store watches")));
     }
@@ -251,7 +248,7 @@ async fn a_thousand_waiters_can_leave_at_once() {
     }
     drop(queue);
     assert!(is_alive(&client, &held).await);
-    // Many times what it takes; it takes longer than this if each one that leaves has all others judged anew.
+    // The limit is many times what the release takes. Checking all waiters for each one that leaves takes longer.
     assert!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
 }
 
@@ -267,17 +264,17 @@ async fn only_the_head_of_a_long_queue_is_woken() {
         let woken = poll_fn(|cx| Pin::new(&mut wakes).poll_next(cx));
         let woken = tokio::time::timeout(DEADLINE, woken).await;
         woken.expect("the head is woken");
-        let standing = client.poll(&next).await;
-        assert!(matches!(standing, Ok(AcquireReply::Granted(_))), "{standing:?}");
+        let reply = client.poll(&next).await;
+        assert!(matches!(reply, Ok(AcquireReply::Granted(_))), "{reply:?}");
         for (_, wakes) in queue.as_mut_slice() {
             let poll = Pin::new(wakes).poll_next(&mut Context::from_waker(Waker::noop()));
-            assert!(poll.is_pending(), "nobody else can go");
+            assert!(poll.is_pending(), "only the head can be granted");
         }
         held = next;
     }
 }
 
-/// What is known of a long queue is kept from one transaction to the next, but not over what others do to it.
+/// The view of a long queue is cached between transactions, and dropped when another connection writes.
 #[tokio::test]
 async fn a_cached_queue_sees_changes_of_another_handle() {
     let (_dir, path) = temp_lock_file();
@@ -285,18 +282,18 @@ async fn a_cached_queue_sees_changes_of_another_handle() {
     let other = TestClient::new(open(&path).await.unwrap());
     let held = client.lock("k").await;
     let queue = queue(&mut client, 100).await;
-    let standing = client.poll(&queue[1].0).await;
+    let reply = client.poll(&queue[1].0).await;
     assert!(
-        matches!(standing, Ok(AcquireReply::Waiting { ahead: Some(1), .. })),
-        "{standing:?}"
+        matches!(reply, Ok(AcquireReply::Waiting { ahead: Some(1), .. })),
+        "{reply:?}"
     );
     other.unlock(&held).await;
     other.unlock(&queue[0].0).await;
-    let standing = client.poll(&queue[1].0).await;
-    assert!(matches!(standing, Ok(AcquireReply::Granted(_))), "{standing:?}");
+    let reply = client.poll(&queue[1].0).await;
+    assert!(matches!(reply, Ok(AcquireReply::Granted(_))), "{reply:?}");
 }
 
-/// A withdrawal that comes twice, the second time when the first one is forgotten, must be remembered again.
+/// The second of two withdrawals comes after the sweep has deleted the row of the first, and must be recorded again.
 #[tokio::test]
 async fn a_swept_end_can_be_recorded_again() {
     let (_dir, path) = temp_lock_file();
@@ -317,6 +314,6 @@ async fn a_swept_end_can_be_recorded_again() {
     store.clone().release(again).await;
     drop(store);
     let late = TestClient::new(opened(&path, &clock).await);
-    let standing = late.poll(gone).await;
-    assert!(matches!(standing, Ok(AcquireReply::Ended)), "{standing:?}");
+    let reply = late.poll(gone).await;
+    assert!(matches!(reply, Ok(AcquireReply::Ended)), "{reply:?}");
 }

@@ -1,4 +1,5 @@
-//! An older build of Tenure, which keeps no leases in rows, shares a file with this one. The tests run its statements.
+//! An older build of Tenure, which stores no leases in rows, shares a file with this build. The tests run the SQL
+//! statements of that build.
 #![cfg(target_os = "linux")]
 
 mod fixture;
@@ -12,7 +13,7 @@ use tenure_backend::{Backend, Clock, Loss, RenewReply, SystemClock};
 
 use fixture::{TestClient, connect, number, open, temp_lock_file};
 
-/// Writes a claim in the phase ?1 whose lease ends at ?2, and which may be forgotten from ?3 on.
+/// Inserts a claim with phase ?1, end of the lease ?2, and the time ?3 from which the row may be deleted.
 const INSERT: &str = "INSERT INTO claim (key, client, number, live, phase, kind, take, size, place, until, reserved, \
                       forget, token, run, label, evictor) \
                       VALUES ('k', zeroblob(16), 1, 1, ?1, 0, 0, 0, 1, ?2, 0, ?3, 0, 0, 'older', NULL)";
@@ -24,18 +25,18 @@ const UPDATE: &str = "UPDATE claim SET live = 1, phase = ?1, kind = 0, take = 0,
 const WATCHING: i64 = 2;
 const GRANTED: i64 = 4;
 
-/// A process of an older build, and its one claim on the key `k`.
+/// A process of an older build, with at most one claim, on the key `k`.
 struct OlderBuild {
     file: Connection,
 }
 
 impl OlderBuild {
-    /// Opens a file.
+    /// Opens a file that may have the newer columns.
     fn open(path: &Path) -> Self {
         OlderBuild { file: connect(path) }
     }
 
-    /// Makes a file as older builds do: it lacks what they do not know.
+    /// Creates a file as an older build does: without the newer columns.
     async fn make(path: &Path) -> Self {
         let store = open(path).await.expect("the file is made");
         store.close().await.expect("the file is closed");
@@ -99,8 +100,8 @@ async fn both_builds_write_one_file() {
     client.lock("k").await;
 }
 
-/// The watcher's turn is written by this build. If a lease went with it, the grant that the older build then writes
-/// would lie further ahead than the lease, and would be deleted.
+/// This build writes the reservation into the watcher's row, and must not add a lease to it. Otherwise the older build's
+/// grant would lie further ahead than that lease, and would be deleted as a row of an earlier boot.
 #[tokio::test]
 async fn a_granted_watcher_of_an_older_build_excludes() {
     let (_dir, path) = temp_lock_file();
@@ -109,8 +110,12 @@ async fn a_granted_watcher_of_an_older_build_excludes() {
     let held = client.lock("k").await;
     older.insert(WATCHING, Duration::from_secs(10));
     client.unlock(&held).await;
-    let turns = "SELECT count(*) FROM claim WHERE phase = 2 AND reserved > 0";
-    assert_eq!(number(&older.file, turns), 1, "this build gives it a turn");
+    let reserved = "SELECT count(*) FROM claim WHERE phase = 2 AND reserved > 0";
+    assert_eq!(
+        number(&older.file, reserved),
+        1,
+        "this build reserves the key for it"
+    );
     older.update(GRANTED, MINUTE);
     assert!(!client.try_lock("k").await);
     let mut newcomer = TestClient::new(open(&path).await.expect("the file opens"));

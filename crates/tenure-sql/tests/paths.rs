@@ -1,5 +1,4 @@
-//! Paths and files that nobody means to lock in, as they come up: each is refused in words, and left as it is, or
-//! simply works.
+//! Unusual paths and files: each of them either works, or is refused with a message and left unchanged.
 #![cfg(unix)]
 
 mod fixture;
@@ -16,20 +15,21 @@ use tenure_backend::{Backend, BackendError, Claim, Effect, Fairness, Severity};
 
 use fixture::{TestClient, child, findings, open, sibling, spawn, temp_lock_file};
 
-/// What opening the path answers, which must be an error without effect.
+/// Opens a path that must be refused, and returns the message of the error.
 async fn refusal(path: &Path) -> String {
     let error: BackendError = open(path).await.expect_err("the path is refused");
     assert_eq!(error.effect(), Effect::None, "{error}");
     error.to_string()
 }
 
+/// Opens a path that must work, takes a lock and closes the file.
 async fn works(path: &Path) {
     let store = open(path).await.expect("the path is a place for a lock file");
     TestClient::new(store.clone()).lock("k").await;
     store.close().await.expect("the file is closed");
 }
 
-/// What is printed of an error: itself and its causes.
+/// The messages of an error and its causes.
 fn chain(error: &dyn std::error::Error) -> String {
     let causes = std::iter::successors(Some(error), |error| error.source());
     causes.map(|error| format!("{error}|")).collect()
@@ -131,7 +131,7 @@ async fn a_path_may_be_any_bytes_up_to_the_maximum_length() {
     assert!(text.contains("501 bytes"), "{text}");
 }
 
-/// A file that bears our mark, but whose tables are another program's, or are not all there.
+/// The files have the application id of a lock file, but tables of another program, or not all tables.
 #[tokio::test]
 async fn foreign_tables_with_our_application_id_are_refused() {
     let ours = "CREATE TABLE store (one INTEGER PRIMARY KEY, format, boot, machine, namespace);
@@ -158,7 +158,7 @@ async fn foreign_tables_with_our_application_id_are_refused() {
     }
 }
 
-/// A log of a few bytes holds no commit, and one that is cut short holds those before the cut.
+/// A truncated log loses the commits after the cut and keeps those before it.
 #[tokio::test]
 async fn a_truncated_log_loses_only_its_end() {
     let (dir, path) = temp_lock_file();
@@ -208,9 +208,9 @@ fn examine_finds_a_second_default_file() {
             &[("XDG_STATE_HOME", &state), ("HOME", &home)],
         )
     };
-    assert_eq!(examines().line(), "examined");
+    assert_eq!(examines().read_line(), "examined");
     fs::write(other.join("locks.db"), "").unwrap();
-    assert!(examines().line().contains("another lock file"));
+    assert!(examines().read_line().contains("another lock file"));
 }
 
 #[test]
@@ -219,12 +219,12 @@ fn child_examines_the_default_file() {
         let path = tenure_sql::sqlite::default_path().unwrap();
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         let found = findings(&open(&path).await.unwrap()).await;
-        found.iter().for_each(|(_, what)| role.say(what));
-        role.say("examined");
+        found.iter().for_each(|(_, what)| role.print(what));
+        role.print("examined");
     });
 }
 
-/// A write that fails stands for any disk that gives out: the error says so, and what was there stays.
+/// A child with a limit on the size of files simulates a disk that fails. The error says so, and earlier commits stay.
 #[tokio::test]
 async fn a_failed_write_is_reported_and_the_file_stays_intact() {
     let (_dir, path) = temp_lock_file();
@@ -233,10 +233,10 @@ async fn a_failed_write_is_reported_and_the_file_stays_intact() {
     store.close().await.unwrap();
     let env: &fixture::Env<'_> = &[("FILE", &path), ("KIBIBYTES", &"64")];
     let child = spawn("child_writes_until_it_fails", env);
-    let text = child.line();
+    let text = child.read_line();
     let words = ["locks.db", "check its disk"];
     assert!(words.iter().all(|word| text.contains(word)), "{text}");
-    assert_eq!(child.line(), "refused again");
+    assert_eq!(child.read_line(), "refused again");
     drop(child);
     let store = open(&path).await.expect("the file is sound");
     assert_eq!(findings(&store).await, []);
@@ -255,9 +255,9 @@ fn child_writes_until_it_fails() {
                 break error;
             }
         };
-        role.say(&error.to_string());
+        role.print(&error.to_string());
         let (_, again) = client.acquire("another", |_| {}).await;
         again.expect_err("it still cannot write");
-        role.say("refused again");
+        role.print("refused again");
     });
 }

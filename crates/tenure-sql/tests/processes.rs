@@ -1,4 +1,4 @@
-//! Several processes that share only the file: they exclude and wake each other, and survive each other's end.
+//! Processes that share a lock file exclude and wake each other, and continue after one of them is killed or stopped.
 #![cfg(target_os = "linux")]
 
 mod fixture;
@@ -14,7 +14,7 @@ use tenure_sql::{Config, SqlStore, sqlite};
 
 use fixture::{
     ChildProcess, ChildRole, TestClient, child, connect, findings, number, spawn, spawn_on, temp_lock_file,
-    until,
+    wait_until,
 };
 
 async fn open(path: &Path) -> Arc<SqlStore> {
@@ -43,7 +43,7 @@ fn processes_increment_a_counter_under_the_lock() {
         };
         let children: Vec<ChildProcess> = (0..4).map(start).collect();
         for child in &children {
-            assert_eq!(child.line(), "done");
+            assert_eq!(child.read_line(), "done");
         }
         assert_eq!(fs::read_to_string(&counter).unwrap(), "160", "{fairness}");
     }
@@ -61,11 +61,11 @@ fn child_increments_a_counter() {
             fs::write(&counter, (number + 1).to_string()).unwrap();
             client.unlock(&claim).await;
         }
-        role.say("done");
+        role.print("done");
     });
 }
 
-/// Each grant is one turn of its process, so that quickness shows: nothing but the store's turns makes it fair.
+/// Each process asks again at once after a release, so only the store's reservations make the shares fair.
 #[test]
 fn each_process_gets_half_its_share_of_an_unfair_key() {
     const PROCESSES: usize = 4;
@@ -81,13 +81,13 @@ fn each_process_gets_half_its_share_of_an_unfair_key() {
     };
     let mut children: Vec<ChildProcess> = (0..PROCESSES).map(start).collect();
     for child in &children {
-        assert_eq!(child.line(), "ready");
+        assert_eq!(child.read_line(), "ready");
     }
     for child in &mut children {
-        child.tell("go");
+        child.write_line("go");
     }
     for child in &children {
-        assert_eq!(child.line(), "done");
+        assert_eq!(child.read_line(), "done");
     }
     let log = fs::read_to_string(&log).unwrap();
     let share = |child: &ChildProcess| {
@@ -105,8 +105,8 @@ fn child_locks_as_often_as_it_can() {
         let (log, grants) = (PathBuf::from(role.var("LOG")), role.number("GRANTS") as usize);
         let me = format!("{}\n", std::process::id());
         let mut client = role.client().await;
-        role.say("ready");
-        role.listen();
+        role.print("ready");
+        role.read_line();
         loop {
             let claim = client.wait("k", Fairness::Unfair).await;
             let text = fs::read_to_string(&log).unwrap();
@@ -119,7 +119,7 @@ fn child_locks_as_often_as_it_can() {
                 break;
             }
         }
-        role.say("done");
+        role.print("done");
     });
 }
 
@@ -134,31 +134,31 @@ async fn a_release_wakes_a_waiter_in_another_process() {
             let start = Instant::now();
             let held = client.lock("k").await;
             writes.push(start.elapsed());
-            waiter.tell("wait");
-            assert_eq!(waiter.line(), "waits");
+            waiter.write_line("wait");
+            assert_eq!(waiter.read_line(), "waits");
             wait_for_waiter(&path).await;
             let start = Instant::now();
             client.unlock(&held).await;
-            assert_eq!(waiter.line(), "has it");
+            assert_eq!(waiter.read_line(), "has it");
             times.push(start.elapsed());
-            waiter.tell("free");
-            assert_eq!(waiter.line(), "free");
+            waiter.write_line("free");
+            assert_eq!(waiter.read_line(), "free");
         }
         times.sort();
         writes.sort();
-        // The holder's lease would have lasted a minute, so it was not polling that found out. The bound is
-        // ten times what a quiet machine needs at the worst, and what the disk needs on top.
+        // The holder's lease is one minute, so a wait this short shows a wake-up and not a poll. The bound is ten times
+        // the worst case on an idle machine, plus the time of the disk.
         let bound = Duration::from_millis(100) + 5 * writes[writes.len() / 2];
         let median = times[times.len() / 2];
         assert!(median < bound, "{fairness}: {times:?}, bound {bound:?}");
     }
 }
 
-/// Waits until somebody queues or watches.
+/// Waits until the table has a queued claim or a watcher.
 async fn wait_for_waiter(path: &Path) {
     let file = connect(path);
     let waiting = "SELECT count(*) FROM claim WHERE phase IN (2, 3)";
-    until("somebody waits", || number(&file, waiting) > 0).await;
+    wait_until("a claim waits", || number(&file, waiting) > 0).await;
 }
 
 #[test]
@@ -166,13 +166,13 @@ fn child_waits() {
     child("child_waits", async |role| {
         let mut client = role.client().await;
         loop {
-            assert_eq!(role.listen(), "wait");
-            role.say("waits");
+            assert_eq!(role.read_line(), "wait");
+            role.print("waits");
             let claim = client.wait("k", fairness(&role)).await;
-            role.say("has it");
-            assert_eq!(role.listen(), "free");
+            role.print("has it");
+            assert_eq!(role.read_line(), "free");
             client.unlock(&claim).await;
-            role.say("free");
+            role.print("free");
         }
     });
 }
@@ -182,9 +182,9 @@ async fn a_killed_process_leaves_an_intact_file() {
     let (_dir, path) = temp_lock_file();
     for round in 0..10 {
         let victim = spawn_on(&path, "child_writes_all_the_time");
-        // Each time it is killed while it goes on writing, a little later than the time before.
+        // Kills the process in each round a little later, while it keeps writing.
         for _ in 0..=round {
-            assert_eq!(victim.line(), "writes");
+            assert_eq!(victim.read_line(), "writes");
         }
         victim.signal(Signal::KILL);
         drop(victim);
@@ -203,7 +203,7 @@ fn child_writes_all_the_time() {
         loop {
             let claim = client.lock(&key).await;
             client.unlock(&claim).await;
-            role.say("writes");
+            role.print("writes");
         }
     });
 }
@@ -219,14 +219,14 @@ async fn a_process_stopped_in_a_transaction_is_named() {
     let mut client = TestClient::new(store.clone());
     let held = client.lock("k").await;
     let sleeper = spawn_on(&path, "child_stays_in_a_transaction");
-    assert_eq!(sleeper.line(), "writes");
+    assert_eq!(sleeper.read_line(), "writes");
     sleeper.signal(Signal::STOP);
     let pid = format!("process {} ", sleeper.pid());
     let status = || fs::read_to_string(format!("/proc/{}/status", sleeper.pid())).unwrap();
-    until("the child stops", || status().contains("State:\tT")).await;
+    wait_until("the child stops", || status().contains("State:\tT")).await;
 
     let (_, refused) = client.acquire("other", |_| {}).await;
-    let error = refused.expect_err("nobody may write");
+    let error = refused.expect_err("the stopped process keeps the write lock");
     assert_eq!(error.fault(), Fault::Unavailable, "{error}");
     let text = error.to_string();
     for words in [&*pid, "stopped", "-CONT"] {
@@ -250,13 +250,13 @@ fn child_stays_in_a_transaction() {
         let file = connect(role.var("FILE"));
         file.execute_batch("BEGIN IMMEDIATE; UPDATE bucket SET last = last")
             .unwrap();
-        role.say("writes");
-        role.listen();
+        role.print("writes");
+        role.read_line();
     });
 }
 
 #[tokio::test]
-async fn closing_a_store_ends_its_reservations() {
+async fn closing_a_store_removes_its_watchers() {
     let (_dir, path) = temp_lock_file();
     let mut holder = TestClient::new(open(&path).await);
     let held = holder.lock("k").await;
@@ -268,7 +268,7 @@ async fn closing_a_store_ends_its_reservations() {
     holder.unlock(&held).await;
     assert!(
         holder.try_lock("k").await,
-        "nobody is left for whom the key would be kept"
+        "the key is not reserved for a closed store"
     );
 }
 
@@ -278,7 +278,7 @@ fn processes_can_create_a_file_at_once() {
     let start = |_| spawn_on(&path, "child_opens_at_once");
     let children: Vec<ChildProcess> = (0..8).map(start).collect();
     for child in &children {
-        assert_eq!(child.line(), "opened");
+        assert_eq!(child.read_line(), "opened");
     }
     let held = "SELECT count(*) FROM claim WHERE phase = 4";
     assert_eq!(number(&connect(&path), held), children.len() as i64);
@@ -290,24 +290,24 @@ fn child_opens_at_once() {
         let mut client = role.client().await;
         client.lock(&format!("of {}", std::process::id())).await;
         drop(client);
-        role.say("opened");
-        role.listen();
+        role.print("opened");
+        role.read_line();
     });
 }
 
-/// The thread of a file looks for more for a moment after each answer, and then sleeps until somebody asks.
+/// After a reply, the thread of a file polls briefly for another request, and then sleeps without a timeout.
 #[tokio::test]
 async fn an_idle_store_uses_no_cpu_time() {
     let (_dir, path) = temp_lock_file();
     let child = spawn_on(&path, "child_takes_a_few_locks");
-    assert_eq!(child.line(), "done");
+    assert_eq!(child.read_line(), "done");
     let threads = fs::read_dir(format!("/proc/{}/task", child.pid())).unwrap();
     let is_ours = |dir: &PathBuf| fs::read_to_string(dir.join("comm")).unwrap().trim() == "tenure-sqlite";
     let thread = threads.map(|entry| entry.unwrap().path()).find(is_ours);
     let thread = thread.expect("the store has a thread");
     let status = || fs::read_to_string(thread.join("status")).unwrap();
     let sleeps = || status().contains("State:\tS");
-    until("the thread sleeps", sleeps).await;
+    wait_until("the thread sleeps", sleeps).await;
     let worked = || {
         let text = fs::read_to_string(thread.join("schedstat")).unwrap();
         let nanos = text.split(' ').next().map(str::parse);
@@ -315,7 +315,7 @@ async fn an_idle_store_uses_no_cpu_time() {
     };
     let before = worked();
     assert!(before < Duration::from_millis(100), "{before:?} for a few locks");
-    // sleep: that nothing happens in this time is the point.
+    // sleep: the test checks that nothing happens in this time.
     tokio::time::sleep(Duration::from_millis(100)).await;
     assert_eq!(worked(), before);
 }
@@ -328,7 +328,7 @@ fn child_takes_a_few_locks() {
             let claim = client.lock("k").await;
             client.unlock(&claim).await;
         }
-        role.say("done");
-        role.listen();
+        role.print("done");
+        role.read_line();
     });
 }

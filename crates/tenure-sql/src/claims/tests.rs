@@ -1,4 +1,5 @@
-//! Who goes next among unfair waiters of several clients: the part of the claim logic that the contract leaves open.
+//! Tests of the claim logic that the contract leaves open: the order in which unfair waiters of several clients are
+//! granted.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,21 +11,21 @@ use tenure_backend::{
 
 use super::*;
 
-/// One key over time: every verb reads what the ones before it wrote, as from a table.
-struct Key {
+/// The rows of one key, kept in memory instead of a table, and a clock.
+struct TestKey {
     rows: Vec<Row>,
     now: Instant,
 }
 
-impl Key {
+impl TestKey {
     fn new() -> Self {
-        Key {
+        TestKey {
             rows: Vec::new(),
             now: Instant::from_nanos(1 << 40),
         }
     }
 
-    fn pass(&mut self, ms: u64) {
+    fn advance(&mut self, ms: u64) {
         self.now = self.now + Duration::from_millis(ms);
     }
 
@@ -50,28 +51,28 @@ impl Key {
         decided
     }
 
-    fn asks(&mut self, claim: &Claim) -> AcquireReply {
+    fn poll(&mut self, claim: &Claim) -> AcquireReply {
         let not_after = self.now + Duration::from_secs(10);
         self.visit(|view| acquire(view, claim, not_after))
             .expect("no claim here is refused")
     }
 
-    fn gets(&mut self, claim: &Claim) -> bool {
-        matches!(self.asks(claim), AcquireReply::Granted(_))
+    fn is_granted(&mut self, claim: &Claim) -> bool {
+        matches!(self.poll(claim), AcquireReply::Granted(_))
     }
 
-    /// Asks in vain, and asks to be woken.
-    fn watches(&mut self, claim: &Claim) {
-        assert!(!self.gets(claim));
+    /// Polls for a key that is busy, then registers a watcher.
+    fn start_watching(&mut self, claim: &Claim) {
+        assert!(!self.is_granted(claim));
         self.visit(|view| watch(view, claim));
-        self.pass(1);
+        self.advance(1);
     }
 
-    fn frees(&mut self, claim: &Claim) -> ReleaseReply {
-        self.departs(claim, None)
+    fn unlock(&mut self, claim: &Claim) -> ReleaseReply {
+        self.unlock_with_successor(claim, None)
     }
 
-    fn departs(&mut self, claim: &Claim, successor: Option<Successor>) -> ReleaseReply {
+    fn unlock_with_successor(&mut self, claim: &Claim, successor: Option<Successor>) -> ReleaseReply {
         let request = ReleaseRequest {
             successor,
             ..ReleaseRequest::of(claim, Cause::Unlocked)
@@ -79,8 +80,8 @@ impl Key {
         self.visit(|view| release(view, &request))
     }
 
-    fn looks(&mut self, claim: &Claim) -> NextPoll {
-        self.visit(|view| next_poll(view, claim))
+    fn next_poll(&mut self, claim: &Claim) -> NextPoll {
+        self.visit(|view| super::next_poll(view, claim))
     }
 }
 
@@ -88,7 +89,7 @@ fn key() -> LockKey {
     LockKey::new("k").expect("a short text")
 }
 
-/// The client's claim of that number.
+/// The claim with this number of this client.
 pub(crate) fn claim(client: u8, number: u64) -> Claim {
     let id = ClaimId::new(ClientId::from_random([client; 16]), number);
     Claim::of(ClaimRef { key: key(), id }, Duration::from_secs(30))
@@ -103,12 +104,12 @@ fn of_mode(client: u8, number: u64, mode: Mode) -> Claim {
 
 fn others(released: &ReleaseReply) -> u32 {
     match released {
-        ReleaseReply::Done { others, .. } => others.expect("this layout can tell"),
+        ReleaseReply::Done { others, .. } => others.expect("this layout counts waiters"),
         ReleaseReply::Unknown(error) => panic!("{error}"),
     }
 }
 
-/// One write of a row in each phase: its times lie as far ahead as they do when a verb writes it.
+/// A row in this phase, with times as a verb writes them at `now`.
 fn row_in(phase: Phase, now: Instant) -> Row {
     let row = Row::new(&claim(1, 1), phase, 1, now + Duration::from_secs(30));
     let reserved_until = match phase {
@@ -142,141 +143,146 @@ fn rows_of_an_earlier_boot_are_deleted_in_every_phase() {
         };
         let before = written - Duration::from_nanos(1);
         for now in [before, Instant::ORIGIN] {
-            assert!(
-                seen_at(now, Some(lease)),
-                "{phase:?}: the clock was started again"
-            );
+            assert!(seen_at(now, Some(lease)), "{phase:?}: the machine was restarted");
         }
         for now in [written, written + lease] {
             assert!(!seen_at(now, Some(lease)), "{phase:?}");
         }
-        assert!(!seen_at(before, None), "{phase:?}: an older build wrote it");
+        assert!(!seen_at(before, None), "{phase:?}: the row has no lease");
     }
 }
 
 #[test]
 fn a_freed_key_is_reserved_for_the_oldest_watcher() {
-    let mut key = Key::new();
+    let mut key = TestKey::new();
     let (held, first, second) = (claim(1, 1), claim(2, 1), claim(3, 1));
-    assert!(key.gets(&held));
-    key.watches(&first);
-    key.watches(&second);
-    assert_eq!(others(&key.frees(&held)), 2);
-    assert_eq!(key.looks(&first), NextPoll::Now);
-    assert!(matches!(key.looks(&second), NextPoll::From(_)));
+    assert!(key.is_granted(&held));
+    key.start_watching(&first);
+    key.start_watching(&second);
+    assert_eq!(others(&key.unlock(&held)), 2);
+    assert_eq!(key.next_poll(&first), NextPoll::Now);
+    assert!(matches!(key.next_poll(&second), NextPoll::From(_)));
     for early in [&claim(1, 2), &second] {
-        assert!(!key.gets(early), "it is not its turn");
+        assert!(!key.is_granted(early), "the key is reserved for another client");
     }
-    assert!(key.gets(&first));
+    assert!(key.is_granted(&first));
 }
 
 #[test]
 fn an_unused_reservation_ends_after_ten_milliseconds() {
-    let mut key = Key::new();
+    let mut key = TestKey::new();
     let (held, dead, quick) = (claim(1, 1), claim(2, 1), claim(3, 1));
-    assert!(key.gets(&held));
-    key.watches(&dead);
-    key.frees(&held);
-    let AcquireReply::Waiting { poll_after, .. } = key.asks(&quick) else {
-        panic!("it is not its turn")
+    assert!(key.is_granted(&held));
+    key.start_watching(&dead);
+    key.unlock(&held);
+    let AcquireReply::Waiting { poll_after, .. } = key.poll(&quick) else {
+        panic!("the key is reserved for another client")
     };
     assert!(poll_after <= Duration::from_millis(10), "{poll_after:?}");
-    key.pass(10);
-    assert!(key.gets(&quick));
+    key.advance(10);
+    assert!(key.is_granted(&quick));
 }
 
 #[test]
 fn a_watcher_is_skipped_after_a_miss_until_it_polls() {
-    let mut key = Key::new();
+    let mut key = TestKey::new();
     let (held, late, next) = (claim(1, 1), claim(2, 1), claim(3, 1));
-    assert!(key.gets(&held));
-    key.watches(&late);
-    key.watches(&next);
-    key.frees(&held);
-    key.pass(10);
+    assert!(key.is_granted(&held));
+    key.start_watching(&late);
+    key.start_watching(&next);
+    key.unlock(&held);
+    key.advance(10);
     let held = claim(1, 2);
-    assert!(key.gets(&held));
-    // The one that missed its turn may be dead.
-    assert_eq!(others(&key.frees(&held)), 1);
-    assert_eq!(key.looks(&next), NextPoll::Now);
-    assert!(key.gets(&next));
-    assert_eq!(key.looks(&late), NextPoll::Now, "it is told to be heard of");
-    assert!(!key.gets(&late), "late, but alive");
-    assert_eq!(key.looks(&late), NextPoll::OnChange);
-    key.watches(&claim(4, 1));
-    assert_eq!(others(&key.frees(&next)), 2);
-    assert_eq!(key.looks(&late), NextPoll::Now);
-    assert!(key.gets(&late));
+    assert!(key.is_granted(&held));
+    // The watcher that missed its reservation does not count, because it may be dead.
+    assert_eq!(others(&key.unlock(&held)), 1);
+    assert_eq!(key.next_poll(&next), NextPoll::Now);
+    assert!(key.is_granted(&next));
+    assert_eq!(
+        key.next_poll(&late),
+        NextPoll::Now,
+        "a poll makes it eligible again"
+    );
+    assert!(!key.is_granted(&late), "another claim holds the key");
+    assert_eq!(key.next_poll(&late), NextPoll::OnChange);
+    key.start_watching(&claim(4, 1));
+    assert_eq!(others(&key.unlock(&next)), 2);
+    assert_eq!(key.next_poll(&late), NextPoll::Now);
+    assert!(key.is_granted(&late));
 }
 
 #[test]
 fn a_reservation_ends_when_its_client_polls() {
-    let mut key = Key::new();
+    let mut key = TestKey::new();
     let readers = [of_mode(2, 1, Mode::Read), of_mode(2, 2, Mode::Read)];
     let held = of_mode(1, 1, Mode::Write);
-    assert!(key.gets(&held));
-    key.watches(&readers[0]);
-    key.frees(&held);
-    assert!(!key.gets(&of_mode(3, 1, Mode::Write)));
-    assert!(key.gets(&readers[1]), "the client asks with another claim");
-    key.frees(&readers[1]);
-    assert!(key.gets(&of_mode(3, 2, Mode::Write)));
+    assert!(key.is_granted(&held));
+    key.start_watching(&readers[0]);
+    key.unlock(&held);
+    assert!(!key.is_granted(&of_mode(3, 1, Mode::Write)));
+    assert!(key.is_granted(&readers[1]), "another claim of the same client");
+    key.unlock(&readers[1]);
+    assert!(key.is_granted(&of_mode(3, 2, Mode::Write)));
 }
 
 #[test]
 fn a_reservation_for_readers_admits_all_readers() {
-    let mut key = Key::new();
+    let mut key = TestKey::new();
     let held = of_mode(1, 1, Mode::Write);
     let readers = [2, 3].map(|client| of_mode(client, 1, Mode::Read));
-    assert!(key.gets(&held));
-    readers.iter().for_each(|reader| key.watches(reader));
-    key.watches(&of_mode(4, 1, Mode::Write));
-    key.frees(&held);
-    assert!(readers.iter().all(|reader| key.looks(reader) == NextPoll::Now));
-    assert!(!key.gets(&of_mode(5, 1, Mode::Write)));
-    assert!(key.gets(&of_mode(6, 1, Mode::Read)));
+    assert!(key.is_granted(&held));
+    readers.iter().for_each(|reader| key.start_watching(reader));
+    key.start_watching(&of_mode(4, 1, Mode::Write));
+    key.unlock(&held);
+    assert!(
+        readers
+            .iter()
+            .all(|reader| key.next_poll(reader) == NextPoll::Now)
+    );
+    assert!(!key.is_granted(&of_mode(5, 1, Mode::Write)));
+    assert!(key.is_granted(&of_mode(6, 1, Mode::Read)));
 }
 
 #[test]
 fn a_watcher_that_cannot_hold_gets_no_reservation() {
-    let mut key = Key::new();
+    let mut key = TestKey::new();
     let holders = [of_mode(1, 1, Mode::Read), of_mode(2, 1, Mode::Read)];
-    holders.iter().for_each(|holder| assert!(key.gets(holder)));
-    key.watches(&of_mode(3, 1, Mode::Write));
-    key.frees(&holders[0]);
-    assert!(key.gets(&of_mode(4, 1, Mode::Read)));
+    holders.iter().for_each(|holder| assert!(key.is_granted(holder)));
+    key.start_watching(&of_mode(3, 1, Mode::Write));
+    key.unlock(&holders[0]);
+    assert!(key.is_granted(&of_mode(4, 1, Mode::Read)));
 }
 
 #[test]
 fn a_queue_goes_before_all_watchers() {
-    let mut key = Key::new();
+    let mut key = TestKey::new();
     let (held, watching) = (claim(1, 1), claim(2, 1));
     let queued = Claim {
         fairness: Fairness::Fifo,
         ..claim(3, 1)
     };
-    assert!(key.gets(&held));
-    key.watches(&watching);
-    assert!(!key.gets(&queued));
-    key.frees(&held);
-    assert_eq!(key.looks(&watching), NextPoll::OnChange);
-    assert!(!key.gets(&watching));
-    assert!(key.gets(&queued));
+    assert!(key.is_granted(&held));
+    key.start_watching(&watching);
+    assert!(!key.is_granted(&queued));
+    key.unlock(&held);
+    assert_eq!(key.next_poll(&watching), NextPoll::OnChange);
+    assert!(!key.is_granted(&watching));
+    assert!(key.is_granted(&queued));
 }
 
 #[test]
 fn a_fair_successor_goes_before_watchers() {
-    let mut key = Key::new();
+    let mut key = TestKey::new();
     let (held, watching) = (claim(1, 1), claim(2, 1));
     let successor = Arc::new(Claim {
         fairness: Fairness::Fifo,
         ..claim(1, 2)
     });
-    assert!(key.gets(&held));
-    key.watches(&watching);
+    assert!(key.is_granted(&held));
+    key.start_watching(&watching);
     let not_after = key.now + Duration::from_secs(10);
     let claim = successor.clone();
-    let released = key.departs(&held, Some(Successor { claim, not_after }));
+    let released = key.unlock_with_successor(&held, Some(Successor { claim, not_after }));
     let ReleaseReply::Done {
         successor: Some(AcquireReply::Waiting { ahead, .. }),
         ..
@@ -285,49 +291,49 @@ fn a_fair_successor_goes_before_watchers() {
         panic!("{released:?}")
     };
     assert_eq!(ahead, Some(0));
-    assert!(key.gets(&successor));
+    assert!(key.is_granted(&successor));
 }
 
 #[test]
 fn a_refused_successor_does_not_prevent_the_release() {
-    let mut key = Key::new();
+    let mut key = TestKey::new();
     let held = of_mode(1, 1, Mode::Read);
-    assert!(key.gets(&held) && key.gets(&of_mode(2, 1, Mode::Read)));
+    assert!(key.is_granted(&held) && key.is_granted(&of_mode(2, 1, Mode::Read)));
     let successor = Successor {
         claim: Arc::new(claim(1, 2)),
         not_after: key.now + Duration::from_secs(10),
     };
-    let released = key.departs(&held, Some(successor));
+    let released = key.unlock_with_successor(&held, Some(successor));
     let ReleaseReply::Done { freed, successor, .. } = released else {
         panic!("{released:?}")
     };
     assert_eq!(freed[..], [HolderId::Claim(held.at.id)]);
     assert!(
         matches!(successor, Some(AcquireReply::Waiting { .. })),
-        "it learns of the mismatch when it asks"
+        "its own poll returns the mismatch"
     );
 }
 
 #[test]
 fn a_registration_expires_unless_renewed() {
-    let mut key = Key::new();
+    let mut key = TestKey::new();
     let (held, watching) = (claim(1, 1), claim(2, 1));
-    assert!(key.gets(&held));
-    key.watches(&watching);
-    key.pass(5_000);
+    assert!(key.is_granted(&held));
+    key.start_watching(&watching);
+    key.advance(5_000);
     key.visit(|view| watch(view, &watching));
-    key.pass(5_000);
+    key.advance(5_000);
     key.visit(|view| view.watchers().for_each(|row| assert_eq!(row.id, watching.at.id)));
-    key.pass(5_000);
-    assert_eq!(others(&key.frees(&held)), 0);
+    key.advance(5_000);
+    assert_eq!(others(&key.unlock(&held)), 0);
 }
 
 #[test]
 fn unwatching_deletes_only_the_watcher() {
-    let mut key = Key::new();
+    let mut key = TestKey::new();
     let (held, watching) = (claim(1, 1), claim(2, 1));
-    assert!(key.gets(&held));
-    key.watches(&watching);
+    assert!(key.is_granted(&held));
+    key.start_watching(&watching);
     key.visit(|view| unwatch(view, &watching));
     key.visit(|view| unwatch(view, &held));
     let left: Vec<ClaimId> = key.rows.iter().map(|row| row.id).collect();
