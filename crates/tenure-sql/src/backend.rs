@@ -49,19 +49,19 @@ impl SqlStore {
         if self.is_of_this_process() {
             self.mailbox.post(request);
         } else {
-            request.fail(&forked());
+            request.fail(&wrong_process());
         }
     }
 
     /// Sends a request and waits for its reply. Spins for a short while first, yielding to other tasks at each poll.
     /// Returns `None` if the file's thread has ended without a reply.
-    async fn ask<Q, A>(&self, question: Q, wrap: impl FnOnce(Pending<Q, A>) -> Request) -> Option<A> {
-        let (pending, mut answer) = Pending::new(question);
+    async fn send<Q, A>(&self, request: Q, wrap: impl FnOnce(Pending<Q, A>) -> Request) -> Option<A> {
+        let (pending, mut answer) = Pending::new(request);
         let caller_spin = self.mailbox.caller_spin();
         self.submit(wrap(pending));
         if caller_spin > Duration::ZERO {
-            let asked = std::time::Instant::now();
-            while asked.elapsed() < caller_spin {
+            let sent = std::time::Instant::now();
+            while sent.elapsed() < caller_spin {
                 match answer.try_recv() {
                     Ok(answer) => return Some(answer),
                     Err(TryRecvError::Closed) => return None,
@@ -75,7 +75,7 @@ impl SqlStore {
     /// A call that sends its request when it is first polled.
     fn call<Q, A>(
         self: Arc<Self>,
-        question: Q,
+        request: Q,
         wrap: fn(Pending<Q, Result<A, BackendError>>) -> Request,
     ) -> Call<A>
     where
@@ -83,13 +83,13 @@ impl SqlStore {
         A: Send + 'static,
     {
         Call::new(async move {
-            let answer = self.ask(question, wrap).await;
-            answer.unwrap_or_else(|| Err(gone()))
+            let answer = self.send(request, wrap).await;
+            answer.unwrap_or_else(|| Err(thread_ended()))
         })
     }
 
     /// A batch that sends its request when it is first polled.
-    fn each<Q, A>(
+    fn batch_call<Q, A>(
         self: Arc<Self>,
         batch: Batch<Q>,
         wrap: fn(Pending<Batch<Q>, Batch<A>>) -> Request,
@@ -104,8 +104,8 @@ impl SqlStore {
         }
         BatchCall::new(async move {
             let count = batch.len();
-            let answer = self.ask(batch, wrap).await;
-            answer.unwrap_or_else(|| (0..count).map(|_| unknown(gone())).collect())
+            let answer = self.send(batch, wrap).await;
+            answer.unwrap_or_else(|| (0..count).map(|_| unknown(thread_ended())).collect())
         })
     }
 }
@@ -136,12 +136,12 @@ impl Backend for SqlStore {
 
     fn renew(self: Arc<Self>, batch: Batch<RenewRequest>) -> BatchCall<RenewReply> {
         let wrap = |pending| Request::Write(Write::Renew(pending));
-        self.each(batch, wrap, RenewReply::Unknown)
+        self.batch_call(batch, wrap, RenewReply::Unknown)
     }
 
     fn release(self: Arc<Self>, batch: Batch<ReleaseRequest>) -> BatchCall<ReleaseReply> {
         let wrap = |pending| Request::Write(Write::Release(pending));
-        self.each(batch, wrap, ReleaseReply::Unknown)
+        self.batch_call(batch, wrap, ReleaseReply::Unknown)
     }
 
     fn watch(self: Arc<Self>, claim: Arc<Claim>) -> Call<Wakes> {
@@ -166,7 +166,7 @@ impl Backend for SqlStore {
 }
 
 /// The error for a thread that ended without a reply, which is a bug.
-fn gone() -> BackendError {
+fn thread_ended() -> BackendError {
     BackendError::new(
         Fault::Closed,
         Effect::Unknown,
@@ -174,7 +174,7 @@ fn gone() -> BackendError {
     )
 }
 
-fn forked() -> BackendError {
+fn wrong_process() -> BackendError {
     BackendError::new(
         Fault::Closed,
         Effect::None,

@@ -42,7 +42,7 @@ pub(crate) fn sqlite(path: &Path, error: rusqlite::Error, effect: Effect) -> Bac
             "reading or writing the lock file {file} failed: check its disk, which may be full"
         )),
         _ => store(format!(
-            "SQLite could not work on the lock file {file}: see the cause beneath"
+            "SQLite could not work on the lock file {file}: see the cause below"
         )),
     };
     // The message of SQLite may contain the name of the file, so it is escaped too.

@@ -38,7 +38,7 @@ fn spawn_with_another_boot_id(test: &str, path: &Path) -> ChildProcess {
         return spawn_on(path, test);
     }
     let boot_id = path.with_extension("boot_id");
-    fs::write(&boot_id, "00000000-0000-4000-8000-000000000000\n").expect("the directory is ours");
+    fs::write(&boot_id, "00000000-0000-4000-8000-000000000000\n").expect("this user owns the directory");
     spawn(
         test,
         &[("FILE", &path), ("UNSHARE", &"--mount"), ("BOOT_ID", &boot_id)],

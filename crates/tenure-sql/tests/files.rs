@@ -50,7 +50,7 @@ fn mode(path: &Path) -> u32 {
 }
 
 fn set_mode(path: &Path, mode: u32) {
-    fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("it is ours");
+    fs::set_permissions(path, fs::Permissions::from_mode(mode)).expect("this user owns it");
 }
 
 /// Creates a lock file with one released claim, and closes it.
@@ -76,7 +76,7 @@ async fn all_files_of_a_lock_file_have_mode_0600() {
 async fn an_empty_file_becomes_a_lock_file() {
     let (_dir, path) = temp_lock_file();
     fs::write(&path, "").unwrap();
-    let mut client = TestClient::new(open(&path).await.expect("an empty file is ours to fill"));
+    let mut client = TestClient::new(open(&path).await.expect("an empty file becomes a lock file"));
     client.lock("k").await;
 }
 
@@ -129,7 +129,7 @@ async fn a_damaged_lock_file_is_refused() {
         assert!(error.to_string().contains("damaged"), "{error}");
     }
     fs::write(&path, sound).unwrap();
-    open(&path).await.expect("a sound file is opened");
+    open(&path).await.expect("an intact file opens");
 }
 
 /// The application has its own database open in this process, with commits only in its log. Refusing that database must
@@ -286,7 +286,7 @@ async fn a_full_file_refuses_locks_and_stays_intact() {
         client.unlock(claim).await;
     }
     drop((client, store));
-    let mut client = TestClient::new(open(&path).await.expect("the file is sound"));
+    let mut client = TestClient::new(open(&path).await.expect("the file is intact"));
     client.lock("k0").await;
 }
 

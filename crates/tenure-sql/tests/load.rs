@@ -211,7 +211,7 @@ async fn a_full_queue_of_acquires_refuses_no_renewal() {
         match Pin::new(&mut call).poll(&mut Context::from_waker(Waker::noop())) {
             Poll::Pending => asked.push(call),
             Poll::Ready(refused) => {
-                refused.expect_err("there is no room");
+                refused.expect_err("the queue is full");
                 break;
             }
         }

@@ -24,7 +24,7 @@ async fn refusal(path: &Path) -> String {
 
 /// Opens a path that must work, takes a lock and closes the file.
 async fn works(path: &Path) {
-    let store = open(path).await.expect("the path is a place for a lock file");
+    let store = open(path).await.expect("the path can be used for a lock file");
     TestClient::new(store.clone()).lock("k").await;
     store.close().await.expect("the file is closed");
 }
@@ -179,7 +179,7 @@ async fn a_truncated_log_loses_only_its_end() {
         }
         let file = fs::OpenOptions::new().write(true).open(&log).unwrap();
         file.set_len(file.metadata().unwrap().len() - lost).unwrap();
-        let store = open(&copy).await.expect("the rest of the log is sound");
+        let store = open(&copy).await.expect("the rest of the log is intact");
         assert_eq!(findings(&store).await, []);
         store.close().await.unwrap();
     }
@@ -238,7 +238,7 @@ async fn a_failed_write_is_reported_and_the_file_stays_intact() {
     assert!(words.iter().all(|word| text.contains(word)), "{text}");
     assert_eq!(child.read_line(), "refused again");
     drop(child);
-    let store = open(&path).await.expect("the file is sound");
+    let store = open(&path).await.expect("the file is intact");
     assert_eq!(findings(&store).await, []);
     let mut client = TestClient::new(store);
     assert!(!client.try_lock("k").await, "what was held before is held");

@@ -20,4 +20,4 @@ pub(crate) use release::release;
 pub(crate) use renew::renew;
 pub(crate) use row::{Phase, Row};
 pub(crate) use view::{Change, Moment, View};
-pub(crate) use watch::{NextPoll, REFRESH, next_poll, unwatch, watch};
+pub(crate) use watch::{NextPoll, RENEW_INTERVAL, next_poll, unwatch, watch};

@@ -300,8 +300,8 @@ impl View {
             BackendError::new(
                 Fault::Store,
                 Effect::None,
-                "the fencing tokens are used up: the counter stands at the greatest number there is, \
-                 so the store, or the system clock once, was not in order",
+                "the fencing tokens are used up: their counter has reached its maximum, because the store was damaged \
+                 or the system clock was once far in the future",
             )
         })?;
         self.raise_counter(tokens.last().get());

@@ -8,10 +8,10 @@ use super::acquire::{Admission, admission};
 use super::{Phase, Row, View};
 
 /// How long a watcher's row lasts unless it is renewed. The watcher of a dead process counts for up to this long.
-const REGISTRATION: Duration = Duration::from_secs(10);
+const REGISTRATION_LEASE: Duration = Duration::from_secs(10);
 
 /// How often a watcher's row is renewed: three times before it would expire.
-pub(crate) const REFRESH: Duration = Duration::from_secs(3);
+pub(crate) const RENEW_INTERVAL: Duration = Duration::from_secs(3);
 
 /// When a waiting claim should poll.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,7 +38,7 @@ pub(crate) fn watch(view: &mut View, claim: &Claim) {
     }
     view.put(Row {
         reserved_until,
-        ..Row::new(claim, Phase::Watching, position, now + REGISTRATION)
+        ..Row::new(claim, Phase::Watching, position, now + REGISTRATION_LEASE)
     });
 }
 

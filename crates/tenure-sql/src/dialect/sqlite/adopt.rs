@@ -92,7 +92,7 @@ fn change(alone: &mut Connection, here: &Origin, clock: &dyn Clock) -> rusqlite:
 
 /// Reads the origin that the file records.
 pub(super) fn origin(connection: &Connection) -> rusqlite::Result<Origin> {
-    let clock: Option<String> = if lacks(connection, "store", "clock")? {
+    let clock: Option<String> = if lacks_column(connection, "store", "clock")? {
         None
     } else {
         connection.query_row("SELECT clock FROM store WHERE one = 1", [], |row| row.get(0))?
@@ -112,7 +112,7 @@ pub(super) fn origin(connection: &Connection) -> rusqlite::Result<Origin> {
 pub(super) fn lacks_columns(connection: &Connection) -> rusqlite::Result<bool> {
     let mut lacks_any = false;
     for (table, column, _) in ADDED_COLUMNS {
-        lacks_any |= lacks(connection, table, column)?;
+        lacks_any |= lacks_column(connection, table, column)?;
     }
     Ok(lacks_any)
 }
@@ -120,14 +120,14 @@ pub(super) fn lacks_columns(connection: &Connection) -> rusqlite::Result<bool> {
 /// Adds the columns that a file of an older build lacks. The caller holds the write lock.
 pub(super) fn add_columns(transaction: &Connection) -> rusqlite::Result<()> {
     for (table, column, kind) in ADDED_COLUMNS {
-        if lacks(transaction, table, column)? {
+        if lacks_column(transaction, table, column)? {
             transaction.execute_batch(&format!("ALTER TABLE {table} ADD COLUMN {column} {kind}"))?;
         }
     }
     Ok(())
 }
 
-fn lacks(connection: &Connection, table: &str, column: &str) -> rusqlite::Result<bool> {
+fn lacks_column(connection: &Connection, table: &str, column: &str) -> rusqlite::Result<bool> {
     let find = "SELECT 1 FROM pragma_table_info(?1) WHERE name = ?2";
     let found = connection
         .query_row(find, (table, column), |_| Ok(()))
@@ -281,8 +281,8 @@ mod tests {
         fixture.write(&before, 2, 2, 30, Some(30));
         fixture.write(&before, 4, 4, 30, Some(30));
         fixture.write(&before, 5, 4, 100 - NOW, None);
-        let turn = before.execute("UPDATE claim SET reserved = until WHERE number = 2", []);
-        turn.expect("it can be written");
+        let reserved = before.execute("UPDATE claim SET reserved = until WHERE number = 2", []);
+        reserved.expect("it can be written");
         drop(before);
         let after = fixture.open(&here);
         let row = |number: i64| {
@@ -293,9 +293,9 @@ mod tests {
         };
         let (until, since) = (NOW + 30 - 400, NOW - 400);
         for (what, number, times) in [
-            ("a watcher that has a turn", 2, [until, until, until, since]),
+            ("a watcher with a reservation", 2, [until, until, until, since]),
             ("a holder", 4, [until, 0, until, NOW]),
-            ("a holder of long ago", 5, [0, 0, 0, NOW]),
+            ("a holder that expired long ago", 5, [0, 0, 0, NOW]),
         ] {
             assert_eq!(row(number), Ok(times), "{what}");
         }

@@ -37,11 +37,11 @@ pub(super) fn examine(
     write_lock_is_free: bool,
 ) -> Vec<Finding> {
     let mut findings = Vec::new();
-    permissions(path, &mut findings);
+    check_permissions(path, &mut findings);
     let owners = [file::owner(path), path.parent().and_then(file::owner)];
-    foreign_owners(path, owners, rustix::process::geteuid().as_raw(), &mut findings);
+    check_owners(path, owners, rustix::process::geteuid().as_raw(), &mut findings);
     if let Ok(space) = rustix::fs::statvfs(path) {
-        disk(path, space.f_bavail.saturating_mul(space.f_frsize), &mut findings);
+        check_disk_space(path, space.f_bavail.saturating_mul(space.f_frsize), &mut findings);
     }
     if file_system::is_memory(path) {
         findings.push(Finding::warning(
@@ -60,7 +60,7 @@ pub(super) fn examine(
         findings.push(write_lock_kept(path));
     }
     busy::set_deadline(Instant::now(), busy_limit);
-    if let Err(error) = inside(connection, &mut findings) {
+    if let Err(error) = check_database(connection, &mut findings) {
         let error = error::sqlite(path, error, Effect::None);
         findings.push(Finding::danger(
             error.to_string(),
@@ -81,7 +81,7 @@ pub(super) fn examine(
     findings
 }
 
-fn permissions(path: &Path, findings: &mut Vec<Finding>) {
+fn check_permissions(path: &Path, findings: &mut Vec<Finding>) {
     for file in [path.to_owned(), sibling(path, "-wal"), sibling(path, "-shm")] {
         let Some(mode) = mode(&file) else { continue };
         let name = display_path(&file);
@@ -109,7 +109,7 @@ fn permissions(path: &Path, findings: &mut Vec<Finding>) {
 
 /// Reports a file or directory of another user, because an owner can change or replace it whatever the permissions.
 /// Ownership by root is not reported: root can do so in any case.
-fn foreign_owners(path: &Path, [file, directory]: [Option<u32>; 2], us: u32, findings: &mut Vec<Finding>) {
+fn check_owners(path: &Path, [file, directory]: [Option<u32>; 2], us: u32, findings: &mut Vec<Finding>) {
     let stranger = |owner: &u32| ![us, 0].contains(owner);
     if let Some(owner) = file.filter(stranger) {
         findings.push(Finding::warning(
@@ -131,7 +131,7 @@ fn foreign_owners(path: &Path, [file, directory]: [Option<u32>; 2], us: u32, fin
     }
 }
 
-fn disk(path: &Path, free: u64, findings: &mut Vec<Finding>) {
+fn check_disk_space(path: &Path, free: u64, findings: &mut Vec<Finding>) {
     let finding = match free {
         0..SPACE_DANGER => Finding::danger,
         SPACE_DANGER..SPACE_WARNING => Finding::warning,
@@ -146,7 +146,7 @@ fn disk(path: &Path, free: u64, findings: &mut Vec<Finding>) {
 /// Names the process that holds SQLite's write lock, for example one that is stopped within a transaction.
 fn write_lock_kept(path: &Path) -> Finding {
     let who = write_lock::owner(path).map_or_else(
-        || "a process that cannot be found out".to_owned(),
+        || "a process that cannot be identified".to_owned(),
         |owner| owner.describe(),
     );
     Finding::danger(
@@ -156,7 +156,7 @@ fn write_lock_kept(path: &Path) -> Finding {
 }
 
 /// Reports what is wrong inside the database: journal mode, damage, foreign tables, lost counters, another origin.
-fn inside(connection: &Connection, findings: &mut Vec<Finding>) -> rusqlite::Result<()> {
+fn check_database(connection: &Connection, findings: &mut Vec<Finding>) -> rusqlite::Result<()> {
     let text = |pragma: &str| connection.query_row(pragma, [], |row| row.get::<_, String>(0));
     let journal = text("PRAGMA journal_mode")?;
     if journal != "wal" {
@@ -236,7 +236,7 @@ mod tests {
     fn a_disk_that_is_nearly_full_is_found() {
         let path = Path::new("locks.db");
         let severity = |free| {
-            let found = found(|findings| disk(path, free, findings));
+            let found = found(|findings| check_disk_space(path, free, findings));
             found.first().map(|(severity, _)| *severity)
         };
         assert_eq!(severity(SPACE_WARNING), None);
@@ -246,7 +246,7 @@ mod tests {
 
     #[test]
     fn a_file_or_directory_of_another_user_is_found() {
-        let whose = |owners| found(|findings| foreign_owners(Path::new("locks.db"), owners, 1000, findings));
+        let whose = |owners| found(|findings| check_owners(Path::new("locks.db"), owners, 1000, findings));
         // Our own file, in a directory of root.
         assert_eq!(whose([Some(1000), Some(0)]), []);
         for owners in [[Some(1001), Some(1000)], [Some(1000), Some(1001)]] {
@@ -264,7 +264,7 @@ mod tests {
             ("DELETE FROM bucket WHERE number > 60", "3 of the 64 "),
         ] {
             let (_dir, _, file) = create_file(&Origin::here());
-            let found_inside = || found(|findings| inside(&file, findings).expect("it can be read"));
+            let found_inside = || found(|findings| check_database(&file, findings).expect("it can be read"));
             assert_eq!(found_inside(), []);
             file.execute_batch(change).expect("no other process has it open");
             let found = found_inside();

@@ -242,7 +242,7 @@ fn failed(path: &Path, error: io::Error) -> BackendError {
             "the disk of the lock file {file} is full: free some space"
         )),
         _ => store(format!(
-            "the lock file {file} cannot be used: see the cause beneath, or choose another file"
+            "the lock file {file} cannot be used: see the cause below, or choose another file"
         )),
     };
     BackendError::because(fault, Effect::None, message, error)

@@ -401,7 +401,7 @@ mod tests {
     /// A file may be used by a later version, which must find the same counter for a key.
     #[test]
     fn a_key_always_has_the_same_counter() {
-        let of = |name: &str| bucket(&LockKey::new(name).expect("the names are sound"));
+        let of = |name: &str| bucket(&LockKey::new(name).expect("the names are valid"));
         assert_eq!([of("k"), of("order:42"), of("ä"), of("K")], [10, 49, 2, 42]);
         let all: std::collections::BTreeSet<i64> = (0..1000).map(|n| of(&format!("key {n}"))).collect();
         assert_eq!(all, (0..64).collect());

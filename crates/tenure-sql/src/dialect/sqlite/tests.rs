@@ -22,7 +22,7 @@ use crate::request::{Pending, Request, Write};
 pub(super) fn create_file(origin: &Origin) -> (TempDir, PathBuf, Connection) {
     let dir = tempfile::tempdir().expect("a temporary directory can be made");
     let path = dir.path().join("locks.db");
-    std::fs::write(&path, "").expect("the directory is ours");
+    std::fs::write(&path, "").expect("this user owns the directory");
     let made = validate::open(&path, Contents::Empty, &Config::default(), origin);
     (dir, path, made.expect("the file is made"))
 }
@@ -35,7 +35,7 @@ fn synchronous_after(requests: impl IntoIterator<Item = Write>) -> i64 {
         ..Config::default()
     };
     let mailbox = Arc::new(Mailbox::new(config.max_queue).expect("files can be opened"));
-    let worker = Worker::new(&path, &connection, &config, mailbox.clone()).expect("the file is sound");
+    let worker = Worker::new(&path, &connection, &config, mailbox.clone()).expect("the file is intact");
     for request in requests {
         mailbox.post(Request::Write(request));
     }

@@ -6,7 +6,7 @@ use tenure_backend::LockKey;
 
 use super::busy;
 use super::worker::{Worker, moment};
-use crate::claims::REFRESH;
+use crate::claims::RENEW_INTERVAL;
 use crate::display::display_path;
 use crate::request::register;
 
@@ -40,8 +40,8 @@ impl Worker<'_> {
             let keys = self.subscribers.due(self.config.clock.now());
             self.check_keys(&keys);
         }
-        if self.refresh_at <= now {
-            self.refresh_at = now + REFRESH;
+        if self.renew_at <= now {
+            self.renew_at = now + RENEW_INTERVAL;
             self.renew_registrations(now);
         }
     }
@@ -103,7 +103,7 @@ impl Worker<'_> {
             return None;
         }
         let now = Instant::now();
-        let mut until = self.refresh_at.min(self.check_at);
+        let mut until = self.renew_at.min(self.check_at);
         if now < self.ignore_until {
             until = until.min(self.ignore_until);
         }

@@ -15,7 +15,7 @@ use super::notification::{self, NotificationListener};
 use super::tables::{Tables, Written};
 use super::transaction::{Transaction, ViewCache};
 use super::{adopt, busy, examine, write_lock};
-use crate::claims::{Moment, REFRESH, View};
+use crate::claims::{Moment, RENEW_INTERVAL, View};
 use crate::config::Config;
 use crate::display::display_path;
 use crate::error;
@@ -48,7 +48,7 @@ pub(super) struct Worker<'c> {
     /// How many rows are still to be swept for the rows that were written.
     sweep_debt: u32,
     /// When the watchers' rows are renewed next.
-    pub(super) refresh_at: Instant,
+    pub(super) renew_at: Instant,
     /// When all keys with subscribers are checked next, even without a notification.
     pub(super) check_at: Instant,
     /// Until when notifications of other processes are ignored.
@@ -88,7 +88,7 @@ impl<'c> Worker<'c> {
             durable: true,
             // Starts with a full step, so that a process that takes a single lock sweeps too.
             sweep_debt: *SWEEP_ROWS.start(),
-            refresh_at: now,
+            renew_at: now,
             check_at: now,
             ignore_until: now,
             lost: None,
@@ -307,10 +307,10 @@ impl<'c> Worker<'c> {
         }
         let (subscribers, listener, mailbox) = (&mut self.subscribers, &mut self.listener, &self.mailbox);
         let is_first = subscribers.is_empty();
-        let refresh_at = &mut self.refresh_at;
+        let renew_at = &mut self.renew_at;
         write.answer(|claim| {
             if is_first {
-                *refresh_at = Instant::now() + REFRESH;
+                *renew_at = Instant::now() + RENEW_INTERVAL;
             }
             listener.start();
             subscribers.subscribe(claim, mailbox.clone())
@@ -398,9 +398,8 @@ pub(super) fn moment(clock: &dyn Clock) -> Moment {
 pub(super) fn blocked(path: &Path, limit: Duration, cause: BackendError) -> BackendError {
     let who = match write_lock::owner(path) {
         Some(owner) => format!("by {}", owner.describe()),
-        None => {
-            "by a process that cannot be found out: look for one that uses the file and is stopped".to_owned()
-        }
+        None => "by a process that cannot be identified: look for one that uses the file and is stopped"
+            .to_owned(),
     };
     let message = format!(
         "the lock file {} has been kept busy for {:.1} s {who}",
