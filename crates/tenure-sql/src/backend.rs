@@ -15,8 +15,8 @@ use crate::request::{Pending, Request, Write};
 
 /// Locks in an SQL database.
 ///
-/// Keeps all rules of [`Backend`], for all modes, fair and unfair. Open one with [`sqlite::open`](crate::sqlite::open).
-/// A thread of its own serves the file, and ends when the store is dropped.
+/// Keeps all rules of [`Backend`], for all modes, fair and unfair. Open one with
+/// [`sqlite::open`](crate::sqlite::open). A thread of its own serves the file, and ends when the store is dropped.
 ///
 /// # Examples
 /// ```

@@ -17,21 +17,21 @@ use tenure_backend::{Clock, SystemClock};
 /// ```
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// The lease clock. The default is the system's boot clock, which counts suspend. Every process that shares the file
-    /// must read the same clock, so only tests set another one.
+    /// The lease clock. The default is the system's boot clock, which counts suspend. Every process that shares the
+    /// file must read the same clock, so only tests set another one.
     pub clock: Arc<dyn Clock>,
-    /// How long a request waits for another process to release SQLite's write lock. After that it fails with
-    /// `Unavailable`, and the error names that process. The default of 5 s is longer than any transaction of a running
-    /// process.
+    /// The time for which a request waits for another process to release SQLite's write lock. After that it fails
+    /// with `Unavailable`, and the error names that process. The default of 5 s is longer than any transaction of a
+    /// running process.
     pub busy_limit: Duration,
-    /// How many requests may be queued for the thread that serves the file; renewals have a queue of the same size. The
-    /// default is 4096. Further requests fail with `Unavailable`.
+    /// The number of requests that may be queued for the thread that serves the file; renewals have a queue of the
+    /// same size. The default is 4096. Further requests fail with `Unavailable`.
     pub max_queue: usize,
-    /// How many claims share one transaction. The default of 64 keeps transactions short, so that other processes are
-    /// not kept waiting. A batch is not divided.
+    /// The number of claims that share one transaction. The default of 64 keeps transactions short, so that other
+    /// processes are not kept waiting. A batch is not divided.
     pub max_group: usize,
-    /// The maximum size of the file. The default of 1 GiB is enough for several million claims at a time. Writes beyond
-    /// it fail as on a full disk.
+    /// The maximum size of the file. The default of 1 GiB is enough for several million claims at a time. Writes
+    /// beyond it fail as on a full disk.
     pub max_bytes: u64,
 }
 

@@ -73,10 +73,10 @@ pub(crate) enum Request {
 }
 
 impl Write {
-    /// Whether the commit must be synced to the disk before it is answered.
+    /// Returns whether the commit must be synced to the disk before the request is answered.
     ///
-    /// Grants must survive a power failure because of their fencing tokens. Renewals are synced too, for safety: they are
-    /// rare. A release or a registration may be lost: the claim then ends at the next boot, or with its lease.
+    /// Grants must survive a power failure because of their fencing tokens. Renewals are synced too, for safety: they
+    /// are rare. A release or a registration may be lost: the claim then ends at the next boot, or with its lease.
     pub(crate) fn must_sync(&self) -> bool {
         match self {
             Write::Acquire(_) | Write::Renew(_) => true,

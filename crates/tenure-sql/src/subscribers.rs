@@ -27,9 +27,9 @@ struct KeySubscribers {
 struct Subscriber {
     claim: Arc<Claim>,
     signal: WakeSignal,
-    /// When to check the key again even if nothing changes: a cooldown or a reservation ends then.
+    /// The time to check the key again even if nothing changes, because a cooldown or a reservation ends then.
     check_at: Option<Instant>,
-    /// Whether the claim has a watcher's row in the table, which must be renewed and later deleted.
+    /// True if the claim has a watcher's row in the table, which must be renewed and later deleted.
     registered: bool,
 }
 
@@ -115,7 +115,7 @@ impl Subscribers {
         keys.map(|(key, _)| key.clone()).collect()
     }
 
-    /// When the next key is [`due`](Self::due).
+    /// The time at which the next key is [`due`](Self::due).
     pub(crate) fn next_due(&self) -> Option<Instant> {
         self.all().filter_map(|subscriber| subscriber.check_at).min()
     }

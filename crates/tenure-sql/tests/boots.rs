@@ -20,7 +20,7 @@ fn change(path: &Path, statement: &str) {
     changed.expect("the statement fits the file");
 }
 
-/// Whether this process may create a namespace with this option of `unshare`.
+/// Returns whether this process may create a namespace with this option of `unshare`.
 fn may_unshare(option: &str) -> bool {
     let unshare = Command::new("unshare")
         .args([option, "true"])
@@ -87,7 +87,8 @@ fn a_killed_holder_excludes_a_process_with_another_boot_id() {
 
 /// Starts a child whose boot clock is 1000 s ahead, as in a container with its own time namespace.
 ///
-/// If this process may not create one, the file is changed instead, as if from a namespace whose clock is 1000 s behind.
+/// If this process may not create one, the file is changed instead, as if from a namespace whose clock is 1000 s
+/// behind.
 fn spawn_in_another_time_namespace(test: &str, path: &Path) -> ChildProcess {
     if !may_unshare("--time") {
         change(

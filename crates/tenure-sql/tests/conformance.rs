@@ -11,7 +11,7 @@ use tenure_backend::{Backend, Call, Clock};
 use tenure_sql::{Config, sqlite};
 use tenure_testkit::{Ailment, ManualClock, Subject};
 
-/// How long clients wait for each other. Longer than the default, so that a slow disk fails no test.
+/// The time for which clients wait for each other. Longer than the default, so that a slow disk fails no test.
 const BUSY_LIMIT: Duration = Duration::from_secs(60);
 
 /// A lock file in a temporary directory, with a clock that the tests advance.
@@ -66,8 +66,8 @@ impl Subject for LockFile {
         Some(change(self.dir.path(), later))
     }
 
-    /// Renames a table, so that all statements fail, and renames it back. Missing permissions are not simulated, because
-    /// they have no effect for root.
+    /// Renames a table, so that all statements fail, and renames it back. Missing permissions are not simulated,
+    /// because they have no effect for root.
     fn ail(&self, ailment: Option<Ailment>) -> Option<Call<()>> {
         let statement = match ailment {
             Some(Ailment::Denies) => return None,

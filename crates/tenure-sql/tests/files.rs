@@ -35,8 +35,8 @@ async fn refused(path: &Path) -> BackendError {
     error
 }
 
-/// The contents of a file. Another process (`cat`) reads them, because closing the file here would drop the POSIX locks
-/// of this process.
+/// The contents of a file. Another process (`cat`) reads them, because closing the file here would drop the POSIX
+/// locks of this process.
 fn contents(path: &Path) -> Option<Vec<u8>> {
     let read = std::process::Command::new("cat")
         .arg(path)
@@ -132,8 +132,8 @@ async fn a_damaged_lock_file_is_refused() {
     open(&path).await.expect("an intact file opens");
 }
 
-/// The application has its own database open in this process, with commits only in its log. Refusing that database must
-/// neither checkpoint the log nor drop the application's locks.
+/// The application has its own database open in this process, with commits only in its log. Refusing that database
+/// must neither checkpoint the log nor drop the application's locks.
 #[tokio::test]
 async fn a_database_of_another_program_keeps_its_locks() {
     for journal in ["WAL", "DELETE"] {

@@ -100,8 +100,8 @@ async fn both_builds_write_one_file() {
     client.lock("k").await;
 }
 
-/// This build writes the reservation into the watcher's row, and must not add a lease to it. Otherwise the older build's
-/// grant would lie further ahead than that lease, and would be deleted as a row of an earlier boot.
+/// This build writes the reservation into the watcher's row, and must not add a lease to it. Otherwise the older
+/// build's grant would lie further ahead than that lease, and would be deleted as a row of an earlier boot.
 #[tokio::test]
 async fn a_granted_watcher_of_an_older_build_excludes() {
     let (_dir, path) = temp_lock_file();

@@ -224,7 +224,8 @@ fn child_examines_the_default_file() {
     });
 }
 
-/// A child with a limit on the size of files simulates a disk that fails. The error says so, and earlier commits stay.
+/// A child with a limit on the size of files simulates a disk that fails. The error says so, and earlier commits
+/// stay.
 #[tokio::test]
 async fn a_failed_write_is_reported_and_the_file_stays_intact() {
     let (_dir, path) = temp_lock_file();

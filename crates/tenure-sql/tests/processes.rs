@@ -146,8 +146,8 @@ async fn a_release_wakes_a_waiter_in_another_process() {
         }
         times.sort();
         writes.sort();
-        // The holder's lease is one minute, so a wait this short shows a wake-up and not a poll. The bound is ten times
-        // the worst case on an idle machine, plus the time of the disk.
+        // The holder's lease is one minute, so a wait this short shows a wake-up and not a poll. The bound is ten
+        // times the worst case on an idle machine, plus the time of the disk.
         let bound = Duration::from_millis(100) + 5 * writes[writes.len() / 2];
         let median = times[times.len() / 2];
         assert!(median < bound, "{fairness}: {times:?}, bound {bound:?}");

@@ -10,7 +10,7 @@ use crate::profile::LIMITS;
 /// The shortest `poll_after` in a reply.
 const MIN_POLL: Duration = Duration::from_millis(1);
 
-/// Whether the state of a key allows it to be granted to a claim.
+/// Says if a claim can be granted, given the state of its key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Admission {
     /// The claim may be granted now.
@@ -21,7 +21,7 @@ pub(super) enum Admission {
     Blocked,
 }
 
-/// Whether a claim that is admitted may be granted in this call.
+/// Says if this call may grant a claim that is admitted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum GrantPolicy {
     Grant,
@@ -78,7 +78,7 @@ pub(super) fn place_or_poll(
                 ..Row::new(claim, Phase::Granted, 0, now + lease(claim))
             };
             if position.is_some() {
-                // The claims behind it in the queue may be able to hold with it, such as the next reader.
+                // The next claims in the queue may be able to hold the key too, such as more readers.
                 view.request_wake();
             }
             Ok(granted(view, claim, row))
@@ -92,8 +92,8 @@ pub(super) fn place_or_poll(
     }
 }
 
-/// Makes a claim wait that is not granted: a fair claim in the queue, an unfair one without a row of its own. `at` is
-/// the earliest time at which polling again can succeed if no other claim ends.
+/// Answers a claim that is not granted. Queues a fair claim; an unfair one gets no row. `at` is the earliest time at
+/// which a poll can succeed without a release.
 fn refused(
     view: &mut View,
     claim: &Claim,
@@ -135,7 +135,7 @@ fn queue_before(view: &View, position: Option<i64>) -> impl Iterator<Item = &Row
         .take_while(move |row| position.is_none_or(|position| row.position < position))
 }
 
-/// When the first of the leases ends that keep a claim [`Blocked`](Admission::Blocked).
+/// The earliest end of the leases that keep a claim [`Blocked`](Admission::Blocked).
 fn first_expiry(view: &View, mode: Mode, position: Option<i64>) -> Instant {
     let holders = || view.holders().map(|row| row.expires_at);
     let queue = queue_before(view, position).map(|row| row.expires_at);
@@ -181,7 +181,7 @@ fn queued(view: &mut View, claim: &Claim, position: Option<i64>, at: Instant) ->
     waiting(ahead, (at - now).min(lease(claim) / 3))
 }
 
-/// Ends the reservations of a client that polls: it has had its chance.
+/// Ends the reservations of a client that polls, because the poll has used them.
 fn clear_reservations(view: &mut View, client: ClientId) {
     let now = view.now();
     let of_client = |row: &&Row| row.id.client() == client && now < row.reserved_until;
@@ -194,8 +194,8 @@ fn clear_reservations(view: &mut View, client: ClientId) {
     }
 }
 
-/// Makes a watcher that missed its reservation eligible again, since polling proves that its process is alive. It keeps
-/// its time of registration, and so goes before later watchers.
+/// Makes a watcher that missed its reservation eligible again, since polling proves that its process is alive. It
+/// keeps its time of registration, and so goes before later watchers.
 fn forgive_missed_reservation(view: &mut View, row_before: Option<Row>) {
     let now = view.now();
     if let Some(row) = row_before.filter(|row| row.missed_reservation(now)) {

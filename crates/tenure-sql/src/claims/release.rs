@@ -130,8 +130,8 @@ fn count_others(view: &View, client: Option<ClientId>) -> u32 {
     u32::try_from(count).unwrap_or(u32::MAX)
 }
 
-/// Reserves a freed key, for the time [`TURN`], for the oldest watchers of other clients that can hold it together. So a
-/// client that asks again at once does not starve them.
+/// Reserves a freed key, for the time [`TURN`], for the oldest watchers of other clients that can hold it together.
+/// So a client that asks again at once does not starve them.
 fn reserve_for_watchers(view: &mut View, client: Option<ClientId>) {
     if view.queue().next().is_some() {
         return;

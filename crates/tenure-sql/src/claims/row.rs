@@ -12,8 +12,8 @@ pub(crate) enum Phase {
     Ended = 0,
     /// The claim was evicted. The row stays so that its holder learns by whom, and to enforce the cooldown.
     Evicted = 1,
-    /// A watcher: an unfair claim that was not granted and wants wake-ups. It blocks other claims only while the key is
-    /// reserved for it.
+    /// A watcher: an unfair claim that was not granted and wants wake-ups. It blocks other claims only while the key
+    /// is reserved for it.
     Watching = 2,
     /// The claim is in the queue.
     Waiting = 3,
@@ -46,8 +46,8 @@ pub(crate) struct Row {
     /// Waiting, granted: the end of the lease. Ended, evicted: when the row may be deleted. Watching: the end of the
     /// registration.
     pub(crate) expires_at: Instant,
-    /// Watching: the end of the time for which the key is reserved for this claim; [`Instant::ORIGIN`] if it has had no
-    /// reservation since it last polled. Evicted: the end of the cooldown.
+    /// Watching: the end of the time for which the key is reserved for this claim; [`Instant::ORIGIN`] if it has had
+    /// no reservation since it last polled. Evicted: the end of the cooldown.
     pub(crate) reserved_until: Instant,
     pub(crate) tokens: Option<TokenRange>,
     pub(crate) label: Arc<str>,
@@ -71,12 +71,12 @@ impl Row {
         }
     }
 
-    /// Whether its lease or registration has not ended.
+    /// Returns whether the lease or registration of the row has not ended.
     pub(crate) fn is_unexpired(&self, now: Instant) -> bool {
         now < self.expires_at
     }
 
-    /// Whether the claim has ended for good: released, evicted, or expired while it was granted or queued.
+    /// Returns whether the claim has ended for good: released, evicted, or expired while it was granted or queued.
     pub(crate) fn has_ended(&self, now: Instant) -> bool {
         match self.phase {
             Phase::Ended | Phase::Evicted => true,
@@ -85,7 +85,7 @@ impl Row {
         }
     }
 
-    /// When the row may be deleted. An expired claim is remembered for as long as a released one.
+    /// The time from which the row may be deleted. An expired claim is remembered for as long as a released one.
     pub(crate) fn forget_at(&self) -> Instant {
         match self.phase {
             Phase::Waiting | Phase::Granted => self.expires_at + MAX_NOT_AFTER,
@@ -98,13 +98,13 @@ impl Row {
         self.forget_at().max(self.reserved_until)
     }
 
-    /// Whether the machine, and so the clock, was restarted after the row was written. Without a restart no time of a row
-    /// lies further ahead than the `lease` stored with it.
+    /// Returns whether the machine was restarted after the row was written, and so the clock. Without a restart, no
+    /// time of a row lies further ahead than the `lease` stored with it.
     pub(crate) fn is_of_earlier_boot(&self, lease: Duration, now: Instant) -> bool {
         self.latest() - now > lease
     }
 
-    /// Whether a reservation for it ended and it has not polled since. Its process may be dead.
+    /// Returns whether a reservation for this watcher ended and it has not polled since. Its process may be dead.
     pub(crate) fn missed_reservation(&self, now: Instant) -> bool {
         self.reserved_until != Instant::ORIGIN && self.reserved_until <= now
     }

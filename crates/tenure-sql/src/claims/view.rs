@@ -1,4 +1,4 @@
-//! What a verb reads of one key, and the changes it makes.
+//! The view of one key: the rows that a verb reads, and the changes it makes.
 
 use std::collections::{BTreeSet, HashMap};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -51,11 +51,11 @@ type ActiveRow = (Phase, i64, usize);
 #[derive(Debug)]
 struct Entry {
     row: Row,
-    /// Whether a verb deleted the row.
+    /// True if a verb deleted the row.
     removed: bool,
     /// The phase of the row in the table; `None` if the table does not have the row.
     stored: Option<Phase>,
-    /// Whether this entry is listed in [`View::changed`].
+    /// True if [`View::changed`] lists this entry.
     changed: bool,
 }
 
@@ -87,8 +87,8 @@ impl View {
         }
     }
 
-    /// Moves the view to a later moment. The caller ensures that no other connection has changed the rows since this view
-    /// was [written](Self::mark_written).
+    /// Moves the view to a later moment. The caller ensures that no other connection has changed the rows since this
+    /// view was [written](Self::mark_written).
     pub(crate) fn advance_to(mut self, at: Moment) -> Self {
         self.at = at;
         self.needs_wake = false;
@@ -105,7 +105,7 @@ impl View {
         self.entries.len()
     }
 
-    /// Whether the view is long enough that caching it saves time, and at least half of its rows are active.
+    /// Returns whether caching the view saves time: it is long, and at least half of its rows are active.
     pub(crate) fn is_worth_caching(&self) -> bool {
         MIN_CACHED_ROWS <= self.active.len() && self.entries.len() <= 2 * self.active.len()
     }
@@ -144,7 +144,8 @@ impl View {
         at
     }
 
-    /// The sort key of a row that is active: not expired, not ended, and for an evicted row with its cooldown running.
+    /// The sort key of a row that is active: not expired, not ended, and for an evicted row with its cooldown
+    /// running.
     fn active_row(&self, at: usize) -> Option<ActiveRow> {
         let Entry { row, removed, .. } = &self.entries[at];
         let is_active = match row.phase {
@@ -192,7 +193,8 @@ impl View {
         }
     }
 
-    /// The changes since the view was last [written](Self::mark_written), in the order of the first change of each row.
+    /// The changes since the view was last [written](Self::mark_written), in the order of the first change of each
+    /// row.
     pub(crate) fn changes(&self) -> impl Iterator<Item = Change<'_>> {
         let changed = self.changed.iter().map(|at| &self.entries[*at]);
         let rows = changed.filter_map(|entry| match (entry.removed, entry.stored) {
@@ -220,7 +222,7 @@ impl View {
         self.needs_wake = true;
     }
 
-    /// Whether the waiters of this key must be checked after the commit.
+    /// Returns whether the waiters of this key must be checked after the commit.
     pub(crate) fn needs_wake(&self) -> bool {
         self.needs_wake
     }
@@ -231,8 +233,8 @@ impl View {
             .map(|row| row.id)
     }
 
-    /// A hash of the key's active rows: their claims, phases and reservations, but not their leases. Renewals therefore
-    /// do not change it.
+    /// A hash of the key's active rows: their claims, phases and reservations, but not their leases. Renewals
+    /// therefore do not change it.
     pub(crate) fn fingerprint(&self) -> u64 {
         let mut hasher = DefaultHasher::new();
         for row in self.active_rows(Phase::Evicted..=Phase::Granted) {

@@ -7,20 +7,20 @@ use tenure_backend::{Claim, Fairness, Instant};
 use super::acquire::{Admission, admission};
 use super::{Phase, Row, View};
 
-/// How long a watcher's row lasts unless it is renewed. The watcher of a dead process counts for up to this long.
+/// The lease of a watcher's row. The watcher of a dead process counts for up to this long.
 const REGISTRATION_LEASE: Duration = Duration::from_secs(10);
 
-/// How often a watcher's row is renewed: three times before it would expire.
+/// The interval at which watchers' rows are renewed: three times before they would expire.
 pub(crate) const RENEW_INTERVAL: Duration = Duration::from_secs(3);
 
-/// When a waiting claim should poll.
+/// The time at which a waiting claim should poll.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NextPoll {
     /// Now: the claim can be granted, or its row has changed.
     Now,
     /// At this time, or earlier if the key changes.
     From(Instant),
-    /// When the key changes.
+    /// Not until the key changes.
     OnChange,
 }
 

@@ -1,8 +1,8 @@
 //! Adopts a file when it is opened: makes its times comparable with the clock of this process, or refuses the file.
 //!
-//! Rows of an earlier boot need no adoption: their leases show it, and the transaction that reads them deletes them. Two
-//! things are adopted: rows of older builds, which have no lease, and the times of another time namespace. Both are
-//! changed only while no other process has the file open.
+//! Rows of an earlier boot need no adoption: their leases show it, and the transaction that reads them deletes them.
+//! Two things are adopted: rows of older builds, which have no lease, and the times of another time namespace. Both
+//! are changed only while no other process has the file open.
 
 use std::path::Path;
 
@@ -53,15 +53,15 @@ pub(super) fn check_clock(path: &Path, there: &Origin, here: &Origin) -> Result<
     Err(refused(path, why, then))
 }
 
-/// Whether a file must be [adopted](adopt) before it is used.
+/// Returns whether a file must be [adopted](adopt) before it is used.
 pub(super) fn is_foreign(there: &Origin, here: &Origin) -> bool {
     there.boot != here.boot || !here.shares_clock_with(there)
 }
 
 /// Adopts the file for this boot and this clock, unless another process has it open.
 ///
-/// If the boot id differs, rows without a lease are deleted. The times of all other rows are shifted to the clock of this
-/// process.
+/// If the boot id differs, rows without a lease are deleted. The times of all other rows are shifted to the clock of
+/// this process.
 pub(super) fn adopt(path: &Path, here: &Origin, clock: &dyn Clock) -> Result<(), BackendError> {
     let sql = |error| error::sqlite(path, error, Effect::None);
     match connection::open_exclusive(path).map_err(sql)? {
@@ -108,7 +108,7 @@ pub(super) fn origin(connection: &Connection) -> rusqlite::Result<Origin> {
     })
 }
 
-/// Whether the file was created by an older build, and lacks columns that later builds add.
+/// Returns whether the file was created by an older build, and lacks columns that later builds add.
 pub(super) fn lacks_columns(connection: &Connection) -> rusqlite::Result<bool> {
     let mut lacks_any = false;
     for (table, column, _) in ADDED_COLUMNS {

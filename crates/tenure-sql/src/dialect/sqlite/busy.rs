@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use rusqlite::{Connection, ErrorCode};
 
-/// The pause between the first tries. A process that takes one lock after the other leaves only short gaps between its
-/// transactions, and longer pauses would miss all of them.
+/// The pause between the first tries. A process that takes one lock after the other leaves only short gaps between
+/// its transactions, and longer pauses would miss all of them.
 const SHORT_PAUSE: Duration = Duration::from_micros(100);
 
 /// The pause after [`SHORT_PAUSES`] tries: the other process is slow or stopped.
@@ -15,7 +15,7 @@ const LONG_PAUSE: Duration = Duration::from_millis(2);
 const SHORT_PAUSES: i32 = 500;
 
 thread_local! {
-    /// How long statements of this thread wait for locks; `None` for a time beyond the range of `Instant`.
+    /// The time until which statements of this thread wait for locks; `None` if it is beyond the range of `Instant`.
     static DEADLINE: Cell<Option<Instant>> = const { Cell::new(None) };
 }
 
@@ -29,8 +29,8 @@ pub(super) fn set_deadline(since: Instant, limit: Duration) {
     DEADLINE.set(since.checked_add(limit));
 }
 
-/// The busy handler, which SQLite calls each time it finds the file locked. Pauses, and returns `true` to try again or
-/// `false` once the deadline has passed. `tries` counts the calls for one statement.
+/// The busy handler, which SQLite calls each time it finds the file locked. Pauses, and returns `true` to try again
+/// or `false` once the deadline has passed. `tries` counts the calls for one statement.
 fn wait(tries: i32) -> bool {
     let left = match DEADLINE.get() {
         Some(deadline) => deadline.saturating_duration_since(Instant::now()),
@@ -59,7 +59,7 @@ pub(super) fn retry<T>(mut run: impl FnMut() -> rusqlite::Result<T>) -> rusqlite
     }
 }
 
-/// Whether the error means only that another process has the file locked.
+/// Returns whether the error means only that another process has the file locked.
 pub(super) fn is_busy(error: &rusqlite::Error) -> bool {
     matches!(
         error.sqlite_error_code(),

@@ -11,7 +11,8 @@ use super::busy;
 use super::file::refused;
 use crate::error;
 
-/// How long to wait for exclusive access. Processes that open the file at the same moment all try briefly.
+/// The time to wait for exclusive access. Short, because processes that open the file at the same moment all wait for
+/// it.
 const EXCLUSIVE_WAIT: Duration = Duration::from_millis(20);
 
 /// Opens the file without a checkpoint on close, so that closing it does not write to a file that is then refused.
@@ -31,8 +32,8 @@ pub(super) fn open(path: &Path) -> Result<Connection, BackendError> {
 /// Opens the file exclusively. Returns `None` if a connection of any process has it open.
 ///
 /// Each connection to a file with a write-ahead log holds a shared lock from its first read until it is closed. In
-/// SQLite's exclusive locking mode, the first read takes the exclusive lock instead, which fails while another connection
-/// holds a shared one.
+/// SQLite's exclusive locking mode, the first read takes the exclusive lock instead, which fails while another
+/// connection holds a shared one.
 pub(super) fn open_exclusive(path: &Path) -> rusqlite::Result<Option<Connection>> {
     let connection = connect(path)?;
     connection.pragma_update_and_check(None, "locking_mode", "EXCLUSIVE", |_| Ok(()))?;

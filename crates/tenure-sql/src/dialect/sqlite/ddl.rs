@@ -17,8 +17,8 @@ pub(super) const BUCKETS: u64 = 64;
 ///   `namespace` serve builds that do not have the column `clock` (see `origin.rs`).
 /// - `bucket`: the greatest token drawn on any key of the bucket.
 /// - `claim`: one row per claim. The primary key keeps the rows of one key together, live rows apart from ended ones
-///   (`live = 0`), so that a key is read by one short range scan, however many claims it has had. `forget` is the time from
-///   which a row may be swept. Times are nanoseconds of the lease clock. `lease` is how far the latest of `until`,
+///   (`live = 0`), so that a key is read by one short range scan, however many claims it has had. `forget` is the time
+///   from which a row may be swept. Times are nanoseconds of the lease clock. `lease` is how far the latest of `until`,
 ///   `reserved` and `forget` lay ahead when the row was written: a row whose times lie further ahead is of an earlier
 ///   boot. It is NULL in rows of builds that do not have the column.
 const TABLES: &str = "\
@@ -64,7 +64,8 @@ WITH RECURSIVE numbers(number) AS (SELECT 0 UNION ALL SELECT number + 1 FROM num
 
 /// The statements that turn an empty file into a lock file of this machine and boot, as input for `sqlite3 FILE`.
 ///
-/// A store runs them itself when it opens an empty file. Use this function to read them or to create the file in advance.
+/// A store runs them itself when it opens an empty file. Use this function to read them or to create the file in
+/// advance.
 pub fn schema() -> String {
     format!("BEGIN IMMEDIATE;\n{}COMMIT;\n", statements(&Origin::here()))
 }

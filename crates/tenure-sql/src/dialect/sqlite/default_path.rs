@@ -14,13 +14,13 @@ use tenure_backend::{BackendError, Effect, Fault};
 
 use crate::display::display_path;
 
-/// How long `getent` may take to answer.
+/// The time that `getent` may take to answer.
 const GETENT_LIMIT: Duration = Duration::from_secs(2);
 
 /// The default lock file of this user, for programs that name none.
 ///
-/// `$XDG_STATE_HOME/tenure/locks.db`, or `~/.local/state/tenure/locks.db`. If `HOME` is not set, the home directory comes
-/// from the user database: `/etc/passwd`, or `getent`, which has two seconds to answer. Creates nothing;
+/// `$XDG_STATE_HOME/tenure/locks.db`, or `~/.local/state/tenure/locks.db`. If `HOME` is not set, the home directory
+/// comes from the user database: `/etc/passwd`, or `getent`, which has two seconds to answer. Creates nothing;
 /// [`open`](super::open) creates the directory with mode 0700.
 ///
 /// # Errors

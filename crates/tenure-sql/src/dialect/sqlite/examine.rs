@@ -1,4 +1,5 @@
-//! `examine`: reports everything about the file that weakens its locks, with the consequence of each. Repairs nothing.
+//! `examine`: reports everything about the file that weakens its locks, with the consequence of each. Repairs
+//! nothing.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -13,7 +14,7 @@ use super::{adopt, busy, default_path, file, file_system, validate, version, wri
 use crate::display::display_path;
 use crate::error;
 
-/// How long another process may keep the write lock before it is reported. Far longer than a transaction.
+/// The time for which another process may keep the write lock before it is reported. Far longer than a transaction.
 pub(super) const WRITE_LOCK_LIMIT: Duration = Duration::from_secs(1);
 
 /// Free space, in bytes, below which a write may soon fail: the log needs 4 MiB, and the file some more.

@@ -1,7 +1,7 @@
 //! The lock file as a file: checks its path and type, creates it, and detects its replacement.
 //!
-//! No function here opens an existing file, because closing it would drop the POSIX locks that SQLite holds on it in this
-//! process.
+//! No function here opens an existing lock file, because closing it would drop the POSIX locks that SQLite holds on it in
+//! this process.
 
 use std::fs::{self, OpenOptions};
 use std::io;
@@ -16,8 +16,8 @@ use crate::display::display_path;
 
 /// The device and inode of the file at a path, or `None` if there is no file.
 ///
-/// Does not read the timestamps: after they are read, the kernel gives the next write a new timestamp, which makes each
-/// commit more expensive.
+/// Does not read the timestamps: after they are read, the kernel gives the next write a new timestamp, which makes
+/// each commit more expensive.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 pub(super) fn inode(path: &Path) -> Option<(u64, u64)> {
     use rustix::fs::{AtFlags, CWD, StatxFlags, makedev, statx};
@@ -36,7 +36,7 @@ pub(super) fn inode(path: &Path) -> Option<(u64, u64)> {
     Some((status.st_dev as u64, status.st_ino as u64))
 }
 
-/// Whether the path is a mount point. A file can be one too: a bind mount of that file.
+/// Returns whether the path is a mount point. A file can be one too: a bind mount of that file.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 fn is_mounted(path: &Path) -> bool {
     use rustix::fs::{AtFlags, CWD, StatxAttributes, StatxFlags, statx};
@@ -45,7 +45,7 @@ fn is_mounted(path: &Path) -> bool {
         .is_ok_and(|status| status.stx_attributes.contains(StatxAttributes::MOUNT_ROOT))
 }
 
-/// Whether the path is a mount point. This system does not report it.
+/// Returns `false`, because this system does not report whether the path is a mount point.
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
 fn is_mounted(_: &Path) -> bool {
     false
@@ -82,9 +82,9 @@ pub(super) struct Identity {
 }
 
 impl Identity {
-    /// The identity of the files at these paths. `-wal` and `-shm` exist as long as any process has the database open. If
-    /// one of them is deleted, the next process to open the database creates another, and then shares no lock with the
-    /// processes that use the old one.
+    /// The identity of the files at these paths. `-wal` and `-shm` exist as long as any process has the database
+    /// open. If one of them is deleted, the next process to open the database creates another, and then shares no
+    /// lock with the processes that use the old one.
     pub(super) fn of(path: &Path, wal: &Path, shm: &Path) -> Self {
         Identity {
             main: inode(path),
@@ -97,8 +97,8 @@ impl Identity {
 /// The maximum length of a path. SQLite accepts a little more, for the suffixes it appends.
 const MAX_PATH_BYTES: usize = 500;
 
-/// Resolves links and relative parts of the path, so that changes of the working directory do not matter, and `-wal` and
-/// `-shm` are found where SQLite creates them.
+/// Resolves links and relative parts of the path, so that changes of the working directory do not matter, and `-wal`
+/// and `-shm` are found where SQLite creates them.
 pub(super) fn resolve(path: &Path) -> Result<PathBuf, BackendError> {
     if path.file_name().is_none() || path.as_os_str().as_encoded_bytes().ends_with(b"/") {
         return Err(refused(path, "names no file", "name a file, such as locks.db"));
@@ -207,7 +207,7 @@ fn create(path: &Path) -> Result<Contents, BackendError> {
 fn sync_directory(path: &Path) {
     let directory = path.parent().map(fs::File::open);
     if let Some(Ok(directory)) = directory {
-        // Some file systems cannot sync directories. That is no reason to fail.
+        // Ignores an error, because some file systems cannot sync directories.
         let _ = directory.sync_all();
     }
 }

@@ -48,7 +48,7 @@ pub(super) fn network_kind(path: &Path) -> Option<String> {
     is_remote(&mount).then_some(mount.kind)
 }
 
-/// Whether `path` is on a file system in memory, such as tmpfs.
+/// Returns whether `path` is on a file system in memory, such as tmpfs.
 pub(super) fn is_memory(path: &Path) -> bool {
     mount(path).is_some_and(|mount| MEMORY.contains(&&*mount.kind))
 }

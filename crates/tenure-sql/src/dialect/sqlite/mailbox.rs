@@ -12,21 +12,21 @@ use tenure_backend::{BackendError, Claim, Effect, Fault, WakeSignal};
 use super::notification::{NotificationListener, ThreadWaker};
 use crate::request::{Request, Write};
 
-/// How long the thread polls for the next request before it sleeps, if the previous request came as quickly. Waking a
-/// thread takes longer than a release.
+/// The time for which the thread polls for the next request before it sleeps, if the previous request came as
+/// quickly. Waking a thread takes longer than a release.
 pub(super) const WORKER_SPIN: Duration = Duration::from_micros(150);
 
-/// How long a caller polls for its reply before it sleeps, if its previous reply came as quickly. Long enough for a sync
-/// of the disk.
+/// The time for which a caller polls for its reply before it sleeps, if the previous reply came as quickly. It
+/// includes a sync of the disk.
 pub(super) const CALLER_SPIN: Duration = Duration::from_micros(450);
 
 /// The queue of requests to the thread.
 #[derive(Debug)]
 pub(crate) struct Mailbox {
     state: Mutex<State>,
-    /// Whether the thread sleeps or is about to, so that the next request must wake it.
+    /// True if the thread sleeps or is about to, so that the next request must wake it.
     asleep: AtomicBool,
-    /// Whether a single caller sends request after request, so that polling for the reply is worth it.
+    /// True if a single caller sends request after request, so that polling for the reply is worth it.
     caller_may_spin: AtomicBool,
     waker: ThreadWaker,
     /// The maximum length of each of the two queues.
@@ -36,7 +36,7 @@ pub(crate) struct Mailbox {
 /// A queued request.
 #[derive(Debug)]
 pub(super) struct Posted {
-    /// When the request was posted.
+    /// The time at which the request was posted.
     pub(super) since: Instant,
     pub(super) request: Request,
 }
@@ -82,8 +82,8 @@ impl Mailbox {
         })
     }
 
-    /// Queues a request, or answers it with an error if the mailbox is closed or the queue is full. Renewals and other
-    /// requests are queued and counted separately.
+    /// Queues a request, or answers it with an error if the mailbox is closed or the queue is full. Renewals and
+    /// other requests are queued and counted separately.
     pub(crate) fn post(&self, request: Request) {
         let refused = {
             let mut state = self.state.lock();
@@ -111,8 +111,8 @@ impl Mailbox {
         self.wake();
     }
 
-    /// Takes the next requests, renewals first. They have at most `limit` claims, unless a single request has more, and at
-    /// least half of the limit is left to requests other than renewals. Returns `None` once closed and empty.
+    /// Takes the next requests, renewals first. They have at most `limit` claims, unless a single request has more,
+    /// and at least half of the limit is left to requests other than renewals. Returns `None` once closed and empty.
     pub(super) fn take(&self, limit: usize) -> Option<VecDeque<Posted>> {
         let mut state = self.state.lock();
         if state.closed && state.is_empty() {
@@ -147,7 +147,8 @@ impl Mailbox {
         self.caller_may_spin.store(caller_may_spin, Ordering::Relaxed);
     }
 
-    /// How long a caller polls for its reply before it sleeps. Zero if several callers compete or replies take longer.
+    /// The time for which a caller polls for its reply before it sleeps. Zero if several callers compete or replies
+    /// take longer.
     pub(crate) fn caller_spin(&self) -> Duration {
         if self.caller_may_spin.load(Ordering::Relaxed) {
             CALLER_SPIN
@@ -185,8 +186,8 @@ impl Mailbox {
 
     /// Wakes the thread if it sleeps.
     ///
-    /// No wake-up is lost: the thread checks the queue after it sets `asleep`, and callers check `asleep` after they fill
-    /// the queue.
+    /// No wake-up is lost: the thread checks the queue after it sets `asleep`, and callers check `asleep` after they
+    /// fill the queue.
     fn wake(&self) {
         if self.asleep.swap(false, Ordering::SeqCst) {
             self.waker.wake();

@@ -6,9 +6,10 @@ use std::path::Path;
 
 /// The file system on which a path lies.
 pub(super) struct Mount {
-    /// Its name. Empty on Linux for a local file system on disk.
+    /// The name of the file system. Empty on Linux for a local file system on disk.
     pub(super) kind: String,
-    /// Whether the kernel considers it local. A file system in user space (FUSE) may be remote all the same.
+    /// True if the kernel considers the file system local. A file system in user space (FUSE) may be remote all the
+    /// same.
     pub(super) is_local: bool,
 }
 
@@ -100,8 +101,8 @@ pub(super) fn mount(_: &Path) -> Option<Mount> {
     None
 }
 
-/// The type of the deepest mount that contains the path, from the text of `mountinfo`. The path is absolute and has no
-/// links.
+/// The type of the deepest mount that contains the path, from the text of `mountinfo`. The path is absolute and has
+/// no links.
 #[cfg(target_os = "linux")]
 fn mount_of<'a>(mounts: &'a str, path: &Path) -> Option<&'a str> {
     let point = |line: &'a str| {

@@ -1,8 +1,8 @@
 //! Notifications between processes that share only a file.
 //!
-//! A process that may have made a claim grantable updates the timestamps of the lock file. Processes with waiters learn of
-//! that from inotify on Linux, and elsewhere by polling the timestamps. A notification carries no data: its receiver reads
-//! the tables.
+//! A process that may have made a claim grantable updates the timestamps of the lock file. Processes with waiters
+//! learn of that from inotify on Linux, and elsewhere by polling the timestamps. A notification carries no data: its
+//! receiver reads the tables.
 
 use std::io;
 use std::path::Path;
@@ -10,9 +10,9 @@ use std::time::Duration;
 
 /// Notifies all processes that have waiters in this file, by setting the timestamps of the main file.
 ///
-/// No other operation of SQLite changes only the attributes of that file: commits write to `-wal`, and checkpoints write
-/// contents. Commits on keys without waiters therefore wake no other process. Opens no file, because closing it would drop
-/// the POSIX locks of this process.
+/// SQLite itself never changes only the attributes of that file: commits write to `-wal`, and checkpoints write
+/// contents. Commits on keys without waiters therefore wake no other process. Opens no file, because closing it
+/// would drop the POSIX locks of this process.
 pub(super) fn notify_processes(path: &Path) -> io::Result<()> {
     use rustix::fs::{AtFlags, CWD, Timespec, Timestamps, UTIME_NOW, utimensat};
 
@@ -98,8 +98,8 @@ mod linux {
             }
         }
 
-        /// How often the keys are checked even without a notification, which is lost if the releasing process is killed
-        /// before it sends it.
+        /// The interval at which keys are checked even without a notification. A notification is lost if the
+        /// releasing process is killed before it sends it.
         pub(in super::super) fn fallback_interval(&self) -> Duration {
             match self.inotify {
                 Some(_) => Duration::from_millis(500),
@@ -125,7 +125,8 @@ mod linux {
 
         /// Takes the notifications that have arrived. Returns whether there was one.
         pub(in super::super) fn take(&mut self) -> bool {
-            // The kernel merges equal events, so the buffer has room for all of them. Any rest is read by the next call.
+            // The kernel merges equal events, so the buffer has room for all of them. Any rest is read by the next
+            // call.
             let has_events = |fd: &OwnedFd| read(fd, &mut [0u8; 1024]).is_ok_and(|bytes| bytes > 0);
             self.inotify.as_ref().is_some_and(has_events)
         }

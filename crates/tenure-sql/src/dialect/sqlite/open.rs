@@ -12,12 +12,12 @@ use crate::config::Config;
 
 /// Opens a lock file, and creates it if it does not exist.
 ///
-/// `None` opens the default file of this user, see [`default_path`](super::default_path). An existing file must be empty
-/// or a lock file of Tenure. Any other file is refused and left unchanged.
+/// `None` opens the default file of this user, see [`default_path`](super::default_path). An existing file must be
+/// empty or a lock file of Tenure. Any other file is refused and left unchanged.
 ///
 /// # Guarantees
-/// All access to the file runs on a thread of its own, which ends when the store is dropped. Any number of processes may
-/// open the same file, and one process may open it several times.
+/// All access to the file runs on a thread of its own, which ends when the store is dropped. Any number of processes
+/// may open the same file, and one process may open it several times.
 ///
 /// # Cancel safety
 /// Dropping the future leaves at most an empty lock file behind.
@@ -25,8 +25,8 @@ use crate::config::Config;
 /// # Errors
 /// Each error says what to do.
 ///
-/// - [`Fault::Store`]: the file is damaged, of another program or machine, read-only, in use in another time namespace, on
-///   a network file system, not a regular file, or has several names.
+/// - [`Fault::Store`]: the file is damaged, of another program or machine, read-only, in use in another time
+///   namespace, on a network file system, not a regular file, or has several names.
 /// - [`Fault::Denied`]: this user may not use the file.
 /// - [`Fault::Unavailable`]: another process keeps the file locked. Try again.
 ///

@@ -1,7 +1,8 @@
 //! The origin of a file's times: the machine and the clock on which they are counted.
 //!
-//! A time namespace adds a fixed offset to the boot clock. Times of two processes of one machine can therefore be compared
-//! if both offsets are known. The boot id is recorded only for older builds, because a container may have its own.
+//! A time namespace adds a fixed offset to the boot clock. Times of two processes of one machine can therefore be
+//! compared if both offsets are known. The boot id is recorded only for older builds, because a container may have
+//! its own.
 
 use std::fs;
 use std::path::Path;
@@ -16,8 +17,8 @@ const INITIAL_NAMESPACE: &str = "time:[4026531834]";
 /// The machine, boot and time namespace in which a time of the lease clock was read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Origin {
-    /// The boot id, which changes with each start of the kernel. Builds without leases in rows delete all claims of another
-    /// boot id.
+    /// The boot id, which changes with each start of the kernel. Builds without leases in rows delete all claims of
+    /// another boot id.
     pub(super) boot: String,
     /// The machine id, or `name:` and the host name without one.
     pub(super) machine: String,
@@ -53,7 +54,8 @@ impl Origin {
             namespace,
             offset: None,
         };
-        // An older build updates boot and namespace but not the column `clock`, so the offset is used only if both match.
+        // An older build updates boot and namespace but not the column `clock`, so the offset is used only if both
+        // match.
         let offset = clock.and_then(|clock| clock.strip_suffix(&origin.names())?.parse().ok());
         origin.offset = offset.or_else(|| known_offset(&origin.namespace));
         origin
@@ -68,7 +70,8 @@ impl Origin {
         format!(" {} {}", self.boot, self.namespace)
     }
 
-    /// Whether both origins have the same clock. Without known offsets, only if boot id and namespace are equal.
+    /// Returns whether both origins have the same clock. If an offset is unknown, boot id and namespace must be
+    /// equal.
     pub(super) fn shares_clock_with(&self, other: &Origin) -> bool {
         match (self.offset, other.offset) {
             (Some(ours), Some(theirs)) => ours == theirs,
@@ -94,13 +97,14 @@ impl Origin {
     }
 }
 
-/// The offset that follows from the name alone: zero for the initial namespace, and for kernels without time namespaces.
+/// The offset that follows from the name alone: zero for the initial namespace, and for kernels without time
+/// namespaces.
 fn known_offset(namespace: &str) -> Option<i64> {
     ["", INITIAL_NAMESPACE].contains(&namespace).then_some(0)
 }
 
-/// The offset of this process's namespace. `offsets` (`timens_offsets`) describes the namespace of child processes, so it
-/// is used only if both namespaces are the same.
+/// The offset of this process's namespace. `offsets` (`timens_offsets`) describes the namespace of child processes,
+/// so it is used only if both namespaces are the same.
 fn offset_here(namespace: &str, of_children: &str, offsets: &str) -> Option<i64> {
     if namespace != of_children {
         return None;

@@ -20,8 +20,8 @@ macro_rules! columns {
 
 /// The prepared statements of one connection. Keys and labels are parameters, never part of the text.
 pub(super) struct Tables<'c> {
-    /// Begins a transaction and takes the write lock before the first read, so that no other process can change the rows
-    /// between the read and the commit.
+    /// Begins a transaction and takes the write lock before the first read, so that no other process can change the
+    /// rows between the read and the commit.
     pub(super) begin: Statement<'c>,
     begin_read: Statement<'c>,
     pub(super) commit: Statement<'c>,
@@ -57,8 +57,8 @@ impl<'c> Tables<'c> {
                 columns!(),
                 " FROM claim WHERE key = ?1 AND live = 1"
             ))?,
-            // ?1: key, ?2: client, ?3: number. Returns the row of one ended claim. A busy key may have thousands of them,
-            // so they are read one by one.
+            // ?1: key, ?2: client, ?3: number. Returns the row of one ended claim. A busy key may have thousands of
+            // them, so they are read one by one.
             ended: prepare(concat!(
                 "SELECT ",
                 columns!(),
@@ -69,8 +69,8 @@ impl<'c> Tables<'c> {
                  forget, token, run, label, evictor, lease) \
                  VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17)",
             )?,
-            // ?18: the old value of `live`, a part of the primary key. Ending a claim changes `live` from 1 to 0.
-            // A row without a lease belongs to a client of an older build, which renews it without writing a lease. The
+            // ?18: the old value of `live`, a part of the primary key. Ending a claim changes `live` from 1 to 0. A
+            // row without a lease belongs to a client of an older build, which renews it without writing a lease. The
             // row stays without a lease: otherwise the renewed row would look like one of an earlier boot.
             update: prepare(
                 "UPDATE claim SET live = ?4, phase = ?5, kind = ?6, take = ?7, size = ?8, place = ?9, until = ?10, \
@@ -91,13 +91,14 @@ impl<'c> Tables<'c> {
             swept: prepare(
                 "SELECT swept_key, swept_live, swept_client, swept_number FROM store WHERE one = 1",
             )?,
-            // ?1 to ?4: the primary key at which the last sweep ended, ?5: how many rows to skip. Returns the primary key of
-            // the last row to sweep, or nothing if the table ends before.
+            // ?1 to ?4: the primary key at which the last sweep ended, ?5: how many rows to skip. Returns the primary
+            // key of the last row to sweep, or nothing if the table ends before.
             sweep_end: prepare(
                 "SELECT key, live, client, number FROM claim WHERE (key, live, client, number) > (?1, ?2, ?3, ?4) \
                  ORDER BY key, live, client, number LIMIT 1 OFFSET ?5",
             )?,
-            // Deletes the rows after ?1 to ?4 up to ?5 to ?8 that may be forgotten at the time ?9 or are of an earlier boot.
+            // Deletes the rows after ?1 to ?4 up to ?5 to ?8 that may be forgotten at the time ?9 or are of an
+            // earlier boot.
             sweep: prepare(
                 "DELETE FROM claim WHERE (key, live, client, number) > (?1, ?2, ?3, ?4) \
                  AND (key, live, client, number) <= (?5, ?6, ?7, ?8) \
@@ -112,8 +113,8 @@ impl<'c> Tables<'c> {
 
     /// Begins a read transaction, which shows one consistent state and blocks no writer.
     ///
-    /// SQLite fixes that state at the first read, so this reads at once. The caller then reads the clock: no row that it
-    /// sees was written after that time.
+    /// SQLite fixes that state at the first read, so this reads at once. The caller then reads the clock: no row that
+    /// it sees was written after that time.
     pub(super) fn begin_read(&mut self) -> rusqlite::Result<()> {
         self.begin_read.execute([])?;
         self.version().map(drop)
@@ -129,8 +130,8 @@ impl<'c> Tables<'c> {
         Ok(view)
     }
 
-    /// Adds to a view the rows of `ids`, even if they have ended, and the key's token counter. The counter is read again for
-    /// each verb, because keys share counters and a verb on another key may have raised it.
+    /// Adds to a view the rows of `ids`, even if they have ended, and the key's token counter. The counter is read
+    /// again for each verb, because keys share counters and a verb on another key may have raised it.
     pub(super) fn read_claims(&mut self, view: &mut View, ids: &[ClaimId]) -> rusqlite::Result<()> {
         let counter: i64 = self.counter.query_row([bucket(&view.key)], |row| row.get(0))?;
         view.set_counter_value(counter.cast_unsigned());
@@ -210,8 +211,9 @@ impl<'c> Tables<'c> {
         Ok(())
     }
 
-    /// Sweeps the next `count` rows: deletes those that may be forgotten or are of an earlier boot. Continues where the last
-    /// sweep of any process ended, and starts again at the end of the table. Returns how many rows it deleted.
+    /// Sweeps the next `count` rows: deletes those that may be forgotten or are of an earlier boot. Continues where
+    /// the last sweep of any process ended, and starts again at the end of the table. Returns how many rows it
+    /// deleted.
     pub(super) fn sweep(&mut self, count: u32, now: Instant) -> rusqlite::Result<usize> {
         type PrimaryKey = (String, i64, Vec<u8>, i64);
         let primary_key = |row: &SqlRow<'_>| Ok((row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?));
@@ -249,10 +251,10 @@ impl<'c> Tables<'c> {
     }
 }
 
-/// How much a transaction has written.
+/// The amount that a transaction has written.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Written {
-    /// Whether there is anything to commit.
+    /// True if there is anything to commit.
     pub(super) any: bool,
     /// The number of inserted rows.
     pub(super) rows: u32,
@@ -265,8 +267,8 @@ impl Written {
     }
 }
 
-/// The number of the token counter of a key, by the FNV-1a hash of its bytes. It must be the same in every process and
-/// version.
+/// The number of the token counter of a key, by the FNV-1a hash of its bytes. It must be the same in every process
+/// and version.
 fn bucket(key: &LockKey) -> i64 {
     let hash = key.as_str().bytes().fold(0xCBF2_9CE4_8422_2325u64, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01B3)

@@ -26,8 +26,8 @@ pub(crate) struct Transaction<'a, 'c> {
 }
 
 impl Transaction<'_, '_> {
-    /// Reads the view of a key with the rows of `ids`, lets `decide` change it, and writes the changes. After an error the
-    /// caller must roll back the whole transaction.
+    /// Reads the view of a key with the rows of `ids`, lets `decide` change it, and writes the changes. After an
+    /// error the caller must roll back the whole transaction.
     pub(crate) fn visit<T>(
         &mut self,
         key: &LockKey,
@@ -50,8 +50,8 @@ impl Transaction<'_, '_> {
 
 /// Long views, cached between transactions: reading a thousand waiters takes longer than the rest of a hand-over.
 ///
-/// A view is valid until another connection changes the file. A transaction removes each view that it uses and puts it
-/// back after its commit, so that a failed transaction leaves no changed view behind.
+/// A view is valid until another connection changes the file. A transaction removes each view that it uses and puts
+/// it back after its commit, so that a failed transaction leaves no changed view behind.
 #[derive(Debug, Default)]
 pub(super) struct ViewCache {
     views: HashMap<LockKey, View>,

@@ -1,5 +1,5 @@
-//! Opens a file only if it is a valid lock file, and checks that before the first write. Creates the tables of an empty
-//! file; their definitions are in `ddl.rs`.
+//! Opens a file only if it is a valid lock file, and checks that before the first write. Creates the tables of an
+//! empty file; their definitions are in `ddl.rs`.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -17,17 +17,18 @@ use crate::config::Config;
 use crate::error;
 use tenure_backend::escape_control;
 
-/// The size to which SQLite truncates the log after a checkpoint. Between two checkpoints it grows to about this size.
+/// The size to which SQLite truncates the log after a checkpoint. Between two checkpoints it grows to about this
+/// size.
 const MAX_WAL_BYTES: i64 = 4 << 20;
 
-/// How often an unreadable first page is read again, every 5 ms, because another process may be writing it.
+/// The number of times an unreadable first page is read again, every 5 ms, because another process may be writing it.
 const MAX_READS: u32 = 40;
 
 /// The names of the tables, as listed in `sqlite_schema`.
 pub(super) const TABLE_NAMES: [&str; 3] = ["bucket", "claim", "store"];
 
-/// Opens the file, creates or adopts its tables, and checks that it is an intact lock file of this machine. A file that is
-/// refused is not changed.
+/// Opens the file, creates or adopts its tables, and checks that it is an intact lock file of this machine. A file
+/// that is refused is not changed.
 pub(super) fn open(
     path: &Path,
     found: Contents,
@@ -125,9 +126,9 @@ fn enable_wal(path: &Path, connection: &Connection) -> Result<(), BackendError> 
 
 /// Refuses a database of another program. Reads the first page, without locking or writing the file.
 ///
-/// The page is read through SQLite, because the application may have a database of its own open at this path, and closing
-/// another descriptor would drop its POSIX locks. Without a lock, a page that is being written may look damaged, so it is
-/// read again.
+/// The page is read through SQLite, because the application may have a database of its own open at this path, and
+/// closing another descriptor would drop its POSIX locks. Without a lock, a page that is being written may look
+/// damaged, so it is read again.
 fn check_application_id(path: &Path) -> Result<(), BackendError> {
     let flags =
         OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_URI;

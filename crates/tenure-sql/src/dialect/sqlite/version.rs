@@ -4,8 +4,8 @@ use std::sync::Once;
 
 /// Describes the bug of this version of SQLite that can damage a lock file, if it has it.
 ///
-/// Up to 3.51.2, a checkpoint that runs while another connection resets the log may omit pages of later commits, and so
-/// damage the file: <https://sqlite.org/wal.html#walresetbug>. 3.44.6 and 3.50.7 have the fix too.
+/// Up to 3.51.2, a checkpoint that runs while another connection resets the log may omit pages of later commits, and
+/// so damage the file: <https://sqlite.org/wal.html#walresetbug>. 3.44.6 and 3.50.7 have the fix too.
 pub(super) fn wal_reset_bug(version: i32) -> Option<String> {
     let is_fixed = matches!(version, 3_044_006..3_045_000 | 3_050_007..3_051_000 | 3_051_003..);
     let [major, minor, patch] = [version / 1_000_000, version / 1_000 % 1_000, version % 1_000];

@@ -21,7 +21,8 @@ const MAX_PAUSE: Duration = Duration::from_millis(8);
 const WAKE_COST: Duration = Duration::from_micros(22);
 
 impl Worker<'_> {
-    /// Does what is due for subscribers: notifications, cooldowns and reservations that end, renewals of watchers' rows.
+    /// Does what is due for subscribers: notifications, cooldowns and reservations that end, renewals of watchers'
+    /// rows.
     pub(super) fn serve_subscribers(&mut self) {
         if self.subscribers.is_empty() {
             return;
@@ -46,7 +47,8 @@ impl Worker<'_> {
         }
     }
 
-    /// Checks keys and wakes the subscribers that should poll. Returns whether any key has changed since its last check.
+    /// Checks keys and wakes the subscribers that should poll. Returns whether any key has changed since its last
+    /// check.
     fn check_keys(&mut self, keys: &[LockKey]) -> bool {
         if keys.is_empty() {
             return false;
@@ -97,7 +99,7 @@ impl Worker<'_> {
         }
     }
 
-    /// How long the thread may sleep; without a limit if it has no subscribers.
+    /// The time for which the thread may sleep; `None`, without a limit, if it has no subscribers.
     pub(super) fn time_to_sleep(&self) -> Option<Duration> {
         if self.subscribers.is_empty() {
             return None;

@@ -1,4 +1,5 @@
-//! The thread that serves a file. Requests that are queued together share a transaction, and so one write to the disk.
+//! The thread that serves a file. Requests that are queued together share a transaction, and so one write to the
+//! disk.
 
 use std::collections::{HashMap, VecDeque};
 use std::ops::RangeInclusive;
@@ -22,12 +23,12 @@ use crate::error;
 use crate::request::{Pending, Request, Write};
 use crate::subscribers::Subscribers;
 
-/// How many rows are swept for each row that is written. More than one, so that the sweep goes round the table quickly
-/// and catches up after a time without writes.
+/// The number of rows swept for each row that is written. More than one, so that the sweep goes round the table
+/// quickly and catches up after a time without writes.
 const SWEPT_PER_ROW: u32 = 4;
 
-/// How many rows one sweep reads. At least 64, because each sweep writes one more page; at most 1024, so that other
-/// processes do not wait long for the write lock. Later transactions sweep the rest.
+/// The number of rows that one sweep reads. At least 64, because each sweep writes one more page; at most 1024, so
+/// that other processes do not wait long for the write lock. Later transactions sweep the rest.
 const SWEEP_ROWS: RangeInclusive<u32> = 64..=1024;
 
 /// The state of the thread that serves a file.
@@ -43,15 +44,15 @@ pub(super) struct Worker<'c> {
     mailbox: Arc<Mailbox>,
     pub(super) subscribers: Subscribers,
     pub(super) listener: NotificationListener,
-    /// Whether commits are synced to the disk: the current value of `PRAGMA synchronous`.
+    /// True if commits are synced to the disk: the current value of `PRAGMA synchronous`.
     durable: bool,
-    /// How many rows are still to be swept for the rows that were written.
+    /// The number of rows that must still be swept because of earlier writes.
     sweep_debt: u32,
-    /// When the watchers' rows are renewed next.
+    /// The next renewal of the watchers' rows.
     pub(super) renew_at: Instant,
-    /// When all keys with subscribers are checked next, even without a notification.
+    /// The next check of all keys with subscribers, even without a notification.
     pub(super) check_at: Instant,
-    /// Until when notifications of other processes are ignored.
+    /// The time until which notifications of other processes are ignored.
     pub(super) ignore_until: Instant,
     /// The error for all requests after the file was deleted or replaced.
     pub(super) lost: Option<BackendError>,
@@ -158,8 +159,8 @@ impl<'c> Worker<'c> {
         self.write(group);
     }
 
-    /// Runs a group of requests in one transaction. Requests that have waited too long for the write lock fail; the others
-    /// try again.
+    /// Runs a group of requests in one transaction. Requests that have waited too long for the write lock fail; the
+    /// others try again.
     fn write(&mut self, mut group: Vec<(Instant, Write)>) {
         while let Some(oldest) = group.iter().map(|(since, _)| *since).min() {
             if let Some(error) = &self.lost {
@@ -317,8 +318,8 @@ impl<'c> Worker<'c> {
         });
     }
 
-    /// Wakes the waiters of this handle that should poll after the commit, and notifies other processes if they may have
-    /// waiters of these keys.
+    /// Wakes the waiters of this handle that should poll after the commit, and notifies other processes if they may
+    /// have waiters of these keys.
     fn wake(&mut self, views: &HashMap<LockKey, View>) {
         let mut has_others = false;
         for view in views.values().filter(|view| view.needs_wake()) {

@@ -13,7 +13,7 @@ const WRITE_LOCK_BYTE: u64 = 120;
 pub(super) struct Owner {
     pid: u32,
     name: String,
-    /// Whether the process is stopped, by a signal or a debugger.
+    /// True if the process is stopped, by a signal or a debugger.
     stopped: bool,
 }
 
@@ -31,8 +31,8 @@ impl Owner {
     }
 }
 
-/// How often the list of locks is read. The kernel returns it in pieces, and may leave out a lock while other processes
-/// take and release theirs.
+/// The number of times the list of locks is read. The kernel returns the list in pieces, and may omit a lock while
+/// other processes take and release theirs.
 const READINGS: u32 = 20;
 
 /// The process that holds the write lock of the database at `path`. `None` if it is this process or cannot be found.
@@ -75,8 +75,8 @@ impl Lock {
     }
 }
 
-/// Parses a line of `/proc/locks` such as `3: POSIX  ADVISORY  WRITE 741 fe:00:1310739 120 120`. Returns `None` for read
-/// locks and for waiting processes (`->`).
+/// Parses a line of `/proc/locks` such as `3: POSIX  ADVISORY  WRITE 741 fe:00:1310739 120 120`. Returns `None` for
+/// read locks and for waiting processes (`->`).
 fn parse(line: &str) -> Option<Lock> {
     let mut words = line.split_whitespace().skip(1);
     let (_class, _manner, access) = (words.next()?, words.next()?, words.next()?);
