@@ -54,7 +54,7 @@ fn set_mode(path: &Path, mode: u32) {
 }
 
 /// Creates a lock file with one released claim, and closes it.
-async fn made(path: &Path) {
+async fn create_lock_file(path: &Path) {
     let store = open(path).await.expect("the file is made");
     let mut client = TestClient::new(store.clone());
     let claim = client.lock("k").await;
@@ -83,7 +83,7 @@ async fn an_empty_file_becomes_a_lock_file() {
 #[tokio::test]
 async fn a_link_opens_the_lock_file_it_points_to() {
     let (dir, path) = temp_lock_file();
-    made(&path).await;
+    create_lock_file(&path).await;
     let link = dir.path().join("link.db");
     std::os::unix::fs::symlink(&path, &link).unwrap();
     let mut one = TestClient::new(open(&path).await.unwrap());
@@ -110,7 +110,7 @@ async fn a_file_that_is_no_database_is_refused() {
 #[tokio::test]
 async fn a_damaged_lock_file_is_refused() {
     let (_dir, path) = temp_lock_file();
-    made(&path).await;
+    create_lock_file(&path).await;
     let sound = fs::read(&path).unwrap();
     let page = 4096;
     let mut torn = sound.clone();
@@ -189,7 +189,7 @@ async fn a_file_with_two_names_is_refused_by_either_name() {
 #[tokio::test]
 async fn a_file_without_write_access_is_refused() {
     let (dir, path) = temp_lock_file();
-    made(&path).await;
+    create_lock_file(&path).await;
     let before = fs::read(&path).unwrap();
     for (of_file, of_directory, words) in [(0o444, 0o755, "read-only"), (0o666, 0o555, "directory")] {
         set_mode(&path, of_file);
@@ -258,7 +258,7 @@ fn child_prints_the_default_path() {
 #[tokio::test]
 async fn a_full_file_refuses_locks_and_stays_intact() {
     let (_dir, path) = temp_lock_file();
-    made(&path).await;
+    create_lock_file(&path).await;
     let config = Config {
         max_bytes: fs::metadata(&path).unwrap().len() + 8 * 4096,
         ..Config::default()
@@ -336,7 +336,7 @@ async fn deleting_a_file_loses_every_claim() {
 }
 
 /// Changes the origin recorded in the file, and leaves the change in the log, as a killed process does.
-fn set(path: &Path, column: &str) {
+fn set_origin(path: &Path, column: &str) {
     let file = connect(path);
     file.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)
         .unwrap();
@@ -363,8 +363,8 @@ async fn a_restart_ends_claims_but_keeps_tokens() {
 async fn a_file_of_another_machine_or_time_namespace_is_refused() {
     for (column, word) in [("machine", "another machine"), ("namespace", "time namespace")] {
         let (_dir, path) = temp_lock_file();
-        made(&path).await;
-        set(&path, column);
+        create_lock_file(&path).await;
+        set_origin(&path, column);
         let error = refused(&path).await;
         assert!(
             error.fault() == Fault::Store && error.to_string().contains(word),
@@ -376,7 +376,7 @@ async fn a_file_of_another_machine_or_time_namespace_is_refused() {
 #[tokio::test]
 async fn a_file_of_a_later_version_is_refused() {
     let (_dir, path) = temp_lock_file();
-    made(&path).await;
+    create_lock_file(&path).await;
     let later = connect(&path).execute_batch("UPDATE store SET format = 2");
     later.unwrap();
     let error = refused(&path).await;
@@ -418,7 +418,7 @@ async fn examine_finds_foreign_tables_and_a_changed_origin() {
     let store = open(&path).await.unwrap();
     let made = connect(&path).execute_batch("CREATE TABLE notes (text TEXT)");
     made.unwrap();
-    set(&path, "machine");
+    set_origin(&path, "machine");
     let found = findings(&store).await;
     let severities: Vec<Severity> = found.iter().map(|(severity, _)| *severity).collect();
     assert_eq!(severities, [Severity::Warning, Severity::Danger], "{found:?}");

@@ -45,7 +45,7 @@ fn send<F: Future + Unpin>(mut call: F) -> F {
     call
 }
 
-fn ask(store: &Arc<SqlStore>, claim: Claim) -> (Arc<Claim>, Call<AcquireReply>) {
+fn send_acquire(store: &Arc<SqlStore>, claim: Claim) -> (Arc<Claim>, Call<AcquireReply>) {
     let claim = Arc::new(claim);
     let not_after = store.clock().now() + Duration::from_secs(10);
     (claim.clone(), send(store.clone().acquire(claim, not_after)))
@@ -66,7 +66,7 @@ async fn is_alive(client: &TestClient, claim: &Claim) -> bool {
     matches!(client.renew(claim).await, RenewReply::Alive { .. })
 }
 
-async fn opened(path: &Path, clock: &ManualClock) -> Arc<SqlStore> {
+async fn open_with_clock(path: &Path, clock: &ManualClock) -> Arc<SqlStore> {
     let config = Config {
         clock: Arc::new(clock.clone()),
         busy_limit: DEADLINE,
@@ -83,14 +83,14 @@ async fn the_file_stops_growing_under_constant_load() {
     const AT_ONCE: i64 = 256;
     let (_dir, path) = temp_lock_file();
     let clock = ManualClock::new();
-    let store = opened(&path, &clock).await;
+    let store = open_with_clock(&path, &clock).await;
     let mut client = TestClient::new(store.clone());
     let file = connect(&path);
     let mut pages = 0;
     for second in 0..60 {
         let write_lock = WriteLock::new(&path);
         let asked: Vec<_> = (0..AT_ONCE)
-            .map(|task| ask(&store, client.claim(&format!("job {task} {second}"))))
+            .map(|task| send_acquire(&store, client.claim(&format!("job {task} {second}"))))
             .collect();
         drop(write_lock);
         let withdrawals = asked.iter().map(|(claim, _)| withdrawal(claim)).collect();
@@ -114,7 +114,7 @@ async fn requests_wait_while_another_process_writes() {
     let (_dir, path) = temp_lock_file();
     let store = open(&path).await.unwrap();
     let write_lock = WriteLock::new(&path);
-    let (_, mut call) = ask(&store, TestClient::new(store.clone()).claim("k"));
+    let (_, mut call) = send_acquire(&store, TestClient::new(store.clone()).claim("k"));
     let early = tokio::time::timeout(Duration::from_millis(200), &mut call).await;
     early.expect_err("the file is busy");
     drop(write_lock);
@@ -130,7 +130,7 @@ async fn a_renewal_goes_before_earlier_acquires() {
     let held = client.lock("held").await;
     let write_lock = WriteLock::new(&path);
     let asked: Vec<_> = (0..1000)
-        .map(|n| ask(&store, client.claim(&format!("key {n}"))))
+        .map(|n| send_acquire(&store, client.claim(&format!("key {n}"))))
         .collect();
     let renewed = send(store.clone().renew(Batch::from_iter([RenewRequest::of(&held)])));
     drop(write_lock);
@@ -222,7 +222,7 @@ async fn a_full_queue_of_acquires_refuses_no_renewal() {
 }
 
 /// Queues this number of fair claims on the key `k`, each with a wake-up stream.
-async fn queue(client: &mut TestClient, count: usize) -> Vec<(Arc<Claim>, Wakes)> {
+async fn fill_queue(client: &mut TestClient, count: usize) -> Vec<(Arc<Claim>, Wakes)> {
     let mut queue = Vec::new();
     for _ in 0..count {
         let (claim, reply) = client.acquire("k", |claim| claim.fairness = Fairness::Fifo).await;
@@ -239,7 +239,7 @@ async fn a_thousand_waiters_can_leave_at_once() {
     let store = open(&path).await.unwrap();
     let mut client = TestClient::new(store.clone());
     let held = client.lock("k").await;
-    let queue = queue(&mut client, 1000).await;
+    let queue = fill_queue(&mut client, 1000).await;
     let start = Instant::now();
     let leaving = queue.iter().map(|(claim, _)| withdrawal(claim)).collect();
     let left = store.clone().release(leaving).await;
@@ -258,7 +258,7 @@ async fn only_the_head_of_a_long_queue_is_woken() {
     let store = open(&path).await.unwrap();
     let mut client = TestClient::new(store.clone());
     let mut held = client.lock("k").await;
-    let mut queue = queue(&mut client, 100).await.into_iter();
+    let mut queue = fill_queue(&mut client, 100).await.into_iter();
     while let Some((next, mut wakes)) = queue.next() {
         client.unlock(&held).await;
         let woken = poll_fn(|cx| Pin::new(&mut wakes).poll_next(cx));
@@ -281,7 +281,7 @@ async fn a_cached_queue_sees_changes_of_another_handle() {
     let mut client = TestClient::new(open(&path).await.unwrap());
     let other = TestClient::new(open(&path).await.unwrap());
     let held = client.lock("k").await;
-    let queue = queue(&mut client, 100).await;
+    let queue = fill_queue(&mut client, 100).await;
     let reply = client.poll(&queue[1].0).await;
     assert!(
         matches!(reply, Ok(AcquireReply::Waiting { ahead: Some(1), .. })),
@@ -298,10 +298,10 @@ async fn a_cached_queue_sees_changes_of_another_handle() {
 async fn a_swept_end_can_be_recorded_again() {
     let (_dir, path) = temp_lock_file();
     let clock = ManualClock::new();
-    let store = opened(&path, &clock).await;
+    let store = open_with_clock(&path, &clock).await;
     let mut client = TestClient::new(store.clone());
     client.lock("k").await;
-    let queue = queue(&mut client, 100).await;
+    let queue = fill_queue(&mut client, 100).await;
     let gone = &queue[0].0;
     client.unlock(gone).await;
     clock.advance(Duration::from_secs(11));
@@ -313,7 +313,7 @@ async fn a_swept_end_can_be_recorded_again() {
     let again = Batch::from_iter([withdrawal(gone)]);
     store.clone().release(again).await;
     drop(store);
-    let late = TestClient::new(opened(&path, &clock).await);
+    let late = TestClient::new(open_with_clock(&path, &clock).await);
     let reply = late.poll(gone).await;
     assert!(matches!(reply, Ok(AcquireReply::Ended)), "{reply:?}");
 }

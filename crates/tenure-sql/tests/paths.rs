@@ -16,21 +16,21 @@ use tenure_backend::{Backend, BackendError, Claim, Effect, Fairness, Severity};
 use fixture::{TestClient, child, findings, open, sibling, spawn, temp_lock_file};
 
 /// Opens a path that must be refused, and returns the message of the error.
-async fn refusal(path: &Path) -> String {
+async fn open_refused(path: &Path) -> String {
     let error: BackendError = open(path).await.expect_err("the path is refused");
     assert_eq!(error.effect(), Effect::None, "{error}");
     error.to_string()
 }
 
 /// Opens a path that must work, takes a lock and closes the file.
-async fn works(path: &Path) {
+async fn assert_works(path: &Path) {
     let store = open(path).await.expect("the path can be used for a lock file");
     TestClient::new(store.clone()).lock("k").await;
     store.close().await.expect("the file is closed");
 }
 
 /// The messages of an error and its causes.
-fn chain(error: &dyn std::error::Error) -> String {
+fn messages(error: &dyn std::error::Error) -> String {
     let causes = std::iter::successors(Some(error), |error| error.source());
     causes.map(|error| format!("{error}|")).collect()
 }
@@ -46,7 +46,7 @@ async fn control_characters_in_a_path_are_escaped() {
         );
         assert!(text.contains("a\\n\\u{1b}[2J\\u{202e}b.db"), "{text:?}");
     };
-    works(&path).await;
+    assert_works(&path).await;
     let store = open(&path).await.unwrap();
     fs::set_permissions(&path, fs::Permissions::from_mode(0o666)).unwrap();
     let found = findings(&store).await;
@@ -56,14 +56,14 @@ async fn control_characters_in_a_path_are_escaped() {
     client.lock("other").await;
     fs::remove_file(&path).unwrap();
     let (_, lost) = client.acquire("k", |_| {}).await;
-    check(&chain(&lost.expect_err("the file is gone")));
+    check(&messages(&lost.expect_err("the file is gone")));
     fs::write(&path, "no database").unwrap();
-    check(&chain(&open(&path).await.expect_err("it is no database")));
+    check(&messages(&open(&path).await.expect_err("it is no database")));
     fs::remove_file(&path).unwrap();
     fs::create_dir(&path).unwrap();
-    check(&chain(&open(&path).await.expect_err("it is a directory")));
+    check(&messages(&open(&path).await.expect_err("it is a directory")));
     let nowhere = open(&path.join("none/locks.db")).await;
-    check(&chain(&nowhere.expect_err("it lies nowhere")));
+    check(&messages(&nowhere.expect_err("it lies nowhere")));
 }
 
 #[tokio::test]
@@ -72,7 +72,7 @@ async fn a_dangling_link_is_refused() {
     for target in ["missing.db", "missing/locks.db"] {
         let link = dir.path().join("link.db");
         symlink(dir.path().join(target), &link).unwrap();
-        let text = refusal(&link).await;
+        let text = open_refused(&link).await;
         assert!(text.contains("is a link to nothing"), "{text}");
         assert!(
             !dir.path().join(target).exists(),
@@ -81,7 +81,7 @@ async fn a_dangling_link_is_refused() {
         fs::remove_file(&link).unwrap();
     }
     symlink(&path, &path).unwrap();
-    refusal(&path).await;
+    open_refused(&path).await;
 }
 
 #[tokio::test]
@@ -100,7 +100,7 @@ async fn a_path_to_no_regular_file_is_refused() {
         (Path::new("/dev/null"), "no regular file"),
         (&dir.path().join("n".repeat(300)), "too long"),
     ] {
-        let text = refusal(path).await;
+        let text = open_refused(path).await;
         let name = path.file_name().expect("they have names").to_string_lossy();
         assert!(text.contains(words) && text.contains(&*name), "{text}");
     }
@@ -115,7 +115,7 @@ async fn a_path_may_be_any_bytes_up_to_the_maximum_length() {
         b"a%20b?c#d.db",
         "schlüssel \u{1F511}.db".as_bytes(),
     ] {
-        works(&dir.path().join(OsStr::from_bytes(name))).await;
+        assert_works(&dir.path().join(OsStr::from_bytes(name))).await;
     }
     let long = |length: usize| -> PathBuf {
         let mut deep = fs::canonicalize(dir.path()).unwrap();
@@ -126,8 +126,8 @@ async fn a_path_may_be_any_bytes_up_to_the_maximum_length() {
         let rest = length - deep.as_os_str().len() - 1;
         deep.join("f".repeat(rest))
     };
-    works(&long(500)).await;
-    let text = refusal(&long(501)).await;
+    assert_works(&long(500)).await;
+    let text = open_refused(&long(501)).await;
     assert!(text.contains("501 bytes"), "{text}");
 }
 
@@ -149,7 +149,7 @@ async fn foreign_tables_with_our_application_id_are_refused() {
         theirs.execute_batch(tables).unwrap();
         drop(theirs);
         let before = fs::read(&path).unwrap();
-        let text = refusal(&path).await;
+        let text = open_refused(&path).await;
         assert!(text.contains("another program"), "{text}");
         assert!(
             fs::read(&path).unwrap() == before,

@@ -44,7 +44,7 @@ pub(super) struct Worker<'c> {
     mailbox: Arc<Mailbox>,
     pub(super) subscribers: Subscribers,
     pub(super) listener: NotificationListener,
-    /// True if commits are synced to the disk: the current value of `PRAGMA synchronous`.
+    /// True while `PRAGMA synchronous` is `FULL`, so that each commit is synced to the disk.
     durable: bool,
     /// The number of rows that must still be swept because of earlier writes.
     sweep_debt: u32,
@@ -87,7 +87,7 @@ impl<'c> Worker<'c> {
             subscribers: Subscribers::default(),
             listener: NotificationListener::new(path),
             durable: true,
-            // Starts with a full step, so that a process that takes a single lock sweeps too.
+            // Enough for a first sweep, so that a process that takes a single lock sweeps too.
             sweep_debt: *SWEEP_ROWS.start(),
             renew_at: now,
             check_at: now,
