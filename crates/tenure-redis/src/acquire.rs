@@ -1,78 +1,80 @@
-//! Placing and polling: the call, and what its answer says of a claim.
+//! Acquiring: places or polls a claim, alone or in a batch.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use tenure_backend::{
-    AcquireReply, BackendError, Claim, ClientId, Effect, Fairness, Fault, Grant, Instant, Kind, RenewReply,
+    AcquireReply, BackendError, Claim, Effect, Fairness, Fault, Grant, Instant, Kind, RenewReply,
     RenewRequest, TURN, TokenRange,
 };
 
-use crate::answer::{Placed, numbers, placed, run};
 use crate::backend::RedisStore;
-use crate::error::{nonsense, used_up};
-use crate::known::{Asked, Keep};
-use crate::names::{Owner, claims_of, doubts_of};
+use crate::claims::arguments::{COUNTER, write_claim, write_client};
+use crate::claims::refusal::NOT_A_LOCK;
+use crate::claims::reply::{PlaceReply, decode, numbers, token_range};
+use crate::claims::script::ACQUIRE;
+use crate::claims::table::{ClientRecord, Lookup};
+use crate::connection::batch::{BatchEntry, BatchReply};
+use crate::connection::session::Session;
+use crate::error::{tokens_exhausted, unexpected_reply};
 use crate::profile::{check_claim, grants, lease_ms};
-use crate::refusal::NO_LOCK;
-use crate::script::{ACQUIRE, Command};
-use crate::together::{BUSY, TOO_LATE, Wish};
-use crate::wire::Wire;
-
-/// The counter of the tokens. It outlives every lock, and there is one for each database; on a cluster there would be one
-/// for each hash slot, in that slot. Whoever moves from the one to the other loses nothing: a token is never below
-/// the server's time.
-pub(crate) const COUNTER: &str = "tenure_tokens";
 
 impl RedisStore {
-    pub(crate) async fn place(
+    pub(crate) async fn acquire_claim(
         &self,
         claim: &Arc<Claim>,
         not_after: Instant,
     ) -> Result<AcquireReply, BackendError> {
         check_claim(claim)?;
-        let wire = self.link.wire().await?;
-        let asking = match self.known.ask(claim, self.now(), not_after, wire.number) {
-            Asked::Ended => return Ok(AcquireReply::Ended),
-            Asked::Granted(run) => return self.poll_granted(claim, run).await,
-            Asked::Open(asking) => asking,
+        let session = self.link.session().await?;
+        let wire = &session.wire;
+        let placement = match self
+            .claims
+            .begin_placement(claim, self.now(), not_after, wire.number)
+        {
+            Lookup::Ended => return Ok(AcquireReply::Ended),
+            Lookup::Granted(run) => return self.poll_granted(claim, run).await,
+            Lookup::Ask(placement) => placement,
         };
-        let answer = self.place_on(&wire, claim, not_after, asking.keep.as_ref()).await;
-        asking.answered(answer.as_ref(), &wire.clock);
-        answer
+        let reply = self
+            .acquire_on(&session, claim, not_after, placement.client.as_ref())
+            .await;
+        placement.answered(reply.as_ref(), &wire.clock);
+        reply
     }
 
-    async fn place_on(
+    async fn acquire_on(
         &self,
-        wire: &Wire,
+        session: &Session,
         claim: &Arc<Claim>,
         not_after: Instant,
-        keep: Option<&Keep>,
+        record: Option<&ClientRecord>,
     ) -> Result<AcquireReply, BackendError> {
-        // Fair ones are asked for in the order in which they came.
+        // Fair claims are sent alone, in the order in which they came.
         if claim.fairness == Fairness::Unfair
-            && wire.is_busy()
-            && let Some(standing) = self.place_with_others(wire, claim, not_after, keep).await?
+            && session.is_busy()
+            && let Some(reply) = self.acquire_in_batch(session, claim, not_after, record).await?
         {
-            return Ok(standing);
+            return Ok(reply);
         }
-        let first = self.place_once(wire, claim, not_after, keep).await?;
-        // The bound on the server's clock may have been too strict. By this answer it is better, and the server did nothing.
+        let first = self.acquire_alone(session, claim, not_after, record).await?;
+        // The lower bound of the server's clock may have been too strict. This reply has improved it, and the server has
+        // placed nothing.
         if matches!(first, AcquireReply::TooLate) && self.now() < not_after {
-            return self.place_once(wire, claim, not_after, keep).await;
+            return self.acquire_alone(session, claim, not_after, record).await;
         }
         Ok(first)
     }
 
-    /// A claim that was granted, and not given back: it still holds, by the same tokens, or has ended.
+    /// Polls a claim that was granted and not released. It holds, with the same tokens, or has ended.
     pub(crate) async fn poll_granted(
         &self,
         claim: &Claim,
         run: TokenRange,
     ) -> Result<AcquireReply, BackendError> {
         let renewal = RenewRequest::of(claim);
-        // Boxed, since it is seldom needed, and larger than all else of its caller.
-        match Box::pin(self.renew_together(&[&renewal])).await?.pop() {
+        // Boxed: rarely needed, and larger than the rest of its caller.
+        match Box::pin(self.renew_in_one_call(&[&renewal])).await?.pop() {
             Some(RenewReply::Alive { held_from, lease }) => Ok(AcquireReply::Granted(Grant {
                 tokens: Some(run),
                 held_from,
@@ -81,107 +83,85 @@ impl RedisStore {
             })),
             Some(RenewReply::Gone(_)) => Ok(AcquireReply::Ended),
             Some(RenewReply::Unknown(error)) => Err(error),
-            None => Err(nonsense()),
+            None => Err(unexpected_reply()),
         }
     }
 
-    /// Where an unfair claim stands, if nothing about it is unusual; otherwise nothing was done.
-    async fn place_with_others(
+    /// Places or polls an unfair claim in a batch. Returns `None` if the script declined it: nothing was done, and the
+    /// claim is to be sent alone.
+    async fn acquire_in_batch(
         &self,
-        wire: &Wire,
+        session: &Session,
         claim: &Arc<Claim>,
         not_after: Instant,
-        keep: Option<&Keep>,
+        record: Option<&ClientRecord>,
     ) -> Result<Option<AcquireReply>, BackendError> {
-        let asked = self.now();
-        let wish = Wish::Place {
+        let sent = self.now();
+        let entry = BatchEntry::Acquire {
             claim: claim.clone(),
             not_after,
-            keep: keep.cloned(),
+            client: record.cloned(),
         };
-        let placed = match wire.ask_together(wish).await? {
-            0 => return Ok(None),
-            // Asked alone it would be later still.
-            TOO_LATE if not_after <= self.now() => Placed::TooLate,
-            TOO_LATE => return Ok(None),
-            first @ 1.. => Placed::Granted(run(first.unsigned_abs(), grants(claim)).ok_or_else(nonsense)?),
-            busy => Placed::Waits {
+        let reply = match session.call_batched(entry).await? {
+            BatchReply::NotDone => return Ok(None),
+            // Sent alone it would arrive even later.
+            BatchReply::TooLate if not_after <= self.now() => PlaceReply::TooLate,
+            BatchReply::TooLate => return Ok(None),
+            BatchReply::Done(first) => {
+                PlaceReply::Granted(token_range(first, grants(claim)).ok_or_else(unexpected_reply)?)
+            }
+            BatchReply::Busy(poll_after) => PlaceReply::Waiting {
                 ahead: None,
-                // Java may shorten a lease: it is not believed for longer than one's own.
-                poll_after: Duration::from_millis(busy.abs_diff(BUSY).min(lease_ms(claim.lease))),
+                // At most its own lease, because Java may shorten the holder's lease meanwhile.
+                poll_after: Duration::from_millis(poll_after.min(lease_ms(claim.lease))),
             },
         };
-        Ok(Some(standing(placed, claim, asked)))
+        Ok(Some(acquire_reply(reply, claim, sent)))
     }
 
-    async fn place_once(
+    async fn acquire_alone(
         &self,
-        wire: &Wire,
+        session: &Session,
         claim: &Claim,
         not_after: Instant,
-        keep: Option<&Keep>,
+        record: Option<&ClientRecord>,
     ) -> Result<AcquireReply, BackendError> {
-        let mut command = ACQUIRE.on(4, 8, 320 + claim.label.len());
+        let wire = &session.wire;
+        let mut command = ACQUIRE.command(4, 8, 320 + claim.label.len());
         command.text(claim.at.key.as_str()).text(COUNTER);
         write_client(&mut command, claim.at.id.client());
-        write_claim(&mut command, claim, wire.clock.at(not_after), keep);
-        let asked = self.now();
-        let answer = wire.call_in_turn(&command).await?;
-        let [code, first, second, time] = numbers(&answer).ok_or_else(nonsense)?;
+        write_claim(&mut command, claim, wire.clock.at(not_after), record);
+        let sent = self.now();
+        let reply = session.call_limited(&command).await?;
+        let [code, first, second, time] = numbers(&reply).ok_or_else(unexpected_reply)?;
         wire.clock.learn(time.unsigned_abs(), self.now());
-        match placed(code, first, second).ok_or_else(nonsense)? {
-            Placed::IsReadWrite => Err(BackendError::mismatch(Kind::ReadWrite, Kind::Mutex)),
-            Placed::UsedUp => Err(used_up(claim.fairness)),
-            Placed::IsNoLock => Err(BackendError::new(Fault::Store, Effect::None, NO_LOCK)),
-            placed => Ok(standing(placed, claim, asked)),
+        match decode(code, first, second).ok_or_else(unexpected_reply)? {
+            PlaceReply::ReadWriteLock => Err(BackendError::mismatch(Kind::ReadWrite, Kind::Mutex)),
+            PlaceReply::TokensExhausted => Err(tokens_exhausted(claim.fairness)),
+            PlaceReply::NotALock => Err(BackendError::new(Fault::Store, Effect::None, NOT_A_LOCK)),
+            reply => Ok(acquire_reply(reply, claim, sent)),
         }
     }
 }
 
-/// The keys of a claim's client.
-pub(crate) fn write_client(command: &mut Command, client: ClientId) {
-    command.bytes(&claims_of(client)).bytes(&doubts_of(client));
-}
-
-/// What the scripts want to know of a claim, until when on the server's clock it may be placed, and that its client
-/// is to be kept, if this is to be said.
-pub(crate) fn write_claim(command: &mut Command, claim: &Claim, not_after: u64, keep: Option<&Keep>) {
-    command
-        .bytes(Owner::of(claim.at.id).as_bytes())
-        .number(lease_ms(claim.lease))
-        .number(not_after)
-        .number(grants(claim));
-    match claim.fairness {
-        Fairness::Fifo => _ = command.text(&claim.label).text("1"),
-        Fairness::Unfair if keep.is_some() => _ = command.text("").text(""),
-        Fairness::Unfair => {}
-    }
-    if let Some(Keep { long, label }) = keep {
-        command.number(keep_ms(*long)).text(label);
-    }
-}
-
-/// As the scripts take it.
-pub(crate) fn keep_ms(long: Duration) -> u64 {
-    u64::try_from(long.as_millis()).unwrap_or(u64::MAX)
-}
-
-/// What an answer means for a claim that was asked for at that moment.
-pub(crate) fn standing(placed: Placed, claim: &Claim, asked: Instant) -> AcquireReply {
-    match placed {
-        Placed::Waits { ahead, poll_after } => AcquireReply::Waiting { ahead, poll_after },
-        Placed::Granted(tokens) => AcquireReply::Granted(Grant {
+/// Translates a script's reply for a claim whose request was sent at `sent`, from when a granted lease counts.
+pub(crate) fn acquire_reply(reply: PlaceReply, claim: &Claim, sent: Instant) -> AcquireReply {
+    match reply {
+        PlaceReply::Waiting { ahead, poll_after } => AcquireReply::Waiting { ahead, poll_after },
+        PlaceReply::Granted(tokens) => AcquireReply::Granted(Grant {
             tokens: Some(tokens),
-            held_from: asked,
+            held_from: sent,
             lease: Duration::from_millis(lease_ms(claim.lease)),
             evidence: None,
         }),
-        Placed::Ended => AcquireReply::Ended,
-        Placed::TooLate => AcquireReply::TooLate,
-        // A successor is told when it asks for itself.
-        Placed::IsReadWrite | Placed::UsedUp | Placed::IsNoLock => AcquireReply::Waiting {
-            ahead: None,
-            poll_after: TURN,
-        },
+        PlaceReply::Ended => AcquireReply::Ended,
+        PlaceReply::TooLate => AcquireReply::TooLate,
+        // Only a successor gets here. Its own poll receives the error.
+        PlaceReply::ReadWriteLock | PlaceReply::TokensExhausted | PlaceReply::NotALock => {
+            AcquireReply::Waiting {
+                ahead: None,
+                poll_after: TURN,
+            }
+        }
     }
 }

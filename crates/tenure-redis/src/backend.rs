@@ -1,4 +1,4 @@
-//! The contract over one server: each verb becomes the future of its call, polled in place by whoever asked.
+//! The store and its implementation of [`Backend`]: each verb is a future that the caller polls.
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,12 +9,12 @@ use tenure_backend::{
     Page, Profile, Query, ReleaseReply, ReleaseRequest, RenewReply, RenewRequest, Wakes,
 };
 
+use crate::claims::table::ClaimTable;
 use crate::config::Config;
-use crate::dial::Dialer;
-use crate::known::Known;
-use crate::link::Link;
+use crate::connection::dial::Dialer;
+use crate::connection::link::Link;
 use crate::profile::PROFILE;
-use crate::watch::Ear;
+use crate::watch::Subscriptions;
 
 /// Locks in Redis, in Redisson's layout.
 ///
@@ -34,28 +34,29 @@ use crate::watch::Ear;
 /// ```
 pub struct RedisStore {
     pub(crate) link: Link,
-    pub(crate) ear: Ear,
-    pub(crate) known: Known,
-    /// It was said that the server has many keys.
+    pub(crate) subscriptions: Subscriptions,
+    pub(crate) claims: ClaimTable,
+    /// The warning about a server with many keys was logged.
     pub(crate) warned_of_many: AtomicBool,
 }
 
 impl RedisStore {
-    /// Connects to the server. It is tried once.
+    /// Connects to the server, with a single attempt.
     ///
     /// # Cancel safety
-    /// Dropping the future closes what was opened.
+    /// Dropping the future closes the connections that were opened.
     ///
     /// # Errors
-    /// `Unavailable` if it cannot be reached, `Denied` if it refuses us; the server then did nothing.
+    /// `Unavailable` if the server cannot be reached, `Denied` if it refuses the user or the password. The server has
+    /// then done nothing.
     pub async fn connect(config: Config) -> Result<Arc<Self>, BackendError> {
         let dialer = Dialer::new(config)?;
         let link = Link::open(dialer.clone()).await?;
-        let ear = Ear::new(dialer, link.moves());
+        let subscriptions = Subscriptions::new(dialer, link.replacements());
         Ok(Arc::new(RedisStore {
             link,
-            ear,
-            known: Known::default(),
+            subscriptions,
+            claims: ClaimTable::default(),
             warned_of_many: AtomicBool::new(false),
         }))
     }
@@ -83,7 +84,7 @@ impl Backend for RedisStore {
     }
 
     fn acquire(self: Arc<Self>, claim: Arc<Claim>, not_after: Instant) -> Call<AcquireReply> {
-        Call::new(async move { self.place(&claim, not_after).await })
+        Call::new(async move { self.acquire_claim(&claim, not_after).await })
     }
 
     fn renew(self: Arc<Self>, batch: Batch<RenewRequest>) -> BatchCall<RenewReply> {
@@ -91,11 +92,11 @@ impl Backend for RedisStore {
     }
 
     fn release(self: Arc<Self>, batch: Batch<ReleaseRequest>) -> BatchCall<ReleaseReply> {
-        BatchCall::new(async move { self.depart_all(batch).await })
+        BatchCall::new(async move { self.release_all(batch).await })
     }
 
     fn watch(self: Arc<Self>, claim: Arc<Claim>) -> Call<Wakes> {
-        Call::new(async move { self.ear.watch(&claim).await })
+        Call::new(async move { self.subscriptions.watch(&claim).await })
     }
 
     fn reconnects(&self) -> Option<Wakes> {
@@ -103,11 +104,11 @@ impl Backend for RedisStore {
     }
 
     fn inspect(self: Arc<Self>, query: Query) -> Call<Page<LockStatus>> {
-        Call::new(async move { self.look(query).await })
+        Call::new(async move { self.inspect_query(query).await })
     }
 
     fn examine(self: Arc<Self>) -> Call<Vec<Finding>> {
-        Call::new(async move { self.find().await })
+        Call::new(async move { self.examine_server().await })
     }
 
     fn close(self: Arc<Self>) -> Call<()> {
@@ -115,7 +116,7 @@ impl Backend for RedisStore {
             return Call::ready(Err(forked));
         }
         self.link.close();
-        self.ear.close();
+        self.subscriptions.close();
         Call::ready(Ok(()))
     }
 }

@@ -1,4 +1,4 @@
-//! Where a server is, who we are to it, and how long things may take.
+//! Configuration: the server's address, credentials, timeouts and TLS.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -8,9 +8,11 @@ use std::time::Duration;
 use tenure_backend::{BackendError, Clock, Effect, Fault, SystemClock};
 use tenure_endpoint::{Host, Known, Options, Secret, StoreUrl, read_password_file};
 
-use crate::together::ALONE;
+/// Number of calls in flight from which on claims are batched. Below it the server is idle between calls, so a claim that
+/// is sent alone is served sooner.
+const BATCH_FROM: usize = 12;
 
-/// What a Redis URL may say after its `?`.
+/// The options that a Redis URL may have.
 const OPTIONS: &[Known] = &[
     Known::one_of("layout", &["redisson", "plain", "spring"]),
     Known::one_of("fencing", &["redisson"]),
@@ -39,36 +41,38 @@ const OPTIONS: &[Known] = &[
 /// ```
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// The server. Its port is 6379 unless it says otherwise.
+    /// The server. The default port is 6379.
     pub host: Host,
-    /// The ACL user; without one a password is the default user's.
+    /// The ACL user. Without one, the password is that of the default user.
     pub user: Option<String>,
-    /// The password, if the server asks for one; a user without one is introduced with an empty password.
+    /// The password, if the server asks for one. A user without a password logs in with an empty one.
     pub password: Option<Secret>,
-    /// The file that holds the password, read again at each connect so that the password can be rotated; `password` is used
-    /// without it.
+    /// The file that holds the password. It is read again at each connect, so that the password can be rotated. If it
+    /// is set, `password` is not used.
     pub password_file: Option<PathBuf>,
-    /// The number of the database: 0 unless the URL's path names another.
+    /// Number of the database: 0 unless the URL's path names another.
     pub database: u32,
-    /// How long it may take to connect: 5 s, as long as three lost packets cost.
+    /// Time limit for connecting: 5 s, enough for three lost packets.
     pub connect_timeout: Duration,
-    /// How long the server may take to answer: 3 s, Redisson's own limit. A connection that takes longer is given up with
-    /// all that is under way on it, within a quarter more than that.
+    /// Time limit for a reply: 3 s, Redisson's own default. A connection that exceeds it is closed with all its
+    /// calls, up to a quarter of the limit later.
     pub command_timeout: Duration,
-    /// Whether to speak TLS, and how; `None` for plain text.
+    /// TLS settings; `None` for plain text.
     pub tls: Option<Tls>,
-    /// Whether a lone caller that asks again within 100 µs spins for its answer for up to 100 µs before its thread sleeps.
-    /// The default is true. It is faster with a server on the same machine, but keeps the core busy, and other tasks of the
-    /// thread wait.
+    /// Whether a lone caller spins for its reply.
+    ///
+    /// A caller that calls again within 100 µs of its last reply polls the socket for up to 100 µs before its thread
+    /// sleeps. This is faster if the server runs on the same machine, but it keeps the core busy, and other tasks of
+    /// the thread wait. The default is true.
     pub spin: bool,
-    /// The clock on which leases are believed: the system's.
+    /// The clock that measures leases; by default the system's.
     pub clock: Arc<dyn Clock>,
-    /// How many calls may be under way before claims are gathered and travel together. Tests gather from the first on.
+    /// Number of calls in flight from which on claims are batched. Tests batch from the first call on.
     #[doc(hidden)]
-    pub alone: usize,
-    /// How many calls with gathered claims are under way at once; by default as the distance asks for. Tests say it.
+    pub batch_from: usize,
+    /// Number of batches in flight at once; by default it follows the round-trip time. Tests fix it.
     #[doc(hidden)]
-    pub side_by_side: Option<usize>,
+    pub concurrent_batches: Option<usize>,
 }
 
 /// How to prove to each other who client and server are.
@@ -77,14 +81,14 @@ pub struct Config {
 /// See [`Config`], which has one for a URL of the scheme `rediss`.
 #[derive(Clone, Debug, Default)]
 pub struct Tls {
-    /// The file with the certificates of the authorities to trust (PEM); the system's are trusted without it.
+    /// The file with the certificates of the trusted authorities (PEM). Without it, the system's are trusted.
     pub ca: Option<PathBuf>,
-    /// The files with our own certificate and its key (PEM), if the server asks for one.
+    /// The files with the client's certificate and key (PEM), if the server asks for them.
     pub identity: Option<(PathBuf, PathBuf)>,
 }
 
 impl Config {
-    /// A server at that address with everything else as usual.
+    /// Configures a server at that address, with defaults for the rest.
     pub fn at(host: Host) -> Self {
         Config {
             host,
@@ -97,20 +101,22 @@ impl Config {
             tls: None,
             spin: true,
             clock: Arc::new(SystemClock),
-            alone: ALONE,
-            side_by_side: None,
+            batch_from: BATCH_FROM,
+            concurrent_batches: None,
         }
     }
 
-    /// Reads `redis://[user:pass@]host[:port][/db][?options]`, or `rediss://…` for TLS. A password file is read at once,
-    /// to refuse a bad one early, and again at each connect. A user without a password is refused: whoever forgot it would act as the default user.
+    /// Parses `redis://[user:pass@]host[:port][/db][?options]`, or `rediss://…` for TLS.
+    ///
+    /// Reads a password file at once, to refuse a bad one early, and again at each connect. Refuses a user without a
+    /// password, because such a client would act as the default user.
     ///
     /// # Errors
-    /// [`Fault::Invalid`] for what makes no sense, [`Fault::Unsupported`] for what is not served, both in words that
-    /// never repeat the password.
+    /// [`Fault::Invalid`] for a malformed URL or option, [`Fault::Unsupported`] for an option that is not supported.
+    /// No message contains the password.
     pub fn from_url(url: &StoreUrl) -> Result<Self, BackendError> {
         let options = url.options(OPTIONS).map_err(invalid)?;
-        refuse_what_is_not_served(&options)?;
+        refuse_unsupported(&options)?;
         let [host] = url.hosts() else {
             return Err(invalid(
                 "a Redis URL names one server; a list of servers is a cluster's, sentinels' or a quorum's, which are not \
@@ -125,23 +131,23 @@ impl Config {
         };
         let password = password(url, &options)?;
         if url.user().is_some() && password.is_none() {
-            // The name is not repeated: elsewhere a password may stand there.
+            // The user is not repeated in the message: a misplaced password may be in its place.
             return Err(invalid(
                 "the URL names a user and no password: write `redis://USER:PASSWORD@HOST`, or `redis://:PASSWORD@HOST` for \
                  the default user's, or name a `password_file`; a user with `nopass` takes any password",
             ));
         }
-        let usual = Config::at(host.clone());
+        let defaults = Config::at(host.clone());
         Ok(Config {
             user: url.user().map(str::to_owned),
             password,
             password_file: password_file(&options),
             database,
-            connect_timeout: limit(&options, "connect_timeout")?.unwrap_or(usual.connect_timeout),
-            command_timeout: limit(&options, "command_timeout")?.unwrap_or(usual.command_timeout),
+            connect_timeout: limit(&options, "connect_timeout")?.unwrap_or(defaults.connect_timeout),
+            command_timeout: limit(&options, "command_timeout")?.unwrap_or(defaults.command_timeout),
             tls: tls(url, &options)?,
-            spin: options.flag("spin").unwrap_or(usual.spin),
-            ..usual
+            spin: options.flag("spin").unwrap_or(defaults.spin),
+            ..defaults
         })
     }
 
@@ -158,7 +164,7 @@ impl Config {
     }
 }
 
-fn refuse_what_is_not_served(options: &Options) -> Result<(), BackendError> {
+fn refuse_unsupported(options: &Options) -> Result<(), BackendError> {
     if let Some(layout @ ("plain" | "spring")) = options.one_of("layout") {
         return Err(BackendError::unsupported(format!(
             "the layout `{layout}` is not served: leave `layout` out, for Redisson's"
@@ -177,7 +183,7 @@ fn refuse_what_is_not_served(options: &Options) -> Result<(), BackendError> {
     Ok(())
 }
 
-/// A time limit; none is as short as no time at all.
+/// A timeout option, which must be longer than zero.
 fn limit(options: &Options, name: &str) -> Result<Option<Duration>, BackendError> {
     match options.duration(name) {
         Some(limit) if limit.is_zero() => Err(invalid(format!("`{name}` must be longer than 0"))),

@@ -1,4 +1,4 @@
-//! What went wrong with Redis, in the contract's words: the fault, its effect, and what to do.
+//! The store's errors: fault, effect, and what to do about each.
 
 use std::error::Error;
 use std::io;
@@ -8,11 +8,11 @@ use redis::{ErrorKind, RedisError, ServerError};
 use tenure_backend::{BackendError, Effect, Fairness, Fault};
 use tenure_endpoint::PasswordFileError;
 
+use crate::claims::refusal::{Refusal, WRONG_PASSWORD};
 use crate::config::Config;
-use crate::refusal::{Refusal, WRONG_PASSWORD};
 
-/// A call whose answer never came: the connection broke, or it took too long. The cause is its words alone: beneath an error
-/// of the client's stands what it repeats.
+/// Error for a call without a reply: the connection broke, or the reply took too long. The cause is flattened to
+/// text, because the redis crate's sources repeat its message.
 pub(crate) fn unanswered(error: &RedisError) -> BackendError {
     BackendError::because(
         Fault::Unavailable,
@@ -22,59 +22,59 @@ pub(crate) fn unanswered(error: &RedisError) -> BackendError {
     )
 }
 
-/// Why there is no connection.
-pub(crate) enum NoConnection {
-    /// The server was reached, and no TLS could be spoken with it.
+/// Reason why a connection attempt failed.
+pub(crate) enum ConnectError {
+    /// The server was reached, but the TLS handshake failed.
     #[cfg_attr(not(feature = "tls"), expect(dead_code, reason = "nobody speaks it"))]
     Tls(io::Error),
-    /// The password file gave no password.
+    /// The password file could not be read.
     PasswordFile(PasswordFileError),
-    /// The server's answer to `TIME` is no time.
+    /// The server's reply to `TIME` is malformed.
     Time,
     Other(RedisError),
 }
 
-impl From<RedisError> for NoConnection {
+impl From<RedisError> for ConnectError {
     fn from(error: RedisError) -> Self {
-        NoConnection::Other(error)
+        ConnectError::Other(error)
     }
 }
 
-/// Why no connection could be had. Nothing was asked.
-pub(crate) fn unreachable(config: &Config, error: NoConnection) -> BackendError {
+/// Error for a failed connection attempt. Its effect is `None`, because no call was sent.
+pub(crate) fn unreachable(config: &Config, error: ConnectError) -> BackendError {
     let (address, effect) = (config.address(), Effect::None);
     let error = match error {
-        NoConnection::Tls(error) => {
+        ConnectError::Tls(error) => {
             let message = format!(
                 "Redis at {address} was reached, but no TLS can be spoken with it: see whether that port is its `tls-port`, who \
                  vouches for its certificate (`ca`), and whether it asks for one of ours (`cert`, `key`)"
             );
             return BackendError::because(Fault::Unavailable, effect, message, error.to_string());
         }
-        // Whoever rotates the password may be writing the file just now.
-        NoConnection::PasswordFile(error) => {
+        // A script that rotates the password may be writing the file now, so this passes.
+        ConnectError::PasswordFile(error) => {
             let message = format!("{error}; it is read again at the next try");
             let why = error.source().map(ToString::to_string).unwrap_or_default();
             return BackendError::because(Fault::Unavailable, effect, message, why);
         }
-        NoConnection::Time => {
+        ConnectError::Time => {
             let message = format!(
                 "Redis at {address} answers TIME with something that is no time: is a proxy between us and Redis that changes \
                  answers?"
             );
             return BackendError::new(Fault::Store, effect, message);
         }
-        NoConnection::Other(error) => error,
+        ConnectError::Other(error) => error,
     };
     if error.kind() == ErrorKind::AuthenticationFailed {
         return BackendError::new(Fault::Denied, effect, WRONG_PASSWORD);
     }
     let refusal = match ServerError::try_from(error.clone()) {
-        Ok(refusal) => met(Refusal::of(&refusal).of_a_greeting(), config),
+        Ok(refusal) => handshake_error(Refusal::of(&refusal).during_handshake(), config),
         Err(error) => match (error.code(), error.detail()) {
-            (Some(code), Some(why)) => met(Refusal::new(code, why).of_a_greeting(), config),
+            (Some(code), Some(why)) => handshake_error(Refusal::new(code, why).during_handshake(), config),
             _ => {
-                // Whoever speaks TLS hangs up on who does not.
+                // A TLS server closes plain-text connections.
                 let speaks = match config.tls {
                     None if error.is_connection_dropped() => {
                         ", and whether that port speaks TLS (`rediss://`)"
@@ -91,8 +91,8 @@ pub(crate) fn unreachable(config: &Config, error: NoConnection) -> BackendError 
     BackendError::because(refusal.fault(), effect, refusal.to_string(), why)
 }
 
-/// What was refused while we introduced ourselves, and taught the scripts.
-fn met(refusal: Refusal<'_>, config: &Config) -> BackendError {
+/// Error for a refusal during login, or while the scripts were loaded.
+fn handshake_error(refusal: Refusal<'_>, config: &Config) -> BackendError {
     let Refusal { code, details } = refusal;
     let (fault, message) = if code == "ERR" && details.contains("out of range") {
         let message = format!(
@@ -108,13 +108,13 @@ fn met(refusal: Refusal<'_>, config: &Config) -> BackendError {
     } else {
         return refusal.error();
     };
-    // What it says of a command that it does not know repeats the whole of it.
+    // The refusal of an unknown command repeats all its arguments, which are cut off.
     let why = details.split(", with args").next().unwrap_or(details);
     BackendError::because(fault, Effect::None, message, why.to_owned())
 }
 
-/// An answer that no script of ours gives.
-pub(crate) fn nonsense() -> BackendError {
+/// Error for a reply that no script of ours sends.
+pub(crate) fn unexpected_reply() -> BackendError {
     BackendError::new(
         Fault::Store,
         Effect::Unknown,
@@ -122,9 +122,9 @@ pub(crate) fn nonsense() -> BackendError {
     )
 }
 
-/// The counter of the tokens stands too high, which it reaches by itself in the year 2255. A claim that queues may be in
-/// the store.
-pub(crate) fn used_up(fairness: Fairness) -> BackendError {
+/// Error for a token counter without room for further tokens, which it reaches by itself in the year 2255. A fair
+/// claim may be queued by then, so its effect is unknown.
+pub(crate) fn tokens_exhausted(fairness: Fairness) -> BackendError {
     let effect = match fairness {
         Fairness::Unfair => Effect::None,
         Fairness::Fifo => Effect::Unknown,
@@ -134,8 +134,8 @@ pub(crate) fn used_up(fairness: Fairness) -> BackendError {
     BackendError::new(Fault::Store, effect, message)
 }
 
-/// Why no connection could be had in time. Nothing was asked.
-pub(crate) fn too_slow(config: &Config) -> BackendError {
+/// Error for a connection attempt that took too long. Its effect is `None`, because no call was sent.
+pub(crate) fn connect_timed_out(config: &Config) -> BackendError {
     let (address, limit) = (config.address(), config.connect_timeout);
     let speaks = match config.tls {
         Some(_) => ", and speaks TLS at that port",
@@ -146,33 +146,33 @@ pub(crate) fn too_slow(config: &Config) -> BackendError {
     BackendError::new(Fault::Unavailable, Effect::None, message)
 }
 
-/// A renewal that was given up while it was on its way.
-pub(crate) fn slow_renewal(limit: Duration) -> BackendError {
+/// Error for a renewal that was given up without a reply.
+pub(crate) fn renewal_timed_out(limit: Duration) -> BackendError {
     let message =
         format!("Redis did not answer a renewal within {limit:?}, a sixth of the lease: it is asked again");
     BackendError::new(Fault::Unavailable, Effect::Unknown, message)
 }
 
-/// No wake-ups can be had.
-pub(crate) fn deaf() -> BackendError {
+/// Error for a subscription that the server did not confirm in time.
+pub(crate) fn not_subscribed() -> BackendError {
     let message = "Redis did not confirm a subscription: waiters poll until one can be had";
     BackendError::new(Fault::Unavailable, Effect::None, message)
 }
 
-/// The caller is a child of the process that connected.
+/// Error for a caller in a child of the process that connected.
 pub(crate) fn forked() -> BackendError {
     let message = "this connection to the store belongs to the parent process: connect again after a fork";
     BackendError::new(Fault::Closed, Effect::None, message)
 }
 
-/// The runtime on which another connection was being made has ended.
-pub(crate) fn abandoned() -> BackendError {
+/// Error for callers that waited for a connection attempt whose runtime has ended.
+pub(crate) fn connect_abandoned() -> BackendError {
     let message = "connecting to Redis was given up with the runtime that did it: try again";
     BackendError::new(Fault::Unavailable, Effect::None, message)
 }
 
-/// The runtime on which a call was under way has ended.
-pub(crate) fn orphaned() -> BackendError {
+/// Error for a call whose runtime has ended.
+pub(crate) fn runtime_ended() -> BackendError {
     let message = "the runtime that speaks to Redis has ended: try again";
     BackendError::new(Fault::Unavailable, Effect::Unknown, message)
 }

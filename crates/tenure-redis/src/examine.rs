@@ -1,5 +1,5 @@
-//! `examine`: everything about the server that weakens its locks, each with what follows from it.
-//! It looks and never repairs.
+//! Examining: finds everything about the server that weakens its locks, with the consequence of each. It changes
+//! nothing.
 
 mod info;
 
@@ -12,55 +12,57 @@ use redis::Value;
 use tenure_backend::{BackendError, Claim, ClaimId, ClaimRef, ClientId, Fault, Finding, LockKey};
 use tokio::time::timeout;
 
-use crate::acquire::COUNTER;
-use crate::answer::{list, text};
 use crate::backend::RedisStore;
-use crate::names::channel;
-use crate::script;
-use crate::wire::Wire;
+use crate::claims::arguments::COUNTER;
+use crate::claims::names::channel;
+use crate::claims::reply::{list, text};
+use crate::claims::script;
+use crate::connection::wire::Wire;
 use info::{Info, cluster, eviction, persistence, replicas, version};
 
-/// How far the server's clock may be from ours before it is worth a word.
-const SKEW: Duration = Duration::from_secs(1);
+/// The server's clock may differ from ours by a second before that is reported.
+const MAX_SKEW: Duration = Duration::from_secs(1);
 
-/// How long a call, or a wake-up, may take before it is worth a word: a hundredth of the default lease's third.
+/// A call or a wake-up may take 100 ms before that is reported: a hundredth of a third of the default lease.
 const SLOW: Duration = Duration::from_millis(100);
 
-/// How far the counter of the tokens may be ahead of the server's clock before it is worth a word. Each lock puts it a few
-/// microseconds ahead; a clock that was set back, for as long as it was.
-const AHEAD: Duration = Duration::from_secs(60);
+/// The token counter may be a minute ahead of the server's clock before that is reported. Each lock moves it a few
+/// microseconds ahead; setting the clock back moves it ahead by that time.
+const MAX_AHEAD: Duration = Duration::from_secs(60);
 
-/// Where tokens end: scripts count in doubles, which skip numbers from 2^53 on, and one lock may draw 256.
+/// From here on no lock can be had: scripts count in doubles, which skip integers from 2^53 on, and one lock may draw
+/// 256 tokens.
 const LAST_TOKEN: f64 = 9_007_199_254_740_992.0 - 256.0;
 
-/// How many calls are timed; the quickest counts.
-const TRIES: u32 = 5;
+/// Number of calls that are timed. The fastest one counts.
+const ROUND_TRIPS: u32 = 5;
 
-/// What follows where nobody is woken.
-const POLLS: &str = "whoever waits polls instead, so a lock changes hands only ten times a second";
+/// Consequence of missing wake-ups.
+const WAITERS_POLL: &str = "whoever waits polls instead, so a lock changes hands only ten times a second";
 
-/// How many looks for a wake-up there were.
-static LOOKS: AtomicU64 = AtomicU64::new(0);
+/// Number of the next probe for wake-ups, so that concurrent probes use different keys.
+static NEXT_PROBE: AtomicU64 = AtomicU64::new(0);
 
 impl RedisStore {
-    pub(crate) async fn find(&self) -> Result<Vec<Finding>, BackendError> {
-        let wire = self.link.wire().await?;
+    pub(crate) async fn examine_server(&self) -> Result<Vec<Finding>, BackendError> {
+        let session = self.link.session().await?;
+        let wire = &session.wire;
         let mut findings = Vec::new();
-        match wire.ask(redis::cmd("INFO").arg("everything")).await {
+        match wire.query(redis::cmd("INFO").arg("everything")).await {
             Ok(said) => {
                 let info = Info(text(&said).unwrap_or_default());
                 findings.extend(version(&info));
                 persistence(&info, &mut findings);
                 if info.get("aof_enabled") == Some("1") {
-                    findings.extend(syncing(setting(&wire, "appendfsync").await.as_deref()));
+                    findings.extend(fsync_policy(setting(wire, "appendfsync").await.as_deref()));
                 }
                 replicas(&info, &mut findings);
-                findings.extend(missing_replicas(&wire, &info).await);
+                findings.extend(missing_replicas(wire, &info).await);
                 cluster(&info, &mut findings);
-                let policy = eviction_policy(&wire, &info).await;
+                let policy = eviction_policy(wire, &info).await;
                 eviction(&info, &policy, &mut findings);
             }
-            // Denied to this user, or called by another name.
+            // The user may not call `INFO`, or the server has renamed it.
             Err(error) if error.fault() != Fault::Unavailable => findings.push(Finding::warning(
                 "this user may not ask INFO, or the server does not know it, so persistence, replicas and memory could not be \
                  looked at",
@@ -68,10 +70,10 @@ impl RedisStore {
             )),
             Err(error) => return Err(error),
         }
-        script_cache(&wire, &mut findings).await?;
-        self.clock_and_round_trip(&wire, &mut findings).await?;
-        counter(&wire, &mut findings).await?;
-        self.wake_up(&wire, &mut findings).await;
+        script_cache(wire, &mut findings).await?;
+        self.clock_and_round_trip(wire, &mut findings).await?;
+        counter(wire, &mut findings).await?;
+        self.wake_up(wire, &mut findings).await;
         Ok(findings)
     }
 
@@ -82,7 +84,7 @@ impl RedisStore {
     ) -> Result<(), BackendError> {
         let mut quickest = Duration::MAX;
         let mut skew = Duration::ZERO;
-        for _ in 0..TRIES {
+        for _ in 0..ROUND_TRIPS {
             let asked = self.now();
             let shown = wire.time().await?;
             let took = self.now() - asked;
@@ -91,7 +93,7 @@ impl RedisStore {
                 (quickest, skew) = (took, ours.abs_diff(Duration::from_micros(shown)));
             }
         }
-        if skew > SKEW + quickest {
+        if skew > MAX_SKEW + quickest {
             findings.push(Finding::warning(
                 format!("the server's clock and ours are {} apart", seconds(skew)),
                 "leases do not mind, but when a clock is put right in one step, forward on the server, locks end early, and \
@@ -107,18 +109,22 @@ impl RedisStore {
         Ok(())
     }
 
-    /// Calls a waiter that nobody else knows, by a message of its own.
+    /// Publishes a message to a probe that watches a key of its own, and times the wake-up.
     async fn wake_up(&self, wire: &Wire, findings: &mut Vec<Finding>) {
-        let nobody = nobody();
+        let probe = probe_claim();
         let asked = self.now();
         let heard = async {
-            let mut wakes = self.ear.watch(&nobody).await.map_err(|_| deaf())?;
-            // Whoever arms is woken once by that: the message must come after it.
-            wakes.next().await.ok_or_else(deaf)?;
+            let mut wakes = self
+                .subscriptions
+                .watch(&probe)
+                .await
+                .map_err(|_| cannot_subscribe())?;
+            // The first wake-up comes with the subscription. The message is sent after it.
+            wakes.next().await.ok_or_else(cannot_subscribe)?;
             let (mut publish, called) = (redis::cmd("PUBLISH"), self.now());
-            let published = wire.ask(publish.arg(channel(&nobody.at.key)).arg("0")).await;
-            published.map_err(|error| mute(&error))?;
-            wakes.next().await.ok_or_else(deaf)?;
+            let published = wire.query(publish.arg(channel(&probe.at.key)).arg("0")).await;
+            published.map_err(|error| cannot_publish(&error))?;
+            wakes.next().await.ok_or_else(cannot_subscribe)?;
             Ok(self.now() - called)
         };
         let found = match timeout(self.link.dialer.config.command_timeout, heard).await {
@@ -133,23 +139,23 @@ impl RedisStore {
                     "no wake-up came within {}: publish and subscribe do not reach us",
                     seconds(self.now() - asked)
                 ),
-                POLLS,
+                WAITERS_POLL,
             ),
         };
         findings.push(found);
     }
 }
 
-/// The server has confirmed no subscription. Why, is told to nobody.
-fn deaf() -> Finding {
+/// Finding for a server that confirms no subscription. The server's reason is not available here.
+fn cannot_subscribe() -> Finding {
     Finding::warning(
         "wake-ups cannot be subscribed to: see whether this user may SUBSCRIBE and use the channels (ACL SETUSER … +subscribe \
          &*), and whether the server takes another connection",
-        POLLS,
+        WAITERS_POLL,
     )
 }
 
-fn mute(error: &BackendError) -> Finding {
+fn cannot_publish(error: &BackendError) -> Finding {
     let why = error
         .source()
         .map_or_else(|| error.to_string(), ToString::to_string);
@@ -159,16 +165,17 @@ fn mute(error: &BackendError) -> Finding {
     )
 }
 
-/// A claim that is never placed, on a key that nobody uses, nor another look at the same time: its message would wake us.
-fn nobody() -> Claim {
+/// A claim that is never placed, on a key of its own, so that concurrent probes do not wake each other.
+fn probe_claim() -> Claim {
     let id = ClaimId::new(ClientId::from_random([0; 16]), 0);
-    let look = LOOKS.fetch_add(1, Ordering::Relaxed);
-    let name = format!("tenure_doctor:{}:{look}", std::process::id());
+    let number = NEXT_PROBE.fetch_add(1, Ordering::Relaxed);
+    let name = format!("tenure_doctor:{}:{number}", std::process::id());
     let key = LockKey::new(name).expect("a short name without control characters");
     Claim::of(ClaimRef { key, id }, Duration::from_secs(1))
 }
 
-/// Whether writes are refused for want of replicas. `INFO` names how many are good only where some are asked for.
+/// Finds whether the server refuses writes because too few replicas are in sync. `INFO` has that number only if the
+/// server requires some.
 async fn missing_replicas(wire: &Wire, info: &Info<'_>) -> Option<Finding> {
     info.get("min_slaves_good_slaves")?;
     let good = info.number("min_slaves_good_slaves");
@@ -185,21 +192,22 @@ async fn missing_replicas(wire: &Wire, info: &Info<'_>) -> Option<Finding> {
     })
 }
 
-/// What the server is set to, if it may be asked.
+/// A setting of the server, if `CONFIG GET` is permitted.
 async fn setting(wire: &Wire, name: &str) -> Option<String> {
-    let answer = wire.ask(redis::cmd("CONFIG").arg("GET").arg(name)).await;
-    let pair = answer.ok()?;
+    let reply = wire.query(redis::cmd("CONFIG").arg("GET").arg(name)).await;
+    let pair = reply.ok()?;
     list(&pair)?.get(1).and_then(text).map(str::to_owned)
 }
 
-/// The server's own word, or what `INFO` says where `CONFIG` may not be asked.
+/// The eviction policy from `CONFIG GET`, or from `INFO` if that is not permitted.
 async fn eviction_policy(wire: &Wire, info: &Info<'_>) -> String {
     let said = setting(wire, "maxmemory-policy").await;
     said.unwrap_or_else(|| info.get("maxmemory_policy").unwrap_or("noeviction").to_owned())
 }
 
-/// How soon the append-only file is on the disk: what a crash of the machine can take. `None` if it may not be asked.
-fn syncing(policy: Option<&str>) -> Option<Finding> {
+/// Judges how soon the append-only file reaches the disk, and so what a crash of the machine loses. `policy` is
+/// `None` if it could not be read.
+fn fsync_policy(policy: Option<&str>) -> Option<Finding> {
     let consequence =
         "if the machine crashes, locks taken in that time can be held twice until the older lease has ended";
     match policy {
@@ -221,10 +229,10 @@ fn syncing(policy: Option<&str>) -> Option<Finding> {
     }
 }
 
-/// Whether tokens can be had, and none could come again: they follow the server's clock, and never go back with it.
+/// Finds whether tokens can be drawn, and whether any could be drawn twice after a loss of data.
 async fn counter(wire: &Wire, findings: &mut Vec<Finding>) -> Result<(), BackendError> {
-    let stands = match wire.ask(redis::cmd("GET").arg(COUNTER)).await {
-        Ok(stands) => stands,
+    let value = match wire.query(redis::cmd("GET").arg(COUNTER)).await {
+        Ok(value) => value,
         Err(error) if error.fault() == Fault::Unavailable => return Err(error),
         Err(error) => {
             findings.push(Finding::warning(
@@ -234,18 +242,18 @@ async fn counter(wire: &Wire, findings: &mut Vec<Finding>) -> Result<(), Backend
             return Ok(());
         }
     };
-    // As the scripts read it: what is no number counts as none.
-    let Some(stands) = text(&stands).and_then(|stands| stands.parse::<f64>().ok()) else {
+    // Read as the scripts read it: a value that is not a number counts as none.
+    let Some(value) = text(&value).and_then(|value| value.parse::<f64>().ok()) else {
         return Ok(());
     };
-    let ahead = Duration::try_from_secs_f64(stands / 1e6).unwrap_or(Duration::MAX);
+    let ahead = Duration::try_from_secs_f64(value / 1e6).unwrap_or(Duration::MAX);
     let ahead = ahead.saturating_sub(Duration::from_micros(wire.time().await?));
-    if stands >= LAST_TOKEN {
+    if value >= LAST_TOKEN {
         findings.push(Finding::danger(
-            format!("the token counter `{COUNTER}` has been set to {stands}, beyond any token"),
+            format!("the token counter `{COUNTER}` has been set to {value}, beyond any token"),
             "no lock can be had: while nobody holds one, delete that key, and tokens go on from the server's time",
         ));
-    } else if ahead > AHEAD {
+    } else if ahead > MAX_AHEAD {
         findings.push(Finding::warning(
             format!("the token counter `{COUNTER}` is {} ahead of the server's clock", age(ahead)),
             "if the server loses its data before its clock gets there, older tokens come again, and whoever checks tokens \
@@ -255,12 +263,12 @@ async fn counter(wire: &Wire, findings: &mut Vec<Finding>) -> Result<(), Backend
     Ok(())
 }
 
-/// Whether the server keeps our scripts: some proxies and services do not.
+/// Finds whether the server keeps loaded scripts; some proxies and services do not.
 async fn script_cache(wire: &Wire, findings: &mut Vec<Finding>) -> Result<(), BackendError> {
-    let answer = match wire.ask(&script::are_known()).await {
-        Ok(answer) => answer,
+    let reply = match wire.query(&script::check_loaded()).await {
+        Ok(reply) => reply,
         Err(error) if error.fault() == Fault::Unavailable => return Err(error),
-        // Locks do not need it.
+        // Locks work without `SCRIPT EXISTS`.
         Err(_) => {
             findings.push(Finding::warning(
                 "this user may not ask SCRIPT EXISTS, or the server does not know it: `tenure doctor` needs it, though locks do \
@@ -270,7 +278,7 @@ async fn script_cache(wire: &Wire, findings: &mut Vec<Finding>) -> Result<(), Ba
             return Ok(());
         }
     };
-    let known = list(&answer).is_some_and(|known| known.iter().all(|one| *one == Value::Int(1)));
+    let known = list(&reply).is_some_and(|known| known.iter().all(|one| *one == Value::Int(1)));
     if !known {
         findings.push(Finding::warning(
             "the server has forgotten our scripts since we connected: somebody flushes its script cache",
@@ -292,7 +300,7 @@ fn seconds(time: Duration) -> String {
     }
 }
 
-/// A time that may be long.
+/// Formats a duration that may be long.
 fn age(time: Duration) -> String {
     match time.as_secs() {
         days @ 172_800.. => format!("{} days", days / 86_400),

@@ -1,4 +1,4 @@
-//! What `inspect` shows: holders and waiters, ours and Java's. Nothing is decided by it.
+//! Inspecting: shows holders and waiters of one lock or of many, Java's included. It changes nothing.
 
 use std::collections::BTreeSet;
 use std::num::NonZeroU32;
@@ -11,57 +11,64 @@ use tenure_backend::{
     WaiterStatus,
 };
 
-use crate::answer::{granted, integer, list, text, waits};
 use crate::backend::RedisStore;
-use crate::error::nonsense;
-use crate::names::{QUEUES, of_queue};
-use crate::release::name;
-use crate::script::SHOW;
-use crate::wire::Wire;
+use crate::claims::names::{QUEUE_PREFIX, lock_of_queue};
+use crate::claims::reply::{integer, list, parse_granted_record, parse_waiting_record, text};
+use crate::claims::script::INSPECT;
+use crate::connection::wire::Wire;
+use crate::error::unexpected_reply;
+use crate::release::holder_id;
 
-/// How many steps through the server's keys one page takes: among millions of keys that are no locks it ends early.
-const STEPS: usize = 100;
+/// Number of `SCAN` calls for one page. Among millions of keys that are no locks, a page ends early.
+const MAX_SCANS: usize = 100;
 
-/// From how many keys on a listing of all of them is worth a word.
-const MANY: u64 = 100_000;
+/// A listing logs a warning if the server has more keys than this.
+const MANY_KEYS: u64 = 100_000;
 
-/// How many names one call looks at.
+/// Number of locks that one script call shows.
 const CHUNK: usize = 100;
 
-/// Over which keys a listing goes: first the locks that are held, then the queues of those that are not.
+/// Phases of a listing: it scans first the locks that are held, then the queues of the others.
 const HELD: u8 = 0;
 const QUEUED: u8 = 1;
 
-/// Where a listing has come to. A step of the server's cursor cannot be taken again: it would give other names by then.
-struct Place {
-    part: u8,
-    /// Where the server goes on, if there is more.
+/// Position of a listing. It keeps names that were scanned but not shown, because repeating a `SCAN` call may return
+/// other names.
+struct Position {
+    phase: u8,
+    /// The server's cursor; `None` at the end.
     cursor: Option<u64>,
-    /// What the last step gave and no page has had room for.
+    /// Names from the last `SCAN` for which the page had no space.
     names: Vec<String>,
 }
 
 impl RedisStore {
-    pub(crate) async fn look(&self, query: Query) -> Result<Page<LockStatus>, BackendError> {
-        let wire = self.link.wire().await?;
+    pub(crate) async fn inspect_query(&self, query: Query) -> Result<Page<LockStatus>, BackendError> {
+        let session = self.link.session().await?;
+        let wire = &session.wire;
         match query {
             Query::Key(key) => {
-                let items = show_one(&wire, key.as_str()).await?;
+                let items = inspect_one(wire, key.as_str()).await?;
                 Ok(Page { items, next: None })
             }
             Query::Prefix { prefix, after, limit } => {
                 if prefix.is_empty() && after.is_none() {
-                    self.warn_of_many(&wire).await;
+                    self.warn_of_many(wire).await;
                 }
-                list_from(&wire, &prefix, after.as_ref(), limit).await
+                list_from(wire, &prefix, after.as_ref(), limit).await
             }
         }
     }
 
-    /// A listing of everything looks at every key of the server, locks or not. Said once.
+    /// Logs once that a listing visits every key of the server, whether it is a lock or not.
     async fn warn_of_many(&self, wire: &Wire) {
-        let size = wire.ask(&redis::cmd("DBSIZE")).await;
-        let Some(keys) = size.ok().as_ref().and_then(integer).filter(|keys| *keys > MANY) else {
+        let size = wire.query(&redis::cmd("DBSIZE")).await;
+        let Some(keys) = size
+            .ok()
+            .as_ref()
+            .and_then(integer)
+            .filter(|keys| *keys > MANY_KEYS)
+        else {
             return;
         };
         if !self.warned_of_many.swap(true, Ordering::Relaxed) {
@@ -79,42 +86,42 @@ async fn list_from(
     limit: NonZeroU32,
 ) -> Result<Page<LockStatus>, BackendError> {
     let limit = limit.get() as usize;
-    let mut place = Place::read(after)?;
+    let mut position = Position::read(after)?;
     let mut items = Vec::new();
-    for _ in 0..STEPS {
-        if place.names.is_empty() {
-            match (place.cursor, place.part) {
-                (Some(cursor), part) => {
-                    let room = Some(limit - items.len()).filter(|room| *room > 0);
-                    let width = room.unwrap_or(limit).clamp(10, 1000);
-                    (place.cursor, place.names) = scan(wire, prefix, part, cursor, width).await?;
+    for _ in 0..MAX_SCANS {
+        if position.names.is_empty() {
+            match (position.cursor, position.phase) {
+                (Some(cursor), phase) => {
+                    let left = Some(limit - items.len()).filter(|left| *left > 0);
+                    let width = left.unwrap_or(limit).clamp(10, 1000);
+                    (position.cursor, position.names) = scan(wire, prefix, phase, cursor, width).await?;
                 }
-                (None, HELD) => place = Place::beginning(QUEUED),
+                (None, HELD) => position = Position::start_of(QUEUED),
                 (None, _) => return Ok(Page { items, next: None }),
             }
         }
-        let names = std::mem::take(&mut place.names);
-        let of_part = |status: &LockStatus| status.holders.is_empty() == (place.part == QUEUED);
-        let mut shown = show(wire, &names).await?.into_iter().filter(of_part);
-        let room = limit - items.len();
-        items.extend(shown.by_ref().take(room));
-        // A page that is full is not the last for that: only another lock says so.
-        if let Some(next) = shown.next() {
-            let left = names.into_iter().skip_while(|name| name != next.key.as_str());
-            place.names = left.collect();
+        let names = std::mem::take(&mut position.names);
+        let of_phase = |status: &LockStatus| status.holders.is_empty() == (position.phase == QUEUED);
+        let mut statuses = inspect_names(wire, &names).await?.into_iter().filter(of_phase);
+        let left = limit - items.len();
+        items.extend(statuses.by_ref().take(left));
+        // The listing continues on another page only if there is another lock.
+        if let Some(next) = statuses.next() {
+            let rest = names.into_iter().skip_while(|name| name != next.key.as_str());
+            position.names = rest.collect();
             break;
         }
     }
     Ok(Page {
         items,
-        next: Some(place.write()),
+        next: Some(position.write()),
     })
 }
 
-impl Place {
-    fn beginning(part: u8) -> Self {
-        Place {
-            part,
+impl Position {
+    fn start_of(phase: u8) -> Self {
+        Position {
+            phase,
             cursor: Some(0),
             names: Vec::new(),
         }
@@ -122,9 +129,9 @@ impl Place {
 
     fn read(cursor: Option<&Cursor>) -> Result<Self, BackendError> {
         let Some(cursor) = cursor else {
-            return Ok(Place::beginning(HELD));
+            return Ok(Position::start_of(HELD));
         };
-        Place::parse(&cursor.0).ok_or_else(|| {
+        Position::parse(&cursor.0).ok_or_else(|| {
             BackendError::new(
                 Fault::Invalid,
                 Effect::None,
@@ -135,9 +142,12 @@ impl Place {
 
     fn parse(text: &str) -> Option<Self> {
         let mut parts = text.splitn(3, ':');
-        let (part, cursor, names) = (parts.next()?, parts.next()?, parts.next()?);
-        Some(Place {
-            part: part.parse().ok().filter(|part| [HELD, QUEUED].contains(part))?,
+        let (phase, cursor, names) = (parts.next()?, parts.next()?, parts.next()?);
+        Some(Position {
+            phase: phase
+                .parse()
+                .ok()
+                .filter(|phase| [HELD, QUEUED].contains(phase))?,
             cursor: match cursor {
                 "" => None,
                 cursor => Some(cursor.parse().ok()?),
@@ -146,43 +156,49 @@ impl Place {
         })
     }
 
-    /// What is shown has no line breaks in its name.
+    /// Joins names by line breaks: listed names contain no control characters.
     fn write(&self) -> Cursor {
         let cursor = self.cursor.map(|cursor| cursor.to_string()).unwrap_or_default();
-        Cursor(format!("{}:{cursor}:{}", self.part, self.names.join("\n")).into())
+        Cursor(format!("{}:{cursor}:{}", self.phase, self.names.join("\n")).into())
     }
 }
 
-/// The next names of locks that may be held or queued for, and where the server goes on.
+/// Scans for names of locks that may be held or queued for. Returns them with the next cursor.
 async fn scan(
     wire: &Wire,
     prefix: &str,
-    part: u8,
+    phase: u8,
     cursor: u64,
     width: usize,
 ) -> Result<(Option<u64>, Vec<String>), BackendError> {
-    let (pattern, kind) = match part {
+    let (pattern, kind) = match phase {
         HELD => (format!("{}*", escaped(prefix)), "hash"),
-        _ => (format!("{QUEUES}*"), "list"),
+        _ => (format!("{QUEUE_PREFIX}*"), "list"),
     };
     let mut command = redis::cmd("SCAN");
     command.arg(cursor).arg("MATCH").arg(pattern);
     command.arg("COUNT").arg(width).arg("TYPE").arg(kind);
-    let answer = wire.ask(&command).await?;
-    let [next, keys] = list(&answer).ok_or_else(nonsense)? else {
-        return Err(nonsense());
+    let reply = wire.query(&command).await?;
+    let [next, keys] = list(&reply).ok_or_else(unexpected_reply)? else {
+        return Err(unexpected_reply());
     };
-    let next = integer(next).ok_or_else(nonsense)?;
-    let keys = list(keys).ok_or_else(nonsense)?.iter().filter_map(text);
+    let next = integer(next).ok_or_else(unexpected_reply)?;
+    let keys = list(keys).ok_or_else(unexpected_reply)?.iter().filter_map(text);
     let names: BTreeSet<_> = keys
-        .filter_map(|key| if part == HELD { Some(key) } else { of_queue(key) })
+        .filter_map(|key| {
+            if phase == HELD {
+                Some(key)
+            } else {
+                lock_of_queue(key)
+            }
+        })
         .filter(|name| name.starts_with(prefix) && !name.contains(char::is_control))
         .collect();
     let names = names.into_iter().map(str::to_owned).collect();
     Ok(((next != 0).then_some(next), names))
 }
 
-/// A text as a pattern that matches it alone.
+/// A glob pattern that matches exactly this text.
 fn escaped(text: &str) -> String {
     let mut pattern = String::with_capacity(text.len());
     for c in text.chars() {
@@ -194,59 +210,61 @@ fn escaped(text: &str) -> String {
     pattern
 }
 
-/// How these names stand; those that nobody holds or waits for are left out.
-async fn show(wire: &Wire, names: &[String]) -> Result<Vec<LockStatus>, BackendError> {
-    let mut shown = Vec::new();
+/// Shows these locks, without those that have neither holder nor waiter.
+async fn inspect_names(wire: &Wire, names: &[String]) -> Result<Vec<LockStatus>, BackendError> {
+    let mut statuses = Vec::new();
     for names in names.chunks(CHUNK) {
-        let mut command = SHOW.on(names.len(), 0, names.iter().map(String::len).sum());
+        let mut command = INSPECT.command(names.len(), 0, names.iter().map(String::len).sum());
         for name in names {
             command.text(name);
         }
-        let answer = wire.call(&command).await?;
-        for one in list(&answer).ok_or_else(nonsense)? {
-            shown.extend(status(one));
+        let reply = wire.call(&command).await?;
+        for one in list(&reply).ok_or_else(unexpected_reply)? {
+            statuses.extend(status(one));
         }
     }
-    Ok(shown)
+    Ok(statuses)
 }
 
-/// The same of a single one: what is there and is no mutex is held by nobody we know of, but it is not free.
-async fn show_one(wire: &Wire, name: &str) -> Result<Vec<LockStatus>, BackendError> {
-    let mut command = SHOW.on(1, 0, name.len());
-    let answer = wire.call(command.text(name)).await?;
-    match list(&answer).ok_or_else(nonsense)? {
+/// Shows a single lock. Fails if the key exists and is no mutex, because it is not free and its holder is unknown.
+async fn inspect_one(wire: &Wire, name: &str) -> Result<Vec<LockStatus>, BackendError> {
+    let mut command = INSPECT.command(1, 0, name.len());
+    let reply = wire.call(command.text(name)).await?;
+    match list(&reply).ok_or_else(unexpected_reply)? {
         [Value::Array(one)] if one.len() == 1 => Err(BackendError::new(
             Fault::UnknownKind,
             Effect::None,
             "the key is no mutex, so who holds it is not known: a read-write lock or a semaphore of Java's, or what another \
              program keeps there",
         )),
-        shown => Ok(shown.iter().filter_map(status).collect()),
+        statuses => Ok(statuses.iter().filter_map(status).collect()),
     }
 }
 
-/// One key; `None` if its name is none of a lock's.
+/// Decodes one lock; `None` if its name is invalid.
 fn status(one: &Value) -> Option<LockStatus> {
     let [key, left, holders, waiters] = list(one)? else {
         return None;
     };
     let key = LockKey::new(text(key)?).ok()?;
-    // The server ends a lease when the millisecond is over. It is below zero for one without an end.
+    // Redis expires a key after the last millisecond, so one is added. A lock without expiry has a negative value and
+    // no `remaining`.
     let remaining = integer(left).map(|left| Duration::from_millis(left + 1));
     let holders = list(holders)?.iter().filter_map(|one| {
         let [owner, record, label] = list(one)? else {
             return None;
         };
-        let (label, noted) = (text(label), text(record).and_then(granted));
+        let (label, granted) = (text(label), text(record).and_then(parse_granted_record));
         Some(HolderStatus {
-            id: name(text(owner)?, label.is_some() || noted.is_some()),
-            // Before its first renewal the label is its client's, if that has one for all claims.
-            label: noted
+            id: holder_id(text(owner)?, label.is_some() || granted.is_some()),
+            // Before its first renewal a claim has no record. It shows its client's label, if all claims of the
+            // client have the same.
+            label: granted
                 .map(|(_, label)| label)
                 .or(label.filter(|label| !label.is_empty()))
                 .map(Into::into),
             mode: Mode::Exclusive,
-            token: noted.map(|(run, _)| run.first()),
+            token: granted.map(|(run, _)| run.first()),
             remaining,
         })
     });
@@ -254,9 +272,9 @@ fn status(one: &Value) -> Option<LockStatus> {
         let [owner, record] = list(one)? else {
             return None;
         };
-        let label = waits(text(record)?);
+        let label = parse_waiting_record(text(record)?);
         Some(WaiterStatus {
-            id: name(text(owner)?, label.is_some()),
+            id: holder_id(text(owner)?, label.is_some()),
             label: label.map(Into::into),
             mode: Mode::Exclusive,
         })

@@ -1,4 +1,4 @@
-//! What the layout `redisson` promises on one Redis server, its bounds, and the check of what is asked against them.
+//! The guarantees and limits of the layout `redisson` on one Redis server, and the check of requests against them.
 
 use std::num::NonZeroU32;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use tenure_backend::{
     Order, Profile, Reach, ReleaseRequest, WakeUp,
 };
 
-use crate::names::is_reserved;
+use crate::claims::names::is_reserved;
 
 pub(crate) const LIMITS: Limits = Limits {
     min_lease: Duration::from_millis(100),
@@ -43,18 +43,19 @@ pub(crate) static PROFILE: Profile = Profile {
         labels: true,
         remaining: true,
     },
-    // It writes down tokens and label, for listings. Most locks have been released by then.
+    // The first renewal writes tokens and label for listings. Most locks are released before 100 ms and write
+    // nothing.
     first_renewal: Some(Duration::from_millis(100)),
     limits: LIMITS,
 };
 
-/// The lease that is given to whoever asks for `asked`, in whole milliseconds.
+/// The lease granted for a requested one, in whole milliseconds.
 pub(crate) fn lease_ms(asked: Duration) -> u64 {
     let whole = LIMITS.lease(asked).as_nanos().div_ceil(1_000_000);
     u64::try_from(whole).unwrap_or(u64::MAX)
 }
 
-/// How many tokens a claim is given.
+/// Number of tokens that a claim is granted.
 pub(crate) fn grants(claim: &Claim) -> u64 {
     LIMITS.grants(claim.grants).get().into()
 }
@@ -75,8 +76,8 @@ pub(crate) fn check_claim(claim: &Claim) -> Result<(), BackendError> {
     }
 }
 
-pub(crate) fn check_departure(departure: &ReleaseRequest) -> Result<(), BackendError> {
-    match departure.checked_successor()? {
+pub(crate) fn check_release(request: &ReleaseRequest) -> Result<(), BackendError> {
+    match request.checked_successor()? {
         Some(successor) => check_claim(successor),
         None => Ok(()),
     }

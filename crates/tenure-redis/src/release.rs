@@ -1,4 +1,5 @@
-//! Departures: the call for one, and who was freed by it. Those of a batch travel side by side.
+//! Releasing: withdrawals, releases and evictions, with a successor or without. The requests of a batch run
+//! concurrently.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,225 +12,232 @@ use tenure_backend::{
 };
 use tokio::time::sleep;
 
-use crate::acquire::{COUNTER, standing, write_claim, write_client};
-use crate::answer::{integer, list, numbers, placed, text};
+use crate::acquire::acquire_reply;
 use crate::backend::RedisStore;
-use crate::error::nonsense;
-use crate::known::{Asked, End, Keep};
-use crate::names::{Owner, channel, queue};
-use crate::profile::{LIMITS, check_departure};
-use crate::script::{Command, RELEASE};
-use crate::together::Wish;
-use crate::wire::Wire;
+use crate::claims::arguments::{COUNTER, write_claim, write_client};
+use crate::claims::names::{Owner, channel, queue};
+use crate::claims::reply::{decode, integer, list, numbers, text};
+use crate::claims::script::{Command, RELEASE};
+use crate::claims::table::{ClientRecord, EndState, Lookup};
+use crate::connection::batch::{BatchEntry, BatchReply};
+use crate::connection::session::Session;
+use crate::connection::wire::Wire;
+use crate::error::unexpected_reply;
+use crate::profile::{LIMITS, check_release};
 
-/// The longest cooldown, in milliseconds: a year, as the longest lease.
+/// The longest cooldown, in milliseconds: a year, like the longest lease.
 const MAX_COOLDOWN: u64 = 365 * 24 * 3600 * 1000;
 
 impl RedisStore {
-    pub(crate) async fn depart_all(&self, batch: Batch<ReleaseRequest>) -> Batch<ReleaseReply> {
+    pub(crate) async fn release_all(&self, batch: Batch<ReleaseRequest>) -> Batch<ReleaseReply> {
         if let Err(error) = LIMITS.check_batch(batch.len()) {
             return batch
                 .iter()
                 .map(|_| ReleaseReply::Unknown(error.clone()))
                 .collect();
         }
-        if let [departure] = &batch[..] {
-            return Batch::from_iter([self.depart(departure).await]);
+        if let [request] = &batch[..] {
+            return Batch::from_iter([self.release_one(request).await]);
         }
-        Batch::from_vec(join_all(batch.iter().map(|departure| self.depart(departure))).await)
+        Batch::from_vec(join_all(batch.iter().map(|request| self.release_one(request))).await)
     }
 
-    async fn depart(&self, departure: &ReleaseRequest) -> ReleaseReply {
-        self.try_depart(departure)
+    async fn release_one(&self, request: &ReleaseRequest) -> ReleaseReply {
+        self.try_release(request)
             .await
             .unwrap_or_else(ReleaseReply::Unknown)
     }
 
-    /// A holder's plain end, if nobody queues; otherwise nothing was done. What is withdrawn holds nothing as a rule.
-    async fn depart_with_others(
+    /// Releases a holder in a batch. Returns `None` if the script declined: nothing was done, and the request is to
+    /// be sent alone. Withdrawn claims never go in a batch, because they rarely hold the key.
+    async fn release_in_batch(
         &self,
-        wire: &Wire,
-        departure: &ReleaseRequest,
-        noted: bool,
+        session: &Session,
+        request: &ReleaseRequest,
+        has_record: bool,
     ) -> Result<Option<ReleaseReply>, BackendError> {
         let ReleaseRequest {
-            target: ReleaseTarget::Claim(who),
+            target: ReleaseTarget::Claim(target),
             cause: Cause::Unlocked,
             successor: None,
             cooldown: Duration::ZERO,
-        } = departure
+        } = request
         else {
             return Ok(None);
         };
-        let own = i64::from(self.ear.listens(&who.key));
-        let heard = wire
-            .ask_together(Wish::Depart {
-                who: who.clone(),
-                noted,
-            })
-            .await?
-            - 1;
-        Ok((heard >= 0).then(|| ReleaseReply::Done {
-            freed: Batch::from_iter([HolderId::Claim(who.id)]),
-            others: u32::try_from((heard - own).max(0)).ok(),
+        let own = u64::from(self.subscriptions.is_subscribed(&target.key));
+        let entry = BatchEntry::Release {
+            claim: target.clone(),
+            with_record: has_record,
+        };
+        let BatchReply::Done(one_more) = session.call_batched(entry).await? else {
+            return Ok(None);
+        };
+        let receivers = one_more - 1;
+        Ok(Some(ReleaseReply::Done {
+            freed: Batch::from_iter([HolderId::Claim(target.id)]),
+            others: u32::try_from(receivers.saturating_sub(own)).ok(),
             successor: None,
         }))
     }
 
-    async fn try_depart(&self, departure: &ReleaseRequest) -> Result<ReleaseReply, BackendError> {
-        check_departure(departure)?;
-        let wire = self.link.wire().await?;
-        if matches!(&departure.target, ReleaseTarget::Foreign { id, .. } if id.is_empty()) {
-            // To the script that would be all of them.
+    async fn try_release(&self, request: &ReleaseRequest) -> Result<ReleaseReply, BackendError> {
+        check_release(request)?;
+        let session = self.link.session().await?;
+        if matches!(&request.target, ReleaseTarget::Foreign { id, .. } if id.is_empty()) {
+            // The script would take an empty owner for all holders.
             return Ok(ReleaseReply::Done {
                 freed: Batch::new(),
                 others: None,
                 successor: None,
             });
         }
-        let leaves = match (&departure.target, &departure.cause) {
-            (ReleaseTarget::Claim(who), Cause::Unlocked | Cause::Withdrawn) => Some(who.id),
+        let released_id = match (&request.target, &request.cause) {
+            (ReleaseTarget::Claim(target), Cause::Unlocked | Cause::Withdrawn) => Some(target.id),
             _ => None,
         };
-        let end = leaves.map_or(End::Doubted, |id| self.known.end(id, self.now()));
-        let released = self.depart_on(&wire, departure, end).await;
-        match (leaves, &released) {
-            (Some(id), Ok(_)) => self.known.has_ended(id, self.now()),
-            (Some(id), Err(error)) if error.effect() == Effect::None => self.known.stays(id),
+        let end = released_id.map_or(EndState::MayBeInFlight, |id| {
+            self.claims.begin_release(id, self.now())
+        });
+        let released = self.release_on(&session, request, end).await;
+        match (released_id, &released) {
+            (Some(id), Ok(_)) => self.claims.confirm_end(id, self.now()),
+            (Some(id), Err(error)) if error.effect() == Effect::None => self.claims.cancel_release(id),
             _ => {}
         }
         released
     }
 
-    async fn depart_on(
+    async fn release_on(
         &self,
-        wire: &Wire,
-        departure: &ReleaseRequest,
-        end: End,
+        session: &Session,
+        request: &ReleaseRequest,
+        end: EndState,
     ) -> Result<ReleaseReply, BackendError> {
-        if end != End::Doubted
-            && wire.is_busy()
+        let wire = &session.wire;
+        if end != EndState::MayBeInFlight
+            && session.is_busy()
             && let Some(released) = self
-                .depart_with_others(wire, departure, end == End::Noted)
+                .release_in_batch(session, request, end == EndState::SettledWithRecord)
                 .await?
         {
             return Ok(released);
         }
-        let Some(successor) = &departure.successor else {
-            let released = self.depart_alone(wire, departure, end, None).await?;
-            if !departure.cooldown.is_zero() {
-                self.call_after(wire, departure).await;
+        let Some(successor) = &request.successor else {
+            let released = self.release_alone(session, request, end, None).await?;
+            if !request.cooldown.is_zero() {
+                self.wake_head_after_cooldown(wire, request).await;
             }
             return Ok(released);
         };
         match self
-            .known
-            .ask(&successor.claim, self.now(), successor.not_after, wire.number)
+            .claims
+            .begin_placement(&successor.claim, self.now(), successor.not_after, wire.number)
         {
-            Asked::Open(asking) => {
-                let placing = Some((successor, asking.keep.as_ref()));
-                let released = self.depart_alone(wire, departure, end, placing).await;
-                asking.answered(successors(&released), &wire.clock);
+            Lookup::Ask(placement) => {
+                let successor = Some((successor, placement.client.as_ref()));
+                let released = self.release_alone(session, request, end, successor).await;
+                placement.answered(successor_reply(&released), &wire.clock);
                 released
             }
-            Asked::Ended => {
-                let released = self.depart_alone(wire, departure, end, None).await?;
+            Lookup::Ended => {
+                let released = self.release_alone(session, request, end, None).await?;
                 Ok(with_successor(released, AcquireReply::Ended))
             }
-            // It is a repetition.
-            Asked::Granted(run) => {
-                let released = self.depart_alone(wire, departure, end, None).await?;
+            // The successor was granted before, so this release is a repetition.
+            Lookup::Granted(run) => {
+                let released = self.release_alone(session, request, end, None).await?;
                 let successor = self.poll_granted(&successor.claim, run).await?;
                 Ok(with_successor(released, successor))
             }
         }
     }
 
-    async fn depart_alone(
+    async fn release_alone(
         &self,
-        wire: &Wire,
-        departure: &ReleaseRequest,
-        end: End,
-        successor: Option<(&Successor, Option<&Keep>)>,
+        session: &Session,
+        request: &ReleaseRequest,
+        end: EndState,
+        successor: Option<(&Successor, Option<&ClientRecord>)>,
     ) -> Result<ReleaseReply, BackendError> {
-        let who = &departure.target;
-        let command = self.written(wire, departure, end, successor);
-        let asked = self.now();
-        let answer = wire.call_in_turn(&command).await?;
-        if let Some([freed, others]) = list(&answer) {
+        let (wire, target) = (&session.wire, &request.target);
+        let command = self.encode(wire, request, end, successor);
+        let sent = self.now();
+        let reply = session.call_limited(&command).await?;
+        if let Some([freed, others]) = list(&reply) {
             return Ok(ReleaseReply::Done {
-                freed: freed_by_all(freed).ok_or_else(nonsense)?,
+                freed: freed_holders(freed).ok_or_else(unexpected_reply)?,
                 others: integer(others).and_then(|others| u32::try_from(others).ok()),
                 successor: None,
             });
         }
-        if numbers(&answer) == Some([-1, 0]) {
+        if numbers(&reply) == Some([-1, 0]) {
             return Err(BackendError::mismatch(Kind::ReadWrite, Kind::Mutex));
         }
         let (freed, others, successor) = if let Some((successor, _)) = successor {
-            let [freed, others, code, first, second, time] = numbers(&answer).ok_or_else(nonsense)?;
+            let [freed, others, code, first, second, time] = numbers(&reply).ok_or_else(unexpected_reply)?;
             wire.clock.learn(time.unsigned_abs(), self.now());
-            let placed = placed(code, first, second).ok_or_else(nonsense)?;
-            (freed, others, Some(standing(placed, &successor.claim, asked)))
+            let placed = decode(code, first, second).ok_or_else(unexpected_reply)?;
+            (freed, others, Some(acquire_reply(placed, &successor.claim, sent)))
         } else {
-            let [freed, others] = numbers(&answer).ok_or_else(nonsense)?;
+            let [freed, others] = numbers(&reply).ok_or_else(unexpected_reply)?;
             (freed, others, None)
         };
         Ok(ReleaseReply::Done {
-            freed: named(who).filter(|_| freed == 1).into_iter().collect(),
+            freed: target_id(target).filter(|_| freed == 1).into_iter().collect(),
             others: u32::try_from(others).ok(),
             successor,
         })
     }
 
-    /// Calls the head of the queue again when the cooldown is over. A fair waiter of an older Java that is called before finds
-    /// the key held, and sleeps for as long as it gives another at the head, or without an end.
-    async fn call_after(&self, wire: &Wire, departure: &ReleaseRequest) {
-        let key = departure.target.key();
-        let called = async {
+    /// Wakes the head of the queue once more after the cooldown. A Java waiter of an older version that was woken
+    /// during the cooldown found the key held, and may sleep for minutes or for ever.
+    async fn wake_head_after_cooldown(&self, wire: &Wire, request: &ReleaseRequest) {
+        let key = request.target.key();
+        let woken = async {
             let mut head = redis::cmd("LINDEX");
             head.arg(queue(key)).arg(0);
-            if text(&wire.ask(&head).await?).is_none() {
+            if text(&wire.query(&head).await?).is_none() {
                 return Ok(());
             }
-            sleep(departure.cooldown + LIMITS.expiry_slack).await;
-            let Some(head) = text(&wire.ask(&head).await?).map(str::to_owned) else {
+            sleep(request.cooldown + LIMITS.expiry_slack).await;
+            let Some(head) = text(&wire.query(&head).await?).map(str::to_owned) else {
                 return Ok(());
             };
             let mut call = redis::cmd("PUBLISH");
             call.arg(format!("{}:{head}", channel(key))).arg(0);
-            wire.ask(&call).await.map(drop)
+            wire.query(&call).await.map(drop)
         };
-        let called: Result<(), BackendError> = called.await;
-        if let Err(error) = called {
-            tracing::debug!(%key, %error, "the next in the queue is not called again: it looks by itself");
+        let woken: Result<(), BackendError> = woken.await;
+        if let Err(error) = woken {
+            tracing::debug!(%key, %error, "the head of the queue is not woken after the cooldown: it polls by itself");
         }
     }
 
-    fn written(
+    fn encode(
         &self,
         wire: &Wire,
-        departure: &ReleaseRequest,
-        end: End,
-        successor: Option<(&Successor, Option<&Keep>)>,
+        request: &ReleaseRequest,
+        end: EndState,
+        successor: Option<(&Successor, Option<&ClientRecord>)>,
     ) -> Command {
         let ReleaseRequest {
-            target: who,
+            target,
             cause,
             cooldown,
             ..
-        } = departure;
-        let key = who.key();
+        } = request;
+        let key = target.key();
         let mut command = match successor {
-            Some(_) => RELEASE.on(4, 13, 448),
-            None => RELEASE.on(1, 5, 192),
+            Some(_) => RELEASE.command(4, 13, 448),
+            None => RELEASE.command(1, 5, 192),
         };
         command.text(key.as_str());
         if let Some((successor, _)) = successor {
             command.text(COUNTER);
             write_client(&mut command, successor.claim.at.id.client());
         }
-        let client = match who {
+        let client = match target {
             ReleaseTarget::Claim(claim) => {
                 let owner = Owner::of(claim.id);
                 command.bytes(owner.as_bytes());
@@ -246,11 +254,11 @@ impl RedisStore {
         };
         match (cause, end) {
             (Cause::Evicted { by }, _) => command.text(&format!("V{}", by.as_deref().unwrap_or_default())),
-            (_, End::Plain) => command.text(""),
-            (_, End::Noted) => command.text("N"),
-            (_, End::Doubted) => command.text("E"),
+            (_, EndState::Settled) => command.text(""),
+            (_, EndState::SettledWithRecord) => command.text("N"),
+            (_, EndState::MayBeInFlight) => command.text("E"),
         };
-        let own = client.is_some() && self.ear.listens(key);
+        let own = client.is_some() && self.subscriptions.is_subscribed(key);
         command
             .number(u64::from(own))
             .bytes(client.as_ref().map_or(&[][..], Owner::client));
@@ -260,20 +268,20 @@ impl RedisStore {
                     .map_or(MAX_COOLDOWN, |cooldown| cooldown.min(MAX_COOLDOWN)),
             );
         }
-        if let Some((successor, keep)) = successor {
+        if let Some((successor, record)) = successor {
             write_claim(
                 &mut command,
                 &successor.claim,
                 wire.clock.at(successor.not_after),
-                keep,
+                record,
             );
         }
         command
     }
 }
 
-/// What was answered of the successor.
-fn successors(released: &Result<ReleaseReply, BackendError>) -> Result<&AcquireReply, &BackendError> {
+/// The reply about the successor, or the error that hides it.
+fn successor_reply(released: &Result<ReleaseReply, BackendError>) -> Result<&AcquireReply, &BackendError> {
     match released {
         Ok(ReleaseReply::Done {
             successor: Some(successor),
@@ -295,26 +303,26 @@ fn with_successor(released: ReleaseReply, placed: AcquireReply) -> ReleaseReply 
     }
 }
 
-/// Whoever was named.
-fn named(who: &ReleaseTarget) -> Option<HolderId> {
-    match who {
+/// ID of the claim or holder that the request names; `None` for all holders.
+fn target_id(target: &ReleaseTarget) -> Option<HolderId> {
+    match target {
         ReleaseTarget::Claim(claim) => Some(HolderId::Claim(claim.id)),
         ReleaseTarget::Foreign { id, .. } => Some(HolderId::Foreign(id.clone())),
         ReleaseTarget::All(_) => None,
     }
 }
 
-/// Those whom the script names.
-fn freed_by_all(freed: &Value) -> Option<Batch<HolderId>> {
+/// Decodes the list of holders that the script has freed.
+fn freed_holders(freed: &Value) -> Option<Batch<HolderId>> {
     let holder = |freed| match list(freed)? {
-        [owner, ours] => Some(name(text(owner)?, integer(ours)? == 1)),
+        [owner, ours] => Some(holder_id(text(owner)?, integer(ours)? == 1)),
         _ => None,
     };
     list(freed)?.iter().map(holder).collect()
 }
 
-/// The name of a holder. Java's are written as our claims are: what tells them apart is that our clients are known.
-pub(crate) fn name(owner: &str, ours: bool) -> HolderId {
+/// ID of a holder. Java's threads are written like our claims; `ours` says whether Redis has a record of the client.
+pub(crate) fn holder_id(owner: &str, ours: bool) -> HolderId {
     match owner.parse() {
         Ok(claim) if ours => HolderId::Claim(claim),
         _ => HolderId::Foreign(Arc::from(owner)),

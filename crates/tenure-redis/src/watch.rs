@@ -1,5 +1,6 @@
-//! Wake-ups: one connection that is subscribed to the channels of all claims that are watched here.
-//! A message is a hint. That none was missed is never promised, so after each new subscription everybody is woken.
+//! Wake-ups: one connection, subscribed to the channels of all claims that this client watches.
+//!
+//! Messages are hints and can be lost, so all waiters of a channel are woken after each new subscription to it.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -15,120 +16,120 @@ use tokio::sync::{Notify, oneshot, watch};
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout};
 
-use crate::dial::Dialer;
-use crate::error::{NoConnection, deaf};
-use crate::names::{Owner, channel, channel_of};
+use crate::claims::names::{Owner, channel, owner_channel};
+use crate::connection::dial::Dialer;
+use crate::error::{ConnectError, not_subscribed};
 
-/// For how long a subscription that broke is left alone before the next try.
-const PAUSE: Duration = Duration::from_millis(200);
+/// Pause before the client subscribes again after a lost connection.
+const RETRY_PAUSE: Duration = Duration::from_millis(200);
 
-/// How often the waiters of a lost subscription poll.
-const POLL: Duration = Duration::from_millis(100);
+/// Interval at which waiters poll while the subscription is lost.
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
-/// How often a subscription is asked whether it still works: behind a dead one every wait lasts until its poll.
-const HEARTBEAT: Duration = Duration::from_secs(5);
+/// Interval of pings on the subscription. Behind a dead connection every wait lasts until the waiter's next poll.
+const PING_INTERVAL: Duration = Duration::from_secs(5);
 
-/// How many channels one command names.
-const CHUNK: usize = 500;
+/// The most channels in one command.
+const MAX_CHANNELS: usize = 500;
 
-/// Everybody of this client who waits to be woken.
-pub(crate) struct Ear {
+/// The waiters of this client and the task that subscribes for them.
+pub(crate) struct Subscriptions {
     dialer: Dialer,
-    book: Arc<Book>,
+    registry: Arc<Registry>,
     task: Mutex<Task>,
-    /// Tells when the connection for calls was replaced: the server's name may lead elsewhere by then.
-    moved: watch::Receiver<()>,
+    /// Changes when the connection for calls was replaced: the host name may lead to another server by then.
+    replaced: watch::Receiver<()>,
 }
 
-/// The task that hears for all.
+/// The task that receives messages for all waiters.
 enum Task {
-    /// Nobody has watched anything yet.
+    /// No claim was watched yet.
     None,
     Runs(JoinHandle<()>),
-    /// None is ever begun again.
+    /// The store was closed: no task is started again.
     Closed,
 }
 
 #[derive(Default)]
-struct Book {
-    pages: Mutex<Pages>,
-    /// How many channels there are: nearly every release finds none.
+struct Registry {
+    state: Mutex<RegistryState>,
+    /// Number of channels, read by every release; it is zero for most.
     count: AtomicUsize,
     changed: Notify,
-    /// Notified when a subscription was lost, or could not be restored.
+    /// Notified when the subscription was lost, or could not be restored.
     lost: Notify,
 }
 
 #[derive(Default)]
-struct Pages {
+struct RegistryState {
     channels: HashMap<Arc<str>, Channel>,
-    /// Channels at which somebody came first or left last: what is wanted there may differ from what the server knows.
+    /// Channels whose first waiter came or last waiter left since the last look: the subscription may have to change.
     changed: Vec<Arc<str>>,
 }
 
 #[derive(Default)]
 struct Channel {
     signals: SmallVec<[WakeSignal; 1]>,
-    /// Whether the server has confirmed it.
+    /// The server has confirmed the subscription.
     subscribed: bool,
-    /// Who wants to know when it does. They are told that it will not by being dropped.
-    arming: SmallVec<[oneshot::Sender<()>; 1]>,
+    /// Callers of `watch` that wait for the confirmation. Dropping a sender tells its caller that none will come.
+    confirmations: SmallVec<[oneshot::Sender<()>; 1]>,
 }
 
-impl Ear {
-    pub(crate) fn new(dialer: Dialer, moved: watch::Receiver<()>) -> Self {
-        Ear {
+impl Subscriptions {
+    pub(crate) fn new(dialer: Dialer, replaced: watch::Receiver<()>) -> Self {
+        Subscriptions {
             dialer,
-            book: Arc::default(),
+            registry: Arc::default(),
             task: Mutex::new(Task::None),
-            moved,
+            replaced,
         }
     }
 
-    /// Whether the server counts this client among the lock's listeners, as far as we know.
-    pub(crate) fn listens(&self, key: &LockKey) -> bool {
-        if self.book.count.load(Ordering::Relaxed) == 0 {
+    /// Returns whether the server counts this client among the lock's subscribers, as far as the client knows.
+    pub(crate) fn is_subscribed(&self, key: &LockKey) -> bool {
+        if self.registry.count.load(Ordering::Relaxed) == 0 {
             return false;
         }
-        let pages = self.book.pages.lock();
-        pages
+        let state = self.registry.state.lock();
+        state
             .channels
             .get(&*channel(key))
             .is_some_and(|channel| channel.subscribed)
     }
 
-    /// Wake-ups for a claim: armed, for the server has confirmed it.
+    /// Watches a claim. Returns once the server has confirmed the subscription, so later messages are received.
     pub(crate) async fn watch(&self, claim: &Claim) -> Result<Wakes, BackendError> {
         self.dialer.check_process()?;
         let name: Arc<str> = match claim.fairness {
             Fairness::Unfair => channel(&claim.at.key),
-            Fairness::Fifo => channel_of(&claim.at.key, &Owner::of(claim.at.id)),
+            Fairness::Fifo => owner_channel(&claim.at.key, &Owner::of(claim.at.id)),
         }
         .into();
-        let (tell, told) = oneshot::channel();
-        let wakes = self.listen(name, tell)?;
-        match timeout(self.dialer.config.command_timeout, told).await {
+        let (confirmation, confirmed) = oneshot::channel();
+        let wakes = self.add_waiter(name, confirmation)?;
+        match timeout(self.dialer.config.command_timeout, confirmed).await {
             Ok(Ok(())) => Ok(wakes),
-            _ => Err(deaf()),
+            _ => Err(not_subscribed()),
         }
     }
 
-    /// Ends every wake-up, for good.
+    /// Ends all wake-ups for good.
     pub(crate) fn close(&self) {
         let mut task = self.task.lock();
         if let Task::Runs(task) = std::mem::replace(&mut *task, Task::Closed) {
             task.abort();
         }
-        let pages = std::mem::take(&mut *self.book.pages.lock());
-        self.book.count.store(0, Ordering::Relaxed);
-        // Whoever hears of it may call us again.
+        let state = std::mem::take(&mut *self.registry.state.lock());
+        self.registry.count.store(0, Ordering::Relaxed);
+        // Both locks are released before the wake-ups end, because a waiter may call the store when its wake-ups end.
         drop(task);
-        drop(pages);
+        drop(state);
     }
 
-    /// Enters a claim in the book, and sees to it that the task runs that hears for all: in one step, so that `close` comes
-    /// before both or after both.
-    fn listen(&self, name: Arc<str>, tell: oneshot::Sender<()>) -> Result<Wakes, BackendError> {
+    /// Adds a waiter and starts the task if it does not run. One critical section, so that `close` comes before both
+    /// or after both.
+    fn add_waiter(&self, name: Arc<str>, confirmation: oneshot::Sender<()>) -> Result<Wakes, BackendError> {
         let mut task = self.task.lock();
         let runs = match &*task {
             Task::None => false,
@@ -136,60 +137,62 @@ impl Ear {
             Task::Closed => return Err(BackendError::closed()),
         };
         if !runs {
-            let hearing = hear(self.dialer.clone(), self.book.clone(), self.moved.clone());
-            *task = Task::Runs(tokio::spawn(hearing));
+            let running = run(self.dialer.clone(), self.registry.clone(), self.replaced.clone());
+            *task = Task::Runs(tokio::spawn(running));
         }
-        Ok(self.book.enter(name, tell))
+        Ok(self.registry.add(name, confirmation))
     }
 }
 
-impl Drop for Ear {
+impl Drop for Subscriptions {
     fn drop(&mut self) {
-        // A child made by `fork` has neither the task nor the runtime to end it on.
+        // A child made by `fork` has neither the task nor the runtime on which to end it.
         if self.dialer.check_process().is_ok() {
             self.close();
         }
     }
 }
 
-impl Book {
-    /// Enters a listener, which leaves when its wake-ups are dropped: the last one to leave ends the subscription.
-    fn enter(self: &Arc<Self>, name: Arc<str>, arming: oneshot::Sender<()>) -> Wakes {
+impl Registry {
+    /// Adds a waiter to a channel. Dropping the returned wake-ups removes it; the last waiter to leave ends the
+    /// subscription.
+    fn add(self: &Arc<Self>, name: Arc<str>, confirmation: oneshot::Sender<()>) -> Wakes {
         let signal = WakeSignal::default();
-        let mut pages = self.pages.lock();
-        let channel = pages.channels.entry(name.clone()).or_default();
+        let mut state = self.state.lock();
+        let channel = state.channels.entry(name.clone()).or_default();
         channel.signals.push(signal.clone());
         if channel.subscribed {
-            // Whoever asked may have gone.
-            let _ = arming.send(());
+            // The caller may have gone.
+            let _ = confirmation.send(());
         } else {
-            channel.arming.push(arming);
-            pages.changed.push(name.clone());
+            channel.confirmations.push(confirmation);
+            state.changed.push(name.clone());
             self.changed.notify_one();
         }
-        self.count.store(pages.channels.len(), Ordering::Relaxed);
-        let (book, theirs) = (self.clone(), signal.clone());
-        signal.wakes(move || book.leave(&name, &theirs))
+        self.count.store(state.channels.len(), Ordering::Relaxed);
+        let (registry, own) = (self.clone(), signal.clone());
+        signal.wakes(move || registry.remove(&name, &own))
     }
 
-    fn leave(&self, name: &Arc<str>, signal: &WakeSignal) {
-        let mut pages = self.pages.lock();
-        let Some(channel) = pages.channels.get_mut(name) else {
+    fn remove(&self, name: &Arc<str>, signal: &WakeSignal) {
+        let mut state = self.state.lock();
+        let Some(channel) = state.channels.get_mut(name) else {
             return;
         };
         channel.signals.retain(|other| !other.is(signal));
         if channel.signals.is_empty() {
-            pages.changed.push(name.clone());
+            state.changed.push(name.clone());
             self.changed.notify_one();
         }
     }
 
-    /// What the server must be told: which channels we want, and which no more. It counts as not subscribed at once.
-    fn differences(&self) -> (Vec<Arc<str>>, Vec<Arc<str>>) {
-        let mut pages = self.pages.lock();
+    /// Returns the channels to subscribe to and those to unsubscribe from. The latter count as not subscribed at
+    /// once.
+    fn take_changes(&self) -> (Vec<Arc<str>>, Vec<Arc<str>>) {
+        let mut state = self.state.lock();
         let (mut wanted, mut unwanted) = (Vec::new(), Vec::new());
-        for name in std::mem::take(&mut pages.changed) {
-            let Some(channel) = pages.channels.get_mut(&name) else {
+        for name in std::mem::take(&mut state.changed) {
+            let Some(channel) = state.channels.get_mut(&name) else {
                 continue;
             };
             match (channel.signals.is_empty(), channel.subscribed) {
@@ -198,45 +201,46 @@ impl Book {
                     channel.subscribed = false;
                     unwanted.push(name);
                 }
-                (true, false) => drop(pages.channels.remove(&name)),
+                (true, false) => drop(state.channels.remove(&name)),
                 (false, true) => {}
             }
         }
-        self.count.store(pages.channels.len(), Ordering::Relaxed);
+        self.count.store(state.channels.len(), Ordering::Relaxed);
         (wanted, unwanted)
     }
 
-    /// The server has confirmed these. Whoever listens is woken: something may have been missed.
+    /// Marks channels as confirmed and wakes their waiters, which may have missed a message.
     fn confirm(&self, names: &[Arc<str>]) {
         let mut signals: Vec<WakeSignal> = Vec::new();
-        let mut pages = self.pages.lock();
+        let mut state = self.state.lock();
         for name in names {
-            let Some(channel) = pages.channels.get_mut(name) else {
+            let Some(channel) = state.channels.get_mut(name) else {
                 continue;
             };
             channel.subscribed = true;
-            for arming in channel.arming.drain(..) {
-                // Whoever asked may have gone.
-                let _ = arming.send(());
+            for confirmation in channel.confirmations.drain(..) {
+                // The caller may have gone.
+                let _ = confirmation.send(());
             }
             signals.extend(channel.signals.iter().cloned());
             if channel.signals.is_empty() {
-                pages.changed.push(name.clone());
+                state.changed.push(name.clone());
                 self.changed.notify_one();
             }
         }
-        drop(pages);
+        drop(state);
         signals.iter().for_each(WakeSignal::notify);
     }
 
-    /// The connection is gone: nothing is subscribed, and everything that is wanted must be again.
-    fn forget(&self) {
-        let mut pages = self.pages.lock();
-        let Pages { channels, changed } = &mut *pages;
+    /// Marks all channels as not subscribed after the connection was lost, and queues those with waiters for
+    /// subscription.
+    fn reset(&self) {
+        let mut state = self.state.lock();
+        let RegistryState { channels, changed } = &mut *state;
         changed.clear();
         channels.retain(|name, channel| {
             channel.subscribed = false;
-            channel.arming.clear();
+            channel.confirmations.clear();
             if !channel.signals.is_empty() {
                 changed.push(name.clone());
             }
@@ -246,101 +250,105 @@ impl Book {
         self.lost.notify_one();
     }
 
-    /// Wakes the listeners of every channel that the server has not confirmed. Returns whether there are any.
-    fn ring_unconfirmed(&self) -> bool {
-        let pages = self.pages.lock();
-        let unconfirmed = pages.channels.values().filter(|channel| !channel.subscribed);
+    /// Wakes the waiters of all channels that the server has not confirmed. Returns whether there are any.
+    fn notify_unconfirmed(&self) -> bool {
+        let state = self.state.lock();
+        let unconfirmed = state.channels.values().filter(|channel| !channel.subscribed);
         let signals: Vec<WakeSignal> = unconfirmed
             .flat_map(|channel| channel.signals.iter().cloned())
             .collect();
-        drop(pages);
+        drop(state);
         signals.iter().for_each(WakeSignal::notify);
         !signals.is_empty()
     }
 
     fn notify(&self, name: &str) {
-        let pages = self.pages.lock();
-        let signals = pages.channels.get(name).map(|channel| channel.signals.clone());
-        drop(pages);
+        let state = self.state.lock();
+        let signals = state.channels.get(name).map(|channel| channel.signals.clone());
+        drop(state);
         signals.iter().flatten().for_each(WakeSignal::notify);
     }
 }
 
-/// Hears for all. While nothing is heard, the waiters poll.
-async fn hear(dialer: Dialer, book: Arc<Book>, moved: watch::Receiver<()>) {
-    tokio::join!(hear_in_turn(dialer, &book, moved), poll_while_lost(&book));
+/// Receives messages for all waiters, and makes the waiters poll while there is no subscription.
+async fn run(dialer: Dialer, registry: Arc<Registry>, replaced: watch::Receiver<()>) {
+    tokio::join!(
+        keep_subscribed(dialer, &registry, replaced),
+        poll_while_lost(&registry)
+    );
 }
 
-/// Makes the waiters of a lost subscription poll until it is restored: the advice of their last poll relied on wake-ups.
-async fn poll_while_lost(book: &Book) {
+/// Makes waiters poll every 100 ms until a lost subscription is restored, because their poll intervals relied on
+/// wake-ups.
+async fn poll_while_lost(registry: &Registry) {
     loop {
-        book.lost.notified().await;
-        while book.ring_unconfirmed() {
-            sleep(POLL).await;
+        registry.lost.notified().await;
+        while registry.notify_unconfirmed() {
+            sleep(POLL_INTERVAL).await;
         }
     }
 }
 
-/// Hears on one connection after the other.
-async fn hear_in_turn(dialer: Dialer, book: &Book, mut moved: watch::Receiver<()>) {
+/// Subscribes over one connection after the other.
+async fn keep_subscribed(dialer: Dialer, registry: &Registry, mut replaced: watch::Receiver<()>) {
     let config = &dialer.config;
     loop {
-        moved.mark_unchanged();
+        replaced.mark_unchanged();
         let opened = timeout(config.connect_timeout, subscribe(&dialer)).await;
         if let Ok(Ok(connection)) = opened {
             let (sink, stream) = connection.split();
             tokio::select! {
-                () = pass_on(stream, book) => {}
-                _ = obey(sink.clone(), book, config.command_timeout) => {}
-                () = stay_alive(sink, book, config.command_timeout) => {}
-                _ = moved.changed() => {}
+                () = notify_waiters(stream, registry) => {}
+                _ = apply_changes(sink.clone(), registry, config.command_timeout) => {}
+                () = ping_until_dead(sink, registry, config.command_timeout) => {}
+                _ = replaced.changed() => {}
             }
-            tracing::debug!("the subscription to Redis was lost: another is made");
+            tracing::debug!("the subscription to Redis was lost: the client subscribes again");
         }
-        book.forget();
-        sleep(PAUSE).await;
-        while book.count.load(Ordering::Relaxed) == 0 {
-            book.changed.notified().await;
+        registry.reset();
+        sleep(RETRY_PAUSE).await;
+        while registry.count.load(Ordering::Relaxed) == 0 {
+            registry.changed.notified().await;
         }
     }
 }
 
-async fn subscribe(dialer: &Dialer) -> Result<PubSub, NoConnection> {
-    Ok(PubSub::new(&dialer.greeting()?, dialer.dial().await?).await?)
+async fn subscribe(dialer: &Dialer) -> Result<PubSub, ConnectError> {
+    Ok(PubSub::new(&dialer.handshake()?, dialer.dial().await?).await?)
 }
 
-/// Rings for what is heard, until the connection ends.
-async fn pass_on(mut stream: PubSubStream, book: &Book) {
+/// Wakes waiters for each message, until the connection ends.
+async fn notify_waiters(mut stream: PubSubStream, registry: &Registry) {
     while let Some(message) = stream.next().await {
-        book.notify(message.get_channel_name());
+        registry.notify(message.get_channel_name());
     }
 }
 
-/// Subscribes to what is wanted and takes back what is not, until the connection ends.
-async fn obey(mut sink: PubSubSink, book: &Book, limit: Duration) -> Option<()> {
+/// Subscribes and unsubscribes as waiters come and go, until the connection ends.
+async fn apply_changes(mut sink: PubSubSink, registry: &Registry, limit: Duration) -> Option<()> {
     loop {
-        let (wanted, unwanted) = book.differences();
+        let (wanted, unwanted) = registry.take_changes();
         if wanted.is_empty() && unwanted.is_empty() {
-            book.changed.notified().await;
+            registry.changed.notified().await;
         }
-        for names in wanted.chunks(CHUNK) {
+        for names in wanted.chunks(MAX_CHANNELS) {
             let texts: Vec<&str> = names.iter().map(|name| &**name).collect();
             timeout(limit, sink.subscribe(&texts)).await.ok()?.ok()?;
-            book.confirm(names);
+            registry.confirm(names);
         }
-        for names in unwanted.chunks(CHUNK) {
+        for names in unwanted.chunks(MAX_CHANNELS) {
             let texts: Vec<&str> = names.iter().map(|name| &**name).collect();
             timeout(limit, sink.unsubscribe(&texts)).await.ok()?.ok()?;
-            book.pages.lock().changed.extend_from_slice(names);
+            registry.state.lock().changed.extend_from_slice(names);
         }
     }
 }
 
-/// Asks from time to time whether the connection works, until it does not.
-async fn stay_alive(mut sink: PubSubSink, book: &Book, limit: Duration) {
+/// Pings the connection from time to time, until it does not answer.
+async fn ping_until_dead(mut sink: PubSubSink, registry: &Registry, limit: Duration) {
     loop {
-        sleep(HEARTBEAT).await;
-        if book.count.load(Ordering::Relaxed) > 0
+        sleep(PING_INTERVAL).await;
+        if registry.count.load(Ordering::Relaxed) > 0
             && !matches!(timeout(limit, sink.ping::<redis::Value>()).await, Ok(Ok(_)))
         {
             return;
@@ -355,29 +363,37 @@ mod tests {
     use tenure_backend::{ClaimId, ClaimRef, ClientId, Fault};
     use tenure_endpoint::StoreUrl;
 
-    /// `watch` may have looked before `close` came, and go on after it.
+    /// `watch` may have checked before `close`, and continue after it.
     #[tokio::test]
-    async fn who_watches_once_all_is_closed_is_told_and_no_task_is_left() {
+    async fn watching_a_closed_store_fails_and_starts_no_task() {
         let server = tokio::net::TcpListener::bind("127.0.0.1:0")
             .await
             .expect("a port is free");
         let url = format!("redis://{}", server.local_addr().expect("it has an address"));
-        let ear = Ear::new(dialer(&url), watch::Sender::new(()).subscribe());
-        ear.close();
-        let refusal = ear.watch(&claim()).await.map(drop).expect_err("it is closed");
+        let subscriptions = Subscriptions::new(dialer(&url), watch::Sender::new(()).subscribe());
+        subscriptions.close();
+        let refusal = subscriptions
+            .watch(&claim())
+            .await
+            .map(drop)
+            .expect_err("it is closed");
         assert_eq!(refusal.fault(), Fault::Closed);
-        assert!(matches!(*ear.task.lock(), Task::Closed));
-        assert!(ear.book.pages.lock().channels.is_empty());
+        assert!(matches!(*subscriptions.task.lock(), Task::Closed));
+        assert!(subscriptions.registry.state.lock().channels.is_empty());
     }
 
     #[tokio::test]
-    async fn a_forked_child_may_not_watch() {
+    async fn watching_after_a_fork_is_refused() {
         let mut child = dialer("redis://127.0.0.1:1");
         child.process = std::process::id() + 1;
-        let ear = Ear::new(child, watch::Sender::new(()).subscribe());
-        let refusal = ear.watch(&claim()).await.map(drop).expect_err("it is a child");
+        let subscriptions = Subscriptions::new(child, watch::Sender::new(()).subscribe());
+        let refusal = subscriptions
+            .watch(&claim())
+            .await
+            .map(drop)
+            .expect_err("it is a child");
         assert!(refusal.to_string().contains("after a fork"), "{refusal}");
-        assert!(matches!(*ear.task.lock(), Task::None));
+        assert!(matches!(*subscriptions.task.lock(), Task::None));
     }
 
     fn dialer(url: &str) -> Dialer {

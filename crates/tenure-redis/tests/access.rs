@@ -1,6 +1,6 @@
 //! Who may, and how: URLs, passwords, users, databases. TLS is in `tls.rs`, what `doctor` finds in `examine.rs`.
 
-mod stage;
+mod fixture;
 
 use std::collections::BTreeSet;
 use std::io::Write;
@@ -8,7 +8,7 @@ use std::net::{SocketAddr, TcpListener};
 use std::sync::Arc;
 use std::time::Duration;
 
-use stage::*;
+use fixture::*;
 use tenure_backend::{
     Backend, BackendError, Cause, Claim, ClaimId, ClaimRef, ClientId, Effect, Fault, LockKey, Mode, Phase,
     Query, ReleaseRequest, ReleaseTarget, Severity,
@@ -19,7 +19,7 @@ use tenure_servers::Redis;
 /// Why a server cannot be used, or not so: nothing was done.
 async fn refuses(url: &str, fault: Fault, words: &str) {
     let error = connect(url).await.expect_err(url);
-    is_error(&error, (fault, Effect::None), words);
+    assert_error(&error, (fault, Effect::None), words);
     let printed = printed(&error);
     assert!(
         !printed.contains(PASSWORD) && !printed.contains("local "),
@@ -34,7 +34,7 @@ fn refused(url: &str) -> BackendError {
 }
 
 #[test]
-fn what_is_not_served_is_refused_in_words() {
+fn unsupported_urls_are_refused_with_a_reason() {
     use Fault::{Invalid, Unsupported};
     for (url, fault, words) in [
         ("redis://h?layout=plain", Unsupported, "`plain` is not served"),
@@ -59,7 +59,7 @@ fn what_is_not_served_is_refused_in_words() {
 }
 
 #[test]
-fn a_url_says_where_who_and_for_how_long() {
+fn a_url_sets_address_credentials_and_timeouts() {
     let read = config(
         "redis://ada:s3cr3t@cache:6380/4?connect_timeout=1s&command_timeout=250ms&spin=false&layout=redisson",
     );
@@ -71,18 +71,18 @@ fn a_url_says_where_who_and_for_how_long() {
         (Duration::from_secs(1), Duration::from_millis(250))
     );
     assert!(!read.spin);
-    let usual = config("redis://cache").expect("it makes sense");
-    assert_eq!(usual.address(), "cache:6379");
+    let defaults = config("redis://cache").expect("it makes sense");
+    assert_eq!(defaults.address(), "cache:6379");
     assert_eq!(
-        (usual.connect_timeout, usual.command_timeout),
+        (defaults.connect_timeout, defaults.command_timeout),
         (Duration::from_secs(5), Duration::from_secs(3))
     );
-    assert!(usual.spin);
+    assert!(defaults.spin);
 }
 
 /// Somewhere else what stands there is a password: no error and no server is told it.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_user_without_a_password_is_never_taken_for_the_default_user() {
+async fn a_user_without_a_password_is_not_the_default_user() {
     let error = refused(&format!("redis://{PASSWORD}@h"));
     assert!(!printed(&error).contains(PASSWORD), "{error:?}");
     let server = Redis::start().expect("it starts");
@@ -102,10 +102,10 @@ async fn a_user_without_a_password_is_never_taken_for_the_default_user() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_user_without_rights_is_denied_in_words() {
-    let stage = Stage::new().await;
-    let host = stage.redis.lock().address();
-    stage.ask(&[
+async fn a_user_without_permissions_is_denied_with_a_reason() {
+    let fixture = Fixture::new().await;
+    let host = fixture.redis.lock().address();
+    fixture.command(&[
         "ACL",
         "SETUSER",
         "nobody",
@@ -120,11 +120,11 @@ async fn a_user_without_rights_is_denied_in_words() {
 
 /// The clients of every test here are such a user; this one does everything by name.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_user_with_the_documented_rights_can_do_everything_and_has_none_too_many() {
-    for server in [Server::start(), Server::gathering()] {
-        let stage = Stage::on(server).await;
-        let ([a, b], key) = (stage.trial.two().await, stage.trial.key());
-        let held = holds(&a, &key).await;
+async fn the_documented_permissions_are_sufficient_and_minimal() {
+    for server in [Server::start(), Server::batching()] {
+        let fixture = Fixture::on(server).await;
+        let ([a, b], key) = (fixture.trial.two().await, fixture.trial.key());
+        let held = hold(&a, &key).await;
         let waits = b.fair(&key, Mode::Exclusive);
         let mut wakes = b.watch(&waits).await.expect("it may subscribe");
         b.waits(&waits).await;
@@ -137,11 +137,11 @@ async fn a_user_with_the_documented_rights_can_do_everything_and_has_none_too_ma
         );
         assert_eq!(a.list("", 1_000).await.len(), 1, "it may list");
         a.release(&held).await.freed_it(&held);
-        wakes_up(&mut wakes).await;
+        wait_for_wake(&mut wakes).await;
         b.granted_soon(&waits).await;
         for foreign in [true, false] {
-            let key = stage.trial.key();
-            java_holds(&stage, &key, 60_000);
+            let key = fixture.trial.key();
+            java_hold(&fixture, &key, 60_000);
             let who = match foreign {
                 true => ReleaseTarget::Foreign { key, id: JAVA.into() },
                 false => ReleaseTarget::All(key),
@@ -150,17 +150,17 @@ async fn a_user_with_the_documented_rights_can_do_everything_and_has_none_too_ma
             let evicted = ReleaseRequest {
                 cause: Cause::Evicted { by },
                 cooldown: Duration::from_millis(1),
-                ..eviction(who)
+                ..eviction_of(who)
             };
             assert_eq!(a.depart(evicted).await.freed.len(), 1, "it may evict");
         }
-        stage.ask(&["SCRIPT", "FLUSH"]);
-        let again = holds(&a, &stage.trial.key()).await;
+        fixture.command(&["SCRIPT", "FLUSH"]);
+        let again = hold(&a, &fixture.trial.key()).await;
         a.release(&again).await.freed_it(&again);
-        let found = examined(a.backend()).await;
+        let found = examine(a.backend()).await;
         assert!(found.iter().all(|one| !one.what.contains("INFO")), "{found:?}");
-        assert_eq!(stage.text(&["ACL", "LOG"]), "", "nothing was refused");
-        assert!(stage.text(&["CLIENT", "LIST"]).contains("user=tenure"));
+        assert_eq!(fixture.text(&["ACL", "LOG"]), "", "nothing was refused");
+        assert!(fixture.text(&["CLIENT", "LIST"]).contains("user=tenure"));
     }
     // What our scripts and we call, and what is documented, are the same.
     let scripts = [
@@ -170,8 +170,8 @@ async fn a_user_with_the_documented_rights_can_do_everything_and_has_none_too_ma
         include_str!("../scripts/redisson_place.lua"),
         include_str!("../scripts/redisson_release.lua"),
         include_str!("../scripts/redisson_renew.lua"),
-        include_str!("../scripts/redisson_show.lua"),
-        include_str!("../scripts/redisson_together.lua"),
+        include_str!("../scripts/redisson_inspect.lua"),
+        include_str!("../scripts/redisson_batch.lua"),
     ]
     .concat();
     let quoted = scripts.split("('").skip(1);
@@ -190,18 +190,18 @@ async fn a_user_with_the_documented_rights_can_do_everything_and_has_none_too_ma
 
 /// A right that is missing shows in the midst of a script: nobody knows then what was done.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_right_that_is_missing_within_a_script_is_denied_with_unknown_effect() {
-    let (stage, client, key) = Stage::one().await;
-    let claim = holds(&client, &key).await;
-    stage.ask(&["ACL", "SETUSER", USER, "-publish"]);
-    let error = not_released(client.backend(), departure(&claim)).await;
-    is_error(&error, (Fault::Denied, Effect::Unknown), "");
-    stage.ask(&["ACL", "SETUSER", USER, "+publish"]);
+async fn a_denial_inside_a_script_has_an_unknown_effect() {
+    let (fixture, client, key) = Fixture::one().await;
+    let claim = hold(&client, &key).await;
+    fixture.command(&["ACL", "SETUSER", USER, "-publish"]);
+    let error = release_error(client.backend(), unlock_of(&claim)).await;
+    assert_error(&error, (Fault::Denied, Effect::Unknown), "");
+    fixture.command(&["ACL", "SETUSER", USER, "+publish"]);
     client.withdraw(&claim).await.freed_nobody();
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_that_cannot_be_used_so_refuses_in_words() {
+async fn an_unusable_server_is_refused_with_a_reason() {
     let no_scripts: &[&str] = &["--rename-command", "SCRIPT", ""];
     let no_databases: &[&str] = &["--rename-command", "SELECT", ""];
     let cluster: &[&str] = &["--cluster-enabled", "yes"];
@@ -259,7 +259,7 @@ fn server_at(seconds: &'static str) -> SocketAddr {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_whose_time_is_none_is_refused_in_words() {
+async fn a_malformed_reply_to_time_is_refused() {
     let url = |seconds| format!("redis://{}", server_at(seconds));
     connect(&url("1795311524")).await.expect("its time is one");
     for seconds in ["18446744073709551615", "18446744073710", "-1", "now"] {
@@ -268,7 +268,7 @@ async fn a_server_whose_time_is_none_is_refused_in_words() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_node_of_a_cluster_refuses_the_first_lock() {
+async fn a_cluster_node_refuses_the_first_lock() {
     let options = ["--save", "", "--cluster-enabled", "yes"];
     let server = Redis::start_with(&options, None).expect("it starts");
     // It has no slots so far: waiting would be without an end.
@@ -278,13 +278,13 @@ async fn a_node_of_a_cluster_refuses_the_first_lock() {
     let key = LockKey::new("k").expect("a name");
     let id = ClaimId::new(ClientId::from_random([7; 16]), 1);
     let claim = Claim::of(ClaimRef { key, id }, Duration::from_secs(5));
-    let error = placed(&store, &Arc::new(claim)).await.expect_err("it is a node");
-    is_error(&error, (Fault::Unsupported, Effect::None), "cluster");
+    let error = acquire(&store, &Arc::new(claim)).await.expect_err("it is a node");
+    assert_error(&error, (Fault::Unsupported, Effect::None), "cluster");
 }
 
 /// Nobody listens, the name leads nowhere, the server refuses, the connection breaks: each cause is told once.
 #[tokio::test(flavor = "multi_thread")]
-async fn no_source_of_an_error_repeats_another() {
+async fn error_sources_do_not_repeat_each_other() {
     let server = Redis::start().expect("it starts");
     let store = connect(&server.url()).await.expect("it answers");
     let mut errors = Vec::new();
@@ -318,7 +318,7 @@ async fn no_source_of_an_error_repeats_another() {
 
 /// No time is named: nobody waited for anything.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_right_that_doctor_lacks_is_told_once() {
+async fn each_missing_permission_is_one_finding() {
     for (rules, words) in [
         ("-info", "INFO"),
         ("-script|exists", "SCRIPT EXISTS"),
@@ -326,9 +326,9 @@ async fn a_right_that_doctor_lacks_is_told_once() {
         ("-subscribe", "wake-ups cannot be subscribed to"),
         ("-publish", "wake-ups cannot be published: NOPERM"),
     ] {
-        let stage = Stage::new().await;
-        stage.ask(&["ACL", "SETUSER", USER, rules]);
-        let found = examined(stage.trial.client().await.backend()).await;
+        let fixture = Fixture::new().await;
+        fixture.command(&["ACL", "SETUSER", USER, rules]);
+        let found = examine(fixture.trial.client().await.backend()).await;
         let about: Vec<_> = found.iter().filter(|one| one.what.contains(words)).collect();
         let [one] = &about[..] else {
             panic!("{rules}: {found:?}")
@@ -348,20 +348,20 @@ async fn a_right_that_doctor_lacks_is_told_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn locks_live_in_the_database_that_the_url_names() {
-    let (stage, client, key) = Stage::one().await;
-    let url = format!("{}/3", stage.redis.lock().url());
+async fn locks_use_the_database_of_the_url() {
+    let (fixture, client, key) = Fixture::one().await;
+    let url = format!("{}/3", fixture.redis.lock().url());
     let store = connect(&url).await.expect("it answers");
     let claim = client.claim(&key, Mode::Exclusive);
-    assert!(is_granted(&placed(&store, &claim).await));
-    assert_eq!(stage.keys(), [""; 0]);
-    stage.ask(&["SELECT", "3"]);
-    assert!(stage.exists(key.as_str()));
+    assert!(is_granted(&acquire(&store, &claim).await));
+    assert_eq!(fixture.keys(), [""; 0]);
+    fixture.command(&["SELECT", "3"]);
+    assert!(fixture.exists(key.as_str()));
 }
 
 #[cfg(not(feature = "tls"))]
 #[tokio::test(flavor = "multi_thread")]
-async fn tls_that_was_left_out_names_the_feature() {
+async fn a_build_without_tls_names_the_missing_feature() {
     let error = connect("rediss://127.0.0.1").await.expect_err("it was left out");
     assert_eq!(error.fault(), Fault::Unsupported);
     assert!(error.to_string().contains("`tls`"), "{error}");

@@ -1,33 +1,33 @@
 //! Java holds a lock, played by bare commands: what Redisson writes, and what it leaves behind when it dies. Its queue is in
 //! `java_queue.rs`; with real Redisson the same is tried in the interoperability tests.
 
-mod stage;
+mod fixture;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use stage::*;
+use fixture::*;
 use tenure_backend::{Fairness, HolderId, Loss, Mode, Phase, ReleaseTarget, RenewReply};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_java_holder_is_waited_for_and_shown_as_redisson_names_it() {
-    let (stage, [a, b], key) = Stage::two().await;
-    java_holds(&stage, &key, 5_000);
+async fn a_java_holder_is_waited_for_and_shown_by_its_name() {
+    let (fixture, [a, b], key) = Fixture::two().await;
+    java_hold(&fixture, &key, 5_000);
     a.waits(&a.claim(&key, Mode::Exclusive)).await;
     let status = b.status(&key).await.expect("it is held");
     let holder = &status.holders[0];
     assert_eq!(holder.id, HolderId::Foreign(Arc::from(JAVA)));
     assert_eq!((holder.token, &holder.label), (None, &None));
-    stage.trial.pass(Duration::from_millis(5_001)).await;
+    fixture.trial.pass(Duration::from_millis(5_001)).await;
     b.finds_free(&key, Mode::Exclusive).await;
 }
 
 /// A holder of another kind may publish nothing when it unlocks, as Redisson's RSpinLock does.
 #[tokio::test(flavor = "multi_thread")]
 async fn claims_poll_every_second_behind_a_foreign_holder() {
-    for server in [Server::start(), Server::gathering()] {
-        let (stage, client, key) = Stage::one_on(server).await;
-        java_holds(&stage, &key, 60_000);
+    for server in [Server::start(), Server::batching()] {
+        let (fixture, client, key) = Fixture::one_on(server).await;
+        java_hold(&fixture, &key, 60_000);
         for fairness in [Fairness::Unfair, Fairness::Fifo] {
             let claim = client.claim_as(&key, Mode::Exclusive, |claim| claim.fairness = fairness);
             let poll_after = poll_after(&client, &claim).await;
@@ -38,8 +38,8 @@ async fn claims_poll_every_second_behind_a_foreign_holder() {
 
 /// The text that is shown frees it, though it reads like a claim's.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_java_holder_is_evicted_by_the_name_that_is_shown() {
-    let (stage, client, key) = Stage::one().await;
+async fn a_java_holder_is_evicted_by_its_shown_name() {
+    let (fixture, client, key) = Fixture::one().await;
     for who in [
         ReleaseTarget::Foreign {
             key: key.clone(),
@@ -48,21 +48,21 @@ async fn a_java_holder_is_evicted_by_the_name_that_is_shown() {
         HolderId::parse(JAVA).on(key.clone()),
         ReleaseTarget::All(key.clone()),
     ] {
-        java_holds(&stage, &key, 60_000);
-        let evicted = client.depart(eviction(who)).await;
+        java_hold(&fixture, &key, 60_000);
+        let evicted = client.depart(eviction_of(who)).await;
         let freed: Vec<String> = evicted.freed.iter().map(ToString::to_string).collect();
         assert_eq!(freed, [JAVA]);
-        assert!(!stage.exists(key.as_str()));
+        assert!(!fixture.exists(key.as_str()));
     }
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_forced_unlock_of_java_is_learnt_at_the_next_renewal() {
-    let (stage, [a, b], key) = Stage::two().await;
-    let claim = holds(&a, &key).await;
-    stage.ask(&["DEL", key.as_str()]);
-    stage.ask(&["PUBLISH", &channel(&key), "0"]);
-    let next = holds(&b, &key).await;
+async fn a_forced_unlock_by_java_shows_at_the_next_renewal() {
+    let (fixture, [a, b], key) = Fixture::two().await;
+    let claim = hold(&a, &key).await;
+    fixture.command(&["DEL", key.as_str()]);
+    fixture.command(&["PUBLISH", &channel(&key), "0"]);
+    let next = hold(&b, &key).await;
     let answer = a.renew(&claim).await;
     assert!(matches!(answer, RenewReply::Gone(Loss::Missing)), "{answer:?}");
     a.release(&claim).await.freed_nobody();
@@ -71,20 +71,20 @@ async fn a_forced_unlock_of_java_is_learnt_at_the_next_renewal() {
 
 /// What Java leaves behind when it asks for a lease that the server refuses, and what its transactions hold.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_lock_of_javas_without_an_end_or_of_a_transaction_can_be_seen_and_evicted() {
-    let stage = Stage::new().await;
-    let client = stage.trial.client().await;
+async fn java_locks_without_expiry_or_in_transactions_are_evictable() {
+    let fixture = Fixture::new().await;
+    let client = fixture.trial.client().await;
     let in_transaction = format!("{JAVA}:0f1e2d3c4b5a69780f1e2d3c4b5a6978");
     for (owner, ends) in [(JAVA, false), (&in_transaction, true)] {
-        let key = stage.trial.key();
-        stage.ask(&["HSET", key.as_str(), owner, "1"]);
+        let key = fixture.trial.key();
+        fixture.command(&["HSET", key.as_str(), owner, "1"]);
         if ends {
-            stage.ask(&["PEXPIRE", key.as_str(), "60000"]);
+            fixture.command(&["PEXPIRE", key.as_str(), "60000"]);
         }
         let status = client.status(&key).await.expect("it is held");
         assert_eq!(status.holders[0].id.to_string(), owner);
         assert_eq!(status.holders[0].remaining.is_some(), ends);
-        let evicted = client.depart(eviction(ReleaseTarget::All(key.clone()))).await;
+        let evicted = client.depart(eviction_of(ReleaseTarget::All(key.clone()))).await;
         assert_eq!(evicted.freed.len(), 1, "{owner}");
         client.finds_free(&key, Mode::Exclusive).await;
     }

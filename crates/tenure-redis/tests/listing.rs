@@ -1,12 +1,12 @@
 //! Listings: each lock once, whatever else stands in the server, and what others wrote as they wrote it.
 //! What is shown of a single lock, and what is none, is in `layout.rs` and `java.rs`.
 
-mod stage;
+mod fixture;
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
-use stage::*;
+use fixture::*;
 use tenure_backend::{Call, Cursor, HolderId, LockStatus, Page, Query};
 use tenure_testkit::suite::Client;
 use tracing::Level;
@@ -23,20 +23,20 @@ fn page(client: &Client, after: Option<Cursor>, limit: u32) -> Call<Page<LockSta
 
 /// However many a page holds, and whether each holds as many as the last: what is left of a step of the server's is kept.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_listing_names_each_lock_once_in_pages_of_any_sizes() {
-    let stage = Stage::new().await;
-    let client = stage.trial.client().await;
+async fn a_listing_shows_each_lock_once_at_any_page_size() {
+    let fixture = Fixture::new().await;
+    let client = fixture.trial.client().await;
     let mut keys = Vec::new();
     for _ in 0..300 {
-        keys.push(stage.trial.key());
-        holds(&client, &keys[keys.len() - 1]).await;
+        keys.push(fixture.trial.key());
+        hold(&client, &keys[keys.len() - 1]).await;
     }
     let (mut listed, mut after) = (Vec::new(), None);
     for limit in [7, 50, 3].into_iter().cycle() {
         let page = page(&client, after.take(), limit).await.expect("it lists");
         // Who was on a page and is gone by the next makes nobody else be passed over.
         if let Some(first) = page.items.first() {
-            stage.ask(&["DEL", first.key.as_str()]);
+            fixture.command(&["DEL", first.key.as_str()]);
         }
         listed.extend(page.items.into_iter().map(|status| status.key));
         after = page.next;
@@ -52,16 +52,16 @@ async fn a_listing_names_each_lock_once_in_pages_of_any_sizes() {
 /// What others wrote is shown as they wrote it, so that it names them; the words about it are escape_control where they are shown.
 /// A name that no lock of ours could have is left out.
 #[tokio::test(flavor = "multi_thread")]
-async fn control_characters_in_what_others_wrote_spoil_no_listing_and_their_holder_can_be_evicted() {
-    let (stage, client, key) = Stage::one().await;
+async fn foreign_names_with_control_characters_are_listed_and_evicted() {
+    let (fixture, client, key) = Fixture::one().await;
     for name in [key.as_str(), "bad\nkey", "bad\u{1b}[2Jkey"] {
-        stage.ask(&["HSET", name, JAVA, "1"]);
-        stage.ask(&["PEXPIRE", name, "60000"]);
+        fixture.command(&["HSET", name, JAVA, "1"]);
+        fixture.command(&["PEXPIRE", name, "60000"]);
     }
-    stage.ask(&["RPUSH", "redisson_lock_queue:{bad\nkey}", JAVA]);
+    fixture.command(&["RPUSH", "redisson_lock_queue:{bad\nkey}", JAVA]);
     // A waiter's name is whatever stands in the list.
     let evil = "evil\u{1b}[2J\nline:1";
-    java_queues(&stage, &key, evil, Some(60_000));
+    java_enqueue(&fixture, &key, evil, Some(60_000));
     let page = page(&client, None, 1_000).await.expect("it lists");
     let [status] = &page.items[..] else {
         panic!("{page:?}")
@@ -73,19 +73,21 @@ async fn control_characters_in_what_others_wrote_spoil_no_listing_and_their_hold
     };
     assert_eq!(waiter.id, HolderId::Foreign(evil.into()));
     let by = "eve\u{1b}[2J\r\n";
-    let ours = holds(&client, &stage.trial.key()).await;
+    let ours = hold(&client, &fixture.trial.key()).await;
     client.evict(&ours, by).await.freed_it(&ours);
-    is_evicted(&client.renew(&ours).await, by);
-    client.depart(eviction(waiter.id.clone().on(key.clone()))).await;
+    assert_evicted_by(&client.renew(&ours).await, by);
+    client
+        .depart(eviction_of(waiter.id.clone().on(key.clone())))
+        .await;
     let status = client.status(&key).await.expect("it is held");
     assert_eq!(status.waiters.map(|all| all.len()), Some(0), "it was evicted");
 }
 
 /// On one thread, which is the one that listens.
 #[tokio::test]
-async fn a_listing_over_more_than_a_hundred_thousand_keys_is_worth_one_warning() {
-    let stage = Stage::new().await;
-    let client = stage.trial.client().await;
+async fn a_listing_of_many_keys_logs_one_warning() {
+    let fixture = Fixture::new().await;
+    let client = fixture.trial.client().await;
     let log = tempfile::NamedTempFile::new().expect("a file");
     let logger = tracing_subscriber::fmt()
         .with_max_level(Level::WARN)
@@ -94,7 +96,7 @@ async fn a_listing_over_more_than_a_hundred_thousand_keys_is_worth_one_warning()
     let warnings = || std::fs::read_to_string(log.path()).expect("it is text");
     let fill = |from: &str, to: &str| {
         let script = "for i = ARGV[1], ARGV[2] do redis.call('SET', 'x' .. i, '') end";
-        stage.ask(&["EVAL", script, "0", from, to]);
+        fixture.command(&["EVAL", script, "0", from, to]);
     };
     let list = || page(&client, None, 1);
     fill("1", "100000");

@@ -1,17 +1,17 @@
 //! Passwords: from the URL, from a file that is read at each connect, and from a pipe.
 
-mod stage;
+mod fixture;
 
 use std::io::Write;
 use std::sync::Arc;
 
-use stage::*;
+use fixture::*;
 use tenure_backend::{Backend, BackendError, Effect, Fault, LockKey, Query};
 use tenure_redis::RedisStore;
 use tenure_servers::Redis;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_password_is_asked_for_refused_and_never_shown() {
+async fn a_wrong_password_is_denied_and_no_password_is_shown() {
     let server = Redis::start().expect("it starts");
     server
         .ask(&["CONFIG", "SET", "requirepass", PASSWORD])
@@ -80,7 +80,7 @@ async fn a_password_file_is_read_at_each_connect() {
     let error = soon(reconnected(&store))
         .await
         .expect_err("no password is in the file");
-    is_error(&error, (Fault::Unavailable, Effect::None), "empty first line");
+    assert_error(&error, (Fault::Unavailable, Effect::None), "empty first line");
     for password in [PASSWORD, ROTATED] {
         assert!(!printed(&error).contains(password), "{error:?}");
     }
@@ -91,7 +91,7 @@ async fn a_password_file_is_read_at_each_connect() {
 /// Such as a shell makes of `<(command)`.
 #[cfg(target_os = "linux")]
 #[tokio::test(flavor = "multi_thread")]
-async fn a_password_from_a_pipe_is_read_once() {
+async fn a_password_pipe_is_read_once() {
     let server = Redis::start().expect("it starts");
     server
         .ask(&["CONFIG", "SET", "requirepass", PASSWORD])

@@ -1,12 +1,11 @@
-//! What `INFO` says, and what of it weakens locks: judged without asking anything else.
-//! Not here: what the server must be asked for.
+//! Reads the reply of `INFO` and finds in it what weakens locks. Sends no calls.
 
 use tenure_backend::Finding;
 
-/// The oldest version that is served.
+/// The oldest supported version of Redis.
 const OLDEST: (u32, u32) = (6, 2);
 
-/// What `INFO` says.
+/// The reply of `INFO`.
 pub(super) struct Info<'a>(pub(super) &'a str);
 
 impl Info<'_> {
@@ -21,7 +20,7 @@ impl Info<'_> {
     }
 }
 
-/// Whether the server is older than what is served. Those that are not Redis name the version of it that they are like.
+/// Finds a server that is older than supported. Compatible servers report the version of Redis that they resemble.
 pub(super) fn version(info: &Info<'_>) -> Option<Finding> {
     let said = info.get("redis_version")?;
     let mut parts = said.split('.').map(str::parse::<u32>);
@@ -87,7 +86,7 @@ pub(super) fn cluster(info: &Info<'_>, findings: &mut Vec<Finding>) {
 }
 
 pub(super) fn eviction(info: &Info<'_>, policy: &str, findings: &mut Vec<Finding>) {
-    // What it sends to its replicas and its file does not count.
+    // Redis does not count its replication and append-only buffers against `maxmemory`.
     let aside = info.number("mem_not_counted_for_evict");
     let used = info.number("used_memory").saturating_sub(aside);
     let limit = info.number("maxmemory");
@@ -112,7 +111,7 @@ pub(super) fn eviction(info: &Info<'_>, policy: &str, findings: &mut Vec<Finding
     findings.push(if limit > 0 {
         Finding::danger(found, consequence)
     } else {
-        // Without a limit memory is never full.
+        // Without `maxmemory` nothing is evicted.
         Finding::note(format!("{found} (there is no `maxmemory` yet)"), consequence)
     });
 }

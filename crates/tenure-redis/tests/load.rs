@@ -1,7 +1,7 @@
 //! More callers at once than a connection takes, or than a far server answers meanwhile: everybody's turn comes, and what is
 //! held is kept. What becomes of those that travel together is in `together.rs`.
 
-mod stage;
+mod fixture;
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use fixture::*;
 use futures_util::future::join_all;
-use stage::*;
 use tenure_backend::{Backend, Batch, Claim, Mode, RenewReply, RenewRequest};
 use tenure_servers::Way;
 
@@ -26,17 +26,17 @@ async fn told<F: Future + Unpin>(mut call: F, polled: Arc<AtomicUsize>) -> F::Ou
 
 /// More than may wait to be written, of a kind that is not gathered.
 #[tokio::test(flavor = "multi_thread")]
-async fn too_many_callers_at_once_are_all_served_and_a_renewal_waits_for_few_of_them() {
-    let scene = Scene::new().await;
-    let (stage, client, store) = (&scene.stage, &scene.client, &scene.store);
-    let held = holds(client, &scene.key()).await;
-    stage.ask(&["CONFIG", "SET", "slowlog-max-len", "100000"]);
-    stage.ask(&["CONFIG", "SET", "slowlog-log-slower-than", "0"]);
-    scene.proxy.hold(Way::ToServer);
+async fn three_thousand_callers_are_served_and_delay_no_renewal() {
+    let proxied = ProxiedFixture::new().await;
+    let (fixture, client, store) = (&proxied.fixture, &proxied.client, &proxied.store);
+    let held = hold(client, &proxied.key()).await;
+    fixture.command(&["CONFIG", "SET", "slowlog-max-len", "100000"]);
+    fixture.command(&["CONFIG", "SET", "slowlog-log-slower-than", "0"]);
+    proxied.proxy.hold(Way::ToServer);
     let not_after = client.now() + Duration::from_secs(5);
     let asked = Arc::new(AtomicUsize::new(0));
     let call = |_| {
-        let claim = client.fair(&scene.key(), Mode::Exclusive);
+        let claim = client.fair(&proxied.key(), Mode::Exclusive);
         tokio::spawn(told(store.clone().acquire(claim, not_after), asked.clone()))
     };
     let callers: Vec<_> = (0..3_000).map(call).collect();
@@ -44,15 +44,15 @@ async fn too_many_callers_at_once_are_all_served_and_a_renewal_waits_for_few_of_
     let renewed = store.clone().renew(Batch::from_iter([RenewRequest::of(&held)]));
     let renewed = tokio::spawn(told(renewed, asked.clone()));
     wait_until(|| asked.load(Ordering::Relaxed) > callers.len());
-    scene.proxy.heal();
+    proxied.proxy.heal();
     for answer in soon(join_all(callers)).await {
         assert!(is_granted(&answer.expect("no task fails")));
     }
     let renewed = soon(renewed).await.expect("no task fails");
     assert!(matches!(&renewed[..], [RenewReply::Alive { .. }]), "{renewed:?}");
-    stage.ask(&["CONFIG", "SET", "slowlog-log-slower-than", "-1"]);
+    fixture.command(&["CONFIG", "SET", "slowlog-log-slower-than", "-1"]);
     // The latest comes first. Only a renewal has these keys in this order.
-    let calls = stage.text(&["SLOWLOG", "GET", "-1"]);
+    let calls = fixture.text(&["SLOWLOG", "GET", "-1"]);
     let (client, key) = (held.at.id.client(), &held.at.key);
     let renewal = format!(" tenure_tokens tenure_claims:{client} {key} ");
     let (_, before) = calls.split_once(&renewal).expect("it was called");
@@ -64,13 +64,13 @@ async fn too_many_callers_at_once_are_all_served_and_a_renewal_waits_for_few_of_
 ///
 /// One thread runs them all: those who ask come before those who send, so that what is asked for is gathered.
 #[tokio::test]
-async fn what_is_asked_of_a_far_server_is_on_its_way_before_the_first_answer_comes() {
+async fn a_distant_server_gets_all_calls_before_its_first_reply() {
     let server = Server::start();
-    let (proxy, store) = server.far(Duration::from_millis(5)).await;
-    let stage = Stage::on(server).await;
-    let client = stage.trial.client().await;
+    let (proxy, store) = server.at_distance(Duration::from_millis(5)).await;
+    let fixture = Fixture::on(server).await;
+    let client = fixture.trial.client().await;
     let claims: Vec<_> = (0..300)
-        .map(|_| client.claim(&stage.trial.key(), Mode::Exclusive))
+        .map(|_| client.claim(&fixture.trial.key(), Mode::Exclusive))
         .collect();
     proxy.hold(Way::ToClient);
     let not_after = client.now() + Duration::from_secs(5);
@@ -78,7 +78,7 @@ async fn what_is_asked_of_a_far_server_is_on_its_way_before_the_first_answer_com
     let calls: Vec<_> = calls
         .map(|claim| tokio::spawn(store.clone().acquire(claim, not_after)))
         .collect();
-    let is_placed = |claim: &Arc<Claim>| stage.exists(claim.at.key.as_str());
+    let is_placed = |claim: &Arc<Claim>| fixture.exists(claim.at.key.as_str());
     soon(async {
         while !claims.iter().all(is_placed) {
             // sleep: nobody tells.

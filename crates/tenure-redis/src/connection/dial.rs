@@ -1,4 +1,4 @@
-//! Reaching the server: a bare connection, or one that speaks TLS.
+//! Opens connections to the server, plain or with TLS, and prepares the login.
 
 #[cfg(feature = "tls")]
 use std::io;
@@ -12,26 +12,26 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 
 use crate::config::Config;
-use crate::error::{self, NoConnection};
-use crate::spin::SpinStream;
+use crate::connection::spin::SpinStream;
+use crate::error::{self, ConnectError};
 
-/// Bytes to and from the server.
+/// A stream of bytes to and from the server.
 pub(crate) trait Duplex: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Duplex for T {}
 
-/// How connections to the server are made: the one for calls, and the one for wake-ups.
+/// Opens the connection for calls and the one for subscriptions.
 #[derive(Clone)]
 pub(crate) struct Dialer {
     pub(crate) config: Arc<Config>,
-    /// The process that connected: a child made by `fork` has the connections, but not the tasks that serve them.
+    /// ID of the process that connected. A child made by `fork` inherits the connections without the tasks that serve them.
     pub(crate) process: u32,
     #[cfg(feature = "tls")]
     tls: Option<tokio_rustls::TlsConnector>,
 }
 
 impl Dialer {
-    /// Reads the certificates, if there are any.
+    /// Reads the certificates, if TLS is configured.
     #[cfg(feature = "tls")]
     pub(crate) fn new(config: Config) -> Result<Self, BackendError> {
         use tenure_backend::{Effect, Fault};
@@ -41,7 +41,7 @@ impl Dialer {
             tenure_endpoint::tls_config(tls.ca.as_deref(), identity)
         };
         let tls = config.tls.as_ref().map(connector).transpose();
-        // In one text: nobody hears the cause of what is invalid.
+        // Flattens the cause into the message, because `Invalid` errors carry no source.
         let tls = tls.map_err(|error| {
             BackendError::new(
                 Fault::Invalid,
@@ -69,7 +69,8 @@ impl Dialer {
         })
     }
 
-    /// Refuses a child made by `fork`. It comes before any lock of ours: another thread of the parent may have held it.
+    /// Fails in a child made by `fork`. Callers check this before they take a mutex, because a thread of the parent may have
+    /// held the mutex at the fork.
     pub(crate) fn check_process(&self) -> Result<(), BackendError> {
         match self.process == std::process::id() {
             true => Ok(()),
@@ -77,24 +78,24 @@ impl Dialer {
         }
     }
 
-    /// A connection on which nothing has been said.
-    pub(crate) async fn dial(&self) -> Result<Box<dyn Duplex>, NoConnection> {
+    /// Opens a connection, without logging in.
+    pub(crate) async fn dial(&self) -> Result<Box<dyn Duplex>, ConnectError> {
         self.secure(self.connect().await?).await
     }
 
-    /// One for calls, of which so many are under way at a time.
+    /// Opens a connection for calls, of which `in_flight` wait for a reply. It spins for replies if that is enabled.
     pub(crate) async fn dial_for_calls(
         &self,
-        under_way: &Arc<AtomicUsize>,
-    ) -> Result<Box<dyn Duplex>, NoConnection> {
+        in_flight: &Arc<AtomicUsize>,
+    ) -> Result<Box<dyn Duplex>, ConnectError> {
         let stream = self.connect().await?;
         match self.config.spin {
-            true => self.secure(SpinStream::new(stream, under_way.clone())).await,
+            true => self.secure(SpinStream::new(stream, in_flight.clone())).await,
             false => self.secure(stream).await,
         }
     }
 
-    async fn connect(&self) -> Result<TcpStream, NoConnection> {
+    async fn connect(&self) -> Result<TcpStream, ConnectError> {
         let host = self.config.host.name();
         let stream = TcpStream::connect((host, self.config.port())).await;
         let stream = stream.map_err(RedisError::from)?;
@@ -103,28 +104,29 @@ impl Dialer {
     }
 
     #[cfg(feature = "tls")]
-    async fn secure(&self, stream: impl Duplex + 'static) -> Result<Box<dyn Duplex>, NoConnection> {
+    async fn secure(&self, stream: impl Duplex + 'static) -> Result<Box<dyn Duplex>, ConnectError> {
         let Some(tls) = &self.tls else {
             return Ok(Box::new(stream));
         };
         let name = self.config.host.name().to_owned();
         let name = name
             .try_into()
-            .map_err(|error| NoConnection::Tls(io::Error::other(error)))?;
+            .map_err(|error| ConnectError::Tls(io::Error::other(error)))?;
         let secured = tls.connect(name, stream).await;
-        Ok(Box::new(secured.map_err(NoConnection::Tls)?))
+        Ok(Box::new(secured.map_err(ConnectError::Tls)?))
     }
 
     #[cfg(not(feature = "tls"))]
-    async fn secure(&self, stream: impl Duplex + 'static) -> Result<Box<dyn Duplex>, NoConnection> {
+    async fn secure(&self, stream: impl Duplex + 'static) -> Result<Box<dyn Duplex>, ConnectError> {
         Ok(Box::new(stream))
     }
 
-    /// How we introduce ourselves. Reads the password file, since the password may have been rotated.
-    pub(crate) fn greeting(&self) -> Result<RedisConnectionInfo, NoConnection> {
+    /// The user, password and database to log in with. Reads the password file again, because the password may have been
+    /// rotated.
+    pub(crate) fn handshake(&self) -> Result<RedisConnectionInfo, ConnectError> {
         let config = &self.config;
         let file = config.password_file.as_deref().map(read_password_file);
-        let file = file.transpose().map_err(NoConnection::PasswordFile)?;
+        let file = file.transpose().map_err(ConnectError::PasswordFile)?;
         let password = file.map(|file| file.password).or_else(|| config.password.clone());
         let mut info = RedisConnectionInfo::default()
             .set_lib_name("tenure", env!("CARGO_PKG_VERSION"))
@@ -134,7 +136,7 @@ impl Dialer {
         }
         Ok(match password {
             Some(password) => info.set_password(password.expose()),
-            // Without any we would be the default user, whoever was named.
+            // Without a password the client would not log in, and act as the default user.
             None if config.user.is_some() => info.set_password(""),
             None => info,
         })

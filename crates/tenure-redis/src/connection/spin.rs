@@ -1,8 +1,8 @@
-//! A connection that spins for an answer: before the thread of a lone caller sleeps, it polls the socket for up to 100 µs.
+//! A stream that spins for replies: before the thread of a lone caller sleeps, it polls the socket for up to 100 µs.
 //!
-//! With a server on the same machine, sleeping and being woken takes longer than the call itself. While the thread spins
-//! it keeps its core busy and its other tasks wait. So only a caller spins that is alone on the connection and was answered
-//! a moment ago, and spins that find no answer become rare.
+//! If the server runs on the same machine, sleeping and waking takes longer than the call itself. A spinning thread
+//! keeps its core busy, and its other tasks wait. Therefore a caller spins only if it is alone on the connection and
+//! received its last reply a moment ago, and calls that spin without success make spinning rare.
 
 use std::io;
 use std::mem::{self, MaybeUninit};
@@ -16,38 +16,38 @@ use socket2::SockRef;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 
-/// A lone caller that asks within this time of the last answer spins for up to this time.
+/// A lone caller spins if its last reply came within this time, and it spins for up to this time.
 const SPIN: Duration = Duration::from_micros(100);
 
-/// The most calls that do not spin after spins that found no answer.
+/// The most calls that skip spinning after a spin without a reply.
 const MOST_SKIPPED: u32 = 1024;
 
-/// A stream whose flush ends when the answer has come, if that is soon.
+/// A stream whose flush returns once the reply can be read, if that is soon.
 pub(crate) struct SpinStream {
     stream: TcpStream,
-    /// Number of callers that wait for an answer on this connection.
+    /// Number of callers that wait for a reply on this connection.
     in_flight: Arc<AtomicUsize>,
-    /// [`SPIN`], which tests change.
+    /// [`SPIN`], replaced in tests.
     recent: Duration,
     longest: Duration,
-    /// Something was written and not flushed.
+    /// Bytes were written since the last flush.
     has_written: bool,
-    /// The time of the last answer.
+    /// Time of the last reply.
     answered: Option<Instant>,
     budget: SpinBudget,
 }
 
-/// How a spin ended.
+/// Result of a spin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Spin {
-    /// The answer, or the end of the connection, can be read.
+    /// The reply, or the end of the connection, can be read.
     Found,
     Missed,
-    /// It did not pay: the caller was not alone, or paused before its call, or spins were missed lately.
+    /// The caller did not spin: it was not alone, or paused before its call, or recent spins have failed.
     Skipped,
 }
 
-/// Whether spins paid lately.
+/// Decides whether to spin, by the success of recent spins.
 #[derive(Debug, Default)]
 struct SpinBudget {
     /// Number of calls to skip after the next miss.
@@ -63,7 +63,7 @@ impl SpinBudget {
         may
     }
 
-    /// One miss weighs as much as more than two answers that are found.
+    /// Lowers the penalty by a quarter. A miss outweighs more than two successful spins.
     fn found(&mut self) {
         self.penalty -= self.penalty.div_ceil(4);
     }
@@ -91,7 +91,7 @@ impl SpinStream {
         self.in_flight.load(Ordering::Relaxed) == 1
     }
 
-    /// Polls the socket until the answer to the last call can be read. The runtime then reads it as any other.
+    /// Polls the socket until the reply can be read. The runtime then reads it as usual.
     fn spin(&mut self) -> Spin {
         let now = Instant::now();
         let is_recent = self.answered.is_some_and(|answered| now < answered + self.recent);
@@ -160,7 +160,7 @@ mod tests {
 
     const LONG: Duration = Duration::from_secs(10);
 
-    /// A connection with one call under way, whose server is this test.
+    /// A stream with one call in flight to a server that the test plays.
     async fn connected() -> (SpinStream, Peer) {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
         let address = listener.local_addr().expect("it is bound");
@@ -171,7 +171,7 @@ mod tests {
         (stream, server)
     }
 
-    /// Reads an answer.
+    /// Reads a reply of one byte.
     async fn read(stream: &mut SpinStream) {
         assert_eq!(stream.read(&mut [0; 64]).await.expect("it is connected"), 1);
     }
@@ -181,7 +181,7 @@ mod tests {
         read(stream).await;
     }
 
-    /// Waits for a question, and answers it.
+    /// Waits for a request and replies to it.
     fn answer(mut server: Peer) -> Peer {
         server.read_exact(&mut [0]).expect("it is asked");
         server.write_all(b"!").expect("it is connected");
@@ -256,7 +256,7 @@ mod tests {
         assert_eq!(stream.read(&mut [0; 64]).await.expect("it was closed"), 0);
     }
 
-    /// Counts the spins of that many calls that miss, if the calls that `finds` names find an answer.
+    /// Counts the failed spins among `calls` calls, of which those that `finds` selects receive their reply in time.
     fn misses(calls: u32, finds: impl Fn(u32) -> bool) -> usize {
         let mut budget = SpinBudget::default();
         let missed = (0..calls).filter(|call| {

@@ -1,22 +1,25 @@
-//! The scripts, and how a call of one is written. What each does is said above it, in `scripts/`.
+//! The Lua scripts, and how a call of one is written. Each script in `scripts/` is described at its top.
 
 use std::sync::LazyLock;
 
 use redis::{Arg, Cmd, RedisWrite, ToRedisArgs};
 use tenure_backend::TURN;
 
-/// The parts that scripts share. Where one belongs stands `--: include` and its name.
-const SHARED: [(&str, &str); 4] = [
-    ("redisson_place", include_str!("../scripts/redisson_place.lua")),
-    ("redisson_owners", include_str!("../scripts/redisson_owners.lua")),
+/// Parts that several scripts share. A script includes one with a line `--: include NAME`.
+const INCLUDES: [(&str, &str); 4] = [
+    ("redisson_place", include_str!("../../scripts/redisson_place.lua")),
+    (
+        "redisson_owners",
+        include_str!("../../scripts/redisson_owners.lua"),
+    ),
     (
         "redisson_foreign",
-        include_str!("../scripts/redisson_foreign.lua"),
+        include_str!("../../scripts/redisson_foreign.lua"),
     ),
-    ("redisson_draw", include_str!("../scripts/redisson_draw.lua")),
+    ("redisson_draw", include_str!("../../scripts/redisson_draw.lua")),
 ];
 
-/// One of the scripts, with the hash by which a server that has it finds it.
+/// A script, with the SHA-1 hash by which the server finds it.
 pub(crate) struct Script {
     text: String,
     hash: String,
@@ -24,19 +27,19 @@ pub(crate) struct Script {
 
 macro_rules! script {
     ($name:literal) => {
-        LazyLock::new(|| Script::new(include_str!(concat!("../scripts/", $name, ".lua"))))
+        LazyLock::new(|| Script::new(include_str!(concat!("../../scripts/", $name, ".lua"))))
     };
 }
 
 pub(crate) static ACQUIRE: LazyLock<Script> = script!("redisson_acquire");
 pub(crate) static RELEASE: LazyLock<Script> = script!("redisson_release");
 pub(crate) static RENEW: LazyLock<Script> = script!("redisson_renew");
-pub(crate) static SHOW: LazyLock<Script> = script!("redisson_show");
-pub(crate) static TOGETHER: LazyLock<Script> = script!("redisson_together");
+pub(crate) static INSPECT: LazyLock<Script> = script!("redisson_inspect");
+pub(crate) static BATCH: LazyLock<Script> = script!("redisson_batch");
 
-static ALL: [&LazyLock<Script>; 5] = [&ACQUIRE, &RELEASE, &RENEW, &SHOW, &TOGETHER];
+static ALL: [&LazyLock<Script>; 5] = [&ACQUIRE, &RELEASE, &RENEW, &INSPECT, &BATCH];
 
-/// The commands that make a server know every script.
+/// The commands that load every script into a server.
 pub(crate) fn load_all() -> impl Iterator<Item = Cmd> {
     ALL.into_iter().map(|script| {
         let mut command = redis::cmd("SCRIPT");
@@ -46,7 +49,7 @@ pub(crate) fn load_all() -> impl Iterator<Item = Cmd> {
 }
 
 /// The command that asks which scripts a server has.
-pub(crate) fn are_known() -> Cmd {
+pub(crate) fn check_loaded() -> Cmd {
     let mut command = redis::cmd("SCRIPT");
     command.arg("EXISTS");
     for script in ALL {
@@ -58,44 +61,43 @@ pub(crate) fn are_known() -> Cmd {
 impl Script {
     fn new(source: &str) -> Self {
         let mut text = source.to_owned();
-        for (name, part) in SHARED {
+        for (name, part) in INCLUDES {
             text = text.replace(&format!("--: include {name}\n"), part);
         }
         text = text.replace("TURN_MS", &TURN.as_millis().to_string());
-        // Remarks are for readers. From somebody who has not said a password the server takes no text of more than 16 kB,
-        // and does not even say why.
+        // Comments are left out: before authentication, Redis refuses any argument above 16 kB as if the password were missing.
         let text: String = text
             .split_inclusive('\n')
-            .filter(|line| !is_remark(line))
+            .filter(|line| !is_comment(line))
             .collect();
         let hash = redis::Script::new(&text).get_hash().to_owned();
         Script { text, hash }
     }
 
-    /// Begins a call on so many keys, with room for so many arguments of so many bytes in all.
-    pub(crate) fn on(&'static self, keys: usize, arguments: usize, bytes: usize) -> Command {
+    /// Starts a call on that many keys, with capacity for that many arguments of `bytes` bytes in all.
+    pub(crate) fn command(&'static self, keys: usize, arguments: usize, bytes: usize) -> Command {
         let mut command = Command {
             script: self,
-            written: Cmd::with_capacity(3 + keys + arguments, 64 + bytes),
+            cmd: Cmd::with_capacity(3 + keys + arguments, 64 + bytes),
         };
         command.text("EVALSHA").text(&self.hash).number(keys as u64);
         command
     }
 }
 
-fn is_remark(line: &str) -> bool {
+fn is_comment(line: &str) -> bool {
     line.trim_start().starts_with("--")
 }
 
-/// A call of a script, as it is written: first the keys, then the arguments.
+/// A script call as sent to the server: first the keys, then the arguments.
 pub(crate) struct Command {
     script: &'static Script,
-    written: Cmd,
+    cmd: Cmd,
 }
 
 impl Command {
     pub(crate) fn bytes(&mut self, bytes: &[u8]) -> &mut Self {
-        self.written.write_arg(bytes);
+        self.cmd.write_arg(bytes);
         self
     }
 
@@ -104,19 +106,19 @@ impl Command {
     }
 
     pub(crate) fn number(&mut self, number: u64) -> &mut Self {
-        number.write_redis_args(&mut self.written);
+        number.write_redis_args(&mut self.cmd);
         self
     }
 
     pub(crate) fn as_cmd(&self) -> &Cmd {
-        &self.written
+        &self.cmd
     }
 
-    /// The same call with the script's text instead of its hash: a server that runs it knows it from then on.
-    pub(crate) fn in_full(&self) -> Cmd {
+    /// The same call with the script's source instead of its hash. A server that runs it also stores it.
+    pub(crate) fn with_source(&self) -> Cmd {
         let mut full = redis::cmd("EVAL");
         full.arg(&self.script.text);
-        for argument in self.written.args_iter().skip(2) {
+        for argument in self.cmd.args_iter().skip(2) {
             if let Arg::Simple(argument) = argument {
                 full.arg(argument);
             }
@@ -129,9 +131,9 @@ impl Command {
 mod tests {
     use super::*;
 
-    /// A server then says that a password is missing.
+    /// Over the limit the server claims that a password is missing.
     #[test]
-    fn every_script_is_short_enough_for_who_has_not_said_a_password() {
+    fn every_script_fits_the_limit_before_authentication() {
         for script in ALL {
             assert!(
                 script.text.len() < 16_384,

@@ -1,31 +1,33 @@
-//! What a client knows of its server's clock: never more than it shows.
+//! A lower bound of the server's clock, learned from the times in its replies.
 
 use std::time::Duration;
 
 use parking_lot::Mutex;
 use tenure_backend::Instant;
 
-/// For how long a better reading is preferred to a newer one: a clock that was set back is believed soon.
+/// A newer reading replaces a higher one after a second, so that a server clock that was set back is followed soon.
 const PREFERRED: Duration = Duration::from_secs(1);
 
-/// How much slower than ours the server's clock may run, as a fraction: more than any that is disciplined.
+/// The server's clock may run slower than ours by one part in 1000, more than any clock under NTP.
 const DRIFT: u32 = 1000;
 
-/// A bound on the server's clock, from below. A reply names the server's time at a moment before it arrived, so by then
-/// that clock shows at least as much: delays make the bound lower, and what is sent by it stricter.
+/// A lower bound of the server's clock.
+///
+/// A reply carries the server's time at a moment before the reply arrived, so at arrival the clock shows at least that.
+/// Delays lower the bound, which makes time limits that are sent to the server stricter, never laxer.
 #[derive(Debug)]
 pub(crate) struct ServerClock(Mutex<Reading>);
 
 #[derive(Clone, Copy, Debug)]
 struct Reading {
-    /// What the server's clock showed, in microseconds since 1970.
+    /// Time on the server's clock, in microseconds since 1970.
     shown: u64,
-    /// When the reply that said so had arrived.
+    /// Arrival of the reply that carried it.
     arrived: Instant,
 }
 
 impl Reading {
-    /// What the server's clock shows at least at a moment on ours.
+    /// The least that the server's clock shows at a moment of ours.
     fn at(&self, moment: Instant) -> u64 {
         let since = moment - self.arrived;
         let least = since - since / DRIFT;
@@ -42,7 +44,7 @@ impl ServerClock {
         ServerClock(Mutex::new(Reading { shown, arrived }))
     }
 
-    /// A reply that arrived just before `arrived` says what the server's clock showed.
+    /// Takes the server's time from a reply that arrived by `arrived`.
     pub(crate) fn learn(&self, shown: u64, arrived: Instant) {
         let mut reading = self.0.lock();
         if shown >= reading.at(arrived) || arrived - reading.arrived > PREFERRED {
@@ -50,7 +52,7 @@ impl ServerClock {
         }
     }
 
-    /// What the server's clock shows at least, at a moment on ours.
+    /// The least that the server's clock shows at a moment of ours, in microseconds since 1970.
     pub(crate) fn at(&self, moment: Instant) -> u64 {
         self.0.lock().at(moment)
     }
@@ -78,19 +80,19 @@ mod tests {
         assert_eq!(
             clock.at(at(101)),
             before,
-            "a reply that was half a second on its way says less"
+            "a reply that took half a second does not lower it"
         );
     }
 
     #[test]
-    fn a_quicker_reply_makes_the_bound_better() {
+    fn a_quicker_reply_raises_the_bound() {
         let clock = ServerClock::new(1_000_000_000, at(100));
         clock.learn(1_001_500_000, at(101));
         assert_eq!(clock.at(at(101)), 1_001_500_000);
     }
 
     #[test]
-    fn a_server_whose_clock_was_set_back_is_believed_after_a_moment() {
+    fn a_clock_that_was_set_back_is_followed_after_a_second() {
         let clock = ServerClock::new(1_000_000_000, at(100));
         clock.learn(900_000_000, at(100) + SECOND / 2);
         assert!(clock.at(at(101)) > 1_000_000_000);
@@ -99,13 +101,13 @@ mod tests {
     }
 
     #[test]
-    fn a_clock_at_the_end_of_time_stays_there() {
+    fn the_bound_saturates_at_the_largest_time() {
         let clock = ServerClock::new(u64::MAX - 1, at(100));
         assert_eq!(clock.at(at(200)), u64::MAX);
     }
 
     #[test]
-    fn the_longer_nothing_was_heard_the_less_is_assumed() {
+    fn the_bound_allows_for_drift_since_the_last_reply() {
         let clock = ServerClock::new(1_000_000_000, at(100));
         assert_eq!(clock.at(at(100) + 1000 * SECOND), 1_000_000_000 + 999_000_000);
         assert_eq!(clock.at(at(90)), 1_000_000_000 - 10_010_000);

@@ -1,4 +1,4 @@
-//! How the scripts' answers read. Whoever called decides what they mean.
+//! Decodes the replies of the scripts.
 
 use std::num::NonZeroU32;
 use std::time::Duration;
@@ -6,23 +6,23 @@ use std::time::Duration;
 use redis::Value;
 use tenure_backend::{FencingToken, TokenRange};
 
-/// Where a claim stands, as a script says it.
-pub(crate) enum Placed {
-    Waits {
+/// A script's reply for a claim that it was to place or poll.
+pub(crate) enum PlaceReply {
+    Waiting {
         ahead: Option<u32>,
         poll_after: Duration,
     },
     Granted(TokenRange),
     Ended,
     TooLate,
-    IsReadWrite,
-    /// It holds something that is in somebody else's use.
-    IsNoLock,
-    /// The counter stands so high that no further token can be counted exactly.
-    UsedUp,
+    ReadWriteLock,
+    /// The key holds data that is not a lock.
+    NotALock,
+    /// The counter is so high that the next tokens cannot be counted exactly.
+    TokensExhausted,
 }
 
-/// A number, however it was sent.
+/// An integer, sent as a number or as text.
 pub(crate) fn integer(value: &Value) -> Option<u64> {
     match value {
         Value::Int(number) => u64::try_from(*number).ok(),
@@ -31,7 +31,7 @@ pub(crate) fn integer(value: &Value) -> Option<u64> {
     }
 }
 
-/// A text, as far as it is one.
+/// A text, if the value is one in UTF-8.
 pub(crate) fn text(value: &Value) -> Option<&str> {
     match value {
         Value::BulkString(bytes) => std::str::from_utf8(bytes).ok(),
@@ -47,55 +47,58 @@ pub(crate) fn list(value: &Value) -> Option<&[Value]> {
     }
 }
 
-/// So many numbers of which an answer consists.
+/// Splits a text of exactly `COUNT` integers, separated by single blanks.
 pub(crate) fn numbers<const COUNT: usize>(value: &Value) -> Option<[i64; COUNT]> {
-    let mut written = text(value)?.split(' ');
+    let mut words = text(value)?.split(' ');
     let mut numbers = [0; COUNT];
     for number in &mut numbers {
-        *number = written.next()?.parse().ok()?;
+        *number = words.next()?.parse().ok()?;
     }
-    written.next().is_none().then_some(numbers)
+    words.next().is_none().then_some(numbers)
 }
 
-/// What the first three numbers say of a claim.
-pub(crate) fn placed(code: i64, first: i64, second: i64) -> Option<Placed> {
+/// Decodes the first three numbers of a reply for a claim.
+pub(crate) fn decode(code: i64, first: i64, second: i64) -> Option<PlaceReply> {
     Some(match code {
-        0 => Placed::Waits {
-            // It is -1 where nothing is known.
+        0 => PlaceReply::Waiting {
+            // The script sends -1 if it does not know.
             ahead: u32::try_from(second).ok(),
             poll_after: Duration::from_millis(u64::try_from(first).ok()?),
         },
-        1 => Placed::Granted(run(u64::try_from(first).ok()?, u64::try_from(second).ok()?)?),
-        2 => Placed::Ended,
-        3 => Placed::TooLate,
-        4 => Placed::IsReadWrite,
-        5 => Placed::UsedUp,
-        6 => Placed::IsNoLock,
+        1 => PlaceReply::Granted(token_range(
+            u64::try_from(first).ok()?,
+            u64::try_from(second).ok()?,
+        )?),
+        2 => PlaceReply::Ended,
+        3 => PlaceReply::TooLate,
+        4 => PlaceReply::ReadWriteLock,
+        5 => PlaceReply::TokensExhausted,
+        6 => PlaceReply::NotALock,
         _ => return None,
     })
 }
 
 /// The tokens of a grant.
-pub(crate) fn run(first: u64, count: u64) -> Option<TokenRange> {
+pub(crate) fn token_range(first: u64, count: u64) -> Option<TokenRange> {
     let count = u32::try_from(count).ok().and_then(NonZeroU32::new)?;
     TokenRange::new(FencingToken::new(first)?, count)
 }
 
-/// The record of a claim that was granted and renewed, as [`granted`] reads it.
-pub(crate) fn record_of(run: TokenRange, label: &str) -> String {
+/// The record of a claim that was granted and renewed, as [`parse_granted_record`] reads it.
+pub(crate) fn granted_record(run: TokenRange, label: &str) -> String {
     format!("G:{}:{}:{label}", run.first(), run.count())
 }
 
-/// What stands in the record of a claim that was granted: its run and its label.
-pub(crate) fn granted(record: &str) -> Option<(TokenRange, &str)> {
+/// The tokens and the label in the record of a granted claim.
+pub(crate) fn parse_granted_record(record: &str) -> Option<(TokenRange, &str)> {
     let mut parts = record.strip_prefix("G:")?.splitn(3, ':');
     let first = parts.next()?.parse().ok()?;
     let count = parts.next()?.parse().ok()?;
-    Some((run(first, count)?, parts.next()?))
+    Some((token_range(first, count)?, parts.next()?))
 }
 
-/// What stands in the record of a claim that waits: its label.
-pub(crate) fn waits(record: &str) -> Option<&str> {
+/// The label in the record of a waiting claim.
+pub(crate) fn parse_waiting_record(record: &str) -> Option<&str> {
     record.strip_prefix("W:")
 }
 

@@ -1,31 +1,31 @@
-//! How things are called in Redis: owners as the scripts take them, channels, and what a listing looks for.
-//! The other keys are made by the scripts, of the lock's name.
+//! Names in Redis: owners as the scripts take them, and the keys and channels that calls name. The scripts derive the
+//! other keys from the lock's name.
 
 use std::fmt::Write;
 
 use tenure_backend::{ClaimId, ClientId, LockKey};
 
-/// How many bytes a client's uuid has.
-pub(crate) const UUID: usize = 36;
+/// Length of a client's UUID in text.
+pub(crate) const UUID_LEN: usize = 36;
 
-/// The longest owner: a uuid, a colon and a number of 20 digits.
-const LONGEST: usize = UUID + 21;
+/// Length of the longest owner: a UUID, a colon and a number of 20 digits.
+const MAX_OWNER: usize = UUID_LEN + 21;
 
-/// The name of a claim as a field of Redisson's hash: `uuid:number`, which is also how people see it.
+/// The name of a claim as a field of Redisson's hash, and as users see it: `uuid:number`.
 #[derive(Clone, Copy)]
 pub(crate) struct Owner {
-    text: [u8; LONGEST],
+    text: [u8; MAX_OWNER],
     len: usize,
 }
 
 impl Owner {
     pub(crate) fn of(id: ClaimId) -> Self {
         let mut owner = Owner {
-            text: [0; LONGEST],
-            len: UUID,
+            text: [0; MAX_OWNER],
+            len: UUID_LEN,
         };
-        owner.text[..UUID].copy_from_slice(&uuid(id.client()));
-        // It has room for every number.
+        owner.text[..UUID_LEN].copy_from_slice(&uuid(id.client()));
+        // Cannot fail: the buffer fits every number.
         let _ = write!(owner, ":{}", id.number());
         owner
     }
@@ -34,28 +34,28 @@ impl Owner {
         &self.text[..self.len]
     }
 
-    /// The client's part.
+    /// The client's UUID.
     pub(crate) fn client(&self) -> &[u8] {
-        &self.text[..UUID]
+        &self.text[..UUID_LEN]
     }
 }
 
 impl Write for Owner {
     fn write_str(&mut self, text: &str) -> std::fmt::Result {
         let end = self.len + text.len();
-        let Some(room) = self.text.get_mut(self.len..end) else {
+        let Some(free) = self.text.get_mut(self.len..end) else {
             return Err(std::fmt::Error);
         };
-        room.copy_from_slice(text.as_bytes());
+        free.copy_from_slice(text.as_bytes());
         self.len = end;
         Ok(())
     }
 }
 
-/// As `ClientId` is displayed, but written without a formatter: every call has one.
-fn uuid(client: ClientId) -> [u8; UUID] {
+/// Formats a client's UUID as `ClientId` displays it. Written by hand because every call needs it.
+fn uuid(client: ClientId) -> [u8; UUID_LEN] {
     const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    let mut text = [b'-'; UUID];
+    let mut text = [b'-'; UUID_LEN];
     let mut at = 0;
     for (i, byte) in client.as_bytes().iter().enumerate() {
         if matches!(i, 4 | 6 | 8 | 10) {
@@ -68,35 +68,35 @@ fn uuid(client: ClientId) -> [u8; UUID] {
     text
 }
 
-/// Where it stands what is known of a client: its label, and what it holds.
-pub(crate) fn claims_of(client: ClientId) -> [u8; 14 + UUID] {
-    of_client(b"tenure_claims:", client)
+/// Key of the client's record, which holds its label and shows that it is a client of ours.
+pub(crate) fn client_key(client: ClientId) -> [u8; 14 + UUID_LEN] {
+    key_of_client(b"tenure_claims:", client)
 }
 
-/// What is there while a request of a client's may be in doubt.
-pub(crate) fn doubts_of(client: ClientId) -> [u8; 14 + UUID] {
-    of_client(b"tenure_doubts:", client)
+/// Key that exists while a request of one of the client's ended claims may be in flight.
+pub(crate) fn doubts_key(client: ClientId) -> [u8; 14 + UUID_LEN] {
+    key_of_client(b"tenure_doubts:", client)
 }
 
-fn of_client(kind: &[u8; 14], client: ClientId) -> [u8; 14 + UUID] {
-    let mut key = [0; 14 + UUID];
+fn key_of_client(kind: &[u8; 14], client: ClientId) -> [u8; 14 + UUID_LEN] {
+    let mut key = [0; 14 + UUID_LEN];
     key[..14].copy_from_slice(kind);
     key[14..].copy_from_slice(&uuid(client));
     key
 }
 
-/// The channel on which Redisson says that a lock was released.
+/// The channel to which Redisson publishes releases of a lock.
 pub(crate) fn channel(key: &LockKey) -> String {
-    beside("redisson_lock__channel:", key)
+    tagged("redisson_lock__channel:", key)
 }
 
-/// Where those stand who queue for a lock.
+/// Key of the list of fair waiters.
 pub(crate) fn queue(key: &LockKey) -> String {
-    beside(QUEUES, key)
+    tagged(QUEUE_PREFIX, key)
 }
 
-/// What stands under a name of its own beside a lock, in the same slot.
-fn beside(kind: &str, key: &LockKey) -> String {
+/// The name of another key of a lock, with a hash tag that puts both into the same slot.
+fn tagged(kind: &str, key: &LockKey) -> String {
     let name = key.as_str();
     if name.contains('{') {
         format!("{kind}{name}")
@@ -105,17 +105,17 @@ fn beside(kind: &str, key: &LockKey) -> String {
     }
 }
 
-/// The channel on which the head of a fair queue is called.
-pub(crate) fn channel_of(key: &LockKey, owner: &Owner) -> String {
+/// The channel on which a fair waiter is woken when it is at the head of the queue.
+pub(crate) fn owner_channel(key: &LockKey, owner: &Owner) -> String {
     let mut channel = channel(key);
     channel.push(':');
     channel.push_str(&String::from_utf8_lossy(owner.as_bytes()));
     channel
 }
 
-/// Whether a lock of that name would stand where others keep their queues and records.
+/// Returns whether the name collides with keys that this layout keeps for other locks.
 pub(crate) fn is_reserved(name: &str) -> bool {
-    const KEPT: [&str; 7] = [
+    const RESERVED: [&str; 7] = [
         "tenure_tokens",
         "tenure_claim:",
         "tenure_claims:",
@@ -124,17 +124,17 @@ pub(crate) fn is_reserved(name: &str) -> bool {
         "redisson_lock_queue:",
         "redisson_lock_timeout:",
     ];
-    KEPT.iter().any(|kept| name.starts_with(kept))
+    RESERVED.iter().any(|reserved| name.starts_with(reserved))
 }
 
-/// How the names of queues begin.
-pub(crate) const QUEUES: &str = "redisson_lock_queue:";
+/// Prefix of the keys of fair queues.
+pub(crate) const QUEUE_PREFIX: &str = "redisson_lock_queue:";
 
-/// The lock's name in the name of its queue.
-pub(crate) fn of_queue(queue: &str) -> Option<&str> {
-    let tag = queue.strip_prefix(QUEUES)?;
+/// The lock's name in the key of its queue.
+pub(crate) fn lock_of_queue(queue: &str) -> Option<&str> {
+    let tag = queue.strip_prefix(QUEUE_PREFIX)?;
     let bare = tag.strip_prefix('{').and_then(|tag| tag.strip_suffix('}'));
-    // A name that has a brace of its own stands there as it is. (`k` and `{k}` share their queue: Redisson's rule.)
+    // The key keeps a name that has a brace as it is. (`k` and `{k}` share their queue: Redisson's rule.)
     match bare {
         Some(bare) if !bare.is_empty() && !bare.contains('{') => Some(bare),
         _ => Some(tag),
@@ -164,11 +164,11 @@ mod tests {
                 format!("{{{name}}}")
             };
             assert_eq!(
-                of_queue(&format!("redisson_lock_queue:{tag}")),
+                lock_of_queue(&format!("redisson_lock_queue:{tag}")),
                 Some(name),
                 "{name}"
             );
         }
-        assert_eq!(of_queue("other"), None);
+        assert_eq!(lock_of_queue("other"), None);
     }
 }

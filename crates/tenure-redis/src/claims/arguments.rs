@@ -1,0 +1,49 @@
+//! Writes a claim and its client as arguments of a script call.
+
+use std::time::Duration;
+
+use tenure_backend::{Claim, ClientId, Fairness};
+
+use crate::claims::names::{Owner, client_key, doubts_key};
+use crate::claims::script::Command;
+use crate::claims::table::ClientRecord;
+use crate::profile::{grants, lease_ms};
+
+/// Key of the token counter, one per database; releases do not delete it.
+///
+/// A cluster would need one counter per hash slot. Moving between the two loses no order, because no token is below the
+/// server's time.
+pub(crate) const COUNTER: &str = "tenure_tokens";
+
+/// Writes the two keys of a client: its record, and the mark that requests of its ended claims may be in flight.
+pub(crate) fn write_client(command: &mut Command, client: ClientId) {
+    command.bytes(&client_key(client)).bytes(&doubts_key(client));
+}
+
+/// Writes what the scripts need to place a claim. `not_after` is on the server's clock, in microseconds; `record` is
+/// given if the call shall also write the client's record.
+pub(crate) fn write_claim(
+    command: &mut Command,
+    claim: &Claim,
+    not_after: u64,
+    record: Option<&ClientRecord>,
+) {
+    command
+        .bytes(Owner::of(claim.at.id).as_bytes())
+        .number(lease_ms(claim.lease))
+        .number(not_after)
+        .number(grants(claim));
+    match claim.fairness {
+        Fairness::Fifo => _ = command.text(&claim.label).text("1"),
+        Fairness::Unfair if record.is_some() => _ = command.text("").text(""),
+        Fairness::Unfair => {}
+    }
+    if let Some(ClientRecord { ttl, label }) = record {
+        command.number(ttl_ms(*ttl)).text(label);
+    }
+}
+
+/// A time to live in whole milliseconds.
+pub(crate) fn ttl_ms(ttl: Duration) -> u64 {
+    u64::try_from(ttl.as_millis()).unwrap_or(u64::MAX)
+}

@@ -1,0 +1,370 @@
+//! What this client knows of its own claims: which were granted, which have ended, and which have a request that may
+//! still be in flight. Most releases therefore need no record in Redis. The records in Redis are described in
+//! `redisson_place.lua`.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tenure_backend::{
+    AcquireReply, BackendError, Claim, ClaimId, ClientId, Effect, Fairness, Grant, Instant, TokenRange,
+    Tombstones,
+};
+
+use crate::claims::reply::granted_record;
+use crate::connection::clock::ServerClock;
+
+/// How long Redis keeps the record that a claim has ended: 2 s longer than a request can be in flight.
+pub(crate) const RECORD_TTL: Duration = Duration::from_secs(12);
+
+/// The client's record in Redis outlives the longest lease by 30 s more than needed, so that it is rarely written.
+const CLIENT_MARGIN: Duration = Duration::from_secs(30);
+
+/// Below this number of entries, expired ones are not swept.
+const MIN_SWEEP: usize = 64;
+
+/// The claims of this store's clients.
+#[derive(Default)]
+pub(crate) struct ClaimTable {
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    claims: HashMap<ClaimId, Entry>,
+    /// Number of entries at which the next sweep removes expired ones, if it is above `MIN_SWEEP`.
+    sweep_at: usize,
+    ended: Tombstones,
+    clients: HashMap<ClientId, StoredClient>,
+}
+
+/// A claim that may be in the store.
+struct Entry {
+    claim: Arc<Claim>,
+    /// Number of placements that wait for a reply.
+    in_flight: u32,
+    /// Latest arrival of a placement that was given up without a reply.
+    may_arrive_until: Option<Instant>,
+    grant: Option<HeldGrant>,
+    /// The claim waits in the fair queue in Redis.
+    waits_in_store: bool,
+    /// A release is in progress. Further calls for the claim get `Ended`.
+    releasing: bool,
+    /// Earliest time at which a sweep may remove the entry.
+    until: Instant,
+}
+
+#[derive(Clone, Copy)]
+struct HeldGrant {
+    run: TokenRange,
+    /// Earliest end of the lease on the server's clock, in microseconds.
+    ends: u64,
+    /// A renewal may have written a record of the claim in Redis.
+    has_record: bool,
+}
+
+/// The client's record in Redis, as far as this client knows.
+struct StoredClient {
+    /// The label of the client's claims; empty if they have different ones.
+    label: Arc<str>,
+    until: Instant,
+    wire: u64,
+}
+
+/// A client's record in Redis, for a script to write.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct ClientRecord {
+    pub(crate) ttl: Duration,
+    pub(crate) label: Arc<str>,
+}
+
+/// What the table knows of a claim that a caller wants to place or poll.
+pub(crate) enum Lookup<'a> {
+    /// The claim has ended.
+    Ended,
+    /// The claim was granted and not released.
+    Granted(TokenRange),
+    /// The table cannot answer: ask the server.
+    Ask(Placement<'a>),
+}
+
+/// A placement in progress. If it is dropped without a reply, its request may still be in flight.
+pub(crate) struct Placement<'a> {
+    table: &'a ClaimTable,
+    id: ClaimId,
+    not_after: Instant,
+    /// The client's record, if this placement shall write it.
+    pub(crate) client: Option<ClientRecord>,
+    answered: bool,
+}
+
+/// What a release tells the server about requests of its claim.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum EndState {
+    /// No request of the claim can be in flight.
+    Settled,
+    /// No request can be in flight, and a renewal may have written a record.
+    SettledWithRecord,
+    /// A request may be in flight, or this client does not know.
+    MayBeInFlight,
+}
+
+impl ClaimTable {
+    /// Looks a claim up before it is placed or polled on the connection with the number `wire`.
+    pub(crate) fn begin_placement(
+        &self,
+        claim: &Arc<Claim>,
+        now: Instant,
+        not_after: Instant,
+        wire: u64,
+    ) -> Lookup<'_> {
+        let id = claim.at.id;
+        let mut state = self.state.lock();
+        if state.ended.contains(id) {
+            return Lookup::Ended;
+        }
+        let until = not_after.max(now) + RECORD_TTL;
+        state.sweep(now);
+        let entry = state.claims.entry(id).or_insert_with(|| Entry {
+            claim: claim.clone(),
+            in_flight: 0,
+            may_arrive_until: None,
+            grant: None,
+            waits_in_store: false,
+            releasing: false,
+            until,
+        });
+        if entry.releasing {
+            return Lookup::Ended;
+        }
+        // A placement in flight may have drawn other tokens, so the server is asked if there is one.
+        if let (Some(held), false) = (entry.grant, entry.may_be_in_flight(now)) {
+            return Lookup::Granted(held.run);
+        }
+        entry.in_flight += 1;
+        entry.until = entry.until.max(until);
+        Lookup::Ask(Placement {
+            table: self,
+            id,
+            not_after,
+            client: state.client_record(claim, now, wire),
+            answered: false,
+        })
+    }
+
+    /// Marks a claim as being released. From then on it is not placed again.
+    pub(crate) fn begin_release(&self, id: ClaimId, now: Instant) -> EndState {
+        let mut state = self.state.lock();
+        let Some(entry) = state.claims.get_mut(&id) else {
+            return if state.ended.contains(id) {
+                EndState::Settled
+            } else {
+                EndState::MayBeInFlight
+            };
+        };
+        entry.releasing = true;
+        if entry.may_be_in_flight(now) {
+            EndState::MayBeInFlight
+        } else if entry.grant.is_some_and(|held| held.has_record) {
+            EndState::SettledWithRecord
+        } else {
+            EndState::Settled
+        }
+    }
+
+    /// Records that the store has confirmed a release.
+    pub(crate) fn confirm_end(&self, id: ClaimId, now: Instant) {
+        let mut state = self.state.lock();
+        state.claims.remove(&id);
+        state.ended.insert(id, now);
+    }
+
+    /// Takes a release back that the store has refused without effect.
+    pub(crate) fn cancel_release(&self, id: ClaimId) {
+        if let Some(entry) = self.state.lock().claims.get_mut(&id) {
+            entry.releasing = false;
+        }
+    }
+
+    /// Records that the store no longer has a claim. Returns whether it was granted and its lease had ended by
+    /// `shown` on the server's clock.
+    pub(crate) fn mark_lost(&self, id: ClaimId, now: Instant, shown: u64) -> bool {
+        let mut state = self.state.lock();
+        let Some(entry) = state.claims.get_mut(&id) else {
+            return false;
+        };
+        let Some(held) = entry.grant.take() else {
+            return false;
+        };
+        // The entry stays if a request may be in flight, because the release must report that.
+        if !entry.may_be_in_flight(now) {
+            state.claims.remove(&id);
+        }
+        state.ended.insert(id, now);
+        held.ends <= shown
+    }
+
+    /// The record that a renewal shall write: tokens (`raised`, if given) and label. From then on the record counts
+    /// as written. Returns `None` if the claim is not granted as far as this client knows, or is being released.
+    pub(crate) fn record_to_write(&self, id: ClaimId, raised: Option<TokenRange>) -> Option<String> {
+        let mut state = self.state.lock();
+        let entry = state.claims.get_mut(&id).filter(|entry| !entry.releasing)?;
+        let held = entry.grant.as_mut()?;
+        held.has_record = true;
+        Some(granted_record(raised.unwrap_or(held.run), &entry.claim.label))
+    }
+
+    /// Records a renewal: the lease ends at `until` on this clock, and at `ends` on the server's clock.
+    pub(crate) fn mark_renewed(&self, id: ClaimId, until: Instant, ends: u64, raised: Option<TokenRange>) {
+        if let Some(entry) = self.state.lock().claims.get_mut(&id) {
+            entry.until = until + RECORD_TTL;
+            if let Some(held) = &mut entry.grant {
+                held.ends = ends;
+                held.run = raised.unwrap_or(held.run);
+            }
+        }
+    }
+
+    /// The label to write into the client's record.
+    pub(crate) fn client_label(&self, client: ClientId) -> Arc<str> {
+        let state = self.state.lock();
+        state
+            .clients
+            .get(&client)
+            .map_or_else(|| "".into(), |client| client.label.clone())
+    }
+}
+
+impl Entry {
+    /// Returns whether a placement of the claim may still arrive at the server.
+    fn may_be_in_flight(&self, now: Instant) -> bool {
+        self.in_flight > 0 || self.may_arrive_until.is_some_and(|until| now < until)
+    }
+}
+
+impl State {
+    /// The client's record, if it must be written or extended. Only one placement writes it for all.
+    fn client_record(&mut self, claim: &Claim, now: Instant, wire: u64) -> Option<ClientRecord> {
+        let until = now + claim.lease + RECORD_TTL;
+        let stored = self
+            .clients
+            .entry(claim.at.id.client())
+            .or_insert_with(|| StoredClient {
+                label: claim.label.clone(),
+                until: now,
+                wire,
+            });
+        if stored.label != claim.label && !stored.label.is_empty() {
+            stored.label = "".into();
+        } else if stored.wire == wire && until <= stored.until {
+            return None;
+        }
+        let ttl = claim.lease + RECORD_TTL + CLIENT_MARGIN;
+        (stored.until, stored.wire) = (stored.until.max(now + ttl), wire);
+        Some(ClientRecord {
+            ttl,
+            label: stored.label.clone(),
+        })
+    }
+
+    fn sweep(&mut self, now: Instant) {
+        if self.claims.len() < self.sweep_at.max(MIN_SWEEP) {
+            return;
+        }
+        let State {
+            claims,
+            ended,
+            clients,
+            ..
+        } = self;
+        claims.retain(|id, entry| {
+            let stays = entry.in_flight > 0 || now < entry.until;
+            if !stays && entry.releasing {
+                ended.insert(*id, now);
+            }
+            stays
+        });
+        clients.retain(|_, client| now < client.until);
+        self.sweep_at = self.claims.len() * 2;
+    }
+}
+
+impl Placement<'_> {
+    /// Records the reply to the placement.
+    pub(crate) fn answered(mut self, reply: Result<&AcquireReply, &BackendError>, clock: &ServerClock) {
+        match reply {
+            Ok(AcquireReply::Granted(grant)) => self.granted(grant, clock.at(grant.held_from + grant.lease)),
+            Ok(AcquireReply::Waiting { .. }) => self.refused(Some(true)),
+            Ok(_) => self.refused(Some(false)),
+            // The call had no effect: a claim that was in the store is still there.
+            Err(error) if error.effect() == Effect::None => self.refused(None),
+            // The effect is unknown: `drop` notes that the request may be in flight.
+            Err(_) => {}
+        }
+    }
+
+    /// The client's record was not written: the next placement writes it.
+    fn client_not_stored(&self) {
+        if self.client.is_some() {
+            let mut state = self.table.state.lock();
+            if let Some(stored) = state.clients.get_mut(&self.id.client()) {
+                stored.until = Instant::ORIGIN;
+            }
+        }
+    }
+
+    fn granted(&mut self, grant: &Grant, ends: u64) {
+        self.answered = true;
+        let mut state = self.table.state.lock();
+        let Some(entry) = state.claims.get_mut(&self.id) else {
+            return;
+        };
+        entry.in_flight -= 1;
+        entry.until = entry.until.max(grant.held_from + grant.lease + RECORD_TTL);
+        // If two placements were in flight, the later draw of tokens is valid.
+        let before = entry.grant.map(|held| held.run);
+        entry.grant = grant.tokens.map(|run| HeldGrant {
+            run: before
+                .filter(|before| before.first() > run.first())
+                .unwrap_or(run),
+            ends,
+            has_record: entry.grant.is_some_and(|held| held.has_record),
+        });
+    }
+
+    /// Records that the claim was not granted. `waits` is whether it waits, or `None` if the reply did not say. A
+    /// fair claim that waits is in the store.
+    fn refused(&mut self, waits: Option<bool>) {
+        self.answered = true;
+        self.client_not_stored();
+        let mut state = self.table.state.lock();
+        let Some(entry) = state.claims.get_mut(&self.id) else {
+            return;
+        };
+        entry.in_flight -= 1;
+        if let Some(waits) = waits {
+            entry.waits_in_store = waits && entry.claim.fairness == Fairness::Fifo;
+        }
+        let stays = entry.waits_in_store || waits.is_none() && entry.grant.is_some();
+        if !stays && entry.in_flight == 0 && entry.may_arrive_until.is_none() && !entry.releasing {
+            state.claims.remove(&self.id);
+        }
+    }
+}
+
+impl Drop for Placement<'_> {
+    fn drop(&mut self) {
+        if self.answered {
+            return;
+        }
+        self.client_not_stored();
+        if let Some(entry) = self.table.state.lock().claims.get_mut(&self.id) {
+            entry.in_flight -= 1;
+            entry.may_arrive_until = entry.may_arrive_until.max(Some(self.not_after + RECORD_TTL));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,222 @@
+//! Tests of the claim table without a server. Tests of the records in Redis are in `tests/records.rs`.
+
+use std::num::NonZeroU32;
+
+use tenure_backend::{ClaimRef, FencingToken, LockKey};
+
+use super::*;
+
+const START: Instant = Instant::ORIGIN;
+const LEASE: Duration = Duration::from_secs(30);
+const AHEAD: Duration = Duration::from_secs(5);
+
+fn claim(number: u64) -> Arc<Claim> {
+    let key = LockKey::new("k").unwrap();
+    let id = ClaimId::new(ClientId::from_random([7; 16]), number);
+    Arc::new(Claim {
+        label: "label".into(),
+        ..Claim::of(ClaimRef { key, id }, LEASE)
+    })
+}
+
+fn begin<'a>(table: &'a ClaimTable, claim: &Arc<Claim>, now: Instant) -> Placement<'a> {
+    match table.begin_placement(claim, now, now + AHEAD, 0) {
+        Lookup::Ask(placement) => placement,
+        _ => panic!("{} must be sent to the server", claim.at.id),
+    }
+}
+
+fn reply_granted(placement: Placement<'_>, now: Instant) {
+    let granted = AcquireReply::Granted(Grant {
+        tokens: TokenRange::new(FencingToken::new(7).unwrap(), NonZeroU32::MIN),
+        held_from: now,
+        lease: LEASE,
+        evidence: None,
+    });
+    placement.answered(Ok(&granted), &ServerClock::new(0, START));
+}
+
+fn reply_waiting(placement: Placement<'_>) {
+    let waits = AcquireReply::Waiting {
+        ahead: None,
+        poll_after: LEASE,
+    };
+    placement.answered(Ok(&waits), &ServerClock::new(0, START));
+}
+
+fn is_granted(table: &ClaimTable, claim: &Arc<Claim>) -> bool {
+    matches!(table.begin_placement(claim, START, START, 0), Lookup::Granted(_))
+}
+
+fn has_ended(table: &ClaimTable, claim: &Arc<Claim>) -> bool {
+    matches!(table.begin_placement(claim, START, START, 0), Lookup::Ended)
+}
+
+#[test]
+fn a_released_claim_is_kept_only_as_ended() {
+    let (table, claim) = (ClaimTable::default(), claim(1));
+    reply_granted(begin(&table, &claim, START), START);
+    assert!(is_granted(&table, &claim));
+    assert_eq!(table.begin_release(claim.at.id, START), EndState::Settled);
+    assert!(has_ended(&table, &claim), "while it is released");
+    table.confirm_end(claim.at.id, START);
+    assert!(has_ended(&table, &claim));
+    assert_eq!(table.begin_release(claim.at.id, START), EndState::Settled);
+    assert!(table.state.lock().claims.is_empty());
+}
+
+#[test]
+fn an_unfair_claim_that_waits_leaves_no_entry() {
+    let (table, claim) = (ClaimTable::default(), claim(1));
+    reply_waiting(begin(&table, &claim, START));
+    assert!(table.state.lock().claims.is_empty());
+    reply_granted(begin(&table, &claim, START), START);
+    assert!(is_granted(&table, &claim));
+}
+
+#[test]
+fn a_refused_poll_keeps_the_waiting_claim() {
+    let table = ClaimTable::default();
+    let fair = Arc::new(Claim {
+        fairness: Fairness::Fifo,
+        ..(*claim(1)).clone()
+    });
+    let refusal = BackendError::new(tenure_backend::Fault::Unavailable, Effect::None, "full");
+    let refuse = || begin(&table, &fair, START).answered(Err(&refusal), &ServerClock::new(0, START));
+    refuse();
+    assert!(table.state.lock().claims.is_empty(), "it never came to wait");
+    reply_waiting(begin(&table, &fair, START));
+    refuse();
+    assert_eq!(
+        table.begin_release(fair.at.id, START),
+        EndState::Settled,
+        "every request was answered"
+    );
+}
+
+#[test]
+fn an_unanswered_placement_may_be_in_flight_until_its_limit() {
+    let (table, claim) = (ClaimTable::default(), claim(1));
+    drop(begin(&table, &claim, START));
+    reply_granted(begin(&table, &claim, START), START);
+    let settled = START + AHEAD + RECORD_TTL;
+    assert_eq!(table.begin_release(claim.at.id, START), EndState::MayBeInFlight);
+    assert_eq!(
+        table.begin_release(claim.at.id, settled - Duration::from_nanos(1)),
+        EndState::MayBeInFlight
+    );
+    assert_eq!(table.begin_release(claim.at.id, settled), EndState::Settled);
+}
+
+#[test]
+fn a_lost_claim_may_still_have_a_request_in_flight() {
+    let (table, claim) = (ClaimTable::default(), claim(1));
+    drop(begin(&table, &claim, START));
+    reply_granted(begin(&table, &claim, START), START);
+    table.mark_lost(claim.at.id, START, 0);
+    assert!(has_ended(&table, &claim));
+    assert_eq!(table.begin_release(claim.at.id, START), EndState::MayBeInFlight);
+}
+
+#[test]
+fn a_granted_claim_with_a_request_in_flight_is_sent_again() {
+    let (table, claim) = (ClaimTable::default(), claim(1));
+    drop(begin(&table, &claim, START));
+    reply_granted(begin(&table, &claim, START), START);
+    drop(begin(&table, &claim, START));
+}
+
+#[test]
+fn a_refused_release_keeps_the_claim() {
+    let (table, claim) = (ClaimTable::default(), claim(1));
+    reply_granted(begin(&table, &claim, START), START);
+    table.begin_release(claim.at.id, START);
+    table.cancel_release(claim.at.id);
+    assert!(is_granted(&table, &claim));
+}
+
+#[test]
+fn expiry_is_judged_by_the_servers_clock() {
+    for (shown, expired) in [(29_969_999, false), (29_970_000, true)] {
+        let (table, claim) = (ClaimTable::default(), claim(1));
+        reply_granted(begin(&table, &claim, START), START);
+        assert_eq!(table.mark_lost(claim.at.id, START, shown), expired);
+        assert!(has_ended(&table, &claim));
+    }
+}
+
+#[test]
+fn one_placement_writes_the_client_record_and_extends_it() {
+    let table = ClaimTable::default();
+    let claims = [0, 1, 2, 3, 4, 5].map(claim);
+    let first = begin(&table, &claims[0], START);
+    let record = ClientRecord {
+        ttl: LEASE + RECORD_TTL + CLIENT_MARGIN,
+        label: "label".into(),
+    };
+    assert_eq!(first.client, Some(record));
+    assert_eq!(begin(&table, &claims[1], START).client, None);
+    // The first placement received no reply.
+    drop(first);
+    let second = begin(&table, &claims[2], START);
+    assert!(second.client.is_some());
+    reply_granted(second, START);
+    assert_eq!(begin(&table, &claims[3], START + CLIENT_MARGIN).client, None);
+    let later = START + CLIENT_MARGIN + Duration::from_millis(1);
+    assert!(begin(&table, &claims[4], later).client.is_some());
+    let Lookup::Ask(reconnected) = table.begin_placement(&claims[5], START, START, 1) else {
+        panic!("it must be sent to the server");
+    };
+    assert!(reconnected.client.is_some(), "another server may be there");
+}
+
+#[test]
+fn a_renewal_writes_a_record_unless_a_release_is_in_progress() {
+    let table = ClaimTable::default();
+    let held = claim(1);
+    let record = |raised| table.record_to_write(held.at.id, raised);
+    assert_eq!(record(None), None, "nothing is table of it");
+    let placement = begin(&table, &held, START);
+    assert_eq!(record(None), None, "it is not granted");
+    reply_granted(placement, START);
+    assert_eq!(table.begin_release(held.at.id, START), EndState::Settled);
+    assert_eq!(record(None), None, "it is being released");
+    table.cancel_release(held.at.id);
+    assert_eq!(record(None).as_deref(), Some("G:7:1:label"));
+    assert_eq!(
+        table.begin_release(held.at.id, START),
+        EndState::SettledWithRecord
+    );
+    table.cancel_release(held.at.id);
+    let raised = TokenRange::new(FencingToken::new(40).unwrap(), NonZeroU32::new(2).unwrap());
+    assert_eq!(record(raised).as_deref(), Some("G:40:2:label"));
+}
+
+/// A wrong label is worse than none.
+#[test]
+fn a_client_with_claims_of_different_labels_has_no_label() {
+    let table = ClaimTable::default();
+    let mut other = Claim::clone(&claim(2));
+    other.label = "another".into();
+    let first = begin(&table, &claim(1), START);
+    assert_eq!(&*first.client.as_ref().expect("it is the first").label, "label");
+    reply_granted(first, START);
+    let second = begin(&table, &Arc::new(other), START);
+    assert_eq!(&*second.client.as_ref().expect("another label").label, "");
+    reply_granted(second, START);
+    assert_eq!(&*table.client_label(claim(1).at.id.client()), "");
+    assert_eq!(begin(&table, &claim(3), START).client, None);
+}
+
+#[test]
+fn expired_claims_are_swept() {
+    let table = ClaimTable::default();
+    for number in 0..1_000 {
+        reply_granted(begin(&table, &claim(number), START), START);
+    }
+    let later = START + LEASE + RECORD_TTL;
+    for number in 1_000..3_000 {
+        reply_granted(begin(&table, &claim(number), later), later);
+    }
+    assert_eq!(table.state.lock().claims.len(), 2_000);
+}

@@ -1,0 +1,261 @@
+//! Batches: while many calls are in flight, the claims of many callers travel in one call of `redisson_batch.lua`.
+//!
+//! Callers put entries into a queue. A few sender tasks, as many as [`ConcurrencyLimit`] allows, take up to 64 entries
+//! each and send them as one call. No timer is involved: a batch holds what came while the senders were busy.
+
+use std::sync::{Arc, Weak};
+
+use redis::Value;
+use tenure_backend::{BackendError, Claim, ClaimRef, Clock, Instant};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::sync::{Mutex, oneshot};
+
+use crate::claims::arguments::{COUNTER, ttl_ms, write_client};
+use crate::claims::names::Owner;
+use crate::claims::refusal::lacks_key_permission;
+use crate::claims::reply::{integer, list};
+use crate::claims::script::{BATCH, Command};
+use crate::claims::table::ClientRecord;
+use crate::connection::concurrency::ConcurrencyLimit;
+use crate::connection::wire::Wire;
+use crate::error;
+use crate::profile::{grants, lease_ms};
+
+/// The most claims in one batch: half a millisecond of the server's time, in which it serves no other client.
+const MAX_BATCH: usize = 64;
+
+/// One caller's request in a batch.
+pub(crate) enum BatchEntry {
+    /// Place an unfair claim.
+    Acquire {
+        claim: Arc<Claim>,
+        not_after: Instant,
+        /// The client's record, if the call shall write it.
+        client: Option<ClientRecord>,
+    },
+    /// End a claim without eviction, successor or request that may be in flight. `with_record` is set if a renewal has
+    /// written a record of it, which the release deletes.
+    Release { claim: ClaimRef, with_record: bool },
+}
+
+/// What the script did about one entry.
+#[derive(Clone, Copy)]
+pub(crate) enum BatchReply {
+    /// Nothing. The caller calls the script for a single claim instead.
+    NotDone,
+    /// Nothing, because the time limit of this entry, or of another one in the batch, has passed. The claim was never
+    /// placed.
+    TooLate,
+    /// Another client holds the key: the caller may poll again after that many milliseconds.
+    Busy(u64),
+    /// Released: one more than the number of subscribers that received the message. Acquired: the first token.
+    Done(u64),
+}
+
+impl BatchReply {
+    fn decode(code: &Value) -> Option<Self> {
+        let Value::Int(code) = code else { return None };
+        Some(match *code {
+            0 => BatchReply::NotDone,
+            -1 => BatchReply::TooLate,
+            code @ 1.. => BatchReply::Done(code.unsigned_abs()),
+            code => BatchReply::Busy(code.abs_diff(-2)),
+        })
+    }
+}
+
+/// An entry in the queue. Its caller waits for `reply`, so the queue never holds more entries than there are callers.
+struct Queued {
+    entry: BatchEntry,
+    reply: oneshot::Sender<Result<BatchReply, BackendError>>,
+}
+
+/// Takes entries from callers and sends them in batches.
+pub(crate) struct Batcher(UnboundedSender<Queued>);
+
+impl Batcher {
+    /// Starts the sender tasks. They are tasks because a caller may stop polling; they end with the connection.
+    pub(crate) fn new(wire: &Weak<Wire>, clock: &Arc<dyn Clock>, limit: ConcurrencyLimit) -> Self {
+        let (sender, receiver) = unbounded_channel();
+        let entries = Mutex::new(receiver);
+        let queue = Arc::new(Queue { entries, limit });
+        for number in 0..queue.limit.calls() {
+            tokio::spawn(send_batches(number, queue.clone(), wire.clone(), clock.clone()));
+        }
+        Batcher(sender)
+    }
+
+    /// Queues an entry and waits for its reply.
+    ///
+    /// # Cancel safety
+    /// If the caller drops the future before its batch is sent, the entry is removed from the batch.
+    pub(crate) async fn call(&self, entry: BatchEntry) -> Result<BatchReply, BackendError> {
+        let (reply, received) = oneshot::channel();
+        // If the sender tasks have ended with their runtime, this drops `reply`, which ends the wait below.
+        let _ = self.0.send(Queued { entry, reply });
+        received.await.unwrap_or_else(|_| Err(error::runtime_ended()))
+    }
+}
+
+/// What the sender tasks share.
+struct Queue {
+    entries: Mutex<UnboundedReceiver<Queued>>,
+    limit: ConcurrencyLimit,
+}
+
+impl Queue {
+    /// Takes the next batch for the sender task of that number. Returns an empty batch if the task shall end: the
+    /// connection is gone, or the server turned out to be nearer, so that fewer tasks suffice.
+    async fn next(&self, number: usize) -> Vec<Queued> {
+        let mut batch = Vec::new();
+        let mut entries = self.entries.lock().await;
+        if number < self.limit.calls() {
+            entries.recv_many(&mut batch, MAX_BATCH).await;
+        }
+        batch
+    }
+}
+
+/// Sends one batch after the other. What is queued while all sender tasks wait for replies travels in the next batch.
+async fn send_batches(number: usize, queue: Arc<Queue>, wire: Weak<Wire>, clock: Arc<dyn Clock>) {
+    loop {
+        let mut batch = queue.next(number).await;
+        if batch.is_empty() {
+            return;
+        }
+        // A caller that waits for a reply keeps the session, and so the connection.
+        let Some(wire) = wire.upgrade() else { return };
+        batch.retain(|queued| !queued.reply.is_closed());
+        decline_other_clients(&mut batch);
+        if batch.is_empty() {
+            continue;
+        }
+        // Releases come first, so that a claim in the same batch can take a freed key.
+        batch.sort_by_key(|queued| match queued.entry {
+            BatchEntry::Release { with_record, .. } => u8::from(!with_record),
+            BatchEntry::Acquire { .. } => 2,
+        });
+        let sent = clock.now();
+        let mut replies = send(&batch, &wire, &*clock).await.map(Vec::into_iter);
+        if replies.is_ok() {
+            queue.limit.observe(clock.now() - sent);
+        }
+        for Queued { reply, .. } in batch.drain(..) {
+            let result = match &mut replies {
+                Ok(replies) => replies.next().ok_or_else(error::unexpected_reply),
+                // The caller calls alone, so a key without permission fails only its own caller.
+                Err(error) if lacks_key_permission(error) => Ok(BatchReply::NotDone),
+                Err(error) => Err(error.clone()),
+            };
+            // The caller may have gone.
+            let _ = reply.send(result);
+        }
+    }
+}
+
+/// Removes the entries of all clients but the first entry's, because one call carries one client's claims. Their callers
+/// call alone.
+fn decline_other_clients(batch: &mut Vec<Queued>) {
+    let Some(client) = batch.first().map(|queued| queued.entry.at().id.client()) else {
+        return;
+    };
+    let is_other = |queued: &mut Queued| queued.entry.at().id.client() != client;
+    for other in batch.extract_if(.., is_other) {
+        let _ = other.reply.send(Ok(BatchReply::NotDone));
+    }
+}
+
+/// Sends a batch, which is sorted with its releases first. Returns a reply for each entry, in the same order.
+async fn send(batch: &[Queued], wire: &Wire, clock: &dyn Clock) -> Result<Vec<BatchReply>, BackendError> {
+    let reply = wire.call_uncounted(&encode(batch, wire)).await?;
+    let [time, codes @ ..] = list(&reply).ok_or_else(error::unexpected_reply)? else {
+        return Err(error::unexpected_reply());
+    };
+    wire.clock
+        .learn(integer(time).ok_or_else(error::unexpected_reply)?, clock.now());
+    let replies = codes.iter().map(BatchReply::decode);
+    replies.collect::<Option<_>>().ok_or_else(error::unexpected_reply)
+}
+
+fn encode(batch: &[Queued], wire: &Wire) -> Command {
+    let with_record = batch.partition_point(|queued| {
+        matches!(
+            queued.entry,
+            BatchEntry::Release {
+                with_record: true,
+                ..
+            }
+        )
+    });
+    let releases = batch.partition_point(|queued| matches!(queued.entry, BatchEntry::Release { .. }));
+    let placements = || {
+        batch[releases..]
+            .iter()
+            .filter_map(|queued| queued.entry.placement())
+    };
+    let tokens: u64 = placements().map(|(claim, _)| grants(claim)).sum();
+    let first_not_after = placements().map(|(_, not_after)| not_after).min();
+    let shared = if_all_equal(placements().map(|(claim, _)| (lease_ms(claim.lease), grants(claim))));
+    let mut command = BATCH.command(3 + batch.len(), 8 + 3 * batch.len(), 160 * (1 + batch.len()));
+    command.text(COUNTER);
+    if let Some(first) = batch.first() {
+        write_client(&mut command, first.entry.at().id.client());
+    }
+    for Queued { entry, .. } in batch {
+        command.text(entry.at().key.as_str());
+    }
+    command
+        .number(releases as u64)
+        .number(with_record as u64)
+        .number(tokens)
+        .number(first_not_after.map_or(0, |not_after| wire.clock.at(not_after)));
+    write_client_record(&mut command, batch);
+    match shared {
+        Some((lease, grants)) => command.number(lease).number(grants),
+        None => command.text("").text(""),
+    };
+    for Queued { entry, .. } in batch {
+        command.bytes(Owner::of(entry.at().id).as_bytes());
+    }
+    if shared.is_none() {
+        for (claim, _) in placements() {
+            command.number(lease_ms(claim.lease)).number(grants(claim));
+        }
+    }
+    command
+}
+
+/// Returns the common value of all items, or `None` if they differ.
+fn if_all_equal<T: PartialEq>(mut items: impl Iterator<Item = T>) -> Option<T> {
+    let first = items.next()?;
+    items.all(|other| other == first).then_some(first)
+}
+
+/// Writes the client's record once, if any entry carries it.
+fn write_client_record(command: &mut Command, batch: &[Queued]) {
+    let record = batch.iter().find_map(|queued| match &queued.entry {
+        BatchEntry::Acquire { client, .. } => client.as_ref(),
+        BatchEntry::Release { .. } => None,
+    });
+    match record {
+        Some(ClientRecord { ttl, label }) => command.number(ttl_ms(*ttl)).text(label),
+        None => command.text("").text(""),
+    };
+}
+
+impl BatchEntry {
+    fn at(&self) -> &ClaimRef {
+        match self {
+            BatchEntry::Acquire { claim, .. } => &claim.at,
+            BatchEntry::Release { claim, .. } => claim,
+        }
+    }
+
+    /// The claim to place and its time limit; `None` for a release.
+    fn placement(&self) -> Option<(&Claim, Instant)> {
+        match self {
+            BatchEntry::Acquire { claim, not_after, .. } => Some((claim, *not_after)),
+            BatchEntry::Release { .. } => None,
+        }
+    }
+}

@@ -1,0 +1,178 @@
+//! The session with the server: opened once, and replaced by another when its connection breaks.
+
+use std::future::Future;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use futures_util::stream;
+use parking_lot::Mutex;
+use tenure_backend::{BackendError, Wakes};
+use tokio::sync::watch;
+use tokio::time::sleep;
+
+use crate::connection::dial::Dialer;
+use crate::connection::session::Session;
+use crate::error;
+
+/// Pauses between attempts to replace a connection: each is twice as long as the one before, up to the last.
+const FIRST_PAUSE: Duration = Duration::from_millis(50);
+const LAST_PAUSE: Duration = Duration::from_secs(1);
+
+/// Holds the current session and replaces it when it ends.
+pub(crate) struct Link {
+    pub(crate) dialer: Dialer,
+    state: Arc<Mutex<State>>,
+}
+
+struct State {
+    session: Option<Arc<Session>>,
+    /// The attempt to connect that is in progress.
+    attempt: Option<watch::Receiver<Attempt>>,
+    closed: bool,
+    /// Notified when a connection has replaced another.
+    replaced: watch::Sender<()>,
+}
+
+/// Result of an attempt to connect; `None` while it is in progress.
+type Attempt = Option<Result<Arc<Session>, BackendError>>;
+
+impl Link {
+    /// Connects for the first time.
+    pub(crate) async fn open(dialer: Dialer) -> Result<Self, BackendError> {
+        let session = Session::open(&dialer).await?;
+        let ended = session.wire.ended();
+        let state = State {
+            session: Some(session),
+            attempt: None,
+            closed: false,
+            replaced: watch::Sender::new(()),
+        };
+        let state = Arc::new(Mutex::new(state));
+        tokio::spawn(reconnect_at_end(ended, dialer.clone(), Arc::downgrade(&state)));
+        Ok(Link { dialer, state })
+    }
+
+    /// Returns the current session, or connects again if it has broken.
+    ///
+    /// A task of its own connects: other callers wait for the same attempt, and the first one may stop polling.
+    pub(crate) async fn session(&self) -> Result<Arc<Session>, BackendError> {
+        self.dialer.check_process()?;
+        let mut attempt = match self.current()? {
+            Current::Session(session) => return Ok(session),
+            Current::Attempt(attempt) => attempt,
+        };
+        match attempt.wait_for(Option::is_some).await.as_deref() {
+            Ok(Some(ended)) => ended.clone(),
+            _ => Err(error::connect_abandoned()),
+        }
+    }
+
+    /// Drops the session and refuses further calls. Calls in flight still receive their replies.
+    pub(crate) fn close(&self) {
+        let mut state = self.state.lock();
+        (state.closed, state.session) = (true, None);
+    }
+
+    /// Changes when a connection has replaced another: the host name may lead to another server by then.
+    pub(crate) fn replacements(&self) -> watch::Receiver<()> {
+        self.state.lock().replaced.subscribe()
+    }
+
+    /// Wakes when a connection has replaced another.
+    pub(crate) fn reconnects(&self) -> Wakes {
+        Wakes::new(stream::unfold(self.replacements(), async |mut replacements| {
+            replacements.changed().await.ok().map(|()| ((), replacements))
+        }))
+    }
+
+    fn current(&self) -> Result<Current, BackendError> {
+        let mut state = self.state.lock();
+        if state.closed {
+            return Err(BackendError::closed());
+        }
+        if let Some(session) = state.session.as_ref().filter(|session| !session.wire.is_broken()) {
+            return Ok(Current::Session(session.clone()));
+        }
+        state.session = None;
+        // If the attempt's task has ended with its runtime, its channel is closed and another attempt starts.
+        if let Some(attempt) = state
+            .attempt
+            .as_ref()
+            .filter(|attempt| attempt.has_changed().is_ok())
+        {
+            return Ok(Current::Attempt(attempt.clone()));
+        }
+        let (done, attempt) = watch::channel(None);
+        state.attempt = Some(attempt.clone());
+        tokio::spawn(connect(self.dialer.clone(), self.state.clone(), done));
+        Ok(Current::Attempt(attempt))
+    }
+}
+
+enum Current {
+    Session(Arc<Session>),
+    Attempt(watch::Receiver<Attempt>),
+}
+
+async fn connect(dialer: Dialer, shared: Arc<Mutex<State>>, done: watch::Sender<Attempt>) {
+    let opened = Session::open(&dialer).await;
+    let mut state = shared.lock();
+    state.attempt = None;
+    let ended = match opened {
+        Ok(_) if state.closed => Err(BackendError::closed()),
+        Ok(session) => {
+            tokio::spawn(reconnect_at_end(
+                session.wire.ended(),
+                dialer,
+                Arc::downgrade(&shared),
+            ));
+            state.session = Some(session.clone());
+            state.replaced.send_replace(());
+            Ok(session)
+        }
+        Err(failure) => Err(failure),
+    };
+    done.send_replace(Some(ended));
+}
+
+/// Replaces a connection as soon as it has ended, without waiting for a call: held claims are renewed over the new one.
+/// Retries until the server can be reached, or refuses the client for good.
+async fn reconnect_at_end(ended: impl Future<Output = ()>, dialer: Dialer, state: Weak<Mutex<State>>) {
+    ended.await;
+    let mut pause = FIRST_PAUSE;
+    while let Some(state) = state.upgrade() {
+        let dialer = dialer.clone();
+        match (Link { dialer, state }).session().await {
+            Err(error) if error.is_transient() => {}
+            Ok(_) | Err(_) => return,
+        }
+        sleep(pause).await;
+        pause = (2 * pause).min(LAST_PAUSE);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tenure_backend::{Effect, Fault};
+    use tenure_endpoint::StoreUrl;
+    use tenure_servers::Redis;
+
+    use super::*;
+    use crate::config::Config;
+
+    #[tokio::test]
+    async fn calling_after_a_fork_is_refused() {
+        let server = Redis::start().expect("redis-server starts");
+        let url = StoreUrl::parse(&format!("redis://{}", server.address())).expect("a URL");
+        let config = Config::from_url(&url).expect("it makes sense");
+        let mut link = Link::open(Dialer::new(config).expect("no TLS"))
+            .await
+            .expect("the server answers");
+        link.session().await.expect("the parent is served");
+        // Makes this process look like a child of the one that connected.
+        link.dialer.process = std::process::id() + 1;
+        let refusal = link.session().await.map(drop).expect_err("a child is not");
+        assert_eq!((refusal.fault(), refusal.effect()), (Fault::Closed, Effect::None));
+        assert!(refusal.to_string().contains("after a fork"), "{refusal}");
+    }
+}

@@ -1,0 +1,70 @@
+//! One connection as the verbs use it: single calls, limited in number, and claims that travel in batches.
+
+use std::sync::Arc;
+
+use redis::Value;
+use tenure_backend::BackendError;
+use tokio::sync::Semaphore;
+
+use crate::claims::script::Command;
+use crate::connection::batch::{BatchEntry, BatchReply, Batcher};
+use crate::connection::concurrency::ConcurrencyLimit;
+use crate::connection::dial::Dialer;
+use crate::connection::wire::Wire;
+use crate::error;
+
+/// The most calls for a single claim in flight; further ones queue in this process.
+///
+/// Renewals are not limited. At most these calls and the batches (see `concurrency.rs`) are ahead of a renewal, so held
+/// claims are renewed in time however many tasks lock at once.
+const MAX_SINGLE_CALLS: usize = 256;
+
+/// A connection with its batcher. It lives until the connection breaks, or all its users have dropped it.
+pub(crate) struct Session {
+    pub(crate) wire: Arc<Wire>,
+    /// Number of calls in flight from which on claims are batched.
+    batch_from: usize,
+    batcher: Batcher,
+    single_calls: Semaphore,
+}
+
+impl Session {
+    /// Connects, logs in, and loads the scripts into the server.
+    pub(crate) async fn open(dialer: &Dialer) -> Result<Arc<Self>, BackendError> {
+        let config = &dialer.config;
+        let wire = Wire::open(dialer).await?;
+        let limit = ConcurrencyLimit::new(wire.round_trip, config.concurrent_batches);
+        let batcher = Batcher::new(&Arc::downgrade(&wire), &config.clock, limit);
+        Ok(Arc::new(Session {
+            wire,
+            batch_from: config.batch_from,
+            batcher,
+            single_calls: Semaphore::new(MAX_SINGLE_CALLS),
+        }))
+    }
+
+    /// Returns whether enough calls are in flight that further claims are batched.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.wire.calls_in_flight() >= self.batch_from
+    }
+
+    /// Acquires or releases a claim in a call with others.
+    pub(crate) async fn call_batched(&self, entry: BatchEntry) -> Result<BatchReply, BackendError> {
+        let _counted = self.wire.count_call();
+        self.batcher.call(entry).await
+    }
+
+    /// Calls a script for a single claim, once fewer than [`MAX_SINGLE_CALLS`] are in flight.
+    ///
+    /// # Cancel safety
+    /// Sends nothing if it is dropped while it waits for its turn.
+    pub(crate) async fn call_limited(&self, command: &Command) -> Result<Value, BackendError> {
+        let _permit = self
+            .single_calls
+            .acquire()
+            .await
+            .map_err(|_| error::runtime_ended())?;
+        // Boxed: this future takes 1.5 kB, which batched callers would carry too.
+        Box::pin(self.wire.call(command)).await
+    }
+}

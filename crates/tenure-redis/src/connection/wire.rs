@@ -1,0 +1,259 @@
+//! One connection to the server. Calls are pipelined: each is written at once, and replies come in the same order.
+
+use std::future::Future;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use redis::aio::MultiplexedConnection;
+use redis::{AsyncConnectionConfig, Cmd, RedisError, ServerError, Value};
+use tenure_backend::BackendError;
+use tokio::sync::watch;
+use tokio::task::AbortHandle;
+use tokio::time::timeout;
+
+use crate::claims::refusal::Refusal;
+use crate::claims::reply::{integer, list};
+use crate::claims::script::{Command, load_all};
+use crate::connection::clock::ServerClock;
+use crate::connection::dial::Dialer;
+use crate::error::{self, ConnectError};
+
+/// Number of calls that the writing task queues; further callers wait until it takes theirs.
+const PIPELINE_BUFFER: usize = 1024;
+
+/// An idle connection is pinged on every 20th check, to find a dead server before the next call needs it.
+const IDLE_CHECKS_PER_PING: u32 = 20;
+
+/// Number of the next connection.
+static NEXT_NUMBER: AtomicU64 = AtomicU64::new(0);
+
+/// A connection to a server that has our scripts. It lives until it breaks, or is dropped.
+pub(crate) struct Wire {
+    /// Identifies the connection within this process.
+    pub(crate) number: u64,
+    connection: MultiplexedConnection,
+    /// Lower bound of this server's clock. The next connection may reach another server, and has its own.
+    pub(crate) clock: ServerClock,
+    /// The shortest round trip seen while connecting.
+    pub(crate) round_trip: Duration,
+    /// Number of callers that wait for a reply.
+    in_flight: Arc<AtomicUsize>,
+    /// A call has failed. Set at once, because the driver task notices later.
+    broken: AtomicBool,
+    driver: Driver,
+    /// Closes when the driver task has ended.
+    ended: watch::Receiver<()>,
+}
+
+impl Wire {
+    /// Connects, logs in, and loads the scripts into the server.
+    pub(crate) async fn open(dialer: &Dialer) -> Result<Arc<Self>, BackendError> {
+        let config = &dialer.config;
+        let opening = timeout(config.connect_timeout, Self::connect(dialer));
+        match opening.await {
+            Ok(wire) => wire.map_err(|error| error::unreachable(config, error)),
+            Err(_) => Err(error::connect_timed_out(config)),
+        }
+    }
+
+    async fn connect(dialer: &Dialer) -> Result<Arc<Self>, ConnectError> {
+        let (config, in_flight) = (&dialer.config, Arc::default());
+        let stream = dialer.dial_for_calls(&in_flight).await?;
+        let clock = &config.clock;
+        let begun = clock.now();
+        let settings = AsyncConnectionConfig::new()
+            .set_response_timeout(None)
+            .set_pipeline_buffer_size(PIPELINE_BUFFER);
+        let (mut connection, driver) =
+            MultiplexedConnection::new_with_config(&dialer.handshake()?, stream, settings).await?;
+        let round_trip = clock.now() - begun;
+        let (alive, ended) = watch::channel(());
+        let driver = tokio::spawn(async move {
+            let _alive = alive;
+            driver.await;
+        });
+        let driver = Driver(driver.abort_handle());
+        let mut first = redis::pipe();
+        for load in load_all() {
+            first.add_command(load);
+        }
+        first.cmd("TIME");
+        let sent = clock.now();
+        let mut replies = connection.send_packed_commands(&first, 0, first.len()).await?;
+        let round_trip = round_trip.min(clock.now() - sent);
+        for reply in &replies {
+            if let Value::ServerError(refusal) = reply {
+                return Err(RedisError::from(refusal.clone()).into());
+            }
+        }
+        let shown = replies.pop().as_ref().and_then(time).ok_or(ConnectError::Time)?;
+        let wire = Arc::new(Wire {
+            number: NEXT_NUMBER.fetch_add(1, Ordering::Relaxed),
+            connection,
+            clock: ServerClock::new(shown, clock.now()),
+            round_trip,
+            in_flight,
+            broken: AtomicBool::new(false),
+            driver,
+            ended,
+        });
+        tokio::spawn(close_if_silent(Arc::downgrade(&wire), config.command_timeout));
+        Ok(wire)
+    }
+
+    /// Returns whether the connection is broken, so that no more replies come.
+    pub(crate) fn is_broken(&self) -> bool {
+        self.broken.load(Ordering::Relaxed) || self.driver.0.is_finished()
+    }
+
+    /// Resolves when the connection has ended. Does not keep it open.
+    pub(crate) fn ended(&self) -> impl Future<Output = ()> + Send + use<> {
+        let mut ended = self.ended.clone();
+        async move { while ended.changed().await.is_ok() {} }
+    }
+
+    /// Number of callers that wait for a reply.
+    pub(crate) fn calls_in_flight(&self) -> usize {
+        self.in_flight.load(Ordering::Relaxed)
+    }
+
+    /// Counts one more caller that waits for a reply, until the returned guard is dropped.
+    pub(crate) fn count_call(&self) -> InFlight<'_> {
+        self.in_flight.fetch_add(1, Ordering::Relaxed);
+        InFlight(&self.in_flight)
+    }
+
+    /// Calls a script by its hash. If the server has lost the script, sends the source with `EVAL`, which runs and
+    /// stores it in one step, so it cannot be lost in between.
+    pub(crate) async fn call(&self, command: &Command) -> Result<Value, BackendError> {
+        let _counted = self.count_call();
+        self.call_uncounted(command).await
+    }
+
+    /// Does the same as [`call`](Self::call) for a batch, whose callers are counted one by one.
+    pub(crate) async fn call_uncounted(&self, command: &Command) -> Result<Value, BackendError> {
+        let reply = match self.send(command.as_cmd()).await {
+            Err(CallError::Refused(refusal)) if refusal.code() == "NOSCRIPT" => {
+                self.send(&command.with_source()).await
+            }
+            reply => reply,
+        };
+        reply.map_err(BackendError::from)
+    }
+
+    /// Reads the server's clock, in microseconds.
+    pub(crate) async fn time(&self) -> Result<u64, BackendError> {
+        let reply = self.query(&redis::cmd("TIME")).await?;
+        time(&reply).ok_or_else(error::unexpected_reply)
+    }
+
+    /// Sends one command that is no script call.
+    pub(crate) async fn query(&self, command: &Cmd) -> Result<Value, BackendError> {
+        let _counted = self.count_call();
+        self.send(command).await.map_err(BackendError::from)
+    }
+
+    async fn send(&self, command: &Cmd) -> Result<Value, CallError> {
+        let mut connection = self.connection.clone();
+        let reply = split_refusal(connection.send_packed_command(command).await);
+        let is_useless = match &reply {
+            Ok(_) => false,
+            Err(CallError::Refused(refusal)) => Refusal::of(refusal).is_from_replica(),
+            Err(CallError::Unanswered(_)) => true,
+        };
+        if is_useless {
+            self.close();
+        }
+        reply
+    }
+
+    /// Closes the connection. The next call opens another.
+    pub(crate) fn close(&self) {
+        self.broken.store(true, Ordering::Relaxed);
+        self.driver.0.abort();
+    }
+}
+
+/// Reason why a call has no result.
+enum CallError {
+    /// The server replied with an error.
+    Refused(ServerError),
+    /// No reply came.
+    Unanswered(RedisError),
+}
+
+impl From<CallError> for BackendError {
+    fn from(error: CallError) -> Self {
+        match error {
+            CallError::Refused(refusal) => Refusal::of(&refusal).error(),
+            CallError::Unanswered(error) => error::unanswered(&error),
+        }
+    }
+}
+
+fn split_refusal(reply: Result<Value, RedisError>) -> Result<Value, CallError> {
+    match reply {
+        Ok(Value::ServerError(refusal)) => Err(CallError::Refused(refusal)),
+        Ok(value) => Ok(value),
+        Err(error) => Err(match ServerError::try_from(error) {
+            Ok(refusal) => CallError::Refused(refusal),
+            Err(error) => CallError::Unanswered(error),
+        }),
+    }
+}
+
+/// The task that reads and writes. Dropping this ends it, also if connecting is cancelled halfway.
+struct Driver(AbortHandle);
+
+impl Drop for Driver {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// Counts a caller as waiting for a reply while it lives.
+pub(crate) struct InFlight<'a>(&'a AtomicUsize);
+
+impl Drop for InFlight<'_> {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Closes the connection if the server does not answer a `PING` within `limit`.
+///
+/// Replies come in order, so the reply to a `PING` proves that all earlier calls were answered; calls need no timers of
+/// their own. Checks every quarter of `limit`.
+async fn close_if_silent(wire: Weak<Wire>, limit: Duration) {
+    let ping = redis::cmd("PING");
+    let mut idle = 0;
+    loop {
+        tokio::time::sleep(limit / 4).await;
+        let Some(wire) = wire.upgrade().filter(|wire| !wire.is_broken()) else {
+            return;
+        };
+        idle = if wire.calls_in_flight() > 0 { 0 } else { idle + 1 };
+        if idle % IDLE_CHECKS_PER_PING != 0 {
+            continue;
+        }
+        let mut connection = wire.connection.clone();
+        if timeout(limit, connection.send_packed_command(&ping))
+            .await
+            .is_err()
+        {
+            tracing::debug!(?limit, "Redis does not answer: the connection is closed");
+            return wire.close();
+        }
+    }
+}
+
+/// Decodes the reply of `TIME` into microseconds. Returns `None` if it is malformed or too large.
+fn time(value: &Value) -> Option<u64> {
+    let [seconds, micros] = list(value)? else {
+        return None;
+    };
+    integer(seconds)?
+        .checked_mul(1_000_000)?
+        .checked_add(integer(micros)?)
+}
