@@ -134,7 +134,7 @@ async fn an_exhausted_token_counter_is_reported_and_grants_nothing() {
                 claim: Arc::new(successor),
                 not_after: proxied.client.now() + Duration::from_secs(5),
             }),
-            ..departure(&held)
+            ..unlock_of(&held)
         };
         let ReleaseReply::Done { freed, successor, .. } = release(&proxied.store, handed_over).await else {
             panic!("the holder is gone");

@@ -284,7 +284,7 @@ async fn the_head_is_woken_again_after_the_cooldown() {
     java_enqueue(&fixture, &key, JAVA, Some(330_000));
     let barred = ReleaseRequest {
         cooldown: Duration::from_millis(20),
-        ..eviction(ReleaseTarget::All(key.clone()))
+        ..eviction_of(ReleaseTarget::All(key.clone()))
     };
     assert_eq!(operator.depart(barred).await.freed.len(), 1);
     assert!(!fixture.exists(key.as_str()), "the cooldown is over");
