@@ -1,20 +1,22 @@
--- Places a claim on a mutex, or polls one that is there. Redisson's RLock and RFairLock.
+-- Places a claim on a mutex, or polls it: Redisson's RLock and RFairLock.
 --
--- Inputs     KEYS  the lock's name, the token counter, what is known of the claim's client, its doubts
---            ARGV  owner, lease (ms), not_after (µs of TIME), grants; its label and '1' if it is fair, or two '' if it is
---                  not and more follows; and if it is to be said, for how long (ms) to keep what is known of the client,
---                  and the client's label
--- Atomicity  one script: whether the claim has ended, holds or may hold, its end and its tokens are one decision.
--- Answer     four numbers in one text, with blanks between: a list would cost the server several microseconds more.
---            1, first token, how many, time   granted; the lease runs from now on
---            0, poll after (ms), ahead or -1, time   waits
---            2, 0, 0, time   ended      3, 0, 0, time   too late      4, 0, 0, time   the key is a read-write lock
---            5, 0, 0, time   no further token can be counted exactly, and nothing was done
+-- Inputs     KEYS  the lock's name, the token counter, the client's record, the mark that its requests may be in flight
+--            ARGV  owner, lease (ms), not_after (µs of TIME), grants (number of tokens); label and '1' if the claim is
+--                  fair (both '' if it is unfair and more follows, else absent); and if the client's record is to be
+--                  written: its time to live (ms) and the client's label
+-- Atomicity  one script decides whether the claim has ended, holds or may hold, when its lease ends, and its tokens.
+-- Reply      four numbers in one text, separated by blanks: a list would cost the server several microseconds more.
+--            1, first token, number of tokens, time      granted; the lease starts now
+--            0, poll after (ms), claims ahead or -1, time   waits
+--            2, 0, 0, time   ended      3, 0, 0, time   not_after has passed   4, 0, 0, time   a read-write lock
+--            5, 0, 0, time   no further token can be counted exactly; nothing was done
 --            6, 0, 0, time   the key is no lock
--- Closes     a request that was delayed on its way finds its not_after passed, or the record of its end, and cannot
---            bring back what was released; one that is repeated finds its own field, and is granted again.
+-- Closes     the race between a delayed request and the release: the late request finds its not_after passed, or the
+--            record that its claim has ended. A repeated request finds its own field and is granted again.
 local KEYS, ARGV, call = KEYS, ARGV, redis.call
-local name, counter, claims, open, close = KEYS[1], KEYS[2], KEYS[3], '{', '}'
+local name, counter, claims, doubts = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local owner, lease, not_after, grants, label, fair, client_ttl, client_label = unpack(ARGV)
+local open, close = '{', '}'
 if string.find(name, '{', 1, true) then
     open, close = '', ''
 end
@@ -22,31 +24,31 @@ local time = call('TIME')
 local now = time[1] * 1000000 + time[2]
 --: include redisson_draw
 
--- The usual case in five calls: nobody holds, nobody queues, and no request of the client's is in doubt. One that is fair
--- may have waited before. Texts are a good part of what a script costs: each name is made in one piece, and numbers are
--- made texts here, since that is dear where a call does it.
+-- The common case in five calls: the key is free, no client queues, and no request of this client may be in flight. A
+-- fair claim may have waited before, so its record is checked. Concatenation is a large part of a script's cost, so
+-- each name is made in one piece, and numbers are formatted here, where it is cheaper than in a call.
 if
-    now <= tonumber(ARGV[3])
-    and call('EXISTS', name, KEYS[4], 'redisson_lock_queue:' .. open .. name .. close) == 0
-    and (ARGV[6] ~= '1' or call('EXISTS', 'tenure_claim:' .. open .. name .. close .. ':' .. ARGV[1]) == 0)
+    now <= tonumber(not_after)
+    and call('EXISTS', name, doubts, 'redisson_lock_queue:' .. open .. name .. close) == 0
+    and (fair ~= '1' or call('EXISTS', 'tenure_claim:' .. open .. name .. close .. ':' .. owner) == 0)
 then
-    local text, grants = string.format, tonumber(ARGV[4])
-    local first = draw(grants)
+    local text, count = string.format, tonumber(grants)
+    local first = draw(count)
     if not first then
         return text('5 0 0 %d', now)
     end
-    call('HSET', name, ARGV[1], '1')
-    call('PEXPIRE', name, ARGV[2])
-    if ARGV[7] then
-        call('HSET', claims, 'label', ARGV[8])
-        call('PEXPIRE', claims, math.max(ARGV[7], call('PTTL', claims)))
+    call('HSET', name, owner, '1')
+    call('PEXPIRE', name, lease)
+    if client_ttl then
+        call('HSET', claims, 'label', client_label)
+        call('PEXPIRE', claims, math.max(client_ttl, call('PTTL', claims)))
     end
-    return text('1 %d %d %d', first, grants, now)
+    return text('1 %d %d %d', first, count, now)
 end
 local tag = open .. name .. close
 local queue = 'redisson_lock_queue:' .. tag
 --: include redisson_place
-keep(claims, ARGV[7], ARGV[8])
-local lease, not_after, grants = tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
-local code, first, second = place(ARGV[1], lease, not_after, grants, ARGV[5] or '', ARGV[6] == '1', false)
+write_client_record(claims, client_ttl, client_label)
+local code, first, second =
+    place(owner, tonumber(lease), tonumber(not_after), tonumber(grants), label or '', fair == '1', false)
 return string.format('%d %d %d %d', code, first, second, now)

@@ -1,74 +1,77 @@
--- Releases and places many unfair claims on mutexes, as far as nothing about them is unusual: those of many callers at once.
+-- Releases and places many unfair claims of one client, as far as each of them is a common case.
 --
--- Inputs     KEYS  the token counter, what is known of the claims' client, its doubts, then the lock's name of each claim:
---                  first those that depart, then those to place
---            ARGV  how many depart, of how many of these (the first ones) something was written down, how many tokens
---                  the others want in all, the first not_after of theirs (µs of TIME), for how long (ms) to keep what is
---                  known of the client ('' if nothing changes) and its label, the lease (ms) and the grants of each that
---                  is placed ('' where they differ); then each claim's owner; and where they differ, for each that is
---                  placed: lease, grants
--- Atomicity  one script for all; but for the time that has passed, one claim's trouble is no other's.
--- Answer     the time, then one number for each claim. Of one that departed: 1 and how many heard of it. Of the others: the
---            first token (granted: the lease runs from now on), or -1 (the first not_after has passed, and this claim was
---            never placed: it may be asked for by itself if its own has not), or -2 and how long it is until it may ask
---            again (ms; held by another). 0 for whatever is unusual: nothing was done, it is to be asked for by itself.
--- Closes     what redisson_release and redisson_acquire close: it does only what they do in their usual cases. Tokens are
---            drawn before the first grant, so a script that was broken off has given none twice.
+-- Inputs     KEYS  the token counter, the client's record, the mark that its requests may be in flight; then the lock's
+--                  name of each claim: first the releases, then the placements
+--            ARGV  number of releases, how many of these (the first ones) have a record, number of tokens of all
+--                  placements, their first not_after (µs of TIME), time to live (ms) of the client's record ('' to
+--                  leave it as it is) and its label, lease (ms) and tokens of each placement ('' if they differ); then
+--                  the owner of each claim; and if they differ, lease and tokens of each placement
+-- Atomicity  one script for all. Each claim is judged alone, except for the time limit.
+-- Reply      the time, then one number for each claim. 0: it is no common case, nothing was done, and the caller sends
+--            it alone. For a release: 1 and the number of subscribers that received the message. For a placement: the
+--            first token (granted, the lease starts now); -1 if the first not_after has passed and this claim was never
+--            placed (the caller sends it alone if its own limit has not passed); or -2 minus the time until it may poll
+--            again (ms), because another client holds the key.
+-- Closes     the same races as redisson_release and redisson_acquire, because it does only what they do in their common
+--            cases. Tokens are drawn before the first grant, so a script that is killed midway hands out none twice.
 local KEYS, ARGV, call, try, find, text = KEYS, ARGV, redis.call, redis.pcall, string.find, string.format
-local counter, departing, noted, wanted = KEYS[1], tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
+local counter, claims, doubts = KEYS[1], KEYS[2], KEYS[3]
+local releases, with_record, tokens = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
+local first_not_after, client_ttl, client_label = tonumber(ARGV[4]), ARGV[5], ARGV[6]
 local all, lease, grants = #KEYS - 3, ARGV[7], tonumber(ARGV[8])
 local time = call('TIME')
 local now = time[1] * 1000000 + time[2]
-local late = now > tonumber(ARGV[4])
-local answer = { now }
+local too_late = now > first_not_after
+local reply = { now }
 --: include redisson_foreign
 
--- Before all else is written: a memory that is full, or a disk, then refuses all grants and keeps nobody from leaving.
+-- Draws all tokens before any other write. If memory or disk is full, this fails, all placements are declined, and
+-- the releases still work.
 local first
-if wanted > 0 and not late then
+if tokens > 0 and not too_late then
     local drawn = try('GET', counter)
     if type(drawn) ~= 'table' then
         first = math.max(now, (tonumber(drawn) or 0) + 1)
-        local last = first - 1 + wanted
+        local last = first - 1 + tokens
         if last >= 2 ^ 53 or try('SET', counter, text('%d', last)).err then
             first = nil
         end
     end
 end
 
--- Each name is made in one piece, for the texts are a good part of what a script costs.
-for i = 1, departing do
-    local name, owner, said, open, close = KEYS[i + 3], ARGV[i + 8], 0, '{', '}'
+-- Concatenation is a large part of a script's cost, so each name is made in one piece.
+for i = 1, releases do
+    local name, owner, code, open, close = KEYS[i + 3], ARGV[i + 8], 0, '{', '}'
     if find(name, '{', 1, true) then
         open, close = '', ''
     end
-    -- What is no lock holds nobody: its error is not ours.
+    -- A key of another type has no holder, so its error counts as "not held".
     if call('EXISTS', 'redisson_lock_queue:' .. open .. name .. close) == 0 and try('HDEL', name, owner) == 1 then
-        if i <= noted then
+        if i <= with_record then
             call('DEL', 'tenure_claim:' .. open .. name .. close .. ':' .. owner)
         end
-        said = 1 + call('PUBLISH', 'redisson_lock__channel:' .. open .. name .. close, '0')
+        code = 1 + call('PUBLISH', 'redisson_lock__channel:' .. open .. name .. close, '0')
     end
-    answer[i + 1] = said
+    reply[i + 1] = code
 end
 
-if first and ARGV[5] ~= '' then
-    call('HSET', KEYS[2], 'label', ARGV[6])
-    call('PEXPIRE', KEYS[2], math.max(ARGV[5], call('PTTL', KEYS[2])))
+if first and client_ttl ~= '' then
+    call('HSET', claims, 'label', client_label)
+    call('PEXPIRE', claims, math.max(client_ttl, call('PTTL', claims)))
 end
-local doubts = wanted > 0 and call('EXISTS', KEYS[3]) == 1
-for i = departing + 1, all do
-    local name, owner, said, open, close = KEYS[i + 3], ARGV[i + 8], 0, '{', '}'
+local may_be_in_flight = tokens > 0 and call('EXISTS', doubts) == 1
+for i = releases + 1, all do
+    local name, owner, code, open, close = KEYS[i + 3], ARGV[i + 8], 0, '{', '}'
     if find(name, '{', 1, true) then
         open, close = '', ''
     end
     if not grants then
-        lease = ARGV[7 + all + 2 * (i - departing)]
+        lease = ARGV[7 + all + 2 * (i - releases)]
     end
-    local seen = doubts and call('EXISTS', 'tenure_claim:' .. open .. name .. close .. ':' .. owner) == 1
-    if late then
+    local seen = may_be_in_flight and call('EXISTS', 'tenure_claim:' .. open .. name .. close .. ':' .. owner) == 1
+    if too_late then
         if not seen and try('HEXISTS', name, owner) == 0 then
-            said = -1
+            code = -1
         end
     elseif call('EXISTS', name, 'redisson_lock_queue:' .. open .. name .. close) > 0 then
         local held = try('HMGET', name, owner, 'mode')
@@ -77,20 +80,20 @@ for i = departing + 1, all do
             if left >= FOREIGN_POLL then
                 local tag = open .. name .. close
                 local timeouts, waiters = 'redisson_lock_timeout:' .. tag, 'tenure_waiters:' .. tag
-                local readable, foreign = pcall(is_foreign_too, name, timeouts, waiters)
+                local readable, foreign = pcall(is_shared_with_foreign, name, timeouts, waiters)
                 if not readable then
                     left = -1
                 elseif foreign then
                     left = FOREIGN_POLL - 1
                 end
             end
-            said = left >= 0 and -3 - left or 0
+            code = left >= 0 and -3 - left or 0
         end
     elseif first and not seen then
         call('HSET', name, owner, '1')
         call('PEXPIRE', name, lease)
-        said, first = first, first + (grants or ARGV[8 + all + 2 * (i - departing)])
+        code, first = first, first + (grants or ARGV[8 + all + 2 * (i - releases)])
     end
-    answer[i + 1] = said
+    reply[i + 1] = code
 end
-return answer
+return reply

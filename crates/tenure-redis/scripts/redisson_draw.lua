@@ -1,6 +1,7 @@
--- Draws tokens: above all before, and not below the server's time. Part of scripts: expects `counter` and `now` (µs).
+-- Draws tokens that are above all earlier ones and not below the server's time. Included in scripts; needs `counter` and
+-- `now` (µs).
 --
--- Returns the first of `grants` consecutive tokens, or nil and does nothing where one of them cannot be counted exactly.
+-- Returns the first of `grants` consecutive tokens; or nil, without any change, if one could not be counted exactly.
 local function draw(grants)
     local before = redis.call('GETSET', counter, string.format('%d', now))
     local last = math.max(now, (tonumber(before) or 0) + grants)

@@ -1,7 +1,7 @@
--- Detects clients of other kinds, such as Redisson's, at a lock. Part of scripts, no script of its own.
+-- Detects clients of other kinds, such as Redisson's, at a lock. Included in scripts.
 --
--- Such a client may release the lock and publish nothing to our waiters: a fair unlock of Redisson's publishes to the next
--- fair waiter alone. A waiter that could miss a release polls after FOREIGN_POLL ms.
+-- Such a client may release the lock without publishing to our waiters: a fair unlock of Redisson's publishes only to the
+-- next fair waiter. A waiter that could miss a release polls after FOREIGN_POLL ms.
 local FOREIGN_POLL = 1000
 
 -- Returns whether a client of another kind holds the lock. A holder is ours if it or its client has a record.
@@ -21,6 +21,6 @@ local function is_held_by_foreign(name)
 end
 
 -- Returns whether a client of another kind queues for the lock or holds it.
-local function is_foreign_too(name, timeouts, waiters)
+local function is_shared_with_foreign(name, timeouts, waiters)
     return redis.call('ZCARD', timeouts) > redis.call('ZCARD', waiters) or is_held_by_foreign(name)
 end

@@ -1,17 +1,17 @@
--- Shows mutexes: their holders and queues. Changes nothing.
+-- Shows mutexes with their holders and queues. Changes nothing.
 --
--- Inputs     KEYS  the names to look at
--- Atomicity  one script: what is shown of a key stood so at one moment.
--- Answer     for each name: {name, time left (ms), holders, waiters}; each holder {owner, its record or '', its client's
---            label or false if that is not known}, each waiter {owner, its record or ''};
---            nothing for a name that is no mutex, or one that nobody alive holds or waits for; but of a single name that is
---            there and no mutex: {name}
--- Closes     nothing is decided by it.
+-- Inputs     KEYS  the names of the locks
+-- Atomicity  one script: each lock is shown as it was at one moment.
+-- Reply      for each name: {name, time left (ms), holders, waiters}. A holder is {owner, its record or '', its client's
+--            label or false if the client is unknown}, a waiter {owner, its record or ''}. Names that are no mutex, or
+--            have no live holder and no live waiter, are left out. If a single name exists and is no mutex:
+--            {name}
+-- Closes     no race: nothing is decided by the reply.
 local time = redis.call('TIME')
 local now_ms = time[1] * 1000 + math.floor(time[2] / 1000)
-local answer = {}
+local reply = {}
 
-local function with_grant(tag, owner)
+local function describe_holder(tag, owner)
     local record = redis.call('GET', 'tenure_claim:' .. tag .. ':' .. owner)
     return { owner, record or '', redis.call('HGET', 'tenure_claims:' .. string.sub(owner, 1, 36), 'label') }
 end
@@ -22,7 +22,7 @@ for _, name in ipairs(KEYS) do
     local queue, timeouts, waiters = 'redisson_lock_queue:' .. tag, 'redisson_lock_timeout:' .. tag, 'tenure_waiters:' .. tag
     local holders, waiting = {}, {}
     for _, owner in ipairs(owners_of(name)) do
-        holders[#holders + 1] = with_grant(tag, owner)
+        holders[#holders + 1] = describe_holder(tag, owner)
     end
     local members = redis.pcall('LRANGE', queue, 0, -1)
     for _, member in ipairs(members.err and {} or members) do
@@ -33,9 +33,9 @@ for _, name in ipairs(KEYS) do
         end
     end
     if #holders > 0 or #waiting > 0 then
-        answer[#answer + 1] = { name, redis.call('PTTL', name), holders, waiting }
+        reply[#reply + 1] = { name, redis.call('PTTL', name), holders, waiting }
     elseif #KEYS == 1 and redis.call('EXISTS', name) == 1 and redis.pcall('HEXISTS', name, 'tenure:bar') ~= 1 then
-        answer[1] = { name }
+        reply[1] = { name }
     end
 end
-return answer
+return reply

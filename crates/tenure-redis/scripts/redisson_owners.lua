@@ -1,9 +1,9 @@
--- Who holds a mutex: part of scripts that look at what may be none. Another program's hash is nobody's lock, whatever
--- stands in it: neither shown, nor touched.
+-- Finds the holders of a mutex. Included in scripts that meet keys which may be no mutex: the hash of another program has
+-- no owners, whatever it contains, and is neither shown nor changed.
 --
--- A mutex has a field for each owner, with how often it holds: `uuid:number`, and in a transaction of Java's its name
--- behind it. Large hashes are not read, for nobody is served meanwhile. It has a time to live as a rule: Java leaves one
--- without where it asked for a lease that the server does not take.
+-- A mutex has a field for each owner, with its hold count: `uuid:number`, in a Java transaction with a name behind it.
+-- Hashes with more than 64 fields are not read, because reading them would block the server. A mutex usually expires;
+-- Java leaves one without expiry if it asked for a lease that the server does not accept.
 local hex = string.rep('%x', 4)
 local OWNER = '^' .. hex .. hex .. string.rep('%-' .. hex, 4) .. hex .. hex .. ':%-?%d+'
 local function is_owner(field)

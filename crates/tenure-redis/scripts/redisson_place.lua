@@ -1,59 +1,61 @@
--- What acquiring and releasing share, beyond their usual cases. Part of scripts, no script of its own: expects `name`,
--- `tag`, `queue`, `now` (µs) and `draw`.
+-- What acquiring and releasing share beyond their common cases. Included in scripts; needs `name`, `tag`, `queue`, `now` (µs)
+-- and `draw`.
 --
--- Beside Redisson's own keys (the hash, the list `queue`, the zset `timeouts`) there are these of ours. For each lock:
---   waiters            which members of the queue are claims of ours, and until when (ms) each lives. A claim of ours
---                      that is in the list and not alive here is dead, whatever Java's score says.
---   records .. owner   what is to be known of one claim.  W:LABEL waits   E ended   V[BY] evicted: it outlives the lease by
---                      12 s, in which a request that was delayed can still arrive.  G:FIRST:COUNT:LABEL tokens and label
---                      of a granted claim that was renewed: it ends with the lease, and the release deletes it.
+-- Besides Redisson's keys (the hash, the list `queue`, the zset `timeouts`) there are these of ours. For each lock:
+--   waiters            zset: which members of the queue are our claims, and until when (ms) each lives. A claim of ours
+--                      that is in the list and not alive here is dead, whatever its score for Java says.
+--   records .. owner   the record of a claim.  W:LABEL it waits.  E it has ended.  V[BY] it was evicted; outlives the
+--                      lease by 12 s, in which a delayed request can still arrive.  G:FIRST:COUNT:LABEL tokens and label
+--                      of a granted claim that was renewed; expires with the lease, and the release deletes it.
 -- For each client:
---   tenure_claims      its `label`.
---   tenure_doubts      is there while a request may come of a claim that has ended: then the records are to be looked at.
+--   tenure_claims      hash with the client's `label`.
+--   tenure_doubts      exists while a request of an ended claim may be in flight. Only then are the records of ended claims
+--                      read.
 local timeouts, waiters = 'redisson_lock_timeout:' .. tag, 'tenure_waiters:' .. tag
 local channel = 'redisson_lock__channel:' .. tag
 local records = 'tenure_claim:' .. tag .. ':'
 local now_ms = math.floor(now / 1000)
-local REMEMBERED = 12000
--- For how long Java lets a waiter stand at the head of the queue (fairLockWaitTimeout), by its own clock.
-local PATIENCE = 300000
+local RECORD_TTL = 12000
+-- How long Java lets a waiter stand at the head of the queue (fairLockWaitTimeout), by its own clock.
+local JAVA_TIMEOUT = 300000
 local DAY = 86400000
--- How soon a claim that lets others go first asks again: the contract's TURN, which script.rs writes here.
+-- How soon a claim that lets others go first polls again: the contract's TURN, which script.rs writes here.
 local TURN = TURN_MS
 --: include redisson_foreign
 
--- Takes a member out of the queue. The scores of those behind stay: one of Java's that were lowered below its clock would
--- send itself to the tail.
-local function leave(owner)
+-- Removes a member from the queue. The scores behind it stay: a Java waiter whose score fell below its clock would
+-- move itself to the tail.
+local function remove_from_queue(owner)
     redis.call('LREM', queue, 1, owner)
     redis.call('ZREM', timeouts, owner)
     redis.call('ZREM', waiters, owner)
 end
 
--- Where it stands what is known of the owner's client.
-local function claims_of(owner)
+-- Returns the key of the owner's client record.
+local function client_key(owner)
     return 'tenure_claims:' .. string.sub(owner, 1, 36)
 end
 
--- Whether an owner is a claim of ours: it or its client has a record.
+-- Returns whether an owner is a claim of ours: it or its client has a record.
 local function is_ours(owner)
-    return redis.call('EXISTS', claims_of(owner), records .. owner) > 0
+    return redis.call('EXISTS', client_key(owner), records .. owner) > 0
 end
 
--- Keeps what is known of a client for so long, if it is to be kept. The label is '' where its claims have several.
-local function keep(claims, long, label)
-    if long then
+-- Writes or extends a client's record, if a time to live is given. The label is '' if its claims have different ones.
+local function write_client_record(claims, ttl, label)
+    if ttl then
         redis.call('HSET', claims, 'label', label)
-        redis.call('PEXPIRE', claims, math.max(long, redis.call('PTTL', claims)))
+        redis.call('PEXPIRE', claims, math.max(ttl, redis.call('PTTL', claims)))
     end
 end
 
--- The queue ends with the last lease of ours in it and of the holder: what the dead leave is not for ever. Where Java uses
--- the lock too it lives for a day more, for whoever of Java's comes meanwhile is in the same list and set, and would end
--- with them. Java's alone is for ever, as Redisson has it. Each of our scripts that meets the queue sees to that.
-local function tend()
+-- Sets the expiry of the queue: the last lease of our waiters and of the holder, so that dead waiters do not stay for
+-- ever. If Java uses the lock too, a day more, because a Java waiter may enter meanwhile and must not expire with
+-- ours. A queue with Java's waiters only does not expire, as in Redisson. Each script of ours that changes the queue
+-- calls this.
+local function set_queue_expiry()
     local last = redis.call('ZREVRANGE', waiters, 0, 0, 'WITHSCORES')[2]
-    if last and is_foreign_too(name, timeouts, waiters) then
+    if last and is_shared_with_foreign(name, timeouts, waiters) then
         last = last + DAY
     elseif last then
         last = math.max(last, now_ms + redis.call('PTTL', name)) + 1000
@@ -67,12 +69,12 @@ local function tend()
     end
 end
 
--- Takes the dead out: ours whose lease has ended, wherever they stand, and Java's at the head whose score has passed
--- or is missing (which would hold Java up for ever). The head that is left.
+-- Removes dead waiters: ours whose lease has ended, wherever they are, and Java's at the head if their score has
+-- passed or is missing (which would block Java for ever). Returns the head that is left.
 local function sweep()
     local swept = false
     for _, dead in ipairs(redis.call('ZRANGEBYSCORE', waiters, '-inf', '(' .. now_ms)) do
-        leave(dead)
+        remove_from_queue(dead)
         swept = true
     end
     local head = redis.call('LINDEX', queue, 0)
@@ -87,17 +89,18 @@ local function sweep()
         head = redis.call('LINDEX', queue, 0)
     end
     if swept then
-        tend()
+        set_queue_expiry()
     end
     return head
 end
 
-local function call_head(head)
+local function wake_head(head)
     redis.call('PUBLISH', channel .. ':' .. head, '0')
 end
 
--- When the answer to a claim that waits could change by itself: when the holder's lease ends, or that of somebody in
--- the queue. `left` is the holder's, in ms; -1 if it has none (Java forbids that), -2 if nobody holds.
+-- Returns after how many ms a waiting claim's situation may change by itself: when the lease of the holder or of a
+-- queued waiter ends. `left` is the holder's (ms); -1 if it has no expiry (Java may not create such a lock), -2 if
+-- there is no holder.
 local function poll_after(left, head)
     local soonest = left >= 0 and left + 1 or 1000
     if left == -2 and head then
@@ -111,45 +114,47 @@ local function poll_after(left, head)
     return math.max(soonest, 1)
 end
 
--- Limits the poll interval of an unfair claim: it waits in no queue, so no client of another kind wakes it.
+-- Limits the poll interval of an unfair claim: it is in no queue, so no client of another kind wakes it.
 local function unfair_poll(after, lease)
     local soonest = math.min(after, lease)
-    return soonest > FOREIGN_POLL and is_foreign_too(name, timeouts, waiters) and FOREIGN_POLL or soonest
+    return soonest > FOREIGN_POLL and is_shared_with_foreign(name, timeouts, waiters) and FOREIGN_POLL or soonest
 end
 
--- By how much Java's score of one of ours exceeds its lease: what those of Java's ahead of it, as they go, will take off.
+-- Returns by how much our waiter's score for Java exceeds its lease: what Java will subtract when its waiters ahead
+-- leave.
 local function slack_of(owner)
     local score, ends = redis.call('ZSCORE', timeouts, owner), redis.call('ZSCORE', waiters, owner)
     return score and ends and math.max(score - ends, 0) or 0
 end
 
--- The slack of whoever comes to the end of the queue: its predecessor's, and Java's patience for each of Java's between.
-local function slack_at_the_end()
+-- Returns the excess for a waiter at the end of the queue: that of our last waiter, and JAVA_TIMEOUT for each Java
+-- waiter behind it.
+local function slack_of_newcomer()
     local slack, at = 0, -1
     local other = redis.call('LINDEX', queue, at)
     while other and not redis.call('ZSCORE', waiters, other) do
-        slack, at = slack + PATIENCE, at - 1
+        slack, at = slack + JAVA_TIMEOUT, at - 1
         other = redis.call('LINDEX', queue, at)
     end
     return other and slack + slack_of(other) or slack
 end
 
--- Places or polls one claim; as a successor it `yields` if others wait. The three numbers that `redisson_acquire` answers before
--- the time.
+-- Places or polls one claim. A successor gets `yields` if other clients wait, and is then not granted. Returns the
+-- three numbers that `redisson_acquire` replies before the time.
 local function place(owner, lease, not_after, grants, label, fair, yields)
     local held = redis.call('HMGET', name, owner, 'mode')
-    local known = redis.call('GET', records .. owner)
-    local kind = known and string.sub(known, 1, 1)
+    local record = redis.call('GET', records .. owner)
+    local kind = record and string.sub(record, 1, 1)
     if kind == 'G' and held[1] then
         redis.call('PEXPIRE', name, lease)
         redis.call('PEXPIRE', records .. owner, lease)
-        local first, count = string.match(known, '^G:(%d+):(%d+)')
+        local first, count = string.match(record, '^G:(%d+):(%d+)')
         return 1, tonumber(first), tonumber(count)
     end
     local waits = kind == 'W'
-    if known and not waits then
+    if record and not waits then
         return 2, 0, 0
-    elseif not (known or held[1]) then
+    elseif not (record or held[1]) then
         if now > not_after then
             return 3, 0, 0
         elseif held[2] then
@@ -157,14 +162,14 @@ local function place(owner, lease, not_after, grants, label, fair, yields)
         end
     end
     local left = held[1] and -2 or redis.call('PTTL', name)
-    if left == -1 and not known then
+    if left == -1 and not record then
         --: include redisson_owners
         if #owners_of(name) == 0 then
             return 6, 0, 0
         end
     end
     if left ~= -2 and not fair then
-        -- Java may shorten a lease: it is not believed for longer than one's own.
+        -- At most its own lease, because Java may shorten the holder's.
         return 0, unfair_poll(left >= 0 and left + 1 or 1000, lease), -1
     end
     local before = redis.call('LINDEX', queue, 0)
@@ -178,8 +183,8 @@ local function place(owner, lease, not_after, grants, label, fair, yields)
             return 5, 0, 0
         end
         if waits or head == owner then
-            leave(owner)
-            tend()
+            remove_from_queue(owner)
+            set_queue_expiry()
             redis.call('DEL', records .. owner)
         end
         redis.call('HSET', name, owner, 1)
@@ -187,14 +192,14 @@ local function place(owner, lease, not_after, grants, label, fair, yields)
         return 1, first, grants
     end
     if left == -2 and head and head ~= before and head ~= owner then
-        call_head(head)
+        wake_head(head)
     end
     if not fair then
         return 0, yields and TURN or unfair_poll(poll_after(left, head), lease), -1
     end
-    -- If a script of Java's has taken one of ours for dead, it was the head, and is again.
+    -- Returns a live waiter of ours that Java removed as dead to the head: Java removes only heads.
     local javas = redis.call('ZCARD', timeouts) - redis.call('ZCARD', waiters)
-    local slack = javas > 0 and (waits and slack_of(owner) or slack_at_the_end()) or 0
+    local slack = javas > 0 and (waits and slack_of(owner) or slack_of_newcomer()) or 0
     local ahead = redis.call('LPOS', queue, owner)
     if not ahead and waits then
         redis.call('LPUSH', queue, owner)
@@ -202,20 +207,20 @@ local function place(owner, lease, not_after, grants, label, fair, yields)
     elseif not ahead then
         ahead = redis.call('RPUSH', queue, owner) - 1
     end
-    -- The score by which Java judges: our own lease, so that Java waits no longer for one of ours that is dead, and the
-    -- patience that each of Java's ahead takes off every score when it goes. It is set anew with every poll, so one that is
-    -- alive is never stale. At the head nothing more is taken off, and never more than all of Java's could.
-    slack = ahead > 0 and math.min(slack, javas * PATIENCE) or 0
+    -- The score for Java is our lease, so that Java waits no longer for a dead waiter of ours, plus what Java's
+    -- waiters ahead will subtract when they leave. Each poll sets it again, so a live waiter is never stale. At the
+    -- head nothing is subtracted any more, and never more than JAVA_TIMEOUT for each Java waiter.
+    slack = ahead > 0 and math.min(slack, javas * JAVA_TIMEOUT) or 0
     redis.call('ZADD', timeouts, now_ms + lease + slack, owner)
     redis.call('ZADD', waiters, now_ms + lease, owner)
-    redis.call('SET', records .. owner, 'W:' .. label, 'PX', lease + REMEMBERED)
-    tend()
-    local soon = yields and left == -2 and TURN or poll_after(left, ahead > 0 and head or nil)
+    redis.call('SET', records .. owner, 'W:' .. label, 'PX', lease + RECORD_TTL)
+    set_queue_expiry()
+    local poll = yields and left == -2 and TURN or poll_after(left, ahead > 0 and head or nil)
     if javas > 0 and ahead > 0 and not redis.call('ZSCORE', waiters, redis.call('LINDEX', queue, ahead - 1)) then
-        -- One of Java's that gives up tells nobody: who stands behind it looks.
-        soon = math.min(soon, FOREIGN_POLL)
-    elseif ahead == 0 and soon > FOREIGN_POLL and left ~= -2 and is_held_by_foreign(name) then
-        soon = FOREIGN_POLL
+        -- A Java waiter that gives up publishes nothing, so the waiter behind it polls.
+        poll = math.min(poll, FOREIGN_POLL)
+    elseif ahead == 0 and poll > FOREIGN_POLL and left ~= -2 and is_held_by_foreign(name) then
+        poll = FOREIGN_POLL
     end
-    return 0, math.max(1, math.min(soon, math.floor(lease / 3))), ahead
+    return 0, math.max(1, math.min(poll, math.floor(lease / 3))), ahead
 end

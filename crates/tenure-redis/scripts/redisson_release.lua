@@ -1,162 +1,167 @@
--- Makes one holder or waiter of a mutex absent, wakes who may go next, and places the successor.
+-- Ends the hold or the wait of one owner, wakes the next waiter, and places the successor.
 --
--- Inputs     KEYS  the lock's name; then if there is a successor: the token counter, what is known of its client, its doubts
---            ARGV  owner ('' for whoever holds), end ('' if no request of the owner's can be on the way, 'N' if besides
---                  something was written down of it, 'E' if one can be on the way, or 'V' and who evicts), how many of the
---                  lock's subscribers are the caller's own, the caller's client; bar (ms), if there is one or a successor;
---                  then of a successor what redisson_acquire has of a claim
--- Atomicity  one script: the end, the wake-up and the successor's grant are one step.
--- Answer     numbers in one text, with blanks between: freed (1 or 0), how many wait elsewhere, and if there is a successor
---            what redisson_acquire says of it. -1 and 0 where an eviction finds a read-write lock, and does nothing.
---            Where no owner was given a list: {owner, 1 if it is a claim of ours} for each freed, how many wait elsewhere
--- Closes     where it matters the claim's record says that it has ended before anybody can hear of it, so a request of
---            its own that was delayed is too late; the successor is granted only if nobody else listens, so no waiter
---            elsewhere is passed over.
+-- Inputs     KEYS  the lock's name; with a successor also: the token counter, its client's record, the mark that the
+--                  client's requests may be in flight
+--            ARGV  owner ('' for all holders), ending ('' if no request of the owner can be in flight, 'N' if it also has
+--                  a record, 'E' if one can be in flight, 'V' and a name for an eviction), how many of the lock's
+--                  subscribers are the caller's own, the caller's client UUID; the cooldown (ms), if there is one or a
+--                  successor; then for a successor the arguments of redisson_acquire
+-- Atomicity  one script: the end, the message and the successor's grant are one step.
+-- Reply      numbers in one text, separated by blanks: freed (1 or 0), how many others wait, and for a successor the reply
+--            of redisson_acquire. -1 and 0 if an eviction finds a read-write lock, which it leaves alone. Without an
+--            owner a list: {owner, 1 if it is our claim} for each freed holder, and how many others wait.
+-- Closes     the race between the release and a delayed request of the same claim: if one may be in flight, the record
+--            that the claim has ended is written in the same step. The successor is granted only if no other client
+--            listens, so no waiter of another client is passed over.
 local KEYS, ARGV, call = KEYS, ARGV, redis.call
-local name, counter, owner, ending, open, close = KEYS[1], KEYS[2], ARGV[1], ARGV[2], '{', '}'
+local name, counter, claims, doubts = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local owner, ending, own_subscribers, client, cooldown = unpack(ARGV, 1, 5)
+local successor, lease, not_after, grants, label, fair, client_ttl, client_label = unpack(ARGV, 6, 13)
+local open, close = '{', '}'
 if string.find(name, '{', 1, true) then
     open, close = '', ''
 end
 local plain = ending == '' or ending == 'N'
-local evicted, there, left = not plain and string.sub(ending, 1, 1) == 'V', {}, 0
+local evicted, holders, left = not plain and string.sub(ending, 1, 1) == 'V', {}, 0
 
--- An eviction looks first whether it is a mutex: what is none may be somebody's data.
+-- An eviction first checks that the key is a mutex, because other keys may be another program's data.
 if evicted then
     --: include redisson_owners
     if call('TYPE', name).ok == 'hash' and call('HEXISTS', name, 'mode') == 1 then
         return '-1 0'
     end
-    there, left = owners_of(name), math.max(call('PTTL', name), 0)
-    for _, one in ipairs(there) do
-        there[one] = true
+    holders, left = owners_of(name), math.max(call('PTTL', name), 0)
+    for _, one in ipairs(holders) do
+        holders[one] = true
     end
 end
 
--- The usual case, a holder that is done and has no successor, while nobody queues, in three calls. What is no lock any more
--- is nobody's: its error is not ours. Any other is, or a server that takes no writes would say that nobody held.
-local held = owner ~= '' and (not evicted or there[owner]) and redis.pcall('HDEL', name, owner)
+-- The common case in three calls: a holder leaves without a successor, and no client queues. A key of another type
+-- has no holder, so that error counts as "not held". Other errors are returned: a server that refuses writes must not
+-- look like a lock that was not held.
+local held = owner ~= '' and (not evicted or holders[owner]) and redis.pcall('HDEL', name, owner)
 if type(held) == 'table' and not string.find(held.err, 'WRONGTYPE', 1, true) then
     return held
 end
 held = held == 1
-if held and plain and not ARGV[5] then
+if held and plain and not cooldown then
     if ending == 'N' then
         call('DEL', 'tenure_claim:' .. open .. name .. close .. ':' .. owner)
     end
     if call('EXISTS', 'redisson_lock_queue:' .. open .. name .. close) == 0 then
-        local heard = call('PUBLISH', 'redisson_lock__channel:' .. open .. name .. close, '0')
-        return '1 ' .. math.max(heard - ARGV[3], 0)
+        local receivers = call('PUBLISH', 'redisson_lock__channel:' .. open .. name .. close, '0')
+        return '1 ' .. math.max(receivers - own_subscribers, 0)
     end
 end
-local own, time = tonumber(ARGV[3]), call('TIME')
+local own, time = tonumber(own_subscribers), call('TIME')
 local now = time[1] * 1000000 + time[2]
 --: include redisson_draw
 
--- The usual hand-over, to an unfair successor of whom nothing is known, while nobody queues and nobody else listens.
-if held and plain and ARGV[5] == '0' and ARGV[6] and ARGV[11] ~= '1' and not ARGV[12] and now <= tonumber(ARGV[8]) then
+-- The common hand-over: to an unfair successor without a record, with no queue and no subscribers of other clients.
+if held and plain and cooldown == '0' and successor and fair ~= '1' and not client_ttl and now <= tonumber(not_after) then
     if
-        call('EXISTS', name, KEYS[4], 'redisson_lock_queue:' .. open .. name .. close) == 0
+        call('EXISTS', name, doubts, 'redisson_lock_queue:' .. open .. name .. close) == 0
         and call('PUBSUB', 'NUMSUB', 'redisson_lock__channel:' .. open .. name .. close)[2] <= own
     then
-        local grants = tonumber(ARGV[9])
-        local first = draw(grants)
+        local count = tonumber(grants)
+        local first = draw(count)
         if first then
             if ending == 'N' then
                 call('DEL', 'tenure_claim:' .. open .. name .. close .. ':' .. owner)
             end
-            call('HSET', name, ARGV[6], '1')
-            call('PEXPIRE', name, ARGV[7])
-            return string.format('1 0 1 %d %d %d', first, grants, now)
+            call('HSET', name, successor, '1')
+            call('PEXPIRE', name, lease)
+            return string.format('1 0 1 %d %d %d', first, count, now)
         end
     end
 end
 local tag = open .. name .. close
 local queue = 'redisson_lock_queue:' .. tag
 --: include redisson_place
--- Forgets a claim that has ended; and writes down that it has, if that matters to anybody: to a request of its own that is
--- still on the way, or to an evicted holder, who is told so for as long as its lease would have lasted.
-local function finish(one)
+-- Deletes the record of a claim that has ended, or writes that it has ended if this can matter: to a request of the
+-- claim that is still in flight, or to an evicted holder, which can learn of it for as long as its lease would have
+-- lasted.
+local function end_claim(one)
     if plain then
-        -- That it waited, or what it was granted. Whatever else stands there is to be told.
+        -- Deletes the record that the claim waited or was granted. A record that it has ended stays.
         local kind = string.sub(call('GET', records .. one) or '', 1, 1)
         if kind == 'W' or kind == 'G' then
             call('DEL', records .. one)
         end
         return
     end
-    if evicted and ARGV[4] == '' and not is_ours(one) then
-        -- One of Java's, which looks for no word of ours.
+    if evicted and client == '' and not is_ours(one) then
+        -- A Java thread, which does not read our records.
         return
     end
-    local doubts, long = 'tenure_doubts:' .. string.sub(one, 1, 36), REMEMBERED + left
+    local doubts, ttl = 'tenure_doubts:' .. string.sub(one, 1, 36), RECORD_TTL + left
     if evicted then
-        long = math.max(long, call('PTTL', records .. one))
+        ttl = math.max(ttl, call('PTTL', records .. one))
     end
-    call('SET', records .. one, ending, 'PX', long)
-    call('SET', doubts, '1', 'PX', math.max(REMEMBERED, call('PTTL', doubts)))
+    call('SET', records .. one, ending, 'PX', ttl)
+    call('SET', doubts, '1', 'PX', math.max(RECORD_TTL, call('PTTL', doubts)))
 end
 
 local before = call('LINDEX', queue, 0)
 sweep()
 if before then
-    tend()
+    set_queue_expiry()
 end
 local freed = held and 1 or 0
 if owner == '' then
     freed = {}
-    for _, one in ipairs(there) do
+    for _, one in ipairs(holders) do
         held = true
         freed[#freed + 1] = { one, is_ours(one) and 1 or 0 }
         call('HDEL', name, one)
-        finish(one)
+        end_claim(one)
     end
 elseif held then
-    finish(owner)
+    end_claim(owner)
 elseif call('ZSCORE', timeouts, owner) then
     freed = 1
-    leave(owner)
-    tend()
-    finish(owner)
+    remove_from_queue(owner)
+    set_queue_expiry()
+    end_claim(owner)
     if evicted then
-        -- It is told, and may queue again, at the end.
-        call_head(owner)
+        -- The waiter learns of its eviction, and may queue again at the end.
+        wake_head(owner)
     end
 elseif string.sub(call('GET', records .. owner) or '', 1, 1) ~= 'V' then
-    -- Never seen, or gone already, by whatever: its placing may be on the way.
+    -- The claim is unknown or already gone. Its placement may still arrive.
     if evicted then
         ending, evicted = 'E', false
     end
-    finish(owner)
+    end_claim(owner)
 end
-if held and tonumber(ARGV[5] or 0) > 0 then
-    -- A holder that is nobody keeps the key for a moment: Java respects it as any.
+if held and tonumber(cooldown or 0) > 0 then
+    -- A field that belongs to no client keeps the key for the cooldown. Java respects it like any holder.
     call('HSET', name, 'tenure:bar', 1)
-    call('PEXPIRE', name, ARGV[5])
+    call('PEXPIRE', name, cooldown)
 end
 
 local others = 0
 for _, one in ipairs(call('LRANGE', queue, 0, -1)) do
-    if string.sub(one, 1, 36) ~= ARGV[4] then
+    if string.sub(one, 1, 36) ~= client then
         others = others + 1
     end
 end
 others = others + math.max(call('PUBSUB', 'NUMSUB', channel)[2] - own, 0)
 
-local answer = owner == '' and { freed, others } or freed .. ' ' .. others
-if ARGV[6] then
-    keep(KEYS[3], ARGV[12], ARGV[13])
-    local lease, not_after, grants = tonumber(ARGV[7]), tonumber(ARGV[8]), tonumber(ARGV[9])
+local reply = owner == '' and { freed, others } or freed .. ' ' .. others
+if successor then
+    write_client_record(claims, client_ttl, client_label)
     local code, first, second =
-        place(ARGV[6], lease, not_after, grants, ARGV[10] or '', ARGV[11] == '1', others > 0)
-    answer = answer .. string.format(' %d %d %d %d', code, first, second, now)
+        place(successor, tonumber(lease), tonumber(not_after), tonumber(grants), label or '', fair == '1', others > 0)
+    reply = reply .. string.format(' %d %d %d %d', code, first, second, now)
     if code == 1 then
-        return answer
+        return reply
     end
 end
 local head = call('LINDEX', queue, 0)
 if head and (held or head ~= before) then
-    call_head(head)
+    wake_head(head)
 elseif held or head ~= before then
     call('PUBLISH', channel, '0')
 end
-return answer
+return reply

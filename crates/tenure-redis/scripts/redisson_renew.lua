@@ -1,40 +1,40 @@
--- Keeps claims on mutexes alive, each judged by itself.
+-- Renews claims on mutexes, each judged alone.
 --
--- Inputs     KEYS  the token counter, what is known of the claims' client, then the lock's name of each claim
---            ARGV  the client's label; for each claim: owner, lease (ms), phase ('W' waiting, 'G' granted, 'E' either), '1'
---                  if its lease is only to be shortened or '', last token to raise to ('' if none), and its record while
---                  it is granted, G:FIRST:COUNT:LABEL ('' to leave that as it is)
--- Atomicity  one script for all; one claim's trouble is no other's.
--- Answer     the time, then for each claim: below zero alive, -1 - its lease (ms); 1 not there, 2 its lease ended while it
---            waited, 3 a raise beyond what can be counted exactly, 4 it is in another phase, the text 'V' and who evicted
---            it, or the text 'R' and why the server refused
--- Closes     only a field that is there is kept alive: a renewal that was under way when the lock was released, or came
---            too late, brings nothing back, and no record.
+-- Inputs     KEYS  the token counter, the record of the claims' client, then the lock's name of each claim
+--            ARGV  the client's label; then for each claim: owner, lease (ms), phase ('W' waiting, 'G' granted, 'E'
+--                  either), '1' if the lease may only be shortened or '', last token to raise the counter to or '', and the
+--                  record of a granted claim, G:FIRST:COUNT:LABEL ('' to leave it as it is)
+-- Atomicity  one script for all. A failure of one claim does not affect the others.
+-- Reply      the time, then for each claim: -1 - lease (ms) if it is alive; 1 absent; 2 its lease ended while it waited;
+--            3 the counter would be raised beyond what can be counted exactly; 4 it is in another phase; the text 'V' and
+--            who evicted it; or the text 'R' and the server's error
+-- Closes     the race between a renewal and the release: only a field that exists is extended, so a late renewal
+--            restores neither the lock nor its record.
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
 local now_ms = math.floor(now / 1000)
 local counter, claims = KEYS[1], KEYS[2]
-local answer = { now }
+local reply = { now }
 local longest = 0
 
-local function lift(last)
+local function raise_counter(last)
     if last > (tonumber(redis.call('GET', counter)) or 0) then
         redis.call('SET', counter, last)
     end
 end
 
--- The queue lives at least as long as who holds and the last of ours in it, and a day more if Java's are in it too.
-local function lengthen(tag, lease)
+-- Extends the queue to the lease of the holder or waiter, and by a day more if Java's waiters are in it.
+local function extend_queue(tag, lease)
     local queue, timeouts, waiters = 'redisson_lock_queue:' .. tag, 'redisson_lock_timeout:' .. tag, 'tenure_waiters:' .. tag
     local left = redis.call('PTTL', queue)
     if left < 0 then
         return
     end
     local javas = redis.call('ZCARD', timeouts) > redis.call('ZCARD', waiters)
-    local least = lease + (javas and 86400000 or 1000)
-    if left < least then
+    local needed = lease + (javas and 86400000 or 1000)
+    if left < needed then
         for _, key in ipairs({ queue, timeouts, waiters }) do
-            redis.call('PEXPIRE', key, least)
+            redis.call('PEXPIRE', key, needed)
         end
     end
 end
@@ -42,7 +42,8 @@ end
 local function renew(name, owner, lease, phase, shorten, last, granted)
     local tag = string.find(name, '{', 1, true) and name or '{' .. name .. '}'
     local record = 'tenure_claim:' .. tag .. ':' .. owner
-    -- What is no lock any more holds nobody. What may not be looked at says nothing.
+    -- A key of another type has no holder, so that error counts as "absent". Other errors say nothing about the
+    -- claim.
     local held = redis.pcall('HEXISTS', name, owner)
     if type(held) == 'table' and not string.find(held.err, 'WRONGTYPE', 1, true) then
         return 'R' .. held.err
@@ -58,12 +59,12 @@ local function renew(name, owner, lease, phase, shorten, last, granted)
         else
             redis.call('PEXPIRE', name, lease)
         end
-        lengthen(tag, lease)
+        extend_queue(tag, lease)
         longest = math.max(longest, lease)
         if last then
-            lift(last)
+            raise_counter(last)
         end
-        -- A server whose memory is full refuses this, and the claim lives all the same.
+        -- A server with full memory refuses to write the record. The claim is alive nevertheless.
         if granted ~= '' then
             redis.pcall('SET', record, granted, 'PX', math.max(lease, 1))
         else
@@ -71,15 +72,15 @@ local function renew(name, owner, lease, phase, shorten, last, granted)
         end
         return -1 - lease
     end
-    local known = redis.call('GET', record)
-    local kind = known and string.sub(known, 1, 1)
-    if not known or kind == 'E' then
+    local found = redis.call('GET', record)
+    local kind = found and string.sub(found, 1, 1)
+    if not found or kind == 'E' then
         return 1
     elseif kind == 'G' then
         redis.call('DEL', record)
         return 1
     elseif kind == 'V' then
-        return known
+        return found
     end
     local waiters = 'tenure_waiters:' .. tag
     local ends = redis.call('ZSCORE', waiters, owner)
@@ -95,14 +96,14 @@ local function renew(name, owner, lease, phase, shorten, last, granted)
         lease = math.min(lease, ends - now_ms)
     end
     redis.call('ZADD', waiters, now_ms + lease, owner)
-    -- Java's score goes with it.
+    -- Java's score moves with the lease.
     if redis.call('ZSCORE', timeouts, owner) then
         redis.call('ZINCRBY', timeouts, now_ms + lease - ends, owner)
     end
     redis.call('PEXPIRE', record, lease + 12000)
-    lengthen(tag, lease)
+    extend_queue(tag, lease)
     if last then
-        lift(last)
+        raise_counter(last)
     end
     return -1 - lease
 end
@@ -110,10 +111,10 @@ end
 for i = 3, #KEYS do
     local at = (i - 3) * 6 + 2
     local owner, lease, phase, shorten, last, granted = unpack(ARGV, at, at + 5)
-    local done, said = pcall(renew, KEYS[i], owner, tonumber(lease), phase, shorten == '1', tonumber(last), granted)
-    answer[i - 1] = done and said or 'R' .. (type(said) == 'table' and said.err or tostring(said))
+    local ok, code = pcall(renew, KEYS[i], owner, tonumber(lease), phase, shorten == '1', tonumber(last), granted)
+    reply[i - 1] = ok and code or 'R' .. (type(code) == 'table' and code.err or tostring(code))
 end
--- What is known of the client outlives its longest lease. Whoever emptied the server took that away, too.
+-- The client's record outlives its longest lease. If the server has lost its data, the record is written again.
 local left = redis.call('PTTL', claims)
 if longest > 0 and longest + 12000 > left then
     if left == -2 then
@@ -121,4 +122,4 @@ if longest > 0 and longest + 12000 > left then
     end
     redis.call('PEXPIRE', claims, longest + 12000)
 end
-return answer
+return reply

@@ -18,7 +18,7 @@ use crate::watch::Subscriptions;
 
 /// Locks in Redis, in Redisson's layout.
 ///
-/// All rules of [`Backend`] hold for mutexes, unfair and fair. Cloning is done by the [`Arc`] in which it comes.
+/// All rules of [`Backend`] hold for mutexes, unfair and fair. Clone the [`Arc`] that [`connect`](Self::connect) returns to share it.
 ///
 /// # Examples
 /// ```no_run

@@ -27,7 +27,7 @@ const OPTIONS: &[Known] = &[
     Known::duration("replica_wait"),
 ];
 
-/// How to reach a Redis server, and what to expect of it.
+/// Address, credentials, timeouts and TLS settings of a Redis server.
 ///
 /// # Examples
 /// ```
@@ -75,7 +75,7 @@ pub struct Config {
     pub concurrent_batches: Option<usize>,
 }
 
-/// How to prove to each other who client and server are.
+/// TLS settings: the trusted authorities, and the certificate of the client.
 ///
 /// # Examples
 /// See [`Config`], which has one for a URL of the scheme `rediss`.

@@ -25,7 +25,7 @@ pub(crate) fn unanswered(error: &RedisError) -> BackendError {
 /// Reason why a connection attempt failed.
 pub(crate) enum ConnectError {
     /// The server was reached, but the TLS handshake failed.
-    #[cfg_attr(not(feature = "tls"), expect(dead_code, reason = "nobody speaks it"))]
+    #[cfg_attr(not(feature = "tls"), expect(dead_code, reason = "constructed only with TLS"))]
     Tls(io::Error),
     /// The password file could not be read.
     PasswordFile(PasswordFileError),
@@ -46,8 +46,8 @@ pub(crate) fn unreachable(config: &Config, error: ConnectError) -> BackendError 
     let error = match error {
         ConnectError::Tls(error) => {
             let message = format!(
-                "Redis at {address} was reached, but no TLS can be spoken with it: see whether that port is its `tls-port`, who \
-                 vouches for its certificate (`ca`), and whether it asks for one of ours (`cert`, `key`)"
+                "Redis at {address} was reached, but no TLS can be spoken with it: see whether that port is its `tls-port`, which \
+                 authority signed its certificate (`ca`), and whether it asks for one of ours (`cert`, `key`)"
             );
             return BackendError::because(Fault::Unavailable, effect, message, error.to_string());
         }
@@ -122,14 +122,14 @@ pub(crate) fn unexpected_reply() -> BackendError {
     )
 }
 
-/// Error for a token counter without room for further tokens, which it reaches by itself in the year 2255. A fair
+/// Error for a token counter that is too high for further tokens, which it reaches by itself in the year 2255. A fair
 /// claim may be queued by then, so its effect is unknown.
 pub(crate) fn tokens_exhausted(fairness: Fairness) -> BackendError {
     let effect = match fairness {
         Fairness::Unfair => Effect::None,
         Fairness::Fifo => Effect::Unknown,
     };
-    let message = "the token counter `tenure_tokens` stands too high for any further token: while nobody holds a lock, delete \
+    let message = "the token counter `tenure_tokens` stands too high for any further token: while no lock is held, delete \
                    that key, and tokens go on from the server's time";
     BackendError::new(Fault::Store, effect, message)
 }
@@ -141,15 +141,16 @@ pub(crate) fn connect_timed_out(config: &Config) -> BackendError {
         Some(_) => ", and speaks TLS at that port",
         None => "",
     };
-    let message =
-        format!("Redis at {address} let us wait for {limit:?} to connect: see whether it runs there{speaks}");
+    let message = format!(
+        "Redis at {address} did not accept the connection within {limit:?}: see whether it runs there{speaks}"
+    );
     BackendError::new(Fault::Unavailable, Effect::None, message)
 }
 
 /// Error for a renewal that was given up without a reply.
 pub(crate) fn renewal_timed_out(limit: Duration) -> BackendError {
     let message =
-        format!("Redis did not answer a renewal within {limit:?}, a sixth of the lease: it is asked again");
+        format!("Redis did not answer a renewal within {limit:?}, a sixth of the lease: the client retries");
     BackendError::new(Fault::Unavailable, Effect::Unknown, message)
 }
 

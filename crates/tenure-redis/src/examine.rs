@@ -38,7 +38,7 @@ const LAST_TOKEN: f64 = 9_007_199_254_740_992.0 - 256.0;
 const ROUND_TRIPS: u32 = 5;
 
 /// Consequence of missing wake-ups.
-const WAITERS_POLL: &str = "whoever waits polls instead, so a lock changes hands only ten times a second";
+const WAITERS_POLL: &str = "waiters poll instead, so a lock changes hands at most ten times a second";
 
 /// Number of the next probe for wake-ups, so that concurrent probes use different keys.
 static NEXT_PROBE: AtomicU64 = AtomicU64::new(0);
@@ -49,8 +49,8 @@ impl RedisStore {
         let wire = &session.wire;
         let mut findings = Vec::new();
         match wire.query(redis::cmd("INFO").arg("everything")).await {
-            Ok(said) => {
-                let info = Info(text(&said).unwrap_or_default());
+            Ok(reply) => {
+                let info = Info(text(&reply).unwrap_or_default());
                 findings.extend(version(&info));
                 persistence(&info, &mut findings);
                 if info.get("aof_enabled") == Some("1") {
@@ -64,7 +64,7 @@ impl RedisStore {
             }
             // The user may not call `INFO`, or the server has renamed it.
             Err(error) if error.fault() != Fault::Unavailable => findings.push(Finding::warning(
-                "this user may not ask INFO, or the server does not know it, so persistence, replicas and memory could not be \
+                "this user may not call INFO, or the server does not know it, so persistence, replicas and memory could not be \
                  looked at",
                 "what a restart, a failover or a full memory would do to locks is not known",
             )),
@@ -85,9 +85,9 @@ impl RedisStore {
         let mut quickest = Duration::MAX;
         let mut skew = Duration::ZERO;
         for _ in 0..ROUND_TRIPS {
-            let asked = self.now();
+            let begun = self.now();
             let shown = wire.time().await?;
-            let took = self.now() - asked;
+            let took = self.now() - begun;
             if took < quickest {
                 let ours = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
                 (quickest, skew) = (took, ours.abs_diff(Duration::from_micros(shown)));
@@ -112,7 +112,7 @@ impl RedisStore {
     /// Publishes a message to a probe that watches a key of its own, and times the wake-up.
     async fn wake_up(&self, wire: &Wire, findings: &mut Vec<Finding>) {
         let probe = probe_claim();
-        let asked = self.now();
+        let begun = self.now();
         let heard = async {
             let mut wakes = self
                 .subscriptions
@@ -131,13 +131,13 @@ impl RedisStore {
             Ok(Ok(took)) if took <= SLOW => return,
             Ok(Ok(took)) => Finding::note(
                 format!("a wake-up takes {}", seconds(took)),
-                "whoever waits for a lock gets it that much later after its release",
+                "waiters get a lock that much later after its release",
             ),
             Ok(Err(finding)) => finding,
             Err(_) => Finding::warning(
                 format!(
                     "no wake-up came within {}: publish and subscribe do not reach us",
-                    seconds(self.now() - asked)
+                    seconds(self.now() - begun)
                 ),
                 WAITERS_POLL,
             ),
@@ -161,7 +161,7 @@ fn cannot_publish(error: &BackendError) -> Finding {
         .map_or_else(|| error.to_string(), ToString::to_string);
     Finding::warning(
         format!("wake-ups cannot be published: {why}"),
-        "a release publishes as well, so it fails midway, and whoever waits polls",
+        "a release publishes as well, so it fails midway, and waiters poll",
     )
 }
 
@@ -179,13 +179,13 @@ fn probe_claim() -> Claim {
 async fn missing_replicas(wire: &Wire, info: &Info<'_>) -> Option<Finding> {
     info.get("min_slaves_good_slaves")?;
     let good = info.number("min_slaves_good_slaves");
-    let asked_for = setting(wire, "min-replicas-to-write").await;
-    let asked_for = asked_for.and_then(|count| count.parse().ok()).unwrap_or(1);
-    (good < asked_for).then(|| {
+    let required = setting(wire, "min-replicas-to-write").await;
+    let required = required.and_then(|count| count.parse().ok()).unwrap_or(1);
+    (good < required).then(|| {
         Finding::danger(
             format!(
-                "the server takes no writes: `min-replicas-to-write` asks for {asked_for} replica{}, and {good} keep up",
-                plural(asked_for)
+                "the server takes no writes: `min-replicas-to-write` asks for {required} replica{}, and {good} keep up",
+                plural(required)
             ),
             "held locks end with their leases, and no new ones can be had, until enough replicas are back",
         )
@@ -201,8 +201,8 @@ async fn setting(wire: &Wire, name: &str) -> Option<String> {
 
 /// The eviction policy from `CONFIG GET`, or from `INFO` if that is not permitted.
 async fn eviction_policy(wire: &Wire, info: &Info<'_>) -> String {
-    let said = setting(wire, "maxmemory-policy").await;
-    said.unwrap_or_else(|| info.get("maxmemory_policy").unwrap_or("noeviction").to_owned())
+    let policy = setting(wire, "maxmemory-policy").await;
+    policy.unwrap_or_else(|| info.get("maxmemory_policy").unwrap_or("noeviction").to_owned())
 }
 
 /// Judges how soon the append-only file reaches the disk, and so what a crash of the machine loses. `policy` is
@@ -212,7 +212,7 @@ fn fsync_policy(policy: Option<&str>) -> Option<Finding> {
         "if the machine crashes, locks taken in that time can be held twice until the older lease has ended";
     match policy {
         None => Some(Finding::warning(
-            "how soon the append-only file is on the disk could not be asked: this user may not ask CONFIG GET, or the server \
+            "how soon the append-only file is on the disk could not be read: this user may not call CONFIG GET, or the server \
              does not know it",
             "unless every write is (`appendfsync always`), a crash of the machine takes the latest, and locks taken then can be \
              held twice until the older lease has ended",
@@ -251,13 +251,13 @@ async fn counter(wire: &Wire, findings: &mut Vec<Finding>) -> Result<(), Backend
     if value >= LAST_TOKEN {
         findings.push(Finding::danger(
             format!("the token counter `{COUNTER}` has been set to {value}, beyond any token"),
-            "no lock can be had: while nobody holds one, delete that key, and tokens go on from the server's time",
+            "no lock can be had: while no lock is held, delete that key, and tokens go on from the server's time",
         ));
     } else if ahead > MAX_AHEAD {
         findings.push(Finding::warning(
             format!("the token counter `{COUNTER}` is {} ahead of the server's clock", age(ahead)),
-            "if the server loses its data before its clock gets there, older tokens come again, and whoever checks tokens \
-             refuses the new holders until they have passed the old ones",
+            "if the server loses its data before its clock gets there, older tokens come again, and a resource that \
+             checks them refuses the new holders until they have passed the old ones",
         ));
     }
     Ok(())
@@ -271,17 +271,17 @@ async fn script_cache(wire: &Wire, findings: &mut Vec<Finding>) -> Result<(), Ba
         // Locks work without `SCRIPT EXISTS`.
         Err(_) => {
             findings.push(Finding::warning(
-                "this user may not ask SCRIPT EXISTS, or the server does not know it: `tenure doctor` needs it, though locks do \
+                "this user may not call SCRIPT EXISTS, or the server does not know it: `tenure doctor` needs it, though locks do \
                  not (ACL SETUSER … +script|exists)",
                 "whether the server forgets our scripts is not known",
             ));
             return Ok(());
         }
     };
-    let known = list(&reply).is_some_and(|known| known.iter().all(|one| *one == Value::Int(1)));
+    let known = list(&reply).is_some_and(|known| known.iter().all(|loaded| *loaded == Value::Int(1)));
     if !known {
         findings.push(Finding::warning(
-            "the server has forgotten our scripts since we connected: somebody flushes its script cache",
+            "the server has forgotten our scripts since we connected: another client flushes its script cache",
             "the next lock or unlock takes two round trips instead of one, and nothing else changes",
         ));
     }

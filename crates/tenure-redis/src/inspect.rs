@@ -135,7 +135,7 @@ impl Position {
             BackendError::new(
                 Fault::Invalid,
                 Effect::None,
-                "this is no place in a listing of ours: begin it anew",
+                "this is not a cursor of this listing: start again without one",
             )
         })
     }
@@ -219,8 +219,8 @@ async fn inspect_names(wire: &Wire, names: &[String]) -> Result<Vec<LockStatus>,
             command.text(name);
         }
         let reply = wire.call(&command).await?;
-        for one in list(&reply).ok_or_else(unexpected_reply)? {
-            statuses.extend(status(one));
+        for lock in list(&reply).ok_or_else(unexpected_reply)? {
+            statuses.extend(status(lock));
         }
     }
     Ok(statuses)
@@ -231,7 +231,7 @@ async fn inspect_one(wire: &Wire, name: &str) -> Result<Vec<LockStatus>, Backend
     let mut command = INSPECT.command(1, 0, name.len());
     let reply = wire.call(command.text(name)).await?;
     match list(&reply).ok_or_else(unexpected_reply)? {
-        [Value::Array(one)] if one.len() == 1 => Err(BackendError::new(
+        [Value::Array(fields)] if fields.len() == 1 => Err(BackendError::new(
             Fault::UnknownKind,
             Effect::None,
             "the key is no mutex, so who holds it is not known: a read-write lock or a semaphore of Java's, or what another \
@@ -242,16 +242,16 @@ async fn inspect_one(wire: &Wire, name: &str) -> Result<Vec<LockStatus>, Backend
 }
 
 /// Decodes one lock; `None` if its name is invalid.
-fn status(one: &Value) -> Option<LockStatus> {
-    let [key, left, holders, waiters] = list(one)? else {
+fn status(lock: &Value) -> Option<LockStatus> {
+    let [key, left, holders, waiters] = list(lock)? else {
         return None;
     };
     let key = LockKey::new(text(key)?).ok()?;
     // Redis expires a key after the last millisecond, so one is added. A lock without expiry has a negative value and
     // no `remaining`.
     let remaining = integer(left).map(|left| Duration::from_millis(left + 1));
-    let holders = list(holders)?.iter().filter_map(|one| {
-        let [owner, record, label] = list(one)? else {
+    let holders = list(holders)?.iter().filter_map(|entry| {
+        let [owner, record, label] = list(entry)? else {
             return None;
         };
         let (label, granted) = (text(label), text(record).and_then(parse_granted_record));
@@ -268,8 +268,8 @@ fn status(one: &Value) -> Option<LockStatus> {
             remaining,
         })
     });
-    let waiters = list(waiters)?.iter().filter_map(|one| {
-        let [owner, record] = list(one)? else {
+    let waiters = list(waiters)?.iter().filter_map(|entry| {
+        let [owner, record] = list(entry)? else {
             return None;
         };
         let label = parse_waiting_record(text(record)?);

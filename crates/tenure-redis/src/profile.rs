@@ -50,8 +50,8 @@ pub(crate) static PROFILE: Profile = Profile {
 };
 
 /// The lease granted for a requested one, in whole milliseconds.
-pub(crate) fn lease_ms(asked: Duration) -> u64 {
-    let whole = LIMITS.lease(asked).as_nanos().div_ceil(1_000_000);
+pub(crate) fn lease_ms(requested: Duration) -> u64 {
+    let whole = LIMITS.lease(requested).as_nanos().div_ceil(1_000_000);
     u64::try_from(whole).unwrap_or(u64::MAX)
 }
 

@@ -1,4 +1,4 @@
-//! Who may, and how: URLs, passwords, users, databases. TLS is in `tls.rs`, what `doctor` finds in `examine.rs`.
+//! Access: URLs, passwords, users, permissions and databases. TLS is tested in `tls.rs`, examining in `examine.rs`.
 
 mod fixture;
 
@@ -16,7 +16,7 @@ use tenure_backend::{
 use tenure_redis::{Config, RedisStore};
 use tenure_servers::Redis;
 
-/// Why a server cannot be used, or not so: nothing was done.
+/// Asserts that connecting fails with these words and without effect.
 async fn refuses(url: &str, fault: Fault, words: &str) {
     let error = connect(url).await.expect_err(url);
     assert_error(&error, (fault, Effect::None), words);
@@ -80,7 +80,7 @@ fn a_url_sets_address_credentials_and_timeouts() {
     assert!(defaults.spin);
 }
 
-/// Somewhere else what stands there is a password: no error and no server is told it.
+/// The user may be a misplaced password, so no error and no server gets it.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_user_without_a_password_is_not_the_default_user() {
     let error = refused(&format!("redis://{PASSWORD}@h"));
@@ -89,10 +89,10 @@ async fn a_user_without_a_password_is_not_the_default_user() {
     let ask = |command: &[&str]| server.ask(command).expect("it obeys");
     ask(&["ACL", "SETUSER", "open", "on", "nopass", "~*", "&*", "+@all"]);
     let named = |name: &str| {
-        let nobody = config(&server.url()).expect("a URL");
+        let base = config(&server.url()).expect("a URL");
         RedisStore::connect(Config {
             user: Some(name.to_owned()),
-            ..nobody
+            ..base
         })
     };
     let _store = named("open").await.expect("it needs no password");
@@ -118,7 +118,7 @@ async fn a_user_without_permissions_is_denied_with_a_reason() {
     refuses(&format!("redis://nobody:{PASSWORD}@{host}"), Fault::Denied, "").await;
 }
 
-/// The clients of every test here are such a user; this one does everything by name.
+/// Uses every feature. The clients of the other tests have the same permissions.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_documented_permissions_are_sufficient_and_minimal() {
     for server in [Server::start(), Server::batching()] {
@@ -162,7 +162,7 @@ async fn the_documented_permissions_are_sufficient_and_minimal() {
         assert_eq!(fixture.text(&["ACL", "LOG"]), "", "nothing was refused");
         assert!(fixture.text(&["CLIENT", "LIST"]).contains("user=tenure"));
     }
-    // What our scripts and we call, and what is documented, are the same.
+    // The documented permissions are exactly the commands that the scripts and the client call.
     let scripts = [
         include_str!("../scripts/redisson_acquire.lua"),
         include_str!("../scripts/redisson_draw.lua"),
@@ -188,7 +188,7 @@ async fn the_documented_permissions_are_sufficient_and_minimal() {
     assert_eq!(documented_rights().into_iter().collect::<BTreeSet<_>>(), called);
 }
 
-/// A right that is missing shows in the midst of a script: nobody knows then what was done.
+/// A script fails midway for lack of a permission, so its effect is unknown.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_denial_inside_a_script_has_an_unknown_effect() {
     let (fixture, client, key) = Fixture::one().await;
@@ -218,10 +218,10 @@ async fn an_unusable_server_is_refused_with_a_reason() {
         (&[], "", "", "/99", Fault::Invalid, "no database 99:"),
         (&[], "", "", "/4294967295", Fault::Invalid, "or set `databases`"),
         (&[], "", &given, "", Fault::Denied, "asks for none"),
-        // Our client keeps no code of what it is refused while it introduces itself.
+        // The redis crate drops the codes of errors during login.
         (&[], PASSWORD, "", "", Fault::Denied, "asks for a password"),
         (&[], PASSWORD, "", "/2", Fault::Denied, "asks for a password"),
-        // A sentinel knows no scripts and no databases.
+        // A sentinel has neither scripts nor databases.
         (no_scripts, "", "", "", Fault::Unsupported, "sentinel"),
         (no_databases, "", "", "/2", Fault::Unsupported, "sentinel"),
         (cluster, "", "", "/2", Fault::Unsupported, "cluster"),
@@ -238,7 +238,7 @@ async fn an_unusable_server_is_refused_with_a_reason() {
     }
 }
 
-/// A server that answers `TIME` with these seconds, and every other command with `OK`. It serves one client.
+/// A server that replies to `TIME` with these seconds and to all other commands with `OK`. It serves one client.
 fn server_at(seconds: &'static str) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port is free");
     let address = listener.local_addr().expect("it has an address");
@@ -271,7 +271,7 @@ async fn a_malformed_reply_to_time_is_refused() {
 async fn a_cluster_node_refuses_the_first_lock() {
     let options = ["--save", "", "--cluster-enabled", "yes"];
     let server = Redis::start_with(&options, None).expect("it starts");
-    // It has no slots so far: waiting would be without an end.
+    // The cluster has no slots, so waiting would never end.
     let store = connect(&server.url())
         .await
         .expect("it is found out by the first lock");
@@ -282,7 +282,8 @@ async fn a_cluster_node_refuses_the_first_lock() {
     assert_error(&error, (Fault::Unsupported, Effect::None), "cluster");
 }
 
-/// Nobody listens, the name leads nowhere, the server refuses, the connection breaks: each cause is told once.
+/// The port is closed, the name does not resolve, the server refuses, or the connection breaks: each cause appears
+/// once.
 #[tokio::test(flavor = "multi_thread")]
 async fn error_sources_do_not_repeat_each_other() {
     let server = Redis::start().expect("it starts");
@@ -316,7 +317,7 @@ async fn error_sources_do_not_repeat_each_other() {
     }
 }
 
-/// No time is named: nobody waited for anything.
+/// The message contains no duration, because the client waited for nothing.
 #[tokio::test(flavor = "multi_thread")]
 async fn each_missing_permission_is_one_finding() {
     for (rules, words) in [

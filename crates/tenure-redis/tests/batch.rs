@@ -1,5 +1,5 @@
-//! Claims of many callers in one call: few calls, and nobody's trouble is another's.
-//! That such claims keep every rule of the contract is in `conformance.rs`.
+//! Batched calls: few calls for many claims, each judged alone. `conformance.rs` runs the contract's tests with
+//! batches.
 
 mod fixture;
 
@@ -12,10 +12,10 @@ use tenure_backend::{
     AcquireReply, Backend, Claim, Effect, Fault, LockKey, Mode, ReleaseReply, RenewRequest, TokenRange,
 };
 
-/// More than travel alone or wait for two calls under way: the last of them are gathered.
+/// More claims than are sent alone or in the two first batches, so that the rest is batched.
 const MANY: usize = 300;
 
-/// Asserts that no two runs have a token in common.
+/// Asserts that no token is in two ranges.
 fn are_apart(mut runs: Vec<TokenRange>) {
     runs.sort_by_key(|run| run.first());
     assert!(
@@ -24,7 +24,7 @@ fn are_apart(mut runs: Vec<TokenRange>) {
     );
 }
 
-/// Asserts that claims have travelled together since the statistics were reset.
+/// Asserts that claims were batched since the statistics were reset.
 fn few_calls(fixture: &Fixture) {
     let calls = fixture.script_calls();
     assert!(calls < 64, "{calls} calls: they have travelled together");
@@ -77,7 +77,7 @@ async fn a_lone_caller_is_not_batched() {
         client.granted(claim).await;
         client.release(claim).await.freed_it(claim);
     }
-    // The script for many has the lock's name behind other keys, those for one have it first.
+    // The batch script has the lock's name behind three other keys; the scripts for single claims have it first.
     let calls = fixture.text(&["SLOWLOG", "GET", "100"]);
     let ways = [
         format!(" 4 {key} tenure_tokens "),
@@ -94,7 +94,7 @@ async fn an_unusual_claim_does_not_affect_its_batch() {
     let mut claims = proxied.claims(MANY);
     let own = |key: LockKey| client.claim(&key, Mode::Exclusive);
     let [text, javas, read_write, queued, twice] = [(); 5].map(|()| proxied.key());
-    fixture.command(&["SET", text.as_str(), "somebody's"]);
+    fixture.command(&["SET", text.as_str(), "foreign data"]);
     java_hold(fixture, &javas, 20_000);
     fixture.command(&["HSET", read_write.as_str(), "mode", "read", JAVA, "1"]);
     java_enqueue(fixture, &queued, JAVA, Some(60_000));
@@ -102,7 +102,7 @@ async fn an_unusual_claim_does_not_affect_its_batch() {
     proxied.granted(&ended).await;
     release(&proxied.store, unlock_of(&ended)).await;
     java_hold(fixture, &ended.at.key, 20_000);
-    // Its end overtook it, which only the record says.
+    // The claim's release overtook its request, which only the record shows.
     let overtaken = own(proxied.key());
     let doubts = format!("tenure_doubts:{}", overtaken.at.id.client());
     fixture.command(&["SET", &record(&overtaken), "E", "PX", "20000"]);
@@ -147,7 +147,7 @@ async fn an_unusual_claim_does_not_affect_its_batch() {
     few_calls(fixture);
 }
 
-/// Which keys a user may touch is looked at before a script begins, and refuses all that travel in it.
+/// Redis checks key permissions before a script starts, and refuses the whole batch.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_key_without_permission_does_not_affect_its_batch() {
     let proxied = ProxiedFixture::new().await;
@@ -164,7 +164,7 @@ async fn a_key_without_permission_does_not_affect_its_batch() {
     }
 }
 
-/// Whoever shortens a lease or dies calls nobody.
+/// A holder that dies, or whose lease Java shortens, publishes nothing.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_batched_claim_polls_within_its_own_lease() {
     let (fixture, client, key) = Fixture::one_on(Server::batching()).await;
@@ -187,7 +187,7 @@ async fn batched_claims_keep_their_own_lease_tokens_and_queue() {
             })
         })
         .collect();
-    // On a name that has a hash tag the queue is the name's own: the last ones travel together.
+    // A name with a hash tag is its own tag in the queue's key. The last claims are batched.
     let fixture = &proxied.fixture;
     java_enqueue(fixture, &claims[MANY - 1].at.key, JAVA, Some(60_000));
     fixture.command(&["CONFIG", "RESETSTAT"]);
@@ -213,7 +213,7 @@ async fn batched_claims_keep_their_own_lease_tokens_and_queue() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_late_claim_does_not_delay_its_batch() {
+async fn a_late_claim_is_declined_and_its_batch_is_placed() {
     let proxied = ProxiedFixture::new().await;
     let claims = proxied.claims(MANY);
     let hurried = |i| i % 3 == 2;
@@ -233,7 +233,8 @@ async fn a_late_claim_does_not_delay_its_batch() {
     }
 }
 
-/// Ours is a lower bound of the server's clock. Where it was too strict, the server is asked anew.
+/// The client knows a lower bound of the server's clock. If a claim is refused because the bound was too low, the
+/// client sends it again.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_claim_that_only_seems_late_is_sent_again_and_placed() {
     for server in [Server::start(), Server::batching()] {
@@ -253,14 +254,14 @@ async fn a_batched_release_wakes_the_head_of_its_queue() {
     join_all(claims.iter().map(|claim| proxied.granted(claim))).await;
     let renewals = claims.iter().map(|claim| RenewRequest::of(claim));
     store.clone().renew(renewals.collect()).await;
-    // Java queues for the last, and listens for another; a third was evicted meanwhile,
-    // a fourth is no lock any more, and a fifth was forced open and taken by Java.
+    // The last claims are unusual: Java queues for one and subscribes to another; one was evicted, one key is no lock
+    // any more, and one was unlocked by force and taken by Java.
     let [.., robbed, text, evicted, heard, queued] = &claims[..] else {
         unreachable!("there are many");
     };
     java_enqueue(fixture, &queued.at.key, JAVA, Some(60_000));
     proxied.client.evict(evicted, "alice").await;
-    fixture.command(&["SET", text.at.key.as_str(), "somebody's"]);
+    fixture.command(&["SET", text.at.key.as_str(), "foreign data"]);
     fixture.command(&["DEL", robbed.at.key.as_str()]);
     java_hold(fixture, &robbed.at.key, 60_000);
     let mut listening = subscribe_to_head(fixture, &queued.at.key, JAVA).await;
@@ -287,10 +288,10 @@ async fn a_batched_release_wakes_the_head_of_its_queue() {
     let mut told = [head_channel(&queued.at.key, JAVA), free];
     told.sort();
     assert_eq!(heard, told);
-    assert_eq!(fixture.text(&["GET", text.at.key.as_str()]), "somebody's");
+    assert_eq!(fixture.text(&["GET", text.at.key.as_str()]), "foreign data");
     let taken = fixture.text(&["HGETALL", robbed.at.key.as_str()]);
     assert_eq!(taken, format!("{JAVA} 1"));
-    // What the renewal wrote went with its hold.
+    // The release deleted the record that the renewal had written.
     assert_eq!(fixture.text(&["KEYS", "tenure_claim:*"]), record(evicted));
 }
 
@@ -334,14 +335,14 @@ async fn a_dropped_call_is_removed_from_its_batch() {
     let claims = proxied.claims(MANY);
     drop(proxied.acquire_all(&claims).await);
     proxied.proxy.heal();
-    // What was on its way arrives before this.
+    // Requests that were in flight arrive before this one.
     soon(proxied.granted(&proxied.claims(1)[0])).await;
     for claim in &claims[MANY - 100..] {
         assert!(!proxied.fixture.exists(claim.at.key.as_str()));
     }
 }
 
-/// Nobody hangs whose answer was to come on a runtime that is no more.
+/// Calls whose runtime has ended must fail instead of hanging.
 #[test]
 fn a_runtime_that_ends_fails_all_batched_calls() {
     let [theirs, ours] = [(); 2].map(|()| tokio::runtime::Runtime::new().expect("a runtime can be made"));

@@ -1,5 +1,5 @@
-//! The contract's suite on a real server, in fair weather and foul.
-//! What is Redis's own (keys, channels, faults of the server) is in the tests beside this one.
+//! The contract's conformance suite on a real server, with and without injected faults. Tests of Redis's own keys,
+//! channels and server faults are in the other files.
 
 mod fixture;
 
@@ -9,7 +9,7 @@ tenure_testkit::conformance!(subject);
 tenure_testkit::conformance_under_chaos!(subject);
 tenure_testkit::agrees_with_the_model!(subject, walks: 60);
 
-/// The same, while claims travel together.
+/// The same tests with batched claims.
 mod batched {
     use super::fixture::batching;
 

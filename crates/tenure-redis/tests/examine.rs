@@ -1,4 +1,4 @@
-//! What `doctor` finds of a server, and what a token counter does that was set too high.
+//! Examining a server, and its token counter when it was set too high.
 
 mod fixture;
 
@@ -13,7 +13,7 @@ use tenure_backend::{
 use tenure_redis::RedisStore;
 use tenure_servers::Redis;
 
-/// Options with which nothing is lost.
+/// Server options under which no write is lost.
 const SOUND: &[&str] = &["--save", "", "--appendonly", "yes", "--appendfsync", "always"];
 
 async fn findings(options: &[&str]) -> (Redis, Arc<RedisStore>, Vec<Finding>) {
@@ -23,7 +23,7 @@ async fn findings(options: &[&str]) -> (Redis, Arc<RedisStore>, Vec<Finding>) {
     (server, store, found)
 }
 
-/// Asserts that nothing else is found.
+/// Asserts that there is exactly one finding.
 #[track_caller]
 fn finds_alone(found: &[Finding], words: &str, severity: Severity) {
     assert_eq!(found.len(), 1, "{found:?}");
@@ -49,7 +49,7 @@ async fn unreadable_settings_are_reported() {
     server
         .ask(&["ACL", "SETUSER", "default", "-config|get"])
         .expect("it obeys");
-    let words = "append-only file is on the disk could not be asked";
+    let words = "append-only file is on the disk could not be read";
     finds_alone(&examine(&store).await, words, Severity::Warning);
 }
 
@@ -89,7 +89,7 @@ async fn weaknesses_are_reported_with_their_consequences() {
     assert_finding(&found, "append-only", Severity::Warning);
     assert_finding(&found, "allkeys-lru", Severity::Danger);
     assert!(found.iter().all(|finding| !finding.consequence.is_empty()));
-    // A replica grants nothing, and says so.
+    // A replica grants nothing, and examining it says so.
     server.ask(&["REPLICAOF", "127.0.0.1", "1"]).expect("it obeys");
     if let Ok(store) = connect(&server.url()).await {
         assert_finding(&examine(&store).await, "replica of another", Severity::Danger);
@@ -102,7 +102,8 @@ async fn a_server_without_info_is_still_examined() {
     finds_alone(&found, "INFO", Severity::Warning);
 }
 
-/// The largest number of Redis, one that it would show by its exponent, and the last that a script can count up to.
+/// The largest integer of Redis, one that Lua would print with an exponent, and the last that a script counts
+/// exactly.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_exhausted_token_counter_is_reported_and_grants_nothing() {
     for stands in ["9223372036854775807", "1e+18", "9007199254740991"] {
@@ -111,7 +112,7 @@ async fn an_exhausted_token_counter_is_reported_and_grants_nothing() {
         proxied.granted(&held).await;
         proxied.fixture.command(&["SET", "tenure_tokens", stands]);
         assert_finding(&examine(&proxied.store).await, "token counter", Severity::Danger);
-        // Some are asked for by themselves, and the others together.
+        // Some claims are sent alone, the others in batches.
         let mut claims = proxied.claims(40);
         let mut fair = Claim::clone(&claims[0]);
         fair.at.id = successor.at.id;
@@ -149,7 +150,7 @@ async fn an_exhausted_token_counter_is_reported_and_grants_nothing() {
     }
 }
 
-/// One more than the largest number that is counted exactly, less one, is that number again.
+/// In doubles, 2^53 + 1 - 1 is 2^53 again.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_batched_claim_gets_no_token_beyond_the_last() {
     let (fixture, client, _) = Fixture::one_on(Server::batching()).await;

@@ -1,5 +1,5 @@
-//! What the server and the network do to their clients: pauses, restarts, lost connections, full memory, set clocks.
-//! Long runs under faults, with histories, are the fault runs'.
+//! Faults of the server and the network: pauses, restarts, lost connections, full memory, set clocks. Long runs with
+//! recorded histories are in `tenure-faults`.
 
 mod fixture;
 
@@ -15,7 +15,7 @@ use tenure_backend::{
 use tenure_redis::{Config, RedisStore};
 use tenure_servers::{Data, Way};
 
-/// How soon a call must have failed whose server is silent: the limit, a quarter more, and what a busy machine takes.
+/// Time within which a call to a silent server must fail: the limit, a quarter more, and some for a busy machine.
 const SOON: Duration = Duration::from_secs(5);
 
 #[tokio::test(flavor = "multi_thread")]
@@ -35,7 +35,7 @@ async fn lost_scripts_are_loaded_again() {
     assert_finding(&examine(client.backend()).await, "scripts", Severity::Warning);
 }
 
-/// However often: it is sent what it forgot together with the call, so there is no moment in which it forgets again.
+/// The client sends the source with the call, so the script cannot be lost in between.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_keeps_losing_scripts_serves_every_call() {
     let fixture = Arc::new(Fixture::new().await);
@@ -66,21 +66,21 @@ async fn a_cut_connection_is_replaced_and_the_claim_remains() {
     let grant = client.granted(&claim).await;
     for _ in 0..3 {
         fixture.command(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]);
-        // It asks again in bad weather, as the engine does.
+        // Retries after transient errors, like the engine.
         client.stays_alive(&claim, Phase::Granted).await;
         assert_eq!(client.granted(&claim).await.tokens, grant.tokens);
     }
     client.release(&claim).await.freed_it(&claim);
 }
 
-/// R15: nobody is left asleep by a message that was lost with its connection.
+/// R15: no waiter sleeps on because its message was lost with the connection.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_cut_subscription_is_restored_and_wakes_all_waiters() {
     let (fixture, [holder, waiter], key) = Fixture::two().await;
     let held = hold(&holder, &key).await;
     let waiting = waiter.claim(&key, Mode::Exclusive);
     let mut wakes = waiter.watch(&waiting).await.expect("it wakes");
-    // Whoever arms is woken, since something may have been missed: so it is after another subscription, which hears.
+    // A new subscription wakes its waiters. From then on it receives messages.
     wait_for_wake(&mut wakes).await;
     fixture.command(&["CLIENT", "KILL", "TYPE", "pubsub"]);
     wait_for_wake(&mut wakes).await;
@@ -90,7 +90,8 @@ async fn a_cut_subscription_is_restored_and_wakes_all_waiters() {
     wait_until(|| fixture.listeners(&key) == 0);
 }
 
-/// After a failover the server's name leads to another: whoever listens to the old one is not heard by those who release.
+/// After a failover the host name leads to another server. A subscription to the old server receives no messages of
+/// releases.
 #[tokio::test(flavor = "multi_thread")]
 async fn wake_ups_follow_the_connection_to_another_server() {
     let (fixture, client, key) = Fixture::one().await;
@@ -101,7 +102,7 @@ async fn wake_ups_follow_the_connection_to_another_server() {
     let before = listener().split_whitespace().next().map(str::to_owned);
     fixture.command(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]);
     client.finds_free(&key, Mode::Exclusive).await;
-    // Something may have been missed. It is on another connection.
+    // This wake-up comes with the new subscription, on another connection.
     wait_for_wake(&mut wakes).await;
     wait_until(|| {
         let after = listener().split_whitespace().next().map(str::to_owned);
@@ -129,7 +130,7 @@ async fn waiters_poll_until_a_lost_subscription_is_restored() {
     );
     fixture.command(&["ACL", "SETUSER", USER, "+subscribe"]);
     wait_until(|| fixture.listeners(&key) == 1);
-    // Once restored it wakes nobody by itself.
+    // Once restored, the subscription wakes no waiter by itself.
     let quiet = async {
         let moment = Duration::from_millis(500);
         while tokio::time::timeout(moment, wakes.next()).await.is_ok() {}
@@ -155,7 +156,7 @@ async fn a_silent_connection_is_closed_in_time_and_replaced() {
     assert!(asked.elapsed() < SOON, "{:?}", asked.elapsed());
     assert_error(&error, (Fault::Unavailable, Effect::Unknown), "");
     fixture.redis.lock().process().resume();
-    // Whatever became of that call, giving the claim back ends it.
+    // Whether or not the call had an effect, withdrawing the claim ends it.
     client.withdraw(&claim).await;
     client.has_ended(&claim).await;
     client.finds_free(&key, Mode::Exclusive).await;
@@ -164,7 +165,7 @@ async fn a_silent_connection_is_closed_in_time_and_replaced() {
     assert_eq!(page.items, []);
 }
 
-/// R4: what a connection still carries that was given up comes too late.
+/// R4: a request on a connection that was closed arrives too late.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_request_delayed_past_its_release_places_nothing() {
     let server = Server::start();
@@ -208,7 +209,7 @@ async fn a_renewal_times_out_after_a_sixth_of_its_lease() {
     client.stays_alive(&claim, Phase::Granted).await;
 }
 
-/// R12: also the tokens outlive it.
+/// R12: the tokens also survive the restart.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_restart_with_data_keeps_locks_queues_and_tokens() {
     let (fixture, [holder, waiter], key) = Fixture::two().await;
@@ -222,7 +223,7 @@ async fn a_restart_with_data_keeps_locks_queues_and_tokens() {
     assert_tokens_rise(&grant, &waiter.granted_soon(&waiting).await);
 }
 
-/// R9, R12: a server that comes back empty has lost its locks, and says so; its tokens rise by its clock.
+/// R9, R12: a server that restarts empty has lost its locks and reports that. Its tokens rise with its clock.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_restart_without_data_loses_locks_but_tokens_rise() {
     let (fixture, client, key) = Fixture::one().await;
@@ -235,7 +236,7 @@ async fn a_restart_without_data_loses_locks_but_tokens_rise() {
     assert_tokens_rise(&grant, &client.granted(&next).await);
 }
 
-/// R22: a clock that is set forward ends leases early, which the profile says; one that is set back makes no token smaller.
+/// R22: setting the clock forward ends leases early, as the profile says. Setting it back lowers no token.
 #[tokio::test(flavor = "multi_thread")]
 async fn setting_the_clock_ends_leases_but_repeats_no_token() {
     for server in [Server::start(), Server::batching()] {
@@ -253,7 +254,8 @@ async fn setting_the_clock_ends_leases_but_repeats_no_token() {
         follows(client.granted(&claim).await);
         client.release(&claim).await;
         fixture.step_ms(-3_600_000);
-        // The bound on the server's clock is an hour too late, which makes nothing stricter; it is learnt anew.
+        // The lower bound of the server's clock is an hour too high, which makes no limit stricter, until later
+        // replies correct it.
         for _ in 0..2 {
             let [held, successor] = [(); 2].map(|()| client.claim(&key, Mode::Exclusive));
             follows(client.granted(&held).await);
@@ -262,7 +264,7 @@ async fn setting_the_clock_ends_leases_but_repeats_no_token() {
             follows(client.granted_soon(&queued).await);
             let departed = client.hand_over(&queued, &successor).await;
             let Some(AcquireReply::Granted(inherited)) = departed.successor else {
-                panic!("nobody else waits: {departed:?}");
+                panic!("no other claim waits: {departed:?}");
             };
             follows(inherited);
             client.release(&successor).await;
@@ -270,7 +272,7 @@ async fn setting_the_clock_ends_leases_but_repeats_no_token() {
     }
 }
 
-/// What passes by itself: whoever waits goes on waiting, and a release is repeated.
+/// A transient error: waiters keep waiting, and releases are retried.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_failed_snapshot_is_a_transient_error_without_effect() {
     let (fixture, client, key) = Fixture::one().await;
@@ -318,7 +320,7 @@ async fn a_full_memory_refuses_new_locks_and_renews_held_ones() {
     other.granted(&late).await;
 }
 
-/// A waiter's place is written anew by its renewal, which a full memory refuses; a holder's lease is only made longer.
+/// A waiter's renewal writes its record, which a full memory refuses. A holder's renewal only extends a lease.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_refused_renewal_does_not_affect_its_batch() {
     let (fixture, [holder, waiter], key) = Fixture::two().await;
@@ -338,7 +340,8 @@ async fn a_refused_renewal_does_not_affect_its_batch() {
     waiter.stays_alive(&waiting, Phase::Waiting).await;
 }
 
-/// After a planned switch the name leads to another server. Whoever only holds sends nothing but renewals.
+/// After a planned failover the host name leads to another server. A client that only holds sends nothing but
+/// renewals.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_renewal_leaves_a_server_that_became_a_replica() {
     let (fixture, client, key) = Fixture::one().await;
@@ -349,12 +352,12 @@ async fn a_renewal_leaves_a_server_that_became_a_replica() {
             .lines()
             .find_map(|line| line.strip_prefix("total_connections_received:"));
         count
-            .expect("it is said")
+            .expect("the line exists")
             .trim()
             .parse::<u64>()
             .expect("a number")
     };
-    // Of a master that nobody can reach.
+    // A replica of a master that cannot be reached.
     fixture.command(&["REPLICAOF", "127.0.0.1", "1"]);
     let before = connected();
     for _ in 0..2 {
@@ -370,7 +373,7 @@ async fn a_renewal_leaves_a_server_that_became_a_replica() {
     client.release(&claim).await.freed_it(&claim);
 }
 
-/// A right to a key is looked at before the script begins, and refuses the whole call.
+/// Redis checks key permissions before a script starts, and refuses the whole call.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_renewal_without_permission_does_not_affect_its_batch() {
     let fixture = Fixture::new().await;
@@ -395,18 +398,18 @@ async fn a_renewal_without_permission_does_not_affect_its_batch() {
     }
 }
 
-/// R5: where nobody listens nothing was done, and it is certain.
+/// R5: if the connection is refused, the call certainly had no effect.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_unreachable_server_is_unavailable_without_effect() {
     let (fixture, client, key) = Fixture::one().await;
     let claim = hold(&client, &key).await;
     let gone = client.claim(&key, Mode::Exclusive);
     fixture.redis.lock().process().kill();
-    // The first may find out on the way.
+    // The first call may discover only then that the server is gone.
     let _ = acquire(client.backend(), &gone).await;
     let error = acquire(client.backend(), &gone)
         .await
-        .expect_err("nobody listens");
+        .expect_err("the port is closed");
     assert_error(&error, (Fault::Unavailable, Effect::None), "cannot be reached");
     let error = release_error(client.backend(), unlock_of(&claim)).await;
     assert!(error.is_transient(), "{error:?}");

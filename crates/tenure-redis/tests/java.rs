@@ -1,5 +1,5 @@
-//! Java holds a lock, played by bare commands: what Redisson writes, and what it leaves behind when it dies. Its queue is in
-//! `java_queue.rs`; with real Redisson the same is tried in the interoperability tests.
+//! Java holds a lock, played with plain commands: what Redisson writes, and what it leaves behind when it dies. Its
+//! queue is tested in `java_queue.rs`, real Redisson in the interoperability tests.
 
 mod fixture;
 
@@ -22,7 +22,7 @@ async fn a_java_holder_is_waited_for_and_shown_by_its_name() {
     b.finds_free(&key, Mode::Exclusive).await;
 }
 
-/// A holder of another kind may publish nothing when it unlocks, as Redisson's RSpinLock does.
+/// A holder of another kind may publish nothing when it unlocks, like Redisson's RSpinLock.
 #[tokio::test(flavor = "multi_thread")]
 async fn claims_poll_every_second_behind_a_foreign_holder() {
     for server in [Server::start(), Server::batching()] {
@@ -36,7 +36,7 @@ async fn claims_poll_every_second_behind_a_foreign_holder() {
     }
 }
 
-/// The text that is shown frees it, though it reads like a claim's.
+/// The shown name evicts the holder, although it looks like a claim's.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_java_holder_is_evicted_by_its_shown_name() {
     let (fixture, client, key) = Fixture::one().await;
@@ -69,7 +69,8 @@ async fn a_forced_unlock_by_java_shows_at_the_next_renewal() {
     b.stays_alive(&next, Phase::Granted).await;
 }
 
-/// What Java leaves behind when it asks for a lease that the server refuses, and what its transactions hold.
+/// Java leaves a lock without expiry if it asks for a lease that the server refuses, and its transactions hold under
+/// longer names.
 #[tokio::test(flavor = "multi_thread")]
 async fn java_locks_without_expiry_or_in_transactions_are_evictable() {
     let fixture = Fixture::new().await;

@@ -1,5 +1,5 @@
-//! Java's fair waiters and ours in one queue, Java's part played by bare commands: who is next, what becomes of the dead.
-//! With real Redisson the same is tried in the interoperability tests.
+//! Java's fair waiters and ours in one queue, with Java played by plain commands: order, and removal of the dead.
+//! Real Redisson is tested in the interoperability tests.
 
 mod fixture;
 
@@ -8,7 +8,7 @@ use std::time::Duration;
 use fixture::*;
 use tenure_backend::{Fairness, LockKey, Mode, Phase, ReleaseRequest, ReleaseTarget};
 
-/// How long the queue lives by itself, in milliseconds; -1 is for ever.
+/// Time to live of the queue in milliseconds; -1 if it does not expire.
 fn lives(fixture: &Fixture, key: &LockKey) -> i64 {
     let (queue, timeouts) = (fixture.left(&queue(key)), fixture.left(&timeouts(key)));
     assert!((queue - timeouts).abs() < 1_000, "{queue} and {timeouts}");
@@ -29,13 +29,13 @@ async fn a_java_waiter_precedes_a_later_one_of_ours() {
     java_enqueue(&fixture, &key, JAVA, Some(330_000));
     let behind = b.fair(&key, Mode::Exclusive);
     assert_eq!(b.waits(&behind).await, Some(1));
-    // Java takes its patience off every score when it goes.
+    // When a Java waiter leaves, Java subtracts its timeout from every score.
     let ahead = fixture.score(&key, &behind.at.id.to_string());
     assert!((359_000..=360_000).contains(&ahead), "{ahead} ms");
     assert_eq!(a.release(&held).await.others, Some(2));
     b.waits(&behind).await;
     b.finds_busy(&key, Mode::Exclusive).await;
-    // Java takes its turn, and ends it.
+    // Java acquires and releases.
     remove_from_queue(&fixture, &key, JAVA);
     java_hold(&fixture, &key, 60_000);
     b.waits(&behind).await;
@@ -43,7 +43,7 @@ async fn a_java_waiter_precedes_a_later_one_of_ours() {
     b.granted_soon(&behind).await;
 }
 
-/// R26: a dead head of Java's is left when its score has passed, and nobody spins meanwhile.
+/// R26: a dead Java head is removed when its score has passed, and no waiter polls in a loop meanwhile.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_dead_java_head_is_removed_when_its_score_passes() {
     let (fixture, client, key) = Fixture::one().await;
@@ -51,7 +51,7 @@ async fn a_dead_java_head_is_removed_when_its_score_passes() {
     java_enqueue(&fixture, &key, OTHER, Some(3_000));
     for fairness in [Fairness::Unfair, Fairness::Fifo] {
         let claim = client.claim_as(&key, Mode::Exclusive, |claim| claim.fairness = fairness);
-        // A waiter of Java's publishes nothing when it gives up.
+        // A Java waiter that gives up publishes nothing.
         assert_eq!(poll_after(&client, &claim).await, SECOND, "{fairness:?}");
         client.withdraw(&claim).await;
     }
@@ -60,7 +60,7 @@ async fn a_dead_java_head_is_removed_when_its_score_passes() {
     assert!(!fixture.exists(&queue(&key)));
 }
 
-/// A fair unlock of Java's wakes the next fair waiter and no other, so the last one wakes no claim of ours.
+/// A fair unlock of Java's wakes only the next fair waiter, so the last one wakes none of our claims.
 #[tokio::test(flavor = "multi_thread")]
 async fn unfair_claims_poll_every_second_while_java_queues() {
     for server in [Server::start(), Server::batching()] {
@@ -75,7 +75,7 @@ async fn unfair_claims_poll_every_second_while_java_queues() {
     }
 }
 
-/// The head has an hour: the claim behind does not sleep for longer than its own lease.
+/// The head's lease is an hour. The claim behind it polls within its own lease.
 #[tokio::test(flavor = "multi_thread")]
 async fn unfair_claims_poll_within_their_lease_behind_our_fair_head() {
     let (_stage, [holder, other], key) = Fixture::two().await;
@@ -86,7 +86,7 @@ async fn unfair_claims_poll_within_their_lease_behind_our_fair_head() {
     assert_eq!(poll_after(&other, &waiting).await, waiting.lease);
 }
 
-/// It stands in the list in which ours stood alone, and nobody but us could make that last.
+/// Java's waiter joined a list that had only ours and expires. Only our scripts can extend that.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_java_waiter_outlives_our_dead_waiter_ahead() {
     let (fixture, [holder, dies], key) = Fixture::two().await;
@@ -101,7 +101,7 @@ async fn a_java_waiter_outlives_our_dead_waiter_ahead() {
     assert_eq!(lives(&fixture, &key), -1, "Java's alone is for ever");
 }
 
-/// While Java holds, the next to queue may be Java's.
+/// While Java holds, the next waiter may be Java's.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_java_waiter_behind_a_java_holder_outlives_ours() {
     let (fixture, [looks, dies], key) = Fixture::two().await;
@@ -124,7 +124,7 @@ async fn our_dead_waiter_behind_java_expires() {
     assert!((day..=day + 60_000).contains(&left), "{left} ms");
 }
 
-/// Whoever comes by takes the dead out, without queueing itself: what is left ends, or does not, as is its own way.
+/// An unfair poll removes dead waiters without queueing. The remaining queue expires only if ours are in it.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_swept_queue_lives_as_long_as_its_remaining_waiters() {
     let fixture = Fixture::new().await;
@@ -148,7 +148,7 @@ async fn a_swept_queue_lives_as_long_as_its_remaining_waiters() {
     }
 }
 
-/// R26: such a head would hold Java up for ever.
+/// R26: a head without a score would block Java for ever.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_head_without_a_score_is_removed() {
     let (fixture, client, key) = Fixture::one().await;
@@ -157,7 +157,8 @@ async fn a_head_without_a_score_is_removed() {
     assert!(!fixture.exists(&queue(&key)));
 }
 
-/// R26: Java's scripts take a head away whose score is past by Java's clock. Ours is not sent to the tail for that.
+/// R26: Java's scripts remove a head whose score has passed on Java's clock. Our waiter must not go to the tail for
+/// that.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_live_waiter_removed_by_java_returns_to_the_head() {
     let (fixture, [holder, first, second], key) = Fixture::three().await;
@@ -171,7 +172,7 @@ async fn a_live_waiter_removed_by_java_returns_to_the_head() {
     first.granted_soon(&one).await;
 }
 
-/// R26: whoever gives up leaves neither an entry nor anybody asleep.
+/// R26: a waiter that gives up leaves no entry and no sleeping waiter.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_waiter_that_becomes_the_head_is_woken() {
     let (fixture, [holder, gone], key) = Fixture::two().await;
@@ -186,7 +187,7 @@ async fn a_waiter_that_becomes_the_head_is_woken() {
     next_channel(&mut listening).await;
 }
 
-/// Ours that is dead is swept by ours that lives, wherever it stands, whatever Java's score says.
+/// A live waiter of ours removes a dead one of ours wherever it stands, whatever its score for Java is.
 #[tokio::test(flavor = "multi_thread")]
 async fn our_dead_waiter_is_removed_when_its_lease_ends() {
     let (fixture, [holder, dead, alive], key) = Fixture::three().await;
@@ -200,7 +201,7 @@ async fn our_dead_waiter_is_removed_when_its_lease_ends() {
     dead.has_ended(&ghost).await;
 }
 
-/// Ours that died before it looked again did not see that Java had come: who holds sees it.
+/// Our waiter died before it saw that Java had joined. The holder's renewal sees it.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_java_waiter_outlives_our_last_poll_before_it() {
     let fixture = Fixture::new().await;
@@ -220,7 +221,7 @@ async fn a_java_waiter_outlives_our_last_poll_before_it() {
     }
 }
 
-/// Who holds longer than anybody's lease in the queue keeps it with each renewal.
+/// A holder whose lease outlasts all leases in the queue extends the queue with each renewal.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_queue_lives_as_long_as_the_holder() {
     let (fixture, [holder, waits], key) = Fixture::two().await;
@@ -231,7 +232,7 @@ async fn a_queue_lives_as_long_as_the_holder() {
     assert!(lives(&fixture, &key) > 60_000);
 }
 
-/// One of Java's in the queue costs none of ours a look at all who stand before it.
+/// A poll of ours does not read all waiters ahead because one of them is Java's.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_poll_costs_the_same_behind_a_long_java_queue() {
     const MANY: usize = 200;
@@ -247,14 +248,15 @@ async fn a_poll_costs_the_same_behind_a_long_java_queue() {
     }
     let looks = fixture.call_count("zscore");
     assert!((1..20 * 2 * MANY).contains(&looks), "{looks}");
-    // All of them still count with Java's patience.
+    // The scores of all of them still include Java's timeout.
     for claim in [&claims[0], &claims[MANY - 1]] {
         let ahead = fixture.score(&key, &claim.at.id.to_string());
         assert!((325_000..=360_000).contains(&ahead), "{ahead} ms");
     }
 }
 
-/// Java takes its patience off every score when it goes. What is left of ours is its lease, also after the next poll.
+/// When a Java waiter leaves, Java subtracts its timeout from every score. Our score is then the lease, also after
+/// the next poll.
 #[tokio::test(flavor = "multi_thread")]
 async fn polls_respect_what_java_subtracts_from_a_score() {
     let (fixture, [holder, waiter], key) = Fixture::two().await;
@@ -275,7 +277,7 @@ async fn polls_respect_what_java_subtracts_from_a_score() {
     }
 }
 
-/// A fair waiter of an older Java that finds the key held sleeps for as long as it gives another at the head.
+/// An older Java waiter that finds the key held sleeps for as long as Java lets another stand at the head.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_head_is_woken_again_after_the_cooldown() {
     let (fixture, [holder, operator], key) = Fixture::two().await;
@@ -293,7 +295,7 @@ async fn the_head_is_woken_again_after_the_cooldown() {
     }
 }
 
-/// It may queue again at once, and need not find out at its next poll.
+/// The evicted waiter may queue again at once, without waiting for its next poll.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_evicted_fair_waiter_is_woken() {
     let (fixture, [holder, waiter], key) = Fixture::two().await;

@@ -1,6 +1,6 @@
-//! What stands in Redis of a lock: keys, fields, times to live, scores and messages, looked at with bare commands.
-//! What stands there of clients and of ended claims is in `remembered.rs`, what Java does with it in `java.rs` and
-//! `java_queue.rs`, and with real Redisson in the interoperability tests.
+//! The keys, fields, expiry times, scores and messages of a lock in Redis. Records of clients and ended claims are
+//! tested in `records.rs`, Java's part in `java.rs` and `java_queue.rs`, and real Redisson in the interoperability
+//! tests.
 
 mod fixture;
 
@@ -44,7 +44,7 @@ async fn an_unknown_newcomer_waits_behind_a_queue() {
     newcomer.waits(&newcomer.claim(&key, Mode::Exclusive)).await;
 }
 
-/// R30: the names of all keys and channels of a lock have the hash tag that Redisson gives them.
+/// R30: the keys and channels of a lock have the hash tag that Redisson gives them.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_release_publishes_zero_to_redissons_channel() {
     let fixture = Fixture::new().await;
@@ -88,12 +88,12 @@ async fn a_fair_waiter_is_in_redissons_list_and_zset() {
     }
 }
 
-/// R32: whoever ended how, some seconds after the last lease only the counter is left.
+/// R32: some seconds after the last lease, only the token counter is left, however the claims ended.
 #[tokio::test(flavor = "multi_thread")]
 async fn no_key_of_a_lock_remains_after_all_leases() {
     let (fixture, [a, b, c], _) = Fixture::three().await;
     let brief = fixture.trial.brief();
-    // Whoever leaves a queue puts it in order, so one is left to the dead alone.
+    // A waiter that withdraws sets the queue's expiry. Without one, only dead waiters are left.
     for withdraws in [false, true] {
         let key = fixture.trial.key();
         hold_for(&a, &key, brief).await;
@@ -126,7 +126,7 @@ async fn a_cooldown_holds_the_key_for_no_client() {
     operator.depart(barred).await.freed_it(&claim);
     assert_eq!(fixture.text(&["HGETALL", key.as_str()]), "tenure:cooldown 1");
     fixture.assert_expires_after(key.as_str(), 20);
-    assert_eq!(operator.status(&key).await, None, "nobody is shown");
+    assert_eq!(operator.status(&key).await, None, "no holder is shown");
     operator.finds_busy(&key, Mode::Exclusive).await;
     fixture.trial.pass(cooldown).await;
     operator.finds_free(&key, Mode::Exclusive).await;
@@ -158,7 +158,7 @@ async fn a_java_read_write_lock_is_a_mismatch_and_unchanged() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_key_that_is_no_lock_is_refused_and_unchanged() {
     let (fixture, client, key) = Fixture::one().await;
-    fixture.command(&["SET", key.as_str(), "somebody's"]);
+    fixture.command(&["SET", key.as_str(), "foreign data"]);
     for claim in both(&client, &key) {
         let refusal = client.try_acquire(&claim).await.expect_err("it is refused");
         assert_eq!(refusal.fault(), Fault::Store, "{refusal}");
@@ -167,10 +167,10 @@ async fn a_key_that_is_no_lock_is_refused_and_unchanged() {
         let answer = client.renew(&claim).await;
         assert!(matches!(answer, RenewReply::Gone(_)), "{answer:?}");
     }
-    assert_eq!(fixture.text(&["GET", key.as_str()]), "somebody's");
+    assert_eq!(fixture.text(&["GET", key.as_str()]), "foreign data");
 }
 
-/// Nobody waits for what no lock's end will free.
+/// Waiting is refused, because no release will free the key.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_hash_of_another_program_is_refused() {
     for server in [Server::start(), Server::batching()] {
@@ -187,7 +187,7 @@ async fn a_hash_of_another_program_is_refused() {
             assert_eq!(fixture.number(&["HLEN", key.as_str()]), fields.len() as i64 / 2);
             assert_eq!(fixture.left(key.as_str()), -1);
         }
-        // Java leaves one without an end behind where it asks for a lease that Redis refuses: that is a lock.
+        // Java leaves a lock without expiry if it asks for a lease that Redis refuses.
         let key = fixture.trial.key();
         fixture.command(&["HSET", key.as_str(), JAVA, "1"]);
         let waiting = client.claim(&key, Mode::Exclusive);
@@ -203,14 +203,14 @@ fn both(client: &Client, key: &LockKey) -> [Arc<Claim>; 2] {
     ]
 }
 
-/// What is there and is no mutex is not said to be free.
+/// Asserts that inspecting the key fails instead of showing it as free.
 async fn is_no_mutex(client: &Client, key: &LockKey) {
     let look = client.backend().clone().inspect(Query::Key(key.clone()));
     let refusal = look.await.expect_err("it is no mutex");
     assert_error(&refusal, (Fault::UnknownKind, Effect::None), "");
 }
 
-/// To a script a holder without a name is all of them.
+/// The release script would take an empty owner for all holders.
 #[tokio::test(flavor = "multi_thread")]
 async fn evicting_an_empty_id_frees_no_holder() {
     let (_stage, client, key) = Fixture::one().await;
@@ -220,7 +220,7 @@ async fn evicting_an_empty_id_frees_no_holder() {
     client.stays_alive(&claim, Phase::Granted).await;
 }
 
-/// An eviction and a look touch mutexes alone: not Java's read-write locks, and not what a program keeps in its hashes.
+/// Evicting and inspecting touch only mutexes: neither Java's read-write locks nor other programs' hashes.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_hash_that_is_no_mutex_is_neither_shown_nor_evicted() {
     let fixture = Fixture::new().await;
@@ -257,7 +257,7 @@ async fn a_hash_that_is_no_mutex_is_neither_shown_nor_evicted() {
     }
 }
 
-/// Or the lock would stay for its whole lease, and its holder be told that nobody held it.
+/// Otherwise the lock would stay for its whole lease, while its holder learned that it did not hold.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_refused_release_fails_and_can_be_repeated() {
     let (fixture, client, key) = Fixture::one().await;
@@ -270,7 +270,7 @@ async fn a_refused_release_fails_and_can_be_repeated() {
     client.release(&claim).await.freed_it(&claim);
 }
 
-/// R17: a lock whose name is that of another lock's queue would break it.
+/// R17: a lock with the name of another lock's queue would break that queue.
 #[tokio::test(flavor = "multi_thread")]
 async fn reserved_names_are_refused() {
     let fixture = Fixture::new().await;

@@ -1,5 +1,5 @@
-//! Listings: each lock once, whatever else stands in the server, and what others wrote as they wrote it.
-//! What is shown of a single lock, and what is none, is in `layout.rs` and `java.rs`.
+//! Listings: each lock appears once, whatever else is in the server, with foreign names as they were written. Single
+//! locks are tested in `layout.rs` and `java.rs`.
 
 mod fixture;
 
@@ -11,7 +11,7 @@ use tenure_backend::{Call, Cursor, HolderId, LockStatus, Page, Query};
 use tenure_testkit::suite::Client;
 use tracing::Level;
 
-/// A page of so many, of all that there are.
+/// A page of a listing of all locks.
 fn page(client: &Client, after: Option<Cursor>, limit: u32) -> Call<Page<LockStatus>> {
     let query = Query::Prefix {
         prefix: "".into(),
@@ -21,7 +21,7 @@ fn page(client: &Client, after: Option<Cursor>, limit: u32) -> Call<Page<LockSta
     client.backend().clone().inspect(query)
 }
 
-/// However many a page holds, and whether each holds as many as the last: what is left of a step of the server's is kept.
+/// Pages of any size, also of changing sizes: names left over from a `SCAN` go to the next page.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_listing_shows_each_lock_once_at_any_page_size() {
     let fixture = Fixture::new().await;
@@ -34,7 +34,7 @@ async fn a_listing_shows_each_lock_once_at_any_page_size() {
     let (mut listed, mut after) = (Vec::new(), None);
     for limit in [7, 50, 3].into_iter().cycle() {
         let page = page(&client, after.take(), limit).await.expect("it lists");
-        // Who was on a page and is gone by the next makes nobody else be passed over.
+        // Releasing a lock that was on a page must not hide another one.
         if let Some(first) = page.items.first() {
             fixture.command(&["DEL", first.key.as_str()]);
         }
@@ -49,8 +49,8 @@ async fn a_listing_shows_each_lock_once_at_any_page_size() {
     assert_eq!(listed, keys);
 }
 
-/// What others wrote is shown as they wrote it, so that it names them; the words about it are escape_control where they are shown.
-/// A name that no lock of ours could have is left out.
+/// Foreign names are returned as they were written, so that they identify their holders; they are escaped where they
+/// are printed. Names that no lock of ours could have are left out.
 #[tokio::test(flavor = "multi_thread")]
 async fn foreign_names_with_control_characters_are_listed_and_evicted() {
     let (fixture, client, key) = Fixture::one().await;
@@ -59,7 +59,7 @@ async fn foreign_names_with_control_characters_are_listed_and_evicted() {
         fixture.command(&["PEXPIRE", name, "60000"]);
     }
     fixture.command(&["RPUSH", "redisson_lock_queue:{bad\nkey}", JAVA]);
-    // A waiter's name is whatever stands in the list.
+    // A waiter's name is any text in the list.
     let evil = "evil\u{1b}[2J\nline:1";
     java_enqueue(&fixture, &key, evil, Some(60_000));
     let page = page(&client, None, 1_000).await.expect("it lists");
@@ -83,7 +83,7 @@ async fn foreign_names_with_control_characters_are_listed_and_evicted() {
     assert_eq!(status.waiters.map(|all| all.len()), Some(0), "it was evicted");
 }
 
-/// On one thread, which is the one that listens.
+/// On one thread, so that the test's log subscriber receives the warning.
 #[tokio::test]
 async fn a_listing_of_many_keys_logs_one_warning() {
     let fixture = Fixture::new().await;

@@ -1,5 +1,5 @@
-//! More callers at once than a connection takes, or than a far server answers meanwhile: everybody's turn comes, and what is
-//! held is kept. What becomes of those that travel together is in `together.rs`.
+//! Many concurrent callers, and a distant server: all callers are served, and held claims are renewed in time.
+//! Batches are tested in `batch.rs`.
 
 mod fixture;
 
@@ -14,8 +14,8 @@ use futures_util::future::join_all;
 use tenure_backend::{Backend, Batch, Claim, Mode, RenewReply, RenewRequest};
 use tenure_servers::Way;
 
-/// A call, and how often one was polled.
-async fn told<F: Future + Unpin>(mut call: F, polled: Arc<AtomicUsize>) -> F::Output {
+/// Awaits a call and counts how often any call was polled.
+async fn counted<F: Future + Unpin>(mut call: F, polled: Arc<AtomicUsize>) -> F::Output {
     poll_fn(|cx| {
         let answer = Pin::new(&mut call).poll(cx);
         polled.fetch_add(1, Ordering::Relaxed);
@@ -24,7 +24,7 @@ async fn told<F: Future + Unpin>(mut call: F, polled: Arc<AtomicUsize>) -> F::Ou
     .await
 }
 
-/// More than may wait to be written, of a kind that is not gathered.
+/// More fair claims, which are never batched, than the connection may queue.
 #[tokio::test(flavor = "multi_thread")]
 async fn three_thousand_callers_are_served_and_delay_no_renewal() {
     let proxied = ProxiedFixture::new().await;
@@ -37,12 +37,12 @@ async fn three_thousand_callers_are_served_and_delay_no_renewal() {
     let asked = Arc::new(AtomicUsize::new(0));
     let call = |_| {
         let claim = client.fair(&proxied.key(), Mode::Exclusive);
-        tokio::spawn(told(store.clone().acquire(claim, not_after), asked.clone()))
+        tokio::spawn(counted(store.clone().acquire(claim, not_after), asked.clone()))
     };
     let callers: Vec<_> = (0..3_000).map(call).collect();
     wait_until(|| asked.load(Ordering::Relaxed) >= callers.len());
     let renewed = store.clone().renew(Batch::from_iter([RenewRequest::of(&held)]));
-    let renewed = tokio::spawn(told(renewed, asked.clone()));
+    let renewed = tokio::spawn(counted(renewed, asked.clone()));
     wait_until(|| asked.load(Ordering::Relaxed) > callers.len());
     proxied.proxy.heal();
     for answer in soon(join_all(callers)).await {
@@ -51,7 +51,7 @@ async fn three_thousand_callers_are_served_and_delay_no_renewal() {
     let renewed = soon(renewed).await.expect("no task fails");
     assert!(matches!(&renewed[..], [RenewReply::Alive { .. }]), "{renewed:?}");
     fixture.command(&["CONFIG", "SET", "slowlog-log-slower-than", "-1"]);
-    // The latest comes first. Only a renewal has these keys in this order.
+    // The slow log begins with the latest call. Only a renewal has these keys in this order.
     let calls = fixture.text(&["SLOWLOG", "GET", "-1"]);
     let (client, key) = (held.at.id.client(), &held.at.key);
     let renewal = format!(" tenure_tokens tenure_claims:{client} {key} ");
@@ -60,9 +60,9 @@ async fn three_thousand_callers_are_served_and_delay_no_renewal() {
     assert!(before <= 300, "{before} calls went before it");
 }
 
-/// None waits for the answers to those before it, however many travel together.
+/// Batches do not wait for the replies to earlier ones.
 ///
-/// One thread runs them all: those who ask come before those who send, so that what is asked for is gathered.
+/// On a single thread, all callers run before the sender tasks, so their claims are batched.
 #[tokio::test]
 async fn a_distant_server_gets_all_calls_before_its_first_reply() {
     let server = Server::start();
@@ -81,7 +81,7 @@ async fn a_distant_server_gets_all_calls_before_its_first_reply() {
     let is_placed = |claim: &Arc<Claim>| fixture.exists(claim.at.key.as_str());
     soon(async {
         while !claims.iter().all(is_placed) {
-            // sleep: nobody tells.
+            // sleep: no event announces it.
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
     })

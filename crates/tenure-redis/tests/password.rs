@@ -1,4 +1,4 @@
-//! Passwords: from the URL, from a file that is read at each connect, and from a pipe.
+//! Passwords from the URL, from a file that is read at each connect, and from a pipe.
 
 mod fixture;
 
@@ -41,7 +41,7 @@ async fn a_wrong_password_is_denied_and_no_password_is_shown() {
     assert_eq!(error.fault(), Fault::Invalid);
 }
 
-/// Calls until the store has noticed that its connection was closed, and has made another.
+/// Calls the store until it has noticed the closed connection and opened another.
 async fn reconnected(store: &Arc<RedisStore>) -> Result<(), BackendError> {
     let key = LockKey::new("k").expect("a key");
     loop {
@@ -88,7 +88,7 @@ async fn a_password_file_is_read_at_each_connect() {
     soon(reconnected(&store)).await.expect("the password is back");
 }
 
-/// Such as a shell makes of `<(command)`.
+/// A path like the one that a shell makes of `<(command)`.
 #[cfg(target_os = "linux")]
 #[tokio::test(flavor = "multi_thread")]
 async fn a_password_pipe_is_read_once() {
@@ -97,7 +97,7 @@ async fn a_password_pipe_is_read_once() {
         .ask(&["CONFIG", "SET", "requirepass", PASSWORD])
         .expect("it obeys");
     let (reader, mut writer) = std::io::pipe().expect("a pipe");
-    writer.write_all(PASSWORD.as_bytes()).expect("there is room");
+    writer.write_all(PASSWORD.as_bytes()).expect("the pipe takes it");
     drop(writer);
     let file = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&reader));
     let url = format!("redis://{}?password_file={file}", server.address());

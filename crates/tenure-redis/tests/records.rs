@@ -1,5 +1,5 @@
-//! What is written down in Redis of clients and of their claims, when, and for how long: of what was renewed,
-//! waits, or has ended while somebody may still ask. What a client knows by itself is in `src/known/tests.rs`.
+//! Records in Redis: of clients, and of claims that were renewed, wait, or have ended while a request may be in
+//! flight. The client's own table is tested in `src/claims/table/tests.rs`.
 
 mod fixture;
 
@@ -12,12 +12,12 @@ use tenure_backend::{
     RenewRequest, TokenRange,
 };
 
-/// What the record of a claim holds that was granted that run and renewed.
+/// The record of a granted claim with these tokens and this label.
 fn written(run: TokenRange, label: &str) -> String {
     format!("G:{}:{}:{label}", run.first(), run.count())
 }
 
-/// A renewal of a holder that does not lengthen its lease.
+/// A renewal of a holder that may only shorten its lease.
 fn shortening(claim: &Claim, lease: Duration) -> RenewRequest {
     RenewRequest {
         lease,
@@ -26,7 +26,7 @@ fn shortening(claim: &Claim, lease: Duration) -> RenewRequest {
     }
 }
 
-/// A lock that is released before its first renewal writes nothing.
+/// A lock that is released before its first renewal writes no record.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_renewal_writes_a_record_that_the_release_deletes() {
     let (fixture, client, key) = Fixture::one().await;
@@ -58,7 +58,7 @@ async fn a_renewal_writes_a_record_that_the_release_deletes() {
     assert_eq!(fixture.text(&["KEYS", "tenure_claim:*"]), "");
 }
 
-/// A client on a runtime of its own, while the one that connected it has ended.
+/// The client runs on another runtime than the one on which it connected, which has ended.
 #[test]
 fn held_locks_are_shown_after_the_first_runtime_ended() {
     let runtime = || tokio::runtime::Runtime::new().expect("a runtime");
@@ -68,7 +68,7 @@ fn held_locks_are_shown_after_the_first_runtime_ended() {
     runtime().block_on(async {
         let (_stage, other, key) = Fixture::one_on(server).await;
         let claim = other.claim(&key, Mode::Exclusive);
-        // The first call may find out that the connection has ended.
+        // The first call may fail because the connection has ended.
         let granted = match acquire(&store, &claim).await {
             Ok(granted) => granted,
             Err(_) => acquire(&store, &claim).await.expect("it connects again"),
@@ -83,7 +83,7 @@ fn held_locks_are_shown_after_the_first_runtime_ended() {
     });
 }
 
-/// What is written down ends with the lease, also if nobody releases the claim.
+/// The record expires with the lease if the claim is never released.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_record_expires_with_the_lease() {
     let (fixture, client, key) = Fixture::one().await;
@@ -97,7 +97,7 @@ async fn a_record_expires_with_the_lease() {
     wait_until(|| fixture.number(&["EXISTS", key.as_str(), &record(&claim)]) == 0);
 }
 
-/// The server refuses to write the record, and the claim lives on.
+/// The server refuses to write the record, but renews the lease.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_fixed_lease_is_confirmed_when_the_memory_is_full() {
     let (fixture, client, key) = Fixture::one().await;
@@ -110,7 +110,7 @@ async fn a_fixed_lease_is_confirmed_when_the_memory_is_full() {
     }
 }
 
-/// R4: where a request may still come there is a record; where none can, there is none.
+/// R4: a release leaves a record if a request may still arrive, and none otherwise.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_release_leaves_a_record_only_for_requests_in_flight() {
     let (fixture, [client, elsewhere], key) = Fixture::two().await;
@@ -123,7 +123,7 @@ async fn a_release_leaves_a_record_only_for_requests_in_flight() {
     let withdrawn = enqueue(&client, &key).await;
     client.withdraw(&withdrawn).await;
     assert_eq!((records().as_str(), fixture.exists(&doubts)), ("", false));
-    // Nobody here knows whether it was ever sent.
+    // The client does not know whether this claim was ever sent.
     let unseen = client.claim(&fixture.trial.key(), Mode::Exclusive);
     client.withdraw(&unseen).await;
     client.withdraw(&unseen).await;
@@ -135,7 +135,7 @@ async fn a_release_leaves_a_record_only_for_requests_in_flight() {
     }
 }
 
-/// R4: a placement that was never answered, and one that is under way, may arrive after the release.
+/// R4: a placement that was not answered, or is in flight, may arrive after the release.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_unanswered_placement_leaves_a_record_of_the_release() {
     let proxied = ProxiedFixture::new().await;
@@ -163,7 +163,7 @@ async fn an_unanswered_placement_leaves_a_record_of_the_release() {
     assert!(!fixture.exists(claims[2].at.key.as_str()));
 }
 
-/// Whatever became of what was known of a client, who holds is shown as ours, and nothing stays for ever.
+/// If the client's record is lost, its holders are still shown as ours, and no key stays for ever.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_lost_client_record_is_written_again() {
     let (fixture, [client, other], key) = Fixture::two().await;
@@ -181,14 +181,14 @@ async fn a_lost_client_record_is_written_again() {
     assert_eq!(status.holders[0].id, HolderId::Claim(claim.at.id));
     assert_eq!(status.holders[0].token, Some(run.first()));
     assert_eq!(status.holders[0].label.as_deref(), Some(&*claim.label));
-    // Right after, nothing is known of it: the eviction is told all the same.
+    // Right after the loss the claim has no record. The eviction is reported nevertheless.
     fixture.command(&["FLUSHALL"]);
     let young = hold(&client, &key).await;
     other.evict(&young, "alice").await.freed_it(&young);
     assert_evicted_by(&client.renew(&young).await, "alice");
 }
 
-/// Whoever takes its record away takes it out of no queue.
+/// Deleting a waiter's record does not remove the waiter from the queue.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_waiter_without_a_record_leaves_the_queue_when_granted() {
     let (fixture, [holder, waiter, next], key) = Fixture::three().await;
@@ -202,7 +202,7 @@ async fn a_waiter_without_a_record_leaves_the_queue_when_granted() {
     next.granted(&behind).await;
 }
 
-/// One that Java's scripts took out of the queue is granted as any that waits, and leaves nothing of its wait.
+/// A claim that Java's scripts removed from the queue is granted like any waiter, and its record is deleted.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_waiter_removed_by_java_leaves_no_record() {
     let (fixture, [holder, waiter], key) = Fixture::two().await;
@@ -216,7 +216,7 @@ async fn a_waiter_removed_by_java_leaves_no_record() {
     assert_eq!(fixture.text(&["KEYS", "*{*}*"]), "");
 }
 
-/// A claim that was robbed, evicted or has heard that it is gone has no tokens left in Redis.
+/// A claim that lost its hold, was evicted or was told that it is gone has no tokens left in Redis.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_claim_that_does_not_hold_leaves_no_record() {
     let fixture = Fixture::new().await;
@@ -247,7 +247,7 @@ async fn a_claim_that_does_not_hold_leaves_no_record() {
         let text = fixture.text(&["GET", &record(claim)]);
         text.chars().next().expect("an answer")
     });
-    // Nothing, nothing, evicted twice, held.
+    // The claims have: no record, no record, the record of an eviction twice, a holder's record.
     assert_eq!(noted, ['n', 'n', 'V', 'V', 'G']);
 }
 
@@ -256,9 +256,9 @@ async fn the_record_of_an_eviction_outlives_the_lease() {
     let (fixture, [holder, operator], key) = Fixture::two().await;
     let claim = hold(&holder, &key).await;
     operator.evict(&claim, "alice").await.freed_it(&claim);
-    // Whoever knows nothing of the claim takes it back.
+    // Another client, which does not know the claim, releases it.
     operator.release(&claim).await.freed_nobody();
     fixture.trial.pass(Duration::from_secs(50)).await;
-    // Of a lease of 60 s.
+    // The lease was 60 s.
     assert_evicted_by(&holder.renew(&claim).await, "alice");
 }

@@ -1,15 +1,15 @@
-//! TLS to a real server, with an authority of our own.
+//! TLS to a real server, with an authority made for the test.
 
 mod fixture;
 
 use std::path::Path;
 use std::process::Command;
 
-use fixture::{connect, is_error};
+use fixture::{assert_error, connect};
 use tenure_backend::{Backend, Effect, Fault, LockKey, Query};
 use tenure_servers::Redis;
 
-/// Runs `openssl` in a folder; what it says if it fails.
+/// Runs `openssl` in a folder, and panics with its output if it fails.
 fn openssl(folder: &Path, arguments: &str) {
     let output = Command::new("openssl")
         .args(arguments.split_whitespace())
@@ -63,7 +63,7 @@ async fn tls_trusts_only_the_named_authority() {
     )
     .expect("it starts");
     let host = format!("127.0.0.1:{port}");
-    // The server asks for our certificate too.
+    // The server asks for the client's certificate too.
     let (ca, cert, key) = (file("ca.pem"), file("server.pem"), file("server.key"));
     let store = connect(&format!("rediss://{host}?ca={ca}&cert={cert}&key={key}"))
         .await
@@ -74,12 +74,12 @@ async fn tls_trusts_only_the_named_authority() {
     assert_eq!(status.await.expect("it answers").items, []);
     let stranger = connect(&format!("rediss://{host}?cert={cert}&key={key}"))
         .await
-        .expect_err("nobody vouches for it");
+        .expect_err("the authority is unknown");
     let unavailable = (Fault::Unavailable, Effect::None);
     assert_error(&stranger, unavailable, "no TLS can be spoken");
     let plain = connect(&format!("redis://{host}?connect_timeout=1s"))
         .await
         .expect_err("it speaks TLS alone");
-    // It is hung up on, and not told why.
+    // The server closes the connection without a reason.
     assert_error(&plain, unavailable, "`rediss://`");
 }

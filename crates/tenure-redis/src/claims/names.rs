@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn a_queue_tells_its_lock() {
+    fn the_lock_is_found_from_the_key_of_its_queue() {
         for name in ["k", "{a}b", "a{b", "a}b", "{}", "}", "x{y}"] {
             let tag = if name.contains('{') {
                 name.to_owned()

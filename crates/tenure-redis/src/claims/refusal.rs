@@ -9,7 +9,7 @@ pub(crate) const WRONG_PASSWORD: &str = "Redis refused the user or the password:
      them out if this Redis asks for none";
 
 /// Message for a key that another program uses.
-pub(crate) const NOT_A_LOCK: &str = "the key, or the counter `tenure_tokens`, holds something that is no lock's, so another program uses it: choose \
+pub(crate) const NOT_A_LOCK: &str = "the key, or the counter `tenure_tokens`, holds data that is no lock, so another program uses it: choose \
      another key, or for the counter another database";
 
 /// Which fault and message belong to which error codes. Errors that may pass by themselves are `Unavailable`, so that
@@ -26,7 +26,7 @@ const REFUSALS: &[(&[&str], Fault, &str)] = &[
     (
         &["BUSY"],
         Fault::Unavailable,
-        "Redis runs a script or function of somebody's that does not end: try again, or end it with SCRIPT KILL",
+        "Redis is running a script or function that does not end: try again, or end it with SCRIPT KILL",
     ),
     // Passes when the replica has been promoted, or the host name leads to the master.
     (
@@ -78,7 +78,7 @@ const REFUSALS: &[(&[&str], Fault, &str)] = &[
 ];
 
 /// Any other error, which may pass or not.
-const OTHER: (Fault, &str) = (Fault::Store, "Redis refused the call: see the cause beneath");
+const OTHER: (Fault, &str) = (Fault::Store, "Redis refused the call: see the cause");
 
 /// Part of the text with which the server denies a command inside a script.
 const DENIED_IN_SCRIPT: &str = "executing the script can't";
@@ -254,8 +254,8 @@ mod tests {
 
     #[test]
     fn refusals_inside_script_errors_are_found_before_redis_7() {
-        let within = |said: &str| {
-            format!("ERR Error running script (call to f_0123): @user_script:37: @user_script: 37: -{said}")
+        let within = |error: &str| {
+            format!("ERR Error running script (call to f_0123): @user_script:37: @user_script: 37: -{error}")
         };
         let full = within("OOM command not allowed when used memory > 'maxmemory'.");
         assert_eq!(judged(&full), (Fault::Unavailable, Effect::None));

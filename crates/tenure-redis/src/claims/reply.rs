@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_are_read_all_or_not_at_all() {
+    fn numbers_are_parsed_all_or_none() {
         assert_eq!(
             read("1 1795311524581932 8 -1"),
             Some([1, 1_795_311_524_581_932, 8, -1])

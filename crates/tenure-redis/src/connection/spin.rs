@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn first_calls_and_calls_with_company_or_after_a_pause_skip() {
+    async fn only_a_lone_repeated_call_spins() {
         let (mut stream, mut server) = connected().await;
         assert_eq!(stream.spin(), Spin::Skipped, "the first call");
         answered(&mut stream, &mut server).await;
@@ -232,7 +232,7 @@ mod tests {
         let begun = Instant::now();
         stream.flush().await.expect("it is connected");
         assert!(begun.elapsed() < LONG, "the other call waits");
-        assert_eq!(stream.budget.penalty, 0, "it was not a miss");
+        assert_eq!(stream.budget.penalty, 0, "no miss was counted");
         calls.join().expect("it is asked");
     }
 

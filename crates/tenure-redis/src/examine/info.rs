@@ -22,14 +22,14 @@ impl Info<'_> {
 
 /// Finds a server that is older than supported. Compatible servers report the version of Redis that they resemble.
 pub(super) fn version(info: &Info<'_>) -> Option<Finding> {
-    let said = info.get("redis_version")?;
-    let mut parts = said.split('.').map(str::parse::<u32>);
+    let reported = info.get("redis_version")?;
+    let mut parts = reported.split('.').map(str::parse::<u32>);
     let (Some(Ok(major)), Some(Ok(minor))) = (parts.next(), parts.next()) else {
         return None;
     };
     ((major, minor) < OLDEST).then(|| {
         Finding::warning(
-            format!("the server is Redis {said}, and none before {}.{} is served", OLDEST.0, OLDEST.1),
+            format!("the server is Redis {reported}, and none before {}.{} is served", OLDEST.0, OLDEST.1),
             "a lock or a release can fail midway for want of a command, such as LPOS, which fair locks need and which came with \
              6.0.6",
         )
@@ -40,8 +40,8 @@ pub(super) fn persistence(info: &Info<'_>, findings: &mut Vec<Finding>) {
     if info.get("aof_enabled") != Some("1") {
         findings.push(Finding::warning(
             "the append-only file is off (`appendonly no`), so a restart forgets the latest writes or all of them",
-            "after a restart a lock can be held twice until the older lease has ended, and its older holder is not told \
-             before its next renewal",
+            "after a restart a lock can be held twice until the older lease has ended, and its older holder learns of \
+             it only at its next renewal",
         ));
     } else if info.get("aof_last_write_status") == Some("err") {
         findings.push(Finding::danger(
@@ -107,7 +107,7 @@ pub(super) fn eviction(info: &Info<'_>, policy: &str, findings: &mut Vec<Finding
     let found = format!(
         "the eviction policy is `{policy}`: a full memory makes room by removing keys, locks among them"
     );
-    let consequence = "a lock that is held can vanish and be held twice, without anybody being told before the next renewal";
+    let consequence = "a lock that is held can vanish and be held twice, and its holder learns of it only at the next renewal";
     findings.push(if limit > 0 {
         Finding::danger(found, consequence)
     } else {
@@ -123,7 +123,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_replica_receives_and_several_receive() {
+    fn the_number_of_replicas_is_worded() {
         for (count, words) in [
             (1, "1 replica, which receives "),
             (2, "2 replicas, which receive "),
@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn a_memory_that_is_full_is_a_danger_and_one_that_is_nearly_so_a_warning() {
+    fn a_full_memory_is_a_danger_and_a_nearly_full_one_a_warning() {
         for (used, limit, severity) in [
             (100, 0, None),
             (900, 1000, None),
@@ -148,13 +148,13 @@ mod tests {
             (1001, 1000, Some(Severity::Danger)),
         ] {
             let mut findings = Vec::new();
-            let said = format!("used_memory:{used}\r\nmaxmemory:{limit}\r\n");
-            eviction(&Info(&said), "noeviction", &mut findings);
+            let reported = format!("used_memory:{used}\r\nmaxmemory:{limit}\r\n");
+            eviction(&Info(&reported), "noeviction", &mut findings);
             let found = findings.first().map(|finding| finding.severity);
             assert_eq!(
                 (found, findings.len()),
                 (severity, usize::from(severity.is_some())),
-                "{said}"
+                "{reported}"
             );
             if severity == Some(Severity::Danger) {
                 assert!(findings[0].what.contains("memory is full"), "{findings:?}");
@@ -167,8 +167,8 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_is_older_than_what_is_served_is_found() {
-        for (said, is_found) in [
+    fn an_unsupported_version_is_reported() {
+        for (reported, is_found) in [
             ("2.8.24", true),
             ("5.0.14", true),
             ("6.0.16", true),
@@ -181,13 +181,13 @@ mod tests {
             ("unknown", false),
             ("", false),
         ] {
-            let text = format!("# Server\r\nredis_version:{said}\r\nredis_git_sha1:0\r\n");
+            let text = format!("# Server\r\nredis_version:{reported}\r\nredis_git_sha1:0\r\n");
             let found = version(&Info(&text));
-            assert_eq!(found.is_some(), is_found, "{said}: {found:?}");
+            assert_eq!(found.is_some(), is_found, "{reported}: {found:?}");
             if let Some(found) = found {
                 assert_eq!(found.severity, Severity::Warning);
                 assert!(
-                    found.what.contains(said) && found.what.contains("6.2"),
+                    found.what.contains(reported) && found.what.contains("6.2"),
                     "{found:?}"
                 );
             }
