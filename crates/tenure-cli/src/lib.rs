@@ -9,6 +9,7 @@ pub mod guardian;
 mod machine;
 pub mod manual;
 pub mod output;
+pub mod status_line;
 pub mod store_choice;
 pub mod store_findings;
 pub mod tracing_output;

@@ -13,6 +13,7 @@ use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{Layer, Registry, fmt as to_stderr};
 
+use crate::status_line;
 use crate::words::without_passwords;
 
 /// How much the library tells.
@@ -32,7 +33,10 @@ pub fn listen(verbosity: Verbosity) {
         return;
     }
     let lines = to_stderr::layer()
-        .with_writer(std::io::stderr)
+        .with_writer(|| {
+            status_line::clear();
+            std::io::stderr()
+        })
         .event_format(Line)
         .with_filter(filter_fn(move |metadata| is_told(metadata, verbosity)));
     // A subscriber that is there already is another's to keep.

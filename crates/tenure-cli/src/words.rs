@@ -8,6 +8,8 @@ use std::io::{self, Write};
 use tenure::backend::escape_control;
 use tenure::{Error, Fault, LockKey, StoreUrl};
 
+use crate::status_line;
+
 /// Why a verb could not do what it was told.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
@@ -143,8 +145,16 @@ pub fn note_as_is(quiet: bool, words: &str) {
     }
 }
 
+/// Says how a verb ended, in one line without a prefix. Silent with `-q`.
+pub fn summary(quiet: bool, words: &str) {
+    if !quiet {
+        say(&escape_control(words));
+    }
+}
+
 /// A stderr that nobody reads is no reason to stop.
 fn say(text: &str) {
+    status_line::clear();
     let _ = io::stderr().write_all(format!("{text}\n").as_bytes());
 }
 

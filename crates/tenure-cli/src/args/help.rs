@@ -85,7 +85,9 @@ The command runs in a process group of its own with your stdin, stdout and
 stderr, and sees TENURE_KEY, TENURE_TOKEN, TENURE_CLAIM and TENURE_STORE.
 INT, TERM, HUP and QUIT are forwarded to its group, USR1 and USR2 to the
 command alone. While still waiting for the lock, INT, TERM, HUP and QUIT give
-up: the command never runs. Signals that you ignore stay ignored in the
+up: the command never runs. After a second of waiting, a line on the terminal
+shows the holder, where the store shows it; if stderr is no terminal, one line
+is printed after 10 s. With -q or --json there is neither. Signals that you ignore stay ignored in the
 command, except CHLD and PIPE, which have their default. What is printed on
 stdout is the command's alone, also with --json.
 

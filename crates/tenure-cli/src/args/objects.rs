@@ -80,7 +80,8 @@ With --json: one object, with the fields
 pub(super) const DOCTOR: &str = "\
 Each finding is a line: its severity, what was found, and what follows for the
 locks. What every store of that kind risks, however it is set up, is no
-finding but a note on stderr. Exit 0 without findings, 1 with.
+finding but a note on stderr. The last line on stderr is a summary, except with
+-q or --json. Exit 0 without findings, 1 with.
 
 With --json: an object a line for each finding, with the fields
   severity      note (good to know), warning (a promise holds less often than

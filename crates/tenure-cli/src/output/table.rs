@@ -22,7 +22,7 @@ pub fn list(keys: &[KeyStatus]) -> String {
         }
         rows.extend(status.holders.iter().map(|holder| row(Some(holder))));
     }
-    aligned(&["KEY", "MODE", "HOLDER", "TOKEN", "LEFT", "QUEUE"], &rows)
+    aligned(&["KEY", "MODE", "HOLDER", "TOKEN", "LEFT", "WAITERS"], &rows)
 }
 
 /// `show`: one key, its holders, and the queue in order.
@@ -30,7 +30,7 @@ pub fn show(status: &KeyStatus) -> String {
     let kind = status.kind.map_or(String::new(), |kind| format!(" ({kind})"));
     let mut text = format!("{}{kind}\n", escape_control(&status.key));
     if status.holders.is_empty() {
-        text.push_str("\nnobody holds it\n");
+        text.push_str("\nnot held\n");
     } else {
         let rows: Vec<Vec<String>> = status
             .holders
@@ -44,9 +44,9 @@ pub fn show(status: &KeyStatus) -> String {
         text.push_str(&aligned(&["HOLDER", "MODE", "TOKEN", "LEFT", "CLAIM"], &rows));
     }
     match &status.waiters {
-        None => text.push_str("\nthis store cannot tell who waits\n"),
+        None => text.push_str("\nwaiters unknown: this store does not show them\n"),
         Some(waiters) if waiters.is_empty() => {
-            text.push_str("\nnobody is in the queue, where only fair waiters stand\n");
+            text.push_str("\nno waiters (only fair waiters are shown)\n");
         }
         Some(waiters) => {
             let rows: Vec<Vec<String>> = waiters
@@ -188,7 +188,7 @@ mod tests {
         assert_eq!(
             list(&keys()),
             "\
-KEY           MODE       HOLDER      TOKEN             LEFT   QUEUE
+KEY           MODE       HOLDER      TOKEN             LEFT   WAITERS
 backup        exclusive  ann@host:1  1732000000000001  29.9s  2
 po\\u{202e}ol  2 permits  a           1732000000000001  29.9s  0
 po\\u{202e}ol  1 permits  b\\u{1b}[2J  1732000000000001  29.9s  0
@@ -214,8 +214,8 @@ PLACE  WAITER      MODE       CLAIM
 -      cy@host:3   exclusive  claim-cy@host:3
 "
         );
-        assert!(show(&keys()[1]).ends_with("\nnobody is in the queue, where only fair waiters stand\n"));
-        assert!(show(&keys()[2]).ends_with("\nthis store cannot tell who waits\n"));
-        assert!(show(&keys()[3]).contains("\nnobody holds it\n"));
+        assert!(show(&keys()[1]).ends_with("\nno waiters (only fair waiters are shown)\n"));
+        assert!(show(&keys()[2]).ends_with("\nwaiters unknown: this store does not show them\n"));
+        assert!(show(&keys()[3]).contains("\nnot held\n"));
     }
 }

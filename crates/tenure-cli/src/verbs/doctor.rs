@@ -7,7 +7,7 @@ use tenure::{Finding, Profile, Severity};
 use super::store::{Chosen, leave};
 use crate::args::Global;
 use crate::output;
-use crate::words::{Failure, note, note_as_is};
+use crate::words::{Failure, note, summary};
 
 const SOUND: u8 = 0;
 const FINDINGS: u8 = 1;
@@ -20,19 +20,19 @@ struct Found<'a> {
     consequence: &'a str,
 }
 
-/// Prints what it finds, a line each.
+/// Prints each finding as a line, and a summary on stderr.
 pub(super) async fn doctor(global: &Global) -> Result<u8, Failure> {
     let store = Chosen::of(global)?;
     let own = store.findings();
-    // Before the store is touched: one that cannot be reached does not hide them.
+    // Printed before the store is used: a store that cannot be reached must not hide these findings.
     print(global, &own)?;
     if store.is_absent(global)? {
-        return Ok(if own.is_empty() { SOUND } else { FINDINGS });
+        return Ok(summarize(global, &own, 0, "the way the store was chosen"));
     }
     let client = store.connect(None).await?;
     let (notes, weak) = by_nature(client.profile());
-    for said in &notes {
-        note(global.quiet, said);
+    for text in &notes {
+        note(global.quiet, text);
     }
     print(global, &weak)?;
     let examined = client.examine().await;
@@ -40,23 +40,33 @@ pub(super) async fn doctor(global: &Global) -> Result<u8, Failure> {
     let found =
         examined.map_err(|error| Failure::of(format!("cannot examine the store {}", store.shown), &error))?;
     print(global, &found)?;
-    if [own, weak, found].iter().any(|findings| !findings.is_empty()) {
-        return Ok(FINDINGS);
-    }
-    if !global.json {
-        let nothing = if notes.is_empty() {
-            "nothing"
-        } else {
-            "nothing else"
-        };
-        let words = format!("{nothing} weakens the locks in {}", store.shown);
-        note_as_is(global.quiet, &words);
-    }
-    Ok(SOUND)
+    let all = [own, weak, found].concat();
+    Ok(summarize(global, &all, notes.len(), &store.shown))
 }
 
-/// What is good to know of every such store, and what is a finding. A note is no finding here: nobody could mend it by
-/// setting up the store differently, so a sound one would never be told from others.
+/// Prints the summary, and returns the exit code. Notes about the kind of store are counted, but are no findings.
+fn summarize(global: &Global, findings: &[Finding], notes: usize, place: &str) -> u8 {
+    let count = |severity| findings.iter().filter(|found| found.severity == severity).count();
+    let counts = [
+        (count(Severity::Danger), "danger", "dangers"),
+        (count(Severity::Warning), "warning", "warnings"),
+        (count(Severity::Note) + notes, "note", "notes"),
+    ];
+    let counted = counts.iter().filter(|(count, ..)| *count > 0);
+    let counted: Vec<String> = counted
+        .map(|(count, one, many)| format!("{count} {}", if *count == 1 { one } else { many }))
+        .collect();
+    let words = match (findings, notes) {
+        ([], 0) => format!("nothing found in {place}"),
+        ([], _) => format!("{}: nothing else found in {place}", counted.join(", ")),
+        _ => format!("{}: found in {place}", counted.join(", ")),
+    };
+    summary(global.quiet || global.json, &words);
+    if findings.is_empty() { SOUND } else { FINDINGS }
+}
+
+/// Splits a profile's findings into notes and the rest. A note holds for every store of the kind, however it is set up; if it
+/// counted as a finding, `doctor` could never exit with 0 on such a store.
 fn by_nature(profile: &Profile) -> (Vec<String>, Vec<Finding>) {
     let is_note = |finding: &Finding| finding.severity == Severity::Note;
     let (notes, weak): (Vec<Finding>, _) = profile.findings().into_iter().partition(is_note);

@@ -6,10 +6,12 @@ use std::sync::Arc;
 use tenure::{ClaimRef, Client, Lost, LostCause};
 use tokio::sync::Notify;
 
+use super::holder::with_holder;
 use super::lock::{Held, Outcome, Release, Wanted};
 use super::signals::{listen, order_to_go};
 use super::stdin::{self, Stdin};
 use super::store::{Chosen, leave};
+use super::wait_line::show_while;
 use crate::args::{Global, Hold};
 use crate::guardian::{Inbox, now, reached};
 use crate::output::Event;
@@ -29,7 +31,7 @@ pub(super) async fn hold(global: &Global, hold: &Hold) -> Result<u8, Failure> {
     }
     let wanted = Wanted::of(&hold.lock)?;
     let store = Chosen::of(global)?;
-    let done = hold_in(&store, &wanted, hold, global.quiet).await;
+    let done = hold_in(&store, &wanted, hold, global).await;
     if let Err(failure) = &done
         && failure.blame == Blame::Store
     {
@@ -40,7 +42,7 @@ pub(super) async fn hold(global: &Global, hold: &Hold) -> Result<u8, Failure> {
     done
 }
 
-async fn hold_in(store: &Chosen, wanted: &Wanted<'_>, hold: &Hold, quiet: bool) -> Result<u8, Failure> {
+async fn hold_in(store: &Chosen, wanted: &Wanted<'_>, hold: &Hold, global: &Global) -> Result<u8, Failure> {
     let mut inbox = listen()?;
     let mut stdin = if hold.no_stdin {
         Stdin::ignored()
@@ -54,7 +56,7 @@ async fn hold_in(store: &Chosen, wanted: &Wanted<'_>, hold: &Hold, quiet: bool) 
         connected = wanted.connect(store) => connected,
     };
     let client = connected?;
-    let done = acquire_and_keep(&client, wanted, hold, &mut inbox, &mut stdin, quiet).await;
+    let done = acquire_and_keep(&client, wanted, hold, &mut inbox, &mut stdin, global).await;
     leave(&client).await;
     done
 }
@@ -65,7 +67,7 @@ async fn acquire_and_keep(
     hold: &Hold,
     inbox: &mut Inbox,
     stdin: &mut Stdin,
-    quiet: bool,
+    global: &Global,
 ) -> Result<u8, Failure> {
     let waits = Arc::new(Notify::new());
     let begins_to_wait = waits.clone();
@@ -80,24 +82,32 @@ async fn acquire_and_keep(
         stdin.ended().await;
         waits.notified().await;
     };
+    let mut holder = wanted.holder(client);
+    let acquired = wanted.acquire(client, hold.lock.max_hold, on_waiting);
     let outcome = tokio::select! {
         biased;
         _ = order_to_go(inbox) => return cancelled(),
-        outcome = wanted.acquire(client, hold.lock.max_hold, on_waiting) => outcome?,
+        outcome = show_while(global, &mut holder, acquired) => outcome?,
         () = ended_in_vain => return cancelled(),
     };
     match outcome {
         Outcome::Held(held) => {
+            drop(holder);
             tell(&Event::Acquired(held.described(client.profile())))?;
             keep(held, hold, inbox, stdin).await
         }
         Outcome::Busy => {
-            note_as_is(quiet, &format!("busy: {}", wanted.one_of_names()));
+            if !global.quiet {
+                let busy = with_holder(wanted.one_of_names(), &mut holder).await;
+                note_as_is(false, &format!("busy: {busy}"));
+            }
             not_held(&Event::Busy)
         }
         Outcome::Timeout => {
-            let names = wanted.one_of_names();
-            note_as_is(quiet, &format!("{names} was busy for all of --wait"));
+            if !global.quiet {
+                let names = format!("{} was busy for all of --wait", wanted.one_of_names());
+                note_as_is(false, &with_holder(names, &mut holder).await);
+            }
             not_held(&Event::Timeout)
         }
     }

@@ -1,6 +1,7 @@
 //! What `run` and `hold` lock: from options to a held lock of one key or of several.
 
 use std::num::NonZeroU32;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant as Stopwatch};
 
 use tenure::backend::Liveness;
@@ -9,6 +10,7 @@ use tenure::{
     Mutex, Profile, RwLock, Semaphore,
 };
 
+use super::holder::HolderSearch;
 use super::store::{Chosen, key};
 use crate::args::{Kind, LockArgs, Wait};
 use crate::output;
@@ -25,6 +27,8 @@ const LOST_RELEASE: Duration = Duration::from_secs(1);
 pub(super) struct Wanted<'a> {
     args: &'a LockArgs,
     keys: Vec<LockKey>,
+    /// The claim that waits, once the lock was not granted at once.
+    waiting: Arc<OnceLock<ClaimRef>>,
 }
 
 /// A lock that is held.
@@ -62,7 +66,11 @@ pub(super) enum Release {
 impl<'a> Wanted<'a> {
     pub(super) fn of(args: &'a LockArgs) -> Result<Wanted<'a>, Failure> {
         let keys: Result<_, _> = args.keys().into_iter().map(key).collect();
-        Ok(Wanted { args, keys: keys? })
+        Ok(Wanted {
+            args,
+            keys: keys?,
+            waiting: Arc::default(),
+        })
     }
 
     /// The keys, in words: `"a", "b"`.
@@ -89,6 +97,11 @@ impl<'a> Wanted<'a> {
         rounded(self.args.lease, client.profile())
     }
 
+    /// A search for the holder of this lock.
+    pub(super) fn holder<'c>(&self, client: &'c Client) -> HolderSearch<'c> {
+        HolderSearch::new(client, &self.keys, self.waiting.clone())
+    }
+
     /// Waits for the lock as long as the options say. `max_hold` is where the claim itself is capped.
     ///
     /// # Cancel safety
@@ -99,6 +112,12 @@ impl<'a> Wanted<'a> {
         max_hold: Option<Duration>,
         on_waiting: impl FnOnce(&ClaimRef) + Send + 'static,
     ) -> Result<Outcome, Failure> {
+        let waiting = self.waiting.clone();
+        let on_waiting = move |claim: &ClaimRef| {
+            // Called once for each attempt, and there is only one.
+            let _ = waiting.set(claim.clone());
+            on_waiting(claim);
+        };
         let lease = self.lease(client);
         let face = |key| Face::of(client, key, self.args.kind(), lease, max_hold);
         let (began, wait) = (Stopwatch::now(), self.args.wait());

@@ -35,11 +35,8 @@ pub(super) async fn ls(global: &Global, ls: &Ls) -> Result<u8, Failure> {
         let of = ls
             .prefix
             .as_ref()
-            .map(|prefix| format!(" whose key begins with {:?}", shortened(prefix)));
-        let what = format!(
-            "nobody holds a lock{} or is in the queue of one",
-            of.unwrap_or_default()
-        );
+            .map(|prefix| format!(" that begin with {:?}", shortened(prefix)));
+        let what = format!("no keys{} are held or have waiters", of.unwrap_or_default());
         note(global.quiet, &what);
     }
     Ok(0)

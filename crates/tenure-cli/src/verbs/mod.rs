@@ -10,6 +10,8 @@ mod generated;
 #[cfg(unix)]
 mod hold;
 #[cfg(unix)]
+mod holder;
+#[cfg(unix)]
 mod lock;
 mod look;
 mod obey;
@@ -21,6 +23,8 @@ mod signals;
 #[cfg(unix)]
 mod stdin;
 mod store;
+#[cfg(unix)]
+mod wait_line;
 #[cfg(unix)]
 mod ward;
 mod watch;

@@ -18,4 +18,5 @@ mod scene;
 mod schema;
 mod stores;
 mod terminal;
+mod waiting;
 mod watch;

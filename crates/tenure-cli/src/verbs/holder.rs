@@ -1,0 +1,260 @@
+//! The holder of a lock that could not be had at once, as far as the store shows it.
+
+use std::pin::Pin;
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use tenure::backend::{ClientId, escape_control};
+use tenure::{ClaimRef, Client, HolderId, Instant, LockKey, LockStatus, Query};
+
+use crate::guardian::now;
+
+/// The shortest time between two looks at the store.
+pub(super) const LOOK_INTERVAL: Duration = Duration::from_secs(1);
+/// How long a verb that is about to exit waits for its last look at the store.
+const LAST_LOOK_LIMIT: Duration = Duration::from_millis(500);
+/// How many keys of a multi-lock one look asks for.
+const KEYS_PER_LOOK: usize = 8;
+
+/// A look at the store. Returns the state of a key that another client holds.
+type Look<'a> = Pin<Box<dyn Future<Output = Option<LockStatus>> + 'a>>;
+
+/// Finds the holder of a lock for people to read. A look that fails finds nothing, and is no error.
+pub(super) struct HolderSearch<'a> {
+    client: &'a Client,
+    keys: Vec<LockKey>,
+    /// The claim that waits, once there is one.
+    waiting: Arc<OnceLock<ClaimRef>>,
+    /// The look in progress.
+    look: Option<Look<'a>>,
+    /// When the last look began.
+    began: Option<Instant>,
+    found: Option<SeenHolder>,
+}
+
+/// A holder as one or several looks saw it.
+struct SeenHolder {
+    key: LockKey,
+    id: HolderId,
+    label: Option<String>,
+    /// How many others hold the key too: other readers, or permits of a semaphore.
+    others: usize,
+    remaining: Option<Duration>,
+    first_seen: Instant,
+    last_seen: Instant,
+}
+
+impl<'a> HolderSearch<'a> {
+    /// A search for the holder of one of these keys. Looks at nothing yet.
+    pub(super) fn new(
+        client: &'a Client,
+        keys: &[LockKey],
+        waiting: Arc<OnceLock<ClaimRef>>,
+    ) -> HolderSearch<'a> {
+        HolderSearch {
+            client,
+            keys: keys.to_vec(),
+            waiting,
+            look: None,
+            began: None,
+            found: None,
+        }
+    }
+
+    /// Looks at the store once.
+    ///
+    /// # Cancel safety
+    /// The next call goes on with a look that was dropped.
+    pub(super) async fn look(&mut self) {
+        let look = match self.look.take() {
+            Some(look) => look,
+            None => {
+                self.began = Some(now());
+                Box::pin(first_held(self.client, self.keys_in_order(), self.own()))
+            }
+        };
+        let status = self.look.insert(look).await;
+        self.look = None;
+        self.record(status.as_ref(), now());
+    }
+
+    /// Describes the holder for a verb that gives up, after a last look that is limited in time.
+    async fn last_words(&mut self) -> Option<String> {
+        let is_recent = self.began.is_some_and(|began| now() - began < LOOK_INTERVAL);
+        if self.look.is_some() || !is_recent {
+            // Without an answer, the last known holder is described.
+            let _ = tokio::time::timeout(LAST_LOOK_LIMIT, self.look()).await;
+        }
+        let holder = self.found.as_ref()?;
+        let subject = match self.keys.as_slice() {
+            [_] => String::new(),
+            _ => format!("{:?} is ", holder.key),
+        };
+        Some(format!("{subject}{}", holder.describe(now())))
+    }
+
+    /// The sentence for a caller that waits: the keys, and the holder if one was seen.
+    pub(super) fn sentence(&self) -> String {
+        match &self.found {
+            Some(holder) => format!("waiting for {:?}: {}", holder.key, holder.describe(now())),
+            None => {
+                let keys: Vec<String> = self.keys.iter().map(|key| format!("{key:?}")).collect();
+                format!("waiting for {}", escape_control(&keys.join(", ")))
+            }
+        }
+    }
+
+    /// The client itself. It may hold other keys of a multi-lock while it waits.
+    fn own(&self) -> Option<ClientId> {
+        self.waiting.get().map(|claim| claim.id.client())
+    }
+
+    /// The keys, with the one that the claim waits for first.
+    fn keys_in_order(&self) -> Vec<LockKey> {
+        let mut keys = self.keys.clone();
+        if let Some(claim) = self.waiting.get() {
+            keys.sort_by_key(|key| *key != claim.key);
+        }
+        keys
+    }
+
+    fn record(&mut self, status: Option<&LockStatus>, now: Instant) {
+        let seen = status.and_then(|status| SeenHolder::of(status, self.own(), now));
+        self.found = match (seen, self.found.take()) {
+            (Some(seen), Some(known)) if (&seen.key, &seen.id) == (&known.key, &known.id) => {
+                Some(SeenHolder {
+                    first_seen: known.first_seen,
+                    ..seen
+                })
+            }
+            (seen, _) => seen,
+        };
+    }
+}
+
+/// The names of keys that were not acquired, and their holder if the store shows it.
+pub(super) async fn with_holder(names: String, search: &mut HolderSearch<'_>) -> String {
+    match search.last_words().await {
+        Some(holder) => format!("{names}; {holder}"),
+        None => names,
+    }
+}
+
+/// The state of the first key that another client holds.
+async fn first_held(client: &Client, keys: Vec<LockKey>, own: Option<ClientId>) -> Option<LockStatus> {
+    for key in keys.into_iter().take(KEYS_PER_LOOK) {
+        let page = client.inspect(Query::Key(key)).await.ok();
+        let status = page.and_then(|page| page.items.into_iter().next());
+        if let Some(status) = status
+            && status.holders.iter().any(|holder| is_other(&holder.id, own))
+        {
+            return Some(status);
+        }
+    }
+    None
+}
+
+fn is_other(id: &HolderId, own: Option<ClientId>) -> bool {
+    !matches!(id, HolderId::Claim(claim) if Some(claim.client()) == own)
+}
+
+impl SeenHolder {
+    fn of(status: &LockStatus, own: Option<ClientId>, now: Instant) -> Option<SeenHolder> {
+        let mut holders = status.holders.iter().filter(|holder| is_other(&holder.id, own));
+        let holder = holders.next()?;
+        Some(SeenHolder {
+            key: status.key.clone(),
+            id: holder.id.clone(),
+            label: holder.label.as_deref().map(str::to_owned),
+            others: holders.count(),
+            remaining: holder.remaining,
+            first_seen: now,
+            last_seen: now,
+        })
+    }
+
+    /// Names what the store has shown, and nothing else: `held by ann@host:1 for at least 12s, 24s left of its lease`.
+    fn describe(&self, now: Instant) -> String {
+        let label = self.label.as_deref().map(escape_control);
+        let mut words = match (label, self.others) {
+            (None, 0) => "held".to_owned(),
+            (None, others) => format!("held by {} clients", others + 1),
+            (Some(label), 0) => format!("held by {label}"),
+            (Some(label), 1) => format!("held by {label} and 1 other"),
+            (Some(label), others) => format!("held by {label} and {others} others"),
+        };
+        let held = now - self.first_seen;
+        if held >= Duration::from_secs(1) {
+            words += &format!(" for at least {}", in_words(held));
+        }
+        if let Some(remaining) = self.remaining {
+            let left = remaining.saturating_sub(now - self.last_seen);
+            words += &format!(", {} left of its lease", in_words(left));
+        }
+        words
+    }
+}
+
+/// A span in whole seconds: `12s`, `2m05s`, `1h02m`.
+fn in_words(span: Duration) -> String {
+    match span.as_secs() {
+        seconds @ ..60 => format!("{seconds}s"),
+        seconds @ ..3600 => format!("{}m{:02}s", seconds / 60, seconds % 60),
+        seconds => format!("{}h{:02}m", seconds / 3600, seconds / 60 % 60),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn holder(label: Option<&str>, remaining: Option<u64>, others: usize) -> SeenHolder {
+        SeenHolder {
+            key: LockKey::new("k").expect("it is a key"),
+            id: HolderId::parse("thread-12"),
+            label: label.map(str::to_owned),
+            others,
+            remaining: remaining.map(Duration::from_secs),
+            first_seen: at(100),
+            last_seen: at(160),
+        }
+    }
+
+    fn at(secs: u64) -> Instant {
+        Instant::from_nanos(secs * 1_000_000_000)
+    }
+
+    #[test]
+    fn a_holder_is_described_by_what_the_store_shows() {
+        for (holder, words) in [
+            (
+                holder(Some("ann@host:1"), Some(30), 0),
+                "held by ann@host:1 for at least 1m05s, 25s left of its lease",
+            ),
+            (
+                holder(None, Some(3), 0),
+                "held for at least 1m05s, 0s left of its lease",
+            ),
+            (holder(None, None, 1), "held by 2 clients for at least 1m05s"),
+            (
+                holder(Some("a\u{1b}[2J\n"), None, 2),
+                "held by a\\u{1b}[2J\\n and 2 others for at least 1m05s",
+            ),
+        ] {
+            assert_eq!(holder.describe(at(165)), words);
+        }
+        assert_eq!(holder(Some("ann"), None, 0).describe(at(100)), "held by ann");
+    }
+
+    #[test]
+    fn a_span_is_shown_in_whole_seconds() {
+        for (ms, words) in [
+            (999, "0s"),
+            (59_999, "59s"),
+            (125_000, "2m05s"),
+            (3_720_000, "1h02m"),
+        ] {
+            assert_eq!(in_words(Duration::from_millis(ms)), words);
+        }
+    }
+}
