@@ -1,4 +1,5 @@
-//! Who runs this process, as the user database has it: for callers whose environment does not say.
+//! Looks up the current user in the user database, for an environment that does not name the user or the home
+//! directory.
 
 #[cfg(unix)]
 use std::path::Path;
@@ -10,21 +11,21 @@ use std::time::Duration;
 #[cfg(unix)]
 use std::{fs, io::Read, sync::mpsc, thread};
 
-/// How long a directory service may take. A command that is to run does not wait for a name.
+/// Time limit for a directory service, because it delays the start of the command.
 #[cfg(unix)]
-const SOON: Duration = Duration::from_secs(2);
+const LOOKUP_LIMIT: Duration = Duration::from_secs(2);
 
-/// What the user database knows of a user.
+/// A user's entry in the user database.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Account {
     /// The login name.
     pub name: String,
-    /// The home directory; none unless it is an absolute path.
+    /// The home directory, if it is an absolute path.
     pub home: Option<PathBuf>,
 }
 
 impl Account {
-    /// The account of whoever runs this process. `None` if nobody knows it.
+    /// Returns the account of the user that runs this process. `None` if the database has no entry.
     #[cfg(unix)]
     pub fn of_this_user() -> Option<Account> {
         let user = rustix::process::getuid().as_raw();
@@ -32,14 +33,14 @@ impl Account {
             .ok()
             .and_then(|table| Account::in_table(&table, user));
         listed.or_else(|| {
-            // Users of a directory service are in no file.
+            // Users of a directory service are not in /etc/passwd; `getent` finds them.
             let mut getent = Command::new("getent");
             getent.arg("passwd").arg(user.to_string());
-            Account::in_table(&said_by(getent, SOON)?, user)
+            Account::in_table(&output_of(getent, LOOKUP_LIMIT)?, user)
         })
     }
 
-    /// Elsewhere the system knows the home and no name.
+    /// Returns an account without a name: other systems tell the home directory only.
     #[cfg(not(unix))]
     pub fn of_this_user() -> Option<Account> {
         Some(Account {
@@ -62,22 +63,22 @@ impl Account {
     }
 }
 
-/// What a command says, if it has ended by then. Otherwise it is killed.
+/// Returns the output of a command that ends within `limit`. Kills a command that does not.
 #[cfg(unix)]
-fn said_by(mut command: Command, limit: Duration) -> Option<String> {
+fn output_of(mut command: Command, limit: Duration) -> Option<String> {
     command.stdin(Stdio::null()).stderr(Stdio::null());
-    let mut asked = command.stdout(Stdio::piped()).spawn().ok()?;
-    let mut stdout = asked.stdout.take()?;
-    let (tell, told) = mpsc::channel();
+    let mut child = command.stdout(Stdio::piped()).spawn().ok()?;
+    let mut stdout = child.stdout.take()?;
+    let (sender, receiver) = mpsc::channel();
     thread::spawn(move || {
-        let mut said = Vec::new();
-        // Whoever asked may have gone.
-        let _ = tell.send(stdout.read_to_end(&mut said).is_ok().then_some(said));
+        let mut output = Vec::new();
+        // Fails if the receiver has timed out.
+        let _ = sender.send(stdout.read_to_end(&mut output).is_ok().then_some(output));
     });
-    let said = told.recv_timeout(limit).ok().flatten();
-    let _ = asked.kill();
-    let _ = asked.wait();
-    Some(String::from_utf8_lossy(&said?).into_owned())
+    let output = receiver.recv_timeout(limit).ok().flatten();
+    let _ = child.kill();
+    let _ = child.wait();
+    Some(String::from_utf8_lossy(&output?).into_owned())
 }
 
 #[cfg(all(test, unix))]
@@ -85,13 +86,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_directory_service_that_does_not_answer_is_not_waited_for() {
+    fn a_slow_directory_service_is_killed() {
         let mut silent = Command::new("sleep");
         silent.arg("600");
-        assert_eq!(said_by(silent, Duration::from_millis(50)), None);
+        assert_eq!(output_of(silent, Duration::from_millis(50)), None);
         let mut prompt = Command::new("echo");
         prompt.arg("ann");
-        assert_eq!(said_by(prompt, Duration::from_secs(60)).as_deref(), Some("ann\n"));
+        assert_eq!(
+            output_of(prompt, Duration::from_secs(60)).as_deref(),
+            Some("ann\n")
+        );
     }
 
     #[test]

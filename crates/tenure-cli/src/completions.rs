@@ -5,7 +5,7 @@ use clap_complete::{Shell, generate};
 
 use crate::args::Cli;
 
-/// The script.
+/// Returns the completion script for a shell.
 pub fn script(shell: Shell) -> String {
     let mut script = Vec::new();
     let mut command = Cli::command();
@@ -18,13 +18,13 @@ pub fn script(shell: Shell) -> String {
     }
 }
 
-/// The generator tells zsh to look at nothing but arguments once the first of several was given; so options could
-/// not be completed after a key.
+/// Lets zsh complete options after a key. The generated script would complete only arguments after the first of
+/// several.
 fn options_after_arguments(script: &str) -> String {
     script.replace("\n'*::", "\n'*:")
 }
 
-/// The values that a verb's arguments can have: the generator for fish knows only those of options.
+/// Lets fish complete the values of a verb's arguments. The generated script completes only those of options.
 fn fish_values(command: &Command) -> String {
     let lines = command.get_subcommands().flat_map(|verb| {
         let values = verb.get_positionals().flat_map(Arg::get_possible_values);

@@ -1,4 +1,4 @@
-//! The `tenure` command in parts that tests can reach. Not a library for others: use the crate `tenure`.
+//! The `tenure` command as modules that tests can call. No public API: other programs use the crate `tenure`.
 
 pub mod account;
 pub mod args;
@@ -8,10 +8,10 @@ pub mod guardian;
 #[cfg(test)]
 mod machine;
 pub mod manual;
+pub mod messages;
 pub mod output;
 pub mod status_line;
 pub mod store_choice;
 pub mod store_findings;
 pub mod tracing_output;
 pub mod verbs;
-pub mod words;

@@ -1,27 +1,27 @@
-//! For tests: a machine on which every file that may name a store lies in one folder.
+//! Test fixture: a machine on which all files that can name a store lie in one temporary folder.
 
 use std::fs;
 use std::path::PathBuf;
 
-use crate::store_choice::Surroundings;
+use crate::store_choice::Environment;
 
 pub(crate) struct Machine {
     pub(crate) folder: tempfile::TempDir,
-    pub(crate) around: Surroundings,
+    pub(crate) around: Environment,
 }
 
 impl Machine {
     pub(crate) fn new() -> Machine {
         let folder = tempfile::tempdir().expect("a folder");
-        let around = Surroundings {
+        let around = Environment {
             home: Some(folder.path().join("home")),
             etc_url: folder.path().join("etc/tenure/url"),
-            ..Surroundings::default()
+            ..Environment::default()
         };
         Machine { folder, around }
     }
 
-    /// A file in the folder, with these permissions.
+    /// Writes a file in the folder, with these permissions.
     pub(crate) fn write(&self, path: &str, text: &str, mode: u32) -> PathBuf {
         let path = self.folder.path().join(path);
         fs::create_dir_all(path.parent().expect("below the folder")).expect("the folder is ours");

@@ -1,4 +1,4 @@
-//! The `tenure` command: tells the helper processes from the command itself, and reads the command line.
+//! The `tenure` command: runs a helper process if started as one, and otherwise parses the command line.
 
 use std::env;
 use std::io::{self, Write};
@@ -9,18 +9,18 @@ use tenure_cli::{output, verbs};
 
 fn main() -> ExitCode {
     #[cfg(unix)]
-    if let Some(code) = tenure_cli::guardian::play_part() {
+    if let Some(code) = tenure_cli::guardian::run_helper() {
         return code;
     }
     #[cfg(unix)]
-    if let Err(error) = tenure_cli::guardian::survive_file_limits() {
+    if let Err(error) = tenure_cli::guardian::handle_file_size_limit() {
         let _ = writeln!(
             io::stderr(),
             "warning: a limit of file sizes may end tenure: {error}"
         );
     }
     match args::parse(env::args_os()) {
-        Ok(cli) => verbs::obey(&cli),
+        Ok(cli) => verbs::dispatch(&cli),
         Err(BadUsage { exit_code: 0, text }) => match output::print(text.as_bytes()) {
             Ok(()) => ExitCode::SUCCESS,
             Err(failure) => {
@@ -29,7 +29,7 @@ fn main() -> ExitCode {
             }
         },
         Err(BadUsage { exit_code, text }) => {
-            // A stderr that nobody reads changes nothing.
+            // If stderr has no reader, the exit code still tells the error.
             let _ = io::stderr().write_all(text.as_bytes());
             ExitCode::from(exit_code)
         }

@@ -1,5 +1,5 @@
-//! `tenure man`: manual pages generated from the parser's own definition.
-//! Installs nothing and starts no pager: `tenure man | man -l -`.
+//! `tenure man`: manual pages generated from the parser's own definition. Installs nothing and starts no pager: `tenure
+//! man | man -l -`.
 
 use std::io;
 
@@ -8,7 +8,7 @@ use clap_mangen::Man;
 
 use crate::args::Cli;
 
-/// The page of the command, or of one verb.
+/// Returns the manual page of the command, or of one verb.
 ///
 /// # Errors
 /// If there is no such verb.
@@ -21,8 +21,8 @@ pub fn page(verb: Option<&str>) -> io::Result<String> {
     }
 }
 
-/// The generator's sections; but a title with a date is not ours to invent, and the text below the options keeps its
-/// lines, which the generator would fill.
+/// Renders the generator's sections, with two changes: the title has no date, and the text below the options keeps its
+/// line breaks.
 fn render(command: Command) -> io::Result<String> {
     let notes = command
         .get_after_long_help()
@@ -51,7 +51,7 @@ fn render(command: Command) -> io::Result<String> {
     Ok(String::from_utf8_lossy(&page).into_owned())
 }
 
-/// A line of text that roff shows as it stands.
+/// Escapes a line, so that roff shows it unchanged.
 fn as_it_stands(line: &str) -> Vec<u8> {
     let mut shown = line.replace('\\', "\\e").replace('-', "\\-");
     if shown.starts_with(['.', '\'']) {
@@ -61,7 +61,7 @@ fn as_it_stands(line: &str) -> Vec<u8> {
     shown.into_bytes()
 }
 
-/// The verb as a command of its own, under the name that pages have: `tenure-run`.
+/// Returns the verb as a separate command with the name of its page: `tenure-run`.
 fn of_verb(command: &Command, verb: &str) -> Option<Command> {
     let found = command.get_subcommands().find(|known| known.get_name() == verb)?;
     let name = format!("{}-{verb}", command.get_name());
@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_of_text_is_no_request() {
+    fn a_line_of_text_is_escaped_for_roff() {
         assert_eq!(as_it_stands(".so -n"), b"\\&.so \\-n\n");
         assert_eq!(as_it_stands("'a\\b"), b"\\&'a\\eb\n");
     }

@@ -1,16 +1,16 @@
-//! One line on stderr that is updated in place while a verb waits, as cargo shows that it waits for its lock.
-//! Anything else that is printed to stderr must call [`clear`] first, or it would follow the line's text.
+//! A line on stderr that is updated in place while a verb waits, as cargo does while it waits for its lock. All other
+//! output to stderr must call [`clear`] first, or it would be appended to the line.
 
 use std::env;
 use std::io::{self, IsTerminal, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Width of a terminal that does not tell its own.
+/// Assumed width of a terminal that does not report one.
 const DEFAULT_COLUMNS: usize = 80;
 /// Moves the cursor to the first column and erases the line.
 const ERASE: &str = "\r\u{1b}[K";
 
-/// Whether a line is on the terminal. One flag for the process, because stderr is one terminal.
+/// True while a line is shown. One flag for the process, because the process has one stderr.
 static SHOWN: AtomicBool = AtomicBool::new(false);
 
 /// Returns whether stderr is a terminal on which a line can be updated in place.
@@ -20,11 +20,11 @@ pub fn is_available() -> bool {
 
 /// Replaces the line by `text`, cut to the terminal's width.
 ///
-/// Prints nothing while another job has the terminal, or while the terminal takes no output (Ctrl-S): a blocked write would
-/// stop the caller.
+/// Prints nothing while another job has the terminal, or while the terminal takes no output (Ctrl-S): a blocked write
+/// would stop the caller.
 pub fn draw(text: &str) {
     if takes_output() {
-        // A terminal that is gone shows nothing, which is no failure.
+        // An error means that the terminal is gone.
         let _ = write_line(&mut io::stderr(), text, columns());
         SHOWN.store(true, Ordering::Relaxed);
     }

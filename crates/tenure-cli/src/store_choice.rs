@@ -1,4 +1,4 @@
-//! Which store a command line means: options, environment, files, or else the embedded store.
+//! Chooses the store of a command line: from options, environment or files, or else the embedded store.
 
 use std::ffi::{OsStr, OsString};
 use std::fs;
@@ -12,13 +12,13 @@ use thiserror::Error;
 use crate::account::Account;
 use crate::args::Global;
 
-/// Where the machine's administrator says which store to use.
+/// The file in which the administrator names the store.
 const ETC_URL: &str = "/etc/tenure/url";
-/// The embedded store's file, in its folder.
+/// File name of the embedded store.
 const FILE: &str = "locks.db";
-/// A URL is shorter than this; a longer first line is not one.
+/// Limit of the first line of a file. A longer line is no URL.
 const LONGEST_URL: u64 = 64 * 1024;
-/// What a path keeps as it is in a URL.
+/// The characters of a path that are not percent-encoded in a URL.
 const IN_PATH: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'/')
     .remove(b'.')
@@ -26,9 +26,9 @@ const IN_PATH: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'_')
     .remove(b'~');
 
-/// All that the choice depends on, but for the files it names.
+/// All inputs of the choice, except the contents of the files.
 #[derive(Clone, Debug, Default)]
-pub struct Surroundings {
+pub struct Environment {
     /// `--url`.
     pub url: Option<String>,
     /// `--url-file`.
@@ -39,7 +39,7 @@ pub struct Surroundings {
     pub config_home: Option<OsString>,
     /// `XDG_STATE_HOME`.
     pub state_home: Option<OsString>,
-    /// `HOME`, or else the home that the user database knows.
+    /// `HOME`, or else the home directory in the user database.
     pub home: Option<PathBuf>,
     /// The administrator's file.
     pub etc_url: PathBuf,
@@ -47,10 +47,10 @@ pub struct Surroundings {
     pub here: Option<PathBuf>,
 }
 
-impl Surroundings {
-    /// Those of this process.
-    pub fn of(global: &Global) -> Surroundings {
-        Surroundings {
+impl Environment {
+    /// Reads the environment of this process.
+    pub fn of(global: &Global) -> Environment {
+        Environment {
             url: global.url.clone(),
             url_file: global.url_file.clone(),
             tenure_url: env::var_os("TENURE_URL"),
@@ -66,17 +66,17 @@ impl Surroundings {
 /// The store that was chosen.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Choice {
-    /// For the library. May hold a password.
+    /// The URL for the library. May hold a password.
     pub url: String,
-    /// Who named it.
+    /// Source of the URL.
     pub source: Source,
-    /// The embedded store's folder, to be created before connecting. `None` for every other store.
+    /// Folder of the embedded store, to be created before connecting. `None` for every other store.
     pub folder: Option<PathBuf>,
-    /// For stderr, unless `-q`.
+    /// Notes for stderr, unless `-q` is given.
     pub notes: Vec<String>,
 }
 
-/// Who named a store.
+/// Source of a store's URL.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Source {
     /// `--url`.
@@ -85,18 +85,18 @@ pub enum Source {
     File(PathBuf),
     /// `TENURE_URL`.
     Variable,
-    /// Nobody: it is the embedded store.
-    Nobody,
+    /// No source names a store, so the embedded store is used.
+    Default,
 }
 
-/// As messages name it.
+/// Formats the source as messages name it.
 impl fmt::Display for Source {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Source::Option => f.write_str("--url"),
             Source::File(path) => write!(f, "{}", path.display()),
             Source::Variable => f.write_str("TENURE_URL"),
-            Source::Nobody => f.write_str("the embedded store"),
+            Source::Default => f.write_str("the embedded store"),
         }
     }
 }
@@ -107,39 +107,40 @@ pub enum NoStore {
     /// A file that should name the store cannot be read.
     #[error("cannot read the store's URL from {0}; another store would not be the same lock")]
     Unreadable(PathBuf, #[source] io::Error),
-    /// A source names no URL.
+    /// The option, variable or file holds no URL.
     #[error("{0} holds no URL; write one, as `redis://host` or `sqlite:`, or remove it")]
     Empty(String),
-    /// A source is not text.
+    /// The variable or file is not UTF-8.
     #[error("{0} is not UTF-8; percent-encode odd bytes")]
     NotText(String),
-    /// A file names a lock file relative to nothing.
+    /// A file names a lock file by a relative path.
     #[error(
         "{0} says {1}, which would be another lock file in each working directory; write an absolute path"
     )]
     Relative(PathBuf, String),
-    /// `memory:`.
+    /// The URL is `memory:`.
     #[error("the store `memory:` lives in one process: commands would lock nothing; use `sqlite:`")]
     Memory,
-    /// Nothing says where the embedded store could be.
+    /// The folder of the embedded store is unknown.
     #[error("the embedded store needs a home directory; set HOME, or use --url sqlite:/path/locks.db")]
     Homeless,
 }
 
-/// Chooses the store: `--url` or `--url-file`, then `TENURE_URL`, then the user's file, then the
-/// administrator's, and at last the embedded store.
+/// Chooses the store: `--url` or `--url-file`, then `TENURE_URL`, then the user's file, then the administrator's, then
+/// the embedded store.
 ///
 /// # Errors
-/// A source that is there but cannot be used is never passed over: another store would not be the same lock.
-pub fn choose(surroundings: &Surroundings) -> Result<Choice, NoStore> {
-    let (source, named) = match named_url(surroundings)? {
+/// If a source exists but cannot be used. It is never skipped: the next source could name another store, and so another
+/// lock.
+pub fn choose(environment: &Environment) -> Result<Choice, NoStore> {
+    let (source, named) = match named_url(environment)? {
         Some(named) => named,
         None => {
-            let mut choice = embedded(surroundings, Source::Nobody, "")?;
+            let mut choice = embedded(environment, Source::Default, "")?;
             let folder = choice.folder.as_deref().unwrap_or(Path::new("")).display();
             let note = format!(
                 "no store was named, so this lock is local to this user on this machine ({folder}); \
-                 for more name one with --url or TENURE_URL, or say `--url sqlite:` to silence this"
+                 for more name one with --url or TENURE_URL, or say `--url sqlite:` to no_answer this"
             );
             choice.notes.insert(0, note);
             return Ok(choice);
@@ -150,13 +151,13 @@ pub fn choose(surroundings: &Surroundings) -> Result<Choice, NoStore> {
         return Err(NoStore::Memory);
     }
     if scheme.eq_ignore_ascii_case("sqlite") && (rest.is_empty() || rest.starts_with('?')) {
-        return embedded(surroundings, source, rest);
+        return embedded(environment, source, rest);
     }
     let url = match &source {
         _ if !scheme.eq_ignore_ascii_case("sqlite") || rest.starts_with('/') => named,
         Source::File(file) => return Err(NoStore::Relative(file.clone(), named)),
-        // The command may work elsewhere, and is told which file it is.
-        _ => match &surroundings.here {
+        // Make the path absolute: the command gets it in TENURE_STORE and may run in another directory.
+        _ => match &environment.here {
             Some(here) => format!("sqlite:{}/{rest}", in_url(here)),
             None => named,
         },
@@ -169,10 +170,10 @@ pub fn choose(surroundings: &Surroundings) -> Result<Choice, NoStore> {
     })
 }
 
-/// Creates the embedded store's folder, readable by nobody else; leaves one that exists as it is.
+/// Creates the folder of the embedded store, accessible to its owner only. An existing folder is left as it is.
 ///
 /// # Errors
-/// When the folder cannot be created.
+/// If the folder cannot be created.
 pub fn create_folder(folder: &Path) -> io::Result<()> {
     if let Some(parent) = folder.parent() {
         fs::create_dir_all(parent)?;
@@ -186,23 +187,23 @@ pub fn create_folder(folder: &Path) -> io::Result<()> {
     }
 }
 
-fn named_url(surroundings: &Surroundings) -> Result<Option<(Source, String)>, NoStore> {
-    if let Some(url) = &surroundings.url {
+fn named_url(environment: &Environment) -> Result<Option<(Source, String)>, NoStore> {
+    if let Some(url) = &environment.url {
         return Ok(Some((Source::Option, some_url(url, "--url")?)));
     }
-    if let Some(path) = &surroundings.url_file {
+    if let Some(path) = &environment.url_file {
         return match first_line(path)? {
             Some(url) => Ok(Some((Source::File(path.clone()), url))),
             None => Err(NoStore::Unreadable(path.clone(), io::ErrorKind::NotFound.into())),
         };
     }
-    if let Some(url) = surroundings.tenure_url.as_deref().filter(|url| !url.is_empty()) {
+    if let Some(url) = environment.tenure_url.as_deref().filter(|url| !url.is_empty()) {
         let text = url
             .to_str()
             .ok_or_else(|| NoStore::NotText("TENURE_URL".to_owned()))?;
         return Ok(Some((Source::Variable, some_url(text, "TENURE_URL")?)));
     }
-    for file in url_files(surroundings) {
+    for file in url_files(environment) {
         if let Some(url) = first_line(&file)? {
             return Ok(Some((Source::File(file), url)));
         }
@@ -210,15 +211,15 @@ fn named_url(surroundings: &Surroundings) -> Result<Option<(Source, String)>, No
     Ok(None)
 }
 
-/// The files that are asked for a URL when nothing else names one, in their order.
-pub(crate) fn url_files(surroundings: &Surroundings) -> impl Iterator<Item = PathBuf> {
-    let config = absolute(surroundings.config_home.as_deref());
-    let config = config.or_else(|| surroundings.home.as_ref().map(|home| home.join(".config")));
+/// Returns the files that may name a store, in order of preference.
+pub(crate) fn url_files(environment: &Environment) -> impl Iterator<Item = PathBuf> {
+    let config = absolute(environment.config_home.as_deref());
+    let config = config.or_else(|| environment.home.as_ref().map(|home| home.join(".config")));
     let users = config.map(|folder| folder.join("tenure/url"));
-    users.into_iter().chain([surroundings.etc_url.clone()])
+    users.into_iter().chain([environment.etc_url.clone()])
 }
 
-/// The first line of a file; none if there is no such file.
+/// Returns the first line of a file, or `None` if there is no such file.
 pub(crate) fn first_line(path: &Path) -> Result<Option<String>, NoStore> {
     let file = match fs::File::open(path) {
         Err(error) if [io::ErrorKind::NotFound, io::ErrorKind::NotADirectory].contains(&error.kind()) => {
@@ -242,16 +243,16 @@ fn some_url(text: &str, source: &str) -> Result<String, NoStore> {
     }
 }
 
-/// The embedded store, with the URL's query as it was given.
-fn embedded(surroundings: &Surroundings, source: Source, query: &str) -> Result<Choice, NoStore> {
-    let usual = surroundings
+/// Chooses the embedded store, with the query of the given URL.
+fn embedded(environment: &Environment, source: Source, query: &str) -> Result<Choice, NoStore> {
+    let usual = environment
         .home
         .as_ref()
         .map(|home| home.join(".local/state/tenure"));
-    let chosen = absolute(surroundings.state_home.as_deref()).map(|state| state.join("tenure"));
+    let chosen = absolute(environment.state_home.as_deref()).map(|state| state.join("tenure"));
     let folder = chosen.or_else(|| usual.clone()).ok_or(NoStore::Homeless)?;
     let other = usual.filter(|usual| *usual != folder && usual.join(FILE).exists());
-    let told = other.map(|other| {
+    let note = other.map(|other| {
         format!(
             "XDG_STATE_HOME is set, so locks are kept in {}, but {} has a store too: \
              commands that run without XDG_STATE_HOME lock there, and neither sees the other's locks",
@@ -264,16 +265,16 @@ fn embedded(surroundings: &Surroundings, source: Source, query: &str) -> Result<
         url: format!("sqlite:{}{query}", in_url(&path)),
         source,
         folder: Some(folder),
-        notes: told.into_iter().collect(),
+        notes: note.into_iter().collect(),
     })
 }
 
-/// A path as it stands in a URL.
+/// Percent-encodes a path for a URL.
 fn in_url(path: &Path) -> impl fmt::Display {
     percent_encode(path.as_os_str().as_encoded_bytes(), IN_PATH)
 }
 
-/// Variables that name folders count only if they are absolute paths, as the XDG specification has it.
+/// Ignores a relative path, as the XDG specification demands of the variables that name folders.
 fn absolute(value: Option<&OsStr>) -> Option<PathBuf> {
     value.map(PathBuf::from).filter(|path| path.is_absolute())
 }
@@ -313,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_variable_is_no_variable_and_a_relative_folder_is_no_folder() {
+    fn empty_variables_and_relative_folders_are_ignored() {
         let mut machine = Machine::new();
         machine.around.tenure_url = Some(OsString::new());
         machine.around.config_home = Some("relative".into());
@@ -323,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn a_relative_lock_file_is_of_the_working_directory_and_refused_in_a_file() {
+    fn a_relative_path_is_resolved_and_refused_in_a_url_file() {
         let mut machine = Machine::new();
         machine.around.here = Some(PathBuf::from("/srv/a b"));
         machine.around.tenure_url = Some("sqlite:locks/l.db?max_lease=1h".into());
@@ -341,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_store_that_nobody_named_is_announced() {
+    fn only_the_default_store_is_announced() {
         let mut machine = Machine::new();
         let choice = choose(&machine.around).expect("a store");
         let folder = machine.folder.path().join("home/.local/state/tenure");
@@ -356,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn a_second_embedded_store_is_told_of() {
+    fn a_second_embedded_store_prints_a_note() {
         let mut machine = Machine::new();
         machine.around.url = Some("SQLITE:?fencing=x".into());
         machine.around.state_home = Some(machine.folder.path().join("st ate").into());

@@ -1,15 +1,15 @@
-//! What weakens locks in the way a store is chosen: for `tenure doctor`.
+//! Finds weaknesses in the way a store is chosen, for `tenure doctor`.
 
 use std::path::{Path, PathBuf};
 
 use tenure::{Finding, Severity, StoreUrl};
 
-use crate::store_choice::{Choice, Source, Surroundings, choose, first_line, url_files};
+use crate::store_choice::{Choice, Environment, Source, choose, first_line, url_files};
 
-/// Everything that is found about how the store was chosen.
-pub fn store_findings(surroundings: &Surroundings, choice: &Choice) -> Vec<Finding> {
+/// Returns all weaknesses in the way the store was chosen.
+pub fn store_findings(environment: &Environment, choice: &Choice) -> Vec<Finding> {
     let mut findings = Vec::new();
-    findings.extend(shadowed_files(surroundings, choice));
+    findings.extend(shadowed_files(environment, choice));
     findings.extend(visible_password(choice));
     if let Source::File(file) = &choice.source {
         findings.extend(open_url_file(file, has_password(&choice.url)));
@@ -18,27 +18,27 @@ pub fn store_findings(surroundings: &Surroundings, choice: &Choice) -> Vec<Findi
     findings
 }
 
-/// Files that name another store than the one that was chosen without a word on the command line.
-fn shadowed_files(surroundings: &Surroundings, choice: &Choice) -> Vec<Finding> {
+/// Finds files that name another store, unless the store was named on the command line.
+fn shadowed_files(environment: &Environment, choice: &Choice) -> Vec<Finding> {
     let (source, whose) = match &choice.source {
         Source::Variable => (
             "TENURE_URL".to_owned(),
             "commands that run without TENURE_URL, as cron's,",
         ),
-        Source::File(file) if surroundings.url_file.is_none() => {
+        Source::File(file) if environment.url_file.is_none() => {
             (file.display().to_string(), "other users' commands")
         }
         _ => return Vec::new(),
     };
     let is_another = |url: String| {
-        let named = Surroundings {
+        let named = Environment {
             url: Some(url),
-            ..surroundings.clone()
+            ..environment.clone()
         };
         choose(&named).is_ok_and(|named| named.url != choice.url)
     };
     let names_another = |file: &PathBuf| {
-        // A file that cannot be read names no store that anybody uses.
+        // A file that cannot be read names no store for any command.
         let url = first_line(file).ok().flatten();
         choice.source != Source::File(file.clone()) && url.is_some_and(is_another)
     };
@@ -47,7 +47,7 @@ fn shadowed_files(surroundings: &Surroundings, choice: &Choice) -> Vec<Finding> 
         what: format!("{source} names another store than {} does", file.display()),
         consequence: format!("{whose} lock there, and neither sees the other's locks"),
     };
-    url_files(surroundings).filter(names_another).map(found).collect()
+    url_files(environment).filter(names_another).map(found).collect()
 }
 
 fn visible_password(choice: &Choice) -> Option<Finding> {
@@ -61,7 +61,7 @@ fn visible_password(choice: &Choice) -> Option<Finding> {
     })
 }
 
-/// A URL file that others can write, or can read though it has a password.
+/// Finds a URL file that other users can write, or that they can read although it holds a password.
 fn open_url_file(file: &Path, has_password: bool) -> Option<Finding> {
     let can_be_led = "they can lead commands to another store, and then two can hold one lock";
     open_file(
@@ -72,7 +72,7 @@ fn open_url_file(file: &Path, has_password: bool) -> Option<Finding> {
     )
 }
 
-/// A password file that others can write or read.
+/// Finds a password file that other users can write or read.
 fn open_password_file(url: &str) -> Option<Finding> {
     let url = StoreUrl::parse(url).ok()?;
     let can_be_kept_out = "they can put another password there, and then no command can lock: make it 0600";
@@ -84,7 +84,8 @@ fn open_password_file(url: &str) -> Option<Finding> {
     )
 }
 
-/// A file that others can write, from which something follows, or can read though there is a password, as is said of it.
+/// Finds a file that other users can write, with the consequence `if_written`. If the file holds a password
+/// (`has_password` describes it), also finds one that they can read.
 #[cfg(unix)]
 fn open_file(file: &Path, what: &str, if_written: &str, has_password: Option<&str>) -> Option<Finding> {
     use std::os::unix::fs::MetadataExt;
@@ -99,8 +100,8 @@ fn open_file(file: &Path, what: &str, if_written: &str, has_password: Option<&st
         let what = format!("other users can write {name} (mode {shown:04o})");
         return Some(found(Severity::Danger, what, if_written));
     }
-    let told = has_password.filter(|_| mode & 0o044 != 0)?;
-    let what = format!("other users can read {name}{told} (mode {shown:04o})");
+    let about_password = has_password.filter(|_| mode & 0o044 != 0)?;
+    let what = format!("other users can read {name}{about_password} (mode {shown:04o})");
     let consequence = "they can take and free every lock in the store: make it 0600";
     Some(found(Severity::Warning, what, consequence))
 }
@@ -119,7 +120,7 @@ mod tests {
     use super::*;
     use crate::machine::Machine;
 
-    /// What is found, with severities, as one text.
+    /// Returns all findings as one text, with severities.
     fn examine(machine: &Machine) -> String {
         let choice = choose(&machine.around).expect("a store");
         let found = store_findings(&machine.around, &choice);
@@ -137,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_found_where_nothing_is_wrong() {
+    fn a_sound_choice_has_no_findings() {
         let mut machine = Machine::new();
         assert_eq!(examine(&machine), "");
         machine.around.url = Some("redis://u@h".into());
@@ -186,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_others_can_write_or_whose_password_they_can_read_is_found() {
+    fn a_url_file_that_others_can_write_or_read_is_found() {
         let mut machine = Machine::new();
         for (url, mode, word) in [
             ("redis://u:s3cr3t@h", 0o600, ""),
@@ -204,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn a_password_file_that_others_can_write_or_read_is_found_whoever_names_it() {
+    fn a_password_file_that_others_can_write_or_read_is_found() {
         let mut machine = Machine::new();
         let named = |machine: &mut Machine, url: &str, source: usize| {
             machine.around.url = (source == 0).then(|| url.to_owned());
@@ -232,7 +233,7 @@ mod tests {
                 assert!(found.contains(word), "{mode:o}: {found}");
             }
         }
-        // One that is not there is the store's to miss.
+        // A missing password file is reported when connecting, not here.
         named(&mut machine, "redis://u@h?password_file=/nonexistent", 0);
         assert_eq!(examine(&machine), "");
     }

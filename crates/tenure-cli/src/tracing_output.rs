@@ -1,4 +1,4 @@
-//! What the library has to tell while it works, on stderr, as plain as the command's own words.
+//! Prints events of the library on stderr, in the style of the command's own messages.
 
 use std::fmt::{self, Write};
 
@@ -13,21 +13,21 @@ use tracing_subscriber::registry::LookupSpan;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{Layer, Registry, fmt as to_stderr};
 
+use crate::messages::without_passwords;
 use crate::status_line;
-use crate::words::without_passwords;
 
-/// How much the library tells.
+/// Which events of the library are printed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verbosity {
-    /// Nothing: `-q`.
+    /// None: `-q`.
     Nothing,
-    /// What weakens a lock, or may.
+    /// Events that weaken a lock, or may do so.
     Warnings,
-    /// All it does: `-v`.
+    /// All events down to debug level: `-v`.
     Everything,
 }
 
-/// Has the library's events written to stderr from here on. Only the first call in a process counts.
+/// Prints the library's events from now on. Only the first call in a process has an effect.
 pub fn listen(verbosity: Verbosity) {
     if verbosity == Verbosity::Nothing {
         return;
@@ -38,16 +38,17 @@ pub fn listen(verbosity: Verbosity) {
             std::io::stderr()
         })
         .event_format(Line)
-        .with_filter(filter_fn(move |metadata| is_told(metadata, verbosity)));
-    // A subscriber that is there already is another's to keep.
+        .with_filter(filter_fn(move |metadata| is_printed(metadata, verbosity)));
+    // Fails if another subscriber is installed, which then stays.
     let _ = Registry::default().with(lines).try_init();
 }
 
-/// Whether an event is told. Those of other crates never are: they may hold what a wire carries, passwords too.
-fn is_told(metadata: &Metadata<'_>, verbosity: Verbosity) -> bool {
+/// Returns whether an event is printed. Events of other crates never are: they may quote data from a connection, also
+/// passwords.
+fn is_printed(metadata: &Metadata<'_>, verbosity: Verbosity) -> bool {
     let ours = metadata.target().split("::").next();
     let ours = ours.is_some_and(|name| name == "tenure" || name.starts_with("tenure_"));
-    // The end of a lock has a cause, and the verb that held it tells it in its own words.
+    // Only the loss of a lock has a field `cause`. The verb that held the lock reports it in its own words.
     let is_end_of_a_lock = metadata.fields().field("cause").is_some();
     ours && match verbosity {
         Verbosity::Nothing => false,
@@ -56,7 +57,7 @@ fn is_told(metadata: &Metadata<'_>, verbosity: Verbosity) -> bool {
     }
 }
 
-/// One event as one line, its fields behind it: `warning: a lock was lost (key="k" cause="expired")`.
+/// Formats an event as one line with its fields in brackets: `warning: a lock was lost (key="k" cause="expired")`.
 struct Line;
 
 impl<S, N> FormatEvent<S, N> for Line
@@ -96,7 +97,7 @@ where
     }
 }
 
-/// As the command's own words begin.
+/// Returns the prefix of the line, which is that of the command's own messages.
 fn name(level: Level) -> &'static str {
     match level {
         Level::ERROR => "error",
@@ -133,14 +134,14 @@ mod tests {
 
     use super::*;
 
-    /// What is told of what the library and others say.
-    fn told(verbosity: Verbosity) -> String {
+    /// Emits events of the library and of other crates, and returns what was printed.
+    fn printed(verbosity: Verbosity) -> String {
         let mut paper = tempfile::tempfile().expect("a file");
         let writer = Arc::new(paper.try_clone().expect("a descriptor"));
         let lines = to_stderr::layer()
             .with_writer(writer)
             .event_format(Line)
-            .with_filter(filter_fn(move |metadata| is_told(metadata, verbosity)));
+            .with_filter(filter_fn(move |metadata| is_printed(metadata, verbosity)));
         tracing::subscriber::with_default(Registry::default().with(lines), || {
             let span = tracing::debug_span!(target: "tenure", "lock", key = "k");
             span.in_scope(|| tracing::warn!(target: "tenure::watchdog", late_ms = 900, "runtime stalled"));
@@ -157,17 +158,17 @@ mod tests {
     }
 
     #[test]
-    fn warnings_are_told_in_plain_lines_but_for_the_end_of_a_lock() {
+    fn warnings_are_printed_except_losses_of_locks() {
         assert_eq!(
-            told(Verbosity::Warnings),
+            printed(Verbosity::Warnings),
             "warning: runtime stalled (late_ms=900)\n"
         );
     }
 
     #[test]
-    fn verbose_tells_all_of_ours_and_no_password() {
+    fn verbose_prints_all_our_events_and_no_password() {
         assert_eq!(
-            told(Verbosity::Everything),
+            printed(Verbosity::Everything),
             "warning: runtime stalled (key=\"k\" late_ms=900)\n\
              warning: the lock was lost (cause=evicted)\n\
              debug: asking again (error=redis://u:***@h is\\u{1b} away)\n"
@@ -175,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn quiet_tells_nothing() {
-        assert_eq!(told(Verbosity::Nothing), "");
+    fn quiet_prints_nothing() {
+        assert_eq!(printed(Verbosity::Nothing), "");
     }
 }

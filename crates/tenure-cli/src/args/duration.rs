@@ -1,11 +1,11 @@
-//! Durations as options take them: the library's, and a word for negative ones.
+//! Parses the durations of options, as the library does, with a message of its own for negative ones.
 
 use std::time::Duration;
 
-/// Reads a duration: `500ms`, `5s`, `2m`, `1h30m`.
+/// Parses a duration: `500ms`, `5s`, `2m`, `1h30m`.
 ///
 /// # Errors
-/// What is wrong, and what to write instead, in words that follow "invalid value '…' for '…': ".
+/// What is wrong and what to write instead, as a text that follows "invalid value '…' for '…': ".
 pub fn parse_duration(text: &str) -> Result<Duration, String> {
     let is_negative = text
         .strip_prefix('-')
@@ -21,7 +21,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_negative_duration_is_told_from_what_is_none() {
+    fn a_negative_duration_has_its_own_message() {
         assert_eq!(parse_duration("1h30m"), Ok(Duration::from_secs(5_400)));
         for (text, words) in [
             ("-1s", "negative"),

@@ -1,7 +1,7 @@
-//! The parts of `--help` that are not about single options: examples, exit codes, and what is promised.
-//! The same words as the README's. What verbs print for programs is in `objects`.
+//! The parts of `--help` that do not describe single options: examples, exit codes, and the promise of `run`. The
+//! README uses the same words. The objects that verbs print for programs are described in `objects`.
 
-/// Below the short help.
+/// Printed below the short help.
 pub(super) const EXAMPLES: &str = "\
 Examples:
   tenure run backup -- ./backup.sh             wait for the lock, run, release
@@ -52,7 +52,7 @@ Not promised:
     };
 }
 
-/// Below `tenure --help`.
+/// Printed below `tenure --help`.
 pub(super) const TENURE: &str = concat!(
     "\
 Examples:
@@ -75,10 +75,10 @@ Exit codes of the other verbs (`elect` exits as `run` does):
   0 done · 1 busy, timed out or findings · 2 usage · 3 the store failed · 4 lock lost"
 );
 
-/// Below `tenure run -h`.
+/// Printed below `tenure run -h`.
 pub(super) const RUN_SHORT: &str = run_exit_codes!();
 
-/// Below `tenure run --help`.
+/// Printed below `tenure run --help`.
 pub(super) const RUN: &str = concat!(
     "\
 The command runs in a process group of its own with your stdin, stdout and
@@ -110,18 +110,18 @@ Exit codes of `elect`:
     };
 }
 
-/// Below `tenure elect -h`.
+/// Printed below `tenure elect -h`.
 pub(super) const ELECT_SHORT: &str = elect_exit_codes!();
 
-/// Below `tenure elect --help`.
+/// Printed below `tenure elect --help`.
 pub(super) const ELECT: &str = concat!(
     "\
-Of all who elect the same NAME one leads and runs its command; the others
-wait, in their order. When the command ends by itself, the lead is given up and
-elect ends. When the lead is lost, the command is stopped (TERM, and KILL a
-grace later) and elect campaigns again: the command is started again when it
-leads once more. At --max-hold it is stopped too, and elect ends. NAME is a key, held as a mutex: `tenure show NAME` shows the
-leader and the candidates. The command sees TENURE_KEY, TENURE_TOKEN,
+Of all candidates for NAME one leads and runs its command; the others wait, in
+order. When the command ends by itself, elect gives up the lead and ends. When
+the lead is lost, the command is stopped (TERM, and KILL a grace later) and
+elect campaigns again: it starts the command again when it leads again. At
+--max-hold the command is stopped too, and elect ends. NAME is a key, held as a
+mutex: `tenure show NAME` shows the leader and the candidates. The command sees TENURE_KEY, TENURE_TOKEN,
 TENURE_CLAIM and TENURE_STORE; signals reach it as under `run`.
 
 ",

@@ -1,4 +1,4 @@
-//! The options that say what is locked, and how: the same for `run` and `hold`.
+//! The options of `run` and `hold` that describe the lock.
 
 use std::num::NonZeroU32;
 use std::time::Duration;
@@ -7,19 +7,19 @@ use clap::Args;
 
 use super::parse_duration;
 
-/// The lease that is asked for when no other is.
+/// Default of `--lease`.
 pub(super) const DEFAULT_LEASE: &str = "30s";
-/// A shorter lease could not be renewed in time over a network.
+/// Shortest lease. A shorter one could not be renewed in time over a network.
 const SHORTEST_LEASE: Duration = Duration::from_secs(1);
 
-/// What to lock, as what, and for how long.
+/// The keys, the mode, and the time limits of a lock.
 #[derive(Args, Clone, Debug, PartialEq)]
 pub struct LockArgs {
     /// What to lock. Several keys are one lock: all or nothing, in any order
     #[arg(value_name = "KEY")]
     positional: Vec<String>,
 
-    /// A key taken verbatim, also `--key=-n`: for keys that come from variables. Repeatable
+    /// A key taken verbatim, for keys that come from variables (also `--key=-n`). Repeatable
     #[arg(long = "key", value_name = "KEY", help_heading = "The lock")]
     verbatim: Vec<String>,
 
@@ -35,7 +35,7 @@ pub struct LockArgs {
     #[arg(short = 'x', long, conflicts_with = "permits", help_heading = "The lock")]
     exclusive: bool,
 
-    /// That many permits of a semaphore
+    /// How many permits of a semaphore to take
     #[arg(long, value_name = "N", requires = "of", help_heading = "The lock")]
     permits: Option<NonZeroU32>,
 
@@ -43,7 +43,7 @@ pub struct LockArgs {
     #[arg(long, value_name = "M", requires = "permits", help_heading = "The lock")]
     of: Option<NonZeroU32>,
 
-    /// How long to wait for it (default: for ever)
+    /// How long to wait for the lock (default: for ever)
     #[arg(short, long, value_name = "D", value_parser = parse_duration)]
     #[arg(
         allow_hyphen_values = true,
@@ -56,17 +56,17 @@ pub struct LockArgs {
     #[arg(short, long, help_heading = "Waiting")]
     no_wait: bool,
 
-    /// How long the store keeps the lock without a sign of life; renewed at a third
+    /// How long the store keeps the lock without a renewal; renewed at a third
     #[arg(long, value_name = "D", default_value = DEFAULT_LEASE, value_parser = parse_lease)]
     #[arg(allow_hyphen_values = true, help_heading = "Holding")]
     pub lease: Duration,
 
-    /// End the hold after that time (default: no limit)
+    /// Release the lock after this time (default: no limit)
     #[arg(long, value_name = "D", value_parser = more_than_zero)]
     #[arg(allow_hyphen_values = true, help_heading = "Holding")]
     pub max_hold: Option<Duration>,
 
-    /// Keep the lock for at least that time, even if all is done earlier
+    /// Keep the lock for at least this time, even if the work ends earlier
     #[arg(long, value_name = "D", default_value = "0s", hide_default_value = true)]
     #[arg(value_parser = parse_duration, allow_hyphen_values = true, help_heading = "Holding")]
     pub at_least: Duration,
@@ -76,18 +76,18 @@ pub struct LockArgs {
     pub label: Option<String>,
 }
 
-/// How long to wait for a lock.
+/// Time limit of the wait for a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wait {
-    /// For ever.
+    /// Wait until the lock is granted.
     Forever,
-    /// At most so long.
+    /// Wait for at most this time.
     AtMost(Duration),
-    /// Not at all.
+    /// Do not wait.
     Not,
 }
 
-/// What a key is locked as.
+/// The kind and mode of a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// A mutex.
@@ -101,15 +101,15 @@ pub enum Kind {
     Write,
     /// Permits of a semaphore.
     Permits {
-        /// How many to take.
+        /// Number of permits to take.
         take: NonZeroU32,
-        /// How many there are.
+        /// Number of permits that the semaphore has.
         of: NonZeroU32,
     },
 }
 
 impl LockArgs {
-    /// The keys, those given by `--key` last.
+    /// Returns the keys. Those of `--key` come last.
     pub fn keys(&self) -> Vec<&str> {
         self.positional
             .iter()
@@ -118,7 +118,7 @@ impl LockArgs {
             .collect()
     }
 
-    /// What they are locked as.
+    /// Returns the kind and mode of the lock.
     pub fn kind(&self) -> Kind {
         match (self.permits, self.of) {
             (Some(take), Some(of)) => Kind::Permits { take, of },
@@ -128,7 +128,7 @@ impl LockArgs {
         }
     }
 
-    /// How long to wait.
+    /// Returns how long to wait.
     pub fn wait(&self) -> Wait {
         match self.wait {
             Some(limit) => Wait::AtMost(limit),
@@ -137,7 +137,7 @@ impl LockArgs {
         }
     }
 
-    /// What the options say together and the parser cannot see, in a sentence with what to do.
+    /// Checks what the parser cannot: options that contradict each other. Returns a sentence with what to do.
     pub(super) fn contradiction(&self) -> Option<String> {
         let keys = self.keys();
         if keys.is_empty() {

@@ -1,4 +1,4 @@
-//! The command line: one definition that yields parser, help and completions.
+//! The command line: one definition from which parser, help and completions are generated.
 
 mod duration;
 mod help;

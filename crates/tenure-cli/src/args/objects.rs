@@ -1,15 +1,15 @@
-//! The part of `--help` for programs: the objects that each verb prints, field by field.
-//! The objects themselves are `output`'s and the verbs'; a test holds the two together.
+//! The part of `--help` for programs: the fields of the objects that each verb prints. The objects are defined in
+//! `output` and `verbs`; a test compares them with this text.
 
 macro_rules! key_fields {
     () => {
         "  key           as it was written
-  kind          mutex, read-write or semaphore; null while nobody holds it or
-                stands in its queue
-  holders       who holds it: a list, each with
+  kind          mutex, read-write or semaphore; null while the key has neither
+                a holder nor a waiter
+  holders       the holders: a list, each with
     claim         what `tenure evict KEY --claim` takes
     foreign       true for another kind of client's
-    label         who it says it is; null if it does not
+    label         the label of its client; null if unknown
     mode          exclusive, read, write or permits
     permits       how many it has of a semaphore; null of others
     token         its fencing token, or the first of its run; null where there
@@ -25,13 +25,12 @@ macro_rules! key_fields {
 macro_rules! queue {
     () => {
         "\
-Only fair waiters (`--fair`, `elect`) stand in the store's queue. All others
-try their luck and are not shown: that the queue is empty does not say that
-nobody waits."
+Only fair waiters (`--fair`, `elect`) stand in the store's queue. Other waiters
+are not shown: there may be waiters although the queue is empty."
     };
 }
 
-/// Below `tenure ls --help`.
+/// Printed below `tenure ls --help`.
 pub(super) const LS: &str = concat!(
     "\
 A row for each holder, and one for a key that has only a queue.
@@ -45,7 +44,7 @@ With --json: an object a line for each key, with the fields
     key_fields!()
 );
 
-/// Below `tenure show --help`.
+/// Printed below `tenure show --help`.
 pub(super) const SHOW: &str = concat!(
     queue!(),
     "
@@ -55,13 +54,13 @@ With --json: one object, with the fields
     key_fields!()
 );
 
-/// Below `tenure watch --help`.
+/// Printed below `tenure watch --help`.
 pub(super) const WATCH: &str = "\
-Looks at the store once a second and prints what is different: `held`, `freed`,
-`holders` (others hold it) and `waiters` (others stand in its queue), and
+Looks at the store once a second and prints each difference: `held`, `freed`,
+`holders` (the set of holders changed), `waiters` (the queue changed), and
 `unavailable` and `available` when the store stops and starts to answer. It
-begins with what stands. What begins and ends between two looks is not seen.
-Ends with exit 0 on INT or TERM, and when nobody reads it any more.
+begins with the present state. Changes between two looks are not seen. Ends
+with exit 0 on INT or TERM, and when its output has no reader.
 
 With --json: an object a line, with the fields of `tenure show --json`, which
 `tenure show --help` explains (key, kind, holders, waiters; none of them of
@@ -69,14 +68,14 @@ With --json: an object a line, with the fields of `tenure show --json`, which
   change        one of the six words above
   message       of `unavailable` alone: why";
 
-/// Below `tenure evict --help`.
+/// Printed below `tenure evict --help`.
 pub(super) const EVICT: &str = "\
 With --json: one object, with the fields
   key           as it was written
   freed         the claims that it was taken from: a list; empty if there was
                 no such holder or waiter";
 
-/// Below `tenure doctor --help`.
+/// Printed below `tenure doctor --help`.
 pub(super) const DOCTOR: &str = "\
 Each finding is a line: its severity, what was found, and what follows for the
 locks. What every store of that kind risks, however it is set up, is no
@@ -89,39 +88,39 @@ With --json: an object a line for each finding, with the fields
   what          what was found
   consequence   what follows for the locks";
 
-/// Below `tenure schema --help`.
+/// Printed below `tenure schema --help`.
 pub(super) const SCHEMA: &str = "\
 With --json: one object, with the fields
   store         the scheme of the store's URL, such as sqlite
   statements    the SQL that makes the tables
   applied       whether it was carried out (--apply)";
 
-/// Below `tenure completions --help`.
+/// Printed below `tenure completions --help`.
 pub(super) const COMPLETIONS: &str = "\
 With --json: one object, with the fields
   shell         for which shell
   script        the script";
 
-/// Below `tenure man --help`.
+/// Printed below `tenure man --help`.
 pub(super) const MAN: &str = "\
 With --json: one object, with the fields
   verb          whose page it is; null for the command's own
   page          the page, as roff reads it";
 
-/// Below `tenure hold --help`.
+/// Printed below `tenure hold --help`.
 pub(super) const HOLD: &str = "\
 Holds until stdin ends, or INT or TERM comes, then releases. Where stdin is the
 null device, as under a service manager, say --no-stdin.
 
 Prints one JSON object a line, with or without --json. What happened is in its
 field `event`:
-  waiting       not granted at once, told at most once: key, claim
-  acquired      it is held: key, claim, mode, token, lease_ms, waited_ms, store;
+  waiting       not granted at once; at most one such event: key, claim
+  acquired      the lock is held: key, claim, mode, token, lease_ms, waited_ms, store;
                 several keys have members instead of key, claim and token
-  lost          it was lost: cause; exit 4
-  released      it was given back; exit 0
-  busy          others hold it, and --no-wait was given; exit 1
-  timeout       it was not to be had within --wait; exit 1
+  lost          the lock was lost: cause; exit 4
+  released      the lock was released; exit 0
+  busy          another client holds it, and --no-wait was given; exit 1
+  timeout       it was busy for all of --wait; exit 1
   cancelled     stdin ended, or INT or TERM came, while waiting; exit 1
   error         our own failure: message; exit 3
 A usage error prints no event; exit 2.

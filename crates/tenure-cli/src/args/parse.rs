@@ -1,4 +1,4 @@
-//! From arguments to a verb, or to a usage error with the right exit code and no password in it.
+//! Parses arguments to a verb, or to a usage error with the right exit code and without passwords.
 
 use std::ffi::{OsStr, OsString};
 
@@ -7,36 +7,36 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{CommandFactory, Parser};
 
 use super::{Cli, Verb};
-use crate::words::without_passwords;
+use crate::messages::without_passwords;
 
-/// Exit code of a usage error of `run` and `elect`: 2 could be their command's own.
+/// Exit code of a usage error of `run` and `elect`: the code 2 could be the command's own.
 const RUN_USAGE: u8 = 125;
 /// Exit code of every other usage error.
 const USAGE: u8 = 2;
 
-/// What to print instead of doing something.
+/// A text that is printed instead of running a verb.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BadUsage {
-    /// 0 if help was asked for.
+    /// 0 if the user asked for help.
     pub exit_code: u8,
-    /// Goes to stdout if help was asked for, and to stderr otherwise.
+    /// Printed to stdout if the user asked for help, otherwise to stderr.
     pub text: String,
 }
 
-/// Reads the arguments; the first is the program's name.
+/// Parses the arguments. The first one is the program's name.
 ///
 /// # Errors
-/// Help, or a usage error in words. A password in a URL that was misplaced is not repeated.
+/// Help, or a usage error. Passwords of URLs in the wrong place are masked.
 pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Cli, BadUsage> {
     let args: Vec<OsString> = args.into_iter().collect();
     let verb = || verb_of(&args);
     let checked = Cli::try_parse_from(&args).and_then(|cli| match contradiction(&cli.verb) {
-        Some(words) => Err(complaint(verb().as_deref(), &words)),
+        Some(words) => Err(usage_error(verb().as_deref(), &words)),
         None => Ok(cli),
     });
     checked.map_err(|mut error| {
         let verb = verb();
-        mend_tip(&mut error, verb.as_deref(), &args);
+        fix_suggestion(&mut error, verb.as_deref(), &args);
         let mut text = without_passwords(&error.render().to_string());
         if !text.ends_with('\n') {
             text.push('\n');
@@ -61,9 +61,9 @@ pub fn parse(args: impl IntoIterator<Item = OsString>) -> Result<Cli, BadUsage> 
     })
 }
 
-/// For a word that begins with `-` the parser proposes to put it behind `--`. There stands the command, and a key like
-/// that has an option of its own.
-fn mend_tip(error: &mut clap::Error, verb: Option<&str>, args: &[OsString]) {
+/// Replaces the parser's suggestion for an unknown word that begins with `-`. The parser suggests to put it after `--`,
+/// where the command belongs; a key of that form is given by `--key`.
+fn fix_suggestion(error: &mut clap::Error, verb: Option<&str>, args: &[OsString]) {
     let Some(verb @ ("run" | "hold" | "elect")) = verb else {
         return;
     };
@@ -73,7 +73,7 @@ fn mend_tip(error: &mut clap::Error, verb: Option<&str>, args: &[OsString]) {
     let Some(ContextValue::String(refused)) = error.get(ContextKind::InvalidArg) else {
         return;
     };
-    // The parser names `-f` alone of `-foo`.
+    // Of `-foo` the parser reports only `-f`.
     let whole = args
         .iter()
         .take_while(|word| *word != "--")
@@ -94,8 +94,8 @@ fn contradiction(verb: &Verb) -> Option<String> {
     }
 }
 
-/// An error like the parser's own, with the usage of the verb.
-fn complaint(verb: Option<&str>, words: &str) -> clap::Error {
+/// Creates an error like the parser's own, with the usage of the verb.
+fn usage_error(verb: Option<&str>, words: &str) -> clap::Error {
     let mut command = Cli::command();
     command.build();
     match verb.and_then(|verb| command.find_subcommand_mut(verb)) {
@@ -104,7 +104,7 @@ fn complaint(verb: Option<&str>, words: &str) -> clap::Error {
     }
 }
 
-/// The verb that was meant, for arguments that may be wrong anywhere.
+/// Guesses the verb of arguments that may be wrong anywhere.
 fn verb_of(args: &[OsString]) -> Option<String> {
     let command = Cli::command();
     let is_verb = |word: &OsStr| command.get_subcommands().any(|verb| word == verb.get_name());
@@ -120,11 +120,11 @@ fn verb_of(args: &[OsString]) -> Option<String> {
         let text = word.to_string_lossy();
         let value = words.get(at + 1).copied();
         if text == "--url" || text == "--url-file" {
-            // If nothing else is the verb, what the option took for its value was meant to be.
+            // A missing value: the option took the verb as its value. Use it if no other word is a verb.
             swallowed = swallowed.or(value);
             at += 2;
         } else if text.starts_with('-') {
-            // It may be an option that we do not know, with a value.
+            // An unknown option may have a value.
             let known =
                 ["-q", "-v", "--json", "--quiet", "--verbose"].contains(&&*text) || text.contains('=');
             at += if known
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn short_and_long_forms_say_the_same() {
+    fn short_and_long_options_are_equal() {
         assert_eq!(
             run("run k -n -E 0 -s -- true"),
             run("run --no-wait --busy-exit 0 --shared k -- true")
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn a_usage_error_of_run_is_125_wherever_it_stands() {
+    fn a_usage_error_of_run_exits_125() {
         refused("run k -- ", 125, &["no command"]);
         refused("run -- true", 125, &["no key"]);
         refused("run k k -- true", 125, &["\"k\"", "twice"]);
@@ -276,7 +276,7 @@ mod tests {
         refused("run k -n -w 1s -- true", 125, &["cannot be used"]);
         refused("run k -E 256 -- true", 125, &["256"]);
         refused("run k --lease 3s --grace 2s -- true", 125, &["third", "1s"]);
-        // What is proposed is a duration that would be taken.
+        // The suggested duration is one that the option accepts.
         refused("run k --lease 2s --grace 1s -- true", 125, &["make it 666ms"]);
         refused("run k --on-lost wait -- true", 125, &["term", "kill", "ignore"]);
         refused("run k --frobnicate -- true", 125, &["--frobnicate"]);
@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn a_negative_duration_is_one_wherever_a_duration_stands() {
+    fn every_duration_option_refuses_negative_values() {
         for option in ["-w", "--lease", "--max-hold", "--at-least", "--grace"] {
             refused(
                 &format!("run k {option} -1s -- true"),
@@ -299,13 +299,13 @@ mod tests {
         }
         refused("elect k --grace -1s -- true", 125, &["cannot be negative"]);
         refused("elect k --max-hold -1s -- true", 125, &["cannot be negative"]);
-        // A value that was forgotten is no negative one.
+        // A missing value is not reported as a negative duration.
         refused("run k --wait -n -- true", 125, &["--wait", "whole numbers"]);
         refused("run k --wait -- true", 125, &["--wait", "whole numbers"]);
     }
 
     #[test]
-    fn a_key_that_looks_like_an_option_is_told_how_to_be_given() {
+    fn an_unknown_option_suggests_the_key_option() {
         refused("run -foo -- true", 125, &["'-f'", "'--key=-foo'"]);
         refused("run --frobnicate k -- true", 125, &["'--key=--frobnicate'"]);
         refused("-q hold -foo", 2, &["'--key=-foo'"]);
@@ -314,12 +314,12 @@ mod tests {
             .expect_err("there is no such option")
             .text;
         assert!(!text.contains("--key") && !text.contains("-- -f"), "{text}");
-        // There the parser is right.
+        // For `show` the parser's own suggestion is right.
         refused("show -foo", 2, &["-- -f"]);
     }
 
     #[test]
-    fn a_usage_error_of_anything_else_is_2() {
+    fn a_usage_error_of_other_verbs_exits_2() {
         refused("", 2, &["Usage"]);
         refused("frobnicate", 2, &["frobnicate"]);
         refused("frobnicate run", 2, &["frobnicate"]);
@@ -349,9 +349,9 @@ mod tests {
         assert_eq!(claim("evict k --all"), (None, true));
         for empty in [&["--claim", ""][..], &["--claim="], &["--claim", " "]] {
             let words = [&["tenure", "evict", "k"], empty].concat();
-            let error = parse(words.into_iter().map(OsString::from)).expect_err("it names nobody");
+            let error = parse(words.into_iter().map(OsString::from)).expect_err("it names no holder");
             assert_eq!(error.exit_code, 2, "{}", error.text);
-            for word in ["--claim", "names nobody", "`tenure show`", "--all"] {
+            for word in ["--claim", "names no holder", "`tenure show`", "--all"] {
                 assert!(error.text.contains(word), "{}", error.text);
             }
         }
@@ -365,7 +365,7 @@ mod tests {
     }
 
     #[test]
-    fn help_goes_to_stdout_and_keeps_no_promise_back() {
+    fn help_goes_to_stdout_and_states_what_is_not_promised() {
         for line in ["--help", "-h", "run --help", "hold --help", "ls -h", "--version"] {
             let help = read(line).expect_err("help is no verb");
             assert_eq!(help.exit_code, 0, "{line}");

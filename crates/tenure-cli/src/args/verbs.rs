@@ -11,7 +11,7 @@ use clap_complete::Shell;
 use super::lock::{DEFAULT_LEASE, more_than_zero, parse_lease};
 use super::{LockArgs, help, objects, parse_duration};
 
-/// All verbs, which have a manual page each.
+/// All verbs. Each has a manual page.
 pub(super) const VERBS: [&str; 11] = [
     "run",
     "hold",
@@ -36,7 +36,7 @@ pub struct Cli {
     /// Options of every verb.
     #[command(flatten)]
     pub global: Global,
-    /// What to do.
+    /// The verb and its options.
     #[command(subcommand)]
     pub verb: Verb,
 }
@@ -51,7 +51,7 @@ pub struct Global {
     /// A file whose first line is the store's URL
     #[arg(long, global = true, value_name = "PATH")]
     pub url_file: Option<PathBuf>,
-    /// Print JSON objects, one a line
+    /// Print JSON objects, one per line
     #[arg(long, global = true)]
     pub json: bool,
     /// No notes on stderr, only errors
@@ -62,7 +62,7 @@ pub struct Global {
     pub verbose: bool,
 }
 
-/// What to do.
+/// A verb of the command line.
 #[derive(Subcommand, Clone, Debug, PartialEq)]
 pub enum Verb {
     /// Run a command under a lock
@@ -73,7 +73,7 @@ pub enum Verb {
     Ls(Ls),
     /// Show one key: all holders and the queue
     Show(Show),
-    /// Show what changes: a line per change, until interrupted
+    /// Print each change as a line, until interrupted
     Watch(Watch),
     /// Free a key by force; its holder learns at its next renewal
     Evict(Evict),
@@ -135,7 +135,7 @@ fn no_command(command: &[OsString]) -> Option<String> {
     command.is_empty().then(|| "no command was given".to_owned())
 }
 
-/// A duration as the command line takes it, rounded down to milliseconds.
+/// Formats a duration as the command line accepts it, rounded down to milliseconds.
 fn in_words(duration: Duration) -> String {
     match duration.as_millis() {
         ms if ms.is_multiple_of(1000) => format!("{}s", ms / 1000),
@@ -143,7 +143,8 @@ fn in_words(duration: Duration) -> String {
     }
 }
 
-/// Time between TERM and KILL: what is asked for, unless the lease that the store gives is too short for it.
+/// Returns the time between TERM and KILL: what was asked for, or less if the lease that the store gives is too short
+/// for it.
 pub fn grace(asked: Option<Duration>, given: Duration) -> Duration {
     asked.unwrap_or(given / 6).min(given / 3)
 }
@@ -159,14 +160,14 @@ fn grace_too_long(asked: Option<Duration>, lease: Duration) -> Option<String> {
     })
 }
 
-/// What happens to a command whose lock is lost.
+/// The treatment of a command whose lock is lost.
 #[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OnLost {
     /// TERM, and KILL a grace later.
     Term,
     /// KILL.
     Kill,
-    /// Nothing but a warning.
+    /// Only a warning.
     Ignore,
 }
 
@@ -186,9 +187,9 @@ pub struct Hold {
 #[derive(Args, Clone, Debug, PartialEq)]
 #[command(after_long_help = objects::LS)]
 pub struct Ls {
-    /// Only keys that begin so
+    /// Only keys that begin with this text
     pub prefix: Option<String>,
-    /// At most that many keys
+    /// At most this many keys
     #[arg(long, value_name = "N", default_value_t = 1000, value_parser = clap::value_parser!(u32).range(1..))]
     pub limit: u32,
 }
@@ -204,23 +205,23 @@ pub struct Show {
 /// `tenure evict`.
 #[derive(Args, Clone, Debug, PartialEq)]
 #[command(override_usage = "tenure evict KEY (--claim ID | --all)", after_long_help = objects::EVICT)]
-#[command(group = ArgGroup::new("whom").required(true))]
+#[command(group = ArgGroup::new("target").required(true))]
 pub struct Evict {
     /// Which key
     pub key: String,
     /// Only this holder or waiter, as `show` names it
-    #[arg(long, value_name = "ID", group = "whom", value_parser = parse_claim)]
+    #[arg(long, value_name = "ID", group = "target", value_parser = parse_claim)]
     pub claim: Option<String>,
-    /// Every holder; whoever waits goes on waiting
-    #[arg(long, group = "whom")]
+    /// Every holder; waiters keep waiting
+    #[arg(long, group = "target")]
     pub all: bool,
 }
 
-/// A script's variable may be empty, and whoever is named by nothing is nobody.
+/// Rejects an empty id: an unset shell variable must not match every holder.
 fn parse_claim(text: &str) -> Result<String, String> {
     if text.trim().is_empty() {
         return Err(
-            "it names nobody; give an ID as `tenure show` shows it, or --all for every holder".to_owned(),
+            "it names no holder; give an ID as `tenure show` shows it, or --all for every holder".to_owned(),
         );
     }
     Ok(text.to_owned())
@@ -230,7 +231,7 @@ fn parse_claim(text: &str) -> Result<String, String> {
 #[derive(Args, Clone, Debug, PartialEq)]
 #[command(after_long_help = objects::WATCH)]
 pub struct Watch {
-    /// Only keys that begin so
+    /// Only keys that begin with this text
     pub prefix: Option<String>,
 }
 
@@ -238,7 +239,7 @@ pub struct Watch {
 #[derive(Args, Clone, Debug, PartialEq)]
 #[command(after_long_help = objects::SCHEMA)]
 pub struct Schema {
-    /// Make the tables in the store, where they are not there
+    /// Create the tables in the store, if they are missing
     #[arg(long)]
     pub apply: bool,
 }
@@ -248,13 +249,13 @@ pub struct Schema {
 #[command(override_usage = "tenure elect NAME [OPTIONS] -- CMD [ARG...]")]
 #[command(after_help = help::ELECT_SHORT, after_long_help = help::ELECT)]
 pub struct Elect {
-    /// What is led: candidates of one name elect one of them
+    /// The name of the election: of all candidates with this name one leads
     pub name: String,
-    /// How long a dead leader is waited for; renewed at a third
+    /// How long the lead lasts without a renewal; renewed at a third
     #[arg(long, value_name = "D", default_value = DEFAULT_LEASE, value_parser = parse_lease)]
     #[arg(allow_hyphen_values = true)]
     pub lease: Duration,
-    /// Stop the command after that time as leader, and exit with 123 (default: no limit)
+    /// Stop the command after this time as leader, and exit with 123 (default: no limit)
     #[arg(long, value_name = "D", value_parser = more_than_zero, allow_hyphen_values = true)]
     pub max_hold: Option<Duration>,
     /// What the command gets when the lead is lost
@@ -277,7 +278,7 @@ impl Elect {
     }
 }
 
-/// How a command is stopped that may not run on.
+/// The way in which a command is stopped when its candidate no longer leads.
 #[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stop {
     /// TERM, and KILL a grace later.

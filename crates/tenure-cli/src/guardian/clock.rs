@@ -1,12 +1,13 @@
-//! The clock that deadlines are told on: the library's, which counts the time the machine is suspended.
-//! All processes of one machine and one time namespace share it.
+//! The clock of all deadlines: the library's clock, which also counts the time for which the machine is suspended. All
+//! processes of a machine (in one time namespace) read the same time, so deadlines can be sent between them.
 
 use std::time::Duration;
 
 use tenure::Instant;
 use tenure::backend::{Clock, SystemClock};
 
-/// The longest sleep: timers do not count suspend, so the clock is read again this often.
+/// Longest single sleep. Timers do not count suspended time, so every sleeper reads the clock again at least once a
+/// second.
 pub(crate) const LONGEST_SLEEP: Duration = Duration::from_secs(1);
 
 /// Reads the clock.
@@ -14,7 +15,7 @@ pub fn now() -> Instant {
     SystemClock.now()
 }
 
-/// Waits until then.
+/// Waits until the clock reaches `at`.
 ///
 /// # Cancel safety
 /// Dropping the future leaves nothing behind.
@@ -28,7 +29,7 @@ pub(crate) async fn reached(at: Instant) {
     }
 }
 
-/// An instant between two processes: its nanoseconds.
+/// Sends an [`Instant`] to another process as nanoseconds.
 pub(super) mod nanos {
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
     use tenure::Instant;

@@ -1,4 +1,4 @@
-//! When a command must be told to end, and when it must be ended: pure arithmetic on given times.
+//! Computes when a command gets TERM and when it gets KILL. Pure arithmetic: the caller passes the time in.
 
 use std::time::Duration;
 
@@ -7,24 +7,24 @@ use tenure::Instant;
 
 use super::clock::nanos;
 
-/// When TERM is sent, and when KILL.
+/// The times at which a command gets TERM and KILL.
 ///
-/// `term_at` equal to `kill_at` means that there is no TERM.
+/// If `term_at` equals `kill_at`, no TERM is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Deadline {
-    /// TERM goes to the command and all its descendants.
+    /// TERM goes to the command and to all its descendants.
     #[serde(with = "nanos")]
     pub term_at: Instant,
-    /// KILL goes to whatever is left.
+    /// KILL goes to every process of the command that is left.
     #[serde(with = "nanos")]
     pub kill_at: Instant,
 }
 
 impl Deadline {
-    /// The deadline that keeps the promise of `tenure run`.
+    /// Computes the deadline that keeps the promise of `tenure run`.
     ///
-    /// KILL by `believe_until` less 100 ms or a thirtieth of the lease, whichever is more; TERM a grace
-    /// earlier. With a grace of zero there is no TERM.
+    /// KILL is due before `believe_until`, by a thirtieth of the lease or 100 ms, whichever is longer. TERM is due a
+    /// grace earlier. With a grace of zero there is no TERM.
     pub fn before(believe_until: Instant, lease: Duration, grace: Duration) -> Deadline {
         let kill_at = believe_until - (lease / 30).max(Duration::from_millis(100));
         Deadline {
@@ -36,32 +36,32 @@ impl Deadline {
 
 /// Why a command was stopped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Why {
-    /// Its deadline came and had not been moved.
+pub enum StopReason {
+    /// The deadline came, and no renewal had moved it.
     Deadline,
-    /// Its caller learned that the lock was lost.
+    /// `tenure` learned that the lock was lost.
     Lost,
-    /// It had run for as long as `--max-hold` allows.
+    /// The command had run for as long as `--max-hold` allows.
     MaxHold,
-    /// The guardian died first.
+    /// The guardian died while the command ran.
     GuardianDied,
-    /// The caller died first.
+    /// `tenure` died while the command ran.
     CallerDied,
 }
 
-/// What is due at a given time.
+/// The signal that is due at a given time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Due {
     Nothing,
-    Term(Why),
-    Kill(Why),
+    Term(StopReason),
+    Kill(StopReason),
 }
 
-/// The deadline as last armed, and the sentence once one has been passed.
+/// The deadline that was last armed, and the stop that was decided, if one was.
 #[derive(Debug, Default)]
-pub(super) struct Verdict {
+pub(super) struct DeadlineState {
     armed: Armed,
-    sentence: Option<Sentence>,
+    pending: Option<PendingStop>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -72,37 +72,37 @@ enum Armed {
     Waived,
 }
 
-/// TERM is out, or about to be; KILL follows.
+/// A decision to stop the command. It is final: no later deadline takes it back.
 #[derive(Clone, Copy, Debug)]
-struct Sentence {
-    why: Why,
+struct PendingStop {
+    why: StopReason,
     kill_at: Instant,
-    told: bool,
+    term_sent: bool,
 }
 
-impl Verdict {
-    /// Moves the deadline. A sentence that has been passed stands.
+impl DeadlineState {
+    /// Moves the deadline. A stop that was decided before still takes place.
     pub(super) fn arm(&mut self, deadline: Deadline) {
         self.armed = Armed::At(deadline);
     }
 
-    /// Lifts the deadline. A sentence that has been passed stands.
+    /// Removes the deadline. A stop that was decided before still takes place.
     pub(super) fn waive(&mut self) {
         self.armed = Armed::Waived;
     }
 
-    /// Passes sentence: TERM now, KILL a grace later or at the deadline, whichever is sooner.
-    pub(super) fn stop(&mut self, why: Why, grace: Duration, now: Instant) {
-        if self.sentence.is_none() {
-            self.sentence = Some(Sentence {
+    /// Decides to stop the command: TERM now, KILL a grace later or at the deadline, whichever is sooner.
+    pub(super) fn stop(&mut self, why: StopReason, grace: Duration, now: Instant) {
+        if self.pending.is_none() {
+            self.pending = Some(PendingStop {
                 why,
                 kill_at: now + grace,
-                told: grace.is_zero(),
+                term_sent: grace.is_zero(),
             });
         }
     }
 
-    /// A command may start only under a deadline that lies ahead, or that was waived.
+    /// Returns whether a command may start: only before the time of TERM, or if the deadline was waived.
     pub(super) fn may_start(&self, now: Instant) -> bool {
         match self.armed {
             Armed::Never => false,
@@ -111,39 +111,39 @@ impl Verdict {
         }
     }
 
-    /// What must be done now. `Term` is answered once.
+    /// Returns the signal that is due. Returns `Term` only once.
     pub(super) fn due(&mut self, now: Instant) -> Due {
         if let Armed::At(deadline) = self.armed
             && now >= deadline.term_at
-            && self.sentence.is_none()
+            && self.pending.is_none()
         {
-            let told = deadline.term_at == deadline.kill_at;
-            self.sentence = Some(Sentence {
-                why: Why::Deadline,
+            let term_sent = deadline.term_at == deadline.kill_at;
+            self.pending = Some(PendingStop {
+                why: StopReason::Deadline,
                 kill_at: deadline.kill_at,
-                told,
+                term_sent,
             });
         }
         let kill_at = self.kill_at();
-        match &mut self.sentence {
-            Some(sentence) if kill_at.is_some_and(|at| now >= at) => Due::Kill(sentence.why),
-            Some(sentence) if !sentence.told => {
-                sentence.told = true;
-                Due::Term(sentence.why)
+        match &mut self.pending {
+            Some(pending) if kill_at.is_some_and(|at| now >= at) => Due::Kill(pending.why),
+            Some(pending) if !pending.term_sent => {
+                pending.term_sent = true;
+                Due::Term(pending.why)
             }
             _ => Due::Nothing,
         }
     }
 
-    /// When something is next due.
+    /// Returns the time at which the next signal is due.
     pub(super) fn next_at(&self) -> Option<Instant> {
-        match (self.sentence, self.armed) {
+        match (self.pending, self.armed) {
             (None, Armed::At(deadline)) => Some(deadline.term_at),
             _ => self.kill_at(),
         }
     }
 
-    /// The moment of KILL: the sentence's or the deadline's, whichever is sooner.
+    /// Returns the time of KILL: that of the stop or that of the deadline, whichever is sooner.
     pub(super) fn kill_at(&self) -> Option<Instant> {
         let armed = match self.armed {
             Armed::At(deadline) => Some(deadline.kill_at),
@@ -151,13 +151,13 @@ impl Verdict {
         };
         armed
             .into_iter()
-            .chain(self.sentence.map(|sentence| sentence.kill_at))
+            .chain(self.pending.map(|pending| pending.kill_at))
             .min()
     }
 
-    /// Why TERM or KILL was sent, once it was.
-    pub(super) fn why(&self) -> Option<Why> {
-        self.sentence.map(|sentence| sentence.why)
+    /// Returns the reason of the stop, once one was decided.
+    pub(super) fn why(&self) -> Option<StopReason> {
+        self.pending.map(|pending| pending.why)
     }
 }
 
@@ -176,84 +176,84 @@ mod tests {
         }
     }
 
-    fn armed(term: u64, kill: u64) -> Verdict {
-        let mut verdict = Verdict::default();
-        verdict.arm(deadline(term, kill));
-        verdict
+    fn armed(term: u64, kill: u64) -> DeadlineState {
+        let mut deadline_state = DeadlineState::default();
+        deadline_state.arm(deadline(term, kill));
+        deadline_state
     }
 
     #[test]
     fn nothing_starts_unarmed_or_past_its_deadline() {
-        assert!(!Verdict::default().may_start(at(0)));
+        assert!(!DeadlineState::default().may_start(at(0)));
         assert!(armed(10, 15).may_start(at(9)));
         assert!(!armed(10, 15).may_start(at(10)));
-        let mut waived = Verdict::default();
+        let mut waived = DeadlineState::default();
         waived.waive();
         assert!(waived.may_start(at(99)));
     }
 
     #[test]
     fn term_comes_once_and_then_kill() {
-        let mut verdict = armed(10, 15);
-        assert_eq!(verdict.due(at(9)), Due::Nothing);
-        assert_eq!(verdict.next_at(), Some(at(10)));
-        assert_eq!(verdict.due(at(10)), Due::Term(Why::Deadline));
-        assert_eq!(verdict.due(at(11)), Due::Nothing);
-        assert_eq!(verdict.next_at(), Some(at(15)));
-        assert_eq!(verdict.due(at(15)), Due::Kill(Why::Deadline));
+        let mut deadline_state = armed(10, 15);
+        assert_eq!(deadline_state.due(at(9)), Due::Nothing);
+        assert_eq!(deadline_state.next_at(), Some(at(10)));
+        assert_eq!(deadline_state.due(at(10)), Due::Term(StopReason::Deadline));
+        assert_eq!(deadline_state.due(at(11)), Due::Nothing);
+        assert_eq!(deadline_state.next_at(), Some(at(15)));
+        assert_eq!(deadline_state.due(at(15)), Due::Kill(StopReason::Deadline));
     }
 
     #[test]
     fn a_renewal_moves_the_deadline() {
-        let mut verdict = armed(10, 15);
-        verdict.arm(deadline(20, 25));
-        assert_eq!(verdict.due(at(16)), Due::Nothing);
-        assert_eq!(verdict.due(at(20)), Due::Term(Why::Deadline));
+        let mut deadline_state = armed(10, 15);
+        deadline_state.arm(deadline(20, 25));
+        assert_eq!(deadline_state.due(at(16)), Due::Nothing);
+        assert_eq!(deadline_state.due(at(20)), Due::Term(StopReason::Deadline));
     }
 
     #[test]
     fn a_renewal_after_term_does_not_save_the_command() {
-        let mut verdict = armed(10, 15);
-        assert_eq!(verdict.due(at(12)), Due::Term(Why::Deadline));
-        verdict.arm(deadline(40, 45));
-        assert_eq!(verdict.due(at(15)), Due::Kill(Why::Deadline));
+        let mut deadline_state = armed(10, 15);
+        assert_eq!(deadline_state.due(at(12)), Due::Term(StopReason::Deadline));
+        deadline_state.arm(deadline(40, 45));
+        assert_eq!(deadline_state.due(at(15)), Due::Kill(StopReason::Deadline));
     }
 
     #[test]
-    fn a_machine_that_slept_past_the_kill_skips_term() {
-        assert_eq!(armed(10, 15).due(at(60)), Due::Kill(Why::Deadline));
+    fn a_deadline_passed_while_asleep_skips_term() {
+        assert_eq!(armed(10, 15).due(at(60)), Due::Kill(StopReason::Deadline));
     }
 
     #[test]
     fn without_grace_there_is_no_term() {
-        assert_eq!(armed(10, 10).due(at(10)), Due::Kill(Why::Deadline));
-        let mut verdict = armed(10, 15);
-        verdict.stop(Why::Lost, Duration::ZERO, at(3));
-        assert_eq!(verdict.due(at(3)), Due::Kill(Why::Lost));
+        assert_eq!(armed(10, 10).due(at(10)), Due::Kill(StopReason::Deadline));
+        let mut deadline_state = armed(10, 15);
+        deadline_state.stop(StopReason::Lost, Duration::ZERO, at(3));
+        assert_eq!(deadline_state.due(at(3)), Due::Kill(StopReason::Lost));
     }
 
     #[test]
     fn a_stop_never_outlasts_the_armed_deadline() {
-        let mut verdict = armed(10, 15);
-        verdict.stop(Why::Lost, Duration::from_secs(8), at(12));
-        assert_eq!(verdict.due(at(12)), Due::Term(Why::Lost));
-        assert_eq!(verdict.next_at(), Some(at(15)));
-        assert_eq!(verdict.due(at(15)), Due::Kill(Why::Lost));
+        let mut deadline_state = armed(10, 15);
+        deadline_state.stop(StopReason::Lost, Duration::from_secs(8), at(12));
+        assert_eq!(deadline_state.due(at(12)), Due::Term(StopReason::Lost));
+        assert_eq!(deadline_state.next_at(), Some(at(15)));
+        assert_eq!(deadline_state.due(at(15)), Due::Kill(StopReason::Lost));
     }
 
     #[test]
     fn a_waived_deadline_never_comes_but_max_hold_does() {
-        let mut verdict = armed(10, 15);
-        verdict.waive();
-        assert_eq!(verdict.due(at(99)), Due::Nothing);
-        assert_eq!(verdict.next_at(), None);
-        verdict.stop(Why::MaxHold, Duration::from_secs(5), at(100));
-        assert_eq!(verdict.due(at(100)), Due::Term(Why::MaxHold));
-        assert_eq!(verdict.due(at(105)), Due::Kill(Why::MaxHold));
+        let mut deadline_state = armed(10, 15);
+        deadline_state.waive();
+        assert_eq!(deadline_state.due(at(99)), Due::Nothing);
+        assert_eq!(deadline_state.next_at(), None);
+        deadline_state.stop(StopReason::MaxHold, Duration::from_secs(5), at(100));
+        assert_eq!(deadline_state.due(at(100)), Due::Term(StopReason::MaxHold));
+        assert_eq!(deadline_state.due(at(105)), Due::Kill(StopReason::MaxHold));
     }
 
     #[test]
-    fn kill_is_a_thirtieth_of_the_lease_before_belief_ends_and_at_least_100_ms() {
+    fn kill_precedes_the_local_deadline_by_a_thirtieth_of_the_lease() {
         let long = Deadline::before(at(100), Duration::from_secs(30), Duration::from_secs(5));
         assert_eq!(long, deadline(94, 99));
         let short = Deadline::before(at(100), Duration::from_secs(1), Duration::ZERO);

@@ -1,24 +1,56 @@
-//! The guardian: the small second process that holds a command's deadline and ends all that it started.
-//! No lock lives here: it is told the deadlines, and knows nothing of keys or stores.
+//! The guardian: a second small process that stops a command before its lock can be granted to another client.
 //!
-//! Three processes, all of one binary, told apart by `argv[0]`:
+//! Three processes run the same binary and are told apart by `argv[0]`:
 //!
 //! ```text
-//! tenure                the caller's side: [`Supervisor`]; holds the lock, renews, re-arms
-//!  └ tenure-guardian    `keeper`: the command's parent and subreaper; holds the deadline
-//!     └ tenure-stub     `stub`: ties its life to the guardian's, then becomes the command
+//! tenure                [`Supervisor`]: holds the lock, renews it, and sends each new deadline
+//!  └ tenure-guardian    `guardian_process`: parent and subreaper of the command; acts on the deadline
+//!     └ tenure-stub     `stub`: asks to be killed with its parent, then becomes the command (`exec`)
 //! ```
+//!
+//! # Algorithm
+//!
+//! `tenure` and the guardian exchange one JSON object per line over a socket pair (`protocol`). The guardian knows a
+//! deadline and a process tree, but no key, lease or store. It passes through these states:
+//!
+//! ```text
+//!             Arm or Waive                Start                      leader ended
+//!  unarmed ------------------> armed ----------------> running ---------------------------+
+//!     |                          |                     |  ^  |                            |
+//!     | Start                    | Start after         |  +--+ Arm: a renewal moves       |
+//!     v                          | the deadline        |       the deadline               v
+//!  refused <---------------------+                     |                              killing --> ended
+//!                                   TERM is due (Stop, |                                  ^
+//!                                   or the deadline)   v                                  |
+//!                                                  stopping ------------------------------+
+//!                                                  TERM sent       KILL is due, or leader ended
+//! ```
+//!
+//! - The deadline is two times, TERM and KILL, computed from the end of the lease as the client believes it
+//!   (`deadline`). It is armed before the command starts. Each renewal moves it. `Stop` (lock lost, `--max-hold`) sets
+//!   an earlier one.
+//! - A stop is final: a renewal that succeeds after TERM does not save the command.
+//! - If `tenure` dies, its socket closes, and the guardian goes to `killing` at once.
+//! - `killing` sends KILL to every descendant and repeats until no child is left (`sweep`). The guardian is a
+//!   subreaper, so processes whose parents die become its children, even after `setsid`. The leader, the command's
+//!   first process, is reaped last: until then no other process can get its id (`process_tree`).
+//! - `tenure` watches the guardian in turn. If the guardian dies, or has not reported KILL 50 ms after it was due,
+//!   `tenure` kills it and all descendants itself (`Supervisor`). If both are killed, only the leader is sure to die:
+//!   the stub has asked the kernel for a parent-death signal.
+//! - `tenure` and the guardian keep to the caller's job control: they hand over the terminal and take it back
+//!   (`terminal`), and stop and continue together with the command (`job_control`).
 
 mod clock;
 mod deadline;
 mod entry;
-mod handover;
-mod job;
-mod keeper;
-mod kin;
+mod guardian_process;
+mod helper;
+mod job_control;
+mod process_tree;
 mod protocol;
 mod signals;
 mod start_error;
+mod stdin_passing;
 mod stub;
 mod supervisor;
 mod sweep;
@@ -26,10 +58,11 @@ mod terminal;
 
 pub use clock::now;
 pub(crate) use clock::{LONGEST_SLEEP, reached};
-pub use deadline::{Deadline, Why};
-pub use entry::{own_binary, play_part};
-pub use handover::give_stdin;
+pub use deadline::{Deadline, StopReason};
+pub use entry::run_helper;
+pub use helper::own_binary;
 pub use protocol::{Ended, Launch, Recipient, Status};
-pub use signals::{Inbox, survive_file_limits};
+pub use signals::{Inbox, handle_file_size_limit};
 pub use start_error::StartError;
+pub use stdin_passing::send_stdin;
 pub use supervisor::{Event, Supervisor};

@@ -1,4 +1,4 @@
-//! What `tenure` and its guardian say to each other: one JSON object a line, over a socket pair.
+//! Messages between `tenure` and its guardian: one JSON object per line, over a socket pair.
 
 use std::ffi::OsString;
 use std::time::Duration;
@@ -6,77 +6,77 @@ use std::time::Duration;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use super::{Deadline, Why};
+use super::{Deadline, StopReason};
 
-/// From `tenure` to the guardian.
+/// A message from `tenure` to the guardian.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 pub(super) enum Order {
-    /// The deadline from here on. Must come before `Start`, and again after each renewal.
+    /// Sets the deadline. Must come before `Start`, and again after each renewal.
     Arm(Deadline),
-    /// No deadline for as long as `tenure` lives.
+    /// Removes the deadline for as long as `tenure` lives.
     Waive,
-    /// Make the command's process, and hold it before its first instruction.
+    /// Starts the stub, which waits for `Go` before it becomes the command.
     Start(Launch),
-    /// The terminal is the command's, if it is to have it: let it run.
+    /// Lets the command run. If it may have the terminal, it has it by now.
     Go,
     Signal {
         signal: i32,
         to: Recipient,
     },
-    /// TERM now and KILL a grace later; without grace KILL now.
+    /// Sends TERM now and KILL a grace later; with a grace of zero, KILL now.
     Stop {
-        why: Why,
+        why: StopReason,
         grace: Duration,
     },
 }
 
-/// From the guardian to `tenure`.
+/// A message from the guardian to `tenure`.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 pub(super) enum Report {
-    /// The process exists, leads a group of its own, and waits for `Go`.
+    /// The process exists, leads a process group of its own, and waits for `Go`.
     Spawned {
         pid: i32,
     },
     /// The command runs.
     Started,
-    /// There is no command; nothing was left behind.
+    /// The command could not be executed. No process is left.
     ExecFailed {
         errno: i32,
     },
-    /// No deadline was armed, or it had passed.
+    /// The command was not started: no deadline was armed, or it had passed.
     Refused,
-    /// The command's leader was stopped by this signal; the terminal is the caller's again. `continued`
-    /// is how many CONTs had been ordered before.
+    /// This signal stopped the command's leader, and the terminal went back to `tenure`. `continued` is the number of
+    /// CONTs that were ordered before.
     Stopped {
         signal: i32,
         continued: u64,
     },
     Continued,
-    /// TERM is being sent.
+    /// The guardian sends TERM.
     Terming {
-        why: Why,
+        why: StopReason,
     },
-    /// KILL is being sent.
+    /// The guardian sends KILL.
     Killing {
-        why: Why,
+        why: StopReason,
     },
-    /// No process is left. The guardian's last word.
+    /// No process is left. This is the guardian's last message.
     Ended(Ended),
 }
 
-/// What to run.
+/// The command to start.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Launch {
-    /// The program, looked up in `PATH`, and its arguments. Any bytes.
+    /// The program, looked up in `PATH`, and its arguments. Any bytes are allowed.
     pub argv: Vec<OsString>,
-    /// Added to the environment that `tenure` was started with.
+    /// Variables added to the environment that `tenure` was started with.
     pub env: Vec<(OsString, OsString)>,
-    /// The process group to which the terminal returns; none where the command never gets it.
+    /// The process group that gets the terminal back. `None` if the command never gets the terminal.
     pub(super) terminal_owner: Option<i32>,
 }
 
 impl Launch {
-    /// The command `argv` with `env` added to its environment.
+    /// Creates the launch of `argv`, with `env` added to the environment.
     pub fn new(argv: Vec<OsString>, env: Vec<(OsString, OsString)>) -> Launch {
         Launch {
             argv,
@@ -86,72 +86,72 @@ impl Launch {
     }
 }
 
-/// Who gets a forwarded signal.
+/// The receiver of a forwarded signal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Recipient {
     /// The command's process group.
     Group,
-    /// The command alone.
+    /// The command's first process alone.
     Leader,
 }
 
 /// How a process ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Status {
-    /// It exited with this code.
+    /// The process exited with this code.
     Exited(i32),
-    /// This signal ended it.
+    /// This signal ended the process.
     Signaled(i32),
 }
 
 impl Status {
-    /// The code a shell would give: the command's own, or 128 and the signal's number.
+    /// Returns the exit code that a shell would show: the command's own, or 128 plus the signal's number.
     pub fn exit_code(self) -> u8 {
         let code = match self {
             Status::Exited(code) => code,
             Status::Signaled(signal) => 128 + signal,
         };
-        // Both lie below 256: the kernel keeps eight bits of a code, and signals end at 64.
+        // Both fit in eight bits: an exit code has eight, and signal numbers end at 64.
         u8::try_from(code).unwrap_or(u8::MAX)
     }
 }
 
-/// The end of a command and of everything it started.
+/// The end of a command and of all its descendants.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ended {
-    /// How the command itself ended; none if it could not be ended, or nobody saw it end.
+    /// How the command itself ended. `None` if it could not be ended, or if its status could not be read.
     pub status: Option<Status>,
-    /// Why TERM or KILL was sent to it, if it was. Set even where the command exited by itself after TERM.
-    pub stopped_by: Option<Why>,
-    /// Descendants that live on because they belong to another user.
+    /// Why the command got TERM or KILL. Also set if it exited by itself after TERM.
+    pub stopped_by: Option<StopReason>,
+    /// Descendants that still live, because they belong to another user.
     pub unreached: Vec<i32>,
-    /// Whether `tenure` itself was suspended (job control) when the deadline came.
+    /// True if job control had suspended `tenure` when the deadline came.
     #[serde(default)]
     pub while_suspended: bool,
 }
 
-/// One message as a line.
+/// Serializes a message as one line.
 pub(super) fn line<T: Serialize>(message: &T) -> Vec<u8> {
-    // Our messages have no map with keys that JSON refuses, so this cannot fail.
+    // Cannot fail: no message has a map with keys that JSON refuses.
     let mut line = serde_json::to_vec(message).expect("a message is representable in JSON");
     line.push(b'\n');
     line
 }
 
-/// Bytes that arrived and are not yet messages.
+/// Collects received bytes and splits them into messages.
 #[derive(Debug, Default)]
-pub(super) struct Inflow {
+pub(super) struct MessageBuffer {
     bytes: Vec<u8>,
-    /// Up to here there is no end of line.
+    /// The bytes before this index hold no line end.
     searched: usize,
 }
 
-impl Inflow {
+impl MessageBuffer {
     pub(super) fn buffer(&mut self) -> &mut Vec<u8> {
         &mut self.bytes
     }
 
-    /// The next whole message. `Err` means that the peer is not ours.
+    /// Returns the next complete message. An error means that the peer is not `tenure` or its guardian.
     pub(super) fn next<T: DeserializeOwned>(&mut self) -> Option<Result<T, serde_json::Error>> {
         let Some(end) = self.bytes[self.searched..].iter().position(|&b| b == b'\n') else {
             self.searched = self.bytes.len();

@@ -1,4 +1,4 @@
-//! Signals that reach `tenure` and its guardian themselves.
+//! Signals to `tenure` and to its guardian.
 
 use std::future::poll_fn;
 use std::io;
@@ -11,9 +11,9 @@ use signal_hook::consts::{
 };
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// The signals whose dispositions a caller of `tenure` chose to be "ignore", as `nohup` does with HUP.
+/// The signals that the caller of `tenure` had set to "ignore", as `nohup` does with HUP.
 ///
-/// Must be read before any handler is installed. Where the system cannot tell, none.
+/// Must be read before any handler is installed. Empty if the system does not tell.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Ignored {
     mask: u64,
@@ -34,27 +34,27 @@ impl Ignored {
     }
 }
 
-/// Makes the guardian deaf to what a terminal, a shell or `pkill tenure` may send it.
+/// Makes the guardian survive the signals that a terminal, a shell or `pkill tenure` may send.
 ///
-/// The handlers do nothing: unlike "ignore" they are reset by exec, so the command starts with the
-/// dispositions that `tenure`'s caller had set. What that caller ignored is left ignored, for the same
-/// reason. Two signals have the default in every command: PIPE by the standard library, and CHLD, because a
-/// process that ignores it cannot wait for its children.
-pub(super) fn deafen() -> io::Result<()> {
-    shrug_off(&[
+/// Installs handlers that do nothing. Unlike "ignore", a handler is reset by `exec`, so the command starts with the
+/// signal actions that the caller of `tenure` had set. A signal that the caller ignored stays ignored, for the same
+/// reason. Two signals always have their default action in the command: PIPE, because the standard library resets it,
+/// and CHLD, because a process that ignores it cannot wait for its children.
+pub(super) fn ignore_terminal_signals() -> io::Result<()> {
+    install_empty_handlers(&[
         SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGTSTP, SIGUSR1, SIGUSR2, SIGTTIN, SIGTTOU,
     ])
 }
 
-/// A lock file that grows beyond the limit of this process is an error in words, and no sudden death.
+/// Turns a lock file that grows beyond the process's file size limit into an error, where XFSZ would end the process.
 ///
 /// # Errors
-/// When the handler cannot be installed.
-pub fn survive_file_limits() -> io::Result<()> {
-    shrug_off(&[SIGXFSZ])
+/// If the handler cannot be installed.
+pub fn handle_file_size_limit() -> io::Result<()> {
+    install_empty_handlers(&[SIGXFSZ])
 }
 
-fn shrug_off(signals: &[i32]) -> io::Result<()> {
+fn install_empty_handlers(signals: &[i32]) -> io::Result<()> {
     let ignored = Ignored::by_our_caller();
     for signal in signals.iter().filter(|signal| !ignored.contains(**signal)) {
         signal_hook::flag::register(*signal, Arc::new(AtomicBool::new(false)))?;
@@ -62,20 +62,19 @@ fn shrug_off(signals: &[i32]) -> io::Result<()> {
     Ok(())
 }
 
-/// The signals that `tenure` acts on, as they arrive.
+/// Receives the signals that `tenure` acts on: INT, TERM, HUP, QUIT, USR1 and USR2.
 ///
-/// Holds INT, TERM, HUP, QUIT, USR1 and USR2, but for those that the caller of `tenure` had set to be
-/// ignored: they stay ignored (`nohup tenure run …`).
+/// A signal that the caller of `tenure` had set to "ignore" stays ignored (`nohup tenure run …`).
 #[derive(Debug)]
 pub struct Inbox {
     streams: Vec<(i32, Signal)>,
 }
 
 impl Inbox {
-    /// Starts listening. Only the first call in a process sees what the caller had set.
+    /// Starts to listen. Only the first call in a process sees which signals the caller ignored.
     ///
     /// # Errors
-    /// When a handler cannot be installed.
+    /// If a handler cannot be installed.
     pub fn open() -> io::Result<Inbox> {
         Inbox::listen(&[SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGUSR1, SIGUSR2])
     }
@@ -92,7 +91,7 @@ impl Inbox {
         })
     }
 
-    /// Waits for the next signal and gives its number. Waits for ever if all are ignored.
+    /// Waits for the next signal and returns its number. Waits for ever if all are ignored.
     ///
     /// # Cancel safety
     /// Dropping the future loses no signal.

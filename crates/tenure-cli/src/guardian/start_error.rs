@@ -1,4 +1,4 @@
-//! Why a command did not start, and the exit code that says so.
+//! Why a command did not start, and the exit code for it.
 
 use std::ffi::OsStr;
 use std::path::Path;
@@ -6,23 +6,23 @@ use std::{env, io};
 
 use thiserror::Error;
 
-/// Why there is no command. Nothing was left behind, and the command never ran.
+/// Why the command did not start. No process is left.
 #[derive(Debug, Error)]
 pub enum StartError {
     /// The system refused to execute it.
     #[error("the command could not be executed")]
     Exec(#[source] io::Error),
-    /// No deadline was armed, or it had passed: the lock was as good as lost.
+    /// No deadline was armed, or it had passed, so the lock could be lost at any moment.
     #[error("the lock's deadline had passed before the command could start")]
     TooLate,
-    /// The guardian is gone.
+    /// The guardian has died.
     #[error("the guardian process ended before the command could start")]
     Guardian,
 }
 
 impl StartError {
-    /// The exit code of `tenure run`: 127 if there is no such program, 126 if it cannot be executed,
-    /// 123 if the lock was lost before the start, 125 if the failure was ours.
+    /// Returns the exit code of `tenure run`: 127 if there is no such program, 126 if it cannot be executed, 123 if the
+    /// deadline passed before the start, 125 if the guardian failed.
     pub fn exit_code(&self, program: &OsStr) -> u8 {
         match self {
             StartError::Exec(error) if error.kind() == io::ErrorKind::NotFound && !is_there(program) => 127,
@@ -33,7 +33,7 @@ impl StartError {
     }
 }
 
-/// The system says "not found" also of a script whose interpreter is missing.
+/// Returns whether the program exists. The system also reports "not found" if a script's interpreter is missing.
 fn is_there(program: &OsStr) -> bool {
     let direct = Path::new(program);
     if direct.components().count() > 1 || direct.has_root() {

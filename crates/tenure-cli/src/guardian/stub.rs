@@ -1,5 +1,5 @@
-//! The stub: ties its life to the guardian's, waits for its standard input, and becomes the command.
-//! It never outlives a guardian that died, and holds nothing that the command could inherit.
+//! The stub: asks to be killed with the guardian, waits for its standard input, and becomes the command. It keeps no
+//! descriptor open that the command could inherit.
 
 use std::env::ArgsOs;
 use std::ffi::OsStr;
@@ -10,15 +10,15 @@ use std::process::{Command, ExitCode};
 use rustix::io::Errno;
 use rustix::process::{Pid, getppid};
 
-use super::handover;
+use super::stdin_passing;
 
-/// What a command's missing error number is reported as.
+/// Reported if an error of `exec` has no number.
 const UNKNOWN: i32 = Errno::IO.raw_os_error();
 
-/// `tenure-stub GUARDIAN-PID PROGRAM ARG…`, with the guardian's socket as standard input.
+/// Runs `tenure-stub GUARDIAN-PID PROGRAM ARG…`, with the guardian's socket as standard input.
 ///
-/// Returns only if there is no command: the error number has then gone over the socket, or nobody is there to
-/// read it. The socket closes by itself when the command starts.
+/// Returns only if the command did not start. The error number was then sent over the socket, or the guardian is gone.
+/// When the command does start, `exec` closes the socket.
 pub(super) fn main(mut args: ArgsOs) -> ExitCode {
     let guardian = args
         .next()
@@ -28,20 +28,20 @@ pub(super) fn main(mut args: ArgsOs) -> ExitCode {
     let (Some(guardian), Some(program)) = (guardian.and_then(Pid::from_raw), args.next()) else {
         return ExitCode::FAILURE;
     };
-    let Ok(mut socket) = handover::own_socket() else {
+    let Ok(mut socket) = stdin_passing::own_socket() else {
         return ExitCode::FAILURE;
     };
-    if !dies_with(guardian) || !matches!(handover::take_stdin(&socket), Ok(Some(()))) {
+    if !dies_with(guardian) || !matches!(stdin_passing::receive_stdin(&socket), Ok(Some(()))) {
         return ExitCode::FAILURE;
     }
     let error = Command::new(program).args(args).exec();
     let errno = error.raw_os_error().unwrap_or(UNKNOWN);
-    // If this fails the guardian is gone, and nobody waits for the reason.
+    // Fails only if the guardian is gone.
     let _ = socket.write_all(&errno.to_ne_bytes());
     ExitCode::FAILURE
 }
 
-/// Asks for the parent-death signal, then checks that the parent had not died before.
+/// Asks the kernel for KILL when the parent dies, then checks that the parent still is the guardian.
 fn dies_with(guardian: Pid) -> bool {
     #[cfg(target_os = "linux")]
     if rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL)).is_err() {

@@ -1,4 +1,4 @@
-//! Ends every process below this one, without ever hitting another.
+//! Kills every descendant of this process, and no other process.
 
 use std::time::Duration;
 
@@ -8,40 +8,40 @@ use rustix::process::{
 };
 use tenure::Instant;
 
-use super::kin;
+use super::process_tree;
 use super::protocol::Status;
 
-/// How long a process that refuses our signals may live on before it is reported as unreached.
-const PATIENCE: Duration = Duration::from_secs(1);
+/// Longest time of attempts to kill a process of another user, before it is reported as unreached.
+const REFUSAL_LIMIT: Duration = Duration::from_secs(1);
 
-/// Between two rounds of killing: doubles from the first to the second.
+/// Shortest pause between two rounds of kills. Each pause doubles, up to `LONGEST_PAUSE`.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(1);
 const LONGEST_PAUSE: Duration = Duration::from_millis(100);
 
-/// What a round left alive.
+/// The processes that are alive after a round of kills.
 #[derive(Debug, PartialEq)]
 pub(super) enum Left {
-    /// Processes that can be killed: another round follows after this pause.
+    /// Processes that can be killed. The next round follows after this pause.
     Running(Duration),
-    /// Only these processes of other users, if any, for longer than another round would help.
+    /// At most these processes of other users, which refused signals for longer than the limit.
     Unreachable(Vec<i32>),
 }
 
-/// An end put to a command's leader and to all processes below this one.
+/// Kills a command's leader and all descendants of this process, in rounds.
 ///
-/// The leader stays unreaped until nothing else is left, so that its group's number is never another's.
+/// The leader is reaped last. Until then no other process can get its process group id.
 #[derive(Debug)]
 pub(super) struct Sweep {
     leader: Option<Pid>,
-    /// Processes below this one that are not the command's.
-    spared: Vec<kin::Identity>,
+    /// Descendants that are not the command's, and must not be killed.
+    spared: Vec<process_tree::ProcessIdentity>,
     status: Option<Status>,
     refused_since: Option<Instant>,
     pause: Duration,
 }
 
 impl Sweep {
-    pub(super) fn of(leader: Option<Pid>, spared: Vec<kin::Identity>) -> Sweep {
+    pub(super) fn of(leader: Option<Pid>, spared: Vec<process_tree::ProcessIdentity>) -> Sweep {
         Sweep {
             leader,
             spared,
@@ -51,27 +51,28 @@ impl Sweep {
         }
     }
 
-    /// How the leader ended, once it was reaped.
+    /// Returns how the leader ended, once it was reaped.
     pub(super) fn status(&self) -> Option<Status> {
         self.status
     }
 
-    /// KILLs whatever is left, and reaps what is dead.
+    /// Sends KILL to every process that is left, and reaps the dead ones.
     pub(super) fn round(&mut self, now: Instant) -> Left {
         if let Some(leader) = self.leader {
-            // First, because the kernel does it in one step that no fork can slip through.
+            // The group comes first: the kernel signals all its members in one step, which no `fork` can escape.
             let _ = kill_process_group(leader, Signal::KILL);
         }
         let children = self.children();
         let mut refused = Vec::new();
         for &child in &children {
-            if kin::Kin::child(child).signal(Signal::KILL) == Err(Errno::PERM) {
+            if process_tree::Descendant::child(child).signal(Signal::KILL) == Err(Errno::PERM) {
                 refused.push(child);
             }
         }
-        for kin in children.iter().flat_map(|&child| kin::below(child)) {
-            // It died meanwhile, or belongs to another user; if so it becomes a child, and is counted then.
-            let _ = kin.signal(Signal::KILL);
+        for descendant in children.iter().flat_map(|&child| process_tree::below(child)) {
+            // A failure needs no action: the process has died, or it belongs to another user and is counted once it
+            // becomes a child.
+            let _ = descendant.signal(Signal::KILL);
         }
         children
             .iter()
@@ -85,7 +86,7 @@ impl Sweep {
         Left::Running(pause)
     }
 
-    /// The processes that are left for others to end; `None` while some may still be ended here.
+    /// Returns the processes that cannot be killed here, or `None` while another round may help.
     fn judge(&mut self, refused: &[Pid], now: Instant) -> Option<Vec<i32>> {
         let dead_leader = self.leader.filter(|&leader| ended(leader));
         let left: Vec<Pid> = self
@@ -100,14 +101,15 @@ impl Sweep {
             self.refused_since = None;
             return None;
         }
-        if now < *self.refused_since.get_or_insert(now) + PATIENCE {
+        if now < *self.refused_since.get_or_insert(now) + REFUSAL_LIMIT {
             return None;
         }
         self.reap_leader();
         Some(left.into_iter().map(Pid::as_raw_pid).collect())
     }
 
-    /// The lists in /proc may miss a child that is being born or handed over: the kernel has the last word.
+    /// Asks the kernel whether any child is left: the lists in /proc can miss a process that was just created or
+    /// reparented.
     fn is_over(&mut self) -> bool {
         self.reap_leader();
         if self.leader.is_some() {
@@ -120,7 +122,7 @@ impl Sweep {
     }
 
     fn children(&self) -> Vec<Pid> {
-        kin::children()
+        process_tree::children()
             .into_iter()
             .filter(|&pid| !self.is_spared(pid))
             .collect()
@@ -128,7 +130,7 @@ impl Sweep {
 
     fn is_spared(&self, pid: Pid) -> bool {
         let known = self.spared.iter().find(|spared| spared.pid == pid);
-        known.is_some_and(|&spared| kin::Identity::of(pid) == Some(spared))
+        known.is_some_and(|&spared| process_tree::ProcessIdentity::of(pid) == Some(spared))
     }
 
     fn reap_leader(&mut self) {
@@ -141,14 +143,14 @@ impl Sweep {
                     .or(status.terminating_signal().map(Status::Signaled));
                 self.leader = None;
             }
-            // Not our child, or not any more: nothing is known of its end.
+            // No child of this process, or not any longer: its status is unknown.
             Err(_) => self.leader = None,
             Ok(None) => {}
         }
     }
 }
 
-/// Whether a child has ended; it stays unreaped.
+/// Returns whether a child has ended, without reaping it.
 pub(super) fn ended(child: Pid) -> bool {
     let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
     matches!(waitid(WaitId::Pid(child), options), Ok(Some(_)))
@@ -156,18 +158,18 @@ pub(super) fn ended(child: Pid) -> bool {
 
 /// Reaps a child if it has ended.
 pub(super) fn reap(child: Pid) {
-    // A child that is alive, or was reaped already, is left as it is.
+    // An error means that the child was reaped already.
     let _ = waitpid(Some(child), WaitOptions::NOHANG);
 }
 
-/// Sends `signal` to the group that `leader` leads and to every process below this one outside it.
-pub(super) fn tell_all(leader: Pid, signal: Signal) {
-    let outside: Vec<kin::Kin> = kin::all_below()
-        .filter(|kin| kin.group() != Some(leader))
+/// Sends `signal` to the group of `leader`, and to every descendant of this process outside that group.
+pub(super) fn signal_all(leader: Pid, signal: Signal) {
+    let outside: Vec<process_tree::Descendant> = process_tree::all_below()
+        .filter(|descendant| descendant.group() != Some(leader))
         .collect();
-    // Who cannot be told is ended later, or reported as unreached.
+    // A process that refuses the signal gets KILL later, or is reported as unreached.
     let _ = kill_process_group(leader, signal);
-    for kin in outside {
-        let _ = kin.signal(signal);
+    for descendant in outside {
+        let _ = descendant.signal(signal);
     }
 }

@@ -1,4 +1,4 @@
-//! Whose turn it is at the terminal: hands it to the command's process group, and takes it back.
+//! Gives the terminal to the command's process group, and takes it back.
 
 use std::os::fd::AsFd;
 
@@ -6,37 +6,37 @@ use rustix::process::{Pid, getpgrp, getppid, getsid, setpgid};
 use rustix::stdio::{stdin, stdout};
 use rustix::termios::{isatty, tcgetpgrp, tcsetpgrp};
 
-use super::kin::{self, Stat};
+use super::process_tree::{self, Stat};
 
-/// Whether the command may ever have the terminal: its input and its output are one, and it is ours.
+/// Returns whether the command may get the terminal: standard input and output are the controlling terminal of this
+/// process.
 pub(super) fn is_shared_with_the_command() -> bool {
     let device = |fd: rustix::fd::BorrowedFd<'_>| rustix::fs::fstat(fd).ok().map(|stat| stat.st_rdev);
     isatty(stdin()) && isatty(stdout()) && device(stdin()) == device(stdout()) && tcgetpgrp(stdin()).is_ok()
 }
 
-/// Whether this process could be stopped from a terminal at all.
+/// Returns whether this process has a controlling terminal, from which it could be stopped.
 pub(super) fn exists() -> bool {
     std::fs::File::open("/dev/tty").is_ok()
 }
 
-/// Whether our own process group is in the foreground.
+/// Returns whether the process group of this process is in the foreground.
 pub(super) fn is_ours_to_give() -> bool {
     tcgetpgrp(stdin()) == Ok(getpgrp())
 }
 
-/// Hands the terminal to `group` if it is ours to give.
+/// Gives the terminal to `group` if this process has it.
 pub(super) fn hand_to(group: Pid) {
     if is_ours_to_give() {
-        // The group ended meanwhile: then its end takes the terminal back as well.
+        // An error means that the group has ended. The report of its end takes the terminal back.
         let _ = tcsetpgrp(stdin(), group);
     }
 }
 
-/// Returns the terminal to `owner` if `leader`'s group, or another below this process, has it.
+/// Returns the terminal to `owner` if the group of `leader` or of another descendant has it.
 ///
-/// A process outside the foreground group that sets it is stopped by TTOU, and only `unsafe` code can
-/// ignore that. So this process joins the foreground group for the length of one call. Not for session
-/// leaders: they cannot.
+/// The kernel stops (TTOU) a background process that sets the foreground group, and only `unsafe` code could ignore
+/// that signal. So this process joins the foreground group for the length of one call. A session leader cannot do that.
 pub(super) fn take_back(leader: Pid, owner: Pid) {
     let terminal = stdin();
     let Ok(foreground) = tcgetpgrp(terminal.as_fd()) else {
@@ -46,21 +46,21 @@ pub(super) fn take_back(leader: Pid, owner: Pid) {
     if foreground == owner || !is_below(foreground, leader) || setpgid(None, Some(foreground)).is_err() {
         return;
     }
-    // Refused only if the owner's group is gone, and then nobody misses it.
+    // Fails only if the owner's group has ended, and then no process needs the terminal.
     let _ = tcsetpgrp(terminal, owner);
-    // Home is a group that this process led, or one that its shell keeps.
+    // This process was the leader of its old group, or a shell keeps that group alive, so it can be joined again.
     let _ = setpgid(None, Some(home));
 }
 
 fn is_below(group: Pid, leader: Pid) -> bool {
-    group == leader || kin::all_below().any(|kin| kin.group() == Some(group))
+    group == leader || process_tree::all_below().any(|descendant| descendant.group() == Some(group))
 }
 
-/// Whether someone would see that our process group was stopped, and could continue it.
+/// Returns whether a shell would see that this process group was stopped, and could continue it.
 ///
-/// The kernel's rule: some process of the group has its parent in another group of the same session. Judged
-/// along our own line of ancestors, which is where a shell with job control would be.
-pub(super) fn someone_can_continue_us() -> bool {
+/// The kernel's rule: a group can be stopped from a terminal only if some member has a parent in another group of the
+/// same session. This function looks at the ancestors of this process, where a shell with job control would be.
+pub(super) fn shell_can_continue_us() -> bool {
     let (Ok(session), group) = (getsid(None), getpgrp()) else {
         return false;
     };

@@ -1,4 +1,4 @@
-//! What `watch` prints: an object for programs, a line for people.
+//! Formats the changes of `watch`: as an object for programs, as a line for people.
 
 use serde::Serialize;
 use tenure::backend::escape_control;
@@ -6,38 +6,38 @@ use tenure::backend::escape_control;
 use super::status::KeyStatus;
 use super::table::cells;
 
-/// A change, with fields that programs rely on: `change`, and those of the key.
+/// A change as programs read it: the field `change`, and the fields of the key.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "change", rename_all = "snake_case")]
-pub enum Seen {
-    /// Somebody holds a key that nobody held.
+pub enum ChangeEvent {
+    /// A free key is held.
     Held(KeyStatus),
-    /// Nobody holds it any more.
+    /// The key is free again.
     Freed(KeyStatus),
-    /// Others hold it.
+    /// The set of holders has changed.
     Holders(KeyStatus),
-    /// Others stand in its queue.
+    /// The queue of waiters has changed.
     Waiters(KeyStatus),
-    /// The store stopped answering; the watch goes on.
+    /// The store stopped answering. The watch goes on.
     Unavailable {
-        /// Why.
+        /// The error message.
         message: String,
     },
     /// The store answers again.
     Available,
 }
 
-/// The line for people.
-pub fn change(seen: &Seen) -> String {
+/// Formats a change as a line for people.
+pub fn change(seen: &ChangeEvent) -> String {
     let (word, status) = match seen {
-        Seen::Held(status) => ("held", status),
-        Seen::Freed(status) => ("freed", status),
-        Seen::Holders(status) => ("holders", status),
-        Seen::Waiters(status) => ("waiters", status),
-        Seen::Unavailable { message } => {
+        ChangeEvent::Held(status) => ("held", status),
+        ChangeEvent::Freed(status) => ("freed", status),
+        ChangeEvent::Holders(status) => ("holders", status),
+        ChangeEvent::Waiters(status) => ("waiters", status),
+        ChangeEvent::Unavailable { message } => {
             return format!("unavailable  {}\n", escape_control(&message.replace('\n', " ")));
         }
-        Seen::Available => return "available    the store answers again\n".to_owned(),
+        ChangeEvent::Available => return "available    the store answers again\n".to_owned(),
     };
     let holders: Vec<String> = status
         .holders
@@ -52,7 +52,7 @@ pub fn change(seen: &Seen) -> String {
         line += &format!("  by {}", holders.join(", "));
     }
     let waiters = status.waiters.as_deref().unwrap_or_default();
-    if !waiters.is_empty() || matches!(seen, Seen::Waiters(_)) {
+    if !waiters.is_empty() || matches!(seen, ChangeEvent::Waiters(_)) {
         let names: Vec<String> = waiters.iter().map(|waiter| waiter.who.name()).collect();
         line += &format!("  {} in the queue", names.len());
         if !names.is_empty() {
@@ -78,35 +78,35 @@ mod tests {
         steering.holders[0].who.label = Some("ann\u{1b}@host:1".into());
         for (seen, line) in [
             (
-                Seen::Held(steering),
+                ChangeEvent::Held(steering),
                 "held         k  by ann\\u{1b}@host:1 (exclusive, token 7)  1 in the queue: (foreign)\n",
             ),
-            (Seen::Freed(free.clone()), "freed        k\n"),
-            (Seen::Waiters(free), "waiters      k  0 in the queue\n"),
+            (ChangeEvent::Freed(free.clone()), "freed        k\n"),
+            (ChangeEvent::Waiters(free), "waiters      k  0 in the queue\n"),
             (
-                Seen::Unavailable {
+                ChangeEvent::Unavailable {
                     message: "a\nb".into(),
                 },
                 "unavailable  a b\n",
             ),
-            (Seen::Available, "available    the store answers again\n"),
+            (ChangeEvent::Available, "available    the store answers again\n"),
         ] {
             assert_eq!(change(&seen), line);
         }
     }
 
     #[test]
-    fn an_object_is_the_keys_with_its_change() {
-        let json = |seen: &Seen| serde_json::to_string(seen).expect("it is JSON");
+    fn a_change_object_has_the_fields_of_the_key() {
+        let json = |seen: &ChangeEvent| serde_json::to_string(seen).expect("it is JSON");
         let key = serde_json::to_string(&sample()).expect("it is JSON");
         assert_eq!(
-            json(&Seen::Held(sample())),
+            json(&ChangeEvent::Held(sample())),
             key.replacen('{', "{\"change\":\"held\",", 1)
         );
-        assert_eq!(json(&Seen::Available), "{\"change\":\"available\"}");
+        assert_eq!(json(&ChangeEvent::Available), "{\"change\":\"available\"}");
         let message = "why".to_owned();
         assert_eq!(
-            json(&Seen::Unavailable { message }),
+            json(&ChangeEvent::Unavailable { message }),
             "{\"change\":\"unavailable\",\"message\":\"why\"}"
         );
     }

@@ -1,4 +1,4 @@
-//! The events of `tenure hold`: one JSON object a line, with fields that programs rely on.
+//! The events of `tenure hold`: one JSON object per line, with fields that programs rely on.
 
 use std::io::{self, Write};
 
@@ -8,42 +8,42 @@ use serde::Serialize;
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "event", rename_all = "snake_case")]
 pub enum Event {
-    /// Not granted at once. At most one of it.
+    /// The lock was not granted at once. Printed at most once.
     Waiting {
-        /// The key that is waited for.
+        /// The key that the claim waits for.
         key: String,
-        /// Our claim on it.
+        /// The claim that waits.
         claim: String,
     },
     /// The lock is held.
     Acquired(Acquired),
     /// The lock was lost; exit 4.
     Lost {
-        /// Why: one of [`LostCause`](tenure::LostCause)'s words.
+        /// The cause, as [`LostCause::as_str`](tenure::LostCause::as_str) names it.
         cause: &'static str,
     },
     /// The lock was released; exit 0.
     Released,
-    /// Another holds it and `--no-wait` was given; exit 1.
+    /// Another client holds the lock and `--no-wait` was given; exit 1.
     Busy,
-    /// Others held it for all of `--wait`; exit 1.
+    /// The lock was busy for all of `--wait`; exit 1.
     Timeout,
-    /// Stdin ended, or INT or TERM came, while waiting; exit 1.
+    /// Stdin ended, or INT or TERM came, while `hold` waited; exit 1.
     Cancelled,
-    /// Our own failure; exit 3.
+    /// `tenure` or the store failed; exit 3.
     Error {
-        /// What, why, and what to do.
+        /// The failure, its cause, and help.
         message: String,
     },
 }
 
-/// What was acquired.
+/// The fields of the event `acquired`.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Acquired {
     #[serde(flatten)]
     what: What,
     mode: &'static str,
-    /// Always there for one key, null where the store has no tokens; never there for several.
+    /// Present for one key, and null if the store has no tokens. Absent for several keys.
     #[serde(skip_serializing_if = "Option::is_none")]
     token: Option<Option<u64>>,
     lease_ms: Option<u64>,
@@ -58,20 +58,19 @@ enum What {
     Several { members: Vec<Member> },
 }
 
-/// One key of a multi-lock, or the key of a single one.
+/// One key of the lock, with its claim.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Member {
     /// The key.
     pub key: String,
-    /// Our claim on it.
+    /// This client's claim on the key.
     pub claim: String,
-    /// Its fencing token, where the store has them.
+    /// The fencing token. `None` if the store has none.
     pub token: Option<u64>,
 }
 
 impl Acquired {
-    /// One key, or the members of a multi-lock. `lease_ms` is what the store gave; none where it has no
-    /// time limit.
+    /// Creates the fields from one member or several. `lease_ms` is `None` if the store has no time limit.
     pub fn new(
         mut members: Vec<Member>,
         mode: &'static str,
@@ -103,7 +102,7 @@ impl Event {
     /// Writes the event as a line, and flushes it.
     ///
     /// # Errors
-    /// Those of `out`; the reader may be gone.
+    /// Any error of `out`, for example that its reader is gone.
     pub fn write(&self, mut out: impl Write) -> io::Result<()> {
         serde_json::to_writer(&mut out, self)?;
         out.write_all(b"\n")?;
@@ -149,12 +148,12 @@ mod tests {
                 acquired(one, "exclusive", Some(30_000), "redis"),
                 r#"{"event":"acquired","key":"k","claim":"c-k","mode":"exclusive","token":7,"lease_ms":30000,"waited_ms":12,"store":"redis"}"#,
             ),
-            // What a store lacks is null.
+            // A store without tokens and leases shows null for both.
             (
                 acquired(vec![member("k", None)], "read", None, "zookeeper"),
                 r#"{"event":"acquired","key":"k","claim":"c-k","mode":"read","token":null,"lease_ms":null,"waited_ms":12,"store":"zookeeper"}"#,
             ),
-            // A multi-lock has members instead of a key.
+            // A multi-lock has `members` instead of `key`, `claim` and `token`.
             (
                 acquired(several, "write", Some(1), "sqlite"),
                 r#"{"event":"acquired","members":[{"key":"a","claim":"c-a","token":1},{"key":"b","claim":"c-b","token":null}],"mode":"write","lease_ms":1,"waited_ms":12,"store":"sqlite"}"#,
@@ -173,7 +172,8 @@ mod tests {
         }
     }
 
-    /// That each event and field is explained is tried from outside; not every loss can be brought about there.
+    /// The help of all events and fields is tested on the binary (`tests/command/objects.rs`). This test covers the
+    /// causes that cannot be produced there.
     #[test]
     fn every_cause_of_a_loss_is_in_the_help() {
         let command = crate::args::Cli::command();

@@ -1,13 +1,13 @@
-//! What the command prints: events of `hold`, objects and tables of `ls` and `show`, lines of `watch`.
+//! All output to stdout: events of `hold`, objects and tables of `ls` and `show`, lines of `watch`.
 
 mod change;
 mod event;
-mod paper;
 mod status;
+mod stdout;
 mod table;
 
-pub use change::{Seen, change};
+pub use change::{ChangeEvent, change};
 pub use event::{Acquired, Event, Member};
-pub use paper::{Reader, ms, object, print, reader, tell, write};
 pub use status::{Claimant, Holder, KeyStatus, Waiter};
+pub use stdout::{Reader, ms, object, print, print_either, reader, write};
 pub use table::{list, show};

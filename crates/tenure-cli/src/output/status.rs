@@ -1,28 +1,28 @@
-//! The objects of `ls --json` and `show --json`, with fields that programs rely on, in this order: `--help` explains them.
+//! The objects of `ls --json` and `show --json`. Programs rely on the fields and their order; `--help` explains them.
 
 use serde::Serialize;
 
-/// One key with its holders and its queue.
+/// A key with its holders and waiters.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct KeyStatus {
-    /// As it was written.
+    /// The key.
     pub key: String,
-    /// `mutex`, `read-write` or `semaphore`; none while nobody holds it or stands in its queue.
+    /// `mutex`, `read-write` or `semaphore`. `None` while the key has no holder and no waiter.
     pub kind: Option<&'static str>,
-    /// Who holds it.
+    /// The holders.
     pub holders: Vec<Holder>,
-    /// Who stands in the store's queue, in order; none where the store cannot tell.
+    /// The queue of the store, in order. `None` if the store does not show it.
     pub waiters: Option<Vec<Waiter>>,
 }
 
-/// What holders and waiters have in common.
+/// The fields that holders and waiters have in common.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Claimant {
-    /// What `evict --claim` accepts.
+    /// The claim, as `evict --claim` accepts it.
     pub claim: String,
-    /// Another kind of client's.
+    /// True if the claim belongs to another kind of client.
     pub foreign: bool,
-    /// Who it says it is.
+    /// The label that its client chose.
     pub label: Option<String>,
     /// `exclusive`, `read`, `write` or `permits`.
     pub mode: &'static str,
@@ -31,28 +31,28 @@ pub struct Claimant {
 /// A holder of a key.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Holder {
-    /// Who it is.
+    /// The common fields.
     #[serde(flatten)]
     pub who: Claimant,
-    /// How many permits it has; none unless it is a semaphore's.
+    /// Number of permits that it holds of a semaphore. `None` for other kinds.
     pub permits: Option<u32>,
-    /// Its fencing token, or the first of its run.
+    /// Its fencing token, or the first one if it has reserved several.
     pub token: Option<u64>,
-    /// Until its lease ends; none where there is no time limit, or the store cannot tell another's.
+    /// Time left of its lease. `None` if there is no time limit, or the store does not show it.
     pub remaining_ms: Option<u64>,
 }
 
 /// A waiter for a key.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Waiter {
-    /// Who it is, and what it waits for.
+    /// The common fields.
     #[serde(flatten)]
     pub who: Claimant,
-    /// Its place in the queue, from 0; none where there is no order.
+    /// Its place in the queue, from 0. `None` if the queue has no order.
     pub position: Option<u32>,
 }
 
-/// For tests: a client, or one of another kind, which has no label.
+/// Test fixture: a claim with a label, or a foreign one without.
 #[cfg(test)]
 pub(super) fn claimant(claim: &str, label: Option<&str>, mode: &'static str) -> Claimant {
     Claimant {
@@ -63,7 +63,7 @@ pub(super) fn claimant(claim: &str, label: Option<&str>, mode: &'static str) -> 
     }
 }
 
-/// For tests: a key with a holder and a foreign waiter.
+/// Test fixture: a key with a holder and a foreign waiter.
 #[cfg(test)]
 pub(super) fn sample() -> KeyStatus {
     KeyStatus {

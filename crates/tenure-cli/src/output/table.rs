@@ -1,10 +1,11 @@
-//! Tables for people: `ls` and `show` without `--json`.
+//! The tables of `ls` and `show` without `--json`.
 
 use tenure::backend::escape_control;
 
 use super::status::{Claimant, Holder, KeyStatus};
 
-/// `ls`: a row for each holder, and one for a key that has only a queue. Empty if there is no key.
+/// Formats the table of `ls`: a row for each holder, and one for a key that has only waiters. Returns an empty text
+/// without keys.
 pub fn list(keys: &[KeyStatus]) -> String {
     let mut rows = Vec::new();
     for status in keys {
@@ -25,7 +26,7 @@ pub fn list(keys: &[KeyStatus]) -> String {
     aligned(&["KEY", "MODE", "HOLDER", "TOKEN", "LEFT", "WAITERS"], &rows)
 }
 
-/// `show`: one key, its holders, and the queue in order.
+/// Formats the text of `show`: one key, its holders and its waiters in order.
 pub fn show(status: &KeyStatus) -> String {
     let kind = status.kind.map_or(String::new(), |kind| format!(" ({kind})"));
     let mut text = format!("{}{kind}\n", escape_control(&status.key));
@@ -66,7 +67,7 @@ pub fn show(status: &KeyStatus) -> String {
     text
 }
 
-/// Who, mode, token and time left.
+/// Returns the cells of a holder: label, mode, token and time left.
 pub(super) fn cells(holder: &Holder) -> [String; 4] {
     let mode = match holder.permits {
         Some(permits) => format!("{permits} {}", holder.who.mode),
@@ -92,7 +93,7 @@ fn seconds(remaining_ms: u64) -> String {
     format!("{}.{}s", remaining_ms / 1000, remaining_ms % 1000 / 100)
 }
 
-/// Columns as wide as their widest cell, two spaces apart; nothing at the end of a line.
+/// Aligns the columns to their widest cells, two spaces apart, without spaces at line ends.
 fn aligned(titles: &[&str], rows: &[Vec<String>]) -> String {
     if rows.is_empty() {
         return String::new();

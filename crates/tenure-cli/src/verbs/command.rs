@@ -1,77 +1,78 @@
-//! A command under a lock that is held: what it is told, how its run ended, and the lock given back.
+//! Runs a command under a held lock: its environment, how its run ended, and the release of the lock.
 
 use std::ffi::OsString;
 use std::time::Duration;
 
 use tenure::Guard;
 
-use super::lock::{Held, Release};
-use super::store::Chosen;
-use super::ward::{Terms, Ward};
-use crate::guardian::{Inbox, StartError, Status, Supervisor, Why, own_binary};
-use crate::words::{Failure, warn};
+use super::lock::{HeldLock, Release};
+use super::store::ChosenStore;
+use super::supervise::{SupervisedCommand, SupervisionOptions};
+use crate::guardian::{Inbox, StartError, Status, StopReason, Supervisor, own_binary};
+use crate::messages::{Failure, warn};
 
-/// The lock was lost, or `--max-hold` reached, and the command was stopped.
+/// Exit code if the lock was lost, or `--max-hold` was reached, and the command was stopped.
 pub(super) const STOPPED: u8 = 123;
-/// Nobody saw how the command ended.
-const UNSEEN: u8 = 125;
+/// Exit code if the command's own exit status is unknown.
+const UNKNOWN_STATUS: u8 = 125;
 
-/// How a command's run ended.
+/// How the run of a command ended.
 pub(super) enum Ending {
-    /// By itself, with this code.
+    /// The command ended by itself, with this exit code.
     Own(u8),
-    /// It never ran; the code says why.
+    /// The command never ran. The exit code says why.
     NotStarted(u8),
-    /// It was stopped, or not started, because its lock was lost or its time was over.
+    /// The command was stopped, or not started, because its lock was lost or its time was over.
     Stopped {
-        /// The reason, as the guardian names it.
-        why: Why,
-        /// A signal that came too late for the command to heed it.
-        told_to_go: Option<i32>,
+        /// The reason, as the guardian reported it.
+        why: StopReason,
+        /// A signal to terminate that came while the command was being stopped already.
+        late_signal: Option<i32>,
     },
 }
 
-/// Starts a guardian, which gets ready while the lock is waited for.
+/// Starts a guardian. It gets ready while `tenure` waits for the lock.
 pub(super) fn guardian() -> Result<Supervisor, Failure> {
     own_binary()
         .and_then(|binary| Supervisor::spawn(&binary))
         .map_err(|error| Failure::system("cannot start the guardian process", error))
 }
 
-/// Runs the command under the lock, lingers afterwards if that was asked for, and gives the lock back.
+/// Runs the command under the lock, waits for `--at-least`, and releases the lock.
 ///
-/// Answers how the run ended, and whether the store has confirmed the release in time; if not, that was told.
+/// Returns how the run ended, and whether the store confirmed the release in time. If it did not, a warning was
+/// printed.
 pub(super) async fn run_under(
-    held: Held,
+    held: HeldLock,
     supervisor: Supervisor,
     inbox: &mut Inbox,
-    terms: Terms,
-    store: &Chosen,
+    options: SupervisionOptions,
+    store: &ChosenStore,
     argv: &[OsString],
 ) -> (Result<Ending, Failure>, bool) {
-    let mut ward = Ward::new(supervisor, inbox, &held, terms);
-    let ending = match ward.start(argv.to_vec(), environment(&held, store)).await {
+    let mut supervised = SupervisedCommand::new(supervisor, inbox, &held, options);
+    let ending = match supervised.start(argv.to_vec(), environment(&held, store)).await {
         Ok(()) => {
-            let ended = ward.keep().await;
+            let ended = supervised.run_to_end().await;
             if ended.stopped_by.is_none() {
-                ward.linger().await;
+                supervised.wait_at_least().await;
             }
             Ok(match (ended.stopped_by, ended.status) {
                 (Some(why), _) => Ending::Stopped {
                     why,
-                    told_to_go: ward.told_to_go,
+                    late_signal: supervised.late_signal,
                 },
-                (None, status) => Ending::Own(status.map_or(UNSEEN, Status::exit_code)),
+                (None, status) => Ending::Own(status.map_or(UNKNOWN_STATUS, Status::exit_code)),
             })
         }
         Err(error) => not_started(&error, argv),
     };
-    let told_lost = ward.lost;
-    drop(ward);
+    let loss_printed = supervised.lost;
+    drop(supervised);
     let confirmed = match held.release().await {
         Release::Confirmed => true,
         Release::WasLost(lost) => {
-            if !told_lost {
+            if !loss_printed {
                 warn(&match ending {
                     Ok(Ending::Own(_)) => format!("{lost}; the command may have run without it at its end"),
                     Ok(Ending::Stopped { .. }) => format!("{lost}; the command had been stopped"),
@@ -97,25 +98,26 @@ fn not_started(error: &StartError, argv: &[OsString]) -> Result<Ending, Failure>
     }
     Ok(match error {
         StartError::TooLate => Ending::Stopped {
-            why: Why::Deadline,
-            told_to_go: None,
+            why: StopReason::Deadline,
+            late_signal: None,
         },
         _ => Ending::NotStarted(error.exit_code(&program)),
     })
 }
 
-/// Where a claim itself is capped: late enough that the lock outlives a command that is stopped at `--max-hold`.
+/// Returns the time limit of the claim itself: long enough for the lock to outlive a command that is stopped at
+/// `--max-hold`.
 pub(super) fn claim_cap(max_hold: Option<Duration>, grace: Duration, lease: Duration) -> Option<Duration> {
     Some(max_hold? + grace + lease)
 }
 
-/// The exit code of a shell that a signal ended.
+/// Returns the exit code of a shell that a signal ended: 128 plus the signal's number.
 pub(super) fn ended_by(signal: i32) -> u8 {
     Status::Signaled(signal).exit_code()
 }
 
-/// What the command is told of its lock: of several keys, one value a line.
-fn environment(held: &Held, store: &Chosen) -> Vec<(OsString, OsString)> {
+/// Returns the variables that tell the command about its lock. For several keys each variable has one value per line.
+fn environment(held: &HeldLock, store: &ChosenStore) -> Vec<(OsString, OsString)> {
     let lines = |value: fn(&Guard) -> String| {
         let values: Vec<String> = held.members().iter().map(value).collect();
         values.join("\n")

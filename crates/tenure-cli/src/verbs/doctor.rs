@@ -4,17 +4,17 @@ use serde::Serialize;
 use tenure::backend::escape_control;
 use tenure::{Finding, Profile, Severity};
 
-use super::store::{Chosen, leave};
+use super::store::{ChosenStore, disconnect};
 use crate::args::Global;
+use crate::messages::{Failure, note, summary};
 use crate::output;
-use crate::words::{Failure, note, summary};
 
 const SOUND: u8 = 0;
 const FINDINGS: u8 = 1;
 
-/// A finding, for programs.
+/// A finding as a JSON object.
 #[derive(Serialize)]
-struct Found<'a> {
+struct FindingObject<'a> {
     severity: String,
     what: &'a str,
     consequence: &'a str,
@@ -22,7 +22,7 @@ struct Found<'a> {
 
 /// Prints each finding as a line, and a summary on stderr.
 pub(super) async fn doctor(global: &Global) -> Result<u8, Failure> {
-    let store = Chosen::of(global)?;
+    let store = ChosenStore::of(global)?;
     let own = store.findings();
     // Printed before the store is used: a store that cannot be reached must not hide these findings.
     print(global, &own)?;
@@ -36,7 +36,7 @@ pub(super) async fn doctor(global: &Global) -> Result<u8, Failure> {
     }
     print(global, &weak)?;
     let examined = client.examine().await;
-    leave(&client).await;
+    disconnect(&client).await;
     let found =
         examined.map_err(|error| Failure::of(format!("cannot examine the store {}", store.shown), &error))?;
     print(global, &found)?;
@@ -65,8 +65,8 @@ fn summarize(global: &Global, findings: &[Finding], notes: usize, place: &str) -
     if findings.is_empty() { SOUND } else { FINDINGS }
 }
 
-/// Splits a profile's findings into notes and the rest. A note holds for every store of the kind, however it is set up; if it
-/// counted as a finding, `doctor` could never exit with 0 on such a store.
+/// Splits a profile's findings into notes and the rest. A note holds for every store of the kind, however it is set up.
+/// If it counted as a finding, `doctor` could never exit with 0 on such a store.
 fn by_nature(profile: &Profile) -> (Vec<String>, Vec<Finding>) {
     let is_note = |finding: &Finding| finding.severity == Severity::Note;
     let (notes, weak): (Vec<Finding>, _) = profile.findings().into_iter().partition(is_note);
@@ -78,7 +78,7 @@ fn print(global: &Global, findings: &[Finding]) -> Result<(), Failure> {
         let severity = finding.severity.to_string();
         if global.json {
             let (what, consequence) = (&finding.what, &finding.consequence);
-            output::object(&Found {
+            output::object(&FindingObject {
                 severity,
                 what,
                 consequence,

@@ -1,26 +1,26 @@
-//! `tenure elect`: a command that runs only while its candidate leads.
+//! `tenure elect`: runs a command only while this candidate is the leader.
 
 use std::time::{Duration, Instant as Stopwatch};
 
 use tenure::Election;
 
 use super::command::{Ending, STOPPED, claim_cap, ended_by, guardian, run_under};
-use super::lock::{Held, rounded};
-use super::signals::{listen, order_to_go};
-use super::store::{Chosen, key, leave};
-use super::ward::Terms;
+use super::lock::{HeldLock, rounded};
+use super::signals::{listen, termination_signal};
+use super::store::{ChosenStore, disconnect, key};
+use super::supervise::SupervisionOptions;
 use crate::args::{Elect, Global, grace};
-use crate::guardian::{Inbox, Why};
-use crate::words::{Failure, note_as_is, shortened};
+use crate::guardian::{Inbox, StopReason};
+use crate::messages::{Failure, note_as_is, shortened};
 
-/// Campaigns and runs the command, term after term, and gives the exit code of its own end.
+/// Campaigns and runs the command, term after term. Returns the exit code of the command's own end.
 pub(super) async fn elect(global: &Global, elect: &Elect) -> Result<u8, Failure> {
     let name = key(&elect.name)?;
-    let store = Chosen::of(global)?;
+    let store = ChosenStore::of(global)?;
     let mut inbox = listen()?;
     let connected = tokio::select! {
         biased;
-        signal = order_to_go(&mut inbox) => return Ok(ended_by(signal)),
+        signal = termination_signal(&mut inbox) => return Ok(ended_by(signal)),
         connected = store.connect(elect.label.as_deref()) => connected,
     };
     let client = connected?;
@@ -37,7 +37,7 @@ pub(super) async fn elect(global: &Global, elect: &Elect) -> Result<u8, Failure>
         quiet: !global.verbose,
     };
     let done = candidate.serve(&mut inbox).await;
-    leave(&client).await;
+    disconnect(&client).await;
     done
 }
 
@@ -45,34 +45,37 @@ struct Candidate<'a> {
     election: Election,
     lease: Duration,
     elect: &'a Elect,
-    store: &'a Chosen,
+    store: &'a ChosenStore,
     quiet: bool,
 }
 
 impl Candidate<'_> {
-    /// Serves terms until the command ends by itself, a term reaches `--max-hold`, or a signal ends the candidacy.
+    /// Repeats terms until the command ends by itself, a term reaches `--max-hold`, or a signal ends the candidacy.
     async fn serve(&self, inbox: &mut Inbox) -> Result<u8, Failure> {
         loop {
-            // The guardian gets ready while another leads.
+            // Start the guardian first: it gets ready while another candidate leads.
             let supervisor = guardian()?;
             let elected = tokio::select! {
                 biased;
-                signal = order_to_go(inbox) => return Ok(ended_by(signal)),
+                signal = termination_signal(inbox) => return Ok(ended_by(signal)),
                 elected = self.campaign() => elected,
             };
-            let (terms, command) = (self.terms(), &self.elect.command);
-            // An unconfirmed release was told, and the lead ends with the lease.
-            let (ending, _) = run_under(elected?, supervisor, inbox, terms, self.store, command).await;
+            let (options, command) = (self.options(), &self.elect.command);
+            // If the release was not confirmed, a warning was printed, and the leadership ends with its lease.
+            let (ending, _) = run_under(elected?, supervisor, inbox, options, self.store, command).await;
             match ending? {
                 Ending::Own(code) | Ending::NotStarted(code) => return Ok(code),
                 Ending::Stopped {
-                    why: Why::MaxHold, ..
+                    why: StopReason::MaxHold,
+                    ..
                 } => return Ok(STOPPED),
                 Ending::Stopped {
-                    told_to_go: Some(signal),
+                    late_signal: Some(signal),
                     ..
                 } => return Ok(ended_by(signal)),
-                Ending::Stopped { told_to_go: None, .. } => {
+                Ending::Stopped {
+                    late_signal: None, ..
+                } => {
                     note_as_is(
                         self.quiet,
                         &format!("campaigning for {:?} again", self.elect.name),
@@ -82,11 +85,11 @@ impl Candidate<'_> {
         }
     }
 
-    /// Waits until it leads.
+    /// Waits until this candidate is the leader.
     ///
     /// # Cancel safety
-    /// Dropped, the candidate withdraws; closing the client waits for that.
-    async fn campaign(&self) -> Result<Held, Failure> {
+    /// Dropping the future withdraws the candidate. Closing the client waits for the withdrawal.
+    async fn campaign(&self) -> Result<HeldLock, Failure> {
         let began = Stopwatch::now();
         let leader = self.election.campaign().await;
         let leader = leader.map_err(|error| {
@@ -95,11 +98,11 @@ impl Candidate<'_> {
                 &error,
             )
         })?;
-        Ok(Held::by(leader, self.lease, began.elapsed()))
+        Ok(HeldLock::by(leader, self.lease, began.elapsed()))
     }
 
-    fn terms(&self) -> Terms {
-        Terms {
+    fn options(&self) -> SupervisionOptions {
+        SupervisionOptions {
             on_lost: self.elect.on_lost.into(),
             grace: grace(self.elect.grace, self.lease),
             max_hold: self.elect.max_hold,

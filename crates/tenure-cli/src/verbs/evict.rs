@@ -1,43 +1,44 @@
-//! `tenure evict`: takes a key away from its holders, or a place from a waiter, by force.
+//! `tenure evict`: takes a key from its holders, or removes a waiter from the queue, by force.
 
 use serde::Serialize;
 use tenure::backend::{HANDOVER_WINDOW, escape_control};
 use tenure::{HolderId, ReleaseTarget};
 
-use super::store::{key, leave, visit};
+use super::store::{connect_if_present, disconnect, key};
 use crate::args::{Evict, Global};
+use crate::messages::Failure;
 use crate::output;
-use crate::words::Failure;
 
-/// What was done, for programs.
+/// The result as a JSON object.
 #[derive(Serialize)]
 struct Evicted<'a> {
     key: &'a str,
     freed: Vec<String>,
 }
 
-/// Frees the key and says whom it was taken from.
+/// Frees the key and prints the claims that it was taken from.
 pub(super) async fn evict(global: &Global, evict: &Evict) -> Result<u8, Failure> {
     let key = key(&evict.key)?;
-    let whom = match &evict.claim {
+    let target = match &evict.claim {
         Some(id) => HolderId::parse(id).on(key.clone()),
         None => ReleaseTarget::All(key.clone()),
     };
-    let client = visit(global).await?;
+    let client = connect_if_present(global).await?;
     let freed = client
-        .evict(whom)
+        .evict(target)
         .await
         .map_err(|error| Failure::of(format!("cannot evict from {key:?}"), &error))?;
     if !freed.is_empty() {
-        // An eviction bars the key for that long: once this verb is done, the key is to be had.
+        // No client can acquire the key for this time after an eviction. Wait, so that the key is free when this verb
+        // ends.
         tokio::time::sleep(HANDOVER_WINDOW).await;
     }
-    leave(&client).await;
+    disconnect(&client).await;
     let evicted = Evicted {
         key: key.as_str(),
         freed: freed.iter().map(ToString::to_string).collect(),
     };
-    output::tell(global.json, &evicted, || sentence(&evicted))?;
+    output::print_either(global.json, &evicted, || sentence(&evicted))?;
     Ok(0)
 }
 

@@ -1,33 +1,33 @@
-//! `tenure completions` and `tenure man`: what is generated from the parser's definition.
+//! `tenure completions` and `tenure man`: text generated from the parser's definition.
 
 use clap_complete::Shell;
 use serde::Serialize;
 
 use crate::args::Global;
-use crate::words::Failure;
+use crate::messages::Failure;
 use crate::{completions, manual, output};
 
-/// A script, for programs.
+/// The script as a JSON object.
 #[derive(Serialize)]
 struct Script<'a> {
     shell: &'a str,
     script: &'a str,
 }
 
-/// A page, for programs.
+/// The manual page as a JSON object.
 #[derive(Serialize)]
 struct Page<'a> {
     verb: Option<&'a str>,
     page: &'a str,
 }
 
-/// Prints the script for a shell.
+/// Prints the completion script for a shell.
 pub(super) fn completions(global: &Global, shell: Shell) -> Result<u8, Failure> {
     let script = Script {
         shell: &shell.to_string(),
         script: &completions::script(shell),
     };
-    output::tell(global.json, &script, || script.script.to_owned())?;
+    output::print_either(global.json, &script, || script.script.to_owned())?;
     Ok(0)
 }
 
@@ -35,6 +35,6 @@ pub(super) fn completions(global: &Global, shell: Shell) -> Result<u8, Failure> 
 pub(super) fn man(global: &Global, verb: Option<&str>) -> Result<u8, Failure> {
     let page = manual::page(verb).map_err(|error| Failure::system("cannot write the page", error))?;
     let page = Page { verb, page: &page };
-    output::tell(global.json, &page, || page.page.to_owned())?;
+    output::print_either(global.json, &page, || page.page.to_owned())?;
     Ok(0)
 }

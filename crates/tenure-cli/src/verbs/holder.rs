@@ -1,4 +1,4 @@
-//! The holder of a lock that could not be had at once, as far as the store shows it.
+//! Finds the holder of a lock that was not granted at once, as far as the store shows it.
 
 use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
@@ -9,35 +9,35 @@ use tenure::{ClaimRef, Client, HolderId, Instant, LockKey, LockStatus, Query};
 
 use crate::guardian::now;
 
-/// The shortest time between two looks at the store.
+/// Shortest time between two looks at the store.
 pub(super) const LOOK_INTERVAL: Duration = Duration::from_secs(1);
-/// How long a verb that is about to exit waits for its last look at the store.
+/// Time limit of the last look at the store by a verb that is about to exit.
 const LAST_LOOK_LIMIT: Duration = Duration::from_millis(500);
-/// How many keys of a multi-lock one look asks for.
+/// Number of keys of a multi-lock for which one look asks.
 const KEYS_PER_LOOK: usize = 8;
 
-/// A look at the store. Returns the state of a key that another client holds.
+/// A look at the store in progress. Returns the state of a key that another client holds.
 type Look<'a> = Pin<Box<dyn Future<Output = Option<LockStatus>> + 'a>>;
 
-/// Finds the holder of a lock for people to read. A look that fails finds nothing, and is no error.
+/// Finds the holder of a lock, for people to read. A look that fails finds nothing and reports no error.
 pub(super) struct HolderSearch<'a> {
     client: &'a Client,
     keys: Vec<LockKey>,
-    /// The claim that waits, once there is one.
+    /// The claim that waits, once the lock was not granted at once.
     waiting: Arc<OnceLock<ClaimRef>>,
     /// The look in progress.
     look: Option<Look<'a>>,
-    /// When the last look began.
+    /// Start of the last look.
     began: Option<Instant>,
     found: Option<SeenHolder>,
 }
 
-/// A holder as one or several looks saw it.
+/// A holder as the store showed it in one look or several.
 struct SeenHolder {
     key: LockKey,
     id: HolderId,
     label: Option<String>,
-    /// How many others hold the key too: other readers, or permits of a semaphore.
+    /// Number of other claims that hold the key too, as readers or with permits of a semaphore.
     others: usize,
     remaining: Option<Duration>,
     first_seen: Instant,
@@ -45,7 +45,7 @@ struct SeenHolder {
 }
 
 impl<'a> HolderSearch<'a> {
-    /// A search for the holder of one of these keys. Looks at nothing yet.
+    /// Creates a search for the holder of one of these keys. Does not look at the store yet.
     pub(super) fn new(
         client: &'a Client,
         keys: &[LockKey],
@@ -64,7 +64,7 @@ impl<'a> HolderSearch<'a> {
     /// Looks at the store once.
     ///
     /// # Cancel safety
-    /// The next call goes on with a look that was dropped.
+    /// A look whose future is dropped stays in progress; the next call awaits it.
     pub(super) async fn look(&mut self) {
         let look = match self.look.take() {
             Some(look) => look,
@@ -78,11 +78,11 @@ impl<'a> HolderSearch<'a> {
         self.record(status.as_ref(), now());
     }
 
-    /// Describes the holder for a verb that gives up, after a last look that is limited in time.
+    /// Describes the holder for a verb that gives up, after one more look with a time limit.
     async fn last_words(&mut self) -> Option<String> {
         let is_recent = self.began.is_some_and(|began| now() - began < LOOK_INTERVAL);
         if self.look.is_some() || !is_recent {
-            // Without an answer, the last known holder is described.
+            // On a timeout, describe the holder that the look before found.
             let _ = tokio::time::timeout(LAST_LOOK_LIMIT, self.look()).await;
         }
         let holder = self.found.as_ref()?;
@@ -93,7 +93,7 @@ impl<'a> HolderSearch<'a> {
         Some(format!("{subject}{}", holder.describe(now())))
     }
 
-    /// The sentence for a caller that waits: the keys, and the holder if one was seen.
+    /// Returns the sentence for a caller that waits: the key, and the holder if one was found.
     pub(super) fn sentence(&self) -> String {
         match &self.found {
             Some(holder) => format!("waiting for {:?}: {}", holder.key, holder.describe(now())),
@@ -104,12 +104,12 @@ impl<'a> HolderSearch<'a> {
         }
     }
 
-    /// The client itself. It may hold other keys of a multi-lock while it waits.
+    /// Returns the id of this client. It may hold other keys of a multi-lock, and does not wait for itself.
     fn own(&self) -> Option<ClientId> {
         self.waiting.get().map(|claim| claim.id.client())
     }
 
-    /// The keys, with the one that the claim waits for first.
+    /// Returns the keys, with the key that the claim waits for in first place.
     fn keys_in_order(&self) -> Vec<LockKey> {
         let mut keys = self.keys.clone();
         if let Some(claim) = self.waiting.get() {
@@ -132,7 +132,7 @@ impl<'a> HolderSearch<'a> {
     }
 }
 
-/// The names of keys that were not acquired, and their holder if the store shows it.
+/// Appends the holder, if the store shows it, to the names of keys that were not acquired.
 pub(super) async fn with_holder(names: String, search: &mut HolderSearch<'_>) -> String {
     match search.last_words().await {
         Some(holder) => format!("{names}; {holder}"),
@@ -140,7 +140,7 @@ pub(super) async fn with_holder(names: String, search: &mut HolderSearch<'_>) ->
     }
 }
 
-/// The state of the first key that another client holds.
+/// Returns the state of the first key that another client holds.
 async fn first_held(client: &Client, keys: Vec<LockKey>, own: Option<ClientId>) -> Option<LockStatus> {
     for key in keys.into_iter().take(KEYS_PER_LOOK) {
         let page = client.inspect(Query::Key(key)).await.ok();
@@ -173,7 +173,8 @@ impl SeenHolder {
         })
     }
 
-    /// Names what the store has shown, and nothing else: `held by ann@host:1 for at least 12s, 24s left of its lease`.
+    /// Describes what the store has shown, and nothing else: `held by ann@host:1 for at least 12s, 24s left of its
+    /// lease`.
     fn describe(&self, now: Instant) -> String {
         let label = self.label.as_deref().map(escape_control);
         let mut words = match (label, self.others) {
@@ -195,7 +196,7 @@ impl SeenHolder {
     }
 }
 
-/// A span in whole seconds: `12s`, `2m05s`, `1h02m`.
+/// Formats a duration in whole seconds: `12s`, `2m05s`, `1h02m`.
 fn in_words(span: Duration) -> String {
     match span.as_secs() {
         seconds @ ..60 => format!("{seconds}s"),

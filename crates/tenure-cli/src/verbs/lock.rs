@@ -1,4 +1,4 @@
-//! What `run` and `hold` lock: from options to a held lock of one key or of several.
+//! The lock of `run` and `hold`: from options to a held lock of one key or several.
 
 use std::num::NonZeroU32;
 use std::sync::{Arc, OnceLock};
@@ -11,20 +11,20 @@ use tenure::{
 };
 
 use super::holder::HolderSearch;
-use super::store::{Chosen, key};
+use super::store::{ChosenStore, key};
 use crate::args::{Kind, LockArgs, Wait};
+use crate::messages::Failure;
 use crate::output;
-use crate::words::Failure;
 
-/// How long the release of a lock is tried at the least: belief ends before the lease.
-const ONE_CALL: Duration = Duration::from_millis(100);
-/// How long it is tried at the most.
-const RELEASE: Duration = Duration::from_secs(5);
-/// The same for a lock of which nothing is left: how it was lost is to be told.
-const LOST_RELEASE: Duration = Duration::from_secs(1);
+/// Shortest time limit of a release. The local deadline can pass although the store still keeps the lock.
+const MIN_RELEASE_LIMIT: Duration = Duration::from_millis(100);
+/// Longest time limit of a release.
+const MAX_RELEASE_LIMIT: Duration = Duration::from_secs(5);
+/// Time limit of the release of a lost lock. The store is still asked, to learn how the lock was lost.
+const LOST_RELEASE_LIMIT: Duration = Duration::from_secs(1);
 
-/// A lock that is wanted, of keys that could be keys.
-pub(super) struct Wanted<'a> {
+/// The lock that the options ask for, with valid keys.
+pub(super) struct LockRequest<'a> {
     args: &'a LockArgs,
     keys: Vec<LockKey>,
     /// The claim that waits, once the lock was not granted at once.
@@ -32,11 +32,11 @@ pub(super) struct Wanted<'a> {
 }
 
 /// A lock that is held.
-pub(super) struct Held {
+pub(super) struct HeldLock {
     guards: Guards,
-    /// The lease that the store gives.
+    /// The lease, after it was rounded to the store's limits.
     pub(super) lease: Duration,
-    /// How long it was waited for.
+    /// Duration of the acquisition.
     pub(super) waited: Duration,
 }
 
@@ -45,41 +45,41 @@ enum Guards {
     Several(MultiGuard),
 }
 
-/// How an attempt ended that did not fail.
+/// The result of an attempt without an error.
 pub(super) enum Outcome {
-    Held(Held),
-    /// `--no-wait`, and somebody else has it.
+    Held(HeldLock),
+    /// Another client holds the lock, and `--no-wait` was given.
     Busy,
-    /// `--wait` is over.
+    /// `--wait` has passed.
     Timeout,
 }
 
-/// How a release ended.
+/// The result of a release.
 pub(super) enum Release {
     Confirmed,
-    /// It had been lost before.
+    /// The lock was lost before the release.
     WasLost(Lost),
-    /// The store has not confirmed it.
+    /// The store has not confirmed the release.
     Unconfirmed(Failure),
 }
 
-impl<'a> Wanted<'a> {
-    pub(super) fn of(args: &'a LockArgs) -> Result<Wanted<'a>, Failure> {
+impl<'a> LockRequest<'a> {
+    pub(super) fn of(args: &'a LockArgs) -> Result<LockRequest<'a>, Failure> {
         let keys: Result<_, _> = args.keys().into_iter().map(key).collect();
-        Ok(Wanted {
+        Ok(LockRequest {
             args,
             keys: keys?,
             waiting: Arc::default(),
         })
     }
 
-    /// The keys, in words: `"a", "b"`.
+    /// Returns the quoted keys, separated by commas: `"a", "b"`.
     pub(super) fn names(&self) -> String {
         let names: Vec<String> = self.keys.iter().map(|key| format!("{key:?}")).collect();
         names.join(", ")
     }
 
-    /// The same where one of them could not be had: which one, the library does not say.
+    /// As `names`, for a lock that was not acquired. Of several keys the library does not tell which one is busy.
     pub(super) fn one_of_names(&self) -> String {
         match self.keys.as_slice() {
             [_] => self.names(),
@@ -87,25 +87,25 @@ impl<'a> Wanted<'a> {
         }
     }
 
-    /// Connects as a client that bears the label.
-    pub(super) async fn connect(&self, store: &Chosen) -> Result<Client, Failure> {
+    /// Connects with the label of the options.
+    pub(super) async fn connect(&self, store: &ChosenStore) -> Result<Client, Failure> {
         store.connect(self.args.label.as_deref()).await
     }
 
-    /// The lease that the store gives.
+    /// Returns the lease, rounded to the store's limits.
     pub(super) fn lease(&self, client: &Client) -> Duration {
         rounded(self.args.lease, client.profile())
     }
 
-    /// A search for the holder of this lock.
+    /// Returns a search for the holder of this lock.
     pub(super) fn holder<'c>(&self, client: &'c Client) -> HolderSearch<'c> {
         HolderSearch::new(client, &self.keys, self.waiting.clone())
     }
 
-    /// Waits for the lock as long as the options say. `max_hold` is where the claim itself is capped.
+    /// Waits for the lock as long as the options say. `max_hold` limits the claim itself.
     ///
     /// # Cancel safety
-    /// Dropped, it withdraws; closing the client waits for that.
+    /// Dropping the future withdraws the claim. Closing the client waits for the withdrawal.
     pub(super) async fn acquire(
         &self,
         client: &Client,
@@ -114,23 +114,23 @@ impl<'a> Wanted<'a> {
     ) -> Result<Outcome, Failure> {
         let waiting = self.waiting.clone();
         let on_waiting = move |claim: &ClaimRef| {
-            // Called once for each attempt, and there is only one.
+            // Cannot fail: there is one attempt, and an attempt calls this at most once.
             let _ = waiting.set(claim.clone());
             on_waiting(claim);
         };
         let lease = self.lease(client);
-        let face = |key| Face::of(client, key, self.args.kind(), lease, max_hold);
+        let handle = |key| LockHandle::of(client, key, self.args.kind(), lease, max_hold);
         let (began, wait) = (Stopwatch::now(), self.args.wait());
         let taken = if let [key] = self.keys.as_slice() {
-            let guard = face(key).take(wait, on_waiting).await;
+            let guard = handle(key).take(wait, on_waiting).await;
             guard.map(|guard| guard.map(Guards::One))
         } else {
-            let multi = tenure::multi(self.keys.iter().map(|key| face(key).member()));
+            let multi = tenure::multi(self.keys.iter().map(|key| handle(key).member()));
             let guards = several(&multi, wait, on_waiting).await;
             guards.map(|guards| guards.map(Guards::Several))
         };
         match taken {
-            Ok(Some(guards)) => Ok(Outcome::Held(Held {
+            Ok(Some(guards)) => Ok(Outcome::Held(HeldLock {
                 guards,
                 lease,
                 waited: began.elapsed(),
@@ -142,53 +142,59 @@ impl<'a> Wanted<'a> {
     }
 }
 
-/// A lease outside the store's limits is rounded to them.
+/// Rounds a lease to the store's limits.
 pub(super) fn rounded(lease: Duration, profile: &Profile) -> Duration {
     let limits = &profile.limits;
     lease.min(limits.max_lease).max(limits.min_lease)
 }
 
-/// One key with everything that the options say of it.
-enum Face {
+/// The library's handle for one key, with all options applied.
+enum LockHandle {
     Mutex(Mutex),
     Read(RwLock),
     Write(RwLock),
     Permits(Semaphore, NonZeroU32),
 }
 
-/// The options that all kinds share.
-macro_rules! dressed {
-    ($face:expr, $lease:expr, $max_hold:expr) => {{
-        let face = $face.lease($lease);
+/// Applies the options that all handles have: the lease and the limit of the hold.
+macro_rules! with_options {
+    ($handle:expr, $lease:expr, $max_hold:expr) => {{
+        let handle = $handle.lease($lease);
         match $max_hold {
-            Some(time) => face.max_hold(time),
-            None => face,
+            Some(time) => handle.max_hold(time),
+            None => handle,
         }
     }};
 }
 
-impl Face {
-    fn of(client: &Client, key: &LockKey, kind: Kind, lease: Duration, max_hold: Option<Duration>) -> Face {
+impl LockHandle {
+    fn of(
+        client: &Client,
+        key: &LockKey,
+        kind: Kind,
+        lease: Duration,
+        max_hold: Option<Duration>,
+    ) -> LockHandle {
         match kind {
             Kind::Mutex { fair } => {
-                let mutex = dressed!(client.mutex(key.as_str()), lease, max_hold);
-                Face::Mutex(if fair { mutex.fair() } else { mutex })
+                let mutex = with_options!(client.mutex(key.as_str()), lease, max_hold);
+                LockHandle::Mutex(if fair { mutex.fair() } else { mutex })
             }
-            Kind::Read => Face::Read(dressed!(client.rwlock(key.as_str()), lease, max_hold)),
-            Kind::Write => Face::Write(dressed!(client.rwlock(key.as_str()), lease, max_hold)),
+            Kind::Read => LockHandle::Read(with_options!(client.rwlock(key.as_str()), lease, max_hold)),
+            Kind::Write => LockHandle::Write(with_options!(client.rwlock(key.as_str()), lease, max_hold)),
             Kind::Permits { take, of } => {
                 let semaphore = client.semaphore(key.as_str(), of.get());
-                Face::Permits(dressed!(semaphore, lease, max_hold), take)
+                LockHandle::Permits(with_options!(semaphore, lease, max_hold), take)
             }
         }
     }
 
     fn member(&self) -> Member {
         match self {
-            Face::Mutex(mutex) => mutex.into(),
-            Face::Read(lock) => Member::read(lock),
-            Face::Write(lock) => Member::write(lock),
-            Face::Permits(semaphore, take) => Member::permits(semaphore, take.get()),
+            LockHandle::Mutex(mutex) => mutex.into(),
+            LockHandle::Read(lock) => Member::read(lock),
+            LockHandle::Write(lock) => Member::write(lock),
+            LockHandle::Permits(semaphore, take) => Member::permits(semaphore, take.get()),
         }
     }
 
@@ -206,28 +212,28 @@ impl Face {
 
     fn lock(&self) -> Acquire<Guard> {
         match self {
-            Face::Mutex(mutex) => mutex.lock(),
-            Face::Read(lock) => lock.read(),
-            Face::Write(lock) => lock.write(),
-            Face::Permits(semaphore, take) => semaphore.acquire_many(take.get()),
+            LockHandle::Mutex(mutex) => mutex.lock(),
+            LockHandle::Read(lock) => lock.read(),
+            LockHandle::Write(lock) => lock.write(),
+            LockHandle::Permits(semaphore, take) => semaphore.acquire_many(take.get()),
         }
     }
 
     fn lock_within(&self, limit: Duration) -> Acquire<Guard> {
         match self {
-            Face::Mutex(mutex) => mutex.lock_within(limit),
-            Face::Read(lock) => lock.read_within(limit),
-            Face::Write(lock) => lock.write_within(limit),
-            Face::Permits(semaphore, take) => semaphore.acquire_many_within(take.get(), limit),
+            LockHandle::Mutex(mutex) => mutex.lock_within(limit),
+            LockHandle::Read(lock) => lock.read_within(limit),
+            LockHandle::Write(lock) => lock.write_within(limit),
+            LockHandle::Permits(semaphore, take) => semaphore.acquire_many_within(take.get(), limit),
         }
     }
 
     fn try_lock(&self) -> Acquire<Option<Guard>> {
         match self {
-            Face::Mutex(mutex) => mutex.try_lock(),
-            Face::Read(lock) => lock.try_read(),
-            Face::Write(lock) => lock.try_write(),
-            Face::Permits(semaphore, take) => semaphore.try_acquire_many(take.get()),
+            LockHandle::Mutex(mutex) => mutex.try_lock(),
+            LockHandle::Read(lock) => lock.try_read(),
+            LockHandle::Write(lock) => lock.try_write(),
+            LockHandle::Permits(semaphore, take) => semaphore.try_acquire_many(take.get()),
         }
     }
 }
@@ -244,17 +250,17 @@ async fn several(
     }
 }
 
-impl Held {
-    /// The lock of a leader that was elected after waiting so long.
-    pub(super) fn by(leader: Leader, lease: Duration, waited: Duration) -> Held {
-        Held {
+impl HeldLock {
+    /// Wraps the lock of an elected leader, which was acquired after `waited`.
+    pub(super) fn by(leader: Leader, lease: Duration, waited: Duration) -> HeldLock {
+        HeldLock {
             guards: Guards::One(leader.into()),
             lease,
             waited,
         }
     }
 
-    /// The locks it is made of, in the order in which their keys were named.
+    /// Returns one guard for each key, in the order of the keys on the command line.
     pub(super) fn members(&self) -> &[Guard] {
         match &self.guards {
             Guards::One(guard) => std::slice::from_ref(guard),
@@ -262,13 +268,13 @@ impl Held {
         }
     }
 
-    /// Until when all of it is believed to be held unless renewals come; the origin of time once any of it is lost.
+    /// Returns the earliest local deadline of all members. It is the clock's origin once any member is lost.
     pub(super) fn believe_until(&self) -> Instant {
         let all = self.members().iter().map(Guard::believe_until);
         all.min().unwrap_or(Instant::ORIGIN)
     }
 
-    /// Waits until any of it is lost.
+    /// Waits until any member is lost.
     ///
     /// # Cancel safety
     /// Dropping the future leaves nothing behind.
@@ -279,7 +285,7 @@ impl Held {
         }
     }
 
-    /// How it is described to programs.
+    /// Describes the lock for the event `acquired`.
     pub(super) fn described(&self, profile: &Profile) -> output::Acquired {
         let member = |guard: &Guard| output::Member {
             key: guard.key().to_string(),
@@ -289,7 +295,7 @@ impl Held {
         let mode = self
             .members()
             .first()
-            .map_or("exclusive", |guard| super::look::mode(guard.mode()));
+            .map_or("exclusive", |guard| super::inspect::mode(guard.mode()));
         let has_limit = matches!(profile.liveness, Liveness::Lease(_));
         output::Acquired::new(
             self.members().iter().map(member).collect(),
@@ -300,7 +306,7 @@ impl Held {
         )
     }
 
-    /// Gives it back, and tries until that is confirmed or it would have ended by itself.
+    /// Releases the lock. Tries until the store has confirmed it, or until the lease would have ended anyway.
     pub(super) async fn release(self) -> Release {
         let limit = release_limit(self.members().iter().map(Guard::remaining));
         let unlocked = async {
@@ -314,16 +320,16 @@ impl Held {
             Ok(Ok(())) => Release::Confirmed,
             Ok(Err(Error::Lost(lost))) => Release::WasLost(lost),
             Ok(Err(error)) => Release::Unconfirmed(Failure::of(what, &error)),
-            Err(_) => Release::Unconfirmed(Failure::silence(what)),
+            Err(_) => Release::Unconfirmed(Failure::no_answer(what)),
         }
     }
 }
 
-/// How long a release is tried of members that have so much left of their leases: until the last would have ended by itself.
+/// Computes the time limit of a release from what is left of the members' leases: the longest one counts.
 fn release_limit(left: impl Iterator<Item = Duration>) -> Duration {
     match left.max().unwrap_or_default() {
-        Duration::ZERO => LOST_RELEASE,
-        left => left.clamp(ONE_CALL, RELEASE),
+        Duration::ZERO => LOST_RELEASE_LIMIT,
+        left => left.clamp(MIN_RELEASE_LIMIT, MAX_RELEASE_LIMIT),
     }
 }
 
@@ -332,13 +338,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_release_is_tried_for_what_is_left_of_the_lease_and_no_longer_than_5_s() {
+    fn a_release_is_tried_until_the_lease_ends_or_for_5_s() {
         for (left_ms, limit_ms) in [
             (&[300][..], 300),
             (&[3], 100),
             (&[2_000], 2_000),
             (&[20_000], 5_000),
-            // Others of a multi-lock are given back though one was lost.
+            // One member was lost, but the other one is still released.
             (&[0, 700], 700),
             (&[3_000, 400], 3_000),
             (&[0], 1_000),

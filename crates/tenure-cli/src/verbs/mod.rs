@@ -1,7 +1,8 @@
-//! What each verb does: from arguments to an exit code.
+//! One module per verb: from arguments to an exit code.
 
 #[cfg(unix)]
 mod command;
+mod dispatch;
 mod doctor;
 #[cfg(unix)]
 mod elect;
@@ -11,10 +12,9 @@ mod generated;
 mod hold;
 #[cfg(unix)]
 mod holder;
+mod inspect;
 #[cfg(unix)]
 mod lock;
-mod look;
-mod obey;
 #[cfg(unix)]
 mod run;
 mod schema;
@@ -24,9 +24,9 @@ mod signals;
 mod stdin;
 mod store;
 #[cfg(unix)]
-mod wait_line;
+mod supervise;
 #[cfg(unix)]
-mod ward;
+mod wait_line;
 mod watch;
 
-pub use obey::{STORE_FAILED, obey};
+pub use dispatch::{STORE_FAILED, dispatch};

@@ -1,68 +1,70 @@
-//! `tenure run`: a command under a lock.
+//! `tenure run`: runs a command under a lock.
 
 use std::time::Duration;
 
 use super::command::{Ending, STOPPED, claim_cap, ended_by, guardian, run_under};
 use super::holder::{HolderSearch, with_holder};
-use super::lock::{Outcome, Wanted};
-use super::signals::{listen, order_to_go};
-use super::store::{Chosen, leave};
+use super::lock::{LockRequest, Outcome};
+use super::signals::{listen, termination_signal};
+use super::store::{ChosenStore, disconnect};
+use super::supervise::SupervisionOptions;
 use super::wait_line::show_while;
-use super::ward::Terms;
 use crate::args::{Global, Run, grace};
-use crate::words::{Failure, note_as_is};
+use crate::messages::{Failure, note_as_is};
 
-/// Runs the command, and gives the exit code.
+/// Runs the command and returns the exit code.
 pub(super) async fn run(global: &Global, run: &Run) -> Result<u8, Failure> {
-    let wanted = Wanted::of(&run.lock)?;
-    let store = Chosen::of(global)?;
+    let request = LockRequest::of(&run.lock)?;
+    let store = ChosenStore::of(global)?;
     let mut inbox = listen()?;
-    // Before the store is touched: the guardian gets ready while we connect and wait.
+    // Start the guardian first: it gets ready while this process connects and waits.
     let supervisor = guardian()?;
 
     let connected = tokio::select! {
         biased;
-        signal = order_to_go(&mut inbox) => return Ok(ended_by(signal)),
-        connected = wanted.connect(&store) => connected,
+        signal = termination_signal(&mut inbox) => return Ok(ended_by(signal)),
+        connected = request.connect(&store) => connected,
     };
     let client = connected?;
-    let (quiet, names) = (!global.verbose, wanted.names());
+    let (quiet, names) = (!global.verbose, request.names());
     let waits = move |_: &_| note_as_is(quiet, &format!("waiting for {names}"));
-    let lease = wanted.lease(&client);
+    let lease = request.lease(&client);
     let cap = claim_cap(run.lock.max_hold, grace(run.grace, lease), lease);
-    let mut holder = wanted.holder(&client);
+    let mut holder = request.holder(&client);
     let acquired = tokio::select! {
         biased;
-        signal = order_to_go(&mut inbox) => Err(signal),
-        acquired = show_while(global, &mut holder, wanted.acquire(&client, cap, waits)) => Ok(acquired),
+        signal = termination_signal(&mut inbox) => Err(signal),
+        acquired = show_while(global, &mut holder, request.acquire(&client, cap, waits)) => Ok(acquired),
     };
     let outcome = match acquired {
         Ok(Ok(Outcome::Held(held))) => {
             drop(holder);
-            let terms = terms(run, lease);
+            let options = options(run, lease);
             let (ending, confirmed) =
-                run_under(held, supervisor, &mut inbox, terms, &store, &run.command).await;
+                run_under(held, supervisor, &mut inbox, options, &store, &run.command).await;
             let code = ending.map(|ending| match ending {
                 Ending::Own(code) | Ending::NotStarted(code) => code,
                 Ending::Stopped { .. } => STOPPED,
             });
             if !confirmed {
-                // The limit is used up: the rest is the lease's.
+                // The time limit is used up, so skip the disconnect. The lock ends with its lease.
                 return code;
             }
             code
         }
-        Ok(Ok(Outcome::Busy)) => Ok(not_run(global, run, "busy", &wanted, holder).await),
-        Ok(Ok(Outcome::Timeout)) => Ok(not_run(global, run, "not free within --wait", &wanted, holder).await),
+        Ok(Ok(Outcome::Busy)) => Ok(not_run(global, run, "busy", &request, holder).await),
+        Ok(Ok(Outcome::Timeout)) => {
+            Ok(not_run(global, run, "not free within --wait", &request, holder).await)
+        }
         Ok(Err(failure)) => Err(failure),
         Err(signal) => Ok(ended_by(signal)),
     };
-    leave(&client).await;
+    disconnect(&client).await;
     outcome
 }
 
-fn terms(run: &Run, lease: Duration) -> Terms {
-    Terms {
+fn options(run: &Run, lease: Duration) -> SupervisionOptions {
+    SupervisionOptions {
         on_lost: run.on_lost,
         grace: grace(run.grace, lease),
         max_hold: run.lock.max_hold,
@@ -70,17 +72,17 @@ fn terms(run: &Run, lease: Duration) -> Terms {
     }
 }
 
-/// Notes that the command did not run, and who holds the lock. A caller that gives 0 for `--busy-exit` expects that the lock
-/// can be busy, and gets no note: cron would mail it.
+/// Prints that the command did not run, and the holder of the lock. Prints nothing if `--busy-exit` is 0: such a caller
+/// expects that the lock can be busy, and cron would mail the message.
 async fn not_run(
     global: &Global,
     run: &Run,
     why: &str,
-    wanted: &Wanted<'_>,
+    request: &LockRequest<'_>,
     mut holder: HolderSearch<'_>,
 ) -> u8 {
     if run.busy_exit != 0 && !global.quiet {
-        let busy = with_holder(wanted.one_of_names(), &mut holder).await;
+        let busy = with_holder(request.one_of_names(), &mut holder).await;
         note_as_is(false, &format!("{why}: {busy}; the command was not run"));
     }
     run.busy_exit

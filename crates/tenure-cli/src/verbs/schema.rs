@@ -1,14 +1,14 @@
-//! `tenure schema`: the tables of an SQL store, as statements or made.
+//! `tenure schema`: prints the tables of an SQL store as statements, or creates them.
 
 use serde::Serialize;
 use tenure::StoreUrl;
 
-use super::store::{Chosen, leave};
+use super::store::{ChosenStore, disconnect};
 use crate::args::{Global, Schema};
+use crate::messages::{Failure, note_as_is};
 use crate::output;
-use crate::words::{Failure, note_as_is};
 
-/// What the tables are, for programs.
+/// The tables as a JSON object.
 #[derive(Serialize)]
 struct Tables<'a> {
     store: String,
@@ -16,15 +16,15 @@ struct Tables<'a> {
     applied: bool,
 }
 
-/// Prints the statements, or carries them out.
+/// Prints the statements, or executes them.
 pub(super) async fn schema(global: &Global, schema: &Schema) -> Result<u8, Failure> {
-    let store = Chosen::of(global)?;
+    let store = ChosenStore::of(global)?;
     let statements = tenure::schema(store.url())
         .map_err(|error| Failure::of(format!("no tables for the store {}", store.shown), &error))?;
     if schema.apply {
-        // Connecting makes the tables that are not there, and refuses those of others.
+        // Connecting creates missing tables, and refuses tables of other programs.
         let client = store.connect(None).await?;
-        leave(&client).await;
+        disconnect(&client).await;
         note_as_is(global.quiet, &format!("the tables are in {}", store.shown));
     }
     if global.json {

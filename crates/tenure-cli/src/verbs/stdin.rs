@@ -1,5 +1,5 @@
-//! The end of stdin, as the wish of another program that a lock be released.
-//! What stdin says before its end is read and forgotten.
+//! Waits for the end of stdin, by which another program asks `hold` to release its lock. All input before the end is
+//! discarded.
 
 use std::future::pending;
 use std::io;
@@ -14,22 +14,22 @@ use rustix::stdio::stdin;
 use rustix::termios::tcgetpgrp;
 use tokio::sync::watch;
 
-/// How soon a stdin that may not be read is looked at again.
-const LOOK_AGAIN: Duration = Duration::from_millis(500);
+/// Interval of the checks whether the terminal may be read again.
+const RECHECK_INTERVAL: Duration = Duration::from_millis(500);
 
 /// Waits for the end of stdin.
 pub(super) struct Stdin {
-    /// Closed at its end. None where its end means nothing.
+    /// Closed at the end of stdin. `None` if stdin is ignored.
     open: Option<watch::Receiver<()>>,
 }
 
 impl Stdin {
-    /// A stdin whose end means nothing.
+    /// Creates a stdin that never ends.
     pub(super) fn ignored() -> Stdin {
         Stdin { open: None }
     }
 
-    /// Starts to read it, on a thread that ends with the process: a read cannot be taken back.
+    /// Starts a thread that reads stdin. The thread ends with the process, because a blocking read cannot be cancelled.
     pub(super) fn watched() -> io::Result<Stdin> {
         let (ends, open) = watch::channel(());
         thread::Builder::new().name("stdin".to_owned()).spawn(move || {
@@ -39,27 +39,27 @@ impl Stdin {
         Ok(Stdin { open: Some(open) })
     }
 
-    /// Waits for its end, which stays.
+    /// Waits for the end of stdin. Returns at once if stdin has ended before.
     ///
     /// # Cancel safety
     /// Dropping the future loses nothing.
     pub(super) async fn ended(&mut self) {
         match &mut self.open {
             None => pending().await,
-            // Nothing is ever sent, so only its end is a change.
+            // The sender sends nothing, so the only change is that the channel closes.
             Some(open) => drop(open.changed().await),
         }
     }
 }
 
-/// Reads until stdin ends. One that cannot be read has nothing more to say either.
+/// Reads until stdin ends. A read error counts as the end.
 fn read_to_end() {
     let mut chunk = [0; 4096];
     loop {
-        // A read that has begun would stop us too if we were sent to the background meanwhile.
+        // Wait for input first. A blocking read would stop this process if it were moved to the background meanwhile.
         let looked = poll(&mut [PollFd::new(&stdin(), PollFlags::IN)], None);
         if looked.is_ok() && is_anothers_terminal() {
-            thread::sleep(LOOK_AGAIN);
+            thread::sleep(RECHECK_INTERVAL);
             continue;
         }
         match read(stdin(), &mut chunk) {
@@ -70,13 +70,13 @@ fn read_to_end() {
     }
 }
 
-/// Whether stdin is a terminal with another job in its foreground, whose keys are not ours: the system stops whoever
-/// reads them, and a hold that is stopped is lost.
+/// Returns whether stdin is a terminal with another job in the foreground. The kernel stops a background process that
+/// reads from its terminal, and a stopped process cannot renew its lock.
 fn is_anothers_terminal() -> bool {
     tcgetpgrp(stdin()).is_ok_and(|foreground| foreground != getpgrp())
 }
 
-/// Whether stdin is the null device, as under a service manager: its end says nothing about anybody's wish.
+/// Returns whether stdin is the null device, as under a service manager. The end of such an input is no request.
 pub(super) fn is_the_null_device() -> bool {
     let (Ok(stdin), Ok(null)) = (fstat(stdin()), stat("/dev/null")) else {
         return false;

@@ -9,50 +9,50 @@ use tenure::{Client, Error, Finding, LockKey, Settings, StoreUrl};
 
 use crate::account::Account;
 use crate::args::Global;
-use crate::store_choice::{Choice, Source, Surroundings, choose, create_folder};
+use crate::messages::{Failure, note, shortened, without_passwords};
+use crate::store_choice::{Choice, Environment, Source, choose, create_folder};
 use crate::store_findings::store_findings;
-use crate::words::{Failure, note, shortened, without_passwords};
 
-/// How long a verb that only looks, or holds nothing any more, waits for the store to say goodbye.
-const GOODBYE: Duration = Duration::from_secs(1);
+/// Time limit for disconnecting, when the verb holds no lock any more.
+const DISCONNECT_LIMIT: Duration = Duration::from_secs(1);
 
-/// A store that was chosen and not yet touched.
-pub(super) struct Chosen {
-    surroundings: Surroundings,
+/// The store that was chosen, before a connection is made.
+pub(super) struct ChosenStore {
+    environment: Environment,
     choice: Choice,
     /// The URL without its password.
     pub(super) shown: String,
 }
 
-impl Chosen {
-    /// Reads the options, the environment and the files that name a store, and says what they leave to be said.
-    pub(super) fn of(global: &Global) -> Result<Chosen, Failure> {
-        let surroundings = Surroundings::of(global);
-        let choice = choose(&surroundings).map_err(|why| Failure::usage("no store can be chosen", why))?;
+impl ChosenStore {
+    /// Reads the options, the environment and the files that name a store, and prints the notes about the choice.
+    pub(super) fn of(global: &Global) -> Result<ChosenStore, Failure> {
+        let environment = Environment::of(global);
+        let choice = choose(&environment).map_err(|why| Failure::usage("no store can be chosen", why))?;
         let shown = StoreUrl::parse(&choice.url)
             .map_err(|why| Failure::usage(format!("the URL in {} cannot be used", choice.source), why))?
             .to_string();
         for words in &choice.notes {
             note(global.quiet, words);
         }
-        Ok(Chosen {
-            surroundings,
+        Ok(ChosenStore {
+            environment,
             choice,
             shown,
         })
     }
 
-    /// The store's URL, with its password.
+    /// Returns the store's URL, with its password.
     pub(super) fn url(&self) -> &str {
         &self.choice.url
     }
 
-    /// What weakens locks in the way this store was chosen.
+    /// Returns what weakens locks in the way this store was chosen.
     pub(super) fn findings(&self) -> Vec<Finding> {
-        store_findings(&self.surroundings, &self.choice)
+        store_findings(&self.environment, &self.choice)
     }
 
-    /// Connects as a client with that label, and makes the embedded store's folder if it is needed.
+    /// Connects with this label. Creates the folder of the embedded store if it is missing.
     pub(super) async fn connect(&self, label: Option<&str>) -> Result<Client, Failure> {
         if let Some(folder) = &self.choice.folder {
             create_folder(folder).map_err(|error| {
@@ -70,51 +70,51 @@ impl Chosen {
             })
     }
 
-    /// Whether it is a lock file that nobody has made so far, which it says.
+    /// Returns whether the store is a lock file that does not exist yet, and prints a note if so.
     ///
     /// # Errors
-    /// When the URL is not one that could be connected to.
+    /// If the URL cannot be used to connect.
     pub(super) fn is_absent(&self, global: &Global) -> Result<bool, Failure> {
         let unusable = |error: &Error| Failure::of(format!("cannot use the store {}", self.shown), error);
         let url = StoreUrl::parse(&self.choice.url).map_err(|error| unusable(&error.into()))?;
-        // The embedded store's is this user's own in any case.
+        // The embedded store belongs to this user, so it may be created at any time.
         let may_be_anothers = url.scheme() == "sqlite" && self.choice.folder.is_none();
         if !may_be_anothers || !matches!(Path::new(url.path()).try_exists(), Ok(false)) {
             return Ok(false);
         }
-        // Whether its options are known ones.
+        // Check the URL's options, which connecting would check.
         tenure::schema(&self.choice.url).map_err(|error| unusable(&error))?;
-        let said = format!(
-            "there is no lock file {} yet: nobody has locked anything by it",
+        let text = format!(
+            "there is no lock file {} yet, so it holds no lock",
             escape_control(url.path())
         );
-        note(global.quiet, &said);
+        note(global.quiet, &text);
         Ok(true)
     }
 
-    /// Who named the store, where that is not on the command line.
+    /// Returns what named the store, unless it was the command line.
     fn named_by(&self) -> String {
         match &self.choice.source {
-            Source::Option | Source::Nobody => String::new(),
+            Source::Option | Source::Default => String::new(),
             source => without_passwords(&format!(", as {source} names it")),
         }
     }
 }
 
-/// Connects for a verb that only looks, or takes away. It makes no lock file: where there is none, nobody holds anything,
-/// and one that is made by whoever looks may be none for those who are to lock.
-pub(super) async fn visit(global: &Global) -> Result<Client, Failure> {
-    let store = Chosen::of(global)?;
+/// Connects for a verb that only inspects or evicts. If the lock file is missing, connects to an empty store instead: a
+/// file that is created here, perhaps by root, could be unusable for the commands that lock.
+pub(super) async fn connect_if_present(global: &Global) -> Result<Client, Failure> {
+    let store = ChosenStore::of(global)?;
     if !store.is_absent(global)? {
         return store.connect(None).await;
     }
-    // An empty store, which nobody else sees.
+    // An empty store in memory stands in for the file: it shows that no key is held.
     let empty = tenure::connect("memory:").await;
     empty.map_err(|error| Failure::of("cannot stand in for a store that is not there", &error))
 }
 
-/// The label that was asked for, or `user@host:pid`. Where the environment does not name the user, as cron's and a
-/// container's may not, the user database does.
+/// Applies the label: the option, or `user@host:pid`. If the environment does not name the user, as under cron or in a
+/// container, the user database is asked.
 fn settings(label: Option<&str>) -> Settings {
     let settings = Settings::default();
     if let Some(label) = label {
@@ -132,18 +132,18 @@ fn settings(label: Option<&str>) -> Settings {
     }
 }
 
-/// Disconnects. What was withdrawn or dropped before is gone from the store afterwards, or is warned about.
-pub(super) async fn leave(client: &Client) {
+/// Disconnects. Afterwards all withdrawn or dropped claims are gone from the store, or a warning was printed.
+pub(super) async fn disconnect(client: &Client) {
     let what = "the store was not left in order; what is left there ends with its lease";
-    let failure = match client.close(GOODBYE).await {
+    let failure = match client.close(DISCONNECT_LIMIT).await {
         Ok(()) => return,
-        Err(Error::Timeout) => Failure::silence(what),
+        Err(Error::Timeout) => Failure::no_answer(what),
         Err(error) => Failure::of(what, &error),
     };
     failure.warn();
 }
 
-/// A key as it was written, checked before a store is touched.
+/// Validates a key before the store is used.
 pub(super) fn key(name: &str) -> Result<LockKey, Failure> {
     LockKey::new(name).map_err(|why| Failure::usage(format!("{:?} cannot be a key", shortened(name)), why))
 }

@@ -1,4 +1,5 @@
-//! What a verb prints while it waits for a lock: on a terminal one line that is updated each second, elsewhere one plain line.
+//! Prints the holder while a verb waits for a lock: on a terminal a line that is updated each second, elsewhere one
+//! plain line.
 
 use std::convert::Infallible;
 use std::future::pending;
@@ -8,15 +9,15 @@ use tokio::time::{Instant, sleep, sleep_until, timeout, timeout_at};
 
 use super::holder::{HolderSearch, LOOK_INTERVAL};
 use crate::args::Global;
+use crate::messages::note_as_is;
 use crate::status_line;
-use crate::words::note_as_is;
 
-/// A wait shorter than this prints nothing and asks the store nothing.
+/// A shorter wait prints nothing and does not look at the store.
 const FIRST_LOOK_AFTER: Duration = Duration::from_secs(1);
-/// When the plain line is printed, where stderr is no terminal.
+/// Time until the plain line is printed, if stderr is not a terminal.
 const PLAIN_LINE_AFTER: Duration = Duration::from_secs(10);
 
-/// Waits for `acquired`, and meanwhile shows the holder that it waits for. Shows nothing with `-q` or `--json`.
+/// Waits for `acquired`, and shows the holder of the lock meanwhile. Shows nothing with `-q` or `--json`.
 ///
 /// `acquired` is always polled first, so a look at the store delays no lock.
 ///
@@ -54,19 +55,19 @@ async fn update_line(search: &mut HolderSearch<'_>) -> Infallible {
                 status_line::draw(&search.sentence());
                 sleep(LOOK_INTERVAL).await;
             }
-            // The store answers late: the times of the last look are counted on.
+            // The store is slow: draw the line again, with times computed from the look before.
             () = sleep(LOOK_INTERVAL) => {}
         }
     }
 }
 
-/// Looks twice, at the beginning and at the end, so that the line can tell how long the holder has held the key.
+/// Looks at the store twice, after 1 s and after 10 s, so that the line can tell how long the holder has held the key.
 async fn print_plain_line(search: &mut HolderSearch<'_>) -> Infallible {
     let line_at = Instant::now() + (PLAIN_LINE_AFTER - FIRST_LOOK_AFTER);
-    // A look that takes longer is awaited by the next call.
+    // If this look takes longer, it stays in progress, and the next call awaits it.
     let _ = timeout_at(line_at, search.look()).await;
     sleep_until(line_at).await;
-    // Without an answer, the line tells what is known.
+    // On a timeout, the line tells what the look before found.
     let _ = timeout(LOOK_INTERVAL, search.look()).await;
     note_as_is(false, &search.sentence());
     pending().await

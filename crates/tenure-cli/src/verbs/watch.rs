@@ -1,24 +1,24 @@
-//! `tenure watch`: a line for each change, until somebody has seen enough.
+//! `tenure watch`: prints a line for each change, until it is interrupted.
 
 use std::time::Duration;
 
 use tenure::{Change, Changes};
 
-use super::look::status;
-use super::store::{Chosen, leave};
+use super::inspect::status;
+use super::store::{ChosenStore, disconnect};
 use crate::args::{Global, Watch};
-use crate::output::{self, Reader, Seen};
-use crate::words::Failure;
+use crate::messages::Failure;
+use crate::output::{self, ChangeEvent, Reader};
 
-/// How often it is checked that somebody still reads.
-const LOOK_UP: Duration = Duration::from_secs(1);
+/// Interval of the checks whether stdout still has a reader.
+const READER_CHECK_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Prints changes until it is interrupted, or nobody reads them.
+/// Prints changes until a signal comes, or stdout has no reader.
 pub(super) async fn watch(global: &Global, watch: &Watch) -> Result<u8, Failure> {
     #[cfg(unix)]
     let mut inbox = super::signals::listen()?;
     #[cfg(unix)]
-    let interrupted = super::signals::order_to_go(&mut inbox);
+    let interrupted = super::signals::termination_signal(&mut inbox);
     #[cfg(not(unix))]
     let interrupted = tokio::signal::ctrl_c();
     tokio::select! {
@@ -29,20 +29,20 @@ pub(super) async fn watch(global: &Global, watch: &Watch) -> Result<u8, Failure>
 }
 
 async fn follow(global: &Global, watch: &Watch) -> Result<u8, Failure> {
-    // A file that is made later would not be seen: it is made here.
-    let client = Chosen::of(global)?.connect(None).await?;
+    // Connecting creates a missing lock file. A file that another process creates later would not be seen.
+    let client = ChosenStore::of(global)?.connect(None).await?;
     let mut changes = client.watch(watch.prefix.as_deref().unwrap_or_default());
     let done = print_all(&mut changes, global.json).await;
-    leave(&client).await;
+    disconnect(&client).await;
     done.map(|()| 0)
 }
 
-/// Prints changes until nobody reads them.
+/// Prints changes until stdout has no reader.
 async fn print_all(changes: &mut Changes, json: bool) -> Result<(), Failure> {
     loop {
         let change = tokio::select! {
             change = changes.next() => change,
-            () = tokio::time::sleep(LOOK_UP) => match output::reader() {
+            () = tokio::time::sleep(READER_CHECK_INTERVAL) => match output::reader() {
                 Reader::Reads => continue,
                 Reader::Gone => return Ok(()),
             },
@@ -60,17 +60,18 @@ async fn print_all(changes: &mut Changes, json: bool) -> Result<(), Failure> {
     }
 }
 
-/// A change as programs know it. None of a kind that this command does not know.
-fn seen(change: Change) -> Option<Seen> {
+/// Converts a change to the object that programs read. Returns `None` for a kind of change that this command does not
+/// know.
+fn seen(change: Change) -> Option<ChangeEvent> {
     Some(match change {
-        Change::Held(of) => Seen::Held(status(&of)),
-        Change::Freed(of) => Seen::Freed(status(&of)),
-        Change::Holders(of) => Seen::Holders(status(&of)),
-        Change::Waiters(of) => Seen::Waiters(status(&of)),
-        Change::Unavailable(error) => Seen::Unavailable {
+        Change::Held(of) => ChangeEvent::Held(status(&of)),
+        Change::Freed(of) => ChangeEvent::Freed(status(&of)),
+        Change::Holders(of) => ChangeEvent::Holders(status(&of)),
+        Change::Waiters(of) => ChangeEvent::Waiters(status(&of)),
+        Change::Unavailable(error) => ChangeEvent::Unavailable {
             message: Failure::of("the store does not answer", &error).to_string(),
         },
-        Change::Available => Seen::Available,
+        Change::Available => ChangeEvent::Available,
         _ => return None,
     })
 }

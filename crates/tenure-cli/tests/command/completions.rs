@@ -1,14 +1,14 @@
-//! The generated completion scripts, tried in the shells themselves.
-//! A shell that is missing fails its test, unless `TENURE_SKIP` names it.
+//! Runs the generated completion scripts in the shells themselves. If a shell is missing, its test fails, unless
+//! `TENURE_SKIP` names it.
 
 use std::ffi::OsString;
 use std::process::Command;
 
 use tenure_servers::needs;
 
-use crate::scene::{Done, Scene};
+use crate::fixture::{Done, Fixture};
 
-/// What is typed, and what must be offered.
+/// Pairs of typed words and the completions that must be offered.
 const CASES: &[(&str, &[&str])] = &[
     ("tenure ru", &["run"]),
     ("tenure e", &["elect", "evict"]),
@@ -21,22 +21,22 @@ const CASES: &[(&str, &[&str])] = &[
     ("tenure ls --url-f", &["--url-file"]),
 ];
 
-/// The built command under its own name, and its script for that shell.
-fn install(scene: &Scene, shell: &str, script: &str) -> OsString {
-    let folder = scene.path("bin");
+/// Links the built command under its own name, and installs its script for the shell. Returns the `PATH` with the link.
+fn install(fixture: &Fixture, shell: &str, script: &str) -> OsString {
+    let folder = fixture.path("bin");
     std::fs::create_dir_all(&folder).expect("the folder is ours");
     std::os::unix::fs::symlink(env!("CARGO_BIN_EXE_tenure"), folder.join("tenure"))
         .expect("the folder is ours");
-    let text = scene.call(&["completions", shell]).stdout;
-    scene.write(script, &text, 0o644);
+    let text = fixture.call(&["completions", shell]).stdout;
+    fixture.write(script, &text, 0o644);
     let mut path = OsString::from(folder);
     path.push(":");
     path.push(std::env::var_os("PATH").unwrap_or_default());
     path
 }
 
-fn output(shell: &str, args: &[&str], path: &OsString, scene: &Scene) -> Done {
-    let home = scene.folder.path();
+fn output(shell: &str, args: &[&str], path: &OsString, fixture: &Fixture) -> Done {
+    let home = fixture.folder.path();
     let mut command = Command::new(shell);
     let command = command.env("PATH", path).env("HOME", home).current_dir(home);
     let done = Done::by(command.args(args));
@@ -44,28 +44,28 @@ fn output(shell: &str, args: &[&str], path: &OsString, scene: &Scene) -> Done {
     done
 }
 
-/// Asserts that for each case, given as the last argument, each offer is a word at the beginning of a line, and nothing
-/// is offered beside them.
+/// Asserts that each case, passed as the last argument, prints each offer at the beginning of a line, and no other
+/// offer.
 fn assert_offers(shell: &str, script: &str, args: &[&str]) {
     if !needs(shell, shell) {
         return;
     }
-    let scene = Scene::new();
-    let path = install(&scene, shell, script);
+    let fixture = Fixture::new();
+    let path = install(&fixture, shell, script);
     for (typed, offers) in CASES {
-        let done = output(shell, &[args, &[typed]].concat(), &path, &scene);
+        let done = output(shell, &[args, &[typed]].concat(), &path, &fixture);
         let words = done.stdout.lines().filter_map(|line| line.split('\t').next());
         let mut given: Vec<&str> = words.collect();
         given.sort_unstable();
-        let mut wanted = offers.to_vec();
-        wanted.sort_unstable();
-        assert_eq!(given, wanted, "{typed:?}: {done:?}");
+        let mut request = offers.to_vec();
+        request.sort_unstable();
+        assert_eq!(given, request, "{typed:?}: {done:?}");
     }
 }
 
 #[test]
 fn bash_offers_verbs_options_and_values() {
-    // What bash does when the key is pressed, with the function that the script has registered.
+    // Calls the function that the script has registered, as bash does when the Tab key is pressed.
     let script = r#"
         source tenure.bash
         [[ "$(complete -p tenure)" == *"-F _tenure tenure" ]] || exit 9
@@ -93,11 +93,11 @@ fn zsh_offers_verbs_options_and_values() {
     if !needs("zsh", "zsh") {
         return;
     }
-    let scene = Scene::new();
-    let path = install(&scene, "zsh", "functions/_tenure");
-    // A shell of its own on a terminal of its own, as zsh completes nowhere else: one that finds the script in its
-    // function path, as an installed one is found.
-    scene.write(
+    let fixture = Fixture::new();
+    let path = install(&fixture, "zsh", "functions/_tenure");
+    // zsh completes only in an interactive shell on a terminal. The script lies in its function path, as an installed
+    // one does.
+    fixture.write(
         "inner.zsh",
         "PS1= RPS1=\nfpath=($PWD/functions $fpath)\nautoload -Uz compinit && compinit -u -D\n\
          bindkey '^I' complete-word\nprint -r - rea\"dy\"\n",
@@ -107,28 +107,28 @@ fn zsh_offers_verbs_options_and_values() {
         zmodload zsh/zpty
         typed=$1; shift
         zpty -b inner zsh -f -i
-        heard=
-        # Reads until all words were heard; the limit is reached only by a failure.
+        output=
+        # Reads until all words were output; the limit is reached only by a failure.
         await() {
             local word part tries=3000
             while (( tries-- )); do
-                zpty -r -t inner part && heard+=$part || sleep 0.01
-                for word; do [[ $heard == *$word* ]] || continue 2; done
+                zpty -r -t inner part && output+=$part || sleep 0.01
+                for word; do [[ $output == *$word* ]] || continue 2; done
                 return 0
             done
-            print -r - "heard only: ${(V)heard}"; exit 9
+            print -r - "output only: ${(V)output}"; exit 9
         }
         zpty -w inner 'source inner.zsh'
         await ready
-        heard=
+        output=
         zpty -w -n inner "$typed"$'\t'
         await "$@"
         zpty -d inner
     "#;
     for (typed, offers) in CASES {
-        // One offer is typed out: the echo of what was typed alone does not have it.
+        // One offer is completed in full, which the echo of the typed text alone could not show.
         assert!(offers.iter().all(|offer| !typed.ends_with(offer)));
         let args = [&["-f", "-c", outer, "zsh", typed], *offers].concat();
-        output("zsh", &args, &path, &scene);
+        output("zsh", &args, &path, &fixture);
     }
 }

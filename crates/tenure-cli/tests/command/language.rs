@@ -1,16 +1,16 @@
-//! What the command says of itself and to whom: labels, verbosity, JSON on every verb, and no password anywhere.
+//! The text of messages: labels, verbosity, JSON of every verb, and no password anywhere.
 
-use crate::scene::{Done, Scene};
+use crate::fixture::{Done, Fixture};
 
 #[test]
-fn the_default_label_names_the_user_also_where_the_environment_does_not() {
-    let scene = Scene::new();
+fn the_default_label_names_the_user_without_an_environment() {
+    let fixture = Fixture::new();
     let label = |name: Option<&str>| {
         let script = r#"exec "$TENURE" --url "$STORE" --json ls"#;
-        let mut command = scene.command(&["run", "k", "--", "sh", "-c", script]);
+        let mut command = fixture.command(&["run", "k", "--", "sh", "-c", script]);
         command
             .env("TENURE", env!("CARGO_BIN_EXE_tenure"))
-            .env("STORE", scene.url());
+            .env("STORE", fixture.url());
         for variable in ["USER", "LOGNAME", "USERNAME"] {
             match name {
                 Some(name) => command.env(variable, name),
@@ -38,60 +38,60 @@ fn the_default_label_names_the_user_also_where_the_environment_does_not() {
 }
 
 #[test]
-fn a_loss_is_told_once_and_verbosely_with_the_librarys_own_words() {
-    let scene = Scene::new();
-    let told = |flag: &[&str]| {
-        let mut hold = scene.command(&[flag, &["hold", "k", "--lease", "1s", "--no-stdin"]].concat());
-        let hold = crate::scene::Process::of(hold.spawn().expect("it starts"));
-        crate::scene::wait_for("the lock", || {
-            scene.call(&["--json", "ls", "k"]).objects().len() == 1
+fn a_loss_is_printed_once_and_with_verbose_twice() {
+    let fixture = Fixture::new();
+    let count_lines = |flag: &[&str]| {
+        let mut hold = fixture.command(&[flag, &["hold", "k", "--lease", "1s", "--no-stdin"]].concat());
+        let hold = crate::fixture::Process::of(hold.spawn().expect("it starts"));
+        crate::fixture::wait_for("the lock", || {
+            fixture.call(&["--json", "ls", "k"]).objects().len() == 1
         });
-        scene.evict("k");
+        fixture.evict("k");
         let done = hold.finish();
         assert_eq!(done.code, 4, "{done:?}");
         done.stderr.lines().filter(|line| line.contains("lost")).count()
     };
-    assert_eq!(told(&[]), 1);
-    assert_eq!(told(&["-q"]), 1, "what went wrong is never hushed up");
-    assert_eq!(told(&["-v"]), 2);
+    assert_eq!(count_lines(&[]), 1);
+    assert_eq!(count_lines(&["-q"]), 1, "-q keeps warnings");
+    assert_eq!(count_lines(&["-v"]), 2);
 }
 
 #[test]
-fn whoever_evicts_cannot_write_to_the_terminal_of_the_holder() {
-    let scene = Scene::new();
+fn the_label_of_an_evictor_is_escaped_for_the_holder() {
+    let fixture = Fixture::new();
     for verb in [
         &["hold", "k", "--no-stdin", "--lease", "1s"][..],
         &["run", "k", "--lease", "1s", "--", "sleep", "600"],
     ] {
-        let holder = scene.start(verb);
-        crate::scene::wait_for("the lock", || {
-            scene.call(&["--json", "ls", "k"]).objects().len() == 1
+        let holder = fixture.start(verb);
+        crate::fixture::wait_for("the lock", || {
+            fixture.call(&["--json", "ls", "k"]).objects().len() == 1
         });
-        let mut evict = scene.command(&["evict", "k", "--all"]);
+        let mut evict = fixture.command(&["evict", "k", "--all"]);
         evict
             .env("USER", "e\u{1b}[2Jvil\nerror: forged\u{202e}")
             .env("LOGNAME", "");
         assert!(evict.status().expect("it starts").success());
-        let told = holder.finish().stderr;
-        assert_eq!(told.lines().count(), 1, "{told}");
+        let printed = holder.finish().stderr;
+        assert_eq!(printed.lines().count(), 1, "{printed}");
         assert!(
-            told.contains("by e\\u{1b}[2Jvil\\nerror: forged\\u{202e}@"),
-            "{told}"
+            printed.contains("by e\\u{1b}[2Jvil\\nerror: forged\\u{202e}@"),
+            "{printed}"
         );
     }
 }
 
 #[test]
-fn a_password_appears_nowhere_wherever_its_url_stands() {
-    let scene = Scene::new();
+fn no_output_shows_the_password_of_a_url() {
+    let fixture = Fixture::new();
     let urls = ["s3cr3t", "s3cr'3t", "s3cr 3t", "s3cr@3t:x", "s3cr%203t"]
         .map(|secret| format!("redis://u:{secret}@127.0.0.1:1/0"));
-    // A colon was forgotten.
     for url in urls
         .into_iter()
+        // The colon before the password is missing.
         .chain(["redis://s3cr3t@127.0.0.1:1/0".to_owned()])
     {
-        let file = scene.write("url", &url, 0o600);
+        let file = fixture.write("url", &url, 0o600);
         let file = file.to_str().expect("text");
         for args in [
             &["--url", &url, "run", "k", "--", "true"][..],
@@ -110,20 +110,20 @@ fn a_password_appears_nowhere_wherever_its_url_stands() {
             &["completions", &url],
             &["man", &url],
         ] {
-            let done = scene.call_at_home(args, &[]);
-            let said = done.stdout + &done.stderr;
-            assert!(done.code != 0 && !said.contains("s3cr"), "{args:?}: {said}");
+            let done = fixture.call_at_home(args, &[]);
+            let printed = done.stdout + &done.stderr;
+            assert!(done.code != 0 && !printed.contains("s3cr"), "{args:?}: {printed}");
         }
-        let done = scene.call_at_home(&["ls"], &[("TENURE_URL", &url)]);
+        let done = fixture.call_at_home(&["ls"], &[("TENURE_URL", &url)]);
         assert!(done.code != 0 && !done.stderr.contains("s3cr"), "{done:?}");
     }
 }
 
-/// What looks like a URL and is none: our own words, and a key.
+/// Texts that look like URLs with a password, but are our own advice or keys.
 #[test]
-fn advice_and_keys_are_said_whole() {
-    let scene = Scene::new();
-    let done = scene.call_at_home(&["--url", "redis://nop@127.0.0.1:1", "ls"], &[]);
+fn advice_and_keys_are_printed_unmasked() {
+    let fixture = Fixture::new();
+    let done = fixture.call_at_home(&["--url", "redis://nop@127.0.0.1:1", "ls"], &[]);
     let advice = "write `redis://USER:PASSWORD@HOST`, or `redis://:PASSWORD@HOST` for the default user's";
     assert!(done.stderr.contains(advice), "{done:?}");
     assert!(
@@ -131,20 +131,20 @@ fn advice_and_keys_are_said_whole() {
         "{done:?}"
     );
     let key = "https://shop.example:8080/order@7";
-    let hold = scene.holding(&[key]);
+    let hold = fixture.holding(&[key]);
     for args in [
         &["hold", key, "-n", "--no-stdin"][..],
         &["run", key, "-n", "--", "true"],
     ] {
-        let done = scene.call(args);
+        let done = fixture.call(args);
         assert!(done.code != 0 && done.stderr.contains(key), "{args:?}: {done:?}");
     }
     hold.release();
 }
 
 #[test]
-fn a_text_that_is_too_long_for_a_key_is_not_repeated_whole() {
-    let scene = Scene::new();
+fn a_text_too_long_for_a_key_is_shortened() {
+    let fixture = Fixture::new();
     let long = "k".repeat(10_000);
     for args in [
         &["run", &long, "--", "true"][..],
@@ -154,7 +154,7 @@ fn a_text_that_is_too_long_for_a_key_is_not_repeated_whole() {
         &["ls", &long],
         &["evict", &long, "--all"],
     ] {
-        let done = scene.call(args);
+        let done = fixture.call(args);
         assert!(
             done.stderr.contains("kkk") && done.stderr.len() < 500,
             "{args:?}: {done:?}"

@@ -1,28 +1,28 @@
-//! `tenure run` when the lock is lost, or `tenure` itself: no command outlives its lock.
+//! `tenure run` when the lock is lost or `tenure` is killed: no command outlives its lock.
 
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 
-use crate::scene::{Scene, alive, assert_dead, wait_for};
+use crate::fixture::{Fixture, alive, assert_dead, wait_for};
 
-/// A command with a child in its group and one that left it, which writes all three process ids.
+/// A command with a child in its group and one outside of it. It writes all three process ids to a file.
 const FAMILY: &str = "sleep 600 & a=$!; setsid sleep 600 & echo $$ $a $! > pids; wait";
 
-/// R22, R24: no process of the command outlives a killed tool, nor a stopped one, whatever it does on a loss.
+/// R22, R24: no process of the command outlives a `tenure` that was killed or stopped, with any `--on-lost`.
 #[test]
-fn a_killed_or_stopped_tenure_leaves_no_process_and_frees_within_the_lease() {
+fn a_killed_or_stopped_tenure_leaves_no_process_and_no_lock() {
     for (signal, on_lost, code) in [
         (Signal::KILL, "term", 137),
         (Signal::KILL, "ignore", 137),
         (Signal::STOP, "term", 123),
     ] {
-        let scene = Scene::new();
-        let run = scene.shell(&["k", "--lease", "1s", "--on-lost", on_lost], FAMILY);
-        let pids = scene.pids("pids", 3);
+        let fixture = Fixture::new();
+        let run = fixture.shell(&["k", "--lease", "1s", "--on-lost", on_lost], FAMILY);
+        let pids = fixture.pids("pids", 3);
         run.send(signal);
         let began = Instant::now();
-        let hold = scene.hold(&["k"]);
+        let hold = fixture.hold(&["k"]);
         hold.next("waiting");
         hold.next("acquired");
         assert_dead(&pids);
@@ -35,85 +35,85 @@ fn a_killed_or_stopped_tenure_leaves_no_process_and_frees_within_the_lease() {
 
 #[test]
 fn the_guardian_is_armed_before_the_command_starts() {
-    let scene = Scene::new();
-    // The command's first act is to stop `tenure`, which is the guardian's parent: whatever `tenure` does only
-    // after the start, it does not do.
+    let fixture = Fixture::new();
+    // The command first stops `tenure`, the parent of the guardian. So a deadline that `tenure` sends only after the
+    // start never reaches the guardian.
     let script = "kill -STOP $(cut -d' ' -f4 /proc/$PPID/stat); echo $$ > pid; exec sleep 600";
-    let run = scene.shell(&["k", "--lease", "1s"], script);
-    let pid = scene.pids("pid", 1)[0];
+    let run = fixture.shell(&["k", "--lease", "1s"], script);
+    let pid = fixture.pids("pid", 1)[0];
     wait_for("the command's end", || !alive(pid));
     run.send(Signal::CONT);
     assert_eq!(run.finish().code, 123);
 }
 
 #[test]
-fn renewals_move_the_deadline_for_as_long_as_the_command_runs() {
-    let scene = Scene::new();
+fn renewals_move_the_deadline_while_the_command_runs() {
+    let fixture = Fixture::new();
     let began = Instant::now();
-    let run = scene.shell(&["k", "--lease", "1s"], "touch ran; sleep 3; exit 6");
-    scene.wait_for_file("ran");
-    assert!(scene.is_busy("k"));
+    let run = fixture.shell(&["k", "--lease", "1s"], "touch ran; sleep 3; exit 6");
+    fixture.wait_for_file("ran");
+    assert!(fixture.is_busy("k"));
     assert_eq!(run.finish().code, 6);
     assert!(began.elapsed() >= Duration::from_secs(3));
 }
 
-/// R24: the command does not run on without its lock.
+/// R24: the command does not run without its lock.
 #[test]
 fn an_evicted_command_gets_term_then_kill_and_123() {
     for (on_lost, terms_first) in [("term", true), ("kill", false)] {
-        let scene = Scene::new();
-        let script = "trap 'touch told' TERM; echo $$ > pid; while :; do sleep 0.02; done";
-        let run = scene.shell(&["k", "--lease", "1s", "--on-lost", on_lost], script);
-        let pids = scene.pids("pid", 1);
-        scene.evict("k");
+        let fixture = Fixture::new();
+        let script = "trap 'touch got_term' TERM; echo $$ > pid; while :; do sleep 0.02; done";
+        let run = fixture.shell(&["k", "--lease", "1s", "--on-lost", on_lost], script);
+        let pids = fixture.pids("pid", 1);
+        fixture.evict("k");
         let done = run.finish();
         assert_eq!(done.code, 123, "{done:?}");
         assert!(done.stderr.contains("evicted"), "{done:?}");
-        assert_eq!(scene.path("told").exists(), terms_first, "{on_lost}");
+        assert_eq!(fixture.path("got_term").exists(), terms_first, "{on_lost}");
         assert_dead(&pids);
     }
 }
 
 #[test]
-fn a_loss_is_acted_on_when_it_is_known_and_not_only_at_the_deadline() {
-    let scene = Scene::new();
-    let run = scene.shell(&["k", "--lease", "9s"], "echo $$ > pid; exec sleep 600");
-    let pids = scene.pids("pid", 1);
+fn a_known_loss_stops_the_command_before_the_deadline() {
+    let fixture = Fixture::new();
+    let run = fixture.shell(&["k", "--lease", "9s"], "echo $$ > pid; exec sleep 600");
+    let pids = fixture.pids("pid", 1);
     let began = Instant::now();
-    scene.evict("k");
+    fixture.evict("k");
     assert_eq!(run.finish().code, 123);
-    // The next renewal tells it, at a third of the lease; the deadline's TERM comes after 7 s.
+    // The renewal at a third of the lease reports the loss. The deadline's TERM would come only after 7 s.
     assert!(began.elapsed() < Duration::from_secs(6), "{:?}", began.elapsed());
     assert_dead(&pids);
 }
 
 #[test]
-fn a_command_whose_first_act_is_to_kill_its_guardian_is_ended_with_all_it_started() {
-    let scene = Scene::new();
+fn a_command_that_kills_its_guardian_dies_with_its_processes() {
+    let fixture = Fixture::new();
     let mut codes = Vec::new();
     for _ in 0..10 {
         let script = "setsid sleep 600 & echo $$ $! > pids; kill -KILL $PPID; exec sleep 600";
-        let run = scene.shell(&["k"], script);
-        let pids = scene.pids("pids", 2);
+        let run = fixture.shell(&["k"], script);
+        let pids = fixture.pids("pids", 2);
         codes.push(run.finish().code);
         assert_dead(&pids);
-        std::fs::remove_file(scene.path("pids")).expect("it is there");
+        std::fs::remove_file(fixture.path("pids")).expect("it is there");
     }
     assert_eq!(codes, [123; 10], "it ran, so its end is no failure to start it");
-    assert!(!scene.is_busy("k"));
+    assert!(!fixture.is_busy("k"));
 }
 
 #[test]
 fn on_lost_ignore_warns_and_lets_the_command_end() {
-    let scene = Scene::new();
+    let fixture = Fixture::new();
     let script = "touch ready; while ! [ -e go ]; do sleep 0.02; done; exit 6";
-    let run = scene.shell(&["k", "--lease", "1s", "--on-lost", "ignore"], script);
-    scene.wait_for_file("ready");
-    scene.evict("k");
-    let other = scene.holding(&["k"]);
-    // sleep: time itself is the event, the end of the lease that was lost.
+    let run = fixture.shell(&["k", "--lease", "1s", "--on-lost", "ignore"], script);
+    fixture.wait_for_file("ready");
+    fixture.evict("k");
+    let other = fixture.holding(&["k"]);
+    // sleep: waits for the end of the lost lock's lease.
     std::thread::sleep(Duration::from_millis(1500));
-    scene.write("go", "", 0o600);
+    fixture.write("go", "", 0o600);
     let done = run.finish();
     assert_eq!(done.code, 6, "{done:?}");
     assert!(done.stderr.contains("lost"), "{done:?}");
@@ -122,23 +122,23 @@ fn on_lost_ignore_warns_and_lets_the_command_end() {
 
 #[test]
 fn max_hold_stops_the_command_while_the_lock_is_still_held() {
-    let scene = Scene::new();
+    let fixture = Fixture::new();
     for on_lost in ["term", "ignore"] {
-        let script = "trap 'touch told' TERM; echo $$ > pid; while :; do sleep 0.02; done";
+        let script = "trap 'touch got_term' TERM; echo $$ > pid; while :; do sleep 0.02; done";
         let began = Instant::now();
         let options = ["k", "--lease", "3s", "--max-hold", "1200ms", "--on-lost", on_lost];
-        let run = scene.shell(&options, script);
-        scene.wait_for_file("told");
+        let run = fixture.shell(&options, script);
+        fixture.wait_for_file("got_term");
         assert!(began.elapsed() >= Duration::from_millis(1200));
-        let pids = scene.pids("pid", 1);
+        let pids = fixture.pids("pid", 1);
         assert!(
-            !alive(pids[0]) || scene.is_busy("k"),
+            !alive(pids[0]) || fixture.is_busy("k"),
             "the lock outlives the command"
         );
         assert_eq!(run.finish().code, 123);
         assert_dead(&pids);
-        assert!(!scene.is_busy("k"));
-        std::fs::remove_file(scene.path("told")).expect("it is there");
-        std::fs::remove_file(scene.path("pid")).expect("it is there");
+        assert!(!fixture.is_busy("k"));
+        std::fs::remove_file(fixture.path("got_term")).expect("it is there");
+        std::fs::remove_file(fixture.path("pid")).expect("it is there");
     }
 }

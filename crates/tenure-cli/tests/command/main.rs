@@ -1,4 +1,4 @@
-//! The `tenure` command from outside: processes, exit codes and events, on a store of their own in one file.
+//! Tests of the `tenure` binary: processes, exit codes and output, each test with its own store file.
 
 #![cfg(unix)]
 
@@ -7,14 +7,14 @@ mod common;
 mod completions;
 mod doctor;
 mod elect;
+mod fixture;
 mod hold;
+mod inspect;
 mod language;
-mod look;
 mod loss;
 mod manual;
 mod objects;
 mod run;
-mod scene;
 mod schema;
 mod stores;
 mod terminal;

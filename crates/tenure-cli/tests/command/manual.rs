@@ -1,27 +1,27 @@
-//! `tenure man`, read by those who read manual pages.
+//! `tenure man`: the pages are read with `man`.
 
 use std::process::Command;
 
 use tenure_servers::needs;
 
-use crate::scene::{Done, Scene};
+use crate::fixture::{Done, Fixture};
 
 #[test]
-fn every_page_is_sound_and_shows_the_options_and_the_notes_line_by_line() {
+fn every_manual_page_shows_options_and_unfilled_notes() {
     if !needs("mandoc", "mandoc") {
         return;
     }
-    let scene = Scene::new();
+    let fixture = Fixture::new();
     let mandoc = |args: &[&str], page: &str| {
-        let file = scene.write("page", page, 0o600);
+        let file = fixture.write("page", page, 0o600);
         Done::by(Command::new("mandoc").args(args).arg(file))
     };
-    let main = scene.call(&["man"]).stdout;
+    let main = fixture.call(&["man"]).stdout;
     let verbs = main
         .lines()
         .filter_map(|line| line.strip_prefix("tenure\\-")?.strip_suffix("(1)"));
     let pages = verbs.map(|verb| {
-        let page = scene.call(&["man", verb]).stdout;
+        let page = fixture.call(&["man", verb]).stdout;
         assert!(
             page.starts_with(&format!(".TH TENURE-{} 1", verb.to_uppercase())),
             "{page}"
@@ -35,7 +35,7 @@ fn every_page_is_sound_and_shows_the_options_and_the_notes_line_by_line() {
         assert_eq!((lint.code, lint.stdout.as_str()), (0, ""), "{page}: {lint:?}");
         assert!(page.contains(".SH SYNOPSIS"), "{page}");
     }
-    for page in [main, scene.call(&["man", "run"]).stdout] {
+    for page in [main, fixture.call(&["man", "run"]).stdout] {
         let shown = mandoc(&["-T", "ascii"], &page).stdout;
         assert!(shown.contains("\n       Not promised:\n"), "{shown}");
         assert!(shown.contains("--busy-exit"), "{shown}");

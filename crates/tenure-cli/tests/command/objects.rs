@@ -1,13 +1,13 @@
-//! What programs read is explained to people: every field of every object stands in its verb's `--help` and page.
+//! Every field of every JSON object is explained in the `--help` and the manual page of its verb.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
 use serde_json::Value;
 
-use crate::scene::Scene;
+use crate::fixture::Fixture;
 
-/// The names of all fields, also of the objects within.
+/// Returns the names of all fields, including those of nested objects.
 fn fields(value: &Value) -> Vec<String> {
     match value {
         Value::Array(items) => items.iter().flat_map(fields).collect(),
@@ -19,7 +19,7 @@ fn fields(value: &Value) -> Vec<String> {
     }
 }
 
-/// The words at the beginning of indented lines: what is explained there.
+/// Returns the first words of indented lines, which are the fields that the text explains.
 fn explained(text: &str) -> Vec<&str> {
     let indented = text.lines().filter(|line| line.starts_with("  "));
     indented
@@ -27,10 +27,10 @@ fn explained(text: &str) -> Vec<&str> {
         .collect()
 }
 
-/// `also_in` is the verb whose help explains the rest.
-fn assert_explained(scene: &Scene, verb: &str, objects: &[Value], also_in: &str) {
-    let help = |verb: &str| scene.call(&[verb, "--help"]).stdout;
-    let page = |verb: &str| scene.call(&["man", verb]).stdout;
+/// Asserts that the verb's help explains all fields of the objects. `also_in` is a verb whose help explains the others.
+fn assert_explained(fixture: &Fixture, verb: &str, objects: &[Value], also_in: &str) {
+    let help = |verb: &str| fixture.call(&[verb, "--help"]).stdout;
+    let page = |verb: &str| fixture.call(&["man", verb]).stdout;
     let (own, other, page) = (help(verb), help(also_in), page(verb) + &page(also_in));
     let known = [explained(&own), explained(&other)].concat();
     assert!(!objects.is_empty());
@@ -43,73 +43,73 @@ fn assert_explained(scene: &Scene, verb: &str, objects: &[Value], also_in: &str)
     }
 }
 
-/// What the verb prints with `--json`: one object.
-fn printed(scene: &Scene, args: &[&str]) -> Vec<Value> {
-    let done = scene.call(&[args, &["--json"]].concat());
+/// Runs the verb with `--json`, and returns the objects that it printed.
+fn printed(fixture: &Fixture, args: &[&str]) -> Vec<Value> {
+    let done = fixture.call(&[args, &["--json"]].concat());
     assert_eq!((done.code, done.objects().len()), (0, 1), "{args:?}: {done:?}");
     done.objects()
 }
 
 #[test]
-fn every_field_of_what_is_looked_at_is_in_the_help() {
-    let scene = Scene::new();
-    let _first = scene.holding(&["k", "--fair"]);
-    let second = scene.hold(&["k", "--fair"]);
+fn the_help_of_inspecting_verbs_explains_every_field() {
+    let fixture = Fixture::new();
+    let _first = fixture.holding(&["k", "--fair"]);
+    let second = fixture.hold(&["k", "--fair"]);
     let waiting = second.next("waiting");
     for args in [&["ls"][..], &["show", "k"]] {
-        let objects = printed(&scene, args);
+        let objects = printed(&fixture, args);
         assert!(objects[0]["waiters"][0].is_object(), "{objects:?}");
-        assert_explained(&scene, args[0], &objects, args[0]);
+        assert_explained(&fixture, args[0], &objects, args[0]);
     }
-    assert_explained(&scene, "watch", &[scene.watch("").change("held")], "show");
+    assert_explained(&fixture, "watch", &[fixture.watch("").change("held")], "show");
     let claim = waiting["claim"].as_str().expect("a claim is text");
-    let evicted = printed(&scene, &["evict", "k", "--claim", claim]);
-    assert_explained(&scene, "evict", &evicted, "evict");
+    let evicted = printed(&fixture, &["evict", "k", "--claim", claim]);
+    assert_explained(&fixture, "evict", &evicted, "evict");
 }
 
 #[test]
-fn every_field_of_what_is_told_of_the_store_and_the_command_is_in_the_help() {
-    let scene = Scene::new();
+fn the_help_of_the_other_verbs_explains_every_field() {
+    let fixture = Fixture::new();
     for args in [
         &["schema"][..],
         &["schema", "--apply"],
         &["completions", "bash"],
         &["man"],
     ] {
-        let objects = printed(&scene, args);
-        assert_explained(&scene, args[0], &objects, args[0]);
+        let objects = printed(&fixture, args);
+        assert_explained(&fixture, args[0], &objects, args[0]);
     }
-    fs::set_permissions(scene.path("locks.db"), fs::Permissions::from_mode(0o666)).expect("it is ours");
-    let findings = scene.call(&["--json", "doctor"]).objects();
-    assert_explained(&scene, "doctor", &findings, "doctor");
+    fs::set_permissions(fixture.path("locks.db"), fs::Permissions::from_mode(0o666)).expect("it is ours");
+    let findings = fixture.call(&["--json", "doctor"]).objects();
+    assert_explained(&fixture, "doctor", &findings, "doctor");
 }
 
 #[test]
-fn every_event_of_a_hold_and_every_field_of_it_is_in_the_help() {
-    let scene = Scene::new();
-    let first = scene.hold(&["k"]);
-    let several = scene.hold(&["a", "b"]);
+fn the_help_of_hold_explains_every_event_and_field() {
+    let fixture = Fixture::new();
+    let first = fixture.hold(&["k"]);
+    let several = fixture.hold(&["a", "b"]);
     let mut events = vec![first.next("acquired"), several.next("acquired")];
     let wait = |args: &[&str], names: &[&str]| -> Vec<Value> {
-        let hold = scene.hold(args);
+        let hold = fixture.hold(args);
         names.iter().map(|name| hold.next(name)).collect()
     };
     events.extend(wait(&["k", "-n"], &["busy"]));
     events.extend(wait(&["k", "-w", "100ms"], &["waiting", "timeout"]));
-    let mut cancelled = scene.hold(&["k"]);
+    let mut cancelled = fixture.hold(&["k"]);
     events.push(cancelled.next("waiting"));
     cancelled.close_stdin();
     events.push(cancelled.next("cancelled"));
     events.extend(wait(&["m", "--max-hold", "1s"], &["acquired", "lost"]));
-    let mut given_back = scene.hold(&["r"]);
+    let mut given_back = fixture.hold(&["r"]);
     events.push(given_back.next("acquired"));
     given_back.close_stdin();
     events.push(given_back.next("released"));
-    let broken = Scene::new();
+    let broken = Fixture::new();
     broken.break_store();
     events.push(broken.hold(&["k"]).next("error"));
-    assert_explained(&scene, "hold", &events, "hold");
-    let help = scene.call(&["hold", "--help"]).stdout;
+    assert_explained(&fixture, "hold", &events, "hold");
+    let help = fixture.call(&["hold", "--help"]).stdout;
     for event in &events {
         let name = event["event"].as_str().expect("a word");
         assert!(explained(&help).contains(&name), "{name} is missing in\n{help}");

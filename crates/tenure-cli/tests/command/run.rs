@@ -1,25 +1,25 @@
-//! `tenure run` while all goes well: exit codes, environment, waiting, and what is kept for how long.
+//! `tenure run` without a failure: exit codes, environment, waiting, and how long the lock is kept.
 
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 
-use crate::scene::{Done, LIMIT, Scene, wait_for};
+use crate::fixture::{Done, Fixture, LIMIT, wait_for};
 
 #[test]
-fn the_exit_code_is_the_commands_or_128_and_the_signal() {
-    let scene = Scene::new();
-    assert_eq!(scene.call(&["run", "k", "--", "true"]).code, 0);
-    assert_eq!(scene.shell(&["k"], "exit 7").finish().code, 7);
-    assert_eq!(scene.shell(&["k"], "kill -TERM $$").finish().code, 143);
-    assert!(!scene.is_busy("k"));
+fn the_exit_code_is_the_commands_or_128_plus_the_signal() {
+    let fixture = Fixture::new();
+    assert_eq!(fixture.call(&["run", "k", "--", "true"]).code, 0);
+    assert_eq!(fixture.shell(&["k"], "exit 7").finish().code, 7);
+    assert_eq!(fixture.shell(&["k"], "kill -TERM $$").finish().code, 143);
+    assert!(!fixture.is_busy("k"));
 }
 
 #[test]
-fn a_command_that_cannot_start_is_126_or_127_and_frees_the_lock() {
-    let scene = Scene::new();
-    scene.write("plain", "x", 0o600);
-    scene.write("script", "#!/nonexistent/interpreter\n", 0o755);
+fn a_command_that_cannot_start_exits_126_or_127_and_releases() {
+    let fixture = Fixture::new();
+    fixture.write("plain", "x", 0o600);
+    fixture.write("script", "#!/nonexistent/interpreter\n", 0o755);
     for (program, code) in [
         ("/nonexistent/program", 127),
         ("no-such-program-anywhere", 127),
@@ -28,18 +28,18 @@ fn a_command_that_cannot_start_is_126_or_127_and_frees_the_lock() {
         ("./script", 126),
         ("/", 126),
     ] {
-        let done = scene.call(&["run", "k", "--", program]);
+        let done = fixture.call(&["run", "k", "--", program]);
         assert_eq!(done.code, code, "{done:?}");
         assert!(done.stderr.contains(program), "{done:?}");
     }
-    assert!(!scene.is_busy("k"));
+    assert!(!fixture.is_busy("k"));
 }
 
 #[test]
-fn a_busy_lock_is_124_or_what_was_asked_and_the_command_never_runs() {
-    let scene = Scene::new();
-    let hold = scene.holding(&["k"]);
-    let run = |options: &[&str]| scene.shell(&[&["k"], options].concat(), "touch ran").finish();
+fn a_busy_lock_exits_124_or_busy_exit_without_running() {
+    let fixture = Fixture::new();
+    let hold = fixture.holding(&["k"]);
+    let run = |options: &[&str]| fixture.shell(&[&["k"], options].concat(), "touch ran").finish();
     let busy = run(&["-n"]);
     assert!(busy.code == 124 && busy.stderr.contains("busy"), "{busy:?}");
     let cron = run(&["-n", "-E", "0"]);
@@ -47,16 +47,16 @@ fn a_busy_lock_is_124_or_what_was_asked_and_the_command_never_runs() {
     let began = Instant::now();
     assert_eq!(run(&["-w", "300ms", "--busy-exit", "9"]).code, 9);
     assert!(began.elapsed() >= Duration::from_millis(300));
-    assert!(!scene.path("ran").exists());
+    assert!(!fixture.path("ran").exists());
     hold.release();
 }
 
 #[test]
-fn of_several_locks_only_one_is_said_to_be_busy() {
-    let scene = Scene::new();
-    let hold = scene.holding(&["w1"]);
-    let said = |args: &[&str], words: &str| {
-        let stderr = scene.start(args).finish().stderr;
+fn a_busy_multi_lock_reports_one_of_its_keys_as_busy() {
+    let fixture = Fixture::new();
+    let hold = fixture.holding(&["w1"]);
+    let printed = |args: &[&str], words: &str| {
+        let stderr = fixture.start(args).finish().stderr;
         assert!(stderr.contains(words), "{args:?}: {stderr}");
     };
     let (all, alone) = (r#"one of "a", "w1", "b""#, r#""w1""#);
@@ -66,11 +66,11 @@ fn of_several_locks_only_one_is_said_to_be_busy() {
     ] {
         for (keys, names) in [(&["a", "w1", "b"][..], all), (&["w1"], alone)] {
             let args = [keys, options].concat();
-            said(
+            printed(
                 &[&["run"], &args[..], &["--", "true"]].concat(),
                 &format!("{run}{names};"),
             );
-            said(
+            printed(
                 &[&["hold", "--no-stdin"], &args[..]].concat(),
                 &format!("note: {held}{names}"),
             );
@@ -81,14 +81,14 @@ fn of_several_locks_only_one_is_said_to_be_busy() {
 
 #[test]
 fn the_command_sees_its_lock_and_the_store_without_a_password() {
-    let scene = Scene::new();
+    let fixture = Fixture::new();
     let script = r#"printf '%s|%s|%s|%s|%s' "$TENURE_KEY" "$TENURE_TOKEN" "$TENURE_CLAIM" "$TENURE_STORE" "$TENURE_URL""#;
     for verb in ["run", "elect"] {
-        let mut command = scene.command(&[verb, "k", "--", "sh", "-c", script]);
+        let mut command = fixture.command(&[verb, "k", "--", "sh", "-c", script]);
         command.env("TENURE_URL", "redis://u:s3cr3t@nowhere/0");
         let text = Done::by(&mut command).stdout;
         let values: Vec<&str> = text.split('|').collect();
-        assert_eq!((values[0], values[3]), ("k", scene.url().as_str()));
+        assert_eq!((values[0], values[3]), ("k", fixture.url().as_str()));
         assert!(values[1].parse::<u64>().is_ok_and(|token| token > 0), "{text}");
         assert!(values[2].contains(':'), "{text}");
         assert_eq!(values[4], "redis://u:s3cr3t@nowhere/0", "it passes through");
@@ -96,10 +96,10 @@ fn the_command_sees_its_lock_and_the_store_without_a_password() {
 }
 
 #[test]
-fn of_a_multi_lock_the_command_sees_one_value_a_line() {
-    let scene = Scene::new();
+fn a_multi_lock_gives_the_command_one_value_per_line() {
+    let fixture = Fixture::new();
     let script = r#"printf '%s|%s|%s' "$TENURE_KEY" "$TENURE_TOKEN" "$TENURE_CLAIM""#;
-    let done = scene.shell(&["b", "a"], script).finish();
+    let done = fixture.shell(&["b", "a"], script).finish();
     let values: Vec<Vec<&str>> = done
         .stdout
         .split('|')
@@ -112,37 +112,38 @@ fn of_a_multi_lock_the_command_sees_one_value_a_line() {
 
 #[test]
 fn nothing_of_ours_goes_to_stdout() {
-    let scene = Scene::new();
+    let fixture = Fixture::new();
     for words in [&["-v", "run"][..], &["--json", "run"], &["--json", "-v", "elect"]] {
-        let done = scene.call(&[words, &["k", "--", "echo", "mine"]].concat());
+        let done = fixture.call(&[words, &["k", "--", "echo", "mine"]].concat());
         assert_eq!(done.stdout, "mine\n", "{words:?}");
-        let refused = scene.call(&[words, &["", "--", "true"]].concat());
+        let refused = fixture.call(&[words, &["", "--", "true"]].concat());
         assert_eq!((refused.code, refused.stdout.as_str()), (125, ""), "{words:?}");
     }
 }
 
-/// The grace is reckoned from the lease that the store gives: from the longer one it would be over before it began.
+/// The grace is computed from the lease that the store gives. Computed from the longer one, the deadline would pass
+/// before the start.
 #[test]
-fn a_lease_beyond_the_stores_limits_is_rounded_and_runs_the_command() {
-    let scene = Scene::new();
+fn a_lease_beyond_the_limits_is_rounded_and_the_command_runs() {
+    let fixture = Fixture::new();
     for grace in [&[][..], &["--grace", "20000h"]] {
         for verb in ["run", "elect"] {
             let lease = [verb, "k", "--lease", "875999h"];
-            let done = scene.call(&[&lease[..], grace, &["--", "echo", "ran"]].concat());
+            let done = fixture.call(&[&lease[..], grace, &["--", "echo", "ran"]].concat());
             assert_eq!((done.code, done.stdout.as_str()), (0, "ran\n"), "{done:?}");
         }
     }
 }
 
-/// Whoever waits would else believe that somebody holds the lock, and cron that all is well.
+/// Reported as busy, a failing store would let a user wait for a holder, and let cron believe that all is well.
 #[test]
-fn a_store_that_does_not_answer_is_no_busy_lock() {
-    let scene = Scene::new();
-    assert_eq!(scene.call(&["run", "k", "--", "true"]).code, 0);
-    let blocked = scene.block();
-    let short = scene.start(&["run", "l", "-w", "1500ms", "-E", "0", "--", "touch", "ran"]);
-    let hold = scene.hold(&["m", "-w", "1500ms"]);
-    let done = scene.call(&["run", "k", "-w", "7s", "-E", "0", "--", "touch", "ran"]);
+fn a_store_that_does_not_answer_exits_125_not_124() {
+    let fixture = Fixture::new();
+    assert_eq!(fixture.call(&["run", "k", "--", "true"]).code, 0);
+    let blocked = fixture.block();
+    let short = fixture.start(&["run", "l", "-w", "1500ms", "-E", "0", "--", "touch", "ran"]);
+    let hold = fixture.hold(&["m", "-w", "1500ms"]);
+    let done = fixture.call(&["run", "k", "-w", "7s", "-E", "0", "--", "touch", "ran"]);
     let short = short.finish();
     assert_eq!(short.code, 125, "{short:?}");
     assert!(short.stderr.contains("did not answer within"), "{short:?}");
@@ -155,42 +156,43 @@ fn a_store_that_does_not_answer_is_no_busy_lock() {
     assert_eq!(warnings, 1, "{done:?}");
     assert!(done.stderr.contains("kept busy"), "{done:?}");
     assert!(done.stderr.contains("cannot lock \"k\""), "{done:?}");
-    assert!(!scene.path("ran").exists());
+    assert!(!fixture.path("ran").exists());
 }
 
 #[test]
-fn a_signal_while_waiting_withdraws_and_the_command_never_runs() {
-    let scene = Scene::new();
+fn a_signal_while_waiting_withdraws_without_running() {
+    let fixture = Fixture::new();
     for (signal, code) in [
         (Signal::INT, 130),
         (Signal::TERM, 143),
         (Signal::HUP, 129),
         (Signal::QUIT, 131),
     ] {
-        let hold = scene.holding(&["k", "--fair"]);
-        let waiter = scene.start(&["run", "k", "--fair", "--", "touch", "ran"]);
-        let waiters = || scene.shown("k")["waiters"].as_array().map(Vec::len);
+        let hold = fixture.holding(&["k", "--fair"]);
+        let waiter = fixture.start(&["run", "k", "--fair", "--", "touch", "ran"]);
+        let waiters = || fixture.shown("k")["waiters"].as_array().map(Vec::len);
         wait_for("the waiter in the queue", || waiters() == Some(1));
         waiter.send(signal);
         assert_eq!(waiter.finish().code, code);
         assert_eq!(waiters(), Some(0), "nothing is left behind");
         hold.release();
     }
-    assert!(!scene.path("ran").exists());
+    assert!(!fixture.path("ran").exists());
 }
 
 #[test]
-fn int_term_hup_and_quit_reach_the_group_and_usr1_and_usr2_the_command_alone() {
-    let scene = Scene::new();
-    // The command and a child in its group write what they hear; both end when told by a file.
-    let listener = "for s in INT TERM HUP QUIT USR1 USR2; do trap \"echo $0 $s >> heard\" $s; done; \
+fn signals_are_forwarded_to_the_group_or_the_command_alone() {
+    let fixture = Fixture::new();
+    // The command and a child in its group write the signals that they receive to a file. Both end when the file `end`
+    // appears.
+    let listener = "for s in INT TERM HUP QUIT USR1 USR2; do trap \"echo $0 $s >> received\" $s; done; \
         touch $0; while [ ! -e end ]; do sleep 0.02; done; exit 6";
     let script = format!("sh -c '{listener}' child & exec sh -c '{listener}' command");
-    let run = scene.shell(&["k"], &script);
-    scene.wait_for_file("child");
-    scene.wait_for_file("command");
-    let heard = |count| {
-        let mut lines = scene.lines("heard", count);
+    let run = fixture.shell(&["k"], &script);
+    fixture.wait_for_file("child");
+    fixture.wait_for_file("command");
+    let received = |count| {
+        let mut lines = fixture.lines("received", count);
         lines.sort();
         lines
     };
@@ -200,39 +202,39 @@ fn int_term_hup_and_quit_reach_the_group_and_usr1_and_usr2_the_command_alone() {
         (Signal::USR1, "USR1", false),
         (Signal::HUP, "HUP", true),
         (Signal::USR2, "USR2", false),
-        // In the background a shell without job control ignores these two.
+        // A shell without job control ignores INT and QUIT in background processes.
         (Signal::INT, "INT", false),
         (Signal::QUIT, "QUIT", false),
     ] {
         run.send(signal);
         count += if of_group { 2 } else { 1 };
-        let lines = heard(count);
+        let lines = received(count);
         assert_eq!(lines.len(), count, "{lines:?}");
         assert!(lines.contains(&format!("command {name}")), "{lines:?}");
         assert_eq!(lines.contains(&format!("child {name}")), of_group, "{lines:?}");
     }
-    scene.write("end", "", 0o600);
+    fixture.write("end", "", 0o600);
     assert_eq!(run.finish().code, 6);
 }
 
 #[test]
-fn what_the_command_leaves_behind_is_ended_before_the_lock_is_free() {
-    let scene = Scene::new();
+fn descendants_are_killed_before_the_lock_is_released() {
+    let fixture = Fixture::new();
     let script = "(setsid sleep 600 & echo $! > pid); exit 6";
-    assert_eq!(scene.shell(&["k"], script).finish().code, 6);
-    crate::scene::assert_dead(&scene.pids("pid", 1));
-    assert!(!scene.is_busy("k"));
+    assert_eq!(fixture.shell(&["k"], script).finish().code, 6);
+    crate::fixture::assert_dead(&fixture.pids("pid", 1));
+    assert!(!fixture.is_busy("k"));
 }
 
 #[test]
-fn a_release_that_is_not_confirmed_is_warned_of_and_the_exit_code_stays_the_commands() {
-    let scene = Scene::new();
+fn an_unconfirmed_release_warns_and_keeps_the_exit_code() {
+    let fixture = Fixture::new();
     let script = "touch ready; while [ ! -e end ]; do sleep 0.02; done; exit 6";
-    let run = scene.shell(&["k", "--lease", "3s"], script);
-    scene.wait_for_file("ready");
-    let blocked = scene.block();
+    let run = fixture.shell(&["k", "--lease", "3s"], script);
+    fixture.wait_for_file("ready");
+    let blocked = fixture.block();
     let began = Instant::now();
-    scene.write("end", "", 0o600);
+    fixture.write("end", "", 0o600);
     let done = run.finish();
     assert_eq!(done.code, 6, "{done:?}");
     assert!(
@@ -249,13 +251,13 @@ fn a_release_that_is_not_confirmed_is_warned_of_and_the_exit_code_stays_the_comm
 }
 
 #[test]
-fn a_command_is_stopped_before_its_lease_ends_when_the_store_cannot_be_reached() {
-    let scene = Scene::new();
-    let run = scene.shell(&["k", "--lease", "2s"], "echo $$ > pid; exec sleep 600");
-    let pids = scene.pids("pid", 1);
-    let _blocked = scene.block();
+fn an_unreachable_store_stops_the_command_before_its_lease_ends() {
+    let fixture = Fixture::new();
+    let run = fixture.shell(&["k", "--lease", "2s"], "echo $$ > pid; exec sleep 600");
+    let pids = fixture.pids("pid", 1);
+    let _blocked = fixture.block();
     let began = Instant::now();
-    wait_for("the end of the command", || !crate::scene::alive(pids[0]));
+    wait_for("the end of the command", || !crate::fixture::alive(pids[0]));
     assert!(began.elapsed() < Duration::from_secs(2), "{:?}", began.elapsed());
     let done = run.finish();
     assert_eq!(done.code, 123, "{done:?}");
@@ -266,50 +268,50 @@ fn a_counter_under_one_lock_or_several_is_exact() {
     let several = [["a", "b", "c"], ["c", "b", "a"], ["b", "c", "a"], ["a", "c", "b"]];
     let several: Vec<&[&str]> = several.iter().map(<[_; 3]>::as_slice).collect();
     for (orders, rounds) in [(vec![&["k"][..]], 24), (several, 3)] {
-        let scene = Scene::new();
-        scene.write("counter", "0\n", 0o600);
+        let fixture = Fixture::new();
+        fixture.write("counter", "0\n", 0o600);
         let script = "n=$(cat counter); sleep 0.02; echo $((n + 1)) > counter";
         let all = orders.repeat(rounds);
-        let runs: Vec<_> = all.iter().map(|keys| scene.shell(keys, script)).collect();
+        let runs: Vec<_> = all.iter().map(|keys| fixture.shell(keys, script)).collect();
         for run in runs {
             assert_eq!(run.finish().code, 0);
         }
-        assert_eq!(scene.lines("counter", 1), [all.len().to_string()], "{orders:?}");
+        assert_eq!(fixture.lines("counter", 1), [all.len().to_string()], "{orders:?}");
     }
 }
 
 #[test]
-fn the_lock_is_kept_for_at_least_as_long_as_asked() {
-    let scene = Scene::new();
+fn at_least_keeps_the_lock_after_the_command_has_ended() {
+    let fixture = Fixture::new();
     let began = Instant::now();
-    let run = scene.shell(&["k", "--at-least", "1500ms"], "touch ran; exit 6");
-    scene.wait_for_file("ran");
-    assert!(scene.is_busy("k"));
+    let run = fixture.shell(&["k", "--at-least", "1500ms"], "touch ran; exit 6");
+    fixture.wait_for_file("ran");
+    assert!(fixture.is_busy("k"));
     assert_eq!(run.finish().code, 6);
     assert!(began.elapsed() >= Duration::from_millis(1500));
-    assert!(!scene.is_busy("k"));
+    assert!(!fixture.is_busy("k"));
 }
 
 #[test]
 fn a_signal_ends_the_wait_of_at_least_and_frees_the_lock() {
-    let scene = Scene::new();
-    let mut run = scene.shell(&["k", "--at-least", "10m"], "echo $$ > pid; exit 6");
-    let pid = scene.pids("pid", 1)[0];
-    wait_for("the command's end", || !crate::scene::alive(pid));
+    let fixture = Fixture::new();
+    let mut run = fixture.shell(&["k", "--at-least", "10m"], "echo $$ > pid; exit 6");
+    let pid = fixture.pids("pid", 1)[0];
+    wait_for("the command's end", || !crate::fixture::alive(pid));
     let began = Instant::now();
     wait_for("an answer to TERM", || {
-        // It may still be forwarded to a command that is ending.
+        // The signal may still be forwarded to a command that is ending.
         run.send(Signal::TERM);
         run.has_ended()
     });
     assert_eq!(run.finish().code, 6);
     assert!(began.elapsed() < LIMIT);
-    assert!(!scene.is_busy("k"));
+    assert!(!fixture.is_busy("k"));
 }
 
 #[test]
-fn bad_input_is_125_or_2_with_a_reason() {
-    let scene = Scene::new();
+fn bad_input_exits_125_or_2_with_a_reason() {
+    let fixture = Fixture::new();
     let long = "x".repeat(201);
     for (args, code) in [
         (&["run", "", "--", "true"][..], 125),
@@ -323,7 +325,7 @@ fn bad_input_is_125_or_2_with_a_reason() {
         (&["evict", "", "--all"], 2),
         (&["evict", "k"], 2),
     ] {
-        let done = scene.call(args);
+        let done = fixture.call(args);
         assert_eq!(
             (done.code, done.stdout.as_str()),
             (code, ""),
@@ -332,5 +334,5 @@ fn bad_input_is_125_or_2_with_a_reason() {
         assert!(done.stderr.starts_with("error: "), "{args:?}: {done:?}");
         assert!(!done.stderr.contains("panicked"), "{args:?}: {done:?}");
     }
-    assert!(!scene.path("locks.db").exists(), "no store was touched");
+    assert!(!fixture.path("locks.db").exists(), "no store was touched");
 }

@@ -1,27 +1,27 @@
-//! Which store a command line means, seen from outside.
+//! Which store the binary chooses for a command line.
 
 use std::fs;
 
-use crate::scene::{Done, Scene};
+use crate::fixture::{Done, Fixture};
 
-/// The store that the command is told of.
-fn store(scene: &Scene, options: &[&str], env: &[(&str, &str)]) -> String {
+/// Returns the store that the command finds in `TENURE_STORE`.
+fn store(fixture: &Fixture, options: &[&str], env: &[(&str, &str)]) -> String {
     let run = ["-q", "run", "k", "--", "sh", "-c", "printf %s \"$TENURE_STORE\""];
-    let done = scene.call_at_home(&[options, &run].concat(), env);
+    let done = fixture.call_at_home(&[options, &run].concat(), env);
     assert_eq!(done.code, 0, "{done:?}");
     done.stdout
 }
 
 #[test]
 fn options_come_before_the_variable_and_the_variable_before_the_file() {
-    let scene = Scene::new();
-    let url = |name: &str| format!("sqlite:{}", scene.path(name).display());
-    scene.write(
+    let fixture = Fixture::new();
+    let url = |name: &str| format!("sqlite:{}", fixture.path(name).display());
+    fixture.write(
         "home/.config/tenure/url",
         &format!("{}\nignored\n", url("config.db")),
         0o600,
     );
-    let file = scene.write("file", &url("file.db"), 0o600);
+    let file = fixture.write("file", &url("file.db"), 0o600);
     let file = file.to_str().expect("text");
     let env: &[_] = &[("TENURE_URL", &*url("variable.db"))];
     for (options, env, name) in [
@@ -30,77 +30,81 @@ fn options_come_before_the_variable_and_the_variable_before_the_file() {
         (&["--url-file", file], env, "file.db"),
         (&["--url", &url("option.db")], env, "option.db"),
     ] {
-        assert_eq!(store(&scene, options, env), url(name));
+        assert_eq!(store(&fixture, options, env), url(name));
     }
-    fs::remove_file(scene.path("home/.config/tenure/url")).expect("it is there");
-    let folder = scene.path("home/.local/state/tenure");
+    fs::remove_file(fixture.path("home/.config/tenure/url")).expect("it is there");
+    let folder = fixture.path("home/.local/state/tenure");
     assert_eq!(
-        store(&scene, &[], &[]),
+        store(&fixture, &[], &[]),
         format!("sqlite:{}/locks.db", folder.display())
     );
 }
 
-/// A command that works in another folder, and asks `tenure` there, is to find the same locks.
+/// A command that changes its directory and runs `tenure` there must find the same locks.
 #[test]
-fn a_relative_lock_file_is_told_to_the_command_as_an_absolute_one() {
-    let scene = Scene::new();
-    let folder = fs::canonicalize(scene.path(".")).expect("it is there");
+fn the_command_gets_the_absolute_path_of_a_lock_file() {
+    let fixture = Fixture::new();
+    let folder = fs::canonicalize(fixture.path(".")).expect("it is there");
     assert_eq!(
-        store(&scene, &["--url", "sqlite:l.db"], &[]),
+        store(&fixture, &["--url", "sqlite:l.db"], &[]),
         format!("sqlite:{}/l.db", folder.display())
     );
     assert!(
         folder.join("l.db").exists(),
         "a path begins where the command runs"
     );
-    scene.write("home/.config/tenure/url", "sqlite:l.db", 0o600);
-    let done = scene.call_at_home(&["run", "k", "--", "true"], &[]);
+    fixture.write("home/.config/tenure/url", "sqlite:l.db", 0o600);
+    let done = fixture.call_at_home(&["run", "k", "--", "true"], &[]);
     assert_eq!(done.code, 125, "{done:?}");
     assert!(done.stderr.contains("write an absolute path"), "{done:?}");
 }
 
-/// `ulimit -f`, as accounts of a shared machine may have it.
+/// `ulimit -f`, as set for the accounts of a shared machine.
 #[test]
-fn a_limit_of_file_sizes_is_an_error_in_words() {
-    let scene = Scene::new();
+fn a_file_size_limit_is_reported_as_an_error() {
+    let fixture = Fixture::new();
     let mut limited = std::process::Command::new("sh");
-    let tenure = scene.at_home(&[]);
+    let tenure = fixture.at_home(&[]);
     let script = "ulimit -f 0; exec \"$0\" -q --url sqlite:x.db run k -- touch ran";
     limited.args(["-c", script]).arg(tenure.get_program());
-    let done = Done::by(limited.current_dir(scene.path(".")));
+    let done = Done::by(limited.current_dir(fixture.path(".")));
     assert_eq!(done.code, 125, "{done:?}");
     assert!(done.stderr.contains("x.db failed: check its disk"), "{done:?}");
-    assert!(!scene.path("ran").exists());
+    assert!(!fixture.path("ran").exists());
 }
 
 #[test]
 fn without_home_the_user_database_is_asked() {
-    let scene = Scene::new();
-    let done = Done::by(scene.at_home(&["schema"]).env_remove("HOME"));
+    let fixture = Fixture::new();
+    let done = Done::by(fixture.at_home(&["schema"]).env_remove("HOME"));
     assert_eq!(done.code, 0, "{done:?}");
     assert!(done.stderr.contains(".local/state/tenure"), "{done:?}");
 }
 
 #[test]
-fn paths_are_percent_decoded_and_the_query_begins_at_the_question_mark() {
-    let scene = Scene::new();
-    let folder = scene.folder.path().display().to_string();
-    store(&scene, &["--url", &format!("sqlite:{folder}/a%20b%3Fc.db")], &[]);
-    assert!(scene.path("a b?c.db").exists());
+fn sqlite_paths_are_percent_decoded_up_to_the_query() {
+    let fixture = Fixture::new();
+    let folder = fixture.folder.path().display().to_string();
+    store(
+        &fixture,
+        &["--url", &format!("sqlite:{folder}/a%20b%3Fc.db")],
+        &[],
+    );
+    assert!(fixture.path("a b?c.db").exists());
     for (query, words) in [("wibble=1", "layout"), ("layout=redisson", "claims")] {
         let url = format!("sqlite:{folder}/x.db?{query}");
-        let done = scene.call_at_home(&["--url", &url, "run", "k", "--", "true"], &[]);
+        let done = fixture.call_at_home(&["--url", &url, "run", "k", "--", "true"], &[]);
         assert_eq!(done.code, 125, "{done:?}");
         assert!(done.stderr.contains(words), "the known ones are listed: {done:?}");
-        assert_eq!(scene.call_at_home(&["--url", &url, "ls"], &[]).code, 2);
+        assert_eq!(fixture.call_at_home(&["--url", &url, "ls"], &[]).code, 2);
     }
-    assert!(!scene.path("x.db").exists());
+    assert!(!fixture.path("x.db").exists());
 }
 
 #[test]
-fn a_url_that_cannot_be_used_is_told_with_who_named_it() {
-    let scene = Scene::new();
-    let file = scene.write("home/.config/tenure/url", "# our store\nsqlite:\n", 0o600);
+fn an_unusable_url_is_reported_with_its_source() {
+    let fixture = Fixture::new();
+    let file = fixture.write("home/.config/tenure/url", "# our store\nsqlite:\n", 0o600);
     let file = file.display().to_string();
     let (gone, in_file) = (
         "redis://u:s3cr3t@127.0.0.1:1",
@@ -114,7 +118,7 @@ fn a_url_that_cannot_be_used_is_told_with_who_named_it() {
         (&[], Some(gone), "as TENURE_URL names it\n"),
     ] {
         let env: Vec<(&str, &str)> = url.map(|url| ("TENURE_URL", url)).into_iter().collect();
-        let done = scene.call_at_home(&[options, &["ls"]].concat(), &env);
+        let done = fixture.call_at_home(&[options, &["ls"]].concat(), &env);
         assert!(done.code == 2 || done.code == 3, "{done:?}");
         assert!(done.stderr.contains(words), "{words} is missing in {done:?}");
         assert!(!done.stderr.contains("s3cr3t"), "{done:?}");
@@ -123,7 +127,7 @@ fn a_url_that_cannot_be_used_is_told_with_who_named_it() {
 
 #[test]
 fn a_password_among_the_options_is_not_shown() {
-    let scene = Scene::new();
+    let fixture = Fixture::new();
     for url in [
         "redis://h:6379?auth=s3cr3t",
         "redis://h?credentials=s3cr3t",
@@ -132,7 +136,7 @@ fn a_password_among_the_options_is_not_shown() {
         "sqlite:x.db?pin=s3cr3t",
     ] {
         for verb in [&["ls"][..], &["doctor"], &["run", "k", "--", "true"]] {
-            let done = scene.call_at_home(&[&["--url", url], verb].concat(), &[]);
+            let done = fixture.call_at_home(&[&["--url", url], verb].concat(), &[]);
             assert!([2, 125].contains(&done.code), "{done:?}");
             assert!(!format!("{done:?}").contains("s3cr3t"), "{done:?}");
         }
@@ -141,10 +145,10 @@ fn a_password_among_the_options_is_not_shown() {
 
 #[test]
 fn the_helpers_never_carry_the_url_in_their_arguments() {
-    let scene = Scene::new();
+    let fixture = Fixture::new();
     let script = "for pid in $PPID $(cut -d' ' -f4 /proc/$PPID/stat); do tr '\\0' ' ' < /proc/$pid/cmdline; echo; done";
-    let url = scene.url();
-    let done = scene.call_at_home(
+    let url = fixture.url();
+    let done = fixture.call_at_home(
         &["-q", "run", "k", "--", "sh", "-c", script],
         &[("TENURE_URL", &url)],
     );
@@ -157,15 +161,15 @@ fn the_helpers_never_carry_the_url_in_their_arguments() {
 }
 
 #[test]
-fn memory_is_refused_since_nothing_would_be_shared() {
-    let scene = Scene::new();
+fn the_memory_store_is_refused() {
+    let fixture = Fixture::new();
     for (url, verb, code) in [
         ("memory:", &["run", "k", "--", "true"][..], 125),
         ("memory:", &["ls"], 2),
         ("Memory:", &["watch"], 2),
         ("memory", &["doctor"], 2),
     ] {
-        let done = scene.call_at_home(&[&["--url", url], verb].concat(), &[]);
+        let done = fixture.call_at_home(&[&["--url", url], verb].concat(), &[]);
         assert_eq!(done.code, code, "{done:?}");
         assert!(done.stderr.contains("lock nothing"), "{done:?}");
     }

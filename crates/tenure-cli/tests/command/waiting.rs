@@ -1,4 +1,4 @@
-//! What `run` and `hold` print while they wait: the holder of the lock, on a terminal and without one.
+//! Output of `run` and `hold` while they wait: the holder of the lock, on a terminal and without one.
 
 use std::fs::File;
 use std::io::Read;
@@ -6,11 +6,11 @@ use std::io::Read;
 use rustix::process::Signal;
 
 use crate::common;
-use crate::scene::{Process, Scene, wait_for};
+use crate::fixture::{Fixture, Process, wait_for};
 
 const ERASE: &str = "\r\u{1b}[K";
 
-/// A command at a terminal of its own, and what it printed there so far.
+/// A command on a new terminal, and what it has printed there.
 struct Terminal {
     process: Process,
     keys: File,
@@ -18,8 +18,8 @@ struct Terminal {
 }
 
 impl Terminal {
-    fn start(scene: &Scene, args: &[&str]) -> Terminal {
-        let mut command = scene.command(args);
+    fn start(fixture: &Fixture, args: &[&str]) -> Terminal {
+        let mut command = fixture.command(args);
         command.env("TERM", "xterm");
         let (child, keys) = common::at_a_terminal(command);
         Terminal {
@@ -29,7 +29,7 @@ impl Terminal {
         }
     }
 
-    /// Reads once. A terminal whose last process has closed it is an error (EIO), which ends the output.
+    /// Reads once. After the last process has closed the terminal, a read fails (EIO), which ends the output.
     fn read(&mut self) -> bool {
         let mut chunk = [0; 4096];
         let count = self.keys.read(&mut chunk).unwrap_or(0);
@@ -46,7 +46,7 @@ impl Terminal {
         assert!(self.text().contains(words), "{words} is not in {}", self.text());
     }
 
-    /// Reads until the command has ended, and returns its exit code and all that it printed.
+    /// Reads until the command has ended. Returns its exit code and all that it printed.
     fn finish(mut self) -> (i32, String) {
         while self.read() {}
         (self.process.exit_code(), self.text())
@@ -55,9 +55,9 @@ impl Terminal {
 
 #[test]
 fn a_line_on_the_terminal_names_the_holder_and_is_erased() {
-    let scene = Scene::new();
-    let holder = scene.holding(&["k", "--label", "ann\u{1b}[2J"]);
-    let mut run = Terminal::start(&scene, &["run", "k", "--", "echo", "mine"]);
+    let fixture = Fixture::new();
+    let holder = fixture.holding(&["k", "--label", "ann\u{1b}[2J"]);
+    let mut run = Terminal::start(&fixture, &["run", "k", "--", "echo", "mine"]);
     run.wait_for("waiting for \"k\": held by ann\\u{1b}[2J, ");
     run.wait_for(" for at least 1s, ");
     run.wait_for("s left of its lease");
@@ -74,9 +74,9 @@ fn a_line_on_the_terminal_names_the_holder_and_is_erased() {
 
 #[test]
 fn the_line_is_erased_when_the_wait_ends_without_the_lock() {
-    let scene = Scene::new();
-    let holder = scene.holding(&["k", "--label", "ann"]);
-    let limited = Terminal::start(&scene, &["run", "k", "-w", "1500ms", "--", "true"]);
+    let fixture = Fixture::new();
+    let holder = fixture.holding(&["k", "--label", "ann"]);
+    let limited = Terminal::start(&fixture, &["run", "k", "-w", "1500ms", "--", "true"]);
     let (code, text) = limited.finish();
     let (_, rest) = text.rsplit_once(ERASE).expect("the line was erased");
     assert_eq!(code, 124);
@@ -84,7 +84,7 @@ fn the_line_is_erased_when_the_wait_ends_without_the_lock() {
         rest.starts_with("note: not free within --wait: \"k\"; held by ann"),
         "{text:?}"
     );
-    let mut interrupted = Terminal::start(&scene, &["hold", "k", "--no-stdin"]);
+    let mut interrupted = Terminal::start(&fixture, &["hold", "k", "--no-stdin"]);
     interrupted.wait_for("held by ann");
     interrupted.process.send(Signal::INT);
     let (code, text) = interrupted.finish();
@@ -95,14 +95,14 @@ fn the_line_is_erased_when_the_wait_ends_without_the_lock() {
 
 #[test]
 fn a_short_wait_and_a_quiet_one_show_no_line() {
-    let scene = Scene::new();
-    let holder = scene.holding(&["k"]);
+    let fixture = Fixture::new();
+    let holder = fixture.holding(&["k"]);
     for args in [
         &["run", "k", "-w", "500ms", "--", "true"][..],
         &["-q", "run", "k", "-w", "1500ms", "--", "true"],
         &["--json", "run", "k", "-w", "1500ms", "--", "true"],
     ] {
-        let (code, text) = Terminal::start(&scene, args).finish();
+        let (code, text) = Terminal::start(&fixture, args).finish();
         assert_eq!(code, 124);
         assert!(!text.contains("waiting for"), "{args:?}: {text:?}");
     }
@@ -111,9 +111,10 @@ fn a_short_wait_and_a_quiet_one_show_no_line() {
 
 #[test]
 fn without_a_terminal_one_plain_line_comes_after_10_s() {
-    let scene = Scene::new();
-    let holder = scene.holding(&["k", "--label", "ann"]);
-    let start = |flags: &[&str]| scene.start(&[flags, &["run", "k", "-w", "11500ms", "--", "true"]].concat());
+    let fixture = Fixture::new();
+    let holder = fixture.holding(&["k", "--label", "ann"]);
+    let start =
+        |flags: &[&str]| fixture.start(&[flags, &["run", "k", "-w", "11500ms", "--", "true"]].concat());
     let runs = [start(&[]), start(&["-q"]), start(&["--json"])];
     let [plain, quiet, json] = runs.map(|run| run.finish().stderr);
     let lines: Vec<&str> = plain.lines().collect();
@@ -133,16 +134,16 @@ fn without_a_terminal_one_plain_line_comes_after_10_s() {
 
 #[test]
 fn a_busy_lock_names_its_holder() {
-    let scene = Scene::new();
-    let holder = scene.holding(&["b", "--label", "ann"]);
-    let said = |args: &[&str]| scene.call(args).stderr;
-    let run = said(&["run", "b", "-n", "--", "true"]);
+    let fixture = Fixture::new();
+    let holder = fixture.holding(&["b", "--label", "ann"]);
+    let stderr = |args: &[&str]| fixture.call(args).stderr;
+    let run = stderr(&["run", "b", "-n", "--", "true"]);
     assert!(run.starts_with("note: busy: \"b\"; held by ann, "), "{run}");
     assert!(
         run.ends_with(" left of its lease; the command was not run\n"),
         "{run}"
     );
-    let hold = said(&["hold", "--no-stdin", "a", "b", "-n"]);
+    let hold = stderr(&["hold", "--no-stdin", "a", "b", "-n"]);
     assert!(
         hold.starts_with("note: busy: one of \"a\", \"b\"; \"b\" is held by ann, "),
         "{hold}"

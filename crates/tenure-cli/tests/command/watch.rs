@@ -1,25 +1,25 @@
-//! `tenure watch`: what it tells, and what ends it.
+//! `tenure watch`: its output, and its end.
 
 use std::process::Stdio;
 
 use rustix::process::Signal;
 
-use crate::scene::{Process, Scene};
+use crate::fixture::{Fixture, Process};
 
 #[test]
-fn it_tells_what_stands_and_what_changes_as_objects() {
-    let scene = Scene::new();
-    let first = scene.hold(&["job:1", "--fair", "--label", "ann"]);
+fn watch_prints_the_present_state_and_changes_as_objects() {
+    let fixture = Fixture::new();
+    let first = fixture.hold(&["job:1", "--fair", "--label", "ann"]);
     let claim = first.next("acquired")["claim"].clone();
-    let _other = scene.hold(&["other"]);
-    let watch = scene.watch("job:");
+    let _other = fixture.hold(&["other"]);
+    let watch = fixture.watch("job:");
     let held = watch.change("held");
     assert_eq!((&held["key"], &held["kind"]), (&"job:1".into(), &"mutex".into()));
     assert_eq!(
         (&held["holders"][0]["claim"], &held["holders"][0]["label"]),
         (&claim, &"ann".into())
     );
-    let second = scene.hold(&["job:1", "--fair", "--label", "bob"]);
+    let second = fixture.hold(&["job:1", "--fair", "--label", "bob"]);
     second.next("waiting");
     assert_eq!(watch.change("waiters")["waiters"][0]["label"], "bob");
     first.release();
@@ -36,10 +36,10 @@ fn it_tells_what_stands_and_what_changes_as_objects() {
 }
 
 #[test]
-fn people_get_a_line_for_each_change() {
-    let scene = Scene::new();
-    let hold = scene.holding(&["k", "--label", "ann"]);
-    let watch = scene.start(&["watch"]);
+fn watch_prints_a_line_for_each_change() {
+    let fixture = Fixture::new();
+    let hold = fixture.holding(&["k", "--label", "ann"]);
+    let watch = fixture.start(&["watch"]);
     let held = watch.line().expect("a line");
     assert!(
         held.starts_with("held ") && held.contains(" k  by ann (exclusive, token "),
@@ -52,26 +52,26 @@ fn people_get_a_line_for_each_change() {
 }
 
 #[test]
-fn it_ends_quietly_when_nobody_reads_it_even_if_nothing_changes() {
-    let scene = Scene::new();
+fn watch_ends_without_an_error_when_its_output_is_closed() {
+    let fixture = Fixture::new();
     for changes in [false, true] {
-        let mut watch = scene.command(&["watch"]).spawn().expect("the command starts");
+        let mut watch = fixture.command(&["watch"]).spawn().expect("the command starts");
         drop(watch.stdout.take());
-        let _hold = changes.then(|| scene.holding(&["k"]));
+        let _hold = changes.then(|| fixture.holding(&["k"]));
         Process::of(watch).ends(0);
     }
 }
 
 #[test]
-fn an_output_that_is_a_file_is_no_reason_to_end() {
-    let scene = Scene::new();
-    let file = std::fs::File::create(scene.path("out")).expect("the folder is ours");
-    let mut command = scene.command(&["watch"]);
+fn watch_goes_on_when_its_output_is_a_file() {
+    let fixture = Fixture::new();
+    let file = std::fs::File::create(fixture.path("out")).expect("the folder is ours");
+    let mut command = fixture.command(&["watch"]);
     let watch = command.stdout(Stdio::from(file)).spawn();
     let mut watch = Process::of(watch.expect("it starts"));
-    let hold = scene.holding(&["k"]);
-    assert!(scene.lines("out", 1)[0].starts_with("held"));
+    let hold = fixture.holding(&["k"]);
+    assert!(fixture.lines("out", 1)[0].starts_with("held"));
     hold.release();
-    assert!(scene.lines("out", 2)[1].starts_with("freed"));
+    assert!(fixture.lines("out", 2)[1].starts_with("freed"));
     assert!(!watch.has_ended());
 }

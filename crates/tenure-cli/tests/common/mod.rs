@@ -1,4 +1,5 @@
-//! What both test binaries need: a folder for one test, and ways to start processes, signal them and wait for them.
+//! Shared by both test binaries: a folder for each test, and functions that start processes, signal them and wait for
+//! them.
 
 #[path = "../../../../examples/process.rs"]
 pub(crate) mod process;
@@ -14,22 +15,22 @@ use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 
 use process::{Process, wait_for};
 
-/// A scene for one test: its folder, and what each binary adds to it.
-pub(crate) struct Scene {
+/// Fixture of one test: its folder. Each test binary adds methods of its own.
+pub(crate) struct Fixture {
     pub(crate) folder: tempfile::TempDir,
 }
 
-impl Scene {
-    pub(crate) fn new() -> Scene {
+impl Fixture {
+    pub(crate) fn new() -> Fixture {
         let folder = tempfile::tempdir().expect("a folder");
-        Scene { folder }
+        Fixture { folder }
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
 
-    /// A file in the scene's folder, with these permissions.
+    /// Writes a file in the fixture's folder, with these permissions.
     pub(crate) fn write(&self, name: &str, text: &str, mode: u32) -> PathBuf {
         let path = self.path(name);
         fs::create_dir_all(path.parent().expect("below the folder")).expect("the folder is ours");
@@ -38,7 +39,7 @@ impl Scene {
         path
     }
 
-    /// Waits until the file has this many words, all of them process ids.
+    /// Waits until the file holds `count` process ids, and returns them.
     pub(crate) fn pids(&self, name: &str, count: usize) -> Vec<i32> {
         let mut pids = Vec::new();
         wait_for(&format!("{count} process ids in {name}"), || {
@@ -55,7 +56,7 @@ impl Scene {
     }
 }
 
-/// Starts a program on a terminal of its own, and gives the terminal's keys.
+/// Starts a program on a new terminal. Returns the terminal's other side, which types keys and reads output.
 pub(crate) fn at_a_terminal(mut program: Command) -> (Child, File) {
     let keys = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a pseudo-terminal");
     grantpt(&keys).expect("it is ours");
@@ -70,17 +71,17 @@ pub(crate) fn at_a_terminal(mut program: Command) -> (Child, File) {
     (program.spawn().expect("it starts"), File::from(keys))
 }
 
-/// A process that ended.
+/// A process that has ended.
 #[derive(Debug)]
 pub(crate) struct Done {
-    /// 128 and the signal's number if one ended it.
+    /// Exit code, or 128 plus the signal's number.
     pub(crate) code: i32,
     pub(crate) stdout: String,
     pub(crate) stderr: String,
 }
 
 impl Process {
-    /// Waits until the process has ended, and every process that holds one of its outputs open.
+    /// Waits until the process has ended, and until no process holds its output open.
     pub(crate) fn finish(mut self) -> Done {
         self.close_stdin();
         let text = |line: String| line + "\n";
@@ -92,12 +93,12 @@ impl Process {
     }
 }
 
-/// Whether a process runs; a zombie does not.
+/// Returns whether a process runs. A zombie does not.
 pub(crate) fn alive(pid: i32) -> bool {
     !matches!(stat_field(pid, 0).as_deref(), Some("Z" | "X") | None)
 }
 
-/// A field of `/proc/PID/stat`, counted from the state: 1 is the parent, 3 the session.
+/// Returns a field of `/proc/PID/stat`. Index 0 is the state, 1 the parent, 3 the session.
 pub(crate) fn stat_field(pid: i32, index: usize) -> Option<String> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     stat.rsplit_once(") ")?.1.split(' ').nth(index).map(str::to_owned)

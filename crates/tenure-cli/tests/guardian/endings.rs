@@ -1,4 +1,4 @@
-//! How a command ends, and that nothing it started outlives it.
+//! The end of a command: no process that it started outlives it.
 
 use std::fs::File;
 use std::os::fd::AsFd;
@@ -8,70 +8,71 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
-use tenure_cli::guardian::give_stdin;
+use tenure_cli::guardian::send_stdin;
 
-use crate::scene::{FAR, Process, Scene, alive, assert_dead, send, wait_for};
+use crate::fixture::{FAR, Fixture, Process, alive, assert_dead, send, wait_for};
 use crate::trials;
 
 trials![
-    nothing_starts_without_a_deadline_that_lies_ahead,
-    term_comes_at_its_time_and_kill_at_its_own,
-    a_deadline_ends_the_command_where_it_was_moved_last,
+    a_command_starts_only_before_its_deadline,
+    term_and_kill_come_at_their_times,
+    the_last_deadline_stops_the_command,
     a_loss_sends_term_and_then_kill,
-    descendants_that_left_the_group_hear_term_too,
-    what_the_command_leaves_behind_is_killed,
-    escapees_die_at_the_deadline,
+    descendants_outside_the_group_get_term_too,
+    descendants_are_killed_when_the_command_ends,
+    descendants_outside_the_group_die_at_the_deadline,
     everything_dies_at_once_when_tenure_is_killed,
-    everything_dies_at_its_deadline_while_tenure_is_stopped,
+    everything_dies_at_the_deadline_while_tenure_is_stopped,
     a_command_that_keeps_forking_is_ended,
     orphans_are_reaped_while_the_command_runs,
-    a_guardian_without_a_command_leaves_with_tenure,
-    a_stub_whose_parent_is_not_the_guardian_never_runs_the_command,
-    the_guardian_is_deaf_to_what_a_terminal_sends,
+    a_guardian_without_a_command_exits_with_tenure,
+    a_stub_of_another_parent_never_runs_the_command,
+    the_guardian_survives_signals_of_a_terminal,
 ];
 
-/// Leaves by setsid, by a double fork and by a group of its own, and writes all four process ids.
+/// Starts processes that leave the command's group in three ways (setsid, double fork, new group), and writes four
+/// process ids.
 pub(crate) const ESCAPE: &str = "setsid sleep 600 & a=$!; (setsid sh -c 'sleep 600 & echo $! > daemon' &); \
     while ! [ -s daemon ]; do sleep 0.01; done; timeout 600 sleep 600 & \
     echo $$ $a $(cat daemon) $! > pids";
 
-fn nothing_starts_without_a_deadline_that_lies_ahead() {
+fn a_command_starts_only_before_its_deadline() {
     for words in [&[][..], &["term=0", "kill=60000"]] {
-        let scene = Scene::new();
-        let outcome = scene.start(words, &["touch", "ran"]).finish();
+        let fixture = Fixture::new();
+        let outcome = fixture.start(words, &["touch", "ran"]).finish();
         assert!(
             outcome.stderr.contains("not started TooLate"),
             "{}",
             outcome.stderr
         );
-        assert!(!scene.path("ran").exists(), "{words:?}");
+        assert!(!fixture.path("ran").exists(), "{words:?}");
     }
 }
 
-fn term_comes_at_its_time_and_kill_at_its_own() {
-    let scene = Scene::new();
+fn term_and_kill_come_at_their_times() {
+    let fixture = Fixture::new();
     let begun = Instant::now();
-    let run = scene.shell(
+    let run = fixture.shell(
         &["term=500", "kill=1000"],
         "trap 'echo term >> log' TERM; echo $$ > pids; while :; do sleep 0.02; done",
     );
-    let pids = scene.pids("pids", 1);
-    run.told("Terming(Deadline)");
+    let pids = fixture.pids("pids", 1);
+    run.wait_for_line("Terming(Deadline)");
     let termed = begun.elapsed();
-    run.told("Killing(Deadline)");
+    run.wait_for_line("Killing(Deadline)");
     let killed = begun.elapsed();
     run.finish().assert_ended(137, "Some(Deadline)");
-    // The upper bounds leave room for a busy machine, not for a guardian that forgot.
+    // The upper bounds allow for a busy machine, but not for a guardian that missed its deadline.
     assert!((500..1000).contains(&termed.as_millis()), "{termed:?}");
     assert!((1000..2000).contains(&killed.as_millis()), "{killed:?}");
     assert_eq!(
-        std::fs::read_to_string(scene.path("log")).expect("TERM was heard"),
+        std::fs::read_to_string(fixture.path("log")).expect("the trap has run"),
         "term\n"
     );
     assert_dead(&pids);
 }
 
-fn a_deadline_ends_the_command_where_it_was_moved_last() {
+fn the_last_deadline_stops_the_command() {
     let hears_term = "trap 'touch log' TERM; while :; do sleep 0.02; done";
     for (deadline, words, script, code, stopped_by) in [
         (
@@ -103,91 +104,91 @@ fn a_deadline_ends_the_command_where_it_was_moved_last() {
             "None",
         ),
     ] {
-        let scene = Scene::new();
-        let outcome = scene.shell(words, script).finish();
+        let fixture = Fixture::new();
+        let outcome = fixture.shell(words, script).finish();
         outcome.assert_ended(code, stopped_by);
         assert!(
             !outcome.stderr.contains("Terming"),
             "{deadline}: {}",
             outcome.stderr
         );
-        assert!(!scene.path("log").exists(), "{deadline}");
+        assert!(!fixture.path("log").exists(), "{deadline}");
     }
 }
 
 fn a_loss_sends_term_and_then_kill() {
-    let scene = Scene::new();
+    let fixture = Fixture::new();
     let script = "trap 'echo term >> log' TERM; while :; do sleep 0.02; done";
-    let run = scene.shell(&[&FAR[..], &["stop=300", "grace=300"]].concat(), script);
+    let run = fixture.shell(&[&FAR[..], &["stop=300", "grace=300"]].concat(), script);
     run.finish().assert_ended(137, "Some(Lost)");
     assert_eq!(
-        std::fs::read_to_string(scene.path("log")).expect("TERM was heard"),
+        std::fs::read_to_string(fixture.path("log")).expect("the trap has run"),
         "term\n"
     );
-    let polite = scene.shell(
+    let polite = fixture.shell(
         &[&FAR[..], &["stop=300", "grace=60000"]].concat(),
         "trap 'exit 5' TERM; while :; do sleep 0.02; done",
     );
     assert_eq!(polite.finish().code, 5);
 }
 
-fn descendants_that_left_the_group_hear_term_too() {
-    let scene = Scene::new();
-    let away = "trap 'touch heard; exit' TERM; echo $$ > away; while :; do sleep 0.02; done";
+fn descendants_outside_the_group_get_term_too() {
+    let fixture = Fixture::new();
+    let away = "trap 'touch got_term; exit' TERM; echo $$ > away; while :; do sleep 0.02; done";
     let script = format!(
         "setsid sh -c \"{}\" & trap : TERM; echo $$ > pids; while :; do sleep 0.02; done",
         away.replace('$', "\\$")
     );
-    let run = scene.shell(&[&FAR[..], &["stop=700", "grace=60000"]].concat(), &script);
-    let leader = scene.pids("pids", 1)[0];
-    scene.pids("away", 1);
-    run.told("Terming(Lost)");
-    scene.wait_for_file("heard");
+    let run = fixture.shell(&[&FAR[..], &["stop=700", "grace=60000"]].concat(), &script);
+    let leader = fixture.pids("pids", 1)[0];
+    fixture.pids("away", 1);
+    run.wait_for_line("Terming(Lost)");
+    fixture.wait_for_file("got_term");
     assert!(alive(leader), "the grace has not ended");
 }
 
-/// R24: grandchildren do not linger.
-fn what_the_command_leaves_behind_is_killed() {
-    let scene = Scene::new();
-    let run = scene.shell(&FAR, &format!("{ESCAPE}; exit 6"));
+/// R24: no descendant outlives the command.
+fn descendants_are_killed_when_the_command_ends() {
+    let fixture = Fixture::new();
+    let run = fixture.shell(&FAR, &format!("{ESCAPE}; exit 6"));
     run.finish().assert_ended(6, "None");
-    assert_dead(&scene.pids("pids", 4)[1..]);
+    assert_dead(&fixture.pids("pids", 4)[1..]);
 }
 
-/// R24: nor do those that left the group.
-fn escapees_die_at_the_deadline() {
-    let scene = Scene::new();
-    let run = scene.shell(
+/// R24: nor does a descendant outside the command's process group.
+fn descendants_outside_the_group_die_at_the_deadline() {
+    let fixture = Fixture::new();
+    let run = fixture.shell(
         &["term=1200", "kill=1500"],
         &format!("trap : TERM; {ESCAPE}; while :; do wait; done"),
     );
-    let pids = scene.pids("pids", 4);
+    let pids = fixture.pids("pids", 4);
     assert!(pids.iter().all(|&pid| alive(pid)), "the deadline has not come");
     assert_eq!(run.finish().code, 137);
     assert_dead(&pids);
 }
 
-/// R24: the children die with the tool, also where the deadline was waived.
+/// R24: descendants die with `tenure`, even if the deadline was waived.
 fn everything_dies_at_once_when_tenure_is_killed() {
     for words in [&FAR[..], &["waive=1"]] {
-        let scene = Scene::new();
-        let run = scene.shell(words, &format!("trap : TERM; {ESCAPE}; wait"));
-        let guardian = run.told("guardian");
-        let mut pids = scene.pids("pids", 4);
+        let fixture = Fixture::new();
+        let run = fixture.shell(words, &format!("trap : TERM; {ESCAPE}; wait"));
+        let guardian = run.wait_for_line("guardian");
+        let mut pids = fixture.pids("pids", 4);
         pids.push(guardian);
         run.send(Signal::KILL);
         wait_for("the end of all", || !pids.iter().any(|&pid| alive(pid)));
     }
 }
 
-fn everything_dies_at_its_deadline_while_tenure_is_stopped() {
-    let scene = Scene::new();
+fn everything_dies_at_the_deadline_while_tenure_is_stopped() {
+    let fixture = Fixture::new();
     let begun = Instant::now();
-    let run = scene.shell(
+    let run = fixture.shell(
         &["term=1000", "kill=1500", "renew=100"],
         &format!("trap : TERM; {ESCAPE}; while :; do wait; done"),
     );
-    let pids = scene.pids("pids", 4);
+    let pids = fixture.pids("pids", 4);
     run.send(Signal::STOP);
     let stopped = begun.elapsed();
     wait_for("the end of all", || !pids.iter().any(|&pid| alive(pid)));
@@ -201,24 +202,24 @@ fn everything_dies_at_its_deadline_while_tenure_is_stopped() {
 }
 
 fn a_command_that_keeps_forking_is_ended() {
-    // The marker is an argument of every process.
+    // Every process of the command has this marker among its arguments, so the test can count them.
     let marker = format!("600.{}", std::process::id());
     for script in [
-        // Each leaves the group, and there is always another on its way.
+        // Each process leaves the group, and another is always being created.
         format!("touch begun; while :; do setsid sleep {marker} & done"),
-        // Each link starts the next in a session of its own and ends: no process id lives for long.
+        // Each process starts the next in a new session and ends, so that no process id lives for long.
         format!("sh ./{marker}; touch begun; exec sleep 600"),
     ] {
-        let scene = Scene::new();
-        scene.write(&marker, &format!("setsid sh ./{marker} & exit 0"), 0o600);
-        let run = scene.shell(&["term=1200", "kill=1200"], &script);
-        scene.wait_for_file("begun");
+        let fixture = Fixture::new();
+        fixture.write(&marker, &format!("setsid sh ./{marker} & exit 0"), 0o600);
+        let run = fixture.shell(&["term=1200", "kill=1200"], &script);
+        fixture.wait_for_file("begun");
         assert_eq!(run.finish().code, 137);
         assert_eq!(running(&marker), 0, "{script}");
     }
 }
 
-/// How many processes have this word in their arguments.
+/// Counts the processes with this word among their arguments.
 fn running(word: &str) -> usize {
     let entries = std::fs::read_dir("/proc").expect("/proc is there").flatten();
     let lines = entries.filter_map(|entry| std::fs::read(entry.path().join("cmdline")).ok());
@@ -232,16 +233,16 @@ fn running(word: &str) -> usize {
 }
 
 fn orphans_are_reaped_while_the_command_runs() {
-    let scene = Scene::new();
-    let run = scene.shell(&FAR, "(sleep 0.1 & echo $! > orphan); exec sleep 600");
-    run.told("started");
-    let orphan = scene.pids("orphan", 1)[0];
+    let fixture = Fixture::new();
+    let run = fixture.shell(&FAR, "(sleep 0.1 & echo $! > orphan); exec sleep 600");
+    run.wait_for_line("started");
+    let orphan = fixture.pids("orphan", 1)[0];
     wait_for("the orphan's burial", || {
         !std::path::Path::new(&format!("/proc/{orphan}")).exists()
     });
 }
 
-fn a_guardian_without_a_command_leaves_with_tenure() {
+fn a_guardian_without_a_command_exits_with_tenure() {
     let (ours, theirs) = UnixStream::pair().expect("a socket pair");
     let guardian = Command::new(env!("CARGO_BIN_EXE_tenure"))
         .arg0("tenure-guardian")
@@ -252,21 +253,21 @@ fn a_guardian_without_a_command_leaves_with_tenure() {
     assert_eq!(guardian.finish().code, 0);
 }
 
-fn a_stub_whose_parent_is_not_the_guardian_never_runs_the_command() {
-    let scene = Scene::new();
+fn a_stub_of_another_parent_never_runs_the_command() {
+    let fixture = Fixture::new();
     let stub = |parent: u32| {
         let (ours, theirs) = UnixStream::pair().expect("a socket pair");
-        // The descriptor that lets it run is there before it asks.
+        // The stub finds the descriptor that it waits for at once.
         let input = File::open("/dev/null").expect("the null device");
-        give_stdin(&ours, input.as_fd()).expect("it is sent");
+        send_stdin(&ours, input.as_fd()).expect("it is sent");
         let stub = Command::new(env!("CARGO_BIN_EXE_tenure"))
             .arg0("tenure-stub")
             .args([&parent.to_string(), "touch", "ran"])
-            .current_dir(scene.folder.path())
+            .current_dir(fixture.folder.path())
             .stdin(std::os::fd::OwnedFd::from(theirs))
             .spawn();
         Process::of(stub.expect("the stub starts")).exit_code();
-        scene.path("ran").exists()
+        fixture.path("ran").exists()
     };
     let mut gone = Command::new("true").spawn().expect("true starts");
     gone.wait().expect("our child");
@@ -277,11 +278,11 @@ fn a_stub_whose_parent_is_not_the_guardian_never_runs_the_command() {
     );
 }
 
-fn the_guardian_is_deaf_to_what_a_terminal_sends() {
-    let scene = Scene::new();
-    let run = scene.start(&FAR, &["cat"]);
-    let guardian = run.told("guardian");
-    run.told("started");
+fn the_guardian_survives_signals_of_a_terminal() {
+    let fixture = Fixture::new();
+    let run = fixture.start(&FAR, &["cat"]);
+    let guardian = run.wait_for_line("guardian");
+    run.wait_for_line("started");
     for signal in [
         Signal::INT,
         Signal::TERM,

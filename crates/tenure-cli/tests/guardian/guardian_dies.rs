@@ -1,11 +1,11 @@
-//! What ends when the guardian dies or stands still.
+//! The command's processes when the guardian is killed or stopped.
 
 use std::process::Command;
 
 use rustix::process::Signal;
 
 use crate::endings::ESCAPE;
-use crate::scene::{FAR, Process, Scene, alive, assert_dead, run, send, stat_field, wait_for};
+use crate::fixture::{FAR, Fixture, Process, alive, assert_dead, run, send, stat_field, wait_for};
 use crate::{probe, trials};
 
 trials![
@@ -14,32 +14,32 @@ trials![
     a_stopped_guardian_does_not_save_the_command,
     only_the_commands_processes_die_with_the_guardian,
     an_orphan_from_before_the_command_outlives_the_guardian,
-    a_dead_guardian_that_stays_unreaped_saves_no_process,
+    an_unreaped_dead_guardian_does_not_delay_the_kill,
     a_caller_that_ignores_sigchld_learns_the_commands_end,
     a_caller_that_ignores_sigchld_outlives_its_guardian,
 ];
 
-/// Asserts that the probe ends everything that `ESCAPE` has started, once its guardian has got this signal.
-fn assert_ends_everything(scene: &Scene, run: Process, signal: Signal, stopped_by: &str) {
-    let guardian = run.told("guardian");
-    let pids = scene.pids("pids", 4);
+/// Sends the guardian this signal, and asserts that every process of `ESCAPE` dies.
+fn assert_ends_everything(fixture: &Fixture, run: Process, signal: Signal, stopped_by: &str) {
+    let guardian = run.wait_for_line("guardian");
+    let pids = fixture.pids("pids", 4);
     send(guardian, signal);
     run.finish().assert_ended(137, stopped_by);
     assert_dead(&pids);
 }
 
 fn everything_dies_when_the_guardian_is_killed() {
-    let scene = Scene::new();
-    let run = scene.shell(&FAR, &format!("trap : TERM; {ESCAPE}; while :; do wait; done"));
-    assert_ends_everything(&scene, run, Signal::KILL, "Some(GuardianDied)");
+    let fixture = Fixture::new();
+    let run = fixture.shell(&FAR, &format!("trap : TERM; {ESCAPE}; while :; do wait; done"));
+    assert_ends_everything(&fixture, run, Signal::KILL, "Some(GuardianDied)");
 }
 
-/// R24: if nobody is left to act, the leader dies with the guardian.
+/// R24: if `tenure` is stopped and the guardian dies, the leader dies with the guardian.
 fn the_leader_dies_with_the_guardian_though_tenure_is_stopped() {
-    let scene = Scene::new();
-    let run = scene.shell(&FAR, "echo $$ > pid; exec sleep 600");
-    let guardian = run.told("guardian");
-    let leader = scene.pids("pid", 1)[0];
+    let fixture = Fixture::new();
+    let run = fixture.shell(&FAR, "echo $$ > pid; exec sleep 600");
+    let guardian = run.wait_for_line("guardian");
+    let leader = fixture.pids("pid", 1)[0];
     run.send(Signal::STOP);
     send(guardian, Signal::KILL);
     wait_for("the leader's end", || !alive(leader));
@@ -48,25 +48,25 @@ fn the_leader_dies_with_the_guardian_though_tenure_is_stopped() {
 }
 
 fn a_stopped_guardian_does_not_save_the_command() {
-    let scene = Scene::new();
-    let run = scene.shell(&["term=1500", "kill=2000"], &format!("{ESCAPE}; wait"));
-    assert_ends_everything(&scene, run, Signal::STOP, "Some(Deadline)");
+    let fixture = Fixture::new();
+    let run = fixture.shell(&["term=1500", "kill=2000"], &format!("{ESCAPE}; wait"));
+    assert_ends_everything(&fixture, run, Signal::STOP, "Some(Deadline)");
 }
 
-/// Starts a probe in a shell that has left the process in the file `before`, and kills its guardian: once `adopt` has
-/// seen to it that this process is the probe's child.
-fn assert_outlives_the_guardian(shell: &str, adopt: impl Fn(&Scene, &Process, i32)) {
-    let scene = Scene::new();
+/// Starts a probe in a shell that has left a process behind, whose id is in the file `before`. Kills the guardian after
+/// `adopt` has made this process a child of the probe, and asserts that the process lives on.
+fn assert_outlives_the_guardian(shell: &str, adopt: impl Fn(&Fixture, &Process, i32)) {
+    let fixture = Fixture::new();
     let probe = std::env::current_exe().expect("our own path");
     let (name, probe, far) = (probe::NAME, probe.display(), FAR.join(" "));
     let script = format!("{shell} exec -a {name} {probe} {far} -- sleep 600");
     let mut bash = Command::new("bash");
-    bash.args(["-c", &script]).current_dir(scene.folder.path());
+    bash.args(["-c", &script]).current_dir(fixture.folder.path());
     let mut run = run(bash);
-    let before = scene.pids("before", 1)[0];
-    let guardian = run.told("guardian");
-    let leader = run.told("started");
-    adopt(&scene, &run, before);
+    let before = fixture.pids("before", 1)[0];
+    let guardian = run.wait_for_line("guardian");
+    let leader = run.wait_for_line("started");
+    adopt(&fixture, &run, before);
     send(guardian, Signal::KILL);
     run.exit_code();
     assert!(!alive(leader));
@@ -84,8 +84,8 @@ fn only_the_commands_processes_die_with_the_guardian() {
 fn an_orphan_from_before_the_command_outlives_the_guardian() {
     let shell = "(sleep 600 & echo $! > before; while [ ! -e go ]; do sleep 0.01; done) & \
         while [ ! -s before ]; do sleep 0.01; done;";
-    assert_outlives_the_guardian(shell, |scene, run, orphan| {
-        scene.write("go", "", 0o600);
+    assert_outlives_the_guardian(shell, |fixture, run, orphan| {
+        fixture.write("go", "", 0o600);
         let parent = run.pid().to_string();
         wait_for("the orphan's adoption", || {
             stat_field(orphan, 1).as_ref() == Some(&parent)
@@ -93,8 +93,8 @@ fn an_orphan_from_before_the_command_outlives_the_guardian() {
     });
 }
 
-/// Starts the program in its arguments, and attaches to the process named in the file `trace` as a debugger does: when
-/// that process dies, its parent cannot reap it until the debugger has seen its end, here on the file `release`.
+/// Starts the program in its arguments, and attaches as a debugger to the process whose id is in the file `trace`. When
+/// that process dies, its parent cannot reap it until the debugger has done so, which waits for the file `release`.
 const DEBUGGER: &str = "\
 import ctypes, os, subprocess, sys, threading
 def wait_for(name):
@@ -110,37 +110,37 @@ os.waitpid(pid, 0x40000000)
 sys.exit(run.wait())
 ";
 
-fn a_dead_guardian_that_stays_unreaped_saves_no_process() {
-    let scene = Scene::new();
-    let run = scene.called_by_python(DEBUGGER, &["sh", "-c", &format!("{ESCAPE}; wait")]);
-    let guardian = run.told("guardian");
-    let pids = scene.pids("pids", 4);
-    // Renamed into place, so that the debugger reads all of it.
-    scene.write("part", &guardian.to_string(), 0o600);
-    std::fs::rename(scene.path("part"), scene.path("trace")).expect("the folder is ours");
-    scene.wait_for_file("traced");
+fn an_unreaped_dead_guardian_does_not_delay_the_kill() {
+    let fixture = Fixture::new();
+    let run = fixture.called_by_python(DEBUGGER, &["sh", "-c", &format!("{ESCAPE}; wait")]);
+    let guardian = run.wait_for_line("guardian");
+    let pids = fixture.pids("pids", 4);
+    // Rename the file into place, so that the debugger never reads a part of it.
+    fixture.write("part", &guardian.to_string(), 0o600);
+    std::fs::rename(fixture.path("part"), fixture.path("trace")).expect("the folder is ours");
+    fixture.wait_for_file("traced");
     send(guardian, Signal::KILL);
     wait_for("the end of all", || !pids.iter().any(|&pid| alive(pid)));
-    scene.write("release", "", 0o600);
+    fixture.write("release", "", 0o600);
     run.finish().assert_ended(137, "Some(GuardianDied)");
 }
 
-/// A probe whose caller ignores SIGCHLD, so that the kernel would reap its children at once.
-fn under_a_caller_that_ignores_sigchld(scene: &Scene, script: &str) -> Process {
+/// Starts a probe whose caller ignores SIGCHLD, so that the kernel would reap its children at once.
+fn under_a_caller_that_ignores_sigchld(fixture: &Fixture, script: &str) -> Process {
     let caller = "import os, signal, sys; signal.signal(signal.SIGCHLD, signal.SIG_IGN); \
         os.execv(sys.argv[1], sys.argv[2:])";
-    scene.called_by_python(caller, &["sh", "-c", script])
+    fixture.called_by_python(caller, &["sh", "-c", script])
 }
 
 fn a_caller_that_ignores_sigchld_learns_the_commands_end() {
-    let scene = Scene::new();
-    // A shell waits for its child: that works only if the command does not inherit the ignored signal.
-    let run = under_a_caller_that_ignores_sigchld(&scene, "sh -c 'exit 7'");
+    let fixture = Fixture::new();
+    // A shell can wait for its child only if the command has not inherited the ignored SIGCHLD.
+    let run = under_a_caller_that_ignores_sigchld(&fixture, "sh -c 'exit 7'");
     run.finish().assert_ended(7, "None");
 }
 
 fn a_caller_that_ignores_sigchld_outlives_its_guardian() {
-    let scene = Scene::new();
-    let run = under_a_caller_that_ignores_sigchld(&scene, &format!("{ESCAPE}; wait"));
-    assert_ends_everything(&scene, run, Signal::KILL, "Some(GuardianDied)");
+    let fixture = Fixture::new();
+    let run = under_a_caller_that_ignores_sigchld(&fixture, &format!("{ESCAPE}; wait"));
+    assert_ends_everything(&fixture, run, Signal::KILL, "Some(GuardianDied)");
 }

@@ -1,5 +1,5 @@
-//! The guardian's promises, tried on real processes: one test binary that also plays the part of `tenure`.
-//! No lock and no store: deadlines are given by the tests.
+//! Tests of the guardian with real processes, without a lock or a store: the tests set the deadlines. The test binary
+//! also runs as the probe, which takes the place of `tenure`.
 
 #[cfg(unix)]
 #[path = "../common/mod.rs"]
@@ -7,19 +7,19 @@ mod common;
 #[cfg(unix)]
 mod endings;
 #[cfg(unix)]
+mod fixture;
+#[cfg(unix)]
 mod guardian_dies;
 #[cfg(unix)]
 mod inheritance;
 #[cfg(unix)]
 mod probe;
 #[cfg(unix)]
-mod scene;
-#[cfg(unix)]
 mod terminal;
 
-/// Runs the tests, or plays `tenure` if started under the probe's name.
+/// Runs the tests, or the probe if started under its name.
 ///
-/// The probe must be a process of its own: tests kill it, stop it and make it a subreaper.
+/// The probe is a process of its own, because tests kill it, stop it and make it a subreaper.
 #[cfg(unix)]
 fn main() -> std::process::ExitCode {
     if std::env::args_os().next().is_some_and(|name| name == probe::NAME) {

@@ -1,8 +1,8 @@
-//! Stands in for `tenure run`: drives a guardian by what its arguments say, and tells events on stderr.
+//! Takes the place of `tenure run`: drives a guardian as its arguments say, and prints events on stderr.
 //!
-//! `guardian-probe [WORD=MS]… -- CMD ARG…`, times in milliseconds from the start:
-//! `term`, `kill` (the deadline), `renew` (re-arms it that often), `waive`, `stop` and `grace` (a loss), `back` (when the
-//! deadline moves back to that very moment).
+//! `guardian-probe [WORD=MS]… -- CMD ARG…`, with times in milliseconds from the start: `term` and `kill` (the
+//! deadline), `renew` (the interval at which the deadline is armed again), `waive`, `stop` and `grace` (a loss of the
+//! lock), `back` (the time at which the deadline moves back to the present).
 
 use std::collections::HashMap;
 use std::env;
@@ -12,7 +12,7 @@ use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use tenure_cli::guardian::{Deadline, Ended, Event, Inbox, Launch, Recipient, Supervisor, Why, now};
+use tenure_cli::guardian::{Deadline, Ended, Event, Inbox, Launch, Recipient, StopReason, Supervisor, now};
 
 pub(crate) const NAME: &str = "guardian-probe";
 
@@ -56,14 +56,14 @@ pub(crate) fn main() -> ExitCode {
     runtime.expect("a runtime").block_on(run(Script::from_args()))
 }
 
-/// One line in one piece: the command's own stderr is the same.
+/// Prints a line in one write, because the command writes to the same stderr.
 fn tell(line: &str) {
-    // A test that went away reads nothing.
+    // An error means that the test is gone.
     let _ = std::io::stderr().write_all(format!("{line}\n").as_bytes());
 }
 
 async fn run(script: Script) -> ExitCode {
-    let mut inbox = Inbox::open().expect("signals can be heard");
+    let mut inbox = Inbox::open().expect("signals can be received");
     let mut supervisor = Supervisor::spawn(Path::new(env!("CARGO_BIN_EXE_tenure"))).expect("a guardian");
     tell(&format!("tenure {}", std::process::id()));
     tell(&format!("guardian {}", supervisor.guardian_pid()));
@@ -84,11 +84,11 @@ async fn run(script: Script) -> ExitCode {
     let never = Duration::from_secs(3600);
     let mut renewals = tokio::time::interval(script.word("renew").unwrap_or(never));
     renewals.tick().await;
-    // sleep: when the probe says that the lock is lost.
+    // sleep: the time at which the probe reports the loss of the lock.
     let loss = tokio::time::sleep(script.word("stop").unwrap_or(never));
     tokio::pin!(loss);
     let mut lost = false;
-    // sleep: when the deadline of the probe moves back.
+    // sleep: the time at which the probe moves the deadline back.
     let back = tokio::time::sleep(script.word("back").unwrap_or(never));
     tokio::pin!(back);
     let mut moved = false;
@@ -108,7 +108,7 @@ async fn run(script: Script) -> ExitCode {
             _ = renewals.tick() => supervisor.arm(script.deadline().expect("renew needs term and kill")),
             () = &mut loss, if !lost => {
                 lost = true;
-                supervisor.stop(Why::Lost, script.word("grace").unwrap_or_default());
+                supervisor.stop(StopReason::Lost, script.word("grace").unwrap_or_default());
             }
             () = &mut back, if !moved => {
                 moved = true;

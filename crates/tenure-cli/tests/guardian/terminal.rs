@@ -1,4 +1,4 @@
-//! The terminal, under a shell with job control: a person's keys, typed into a pseudo-terminal.
+//! Tests on a pseudo-terminal, under a shell with job control: the tests type keys.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -8,20 +8,20 @@ use std::time::Instant;
 
 use rustix::process::{Pid, Signal};
 
-use crate::scene::{LIMIT, Scene, alive, send, stat_field, wait_for};
+use crate::fixture::{Fixture, LIMIT, alive, send, stat_field, wait_for};
 use crate::{common, probe, trials};
 
 trials![
     the_command_has_the_terminal_and_gives_it_back,
     an_interrupt_key_reaches_the_command_and_not_tenure,
     a_suspended_command_continues_in_the_foreground,
-    a_command_suspended_beyond_its_deadline_is_killed_and_it_is_said,
+    a_command_suspended_past_its_deadline_is_killed_and_reported,
     a_command_in_the_background_is_not_given_the_terminal,
     a_suspended_pipeline_stops_the_command_too,
     a_killed_guardian_leaves_the_terminal_to_the_shell,
 ];
 
-/// A shell with job control, and what it shows.
+/// A shell with job control, and the output on its terminal.
 struct Screen {
     shell: Child,
     keys: File,
@@ -30,11 +30,11 @@ struct Screen {
 }
 
 impl Screen {
-    fn open(scene: &Scene) -> Screen {
+    fn open(fixture: &Fixture) -> Screen {
         let mut shell = Command::new("setsid");
         shell
             .args(["--ctty", "bash", "--norc", "--noediting", "-i"])
-            .current_dir(scene.folder.path());
+            .current_dir(fixture.folder.path());
         shell
             .env("PS1", "ready> ")
             .env("PROBE", std::env::current_exe().expect("our own path"));
@@ -57,7 +57,7 @@ impl Screen {
         };
         screen.shows("ready> ");
         let probe = probe::NAME;
-        // The shell tells at once what it learns of its jobs.
+        // With `set -b` the shell reports changes of its jobs at once.
         screen.types(&format!(
             "set -b; probe() {{ (exec -a {probe} \"$PROBE\" \"$@\"); }}\n"
         ));
@@ -71,11 +71,12 @@ impl Screen {
             .expect("the terminal takes keys");
     }
 
-    /// Runs a command under a probe in a script, where no shell takes the terminal back for us, and then reads a line.
-    fn runs_a_script(&mut self, scene: &Scene, command: &str) {
+    /// Runs a command under a probe in a script without job control, where no shell takes the terminal back. Then reads
+    /// a line.
+    fn runs_a_script(&mut self, fixture: &Fixture, command: &str) {
         let probe = format!("exec -a {} \"$PROBE\" {FAR} -- {command}", probe::NAME);
         let probe = probe.replace('\'', "'\\''");
-        scene.write(
+        fixture.write(
             "script",
             &format!("bash -c '{probe}'\nread b; echo then:$b\n"),
             0o600,
@@ -83,7 +84,7 @@ impl Screen {
         self.types("sh script\n");
     }
 
-    /// Waits until the screen shows `text`, after what earlier waits have seen; gives all up to there.
+    /// Waits until the terminal shows `text`, after the output of earlier waits. Returns the output up to there.
     fn shows(&mut self, text: &str) -> String {
         let end = Instant::now() + LIMIT;
         loop {
@@ -106,12 +107,12 @@ impl Screen {
 
 impl Drop for Screen {
     fn drop(&mut self) {
-        // Nothing of a failed test may live on.
+        // Kill all processes of the session, in case the test has failed.
         let session = self.shell.id().to_string();
         let processes = std::fs::read_dir("/proc").expect("/proc is there").flatten();
         for pid in processes.filter_map(|entry| entry.file_name().to_str()?.parse().ok()) {
             if stat_field(pid, 3).is_some_and(|id| id == session) {
-                // It may be gone by itself.
+                // An error means that the process has ended.
                 let _ = rustix::process::kill_process(Pid::from_raw(pid).expect("not zero"), Signal::KILL);
             }
         }
@@ -121,13 +122,13 @@ impl Drop for Screen {
 
 const INTERRUPT: &str = "\u{3}";
 const SUSPEND: &str = "\u{1a}";
-/// No command that is suspended forks: a shell in the middle of a vfork is stopped by nothing.
+/// No command that is suspended here forks: a shell that waits for a vfork cannot be stopped.
 const FAR: &str = "term=600000 kill=600000";
 
 fn the_command_has_the_terminal_and_gives_it_back() {
-    let scene = Scene::new();
-    let mut screen = Screen::open(&scene);
-    screen.runs_a_script(&scene, "sh -c 'read a; echo got:$a'");
+    let fixture = Fixture::new();
+    let mut screen = Screen::open(&fixture);
+    screen.runs_a_script(&fixture, "sh -c 'read a; echo got:$a'");
     screen.shows("started");
     screen.types("one\n");
     screen.shows("got:one");
@@ -138,25 +139,25 @@ fn the_command_has_the_terminal_and_gives_it_back() {
 }
 
 fn an_interrupt_key_reaches_the_command_and_not_tenure() {
-    let scene = Scene::new();
-    let mut screen = Screen::open(&scene);
+    let fixture = Fixture::new();
+    let mut screen = Screen::open(&fixture);
     let script = "trap \"echo once; exit 9\" INT; touch up; while :; do sleep 0.05; done";
     screen.types(&format!("probe {FAR} -- sh -c '{script}'; echo code:$?\n"));
     screen.shows("started");
-    scene.wait_for_file("up");
+    fixture.wait_for_file("up");
     screen.types(INTERRUPT);
     let shown = screen.shows("code:9");
     assert_eq!(shown.matches("once\r\n").count(), 1, "{shown}");
 }
 
 fn a_suspended_command_continues_in_the_foreground() {
-    let scene = Scene::new();
-    let mut screen = Screen::open(&scene);
+    let fixture = Fixture::new();
+    let mut screen = Screen::open(&fixture);
     screen.types(&format!(
         "probe {FAR} -- sh -c 'echo $$ > pids; read a; echo got:$a; exit 3'\n"
     ));
     screen.shows("started");
-    let leader = scene.pids("pids", 1)[0];
+    let leader = fixture.pids("pids", 1)[0];
     screen.types(SUSPEND);
     screen.shows("Stopped");
     screen.shows("ready> ");
@@ -170,14 +171,14 @@ fn a_suspended_command_continues_in_the_foreground() {
     screen.shows("code:3");
 }
 
-fn a_command_suspended_beyond_its_deadline_is_killed_and_it_is_said() {
-    let scene = Scene::new();
-    let mut screen = Screen::open(&scene);
+fn a_command_suspended_past_its_deadline_is_killed_and_reported() {
+    let fixture = Fixture::new();
+    let mut screen = Screen::open(&fixture);
     let script = "trap : TERM; echo $$ > pids; while :; do read a; done";
     screen.types(&format!(
         "probe term=2000 kill=2500 renew=200 -- sh -c '{script}'\n"
     ));
-    let leader = scene.pids("pids", 1)[0];
+    let leader = fixture.pids("pids", 1)[0];
     screen.types(SUSPEND);
     screen.shows("Stopped");
     wait_for("the command's end", || !alive(leader));
@@ -187,16 +188,16 @@ fn a_command_suspended_beyond_its_deadline_is_killed_and_it_is_said() {
 }
 
 fn a_command_in_the_background_is_not_given_the_terminal() {
-    let scene = Scene::new();
-    let mut screen = Screen::open(&scene);
+    let fixture = Fixture::new();
+    let mut screen = Screen::open(&fixture);
     screen.types(&format!(
         "probe {FAR} -- sh -c 'echo $$ > pids; read a; echo got:$a' &\n"
     ));
-    let leader = scene.pids("pids", 1)[0];
-    // It wishes to read. Until the shell knows that the job has stopped, it would not continue it.
+    let leader = fixture.pids("pids", 1)[0];
+    // The command tries to read and is stopped. The shell continues the job only after it has noticed that.
     screen.shows("Stopped");
     assert_eq!(state(leader), Some('T'));
-    // The shell still has the terminal, and can give it.
+    // The shell still has the terminal, so it can give it to the job.
     screen.types("echo still:here\n");
     screen.shows("still:here\r\n");
     screen.types("fg\n");
@@ -206,16 +207,16 @@ fn a_command_in_the_background_is_not_given_the_terminal() {
 }
 
 fn a_suspended_pipeline_stops_the_command_too() {
-    let scene = Scene::new();
-    let mut screen = Screen::open(&scene);
+    let fixture = Fixture::new();
+    let mut screen = Screen::open(&fixture);
     screen.types(&format!(
         "probe {FAR} -- sh -c 'echo $$ > pids; exec sleep 600' | cat\n"
     ));
     let tenure = screen.shows_pid("tenure ");
-    let leader = scene.pids("pids", 1)[0];
+    let leader = fixture.pids("pids", 1)[0];
     screen.types(SUSPEND);
     screen.shows("Stopped");
-    // The shell tells as soon as one process of the pipeline has stopped.
+    // The shell reports a stopped pipeline when the first of its processes has stopped.
     wait_for("the stop of both", || {
         state(leader) == Some('T') && state(tenure) == Some('T')
     });
@@ -227,9 +228,9 @@ fn a_suspended_pipeline_stops_the_command_too() {
 }
 
 fn a_killed_guardian_leaves_the_terminal_to_the_shell() {
-    let scene = Scene::new();
-    let mut screen = Screen::open(&scene);
-    screen.runs_a_script(&scene, "sleep 600");
+    let fixture = Fixture::new();
+    let mut screen = Screen::open(&fixture);
+    screen.runs_a_script(&fixture, "sleep 600");
     let guardian = screen.shows_pid("guardian ");
     screen.shows("started");
     send(guardian, Signal::KILL);
@@ -238,7 +239,7 @@ fn a_killed_guardian_leaves_the_terminal_to_the_shell() {
     screen.shows("then:two");
 }
 
-/// A process's state letter: `S` and `R` run, `T` is stopped.
+/// Returns the letter of a process's state: `S` and `R` run, `T` is stopped.
 fn state(pid: i32) -> Option<char> {
     let letter = stat_field(pid, 0)?.chars().next()?;
     Some(if letter == 'R' { 'S' } else { letter })

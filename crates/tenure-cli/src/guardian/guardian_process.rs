@@ -1,5 +1,5 @@
-//! The guardian itself: one thread, one command, one deadline.
-//! It writes to no terminal and knows no lock; what it has to say goes to `tenure`.
+//! The guardian process: one thread, one command, one deadline. It writes to no terminal and knows no lock. It sends
+//! its reports to `tenure`, which prints them.
 
 use std::ffi::OsString;
 use std::io::{self, Read};
@@ -13,89 +13,89 @@ use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, getpid, kill_process, kill_process_group, waitid};
 use signal_hook::consts::SIGCHLD;
 
-use super::deadline::{Due, Verdict};
-use super::entry::{STUB, helper, own_binary};
-use super::protocol::{Ended, Inflow, Launch, Order, Recipient, Report, line};
-use super::sweep::{Left, Sweep, ended, reap, tell_all};
-use super::{LONGEST_SLEEP, Why, handover, kin, now, signals, terminal};
+use super::deadline::{DeadlineState, Due};
+use super::helper::{STUB, helper, own_binary};
+use super::protocol::{Ended, Launch, MessageBuffer, Order, Recipient, Report, line};
+use super::sweep::{Left, Sweep, ended, reap, signal_all};
+use super::{LONGEST_SLEEP, StopReason, now, process_tree, signals, stdin_passing, terminal};
 
-/// What may wait for a `tenure` that does not read. Notes beyond it are dropped, the last word never.
+/// Limit of the reports that are kept for a `tenure` that does not read. Beyond it reports are dropped, except `Ended`.
 const OUTBOX_LIMIT: usize = 64 * 1024;
 
 pub(super) fn main() -> ExitCode {
-    // Without a caller nobody is left to tell, and nothing was started.
-    match Keeper::begin() {
-        Ok(Some(keeper)) => keeper.keep(),
+    // Without a caller there is nothing to start and no reader for an error.
+    match Guardian::begin() {
+        Ok(Some(guardian)) => guardian.run(),
         Ok(None) => ExitCode::SUCCESS,
         Err(_) => ExitCode::FAILURE,
     }
 }
 
-/// The socket to `tenure`.
+/// The connection to `tenure`.
 struct Caller {
     socket: UnixStream,
-    inflow: Inflow,
+    incoming: MessageBuffer,
     outbox: Vec<u8>,
 }
 
-struct Keeper {
+struct Guardian {
     caller: Caller,
-    /// Readable after each SIGCHLD.
+    /// Becomes readable after each SIGCHLD.
     child_changed: UnixStream,
-    verdict: Verdict,
+    deadline_state: DeadlineState,
     command: Option<Command>,
 }
 
 struct Command {
     leader: Pid,
-    /// The stub's socket, until the command runs.
+    /// The stub's socket, until the stub has become the command.
     stub: Option<UnixStream>,
     stopped: bool,
-    /// How many CONTs were ordered.
+    /// Number of CONT signals that `tenure` has ordered.
     continued: u64,
     terminal_owner: Option<Pid>,
 }
 
-/// What the loop does next.
+/// The next step of the main loop.
 enum Next {
     GoOn,
-    /// The command, and all below us, must end; or it has ended.
-    End(Option<Why>),
-    /// There is no command and there will be none.
+    /// End all descendants: they must end (with the reason), or the command has ended by itself (`None`).
+    End(Option<StopReason>),
+    /// Exit: there is no command, and there will be none.
     Leave,
 }
 
-impl Keeper {
-    fn begin() -> io::Result<Option<Keeper>> {
-        signals::deafen()?;
+impl Guardian {
+    fn begin() -> io::Result<Option<Guardian>> {
+        signals::ignore_terminal_signals()?;
         #[cfg(target_os = "linux")]
         {
             rustix::process::set_child_subreaper(Some(getpid()))?;
-            // Otherwise `ps` and `top` would show the name of the link that was executed.
+            // Without this name `ps` and `top` would show `exe`, the name of the link that was executed.
             rustix::thread::set_name(c"tenure-guardian")?;
         }
         let (child_changed, waker) = UnixStream::pair()?;
         child_changed.set_nonblocking(true)?;
         signal_hook::low_level::pipe::register(SIGCHLD, waker)?;
-        let socket = handover::own_socket()?;
-        if handover::take_stdin(&socket)?.is_none() {
+        let socket = stdin_passing::own_socket()?;
+        if stdin_passing::receive_stdin(&socket)?.is_none() {
             return Ok(None);
         }
         socket.set_nonblocking(true)?;
         let caller = Caller {
             socket,
-            inflow: Inflow::default(),
+            incoming: MessageBuffer::default(),
             outbox: Vec::new(),
         };
-        Ok(Some(Keeper {
+        Ok(Some(Guardian {
             caller,
             child_changed,
-            verdict: Verdict::default(),
+            deadline_state: DeadlineState::default(),
             command: None,
         }))
     }
 
-    fn keep(mut self) -> ExitCode {
+    fn run(mut self) -> ExitCode {
         loop {
             match self.step() {
                 Next::GoOn => {}
@@ -104,7 +104,7 @@ impl Keeper {
                     return ExitCode::SUCCESS;
                 }
                 Next::Leave => {
-                    self.caller.last_word();
+                    self.caller.flush_all();
                     return ExitCode::SUCCESS;
                 }
             }
@@ -113,28 +113,28 @@ impl Keeper {
 
     fn step(&mut self) -> Next {
         if let Some(leader) = self.command.as_ref().map(|command| command.leader) {
-            match self.verdict.due(now()) {
+            match self.deadline_state.due(now()) {
                 Due::Kill(why) => return Next::End(Some(why)),
                 Due::Term(why) => {
-                    self.caller.tell(&Report::Terming { why });
-                    tell_all(leader, Signal::TERM);
-                    // A stopped process acts on TERM only when it is continued.
-                    tell_all(leader, Signal::CONT);
+                    self.caller.report(&Report::Terming { why });
+                    signal_all(leader, Signal::TERM);
+                    // A stopped process handles TERM only after CONT.
+                    signal_all(leader, Signal::CONT);
                 }
                 Due::Nothing => {}
             }
         }
         self.sleep();
-        match self.hear_orders() {
-            Next::GoOn => self.look_at_children(),
+        match self.read_orders() {
+            Next::GoOn => self.check_children(),
             other => other,
         }
     }
 
-    /// Sleeps until there is something to hear, to see or to do, and at most a second.
+    /// Sleeps until an order arrives, a child changes or a signal is due, but at most one second.
     fn sleep(&mut self) {
         let due = if self.command.is_some() {
-            self.verdict.next_at()
+            self.deadline_state.next_at()
         } else {
             None
         };
@@ -151,50 +151,50 @@ impl Keeper {
         if let Some(stub) = self.command.as_ref().and_then(|command| command.stub.as_ref()) {
             polled.push(PollFd::new(stub, PollFlags::IN));
         }
-        // Woken early or not at all, the loop looks at everything anyhow.
+        // The result does not matter: the loop checks everything after each wake-up.
         let _ = poll(&mut polled, Some(&timespec(timeout)));
         drain(&self.child_changed);
         self.caller.flush();
     }
 
-    fn hear_orders(&mut self) -> Next {
+    fn read_orders(&mut self) -> Next {
         loop {
             match self.caller.next_order() {
-                Ok(Some(order)) => match self.obey(order) {
+                Ok(Some(order)) => match self.execute(order) {
                     Next::GoOn => {}
                     other => return other,
                 },
                 Ok(None) => return Next::GoOn,
-                Err(_) => return Next::End(Some(Why::CallerDied)),
+                Err(_) => return Next::End(Some(StopReason::CallerDied)),
             }
         }
     }
 
-    fn obey(&mut self, order: Order) -> Next {
+    fn execute(&mut self, order: Order) -> Next {
         match (order, &mut self.command) {
-            (Order::Arm(deadline), _) => self.verdict.arm(deadline),
-            (Order::Waive, _) => self.verdict.waive(),
+            (Order::Arm(deadline), _) => self.deadline_state.arm(deadline),
+            (Order::Waive, _) => self.deadline_state.waive(),
             (Order::Start(launch), None) => return self.start(launch),
             (Order::Go, Some(command)) => {
                 let given = command
                     .stub
                     .as_ref()
-                    .map(|stub| handover::give_stdin(stub, rustix::stdio::stdin()));
+                    .map(|stub| stdin_passing::send_stdin(stub, rustix::stdio::stdin()));
                 if matches!(given, Some(Err(_))) {
-                    // The stub died; its end is seen as the command's.
+                    // The stub died. The loop sees that next, as the end of the command.
                     command.stub = None;
                 }
             }
             (Order::Signal { signal, to }, Some(command)) => command.forward(signal, to),
-            (Order::Stop { why, grace }, Some(_)) => self.verdict.stop(why, grace, now()),
+            (Order::Stop { why, grace }, Some(_)) => self.deadline_state.stop(why, grace, now()),
             (Order::Start(_), Some(_)) | (Order::Go | Order::Signal { .. } | Order::Stop { .. }, None) => {}
         }
         Next::GoOn
     }
 
     fn start(&mut self, launch: Launch) -> Next {
-        if !self.verdict.may_start(now()) {
-            self.caller.tell(&Report::Refused);
+        if !self.deadline_state.may_start(now()) {
+            self.caller.report(&Report::Refused);
             return Next::Leave;
         }
         match spawn_stub(&launch) {
@@ -207,52 +207,52 @@ impl Keeper {
                     continued: 0,
                     terminal_owner,
                 });
-                self.caller.tell(&Report::Spawned {
+                self.caller.report(&Report::Spawned {
                     pid: leader.as_raw_pid(),
                 });
                 Next::GoOn
             }
             Err(error) => {
                 let errno = error.raw_os_error().unwrap_or(Errno::IO.raw_os_error());
-                self.caller.tell(&Report::ExecFailed { errno });
+                self.caller.report(&Report::ExecFailed { errno });
                 Next::Leave
             }
         }
     }
 
-    fn look_at_children(&mut self) -> Next {
+    fn check_children(&mut self) -> Next {
         let Some(command) = &mut self.command else {
             return Next::GoOn;
         };
-        // Before the stub's word is read: what it said, it said before it ended.
+        // Check for the end first, read the stub's message second: a stub that has ended has sent its message before.
         let leader_ended = ended(command.leader);
-        match command.hear_stub() {
-            Some(Ok(())) => self.caller.tell(&Report::Started),
+        match command.read_stub() {
+            Some(Ok(())) => self.caller.report(&Report::Started),
             Some(Err(errno)) => {
                 self.take_terminal_back();
-                self.caller.tell(&Report::ExecFailed { errno });
+                self.caller.report(&Report::ExecFailed { errno });
                 return Next::Leave;
             }
             None => {}
         }
         if leader_ended {
-            return Next::End(self.verdict.why());
+            return Next::End(self.deadline_state.why());
         }
-        self.look_at_orphans();
-        self.look_for_a_stop();
+        self.reap_orphans();
+        self.check_stopped();
         Next::GoOn
     }
 
-    /// Reaps what was handed to us by parents that ended.
-    fn look_at_orphans(&self) {
+    /// Reaps dead descendants that became children of the guardian when their parents ended.
+    fn reap_orphans(&self) {
         let leader = self.command.as_ref().map(|command| command.leader);
-        kin::children()
+        process_tree::children()
             .into_iter()
             .filter(|&child| Some(child) != leader)
             .for_each(reap);
     }
 
-    fn look_for_a_stop(&mut self) {
+    fn check_stopped(&mut self) {
         let Some(command) = &mut self.command else { return };
         let options = WaitIdOptions::STOPPED | WaitIdOptions::CONTINUED | WaitIdOptions::NOHANG;
         let Ok(Some(change)) = waitid(WaitId::Pid(command.leader), options) else {
@@ -262,9 +262,9 @@ impl Keeper {
         if let Some(signal) = change.stopping_signal() {
             let continued = command.continued;
             self.take_terminal_back();
-            self.caller.tell(&Report::Stopped { signal, continued });
+            self.caller.report(&Report::Stopped { signal, continued });
         } else {
-            self.caller.tell(&Report::Continued);
+            self.caller.report(&Report::Continued);
         }
     }
 
@@ -276,15 +276,15 @@ impl Keeper {
         }
     }
 
-    /// Ends every process below us, and says so. Does nothing if no command was ever started.
-    fn end(mut self, why: Option<Why>) {
+    /// Kills every descendant and sends `Ended`. Does nothing if no command was started.
+    fn end(mut self, why: Option<StopReason>) {
         let Some(leader) = self.command.as_ref().map(|command| command.leader) else {
             return;
         };
         if let Some(why) = why {
-            self.caller.tell(&Report::Killing { why });
+            self.caller.report(&Report::Killing { why });
         }
-        // While the leader is unreaped its group exists, and can be joined.
+        // Before the leader is reaped: its process group exists until then, and must be joined to move the terminal.
         self.take_terminal_back();
         let mut sweep = Sweep::of(Some(leader), Vec::new());
         let unreached = loop {
@@ -303,8 +303,8 @@ impl Keeper {
             unreached,
             while_suspended: false,
         };
-        self.caller.tell_surely(&Report::Ended(ended));
-        self.caller.last_word();
+        self.caller.report_always(&Report::Ended(ended));
+        self.caller.flush_all();
     }
 }
 
@@ -314,7 +314,8 @@ impl Command {
             return;
         };
         self.continued += u64::from(signal == Signal::CONT);
-        // The leader is unreaped, so neither number can be another's; what is gone needs no signal.
+        // The leader is not reaped, so its process id and group id cannot have been reused. An error means that it has
+        // ended.
         let _ = match to {
             Recipient::Group => kill_process_group(self.leader, signal),
             Recipient::Leader => kill_process(self.leader, signal),
@@ -324,8 +325,8 @@ impl Command {
         }
     }
 
-    /// Whether the stub became the command: `Some(Ok)` once it did, `Some(Err)` once it could not.
-    fn hear_stub(&mut self) -> Option<Result<(), i32>> {
+    /// Returns `Some(Ok)` once the stub has become the command, `Some(Err)` if that failed, `None` before.
+    fn read_stub(&mut self) -> Option<Result<(), i32>> {
         let mut errno = [0; 4];
         let read = self.stub.as_mut()?.read(&mut errno);
         if let Err(error) = &read
@@ -342,10 +343,10 @@ impl Command {
 }
 
 impl Caller {
-    /// `Err` once `tenure` is gone.
+    /// Returns an error once `tenure` is gone.
     fn next_order(&mut self) -> io::Result<Option<Order>> {
         loop {
-            match self.inflow.next() {
+            match self.incoming.next() {
                 Some(Ok(order)) => return Ok(Some(order)),
                 Some(Err(error)) => return Err(error.into()),
                 None => {}
@@ -353,7 +354,7 @@ impl Caller {
             let mut chunk = [0; 16 * 1024];
             match self.socket.read(&mut chunk) {
                 Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
-                Ok(count) => self.inflow.buffer().extend_from_slice(&chunk[..count]),
+                Ok(count) => self.incoming.buffer().extend_from_slice(&chunk[..count]),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(error),
@@ -361,14 +362,14 @@ impl Caller {
         }
     }
 
-    /// Tells if there is room: a `tenure` that is stopped must not stop us.
-    fn tell(&mut self, report: &Report) {
+    /// Queues a report if there is space. A stopped `tenure` reads nothing, and must not block the guardian.
+    fn report(&mut self, report: &Report) {
         if self.outbox.len() < OUTBOX_LIMIT {
-            self.tell_surely(report);
+            self.report_always(report);
         }
     }
 
-    fn tell_surely(&mut self, report: &Report) {
+    fn report_always(&mut self, report: &Report) {
         self.outbox.extend(line(report));
         self.flush();
     }
@@ -380,14 +381,14 @@ impl Caller {
                 Ok(count) => drop(self.outbox.drain(..count)),
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
-                // `tenure` is gone: nobody is left to tell.
+                // `tenure` is gone, so the reports have no reader.
                 Err(_) => self.outbox.clear(),
             }
         }
     }
 
-    /// Waits until all was read, or nobody is left to read it.
-    fn last_word(&mut self) {
+    /// Waits until `tenure` has read all reports, or is gone.
+    fn flush_all(&mut self) {
         self.flush();
         while !self.outbox.is_empty() {
             let _ = poll(
@@ -399,7 +400,7 @@ impl Caller {
     }
 }
 
-/// Starts the stub in a process group of its own. It waits for its standard input.
+/// Starts the stub in a process group of its own. The stub waits for its standard input.
 fn spawn_stub(launch: &Launch) -> io::Result<(Pid, UnixStream)> {
     let (ours, theirs) = UnixStream::pair()?;
     ours.set_nonblocking(true)?;
@@ -418,7 +419,7 @@ fn drain(mut woken: &UnixStream) {
 }
 
 fn timespec(span: Duration) -> Timespec {
-    // Spans here are a second at most.
+    // All durations here are one second at most.
     Timespec {
         tv_sec: span.as_secs() as i64,
         tv_nsec: i64::from(span.subsec_nanos()),

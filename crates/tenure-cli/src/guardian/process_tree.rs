@@ -1,25 +1,25 @@
-//! Finds the processes below this one, and names each so that a signal can hit no other.
+//! Finds all descendants of this process, and identifies each so that a signal cannot reach another process.
 //!
-//! A subreaper's direct children are reaped by it alone, so their process ids are safe to use. A deeper
-//! process can be reaped by its own parent at any moment and its id given away; it is therefore held by a
-//! pidfd, opened *before* its ancestry is read and found alive *after*: what was read was then read from
-//! this very process.
+//! Only this process reaps its direct children, so their process ids are safe to use. Any other descendant can be
+//! reaped by its own parent at any time, and its id can be reused. Such a process is identified by a pidfd, which is
+//! opened *before* its parent is read from /proc, and checked to be alive *after*. The parent that was read is then
+//! that of the same process.
 
 use rustix::io::Errno;
 use rustix::process::{Pid, Signal, kill_process};
 
-/// A process that is, and stays, below this one.
+/// A process that is below this one in the process tree, and stays so.
 #[derive(Debug)]
-pub(super) struct Kin {
+pub(super) struct Descendant {
     pub(super) pid: Pid,
     #[cfg(target_os = "linux")]
     handle: Option<std::os::fd::OwnedFd>,
 }
 
-impl Kin {
-    /// A child that nobody but the calling process reaps, and that it has not reaped.
-    pub(super) fn child(pid: Pid) -> Kin {
-        Kin {
+impl Descendant {
+    /// Names a direct child. The caller must not have reaped it.
+    pub(super) fn child(pid: Pid) -> Descendant {
+        Descendant {
             pid,
             #[cfg(target_os = "linux")]
             handle: None,
@@ -34,56 +34,56 @@ impl Kin {
         kill_process(self.pid, signal)
     }
 
-    /// Its process group, while it lives.
+    /// Returns its process group while it lives.
     pub(super) fn group(&self) -> Option<Pid> {
         Stat::of(self.pid).and_then(|stat| stat.group)
     }
 }
 
-/// The direct children of this process, zombies included.
+/// Returns the direct children of this process, including zombies.
 pub(super) fn children() -> Vec<Pid> {
     proc::children_of(rustix::process::getpid())
 }
 
-/// The direct children, each with all that is below it and can be proven to be.
-pub(super) fn all_below() -> impl Iterator<Item = Kin> {
+/// Iterates over each direct child and all its descendants that can be identified safely.
+pub(super) fn all_below() -> impl Iterator<Item = Descendant> {
     let children = children().into_iter();
-    children.flat_map(|child| std::iter::once(Kin::child(child)).chain(below(child)))
+    children.flat_map(|child| std::iter::once(Descendant::child(child)).chain(below(child)))
 }
 
-/// Every process below this one, as far as one walk through /proc shows them.
-pub(super) fn everything_below() -> Vec<Identity> {
+/// Lists every descendant that one walk through /proc finds.
+pub(super) fn everything_below() -> Vec<ProcessIdentity> {
     let mut pids = children();
     let mut next = 0;
     while let Some(&parent) = pids.get(next) {
         pids.extend(proc::children_of(parent));
         next += 1;
     }
-    pids.into_iter().filter_map(Identity::of).collect()
+    pids.into_iter().filter_map(ProcessIdentity::of).collect()
 }
 
-/// A process id and what tells its process from a later one of the same id.
+/// A process id with a start time, which tells the process from a later one with the same id.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Identity {
+pub(super) struct ProcessIdentity {
     pub(super) pid: Pid,
     started: u64,
 }
 
-impl Identity {
-    /// The process that has this id now, if any has.
-    pub(super) fn of(pid: Pid) -> Option<Identity> {
+impl ProcessIdentity {
+    /// Returns the process that has this id at present.
+    pub(super) fn of(pid: Pid) -> Option<ProcessIdentity> {
         let started = Stat::of(pid)?.started;
-        Some(Identity { pid, started })
+        Some(ProcessIdentity { pid, started })
     }
 }
 
-/// What `/proc/PID/stat` tells of a process's place among others.
+/// The fields of `/proc/PID/stat` that place a process in the tree.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Stat {
     pub(super) parent: Option<Pid>,
     pub(super) group: Option<Pid>,
     pub(super) session: Option<Pid>,
-    /// When it was started, in ticks of the kernel since boot.
+    /// Start time in clock ticks since boot.
     started: u64,
 }
 
@@ -93,7 +93,7 @@ impl Stat {
         Stat::parse(&String::from_utf8_lossy(&text))
     }
 
-    /// The name may hold anything, also `)` and spaces: the fields begin after its last bracket.
+    /// Parses the fields after the last `)`: the process name in front of them may itself hold brackets and spaces.
     fn parse(text: &str) -> Option<Stat> {
         let mut fields = text.rsplit_once(')')?.1.split_ascii_whitespace().skip(1);
         let mut pid = || fields.next()?.parse().ok().map(Pid::from_raw);
@@ -109,9 +109,9 @@ impl Stat {
 #[cfg(target_os = "linux")]
 pub(super) use proc::below;
 
-/// Without /proc nothing but the process group is reached.
+/// Without /proc, signals reach only the process group of the command.
 #[cfg(not(target_os = "linux"))]
-pub(super) fn below(_child: Pid) -> Vec<Kin> {
+pub(super) fn below(_child: Pid) -> Vec<Descendant> {
     Vec::new()
 }
 
@@ -134,23 +134,23 @@ mod proc {
     use rustix::event::{PollFd, PollFlags, Timespec, poll};
     use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
-    use super::{Kin, Stat};
+    use super::{Descendant, Stat};
 
-    /// All processes below a direct child of this one, nearest first, as far as they can be proven to be.
+    /// Returns the descendants of a direct child that can be identified safely, nearest first.
     ///
-    /// What is missed (it died, it was just born, or descriptors ran out) ends up as a direct child
-    /// once those above it are dead.
-    pub(in super::super) fn below(child: Pid) -> Vec<Kin> {
+    /// A process can be missed because it has just been created, has died, or because no descriptor was free. It
+    /// becomes a direct child once its ancestors are dead.
+    pub(in super::super) fn below(child: Pid) -> Vec<Descendant> {
         let Ok(handle) = pidfd_open(child, PidfdFlags::empty()) else {
             return Vec::new();
         };
-        let mut found = vec![Kin {
+        let mut found = vec![Descendant {
             pid: child,
             handle: Some(handle),
         }];
         let mut next = 0;
         while let Some(parent) = found.get(next) {
-            let offspring: Vec<Kin> = children_of(parent.pid)
+            let offspring: Vec<Descendant> = children_of(parent.pid)
                 .into_iter()
                 .filter_map(|pid| proven_child(parent, pid))
                 .collect();
@@ -161,12 +161,12 @@ mod proc {
         found
     }
 
-    fn proven_child(parent: &Kin, pid: Pid) -> Option<Kin> {
+    fn proven_child(parent: &Descendant, pid: Pid) -> Option<Descendant> {
         let handle = pidfd_open(pid, PidfdFlags::empty()).ok()?;
         let stat = Stat::of(pid)?;
         let proven =
             stat.parent == Some(parent.pid) && alive(&handle) && parent.handle.as_ref().is_some_and(alive);
-        proven.then_some(Kin {
+        proven.then_some(Descendant {
             pid,
             handle: Some(handle),
         })
@@ -187,7 +187,7 @@ mod proc {
         }
     }
 
-    /// From each thread's own list: fast, but a kernel option.
+    /// Reads the kernel's list of children for each thread. Fast, but only some kernels are built with it.
     fn listed_children(parent: Pid) -> Vec<Pid> {
         let Ok(threads) = fs::read_dir(format!("/proc/{}/task", parent.as_raw_pid())) else {
             return Vec::new();
@@ -243,15 +243,15 @@ mod proc {
         }
 
         #[test]
-        fn a_process_that_is_not_its_child_is_never_taken_for_one() {
+        fn only_a_live_child_is_proven_to_be_one() {
             let mut child = sleeper();
             let pid = Pid::from_child(&child);
             let handle = pidfd_open(pid, PidfdFlags::empty()).expect("pidfds exist");
-            let me = Kin {
+            let me = Descendant {
                 pid: rustix::process::getpid(),
                 handle: pidfd_open(rustix::process::getpid(), PidfdFlags::empty()).ok(),
             };
-            let stranger = Kin {
+            let stranger = Descendant {
                 pid,
                 handle: Some(handle),
             };
@@ -262,7 +262,7 @@ mod proc {
             child.kill().expect("the child is ours");
             child.wait().expect("the child is ours");
             assert!(own && !foreign);
-            assert!(proven_child(&me, pid).is_none(), "a dead child is nobody's");
+            assert!(proven_child(&me, pid).is_none(), "a dead child is not proven");
         }
     }
 }

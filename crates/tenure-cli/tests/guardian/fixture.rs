@@ -1,17 +1,17 @@
-//! A scene for one test: a folder, a probe with its command, and ways to wait for what must happen.
+//! Fixture of one test: a folder, a probe with its command, and functions that wait for an event.
 
 use std::os::unix::process::CommandExt;
 use std::process::{Command, Stdio};
 
 pub(crate) use crate::common::process::{LIMIT, Process, wait_for};
-pub(crate) use crate::common::{Done, Scene, alive, assert_dead, send, stat_field};
+pub(crate) use crate::common::{Done, Fixture, alive, assert_dead, send, stat_field};
 use crate::probe;
 
 /// A deadline that no test reaches.
 pub(crate) const FAR: [&str; 2] = ["term=600000", "kill=600000"];
 
-impl Scene {
-    /// A probe command, not yet started: `words` before the `--`, `argv` after it, in the scene's folder.
+impl Fixture {
+    /// Prepares a probe in the fixture's folder: `words` before the `--`, `argv` after it.
     pub(crate) fn command(&self, words: &[&str], argv: &[&str]) -> Command {
         let mut command = Command::new(std::env::current_exe().expect("our own path"));
         command
@@ -31,7 +31,7 @@ impl Scene {
         self.start(words, &["sh", "-c", script])
     }
 
-    /// A probe that was started by this Python program, which is given the probe's path and arguments.
+    /// Starts a Python program that executes the probe, whose path and arguments are the program's arguments.
     pub(crate) fn called_by_python(&self, program: &str, argv: &[&str]) -> Process {
         let probe = std::env::current_exe().expect("our own path");
         let mut python = Command::new("python3");
@@ -41,28 +41,28 @@ impl Scene {
     }
 }
 
-/// Starts a probe, with pipes.
+/// Starts a probe with pipes.
 pub(crate) fn run(mut command: Command) -> Process {
     command.stderr(Stdio::piped());
     Process::start(command)
 }
 
 impl Process {
-    /// Waits for a line on stderr that begins so, and gives its last word as a number, if it is one.
-    pub(crate) fn told(&self, start: &str) -> i32 {
-        let mut heard = Vec::new();
+    /// Waits for a line on stderr with this beginning, and returns its last word if that is a number, else 0.
+    pub(crate) fn wait_for_line(&self, start: &str) -> i32 {
+        let mut lines = Vec::new();
         let found = self.stderr().find(|line| {
-            heard.push(line.clone());
+            lines.push(line.clone());
             line.starts_with(start)
         });
-        let line = found.unwrap_or_else(|| panic!("{start:?} was never told, but {heard:?}"));
+        let line = found.unwrap_or_else(|| panic!("{start:?} was not printed, but {lines:?}"));
         let number = line.rsplit(' ').next().and_then(|word| word.parse().ok());
         number.unwrap_or(0)
     }
 }
 
 impl Done {
-    /// Asserts the exit code of a probe, and what was told of the command's end.
+    /// Asserts the exit code of the probe, and the reason that it printed for the end of its command.
     pub(crate) fn assert_ended(&self, code: i32, stopped_by: &str) {
         assert_eq!(self.code, code, "{}", self.stderr);
         let words = format!("stopped_by: {stopped_by}");

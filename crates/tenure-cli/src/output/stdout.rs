@@ -1,34 +1,34 @@
-//! Printing to stdout: whole, and without fear of a reader that has enough.
+//! Prints to stdout. A reader that closes the pipe early is no error.
 
 use std::io::{self, Write};
 use std::time::Duration;
 
 use serde::Serialize;
 
-use crate::words::Failure;
+use crate::messages::Failure;
 
-/// Whether anybody reads what is printed.
+/// The reader of stdout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reader {
-    /// As far as anybody can tell.
+    /// Stdout has a reader, as far as the system tells.
     Reads,
-    /// The pipe's other end is closed.
+    /// The reader has closed its end of the pipe.
     Gone,
 }
 
-/// Prints to stdout. That the reader has enough, as `head` does, is no failure.
+/// Prints to stdout. A closed pipe, as that of `head`, is no failure.
 ///
 /// # Errors
-/// Those of the device behind stdout, as a full disk.
+/// Any other error of stdout, for example a full disk.
 pub fn print(text: &[u8]) -> Result<(), Failure> {
     write(text).map(|_| ())
 }
 
-/// Prints an object for programs, or the words for people.
+/// Prints a JSON object or the text for people.
 ///
 /// # Errors
 /// As [`print()`].
-pub fn tell(
+pub fn print_either(
     json: bool,
     for_programs: &impl Serialize,
     for_people: impl FnOnce() -> String,
@@ -40,7 +40,7 @@ pub fn tell(
     })
 }
 
-/// Prints to stdout, and says whether it was read.
+/// Prints to stdout, and returns whether stdout has a reader.
 ///
 /// # Errors
 /// As [`print()`].
@@ -53,7 +53,7 @@ pub fn write(text: &[u8]) -> Result<Reader, Failure> {
     }
 }
 
-/// Whether anybody would read what is printed next. Elsewhere than on Unix only printing tells.
+/// Returns whether stdout has a reader, without writing. Only Unix can tell; other systems always return `Reads`.
 pub fn reader() -> Reader {
     #[cfg(unix)]
     {
@@ -72,7 +72,7 @@ pub fn reader() -> Reader {
     Reader::Reads
 }
 
-/// One JSON object as a line.
+/// Serializes an object as one line of JSON.
 #[expect(
     clippy::missing_panics_doc,
     reason = "our objects have no map with keys that JSON refuses"
@@ -83,7 +83,7 @@ pub fn object(object: &impl Serialize) -> Vec<u8> {
     line
 }
 
-/// A span in whole milliseconds, rounded down.
+/// Converts a duration to whole milliseconds, rounded down.
 pub fn ms(span: Duration) -> u64 {
     u64::try_from(span.as_millis()).unwrap_or(u64::MAX)
 }

@@ -1,7 +1,7 @@
-//! Gives a helper process our standard input, while its own input is the socket it is spoken to through.
+//! Passes the caller's standard input on to a helper process, whose own standard input is a socket.
 //!
-//! A child can be given three descriptors by number without `unsafe` code. The helper's input is therefore
-//! the socket, and the real standard input follows over it as a descriptor.
+//! Without `unsafe` code a child can inherit only three descriptors by number. So the helper starts with the socket as
+//! its standard input, and receives the real one as a descriptor over that socket.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -14,11 +14,11 @@ use rustix::net::{
     SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
 };
 
-/// Sends `input` over `socket`, with one byte to carry it.
+/// Sends the descriptor `input` over `socket`, together with one byte.
 ///
 /// # Errors
-/// When the other end is gone.
-pub fn give_stdin(socket: impl AsFd, input: BorrowedFd<'_>) -> io::Result<()> {
+/// If the other end is gone.
+pub fn send_stdin(socket: impl AsFd, input: BorrowedFd<'_>) -> io::Result<()> {
     let fds = [input];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut control = SendAncillaryBuffer::new(&mut space);
@@ -27,14 +27,14 @@ pub fn give_stdin(socket: impl AsFd, input: BorrowedFd<'_>) -> io::Result<()> {
     Ok(())
 }
 
-/// The socket that this process was started with as its standard input, under another number.
+/// Duplicates the socket that this process was started with as its standard input.
 pub(super) fn own_socket() -> io::Result<UnixStream> {
     let socket = rustix::io::fcntl_dupfd_cloexec(rustix::stdio::stdin(), 3)?;
     Ok(UnixStream::from(socket))
 }
 
-/// Waits for the real standard input and puts it in its place. `None` if the giver went away.
-pub(super) fn take_stdin(socket: &UnixStream) -> io::Result<Option<()>> {
+/// Waits for the real standard input and installs it. Returns `None` if the sender is gone.
+pub(super) fn receive_stdin(socket: &UnixStream) -> io::Result<Option<()>> {
     let Some(input) = receive(socket)? else {
         return Ok(None);
     };

@@ -1,4 +1,4 @@
-//! `tenure ls` and `tenure show`: what the store shows of its locks.
+//! `tenure ls` and `tenure show`: prints what the store shows of its locks.
 
 use std::collections::HashSet;
 use std::num::NonZeroU32;
@@ -6,21 +6,21 @@ use std::sync::Arc;
 
 use tenure::{Client, HolderId, HolderStatus, Kind, LockStatus, Mode, Query, WaiterStatus};
 
-use super::store::{key, leave, visit};
+use super::store::{connect_if_present, disconnect, key};
 use crate::args::{Global, Ls, Show};
+use crate::messages::{Failure, note, shortened};
 use crate::output::{self, Claimant, Holder, KeyStatus, Waiter};
-use crate::words::{Failure, note, shortened};
 
-/// How many keys are asked for at once.
+/// Number of keys that one call to the store lists.
 const PAGE: u32 = 256;
 
-/// Lists keys that are held or have a queue.
+/// Lists the keys that are held or have waiters in a queue.
 pub(super) async fn ls(global: &Global, ls: &Ls) -> Result<u8, Failure> {
-    let client = visit(global).await?;
+    let client = connect_if_present(global).await?;
     let (keys, more) = listing(&client, ls)
         .await
         .map_err(|error| Failure::of("cannot list the locks", &error))?;
-    leave(&client).await;
+    disconnect(&client).await;
     output::print(&if global.json {
         keys.iter().flat_map(output::object).collect()
     } else {
@@ -42,7 +42,7 @@ pub(super) async fn ls(global: &Global, ls: &Ls) -> Result<u8, Failure> {
     Ok(0)
 }
 
-/// At most as many keys as asked for, and whether there are more.
+/// Returns at most `--limit` keys, and whether there are more.
 async fn listing(client: &Client, ls: &Ls) -> Result<(Vec<KeyStatus>, bool), tenure::Error> {
     let prefix: Arc<str> = ls.prefix.clone().unwrap_or_default().into();
     let (mut keys, mut shown, mut after) = (Vec::new(), HashSet::new(), None);
@@ -59,7 +59,7 @@ async fn listing(client: &Client, ls: &Ls) -> Result<(Vec<KeyStatus>, bool), ten
             limit,
         };
         let page = client.inspect(query).await?;
-        // A store may name a key twice while it changes.
+        // While keys change, a store may list the same key on two pages.
         let new = page.items.iter().filter(|item| shown.insert(item.key.clone()));
         keys.extend(new.map(status));
         after = page.next;
@@ -72,7 +72,7 @@ async fn listing(client: &Client, ls: &Ls) -> Result<(Vec<KeyStatus>, bool), ten
 /// Shows one key.
 pub(super) async fn show(global: &Global, show: &Show) -> Result<u8, Failure> {
     let key = key(&show.key)?;
-    let client = visit(global).await?;
+    let client = connect_if_present(global).await?;
     let found = client
         .inspect(Query::Key(key.clone()))
         .await
@@ -84,12 +84,12 @@ pub(super) async fn show(global: &Global, show: &Show) -> Result<u8, Failure> {
         waiters: client.profile().inspection.queue.then(Vec::new),
     };
     let status = found.items.first().map_or_else(free, status);
-    leave(&client).await;
-    output::tell(global.json, &status, || output::show(&status))?;
+    disconnect(&client).await;
+    output::print_either(global.json, &status, || output::show(&status))?;
     Ok(0)
 }
 
-/// What the store shows of a key, as programs know it.
+/// Converts a key's state to the object that programs read.
 pub(super) fn status(of: &LockStatus) -> KeyStatus {
     KeyStatus {
         key: of.key.to_string(),
@@ -134,7 +134,7 @@ fn claimant(id: &HolderId, label: Option<&str>, of: Mode) -> Claimant {
     }
 }
 
-/// A mode in the one word that programs know.
+/// Returns the word for a mode that programs read.
 pub(super) fn mode(mode: Mode) -> &'static str {
     match mode {
         Mode::Exclusive => "exclusive",

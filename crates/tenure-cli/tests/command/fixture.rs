@@ -1,4 +1,4 @@
-//! A scene for one test: a folder with a store, the built command, and ways to wait for what must happen.
+//! Fixture of one test: a folder with a store, the built command, and functions that wait for an event.
 
 use std::fs;
 use std::process::{Command, Stdio};
@@ -7,14 +7,14 @@ use serde_json::Value;
 
 use crate::common::process::exit_code;
 pub(crate) use crate::common::process::{LIMIT, Process, wait_for};
-pub(crate) use crate::common::{Done, Scene, alive, assert_dead, send};
+pub(crate) use crate::common::{Done, Fixture, alive, assert_dead, send};
 
-impl Scene {
+impl Fixture {
     pub(crate) fn url(&self) -> String {
         format!("sqlite:{}", self.path("locks.db").display())
     }
 
-    /// The command on the scene's store, in the scene's folder.
+    /// Prepares the command on the fixture's store, in the fixture's folder.
     pub(crate) fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_tenure"));
         command.arg("--url").arg(self.url()).args(args);
@@ -26,12 +26,12 @@ impl Scene {
         command
     }
 
-    /// Runs it to its end.
+    /// Runs the command to its end.
     pub(crate) fn call(&self, args: &[&str]) -> Done {
         Done::by(&mut self.command(args))
     }
 
-    /// What `--json` says of a key.
+    /// Returns what `--json show` prints for a key.
     pub(crate) fn shown(&self, key: &str) -> Value {
         self.call(&["--json", "show", key]).objects().remove(0)
     }
@@ -40,7 +40,7 @@ impl Scene {
         assert_eq!(self.call(&["evict", key, "--all"]).code, 0);
     }
 
-    /// Puts a file of another program where the store should be, and gives its text.
+    /// Replaces the store by a file of another program, and returns its text.
     pub(crate) fn break_store(&self) -> String {
         let text = "this is no database, and long enough to be taken for one\n".repeat(99);
         self.write("locks.db", &text, 0o600);
@@ -51,7 +51,7 @@ impl Scene {
         Process::of(self.command(args).spawn().expect("the command starts"))
     }
 
-    /// `run KEY [options] -- sh -c SCRIPT`, started.
+    /// Starts `run [options] -- sh -c SCRIPT`. The options include the key.
     pub(crate) fn shell(&self, options: &[&str], script: &str) -> Process {
         self.start(&[&["run"], options, &["--", "sh", "-c", script]].concat())
     }
@@ -60,20 +60,20 @@ impl Scene {
         Process::start(self.command(&[&["hold"], args].concat()))
     }
 
-    /// A hold that has its lock.
+    /// Starts a hold and waits until it has its lock.
     pub(crate) fn holding(&self, args: &[&str]) -> Process {
         let hold = self.hold(args);
         hold.next("acquired");
         hold
     }
 
-    /// `--json watch PREFIX`, started.
+    /// Starts `--json watch PREFIX`.
     pub(crate) fn watch(&self, prefix: &str) -> Process {
         self.start(&["--json", "watch", prefix])
     }
 
-    /// The command as a user has it who names no store: at home in the scene's folder, with an empty environment
-    /// but for `PATH`.
+    /// Prepares the command without a named store: the fixture's folder is the home directory, and the environment
+    /// holds only `HOME` and `PATH`.
     pub(crate) fn at_home(&self, args: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_tenure"));
         command.args(args).env_clear().env("HOME", self.path("home"));
@@ -86,7 +86,8 @@ impl Scene {
         Done::by(self.at_home(args).envs(env.iter().copied()))
     }
 
-    /// Keeps the store busy, as a process does that is stopped while it writes, until the answer is dropped.
+    /// Locks the store's file for writing, as a process does that is stopped while it writes. Ends when the connection
+    /// is dropped.
     pub(crate) fn block(&self) -> rusqlite::Connection {
         let connection = rusqlite::Connection::open(self.path("locks.db")).expect("the store is there");
         connection.busy_timeout(LIMIT).expect("a limit");
@@ -96,7 +97,7 @@ impl Scene {
         connection
     }
 
-    /// Waits until the file has that many lines, and gives them.
+    /// Waits until the file has `count` lines, and returns them.
     pub(crate) fn lines(&self, name: &str, count: usize) -> Vec<String> {
         let mut lines = Vec::new();
         wait_for(&format!("{count} lines in {name}"), || {
@@ -107,7 +108,7 @@ impl Scene {
         lines
     }
 
-    /// Whether somebody holds the key.
+    /// Returns whether the key is held.
     pub(crate) fn is_busy(&self, key: &str) -> bool {
         match self.call(&["-q", "run", key, "-n", "--", "true"]).code {
             0 => false,
@@ -129,7 +130,7 @@ impl Done {
         }
     }
 
-    /// The objects that it printed, one a line.
+    /// Returns the JSON objects that it printed, one per line.
     pub(crate) fn objects(&self) -> Vec<Value> {
         let lines = self.stdout.lines();
         lines
@@ -138,14 +139,14 @@ impl Done {
     }
 }
 
-/// A `tenure hold` or `tenure watch`, and what it prints.
+/// A running `tenure hold` or `tenure watch`, and its output.
 impl Process {
-    /// The next event; it must be this one.
+    /// Reads the next event, and asserts its name.
     pub(crate) fn next(&self, name: &str) -> Value {
         self.next_in("event", name)
     }
 
-    /// The next change of a watch; it must be this one.
+    /// Reads the next change of a watch, and asserts its name.
     pub(crate) fn change(&self, name: &str) -> Value {
         self.next_in("change", name)
     }
@@ -157,7 +158,7 @@ impl Process {
         event
     }
 
-    /// Waits for its end: without another event, and with that exit code.
+    /// Waits for the end. Asserts that no event is left, and the exit code.
     pub(crate) fn ends(self, code: i32) -> Done {
         let done = self.finish();
         assert_eq!((done.code, done.stdout.as_str()), (code, ""), "{done:?}");

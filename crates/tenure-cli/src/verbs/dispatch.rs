@@ -1,21 +1,21 @@
-//! Sends each verb on its way, and turns its failure into words and an exit code.
+//! Calls the function of each verb, and turns its failure into a message and an exit code.
 
 use std::future::Future;
 use std::process::ExitCode;
 
-use super::{doctor, evict, generated, look, schema, watch};
+use super::{doctor, evict, generated, inspect, schema, watch};
 use crate::args::{Cli, Global, Verb};
+use crate::messages::{Blame, Failure};
 use crate::tracing_output::{self, Verbosity};
-use crate::words::{Blame, Failure};
 
-/// What a failure of `run` or `elect` exits with, whatever it is: 2 and 3 could be the command's own.
+/// Exit code of every failure of `run` and `elect`: the codes 2 and 3 could be the command's own.
 const RUN_FAILED: u8 = 125;
 const USAGE: u8 = 2;
-/// The store or this machine failed.
+/// Exit code if the store or this machine failed.
 pub const STORE_FAILED: u8 = 3;
 
-/// Does what the command line says, and gives the exit code.
-pub fn obey(cli: &Cli) -> ExitCode {
+/// Carries out the command line and returns the exit code.
+pub fn dispatch(cli: &Cli) -> ExitCode {
     let global = &cli.global;
     tracing_output::listen(verbosity(global));
     let done = match &cli.verb {
@@ -32,8 +32,8 @@ pub fn obey(cli: &Cli) -> ExitCode {
                 "commands and their descendants cannot be ended surely here: use the library",
             ),
         )),
-        Verb::Ls(ls) => block_on(look::ls(global, ls)),
-        Verb::Show(show) => block_on(look::show(global, show)),
+        Verb::Ls(ls) => block_on(inspect::ls(global, ls)),
+        Verb::Show(show) => block_on(inspect::show(global, show)),
         Verb::Evict(evict) => block_on(evict::evict(global, evict)),
         Verb::Watch(watch) => block_on(watch::watch(global, watch)),
         Verb::Doctor => block_on(doctor::doctor(global)),
@@ -60,12 +60,12 @@ fn verbosity(global: &Global) -> Verbosity {
     }
 }
 
-/// Runs a verb on this thread: nothing here is worth a second one.
+/// Runs a verb on the current thread. No verb needs a second thread.
 fn block_on(verb: impl Future<Output = Result<u8, Failure>>) -> Result<u8, Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| Failure::system("cannot set up timers and sockets", error))?;
     let done = runtime.block_on(verb);
-    // What is still under way at the end has had its time.
+    // Each verb has waited for its own calls, with a limit. The runtime does not wait for those that are left.
     runtime.shutdown_background();
     done
 }

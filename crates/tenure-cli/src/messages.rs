@@ -1,4 +1,4 @@
-//! What goes to stderr: failures in words (what, why, what to do), warnings and notes.
+//! Messages on stderr: failures (what, why, what to do), warnings and notes.
 
 use std::borrow::Cow;
 use std::error::Error as StdError;
@@ -10,32 +10,32 @@ use tenure::{Error, Fault, LockKey, StoreUrl};
 
 use crate::status_line;
 
-/// Why a verb could not do what it was told.
+/// Why a verb failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Failure {
-    /// Whose fault it is.
+    /// The cause: the caller or the store.
     pub blame: Blame,
     what: String,
     why: Vec<String>,
     help: Option<String>,
 }
 
-/// Whose fault a failure is.
+/// The cause of a failure, which decides the exit code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Blame {
-    /// What was asked cannot be done, by this store or by any.
+    /// The caller asked for something that this store, or any store, cannot do.
     Usage,
     /// The store or this machine failed.
     Store,
 }
 
 impl Failure {
-    /// What was asked makes no sense.
+    /// Creates a failure caused by a wrong option or argument.
     pub fn usage(what: impl Into<String>, why: impl StdError) -> Failure {
         Failure::because(Blame::Usage, what.into(), &why)
     }
 
-    /// The machine refused something that every verb needs.
+    /// Creates a failure of the operating system.
     pub fn system(what: impl Into<String>, why: impl StdError) -> Failure {
         Failure::because(Blame::Store, what.into(), &why)
     }
@@ -49,8 +49,8 @@ impl Failure {
         }
     }
 
-    /// The store did not answer in time.
-    pub fn silence(what: impl Into<String>) -> Failure {
+    /// Creates a failure of a store that did not answer in time.
+    pub fn no_answer(what: impl Into<String>) -> Failure {
         Failure {
             blame: Blame::Store,
             what: what.into(),
@@ -59,7 +59,8 @@ impl Failure {
         }
     }
 
-    /// What the library answered when `what` was tried. That is shown as it is: a key may look like a URL and be none.
+    /// Creates a failure from an error of the library. `what` is printed without masking, because a key may look like a
+    /// URL.
     pub fn of(what: impl Into<String>, error: &Error) -> Failure {
         let failure = |blame, why, help: Option<&str>| Failure {
             blame,
@@ -71,7 +72,7 @@ impl Failure {
             Error::Mismatch { held, asked } => failure(
                 Blame::Usage,
                 vec![format!("the key is {held} and was asked for as {asked}")],
-                Some("use another key, or wait until nobody holds it or waits for it"),
+                Some("use another key, or wait until this one has no holder and no waiter"),
             ),
             Error::Unsupported(cause) => failure(
                 Blame::Usage,
@@ -89,18 +90,18 @@ impl Failure {
         }
     }
 
-    /// Prints it to stderr.
+    /// Prints the failure to stderr.
     pub fn print(&self) {
-        say(&format!("error: {self}"));
+        print_line(&format!("error: {self}"));
     }
 
-    /// Prints it to stderr as a warning: the verb goes on.
+    /// Prints the failure to stderr as a warning, for a verb that goes on.
     pub fn warn(&self) {
-        say(&format!("warning: {self}"));
+        print_line(&format!("warning: {self}"));
     }
 }
 
-/// A line of what, then lines of why and of what to do.
+/// Formats one line with what failed, then lines with the causes and with help.
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&escape_control(&self.what))?;
@@ -114,54 +115,54 @@ impl fmt::Display for Failure {
     }
 }
 
-/// An error and what caused it, each in its own words, and no word twice in a row. A password is masked: an error may
-/// repeat what somebody wrote in a wrong place.
+/// Returns the messages of an error and its causes, without repetitions. Passwords are masked: an error may quote a URL
+/// that stands in the wrong place.
 fn chain(error: &dyn StdError) -> Vec<String> {
     let (mut words, mut cause) = (Vec::<String>::new(), Some(error));
     while let Some(error) = cause {
-        let said = without_passwords(&error.to_string());
-        if words.last() != Some(&said) {
-            words.push(said);
+        let message = without_passwords(&error.to_string());
+        if words.last() != Some(&message) {
+            words.push(message);
         }
         cause = error.source();
     }
     words
 }
 
-/// Says what went wrong although the verb goes on, in one line.
+/// Prints a warning as one line.
 pub fn warn(words: &str) {
-    say(&format!("warning: {}", escape_control(&without_passwords(words))));
+    print_line(&format!("warning: {}", escape_control(&without_passwords(words))));
 }
 
-/// Says what may be good to know. Silent with `-q`.
+/// Prints a note as one line. Silent with `-q`.
 pub fn note(quiet: bool, words: &str) {
     note_as_is(quiet, &without_passwords(words));
 }
 
-/// The same in words that hold keys, which may look like URLs, or a URL that shows no password.
+/// As `note`, without masking: for text with keys, which may look like URLs, and for URLs that are masked already.
 pub fn note_as_is(quiet: bool, words: &str) {
     if !quiet {
-        say(&format!("note: {}", escape_control(words)));
+        print_line(&format!("note: {}", escape_control(words)));
     }
 }
 
-/// Says how a verb ended, in one line without a prefix. Silent with `-q`.
+/// Prints the result of a verb as one line without a prefix. Silent with `-q`.
 pub fn summary(quiet: bool, words: &str) {
     if !quiet {
-        say(&escape_control(words));
+        print_line(&escape_control(words));
     }
 }
 
-/// A stderr that nobody reads is no reason to stop.
-fn say(text: &str) {
+/// Prints to stderr. An error is ignored: a closed stderr must not stop the verb.
+fn print_line(text: &str) {
     status_line::clear();
     let _ = io::stderr().write_all(format!("{text}\n").as_bytes());
 }
 
-/// The URLs in our own advice, in which no password stands.
+/// Example URLs in our own messages. They hold no password and are not masked.
 const ADVICE: [&str; 2] = ["redis://USER:PASSWORD@HOST", "redis://:PASSWORD@HOST"];
 
-/// A text that should be a key, or the beginning of one: whole if it could be, else as much of it as tells which it is.
+/// Shortens a text that is too long to be a key to its first 40 characters.
 pub fn shortened(text: &str) -> Cow<'_, str> {
     if text.len() <= LockKey::MAX_BYTES {
         return Cow::Borrowed(text);
@@ -169,21 +170,21 @@ pub fn shortened(text: &str) -> Cow<'_, str> {
     Cow::Owned(text.chars().take(40).chain(['…']).collect())
 }
 
-/// Masks what may be the password of a URL, in text that repeats what somebody wrote in a wrong place.
+/// Masks every possible password of a URL, in text that repeats a user's input.
 ///
-/// In each line that is everything from the first `:` after a `://` to the last `@`: a password may hold spaces,
-/// quotes and other signs, so rather too much is masked than too little. Without such a `:` it is the user, who may be
-/// a password whose colon was forgotten, and who may hold spaces where a quote stands before the URL. A line whose only
-/// URLs are those of our advice stays as it is.
+/// In each line that is the text from the first `:` after `://` to the last `@`. A password may hold spaces, quotes and
+/// other special characters, so the mask rather covers too much. Without such a `:`, the user name is masked, because
+/// it may be a password whose colon is missing; inside quotes it may hold spaces. A line that holds no URL except our
+/// own examples is not changed.
 ///
-/// So are the values of options that no store takes, for whoever hopes for one may hope to give a password by it.
+/// Also masks the values of unknown options: they may be misspelled credentials.
 pub fn without_passwords(text: &str) -> String {
     let lines = text.split_inclusive('\n').map(masked);
     lines.map(|line| without_option_values(&line)).collect()
 }
 
-/// From the first such option on everything goes, up to the next that a store takes, or to where the URL ends: at the
-/// quote in which it stands, or else with the line.
+/// Masks the rest of the query from the first unknown option on, until the next known option or the end of the URL. The
+/// URL ends at the quote that encloses it, or with the line.
 fn without_option_values(line: &str) -> String {
     let Some(query) = first_query(line) else {
         return line.to_owned();
@@ -198,19 +199,19 @@ fn without_option_values(line: &str) -> String {
     let mut hides = false;
     for part in query.split('&') {
         let (name, value) = part.split_once('=').unwrap_or((part, ""));
-        let is_told = StoreUrl::shows_option(name);
-        let is_secret = !is_told && part.contains('=') && !value.starts_with("***");
+        let is_known = StoreUrl::shows_option(name);
+        let is_secret = !is_known && part.contains('=') && !value.starts_with("***");
         if is_secret && !hides {
             shown.push(format!("{name}=***").into());
-        } else if is_told || !hides {
+        } else if is_known || !hides {
             shown.push(part.into());
         }
-        hides = !is_told && (hides || is_secret);
+        hides = !is_known && (hides || is_secret);
     }
     format!("{before}{}{after}", shown.join("&"))
 }
 
-/// Where the options of the first URL in a line begin: behind a `?` with a scheme before it.
+/// Returns the index of the first URL's options: after a `?` in a word that has a scheme.
 fn first_query(line: &str) -> Option<usize> {
     line.match_indices('?').map(|(at, _)| at).find_map(|at| {
         let word = line[..at].rsplit(char::is_whitespace).next()?;
@@ -220,7 +221,7 @@ fn first_query(line: &str) -> Option<usize> {
     })
 }
 
-/// The quote before the word that ends here.
+/// Returns the quote in front of the last word of `before`.
 fn quote_before_the_url(before: &str) -> Option<char> {
     let word = before.rsplit(char::is_whitespace).next()?;
     word.chars().find(|c| matches!(c, '\'' | '"' | '`'))
@@ -239,7 +240,7 @@ fn masked(line: &str) -> String {
     let Some((before, after)) = rest.rsplit_once('@') else {
         return line.to_owned();
     };
-    // Outside of quotes the URL ends at a blank, and the `@` is another's.
+    // Outside of quotes a URL ends at a space, so the `@` belongs to other text.
     let has_ended = before.contains(char::is_whitespace) && !scheme.contains(['\'', '"', '`']);
     match before.split_once(':') {
         Some((user, _)) => format!("{scheme}://{user}:***@{after}"),
@@ -256,7 +257,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_failure_says_what_why_and_what_to_do() {
+    fn a_failure_prints_what_why_and_help() {
         let held = Error::Mismatch {
             held: Kind::Mutex,
             asked: Kind::ReadWrite,
@@ -266,12 +267,12 @@ mod tests {
         assert_eq!(
             failure.to_string(),
             "cannot lock \"k\"\n  = why: the key is a mutex and was asked for as a read-write lock\n  \
-             = help: use another key, or wait until nobody holds it or waits for it"
+             = help: use another key, or wait until this one has no holder and no waiter"
         );
     }
 
     #[test]
-    fn a_password_is_masked_whatever_it_is_made_of() {
+    fn passwords_of_any_characters_are_masked() {
         for (text, masked) in [
             ("a redis://u:p@h:1/0' b c://d", "a redis://u:***@h:1/0' b c://d"),
             ("'redis://:p'a s:s@x@h'\nx@y z:1", "'redis://:***@h'\nx@y z:1"),
@@ -311,9 +312,9 @@ mod tests {
         }
     }
 
-    /// In whatever URL, wherever it stands in a line, and whatever else stands there.
+    /// Tries many URLs, in several positions of a line, with several texts around them.
     #[test]
-    fn no_password_of_many_urls_is_shown() {
+    fn no_url_shows_its_password() {
         let marks = [
             "",
             "/",
@@ -361,7 +362,7 @@ mod tests {
     }
 
     #[test]
-    fn our_own_advice_and_keys_stay_as_they_are() {
+    fn our_own_advice_and_keys_are_not_masked() {
         let advice = "write `redis://USER:PASSWORD@HOST`, or `redis://:PASSWORD@HOST` for the default user's";
         assert_eq!(without_passwords(advice), advice);
         let key = "https://shop.example:8080/order@7";
@@ -370,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_say_makes_no_line_of_its_own() {
+    fn foreign_text_cannot_forge_a_line() {
         let cause = io::Error::other("gone\nerror: forged\u{1b}[2J");
         let failure = Failure::system("cannot read \u{202e}it", cause);
         assert_eq!(
@@ -380,7 +381,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cause_beneath_is_told_too() {
+    fn a_failure_lists_the_cause_of_its_cause() {
         let cause = io::Error::other("the wire is cut");
         let fault = BackendError::because(Fault::Unavailable, Effect::Unknown, "no answer within 3 s", cause);
         let failure = Failure::of("cannot lock \"k\"", &fault.into());

@@ -1,13 +1,13 @@
-//! `ls`, `show` and `evict`: what they show, and what they free.
+//! `ls`, `show` and `evict`: what they print, and what `evict` frees.
 
-use crate::scene::{Process, Scene};
+use crate::fixture::{Fixture, Process};
 
 #[test]
-fn a_list_has_an_object_for_each_key_and_respects_prefix_and_limit() {
-    let scene = Scene::new();
-    let holds = ["a:1", "a:2", "b"].map(|key| scene.holding(&[key]));
+fn ls_prints_an_object_per_key_within_prefix_and_limit() {
+    let fixture = Fixture::new();
+    let holds = ["a:1", "a:2", "b"].map(|key| fixture.holding(&[key]));
     let keys = |args: &[&str]| -> Vec<String> {
-        let done = scene.call(&[&["--json", "ls"], args].concat());
+        let done = fixture.call(&[&["--json", "ls"], args].concat());
         assert_eq!(done.code, 0);
         let keys = done.objects();
         keys.iter()
@@ -18,100 +18,102 @@ fn a_list_has_an_object_for_each_key_and_respects_prefix_and_limit() {
     assert_eq!(keys(&["a:"]), ["a:1", "a:2"]);
     assert_eq!(keys(&["c"]), [""; 0]);
     assert_eq!(keys(&["--limit", "2"]).len(), 2);
-    assert!(scene.call(&["ls", "--limit", "2"]).stderr.contains("more keys"));
-    assert_eq!(scene.call(&["ls", "--limit", "3"]).stderr, "");
+    assert!(fixture.call(&["ls", "--limit", "2"]).stderr.contains("more keys"));
+    assert_eq!(fixture.call(&["ls", "--limit", "3"]).stderr, "");
     holds.into_iter().for_each(Process::release);
 }
 
 #[test]
-fn people_see_who_holds_and_who_waits() {
-    let scene = Scene::new();
-    let first = scene.holding(&["k", "--fair", "--label", "ann"]);
-    let second = scene.hold(&["k", "--fair", "--label", "bob"]);
+fn ls_and_show_print_holders_and_waiters() {
+    let fixture = Fixture::new();
+    let first = fixture.holding(&["k", "--fair", "--label", "ann"]);
+    let second = fixture.hold(&["k", "--fair", "--label", "bob"]);
     second.next("waiting");
-    let list = scene.call(&["ls"]).stdout;
+    let list = fixture.call(&["ls"]).stdout;
     assert!(list.starts_with("KEY") && list.contains("ann"), "{list}");
-    let shown = scene.call(&["show", "k"]).stdout;
+    let shown = fixture.call(&["show", "k"]).stdout;
     assert!(shown.contains("ann") && shown.contains("bob"), "{shown}");
     first.release();
     second.next("acquired");
     second.release();
-    let free = scene.call(&["show", "k"]);
+    let free = fixture.call(&["show", "k"]);
     assert_eq!((free.code, free.stdout.contains("\nnot held\n")), (0, true));
 }
 
 #[test]
 fn a_free_key_is_shown_as_an_object_without_a_kind() {
-    let scene = Scene::new();
-    let shown = scene.shown("k");
+    let fixture = Fixture::new();
+    let shown = fixture.shown("k");
     assert_eq!(shown["key"], "k");
     assert!(shown["kind"].is_null());
     assert_eq!(shown["holders"].as_array().map(Vec::len), Some(0));
 }
 
-/// A mistyped path, or an operator who looks before the service has run: the file would be root's.
+/// With a mistyped path, or before the service has run, a new file would belong to the operator, perhaps to root.
 #[test]
-fn who_only_looks_makes_no_lock_file() {
-    let scene = Scene::new();
+fn inspecting_creates_no_lock_file() {
+    let fixture = Fixture::new();
     for verb in [&["ls"][..], &["show", "k"], &["evict", "k", "--all"], &["doctor"]] {
         for format in [&[][..], &["--json"]] {
-            let done = scene.call(&[format, verb].concat());
+            let done = fixture.call(&[format, verb].concat());
             assert_eq!(done.code, 0, "{verb:?}: {done:?}");
             assert!(
                 done.stderr.contains("there is no lock file"),
                 "{verb:?}: {done:?}"
             );
         }
-        let done = scene.call_at_home(&[&["--url", "sqlite:x.db?wibble=1"], verb].concat(), &[]);
+        let done = fixture.call_at_home(&[&["--url", "sqlite:x.db?wibble=1"], verb].concat(), &[]);
         assert_ne!(done.code, 0, "a bad option is one all the same: {done:?}");
-        assert!(!scene.path("locks.db").exists(), "{verb:?}");
+        assert!(!fixture.path("locks.db").exists(), "{verb:?}");
     }
 }
 
 #[test]
 fn an_eviction_frees_one_claim_or_all_and_says_which() {
-    let scene = Scene::new();
-    let readers = [scene.hold(&["k", "-s"]), scene.hold(&["k", "-s"])];
+    let fixture = Fixture::new();
+    let readers = [fixture.hold(&["k", "-s"]), fixture.hold(&["k", "-s"])];
     let claims = readers
         .each_ref()
         .map(|reader| reader.next("acquired")["claim"].clone());
     let name = claims[0].as_str().expect("a claim is text");
-    let freed = &scene.call(&["--json", "evict", "k", "--claim", name]).objects()[0];
+    let freed = &fixture.call(&["--json", "evict", "k", "--claim", name]).objects()[0];
     assert_eq!(freed["freed"], serde_json::json!([name]));
-    let left = &scene.shown("k")["holders"];
+    let left = &fixture.shown("k")["holders"];
     assert_eq!(
         (left.as_array().map(Vec::len), &left[0]["claim"]),
         (Some(1), &claims[1])
     );
-    let text = scene.call(&["evict", "k", "--all"]).stdout;
+    let text = fixture.call(&["evict", "k", "--all"]).stdout;
     assert!(
         text.contains(claims[1].as_str().expect("a claim is text")),
         "{text}"
     );
-    assert!(!scene.is_busy("k"));
-    let nothing = scene.call(&["evict", "k", "--all"]);
+    assert!(!fixture.is_busy("k"));
+    let nothing = fixture.call(&["evict", "k", "--all"]);
     assert_eq!((nothing.code, nothing.stdout.contains("nothing")), (0, true));
 }
 
 #[test]
 fn a_waiter_can_be_evicted_from_the_queue() {
-    let scene = Scene::new();
-    let first = scene.holding(&["k", "--fair"]);
-    let second = scene.hold(&["k", "--fair"]);
+    let fixture = Fixture::new();
+    let first = fixture.holding(&["k", "--fair"]);
+    let second = fixture.hold(&["k", "--fair"]);
     let waiting = second.next("waiting");
     let claim = waiting["claim"].as_str().expect("a claim is text");
-    let freed = &scene.call(&["--json", "evict", "k", "--claim", claim]).objects()[0];
+    let freed = &fixture
+        .call(&["--json", "evict", "k", "--claim", claim])
+        .objects()[0];
     assert_eq!(freed["freed"][0], claim);
     first.release();
-    // It stands again, at the tail, under another claim.
+    // The evicted waiter enters the queue again, at its end, with another claim.
     assert_ne!(second.next("acquired")["claim"], claim);
     second.release();
 }
 
 #[test]
-fn a_store_that_fails_is_3_or_125_and_a_usage_error_2_or_125_in_words() {
-    let scene = Scene::new();
-    let broken = scene.break_store();
+fn store_failures_exit_3_and_usage_errors_2_or_both_125() {
+    let fixture = Fixture::new();
+    let broken = fixture.break_store();
     for (args, failed, usage) in [
         (&["ls"][..], 3, 2),
         (&["show", "k"], 3, 2),
@@ -123,7 +125,7 @@ fn a_store_that_fails_is_3_or_125_and_a_usage_error_2_or_125_in_words() {
         (&["elect", "k"], 125, 125),
     ] {
         let command = if failed == 125 { &["--", "true"][..] } else { &[] };
-        let done = scene.call(&[args, command].concat());
+        let done = fixture.call(&[args, command].concat());
         assert_eq!(
             (done.code, done.stdout.as_str()),
             (failed, ""),
@@ -133,28 +135,28 @@ fn a_store_that_fails_is_3_or_125_and_a_usage_error_2_or_125_in_words() {
             done.stderr.starts_with("error: ") && done.stderr.contains("\n  = why: "),
             "{done:?}"
         );
-        let misused = scene.call(&[args, &["--frobnicate"], command].concat());
+        let misused = fixture.call(&[args, &["--frobnicate"], command].concat());
         assert_eq!(
             (misused.code, misused.stdout.as_str()),
             (usage, ""),
             "{args:?}: {misused:?}"
         );
     }
-    assert!(std::fs::read_to_string(scene.path("locks.db")).is_ok_and(|left| left == broken));
+    assert!(std::fs::read_to_string(fixture.path("locks.db")).is_ok_and(|left| left == broken));
 }
 
 #[test]
-fn a_list_shows_mode_holder_token_time_left_and_waiters() {
-    let scene = Scene::new();
+fn ls_shows_mode_holder_token_time_left_and_waiters() {
+    let fixture = Fixture::new();
     let holds = [
-        scene.hold(&["a", "--label", "ann"]),
-        scene.hold(&["b", "-s", "--label", "bob"]),
-        scene.hold(&["c", "--permits", "2", "--of", "3", "--label", "cy"]),
+        fixture.hold(&["a", "--label", "ann"]),
+        fixture.hold(&["b", "-s", "--label", "bob"]),
+        fixture.hold(&["c", "--permits", "2", "--of", "3", "--label", "cy"]),
     ];
     let tokens = holds
         .each_ref()
         .map(|hold| hold.next("acquired")["token"].to_string());
-    let text = scene.call(&["ls"]).stdout;
+    let text = fixture.call(&["ls"]).stdout;
     let rows: Vec<Vec<&str>> = text
         .lines()
         .map(|line| line.split_whitespace().collect())

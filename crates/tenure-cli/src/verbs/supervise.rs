@@ -1,4 +1,5 @@
-//! A command under a lock, from its start to its end: renewals move the guardian's deadline, losses stop the command.
+//! Supervises a command under a lock: each renewal moves the guardian's deadline, and the loss of the lock stops the
+//! command.
 
 use std::ffi::OsString;
 use std::time::Duration;
@@ -6,99 +7,101 @@ use std::time::Duration;
 use rustix::process::Signal;
 use tenure::{Instant, Lost};
 
-use super::lock::Held;
-use super::signals::{is, orders_to_go};
+use super::lock::HeldLock;
+use super::signals::{is, requests_termination};
 use crate::args::OnLost;
 use crate::guardian::{
-    Deadline, Ended, Event, Inbox, LONGEST_SLEEP, Launch, Recipient, StartError, Supervisor, Why, now,
+    Deadline, Ended, Event, Inbox, LONGEST_SLEEP, Launch, Recipient, StartError, StopReason, Supervisor, now,
     reached,
 };
-use crate::words::warn;
+use crate::messages::warn;
 
-/// The deadline is moved that many times a lease, when a renewal allows it.
-const LOOKS_PER_LEASE: u32 = 20;
+/// Number of checks in a lease whether a renewal has moved the deadline.
+const ARM_CHECKS_PER_LEASE: u32 = 20;
 
-/// What the command line says of losing the lock.
-pub(super) struct Terms {
+/// The options that decide when and how the command is stopped.
+pub(super) struct SupervisionOptions {
     pub(super) on_lost: OnLost,
-    /// Between TERM and KILL.
+    /// Time between TERM and KILL.
     pub(super) grace: Duration,
     pub(super) max_hold: Option<Duration>,
     pub(super) at_least: Duration,
 }
 
-/// A held lock and the guardian of the command that runs under it.
-pub(super) struct Ward<'a> {
+/// A held lock, and the guardian of the command that runs under it.
+pub(super) struct SupervisedCommand<'a> {
     supervisor: Supervisor,
     inbox: &'a mut Inbox,
-    held: &'a Held,
-    terms: Terms,
-    /// When the lock was had.
+    held: &'a HeldLock,
+    options: SupervisionOptions,
+    /// The time at which the lock was acquired.
     since: Instant,
     armed_until: Instant,
-    /// Whether the loss of the lock is known, and was told.
+    /// The lock is known to be lost, and a warning was printed.
     pub(super) lost: bool,
-    /// It was said that the command is being stopped.
-    told_stop: bool,
-    /// The first order to go that came when the command was being stopped already, and could not heed it.
-    pub(super) told_to_go: Option<i32>,
+    /// A warning that the command is being stopped was printed.
+    stop_printed: bool,
+    /// The first signal to terminate that came while the command was being stopped already.
+    pub(super) late_signal: Option<i32>,
 }
 
-impl<'a> Ward<'a> {
+impl<'a> SupervisedCommand<'a> {
     pub(super) fn new(
         supervisor: Supervisor,
         inbox: &'a mut Inbox,
-        held: &'a Held,
-        terms: Terms,
-    ) -> Ward<'a> {
-        Ward {
+        held: &'a HeldLock,
+        options: SupervisionOptions,
+    ) -> SupervisedCommand<'a> {
+        SupervisedCommand {
             supervisor,
             inbox,
             held,
-            terms,
+            options,
             since: now(),
             armed_until: Instant::ORIGIN,
             lost: false,
-            told_stop: false,
-            told_to_go: None,
+            stop_printed: false,
+            late_signal: None,
         }
     }
 
-    /// Arms the guardian, and then starts the command.
+    /// Arms the guardian, then starts the command.
     pub(super) async fn start(
         &mut self,
         argv: Vec<OsString>,
         env: Vec<(OsString, OsString)>,
     ) -> Result<(), StartError> {
-        match self.terms.on_lost {
+        match self.options.on_lost {
             OnLost::Ignore => self.supervisor.waive(),
             OnLost::Term | OnLost::Kill => self.move_deadline(),
         }
         self.supervisor.start(Launch::new(argv, env)).await.map(|_| ())
     }
 
-    /// Keeps the command until nothing is left of it.
-    pub(super) async fn keep(&mut self) -> Ended {
+    /// Supervises the command until no process of it is left.
+    pub(super) async fn run_to_end(&mut self) -> Ended {
         loop {
-            if self.terms.on_lost != OnLost::Ignore {
+            if self.options.on_lost != OnLost::Ignore {
                 self.move_deadline();
             }
-            let pause = self.enforce_max_hold().min(self.held.lease / LOOKS_PER_LEASE);
+            let pause = self
+                .enforce_max_hold()
+                .min(self.held.lease / ARM_CHECKS_PER_LEASE);
             tokio::select! {
                 event = self.supervisor.next() => match event {
                     Event::Ended(ended) => return self.report(ended),
-                    event => self.tell(&event),
+                    event => self.print_event(&event),
                 },
                 signal = self.inbox.recv() => self.forward(signal),
-                lost = self.held.lost(), if !self.lost => self.lose(&lost),
+                lost = self.held.lost(), if !self.lost => self.on_loss(&lost),
                 () = tokio::time::sleep(pause) => {}
             }
         }
     }
 
-    /// Keeps the lock for as long as `--at-least` says, unless told to go or the lock is lost.
-    pub(super) async fn linger(&mut self) {
-        let until = self.since + self.terms.at_least;
+    /// Keeps the lock for as long as `--at-least` says. INT, TERM or the loss of the lock end the wait.
+    pub(super) async fn wait_at_least(&mut self) {
+        let until = self.since + self.options.at_least;
         while !self.lost {
             tokio::select! {
                 biased;
@@ -116,7 +119,7 @@ impl<'a> Ward<'a> {
         }
     }
 
-    /// Moves the guardian's deadline to where the last renewals put it, be that later or earlier.
+    /// Sends the guardian a new deadline if a renewal has moved the local deadline, be it later or earlier.
     fn move_deadline(&mut self) {
         let Some(until) = deadline_to_arm(self.armed_until, self.held.believe_until()) else {
             return;
@@ -127,53 +130,53 @@ impl<'a> Ward<'a> {
             .arm(Deadline::before(until, self.held.lease, grace));
     }
 
-    /// Stops the command at `--max-hold`; answers how long to sleep at the most.
+    /// Stops the command at `--max-hold`. Returns how long the caller may sleep.
     fn enforce_max_hold(&mut self) -> Duration {
-        let Some(max_hold) = self.terms.max_hold else {
+        let Some(max_hold) = self.options.max_hold else {
             return LONGEST_SLEEP;
         };
         let left = self.since + max_hold - now();
         if left.is_zero() {
-            self.supervisor.stop(Why::MaxHold, self.terms.grace);
+            self.supervisor.stop(StopReason::MaxHold, self.options.grace);
             return LONGEST_SLEEP;
         }
         left.min(LONGEST_SLEEP)
     }
 
-    fn lose(&mut self, lost: &Lost) {
+    fn on_loss(&mut self, lost: &Lost) {
         self.lost = true;
-        match self.terms.on_lost {
+        match self.options.on_lost {
             OnLost::Ignore => warn(&format!("{lost}; the command runs on, as --on-lost ignore says")),
             OnLost::Term | OnLost::Kill => {
-                self.told_stop = true;
+                self.stop_printed = true;
                 warn(&format!("{lost}; the command is being stopped"));
-                self.supervisor.stop(Why::Lost, self.grace_on_loss());
+                self.supervisor.stop(StopReason::Lost, self.grace_on_loss());
             }
         }
     }
 
     fn grace_on_loss(&self) -> Duration {
-        match self.terms.on_lost {
+        match self.options.on_lost {
             OnLost::Kill => Duration::ZERO,
-            OnLost::Term | OnLost::Ignore => self.terms.grace,
+            OnLost::Term | OnLost::Ignore => self.options.grace,
         }
     }
 
-    /// INT, TERM, HUP and QUIT go to the command's group, USR1 and USR2 to the command alone.
+    /// Forwards INT, TERM, HUP and QUIT to the command's group, and USR1 and USR2 to the command alone.
     fn forward(&mut self, signal: i32) {
-        if !orders_to_go(signal) {
+        if !requests_termination(signal) {
             return self.supervisor.signal(signal, Recipient::Leader);
         }
-        if self.told_stop {
-            self.told_to_go.get_or_insert(signal);
+        if self.stop_printed {
+            self.late_signal.get_or_insert(signal);
         }
         self.supervisor.signal(signal, Recipient::Group);
     }
 
-    fn tell(&mut self, event: &Event) {
+    fn print_event(&mut self, event: &Event) {
         match event {
-            Event::Terming(why) | Event::Killing(why) if !self.told_stop => {
-                self.told_stop = true;
+            Event::Terming(why) | Event::Killing(why) if !self.stop_printed => {
+                self.stop_printed = true;
                 if let Some(words) = reason(*why) {
                     warn(&format!("{words}; the command is being stopped"));
                 }
@@ -187,7 +190,7 @@ impl<'a> Ward<'a> {
     }
 
     fn report(&self, ended: Ended) -> Ended {
-        if ended.stopped_by == Some(Why::GuardianDied) {
+        if ended.stopped_by == Some(StopReason::GuardianDied) {
             warn("the guardian process died, so the command was ended");
         }
         if ended.while_suspended {
@@ -204,20 +207,20 @@ impl<'a> Ward<'a> {
     }
 }
 
-/// Why the guardian stops a command, where it was not told to.
-fn reason(why: Why) -> Option<&'static str> {
+/// Words for a stop that the guardian decided by itself.
+fn reason(why: StopReason) -> Option<&'static str> {
     match why {
-        Why::Deadline => Some("the lock could not be renewed in time"),
-        Why::MaxHold => Some("--max-hold is over"),
-        Why::Lost => Some("the lock was lost"),
-        Why::GuardianDied | Why::CallerDied => None,
+        StopReason::Deadline => Some("the lock could not be renewed in time"),
+        StopReason::MaxHold => Some("--max-hold is over"),
+        StopReason::Lost => Some("the lock was lost"),
+        StopReason::GuardianDied | StopReason::CallerDied => None,
     }
 }
 
-/// The local deadline to arm, unless the guardian has it already.
+/// Returns the local deadline to send to the guardian, if it differs from the one that the guardian has.
 ///
-/// A renewal moves it back when the store keeps the lock for less time than before. The origin of time stands for a lost
-/// lock, whose command `lose` stops.
+/// A renewal moves the deadline to an earlier time if the store keeps the lock for less time than before. The clock's
+/// origin marks a lost lock, whose command is stopped by `on_loss`.
 fn deadline_to_arm(armed: Instant, local: Instant) -> Option<Instant> {
     (local != armed && local != Instant::ORIGIN).then_some(local)
 }

@@ -1,0 +1,131 @@
+//! Job control for `tenure`: when it stops together with its command, and when it continues the command.
+
+use std::io;
+
+use rustix::process::{Signal, getpid, kill_current_process_group, kill_process};
+use signal_hook::consts::{SIGCONT, SIGTSTP, SIGTTIN, SIGTTOU};
+
+use super::{Inbox, terminal};
+
+/// State of job control. Exists only if this process has a terminal.
+#[derive(Debug)]
+pub(super) struct JobControl {
+    signals: Inbox,
+    /// The command may have the terminal while `tenure` is in the foreground.
+    pub(super) shares_terminal: bool,
+    /// Number of CONT signals that this process has sent to the command.
+    continued: u64,
+    /// Signal with which this process will stop itself, unless a CONT arrives first.
+    stop_due: Option<i32>,
+    /// This process has stopped itself together with the command, and the command was not continued since.
+    suspended: bool,
+}
+
+/// The supervisor's next action on the command.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum JobAction {
+    Nothing,
+    /// Give it the terminal, if this process has it, and send CONT.
+    Continue,
+    /// Forward this signal.
+    Forward(i32),
+    /// Leave it stopped by this signal. `tenure` does not stop itself, because no shell could continue it.
+    Stuck(i32),
+}
+
+impl JobControl {
+    /// Starts to listen for the signals of a shell with job control. Returns `None` without a terminal.
+    ///
+    /// If the terminal is shared, TSTP keeps its default action: `tenure` is in the background while the command has
+    /// the terminal.
+    pub(super) fn open(shares_terminal: bool) -> io::Result<Option<JobControl>> {
+        if !terminal::exists() {
+            return Ok(None);
+        }
+        let signals: &[i32] = if shares_terminal {
+            &[SIGCONT]
+        } else {
+            &[SIGCONT, SIGTSTP]
+        };
+        let signals = Inbox::listen(signals)?;
+        Ok(Some(JobControl {
+            signals,
+            shares_terminal,
+            continued: 0,
+            stop_due: None,
+            suspended: false,
+        }))
+    }
+
+    pub(super) fn suspended(&self) -> bool {
+        self.suspended
+    }
+
+    pub(super) fn command_continued(&mut self) {
+        self.suspended = false;
+    }
+
+    /// Handles a report that the command was stopped. `continued` is the number of CONTs sent before the stop.
+    pub(super) fn command_stopped(&mut self, signal: i32, continued: u64) -> JobAction {
+        let by_terminal = [SIGTSTP, SIGTTIN, SIGTTOU].contains(&signal);
+        if continued != self.continued || (!by_terminal && !self.shares_terminal) {
+            // Either a later CONT of this process has already undone the stop, or an operator sent STOP and will send
+            // CONT.
+            return JobAction::Nothing;
+        }
+        if self.shares_terminal && signal != SIGTSTP && by_terminal && terminal::is_ours_to_give() {
+            // This process is in the foreground now. A shell does not tell a running job so (`fg` sends CONT to stopped
+            // jobs only).
+            return self.continue_command();
+        }
+        if terminal::shell_can_continue_us() {
+            self.stop_due = Some(signal);
+            return JobAction::Nothing;
+        }
+        // Without `tenure`, the command would not stop either: TSTP has no effect if no shell could continue it.
+        if signal == SIGTSTP {
+            self.continue_command()
+        } else {
+            JobAction::Stuck(signal)
+        }
+    }
+
+    fn continue_command(&mut self) -> JobAction {
+        self.continued += 1;
+        self.stop_due = None;
+        JobAction::Continue
+    }
+
+    /// Waits for a signal, or stops this process if that is due. A CONT that came first wins.
+    ///
+    /// # Cancel safety
+    /// Dropping the future loses no signal.
+    pub(super) async fn next(&mut self) -> JobAction {
+        tokio::select! {
+            biased;
+            signal = self.signals.recv() => match signal {
+                SIGCONT => self.continue_command(),
+                other => JobAction::Forward(other),
+            },
+            () = tokio::task::yield_now(), if self.stop_due.is_some() => {
+                self.stop_ourselves();
+                JobAction::Nothing
+            }
+        }
+    }
+
+    /// Stops this process too, so that the shell sees one stopped job.
+    fn stop_ourselves(&mut self) {
+        let Some(signal) = self.stop_due.take() else {
+            return;
+        };
+        self.suspended = true;
+        // Cannot fail: a process may signal itself and its own group.
+        let _ = match Signal::from_named_raw(signal) {
+            // This process handles TSTP, so it needs STOP. The terminal has sent TSTP to the rest of the group.
+            Some(Signal::TSTP) if !self.shares_terminal => kill_process(getpid(), Signal::STOP),
+            Some(signal) => kill_current_process_group(signal),
+            None => Ok(()),
+        };
+    }
+}
