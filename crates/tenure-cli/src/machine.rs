@@ -7,18 +7,18 @@ use crate::store_choice::Environment;
 
 pub(crate) struct Machine {
     pub(crate) folder: tempfile::TempDir,
-    pub(crate) around: Environment,
+    pub(crate) environment: Environment,
 }
 
 impl Machine {
     pub(crate) fn new() -> Machine {
         let folder = tempfile::tempdir().expect("a folder");
-        let around = Environment {
+        let environment = Environment {
             home: Some(folder.path().join("home")),
             etc_url: folder.path().join("etc/tenure/url"),
             ..Environment::default()
         };
-        Machine { folder, around }
+        Machine { folder, environment }
     }
 
     /// Writes a file in the folder, with these permissions.

@@ -285,7 +285,7 @@ mod tests {
     use crate::machine::Machine;
 
     fn url(machine: &Machine) -> String {
-        choose(&machine.around).expect("a store").url
+        choose(&machine.environment).expect("a store").url
     }
 
     #[test]
@@ -300,25 +300,25 @@ mod tests {
         assert_eq!(url(&machine), "redis://etc");
         machine.write("home/.config/tenure/url", "redis://config", 0o600);
         assert_eq!(url(&machine), "redis://config");
-        machine.around.config_home = Some(machine.folder.path().join("xdg").into());
+        machine.environment.config_home = Some(machine.folder.path().join("xdg").into());
         assert_eq!(url(&machine), "redis://etc");
         machine.write("xdg/tenure/url", " redis://xdg \r\n", 0o600);
         assert_eq!(url(&machine), "redis://xdg");
-        machine.around.tenure_url = Some("redis://env".into());
+        machine.environment.tenure_url = Some("redis://env".into());
         assert_eq!(url(&machine), "redis://env");
         machine.write("file", "redis://file\n", 0o600);
-        machine.around.url_file = Some(machine.folder.path().join("file"));
+        machine.environment.url_file = Some(machine.folder.path().join("file"));
         assert_eq!(url(&machine), "redis://file");
-        machine.around.url = Some("redis://option".into());
+        machine.environment.url = Some("redis://option".into());
         assert_eq!(url(&machine), "redis://option");
     }
 
     #[test]
     fn empty_variables_and_relative_folders_are_ignored() {
         let mut machine = Machine::new();
-        machine.around.tenure_url = Some(OsString::new());
-        machine.around.config_home = Some("relative".into());
-        machine.around.state_home = Some("relative".into());
+        machine.environment.tenure_url = Some(OsString::new());
+        machine.environment.config_home = Some("relative".into());
+        machine.environment.state_home = Some("relative".into());
         machine.write("home/.config/tenure/url", "redis://config", 0o600);
         assert_eq!(url(&machine), "redis://config");
     }
@@ -326,16 +326,16 @@ mod tests {
     #[test]
     fn a_relative_path_is_resolved_and_refused_in_a_url_file() {
         let mut machine = Machine::new();
-        machine.around.here = Some(PathBuf::from("/srv/a b"));
-        machine.around.tenure_url = Some("sqlite:locks/l.db?max_lease=1h".into());
+        machine.environment.here = Some(PathBuf::from("/srv/a b"));
+        machine.environment.tenure_url = Some("sqlite:locks/l.db?max_lease=1h".into());
         assert_eq!(url(&machine), "sqlite:/srv/a%20b/locks/l.db?max_lease=1h");
-        machine.around.url = Some("sqlite:/l.db".into());
+        machine.environment.url = Some("sqlite:/l.db".into());
         assert_eq!(url(&machine), "sqlite:/l.db");
-        (machine.around.tenure_url, machine.around.url) = (None, None);
+        (machine.environment.tenure_url, machine.environment.url) = (None, None);
         for file in ["home/.config/tenure/url", "file"] {
             machine.write(file, "sqlite:l.db", 0o600);
-            machine.around.url_file = (file == "file").then(|| machine.folder.path().join(file));
-            let refusal = choose(&machine.around).expect_err("it would be many files");
+            machine.environment.url_file = (file == "file").then(|| machine.folder.path().join(file));
+            let refusal = choose(&machine.environment).expect_err("it would be many files");
             let words = refusal.to_string();
             assert!(words.contains(file) && words.contains("absolute path"), "{words}");
         }
@@ -344,12 +344,12 @@ mod tests {
     #[test]
     fn only_the_default_store_is_announced() {
         let mut machine = Machine::new();
-        let choice = choose(&machine.around).expect("a store");
+        let choice = choose(&machine.environment).expect("a store");
         let folder = machine.folder.path().join("home/.local/state/tenure");
         assert_eq!(choice.folder.as_deref(), Some(&*folder));
         assert!(choice.notes[0].contains("local") && choice.notes[0].contains(&folder.display().to_string()));
-        machine.around.url = Some("sqlite:".into());
-        let named = choose(&machine.around).expect("a store");
+        machine.environment.url = Some("sqlite:".into());
+        let named = choose(&machine.environment).expect("a store");
         assert_eq!(
             (named.url, named.folder, named.notes),
             (choice.url, choice.folder, Vec::new())
@@ -359,14 +359,14 @@ mod tests {
     #[test]
     fn a_second_embedded_store_prints_a_note() {
         let mut machine = Machine::new();
-        machine.around.url = Some("SQLITE:?fencing=x".into());
-        machine.around.state_home = Some(machine.folder.path().join("st ate").into());
+        machine.environment.url = Some("SQLITE:?fencing=x".into());
+        machine.environment.state_home = Some(machine.folder.path().join("st ate").into());
         let path = machine.folder.path().join("st%20ate/tenure/locks.db");
-        let choice = choose(&machine.around).expect("a store");
+        let choice = choose(&machine.environment).expect("a store");
         assert_eq!(choice.url, format!("sqlite:{}?fencing=x", path.display()));
         assert!(choice.notes.is_empty());
         machine.write("home/.local/state/tenure/locks.db", "", 0o600);
-        let notes = choose(&machine.around).expect("a store").notes;
+        let notes = choose(&machine.environment).expect("a store").notes;
         assert!(
             notes.len() == 1 && notes[0].contains("home/.local/state/tenure"),
             "{notes:?}"
@@ -378,23 +378,29 @@ mod tests {
         let mut machine = Machine::new();
         machine.write("etc/tenure/url", "redis://etc", 0o600);
         machine.write("home/.config/tenure/url", "\nredis://second-line", 0o600);
-        assert!(matches!(choose(&machine.around), Err(NoStore::Empty(_))));
-        machine.around.config_home = Some(machine.folder.path().into());
+        assert!(matches!(choose(&machine.environment), Err(NoStore::Empty(_))));
+        machine.environment.config_home = Some(machine.folder.path().into());
         fs::create_dir_all(machine.folder.path().join("tenure/url")).expect("the folder is ours");
-        assert!(matches!(choose(&machine.around), Err(NoStore::Unreadable(..))));
-        machine.around.url_file = Some("/nonexistent".into());
-        assert!(matches!(choose(&machine.around), Err(NoStore::Unreadable(..))));
-        machine.around.url = Some(" ".into());
-        assert!(matches!(choose(&machine.around), Err(NoStore::Empty(_))));
+        assert!(matches!(
+            choose(&machine.environment),
+            Err(NoStore::Unreadable(..))
+        ));
+        machine.environment.url_file = Some("/nonexistent".into());
+        assert!(matches!(
+            choose(&machine.environment),
+            Err(NoStore::Unreadable(..))
+        ));
+        machine.environment.url = Some(" ".into());
+        assert!(matches!(choose(&machine.environment), Err(NoStore::Empty(_))));
     }
 
     #[test]
     fn without_any_home_the_message_says_what_to_set() {
         let mut machine = Machine::new();
-        machine.around.home = None;
-        let refusal = choose(&machine.around).expect_err("no folder");
+        machine.environment.home = None;
+        let refusal = choose(&machine.environment).expect_err("no folder");
         assert!(refusal.to_string().contains("HOME"), "{refusal}");
-        machine.around.state_home = Some("/state".into());
+        machine.environment.state_home = Some("/state".into());
         assert_eq!(url(&machine), "sqlite:/state/tenure/locks.db");
     }
 

@@ -122,8 +122,8 @@ mod tests {
 
     /// Returns all findings as one text, with severities.
     fn examine(machine: &Machine) -> String {
-        let choice = choose(&machine.around).expect("a store");
-        let found = store_findings(&machine.around, &choice);
+        let choice = choose(&machine.environment).expect("a store");
+        let found = store_findings(&machine.environment, &choice);
         let lines = found.iter().map(|finding| {
             assert!(
                 !finding.consequence.is_empty() && !finding.what.contains("s3cr3t"),
@@ -141,12 +141,12 @@ mod tests {
     fn a_sound_choice_has_no_findings() {
         let mut machine = Machine::new();
         assert_eq!(examine(&machine), "");
-        machine.around.url = Some("redis://u@h".into());
+        machine.environment.url = Some("redis://u@h".into());
         assert_eq!(examine(&machine), "");
-        machine.around.url = None;
+        machine.environment.url = None;
         machine.write("home/.config/tenure/url", "redis://u:s3cr3t@h", 0o600);
         machine.write("etc/tenure/url", "redis://u:s3cr3t@h", 0o644);
-        machine.around.tenure_url = Some("redis://u:s3cr3t@h".into());
+        machine.environment.tenure_url = Some("redis://u:s3cr3t@h".into());
         assert_eq!(
             examine(&machine),
             "",
@@ -165,24 +165,24 @@ mod tests {
             "{found}"
         );
         assert!(found.contains("other users"), "{found}");
-        machine.around.tenure_url = Some("redis://env".into());
+        machine.environment.tenure_url = Some("redis://env".into());
         let found = examine(&machine);
         assert!(
             found.lines().count() == 2 && found.contains("TENURE_URL names"),
             "{found}"
         );
-        machine.around.url = Some("redis://asked-for".into());
+        machine.environment.url = Some("redis://asked-for".into());
         assert_eq!(
             examine(&machine),
             "",
-            "the command line is a wish, not an accident"
+            "a URL on the command line is chosen on purpose"
         );
     }
 
     #[test]
     fn a_password_on_the_command_line_is_found() {
         let mut machine = Machine::new();
-        machine.around.url = Some("redis://u:s3cr3t@h".into());
+        machine.environment.url = Some("redis://u:s3cr3t@h".into());
         assert!(examine(&machine).contains("`ps`"));
     }
 
@@ -197,7 +197,7 @@ mod tests {
             ("redis://h", 0o666, "can write"),
             ("redis://h", 0o620, "can write"),
         ] {
-            machine.around.url_file = Some(machine.write("file", url, mode));
+            machine.environment.url_file = Some(machine.write("file", url, mode));
             let found = examine(&machine);
             assert_eq!(found.is_empty(), word.is_empty(), "{url} {mode:o}: {found}");
             assert!(found.contains(word), "{url} {mode:o}: {found}");
@@ -208,9 +208,9 @@ mod tests {
     fn a_password_file_that_others_can_write_or_read_is_found() {
         let mut machine = Machine::new();
         let named = |machine: &mut Machine, url: &str, source: usize| {
-            machine.around.url = (source == 0).then(|| url.to_owned());
-            machine.around.url_file = (source == 1).then(|| machine.write("file", url, 0o600));
-            machine.around.tenure_url = (source == 2).then(|| url.into());
+            machine.environment.url = (source == 0).then(|| url.to_owned());
+            machine.environment.url_file = (source == 1).then(|| machine.write("file", url, 0o600));
+            machine.environment.tenure_url = (source == 2).then(|| url.into());
         };
         for (mode, word) in [
             (0o600, ""),

@@ -16,7 +16,7 @@ use signal_hook::consts::SIGCHLD;
 use super::deadline::{DeadlineState, Due};
 use super::helper::{STUB, helper, own_binary};
 use super::protocol::{Ended, Launch, MessageBuffer, Order, Recipient, Report, line};
-use super::sweep::{Left, Sweep, ended, reap, signal_all};
+use super::sweep::{RoundResult, Sweep, ended, reap, signal_all};
 use super::{LONGEST_SLEEP, StopReason, now, process_tree, signals, stdin_passing, terminal};
 
 /// Limit of the reports that are kept for a `tenure` that does not read. Beyond it reports are dropped, except `Ended`.
@@ -61,8 +61,8 @@ enum Next {
     GoOn,
     /// End all descendants: they must end (with the reason), or the command has ended by itself (`None`).
     End(Option<StopReason>),
-    /// Exit: there is no command, and there will be none.
-    Leave,
+    /// There is no command, and there will be none.
+    Exit,
 }
 
 impl Guardian {
@@ -103,7 +103,7 @@ impl Guardian {
                     self.end(why);
                     return ExitCode::SUCCESS;
                 }
-                Next::Leave => {
+                Next::Exit => {
                     self.caller.flush_all();
                     return ExitCode::SUCCESS;
                 }
@@ -116,7 +116,7 @@ impl Guardian {
             match self.deadline_state.due(now()) {
                 Due::Kill(why) => return Next::End(Some(why)),
                 Due::Term(why) => {
-                    self.caller.report(&Report::Terming { why });
+                    self.caller.report(&Report::TermSent { why });
                     signal_all(leader, Signal::TERM);
                     // A stopped process handles TERM only after CONT.
                     signal_all(leader, Signal::CONT);
@@ -195,7 +195,7 @@ impl Guardian {
     fn start(&mut self, launch: Launch) -> Next {
         if !self.deadline_state.may_start(now()) {
             self.caller.report(&Report::Refused);
-            return Next::Leave;
+            return Next::Exit;
         }
         match spawn_stub(&launch) {
             Ok((leader, stub)) => {
@@ -215,7 +215,7 @@ impl Guardian {
             Err(error) => {
                 let errno = error.raw_os_error().unwrap_or(Errno::IO.raw_os_error());
                 self.caller.report(&Report::ExecFailed { errno });
-                Next::Leave
+                Next::Exit
             }
         }
     }
@@ -231,7 +231,7 @@ impl Guardian {
             Some(Err(errno)) => {
                 self.take_terminal_back();
                 self.caller.report(&Report::ExecFailed { errno });
-                return Next::Leave;
+                return Next::Exit;
             }
             None => {}
         }
@@ -282,15 +282,15 @@ impl Guardian {
             return;
         };
         if let Some(why) = why {
-            self.caller.report(&Report::Killing { why });
+            self.caller.report(&Report::KillSent { why });
         }
         // Before the leader is reaped: its process group exists until then, and must be joined to move the terminal.
         self.take_terminal_back();
         let mut sweep = Sweep::of(Some(leader), Vec::new());
         let unreached = loop {
             match sweep.round(now()) {
-                Left::Unreachable(pids) => break pids,
-                Left::Running(pause) => {
+                RoundResult::Unreachable(pids) => break pids,
+                RoundResult::Running(pause) => {
                     let mut polled = [PollFd::new(&self.child_changed, PollFlags::IN)];
                     let _ = poll(&mut polled, Some(&timespec(pause)));
                     drain(&self.child_changed);

@@ -53,11 +53,11 @@ pub(super) enum Report {
     },
     Continued,
     /// The guardian sends TERM.
-    Terming {
+    TermSent {
         why: StopReason,
     },
     /// The guardian sends KILL.
-    Killing {
+    KillSent {
         why: StopReason,
     },
     /// No process is left. This is the guardian's last message.

@@ -19,7 +19,7 @@ use super::deadline::DeadlineState;
 use super::helper::{GUARDIAN, helper};
 use super::job_control::{JobAction, JobControl};
 use super::protocol::{Ended, Launch, MessageBuffer, Order, Recipient, Report, line};
-use super::sweep::{Left, Sweep};
+use super::sweep::{RoundResult, Sweep};
 use super::{Deadline, StartError, StopReason, now, process_tree, reached, stdin_passing, terminal};
 
 /// A guardian that has not reported KILL this long after it was due counts as stuck.
@@ -33,9 +33,9 @@ const EXIT_LIMIT: Duration = Duration::from_secs(1);
 #[derive(Debug, PartialEq)]
 pub enum Event {
     /// TERM was sent. KILL follows after the grace.
-    Terming(StopReason),
+    TermSent(StopReason),
     /// KILL was sent. `Ended` follows once no process is left.
-    Killing(StopReason),
+    KillSent(StopReason),
     /// This signal stopped the command, and it stays stopped: no shell could continue `tenure` if it stopped too.
     Stuck(i32),
     /// No process of the command is left. This is the last event.
@@ -153,7 +153,7 @@ impl Supervisor {
                     self.order_with_terminal(&Order::Go);
                 }
                 // On KILL the command was stopped before it ran. `Ended` follows.
-                Some(Report::Started | Report::Killing { .. }) => break,
+                Some(Report::Started | Report::KillSent { .. }) => break,
                 Some(Report::ExecFailed { errno }) => {
                     return Err(StartError::Exec(io::Error::from_raw_os_error(errno)));
                 }
@@ -236,14 +236,14 @@ impl Supervisor {
 
     fn on_report(&mut self, report: Report) -> Option<Event> {
         match report {
-            Report::Terming { why } => {
+            Report::TermSent { why } => {
                 self.stop_begins();
-                Some(Event::Terming(why))
+                Some(Event::TermSent(why))
             }
-            Report::Killing { why } => {
+            Report::KillSent { why } => {
                 self.stop_begins();
                 self.killing = Some(why);
-                Some(Event::Killing(why))
+                Some(Event::KillSent(why))
             }
             // A command that is being stopped gets KILL soon, so a stop by the terminal needs no action.
             Report::Stopped { .. } if self.ending => None,
@@ -341,8 +341,8 @@ impl Supervisor {
         }
         while let Some(sweep) = &mut self.takeover {
             match sweep.round(now()) {
-                Left::Running(pause) => tokio::time::sleep(pause).await,
-                Left::Unreachable(pids) => return self.takeover_result(pids),
+                RoundResult::Running(pause) => tokio::time::sleep(pause).await,
+                RoundResult::Unreachable(pids) => return self.takeover_result(pids),
             }
         }
         self.takeover_result(Vec::new())

@@ -20,7 +20,7 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(100);
 
 /// The processes that are alive after a round of kills.
 #[derive(Debug, PartialEq)]
-pub(super) enum Left {
+pub(super) enum RoundResult {
     /// Processes that can be killed. The next round follows after this pause.
     Running(Duration),
     /// At most these processes of other users, which refused signals for longer than the limit.
@@ -57,7 +57,7 @@ impl Sweep {
     }
 
     /// Sends KILL to every process that is left, and reaps the dead ones.
-    pub(super) fn round(&mut self, now: Instant) -> Left {
+    pub(super) fn round(&mut self, now: Instant) -> RoundResult {
         if let Some(leader) = self.leader {
             // The group comes first: the kernel signals all its members in one step, which no `fork` can escape.
             let _ = kill_process_group(leader, Signal::KILL);
@@ -78,16 +78,16 @@ impl Sweep {
             .iter()
             .filter(|&&child| Some(child) != self.leader)
             .for_each(|&child| reap(child));
-        if let Some(unreachable) = self.judge(&refused, now) {
-            return Left::Unreachable(unreachable);
+        if let Some(pids) = self.unreachable(&refused, now) {
+            return RoundResult::Unreachable(pids);
         }
         let pause = self.pause;
         self.pause = (pause * 2).min(LONGEST_PAUSE);
-        Left::Running(pause)
+        RoundResult::Running(pause)
     }
 
     /// Returns the processes that cannot be killed here, or `None` while another round may help.
-    fn judge(&mut self, refused: &[Pid], now: Instant) -> Option<Vec<i32>> {
+    fn unreachable(&mut self, refused: &[Pid], now: Instant) -> Option<Vec<i32>> {
         let dead_leader = self.leader.filter(|&leader| ended(leader));
         let left: Vec<Pid> = self
             .children()

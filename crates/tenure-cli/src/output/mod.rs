@@ -9,5 +9,5 @@ mod table;
 pub use change::{ChangeEvent, change};
 pub use event::{Acquired, Event, Member};
 pub use status::{Claimant, Holder, KeyStatus, Waiter};
-pub use stdout::{Reader, ms, object, print, print_either, reader, write};
+pub use stdout::{Reader, ms, object, print, print_json_or_text, reader, write};
 pub use table::{list, show};

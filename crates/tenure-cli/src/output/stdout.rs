@@ -28,7 +28,7 @@ pub fn print(text: &[u8]) -> Result<(), Failure> {
 ///
 /// # Errors
 /// As [`print()`].
-pub fn print_either(
+pub fn print_json_or_text(
     json: bool,
     for_programs: &impl Serialize,
     for_people: impl FnOnce() -> String,

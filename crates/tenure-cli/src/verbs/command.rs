@@ -131,7 +131,7 @@ fn environment(held: &HeldLock, store: &ChosenStore) -> Vec<(OsString, OsString)
         ("TENURE_KEY", lines(|guard| guard.key().to_string())),
         ("TENURE_TOKEN", lines(token)),
         ("TENURE_CLAIM", lines(|guard| guard.claim().id.to_string())),
-        ("TENURE_STORE", store.shown.clone()),
+        ("TENURE_STORE", store.masked_url.clone()),
     ]
     .map(|(name, value)| (name.into(), value.into()))
     .into()

@@ -30,18 +30,18 @@ pub(super) async fn doctor(global: &Global) -> Result<u8, Failure> {
         return Ok(summarize(global, &own, 0, "the way the store was chosen"));
     }
     let client = store.connect(None).await?;
-    let (notes, weak) = by_nature(client.profile());
+    let (notes, weak) = split_findings(client.profile());
     for text in &notes {
         note(global.quiet, text);
     }
     print(global, &weak)?;
     let examined = client.examine().await;
     disconnect(&client).await;
-    let found =
-        examined.map_err(|error| Failure::of(format!("cannot examine the store {}", store.shown), &error))?;
+    let found = examined
+        .map_err(|error| Failure::of(format!("cannot examine the store {}", store.masked_url), &error))?;
     print(global, &found)?;
     let all = [own, weak, found].concat();
-    Ok(summarize(global, &all, notes.len(), &store.shown))
+    Ok(summarize(global, &all, notes.len(), &store.masked_url))
 }
 
 /// Prints the summary, and returns the exit code. Notes about the kind of store are counted, but are no findings.
@@ -67,7 +67,7 @@ fn summarize(global: &Global, findings: &[Finding], notes: usize, place: &str) -
 
 /// Splits a profile's findings into notes and the rest. A note holds for every store of the kind, however it is set up.
 /// If it counted as a finding, `doctor` could never exit with 0 on such a store.
-fn by_nature(profile: &Profile) -> (Vec<String>, Vec<Finding>) {
+fn split_findings(profile: &Profile) -> (Vec<String>, Vec<Finding>) {
     let is_note = |finding: &Finding| finding.severity == Severity::Note;
     let (notes, weak): (Vec<Finding>, _) = profile.findings().into_iter().partition(is_note);
     (notes.iter().map(sentence).collect(), weak)

@@ -38,7 +38,7 @@ pub(super) async fn evict(global: &Global, evict: &Evict) -> Result<u8, Failure>
         key: key.as_str(),
         freed: freed.iter().map(ToString::to_string).collect(),
     };
-    output::print_either(global.json, &evicted, || sentence(&evicted))?;
+    output::print_json_or_text(global.json, &evicted, || sentence(&evicted))?;
     Ok(0)
 }
 

@@ -27,7 +27,7 @@ pub(super) fn completions(global: &Global, shell: Shell) -> Result<u8, Failure> 
         shell: &shell.to_string(),
         script: &completions::script(shell),
     };
-    output::print_either(global.json, &script, || script.script.to_owned())?;
+    output::print_json_or_text(global.json, &script, || script.script.to_owned())?;
     Ok(0)
 }
 
@@ -35,6 +35,6 @@ pub(super) fn completions(global: &Global, shell: Shell) -> Result<u8, Failure> 
 pub(super) fn man(global: &Global, verb: Option<&str>) -> Result<u8, Failure> {
     let page = manual::page(verb).map_err(|error| Failure::system("cannot write the page", error))?;
     let page = Page { verb, page: &page };
-    output::print_either(global.json, &page, || page.page.to_owned())?;
+    output::print_json_or_text(global.json, &page, || page.page.to_owned())?;
     Ok(0)
 }

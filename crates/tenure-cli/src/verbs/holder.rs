@@ -95,13 +95,14 @@ impl<'a> HolderSearch<'a> {
 
     /// Returns the sentence for a caller that waits: the key, and the holder if one was found.
     pub(super) fn sentence(&self) -> String {
-        match &self.found {
+        let text = match &self.found {
             Some(holder) => format!("waiting for {:?}: {}", holder.key, holder.describe(now())),
             None => {
                 let keys: Vec<String> = self.keys.iter().map(|key| format!("{key:?}")).collect();
-                format!("waiting for {}", escape_control(&keys.join(", ")))
+                format!("waiting for {}", keys.join(", "))
             }
-        }
+        };
+        escape_control(&text).into_owned()
     }
 
     /// Returns the id of this client. It may hold other keys of a multi-lock, and does not wait for itself.

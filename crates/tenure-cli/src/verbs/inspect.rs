@@ -85,7 +85,7 @@ pub(super) async fn show(global: &Global, show: &Show) -> Result<u8, Failure> {
     };
     let status = found.items.first().map_or_else(free, status);
     disconnect(&client).await;
-    output::print_either(global.json, &status, || output::show(&status))?;
+    output::print_json_or_text(global.json, &status, || output::show(&status))?;
     Ok(0)
 }
 

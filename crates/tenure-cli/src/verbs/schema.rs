@@ -20,12 +20,12 @@ struct Tables<'a> {
 pub(super) async fn schema(global: &Global, schema: &Schema) -> Result<u8, Failure> {
     let store = ChosenStore::of(global)?;
     let statements = tenure::schema(store.url())
-        .map_err(|error| Failure::of(format!("no tables for the store {}", store.shown), &error))?;
+        .map_err(|error| Failure::of(format!("no tables for the store {}", store.masked_url), &error))?;
     if schema.apply {
         // Connecting creates missing tables, and refuses tables of other programs.
         let client = store.connect(None).await?;
         disconnect(&client).await;
-        note_as_is(global.quiet, &format!("the tables are in {}", store.shown));
+        note_as_is(global.quiet, &format!("the tables are in {}", store.masked_url));
     }
     if global.json {
         let tables = Tables {

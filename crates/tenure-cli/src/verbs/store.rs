@@ -21,7 +21,7 @@ pub(super) struct ChosenStore {
     environment: Environment,
     choice: Choice,
     /// The URL without its password.
-    pub(super) shown: String,
+    pub(super) masked_url: String,
 }
 
 impl ChosenStore {
@@ -29,7 +29,7 @@ impl ChosenStore {
     pub(super) fn of(global: &Global) -> Result<ChosenStore, Failure> {
         let environment = Environment::of(global);
         let choice = choose(&environment).map_err(|why| Failure::usage("no store can be chosen", why))?;
-        let shown = StoreUrl::parse(&choice.url)
+        let masked_url = StoreUrl::parse(&choice.url)
             .map_err(|why| Failure::usage(format!("the URL in {} cannot be used", choice.source), why))?
             .to_string();
         for words in &choice.notes {
@@ -38,7 +38,7 @@ impl ChosenStore {
         Ok(ChosenStore {
             environment,
             choice,
-            shown,
+            masked_url,
         })
     }
 
@@ -64,7 +64,7 @@ impl ChosenStore {
             .await
             .map_err(|error| {
                 Failure::of(
-                    format!("cannot use the store {}{}", self.shown, self.named_by()),
+                    format!("cannot use the store {}{}", self.masked_url, self.named_by()),
                     &error,
                 )
             })
@@ -75,7 +75,8 @@ impl ChosenStore {
     /// # Errors
     /// If the URL cannot be used to connect.
     pub(super) fn is_absent(&self, global: &Global) -> Result<bool, Failure> {
-        let unusable = |error: &Error| Failure::of(format!("cannot use the store {}", self.shown), error);
+        let unusable =
+            |error: &Error| Failure::of(format!("cannot use the store {}", self.masked_url), error);
         let url = StoreUrl::parse(&self.choice.url).map_err(|error| unusable(&error.into()))?;
         // The embedded store belongs to this user, so it may be created at any time.
         let may_be_anothers = url.scheme() == "sqlite" && self.choice.folder.is_none();

@@ -175,7 +175,7 @@ impl<'a> SupervisedCommand<'a> {
 
     fn print_event(&mut self, event: &Event) {
         match event {
-            Event::Terming(why) | Event::Killing(why) if !self.stop_printed => {
+            Event::TermSent(why) | Event::KillSent(why) if !self.stop_printed => {
                 self.stop_printed = true;
                 if let Some(words) = reason(*why) {
                     warn(&format!("{words}; the command is being stopped"));
@@ -185,7 +185,7 @@ impl<'a> SupervisedCommand<'a> {
                 "the command was stopped by signal {signal} and stays so, since no shell could continue it; \
                  it is ended when its lock is, or continue it with `kill -CONT`"
             )),
-            Event::Terming(_) | Event::Killing(_) | Event::Ended(_) => {}
+            Event::TermSent(_) | Event::KillSent(_) | Event::Ended(_) => {}
         }
     }
 

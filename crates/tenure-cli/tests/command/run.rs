@@ -43,7 +43,11 @@ fn a_busy_lock_exits_124_or_busy_exit_without_running() {
     let busy = run(&["-n"]);
     assert!(busy.code == 124 && busy.stderr.contains("busy"), "{busy:?}");
     let cron = run(&["-n", "-E", "0"]);
-    assert_eq!((cron.code, cron.stderr.as_str()), (0, ""), "cron hears nothing");
+    assert_eq!(
+        (cron.code, cron.stderr.as_str()),
+        (0, ""),
+        "with --busy-exit 0 nothing is printed"
+    );
     let began = Instant::now();
     assert_eq!(run(&["-w", "300ms", "--busy-exit", "9"]).code, 9);
     assert!(began.elapsed() >= Duration::from_millis(300));
