@@ -35,7 +35,7 @@ struct Crowd {
 impl Crowd {
     fn start(url: &str, tell: UnboundedSender<Said>) -> Self {
         let mut process = Command::new(env::current_exe().expect("this program has a path"))
-            .args(["--exact", "a_process_of_waiters", "--nocapture"])
+            .args(["--exact", "waiter_process", "--nocapture"])
             .env(URL, url)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -59,7 +59,7 @@ impl Crowd {
 
 /// The other processes' half of the test below: without its word there is nothing to do.
 #[tokio::test]
-async fn a_process_of_waiters() {
+async fn waiter_process() {
     let Ok(url) = env::var(URL) else { return };
     let client = tenure::connect(&url).await.expect("Redis answers");
     let mut numbers = BufReader::new(tokio::io::stdin()).lines();
@@ -121,14 +121,14 @@ async fn drain(kills: bool) -> Duration {
 }
 
 #[tokio::test]
-async fn a_thousand_waiters_of_eight_processes_are_served_in_the_order_in_which_they_came() {
+async fn a_thousand_waiters_are_served_in_order() {
     if tenure_servers::needs("redis-server", "redis-server") {
         drain(false).await;
     }
 }
 
 #[tokio::test]
-async fn waiters_that_are_killed_stall_nobody_longer_than_their_lease() {
+async fn killed_waiters_block_the_queue_for_one_lease() {
     if tenure_servers::needs("redis-server", "redis-server") {
         let longest = drain(true).await;
         assert!(longest < LEASE + GRACE, "nobody was served for {longest:?}");

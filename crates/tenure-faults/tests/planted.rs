@@ -42,13 +42,13 @@ async fn find(plant: Plant, menu: Menu, laws: &[Law]) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn holders_that_believe_beyond_their_deadline_are_found() {
+async fn holders_that_ignore_their_deadline_are_found() {
     let laws = [Law::History(Rule::V2), Law::History(Rule::V1)];
     find(Plant::Believe, Menu::STALLS, &laws).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn tokens_that_repeat_are_found() {
+async fn repeated_tokens_are_found() {
     find(Plant::Repeat, Menu::NOTHING, &[Law::History(Rule::V3)]).await;
 }
 
@@ -58,7 +58,7 @@ async fn a_resource_that_forgets_the_greatest_token_is_found() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn dead_holders_that_block_the_living_are_found() {
+async fn dead_holders_that_block_waiters_are_found() {
     let menu = Menu {
         successions: true,
         ..Menu::NOTHING
@@ -67,22 +67,22 @@ async fn dead_holders_that_block_the_living_are_found() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn locks_that_are_never_given_back_are_found() {
+async fn locks_that_are_never_released_are_found() {
     find(Plant::Keep, Menu::NOTHING, &[Law::L2]).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn waiters_that_push_in_are_found() {
+async fn waiters_that_overtake_are_found() {
     find(Plant::Barge, Menu::NOTHING, &[Law::History(Rule::L3)]).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_left_in_the_store_is_found() {
+async fn a_lock_left_in_the_store_is_found() {
     find(Plant::Litter, Menu::NOTHING, &[Law::L4]).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_paused_holder_spoils_what_is_not_fenced_and_nothing_that_is() {
+async fn a_paused_holder_corrupts_only_the_unfenced_resource() {
     let folder = tempfile::tempdir().unwrap();
     let run = Run {
         span: 2 * SHORT,

@@ -8,7 +8,7 @@ use tenure_servers::{Disk, needs};
 const WORKER: &str = env!("CARGO_BIN_EXE_tenure-faults");
 
 #[tokio::test(flavor = "multi_thread")]
-async fn locks_hold_through_pauses_kills_restarts_partitions_and_clock_steps() {
+async fn redis_locks_hold_under_all_faults() {
     if !needs("redis-server", "redis-server") {
         return;
     }
@@ -21,7 +21,7 @@ async fn locks_hold_through_pauses_kills_restarts_partitions_and_clock_steps() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn tokens_rise_although_every_restart_loses_what_no_snapshot_has() {
+async fn tokens_rise_across_restarts_that_lose_data() {
     if !needs("redis-server", "redis-server") {
         return;
     }

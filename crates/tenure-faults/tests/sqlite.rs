@@ -3,7 +3,7 @@
 use tenure_faults::{Run, Store};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn locks_in_a_file_hold_while_workers_are_paused_and_killed() {
+async fn sqlite_locks_hold_under_worker_faults() {
     let folder = tempfile::tempdir().unwrap();
     let run = Run::new(env!("CARGO_BIN_EXE_tenure-faults"));
     let report = run.on(Store::sqlite(folder.path())).await.unwrap().expect_clean();

@@ -147,7 +147,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_event_is_read_back_from_its_line() {
+    fn events_parse_back_from_their_text() {
         for line in [
             "1000 7 invoked owner=3 mode=exclusive key=order:42",
             "1000 7 invoked owner=3 mode=read key=a key with spaces ",
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_that_is_no_event_is_refused() {
+    fn invalid_event_lines_are_rejected() {
         for line in [
             "",
             "1000",

@@ -68,7 +68,7 @@ macro_rules! agrees_with_the_model {
             use super::*;
 
             #[test]
-            fn every_answer_of_a_random_walk_is_one_that_the_contract_allows() {
+            fn random_walks_get_only_replies_the_contract_allows() {
                 $crate::model::walks($subject, 1..=$walks);
             }
         }
@@ -131,147 +131,147 @@ macro_rules! __cases {
             two_claims_of_one_owner_exclude_each_other
             readers_hold_together_and_exclude_a_writer
             a_writer_excludes_readers_and_writers
-            permits_are_given_out_up_to_the_size_and_no_further
-            clients_that_compete_at_full_speed_never_overlap
-            keys_that_differ_at_all_do_not_exclude_each_other
+            permits_are_granted_up_to_the_semaphores_size
+            competing_clients_never_hold_at_the_same_time
+            similar_keys_do_not_exclude_each_other
         ] $with }
     };
     (claim $then:ident $with:tt) => {
         $crate::$then! { claim [
-            a_granted_claim_that_asks_again_has_the_same_tokens_and_counts_once
-            a_release_may_be_repeated_and_frees_nobody_else
-            a_release_by_anyone_but_the_owner_frees_nothing
+            polling_a_granted_claim_returns_the_same_tokens
+            a_repeated_release_frees_no_other_claim
+            a_release_by_another_client_frees_nothing
             a_released_claim_is_never_granted_again
-            an_ended_claim_is_remembered_until_its_not_after_has_passed
+            an_ended_claim_is_remembered_until_its_not_after
             a_claim_withdrawn_before_it_was_placed_is_never_granted
             a_claim_is_never_placed_after_its_not_after
             a_holder_may_be_polled_after_its_not_after
-            a_released_claim_is_gone_to_renewal
-            a_claim_that_was_never_placed_is_gone_to_renewal
-            an_unfair_claim_that_waits_leaves_nothing
-            a_claim_given_up_while_it_waited_is_never_granted
-            a_batch_is_judged_one_by_one
-            a_batch_may_be_as_long_as_the_limit_and_is_answered_in_order
-            an_element_that_fails_clouds_no_other
-            a_dropped_call_harms_nothing
-            hostile_names_are_keys_like_any
-            a_thousand_names_leave_nothing_behind
-            an_evicted_claim_is_gone_and_learns_by_whom
-            an_evicted_claim_learns_why_for_as_long_as_its_lease
-            a_late_release_does_not_change_why_an_evicted_claim_is_gone
-            an_eviction_takes_the_named_claim_alone
-            everybody_who_holds_a_key_can_be_evicted_at_once
-            waiters_stay_when_everybody_who_holds_is_evicted
+            renewing_a_released_claim_reports_it_gone
+            renewing_an_unplaced_claim_reports_it_gone
+            a_refused_unfair_claim_leaves_nothing_behind
+            a_claim_withdrawn_while_waiting_is_never_granted
+            each_element_of_a_batch_has_its_own_reply
+            a_batch_of_maximum_length_is_answered_in_order
+            a_failed_batch_element_does_not_affect_others
+            a_dropped_call_leaves_a_withdrawable_claim
+            unusual_key_names_work_like_any_other
+            a_thousand_released_keys_leave_nothing_behind
+            an_evicted_claim_is_gone_and_learns_the_evictor
+            an_eviction_is_remembered_for_the_claims_lease
+            a_late_release_does_not_hide_an_eviction
+            an_eviction_ends_only_the_named_claim
+            all_holders_of_a_key_can_be_evicted_at_once
+            waiters_stay_when_all_holders_are_evicted
             a_waiter_can_be_evicted_from_the_queue
-            an_eviction_bars_the_key_for_a_moment
-            a_foreign_holder_that_is_not_there_is_evicted_without_effect
-            a_holder_is_shown_as_it_is
-            all_who_hold_together_are_shown
-            waiters_are_shown_in_their_order
-            a_key_that_nobody_holds_is_not_shown
-            a_listing_shows_each_key_once_and_no_other
-            a_page_announces_no_empty_one
+            an_eviction_starts_a_cooldown
+            evicting_an_absent_holder_has_no_effect
+            inspect_shows_a_holder_with_its_details
+            inspect_shows_all_holders_of_a_shared_key
+            inspect_shows_waiters_in_queue_order
+            inspect_does_not_show_a_free_key
+            a_listing_shows_each_matching_key_once
+            a_page_never_announces_an_empty_page
         ] $with }
     };
     (lease $then:ident $with:tt) => {
         $crate::$then! { lease [
             a_lease_that_is_not_renewed_ends
             a_renewed_claim_outlives_its_first_lease
-            a_granted_claim_that_asks_again_restarts_its_lease
-            a_renewal_gives_the_lease_that_it_asks_for
-            a_claim_outlives_a_restart_where_the_profile_says_so
+            polling_a_granted_claim_restarts_its_lease
+            a_renewal_grants_the_requested_lease
+            a_claim_survives_a_restart_if_the_profile_says_so
             an_expired_claim_is_never_renewed
             an_expired_claim_is_never_granted_again
-            a_late_release_of_an_expired_claim_frees_nobody
-            a_renewal_of_another_phase_has_no_effect
-            one_readers_renewal_and_release_leave_the_others_lease_alone
-            a_dead_reader_does_not_stay_for_the_others_sake
-            permits_of_dead_holders_are_given_out_again
-            a_lease_too_short_is_rounded_up_and_says_so
-            a_renewal_too_short_is_rounded_up_and_says_so
-            a_renewal_that_only_shortens_never_lengthens
-            a_waiter_polls_no_later_than_the_holders_lease_ends
-            what_is_believed_ends_no_later_than_the_lease_in_the_store
-            no_interruption_makes_belief_outlive_the_lease
-            a_late_reply_does_not_lengthen_belief
+            releasing_an_expired_claim_frees_no_other_claim
+            a_renewal_for_another_phase_has_no_effect
+            one_reader_does_not_affect_anothers_lease
+            a_dead_reader_expires_while_others_renew
+            permits_of_dead_holders_become_free
+            a_short_lease_is_rounded_up_and_reported
+            a_short_renewal_is_rounded_up_and_reported
+            a_shorten_only_renewal_never_lengthens
+            a_waiter_polls_by_the_end_of_the_holders_lease
+            the_local_deadline_is_within_the_stores_lease
+            an_interrupted_client_never_outlives_its_lease
+            a_late_reply_does_not_extend_the_local_deadline
             a_late_request_is_not_placed
         ] $with }
     };
     (fifo $then:ident $with:tt) => {
         $crate::$then! { fifo [
-            claims_are_granted_in_the_order_in_which_they_were_placed
-            a_waiter_that_asks_again_keeps_its_place
-            a_waiter_lives_as_long_as_it_asks_or_is_renewed
+            claims_are_granted_in_the_order_of_placement
+            a_waiter_that_polls_keeps_its_place
+            a_waiter_lives_while_it_polls_or_is_renewed
             a_waiter_may_be_polled_after_its_not_after
-            a_waiter_is_told_to_ask_again_well_within_its_lease
-            a_waiter_is_not_renewed_as_a_holder
-            a_dead_waiter_holds_the_queue_up_for_its_own_lease_at_most
-            dead_waiters_do_not_hold_the_queue_up_one_after_the_other
-            a_withdrawn_waiter_leaves_no_ghost
-            a_live_queue_bars_unfair_claims
-            a_dead_queue_bars_nobody
-            readers_at_the_head_go_together_and_wait_behind_a_writer
-            a_reader_does_not_overtake_a_writer_that_waits
-            few_permits_do_not_overtake_many
-            a_withdrawn_head_lets_those_behind_it_go
+            poll_after_is_well_within_a_waiters_lease
+            renewing_a_waiter_as_a_holder_has_no_effect
+            a_dead_waiter_blocks_the_queue_for_its_own_lease
+            several_dead_waiters_expire_together
+            a_withdrawn_waiter_leaves_the_queue
+            a_live_queue_blocks_unfair_claims
+            a_dead_queue_blocks_no_claim
+            readers_at_the_head_are_granted_together
+            a_reader_does_not_overtake_a_waiting_writer
+            a_small_claim_does_not_overtake_a_large_one
+            withdrawing_the_head_lets_later_waiters_proceed
             a_queue_moves_on_when_the_holder_dies
         ] $with }
     };
     (fence $then:ident $with:tt) => {
         $crate::$then! { fence [
-            every_grant_has_tokens_as_the_profile_says
+            grants_have_tokens_if_the_profile_says_so
             tokens_rise_over_release
             tokens_rise_over_expiry
             tokens_rise_over_eviction
             tokens_rise_over_a_restart
             tokens_rise_from_readers_to_writers_and_back
-            a_grant_reserves_the_run_that_it_asked_for
-            a_raise_lifts_the_counter_and_becomes_the_claims_run
+            a_grant_reserves_the_requested_token_range
+            a_raise_lifts_the_counter_and_the_claims_tokens
             a_raise_of_a_waiter_lifts_the_counter
             a_raise_never_lowers_the_counter
-            a_raise_of_a_claim_that_is_gone_has_no_effect
+            a_raise_of_an_ended_claim_has_no_effect
         ] $with }
     };
     (watch $then:ident $with:tt) => {
         $crate::$then! { watch [
-            a_release_brings_a_watching_waiter_on
-            an_eviction_brings_a_watching_waiter_on
-            a_watch_is_armed_until_it_is_dropped
-            a_waiter_that_hears_nothing_gets_on_by_polling
-            a_watch_changes_nothing_about_the_claim
-            a_withdrawn_head_brings_the_next_in_the_queue_on
-            a_release_tells_of_those_who_queue_elsewhere
-            a_release_tells_how_many_wait_elsewhere
-            the_clients_own_waiters_do_not_count_as_others
+            a_release_lets_a_watching_waiter_proceed
+            an_eviction_lets_a_watching_waiter_proceed
+            a_watch_stays_armed_until_dropped
+            a_waiter_without_wake_ups_proceeds_by_polling
+            watching_does_not_change_the_claim
+            withdrawing_the_head_lets_the_next_waiter_proceed
+            a_release_reports_waiters_of_other_clients
+            a_release_counts_watchers_of_other_clients
+            a_release_does_not_count_the_clients_own_waiters
         ] $with }
     };
     (taker $then:ident $with:tt) => {
         $crate::$then! { taker [
-            a_successor_is_granted_by_the_release_when_nobody_else_waits
-            a_hand_over_may_be_repeated
+            a_release_grants_its_successor_if_no_other_waits
+            a_repeated_hand_over_gives_the_same_answer
             a_successor_waits_when_another_client_queues
             an_unfair_successor_does_not_overtake_a_queue
             a_successor_waits_when_another_client_watches
-            the_clients_own_watchers_do_not_stand_in_its_heirs_way
-            a_successor_that_comes_too_late_is_not_placed
-            a_successor_that_has_ended_is_not_granted
+            the_clients_own_watchers_do_not_block_its_successor
+            a_late_successor_is_not_placed
+            an_ended_successor_is_not_granted
             a_successor_that_is_not_admitted_waits
-            a_successor_of_an_absent_claim_is_placed_all_the_same
-            a_successor_of_a_waiter_does_not_hold_beside_the_holder
-            a_chain_of_hand_overs_holds_the_key_throughout
+            the_successor_of_an_absent_claim_is_placed
+            a_waiters_successor_does_not_bypass_the_holder
+            a_chain_of_hand_overs_keeps_the_key_held
         ] $with }
     };
     (refuse $then:ident $with:tt) => {
         $crate::$then! { refuse [
-            what_the_profile_does_not_list_is_refused_without_effect
-            another_kind_than_the_holders_is_a_mismatch
-            another_kind_than_the_queues_is_a_mismatch
-            more_permits_than_there_are_is_refused_without_effect
-            a_lease_beyond_the_longest_is_refused_without_effect
-            a_closed_client_refuses_and_leaves_its_claims_to_their_leases
+            unlisted_modes_are_refused_without_effect
+            a_kind_other_than_the_holders_is_a_mismatch
+            a_kind_other_than_the_queues_is_a_mismatch
+            too_many_permits_are_refused_without_effect
+            a_lease_above_the_maximum_is_refused_without_effect
+            a_closed_client_refuses_calls_and_keeps_its_claims
             closing_may_be_repeated
             the_store_can_be_examined
-            a_store_that_is_unwell_says_so_and_loses_nothing
+            a_failing_store_reports_it_and_loses_no_claim
         ] $with }
     };
 }
@@ -281,7 +281,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     #[test]
-    fn every_case_that_is_written_is_listed() {
+    fn every_case_in_the_source_is_listed() {
         let written = [
             include_str!("suite/mutual.rs"),
             include_str!("suite/claim/life.rs"),

@@ -124,7 +124,7 @@ async fn acquire(chaos: &Arc<FaultyBackend<Chaos>>, number: u64) -> Result<Acqui
 }
 
 #[tokio::test]
-async fn an_error_says_whether_it_has_reached_the_store() {
+async fn chaos_errors_say_whether_the_request_took_effect() {
     let before = Weather {
         fails_before: 100,
         ..REPEATS
@@ -144,7 +144,7 @@ async fn an_error_says_whether_it_has_reached_the_store() {
 }
 
 #[tokio::test]
-async fn each_element_of_a_batch_meets_its_own_weather_and_keeps_its_place() {
+async fn batch_elements_fail_separately_and_keep_their_order() {
     let weather = Weather {
         fails_before: 30,
         fails_after: 30,
@@ -171,7 +171,7 @@ async fn each_element_of_a_batch_meets_its_own_weather_and_keeps_its_place() {
 }
 
 #[tokio::test]
-async fn requests_are_delivered_again_also_after_the_release() {
+async fn requests_may_be_repeated_after_the_release() {
     let (tape, chaos) = tape(1, REPEATS);
     acquire(&chaos, 1).await.unwrap();
     chaos.clone().renew(Batch::from_iter([renewal(1)])).await;
@@ -191,7 +191,7 @@ async fn requests_are_delivered_again_also_after_the_release() {
 }
 
 #[tokio::test]
-async fn what_was_refused_and_the_eviction_of_everybody_are_never_repeated() {
+async fn refused_requests_and_evictions_are_never_repeated() {
     let (tape, chaos) = tape(1, REPEATS);
     let mut reader = Claim::clone(&claim(0));
     reader.mode = Mode::Read;
@@ -208,7 +208,7 @@ async fn what_was_refused_and_the_eviction_of_everybody_are_never_repeated() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn wakes_are_lost_and_made_up() {
+async fn wake_ups_are_lost_and_invented() {
     for (loses_wake, spurious_wakes, expected) in [(0, 0, 100), (100, 0, 0), (100, 3, 3)] {
         let weather = Weather {
             loses_wake,
@@ -221,12 +221,12 @@ async fn wakes_are_lost_and_made_up() {
 }
 
 #[test]
-fn wake_ups_that_may_be_lost_are_not_called_reliable() {
+fn a_chaos_backend_reports_its_wake_ups_as_lossy() {
     assert_eq!(tape(1, Weather::CALM).1.profile().wake_up, WakeUp::Lossy);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_seed_decides_the_weather() {
+async fn the_same_seed_injects_the_same_faults() {
     let mut days = Vec::new();
     for seed in [1, 1, 2] {
         let (tape, chaos) = tape(seed, Weather::ROUGH);

@@ -72,7 +72,7 @@ fn broken<'a>(history: impl IntoIterator<Item = &'a str>) -> Vec<Rule> {
 }
 
 #[test]
-fn each_planted_fault_breaks_its_rule_alone() {
+fn each_planted_fault_breaks_only_its_rule() {
     for planted in PLANTED.split("\n\n") {
         let mut lines: Vec<&str> = planted.lines().map(str::trim_start).collect();
         let wrong = lines.pop().and_then(|line| line.strip_prefix("wrong: ")).unwrap();
@@ -86,7 +86,7 @@ fn each_planted_fault_breaks_its_rule_alone() {
 }
 
 #[test]
-fn a_recording_that_contradicts_itself() {
+fn a_contradictory_history_is_reported() {
     let granted_twice = [
         "0 1 invoked owner=1 mode=exclusive key=k",
         "5 1 acquired token=- until=1000",
@@ -103,7 +103,7 @@ fn a_recording_that_contradicts_itself() {
 }
 
 #[test]
-fn a_violation_prints_the_events_concerned() {
+fn a_violation_prints_its_events() {
     let lines = [
         "0 1 invoked owner=1 mode=exclusive key=k",
         "10 1 acquired token=- until=1000",

@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_run_has_every_kind_of_fault_and_the_seed_decides() {
+    fn a_long_run_has_every_fault_and_follows_its_seed() {
         let blows = || many(7, |dice| Blow::choose(dice, Menu::ALL));
         let faults = || (blows(), many(7, Cable::choose), outages(7, false));
         assert_eq!(faults(), faults(), "the seed decides");
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn data_is_never_lost_while_the_clock_is_behind_where_it_has_been() {
+    fn data_is_never_lost_while_the_clock_is_behind() {
         for (seed, forgets) in (0..200).flat_map(|seed| [(seed, false), (seed, true)]) {
             let (mut now, mut furthest) = (0, 0);
             for outage in outages(seed, forgets) {

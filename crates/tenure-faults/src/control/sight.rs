@@ -144,7 +144,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_log_is_seen_as_it_grows_and_a_line_once_it_has_its_end() {
+    fn a_growing_log_is_read_line_by_line() {
         let folder = tempfile::tempdir().unwrap();
         let log = folder.path().join("log");
         let mut sight = Sight::of(&log).unwrap();

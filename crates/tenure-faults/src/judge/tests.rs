@@ -76,7 +76,7 @@ const TWO_HOLDERS: &str = "
     105s 2 acquired token=2 until=109s";
 
 #[test]
-fn a_renewal_lengthens_a_belief() {
+fn a_renewal_extends_a_holding_period() {
     let broken = |notes: &[Note]| broken(history(TWO_HOLDERS), notes, None, &[]);
     assert_eq!(broken(&[]), []);
     assert_eq!(broken(&[deadline(1, 101, 103), deadline(1, 102, 104)]), []);
@@ -85,7 +85,7 @@ fn a_renewal_lengthens_a_belief() {
 }
 
 #[test]
-fn the_dead_believe_nothing() {
+fn death_ends_a_holding_period() {
     let notes = [deadline(1, 102, 108)];
     let died = |seconds| broken(history(TWO_HOLDERS), &notes, Some(at(seconds)), &[]);
     assert_eq!(died(106), [Rule::V1]);
@@ -93,7 +93,7 @@ fn the_dead_believe_nothing() {
 }
 
 #[test]
-fn beliefs_before_a_loss_of_data_are_exempt_and_later_ones_are_not() {
+fn only_holders_before_a_data_loss_are_exempt() {
     let history = || {
         history(
             "100s 1 invoked owner=1 mode=exclusive key=k
@@ -139,7 +139,7 @@ fn overtaken(silent: std::ops::Range<u64>) -> Vec<Event> {
 }
 
 #[test]
-fn a_disturbed_waiter_may_be_overtaken_and_nobody_else() {
+fn only_a_disturbed_waiter_may_be_overtaken() {
     let (own, other, all) = (Whom::Seat(0), Whom::Seat(1), Whom::Everybody);
     for (case, whom, from, to, what, is_broken) in [
         ("its own trouble", own, 105, 106, "", false),

@@ -86,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_token_is_refused_once_a_greater_one_was_seen_on_its_key() {
+    fn the_register_refuses_tokens_older_than_the_newest() {
         let folder = tempfile::tempdir().unwrap();
         let log = folder.path().join("log");
         let resources = Resources::of(folder.path(), 1);

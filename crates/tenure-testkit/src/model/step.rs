@@ -202,7 +202,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn no_unserved_claim_is_drawn_and_a_seed_draws_the_same_steps_again() {
+    fn a_plan_has_only_served_modes_and_follows_its_seed() {
         let mut dice = Dice::new(1);
         let served = [(Mode::Exclusive, Fairness::Unfair)];
         let usual = [Mode::Exclusive; KEYS];

@@ -9,7 +9,7 @@ use tenure_backend::{
 use super::{Client, Trial};
 
 /// A store that fences gives every grant a token, and one that does not gives none.
-pub async fn every_grant_has_tokens_as_the_profile_says(trial: Trial) {
+pub async fn grants_have_tokens_if_the_profile_says_so(trial: Trial) {
     let (client, key) = (trial.client().await, trial.key());
     let grant = client.granted(&client.claim(&key, Mode::Exclusive)).await;
     assert_eq!(grant.tokens.is_some(), trial.profile().fencing != Fencing::None);
@@ -88,7 +88,7 @@ pub async fn tokens_rise_from_readers_to_writers_and_back(trial: Trial) {
 }
 
 /// A grant reserves as many tokens as it asked for, up to the limit, and the next begins beyond them.
-pub async fn a_grant_reserves_the_run_that_it_asked_for(trial: Trial) {
+pub async fn a_grant_reserves_the_requested_token_range(trial: Trial) {
     let (client, key) = (trial.client().await, trial.key());
     let most = trial.profile().limits.max_grants.get();
     let mut greatest = None;
@@ -106,7 +106,7 @@ pub async fn a_grant_reserves_the_run_that_it_asked_for(trial: Trial) {
 }
 
 /// A renewal that raises lifts the key's counter, becomes the claim's run, and is seen.
-pub async fn a_raise_lifts_the_counter_and_becomes_the_claims_run(trial: Trial) {
+pub async fn a_raise_lifts_the_counter_and_the_claims_tokens(trial: Trial) {
     let ([holder, other], key) = (trial.two().await, trial.key());
     let claim = holder.claim(&key, Mode::Exclusive);
     let Some(run) = holder.granted(&claim).await.tokens else {
@@ -165,7 +165,7 @@ pub async fn a_raise_never_lowers_the_counter(trial: Trial) {
 }
 
 /// A renewal that finds its claim gone, or in another phase, lifts nothing.
-pub async fn a_raise_of_a_claim_that_is_gone_has_no_effect(trial: Trial) {
+pub async fn a_raise_of_an_ended_claim_has_no_effect(trial: Trial) {
     let ([holder, other], key) = (trial.two().await, trial.key());
     let claim = holder.claim(&key, Mode::Exclusive);
     let Some(run) = holder.granted(&claim).await.tokens else {

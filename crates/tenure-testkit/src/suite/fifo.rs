@@ -9,7 +9,7 @@ use super::trial::permits;
 use super::{Client, Trial};
 
 /// Each release goes to whoever was placed first, whoever asks first.
-pub async fn claims_are_granted_in_the_order_in_which_they_were_placed(trial: Trial) {
+pub async fn claims_are_granted_in_the_order_of_placement(trial: Trial) {
     skip_if!(trial.lacks_so(Mode::Exclusive, Fairness::Fifo).await);
     let (mut holder, key) = held_by_one(&trial, Mode::Exclusive).await;
     let mut queue = Vec::new();
@@ -38,7 +38,7 @@ pub async fn claims_are_granted_in_the_order_in_which_they_were_placed(trial: Tr
 }
 
 /// A waiter that asks again keeps its place (R26).
-pub async fn a_waiter_that_asks_again_keeps_its_place(trial: Trial) {
+pub async fn a_waiter_that_polls_keeps_its_place(trial: Trial) {
     skip_if!(trial.lacks_so(Mode::Exclusive, Fairness::Fifo).await);
     let (holder, key) = held_by_one(&trial, Mode::Exclusive).await;
     let [first, second] = trial.two().await;
@@ -53,7 +53,7 @@ pub async fn a_waiter_that_asks_again_keeps_its_place(trial: Trial) {
 }
 
 /// A waiter that asks again, or is renewed, lives on: no live waiter is evicted to the tail (R26).
-pub async fn a_waiter_lives_as_long_as_it_asks_or_is_renewed(trial: Trial) {
+pub async fn a_waiter_lives_while_it_polls_or_is_renewed(trial: Trial) {
     skip_if!(trial.lacks_so(Mode::Exclusive, Fairness::Fifo).await);
     let (holder, key) = held_by_one(&trial, Mode::Exclusive).await;
     skip_if!(trial.lives_by_session().await);
@@ -92,7 +92,7 @@ pub async fn a_waiter_may_be_polled_after_its_not_after(trial: Trial) {
 }
 
 /// A waiter is told to ask again early enough to keep its lease.
-pub async fn a_waiter_is_told_to_ask_again_well_within_its_lease(trial: Trial) {
+pub async fn poll_after_is_well_within_a_waiters_lease(trial: Trial) {
     skip_if!(trial.lacks_so(Mode::Exclusive, Fairness::Fifo).await);
     let (_holder, key) = held_by_one(&trial, Mode::Exclusive).await;
     let client = trial.client().await;
@@ -101,7 +101,7 @@ pub async fn a_waiter_is_told_to_ask_again_well_within_its_lease(trial: Trial) {
 }
 
 /// Renewal as a holder leaves a waiter as it is.
-pub async fn a_waiter_is_not_renewed_as_a_holder(trial: Trial) {
+pub async fn renewing_a_waiter_as_a_holder_has_no_effect(trial: Trial) {
     skip_if!(trial.lacks_so(Mode::Exclusive, Fairness::Fifo).await);
     let (holder, key) = held_by_one(&trial, Mode::Exclusive).await;
     let client = trial.client().await;
@@ -113,7 +113,7 @@ pub async fn a_waiter_is_not_renewed_as_a_holder(trial: Trial) {
 }
 
 /// A dead waiter holds the queue up for its own lease at the most (R26).
-pub async fn a_dead_waiter_holds_the_queue_up_for_its_own_lease_at_most(trial: Trial) {
+pub async fn a_dead_waiter_blocks_the_queue_for_its_own_lease(trial: Trial) {
     skip_if!(trial.lacks_so(Mode::Exclusive, Fairness::Fifo).await);
     let (holder, key) = held_by_one(&trial, Mode::Exclusive).await;
     skip_if!(trial.lives_by_session().await);
@@ -130,7 +130,7 @@ pub async fn a_dead_waiter_holds_the_queue_up_for_its_own_lease_at_most(trial: T
 }
 
 /// Several dead waiters at the head go together.
-pub async fn dead_waiters_do_not_hold_the_queue_up_one_after_the_other(trial: Trial) {
+pub async fn several_dead_waiters_expire_together(trial: Trial) {
     skip_if!(trial.lacks_so(Mode::Exclusive, Fairness::Fifo).await);
     let (holder, key) = held_by_one(&trial, Mode::Exclusive).await;
     skip_if!(trial.lives_by_session().await);
@@ -146,7 +146,7 @@ pub async fn dead_waiters_do_not_hold_the_queue_up_one_after_the_other(trial: Tr
 }
 
 /// A withdrawn waiter leaves no ghost in the queue (R26).
-pub async fn a_withdrawn_waiter_leaves_no_ghost(trial: Trial) {
+pub async fn a_withdrawn_waiter_leaves_the_queue(trial: Trial) {
     skip_if!(trial.lacks_so(Mode::Exclusive, Fairness::Fifo).await);
     let (holder, key) = held_by_one(&trial, Mode::Exclusive).await;
     let [gone, next] = trial.two().await;
@@ -166,7 +166,7 @@ pub async fn a_withdrawn_waiter_leaves_no_ghost(trial: Trial) {
 }
 
 /// While the queue has a live member no unfair claim is granted, also when nobody holds the key.
-pub async fn a_live_queue_bars_unfair_claims(trial: Trial) {
+pub async fn a_live_queue_blocks_unfair_claims(trial: Trial) {
     skip_if!(trial.lacks_so(Mode::Exclusive, Fairness::Fifo).await);
     let (holder, key) = held_by_one(&trial, Mode::Exclusive).await;
     skip_if!(trial.lacks_so(Mode::Exclusive, Fairness::Unfair).await);
@@ -181,7 +181,7 @@ pub async fn a_live_queue_bars_unfair_claims(trial: Trial) {
 }
 
 /// A queue of the dead bars nobody.
-pub async fn a_dead_queue_bars_nobody(trial: Trial) {
+pub async fn a_dead_queue_blocks_no_claim(trial: Trial) {
     skip_if!(trial.lacks_so(Mode::Exclusive, Fairness::Fifo).await);
     let (holder, key) = held_by_one(&trial, Mode::Exclusive).await;
     skip_if!(trial.lives_by_session().await);
@@ -193,7 +193,7 @@ pub async fn a_dead_queue_bars_nobody(trial: Trial) {
 }
 
 /// Readers at the head of the queue are granted together; one behind a writer waits for it.
-pub async fn readers_at_the_head_go_together_and_wait_behind_a_writer(trial: Trial) {
+pub async fn readers_at_the_head_are_granted_together(trial: Trial) {
     skip_if!(trial.lacks_so(Mode::Write, Fairness::Fifo).await);
     let (holder, key) = held_by_one(&trial, Mode::Write).await;
     let client = trial.client().await;
@@ -218,13 +218,13 @@ pub async fn readers_at_the_head_go_together_and_wait_behind_a_writer(trial: Tri
 }
 
 /// A reader does not overtake a writer that waits, although readers hold the key.
-pub async fn a_reader_does_not_overtake_a_writer_that_waits(trial: Trial) {
+pub async fn a_reader_does_not_overtake_a_waiting_writer(trial: Trial) {
     skip_if!(trial.lacks_so(Mode::Read, Fairness::Fifo).await);
     granted_one_by_one(&trial, [Mode::Read, Mode::Write, Mode::Read]).await;
 }
 
 /// A claim of few permits does not overtake one of many, although its permits are free.
-pub async fn few_permits_do_not_overtake_many(trial: Trial) {
+pub async fn a_small_claim_does_not_overtake_a_large_one(trial: Trial) {
     skip_if!(trial.lacks_so(permits(2, 3), Fairness::Fifo).await);
     granted_one_by_one(&trial, [permits(2, 3), permits(3, 3), permits(1, 3)]).await;
 }
@@ -243,7 +243,7 @@ async fn granted_one_by_one(trial: &Trial, [first, second, third]: [Mode; 3]) {
 }
 
 /// When the head that did not fit goes away, those behind it that fit are granted.
-pub async fn a_withdrawn_head_lets_those_behind_it_go(trial: Trial) {
+pub async fn withdrawing_the_head_lets_later_waiters_proceed(trial: Trial) {
     skip_if!(trial.lacks_so(permits(2, 3), Fairness::Fifo).await);
     let (_holder, key) = held_by_one(&trial, permits(2, 3)).await;
     let [one, two] = trial.two().await;

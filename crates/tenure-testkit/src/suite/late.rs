@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tenure_backend::{AcquireReply, Claim, Grant, Instant, Mode, Phase};
 
-use super::lease::what_is_believed_ends_no_later_than_the_lease_in_the_store;
+use super::lease::the_local_deadline_is_within_the_stores_lease;
 use super::{Client, Trial};
 use crate::Door;
 
@@ -16,10 +16,10 @@ const LATE: Duration = Duration::from_millis(120);
 
 /// An answer that was long on its way shortens what is left to believe, and never lengthens it: the store has ended the
 /// lease no earlier than belief ends (R22).
-pub async fn a_late_reply_does_not_lengthen_belief(trial: Trial) {
+pub async fn a_late_reply_does_not_extend_the_local_deadline(trial: Trial) {
     skip_if!(trial.lives_by_session().await);
     let Some((client, door)) = trial.slow().await else {
-        return what_is_believed_ends_no_later_than_the_lease_in_the_store(trial).await;
+        return the_local_deadline_is_within_the_stores_lease(trial).await;
     };
     let other = trial.client().await;
     let claim = |key| client.brief(key, Mode::Exclusive);

@@ -7,7 +7,7 @@ use tenure_backend::{
     AcquireReply, Claim, Clock, Guarantee, LockKey, Loss, Mode, Phase, Reach, RenewReply, RenewRequest,
 };
 
-pub use super::late::{a_late_reply_does_not_lengthen_belief, a_late_request_is_not_placed};
+pub use super::late::{a_late_reply_does_not_extend_the_local_deadline, a_late_request_is_not_placed};
 
 use super::trial::permits;
 use super::{Client, Trial};
@@ -40,7 +40,7 @@ pub async fn a_renewed_claim_outlives_its_first_lease(trial: Trial) {
 }
 
 /// `acquire` on a granted claim restarts its lease.
-pub async fn a_granted_claim_that_asks_again_restarts_its_lease(trial: Trial) {
+pub async fn polling_a_granted_claim_restarts_its_lease(trial: Trial) {
     skip_if!(trial.lives_by_session().await);
     let ([holder, other], key) = (trial.two().await, trial.key());
     let claim = holder.brief(&key, Mode::Exclusive);
@@ -54,7 +54,7 @@ pub async fn a_granted_claim_that_asks_again_restarts_its_lease(trial: Trial) {
 }
 
 /// A renewal gives the lease that it asks for, from the moment at which the store acts.
-pub async fn a_renewal_gives_the_lease_that_it_asks_for(trial: Trial) {
+pub async fn a_renewal_grants_the_requested_lease(trial: Trial) {
     skip_if!(trial.lives_by_session().await);
     let ([holder, other], key) = (trial.two().await, trial.key());
     let claim = holder.holds(&key, Mode::Exclusive).await;
@@ -69,7 +69,7 @@ pub async fn a_renewal_gives_the_lease_that_it_asks_for(trial: Trial) {
 }
 
 /// Where the profile says so, a holder on another machine keeps the key while the store restarts.
-pub async fn a_claim_outlives_a_restart_where_the_profile_says_so(trial: Trial) {
+pub async fn a_claim_survives_a_restart_if_the_profile_says_so(trial: Trial) {
     let (holder, key) = (trial.client().await, trial.key());
     holder.holds(&key, Mode::Exclusive).await;
     // Where the store restarts with its machine, its holders are gone too.
@@ -110,7 +110,7 @@ pub async fn an_expired_claim_is_never_granted_again(trial: Trial) {
 }
 
 /// A late release of an expired claim frees nobody who came after (R23).
-pub async fn a_late_release_of_an_expired_claim_frees_nobody(trial: Trial) {
+pub async fn releasing_an_expired_claim_frees_no_other_claim(trial: Trial) {
     skip_if!(trial.lives_by_session().await);
     let ([late, other], key) = (trial.two().await, trial.key());
     let claim = expired(&trial, &late, &key, Mode::Exclusive).await;
@@ -120,7 +120,7 @@ pub async fn a_late_release_of_an_expired_claim_frees_nobody(trial: Trial) {
 }
 
 /// RenewRequest is for the phase that it names: for another one the claim is left as it is.
-pub async fn a_renewal_of_another_phase_has_no_effect(trial: Trial) {
+pub async fn a_renewal_for_another_phase_has_no_effect(trial: Trial) {
     skip_if!(trial.lives_by_session().await);
     let ([holder, other], key) = (trial.two().await, trial.key());
     let claim = holder.brief(&key, Mode::Exclusive);
@@ -131,7 +131,7 @@ pub async fn a_renewal_of_another_phase_has_no_effect(trial: Trial) {
 }
 
 /// One reader's renewal and release change nothing about another's lease (R27).
-pub async fn one_readers_renewal_and_release_leave_the_others_lease_alone(trial: Trial) {
+pub async fn one_reader_does_not_affect_anothers_lease(trial: Trial) {
     skip_if!(trial.lacks(Mode::Read).await || trial.lives_by_session().await);
     let ([silent, busy, other], key) = (trial.three().await, trial.key());
     let claim = silent.brief(&key, Mode::Read);
@@ -145,7 +145,7 @@ pub async fn one_readers_renewal_and_release_leave_the_others_lease_alone(trial:
 }
 
 /// A dead reader goes with its own lease, although other readers live and renew (R11).
-pub async fn a_dead_reader_does_not_stay_for_the_others_sake(trial: Trial) {
+pub async fn a_dead_reader_expires_while_others_renew(trial: Trial) {
     skip_if!(trial.lacks(Mode::Read).await || trial.lives_by_session().await);
     let ([dead, alive, writer], key) = (trial.three().await, trial.key());
     let neighbour = alive.holds(&key, Mode::Read).await;
@@ -156,7 +156,7 @@ pub async fn a_dead_reader_does_not_stay_for_the_others_sake(trial: Trial) {
 }
 
 /// The permits of dead holders are given out again, however many they were (R29).
-pub async fn permits_of_dead_holders_are_given_out_again(trial: Trial) {
+pub async fn permits_of_dead_holders_become_free(trial: Trial) {
     const HOLDERS: u32 = 200;
     skip_if!(trial.lacks(permits(1, HOLDERS)).await || trial.lives_by_session().await);
     let ([dead, other], key) = (trial.two().await, trial.key());
@@ -175,7 +175,7 @@ pub async fn permits_of_dead_holders_are_given_out_again(trial: Trial) {
 }
 
 /// A lease that is too short for the store is rounded up, and the grant says so.
-pub async fn a_lease_too_short_is_rounded_up_and_says_so(trial: Trial) {
+pub async fn a_short_lease_is_rounded_up_and_reported(trial: Trial) {
     let (client, key) = (trial.client().await, trial.key());
     let least = trial.profile().limits.min_lease;
     let claim = client.claim_as(&key, Mode::Exclusive, |claim| claim.lease = least / 2);
@@ -184,7 +184,7 @@ pub async fn a_lease_too_short_is_rounded_up_and_says_so(trial: Trial) {
 }
 
 /// So is one that a renewal asks for: the answer says for how long, and the store keeps the claim until then.
-pub async fn a_renewal_too_short_is_rounded_up_and_says_so(trial: Trial) {
+pub async fn a_short_renewal_is_rounded_up_and_reported(trial: Trial) {
     let ([holder, other], key) = (trial.two().await, trial.key());
     let least = trial.profile().limits.min_lease;
     let claim = holder.holds(&key, Mode::Exclusive).await;
@@ -201,7 +201,7 @@ pub async fn a_renewal_too_short_is_rounded_up_and_says_so(trial: Trial) {
 }
 
 /// A renewal with `shorten_only` keeps the claim for the smaller of the lease asked for and what is left.
-pub async fn a_renewal_that_only_shortens_never_lengthens(trial: Trial) {
+pub async fn a_shorten_only_renewal_never_lengthens(trial: Trial) {
     skip_if!(trial.lives_by_session().await);
     let [holder, other] = trial.two().await;
     let shorten = async |claim: &Claim, lease: Duration| {
@@ -231,7 +231,7 @@ pub async fn a_renewal_that_only_shortens_never_lengthens(trial: Trial) {
 }
 
 /// A waiter is told to poll no later than the moment at which the holder's lease ends.
-pub async fn a_waiter_polls_no_later_than_the_holders_lease_ends(trial: Trial) {
+pub async fn a_waiter_polls_by_the_end_of_the_holders_lease(trial: Trial) {
     skip_if!(trial.lives_by_session().await);
     let ([silent, other], key) = (trial.two().await, trial.key());
     let claim = silent.brief(&key, Mode::Exclusive);
@@ -242,7 +242,7 @@ pub async fn a_waiter_polls_no_later_than_the_holders_lease_ends(trial: Trial) {
 }
 
 /// What the client may believe ends no later than what the store shows as the lease's rest.
-pub async fn what_is_believed_ends_no_later_than_the_lease_in_the_store(trial: Trial) {
+pub async fn the_local_deadline_is_within_the_stores_lease(trial: Trial) {
     let (client, key) = (trial.client().await, trial.key());
     let claim = client.claim(&key, Mode::Exclusive);
     let before = client.now();
@@ -274,13 +274,13 @@ pub async fn what_is_believed_ends_no_later_than_the_lease_in_the_store(trial: T
 ///
 /// The clock jumps at its k-th reading within the call, for each k: a `held_from` that is read after the store
 /// has counted shows at one of them (R22).
-pub async fn no_interruption_makes_belief_outlive_the_lease(trial: Trial) {
+pub async fn an_interrupted_client_never_outlives_its_lease(trial: Trial) {
     for reading in 1..=8 {
         for jump in [Duration::from_secs(3), Duration::from_secs(3_600)] {
             let clock = JumpingClock::new();
             let shared: Arc<dyn Clock> = Arc::new(clock.clone());
             let Some(client) = trial.subject().client_on(shared) else {
-                return what_is_believed_ends_no_later_than_the_lease_in_the_store(trial).await;
+                return the_local_deadline_is_within_the_stores_lease(trial).await;
             };
             let client = trial.client_of(client.await.expect("the subject makes a client"));
             for renews in [false, true] {

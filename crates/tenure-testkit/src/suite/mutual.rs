@@ -53,7 +53,7 @@ pub async fn a_writer_excludes_readers_and_writers(trial: Trial) {
 }
 
 /// A semaphore gives out its permits and not one more.
-pub async fn permits_are_given_out_up_to_the_size_and_no_further(trial: Trial) {
+pub async fn permits_are_granted_up_to_the_semaphores_size(trial: Trial) {
     skip_if!(trial.lacks(permits(1, 3)).await);
     let ([a, b], key) = (trial.two().await, trial.key());
     let two = a.holds(&key, permits(2, 3)).await;
@@ -68,7 +68,7 @@ pub async fn permits_are_given_out_up_to_the_size_and_no_further(trial: Trial) {
 }
 
 /// Many clients at once on leases that do not end: the history has no overlap, and its tokens rise.
-pub async fn clients_that_compete_at_full_speed_never_overlap(trial: Trial) {
+pub async fn competing_clients_never_hold_at_the_same_time(trial: Trial) {
     skip_if!(trial.lacks(Mode::Exclusive).await);
     let key = trial.key();
     let recorder = Recorder::new(Arc::new(SystemClock));
@@ -111,7 +111,7 @@ async fn compete(client: Client, recorder: Recorder, key: LockKey, owner: u64) {
 }
 
 /// Keys are compared byte for byte: near names are other keys (R17).
-pub async fn keys_that_differ_at_all_do_not_exclude_each_other(trial: Trial) {
+pub async fn similar_keys_do_not_exclude_each_other(trial: Trial) {
     skip_if!(trial.lacks(Mode::Exclusive).await);
     let client = trial.client().await;
     let keys = [

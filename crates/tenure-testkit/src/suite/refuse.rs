@@ -15,7 +15,7 @@ use super::{Client, Trial};
 use crate::Ailment;
 
 /// Each mode in each fairness is served if the profile says so, and refused without effect if not.
-pub async fn what_the_profile_does_not_list_is_refused_without_effect(trial: Trial) {
+pub async fn unlisted_modes_are_refused_without_effect(trial: Trial) {
     for mode in [Mode::Exclusive, Mode::Read, Mode::Write, permits(1, 2)] {
         for fairness in [Fairness::Unfair, Fairness::Fifo] {
             if !trial.lacks_so(mode, fairness).await {
@@ -28,7 +28,7 @@ pub async fn what_the_profile_does_not_list_is_refused_without_effect(trial: Tri
 }
 
 /// A held key is of one kind: another is a mismatch, with both kinds, and without effect.
-pub async fn another_kind_than_the_holders_is_a_mismatch(trial: Trial) {
+pub async fn a_kind_other_than_the_holders_is_a_mismatch(trial: Trial) {
     let modes = served(
         &trial,
         [Mode::Exclusive, Mode::Read, permits(1, 2), permits(1, 3)],
@@ -50,7 +50,7 @@ pub async fn another_kind_than_the_holders_is_a_mismatch(trial: Trial) {
 }
 
 /// A key that is queued for is of the queue's kind, also when its holder has gone.
-pub async fn another_kind_than_the_queues_is_a_mismatch(trial: Trial) {
+pub async fn a_kind_other_than_the_queues_is_a_mismatch(trial: Trial) {
     skip_if!(trial.lacks_so(Mode::Exclusive, Fairness::Fifo).await);
     let ([holder, waiter, other], key) = (trial.three().await, trial.key());
     let held = holder.fair(&key, Mode::Exclusive);
@@ -64,7 +64,7 @@ pub async fn another_kind_than_the_queues_is_a_mismatch(trial: Trial) {
 }
 
 /// More permits than there are can never be granted, so they are not waited for.
-pub async fn more_permits_than_there_are_is_refused_without_effect(trial: Trial) {
+pub async fn too_many_permits_are_refused_without_effect(trial: Trial) {
     skip_if!(trial.lacks(permits(1, 2)).await);
     let (client, key) = (trial.client().await, trial.key());
     let too_many = client.claim(&key, permits(3, 2));
@@ -72,7 +72,7 @@ pub async fn more_permits_than_there_are_is_refused_without_effect(trial: Trial)
 }
 
 /// A lease longer than the store's longest is beyond its limits.
-pub async fn a_lease_beyond_the_longest_is_refused_without_effect(trial: Trial) {
+pub async fn a_lease_above_the_maximum_is_refused_without_effect(trial: Trial) {
     let (client, key) = (trial.client().await, trial.key());
     let longest = trial.profile().limits.max_lease;
     let Some(longer) = longest.checked_add(Duration::from_secs(1)) else {
@@ -83,7 +83,7 @@ pub async fn a_lease_beyond_the_longest_is_refused_without_effect(trial: Trial) 
 }
 
 /// A closed client does nothing and says so; its claims are left to their leases.
-pub async fn a_closed_client_refuses_and_leaves_its_claims_to_their_leases(trial: Trial) {
+pub async fn a_closed_client_refuses_calls_and_keeps_its_claims(trial: Trial) {
     let ([client, other], key) = (trial.two().await, trial.key());
     let claim = client.holds(&key, Mode::Exclusive).await;
     client.backend().clone().close().await.expect("a client closes");
@@ -134,7 +134,7 @@ pub async fn the_store_can_be_examined(trial: Trial) {
 
 /// A store that denies its clients' rights, or is out of order, says which to every call, and that is no weather. No
 /// claim is said to be gone by it; once the store is well again, all is as its answers told.
-pub async fn a_store_that_is_unwell_says_so_and_loses_nothing(trial: Trial) {
+pub async fn a_failing_store_reports_it_and_loses_no_claim(trial: Trial) {
     for ailment in [Ailment::Denies, Ailment::OutOfOrder] {
         let (client, [key, free]) = (trial.client().await, [trial.key(), trial.key()]);
         let [held, late] = [&key, &free].map(|key| client.claim(key, Mode::Exclusive));

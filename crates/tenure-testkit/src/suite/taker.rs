@@ -9,7 +9,7 @@ use super::client::hears;
 use super::{Client, Departed, Trial};
 
 /// With nobody else waiting the successor is granted by the release itself, with greater tokens.
-pub async fn a_successor_is_granted_by_the_release_when_nobody_else_waits(trial: Trial) {
+pub async fn a_release_grants_its_successor_if_no_other_waits(trial: Trial) {
     let ([client, other], key) = (trial.two().await, trial.key());
     let [held, successor] = [(), ()].map(|()| client.claim(&key, Mode::Exclusive));
     let before = client.granted(&held).await;
@@ -32,7 +32,7 @@ pub async fn a_successor_is_granted_by_the_release_when_nobody_else_waits(trial:
 }
 
 /// A hand-over that is repeated gives the same answer: the successor holds, with the same tokens.
-pub async fn a_hand_over_may_be_repeated(trial: Trial) {
+pub async fn a_repeated_hand_over_gives_the_same_answer(trial: Trial) {
     let ([client, other], key) = (trial.two().await, trial.key());
     let (held, successor) = held_with_successor(&client, &key).await;
     let first = inherits(&client.hand_over(&held, &successor).await);
@@ -96,7 +96,7 @@ pub async fn a_successor_waits_when_another_client_watches(trial: Trial) {
 }
 
 /// Waiters of the releasing client are in its own hands and do not stand in the successor's way.
-pub async fn the_clients_own_watchers_do_not_stand_in_its_heirs_way(trial: Trial) {
+pub async fn the_clients_own_watchers_do_not_block_its_successor(trial: Trial) {
     let (client, key) = (trial.client().await, trial.key());
     let (held, successor) = held_with_successor(&client, &key).await;
     let third = client.claim(&key, Mode::Exclusive);
@@ -107,7 +107,7 @@ pub async fn the_clients_own_watchers_do_not_stand_in_its_heirs_way(trial: Trial
 }
 
 /// After its `not_after` a successor is not placed, though the release takes effect.
-pub async fn a_successor_that_comes_too_late_is_not_placed(trial: Trial) {
+pub async fn a_late_successor_is_not_placed(trial: Trial) {
     let ([client, other], key) = (trial.two().await, trial.key());
     let (held, successor) = held_with_successor(&client, &key).await;
     let not_after = client.now() + Duration::from_millis(50);
@@ -122,9 +122,9 @@ pub async fn a_successor_that_comes_too_late_is_not_placed(trial: Trial) {
 }
 
 /// A successor that was withdrawn before has ended, though the release takes effect (R1, R2).
-pub async fn a_successor_that_has_ended_is_not_granted(trial: Trial) {
+pub async fn an_ended_successor_is_not_granted(trial: Trial) {
     if !trial.profile().remembers_ended {
-        return a_successor_that_comes_too_late_is_not_placed(trial).await;
+        return a_late_successor_is_not_placed(trial).await;
     }
     let ([client, other], key) = (trial.two().await, trial.key());
     let (held, successor) = held_with_successor(&client, &key).await;
@@ -154,7 +154,7 @@ pub async fn a_successor_that_is_not_admitted_waits(trial: Trial) {
 }
 
 /// The successor of a claim that is gone already is placed as `acquire` would place it.
-pub async fn a_successor_of_an_absent_claim_is_placed_all_the_same(trial: Trial) {
+pub async fn the_successor_of_an_absent_claim_is_placed(trial: Trial) {
     let ([client, other], key) = (trial.two().await, trial.key());
     let (held, successor) = held_with_successor(&client, &key).await;
     client.release(&held).await.freed_it(&held);
@@ -165,7 +165,7 @@ pub async fn a_successor_of_an_absent_claim_is_placed_all_the_same(trial: Trial)
 }
 
 /// A claim that never held the key cannot make its successor hold beside the one who does.
-pub async fn a_successor_of_a_waiter_does_not_hold_beside_the_holder(trial: Trial) {
+pub async fn a_waiters_successor_does_not_bypass_the_holder(trial: Trial) {
     let ([holder, client], key) = (trial.two().await, trial.key());
     let held = holder.holds(&key, Mode::Exclusive).await;
     let [waiting, successor] = [(), ()].map(|()| client.claim(&key, Mode::Exclusive));
@@ -177,7 +177,7 @@ pub async fn a_successor_of_a_waiter_does_not_hold_beside_the_holder(trial: Tria
 }
 
 /// A chain of hand-overs keeps the key from everybody else, and gives it back at its end.
-pub async fn a_chain_of_hand_overs_holds_the_key_throughout(trial: Trial) {
+pub async fn a_chain_of_hand_overs_keeps_the_key_held(trial: Trial) {
     let ([client, other], key) = (trial.two().await, trial.key());
     let mut held = client.holds(&key, Mode::Exclusive).await;
     for _ in 0..20 {

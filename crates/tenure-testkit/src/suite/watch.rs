@@ -9,12 +9,12 @@ use super::client::hears;
 use super::{Client, Departed, Trial};
 
 /// A waiter that watches is woken by the release; where wake-ups may be lost, polling brings it on.
-pub async fn a_release_brings_a_watching_waiter_on(trial: Trial) {
+pub async fn a_release_lets_a_watching_waiter_proceed(trial: Trial) {
     brought_on_by(&trial, async |holder, held| holder.release(held).await).await;
 }
 
 /// So is one by an eviction, once the cooldown has passed.
-pub async fn an_eviction_brings_a_watching_waiter_on(trial: Trial) {
+pub async fn an_eviction_lets_a_watching_waiter_proceed(trial: Trial) {
     brought_on_by(&trial, async |holder, held| holder.evict(held, "alice").await).await;
 }
 
@@ -29,7 +29,7 @@ async fn brought_on_by(trial: &Trial, end: impl AsyncFnOnce(&Client, &Claim) -> 
 }
 
 /// Every release in a row is heard: a watch is armed until it is dropped.
-pub async fn a_watch_is_armed_until_it_is_dropped(trial: Trial) {
+pub async fn a_watch_stays_armed_until_dropped(trial: Trial) {
     let ([holder, waiter], key) = (trial.two().await, trial.key());
     let waiting = waiter.claim(&key, Mode::Exclusive);
     let Some(mut wakes) = waiter.watch(&waiting).await else {
@@ -49,7 +49,7 @@ pub async fn a_watch_is_armed_until_it_is_dropped(trial: Trial) {
 }
 
 /// A waiter that never hears anything is granted by polling alone (R15).
-pub async fn a_waiter_that_hears_nothing_gets_on_by_polling(trial: Trial) {
+pub async fn a_waiter_without_wake_ups_proceeds_by_polling(trial: Trial) {
     let ([holder, waiter], key) = (trial.two().await, trial.key());
     let held = holder.holds(&key, Mode::Exclusive).await;
     let waiting = waiter.claim(&key, Mode::Exclusive);
@@ -59,7 +59,7 @@ pub async fn a_waiter_that_hears_nothing_gets_on_by_polling(trial: Trial) {
 }
 
 /// A watch changes nothing about the claim: it is neither placed nor kept by it.
-pub async fn a_watch_changes_nothing_about_the_claim(trial: Trial) {
+pub async fn watching_does_not_change_the_claim(trial: Trial) {
     let ([a, b], key) = (trial.two().await, trial.key());
     let claim = a.claim(&key, Mode::Exclusive);
     let before = a.watch(&claim).await;
@@ -74,7 +74,7 @@ pub async fn a_watch_changes_nothing_about_the_claim(trial: Trial) {
 }
 
 /// When the head of the queue is withdrawn, the next one hears of it.
-pub async fn a_withdrawn_head_brings_the_next_in_the_queue_on(trial: Trial) {
+pub async fn withdrawing_the_head_lets_the_next_waiter_proceed(trial: Trial) {
     skip_if!(trial.lacks_so(Mode::Exclusive, Fairness::Fifo).await);
     let ([holder, first, second], key) = (trial.three().await, trial.key());
     let held = holder.fair(&key, Mode::Exclusive);
@@ -89,7 +89,7 @@ pub async fn a_withdrawn_head_brings_the_next_in_the_queue_on(trial: Trial) {
 }
 
 /// Those who queue elsewhere are told of too.
-pub async fn a_release_tells_of_those_who_queue_elsewhere(trial: Trial) {
+pub async fn a_release_reports_waiters_of_other_clients(trial: Trial) {
     skip_if!(trial.lacks_so(Mode::Exclusive, Fairness::Fifo).await);
     let ([holder, waiter], key) = (trial.two().await, trial.key());
     let held = holder.fair(&key, Mode::Exclusive);
@@ -106,7 +106,7 @@ pub async fn a_release_tells_of_those_who_queue_elsewhere(trial: Trial) {
 }
 
 /// A store that can tell counts those who watch elsewhere, and stops when they stop.
-pub async fn a_release_tells_how_many_wait_elsewhere(trial: Trial) {
+pub async fn a_release_counts_watchers_of_other_clients(trial: Trial) {
     let ([holder, waiter], key) = (trial.two().await, trial.key());
     let waiting = waiter.claim(&key, Mode::Exclusive);
     let grant_and_release = async || {
@@ -137,7 +137,7 @@ pub async fn a_release_tells_how_many_wait_elsewhere(trial: Trial) {
 }
 
 /// Those who watch in the releasing client itself do not count as waiting elsewhere.
-pub async fn the_clients_own_waiters_do_not_count_as_others(trial: Trial) {
+pub async fn a_release_does_not_count_the_clients_own_waiters(trial: Trial) {
     let (client, key) = (trial.client().await, trial.key());
     let held = client.holds(&key, Mode::Exclusive).await;
     let waiting = client.claim(&key, Mode::Exclusive);

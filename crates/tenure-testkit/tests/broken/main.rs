@@ -26,13 +26,13 @@ fn words_of_walks(bug: Bug) -> Option<String> {
 }
 
 #[test]
-fn no_case_is_red_without_a_bug() {
+fn every_case_passes_without_a_bug() {
     let red: Vec<Case> = all().into_iter().filter(|case| is_red(*case, None)).collect();
     assert!(red.is_empty(), "{red:?}");
 }
 
 #[test]
-fn each_planted_bug_turns_its_case_red() {
+fn each_planted_bug_fails_its_case() {
     for (bug, name) in OF_STATE.iter().chain(OTHERS) {
         let case = all().into_iter().find(|case| case.name == *name);
         let case = case.unwrap_or_else(|| panic!("there is no case {name}"));
@@ -41,14 +41,14 @@ fn each_planted_bug_turns_its_case_red() {
 }
 
 #[test]
-fn each_planted_bug_of_a_claims_state_turns_a_walk_red() {
+fn random_walks_find_each_bug_of_claim_state() {
     let seen = |(bug, _): &&(Bug, &str)| words_of_walks(*bug).is_some();
     let red: Vec<_> = OF_STATE.iter().chain(OTHERS).filter(seen).copied().collect();
     assert_eq!(red, OF_STATE);
 }
 
 #[test]
-fn a_failure_names_the_seed_and_the_fewest_steps() {
+fn a_walk_failure_shows_the_seed_and_the_fewest_steps() {
     let words = words_of_walks(Bug::ReaderIgnoresWriter).expect("a walk is red");
     println!("{words}");
     let steps: Vec<&str> = words.lines().filter(|line| line.starts_with("  ")).collect();

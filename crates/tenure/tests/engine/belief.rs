@@ -10,7 +10,7 @@ use crate::world::{BELIEF, MS, SECOND, World, lost, pass, served_within, settle,
 
 /// R14, R22: a reply that comes late has used up belief, and does not begin it.
 #[tokio::test(start_paused = true)]
-async fn a_late_reply_does_not_lengthen_belief() {
+async fn a_late_reply_does_not_extend_the_local_deadline() {
     let (_, client, stage) = World::with_stage();
     stage.act(Verb::Acquire).delay(4 * SECOND);
     let guard = client.mutex("k").lease(10 * SECOND).lock().await.unwrap();

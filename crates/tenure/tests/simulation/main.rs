@@ -119,14 +119,14 @@ fn no_seed_breaks_a_rule() {
 }
 
 #[test]
-fn one_world_is_shown_with_its_log() {
+fn one_seed_is_shown_with_its_log() {
     let outcome = fate::run(number("TENURE_SEED").unwrap_or(1));
     println!("{}", outcome.log());
     assert_eq!(outcome.violations, Vec::<String>::new());
 }
 
 #[test]
-fn the_same_seed_is_the_same_world_to_the_letter() {
+fn the_same_seed_gives_the_same_log() {
     for seed in 0..50 {
         assert_eq!(fate::run(seed).log(), fate::run(seed).log(), "seed {seed}");
     }

@@ -13,7 +13,7 @@ use crate::suite::{Client, Trial};
 const LONG: u32 = 1_100;
 
 /// In a batch each renewal and each release has an answer of its own, in order.
-pub async fn a_batch_is_judged_one_by_one(trial: Trial) {
+pub async fn each_element_of_a_batch_has_its_own_reply(trial: Trial) {
     let client = trial.client().await;
     let keys = [trial.key(), trial.key(), trial.key()];
     let claims = keys.each_ref().map(|key| client.claim(key, Mode::Exclusive));
@@ -43,7 +43,7 @@ pub async fn a_batch_is_judged_one_by_one(trial: Trial) {
 
 /// A batch may be as long as the profile says, beyond any chunk in which the store sends it: each element is answered
 /// in its place, by what is true of its claim.
-pub async fn a_batch_may_be_as_long_as_the_limit_and_is_answered_in_order(trial: Trial) {
+pub async fn a_batch_of_maximum_length_is_answered_in_order(trial: Trial) {
     let client = trial.client().await;
     let claims = long_batch(&trial, &client).await;
     for (at, answer) in client.renew_all(renewals(&claims)).await.iter().enumerate() {
@@ -63,7 +63,7 @@ pub async fn a_batch_may_be_as_long_as_the_limit_and_is_answered_in_order(trial:
 }
 
 /// An element that fails is a failure of its own, wherever in the batch it stands.
-pub async fn an_element_that_fails_clouds_no_other(trial: Trial) {
+pub async fn a_failed_batch_element_does_not_affect_others(trial: Trial) {
     let client = trial.client().await;
     let longest = trial.profile().limits.max_lease;
     let Some(too_long) = longest.checked_add(Duration::from_secs(1)) else {

@@ -10,7 +10,7 @@ use crate::suite::Trial;
 use crate::suite::departed::eviction;
 
 /// An evicted claim is gone at once, is told who took it, and never comes back.
-pub async fn an_evicted_claim_is_gone_and_learns_by_whom(trial: Trial) {
+pub async fn an_evicted_claim_is_gone_and_learns_the_evictor(trial: Trial) {
     let ([holder, operator, other], key) = (trial.three().await, trial.key());
     let claim = holder.holds(&key, Mode::Exclusive).await;
     operator.evict(&claim, "alice").await.freed_it(&claim);
@@ -24,9 +24,9 @@ pub async fn an_evicted_claim_is_gone_and_learns_by_whom(trial: Trial) {
 }
 
 /// For as long as its lease would have lasted an evicted holder can learn why it is gone.
-pub async fn an_evicted_claim_learns_why_for_as_long_as_its_lease(trial: Trial) {
+pub async fn an_eviction_is_remembered_for_the_claims_lease(trial: Trial) {
     if !trial.profile().remembers_ended {
-        return an_evicted_claim_is_gone_and_learns_by_whom(trial).await;
+        return an_evicted_claim_is_gone_and_learns_the_evictor(trial).await;
     }
     let ([holder, operator], key) = (trial.two().await, trial.key());
     let claim = holder.brief(&key, Mode::Exclusive);
@@ -37,9 +37,9 @@ pub async fn an_evicted_claim_learns_why_for_as_long_as_its_lease(trial: Trial) 
 }
 
 /// A release that its client sends afterwards does not change what an evicted claim is told.
-pub async fn a_late_release_does_not_change_why_an_evicted_claim_is_gone(trial: Trial) {
+pub async fn a_late_release_does_not_hide_an_eviction(trial: Trial) {
     if !trial.profile().remembers_ended {
-        return an_evicted_claim_is_gone_and_learns_by_whom(trial).await;
+        return an_evicted_claim_is_gone_and_learns_the_evictor(trial).await;
     }
     let ([holder, operator], key) = (trial.two().await, trial.key());
     let claim = holder.holds(&key, Mode::Exclusive).await;
@@ -51,7 +51,7 @@ pub async fn a_late_release_does_not_change_why_an_evicted_claim_is_gone(trial: 
 }
 
 /// The eviction of a claim leaves its neighbours alone.
-pub async fn an_eviction_takes_the_named_claim_alone(trial: Trial) {
+pub async fn an_eviction_ends_only_the_named_claim(trial: Trial) {
     skip_if!(trial.lacks(Mode::Read).await);
     let ([a, b], key) = (trial.two().await, trial.key());
     let evicted = a.holds(&key, Mode::Read).await;
@@ -62,7 +62,7 @@ pub async fn an_eviction_takes_the_named_claim_alone(trial: Trial) {
 }
 
 /// Everybody who holds the key goes, and nobody else.
-pub async fn everybody_who_holds_a_key_can_be_evicted_at_once(trial: Trial) {
+pub async fn all_holders_of_a_key_can_be_evicted_at_once(trial: Trial) {
     let mode = if trial.lacks(Mode::Read).await {
         Mode::Exclusive
     } else {
@@ -91,7 +91,7 @@ pub async fn everybody_who_holds_a_key_can_be_evicted_at_once(trial: Trial) {
 }
 
 /// Waiters stay in the queue when the holders are evicted, and the first of them is next.
-pub async fn waiters_stay_when_everybody_who_holds_is_evicted(trial: Trial) {
+pub async fn waiters_stay_when_all_holders_are_evicted(trial: Trial) {
     skip_if!(trial.lacks_so(Mode::Exclusive, Fairness::Fifo).await);
     let ([a, b, operator], key) = (trial.three().await, trial.key());
     a.granted(&a.fair(&key, Mode::Exclusive)).await;
@@ -119,7 +119,7 @@ pub async fn a_waiter_can_be_evicted_from_the_queue(trial: Trial) {
 }
 
 /// After an eviction the key admits nobody for as long as the evicted client may still pass the claim on.
-pub async fn an_eviction_bars_the_key_for_a_moment(trial: Trial) {
+pub async fn an_eviction_starts_a_cooldown(trial: Trial) {
     let ([holder, operator, other], key) = (trial.three().await, trial.key());
     let claim = holder.holds(&key, Mode::Exclusive).await;
     let evicted = operator.now();
@@ -137,7 +137,7 @@ pub async fn an_eviction_bars_the_key_for_a_moment(trial: Trial) {
 }
 
 /// A hold that is not there is evicted without effect.
-pub async fn a_foreign_holder_that_is_not_there_is_evicted_without_effect(trial: Trial) {
+pub async fn evicting_an_absent_holder_has_no_effect(trial: Trial) {
     let ([a, b], key) = (trial.two().await, trial.key());
     let held = a.holds(&key, Mode::Exclusive).await;
     let stranger = ReleaseTarget::Foreign {

@@ -11,7 +11,7 @@ use crate::suite::trial::permits;
 use crate::suite::{Client, Trial};
 
 /// A holder is shown under its claim's name, with what the profile says can be seen, from its first renewal on at the latest.
-pub async fn a_holder_is_shown_as_it_is(trial: Trial) {
+pub async fn inspect_shows_a_holder_with_its_details(trial: Trial) {
     let ([holder, reader], key) = (trial.two().await, trial.key());
     let claim = holder.claim(&key, Mode::Exclusive);
     let grant = holder.granted(&claim).await;
@@ -44,7 +44,7 @@ pub async fn a_holder_is_shown_as_it_is(trial: Trial) {
 }
 
 /// Every holder of a shared key is shown, each with its own mode.
-pub async fn all_who_hold_together_are_shown(trial: Trial) {
+pub async fn inspect_shows_all_holders_of_a_shared_key(trial: Trial) {
     let mode = permits(2, 7);
     skip_if!(trial.lacks(mode).await);
     let ([a, b], key) = (trial.two().await, trial.key());
@@ -64,7 +64,7 @@ pub async fn all_who_hold_together_are_shown(trial: Trial) {
 }
 
 /// The queue is shown in its order, where the store can tell.
-pub async fn waiters_are_shown_in_their_order(trial: Trial) {
+pub async fn inspect_shows_waiters_in_queue_order(trial: Trial) {
     skip_if!(trial.lacks_so(Mode::Exclusive, Fairness::Fifo).await);
     let ([a, b, c], key) = (trial.three().await, trial.key());
     let [held, waiting @ ..] = [&a, &b, &c, &b].map(|client| client.fair(&key, Mode::Exclusive));
@@ -82,7 +82,7 @@ pub async fn waiters_are_shown_in_their_order(trial: Trial) {
 }
 
 /// A key that nobody holds or waits for is not shown: before, after a release and after an expiry.
-pub async fn a_key_that_nobody_holds_is_not_shown(trial: Trial) {
+pub async fn inspect_does_not_show_a_free_key(trial: Trial) {
     let (client, key) = (trial.client().await, trial.key());
     assert_eq!(client.status(&key).await, None);
     let released = client.holds(&key, Mode::Exclusive).await;
@@ -99,7 +99,7 @@ pub async fn a_key_that_nobody_holds_is_not_shown(trial: Trial) {
 }
 
 /// Page by page each key comes exactly once, and only those that begin with the prefix, taken literally.
-pub async fn a_listing_shows_each_key_once_and_no_other(trial: Trial) {
+pub async fn a_listing_shows_each_matching_key_once(trial: Trial) {
     let client = trial.client().await;
     if !trial.profile().inspection.lists {
         return assert_no_listing(&client).await;
@@ -122,7 +122,7 @@ pub async fn a_listing_shows_each_key_once_and_no_other(trial: Trial) {
 }
 
 /// A page says that there is another only if there is one: not because it is full, and not for a key that is free again.
-pub async fn a_page_announces_no_empty_one(trial: Trial) {
+pub async fn a_page_never_announces_an_empty_page(trial: Trial) {
     let client = trial.client().await;
     if !trial.profile().inspection.lists {
         return assert_no_listing(&client).await;

@@ -12,7 +12,7 @@ use tenure_backend::{
 use crate::suite::{Client, Trial};
 
 /// `acquire` on a granted claim gives the same tokens, and one release is enough (R25).
-pub async fn a_granted_claim_that_asks_again_has_the_same_tokens_and_counts_once(trial: Trial) {
+pub async fn polling_a_granted_claim_returns_the_same_tokens(trial: Trial) {
     let ([a, b], key) = (trial.two().await, trial.key());
     let claim = a.claim(&key, Mode::Exclusive);
     let first = a.granted(&claim).await;
@@ -24,7 +24,7 @@ pub async fn a_granted_claim_that_asks_again_has_the_same_tokens_and_counts_once
 }
 
 /// The second release finds nobody, and does nothing to the one who came after (R23).
-pub async fn a_release_may_be_repeated_and_frees_nobody_else(trial: Trial) {
+pub async fn a_repeated_release_frees_no_other_claim(trial: Trial) {
     let ([a, b, c], key) = (trial.three().await, trial.key());
     let first = a.holds(&key, Mode::Exclusive).await;
     let second = b.claim(&key, Mode::Exclusive);
@@ -38,7 +38,7 @@ pub async fn a_release_may_be_repeated_and_frees_nobody_else(trial: Trial) {
 
 /// Only the claim that is named goes: another client's withdrawal, or the same number under another client's
 /// name, frees nothing (R23).
-pub async fn a_release_by_anyone_but_the_owner_frees_nothing(trial: Trial) {
+pub async fn a_release_by_another_client_frees_nothing(trial: Trial) {
     let ([a, b], key) = (trial.two().await, trial.key());
     let held = a.holds(&key, Mode::Exclusive).await;
     let same_number = b.claim(&key, Mode::Exclusive);
@@ -68,7 +68,7 @@ pub async fn a_released_claim_is_never_granted_again(trial: Trial) {
 
 /// Whatever it was that ended a claim, it is remembered until its `not_after` has passed: by then no request can
 /// place it any more.
-pub async fn an_ended_claim_is_remembered_until_its_not_after_has_passed(trial: Trial) {
+pub async fn an_ended_claim_is_remembered_until_its_not_after(trial: Trial) {
     if !trial.profile().remembers_ended {
         return a_released_claim_is_never_granted_again(trial).await;
     }
@@ -138,7 +138,7 @@ pub async fn a_claim_is_never_placed_after_its_not_after(trial: Trial) {
 }
 
 /// Renewal never brings a released claim back (R4).
-pub async fn a_released_claim_is_gone_to_renewal(trial: Trial) {
+pub async fn renewing_a_released_claim_reports_it_gone(trial: Trial) {
     let ([a, b], key) = (trial.two().await, trial.key());
     let claim = a.holds(&key, Mode::Exclusive).await;
     a.release(&claim).await;
@@ -149,7 +149,7 @@ pub async fn a_released_claim_is_gone_to_renewal(trial: Trial) {
 }
 
 /// Renewal never creates a claim (R7).
-pub async fn a_claim_that_was_never_placed_is_gone_to_renewal(trial: Trial) {
+pub async fn renewing_an_unplaced_claim_reports_it_gone(trial: Trial) {
     let ([a, b], key) = (trial.two().await, trial.key());
     let claim = a.claim(&key, Mode::Exclusive);
     for phase in [Phase::Granted, Phase::Waiting, Phase::Either] {
@@ -159,7 +159,7 @@ pub async fn a_claim_that_was_never_placed_is_gone_to_renewal(trial: Trial) {
 }
 
 /// Of an unfair claim that is not granted nothing is left; where the store has one order only, it queues.
-pub async fn an_unfair_claim_that_waits_leaves_nothing(trial: Trial) {
+pub async fn a_refused_unfair_claim_leaves_nothing_behind(trial: Trial) {
     skip_if!(trial.lacks_so(Mode::Exclusive, Fairness::Unfair).await);
     let ([a, b], key) = (trial.two().await, trial.key());
     let held = a.holds(&key, Mode::Exclusive).await;
@@ -177,7 +177,7 @@ pub async fn an_unfair_claim_that_waits_leaves_nothing(trial: Trial) {
 }
 
 /// A claim that asks while another holds, and is given up, is never granted afterwards (R1).
-pub async fn a_claim_given_up_while_it_waited_is_never_granted(trial: Trial) {
+pub async fn a_claim_withdrawn_while_waiting_is_never_granted(trial: Trial) {
     let ([a, b, c], key) = (trial.three().await, trial.key());
     let held = a.holds(&key, Mode::Exclusive).await;
     let waiting = b.claim(&key, Mode::Exclusive);
@@ -191,7 +191,7 @@ pub async fn a_claim_given_up_while_it_waited_is_never_granted(trial: Trial) {
 }
 
 /// A call that was never polled, or was dropped half-way, leaves a claim that can be given up as any (R2).
-pub async fn a_dropped_call_harms_nothing(trial: Trial) {
+pub async fn a_dropped_call_leaves_a_withdrawable_claim(trial: Trial) {
     let ([a, b], key) = (trial.two().await, trial.key());
     for polled in [false, true] {
         let claim = a.claim(&key, Mode::Exclusive);
@@ -210,7 +210,7 @@ pub async fn a_dropped_call_harms_nothing(trial: Trial) {
 }
 
 /// Whatever a key is called, it can be locked, seen as written, and unlocked (R30).
-pub async fn hostile_names_are_keys_like_any(trial: Trial) {
+pub async fn unusual_key_names_work_like_any_other(trial: Trial) {
     let client = trial.client().await;
     let with_spaces = [" ", "'; DROP TABLE claims; --", "a\u{a0}b"];
     let by_theme = [
@@ -244,7 +244,7 @@ async fn lock_see_unlock(client: &Client, key: &LockKey) {
 }
 
 /// Locking and unlocking a thousand names leaves none of them in the store (R32).
-pub async fn a_thousand_names_leave_nothing_behind(trial: Trial) {
+pub async fn a_thousand_released_keys_leave_nothing_behind(trial: Trial) {
     let client = trial.client().await;
     let locking = (0..1_000).map(|_| {
         let (client, key) = (client.clone(), trial.key());
