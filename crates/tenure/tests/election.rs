@@ -119,13 +119,14 @@ async fn a_lost_lead_ends_the_work_and_the_candidate_campaigns_again() {
     let terms = Arc::new(AtomicUsize::new(0));
     let counter = terms.clone();
     let lead = tokio::spawn(async move {
-        let work = async |token| {
-            if counter.fetch_add(1, Ordering::SeqCst) == 0 {
-                std::future::pending::<()>().await;
-            }
-            token
-        };
-        election.lead(work).await
+        election
+            .lead(async move |leader| {
+                if counter.fetch_add(1, Ordering::SeqCst) == 0 {
+                    std::future::pending::<()>().await;
+                }
+                leader.token()
+            })
+            .await
     });
     while terms.load(Ordering::SeqCst) == 0 {
         tokio::task::yield_now().await;
@@ -178,7 +179,7 @@ async fn max_hold_ends_a_term_and_the_next_candidate_leads() {
 async fn work_that_ends_resigns_before_its_output_is_returned() {
     let world = World::new();
     let (_, election) = world.candidate("first");
-    let output = election.lead(|_| async { 7 }).await;
+    let output = election.lead(async |_| 7).await;
     assert!(matches!(output, Ok(7)), "{output:?}");
     assert_eq!(leader(&election).await, None);
 }

@@ -49,7 +49,9 @@ async fn run() -> Result<(), Box<dyn Error>> {
 async fn stand_and_lead(client: &Client, spool: &Path, journal: &str) -> Result<(), Box<dyn Error>> {
     // Workers may start at once, and SQLite lets but one of them make the database: the others fail, and do not wait.
     let opening = client.mutex(OPENING).lease(LEASE);
-    let journal = opening.with(async |_| Journal::open(journal)).await??;
+    let journal = opening
+        .try_with(async |_| Ok::<_, Box<dyn Error>>(Journal::open(journal)?))
+        .await?;
     let name = format!("worker {}", std::process::id());
     let election = client.election("leader-worker").lease(LEASE).label(name);
     loop {

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant as Stopwatch};
 
 use tenure::backend::Liveness;
 use tenure::{
-    Acquire, ClaimRef, Client, Error, Guard, Instant, Leader, LockKey, Lost, Member, Multi, MultiGuard,
-    Mutex, Profile, RwLock, Semaphore,
+    Acquire, ClaimRef, Client, Error, Guard, Instant, Leader, Lock, LockKey, Lost, Multi, MultiGuard, Mutex,
+    Profile, RwLock, Semaphore,
 };
 
 use super::holder::HolderSearch;
@@ -189,12 +189,12 @@ impl LockHandle {
         }
     }
 
-    fn member(&self) -> Member {
+    fn member(&self) -> Lock {
         match self {
             LockHandle::Mutex(mutex) => mutex.into(),
-            LockHandle::Read(lock) => Member::read(lock),
-            LockHandle::Write(lock) => Member::write(lock),
-            LockHandle::Permits(semaphore, take) => Member::permits(semaphore, take.get()),
+            LockHandle::Read(lock) => lock.reader(),
+            LockHandle::Write(lock) => lock.writer(),
+            LockHandle::Permits(semaphore, take) => semaphore.permits(take.get()),
         }
     }
 

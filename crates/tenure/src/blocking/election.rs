@@ -10,6 +10,7 @@ use super::adapter::{Blocking, blocking};
 use super::changes::Changes;
 use super::guard::{Guard, Holds};
 use crate::error::{Error, Lost};
+use crate::lock::scope::log_unconfirmed;
 
 /// An election: of all that campaign for its name, one leads at a time: see [`tenure::Election`](crate::Election).
 ///
@@ -62,14 +63,20 @@ impl Election {
             let leader = self.campaign()?;
             match leader.while_leader(&mut work) {
                 Ok(output) => {
-                    if let Err(error) = leader.resign() {
-                        tracing::warn!(%error, "a leader's work was done and its resignation is not confirmed");
-                    }
+                    log_unconfirmed(leader.resign());
                     return Ok(output);
                 }
                 Err(lost) => tracing::warn!(%lost, "the lead was lost: campaigning again"),
             }
         }
+    }
+
+    /// Like [`lead`](Election::lead), for work that can fail: returns the error of `work`, or the election's as the same type.
+    ///
+    /// # Errors
+    /// The error of `work`; those of `campaign`, converted into it.
+    pub fn try_lead<T, E: From<Error>>(&self, work: impl FnMut(&Leader) -> Result<T, E>) -> Result<T, E> {
+        self.lead(work)?
     }
 }
 

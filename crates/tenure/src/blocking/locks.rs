@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::adapter::{Blocking, blocking};
 use super::guard::Guard;
-use crate::error::Error;
+use super::scope::scoped;
 use crate::lock::options::{Configure, options};
 
 /// A lock that one holds at a time, among all clients of the store: see [`tenure::Mutex`](crate::Mutex).
@@ -25,6 +25,7 @@ use crate::lock::options::{Configure, options};
 pub type Mutex = Blocking<crate::Mutex>;
 
 options!(for Mutex);
+scoped!(Mutex -> Guard by lock, lock_within);
 blocking!(Mutex waits {
     lock() -> Guard;
     lock_within(limit: Duration) -> Guard;
@@ -37,46 +38,44 @@ impl Mutex {
     pub fn linger(self, time: Duration) -> Self {
         Configure::set(self, |options| options.linger = time)
     }
+}
 
-    /// Waits for the lock and runs `work` under it, on this thread.
-    ///
-    /// `work` is not stopped when the lock is lost: between steps, ask `Guard::check`. What it gave is returned even if the
-    /// lock cannot be given back at once: the watchdog sees to that.
-    ///
-    /// # Errors
-    /// As `lock`; [`Error::Lost`] if the lock was lost before `work` had finished: what it gave is dropped, and another may
-    /// have worked at the same time.
-    pub fn with<T>(&self, work: impl FnOnce(&Guard) -> T) -> Result<T, Error> {
-        run(self.lock()?, work)
-    }
+/// One lock of any kind, in the mode in which it is to be held: see [`tenure::Lock`](crate::Lock).
+///
+/// # Examples
+/// ```
+/// # fn main() -> Result<(), tenure::Error> {
+/// let client = tenure::blocking::connect("memory:")?;
+/// let catalogue = client.rwlock("catalogue");
+/// let entries = catalogue.reader().with(|_guard| 12)?;
+/// assert_eq!(entries, 12);
+/// # Ok(()) }
+/// ```
+pub type Lock = Blocking<crate::Lock>;
 
-    /// Runs `work` under the lock, or `fallback` if it is not free within `limit` (zero: at once).
-    ///
-    /// The fallback runs only when the lock is busy or the wait timed out: never once `work` has begun, and never on a
-    /// store's fault.
-    ///
-    /// # Errors
-    /// As `with`, without `Timeout`.
-    pub fn with_or_else<T>(
-        &self,
-        limit: Duration,
-        work: impl FnOnce(&Guard) -> T,
-        fallback: impl FnOnce() -> T,
-    ) -> Result<T, Error> {
-        match self.lock_within(limit) {
-            Ok(guard) => run(guard, work),
-            Err(Error::Timeout) => Ok(fallback()),
-            Err(error) => Err(error),
-        }
+scoped!(Lock -> Guard by lock, lock_within);
+blocking!(Lock waits {
+    lock() -> Guard;
+    lock_within(limit: Duration) -> Guard;
+    try_lock() -> Option<Guard>;
+});
+
+impl From<Mutex> for Lock {
+    fn from(mutex: Mutex) -> Self {
+        mutex.change(Into::into)
     }
 }
 
-fn run<T>(guard: Guard, work: impl FnOnce(&Guard) -> T) -> Result<T, Error> {
-    let output = guard.while_held(work)?;
-    if let Err(error) = guard.unlock() {
-        tracing::warn!(%error, "work was done under a lock that could not be given back in order");
+impl From<&Mutex> for Lock {
+    fn from(mutex: &Mutex) -> Self {
+        mutex.beside((&mutex.inner).into())
     }
-    Ok(output)
+}
+
+impl From<&Lock> for Lock {
+    fn from(lock: &Lock) -> Self {
+        lock.clone()
+    }
 }
 
 /// A lock that many readers share and one writer holds alone, among all clients of the store: see
@@ -94,7 +93,10 @@ fn run<T>(guard: Guard, work: impl FnOnce(&Guard) -> T) -> Result<T, Error> {
 pub type RwLock = Blocking<crate::RwLock>;
 
 options!(for RwLock);
-blocking!(RwLock waits {
+blocking!(RwLock makes {
+    reader() -> Lock;
+    writer() -> Lock;
+} waits {
     read() -> Guard;
     read_within(limit: Duration) -> Guard;
     try_read() -> Option<Guard>;
@@ -117,7 +119,10 @@ blocking!(RwLock waits {
 pub type Semaphore = Blocking<crate::Semaphore>;
 
 options!(for Semaphore);
-blocking!(Semaphore waits {
+scoped!(Semaphore -> Guard by acquire, acquire_within);
+blocking!(Semaphore makes {
+    permits(permits: u32) -> Lock;
+} waits {
     acquire() -> Guard;
     acquire_many(permits: u32) -> Guard;
     acquire_within(limit: Duration) -> Guard;

@@ -35,6 +35,7 @@ mod guard;
 mod locks;
 mod multi;
 mod runtime;
+mod scope;
 
 pub use crate::engine::owner::Owner;
 pub use adapter::Blocking;
@@ -42,7 +43,7 @@ pub use changes::Changes;
 pub use client::{Client, connect, connect_with};
 pub use election::{Election, Leader};
 pub use guard::Guard;
-pub use locks::{Mutex, RwLock, Semaphore, Striped};
-pub use multi::{Member, Multi, MultiGuard, multi};
+pub use locks::{Lock, Mutex, RwLock, Semaphore, Striped};
+pub use multi::{Multi, MultiGuard, multi};
 #[cfg(feature = "testing")]
 pub(crate) use runtime::Runtime;

@@ -4,54 +4,9 @@ use std::time::Duration;
 
 use super::adapter::{Blocking, blocking};
 use super::guard::Holds;
-use super::locks::{Mutex, RwLock, Semaphore};
+use super::locks::Lock;
 use super::runtime::Runtime;
-
-/// One lock among those that are held together: see [`tenure::Member`](crate::Member). A [`Mutex`] is one.
-///
-/// # Examples
-/// ```
-/// # fn main() -> Result<(), tenure::Error> {
-/// use tenure::blocking::{Member, multi};
-///
-/// let client = tenure::blocking::connect("memory:")?;
-/// let (catalogue, slots) = (client.rwlock("catalogue"), client.semaphore("imports", 4));
-/// let members = [Member::read(&catalogue), Member::permits(&slots, 2), client.mutex("supplier:7").into()];
-/// let guards = multi(members).lock()?;
-/// assert!(catalogue.try_write()?.is_none());
-/// guards.unlock()
-/// # }
-/// ```
-pub type Member = Blocking<crate::Member>;
-
-impl Member {
-    /// The shared side of a read-write lock.
-    pub fn read(lock: &RwLock) -> Self {
-        lock.beside(crate::Member::read(&lock.inner))
-    }
-
-    /// The exclusive side of a read-write lock.
-    pub fn write(lock: &RwLock) -> Self {
-        lock.beside(crate::Member::write(&lock.inner))
-    }
-
-    /// So many permits of a semaphore.
-    pub fn permits(semaphore: &Semaphore, permits: u32) -> Self {
-        semaphore.beside(crate::Member::permits(&semaphore.inner, permits))
-    }
-}
-
-impl From<Mutex> for Member {
-    fn from(mutex: Mutex) -> Self {
-        mutex.change(Into::into)
-    }
-}
-
-impl From<&Mutex> for Member {
-    fn from(mutex: &Mutex) -> Self {
-        mutex.beside((&mutex.inner).into())
-    }
-}
+use super::scope::scoped;
 
 /// Several locks that are taken and given back together, of one client or of several: see
 /// [`tenure::Multi`](crate::Multi).
@@ -69,11 +24,24 @@ impl From<&Mutex> for Member {
 /// ```
 pub type Multi = Blocking<crate::Multi>;
 
-/// Locks to be held together. A member named twice, or none at all, is `Invalid` at first use.
-pub fn multi(members: impl IntoIterator<Item = impl Into<Member>>) -> Multi {
+/// Locks to be held together: of one kind from a list, of other kinds by [`and`](Multi::and).
+///
+/// A member named twice, or none at all, is `Invalid` at first use.
+pub fn multi(members: impl IntoIterator<Item = impl Into<Lock>>) -> Multi {
     let each = members.into_iter().map(Into::into);
     let (members, runtimes): (Vec<_>, Vec<_>) = each.map(|member| (member.inner, member.runtime)).unzip();
     Blocking::over(crate::multi(members), &Runtime::of_all(&runtimes))
+}
+
+scoped!(Multi -> MultiGuard by lock, lock_within);
+
+impl Multi {
+    /// Adds a lock of any kind, of the same client or of another.
+    pub fn and(self, lock: impl Into<Lock>) -> Self {
+        let lock = lock.into();
+        let runtime = Runtime::of_all(&[self.runtime, lock.runtime]);
+        Blocking::over(self.inner.and(lock.inner), &runtime)
+    }
 }
 
 blocking!(Multi waits {

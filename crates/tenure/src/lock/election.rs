@@ -13,6 +13,7 @@ use crate::engine::attempt::Patience;
 use crate::error::{Error, Lost};
 use crate::guard::Guard;
 use crate::lock::mutex::Mutex;
+use crate::lock::scope::log_unconfirmed;
 
 /// An election: of all that [campaign](Election::campaign) for its name, one leads at a time.
 ///
@@ -31,7 +32,7 @@ use crate::lock::mutex::Mutex;
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tenure::Error> {
 /// let client = tenure::connect("memory:").await?;
 /// let election = client.election("scheduler").label("10.0.0.5:8080");
-/// let jobs = election.lead(|token| async move { println!("fenced by {token:?}"); 3 }).await?;
+/// let jobs = election.lead(async |leader| { println!("fenced by {:?}", leader.token()); 3 }).await?;
 /// assert_eq!(jobs, 3);
 /// # Ok(()) }
 /// ```
@@ -105,33 +106,45 @@ impl Election {
 
     /// Runs `work` while this candidate leads: campaigns, runs it, and campaigns again whenever the lead is lost.
     ///
-    /// `work` is told the [token](Leader::token) of the term. For more of the [`Leader`], campaign and keep it yourself.
+    /// When the lead is lost, `work` is dropped and its outcome is unknown, as in [`Guard::while_held`]; when this candidate is
+    /// elected again, `work` is called again. When `work` ends by itself, the leader resigns and the output is returned, even
+    /// if the resignation cannot be confirmed: the watchdog goes on with it.
     ///
-    /// When the lead is lost, `work` is dropped, its outcome unknown, as by [`Guard::while_held`]; when this candidate is
-    /// elected once more, `work` is called once more. When `work` ends by itself, the leader resigns and its output is
-    /// returned, even if the resignation cannot be confirmed: the watchdog sees to that.
+    /// In a spawned task, write the closure as `async move |leader|`: the compiler cannot tell yet that a future is `Send` if
+    /// it borrows variables that the closure captured by reference (rust-lang/rust#110338).
     ///
     /// # Cancel safety
-    /// Dropping the future drops `work`, and withdraws or resigns.
+    /// Dropping the future drops `work`, and withdraws the candidate or resigns.
     ///
     /// # Errors
     /// As [`campaign`](Election::campaign).
-    pub async fn lead<F: Future>(
-        &self,
-        mut work: impl FnMut(Option<FencingToken>) -> F,
-    ) -> Result<F::Output, Error> {
+    pub async fn lead<T>(&self, mut work: impl AsyncFnMut(&Leader) -> T) -> Result<T, Error> {
         loop {
             let leader = self.campaign().await?;
-            match leader.while_leader(work(leader.token())).await {
+            match leader.while_leader(work(&leader)).await {
                 Ok(output) => {
-                    if let Err(error) = leader.resign().await {
-                        tracing::warn!(%error, "a leader's work was done and its resignation is not confirmed");
-                    }
+                    log_unconfirmed(leader.resign().await);
                     return Ok(output);
                 }
                 Err(lost) => tracing::warn!(%lost, "the lead was lost: campaigning again"),
             }
         }
+    }
+
+    /// Like [`lead`](Election::lead), for work that can fail: returns the error of `work`, or the election's as the same type.
+    ///
+    /// The leader resigns in both cases.
+    ///
+    /// # Cancel safety
+    /// Dropping the future drops `work`, and withdraws the candidate or resigns.
+    ///
+    /// # Errors
+    /// The error of `work`; those of [`campaign`](Election::campaign), converted into it.
+    pub async fn try_lead<T, E: From<Error>>(
+        &self,
+        work: impl AsyncFnMut(&Leader) -> Result<T, E>,
+    ) -> Result<T, E> {
+        self.lead(work).await?
     }
 
     /// Who leads, as the store shows it; `None` while nobody does. One look, which is out of date at once.

@@ -19,77 +19,10 @@ use crate::engine::services::Services;
 use crate::engine::timer::{sleep, within};
 use crate::error::{Error, Lost};
 use crate::guard::{Guard, while_all_held};
-use crate::lock::mutex::Mutex;
-use crate::lock::options::LockHandle;
-use crate::lock::rwlock::RwLock;
-use crate::lock::semaphore::Semaphore;
+use crate::lock::any::Lock;
+use crate::lock::scope::scoped;
 
-/// One lock among those that are held together. A [`Mutex`] is one; see also [`read`](Member::read),
-/// [`write`](Member::write) and [`permits`](Member::permits).
-///
-/// # Examples
-/// ```
-/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tenure::Error> {
-/// use tenure::Member;
-///
-/// let client = tenure::connect("memory:").await?;
-/// let (catalogue, slots) = (client.rwlock("catalogue"), client.semaphore("imports", 4));
-/// let members = [
-///     Member::read(&catalogue),
-///     Member::permits(&slots, 2),
-///     client.mutex("supplier:7").into(),
-/// ];
-/// let guards = tenure::multi(members).lock().await?;
-/// assert!(catalogue.try_write().await?.is_none());
-/// assert!(slots.try_acquire_many(3).await?.is_none());
-/// guards.unlock().await
-/// # }
-/// ```
-#[derive(Clone, Debug)]
-pub struct Member(LockHandle);
-
-impl Member {
-    fn new(face: LockHandle) -> Self {
-        Member(face.set(|options| options.member = true))
-    }
-
-    /// The shared side of a read-write lock.
-    pub fn read(lock: &RwLock) -> Self {
-        Self::new(lock.reader())
-    }
-
-    /// The exclusive side of a read-write lock.
-    pub fn write(lock: &RwLock) -> Self {
-        Self::new(lock.writer())
-    }
-
-    /// So many permits of a semaphore.
-    pub fn permits(semaphore: &Semaphore, permits: u32) -> Self {
-        Self::new(semaphore.0.taking(permits))
-    }
-
-    fn try_lock(&self) -> Acquire<Option<Guard>> {
-        self.0.try_lock()
-    }
-
-    fn lock(&self) -> Acquire<Guard> {
-        self.0.lock(Patience::Forever)
-    }
-}
-
-impl From<Mutex> for Member {
-    fn from(mutex: Mutex) -> Self {
-        Member::new(mutex.0)
-    }
-}
-
-impl From<&Mutex> for Member {
-    fn from(mutex: &Mutex) -> Self {
-        Member::new(mutex.0.clone())
-    }
-}
-
-/// Several locks that are taken and given back together, of one client or of several.
+/// Several locks that are acquired and released together, of one client or of several.
 ///
 /// It never holds while it waits: on a busy member all others are released, that member alone is waited for, and the
 /// attempt starts again from it. So two of them never block each other for ever, whatever their order.
@@ -106,17 +39,46 @@ impl From<&Mutex> for Member {
 /// ```
 #[derive(Clone, Debug)]
 pub struct Multi {
-    members: Vec<Member>,
+    members: Vec<Lock>,
 }
 
-/// Locks to be held together. A member named twice, or none at all, is `Invalid` at first use.
-pub fn multi(members: impl IntoIterator<Item = impl Into<Member>>) -> Multi {
+/// Locks to be held together: of one kind from a list, of other kinds by [`and`](Multi::and).
+///
+/// A member named twice, or none at all, is [`Invalid`](Error::Invalid) at first use.
+///
+/// # Examples
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tenure::Error> {
+/// let client = tenure::connect("memory:").await?;
+/// let (catalogue, slots) = (client.rwlock("catalogue"), client.semaphore("imports", 4));
+/// let all = tenure::multi([client.mutex("supplier:7")]).and(catalogue.reader()).and(slots.permits(2));
+/// let guards = all.lock().await?;
+/// assert!(catalogue.try_write().await?.is_none());
+/// assert!(slots.try_acquire_many(3).await?.is_none());
+/// guards.unlock().await
+/// # }
+/// ```
+pub fn multi(members: impl IntoIterator<Item = impl Into<Lock>>) -> Multi {
     Multi {
-        members: members.into_iter().map(Into::into).collect(),
+        members: members.into_iter().map(|lock| member(lock.into())).collect(),
     }
 }
 
+/// A member is never kept in memory after an unlock: another search may wait for it.
+fn member(lock: Lock) -> Lock {
+    Lock(lock.0.set(|options| options.member = true))
+}
+
+scoped!(Multi -> MultiGuard by lock, lock_within);
+
 impl Multi {
+    /// Adds a lock of any kind.
+    #[must_use]
+    pub fn and(mut self, lock: impl Into<Lock>) -> Self {
+        self.members.push(member(lock.into()));
+        self
+    }
+
     /// Waits for all members, for as long as it takes.
     ///
     /// # Cancel safety
@@ -248,7 +210,7 @@ fn guards(found: Option<MultiGuard>) -> MultiGuard {
 
 /// The search for all members at once.
 struct MemberSearch<G> {
-    members: Vec<Member>,
+    members: Vec<Lock>,
     patience: Patience,
     busy_is_timeout: bool,
     on_waiting: Option<OnWaiting>,
@@ -285,7 +247,7 @@ impl<G> Future for MemberSearch<G> {
 /// The search is dropped when its time is over; it leaves nothing behind wherever that is.
 async fn search_within(
     limit: Duration,
-    members: Vec<Member>,
+    members: Vec<Lock>,
     patience: Patience,
     told: Option<OnWaiting>,
 ) -> Result<Option<MultiGuard>, Error> {
@@ -317,7 +279,7 @@ async fn search_within(
 
 /// Takes the members one by one; on a busy one it lets go of all others, waits for that one, and starts from it.
 async fn search(
-    members: Vec<Member>,
+    members: Vec<Lock>,
     patience: Patience,
     mut told: Option<OnWaiting>,
     met_busy: impl Borrow<AtomicBool>,
@@ -387,7 +349,7 @@ impl Drop for Taken {
 
 /// Tries every member that is not held yet; answers which one is busy.
 async fn fill(
-    members: &[Member],
+    members: &[Lock],
     guards: &mut [Option<Taken>],
     patience: Patience,
     met_busy: &AtomicBool,
@@ -411,7 +373,7 @@ async fn fill(
 }
 
 /// Waits a little, differently for each search, so that two of them do not chase each other.
-async fn pause(members: &[Member], round: u32) {
+async fn pause(members: &[Lock], round: u32) {
     // A search with a bad key ended before.
     let Ok(queue) = &members[0].0.queue else { return };
     let most = Duration::from_millis(1 << round.min(5));
@@ -419,7 +381,7 @@ async fn pause(members: &[Member], round: u32) {
 }
 
 /// Refuses what can never be held together, before anything is sent.
-fn check(members: &[Member]) -> Result<(), Error> {
+fn check(members: &[Lock]) -> Result<(), Error> {
     if members.is_empty() {
         return Err(Error::Invalid("a multi-lock has at least one member".into()));
     }

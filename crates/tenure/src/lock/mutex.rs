@@ -8,9 +8,9 @@ use tenure_backend::Mode;
 use crate::acquire::Acquire;
 use crate::engine::Engine;
 use crate::engine::attempt::Patience;
-use crate::error::Error;
 use crate::guard::Guard;
 use crate::lock::options::{Configure, LockHandle, options};
+use crate::lock::scope::scoped;
 
 /// A lock that one holds at a time, among all clients of the store.
 ///
@@ -32,6 +32,7 @@ use crate::lock::options::{Configure, LockHandle, options};
 pub struct Mutex(pub(crate) LockHandle);
 
 options!(Mutex);
+scoped!(Mutex -> Guard by lock, lock_within);
 
 impl Mutex {
     pub(crate) fn new(engine: &Arc<Engine>, key: &str) -> Self {
@@ -76,59 +77,4 @@ impl Mutex {
     pub fn try_lock(&self) -> Acquire<Option<Guard>> {
         self.0.try_lock()
     }
-
-    /// Waits for the lock and runs `work` under it, for as long as it is held.
-    ///
-    /// In a web handler, run it in a task of its own: a handler's future is dropped when its client goes away, and with it
-    /// `work`, wherever it is.
-    ///
-    /// # Cancel safety
-    /// Dropping the future drops `work` and gives the lock back.
-    ///
-    /// # Errors
-    /// As [`lock`](Mutex::lock); [`Error::Lost`](crate::Error::Lost) if the lock was lost before `work` had finished:
-    /// it is dropped then, and its outcome unknown. What `work` gave is returned even if the lock cannot be given
-    /// back at once: the watchdog sees to that.
-    pub async fn with<T>(&self, work: impl AsyncFnOnce(&Guard) -> T) -> Result<T, Error> {
-        run(self.lock().await?, work).await
-    }
-
-    /// Runs `work` under the lock, or `fallback` if it is not free within `limit` (zero: at once).
-    ///
-    /// The fallback runs only when the lock is busy or the wait timed out: never once `work` has begun, and never on a
-    /// store's fault.
-    ///
-    /// # Cancel safety
-    /// Dropping the future drops whichever runs, and gives the lock back.
-    ///
-    /// # Errors
-    /// As [`with`](Mutex::with), without `Timeout`.
-    pub async fn with_or_else<T>(
-        &self,
-        limit: Duration,
-        work: impl AsyncFnOnce(&Guard) -> T,
-        fallback: impl AsyncFnOnce() -> T,
-    ) -> Result<T, Error> {
-        let got = if limit.is_zero() {
-            self.try_lock().await?
-        } else {
-            match self.lock_within(limit).await {
-                Ok(guard) => Some(guard),
-                Err(Error::Timeout) => None,
-                Err(error) => return Err(error),
-            }
-        };
-        match got {
-            Some(guard) => run(guard, work).await,
-            None => Ok(fallback().await),
-        }
-    }
-}
-
-async fn run<T>(guard: Guard, work: impl AsyncFnOnce(&Guard) -> T) -> Result<T, Error> {
-    let output = guard.while_held(work(&guard)).await?;
-    if let Err(error) = guard.unlock().await {
-        tracing::warn!(%error, "work was done under a lock that could not be given back in order");
-    }
-    Ok(output)
 }

@@ -5,14 +5,15 @@ use std::time::Duration;
 use tenure_backend::Mode;
 
 use crate::acquire::Acquire;
-use crate::engine::attempt::Patience;
 use crate::guard::Guard;
+use crate::lock::any::Lock;
 use crate::lock::options::{LockHandle, options};
 
 /// A lock that many readers share and one writer holds alone, among all clients of the store.
 ///
 /// Unfair, a writer may wait as long as new readers keep coming; [`fair`](RwLock::fair), readers and writers are
-/// served in order of arrival.
+/// served in order of arrival. To run work under one side, see [`reader`](RwLock::reader) and
+/// [`writer`](RwLock::writer).
 ///
 /// # Examples
 /// ```
@@ -30,12 +31,14 @@ pub struct RwLock(pub(crate) LockHandle);
 options!(RwLock);
 
 impl RwLock {
-    pub(crate) fn reader(&self) -> LockHandle {
-        self.0.with_mode(Mode::Read)
+    /// The read side, as a lock of its own: for [`with`](Lock::with) and [`multi`](crate::multi).
+    pub fn reader(&self) -> Lock {
+        Lock(self.0.with_mode(Mode::Read))
     }
 
-    pub(crate) fn writer(&self) -> LockHandle {
-        self.0.with_mode(Mode::Write)
+    /// The write side, as a lock of its own: for [`with`](Lock::with) and [`multi`](crate::multi).
+    pub fn writer(&self) -> Lock {
+        Lock(self.0.with_mode(Mode::Write))
     }
 
     /// Waits to read, for as long as it takes.
@@ -43,7 +46,7 @@ impl RwLock {
     /// # Cancel safety
     /// See [`Acquire`]: dropping the future leaves nothing behind.
     pub fn read(&self) -> Acquire<Guard> {
-        self.reader().lock(Patience::Forever)
+        self.reader().lock()
     }
 
     /// Waits to read for at most `limit`; then [`Error::Timeout`](crate::Error::Timeout).
@@ -51,7 +54,7 @@ impl RwLock {
     /// # Cancel safety
     /// See [`Acquire`]: dropping the future leaves nothing behind.
     pub fn read_within(&self, limit: Duration) -> Acquire<Guard> {
-        self.reader().lock(Patience::Within(limit))
+        self.reader().lock_within(limit)
     }
 
     /// Reads if that is possible at once; `None` if it is busy.
@@ -67,7 +70,7 @@ impl RwLock {
     /// # Cancel safety
     /// See [`Acquire`]: dropping the future leaves nothing behind.
     pub fn write(&self) -> Acquire<Guard> {
-        self.writer().lock(Patience::Forever)
+        self.writer().lock()
     }
 
     /// Waits to write for at most `limit`; then [`Error::Timeout`](crate::Error::Timeout).
@@ -75,7 +78,7 @@ impl RwLock {
     /// # Cancel safety
     /// See [`Acquire`]: dropping the future leaves nothing behind.
     pub fn write_within(&self, limit: Duration) -> Acquire<Guard> {
-        self.writer().lock(Patience::Within(limit))
+        self.writer().lock_within(limit)
     }
 
     /// Writes if that is possible at once; `None` if it is busy.

@@ -3,9 +3,10 @@
 use std::time::Duration;
 
 use crate::acquire::Acquire;
-use crate::engine::attempt::Patience;
 use crate::guard::Guard;
+use crate::lock::any::Lock;
 use crate::lock::options::{LockHandle, options};
+use crate::lock::scope::scoped;
 
 /// A lock of several permits, of which each holder takes one or more, among all clients of the store.
 ///
@@ -26,8 +27,16 @@ use crate::lock::options::{LockHandle, options};
 pub struct Semaphore(pub(crate) LockHandle);
 
 options!(Semaphore);
+scoped!(Semaphore -> Guard by acquire, acquire_within);
 
 impl Semaphore {
+    /// That many permits, as a lock of its own: for [`with`](Lock::with) and [`multi`](crate::multi).
+    ///
+    /// No permits, or more than the semaphore has, are [`Invalid`](crate::Error::Invalid) at first use.
+    pub fn permits(&self, permits: u32) -> Lock {
+        Lock(self.0.taking(permits))
+    }
+
     /// Waits for a permit, for as long as it takes.
     ///
     /// # Cancel safety
@@ -42,7 +51,7 @@ impl Semaphore {
     /// # Cancel safety
     /// See [`Acquire`]: dropping the future leaves nothing behind.
     pub fn acquire_many(&self, permits: u32) -> Acquire<Guard> {
-        self.0.taking(permits).lock(Patience::Forever)
+        self.permits(permits).lock()
     }
 
     /// Waits for `permits` for at most `limit`; then [`Error::Timeout`](crate::Error::Timeout).
@@ -50,7 +59,7 @@ impl Semaphore {
     /// # Cancel safety
     /// See [`Acquire`]: dropping the future leaves nothing behind.
     pub fn acquire_many_within(&self, permits: u32, limit: Duration) -> Acquire<Guard> {
-        self.0.taking(permits).lock(Patience::Within(limit))
+        self.permits(permits).lock_within(limit)
     }
 
     /// Waits for a permit for at most `limit`; then [`Error::Timeout`](crate::Error::Timeout).
@@ -74,6 +83,6 @@ impl Semaphore {
     /// # Cancel safety
     /// See [`Acquire`]: dropping the future leaves nothing behind.
     pub fn try_acquire_many(&self, permits: u32) -> Acquire<Option<Guard>> {
-        self.0.taking(permits).try_lock()
+        self.permits(permits).try_lock()
     }
 }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use tenure::backend::{Clock, SystemClock};
 use tenure::blocking::{
-    self, Changes, Client, Election, Guard, Leader, Member, Multi, MultiGuard, Mutex, RwLock, Semaphore,
+    self, Changes, Client, Election, Guard, Leader, Lock, Multi, MultiGuard, Mutex, RwLock, Semaphore,
     Striped, multi,
 };
 use tenure::{Error, Guarantee, Kind, LostCause, Settings};
@@ -98,6 +98,27 @@ fn a_fallback_runs_only_when_the_lock_is_busy() {
         let bad = client.mutex("").with_or_else(limit, |_| "work", || "busy");
         assert_error!(bad, Error::Invalid(_));
     }
+}
+
+#[test]
+fn work_runs_under_every_kind_of_lock() {
+    let client = client();
+    let (lock, permits) = (client.rwlock("rw"), client.semaphore("s", 2));
+    let alone = lock
+        .writer()
+        .with(|_| lock.try_read().map(|guard| guard.is_none()));
+    assert!(matches!(alone, Ok(Ok(true))), "{alone:?}");
+    let failed: Result<(), Error> = permits.try_with(|_| Err(Error::WouldDeadlock));
+    assert_error!(failed, Error::WouldDeadlock);
+    let all = multi([client.mutex("m")])
+        .and(lock.reader())
+        .and(permits.permits(2));
+    assert!(matches!(all.with(|guards| guards.members().len()), Ok(3)));
+    let _held = permits.acquire_many(2).expect("they came back");
+    let busy = all.try_with_or_else(10 * MS, |_| Err(Error::WouldDeadlock), || Ok("busy"));
+    assert!(matches!(busy, Ok("busy")), "{busy:?}");
+    let term: Result<(), Error> = client.election("e").try_lead(|_| Err(Error::WouldDeadlock));
+    assert_error!(term, Error::WouldDeadlock);
 }
 
 #[test]
@@ -197,10 +218,10 @@ fn several_locks_of_several_clients_are_taken_together_or_not_at_all() {
     let (one, other) = (client(), client());
     let members = || {
         [
-            Member::from(one.mutex("a")),
-            Member::write(&other.rwlock("b")),
-            Member::read(&one.rwlock("c")),
-            Member::permits(&other.semaphore("d", 2), 2),
+            Lock::from(one.mutex("a")),
+            other.rwlock("b").writer(),
+            one.rwlock("c").reader(),
+            other.semaphore("d", 2).permits(2),
         ]
     };
     let guards = multi(members()).lock().expect("all are free");
@@ -301,7 +322,7 @@ fn everything_of_it_can_travel_between_threads() {
     fn is_sent<T: Send + 'static>() {}
     is_sent::<Changes>();
     travels::<Multi>();
-    travels::<Member>();
+    travels::<Lock>();
     travels::<Guard>();
     travels::<MultiGuard>();
     travels::<blocking::Owner>();

@@ -17,6 +17,7 @@ mod owner;
 mod panics;
 mod passing;
 mod promises;
+mod scope;
 mod stage;
 mod taken_over;
 mod telemetry;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use futures_util::future::try_join_all;
-use tenure::{Error, Member, multi};
+use tenure::{Error, Lock, multi};
 
 use crate::stage::Verb;
 use crate::world::{MS, SECOND, World, assert_error, assert_weather, pass, poll_once, settle};
@@ -102,10 +102,10 @@ async fn members_may_be_of_every_kind_and_are_named_once() {
     let (_, [client]) = World::clients();
     let members = || {
         [
-            Member::from(client.mutex("m")),
-            Member::read(&client.rwlock("r")),
-            Member::write(&client.rwlock("w")),
-            Member::permits(&client.semaphore("s", 3), 2),
+            Lock::from(client.mutex("m")),
+            client.rwlock("r").reader(),
+            client.rwlock("w").writer(),
+            client.semaphore("s", 3).permits(2),
         ]
     };
     let guards = multi(members()).lock().await.unwrap();
@@ -113,9 +113,9 @@ async fn members_may_be_of_every_kind_and_are_named_once() {
     let permits = client.semaphore("s", 3).try_acquire_many(2).await;
     assert!(permits.unwrap().is_none());
     guards.unlock().await.unwrap();
-    let twice = members().into_iter().chain([Member::write(&client.rwlock("r"))]);
+    let twice = members().into_iter().chain([client.rwlock("r").writer()]);
     assert_error!(multi(twice).lock_within(SECOND).await, Error::Invalid(_));
-    assert_error!(multi(Vec::<Member>::new()).try_lock().await, Error::Invalid(_));
+    assert_error!(multi(Vec::<Lock>::new()).try_lock().await, Error::Invalid(_));
 }
 
 /// A short limit is no reason to take silence for a busy member, and many members none to wait for longer.

@@ -9,9 +9,9 @@ use tenure::fenced::{BadName, BadStatement, Dialect, Fence, FencedCell, Slot, St
 use tenure::{
     Acquire, BackendError, Change, Changes, ClaimId, ClaimRef, Client, Cursor, DurationError, Effect,
     Election, Error, Evidence, Fairness, Fault, Fencing, FencingToken, Finding, Guarantee, Guard, HolderId,
-    HolderStatus, Instant, Kind, Leader, LockKey, LockStatus, Lost, LostCause, Member, Mode, Multi,
-    MultiGuard, Mutex, Owner, Page, Profile, Query, ReleaseTarget, RwLock, Semaphore, Settings, Severity,
-    StoreUrl, Striped, UrlError, WaiterStatus,
+    HolderStatus, Instant, Kind, Leader, Lock, LockKey, LockStatus, Lost, LostCause, Mode, Multi, MultiGuard,
+    Mutex, Owner, Page, Profile, Query, ReleaseTarget, RwLock, Semaphore, Settings, Severity, StoreUrl,
+    Striped, UrlError, WaiterStatus,
 };
 
 fn send<T: Send>() {}
@@ -26,7 +26,7 @@ fn every_public_type_can_travel_between_threads() {
         ($($type:ty),*) => { $( send::<$type>(); sync::<$type>(); unpin::<$type>(); owns::<$type>(); )* };
     }
     travels!(
-        Change, Client, Election, Error, Guard, Leader, Lost, LostCause, Member, Multi, MultiGuard, Mutex,
+        Change, Client, Election, Error, Guard, Leader, Lock, Lost, LostCause, Multi, MultiGuard, Mutex,
         Owner, RwLock, Semaphore, Settings, Striped
     );
     travels!(

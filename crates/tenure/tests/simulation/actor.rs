@@ -9,7 +9,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use tenure::{Client, Error, Guard, Member, Owner, multi};
+use tenure::{Client, Error, Guard, Lock, Owner, multi};
 use tenure_backend::{ClaimId, Fairness, HANDOVER_WINDOW, Instant, LockKey, Mode};
 use tenure_testkit::{Dice, What};
 
@@ -361,15 +361,16 @@ async fn lock(
     }
 }
 
-fn member(client: &Client, ask: &Ask) -> Member {
+fn member(client: &Client, ask: &Ask) -> Lock {
     let key = ask.key.as_str();
     match ask.mode {
         Mode::Exclusive => client.mutex(key).lease(ask.lease).into(),
-        Mode::Read => Member::read(&client.rwlock(key).lease(ask.lease)),
-        Mode::Write => Member::write(&client.rwlock(key).lease(ask.lease)),
-        Mode::Permits { take, of } => {
-            Member::permits(&client.semaphore(key, of.get()).lease(ask.lease), take.get())
-        }
+        Mode::Read => client.rwlock(key).lease(ask.lease).reader(),
+        Mode::Write => client.rwlock(key).lease(ask.lease).writer(),
+        Mode::Permits { take, of } => client
+            .semaphore(key, of.get())
+            .lease(ask.lease)
+            .permits(take.get()),
     }
 }
 

@@ -111,7 +111,7 @@ impl Shop {
     /// When the lock is lost, that is the error: a sale that has begun is not called back, and goes on without it. Only the
     /// token is against it then.
     async fn sell_under(&self, lock: &Mutex, wish: &Wish) -> Result<Option<Sale>, Fault> {
-        let sold = lock.with_or_else(
+        let sold = lock.try_with_or_else(
             wish.patience,
             async |guard| {
                 let sale = self.sell(guard.key().as_str(), wish, wish.token(guard)?);
@@ -119,7 +119,7 @@ impl Shop {
             },
             async || Ok(None),
         );
-        sold.await?
+        sold.await
     }
 
     async fn sell(&self, shelf: &str, wish: &Wish, token: Option<FencingToken>) -> Result<Sale, Fault> {

@@ -36,7 +36,10 @@ async fn sell(locks: &Client, address: &str, database: &str) -> Result<(), Fault
     let shelves = [Way::Locked, Way::Striped].map(Way::shelves).concat();
     let open = || tokio::task::spawn_blocking(move || Stock::open(&database, &shelves));
     // Shops may start at once, and SQLite lets but one of them make the database: the others fail, and do not wait.
-    let stock = locks.mutex(OPENING).with(async |_| open().await).await???;
+    let stock = locks
+        .mutex(OPENING)
+        .try_with(async |_| Ok::<_, Fault>(open().await??))
+        .await?;
     let shop = Shop {
         till: Arc::new(Till::new(stock)),
         shelf: locks.mutex(SHELF),
