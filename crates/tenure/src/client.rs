@@ -198,7 +198,7 @@ impl Client {
     /// Dropped after its first poll, the client is closed, and the watchdog goes on giving back what is left.
     ///
     /// # Errors
-    /// [`Error::Timeout`] if it was not all confirmed within `limit`; what is left ends with its lease. [`Error::Backend`]
+    /// [`Error::CloseTimeout`] if not everything was confirmed within `limit`; what is left ends with its lease. [`Error::Backend`]
     /// if the store could not be left.
     pub async fn close(&self, limit: Duration) -> Result<(), Error> {
         self.engine.close(limit).await

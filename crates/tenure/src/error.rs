@@ -4,7 +4,9 @@ use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
-use tenure_backend::{BackendError, Effect, Fault, InvalidKey, Kind, Loss, escape_control};
+use tenure_backend::{
+    BackendError, Effect, Fault, FencingToken, InvalidKey, Kind, LockKey, Loss, escape_control,
+};
 
 /// Why a lock could not be taken, kept or given back. That a lock is busy is not an error.
 ///
@@ -49,12 +51,15 @@ use tenure_backend::{BackendError, Effect, Fault, InvalidKey, Kind, Loss, escape
 pub enum Error {
     /// The wait's limit passed while the lock was busy. Nothing is left behind; try again, or give up. If it was the
     /// store that did not answer, that is [`Backend`](Error::Backend).
-    /// [`Client::close`](crate::Client::close) says here that not everything was confirmed in time.
-    #[error("the time limit has passed")]
+    #[error("the lock was busy until the time limit")]
     Timeout,
+    /// [`Client::close`](crate::Client::close) reached its limit: the client is closed, but not every release is confirmed.
+    /// Nothing is to be done: what is left ends with its lease.
+    #[error("not every release was confirmed before the client was closed: what is left ends with its lease")]
+    CloseTimeout,
     /// The lock is no longer held: another may hold it. Stop, and do not trust what was done since.
     #[error(transparent)]
-    Lost(#[from] Lost),
+    Lost(Box<Lost>),
     /// This owner holds the key for reading and asked to write: it would wait for itself. Release the read first.
     #[error(
         "this owner holds the key for reading and would wait for itself to write: release the read lock first"
@@ -69,8 +74,8 @@ pub enum Error {
         asked: Kind,
     },
     /// The store cannot do this, by its profile. Nothing was sent. Choose another lock or another store.
-    #[error("the store cannot do this")]
-    Unsupported(#[source] BackendError),
+    #[error(transparent)]
+    Unsupported(BackendError),
     /// What was asked makes no sense. Nothing was sent. Correct the call.
     #[error("{0}")]
     Invalid(Cow<'static, str>),
@@ -98,6 +103,12 @@ impl Error {
     /// Whether the same call may go through later: the store did not answer.
     pub fn is_transient(&self) -> bool {
         matches!(self, Error::Backend(error) if error.is_transient())
+    }
+}
+
+impl From<Lost> for Error {
+    fn from(lost: Lost) -> Self {
+        Error::Lost(Box::new(lost))
     }
 }
 
@@ -135,21 +146,56 @@ impl From<InvalidKey> for Error {
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tenure::Error> {
 /// use std::{future::pending, time::Duration};
-/// use tenure::{Lost, LostCause};
+/// use tenure::LostCause;
 ///
 /// let client = tenure::connect("memory:").await?;
 /// let guard = client.mutex("report").fixed_lease(Duration::from_millis(50)).lock().await?;
-/// let endless = guard.while_held(pending::<()>()).await;
-/// assert_eq!(endless, Err(Lost { cause: LostCause::Expired }));
+/// let lost = guard.while_held(pending::<()>()).await.unwrap_err();
+/// assert_eq!(lost.cause, LostCause::Expired);
+/// assert_eq!((lost.key.as_str(), lost.token), ("report", guard.token()));
 /// // Once lost, it stays lost: stop, and do not trust what was done since.
 /// assert!(!guard.is_held());
 /// # Ok(()) }
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the lock was lost: {cause}")]
+#[error("the lock on {key:?} was lost: {cause}")]
+#[non_exhaustive]
 pub struct Lost {
-    /// Why.
+    /// Why it was lost.
     pub cause: LostCause,
+    /// The key that was locked.
+    pub key: LockKey,
+    /// The token of the grant that was lost; `None` where the store has none.
+    pub token: Option<FencingToken>,
+    /// The position of the lost lock among [`MultiGuard::members`](crate::MultiGuard::members); `None` for a lock that was
+    /// taken alone.
+    pub member: Option<usize>,
+}
+
+impl Lost {
+    pub(crate) fn new(cause: LostCause, key: LockKey, token: Option<FencingToken>) -> Self {
+        Lost {
+            cause,
+            key,
+            token,
+            member: None,
+        }
+    }
+}
+
+/// Displays an error and then each of its sources: a log line must not end before the cause.
+pub(crate) struct Causes<'a>(pub(crate) &'a Error);
+
+impl fmt::Display for Causes<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self.0, f)?;
+        let mut source = std::error::Error::source(self.0);
+        while let Some(cause) = source {
+            write!(f, ": {cause}")?;
+            source = cause.source();
+        }
+        Ok(())
+    }
 }
 
 /// Why a lock was lost, as far as anybody knows.
@@ -279,5 +325,13 @@ mod tests {
         let source = std::error::Error::source(&error).expect("a store's fault is the source");
         assert!(!error.to_string().contains(&source.to_string()));
         assert!(error.is_transient());
+        let line = "the store failed: no answer within 3 s";
+        assert_eq!(Causes(&error).to_string(), line);
+    }
+
+    #[test]
+    fn an_unsupported_call_says_what_the_store_lacks() {
+        let error = Error::from(BackendError::unsupported("shelf has no fair locks"));
+        assert_eq!(error.to_string(), "shelf has no fair locks");
     }
 }

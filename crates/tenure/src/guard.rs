@@ -48,7 +48,6 @@ use crate::telemetry::holding;
 #[must_use = "a lock is given back when its guard is dropped"]
 pub struct Guard {
     held: Option<Held>,
-    nth: u32,
     /// Its place among the client's claims, for as long as it lives.
     _place: Option<Place>,
 }
@@ -59,6 +58,8 @@ struct Held {
     hold: Arc<Hold>,
     /// The owner that may take the lock again.
     owner: Option<Owner>,
+    /// The position of this grant in the claim's range of tokens.
+    nth: u32,
     since: Instant,
 }
 
@@ -77,11 +78,11 @@ impl Guard {
             queue,
             hold,
             owner,
+            nth,
             since,
         };
         Guard {
             held: Some(held),
-            nth,
             _place: place,
         }
     }
@@ -104,7 +105,7 @@ impl Guard {
     ///
     /// `None` where the store has none. A guard that an owner took again has the token of the first.
     pub fn token(&self) -> Option<FencingToken> {
-        self.hold().token(self.nth)
+        self.held().token()
     }
 
     /// As [`token`](Self::token), for resources that must be fenced.
@@ -166,7 +167,15 @@ impl Guard {
 
     /// Why the lock was lost; `None` while it is held.
     pub fn loss(&self) -> Option<Lost> {
-        self.hold().check(self.now()).err()
+        self.check().err()
+    }
+
+    /// Returns an error once the lock is lost: for the steps of long work. Reads a clock, does no I/O.
+    ///
+    /// # Errors
+    /// [`Lost`], from the first loss on: stop, and do not trust what was done since.
+    pub fn check(&self) -> Result<(), Lost> {
+        self.held().check()
     }
 
     /// The backend's own proof of the grant, for its guarded-write helpers.
@@ -220,9 +229,11 @@ impl Guard {
     /// [`Error::Lost`] if it is not; [`Error::Backend`] if the store did not answer, which says nothing of the lock;
     /// [`Error::Closed`] if the client was closed, or its runtime has ended.
     pub async fn verify(&self) -> Result<(), Error> {
-        let Held { queue, hold, .. } = self.held();
-        self.held().check()?;
-        queue.services.renewer.verify(hold, queue.clone()).await
+        let held = self.held();
+        held.check()?;
+        let Held { queue, hold, .. } = held;
+        let verified = queue.services.renewer.verify(hold, queue.clone()).await;
+        verified.map_err(|error| held.fenced(error))
     }
 
     /// Gives the lock back, and confirms it: the store says that it is free, or the next waiter of this client has it.
@@ -298,14 +309,36 @@ impl Held {
         self.queue.context().now()
     }
 
+    fn token(&self) -> Option<FencingToken> {
+        self.hold.token(self.nth)
+    }
+
     fn check(&self) -> Result<(), Lost> {
-        self.hold.check(self.now())
+        self.check_at(self.now())
+    }
+
+    fn check_at(&self, now: Instant) -> Result<(), Lost> {
+        self.hold.check(now).map_err(|lost| self.lost_grant(lost))
+    }
+
+    /// The loss of the claim as that of this grant: several grants of one claim have different tokens.
+    fn lost_grant(&self, mut lost: Lost) -> Lost {
+        lost.token = self.token();
+        lost
+    }
+
+    /// Like [`lost_grant`](Self::lost_grant), for an error that may be a loss.
+    fn fenced(&self, error: Error) -> Error {
+        match error {
+            Error::Lost(lost) => self.lost_grant(*lost).into(),
+            other => other,
+        }
     }
 
     /// Records the end of the hold. Returns whether the claim was held until then.
     fn ended(&self, now: Instant) -> Result<(), Lost> {
         self.queue.meters().hold.record(now - self.since);
-        self.hold.check(now)
+        self.check_at(now)
     }
 
     /// Waits until the local deadline has passed, also when the network is silent.
@@ -314,7 +347,7 @@ impl Held {
             let mut notified = pin!(self.hold.loss_notifier().notified());
             notified.as_mut().enable();
             let now = self.now();
-            if let Err(lost) = self.hold.check(now) {
+            if let Err(lost) = self.check_at(now) {
                 return lost;
             }
             tokio::select! {
@@ -390,7 +423,7 @@ impl Held {
         let cause = within(tasks, &*context.clock, self.unlock_limit(), asked).await;
         let cause = cause.unwrap_or(LostCause::Missing);
         self.hold.lose(cause.clone());
-        Lost { cause }
+        self.lost_grant(self.hold.lost(cause))
     }
 
     fn unlock_limit(&self) -> Duration {
@@ -405,7 +438,7 @@ impl Held {
         self.queue.keep(&self.hold, until, tell);
         let Services { context, tasks, .. } = &*self.queue.services;
         match within(tasks, &*context.clock, context.settings.unlock_limit, told).await {
-            Some(Ok(answer)) => answer,
+            Some(Ok(answer)) => answer.map_err(|error| self.fenced(error)),
             // The client was closed, and has released the claim before.
             Some(Err(_)) => Ok(believed?),
             None => {

@@ -152,7 +152,7 @@ async fn a_leader_is_told_why_it_leads_no_more() {
     let (client, election) = world.candidate("first");
     let chair = election.campaign().await.expect("nobody leads");
     depose(&client).await;
-    let work = chair.while_leader(std::future::pending::<()>()).await;
+    let work = chair.while_held(std::future::pending::<()>()).await;
     let lost = work.expect_err("pending never ends");
     assert!(matches!(lost.cause, LostCause::Evicted { .. }), "{lost}");
     assert_eq!(chair.lost().await, lost);

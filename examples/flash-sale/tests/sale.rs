@@ -132,7 +132,7 @@ fn a_shop_paused_beyond_its_lease_oversells_unless_it_is_fenced() {
     assert_eq!(fenced[..4], BALANCED);
     let [.., refused, _] = fenced;
     assert_eq!(refused, 1, "the sale of the paused shop");
-    let order = "the lock was lost: its lease ended; and when he asked again: order 41";
+    let order = "the lock on \"flash-sale\" was lost: its lease ended; and when he asked again: order 41";
     assert!(words.ends_with(&format!("{order}, as before")), "{words}");
     assert!(again.ends_with(order), "this is another order: {again}");
 }

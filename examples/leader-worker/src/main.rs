@@ -61,7 +61,7 @@ async fn stand_and_lead(client: &Client, spool: &Path, journal: &str) -> Result<
         let leader = election.campaign().await?;
         println!("leading");
         // The lead is looked at before each poll of the work: a process that was stopped for too long does not go on.
-        match leader.while_leader(work(&leader, spool, &journal)).await {
+        match leader.while_held(work(&leader, spool, &journal)).await {
             Ok(ended) => println!("refused: {}", ended?),
             Err(lost) => println!("stopped: {lost}"),
         }

@@ -120,7 +120,12 @@ fn a_leader_that_was_stopped_beyond_its_lease_does_not_go_on() {
     add_task(&scene, "a");
     next.line_with("a: done");
     leader.send(Signal::CONT);
-    assert!(leader.line().unwrap().starts_with("stopped: the lock was lost"));
+    assert!(
+        leader
+            .line()
+            .unwrap()
+            .starts_with("stopped: the lock on \"leader-worker\" was lost")
+    );
     add_task(&scene, "b");
     next.line_with("b: done");
     assert_recorded(&scene, &[("a", &next), ("b", &next)]);

@@ -318,7 +318,7 @@ impl HeldLock {
         let what = "the store has not confirmed the release; the lock ends with its lease";
         match tokio::time::timeout(limit, unlocked).await {
             Ok(Ok(())) => Release::Confirmed,
-            Ok(Err(Error::Lost(lost))) => Release::WasLost(lost),
+            Ok(Err(Error::Lost(lost))) => Release::WasLost(*lost),
             Ok(Err(error)) => Release::Unconfirmed(Failure::of(what, &error)),
             Err(_) => Release::Unconfirmed(Failure::no_answer(what)),
         }

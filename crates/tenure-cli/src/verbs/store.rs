@@ -138,7 +138,7 @@ pub(super) async fn disconnect(client: &Client) {
     let what = "the store was not left in order; what is left there ends with its lease";
     let failure = match client.close(DISCONNECT_LIMIT).await {
         Ok(()) => return,
-        Err(Error::Timeout) => Failure::no_answer(what),
+        Err(Error::CloseTimeout) => Failure::no_answer(what),
         Err(error) => Failure::of(what, &error),
     };
     failure.warn();

@@ -1,6 +1,5 @@
 //! Leader election, for threads: a lock that is held for as long as its holder lives, under the words of the field.
 
-use std::slice::from_ref;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -61,7 +60,7 @@ impl Election {
     pub fn lead<T>(&self, mut work: impl FnMut(&Leader) -> T) -> Result<T, Error> {
         loop {
             let leader = self.campaign()?;
-            match leader.while_leader(&mut work) {
+            match leader.while_held(&mut work) {
                 Ok(output) => {
                     log_unconfirmed(leader.resign());
                     return Ok(output);
@@ -99,30 +98,24 @@ pub type Leader = Blocking<crate::Leader>;
 
 blocking!(Leader ends {
     resign();
+    unlock();
 });
 
 impl Holds for crate::Leader {
-    fn guards(&self) -> &[crate::Guard] {
-        from_ref(self.guard())
+    fn check_held(&self) -> Result<(), Lost> {
+        self.check()
+    }
+
+    async fn wait_lost(&self) -> Lost {
+        self.lost().await
+    }
+
+    async fn verify_held(&self) -> Result<(), Error> {
+        self.verify().await
     }
 }
 
-impl Leader {
-    /// The lock beneath: its claim, its deadline, `verify`.
-    pub fn guard(&self) -> Blocking<&crate::Guard> {
-        self.beside(self.inner.guard())
-    }
-
-    /// As [`while_held`](Leader::while_held), under the lead.
-    ///
-    /// # Errors
-    /// [`Lost`] if the lead was lost before `work` had finished: what it gave is dropped.
-    pub fn while_leader<T>(&self, work: impl FnOnce(&Leader) -> T) -> Result<T, Lost> {
-        self.while_held(work)
-    }
-}
-
-/// The lock beneath, for a caller that keeps it by other means.
+/// The guard without the words of elections.
 impl From<Leader> for Guard {
     fn from(leader: Leader) -> Guard {
         leader.change(Into::into)

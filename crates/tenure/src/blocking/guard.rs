@@ -1,9 +1,6 @@
 //! What a holding thread holds, and how it learns that it holds it no more.
 
-use std::slice::from_ref;
 use std::time::Duration;
-
-use futures_util::future::select_all;
 
 use super::adapter::{Blocking, blocking};
 use crate::error::{Error, Lost};
@@ -32,21 +29,41 @@ blocking!(Guard ends {
     unlock();
 });
 
-/// What is held, and can be lost: a guard, several, a leader.
+/// A guard of the async API: the calls that have the same name in the blocking one.
 pub trait Holds {
     #[doc(hidden)]
-    fn guards(&self) -> &[crate::Guard];
+    fn check_held(&self) -> Result<(), Lost>;
+    #[doc(hidden)]
+    fn wait_lost(&self) -> impl Future<Output = Lost>;
+    #[doc(hidden)]
+    fn verify_held(&self) -> impl Future<Output = Result<(), Error>>;
 }
 
 impl Holds for crate::Guard {
-    fn guards(&self) -> &[crate::Guard] {
-        from_ref(self)
+    fn check_held(&self) -> Result<(), Lost> {
+        self.check()
+    }
+
+    async fn wait_lost(&self) -> Lost {
+        self.lost().await
+    }
+
+    async fn verify_held(&self) -> Result<(), Error> {
+        self.verify().await
     }
 }
 
 impl Holds for &crate::Guard {
-    fn guards(&self) -> &[crate::Guard] {
-        from_ref(self)
+    fn check_held(&self) -> Result<(), Lost> {
+        self.check()
+    }
+
+    async fn wait_lost(&self) -> Lost {
+        self.lost().await
+    }
+
+    async fn verify_held(&self) -> Result<(), Error> {
+        self.verify().await
     }
 }
 
@@ -56,18 +73,17 @@ impl<T: Holds> Blocking<T> {
     /// # Errors
     /// [`Lost`], and then for ever; of several locks, that of the first that is lost.
     pub fn check(&self) -> Result<(), Lost> {
-        let mut losses = self.inner.guards().iter().filter_map(crate::Guard::loss);
-        losses.next().map_or(Ok(()), Err)
+        self.inner.check_held()
     }
 
     /// Waits until it is lost, and says why: for a second thread that watches over the first.
     pub fn lost(&self) -> Lost {
-        self.runtime.block_on(self.any_lost())
+        self.runtime.block_on(self.inner.wait_lost())
     }
 
     /// Waits until it is lost, for at most `limit`; `None` if it is held until then.
     pub fn lost_within(&self, limit: Duration) -> Option<Lost> {
-        self.runtime.block_within(limit, self.any_lost())
+        self.runtime.block_within(limit, self.inner.wait_lost())
     }
 
     /// Runs `work` on this thread, and answers what it gave if all was held from its beginning to its end.
@@ -89,12 +105,6 @@ impl<T: Holds> Blocking<T> {
     /// # Errors
     /// Those of the async method.
     pub fn verify(&self) -> Result<(), Error> {
-        let mut guards = self.inner.guards().iter();
-        guards.try_for_each(|guard| self.runtime.block_on(guard.verify()))
-    }
-
-    async fn any_lost(&self) -> Lost {
-        let each = self.inner.guards().iter().map(|guard| Box::pin(guard.lost()));
-        select_all(each).await.0
+        self.runtime.block_on(self.inner.verify_held())
     }
 }

@@ -7,6 +7,7 @@ use super::guard::Holds;
 use super::locks::Lock;
 use super::runtime::Runtime;
 use super::scope::scoped;
+use crate::error::{Error, Lost};
 
 /// Several locks that are taken and given back together, of one client or of several: see
 /// [`tenure::Multi`](crate::Multi).
@@ -73,8 +74,16 @@ blocking!(MultiGuard ends {
 });
 
 impl Holds for crate::MultiGuard {
-    fn guards(&self) -> &[crate::Guard] {
-        self.members()
+    fn check_held(&self) -> Result<(), Lost> {
+        self.check()
+    }
+
+    async fn wait_lost(&self) -> Lost {
+        self.lost().await
+    }
+
+    async fn verify_held(&self) -> Result<(), Error> {
+        self.verify().await
     }
 }
 

@@ -149,15 +149,18 @@ impl Hold {
             let deadline = self.deadline.load(Ordering::Acquire);
             if deadline == LOST {
                 // Whoever stored LOST stores the cause as its next step: this waits for nothing but that.
-                return Err(Lost {
-                    cause: LostCause::clone(self.loss.wait()),
-                });
+                return Err(self.lost(LostCause::clone(self.loss.wait())));
             }
             if now.as_nanos() < deadline {
                 return Ok(());
             }
             self.lose_if(deadline, self.why_belief_ends(deadline));
         }
+    }
+
+    /// The loss of this claim, by its first token.
+    pub(crate) fn lost(&self, cause: LostCause) -> Lost {
+        Lost::new(cause, self.claim.at.key.clone(), self.token(0))
     }
 
     /// Like [`check`](Self::check), for those who do not care why.

@@ -211,7 +211,7 @@ impl Renewer {
                 RenewReply::Gone(loss) => {
                     let cause = LostCause::from(loss);
                     hold.lose(cause.clone());
-                    tell(Err(Lost { cause }.into()));
+                    tell(Err(hold.lost(cause).into()));
                     return false;
                 }
             };
@@ -412,7 +412,7 @@ impl Shared {
         let missing = std::iter::repeat_with(|| RenewReply::Unknown(no_answer()));
         for (Watched { hold, observer }, answer) in batch.iter().zip(answers.into_iter().chain(missing)) {
             let failed = match answer {
-                _ if hold.has_departed() => hold.check(now).err().map(Error::Lost),
+                _ if hold.has_departed() => hold.check(now).err().map(Error::from),
                 RenewReply::Alive { held_from, lease } => {
                     renewed += 1;
                     hold.first_renewal_done();
@@ -422,7 +422,7 @@ impl Shared {
                     }
                     let renewal = now + renew_after(hold.lease(), context.dice());
                     looks.push((hold, next_look(hold, renewal)));
-                    hold.check(now).err().map(Error::Lost)
+                    hold.check(now).err().map(Error::from)
                 }
                 RenewReply::Gone(loss) => {
                     hold.lose(loss.into());
@@ -433,7 +433,7 @@ impl Shared {
                         warn_lost(hold, lost);
                         observer.clone().claim_gone(hold);
                     }
-                    lost.map(Error::Lost)
+                    lost.map(Error::from)
                 }
                 RenewReply::Unknown(error) => {
                     tracing::debug!(key = %hold.claim.at.key, claim = %hold.claim.at.id, %error, "a renewal failed");
@@ -454,5 +454,5 @@ impl Shared {
 }
 
 fn warn_lost(hold: &Hold, lost: &Lost) {
-    tracing::warn!(key = %hold.claim.at.key, claim = %hold.claim.at.id, cause = lost.cause.as_str(), "{lost}");
+    tracing::warn!(key = %hold.claim.at.key, claim = %hold.claim.at.id, cause = lost.cause.as_str(), "the lock was lost: {}", lost.cause);
 }

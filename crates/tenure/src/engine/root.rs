@@ -106,7 +106,7 @@ impl Engine {
         };
         within(&tasks, &*context.clock, limit, settle)
             .await
-            .unwrap_or(Err(Error::Timeout))
+            .unwrap_or(Err(Error::CloseTimeout))
     }
 }
 

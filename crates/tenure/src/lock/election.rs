@@ -1,16 +1,17 @@
 //! Leader election: a lock that is held for as long as its holder lives, under the words of the field.
 //! Decides nothing itself: who leads is who holds.
 
+use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tenure_backend::{Fairness, FencingToken, HolderStatus, LockKey, Mode};
+use tenure_backend::{Fairness, HolderStatus, LockKey, Mode};
 
 use crate::acquire::{self, Acquire};
 use crate::changes::{Changes, Scope, mutex_at};
 use crate::engine::Engine;
 use crate::engine::attempt::Patience;
-use crate::error::{Error, Lost};
+use crate::error::Error;
 use crate::guard::Guard;
 use crate::lock::mutex::Mutex;
 use crate::lock::scope::log_unconfirmed;
@@ -24,7 +25,7 @@ use crate::lock::scope::log_unconfirmed;
 /// # Guarantees
 /// - While a leader [leads](Leader::is_leader), no other believes that it does, as with every [`Guard`].
 /// - When a leader dies, the next is elected when its lease ends: 30 s by default. Nobody leads until then.
-/// - No guarantee that a leader which was paused sends nothing after its time: only the [token](Leader::token), checked
+/// - No guarantee that a leader which was paused sends nothing after its time: only the [token](Guard::token), checked
 ///   by what it writes to, protects against that.
 ///
 /// # Examples
@@ -121,7 +122,7 @@ impl Election {
     pub async fn lead<T>(&self, mut work: impl AsyncFnMut(&Leader) -> T) -> Result<T, Error> {
         loop {
             let leader = self.campaign().await?;
-            match leader.while_leader(work(&leader)).await {
+            match leader.while_held(work(&leader)).await {
                 Ok(output) => {
                     log_unconfirmed(leader.resign().await);
                     return Ok(output);
@@ -172,12 +173,14 @@ impl Election {
 
 /// A leader, for as long as [`is_leader`](Leader::is_leader) is true. Dropping it resigns.
 ///
+/// It dereferences to its [`Guard`], whose methods it has: `token`, `check`, `lost`, `while_held`, `verify` and the rest.
+///
 /// # Examples
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tenure::Error> {
 /// # let client = tenure::connect("memory:").await?;
 /// let leader = client.election("scheduler").campaign().await?;
-/// let done = leader.while_leader(async { "scheduled" }).await;
+/// let done = leader.while_held(async { "scheduled" }).await;
 /// leader.resign().await?;
 /// # assert_eq!(done, Ok("scheduled")); Ok(()) }
 /// ```
@@ -186,38 +189,20 @@ impl Election {
 pub struct Leader(Guard);
 
 impl Leader {
-    /// The number that fences this term: greater than that of every term before it. `None` where the store has none.
-    pub fn token(&self) -> Option<FencingToken> {
-        self.0.token()
-    }
-
-    /// Whether it is believed to lead at this moment. Reads a clock, does no I/O.
+    /// Whether it is believed to lead at this moment: [`is_held`](Guard::is_held) in the words of elections.
     pub fn is_leader(&self) -> bool {
         self.0.is_held()
     }
 
-    /// The lock beneath: its claim, its deadline, [`Guard::verify`].
-    pub fn guard(&self) -> &Guard {
-        &self.0
-    }
-
-    /// Waits until the lead is lost, and says why.
+    /// Gives the lead up, and confirms it: [`resign`](Leader::resign) in the words of locks.
     ///
     /// # Cancel safety
-    /// Dropping the future leaves nothing behind.
-    pub async fn lost(&self) -> Lost {
-        self.0.lost().await
-    }
-
-    /// Runs `work` for as long as it leads, as [`Guard::while_held`].
-    ///
-    /// # Cancel safety
-    /// Dropping the future drops `work`.
+    /// Dropped at any point, the watchdog resigns.
     ///
     /// # Errors
-    /// [`Lost`]: `work` was dropped and its outcome is unknown.
-    pub async fn while_leader<F: Future>(&self, work: F) -> Result<F::Output, Lost> {
-        self.0.while_held(work).await
+    /// As [`Guard::unlock`].
+    pub async fn unlock(self) -> Result<(), Error> {
+        self.0.unlock().await
     }
 
     /// Gives the lead up, and confirms it: the next candidate may lead.
@@ -232,7 +217,15 @@ impl Leader {
     }
 }
 
-/// The lock beneath, for whoever keeps it by other means.
+impl Deref for Leader {
+    type Target = Guard;
+
+    fn deref(&self) -> &Guard {
+        &self.0
+    }
+}
+
+/// The guard without the words of elections.
 impl From<Leader> for Guard {
     fn from(leader: Leader) -> Guard {
         leader.0

@@ -13,6 +13,8 @@ use std::time::Duration;
 use futures_util::StreamExt;
 use futures_util::stream::FuturesUnordered;
 
+use tenure_backend::Instant;
+
 use crate::acquire::{Acquire, Search};
 use crate::engine::attempt::{OnWaiting, Patience, unanswered};
 use crate::engine::services::Services;
@@ -120,7 +122,8 @@ impl Multi {
 /// let second = &guards.members()[1];
 /// client.evict(ReleaseTarget::Claim(second.claim().clone())).await?;
 /// assert!(second.verify().await.is_err(), "asked now; otherwise known within a third of the lease");
-/// println!("{}", guards.lost().await);
+/// let lost = guards.lost().await;
+/// assert_eq!((lost.member, lost.key.as_str()), (Some(1), "account:2"));
 /// assert!(!guards.is_held() && guards.members()[0].is_held());
 /// # Ok(()) }
 /// ```
@@ -140,16 +143,63 @@ impl MultiGuard {
         self.guards.iter().all(Guard::is_held)
     }
 
-    /// Waits until any member is lost, and says why.
+    /// How long all members are believed to be held unless renewals come; zero once any is lost.
+    pub fn remaining(&self) -> Duration {
+        let remaining = self.guards.iter().map(Guard::remaining);
+        remaining.min().unwrap_or(Duration::ZERO)
+    }
+
+    /// The moment at which belief in the first member ends unless renewals come; the clock's origin once any is lost.
+    pub fn believe_until(&self) -> Instant {
+        let ends = self.guards.iter().map(Guard::believe_until);
+        ends.min().unwrap_or(Instant::ORIGIN)
+    }
+
+    /// Which member was lost, and why; `None` while all are held. Of several losses, that of the first member.
+    pub fn loss(&self) -> Option<Lost> {
+        self.check().err()
+    }
+
+    /// Returns an error once any member is lost: for the steps of long work. Reads a clock, does no I/O.
+    ///
+    /// # Errors
+    /// [`Lost`] with the [`member`](Lost::member), from the first loss on.
+    pub fn check(&self) -> Result<(), Lost> {
+        for (at, guard) in self.guards.iter().enumerate() {
+            guard.check().map_err(|lost| of_member(lost, at))?;
+        }
+        Ok(())
+    }
+
+    /// Waits until any member is lost, and says which and why.
     ///
     /// # Cancel safety
     /// Dropping the future leaves nothing behind.
     pub async fn lost(&self) -> Lost {
-        let mut members: FuturesUnordered<_> = self.guards.iter().map(Guard::lost).collect();
+        let each = self.guards.iter().enumerate();
+        let mut members: FuturesUnordered<_> = each
+            .map(async |(at, guard)| of_member(guard.lost().await, at))
+            .collect();
         match members.next().await {
             Some(lost) => lost,
             None => std::future::pending().await,
         }
+    }
+
+    /// Asks the stores whether every member is held, as [`Guard::verify`] does for one.
+    ///
+    /// # Cancel safety
+    /// Dropping the future leaves nothing behind.
+    ///
+    /// # Errors
+    /// Those of [`Guard::verify`], of the first member that has one.
+    pub async fn verify(&self) -> Result<(), Error> {
+        let each = self.guards.iter().enumerate();
+        let verified = each.map(async |(at, guard)| (at, guard.verify().await));
+        for (at, verified) in futures_util::future::join_all(verified).await {
+            verified.map_err(|error| lost_member(error, at))?;
+        }
+        Ok(())
     }
 
     /// Runs `work` for as long as all members are held; see [`Guard::while_held`].
@@ -160,8 +210,7 @@ impl MultiGuard {
     /// # Errors
     /// [`Lost`] as soon as any member is.
     pub async fn while_held<F: Future>(&self, work: F) -> Result<F::Output, Lost> {
-        let check = || self.guards.iter().find_map(Guard::loss).map_or(Ok(()), Err);
-        while_all_held(check, self.lost(), work).await
+        while_all_held(|| self.check(), self.lost(), work).await
     }
 
     /// Gives all members back, at the same time, and confirms it.
@@ -172,12 +221,29 @@ impl MultiGuard {
     /// # Errors
     /// The first member's error; the others are given back all the same.
     pub async fn unlock(self) -> Result<(), Error> {
-        let mut unlocks: FuturesUnordered<_> = self.guards.into_iter().map(Guard::unlock).collect();
+        let each = self.guards.into_iter().enumerate();
+        let mut unlocks: FuturesUnordered<_> = each
+            .map(async |(at, guard)| guard.unlock().await.map_err(|error| lost_member(error, at)))
+            .collect();
         let mut first = Ok(());
         while let Some(result) = unlocks.next().await {
             first = first.and(result);
         }
         first
+    }
+}
+
+/// Names the member in a loss.
+fn of_member(mut lost: Lost, at: usize) -> Lost {
+    lost.member = Some(at);
+    lost
+}
+
+/// Like [`of_member`], for an error that may be a loss.
+fn lost_member(error: Error, at: usize) -> Error {
+    match error {
+        Error::Lost(lost) => of_member(*lost, at).into(),
+        other => other,
     }
 }
 

@@ -39,7 +39,7 @@ fn one_leads_and_the_next_is_elected_when_it_resigns() {
     assert_eq!(leader(&first), None);
     let chair = first.campaign().expect("nobody leads");
     assert!(chair.is_leader() && chair.check().is_ok());
-    assert_eq!(chair.guard().lease(), 300 * MS);
+    assert_eq!(chair.lease(), 300 * MS);
     assert_eq!(chair.lost_within(10 * MS), None);
     assert_error!(second.campaign_within(20 * MS), Error::Timeout);
     std::thread::scope(|scope| {
@@ -89,10 +89,10 @@ fn a_lost_lead_is_told_to_the_work_and_the_candidate_campaigns_again() {
 fn work_does_not_begin_once_the_lead_is_lost() {
     let [(client, election)] = candidates(["first"]);
     let chair = election.campaign().expect("nobody leads");
-    assert_eq!(chair.while_leader(|chair| chair.is_leader()), Ok(true));
+    assert_eq!(chair.while_held(|chair| chair.is_leader()), Ok(true));
     depose(&client);
     let lost = chair.lost_within(SOON).expect("a renewal tells it");
-    let late = chair.while_leader(|_| unreachable!("it leads no more"));
+    let late = chair.while_held(|_| unreachable!("it leads no more"));
     assert_eq!(late, Err(lost));
     assert_error!(chair.resign(), Error::Lost(_));
 }

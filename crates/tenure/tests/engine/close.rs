@@ -34,7 +34,7 @@ async fn close_waits_no_longer_than_it_may() {
     stage.act(Verb::Release).hold_before();
     drop(guard);
     let before = tokio::time::Instant::now();
-    assert_error!(client.close(SECOND).await, Error::Timeout);
+    assert_error!(client.close(SECOND).await, Error::CloseTimeout);
     assert!(before.elapsed() < SECOND + 50 * MS);
 }
 

@@ -103,6 +103,36 @@ async fn an_evicted_holder_learns_within_a_third_of_its_lease_who_did_it() {
     assert_error!(guard.unlock().await, Error::Lost(_));
 }
 
+/// Grants that are handed over in memory share a claim, and each has a token of its own.
+#[tokio::test(start_paused = true)]
+async fn a_loss_names_the_key_and_the_token_of_its_grant() {
+    let (_, [client]) = World::clients();
+    let first = client.mutex("k").lock().await.unwrap();
+    let mut waiters = Vec::new();
+    for _ in 0..4 {
+        waiters.push(spawned(client.mutex("k").lock()).await);
+    }
+    let (mut claim, mut token, mut second) = (first.claim().clone(), first.token(), first);
+    for waiter in waiters {
+        (claim, token) = (second.claim().clone(), second.token());
+        second.unlock().await.unwrap();
+        second = served(waiter).await;
+    }
+    assert_eq!(*second.claim(), claim, "it was handed over");
+    assert!(second.token() > token);
+    assert_eq!(second.check(), Ok(()));
+    evict(&client, "k").await;
+    let lost = lost(&second).await;
+    assert_eq!(
+        (lost.key.as_str(), lost.token, lost.member),
+        ("k", second.token(), None)
+    );
+    assert_eq!(second.check(), Err(lost.clone()));
+    for answer in [second.verify().await, second.unlock().await] {
+        assert!(matches!(answer, Err(Error::Lost(error)) if *error == lost));
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_holder_that_its_own_client_evicts_learns_at_once() {
     let (_, [client]) = World::clients();

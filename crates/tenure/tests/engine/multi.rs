@@ -157,3 +157,24 @@ async fn what_was_lost_while_the_others_were_taken_is_taken_anew() {
     assert!(guards.is_held());
     guards.unlock().await.unwrap();
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_lost_multi_lock_says_which_member() {
+    let client = World::new().client();
+    let members = [client.mutex("a"), client.mutex("b").fixed_lease(SECOND)];
+    let guards = multi(members).lock().await.unwrap();
+    assert!(guards.check().is_ok() && guards.verify().await.is_ok());
+    assert!(guards.remaining() < SECOND && guards.believe_until() == guards.members()[1].believe_until());
+    let token = guards.members()[1].token();
+    let lost = guards.lost().await;
+    assert_eq!(
+        (lost.member, lost.key.as_str(), lost.token),
+        (Some(1), "b", token)
+    );
+    assert_eq!(guards.check(), Err(lost.clone()));
+    assert_eq!(guards.loss(), Some(lost.clone()));
+    assert_eq!(guards.remaining(), Duration::ZERO);
+    for answer in [guards.verify().await, guards.unlock().await] {
+        assert!(matches!(answer, Err(Error::Lost(error)) if *error == lost));
+    }
+}
