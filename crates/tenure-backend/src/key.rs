@@ -1,6 +1,7 @@
 //! Lock keys, and the check that a name can be one.
 
 use std::fmt;
+use std::str::FromStr;
 use std::sync::Arc;
 
 /// The name of a lock: 1 to 200 bytes of UTF-8 without control characters.
@@ -43,6 +44,36 @@ impl LockKey {
     /// The name as it was written.
     pub fn as_str(&self) -> &str {
         &self.0
+    }
+}
+
+impl AsRef<str> for LockKey {
+    fn as_ref(&self) -> &str {
+        &self.0
+    }
+}
+
+impl FromStr for LockKey {
+    type Err = InvalidKey;
+
+    fn from_str(name: &str) -> Result<Self, InvalidKey> {
+        LockKey::new(name)
+    }
+}
+
+impl TryFrom<&str> for LockKey {
+    type Error = InvalidKey;
+
+    fn try_from(name: &str) -> Result<Self, InvalidKey> {
+        LockKey::new(name)
+    }
+}
+
+impl TryFrom<String> for LockKey {
+    type Error = InvalidKey;
+
+    fn try_from(name: String) -> Result<Self, InvalidKey> {
+        LockKey::new(name)
     }
 }
 
@@ -113,6 +144,17 @@ mod tests {
         assert!(LockKey::new("k".repeat(200)).is_ok());
         assert_eq!(LockKey::new("k".repeat(201)), too_long(201));
         assert_eq!(LockKey::new("ä".repeat(101)), too_long(202));
+    }
+
+    #[test]
+    fn keys_convert_from_text_and_back() {
+        let key = LockKey::new("order:42").unwrap();
+        assert_eq!("order:42".parse(), Ok(key.clone()));
+        assert_eq!(LockKey::try_from("order:42"), Ok(key.clone()));
+        assert_eq!(LockKey::try_from(key.to_string()), Ok(key.clone()));
+        assert_eq!(LockKey::try_from(""), Err(InvalidKey::Empty));
+        let text: &str = key.as_ref();
+        assert_eq!(text, "order:42");
     }
 
     #[test]

@@ -38,6 +38,6 @@ pub use query::{Cursor, HolderStatus, LockStatus, Page, Query, WaiterStatus};
 pub use release::{Cause, HolderId, ReleaseReply, ReleaseRequest, ReleaseTarget, Successor};
 pub use renew::{Loss, Phase, RenewReply, RenewRequest};
 pub use time::{Clock, Instant, SystemClock};
-pub use token::{FencingToken, TokenRange};
+pub use token::{FencingToken, InvalidToken, TokenRange};
 pub use tombstones::Tombstones;
 pub use wake_signal::WakeSignal;

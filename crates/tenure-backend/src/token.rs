@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::num::NonZeroU32;
+use std::str::FromStr;
 
 /// A number that is greater than every token granted on the same key before it.
 ///
@@ -60,6 +61,54 @@ impl fmt::Debug for FencingToken {
 impl From<FencingToken> for u64 {
     fn from(token: FencingToken) -> u64 {
         token.get()
+    }
+}
+
+impl From<FencingToken> for i64 {
+    fn from(token: FencingToken) -> i64 {
+        token.as_i64()
+    }
+}
+
+/// A number or text that is no [`FencingToken`]: tokens are 1 to [`FencingToken::MAX`].
+///
+/// # Examples
+/// ```
+/// use tenure_backend::FencingToken;
+///
+/// let refused = FencingToken::try_from(0u64).unwrap_err();
+/// assert_eq!(refused.to_string(), "a fencing token is a number from 1 to 9223372036854775807");
+/// assert_eq!("7".parse::<FencingToken>().map(i64::from), Ok(7));
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("a fencing token is a number from 1 to {}", FencingToken::MAX)]
+#[non_exhaustive]
+pub struct InvalidToken;
+
+impl TryFrom<u64> for FencingToken {
+    type Error = InvalidToken;
+
+    fn try_from(number: u64) -> Result<Self, InvalidToken> {
+        FencingToken::new(number).ok_or(InvalidToken)
+    }
+}
+
+impl TryFrom<i64> for FencingToken {
+    type Error = InvalidToken;
+
+    fn try_from(number: i64) -> Result<Self, InvalidToken> {
+        u64::try_from(number).map_err(|_| InvalidToken)?.try_into()
+    }
+}
+
+impl FromStr for FencingToken {
+    type Err = InvalidToken;
+
+    /// Reads decimal digits, as [`Display`](fmt::Display) writes them.
+    fn from_str(text: &str) -> Result<Self, InvalidToken> {
+        let is_number = text.bytes().all(|byte| byte.is_ascii_digit());
+        let number = text.parse::<u64>().ok().filter(|_| is_number);
+        number.ok_or(InvalidToken)?.try_into()
     }
 }
 
@@ -136,6 +185,30 @@ impl TokenRange {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn tokens_convert_to_and_from_numbers_and_text() {
+        let token = FencingToken::new(7).unwrap();
+        assert_eq!((u64::from(token), i64::from(token)), (7, 7));
+        assert_eq!(FencingToken::try_from(7u64), Ok(token));
+        assert_eq!(FencingToken::try_from(7i64), Ok(token));
+        assert_eq!(token.to_string().parse(), Ok(token));
+        assert_eq!(FencingToken::try_from(FencingToken::MAX + 1), Err(InvalidToken));
+        assert_eq!(FencingToken::try_from(0i64), Err(InvalidToken));
+        assert_eq!(FencingToken::try_from(-1i64), Err(InvalidToken));
+        for text in [
+            "",
+            "0",
+            "+7",
+            "-7",
+            " 7",
+            "7.0",
+            "9223372036854775808",
+            "99999999999999999999",
+        ] {
+            assert_eq!(text.parse::<FencingToken>(), Err(InvalidToken), "{text:?}");
+        }
+    }
 
     #[test]
     fn a_token_range_ends_at_the_greatest_token_at_most() {

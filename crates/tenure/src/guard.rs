@@ -108,11 +108,11 @@ impl Guard {
         self.held().token()
     }
 
-    /// As [`token`](Self::token), for resources that must be fenced.
+    /// Like [`token`](Self::token), but an error where the store has none: for resources that must be fenced.
     ///
     /// # Errors
     /// [`Error::Unsupported`] where the store has no tokens: ask [`Client::require`](crate::Client::require) at the start.
-    pub fn fence(&self) -> Result<FencingToken, Error> {
+    pub fn require_token(&self) -> Result<FencingToken, Error> {
         self.token().ok_or_else(|| {
             let profile = self.held().queue.context().store.profile();
             let message = format!("{} ({}) has no fencing tokens", profile.store, profile.layout);

@@ -278,7 +278,7 @@ fn what_the_client_tells_of_its_store_is_told_here_too() {
     assert!(!client.examine().expect("memory answers").is_empty());
     assert_error!(client.require(Guarantee::SurvivesFailover), Error::Unsupported(_));
     let guard = client.mutex("k").lock().expect("it is free");
-    assert_eq!(guard.fence().ok(), guard.token());
+    assert_eq!(guard.require_token().ok(), guard.token());
     assert_eq!(guard.lease(), Settings::default().lease);
     let now = SystemClock.now();
     assert!(guard.believe_until() > now && guard.believe_until() < now + guard.lease());

@@ -143,6 +143,17 @@ async fn permits_add_up_and_come_back() {
     assert!(semaphore.try_acquire_many(3).await.unwrap().is_some());
 }
 
+/// A guard's key and token go where keys and numbers are asked for.
+#[tokio::test(start_paused = true)]
+async fn keys_and_tokens_convert_without_detours() {
+    let client = World::new().client();
+    let key: tenure::LockKey = "k".parse().unwrap();
+    let guard = client.mutex(&key).lock().await.unwrap();
+    assert!(client.mutex(guard.key()).try_lock().await.unwrap().is_none());
+    let number: i64 = guard.require_token().unwrap().into();
+    assert_eq!(tenure::FencingToken::try_from(number).ok(), guard.token());
+}
+
 #[tokio::test(start_paused = true)]
 async fn with_runs_its_work_under_the_lock_and_gives_it_back() {
     let (world, [client]) = World::clients();

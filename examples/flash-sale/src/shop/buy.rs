@@ -150,7 +150,7 @@ impl Wish {
     fn token(&self, guard: &Guard) -> Result<Option<FencingToken>, tenure::Error> {
         match self.way {
             Way::Unlocked | Way::Locked => Ok(None),
-            Way::Fenced | Way::Striped => guard.fence().map(Some),
+            Way::Fenced | Way::Striped => guard.require_token().map(Some),
         }
     }
 }
