@@ -23,7 +23,7 @@ use super::timer::Limit;
 use crate::error::Error;
 use crate::telemetry::{Outcome, acquiring};
 
-/// The store has not said in time whether the lock is busy.
+/// The error if the store did not say within the time limit whether the lock is busy.
 pub(crate) fn unanswered() -> Error {
     let message = "the store did not answer within the time limit";
     BackendError::new(Fault::Unavailable, Effect::Unknown, message).into()
@@ -34,13 +34,13 @@ pub(crate) fn unanswered() -> Error {
 pub(crate) enum Patience {
     Forever,
     Within(Duration),
-    /// Not at all: the attempt ends with `None` if the lock is busy.
+    /// Does not wait: the attempt ends with `None` if the lock is busy.
     Try,
 }
 
 impl Patience {
-    /// Turns a limit of zero into a try: a free lock is taken, however long the store's answer travels. Returns true if it
-    /// was one.
+    /// Turns a limit of zero into a try, so that a free lock is acquired however long the store takes to answer. Also returns
+    /// whether the limit was zero.
     pub(crate) fn or_try(self) -> (Self, bool) {
         match self {
             Patience::Within(Duration::ZERO) => (Patience::Try, true),
@@ -49,14 +49,14 @@ impl Patience {
     }
 }
 
-/// Called once, when the wait begins, with the claim that waits.
+/// Called once, when the wait begins, with the waiting claim.
 pub(crate) type OnWaiting = Box<dyn FnOnce(&ClaimRef) + Send>;
 
 /// A grant, for the guard that the caller gets.
 pub(crate) struct Taken {
     pub(crate) queue: Arc<SharedQueue>,
     pub(crate) hold: Arc<Hold>,
-    /// The owner that may take the lock again.
+    /// The owner that may acquire the lock again.
     pub(crate) owner: Option<Owner>,
     /// The number of the grant within the claim's run.
     pub(crate) nth: u32,
@@ -64,7 +64,7 @@ pub(crate) struct Taken {
     pub(crate) since: Instant,
 }
 
-/// How an attempt ends. `None` says that it only tried and the lock is busy.
+/// How an attempt ends. `None`: the attempt was a try, and the lock is busy.
 type End = Result<Option<Taken>, Error>;
 
 pub(crate) struct Attempt {
@@ -78,9 +78,9 @@ pub(crate) struct Attempt {
     place: Option<Place>,
     seat: Option<Box<Seat>>,
     stage: Stage,
-    /// The time of the first poll, until the attempt has ended.
+    /// Time of the first poll; `None` again when the attempt has ended.
     since: Option<Instant>,
-    /// Whether it is counted among the attempts that wait.
+    /// Whether the attempt is counted among the waiting attempts.
     is_counted: bool,
     span: Span,
 }
@@ -89,7 +89,7 @@ enum Stage {
     Start,
     /// The caller polls its own call.
     Calling(InFlight<Asking>, WaiterId, Arc<Claim>),
-    /// It waits in the queue; a task may poll its call. The claim is for `on_waiting`.
+    /// The caller waits in the queue; a task may poll its call. `on_waiting` gets the claim.
     Waiting(WaiterId, Option<Arc<Claim>>),
     Done,
 }
@@ -130,7 +130,7 @@ impl Attempt {
             Ok(queue) => queue.clone(),
             Err(error) => return Poll::Ready(Err(error.clone())),
         };
-        // Where a store answers at once, a task that locks and unlocks in a loop would never let others run.
+        // Yields to other tasks: a store that answers at once would let a loop of lock and unlock run for ever.
         let progress = ready!(tokio::task::coop::poll_proceed(cx));
         if matches!(self.stage, Stage::Start) {
             self.span = acquiring(&queue.key, self.request.mode);
@@ -167,7 +167,7 @@ impl Attempt {
         if std::mem::take(&mut self.is_counted) {
             meters.waiters.decrement(1);
         }
-        // An owner that enters again has not asked the store.
+        // An owner that re-enters has sent no request, so its attempt took no time.
         let since = self.since.take().unwrap_or(now);
         meters.acquisition(outcome, now - since);
     }
@@ -211,7 +211,7 @@ impl Attempt {
         }
     }
 
-    /// An owner that holds the key takes it again at once.
+    /// An owner that holds the key acquires it again at once.
     fn enter_again(&mut self, queue: &Arc<SharedQueue>, cx: &mut Context<'_>) -> Option<End> {
         if matches!(self.stage, Stage::Done) {
             return None;
@@ -233,7 +233,7 @@ impl Attempt {
         }
     }
 
-    /// The first poll.
+    /// Handles the first poll: joins the queue, and calls the store if the queue says so.
     fn start(&mut self, queue: &Arc<SharedQueue>, cx: &mut Context<'_>) -> Poll<Option<End>> {
         if let Err(error) = self.admit(queue) {
             return Poll::Ready(Some(Err(error)));
@@ -242,7 +242,7 @@ impl Attempt {
         let mode = self.request.mode;
         let profile = context.store.profile();
         let fairness = match self.request.options.fairness {
-            // A try does not queue, if the store can do without.
+            // A try does not join the store's queue, unless the store knows no other order.
             Fairness::Fifo if self.tries() && profile.serves(mode, Fairness::Unfair) => Fairness::Unfair,
             fairness => context.fairness(mode, fairness),
         };
@@ -295,7 +295,7 @@ impl Attempt {
         self.request.check()?;
         let (mode, fairness) = (self.request.mode, self.request.options.fairness);
         if !profile.serves(mode, fairness) {
-            // The order is at fault only if the store knows the other one.
+            // Blames the order only if the store serves the mode in the other order.
             let order = match fairness {
                 Fairness::Fifo if profile.serves(mode, Fairness::Unfair) => "fair ",
                 Fairness::Unfair if profile.serves(mode, Fairness::Fifo) => "unfair ",
@@ -322,9 +322,9 @@ impl Attempt {
         Ok(())
     }
 
-    /// The call was answered while the caller polled it.
+    /// Handles the answer to the caller's own call.
     fn judged(&mut self, queue: &Arc<SharedQueue>, id: WaiterId, judged: Judged) -> Poll<Option<End>> {
-        // Whatever follows, no call is left to finish.
+        // The call has been answered: dropping the attempt must not leave it to a task.
         self.stage = Stage::Done;
         Poll::Ready(match judged {
             Judged::Held(hold, now) => Some(Ok(Some(self.granted(queue, hold, 0, now)))),
@@ -367,7 +367,7 @@ impl Attempt {
                 None
             }
             PollReply::Missed => {
-                // Once more, at the tail of the store's queue.
+                // Waits again, with a new claim at the tail of the store's queue.
                 let claim = queue.claim(&self.request, Fairness::Fifo, 1);
                 self.own_call(queue, id, claim).wait_anew();
                 None
@@ -426,7 +426,7 @@ impl Attempt {
         Poll::Ready(Err(error))
     }
 
-    /// The reason why the limit has passed: the lock was busy, or the store did not answer.
+    /// The error of a passed time limit: the lock was busy, or the store did not answer.
     fn why_late(&self, queue: &Arc<SharedQueue>) -> Error {
         let is_silent = match &self.stage {
             Stage::Calling(..) => true,
@@ -440,7 +440,7 @@ impl Attempt {
         }
     }
 
-    /// Gives the attempt up: what it has placed or was offered is released, or goes to the next waiter.
+    /// Gives up the attempt: releases what was placed or offered, or hands it to the next waiter.
     fn abandon(&mut self, queue: &Arc<SharedQueue>) {
         self.seat = None;
         let (id, is_calling, call) = match std::mem::replace(&mut self.stage, Stage::Done) {
@@ -453,17 +453,17 @@ impl Attempt {
             request: &self.request,
             is_calling,
         });
-        // Now a task adopts the call.
+        // Dropping the call makes a task adopt it.
         drop(call);
     }
 }
 
-/// Asks for a claim after the release of another claim of this client.
+/// Releases another claim of this client, then asks for a claim.
 fn ask_after(queue: Arc<SharedQueue>, release: Release, claim: Arc<Claim>) -> Call<AcquireReply> {
     Call::new(async move {
         let context = queue.context();
         let limit = context.settings.unlock_limit.min(claim.lease);
-        // A task goes on if it fails; the store then finds the key busy.
+        // If the release fails, a task retries it, and the store answers that the key is busy.
         let _ = Box::new(release).send(limit).await;
         let not_after = context.not_after(context.now());
         context.store.acquire(claim, not_after).await

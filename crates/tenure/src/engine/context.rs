@@ -26,7 +26,7 @@ pub(crate) struct Context {
     pub(crate) id: ClientId,
     claims: AtomicU64,
     owners: AtomicU64,
-    /// Attempts and held claims, for the limit.
+    /// Number of attempts and held claims, limited by `max_claims`.
     live: AtomicUsize,
     random: AtomicU64,
     losses: [Notify; LOSS_NOTIFIERS],
@@ -42,7 +42,7 @@ impl Context {
         let settings = settings.within_reason();
         let random = settings.seed.unwrap_or_else(|| {
             let mut random = [0; 16];
-            // Without the system's randomness two clients could take one name, and release each other's locks.
+            // Without random names two clients could have the same ID, and release each other's locks.
             getrandom::fill(&mut random).expect("the operating system has random numbers to give");
             random
         });
@@ -70,7 +70,7 @@ impl Context {
         self.clock.now()
     }
 
-    /// Records a transient error of a call that a waiter depends on. Warns once, until a call succeeds.
+    /// Records a transient error of a call that a waiter depends on. Warns once, until the next successful call.
     pub(crate) fn store_failed(&self, key: &LockKey, error: &BackendError) {
         *self.last_error.lock() = Some(error.clone());
         if self.unreachable.swap(true, Ordering::Relaxed) {
@@ -103,7 +103,7 @@ impl Context {
         std::num::NonZeroU64::MIN.saturating_add(self.owners.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// The order in which a claim of that mode is placed: where the store has one order, unfair claims queue like fair ones.
+    /// The order in which a claim of that mode is placed. If the store has one order only, unfair claims queue like fair ones.
     pub(crate) fn fairness(&self, mode: Mode, wanted: Fairness) -> Fairness {
         match self.store.profile().order(mode) {
             Order::FifoForBoth => Fairness::Fifo,
@@ -117,23 +117,23 @@ impl Context {
             .get_or_init(|| Meters::new(self.store.profile().store, None))
     }
 
-    /// The renewer's metrics.
+    /// The renewer's metrics, registered on first use.
     pub(crate) fn renewal_meters(&self) -> &Rounds {
         self.renewal_meters
             .get_or_init(|| Rounds::new(self.store.profile().store))
     }
 
-    /// The notifier of a claim's loss; several claims share one.
+    /// The notifier for the loss of a claim. Several claims share one.
     pub(crate) fn loss(&self, claim: ClaimId) -> &Notify {
         &self.losses[claim.number() as usize % LOSS_NOTIFIERS]
     }
 
-    /// The latest time at which the store may place a claim that is sent now.
+    /// The latest time at which the store may place a claim that is sent at `now`.
     pub(crate) fn not_after(&self, now: Instant) -> Instant {
         now + self.settings.call_limit.min(MAX_NOT_AFTER)
     }
 
-    /// Counts one more attempt or held claim.
+    /// Counts one more attempt or held claim, up to the limit `max_claims`.
     pub(crate) fn reserve(self: &Arc<Self>) -> Result<Place, Error> {
         if self.live.fetch_add(1, Ordering::Relaxed) >= self.settings.max_claims {
             self.live.fetch_sub(1, Ordering::Relaxed);
@@ -146,7 +146,7 @@ impl Context {
         Ok(Place(self.clone()))
     }
 
-    /// A cheap random number, to spread waits and renewals.
+    /// A cheap random number that spreads waits and renewals.
     pub(crate) fn dice(&self) -> u64 {
         let mut x = self.random.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed);
         x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -160,7 +160,7 @@ impl Context {
     }
 }
 
-/// How long to wait after that many failures in a row: 20 ms, doubled with each failure up to 640 ms, and a quarter more or less.
+/// The pause after a number of failures in a row: 20 ms, doubled with each failure up to 640 ms, plus or minus a quarter.
 pub(crate) fn backoff(failures: u32, dice: u64) -> Duration {
     let base = Duration::from_millis(20 << failures.saturating_sub(1).min(5));
     base.mul_f64(0.75 + (dice % 512) as f64 / 1024.0)

@@ -4,11 +4,11 @@ use std::time::Duration;
 
 use tenure_backend::Instant;
 
-/// The least a lease may be: below it the margins would eat it up.
+/// The shortest valid lease. The safety margins would use up a shorter one.
 pub(crate) const MIN_LEASE: Duration = Duration::from_millis(30);
 
-/// What is taken off a lease beside drift, unless the backend names a margin of its own: 10 ms, or a hundredth of
-/// the lease if that is more.
+/// The default safety margin that is subtracted from a lease in addition to drift: 10 ms, or a hundredth of the lease if
+/// that is more.
 fn margin(lease: Duration) -> Duration {
     Duration::from_millis(10).max(lease / 100)
 }
@@ -21,7 +21,7 @@ pub(crate) fn believe_until(held_from: Instant, lease: Duration, own: Option<Dur
             .saturating_sub(own.unwrap_or_else(|| margin(lease)))
 }
 
-/// How long after a confirmation the next renewal is due: a third of the lease, up to a tenth of it earlier.
+/// Time from a confirmation to the next renewal: a third of the lease, up to a tenth of it earlier.
 ///
 /// `dice` (any number) spreads the renewals of several clients.
 pub(crate) fn renew_after(lease: Duration, dice: u64) -> Duration {
@@ -29,12 +29,12 @@ pub(crate) fn renew_after(lease: Duration, dice: u64) -> Duration {
     third - third / 10_240 * u32::try_from(dice % 1024).unwrap_or(0)
 }
 
-/// How long after a renewal of unknown outcome the next one is due: several tries fit into the same third.
+/// Time from a renewal of unknown outcome to the next one, short enough for several tries within the same third.
 pub(crate) fn retry_after(lease: Duration) -> Duration {
     (lease / 30).max(Duration::from_millis(5))
 }
 
-/// How late the watchdog may be before it says that its runtime stalled.
+/// How late the watchdog may run before it reports that its runtime stalled.
 pub(crate) fn stall_after(lease: Duration) -> Duration {
     lease / 6
 }

@@ -13,10 +13,10 @@ use super::wheel::Mark;
 use crate::error::{Lost, LostCause};
 use crate::telemetry::Meters;
 
-/// The deadline of a lost claim. It is never replaced, which makes loss sticky.
+/// The deadline of a lost claim. It is never replaced: a lost claim stays lost.
 const LOST: u64 = 0;
 
-/// How a claim is to be held, apart from its lease.
+/// How a claim is held, apart from its lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct HoldTerms {
     /// Whether the watchdog renews the lease.
@@ -68,9 +68,9 @@ pub(crate) struct Hold {
     /// Number of grants that the claim reserved.
     pub(crate) run: u32,
     extra: Option<Box<Extra>>,
-    /// The lease that the renewer counts with: what the caller asked for, or what the store gave last if that is less.
+    /// The lease that the renewer counts with: the caller's, or the last one from the store if that is shorter.
     lease_nanos: AtomicU64,
-    /// The lease that the store gave first.
+    /// The lease that the store granted first.
     given_nanos: u64,
     /// The local deadline in nanoseconds, or [`LOST`].
     deadline: AtomicU64,
@@ -102,7 +102,7 @@ impl Hold {
         now: Instant,
     ) -> Option<Arc<Hold>> {
         let profile = context.store.profile();
-        // A fixed lease is not longer than the caller asked for, also where the store rounds it up.
+        // A fixed lease is never longer than the caller asked for, even if the store rounds it up.
         let believed = if terms.renewed {
             grant.lease
         } else {
@@ -143,12 +143,12 @@ impl Hold {
         }))
     }
 
-    /// Whether the claim is believed to be held at `now`. Once it was not, it never is again.
+    /// Checks that the claim is still believed to be held at `now`. After one failure it fails for ever.
     pub(crate) fn check(&self, now: Instant) -> Result<(), Lost> {
         loop {
             let deadline = self.deadline.load(Ordering::Acquire);
             if deadline == LOST {
-                // Whoever stored LOST stores the cause as its next step: this waits for nothing but that.
+                // The task that stores LOST stores the cause right after it, so this wait is short.
                 return Err(self.lost(LostCause::clone(self.loss.wait())));
             }
             if now.as_nanos() < deadline {
@@ -163,12 +163,12 @@ impl Hold {
         Lost::new(cause, self.claim.at.key.clone(), self.token(0))
     }
 
-    /// Like [`check`](Self::check), for those who do not care why.
+    /// Like [`check`](Self::check), without the cause.
     pub(crate) fn is_believed(&self, now: Instant) -> bool {
         self.check(now).is_ok()
     }
 
-    /// Why the local deadline came without a confirmation.
+    /// The cause of a local deadline that passed without a confirmation.
     fn why_belief_ends(&self, deadline: u64) -> LostCause {
         if self.max_hold_ends().is_some_and(|end| deadline >= end.as_nanos()) {
             LostCause::MaxHold
@@ -179,7 +179,7 @@ impl Hold {
         }
     }
 
-    /// Ends belief, for good.
+    /// Marks the claim as lost, for good.
     pub(crate) fn lose(&self, cause: LostCause) {
         let mut deadline = self.deadline.load(Ordering::Acquire);
         while deadline != LOST && !self.lose_if(deadline, cause.clone()) {
@@ -187,7 +187,7 @@ impl Hold {
         }
     }
 
-    /// Ends belief unless the deadline has changed.
+    /// Marks the claim as lost, unless the deadline has changed.
     fn lose_if(&self, deadline: u64, cause: LostCause) -> bool {
         let won = self
             .deadline
@@ -201,7 +201,7 @@ impl Hold {
         won
     }
 
-    /// Notified when this claim, or one of several others, is lost.
+    /// The notifier for the loss of this claim, shared with several other claims.
     pub(crate) fn loss_notifier(&self) -> &Notify {
         self.context.loss(self.claim.at.id)
     }
@@ -210,8 +210,8 @@ impl Hold {
         self.meters.as_deref().unwrap_or_else(|| self.context.meters())
     }
 
-    /// Moves the deadline after a renewal, unless it has passed. The deadline may move back: a store may keep the claim for
-    /// less than before. Ignores the reply to a request that was sent before the last confirmed one.
+    /// Moves the deadline after a renewal, unless it has passed. The deadline may move back, because a store may keep the claim
+    /// for less time than before. Ignores the reply to a request that was sent before the last confirmed one.
     pub(crate) fn extend(&self, held_from: Instant, lease: Duration, margin: Option<Duration>, now: Instant) {
         self.unconfirmed.store(false, Ordering::Relaxed);
         let sent = held_from.as_nanos();
@@ -222,7 +222,7 @@ impl Hold {
         if let Some(end) = self.max_hold_ends() {
             later = later.min(end);
         }
-        // Read again with each attempt: a later request may be confirmed by another task at the same moment.
+        // Checked in each attempt, because another task may confirm a later request at the same time.
         let is_last = || self.confirmed.load(Ordering::Acquire) == sent;
         let moved = |deadline| {
             (deadline != LOST && now.as_nanos() < deadline && is_last()).then_some(later.as_nanos())
@@ -235,7 +235,7 @@ impl Hold {
             .store((Instant::ORIGIN + least).as_nanos(), Ordering::Relaxed);
     }
 
-    /// Records that a renewal is sent: unless it is confirmed, the store was unreachable.
+    /// Records that a renewal was sent. Until it is confirmed, the store counts as unreachable.
     pub(crate) fn renewal_sent(&self) {
         self.unconfirmed.store(true, Ordering::Relaxed);
     }
@@ -245,22 +245,22 @@ impl Hold {
         self.first_renewal_due.load(Ordering::Relaxed)
     }
 
-    /// The store has confirmed the early renewal that it wants.
+    /// Records that the store has confirmed the early renewal that it wants.
     pub(crate) fn first_renewal_done(&self) {
         self.first_renewal_due.store(false, Ordering::Relaxed);
     }
 
-    /// Whether the watchdog renews the claim: always, or until the store has confirmed its early renewal.
+    /// Whether the watchdog renews the claim: until it is released, or only until the store has confirmed its early renewal.
     pub(crate) fn is_renewed(&self) -> bool {
         self.renewed || self.is_first_renewal_due()
     }
 
-    /// The lease that renewal reckons with: what was asked for, or what the store gave last if that is less.
+    /// The lease that the renewer counts with: the caller's, or the last one from the store if that is shorter.
     pub(crate) fn lease(&self) -> Duration {
         Duration::from_nanos(self.lease_nanos.load(Ordering::Relaxed))
     }
 
-    /// The lease that the store said it gave.
+    /// The lease that the store granted first.
     pub(crate) fn given_lease(&self) -> Duration {
         Duration::from_nanos(self.given_nanos)
     }
@@ -270,22 +270,22 @@ impl Hold {
         self.extra.as_ref()?.evidence.as_ref()
     }
 
-    /// When belief ends unless a renewal comes.
+    /// The local deadline, which the next renewal moves.
     pub(crate) fn deadline(&self) -> Instant {
         Instant::from_nanos(self.deadline.load(Ordering::Acquire))
     }
 
-    /// When the request was sent that the store confirmed last.
+    /// Time at which the last confirmed request was sent.
     pub(crate) fn confirmed(&self) -> Instant {
         Instant::from_nanos(self.confirmed.load(Ordering::Acquire))
     }
 
-    /// When its longest hold time ends, if it has one.
+    /// The end of `max_hold`, if the holder set one.
     fn max_hold_ends(&self) -> Option<Instant> {
         self.extra.as_ref()?.max_hold_ends
     }
 
-    /// Until when it is kept though its holder is done.
+    /// The end of `at_least`, if the holder set one: until then the claim is kept after its unlock.
     pub(crate) fn kept_until(&self) -> Option<Instant> {
         self.extra.as_ref()?.kept_until
     }
@@ -295,7 +295,7 @@ impl Hold {
         FencingToken::new(self.first_token?.get() + u64::from(nth))
     }
 
-    /// Counts one more guard of the same owner; false if the last one is gone already.
+    /// Adds a guard of the same owner. Returns false if the last guard is gone.
     pub(crate) fn enter_again(&self) -> bool {
         self.guards
             .fetch_update(Ordering::AcqRel, Ordering::Acquire, |guards| {
@@ -304,7 +304,7 @@ impl Hold {
             .is_ok()
     }
 
-    /// Counts one guard less; true if it was the last.
+    /// Removes a guard. Returns true if it was the last.
     pub(crate) fn leave(&self) -> bool {
         self.guards.fetch_sub(1, Ordering::AcqRel) == 1
     }
@@ -314,7 +314,7 @@ impl Hold {
         self.guards.load(Ordering::Acquire) > 0
     }
 
-    /// Marks the claim as nobody's to pass or renew; false if it was so marked before.
+    /// Marks the claim as released: it can neither be handed over nor renewed. Returns false if it was marked before.
     pub(crate) fn depart(&self) -> bool {
         !self.departed.swap(true, Ordering::AcqRel)
     }
@@ -324,7 +324,7 @@ impl Hold {
         self.departed.load(Ordering::Acquire)
     }
 
-    /// Whether the watchdog renews the claim until its holder is done.
+    /// Whether the watchdog renews the claim until its holder releases it.
     pub(crate) fn is_lease_renewed(&self) -> bool {
         self.renewed
     }

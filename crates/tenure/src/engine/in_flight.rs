@@ -27,9 +27,9 @@ use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use super::tasks::Tasks;
 
-/// A call with everything that follows from its answer.
+/// A call, and everything that follows from its answer.
 pub(crate) trait Adoptable: Future<Output: Send> + Send + Unpin + 'static {
-    /// Prepares for the adoption, with the waker that the caller left. Returns the waker if the caller is to poll again.
+    /// Prepares for the adoption, with the waker that the caller left. Returns the waker if the caller must poll again.
     fn prepare(&mut self, waker: Option<Waker>) -> Option<Waker>;
 
     /// Handles the output of the task that polled the call to its end.
@@ -95,7 +95,7 @@ impl<W: Adoptable> InFlight<W> {
             State::Polled(_) | State::Done => panic!("a call was polled after it had ended"),
         };
         drop(state);
-        // Not under the lock: what this wakes may come back here.
+        // Polls without the lock: a waker that runs here may lock this cell.
         let polled = Pin::new(&mut work).poll(cx);
         let mut state = cell.state.lock();
         if let Poll::Ready(output) = polled {
@@ -126,7 +126,7 @@ impl<W: Adoptable> Adopt for Cell<W> {
         let mut state = self.state.lock();
         match mem::replace(&mut *state, State::Adopted) {
             State::Here(mut work, waker) => {
-                // Under the lock: the caller that finds its call adopted finds it prepared.
+                // Under the lock: a caller that finds its call adopted can rely on `prepare` having run.
                 let waker = work.prepare(waker);
                 drop(state);
                 self.tasks.spawn(async move {
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn calls_that_end_at_once_are_forgotten_by_the_next() {
+    fn ended_calls_are_pruned_by_the_next_insert() {
         let mut calls = OverdueCalls::default();
         for n in 0..1_000 {
             drop(push(&mut calls, Instant::ORIGIN + n * MS));
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn what_gathered_behind_a_slow_one_goes_by_and_by_when_that_has_ended() {
+    fn calls_behind_a_slow_call_are_pruned_when_it_ends() {
         let mut calls = OverdueCalls::default();
         let slow = push(&mut calls, Instant::ORIGIN);
         for n in 1..1_000 {
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn the_next_look_is_for_one_that_has_not_ended() {
+    fn the_next_due_call_has_not_ended() {
         let mut calls = OverdueCalls::default();
         assert_eq!(calls.next_due(), None);
         let first = push(&mut calls, Instant::ORIGIN + MS);
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_due_is_taken_out_and_no_more() {
+    fn only_due_calls_are_taken_out() {
         let mut calls = OverdueCalls::default();
         let _all: Vec<_> = (0..5)
             .map(|n| push(&mut calls, Instant::ORIGIN + n * MS))

@@ -26,14 +26,14 @@ pub(crate) struct OwnCall {
 
 /// What the answer means for the caller.
 pub(crate) enum Judged {
-    /// It holds the key since then.
+    /// The caller has held the key since that time.
     Held(Arc<Hold>, Instant),
-    /// It waits, with this claim.
+    /// The caller waits with this claim.
     Waits(Arc<Claim>),
-    /// It only tried, and the lock is busy.
+    /// The caller only tried, and the lock is busy.
     Refused,
     Failed(Error),
-    /// The caller was dropped: everything was released.
+    /// The caller was dropped, and everything was released.
     Left,
 }
 
@@ -42,12 +42,12 @@ pub(crate) enum Judged {
 enum Placed {
     No,
     Yes,
-    /// The call was not answered.
+    /// Not known: the call was not answered.
     Perhaps,
 }
 
 impl OwnCall {
-    /// Judges the answer, and tells the queue.
+    /// Judges the answer, and reports it to the queue.
     fn judge(&self, answer: Result<AcquireReply, BackendError>) -> Judged {
         let OwnCall {
             queue, claim, tries, ..
@@ -86,7 +86,7 @@ impl OwnCall {
                 "the store could not judge this request in time: try again",
             )),
             Ok(_) => self.wait_anew(),
-            // The claim may have been placed: it is asked for again, and keeps its place.
+            // The claim may be in the store's queue: polls it again, so that it keeps its place there.
             Err(error) if self.keeps_place(&error) => {
                 let placed = match error.effect() {
                     Effect::Unknown => Placed::Perhaps,
@@ -107,8 +107,8 @@ impl OwnCall {
         }
     }
 
-    /// Whether a fair claim is asked for again after that error. Not where the store forgets ended claims: a call that is
-    /// still in flight could place the claim after it was withdrawn.
+    /// Whether a fair claim is polled again after that error. Not if the store forgets ended claims: a call that is still in
+    /// flight could then place the claim after its withdrawal.
     fn keeps_place(&self, error: &BackendError) -> bool {
         let forgets = !self.queue.context().store.profile().remembers_ended;
         let fair = self.claim.fairness == Fairness::Fifo && !self.tries;
@@ -177,7 +177,7 @@ impl OwnCall {
 /// A caller's own call in flight. It is judged once, whichever side polls it to its end.
 pub(crate) struct Asking {
     call: Call<AcquireReply>,
-    /// `None` once the call is judged.
+    /// `None` after the call was judged.
     own: Option<OwnCall>,
 }
 
@@ -208,7 +208,7 @@ impl Adoptable for Asking {
         })
     }
 
-    /// The queue has told the caller.
+    /// Does nothing: the queue has already notified the caller.
     fn finished(self, _: Judged) {}
 }
 

@@ -1,5 +1,5 @@
-//! A thread of a client's own, for programs whose tasks block: its watchdog, its store's connections and whatever its
-//! calls start run there.
+//! A thread of the client's own, for programs whose tasks block their runtime. It runs the watchdog, the connections to the
+//! store, and tasks that calls start.
 
 use std::fmt;
 use std::future::{Future, poll_fn};
@@ -19,7 +19,7 @@ use crate::error::Error;
 const NO_THREAD: Error = Error::Closed("the system gave no thread for this client");
 const RUNTIME_ENDED: Error = Error::Closed("the client's own thread ended while its store was opened");
 
-/// A runtime on a thread of its own, which ends with the work that it is given, or with this if it is given none.
+/// A runtime on its own thread. It ends with the work that it runs, or when this is dropped without any work.
 pub(crate) struct OwnThread {
     runtime: Handle,
     work: oneshot::Sender<Work>,
@@ -50,12 +50,12 @@ impl OwnThread {
         })
     }
 
-    /// Opens a store here. Its calls may be polled anywhere: what they start runs here too.
+    /// Opens a store on this thread. Its calls may be polled anywhere; the tasks that they start run here too.
     pub(crate) async fn open(
         &self,
         opening: impl Future<Output = Result<Arc<dyn Backend>, Error>> + Send + 'static,
     ) -> Result<Arc<dyn Backend>, Error> {
-        // Dropped with this future, whose owner also drops the thread.
+        // If this future is dropped, its owner drops the thread too.
         let opened = self.runtime.spawn(opening).await;
         Ok(Arc::new(Anchored {
             store: opened.map_err(ended)??,
@@ -67,14 +67,14 @@ impl OwnThread {
         &self.runtime
     }
 
-    /// Gives the thread its work.
+    /// Runs `work` on the thread, which ends with it.
     pub(crate) fn run(self, work: impl Future<Output = ()> + Send + 'static) {
-        // The thread waits for nothing else.
+        // Cannot fail: the thread waits for this message.
         let _ = self.work.send(Box::pin(work));
     }
 }
 
-/// Why what was to open a store has ended without an answer.
+/// The error if the task that opened a store ended without a result.
 fn ended(error: JoinError) -> Error {
     match error.try_into_panic() {
         Ok(panic) => std::panic::resume_unwind(panic),
@@ -88,8 +88,8 @@ impl fmt::Debug for OwnThread {
     }
 }
 
-/// A store whose calls are polled as if on the runtime where it was opened: a connection that one of them replaces does
-/// not come to stand on a caller's, which may block or end.
+/// A store whose calls are polled in the context of the runtime that opened it. A call may replace a connection, and the
+/// caller's runtime, which may block or end, must not drive the new one.
 #[derive(Debug)]
 struct Anchored {
     store: Arc<dyn Backend>,

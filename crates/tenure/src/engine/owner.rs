@@ -1,4 +1,4 @@
-//! Re-entry, asked for by name: an owner's second lock of a key is its first one once more, without I/O.
+//! Re-entrant locks by name: an owner that holds a key acquires it again without I/O.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -13,17 +13,17 @@ use tenure_backend::{ClientId, Instant, Kind, LockKey, Mode};
 use super::hold::Hold;
 use crate::error::Error;
 
-/// On whose behalf locks are taken. Locks that are `owned_by` the same owner can be nested.
+/// A named owner of locks. Locks that are `owned_by` the same owner can be nested.
 ///
 /// While an owner holds a key, its next lock of that key returns at once, with a guard on the same claim and the
-/// same token; the claim is given back with the last guard. A read lock inside a write lock is a guard on the write
+/// same token; the last guard releases the claim. A read lock inside a write lock is a guard on the write
 /// lock. A write lock inside a read lock is [`WouldDeadlock`](crate::Error::WouldDeadlock). Semaphores are not
 /// re-entrant: each acquisition takes permits.
 ///
-/// A nested lock is the first one's claim, with all that the first asked for: its lease, `max_hold`, `at_least` and
-/// label. What the nested one asks for is ignored, so a `max_hold` that ends the first lock ends every nested one.
+/// A nested lock shares the claim of the first one, with its lease, `max_hold`, `at_least` and label. The options of the
+/// nested lock are ignored, so a `max_hold` that ends the first lock ends every nested one.
 ///
-/// An owner is a value, not a task or a thread: clone it to whoever acts on its behalf.
+/// An owner is a value, not a task or a thread: give a clone to each task that acts for it.
 ///
 /// # Examples
 /// ```
@@ -43,16 +43,16 @@ struct Inner {
     number: NonZeroU64,
     name: Arc<str>,
     client: ClientId,
-    /// Seats that were taken: their numbers are never used twice.
+    /// Number of waiting attempts so far. Each has its own number.
     seats: AtomicU64,
     holds: Mutex<HashMap<(LockKey, Kind), Owned>>,
 }
 
-/// What an owner has, and wants, of one key.
+/// The claims and the waiting attempts of an owner for one key.
 #[derive(Default)]
 struct Owned {
     claims: Vec<Weak<Hold>>,
-    /// Its attempts that wait: the first that is granted serves them all.
+    /// Attempts that wait. The first grant serves them all.
     waiting: BTreeMap<u64, Waker>,
 }
 
@@ -67,17 +67,17 @@ impl Owned {
     }
 }
 
-/// What an owner's attempt is told.
+/// The reply to an owner's attempt.
 pub(crate) enum Reentry {
-    /// It holds the key: this is one more guard.
+    /// The owner holds the key: the attempt gets one more guard.
     Again(Arc<Hold>),
-    /// It would wait for itself, or is another client's.
+    /// The attempt would wait for itself, or the owner belongs to another client.
     Refused(Error),
-    /// It does not hold the key; the waker is woken when it does.
+    /// The owner does not hold the key. The waker is woken when it does.
     No,
 }
 
-/// An owner's attempt that waits; dropped, it does so no more.
+/// A waiting attempt of an owner, registered until it is dropped.
 pub(crate) struct Seat {
     owner: Owner,
     name: (LockKey, Kind),
@@ -95,7 +95,7 @@ impl Owner {
         }))
     }
 
-    /// The name it was given, for people.
+    /// The name that was given to [`Client::owner`](crate::Client::owner), for people.
     pub fn name(&self) -> &str {
         &self.0.name
     }
@@ -104,7 +104,7 @@ impl Owner {
         self.0.number.get()
     }
 
-    /// Takes the key again if this owner holds it. If not, `seat` keeps the waker until the attempt has ended.
+    /// Acquires the key again if this owner holds it. Otherwise `seat` keeps the waker until the attempt has ended.
     pub(crate) fn enter(
         &self,
         client: ClientId,
@@ -149,7 +149,7 @@ impl Owner {
         Reentry::No
     }
 
-    /// The owner was granted a key: its other attempts at it have it too.
+    /// Wakes the owner's other attempts for a key that it was granted: they share the claim.
     pub(crate) fn holds(&self, held: &Arc<Hold>) {
         let waiting = {
             let mut holds = self.0.holds.lock();
@@ -163,7 +163,7 @@ impl Owner {
         waiting.into_values().for_each(Waker::wake);
     }
 
-    /// Forgets a key of which nothing is left: nothing stays behind per name.
+    /// Removes the entry of a key without claims and waiters, so that memory does not grow with the number of names.
     pub(crate) fn forget(&self, held: &Hold) {
         self.tidy((held.claim.at.key.clone(), held.claim.mode.kind()), |_| {});
     }
@@ -212,15 +212,15 @@ mod tests {
     use super::*;
 
     impl Owner {
-        /// How many names it keeps anything about.
+        /// Number of keys that have an entry.
         fn kept(&self) -> usize {
             self.0.holds.lock().len()
         }
     }
 
-    /// R32: nothing stays behind for each name that was ever locked.
+    /// R32: an owner keeps no entry for a key that it no longer holds or waits for.
     #[tokio::test(start_paused = true)]
-    async fn an_owner_keeps_nothing_about_a_name_when_all_is_over() {
+    async fn an_owner_forgets_keys_that_it_no_longer_holds() {
         let client = crate::connect("memory:").await.unwrap();
         let owner = client.owner("importer");
         let mutex = |key: &str| client.mutex(key).owned_by(&owner);

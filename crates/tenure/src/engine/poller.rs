@@ -1,6 +1,6 @@
-//! The poller: a task that asks the store for waiters, until a claim is granted or no waiter wants it.
+//! The poller: a task that asks the store on behalf of waiters, until a claim is granted or no waiter wants it.
 //!
-//! It waits for the store's wake-ups, always with polls behind them: a lost wake-up costs time, never a lock.
+//! It waits for the store's wake-ups, and also polls at intervals: a lost wake-up costs time, never a lock.
 
 use std::future::{Future, poll_fn};
 use std::pin::Pin;
@@ -26,7 +26,7 @@ const REARM: Duration = Duration::from_secs(1);
 /// The most that is added to a poll interval at random.
 const SPREAD: Duration = Duration::from_millis(50);
 
-/// The waiters for whom a poller asks.
+/// The waiters on whose behalf a poller asks the store.
 pub(crate) trait Demand: Send + Sync + 'static {
     /// Notified when [`next`](Self::next) or [`is_wanted`](Self::is_wanted) may have changed.
     fn signal(&self) -> &Notify;
@@ -34,7 +34,7 @@ pub(crate) trait Demand: Send + Sync + 'static {
     /// The next thing to do.
     fn next(&mut self) -> Next;
 
-    /// Whether to go on asking with that claim: how soon to check again, or `None`.
+    /// Whether waiters still want that claim: `Some` is the time until the next check.
     fn is_wanted(&self, claim: &Claim) -> Option<Duration>;
 
     /// Handles the end of a search. If it is uncertain, an unanswered request may have placed the claim, or may still do so.
@@ -46,25 +46,25 @@ pub(crate) trait Demand: Send + Sync + 'static {
 pub(crate) enum Next {
     /// The task ends.
     Exit,
-    /// Look again at a signal, or after that time.
+    /// Check again when notified, or after that time.
     Rest(Duration),
-    /// Ask the store whether this holder, whose lease is not renewed, was evicted.
+    /// Ask the store whether this hold was evicted: its lease is not renewed, so no renewal would find out.
     Verify(Arc<Hold>, Arc<dyn HoldObserver>),
-    /// Ask for this claim, after a pause.
+    /// Ask the store for this claim, after a pause.
     Ask(Arc<Claim>, Pause),
 }
 
 /// What to do before the next poll.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Pause {
-    /// Wait for a wake-up, up to that time. That many other clients have waited for longer.
+    /// Wait for a wake-up, at most for `time`. `others` clients have waited for longer.
     UntilWakeUp { time: Duration, others: u32 },
-    /// Wait for that time, whatever wakes: the store did not answer, or other clients go first.
+    /// Wait for that time and ignore wake-ups: the store did not answer, or other clients go first.
     Fixed(Duration),
 }
 
 impl Pause {
-    /// Listen, and ask.
+    /// Listen for wake-ups and poll, without a pause.
     pub(crate) const AT_ONCE: Self = Pause::UntilWakeUp {
         time: Duration::ZERO,
         others: 0,
@@ -74,9 +74,9 @@ impl Pause {
 /// How a search for one claim ended.
 pub(crate) enum Found {
     Granted(Grant),
-    /// The claim was ended by another client.
+    /// Another client evicted the claim.
     Ended,
-    /// The store refused for good.
+    /// The store refused the claim with a permanent error.
     Failed(BackendError),
     /// No waiter wants the claim any more.
     Unwanted,
@@ -102,7 +102,7 @@ pub(crate) async fn run(services: Arc<Services>, mut demand: impl Demand) {
                 }
             }
             Next::Verify(hold, observer) => {
-                // The guard learns the outcome, and the next look sees it.
+                // The guard gets the outcome. The next look finds the key free or held.
                 let _ = renewer.verify(&hold, observer).await;
             }
             Next::Ask(claim, pause) => {
@@ -119,7 +119,7 @@ pub(crate) async fn run(services: Arc<Services>, mut demand: impl Demand) {
                     sleep(tasks, backoff(failures, context.dice())).await;
                 }
                 if is_unwanted {
-                    // The client may be closing: its queues follow.
+                    // If the client is closing, its queues close next: yields to that task.
                     tokio::task::yield_now().await;
                 }
             }
@@ -132,7 +132,7 @@ struct Search<'a> {
     claim: &'a Arc<Claim>,
     wakes: Option<Wakes>,
     rearm_at: Instant,
-    /// A request to listen that the store has not answered. Polls do not wait for it.
+    /// A request for wake-ups that the store has not answered. Polls do not wait for it.
     arming: Option<Call<Wakes>>,
     seniority: Seniority,
     failures: u32,
@@ -181,7 +181,7 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// Listens for wake-ups, unless it does so already. A poll follows.
+    /// Subscribes to wake-ups, unless a subscription exists. The caller polls afterwards.
     async fn listen(&mut self) {
         let Services { context, tasks, .. } = self.services;
         let poll_only = context.store.profile().wake_up == WakeUp::Poll;
@@ -221,7 +221,7 @@ impl<'a> Search<'a> {
             Ok(AcquireReply::Ended) => return Err(Found::Ended),
             Ok(AcquireReply::Waiting { poll_after, .. }) => {
                 self.failures = 0;
-                // Counted from the request: a late answer does not put off the next poll.
+                // Measured from the request, so that a slow answer does not delay the next poll.
                 let poll_after = asked + poll_after - context.now();
                 let most = if self.wakes.is_some() { Duration::MAX } else { POLL };
                 let time = self.spread(poll_after.clamp(SOON, most));
@@ -241,12 +241,12 @@ impl<'a> Search<'a> {
         Ok(Pause::Fixed(backoff(self.failures, context.dice())))
     }
 
-    /// A little more than `time`, differently for each client, so that they do not all ask at once.
+    /// Adds a random part to `time`, so that clients do not all poll at once.
     fn spread(&self, time: Duration) -> Duration {
         time + (time / 8).min(SPREAD).mul_f64(self.services.context.fraction())
     }
 
-    /// Waits for a wake-up or `time`. Returns false if the claim is unwanted.
+    /// Waits for a wake-up, or for `time`. Returns false if no waiter wants the claim any more.
     async fn wait(&mut self, time: Duration, demand: &impl Demand) -> bool {
         let Services { context, tasks, .. } = self.services;
         let mut until = context.now() + time;
@@ -283,8 +283,8 @@ impl<'a> Search<'a> {
 
 /// How long this client has waited, compared with the clients that the same wake-ups reach.
 ///
-/// The first client that asks after a wake-up has the key. At a distance that is a lottery, and some clients draw seldom. So
-/// each client gives a lead to the clients that have waited for longer: the client that had the last turn asks last.
+/// The first client that asks after a wake-up gets the key. On a distant store that is a lottery, and some clients win
+/// seldom. So each client lets those that have waited for longer ask first: the client that held the key last asks last.
 #[derive(Debug, Default)]
 struct Seniority {
     /// Number of clients that have waited for longer. Each wake-up is the turn of one of them.
@@ -294,11 +294,11 @@ struct Seniority {
 }
 
 impl Seniority {
-    /// The shortest lead. Where the store is near, clients ask at once: a timer would take longer than their turns.
+    /// The shortest lead that is given. Near a store clients ask at once: a timer would take longer than their turns.
     const SHORTEST: Duration = Duration::from_millis(1);
 
-    /// The lead of the others after a wake-up: a third of a round trip for each of them. Answers come at times that differ
-    /// by less.
+    /// The lead that this client gives to others after a wake-up: a third of a round trip for each of them. Arrival times
+    /// differ by less.
     fn woken(&mut self) -> Option<Duration> {
         self.ahead = self.ahead.saturating_sub(1);
         let lead = self.round_trip / 3 * self.ahead;

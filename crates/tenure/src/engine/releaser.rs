@@ -1,4 +1,4 @@
-//! The releaser: releases claims, for callers that wait for it and for those that do not.
+//! The releaser: releases claims, for callers that wait for the answer and for callers that do not.
 //!
 //! A release is retried while its effect is unknown. `unlock` polls its own release; the releaser's task sends those that
 //! callers left behind, in batches, and adopts the calls of callers that stopped polling.
@@ -46,12 +46,12 @@ struct Pending {
     /// Releases that callers left behind.
     releases: Vec<Release>,
     calls: OverdueCalls,
-    /// The time at which the task wakes by itself.
+    /// The time of the task's next wake-up.
     wakes_at: Option<Instant>,
 }
 
 impl Pending {
-    /// Adds a call. Returns true if the task would wake too late by itself.
+    /// Adds a call. Returns true if the task's next wake-up is too late for it.
     fn push(&mut self, due: Instant, call: &Arc<dyn Adopt>) -> bool {
         self.calls.push(due, Arc::downgrade(call));
         let is_sooner = self.wakes_at.is_none_or(|at| due < at);
@@ -62,9 +62,9 @@ impl Pending {
     }
 }
 
-/// One claim to be released, with the state of its retries.
+/// The release of one claim, with the state of its retries.
 pub(crate) struct Release {
-    /// It lives until the release is sent, and with it a client that was dropped.
+    /// The queue of the claim. Keeps a dropped client alive until the release is sent.
     origin: Arc<dyn Origin>,
     claim: Arc<Claim>,
     cause: Cause,
@@ -72,11 +72,11 @@ pub(crate) struct Release {
     /// A call in flight. It outlives the future that polls it.
     call: Option<BatchCall<ReleaseReply>>,
     tries: u32,
-    /// A closing client waits for it.
+    /// A closing client waits until this token is dropped.
     _token: TaskTrackerToken,
 }
 
-/// What a release needs of the queue from which it comes.
+/// The part of its queue that a release needs.
 pub(crate) trait Origin: Send + Sync {
     fn releaser(&self) -> &Releaser;
 
@@ -86,17 +86,17 @@ pub(crate) trait Origin: Send + Sync {
     fn successor_answered(self: Arc<Self>, successor: NamedSuccessor, answer: SuccessorAnswer);
 }
 
-/// The claim that the release grants, if the store gives it the key at once.
+/// The claim that the store grants with the release, if the key is then free.
 pub(crate) struct NamedSuccessor {
     pub(crate) claim: Arc<Claim>,
     pub(crate) request: LockRequest,
 }
 
-/// What became of a successor.
+/// The store's answer about a successor.
 pub(crate) struct SuccessorAnswer {
     /// Number of other waiters, where the store reports it.
     pub(crate) others: Option<u32>,
-    /// `None` if the store has not answered.
+    /// `None` if the store did not answer.
     pub(crate) standing: Option<AcquireReply>,
     /// An unanswered request may have placed the claim, or may still do so.
     pub(crate) may_be_placed: bool,
@@ -105,7 +105,7 @@ pub(crate) struct SuccessorAnswer {
 /// How a release ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Left {
-    /// This release removed the claim.
+    /// This request removed the claim.
     Freed,
     /// The claim was absent before.
     WasGone,
@@ -129,7 +129,7 @@ impl Releaser {
     pub(crate) fn send_later(&self, release: Release) {
         let mut pending = self.0.pending.lock();
         if self.0.tasks.is_gone() {
-            // No task is left to send it: the lease ends the claim.
+            // No task is left to send the release: the lease ends the claim.
             drop(pending);
             return;
         }
@@ -147,7 +147,7 @@ impl Releaser {
             self.0.signal.notify_one();
         }
         if self.0.tasks.is_closed() {
-            // The closing client has already adopted the calls in the list.
+            // The client is closing and has already adopted the calls in the list, so this one is adopted here.
             call.clone().adopt();
         }
     }
@@ -158,7 +158,7 @@ impl Releaser {
         calls.adopt();
     }
 
-    /// Drops what was not sent, because no runtime is left: leases end the claims.
+    /// Drops releases that were not sent, because no runtime is left: leases end the claims.
     pub(crate) fn drop_pending(&self) {
         let releases = mem::take(&mut self.0.pending.lock().releases);
         drop(releases);
@@ -178,7 +178,7 @@ impl Releaser {
             let (releases, calls, next) = {
                 let mut pending = pending.lock();
                 let calls = pending.calls.take_due(now);
-                // A wake-up that was set stays set, so that calls that come and go do not wake the task each time.
+                // Keeps an earlier wake-up, so that calls that come and go do not reset the timer each time.
                 let set = pending.wakes_at.filter(|at| *at > now);
                 let next = pending.calls.next_due().into_iter().chain(set).min();
                 pending.wakes_at = next;
@@ -233,9 +233,9 @@ impl Release {
         &self.origin.releaser().0
     }
 
-    /// Sends the release and retries it for up to `limit` while its effect is unknown. After that a task goes on.
+    /// Sends the release, and retries it for up to `limit` while its effect is unknown. After that a task continues.
     ///
-    /// Others wait for the claim: a task adopts the release unless the caller has polled it to its end within the offer
+    /// Others wait for the claim, so a task adopts the release if the caller has not polled it to its end within the offer
     /// window.
     ///
     /// # Cancel safety
@@ -263,7 +263,7 @@ impl Release {
         .await
     }
 
-    /// Makes the call. Returns the answer of a store that answers at once; otherwise [`send`](Self::send) goes on.
+    /// Sends the request. Returns the answer if the store answers at once; otherwise [`send`](Self::send) continues.
     pub(crate) fn begin(&mut self) -> Option<Left> {
         let call = self.call();
         let answer = call.take_ready().map(|mut answers| answers.pop())?;
@@ -273,7 +273,7 @@ impl Release {
             .ok()
     }
 
-    /// Sends several releases in one call. Those that fail, or were in flight before, are retried one by one.
+    /// Sends several releases in one call. Those that fail, or were already in flight, are retried one by one.
     async fn send_batch(batch: Vec<Release>) {
         let (in_flight, fresh): (Vec<_>, Vec<_>) =
             batch.into_iter().partition(|release| release.call.is_some());
@@ -292,8 +292,8 @@ impl Release {
         }
     }
 
-    /// Retries the release for as long as the claim may last. A withdrawal is also retried for as long as an unanswered
-    /// request may place the claim.
+    /// Retries the release as long as the claim may be in the store, and a withdrawal as long as an unanswered request may
+    /// place the claim.
     pub(crate) async fn send_for_good(mut self) {
         let limit = match self.cause {
             Cause::Withdrawn => self.claim.lease.max(self.shared().context.settings.call_limit),
@@ -334,7 +334,7 @@ impl Release {
             if !may_succeed || now >= give_up {
                 return Err(error);
             }
-            // The last try is at the limit itself: until then the store may keep the claim.
+            // Makes the last try at the limit itself, because the store may keep the claim until then.
             let pause = backoff(self.tries, context.dice()).min(give_up - now);
             sleep(tasks, pause).await;
             if tasks.is_gone() {
@@ -373,7 +373,7 @@ impl Release {
         }
     }
 
-    /// Judges an answer, and delivers the successor.
+    /// Handles an answer, and reports the successor to its owner.
     fn settle(&mut self, released: Option<ReleaseReply>) -> Answer {
         match released {
             Some(ReleaseReply::Done {
@@ -407,14 +407,14 @@ impl Release {
     }
 }
 
-/// A release that was dropped before its answer, with its runtime, must not leave its queue handing over for ever.
+/// Reports a release that was dropped, with its runtime, before its answer: otherwise its queue would hand over for ever.
 impl Drop for Release {
     fn drop(&mut self) {
         self.deliver(None, None);
     }
 }
 
-/// A release in flight. Once it is adopted, `tell` has the answer for the caller.
+/// A release in flight. After an adoption, `tell` sends the answer to the caller.
 struct Unlocking {
     release: Pin<Box<dyn Future<Output = Answer> + Send>>,
     tell: oneshot::Sender<Answer>,
@@ -434,7 +434,7 @@ impl Adoptable for Unlocking {
     }
 
     fn finished(self, answer: Answer) {
-        // The caller may have gone.
+        // Fails if the caller was dropped.
         let _ = self.tell.send(answer);
     }
 }

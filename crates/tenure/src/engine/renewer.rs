@@ -1,4 +1,4 @@
-//! The renewer, the client's watchdog: one task that renews what the client holds, in batches, and notices what is lost.
+//! The renewer, the client's watchdog: one task that renews the client's claims in batches, and notices lost claims.
 //!
 //! # The algorithm
 //!
@@ -45,19 +45,19 @@ use super::wheel::{Mark, Marked, Wheel};
 use crate::error::{Error, Lost, LostCause, no_answer};
 use crate::telemetry::renewing;
 
-/// The time over which renewals are spread after a connection was replaced.
+/// Time over which renewals are spread after a reconnect.
 const RECONNECT_SPREAD: Duration = Duration::from_secs(1);
 
-/// Learns that a hold has ended.
+/// Receives the end of a hold.
 pub(crate) trait HoldObserver: Send + Sync {
-    /// The local deadline has passed: the claim may still be in the store.
+    /// The local deadline has passed. The claim may still be in the store.
     fn deadline_passed(self: Arc<Self>, hold: &Arc<Hold>);
 
-    /// The store has no such claim any more.
+    /// The store does not have the claim any more.
     fn claim_gone(self: Arc<Self>, hold: &Arc<Hold>);
 }
 
-/// A hold, and the queue that learns of its end.
+/// A hold, and the queue that is notified of its end.
 #[derive(Clone)]
 pub(crate) struct Watched {
     hold: Arc<Hold>,
@@ -78,13 +78,13 @@ struct Shared {
     context: Arc<Context>,
     tasks: Tasks,
     due: Mutex<Due>,
-    /// Notified when something is due earlier than the task expects.
+    /// Notified when a claim is due earlier than the task expects.
     signal: Notify,
 }
 
 struct Due {
     wheel: Wheel<Watched>,
-    /// The time at which the task wakes by itself.
+    /// The time of the task's next wake-up.
     wakes_at: Option<Instant>,
 }
 
@@ -103,7 +103,7 @@ impl Renewer {
         }))
     }
 
-    /// Renews a claim that was granted just before `now`, until it is forgotten.
+    /// Renews a claim that was granted just before `now`, until [`forget`](Self::forget).
     pub(crate) fn watch(&self, hold: &Arc<Hold>, observer: Arc<dyn HoldObserver>, now: Instant) {
         let context = &self.0.context;
         let wanted = context.store.profile().first_renewal.unwrap_or(Duration::MAX);
@@ -121,7 +121,7 @@ impl Renewer {
     /// Stops renewing a claim.
     pub(crate) fn forget(&self, hold: &Hold) {
         let entry = self.0.due.lock().wheel.remove(&hold.mark);
-        // After the lock: it may be the last reference to the queue, and so to the client.
+        // Dropped after the lock is released: it may be the last reference to the queue, and so to the client.
         drop(entry);
     }
 
@@ -148,7 +148,7 @@ impl Renewer {
         }
     }
 
-    /// The reason why the store does not have a claim any more, as far as it remembers.
+    /// Asks the store why it does not have the claim any more.
     pub(crate) async fn why_gone(&self, hold: &Hold) -> LostCause {
         let renewal = renewal(hold, hold.claim.lease, true);
         match self.0.context.store.renew(smallvec![renewal]).await.pop() {
@@ -157,9 +157,9 @@ impl Renewer {
         }
     }
 
-    /// Makes the store keep a claim until then, though its holder is done. `tell` receives the store's first answer.
+    /// Makes the store keep a claim until `until`, although its holder has unlocked it. `tell` receives the store's first answer.
     ///
-    /// Returns true when the time has come, and false if the rest is left to the store: the client closes, or the claim is
+    /// Returns true when that time has come, and false if the store must end the claim: the client closes, or the claim is
     /// gone.
     pub(crate) async fn keep(
         &self,
@@ -175,7 +175,7 @@ impl Renewer {
         let mut kept = false;
         let mut failures = 0;
         loop {
-            // Before the store is asked, so that an eviction in between is noticed.
+            // Subscribes before the store is asked, so that an eviction in between is noticed.
             let evicted = hold.loss_notifier().notified();
             let now = context.now();
             if now >= until {
@@ -216,7 +216,7 @@ impl Renewer {
                 }
             };
             let over = context.now() + pause;
-            // A closing client waits for the store's answer, and leaves the rest to the store.
+            // A closing client waits for the store's answer, and lets the store end the claim.
             if kept && tasks.is_closed() {
                 return false;
             }
@@ -279,7 +279,7 @@ fn renewal(hold: &Hold, lease: Duration, shorten_only: bool) -> RenewRequest {
     }
 }
 
-/// The next time to look at a claim: at `renewal`, or at its deadline if that comes first or it is not renewed.
+/// The next time to look at a claim: at `renewal`, or at its deadline if that is earlier or the claim is not renewed.
 fn next_look(hold: &Hold, renewal: Instant) -> Instant {
     if hold.is_renewed() {
         renewal.min(hold.deadline())
@@ -288,8 +288,8 @@ fn next_look(hold: &Hold, renewal: Instant) -> Instant {
     }
 }
 
-/// Renews everything in batches spread over a second: a connection was replaced, and the server behind the new one may have
-/// lost what is held.
+/// Renews all claims in batches spread over a second, after a reconnect: the server behind the new connection may have lost
+/// them.
 async fn renew_all(shared: Arc<Shared>, held: Vec<Watched>) {
     let most = shared.max_batch();
     let batches = u32::try_from(held.len().div_ceil(most)).unwrap_or(u32::MAX);
@@ -309,7 +309,7 @@ impl Shared {
         self.context.store.profile().limits.max_batch.get() as usize
     }
 
-    /// Wakes the task if it would wake too late by itself: most locks are released before their first renewal.
+    /// Wakes the task if its next wake-up is too late. Not for every claim: most are released before their first renewal.
     fn wake_by(&self, mut due: MutexGuard<'_, Due>, at: Instant) {
         if due.wakes_at.is_none_or(|set| at < set) {
             due.wakes_at = Some(at);
@@ -325,7 +325,7 @@ impl Shared {
         });
     }
 
-    /// Handles everything that is due, and returns when to look again.
+    /// Handles every due claim. Returns the time of the next look.
     fn look(self: &Arc<Self>) -> Option<Instant> {
         let context = &self.context;
         let now = context.now();
@@ -360,7 +360,7 @@ impl Shared {
             }
         }
         {
-            // Back into the wheel at once: a renewal without an answer is retried within the same third of the lease.
+            // Puts them back into the wheel at once, to retry an unanswered renewal within the same third of the lease.
             let mut all = self.due.lock();
             for watched in &alive {
                 let again = next_look(&watched.hold, now + stall_after(watched.hold.lease()));
@@ -372,14 +372,14 @@ impl Shared {
             self.spawn_renewal(batch.to_vec());
         }
         let mut due = self.due.lock();
-        // A wake-up that was set stays set, so that locks that come and go do not wake the task each time.
+        // Keeps an earlier wake-up, so that locks that come and go do not reset the timer each time.
         let set = due.wakes_at.filter(|at| *at > now);
         let next = due.wheel.next_due().into_iter().chain(set).min();
         due.wakes_at = next;
         next
     }
 
-    /// Renewals may be a twelfth of their lease early, and a first one a quarter of its time, so that they travel together.
+    /// How early a renewal may be sent, to fill a batch: a twelfth of the lease, or a quarter of the delay of a first renewal.
     fn may_be_early(&self, hold: &Hold) -> Duration {
         if hold.is_first_renewal_due() {
             let profile = self.context.store.profile();
@@ -391,13 +391,13 @@ impl Shared {
         }
     }
 
-    /// Renews a batch. Returns why the first claim is not renewed, if it is not.
+    /// Renews a batch. Returns the reason if the first claim was not renewed.
     async fn renew(&self, batch: Vec<Watched>) -> Option<Error> {
         let context = &self.context;
         let (meters, margin) = (context.renewal_meters(), context.store.profile().limits.margin);
         let renewals: Batch<RenewRequest> = batch
             .iter()
-            // A fixed lease is not lengthened by a renewal.
+            // A renewal does not lengthen a fixed lease.
             .map(|Watched { hold, .. }| renewal(hold, hold.claim.lease, !hold.is_lease_renewed()))
             .collect();
         batch.iter().for_each(|watched| watched.hold.renewal_sent());

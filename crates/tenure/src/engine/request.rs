@@ -1,4 +1,4 @@
-//! What a caller asks for, apart from the key and the time limit.
+//! The request of a caller, apart from the key and the time limit.
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use super::owner::Owner;
 use crate::error::Error;
 use crate::settings::Settings;
 
-/// The longest time for which a claim lingers: no hand-over in memory is allowed later.
+/// The longest time for which a claim lingers: after that no hand-over in memory is allowed.
 const MAX_LINGER: Duration = HANDOVER_WINDOW;
 
 /// A request for a lock: cheap to clone.
@@ -33,7 +33,7 @@ pub(crate) struct Options {
     pub(crate) owner: Option<Owner>,
     /// The claim is a member of a multi-lock.
     pub(crate) member: bool,
-    /// How long the client keeps the claim after an unlock that no local task waits for.
+    /// How long the client keeps the claim after an unlock if no local task waits for it.
     pub(crate) linger: Duration,
 }
 
@@ -69,7 +69,7 @@ impl LockRequest {
             && !options.member
     }
 
-    /// How long the client keeps the claim after an unlock that no local task waits for.
+    /// How long the client keeps the claim after an unlock if no local task waits for it.
     pub(crate) fn linger(&self) -> Option<Duration> {
         let linger = self.options.linger;
         (!linger.is_zero() && self.may_hand_over()).then_some(linger)
@@ -111,7 +111,7 @@ impl LockRequest {
         })
     }
 
-    /// Refuses what no store can do.
+    /// Refuses options that no store supports.
     ///
     /// # Errors
     /// [`Error::Invalid`].

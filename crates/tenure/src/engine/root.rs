@@ -20,7 +20,7 @@ pub(crate) type Queues = Registry<SharedQueue>;
 
 pub(crate) struct Engine {
     pub(crate) services: Arc<Services>,
-    /// The options of a lock for which nothing else was asked.
+    /// The options of a lock without options of its own.
     pub(crate) options: Arc<Options>,
     queues: Arc<Queues>,
     rules: Arc<Rules>,
@@ -72,7 +72,7 @@ impl Engine {
         self.services.tasks.settle_on(thread);
     }
 
-    /// The queue of that key, for that kind of lock.
+    /// The queue of a key, for one kind of lock.
     pub(crate) fn queue(&self, key: LockKey, kind: Kind) -> Arc<SharedQueue> {
         SharedQueue::get(&self.queues, &self.services, &self.rules, key, kind)
     }
@@ -88,7 +88,7 @@ impl Engine {
         services.tasks.shut();
         services.releaser.adopt_all();
         let mut queues = self.queues.close();
-        // In the same order each time.
+        // Sorted, so that runs are reproducible.
         queues.sort_unstable_by(|one, other| one.key.cmp(&other.key));
         for release in queues.iter().flat_map(SharedQueue::close) {
             services.releaser.send_later(release);
@@ -120,7 +120,7 @@ impl Queues {
 }
 
 impl OnRuntimeEnd for Queues {
-    /// No task is left that waits, renews or polls: callers on other runtimes end.
+    /// Ends the callers on other runtimes: no task is left that waits, renews or polls for them.
     fn runtime_ended(&self) {
         for queue in self.close() {
             queue.lose_all();

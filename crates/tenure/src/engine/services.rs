@@ -16,13 +16,13 @@ pub(crate) struct Services {
     waiters: Weak<dyn OnRuntimeEnd>,
 }
 
-/// Ends what waits for a runtime that has ended.
+/// Ends callers that wait for a runtime that has ended.
 pub(crate) trait OnRuntimeEnd: Send + Sync {
     fn runtime_ended(&self);
 }
 
 impl Services {
-    /// The services of a new client. `waiters` learns that its runtime has ended.
+    /// The services of a new client. `waiters` is notified when its runtime has ended.
     pub(crate) fn new(context: Arc<Context>, tasks: Tasks, waiters: Weak<dyn OnRuntimeEnd>) -> Arc<Self> {
         Arc::new(Services {
             renewer: Renewer::new(&context, &tasks),

@@ -1,4 +1,4 @@
-//! The store of a client. A method of its backend that panics answers an error, as a [`Call`] whose future panics does.
+//! The store of a client. A panic in a method of its backend becomes an error, as does a panic in a [`Call`].
 
 use std::future::{pending, poll_fn};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -19,7 +19,7 @@ impl Store {
         Store(backend)
     }
 
-    /// The backend itself, for calls on which no claim depends.
+    /// The backend itself, for calls that affect no claim.
     pub(crate) fn backend(&self) -> Arc<dyn Backend> {
         self.0.clone()
     }
@@ -63,7 +63,7 @@ impl Store {
     }
 }
 
-/// Waits for the next wake-up. Returns false when the store sends no more. Without any it never returns.
+/// Waits for the next wake-up. Returns false when the subscription has ended. Without a subscription it never returns.
 pub(crate) async fn next_wake(wakes: &mut Option<Wakes>) -> bool {
     match wakes {
         Some(wakes) => poll_fn(|cx| Pin::new(&mut *wakes).poll_next(cx)).await.is_some(),

@@ -21,7 +21,7 @@ const NO_RUNTIME: &str =
 /// The error of a caller whose task was dropped with its runtime.
 pub(crate) const ABANDONED: Error = Error::Closed(RUNTIME_GONE);
 
-/// How far a client has come.
+/// The life of a client, from its first attempt to its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Life {
     /// No attempt was made yet.
@@ -41,18 +41,18 @@ pub(crate) struct Tasks(Arc<Shared>);
 #[derive(Debug)]
 struct Shared {
     own_thread: bool,
-    /// The thread on which the store was opened, until the watchdog starts there.
+    /// The thread on which the store was opened. The watchdog takes it when it starts there.
     thread: Mutex<Option<OwnThread>>,
     life: Mutex<Life>,
     runtime: OnceLock<Handle>,
     /// Work on behalf of callers. A closing client waits for it.
     work: TaskTracker,
-    /// Releases in flight. A closing client waits for them first: they may leave work.
+    /// Releases in flight. A closing client waits for them first, because they may add work.
     releases: Releases,
     /// Cancelled when the client is closed, or its runtime has ended.
     closing: CancellationToken,
-    /// Cancelled when the watchdog must end: the client is closed and has released everything, was dropped, or its runtime
-    /// has ended.
+    /// Cancelled when the watchdog must end: the client was dropped, has released everything after a close, or its runtime has
+    /// ended.
     ended: CancellationToken,
 }
 
@@ -75,7 +75,7 @@ impl Tasks {
         *self.0.thread.lock() = Some(thread);
     }
 
-    /// Whether the watchdog was started.
+    /// Whether the watchdog has started.
     pub(crate) fn has_started(&self) -> bool {
         self.0.runtime.get().is_some()
     }
@@ -128,7 +128,7 @@ impl Tasks {
         Ok(())
     }
 
-    /// The error of calls after the end: the client was closed, or its runtime has ended.
+    /// The error of calls after the client was closed or its runtime has ended.
     pub(crate) fn closed(&self) -> Error {
         Error::Closed(if *self.0.life.lock() == Life::Gone {
             RUNTIME_GONE
@@ -139,7 +139,7 @@ impl Tasks {
 
     /// Whether the client was closed, or its runtime has ended.
     pub(crate) fn is_closed(&self) -> bool {
-        // Without a lock: each call asks.
+        // Without a lock, because each call checks it.
         self.0.work.is_closed()
     }
 
@@ -158,36 +158,36 @@ impl Tasks {
         &self.0.ended
     }
 
-    /// Runs `work` on the client's runtime. If that has ended, `work` is dropped: leases end what it was to release.
+    /// Runs `work` on the client's runtime. If that has ended, `work` is dropped, and leases end the claims that it would release.
     pub(crate) fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) {
         if let Some(runtime) = self.0.runtime.get() {
             self.0.work.spawn_on(work, runtime);
         }
     }
 
-    /// What counts the releases in flight.
+    /// The counters of the releases in flight.
     pub(crate) fn releases(&self) -> &Releases {
         &self.0.releases
     }
 
-    /// Counts work on behalf of a caller for as long as the token lives.
+    /// Counts work for a caller as long as the token lives.
     pub(crate) fn token(&self) -> TaskTrackerToken {
         self.0.work.token()
     }
 
-    /// Whether there is a runtime whose timers can be used: the client's, or the caller's.
+    /// Whether timers can run: on the client's runtime, or on the caller's.
     pub(crate) fn has_timers(&self) -> bool {
         self.0.runtime.get().is_some() || Handle::try_current().is_ok()
     }
 
-    /// The client's runtime, unless the caller is on it, or there is none yet.
+    /// The client's runtime, if it has one and the caller runs on another.
     pub(crate) fn elsewhere(&self) -> Option<&Handle> {
         let ours = self.0.runtime.get()?;
         let here = Handle::try_current().is_ok_and(|here| here.id() == ours.id());
         (!here).then_some(ours)
     }
 
-    /// Refuses new attempts and ends waits.
+    /// Refuses new attempts and ends waiting ones.
     pub(crate) fn shut(&self) {
         let mut life = self.0.life.lock();
         if *life != Life::Gone {
@@ -197,7 +197,7 @@ impl Tasks {
         self.0.close();
     }
 
-    /// Waits until no work on behalf of callers is left.
+    /// Waits until no work for callers is left.
     pub(crate) async fn settled(&self) {
         for releases in &*self.0.releases.0 {
             releases.wait().await;
@@ -211,7 +211,7 @@ impl Tasks {
         self.0.ended.cancel();
     }
 
-    /// Ends everything, because the watchdog's task has ended. Returns whether the client was not closed before.
+    /// Ends everything after the watchdog's task has ended. Returns true if the client was not closed before.
     fn has_ended(&self) -> bool {
         let mut life = self.0.life.lock();
         let unforeseen = !self.0.ended.is_cancelled();
@@ -235,15 +235,15 @@ impl Shared {
     }
 }
 
-/// How many counters the releases of a client have.
+/// Number of counters for the releases of a client.
 const RELEASE_COUNTERS: usize = 16;
 
-/// Counts releases in flight. Claims have different counters: with one, each lock would wait for the locks of other keys.
+/// Counts releases in flight. The claims are spread over several counters, so that locks of different keys do not contend.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Releases(Arc<[TaskTracker; RELEASE_COUNTERS]>);
 
 impl Releases {
-    /// Counts the release of a claim for as long as the token lives.
+    /// Counts the release of a claim as long as the token lives.
     pub(crate) fn token(&self, claim: ClaimId) -> TaskTrackerToken {
         self.0[claim.number() as usize % RELEASE_COUNTERS].token()
     }
@@ -254,7 +254,7 @@ impl Releases {
     }
 }
 
-/// Notices the end of the watchdog's task, also if its runtime drops it.
+/// Runs when the watchdog's task ends, even if its runtime drops the task.
 struct End<F: FnOnce()> {
     tasks: Tasks,
     on_gone: Option<F>,

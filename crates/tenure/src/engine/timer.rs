@@ -1,4 +1,4 @@
-//! Waiting on the lease clock with tokio's timers, which do not count the time a machine was suspended.
+//! Waiting on the lease clock with tokio's timers, which do not count the time that a machine was suspended.
 
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
@@ -11,14 +11,14 @@ use tokio::task::JoinHandle;
 
 use super::tasks::Tasks;
 
-/// How long a timer runs at the most before the belief clock is read again.
+/// The longest time for which a timer runs before the lease clock is read again.
 pub(crate) const RECHECK: Duration = Duration::from_secs(1);
 
-/// Sleeps for `time` or a second, whichever is shorter: the caller reads the belief clock again.
+/// Sleeps for `time`, but at most one second. The caller then reads the lease clock again.
 ///
-/// If the client's runtime ends meanwhile it never wakes: what is waited for ends with the runtime, and wakes the caller.
+/// It never wakes if the client's runtime ends: the event that the caller waits for ends too, and wakes the caller.
 pub(crate) fn nap(tasks: &Tasks, time: Duration) -> Nap {
-    // Timers tick in milliseconds: one more, so that the clock has really got there.
+    // Timers tick in milliseconds: one more, so that the clock has surely reached the time.
     let time = time.saturating_add(Duration::from_millis(1)).min(RECHECK);
     Nap::new(tasks, time, Poll::Pending)
 }
@@ -29,12 +29,12 @@ pub(crate) fn sleep(tasks: &Tasks, time: Duration) -> Nap {
 }
 
 pin_project! {
-    /// A timer of the client's runtime, wherever it is polled.
+    /// A timer on the client's runtime, which can be polled from any thread.
     #[derive(Debug)]
     pub(crate) struct Nap {
         #[pin]
         timer: Timer,
-        // What it answers once that runtime has ended.
+        // The result after that runtime has ended.
         when_gone: Poll<()>,
     }
 }
@@ -43,9 +43,9 @@ pin_project! {
     #[project = TimerProjection]
     #[derive(Debug)]
     enum Timer {
-        // Polled on the runtime to which it belongs.
+        // Polled on its own runtime.
         Here { #[pin] sleep: tokio::time::Sleep },
-        // Polled elsewhere: a timer panics when it is asked while its runtime ends, and a task is merely told.
+        // Polled elsewhere: a timer would panic if it were polled while its runtime ends; a task is only cancelled.
         There { task: JoinHandle<()> },
         Gone,
     }
@@ -108,7 +108,7 @@ impl Limit {
         }
     }
 
-    /// Ready when the time is over.
+    /// Ready when the time has passed.
     pub(crate) fn poll(&mut self, tasks: &Tasks, clock: &dyn Clock, cx: &mut Context<'_>) -> Poll<()> {
         while self.nap.as_mut().poll(cx).is_ready() {
             let now = clock.now();
@@ -121,7 +121,7 @@ impl Limit {
     }
 }
 
-/// Runs `work` for at most `limit` on the lease clock. Drops it then and returns `None`.
+/// Runs `work` for at most `limit` on the lease clock. Then drops it and returns `None`.
 pub(crate) async fn within<T>(
     tasks: &Tasks,
     clock: &dyn Clock,
@@ -129,7 +129,7 @@ pub(crate) async fn within<T>(
     work: impl Future<Output = T>,
 ) -> Option<T> {
     if !tasks.has_timers() {
-        // No attempt was made yet, so `work` ends at once.
+        // Without any attempt there is no runtime for a timer, and `work` ends at once.
         return Some(work.await);
     }
     let mut work = pin!(work);
@@ -137,7 +137,7 @@ pub(crate) async fn within<T>(
     poll_fn(|cx| match work.as_mut().poll(cx) {
         Poll::Ready(output) => Poll::Ready(Some(output)),
         Poll::Pending => {
-            // Not before: work that ends at its first poll needs no timer.
+            // Created late: work that ends at its first poll needs no timer.
             let timer = timer.get_or_insert_with(|| Limit::new(tasks, clock, limit));
             timer.poll(tasks, clock, cx).map(|()| None)
         }
@@ -145,7 +145,7 @@ pub(crate) async fn within<T>(
     .await
 }
 
-/// Sleeps until then on the lease clock.
+/// Sleeps until `then` on the lease clock.
 pub(crate) async fn sleep_until(tasks: &Tasks, clock: &dyn Clock, then: Instant) {
     loop {
         let now = clock.now();

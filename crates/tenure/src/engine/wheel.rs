@@ -1,29 +1,29 @@
-//! A timer wheel: constant-time insertion and removal, so that locking does not pay for renewal.
-//! It tells what is due; what is done about it is the watchdog's.
+//! A timer wheel with constant-time insertion and removal, so that locking stays cheap. It finds the items that are due; the
+//! renewer handles them.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 use tenure_backend::Instant;
 
-/// Slots of the wheel. With [`TICK_BITS`] one turn takes 17 s: longer times stay in their slot for more turns.
+/// Number of slots. With [`TICK_BITS`] one turn takes 17 s; an item that is due later stays in its slot for more turns.
 const SLOTS: usize = 1024;
-/// How many places an empty slot keeps at most.
+/// Capacity that an empty slot may keep, in items.
 const SPARE: usize = 64;
-/// A slot is 2^24 ns, 16.8 ms, wide.
+/// Width of a slot: 2^24 ns, which is 16.8 ms.
 const TICK_BITS: u32 = 24;
-/// So many are taken out at once, or a batch if that is more: other tasks have their turn before the rest, and what is
-/// renewed is still at hand when the answer comes.
+/// Number of items taken out at once, or a batch if that is more. Other tasks run before the rest is taken, and the items
+/// are still in the processor's caches when the store answers.
 const PORTION: usize = 256;
-/// The slot of what is not in the wheel.
+/// The slot number of an item that is not in the wheel.
 const OUT: u32 = u32::MAX;
 
-/// What can be in a wheel: it keeps its own place in it.
+/// An item of a wheel. Its mark is its position there.
 pub(crate) trait Marked {
     fn mark(&self) -> &Mark;
 }
 
-/// A place in the wheel. Written only under the lock that guards the wheel.
+/// The position of an item in the wheel. Written only under the lock that guards the wheel.
 #[derive(Debug)]
 pub(crate) struct Mark {
     slot: AtomicU32,
@@ -62,9 +62,9 @@ impl Mark {
 pub(crate) struct Wheel<T> {
     slots: Box<[Vec<T>]>,
     len: usize,
-    /// The tick up to which everything due was taken.
+    /// The tick up to which every due item was taken.
     done: u64,
-    /// A portion was taken, and more may be due.
+    /// The last call took a full portion, and more items may be due.
     more: bool,
 }
 
@@ -86,7 +86,7 @@ impl<T: Marked + Clone> Wheel<T> {
         self.len += 1;
     }
 
-    /// Takes an item out; `None` if it is not in.
+    /// Removes an item. Returns `None` if it is not in the wheel.
     pub(crate) fn remove(&mut self, mark: &Mark) -> Option<T> {
         if !mark.is_in() {
             return None;
@@ -96,14 +96,14 @@ impl<T: Marked + Clone> Wheel<T> {
         Some(self.take(slot, index))
     }
 
-    /// Gives an item that is in the wheel another time.
+    /// Changes the due time of an item, if it is in the wheel.
     pub(crate) fn reschedule(&mut self, mark: &Mark, due: Instant) {
         if let Some(item) = self.remove(mark) {
             self.insert(item, due);
         }
     }
 
-    /// All items, in no order.
+    /// All items, in any order.
     pub(crate) fn items(&self) -> Vec<T> {
         self.slots.iter().flatten().cloned().collect()
     }
@@ -113,8 +113,8 @@ impl<T: Marked + Clone> Wheel<T> {
         if let Some(moved) = self.slots[slot].get(index) {
             moved.mark().place(slot, index);
         } else if index == 0 && self.slots[slot].capacity() > SPARE {
-            // What was crowded once does not stay large for ever. Not made smaller: what is left of it would split memory
-            // that the next crowd could use.
+            // Frees the memory of a slot that was crowded. It is not shrunk: the small rest would fragment the memory that
+            // the next crowd needs.
             self.slots[slot] = Vec::new();
         }
         item.mark().slot.store(OUT, Ordering::Relaxed);
@@ -122,8 +122,8 @@ impl<T: Marked + Clone> Wheel<T> {
         item
     }
 
-    /// Takes out what is due at `now`, and with it, until the last batch of `most` is full, what `ahead` allows to be
-    /// served early: batches stay large. Of very much that is due it takes a portion; the rest is due still.
+    /// Takes out the items that are due at `now`, at most a portion of them. Fills the last batch of `most` items with items
+    /// that `ahead` allows to be served early, so that batches stay large.
     pub(crate) fn take_due(
         &mut self,
         now: Instant,
@@ -174,7 +174,7 @@ impl<T: Marked + Clone> Wheel<T> {
         }
     }
 
-    /// When to look again; `None` if the wheel is empty. Never too late; early only by turns of the wheel.
+    /// The time of the next look; `None` if the wheel is empty. It is never too late; it may be early by whole turns of the wheel.
     pub(crate) fn next_due(&self) -> Option<Instant> {
         if self.len == 0 {
             return None;
@@ -225,7 +225,7 @@ mod tests {
         }
     }
 
-    /// A wheel with an item for each of these times after the beginning, and the beginning.
+    /// A wheel with an item for each of these times after the start. Also returns the items and the start.
     fn wheel(times: &[Duration]) -> (Wheel<Arc<Item>>, Vec<Arc<Item>>, Instant) {
         let start = Instant::ORIGIN + 1_000 * SECOND;
         let mut wheel = Wheel::new(start);
@@ -236,7 +236,7 @@ mod tests {
         (wheel, items, start)
     }
 
-    /// What is due after that time, in the order in which it is due; nothing early.
+    /// The due times of the items that are taken `after` the start, in order. None is served early.
     fn due(wheel: &mut Wheel<Arc<Item>>, start: Instant, after: Duration) -> Vec<Duration> {
         let mut due: Vec<_> = wheel
             .take_due(start + after, 1, |_| Duration::ZERO)
@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_due_before_its_time_and_everything_at_it() {
+    fn items_are_due_exactly_at_their_time() {
         let times = [SECOND, 2 * SECOND, TURN - SECOND, TURN + SECOND, 3 * TURN];
         let (mut wheel, _items, start) = wheel(&times);
         for time in times {
@@ -262,14 +262,14 @@ mod tests {
     }
 
     #[test]
-    fn what_became_due_during_several_turns_is_found_at_once() {
+    fn items_of_several_turns_are_taken_at_once() {
         let (mut wheel, _items, start) = wheel(&[SECOND, TURN / 2, 2 * TURN, 5 * TURN]);
         assert_eq!(due(&mut wheel, start, 4 * TURN), [SECOND, TURN / 2, 2 * TURN]);
         assert_eq!(due(&mut wheel, start, 5 * TURN), [5 * TURN]);
     }
 
     #[test]
-    fn what_is_already_due_when_it_comes_is_due_at_once() {
+    fn an_item_inserted_late_is_due_at_once() {
         let (mut wheel, _items, start) = wheel(&[]);
         assert!(due(&mut wheel, start, 10 * SECOND).is_empty());
         wheel.insert(Arc::new(Item::default()), start + SECOND);
@@ -278,8 +278,8 @@ mod tests {
     }
 
     #[test]
-    fn an_item_leaves_from_wherever_it_is_and_moves_nobody_else() {
-        // All in one slot, so that each removal moves another into its place.
+    fn removing_an_item_keeps_the_others_in_place() {
+        // All in one slot, so that each removal moves another item to its position.
         let times: Vec<_> = (1..=8).map(|n| SECOND + Duration::from_nanos(n)).collect();
         let (mut wheel, items, start) = wheel(&times);
         for at in [3, 7, 0] {
@@ -292,18 +292,18 @@ mod tests {
     }
 
     #[test]
-    fn an_item_that_is_given_another_time_is_due_then_and_not_before() {
+    fn a_rescheduled_item_is_due_at_its_new_time() {
         let (mut wheel, items, start) = wheel(&[SECOND]);
         wheel.reschedule(items[0].mark(), start + 5 * SECOND);
         assert!(due(&mut wheel, start, 4 * SECOND).is_empty());
         assert_eq!(due(&mut wheel, start, 5 * SECOND), [5 * SECOND]);
-        // It is out: there is nothing to reschedule.
+        // The item was taken out, so there is nothing to reschedule.
         wheel.reschedule(items[0].mark(), start + 6 * SECOND);
         assert_eq!(wheel.next_due(), None);
     }
 
     #[test]
-    fn what_may_be_served_early_travels_with_what_is_due_and_not_alone() {
+    fn early_items_are_taken_only_with_due_ones() {
         let ahead = |_: &Arc<Item>| 3 * SECOND;
         let (mut wheel, _items, start) = wheel(&[10 * SECOND, 12 * SECOND, 14 * SECOND]);
         assert!(wheel.take_due(start + 9 * SECOND, 8, ahead).is_empty());
@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn no_more_is_served_early_than_fills_the_last_batch() {
+    fn early_items_only_fill_the_last_batch() {
         let ahead = |_: &Arc<Item>| 9 * SECOND;
         let times: Vec<_> = (10..18).map(|n| n * SECOND).collect();
         let (mut wheel, _items, start) = wheel(&times);
@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn very_much_that_is_due_is_taken_in_portions_and_none_is_forgotten() {
+    fn many_due_items_are_taken_in_portions() {
         let times: Vec<_> = (0..3 * PORTION as u64 + 1)
             .map(|n| SECOND + Duration::from_micros(n * 50))
             .collect();

@@ -24,11 +24,11 @@ pub(crate) struct Arrived<'a> {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum CallerKind {
-    /// It waits in this queue.
+    /// The caller waits in this queue.
     Waits,
-    /// It only tries.
+    /// The caller only tries.
     Tries,
-    /// It queues in the store.
+    /// The caller queues in the store.
     Queues,
 }
 
@@ -44,9 +44,9 @@ impl CallerKind {
 
 #[derive(Debug)]
 pub(crate) enum Arrival {
-    /// The caller asks the store itself, and reports the answer under this name.
+    /// The caller calls the store itself, and reports the answer with this ID.
     Ask(Ask),
-    /// The caller has the claim that lingered, with that grant of its run.
+    /// The caller gets the lingering claim, with that grant of its run.
     Held(Arc<Hold>, u32),
     /// The caller waits.
     Wait(WaiterId),
@@ -61,7 +61,7 @@ pub(crate) struct Ask {
     pub(crate) id: WaiterId,
     /// Number of grants that its claim reserves.
     pub(crate) reserve: u32,
-    /// A claim that lingered, and is to be released before.
+    /// A lingering claim that must be released before the call.
     pub(crate) after: Option<ReleaseOrder>,
 }
 
@@ -121,11 +121,11 @@ pub(crate) struct CallEnded<'a> {
 #[derive(Debug)]
 pub(crate) enum CallOutcome {
     Granted(Arc<Hold>),
-    /// It waits in this queue.
+    /// The caller waits in this queue.
     Waits,
-    /// It waits in the store's queue. Its poller is notified when it leaves.
+    /// The caller waits in the store's queue. Its poller is notified when the caller leaves.
     Queued(Arc<Notify>),
-    /// It ends: `Ok` says that a try was refused.
+    /// The attempt ends. `Ok` means that a try was refused.
     Ended(Result<(), Error>),
 }
 
@@ -153,7 +153,7 @@ impl Event for CallEnded<'_> {
             queue.notify_poller(effects);
             return CallReply::Left;
         }
-        // Without a waiter the caller itself polls the call, and reads the outcome from it.
+        // Without a waiter entry the caller itself polls the call, and gets the outcome from it.
         let was_adopted = state.is_some();
         match self.outcome {
             CallOutcome::Granted(hold) => {
@@ -183,7 +183,7 @@ impl Event for CallEnded<'_> {
     }
 }
 
-/// A task adopts a caller's own call. The caller may have gone.
+/// A task adopts a caller's own call. The caller may have been dropped.
 pub(crate) struct CallAdopted<'a> {
     pub(crate) id: WaiterId,
     pub(crate) request: &'a LockRequest,
@@ -192,7 +192,7 @@ pub(crate) struct CallAdopted<'a> {
 }
 
 impl Event for CallAdopted<'_> {
-    /// The waker, if the caller is to poll again: the client was closed.
+    /// The waker, if the caller must poll again because the client was closed.
     type Reply = Option<Waker>;
 
     fn apply(self, queue: &mut KeyQueue, now: Instant, _: &mut Effects) -> Option<Waker> {
@@ -216,22 +216,22 @@ impl Event for CallAdopted<'_> {
     }
 }
 
-/// A caller polls.
+/// A waiting caller polls.
 pub(crate) struct Polled<'a> {
     pub(crate) id: WaiterId,
     pub(crate) waker: &'a Waker,
 }
 
-/// What a caller finds when it polls.
+/// The reply to a caller that polls.
 #[derive(Debug)]
 pub(crate) enum PollReply {
-    /// It waits, or a task polls its call.
+    /// The caller waits, or a task polls its call.
     Waiting,
-    /// It holds the key, with that grant of the run.
+    /// The caller holds the key, with that grant of the run.
     Held(Arc<Hold>, u32),
-    /// It missed an offer, and must ask again.
+    /// The caller missed an offer, and must ask again.
     Missed,
-    /// It only tried, and was refused.
+    /// The caller only tried, and was refused.
     Refused,
     Failed(Error),
     Closed,
@@ -302,7 +302,7 @@ fn renew_waker(waker: &mut Option<Waker>, with: &Waker) {
 pub(crate) struct CallerLeft<'a> {
     pub(crate) id: WaiterId,
     pub(crate) request: &'a LockRequest,
-    /// Its own call is in flight, and was not adopted.
+    /// Whether the caller's own call is in flight, and was not adopted.
     pub(crate) is_calling: bool,
 }
 
@@ -345,7 +345,7 @@ impl Event for CallerLeft<'_> {
 }
 
 impl KeyQueue {
-    /// Makes a caller wait whose own call was refused.
+    /// Adds a waiter for a caller whose own call was refused.
     pub(super) fn wait(
         &mut self,
         id: WaiterId,
@@ -358,7 +358,7 @@ impl KeyQueue {
         if let Some(waiter) = waiters.get_mut(id) {
             waiter.route = route;
             if let WaiterState::Calling(waker) = mem::replace(&mut waiter.state, WaiterState::Waiting(None)) {
-                // It may want to know that it waits.
+                // Wakes the caller, which may want to report that it waits.
                 effects.wakes.extend(waker);
             }
         } else {

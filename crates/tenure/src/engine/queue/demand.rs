@@ -108,7 +108,7 @@ impl Demand for StoreDemand {
         if self.is_served {
             return Next::Exit;
         }
-        // A claim is used once: a waiter whose claim ended is placed again, at the tail.
+        // A claim is used once: if it ended, the waiter gets a new claim at the tail of the store's queue.
         let claim = self.claim.take();
         let claim = claim.unwrap_or_else(|| self.queue.claim(&self.request, Fairness::Fifo, 1));
         Next::Ask(claim, Pause::AT_ONCE)

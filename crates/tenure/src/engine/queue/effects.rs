@@ -1,4 +1,4 @@
-//! What an event asks to be done when the queue is unlocked.
+//! The effects of an event, which are carried out after the queue is unlocked.
 
 use std::sync::Arc;
 use std::task::Waker;
@@ -11,7 +11,7 @@ use tokio_util::task::task_tracker::TaskTrackerToken;
 use crate::engine::hold::Hold;
 use crate::engine::request::LockRequest;
 
-/// What must be done after an event, when the queue is unlocked.
+/// The effects of an event, which are carried out after the queue is unlocked.
 #[derive(Debug, Default)]
 pub(crate) struct Effects {
     pub(crate) wakes: SmallVec<[Waker; 1]>,
@@ -20,9 +20,9 @@ pub(crate) struct Effects {
     pub(crate) notify: Vec<Arc<Notify>>,
     /// Holds to be released for callers that do not wait for it.
     pub(crate) releases: Vec<ReleaseOrder>,
-    /// A claim was handed over in memory.
+    /// Whether a claim was handed over in memory.
     pub(crate) handed_over: bool,
-    /// A timer is to report [`LingerOver`](super::linger::LingerOver) then.
+    /// The time at which a timer must report [`LingerOver`](super::linger::LingerOver).
     pub(crate) linger_until: Option<Instant>,
 }
 
@@ -38,12 +38,12 @@ impl Effects {
     }
 }
 
-/// A hold that has left the queue, and is to be released.
+/// A hold that has left the queue and must be released.
 #[derive(Debug)]
 pub(crate) struct ReleaseOrder {
     pub(crate) hold: Arc<Hold>,
     pub(crate) successor: Option<SuccessorRequest>,
-    /// A closing client sees the hold in its queue, or waits for this.
+    /// A closing client waits until this token is dropped.
     pub(crate) token: TaskTrackerToken,
 }
 

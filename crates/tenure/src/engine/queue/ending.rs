@@ -1,4 +1,4 @@
-//! How holds end without an unlock: kept by the store, asked about, or lost with the client.
+//! Holds that end without an unlock: kept by the store, verified, or lost with the client.
 
 use std::sync::Arc;
 
@@ -14,14 +14,14 @@ use crate::engine::releaser::Release;
 use crate::error::{Error, LostCause};
 
 impl SharedQueue {
-    /// The holder is done, and the store is to keep the claim until then. `tell` receives the store's answer.
+    /// The holder has unlocked, and the store must keep the claim until `until`. `tell` receives the store's answer.
     pub(crate) fn keep(
         self: &Arc<Self>,
         hold: &Arc<Hold>,
         until: Instant,
         tell: oneshot::Sender<Result<(), Error>>,
     ) {
-        // Before the hold departs: a closing client sees the hold, or waits for this.
+        // Taken before the hold departs, so that a closing client sees either the hold or this token.
         let token = self.services.tasks.token();
         if !hold.depart() {
             return;
@@ -44,7 +44,7 @@ impl SharedQueue {
     pub(crate) fn verify_all(self: &Arc<Self>) {
         for hold in self.holds() {
             if hold.has_departed() {
-                // The task that has the store keep the claim asks.
+                // The store keeps this claim after its unlock: the task that asked for that verifies it.
                 hold.loss_notifier().notify_waiters();
                 continue;
             }
@@ -78,7 +78,7 @@ impl SharedQueue {
         releases
     }
 
-    /// Closes the queue without a release: no runtime is left to send it. Returns its holds.
+    /// Closes the queue without releases, because no runtime is left to send them. Returns its holds.
     pub(crate) fn lose_all(self: &Arc<Self>) -> Vec<Arc<Hold>> {
         let Closed { mut held, lingering } = self.apply(Close);
         for hold in &held {

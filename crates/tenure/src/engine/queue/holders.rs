@@ -1,4 +1,4 @@
-//! The events of holders: a claim goes to the next local waiter, lingers, or goes back to the store.
+//! The events of holders: an unlocked claim is handed to the next local waiter, lingers, or is released.
 
 use std::mem;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use super::waiter::Offer;
 use crate::engine::hold::Hold;
 use crate::engine::request::LockRequest;
 
-/// A holder is done.
+/// A holder has unlocked, or was dropped.
 pub(crate) struct HolderDone<'a>(pub(crate) &'a Arc<Hold>);
 
 impl Event for HolderDone<'_> {
@@ -22,10 +22,10 @@ impl Event for HolderDone<'_> {
     }
 }
 
-/// What becomes of the claim of a holder that is done.
+/// The further course of a claim that its holder has unlocked.
 #[derive(Debug)]
 pub(crate) enum Exit {
-    /// The next local waiter has it.
+    /// The next local waiter gets the claim.
     HandedOver,
     /// The client keeps it for the next local caller.
     Lingers,
@@ -34,7 +34,7 @@ pub(crate) enum Exit {
     Release(ReleaseOrder),
 }
 
-/// A hold ends without a release: the store has no such claim any more, or no longer keeps it.
+/// A hold ends without a release: the store does not have the claim, or will end it.
 pub(crate) struct HoldEnded<'a>(pub(crate) &'a Arc<Hold>);
 
 impl Event for HoldEnded<'_> {
@@ -51,7 +51,7 @@ impl KeyQueue {
         self.holders.iter().map(|holder| holder.hold.clone()).collect()
     }
 
-    /// A holder is done: the next local waiter gets the claim in memory, or it goes back to the store.
+    /// Handles an unlock: hands the claim to the next local waiter, or returns the release to send.
     pub(super) fn holder_done(&mut self, now: Instant, hold: &Arc<Hold>, effects: &mut Effects) -> Exit {
         let at = self
             .holders
@@ -123,7 +123,7 @@ impl KeyQueue {
         true
     }
 
-    /// The successor that a release names, for the first local waiter.
+    /// The successor that a release names: a new claim for the first local waiter.
     fn successor(&mut self, now: Instant) -> Option<SuccessorRequest> {
         if self.phase != Phase::Polling || !self.asking.is_empty() {
             return None;
@@ -141,14 +141,14 @@ impl KeyQueue {
         Some(SuccessorRequest { request, reserve })
     }
 
-    /// Releases a hold for a caller that does not wait for it.
+    /// Ends a hold for a caller that does not wait for the release.
     pub(super) fn give_up(&mut self, now: Instant, hold: &Arc<Hold>, effects: &mut Effects) {
         if let Exit::Release(order) = self.holder_done(now, hold, effects) {
             effects.releases.push(order);
         }
     }
 
-    /// Notes a new hold.
+    /// Records a new hold.
     pub(super) fn hold(&mut self, hold: Arc<Hold>, request: LockRequest) {
         self.holders.push(Holder {
             hold,

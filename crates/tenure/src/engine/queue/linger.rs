@@ -11,12 +11,12 @@ use super::state::{Event, Holder, KeyQueue};
 use crate::engine::hold::Hold;
 use crate::engine::request::LockRequest;
 
-/// What a caller finds of a lingering claim.
+/// What an arriving caller finds of a lingering claim.
 pub(super) enum Lingering {
     None,
-    /// The caller has it, with that grant of its run.
+    /// The caller gets the claim, with that grant of its run.
     Taken(Arc<Hold>, u32),
-    /// It does not serve the caller, and is to be released before the caller asks.
+    /// The claim does not fit the caller's request, and must be released before the caller asks.
     Released(ReleaseOrder),
 }
 
@@ -27,7 +27,7 @@ impl Holder {
 }
 
 impl KeyQueue {
-    /// Keeps a claim that no local caller waits for. Returns until when, or `None` if it must be released.
+    /// Keeps a claim that no local caller waits for. Returns the end of that time, or `None` if it must be released.
     pub(super) fn linger(&mut self, now: Instant, at: usize) -> Option<Instant> {
         let is_contended = self.contention.as_ref().is_some_and(|contention| {
             contention.policy.others_wait() || contention.waiters.first().is_some()
@@ -45,7 +45,7 @@ impl KeyQueue {
         holder.lingers_until
     }
 
-    /// Gives a lingering claim to a caller, or releases it if it does not serve the caller.
+    /// Gives a lingering claim to a caller, or releases it if it does not fit the caller's request.
     pub(super) fn take_lingering(
         &mut self,
         now: Instant,
@@ -81,7 +81,7 @@ impl KeyQueue {
             .map_or(1, |_| self.last_run.saturating_mul(2).max(2))
     }
 
-    /// Releases claims that have lingered for their time. Returns when the next one ends.
+    /// Releases claims whose linger time has passed. Returns the time at which the next one ends.
     pub(super) fn end_lingering(&mut self, now: Instant, effects: &mut Effects) -> Option<Instant> {
         let is_over = |holder: &&Holder| holder.lingers_until.is_some_and(|until| until <= now);
         let over = self.holders.iter().filter(is_over);
@@ -99,11 +99,11 @@ impl KeyQueue {
     }
 }
 
-/// A claim may have lingered for its time.
+/// The timer for lingering claims has fired.
 pub(crate) struct LingerOver;
 
 impl Event for LingerOver {
-    /// When the next claim has lingered for its time.
+    /// The end of the next claim's linger time.
     type Reply = Option<Instant>;
 
     fn apply(self, queue: &mut KeyQueue, now: Instant, effects: &mut Effects) -> Option<Instant> {

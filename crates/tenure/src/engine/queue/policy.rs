@@ -1,4 +1,4 @@
-//! The handover policy of one key: how long a client that holds a key may pass it on among its own waiters.
+//! The handover policy of one key: how long a client may hand a key over among its own waiters.
 
 use std::mem;
 use std::time::Duration;
@@ -8,8 +8,8 @@ use tenure_backend::{Instant, TURN};
 /// If the store cannot report other waiters, the client yields to them after this many runs.
 const RUNS_PER_YIELD: u32 = 4;
 
-/// How long a client may keep a key on a network store before it pauses. Some clients cannot be counted: those that only
-/// try, and those that listen where the store does not count them.
+/// How long a client may keep a key on a network store before it pauses. The pause serves clients that the store does not
+/// count: those that only try, and those that listen elsewhere.
 const STREAK: Duration = Duration::from_secs(1);
 
 /// How long a client pauses after a streak.
@@ -22,13 +22,13 @@ const STREAK_PAUSE: Duration = Duration::from_millis(5);
 #[derive(Debug)]
 pub(crate) struct HandoverPolicy {
     limits: PolicyLimits,
-    /// Other clients waited when the store was last asked.
+    /// Whether other clients waited at the last answer of the store.
     others_wait: bool,
     /// Local hand-overs that the current run may still make.
     run_left: u32,
     /// Grants that the next run reserves.
     reserve: u32,
-    /// Runs that ended with a hand-over through the store.
+    /// Number of runs since this client last let others go first.
     runs: u32,
     streak_since: Option<Instant>,
     pause_until: Instant,
@@ -37,21 +37,21 @@ pub(crate) struct HandoverPolicy {
     others_first: u32,
 }
 
-/// What the policy must know of the store.
+/// The properties of the store that the policy depends on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PolicyLimits {
-    /// The store reports how many others wait.
+    /// Whether the store reports how many others wait.
     pub(crate) reports_waiters: bool,
-    /// Other hosts may use the store.
+    /// Whether other hosts may use the store.
     pub(crate) is_on_network: bool,
 }
 
-/// What a client does before it asks the store again.
+/// Whose turn it is before the client asks the store again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Turn {
-    /// Ask after that time, or at a wake-up. That many other clients have waited for longer.
+    /// The client asks after that time, or at a wake-up. `others` clients have waited for longer.
     Ours { after: Duration, others: u32 },
-    /// Leave the store alone for that time.
+    /// The client leaves the store alone for that time.
     Others(Duration),
 }
 
@@ -70,7 +70,7 @@ impl HandoverPolicy {
         }
     }
 
-    /// A claim was refused: another client holds the key, and may want it again.
+    /// The store refused a claim: another client holds the key, and may want it again.
     pub(crate) fn refused(&mut self) {
         self.others_wait |= self.limits.reports_waiters;
     }
@@ -80,7 +80,7 @@ impl HandoverPolicy {
         self.others_wait
     }
 
-    /// A run begins. While other clients wait, each local waiter gets one turn.
+    /// Begins a run. While other clients wait, each local waiter gets one turn.
     pub(crate) fn run_began(&mut self, local_waiters: impl FnOnce() -> usize) {
         self.run_left = if self.others_wait {
             u32::try_from(local_waiters()).unwrap_or(u32::MAX)
@@ -97,10 +97,10 @@ impl HandoverPolicy {
         self.run_left -= 1;
     }
 
-    /// A run ended after that many grants: the next one reserves twice as many.
+    /// Ends a run of that many grants. The next one reserves twice as many.
     ///
-    /// A contended key asks the store seldom, and a quiet one leaves few tokens unused: where tokens follow the server's
-    /// clock, they must not run ahead of it.
+    /// So a contended key asks the store seldom, and a quiet one leaves few tokens unused. Where tokens follow the server's
+    /// clock, unused ones would make them run ahead of it.
     pub(crate) fn run_ended(&mut self, grants: u32) {
         self.reserve = twice(grants);
     }
@@ -128,7 +128,7 @@ impl HandoverPolicy {
         true
     }
 
-    /// The store answered a release with a successor.
+    /// Handles the store's answer to a release with a successor.
     pub(crate) fn successor_answered(&mut self, now: Instant, others: Option<u32>, was_refused: bool) {
         if let Some(others) = others {
             self.others_wait = others > 0;
@@ -136,7 +136,7 @@ impl HandoverPolicy {
         if was_refused {
             self.streak_since = None;
             self.yield_until = now + TURN;
-            // On one machine the client that the store wakes asks soon enough.
+            // On one machine the client that the store wakes asks soon enough without a lead.
             self.others_first = others.filter(|_| self.limits.is_on_network).unwrap_or(0);
         }
     }

@@ -1,4 +1,4 @@
-//! The events of pollers: what a poller does next, and what the store answers to it.
+//! The events of pollers: their next action, and the store's answers to them.
 
 use std::mem;
 use std::sync::Arc;
@@ -14,14 +14,14 @@ use crate::engine::hold::Hold;
 use crate::engine::request::LockRequest;
 use crate::error::Error;
 
-/// How often the store is asked about a holder whose lease is not renewed, while others wait behind it: a third of its
-/// lease, or this if it is less.
+/// The longest interval between requests about a holder whose lease is not renewed, while others wait behind it. The interval
+/// is a third of its lease if that is less.
 const ASK_ABOUT: Duration = Duration::from_secs(10);
 
 /// The shortest rest of the poller behind holders of this client.
 const SHORTEST_REST: Duration = Duration::from_millis(1);
 
-/// The poller looks.
+/// The poller asks for its next action.
 pub(crate) struct PollerLooks;
 
 impl Event for PollerLooks {
@@ -55,15 +55,15 @@ impl Event for PollerLooks {
     }
 }
 
-/// What the poller does next.
+/// The poller's next action.
 #[derive(Debug)]
 pub(crate) enum Look {
-    /// It ends.
+    /// The poller ends.
     Exit,
     Rest(Duration),
-    /// It asks the store about a holder whose lease is not renewed.
+    /// The poller asks the store about a holder whose lease is not renewed.
     Verify(Arc<Hold>),
-    /// It asks the store for the first local waiter.
+    /// The poller asks the store on behalf of the first local waiter.
     Ask(SuccessorRequest, Turn),
 }
 
@@ -71,7 +71,7 @@ pub(crate) enum Look {
 pub(crate) struct IsWanted<'a>(pub(crate) &'a LockRequest);
 
 impl Event for IsWanted<'_> {
-    /// How soon to check again; `None` if no waiter wants the claim.
+    /// Time until the next check; `None` if no waiter wants the claim.
     type Reply = Option<Duration>;
 
     fn apply(self, queue: &mut KeyQueue, now: Instant, effects: &mut Effects) -> Option<Duration> {
@@ -89,7 +89,7 @@ impl Event for IsWanted<'_> {
 pub(crate) struct PollGranted(pub(crate) Granted);
 
 impl Event for PollGranted {
-    /// Whether a waiter has it.
+    /// Whether a waiter gets the claim.
     type Reply = bool;
 
     fn apply(self, queue: &mut KeyQueue, now: Instant, effects: &mut Effects) -> bool {
@@ -127,7 +127,7 @@ pub(crate) struct SuccessorAnswered {
 }
 
 impl Event for SuccessorAnswered {
-    /// Whether a waiter has the grant.
+    /// Whether a waiter gets the grant.
     type Reply = bool;
 
     fn apply(self, queue: &mut KeyQueue, now: Instant, effects: &mut Effects) -> bool {
@@ -143,7 +143,7 @@ impl Event for SuccessorAnswered {
                 .successor_answered(now, self.others, self.was_refused);
         }
         match self.granted {
-            // The poller is not notified: it watches over offers by itself.
+            // Does not notify the poller: it looks after offers by itself.
             Some(granted) => queue.deliver(now, granted, effects),
             None => {
                 queue.notify_poller(effects);
@@ -160,7 +160,7 @@ pub(crate) struct QueueGranted {
 }
 
 impl Event for QueueGranted {
-    /// Whether the waiter has it.
+    /// Whether the waiter gets the claim.
     type Reply = bool;
 
     fn apply(self, queue: &mut KeyQueue, now: Instant, effects: &mut Effects) -> bool {
@@ -191,7 +191,7 @@ impl KeyQueue {
         waiter.is_some_and(|waiter| matches!(waiter.state, WaiterState::Waiting(_)))
     }
 
-    /// Whether a waiter stands behind a call without an answer, its own or another's, and behind no holder.
+    /// Whether a waiter waits only for calls that the store has not answered, and for no holder.
     pub(super) fn is_unanswered(&mut self, now: Instant, id: WaiterId, mode: Mode) -> bool {
         let waiter = self.waiter(id);
         waiter.is_some_and(|waiter| matches!(waiter.state, WaiterState::Calling(_)))
@@ -199,8 +199,8 @@ impl KeyQueue {
     }
 
     /// Offers a grant of the store to the first local waiter. Returns false if no waiter can use it.
-    ///
-    /// A waiter that arrived after the claim was asked for gets it within the handover window only: later, the claim may
+    /// A waiter that arrived after the request gets the grant only within the handover window. Later, the claim may have been
+    /// evicted, and a greater token granted before the waiter arrived.
     /// have been evicted, and a greater token given out before the waiter arrived.
     pub(super) fn deliver(&mut self, now: Instant, grant: Granted, effects: &mut Effects) -> bool {
         let confirmed = grant.hold.confirmed();
@@ -227,7 +227,8 @@ impl KeyQueue {
         true
     }
 
-    /// Passes offers on that were not taken in time. The waiters that missed them get none until they are polled.
+    /// Takes back offers that were not taken in time, and offers them to the next waiter. The waiters that missed them get no
+    /// offer until they are polled.
     pub(super) fn expire_offers(&mut self, now: Instant, effects: &mut Effects) {
         let window = self.rules.offer_window;
         while let Some(contention) = &mut self.contention
@@ -239,7 +240,7 @@ impl KeyQueue {
         }
     }
 
-    /// How soon the poller looks after offers that may not be taken.
+    /// Time until the poller's next look at offers that may not be taken.
     pub(super) fn next_look(&mut self) -> Duration {
         let window = self.rules.offer_window;
         let contention = self.contention();
@@ -247,7 +248,7 @@ impl KeyQueue {
             return window / 4;
         }
         match contention.watch {
-            // It is not notified of each offer: that would cost more than the hand-overs themselves.
+            // It was not notified of each offer, because that would cost more than the hand-overs themselves.
             OfferWatch::Busy => {
                 contention.watch = OfferWatch::Quiet;
                 window

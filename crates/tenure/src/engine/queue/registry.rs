@@ -11,7 +11,7 @@ use tenure_backend::{Kind, LockKey};
 
 const SHARDS: usize = 16;
 
-/// An entry with the hash of its name. The item itself has the name.
+/// An entry, with the hash of its key and kind. The item itself has the key.
 #[derive(Debug)]
 struct Entry<T> {
     hash: u64,
@@ -45,7 +45,7 @@ impl<T> Registry<T> {
         &self.shards[(hash >> 32) as usize % SHARDS]
     }
 
-    /// The item of that name, or a new one. `make` learns whether the client is closed. Two names never share an item.
+    /// The item of a key and kind, or a new one. `make` gets whether the client is closed. Two keys never share an item.
     pub(crate) fn get(
         &self,
         key: LockKey,
@@ -55,7 +55,7 @@ impl<T> Registry<T> {
     ) -> Arc<T> {
         let hash = self.hash(&key, kind);
         let mut shard = self.shard(hash).lock();
-        // Dropped after the shard is unlocked: an item's drop comes here.
+        // Dropped after the shard is unlocked, because dropping an item locks the shard.
         let mut others = Vec::new();
         let mut found = None;
         for entry in shard.iter_hash(hash).filter(|entry| entry.hash == hash) {
@@ -77,7 +77,7 @@ impl<T> Registry<T> {
         item
     }
 
-    /// Removes dropped items of that name.
+    /// Removes the dropped items of a key and kind.
     pub(crate) fn forget(&self, key: &LockKey, kind: Kind) {
         let hash = self.hash(key, kind);
         let mut shard = self.shard(hash).lock();
@@ -88,13 +88,13 @@ impl<T> Registry<T> {
         }
     }
 
-    /// All items. New ones are made closed from now on.
+    /// Returns all items, and makes new ones closed from now on.
     pub(crate) fn close(&self) -> Vec<Arc<T>> {
         self.is_closed.store(true, Ordering::SeqCst);
         self.all()
     }
 
-    /// All items, in no order.
+    /// All items, in any order.
     pub(crate) fn all(&self) -> Vec<Arc<T>> {
         let mut all = Vec::new();
         for shard in &self.shards {

@@ -1,4 +1,4 @@
-//! A queue that its callers, its poller and its releases share. It carries out what the state machine decides.
+//! A queue shared by its callers, its poller and its releases. It carries out the decisions of the state machine.
 
 use std::fmt;
 use std::sync::Arc;
@@ -32,13 +32,13 @@ pub(crate) struct SharedQueue {
     registry: Arc<Registry<SharedQueue>>,
     /// Metrics of this key, if keys have metrics of their own.
     meters: Option<Arc<Meters>>,
-    /// Notified when the poller is to look.
+    /// Notifies the poller.
     signal: Notify,
     state: Mutex<KeyQueue>,
 }
 
 impl SharedQueue {
-    /// The queue of that key, for that kind of lock.
+    /// The queue of a key, for one kind of lock.
     pub(crate) fn get(
         registry: &Arc<Registry<SharedQueue>>,
         services: &Arc<Services>,
@@ -65,10 +65,10 @@ impl SharedQueue {
         })
     }
 
-    /// Applies an event: locks the queue, reads the clock, unlocks the queue, and carries out what follows.
+    /// Applies an event: locks the queue, reads the clock, unlocks the queue, and carries out the effects.
     ///
-    /// The clock is read after the lock is taken: two hand-overs are then in the order of their times, and tokens never go
-    /// back. Wakers, metrics and calls run without the lock.
+    /// The clock is read under the lock, so the events have the order of their times, and tokens never decrease. Wakers,
+    /// metrics and calls run without the lock.
     pub(crate) fn apply<E: Event>(self: &Arc<Self>, event: E) -> E::Reply {
         self.apply_at(event).0
     }
@@ -121,7 +121,7 @@ impl SharedQueue {
         if effects.handed_over {
             self.meters().passed.increment(1);
         }
-        // In place: most events wake no caller.
+        // Drained in place: most events wake no caller.
         for waker in effects.wakes.drain(..) {
             waker.wake();
         }
@@ -135,7 +135,7 @@ impl SharedQueue {
         self.meters.as_deref().unwrap_or_else(|| self.context().meters())
     }
 
-    /// Notified when the poller is to look.
+    /// Notifies the poller.
     pub(crate) fn signal(&self) -> &Notify {
         &self.signal
     }
@@ -145,7 +145,7 @@ impl SharedQueue {
         request.claim(self.context(), &self.key, fairness, reserve)
     }
 
-    /// Accepts a grant, and has it renewed. `None` if its local deadline has passed.
+    /// Accepts a grant, and starts to renew it. `None` if its local deadline has passed.
     pub(crate) fn accept(
         self: &Arc<Self>,
         claim: &Arc<Claim>,
@@ -159,8 +159,8 @@ impl SharedQueue {
         Some(hold)
     }
 
-    /// Accepts a grant and reports it, so that a waiter may have it. Releases the claim if no waiter has it. Returns false if
-    /// its local deadline has passed.
+    /// Accepts a grant and offers it to waiters. Releases the claim if no waiter takes it. Returns false if its local deadline
+    /// has passed.
     pub(super) fn deliver<E: Event<Reply = bool>>(
         self: &Arc<Self>,
         claim: &Arc<Claim>,
@@ -182,19 +182,19 @@ impl SharedQueue {
         true
     }
 
-    /// Gives back a grant that no caller has seen.
+    /// Releases a grant that no caller has seen.
     pub(crate) fn reject(self: &Arc<Self>, hold: &Hold) {
         hold.depart();
         self.services.renewer.forget(hold);
         self.withdraw(hold.claim.clone());
     }
 
-    /// A holder is done. Returns what becomes of its claim, and the time.
+    /// Handles the end of a hold. Returns what becomes of its claim, and the time.
     pub(crate) fn done(self: &Arc<Self>, hold: &Arc<Hold>) -> (Exit, Instant) {
         self.apply_at(HolderDone(hold))
     }
 
-    /// A holder is done, and does not wait for the release. Returns the time.
+    /// Handles an unlock whose caller does not wait for the release. Returns the time.
     pub(crate) fn done_behind(self: &Arc<Self>, hold: &Arc<Hold>) -> Instant {
         let (exit, now) = self.done(hold);
         if let Exit::Release(order) = exit {
@@ -223,20 +223,20 @@ impl SharedQueue {
         )
     }
 
-    /// Releases a claim of which every call was answered, whatever state it is in.
+    /// Releases a claim whose calls were all answered, in whatever state it is.
     pub(crate) fn withdraw(self: &Arc<Self>, claim: Arc<Claim>) {
         let token = self.services.tasks.token();
         let release = Release::new(self.clone(), claim, Cause::Withdrawn, None, token);
         self.services.releaser.send_later(release);
     }
 
-    /// Releases a claim of which some call was not answered.
+    /// Releases a claim of which a call was not answered.
     pub(crate) fn withdraw_unanswered(self: &Arc<Self>, claim: Arc<Claim>) {
         self.withdraw(claim.clone());
         self.expect_late_call(claim);
     }
 
-    /// Withdraws a claim once more when no unanswered call can place it any longer.
+    /// Withdraws a claim again at the time when no unanswered call can place it any more.
     ///
     /// A store that forgets ended claims could place it again after it was withdrawn.
     pub(crate) fn expect_late_call(self: &Arc<Self>, claim: Arc<Claim>) {
@@ -258,7 +258,7 @@ impl SharedQueue {
         });
     }
 
-    /// Asks for one waiter, whose claim waits in the store's queue. `signal` is notified when the waiter leaves.
+    /// Starts a poller for one waiter, whose claim waits in the store's queue. `signal` is notified when the waiter leaves.
     pub(crate) fn poll_for(
         self: &Arc<Self>,
         id: WaiterId,
@@ -279,7 +279,7 @@ impl SharedQueue {
     }
 }
 
-/// Releases a claim that lingers, when its time is over.
+/// Releases a lingering claim when its time is over.
 async fn linger(queue: Arc<SharedQueue>, mut until: Instant) {
     let Services { context, tasks, .. } = &*queue.services;
     loop {

@@ -15,10 +15,10 @@ use crate::engine::hold::Hold;
 use crate::engine::request::LockRequest;
 use crate::engine::tasks::Releases;
 
-/// What a queue must know of its client and its store.
+/// The settings of the client, and the properties of its store, that a queue depends on.
 #[derive(Clone, Debug)]
 pub(crate) struct Rules {
-    /// Claims are handed over in memory.
+    /// Whether claims are handed over in memory.
     pub(crate) local_handover: bool,
     /// How long an offered grant waits for its waiter to be polled.
     pub(crate) offer_window: Duration,
@@ -34,9 +34,9 @@ pub(crate) struct KeyQueue {
     /// Waiting callers whose own call is in flight.
     pub(super) asking: SmallVec<[WaiterId; 1]>,
     pub(super) places: Places,
-    /// Number of grants of the last run of a claim that lingered.
+    /// Number of grants of the last run that ended in a lingering claim.
     pub(super) last_run: u32,
-    /// A task waits for the end of a lingering claim.
+    /// Whether a task waits for the end of a lingering claim.
     pub(super) has_linger_timer: bool,
     pub(super) contention: Option<Box<Contention>>,
 }
@@ -59,14 +59,14 @@ pub(super) enum Phase {
     Closed,
 }
 
-/// A hold of this client, with the request that it serves.
+/// A hold of this client, and the request that it serves.
 #[derive(Debug)]
 pub(super) struct Holder {
     pub(super) hold: Arc<Hold>,
     pub(super) request: LockRequest,
-    /// Number of grants of the run that were given out.
+    /// Number of grants of the run that callers got.
     pub(super) grants: u32,
-    /// The time until which the claim lingers: its holder is done, and the next local caller may have it.
+    /// The time until which the claim lingers: its holder has unlocked it, and the next local caller may get it.
     pub(super) lingers_until: Option<Instant>,
 }
 
@@ -75,19 +75,19 @@ pub(super) struct Holder {
 pub(super) struct Contention {
     pub(super) waiters: Waiters,
     pub(super) policy: HandoverPolicy,
-    /// The time at which the store was last asked about a holder whose lease is not renewed.
+    /// Time of the last request about a holder whose lease is not renewed.
     pub(super) asked_about: Instant,
     pub(super) watch: OfferWatch,
 }
 
-/// How the poller watches over offers that may not be taken.
+/// How the poller checks for offers that are not taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum OfferWatch {
-    /// It looks again within the offer window, and an offer was made after its last look.
+    /// The poller looks within the offer window. An offer was made after its last look.
     Busy,
-    /// It looks again within the offer window.
+    /// The poller looks within the offer window. No offer was made after its last look.
     Quiet,
-    /// It sleeps until the next offer.
+    /// The poller sleeps until it is notified of the next offer.
     Asleep,
 }
 
@@ -116,7 +116,7 @@ impl KeyQueue {
         self.phase == Phase::Closed
     }
 
-    /// Whether the holds of this client leave room for that mode. Forgets holds whose local deadline has passed.
+    /// Whether the holds of this client admit another claim of that mode. Forgets holds whose local deadline has passed.
     pub(super) fn admits(&mut self, now: Instant, mode: Mode) -> bool {
         if self.holders.is_empty() {
             return true;
@@ -137,7 +137,7 @@ impl KeyQueue {
         })
     }
 
-    /// Whether no local waiter has a claim to the next grant.
+    /// Whether no local waiter is ahead of a new caller.
     pub(super) fn is_quiet(&self) -> bool {
         self.phase != Phase::HandingOver
             && self.contention.as_ref().is_none_or(|contention| {
@@ -145,7 +145,7 @@ impl KeyQueue {
             })
     }
 
-    /// Makes the poller look, and starts it if it does not run.
+    /// Notifies the poller, and starts it if it does not run.
     pub(super) fn wake_poller(&mut self, effects: &mut Effects) {
         match self.phase {
             Phase::Idle => {
@@ -157,14 +157,14 @@ impl KeyQueue {
         }
     }
 
-    /// Makes the poller look, if it runs.
+    /// Notifies the poller, if it runs.
     pub(super) fn notify_poller(&self, effects: &mut Effects) {
         if matches!(self.phase, Phase::Polling | Phase::HandingOver) {
             effects.notify_poller();
         }
     }
 
-    /// Watches over an offer that was just made.
+    /// Makes the poller check an offer that was just made.
     pub(super) fn watch_offer(&mut self, effects: &mut Effects) {
         let was = mem::replace(&mut self.contention().watch, OfferWatch::Busy);
         match self.phase {
@@ -174,12 +174,12 @@ impl KeyQueue {
         }
     }
 
-    /// The waiter of that name.
+    /// The waiter with that ID.
     pub(super) fn waiter(&mut self, id: WaiterId) -> Option<&mut Waiter> {
         self.contention.as_mut()?.waiters.get_mut(id)
     }
 
-    /// Whether nothing is left of callers that waited.
+    /// Whether no state of former waiters is left.
     #[cfg(all(test, feature = "testing"))]
     pub(super) fn is_at_rest(&self) -> bool {
         self.phase == Phase::Idle
@@ -188,7 +188,7 @@ impl KeyQueue {
             && self.holders.is_empty()
     }
 
-    /// Drops what exists only while callers wait.
+    /// Drops the contention state when the last waiter has left.
     pub(super) fn tidy(&mut self) {
         let is_empty = |contention: &Contention| contention.waiters.is_empty();
         if self.phase == Phase::Idle && self.contention.as_deref().is_some_and(is_empty) {
@@ -207,7 +207,7 @@ pub(crate) trait Event {
 /// The client closes: its waiters end.
 pub(crate) struct Close;
 
-/// The claims of a client that closes. All are to be released.
+/// The claims of a closing client. All must be released.
 pub(crate) struct Closed {
     /// Claims that guards hold.
     pub(crate) held: Vec<Arc<Hold>>,

@@ -14,11 +14,11 @@ use crate::engine::hold::Hold;
 use crate::engine::request::LockRequest;
 use crate::error::Error;
 
-/// The place of a waiter among the waiters of its key. Smaller goes first. No place is given twice.
+/// The position of a waiter among the waiters of its key. Smaller numbers go first. Each position is given once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct WaiterId(i64);
 
-/// Where the places of a key's waiters come from.
+/// Gives positions to the waiters of a key.
 #[derive(Debug, Default)]
 pub(crate) struct Places {
     last: i64,
@@ -26,20 +26,20 @@ pub(crate) struct Places {
 }
 
 impl Places {
-    /// A place behind all others.
+    /// A position behind all others.
     pub(crate) fn last(&mut self) -> WaiterId {
         self.last += 1;
         WaiterId(self.last)
     }
 
-    /// A place before all others.
+    /// A position before all others.
     pub(crate) fn first(&mut self) -> WaiterId {
         self.first -= 1;
         WaiterId(self.first)
     }
 }
 
-/// One caller that waits, or whose call was adopted.
+/// A caller that waits, or whose call was adopted.
 #[derive(Debug)]
 pub(crate) struct Waiter {
     pub(crate) id: WaiterId,
@@ -52,7 +52,7 @@ pub(crate) struct Waiter {
 /// Where a waiter waits for its grant.
 #[derive(Clone, Debug)]
 pub(crate) enum Route {
-    /// In this queue: the client asks the store for one local waiter after the other.
+    /// In this queue. The client asks the store for one local waiter at a time.
     Local,
     /// In the store's queue, with a claim and a poller of its own. The poller is notified when the waiter leaves.
     Store(Arc<Notify>),
@@ -72,32 +72,32 @@ pub(crate) enum Route {
 /// ```
 #[derive(Debug)]
 pub(crate) enum WaiterState {
-    /// A task polls its call; the caller waits for the outcome.
+    /// A task polls the waiter's call; the caller waits for the outcome.
     Calling(Option<Waker>),
-    /// Its call is in flight, and the caller was dropped: the claim is released when the call ends.
+    /// The waiter's call is in flight, and its caller was dropped. The claim is released when the call ends.
     Left,
-    /// It waits for a grant.
+    /// The waiter waits for a grant.
     Waiting(Option<Waker>),
-    /// A grant belongs to it, if it is polled in time.
+    /// A grant is reserved for the waiter, which must be polled in time to take it.
     Offered(Offer),
-    /// It was not polled in time: it gets no offer until it is polled.
+    /// The waiter was not polled in time, and gets no offer until it is polled.
     Missed,
-    /// It ends with this: `Ok` says that a try was refused.
+    /// The caller gets this result at its next poll. `Ok` means that a try was refused.
     Answered(Result<(), Error>),
 }
 
-/// A grant on its way to a waiter.
+/// A grant that is reserved for a waiter until it is polled.
 #[derive(Debug)]
 pub(crate) struct Offer {
     pub(crate) hold: Arc<Hold>,
     /// The number of the grant within the claim's run, from 0.
     pub(crate) nth: u32,
-    /// The grant was handed over in memory: it must be returned within the handover window.
+    /// Whether the grant was handed over in memory, and must reach the caller within the handover window.
     pub(crate) handed_over: bool,
     pub(crate) at: Instant,
 }
 
-/// Waiters in the order of their places.
+/// Waiters in the order of their positions.
 #[derive(Debug, Default)]
 pub(crate) struct Waiters(VecDeque<Waiter>);
 
@@ -121,7 +121,7 @@ impl Waiters {
         self.0.remove(at)
     }
 
-    /// The first waiter that waits for a grant of this client.
+    /// The first waiter that waits for a local grant.
     pub(crate) fn first(&self) -> Option<&Waiter> {
         self.0.iter().find(|waiter| waiter.is_next())
     }
@@ -130,12 +130,12 @@ impl Waiters {
         self.0.iter_mut().find(|waiter| waiter.is_next())
     }
 
-    /// Number of waiters that wait for a grant of this client.
+    /// Number of waiters that wait for a local grant.
     pub(crate) fn local(&self) -> usize {
         self.0.iter().filter(|waiter| waiter.is_next()).count()
     }
 
-    /// A waiter that has not taken its offer within `window`.
+    /// The first waiter that has not taken its offer within `window`.
     pub(crate) fn overdue(&self, now: Instant, window: Duration) -> Option<WaiterId> {
         let is_overdue = |waiter: &&Waiter| match &waiter.state {
             WaiterState::Offered(offer) => now - offer.at >= window,
@@ -159,7 +159,7 @@ impl Waiters {
 }
 
 impl Waiter {
-    /// Whether it waits for a grant of this client.
+    /// Whether this waiter waits for a local grant.
     pub(crate) fn is_next(&self) -> bool {
         matches!(self.route, Route::Local) && matches!(self.state, WaiterState::Waiting(_))
     }
@@ -179,7 +179,7 @@ impl Waiter {
 }
 
 impl Offer {
-    /// A grant of the store.
+    /// An offer of a grant that came from the store.
     pub(super) fn new(hold: Arc<Hold>, at: Instant) -> Self {
         Offer {
             hold,
@@ -189,7 +189,7 @@ impl Offer {
         }
     }
 
-    /// Whether the grant may still be returned to its caller.
+    /// Whether the caller may still get the grant.
     pub(super) fn is_good(&self, now: Instant) -> bool {
         let is_fresh = !self.handed_over || now - self.hold.confirmed() < HANDOVER_WINDOW;
         is_fresh && now < self.hold.deadline()

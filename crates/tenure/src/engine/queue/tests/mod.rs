@@ -1,5 +1,5 @@
-//! One queue, a store of one key, and callers that obey the queue. Each method of [`World`] applies one event, does what the
-//! reply and the effects say, and notes both. `script.rs` names the events.
+//! A model of one queue with its callers and a store of one key. Each method of [`Fixture`] applies one event, carries out
+//! the reply and the effects, and records both. `script.rs` lists the events.
 
 mod properties;
 mod script;
@@ -37,7 +37,7 @@ use crate::error::{Error, LostCause};
 
 const MS: Duration = Duration::from_millis(1);
 
-/// One caller, as its future sees itself.
+/// A caller, with the state that its future would have.
 struct Caller {
     id: WaiterId,
     request: LockRequest,
@@ -46,7 +46,7 @@ struct Caller {
     reserve: u32,
     state: CallerState,
     flag: Arc<WakeFlag>,
-    /// It was woken after its last poll.
+    /// Whether the caller was woken after its last poll.
     is_woken: bool,
 }
 
@@ -58,18 +58,18 @@ impl Caller {
 
 #[derive(Debug)]
 enum CallerState {
-    /// It polls its own call.
+    /// The caller polls its own call.
     Calling,
-    /// A task polls its call.
+    /// A task polls the caller's call.
     Adopted,
-    /// Its call is in flight, and it was dropped.
+    /// The caller was dropped while its call is in flight.
     Left,
     Waiting,
     Holding(Arc<Hold>),
     Gone,
 }
 
-/// Whether a caller was woken in this event.
+/// A waker that records whether it was woken.
 #[derive(Default)]
 struct WakeFlag(AtomicBool);
 
@@ -79,7 +79,7 @@ impl Wake for WakeFlag {
     }
 }
 
-struct World {
+struct Fixture {
     queue: KeyQueue,
     store: Store,
     callers: Vec<Caller>,
@@ -87,19 +87,19 @@ struct World {
     /// The reply to the last event, then the effects.
     notes: Vec<String>,
     poller_runs: bool,
-    /// The poller asks the store for this.
+    /// The request with which the poller asks the store.
     poller_asks: Option<SuccessorRequest>,
-    /// The store has granted the poller's claim, and the answer is on its way.
+    /// The grant of the poller's claim, while its answer is on its way.
     poller_granted: Option<Arc<Hold>>,
-    /// A release with this successor is in flight.
+    /// The successor of a release in flight.
     successor: Option<SuccessorRequest>,
-    /// The tokens that callers got.
+    /// Every token that a caller got.
     tokens: HashSet<u64>,
     /// The greatest token that a caller or another client got.
     last_token: u64,
 }
 
-impl World {
+impl Fixture {
     fn new(policy: PolicyLimits) -> Self {
         let releases = Releases::default();
         let rules = Rules {
@@ -108,7 +108,7 @@ impl World {
             offer_window: 100 * MS,
             policy,
         };
-        World {
+        Fixture {
             queue: KeyQueue::new(Arc::new(rules), false),
             releases,
             store: Store::new(),
@@ -123,7 +123,7 @@ impl World {
         }
     }
 
-    /// A request with that option.
+    /// A request with the named option.
     fn request(&self, option: &str) -> LockRequest {
         let mut options = Options::new(&self.store.context.settings);
         match option.trim_start_matches("with ") {
@@ -149,12 +149,12 @@ impl World {
         }
     }
 
-    /// Notes the reply of a step. It stands before the effects.
+    /// Records the reply of an event, before its effects.
     fn reply(&mut self, reply: impl Into<String>) {
         self.notes.insert(0, reply.into());
     }
 
-    /// Applies an event, and does what its effects say.
+    /// Applies an event, and carries out its effects.
     fn apply<E: Event>(&mut self, event: E) -> E::Reply {
         let now = self.store.context.now();
         let (reply, effects) = self.queue.on(now, event);
@@ -187,7 +187,7 @@ impl World {
         }
     }
 
-    /// The store frees the key at once; it answers for the successor later.
+    /// Releases a claim: the store frees the key at once, and answers about the successor later.
     fn release(&mut self, order: ReleaseOrder) {
         let ReleaseOrder {
             hold,
@@ -212,7 +212,7 @@ impl World {
         }
     }
 
-    /// Gives back a grant that no caller has.
+    /// Releases a grant that no caller has.
     fn reject_unless(&mut self, has_caller: bool, hold: &Arc<Hold>) {
         if !has_caller {
             hold.depart();
@@ -267,7 +267,7 @@ impl World {
         CallerState::Gone
     }
 
-    /// A caller has a grant.
+    /// A caller receives a grant.
     ///
     /// Q4: a grant that was handed over in memory has a greater token than each grant that a caller got before it. A grant
     /// of the store may be overtaken on its way, after an eviction.
@@ -315,11 +315,11 @@ impl World {
                 granted.iter().for_each(|hold| self.reject_unless(false, hold));
                 self.ends("too late")
             }
-            // The queue offers the grant, or the refusal.
+            // The queue tells the caller the outcome at its next poll.
             _ if is_adopted => CallerState::Waiting,
             Some(hold) => self.holds(hold, 0),
             None if waits => {
-                // It polls on.
+                // The caller continues to poll.
                 self.callers[at].state = CallerState::Waiting;
                 return self.poll(at);
             }
@@ -388,7 +388,7 @@ impl World {
         }
     }
 
-    /// The store's queue serves a fair waiter.
+    /// The store's queue grants the claim of a fair waiter.
     fn serve(&mut self, at: usize) {
         let caller = &self.callers[at];
         let (id, request) = (caller.id, caller.request.clone());
@@ -436,7 +436,7 @@ impl World {
         }
     }
 
-    /// The poller's call is answered, or fails for now.
+    /// The poller gets the store's answer, or a transient error.
     fn poller_answered(&mut self, fails: bool) {
         let Some(SuccessorRequest { request, .. }) = self.poller_asks.clone() else {
             return self.reply("nothing");
@@ -473,7 +473,7 @@ impl World {
         }
     }
 
-    /// The store evicts the claim that holds. The client learns of it at once, or not at all.
+    /// The store evicts the held claim. With `quietly` the client does not notice.
     fn evict(&mut self, quietly: bool) {
         if let Some(hold) = self.store.evict()
             && !quietly

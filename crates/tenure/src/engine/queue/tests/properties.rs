@@ -2,10 +2,10 @@
 
 use proptest::prelude::*;
 
-use super::World;
+use super::Fixture;
 use crate::engine::queue::policy::PolicyLimits;
 
-/// An event in the words of `script.rs`. A number chooses among the callers to whom it can happen.
+/// An event in the words of `script.rs`. The number selects one of the callers to which it can happen.
 type Step = (String, Option<usize>);
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
@@ -47,35 +47,35 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, 1..120)
 }
 
-fn world_after(steps: Vec<Step>, policy: PolicyLimits) -> World {
-    let mut world = World::new(policy);
+fn fixture_after(steps: Vec<Step>, policy: PolicyLimits) -> Fixture {
+    let mut fixture = Fixture::new(policy);
     for (event, which) in steps {
         let Some(which) = which else {
-            world.happen(&event);
+            fixture.happen(&event);
             continue;
         };
-        let able = world.able(&event);
+        let able = fixture.able(&event);
         if !able.is_empty() {
-            world.happen(&format!("{} {event}", able[which % able.len()]));
+            fixture.happen(&format!("{} {event}", able[which % able.len()]));
         }
     }
-    world
+    fixture
 }
 
 proptest! {
     #![proptest_config(ProptestConfig { cases: 500, failure_persistence: None, ..ProptestConfig::default() })]
 
-    /// Q1 to Q5 and Q7.
+    /// Checks Q1 to Q5 and Q7.
     #[test]
     fn random_events_keep_the_invariants(steps in steps(), reports_waiters: bool, is_on_network: bool) {
-        world_after(steps, PolicyLimits { reports_waiters, is_on_network }).finish();
+        fixture_after(steps, PolicyLimits { reports_waiters, is_on_network }).finish();
     }
 
     /// Q3: closing returns every claim that is held or lingers, and ends every caller.
     #[test]
     fn closing_returns_every_claim(steps in steps()) {
-        let mut world = world_after(steps, PolicyLimits { reports_waiters: true, is_on_network: true });
-        world.happen("closed");
-        world.finish();
+        let mut fixture = fixture_after(steps, PolicyLimits { reports_waiters: true, is_on_network: true });
+        fixture.happen("closed");
+        fixture.finish();
     }
 }

@@ -1,4 +1,4 @@
-//! The events of a [`World`] in words, and the invariants of `queue/mod.rs`, which are checked after each.
+//! Runs the events of a [`Fixture`] from words, and checks the invariants of `queue/mod.rs` after each event.
 //!
 //! - `locks`, `tries`, `queues`: a caller arrives, for example `a locks with linger`;
 //! - `a answered`, `a fails`: its own call ends; `a adopted`: a task adopts its call; `a served`: the store's queue grants
@@ -9,12 +9,12 @@
 //! - `evicted` (the client knows), `evicted quietly`; `5 ms`; `linger over`; `closed`.
 
 use super::store::Holder;
-use super::{Caller, CallerState, World};
+use super::{Caller, CallerState, Fixture};
 use crate::engine::queue::callers::CallerKind;
 use crate::engine::queue::linger::LingerOver;
 
-impl World {
-    /// Whether that can happen to a caller, by the verb of the event.
+impl Fixture {
+    /// Whether an event with that verb can happen to a caller.
     fn can(&self, at: usize, verb: &str) -> bool {
         let Caller { kind, state, .. } = &self.callers[at];
         match state {
@@ -28,7 +28,7 @@ impl World {
         }
     }
 
-    /// The names of the callers to whom that can happen.
+    /// The names of the callers to which an event with that verb can happen.
     pub(super) fn able(&self, verb: &str) -> Vec<char> {
         let callers = ('a'..).zip(0..self.callers.len());
         callers
@@ -37,7 +37,7 @@ impl World {
             .collect()
     }
 
-    /// Has these events happen, one after the other.
+    /// Applies these events in order.
     pub(super) fn happen(&mut self, events: &str) {
         for event in events.split("; ") {
             self.notes.clear();
@@ -98,7 +98,7 @@ impl World {
         assert!(asking <= 1 || self.queue.is_closed(), "Q1: {asking} ask");
     }
 
-    /// Serves every caller that is left. A caller that was polled is polled again only when it was woken.
+    /// Serves every remaining caller. A caller that was polled before is polled again only after a wake-up.
     pub(super) fn finish(&mut self) {
         if matches!(self.store.holder, Some(Holder::OtherClient)) {
             self.happen("other client");
@@ -130,7 +130,7 @@ impl World {
     }
 }
 
-/// The number of the caller of that name.
+/// The index of the caller of that name.
 fn place(name: char) -> usize {
     ('a'..name).count()
 }

@@ -17,8 +17,8 @@ pub(super) struct Store {
     pub(super) context: Arc<Context>,
     pub(super) holder: Option<Holder>,
     evicted: Vec<Arc<Hold>>,
-    /// Until then it grants nothing: a claim was evicted.
-    barred_until: Instant,
+    /// End of the cooldown after an eviction: until then the store grants nothing.
+    cooldown_until: Instant,
     next_token: u64,
 }
 
@@ -38,7 +38,7 @@ impl Store {
             context: Context::new(backend, Settings::default()),
             holder: None,
             evicted: Vec::new(),
-            barred_until: Instant::ORIGIN,
+            cooldown_until: Instant::ORIGIN,
             next_token: 1,
         }
     }
@@ -48,7 +48,7 @@ impl Store {
     }
 
     fn is_free(&self) -> bool {
-        self.holder.is_none() && self.context.now() >= self.barred_until
+        self.holder.is_none() && self.context.now() >= self.cooldown_until
     }
 
     /// Grants a claim for that request, if the key is free.
@@ -78,7 +78,7 @@ impl Store {
             .take_if(|holder| matches!(holder, Holder::Ours(ours) if Arc::ptr_eq(ours, hold)));
     }
 
-    /// Another client releases the key if it holds it, and takes it if it is free. Returns its token.
+    /// Another client releases the key if it holds it, or takes it if it is free. Returns the other client's token.
     pub(super) fn other_client(&mut self) -> Option<u64> {
         let is_other = |holder: &mut Holder| matches!(holder, Holder::OtherClient);
         if self.holder.take_if(is_other).is_some() || !self.is_free() {
@@ -95,7 +95,7 @@ impl Store {
         let Some(Holder::Ours(hold)) = self.holder.take_if(is_ours) else {
             return None;
         };
-        self.barred_until = self.context.now() + HANDOVER_WINDOW;
+        self.cooldown_until = self.context.now() + HANDOVER_WINDOW;
         self.evicted.push(hold.clone());
         Some(hold)
     }

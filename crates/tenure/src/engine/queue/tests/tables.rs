@@ -1,44 +1,44 @@
-//! Scripts of events against one queue: what each event is answered, and what follows from it.
+//! Tables of events against one queue: the reply to each event, and its effects.
 //!
 //! A row is a line `# NAME` and its script: lines `EVENT; EVENT: OUTCOME`, in the words of `script.rs`. The outcome is the
-//! reply to the last event and its effects; where a line names none, it is not the subject of the row. Callers are called
-//! `a`, `b`, `c` in the order of their arrival. After each row every caller that is left is served, and nothing may be left.
+//! reply to the last event and its effects. A line without an outcome only prepares the next one. Callers are named `a`,
+//! `b`, `c` in the order of their arrival. After each row every remaining caller is served, and the queue must be empty.
 
-use super::World;
+use super::Fixture;
 use crate::engine::queue::policy::PolicyLimits;
 
-/// A holder of token 1 of 2, and a waiter behind it.
+/// A client that holds token 1 of a run of 2, and a waiter behind it.
 const RUN: &str = "a locks with linger; a answered; b locks with linger";
 
-/// A holder of token 3 of 3 to 6, and two waiters behind it.
+/// A client that holds token 3 of the run from 3 to 6, and two waiters behind it.
 const RUN_OF_4: &str = "RUN; a unlocks; b polls; c locks with linger; b unlocks; successor answered; c polls; \
                         d locks with linger; e locks with linger";
 
 fn play(rows: &str) {
     let rows = rows.replace("RUN OF 4", RUN_OF_4).replace("RUN", RUN);
     for row in rows.split("# ").skip(1) {
-        let mut world = World::new(PolicyLimits {
+        let mut fixture = Fixture::new(PolicyLimits {
             reports_waiters: true,
             is_on_network: true,
         });
         let mut lines = row.lines().map(str::trim).filter(|line| !line.is_empty());
         let name = lines.next().expect("each row has a name");
         let expected: Vec<&str> = lines.collect();
-        let seen: Vec<String> = expected.iter().map(|line| happen(&mut world, line)).collect();
+        let seen: Vec<String> = expected.iter().map(|line| happen(&mut fixture, line)).collect();
         assert_eq!(seen, expected, "{name}");
         println!("after: {name}");
-        world.finish();
+        fixture.finish();
     }
 }
 
-/// Has the events of a line happen. Returns the line with what was seen.
-fn happen(world: &mut World, line: &str) -> String {
+/// Applies the events of a line. Returns the line with the observed outcome.
+fn happen(fixture: &mut Fixture, line: &str) -> String {
     let (events, outcome) = line.split_once(": ").unwrap_or((line, ""));
-    world.happen(events);
+    fixture.happen(events);
     if outcome.is_empty() {
         return events.into();
     }
-    match &*world.notes {
+    match &*fixture.notes {
         [] => format!("{events}: nothing"),
         notes => format!("{events}: {}", notes.join(", ")),
     }
