@@ -7,7 +7,7 @@ use crate::process::{Failure, cargo, output, root, run as run_command};
 
 const BUILD: &str = "--quiet --release --package tenure-bench";
 
-/// Runs `tenure-bench` with these words, where the caller stands: files are named from there.
+/// Runs `tenure-bench` with these arguments, in the caller's folder, so that file names are relative to it.
 ///
 /// With `--against COMMIT` it alternates with the `tenure-bench` of that commit.
 pub(crate) fn run(args: &[&str]) -> Result<(), Failure> {
@@ -24,7 +24,7 @@ pub(crate) fn run(args: &[&str]) -> Result<(), Failure> {
     run_command(command)
 }
 
-/// The commit after `--against`, and the other arguments.
+/// Splits off `--against`: returns its commit and the other arguments.
 fn split_against<'a>(args: &[&'a str]) -> Result<Option<(&'a str, Vec<&'a str>)>, Failure> {
     let Some(at) = args.iter().position(|arg| *arg == "--against") else {
         return Ok(None);
@@ -34,10 +34,10 @@ fn split_against<'a>(args: &[&'a str]) -> Result<Option<(&'a str, Vec<&'a str>)>
     Ok(Some((commit, [&args[..at], &args[at + 2..]].concat())))
 }
 
-/// Builds `tenure-bench` of a commit in a checkout of its own, and returns the program.
+/// Builds `tenure-bench` of a commit in a separate checkout, and returns the program.
 ///
-/// Checkout and build results stay for the next time. Between two commits git touches only the files that differ, so cargo
-/// rebuilds what depends on them.
+/// The checkout and its build results are kept. Between two commits git changes only the files that differ, so cargo
+/// rebuilds little.
 fn build_of(commit: &str) -> Result<PathBuf, Failure> {
     let scratch = root().join("target").join("against");
     let (tree, target) = (scratch.join("tree"), scratch.join("target"));
@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_commit_is_taken_out_of_the_arguments() {
+    fn against_splits_off_the_commit() {
         assert_eq!(split_against(&["quick"]).unwrap(), None);
         let split = split_against(&["--rounds", "3", "--against", "HEAD~1", "--store", "redis"]).unwrap();
         assert_eq!(split, Some(("HEAD~1", vec!["--rounds", "3", "--store", "redis"])));
@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn a_commit_that_git_does_not_know_is_named() {
+    fn an_unknown_commit_is_named_in_the_error() {
         let failure = build_of("no-such-commit").unwrap_err();
         assert_eq!(failure.to_string(), "git knows no commit \"no-such-commit\"");
     }

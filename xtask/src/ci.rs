@@ -30,7 +30,7 @@ fn step(name: &str, work: impl FnOnce() -> Result<(), Failure>) -> Result<(), Fa
     outcome.map_err(|failure| format!("{failure}\n\nthe step `{name}` of `cargo xtask ci` failed").into())
 }
 
-/// Runs a command of cargo on all packages of the workspace, and on the package apart.
+/// Runs a cargo command on all packages of the workspace, and on the package outside the workspace.
 fn everywhere(verb: &str, all: &str, options: &str) -> Result<(), Failure> {
     run_command(cargo(&format!("{verb} {all} {options}")))?;
     let mut apart = cargo(&format!("{verb} --manifest-path {APART} {options}"));
@@ -52,7 +52,7 @@ fn features() -> Result<(), Failure> {
     Ok(())
 }
 
-/// Builds the pages of the libraries; the command's binary is called `tenure` too.
+/// Builds the documentation of the libraries only, because the command's binary is also called `tenure`.
 fn docs() -> Result<(), Failure> {
     let mut command = cargo("doc --workspace --all-features --no-deps --lib");
     command.env("RUSTDOCFLAGS", "-D warnings");

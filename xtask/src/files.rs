@@ -5,7 +5,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// The files below a folder, named from there, except build results and history.
+/// All files below a folder, by relative path, except build results and the git history.
 pub(crate) fn below(folder: &Path) -> io::Result<BTreeSet<PathBuf>> {
     let (mut files, mut folders) = (BTreeSet::new(), vec![PathBuf::new()]);
     while let Some(name) = folders.pop() {

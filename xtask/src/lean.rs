@@ -1,19 +1,19 @@
-//! Checks that a choice of `tenure`'s features compiles no store, client or TLS that was not asked for.
+//! Checks that the features of `tenure` compile no store, client or TLS library that they do not need.
 
 use crate::process::{Failure, cargo, output};
 
-/// Our stores, the clients of all stores, TLS, and C, whose compilation `cc` gives away.
-const BARRED: &str = "tenure-memory tenure-sql tenure-redis rusqlite tokio-postgres mysql_async redis zookeeper-client \
+/// Our stores, the clients of all stores, TLS libraries, and `cc`, which compiles C.
+const CHECKED: &str = "tenure-memory tenure-sql tenure-redis rusqlite tokio-postgres mysql_async redis zookeeper-client \
     tonic prost aws-lc-sys aws-lc-rs openssl-sys ring rustls libsqlite3-sys cc";
 
-/// Each promised choice of features, and the crates of `BARRED` that it may bring. No C without TLS, which needs ring's.
+/// Each promised set of features, and the crates of `CHECKED` that it may need. Only TLS may need C, for ring.
 const LEAN: [(&str, &[&str]); 3] = [
     ("memory", &["tenure-memory"]),
     ("redis", &["tenure-redis", "redis"]),
     ("redis,tls", &["tenure-redis", "redis", "ring", "rustls", "cc"]),
 ];
 
-/// Asks `cargo tree` for each choice, and fails on a crate that it must not bring.
+/// Runs `cargo tree` for each set of features. Fails on a crate that the set must not need.
 pub(crate) fn run() -> Result<(), Failure> {
     for (features, allowed) in LEAN {
         let choice = format!("--package tenure --no-default-features --features {features}");
@@ -29,10 +29,10 @@ pub(crate) fn run() -> Result<(), Failure> {
     Ok(())
 }
 
-/// The first crate in the output of `cargo tree` that is barred and not allowed.
+/// The first crate in the output of `cargo tree` that is in `CHECKED` and not allowed.
 fn unwanted<'a>(tree: &'a str, allowed: &[&str]) -> Option<&'a str> {
     let mut names = tree.lines().filter_map(|line| line.split_whitespace().next());
-    names.find(|name| BARRED.split(' ').any(|barred| barred == *name) && !allowed.contains(name))
+    names.find(|name| CHECKED.split(' ').any(|checked| checked == *name) && !allowed.contains(name))
 }
 
 #[cfg(test)]

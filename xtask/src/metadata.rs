@@ -13,13 +13,13 @@ pub(crate) struct Metadata {
     workspace_members: Vec<String>,
 }
 
-/// One package: of this workspace, or one that it uses.
+/// A package of this workspace, or one of its dependencies.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Package {
     id: String,
     pub(crate) name: String,
     pub(crate) version: String,
-    /// The oldest compiler it builds with, where it says so.
+    /// The oldest compiler that builds the package, if it declares one.
     pub(crate) rust_version: Option<String>,
     pub(crate) dependencies: Vec<Dependency>,
     #[serde(default)]
@@ -30,16 +30,16 @@ pub(crate) struct Package {
 #[derive(Debug, Deserialize)]
 pub(crate) struct Dependency {
     pub(crate) name: String,
-    /// The table: `build` or `dev`, or none for `[dependencies]` itself.
+    /// The table: `build` or `dev`, or `None` for `[dependencies]` itself.
     pub(crate) kind: Option<String>,
-    /// The version asked for; `*` where none is written.
+    /// The required version; `*` if none is given.
     pub(crate) req: String,
     /// The folder, for a dependency by path.
     pub(crate) path: Option<String>,
 }
 
 impl Metadata {
-    /// Asks cargo, with every feature on, so that optional dependencies are seen too.
+    /// Runs `cargo metadata` with every feature, so that it includes optional dependencies.
     pub(crate) fn read() -> Result<Self, Failure> {
         let json = output(cargo("metadata --format-version 1 --all-features"))?;
         Ok(serde_json::from_str(&json)?)

@@ -1,6 +1,6 @@
-//! `cargo xtask mutants`: plants known bugs one at a time, and fails if the tests let one live.
+//! `cargo xtask mutants`: plants known bugs one at a time, and fails if the tests do not notice one.
 //!
-//! The order of a run: every patch fits, the tests are green without a bug, and red with each.
+//! A run checks that every patch applies, that the tests pass without a bug, and that they fail with each.
 
 mod patch;
 mod scratch;

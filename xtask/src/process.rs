@@ -1,39 +1,39 @@
-//! Running other programs.
+//! Runs other programs.
 
 use std::error::Error;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::{Command, ExitStatus};
 
-/// Why a chore failed, in words.
+/// The reason why a command failed, as text.
 pub(crate) type Failure = Box<dyn Error>;
 
-/// Default handling of the signals that a shell makes background jobs ignore (`nohup` HUP): child processes inherit that,
-/// and some tests send these signals. An option of `env`.
+/// An option of `env` that restores the default handling of signals that a shell makes background jobs ignore (`nohup`:
+/// HUP). Child processes inherit that, and some tests send these signals.
 pub(crate) const DEFAULT_SIGNALS: &str = "--default-signal=HUP,INT,QUIT";
 
 /// The root of the workspace.
 pub(crate) fn root() -> PathBuf {
-    // `cargo run` names the folder of the checkout it runs in; two checkouts may share one target folder.
+    // `cargo run` sets this to the checkout in which it runs; several checkouts may share one target folder.
     let ours = std::env::var_os("CARGO_MANIFEST_DIR").map(PathBuf::from);
     let mut root = ours.unwrap_or_else(|| PathBuf::from(env!("CARGO_MANIFEST_DIR")));
     root.pop();
     root
 }
 
-/// The program of the cargo that runs this task.
+/// The cargo program that runs this task.
 pub(crate) fn cargo_program() -> OsString {
     std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into())
 }
 
-/// Cargo in the root of the workspace, with these words as its arguments.
+/// A cargo command in the root of the workspace, with these arguments separated by spaces.
 pub(crate) fn cargo(words: &str) -> Command {
     let mut command = Command::new(cargo_program());
     command.current_dir(root()).args(words.split(' '));
     command
 }
 
-/// Runs a command with our stdout and stderr; anything but success is a failure that repeats it.
+/// Runs a command with our stdout and stderr. Fails unless it succeeds, and then names the command.
 pub(crate) fn run(mut command: Command) -> Result<(), Failure> {
     let status = command
         .status()
@@ -41,7 +41,7 @@ pub(crate) fn run(mut command: Command) -> Result<(), Failure> {
     succeeded(&command, status)
 }
 
-/// Any status but success is a failure that repeats the command.
+/// Fails unless the status is success, and then names the command.
 pub(crate) fn succeeded(command: &Command, status: ExitStatus) -> Result<(), Failure> {
     match status.success() {
         true => Ok(()),
@@ -49,7 +49,7 @@ pub(crate) fn succeeded(command: &Command, status: ExitStatus) -> Result<(), Fai
     }
 }
 
-/// Runs a command and gives out what it printed to stdout, which must be UTF-8.
+/// Runs a command and returns its stdout, which must be UTF-8.
 pub(crate) fn output(mut command: Command) -> Result<String, Failure> {
     let output = command
         .output()

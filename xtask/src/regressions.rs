@@ -2,7 +2,7 @@
 
 pub(crate) const PAGE: &str = "docs/REGRESSIONS.md";
 
-/// The bugs are R1 to R32.
+/// Number of bugs: R1 to R32.
 const BUGS: usize = 32;
 
 /// Finds bugs without a row, rows without a test, and tests that do not exist or do not name the bug of their row.

@@ -1,10 +1,10 @@
-//! `cargo xtask setup`: finds the programs that the tests need, and installs missing ones where it may.
+//! `cargo xtask setup`: finds the programs that the tests need, and installs missing ones if it is allowed to.
 
 use std::process::{Command, Stdio};
 
 use crate::process::Failure;
 
-/// What the tests need: a program in `PATH`, the Debian package that brings it, and what it does.
+/// The programs that tests need. Columns: name in `PATH`, Debian package, purpose.
 const NEEDS: &str = "\
 cc           | build-essential      | compiles the bundled SQLite
 bash         | bash                 | tries its completions
@@ -26,25 +26,25 @@ promtool     | prometheus           | checks the alert rules";
 /// One line of `NEEDS`.
 type Need = [&'static str; 3];
 
-/// The environment variable that lists programs to do without, separated by commas.
+/// The environment variable with the programs whose tests are skipped, separated by commas.
 const SKIP: &str = "TENURE_SKIP";
 
-/// Installs packages as root, or as a user whom sudo asks for no password.
+/// Installs packages as root, or as a user that needs no password for sudo.
 const INSTALL: &str = r#"
 if [ "$(id -u)" = 0 ]; then sudo=; elif sudo -n true; then sudo='sudo -n'; else exit 1; fi
 $sudo apt-get update &&
     $sudo env DEBIAN_FRONTEND=noninteractive apt-get install --yes --no-install-recommends "$@"
 "#;
 
-/// Fails if a need is missing, after installing what is missing where it may and `installs`. Returns a line for each need
-/// that `TENURE_SKIP` names.
+/// Fails if a needed program is missing and cannot be installed. Installs only if `installs` is true. Returns a line for
+/// each program that `TENURE_SKIP` names.
 pub(crate) fn run(installs: bool) -> Result<Vec<String>, Failure> {
     let skip = std::env::var(SKIP).unwrap_or_default();
     let [skipped, mut missing] = look(&skip, is_installed)?;
     if installs && !missing.is_empty() && is_installed("apt-get") {
         let mut shell = Command::new("sh");
         shell.args(["-c", INSTALL, "setup"]).args(packages(&missing));
-        // The next look says what is missing if this fails.
+        // If the installation fails, the second look reports the missing programs.
         let _ = shell.stdin(Stdio::null()).status();
         [_, missing] = look(&skip, is_installed)?;
     }
@@ -56,8 +56,8 @@ pub(crate) fn run(installs: bool) -> Result<Vec<String>, Failure> {
     Ok(skipped.into_iter().map(line).collect())
 }
 
-/// The needs that `skip`, the value of `TENURE_SKIP`, names, and those of the others that are not installed. Fails if `skip`
-/// names a program that no test needs.
+/// Returns the needs that `skip`, the value of `TENURE_SKIP`, names, and the other needs that are not installed. Fails if
+/// `skip` names a program that no test needs.
 fn look(skip: &str, is_installed: fn(&str) -> bool) -> Result<[Vec<Need>; 2], Failure> {
     let mut names: Vec<&str> = skip.split(',').map(str::trim).collect();
     names.retain(|name| !name.is_empty());
@@ -77,7 +77,7 @@ fn look(skip: &str, is_installed: fn(&str) -> bool) -> Result<[Vec<Need>; 2], Fa
     Ok([skipped, needs])
 }
 
-/// Says what is missing, what for, and how to get it or do without it.
+/// Lists the missing programs with their purpose, and how to install or skip them.
 fn advice(missing: &[Need]) -> String {
     let lines = missing
         .iter()
@@ -91,14 +91,14 @@ fn advice(missing: &[Need]) -> String {
     )
 }
 
-/// The packages that bring what is missing; those that bring several programs stand together in the list.
+/// The packages of the missing programs, each once.
 fn packages(missing: &[Need]) -> Vec<&'static str> {
     let mut packages: Vec<_> = missing.iter().map(|[_, package, _]| *package).collect();
     packages.dedup();
     packages
 }
 
-/// Whether a folder of `PATH` has a file with this name.
+/// Whether a folder of `PATH` contains a file of this name.
 pub(crate) fn is_installed(program: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path).any(|folder| folder.join(program).is_file())
@@ -109,7 +109,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn missing_programs_come_with_the_way_to_get_them() {
+    fn advice_names_packages_of_missing_programs() {
         let [skipped, missing] = look("mvn , cc,", |program| !program.starts_with("prom")).unwrap();
         assert_eq!(skipped.len(), 2);
         assert_eq!(

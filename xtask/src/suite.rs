@@ -1,4 +1,4 @@
-//! `cargo xtask test`: every test of the workspace, with one line at the end that counts them.
+//! `cargo xtask test`: runs every test of the workspace, and prints the sum of the results.
 
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::process::{Command, Stdio};
@@ -6,10 +6,10 @@ use std::process::{Command, Stdio};
 use crate::process::{DEFAULT_SIGNALS, Failure, cargo_program, root, succeeded};
 use crate::setup::{self, is_installed};
 
-/// The package that cannot share the workspace's lock file and has its own: sqlx needs an older libsqlite3-sys than the rest.
+/// The package that has its own lock file: its sqlx needs an older libsqlite3-sys than the workspace.
 pub(crate) const APART: &str = "examples/fenced-write/sqlx/Cargo.toml";
 
-/// Tests everything with all features, by cargo-nextest where it is installed. With `args`, hands them to `cargo test`.
+/// Tests everything with all features, with cargo-nextest if it is installed. With `args`, runs `cargo test` with them.
 pub(crate) fn run(args: &[&str]) -> Result<(), Failure> {
     let skipped = setup::run(true)?;
     let mut total = Total::default();
@@ -25,12 +25,12 @@ pub(crate) fn run(args: &[&str]) -> Result<(), Failure> {
     outcome
 }
 
-/// The arguments of each call of cargo.
+/// The arguments of each cargo command.
 fn calls<'a>(args: &[&'a str], nextest: bool) -> Vec<Vec<&'a str>> {
     let words = |call: &'static str| call.split(' ').collect::<Vec<&str>>();
     let all = words("--all-features --no-fail-fast");
     if !args.is_empty() {
-        // Without a package, cargo would test the one in the current folder.
+        // Adds `--workspace`, because without a package cargo tests only the one in the current folder.
         let mut ours = args.iter().take_while(|arg| **arg != "--");
         let names_package = ours.any(|arg| arg.starts_with("-p") || arg.starts_with("--package"));
         let test = words(if names_package { "test" } else { "test --workspace" });
@@ -49,13 +49,13 @@ fn calls<'a>(args: &[&'a str], nextest: bool) -> Vec<Vec<&'a str>> {
     calls
 }
 
-/// Runs cargo, passes its output through, and adds its results up.
+/// Runs cargo, prints its output, and adds up its results.
 fn test(args: &[&str], total: &mut Total) -> Result<(), Failure> {
     println!("\ntest: cargo {}", args.join(" "));
     let mut command = Command::new("env");
     command.arg(DEFAULT_SIGNALS).arg(cargo_program()).args(args);
     command.current_dir(root());
-    // The test harness reports on stdout, nextest on stderr.
+    // `cargo test` reports on stdout, nextest on stderr.
     let mut child = match args[0] {
         "nextest" => command.stderr(Stdio::piped()).spawn()?,
         _ => command.stdout(Stdio::piped()).spawn()?,
@@ -69,7 +69,7 @@ fn test(args: &[&str], total: &mut Total) -> Result<(), Failure> {
     succeeded(&command, child.wait()?)
 }
 
-/// Copies line by line, and counts.
+/// Copies the output line by line, and adds up the results in it.
 fn copy(from: impl Read, to: &mut impl Write, total: &mut Total) -> io::Result<()> {
     for line in BufReader::new(from).split(b'\n') {
         let line = line?;
@@ -80,7 +80,7 @@ fn copy(from: impl Read, to: &mut impl Write, total: &mut Total) -> io::Result<(
     Ok(())
 }
 
-/// The sum of all runs.
+/// The sum of the results of all runs.
 #[derive(Debug, Default)]
 struct Total {
     passed: u64,
@@ -88,7 +88,7 @@ struct Total {
 }
 
 impl Total {
-    /// Adds the closing line of a run: `test result: ok. 3 passed; 1 failed; 2 filtered out; …` of the test harness,
+    /// Adds the last line of a run: `test result: ok. 3 passed; 1 failed; 2 filtered out; …` of `cargo test`, or
     /// `Summary [1.5s] 6 tests run: 3 passed (1 slow), 1 failed, 2 timed out, 0 skipped` of nextest.
     fn add(&mut self, line: &str) {
         if !line.contains("test result: ") && !line.trim_start().starts_with("Summary [") {

@@ -1,9 +1,10 @@
-//! `cargo xtask tidy`: the rules that no compiler, lint or `cargo deny` checks.
+//! `cargo xtask tidy`: rules that no compiler, lint or `cargo deny` checks.
 
 mod arrows;
 mod cycles;
 mod packages;
 mod text;
+mod words;
 
 use std::fs;
 
@@ -12,24 +13,29 @@ use crate::metadata::Metadata;
 use crate::process::{Failure, root};
 use crate::regressions;
 
-/// The folders with Rust files.
-const FOLDERS: [&str; 4] = ["crates", "examples", "interop", "xtask"];
+/// The folders of the workspace with Rust files or patches.
+const FOLDERS: [&str; 5] = ["crates", "examples", "interop", "mutants", "xtask"];
 
-/// Applies every rule to the whole workspace, prints what it finds, and fails if that is anything.
+/// Applies every rule to the whole workspace, prints the findings, and fails if there are any.
 pub(crate) fn run() -> Result<(), Failure> {
     let root = root();
     let mut files = Vec::new();
+    let mut found = Vec::new();
     for folder in FOLDERS {
         for file in below(&root.join(folder))? {
             let path = format!("{folder}/{}", file.display());
+            // Skips files that are not text.
+            let Ok(text) = fs::read_to_string(root.join(&path)) else {
+                continue;
+            };
+            found.extend(words::check(&path, &text));
             if path.ends_with(".rs") {
-                let text = fs::read_to_string(root.join(&path))?;
                 files.push((path, text));
             }
         }
     }
     let metadata = Metadata::read()?;
-    let mut found = arrows::check(&metadata);
+    found.extend(arrows::check(&metadata));
     found.extend(packages::check(&metadata));
     found.extend(files.iter().flat_map(|(path, text)| text::check(path, text)));
     found.extend(cycles::check(&files));

@@ -1,7 +1,8 @@
-//! The bugs that can be planted: `mutants/AREA/NAME.patch`.
+//! Reads the bugs that can be planted: `mutants/AREA/NAME.patch`.
 //!
-//! Such a file opens with a sentence that says what the planted code does, and a line `test: PACKAGE BINARY FILTER`. The
-//! binary is `lib` or one of the package's `tests`; the filter is part of a test's name. The rest is a diff for `git apply`.
+//! The first line of such a file is a sentence that says what the planted code does, the second one `test: PACKAGE BINARY
+//! FILTER`. The binary is `lib` or one of the package's `tests`; the filter is part of a test's name. The rest is a diff
+//! for `git apply`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,7 +16,7 @@ use crate::process::{Failure, output, root};
 pub(crate) struct Mutant {
     /// `AREA/NAME`.
     pub(crate) name: String,
-    /// What the planted code does wrong.
+    /// The sentence about the bug.
     pub(crate) bug: String,
     /// Package, test binary, and part of the test's name.
     pub(crate) test: [String; 3],
@@ -45,18 +46,18 @@ pub(crate) fn read_all() -> Result<Vec<Mutant>, Failure> {
 }
 
 impl Mutant {
-    /// Applies the patch to the tree, wherever its lines have moved to; `options` are those of `git apply`.
+    /// Applies the patch to the tree, even if its lines have moved. `options` are passed to `git apply`.
     pub(crate) fn apply(&self, tree: &Path, options: &[&str]) -> Result<(), Failure> {
         let mut git = Command::new("git");
         git.current_dir(tree).args(["apply", "-C1", "--recount"]);
         git.args(options).arg(&self.file);
-        // In a folder inside a checkout, git would skip all files without an error.
+        // Without this, git would skip all files without an error in a folder inside a checkout.
         git.env("GIT_CEILING_DIRECTORIES", tree.parent().unwrap_or(tree));
         output(git).map(drop)
     }
 }
 
-/// Fails with all patches that do not fit the work tree.
+/// Fails with the list of patches that do not apply to the work tree.
 pub(crate) fn check(mutants: &[Mutant]) -> Result<(), Failure> {
     let failures = mutants
         .iter()

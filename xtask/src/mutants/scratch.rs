@@ -1,4 +1,4 @@
-//! A copy of the work tree in which mutants are planted; its build results stay for the next run.
+//! A copy of the work tree in which mutants are planted. Its build results are kept for the next run.
 
 use std::fs::{self, File};
 use std::io;
@@ -8,7 +8,7 @@ use std::process::{Command, Stdio};
 use crate::files::below;
 use crate::process::{DEFAULT_SIGNALS, Failure, cargo_program, root};
 
-/// Seconds that a build, or the tests of one mutant, may take. A test that hangs has noticed its mutant.
+/// Time limits in seconds for a build, and for the tests of one mutant. A test that hangs has noticed its mutant.
 const LIMITS: [&str; 2] = ["3600", "180"];
 
 /// A copy of the work tree, with a target folder of its own.
@@ -20,19 +20,19 @@ pub(crate) struct Scratch {
     _lock: File,
 }
 
-/// What a test did.
+/// The result of a test run.
 #[derive(Debug)]
 pub(crate) enum Outcome {
     /// This many tests passed, and none failed.
     Passed(usize),
     Failed,
-    /// It was killed at its time limit.
+    /// The tests were killed at their time limit.
     TimedOut,
     DoesNotCompile,
 }
 
 impl Scratch {
-    /// Copies the work tree. Leaves equal files alone, so that cargo builds only what changed.
+    /// Copies the work tree. Does not touch equal files, so that cargo rebuilds only what has changed.
     pub(crate) fn copy() -> Result<Self, Failure> {
         let target =
             std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), PathBuf::from);
@@ -50,7 +50,7 @@ impl Scratch {
         })
     }
 
-    /// Builds the test's binary and runs it.
+    /// Builds the test binary and runs the test.
     pub(crate) fn test(&self, test: &[String; 3]) -> Result<Outcome, Failure> {
         // A file, because a process that survives the tests would keep a pipe open.
         let path = self.folder.join("output");
@@ -67,7 +67,7 @@ impl Scratch {
         let (code, output) = run(LIMITS[1], &["--", &test[2]], Stdio::null())?;
         Ok(match code {
             Some(0) => Outcome::Passed(output.matches(" ... ok\n").count()),
-            // `timeout` ends by its own signal, or reports it.
+            // `timeout` was killed by its own signal, or reports that it killed the tests.
             None | Some(137) => Outcome::TimedOut,
             Some(_) => Outcome::Failed,
         })
@@ -75,7 +75,7 @@ impl Scratch {
 
     fn cargo_test(&self, [package, binary, _]: &[String; 3], limit: &str) -> Command {
         let mut command = Command::new("env");
-        // Warnings do not matter here; without line tables a mutant links faster, without backtraces it fails faster.
+        // Ignores warnings. Without line tables a mutant links faster; without backtraces it fails faster.
         command.args([DEFAULT_SIGNALS, "RUSTFLAGS=-Awarnings"]);
         command.args(["CARGO_PROFILE_DEV_DEBUG=0", "RUST_BACKTRACE=0"]);
         command.args(["timeout", "--signal=KILL", limit]);
@@ -91,7 +91,7 @@ impl Scratch {
     }
 }
 
-/// Makes `to` hold the same files as `from`, except build results and history.
+/// Makes the files of `to` equal to those of `from`, except build results and the git history.
 fn mirror(from: &Path, to: &Path) -> io::Result<()> {
     let wanted = below(from)?;
     for name in &wanted {
@@ -104,7 +104,7 @@ fn mirror(from: &Path, to: &Path) -> io::Result<()> {
     for name in below(to)?.difference(&wanted) {
         let copy = to.join(name);
         fs::remove_file(&copy)?;
-        // Also the folders that are now empty: cargo looks for a package in each folder of `crates`.
+        // Removes empty folders too: cargo expects a package in each folder of `crates`.
         let mut folders = copy.ancestors().skip(1);
         while folders
             .next()

@@ -1,10 +1,10 @@
-//! Which crate of the workspace may use which: every arrow points to the contract.
+//! Checks which crates of the workspace depend on each other: every arrow points towards the contract.
 
 use crate::metadata::{Dependency, Metadata};
 
 const CONTRACT: &str = "tenure-backend";
 
-/// The crates that are stores, also those to come.
+/// The crates that are stores, including planned ones.
 pub(crate) const STORES: [&str; 6] = [
     "tenure-memory",
     "tenure-redis",
@@ -14,10 +14,10 @@ pub(crate) const STORES: [&str; 6] = [
     "tenure-etcd",
 ];
 
-/// What tests may use as well, by path and without a version, so that publishing never waits for it.
+/// Crates that tests may use too, by path and without a version, so that publishing never waits for them.
 const FOR_TESTS: [&str; 2] = ["tenure-testkit", "tenure-servers"];
 
-/// The suite's own tests plant bugs in the store in memory.
+/// An exception: the tests of the suite run it against a memory store with planted bugs.
 const UNDER_TEST: (&str, &str) = ("tenure-testkit", "tenure-memory");
 
 /// The crates of the workspace that `from` may use. `None` if `from` is unknown.
@@ -71,7 +71,7 @@ fn check_arrow(from: &str, dependency: &Dependency, may_use: &[&str]) -> Option<
 mod tests {
     use super::*;
 
-    /// A crate, a dependency of it, the table in which that stands, its version, and what is said of it.
+    /// A crate, its dependency, the kind of dependency, the version, and a part of the expected finding.
     const CASES: [(&str, &str, Option<&str>, &str, &str); 13] = [
         ("tenure-sql", CONTRACT, None, "^0.1.0", ""),
         ("tenure", "tenure-sql", None, "^0.1.0", ""),
@@ -88,7 +88,7 @@ mod tests {
         ("tenure-consul", CONTRACT, None, "^1", "is unknown"),
     ];
 
-    /// Checks a crate with one dependency, written as `cargo metadata` writes it.
+    /// The findings about a crate with one dependency, in the format of `cargo metadata`.
     fn findings(from: &str, to: &str, kind: Option<&str>, version: &str, path: Option<&str>) -> String {
         let metadata = serde_json::json!({"workspace_members": ["id"], "packages": [
             {"id": "id", "name": from, "version": "1.0.0",

@@ -1,5 +1,5 @@
-//! No cycle of imports between the modules of a crate. A re-export counts as an import of the file that defines
-//! the item. A `lib.rs` or `mod.rs` without functions only connects modules, so it is part of no cycle.
+//! Finds cycles of imports between the modules of a crate. A re-export counts as an import of the file that defines the
+//! item. A `lib.rs` or `mod.rs` without functions only connects modules, so it is part of no cycle.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,10 +13,10 @@ const ALLOWED: &[(&str, usize)] = &[
     ("crates/tenure-testkit", 2),
 ];
 
-/// The names of a path: `["claim", "Claim"]`.
+/// The segments of a path: `["claim", "Claim"]`.
 type Names = Vec<String>;
 
-/// The modules of one crate, by their paths from its root.
+/// The modules of one crate, by path from the crate's root.
 type Modules = BTreeMap<Names, Module>;
 
 /// One file: the trees of its `use` statements, flattened, and the paths in its code.
@@ -26,7 +26,7 @@ struct Module {
     paths: Vec<Names>,
 }
 
-/// Finds the crates whose largest cycle is larger than it may be. `files` are paths from the workspace's root, with texts.
+/// Finds the crates whose largest cycle is larger than allowed. `files` are paths from the workspace's root, and texts.
 pub(crate) fn check(files: &[(String, String)]) -> Vec<String> {
     let mut crates: BTreeMap<&str, Modules> = BTreeMap::new();
     for (path, text) in files {
@@ -115,7 +115,7 @@ fn flatten(before: &[String], tree: &str, into: &mut Vec<Names>) {
     }
 }
 
-/// The path from the crate's root, of a path in the module `here`. `None` if it leaves the crate.
+/// Resolves a path in the module `here` to a path from the crate's root. `None` if it leaves the crate.
 fn absolute(modules: &Modules, here: &[String], path: &[String]) -> Option<Names> {
     let supers = path.iter().take_while(|name| *name == "super").count();
     let (base, rest) = match path.first()?.as_str() {
@@ -128,7 +128,7 @@ fn absolute(modules: &Modules, here: &[String], path: &[String]) -> Option<Names
     Some([base, rest].concat())
 }
 
-/// The module that defines what an absolute path names; it follows re-exports.
+/// The module that defines the item at an absolute path. Follows re-exports.
 fn definer<'a>(modules: &'a Modules, path: &[String], seen: &mut BTreeSet<Names>) -> Option<&'a Names> {
     let length = (0..=path.len())
         .rev()
@@ -144,7 +144,7 @@ fn definer<'a>(modules: &'a Modules, path: &[String], seen: &mut BTreeSet<Names>
     Some(name)
 }
 
-/// The groups of modules of which each imports each other, directly or not.
+/// The groups of modules that all import each other, directly or indirectly.
 fn cycles(modules: &Modules) -> Vec<Vec<String>> {
     let mut arrows: BTreeMap<&Names, BTreeSet<&Names>> = BTreeMap::new();
     for (here, module) in modules.iter().filter(|(_, module)| !module.only_connects) {

@@ -1,11 +1,11 @@
-//! The oldest compiler that we promise.
+//! Checks the oldest compiler that we support.
 
 use crate::metadata::Metadata;
 
-/// The oldest compiler that we promise: `rust-version` of the workspace.
+/// The oldest compiler that we support: `rust-version` of the workspace.
 const COMPILER: &str = env!("CARGO_PKG_RUST_VERSION");
 
-/// Checks that our packages promise one compiler, and that it builds every package of the lock file.
+/// Checks that our packages declare one compiler, and that it builds every package of the lock file.
 pub(crate) fn check(metadata: &Metadata) -> Vec<String> {
     let mut found = Vec::new();
     for package in &metadata.packages {
@@ -23,7 +23,7 @@ pub(crate) fn check(metadata: &Metadata) -> Vec<String> {
     found
 }
 
-/// `1.89` and `1.89.0` are the same version.
+/// The numbers of a version. `1.89` and `1.89.0` are equal.
 fn parts(version: &str) -> [u32; 3] {
     let mut parts = [0; 3];
     for (part, text) in parts.iter_mut().zip(version.split('.')) {

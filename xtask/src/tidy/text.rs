@@ -1,20 +1,20 @@
-//! Rules about the text of a Rust file, line by line.
+//! Checks the text of a Rust file line by line.
 
 use super::arrows::STORES;
 
-/// A longer file gives its reason in a line that starts with `//! Length: `.
+/// The longest file. A longer one must give a reason in a line that starts with `//! Length: `.
 const MAX_LINES: usize = 600;
 
-/// A comment on or above a sleep in a test that says why time itself is meant.
+/// The comment that a sleep in a test needs, on its line or above: why the test must wait for time.
 const SLEEP: &str = "// sleep:";
 
 /// The only file of the engine that may name a store.
 const CONNECT: &str = "crates/tenure/src/connect.rs";
 
-/// The crates whose functions nobody outside this workspace calls.
+/// Crates that are not published, so no code outside this workspace calls their functions.
 const UNPUBLISHED: [&str; 3] = ["tenure-bench", "tenure-faults", "tenure-servers"];
 
-/// Public functions that are tests: their module says once what dropping one leaves.
+/// Public functions that are test cases. Their module documents once what dropping one leaves.
 const SUITE: &str = "crates/tenure-testkit/src/suite/";
 
 /// Finds every line that breaks a rule. `path` starts at the root of the workspace.
@@ -60,7 +60,7 @@ pub(crate) fn check(path: &str, text: &str) -> Vec<String> {
     found
 }
 
-/// Whether a function `sleep` is called; methods with this name are something else.
+/// Whether the code calls a function `sleep`. Methods of that name do not count.
 fn calls_sleep(code: &str) -> bool {
     let mut calls = code.match_indices("sleep(");
     calls.any(|(at, _)| !code[..at].ends_with(|c: char| c.is_alphanumeric() || c == '_' || c == '.'))
@@ -85,7 +85,7 @@ fn starts_future(lines: &[&str]) -> bool {
         .is_some_and(|(_, output)| output.contains("Future<"))
 }
 
-/// Whether the comment that ends these lines has the section, or the header of the file has it for all functions.
+/// Whether the comment at the end of these lines has the section, or the file's header has it for all functions.
 fn documents_cancel_safety(above: &[&str]) -> bool {
     let is_of_item =
         |line: &&str| line.starts_with("//") || !(line.is_empty() || line.ends_with(['{', '}', ';']));
@@ -100,13 +100,13 @@ mod tests {
     const SRC: &str = "crates/tenure/src/a.rs";
     const TEST: &str = "crates/tenure/tests/a.rs";
 
-    /// How many rules a file with this text below its header breaks.
+    /// The number of findings in a file with this text below its header.
     fn count(path: &str, text: &str) -> usize {
         check(path, &format!("//! A file.\n{text}")).len()
     }
 
     #[test]
-    fn each_rule_finds_what_breaks_it_and_leaves_the_rest_alone() {
+    fn each_rule_finds_its_violations_only() {
         let long = "x;\n".repeat(MAX_LINES);
         for (path, text, findings) in [
             (SRC, &*long, 1),
