@@ -1,6 +1,6 @@
-// A wall clock that steps: what the system's says, and the offset that stands in a file, in nanoseconds.
-// Loaded before a server (LD_PRELOAD), it moves the time of day, at once, for that process alone. Monotonic time stays:
-// nobody who sets a clock moves it, and a server whose timers ran backward would be ill in ways that never happen.
+// A wall clock that steps: the system's time plus an offset in nanoseconds, which is read from a file.
+// Loaded into a server with LD_PRELOAD, it moves the time of day for that process only. Monotonic time is not moved: setting
+// a clock does not change it, and timers that run backward would cause faults that never happen in reality.
 
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -15,7 +15,7 @@
 
 static volatile int64_t *offset;
 
-// Not by malloc: it may ask for the time itself.
+// Does not use malloc, which may itself ask for the time.
 __attribute__((constructor)) static void open_offset(void) {
     const char *path = getenv("TENURE_CLOCK_OFFSET");
     int file = path ? open(path, O_RDONLY | O_CLOEXEC) : -1;

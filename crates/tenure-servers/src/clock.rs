@@ -1,5 +1,5 @@
-//! A wall clock for one server that tests set forward and back while it runs. It works for programs that ask the C library
-//! for the time: Redis, PostgreSQL, MariaDB and the JVM; not for etcd. Monotonic time is never moved.
+//! A wall clock for one server that a test moves while the server runs. It works for programs that ask the C library for
+//! the time: Redis, PostgreSQL, MariaDB and the JVM, but not etcd. Monotonic time is not moved.
 
 use std::io;
 use std::os::unix::fs::FileExt;
@@ -13,7 +13,7 @@ use crate::needs::cannot_start;
 
 const SOURCE: &str = include_str!("../shim/clock.c");
 
-/// A server's wall clock: the system's, and an offset.
+/// A server's wall clock: the system's, plus an offset.
 #[derive(Debug)]
 pub struct SteppedClock {
     folder: TempDir,
@@ -22,10 +22,10 @@ pub struct SteppedClock {
 }
 
 impl SteppedClock {
-    /// A clock that is right. Compiles a small library with the system's C compiler.
+    /// A clock without an offset. Compiles a small library with the system's C compiler.
     ///
     /// # Errors
-    /// What the system says if there is no compiler, or no room.
+    /// The system's error if there is no compiler, or no space on the disk.
     pub fn new() -> io::Result<SteppedClock> {
         let folder = tempfile::tempdir()?;
         let source = folder.path().join("clock.c");
@@ -53,7 +53,7 @@ impl SteppedClock {
         })
     }
 
-    /// What the server's environment must have.
+    /// The environment variables that the server needs.
     pub fn environment(&self) -> Vec<(String, String)> {
         let path = |name: &str| Path::display(&self.folder.path().join(name)).to_string();
         vec![
@@ -62,10 +62,10 @@ impl SteppedClock {
         ]
     }
 
-    /// Sets the clock forward by so many milliseconds, or back if there are fewer than none; the server sees it at once.
+    /// Moves the clock forward, or back if `milliseconds` is negative. The server sees it at once.
     ///
     /// # Errors
-    /// What the system says if the offset cannot be written.
+    /// The system's error if the offset cannot be written.
     pub fn step_ms(&self, milliseconds: i64) -> io::Result<()> {
         let mut nanos = self.nanos.lock();
         *nanos += milliseconds * 1_000_000;

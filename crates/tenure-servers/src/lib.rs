@@ -1,6 +1,6 @@
-//! Real servers for tests: each on a free port of the loopback, in a temporary folder, ended with the test that started it;
-//! and the faults that can be done to them: pause, kill, restart with and without data, a clock that steps, and a proxy that
-//! delays, holds, swallows and cuts what is on the wire.
+//! Real servers for tests, each on a free port of the loopback and in a temporary folder, which end with their test. Tests
+//! can inject faults: pause, kill, restart with or without data, a clock that steps, and a proxy that delays, holds, drops
+//! and cuts the traffic.
 
 mod clock;
 mod needs;

@@ -1,11 +1,11 @@
-//! Programs that a test cannot do without. How they are installed is `cargo xtask setup`'s.
+//! Programs that tests need. `cargo xtask setup` installs them.
 
 use std::io;
 
-/// Whether a test that needs this program is to run: not if `TENURE_SKIP` names it, which it then says.
+/// Returns whether a test that needs this program must run: false if `TENURE_SKIP` names the program, which is printed.
 ///
 /// # Panics
-/// If it is not there: a test is never left out in silence.
+/// If the program is not installed: no test is skipped silently.
 pub fn needs(program: &str, package: &str) -> bool {
     let skip = std::env::var("TENURE_SKIP").unwrap_or_default();
     if skip.split(',').any(|name| name.trim() == program) {
@@ -20,13 +20,13 @@ pub fn needs(program: &str, package: &str) -> bool {
     true
 }
 
-/// Whether a folder of `PATH` has a file with this name.
+/// Whether a folder of `PATH` contains a file of this name.
 pub fn is_installed(program: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path).any(|folder| folder.join(program).is_file())
 }
 
-/// What the system says of a program that cannot be started, with the program's name: it says none.
+/// Adds the program's name to the error of a program that cannot be started.
 pub(crate) fn cannot_start(program: &str, error: io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("`{program}` cannot be started: {error}"))
 }

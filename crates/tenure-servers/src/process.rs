@@ -1,5 +1,4 @@
-//! A server's process: started so that it cannot outlive the tests, and ended, stopped and continued at will.
-//! What it serves is its owner's.
+//! The process of a server: it cannot outlive the tests, and can be ended, stopped and continued.
 
 use std::fs::File;
 use std::io;
@@ -13,10 +12,10 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::needs::cannot_start;
 
-/// How long a process may take to stand still.
+/// Time limit for a stopped process to stand still.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// A process that is killed when this is dropped, and by the system when the tests end otherwise.
+/// A process that is killed on drop, or by the system if the tests end in another way.
 #[derive(Debug)]
 pub struct Process {
     child: Child,
@@ -24,10 +23,10 @@ pub struct Process {
 }
 
 impl Process {
-    /// Starts `program` with `args` and `environment`; what it prints goes to the file `log`.
+    /// Starts `program` with `args` and `environment`. Its output goes to the file `log`.
     ///
     /// # Errors
-    /// What the system says if it cannot be started.
+    /// The system's error if the program cannot be started.
     pub fn start(
         program: &str,
         args: &[String],
@@ -35,7 +34,7 @@ impl Process {
         log: &Path,
     ) -> io::Result<Process> {
         let output = File::options().create(true).append(true).open(log)?;
-        // The system kills it when the thread that started it ends, so that a test that is killed leaves no server.
+        // `setpriv` makes the system kill the server when the thread that started it ends, even if the test itself is killed.
         let mut command = Command::new("setpriv");
         command
             .args(["--pdeathsig", "KILL", program])
@@ -51,62 +50,62 @@ impl Process {
         })
     }
 
-    /// Its process number.
+    /// The process ID.
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    /// Whether it runs; stopped, it does.
+    /// Whether the process has not ended. A stopped process counts as running.
     pub fn is_running(&mut self) -> bool {
         matches!(self.child.try_wait(), Ok(None))
     }
 
-    /// Stops it, as a machine that is suspended, or a garbage collection without end; answers when it stands still.
+    /// Stops the process, like a suspended machine or a very long garbage collection. Returns when it stands still.
     pub fn pause(&self) {
         self.send(Signal::STOP);
         let end = Instant::now() + PATIENCE;
         while !self.stands_still() && Instant::now() < end {
-            // sleep: a system call that is under way is finished first, and nobody says when.
+            // sleep: a system call in progress is finished first, and the system sends no event for that.
             std::thread::sleep(Duration::from_micros(100));
         }
     }
 
-    /// Whether it is stopped, or dead.
+    /// Whether the process is stopped or dead.
     fn stands_still(&self) -> bool {
         let Ok(stat) = std::fs::read_to_string(format!("/proc/{}/stat", self.child.id())) else {
             return true;
         };
-        // The state follows the name, which stands in brackets and may contain some.
+        // The state follows the name, which is in brackets and may itself contain brackets.
         let state = stat
             .rsplit_once(')')
             .and_then(|(_, rest)| rest.trim_start().chars().next());
         matches!(state, Some('T' | 't' | 'Z' | 'X') | None)
     }
 
-    /// Lets it go on.
+    /// Continues a stopped process.
     pub fn resume(&self) {
         self.send(Signal::CONT);
     }
 
-    /// Ends it at once: nothing is written that was not written.
+    /// Kills the process at once, without a chance to write its data.
     pub fn kill(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 
-    /// Asks it to end; a stopped one goes on first.
+    /// Sends SIGTERM. A stopped process is continued first.
     pub fn ask_to_end(&self) {
         self.resume();
         self.send(Signal::TERM);
     }
 
-    /// Asks it to end, and waits until it has.
+    /// Sends SIGTERM, and waits for the end.
     pub fn stop(&mut self) {
         self.ask_to_end();
         let _ = self.child.wait();
     }
 
-    /// What it has printed.
+    /// The output so far.
     pub fn log(&self) -> String {
         std::fs::read_to_string(&self.log).unwrap_or_default()
     }
@@ -124,17 +123,17 @@ impl Drop for Process {
     }
 }
 
-/// A command to start, and where its process goes.
+/// A command to start, and the channel for the result.
 type Order = (Command, Sender<io::Result<Child>>);
 
-/// Starts a process from a thread that lives as long as the tests do: a parent's death is the death of a thread.
+/// Starts a process from a thread that lives until the tests end, because the system kills it when that thread ends.
 fn spawn(command: Command) -> io::Result<Child> {
     static STARTER: OnceLock<Mutex<Sender<Order>>> = OnceLock::new();
     let starter = STARTER.get_or_init(|| {
         let (orders, ordered) = channel::<Order>();
         std::thread::spawn(move || {
             for (mut command, answer) in ordered {
-                // Whoever asked may have gone.
+                // Fails if the caller has gone.
                 let _ = answer.send(command.spawn());
             }
         });

@@ -1,5 +1,4 @@
-//! A proxy between a client and a server that does to their connections what a bad network does.
-//! It knows no protocol.
+//! A proxy between a client and a server that simulates a bad network. It knows no protocol.
 
 use std::io;
 use std::net::SocketAddr;
@@ -15,7 +14,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep_until};
 
-/// Which way bytes travel.
+/// The direction of bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Way {
     /// From the client to the server.
@@ -24,19 +23,19 @@ pub enum Way {
     ToClient,
 }
 
-/// What is done to bytes on their way.
+/// The faults of one direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-struct Weather {
+struct LinkFaults {
     delay: Duration,
-    /// Nothing arrives until this has passed; then it all does, in order.
+    /// Nothing is delivered until the network heals; then everything is, in order.
     held: bool,
-    /// What is sent is gone for ever.
+    /// Bytes are lost for ever.
     swallowed: bool,
-    /// How many bytes may still arrive before the connection that carries the last one is cut.
+    /// Number of bytes that are still delivered before the connection with the last one is cut.
     allowance: Option<usize>,
 }
 
-/// A proxy on a free port of the loopback; its connections end with it.
+/// A proxy on a free port of the loopback. Its connections end with it.
 #[derive(Debug)]
 pub struct Proxy {
     address: SocketAddr,
@@ -47,24 +46,24 @@ pub struct Proxy {
 #[derive(Debug)]
 struct State {
     server: SocketAddr,
-    weather: [watch::Sender<Weather>; 2],
-    /// New connections are closed at once.
+    faults: [watch::Sender<LinkFaults>; 2],
+    /// Whether new connections are closed at once.
     refused: AtomicBool,
     connections: Mutex<Vec<AbortHandle>>,
 }
 
 impl State {
-    fn weather(&self, way: Way) -> &watch::Sender<Weather> {
-        &self.weather[way as usize]
+    fn faults(&self, direction: Way) -> &watch::Sender<LinkFaults> {
+        &self.faults[direction as usize]
     }
 
-    /// How many of so many bytes may arrive, and whether the connection is cut behind them.
-    fn within_allowance(&self, way: Way, count: usize) -> (usize, bool) {
+    /// How many of `count` bytes may be delivered, and whether the connection is cut after them.
+    fn within_allowance(&self, direction: Way, count: usize) -> (usize, bool) {
         let mut within = (count, false);
-        self.weather(way).send_modify(|weather| {
-            if let Some(left) = weather.allowance {
+        self.faults(direction).send_modify(|faults| {
+            if let Some(left) = faults.allowance {
                 within = (count.min(left), left <= count);
-                weather.allowance = (left > count).then(|| left - count);
+                faults.allowance = (left > count).then(|| left - count);
             }
         });
         within
@@ -72,19 +71,19 @@ impl State {
 }
 
 impl Proxy {
-    /// A proxy for the server at that address, in fair weather.
+    /// A proxy for the server at that address, without faults.
     ///
     /// # Cancel safety
     /// Dropping the future leaves nothing behind.
     ///
     /// # Errors
-    /// What the system says if no port is free.
+    /// The system's error if no port is free.
     pub async fn start(server: SocketAddr) -> io::Result<Proxy> {
         let listener = TcpListener::bind((std::net::Ipv4Addr::LOCALHOST, 0)).await?;
         let address = listener.local_addr()?;
         let state = Arc::new(State {
             server,
-            weather: [(); 2].map(|()| watch::Sender::new(Weather::default())),
+            faults: [(); 2].map(|()| watch::Sender::new(LinkFaults::default())),
             refused: AtomicBool::new(false),
             connections: Mutex::default(),
         });
@@ -96,57 +95,57 @@ impl Proxy {
         })
     }
 
-    /// Where clients connect.
+    /// The address to which clients connect.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// From now on bytes arrive so much later, in order.
-    pub fn delay(&self, way: Way, delay: Duration) {
-        self.change(way, |weather| weather.delay = delay);
+    /// Delays all later bytes, in order.
+    pub fn delay(&self, direction: Way, delay: Duration) {
+        self.change(direction, |faults| faults.delay = delay);
     }
 
-    /// Bytes wait until [`heal`](Self::heal), as in a partition that TCP outlives.
-    pub fn hold(&self, way: Way) {
-        self.change(way, |weather| weather.held = true);
+    /// Holds all bytes until [`heal`](Self::heal), like a partition that ends before TCP gives up.
+    pub fn hold(&self, direction: Way) {
+        self.change(direction, |faults| faults.held = true);
     }
 
-    /// Bytes that are sent from now on never arrive, and nobody is told; both ways, it is a half-open connection.
+    /// Loses all later bytes without a sign to either side. With both directions it is a half-open connection.
     ///
-    /// A connection that has lost bytes never delivers any that way again, also after [`heal`](Self::heal): TCP leaves
-    /// no gaps. Whoever waits at its end must give it up.
-    pub fn swallow(&self, way: Way) {
-        self.change(way, |weather| weather.swallowed = true);
+    /// A connection that has lost bytes delivers no more in that direction, even after [`heal`](Self::heal), because TCP
+    /// leaves no gaps. Its receiver must give it up.
+    pub fn swallow(&self, direction: Way) {
+        self.change(direction, |faults| faults.swallowed = true);
     }
 
-    /// Closes every connection, and those that come are closed at once, until [`heal`](Self::heal).
+    /// Closes every connection, and each new one at once, until [`heal`](Self::heal).
     pub fn refuse(&self) {
         self.state.refused.store(true, Ordering::Relaxed);
         self.cut();
     }
 
-    /// Closes every connection there is; new ones are served.
+    /// Closes every connection. New connections work.
     pub fn cut(&self) {
         for connection in self.state.connections.lock().drain(..) {
             connection.abort();
         }
     }
 
-    /// Closes a connection once so many more bytes have arrived, in the midst of what they say; once.
-    pub fn cut_after(&self, way: Way, bytes: usize) {
-        self.change(way, |weather| weather.allowance = Some(bytes));
+    /// Cuts the connection that delivers the next `bytes` bytes right after them, in the middle of a message. Only once.
+    pub fn cut_after(&self, direction: Way, bytes: usize) {
+        self.change(direction, |faults| faults.allowance = Some(bytes));
     }
 
-    /// Fair weather again. What was held arrives; what was swallowed does not.
+    /// Ends all faults. Held bytes are delivered; lost bytes are not.
     pub fn heal(&self) {
         self.state.refused.store(false, Ordering::Relaxed);
-        for way in [Way::ToServer, Way::ToClient] {
-            self.change(way, |weather| *weather = Weather::default());
+        for direction in [Way::ToServer, Way::ToClient] {
+            self.change(direction, |faults| *faults = LinkFaults::default());
         }
     }
 
-    fn change(&self, way: Way, change: impl FnOnce(&mut Weather)) {
-        self.state.weather(way).send_modify(change);
+    fn change(&self, direction: Way, change: impl FnOnce(&mut LinkFaults)) {
+        self.state.faults(direction).send_modify(change);
     }
 }
 
@@ -169,12 +168,12 @@ async fn accept(listener: TcpListener, state: Arc<State>) {
     }
 }
 
-/// One connection: ends when both sides have closed and what they sent has arrived, or when it is cut.
+/// Serves one connection, until both sides have closed it and all bytes were delivered, or until it is cut.
 async fn serve(client: TcpStream, state: Arc<State>) {
     let Ok(server) = TcpStream::connect(state.server).await else {
         return;
     };
-    // A small request must not wait for a large one.
+    // Without `nodelay` a small request would wait for a large one.
     let _ = (client.set_nodelay(true), server.set_nodelay(true));
     let (from_client, to_client) = client.into_split();
     let (from_server, to_server) = server.into_split();
@@ -184,56 +183,56 @@ async fn serve(client: TcpStream, state: Arc<State>) {
     );
 }
 
-/// The connection has ended for both sides.
+/// The connection was cut for both sides.
 struct Cut;
 
-/// Carries bytes one way until the sender closes, and then that it has closed.
-async fn carry(from: OwnedReadHalf, to: OwnedWriteHalf, state: &State, way: Way) -> Result<(), Cut> {
+/// Carries bytes in one direction until the sender closes, then closes the other side.
+async fn carry(from: OwnedReadHalf, to: OwnedWriteHalf, state: &State, direction: Way) -> Result<(), Cut> {
     let (send, arriving) = mpsc::unbounded_channel();
     tokio::try_join!(
-        receive(from, send, state.weather(way).subscribe()),
-        deliver(arriving, to, state, way),
+        receive(from, send, state.faults(direction).subscribe()),
+        deliver(arriving, to, state, direction),
     )?;
     Ok(())
 }
 
-/// Bytes, and when they may arrive.
-type Parcel = (Instant, Vec<u8>);
+/// Bytes, and the earliest time of their delivery.
+type DelayedBytes = (Instant, Vec<u8>);
 
 async fn receive(
     mut from: OwnedReadHalf,
-    send: mpsc::UnboundedSender<Parcel>,
-    mut weather: watch::Receiver<Weather>,
+    send: mpsc::UnboundedSender<DelayedBytes>,
+    mut faults: watch::Receiver<LinkFaults>,
 ) -> Result<(), Cut> {
     let mut bytes = vec![0; 64 << 10];
     let mut torn = false;
     while let Ok(count @ 1..) = from.read(&mut bytes).await {
-        let Weather { delay, swallowed, .. } = *weather.borrow();
+        let LinkFaults { delay, swallowed, .. } = *faults.borrow();
         torn |= swallowed;
         if !torn {
             let parcel = (Instant::now() + delay, bytes[..count].to_vec());
             send.send(parcel).map_err(|_| Cut)?;
         }
     }
-    if torn || weather.borrow().swallowed {
-        // The other side is not told either, until it could be: then that nobody is there any more.
-        let _ = weather.wait_for(|weather| !weather.swallowed).await;
+    if torn || faults.borrow().swallowed {
+        // The other side does not see the close while bytes are lost; after the network heals it sees a cut connection.
+        let _ = faults.wait_for(|faults| !faults.swallowed).await;
         return Err(Cut);
     }
     Ok(())
 }
 
 async fn deliver(
-    mut arriving: mpsc::UnboundedReceiver<Parcel>,
+    mut arriving: mpsc::UnboundedReceiver<DelayedBytes>,
     mut to: OwnedWriteHalf,
     state: &State,
-    way: Way,
+    direction: Way,
 ) -> Result<(), Cut> {
-    let mut weather = state.weather(way).subscribe();
+    let mut faults = state.faults(direction).subscribe();
     while let Some((at, bytes)) = arriving.recv().await {
         sleep_until(at).await;
-        weather.wait_for(|weather| !weather.held).await.map_err(|_| Cut)?;
-        let (count, last) = state.within_allowance(way, bytes.len());
+        faults.wait_for(|faults| !faults.held).await.map_err(|_| Cut)?;
+        let (count, last) = state.within_allowance(direction, bytes.len());
         to.write_all(&bytes[..count]).await.map_err(|_| Cut)?;
         if last {
             return Err(Cut);

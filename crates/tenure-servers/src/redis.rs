@@ -12,33 +12,33 @@ use crate::clock::SteppedClock;
 use crate::needs::cannot_start;
 use crate::process::Process;
 
-/// How long a server may take to answer its first call.
+/// Time limit for the server's first answer.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// Below the ports that the system gives to outgoing connections: a client that tries a server which is down could
-/// otherwise be given that very port, and connect to itself, and the server could not come back.
+/// Ports below those that the system gives to outgoing connections. Otherwise a client that connects to a stopped server
+/// could get that very port, connect to itself, and block the server's restart.
 const PORTS: std::ops::Range<u16> = 12_000..32_000;
 
-/// How many ports are tried.
+/// Number of ports that are tried.
 const TRIES: u32 = 20;
 
-/// Whether a server that is started again still has what it knew.
+/// Whether a restarted server keeps its data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Data {
-    /// As far as it had written it.
+    /// The server keeps the data that it had written to disk.
     Kept,
-    /// Nothing is left.
+    /// The server starts empty.
     Lost,
 }
 
-/// How much of what a server was told is on its disk.
+/// How much of the data is on the server's disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Disk {
-    /// Nothing: as fast as can be.
+    /// Nothing, for speed.
     Nothing,
-    /// What Redis keeps unless it is told otherwise, a snapshot now and then: a kill loses all since the last.
+    /// Snapshots now and then, the default of Redis: a kill loses all writes since the last one.
     Snapshots,
-    /// Every write, before it is answered: a kill loses nothing.
+    /// Every write, before its answer: a kill loses nothing.
     EveryWrite,
 }
 
@@ -52,7 +52,7 @@ impl Disk {
     }
 }
 
-/// A Redis server of its own, on a free port; ended when this is dropped.
+/// A Redis server on a free port. It ends when this is dropped.
 #[derive(Debug)]
 pub struct Redis {
     folder: TempDir,
@@ -63,15 +63,15 @@ pub struct Redis {
 }
 
 impl Redis {
-    /// A server that writes nothing to disk, as fast as can be.
+    /// Starts a server that writes nothing to disk.
     ///
     /// # Errors
-    /// What the system says if it cannot be started, with what the server printed.
+    /// The system's error if the server cannot be started, with the server's output.
     pub fn start() -> io::Result<Redis> {
         Self::start_on(Disk::Nothing, None)
     }
 
-    /// A server that writes so much to disk, with a clock that steps if there is one.
+    /// Starts a server with that persistence, and with a clock that steps if one is given.
     ///
     /// # Errors
     /// As [`start`](Redis::start).
@@ -79,7 +79,7 @@ impl Redis {
         Self::start_with(disk.options(), clock)
     }
 
-    /// A server with the command-line options that are given, and a clock that steps if there is one.
+    /// Starts a server with these command-line options, and with a clock that steps if one is given.
     ///
     /// # Errors
     /// As [`start`](Redis::start).
@@ -90,7 +90,7 @@ impl Redis {
         for _ in 0..TRIES {
             let chance = RandomState::new().hash_one(0) % u64::from(PORTS.end - PORTS.start);
             let address = SocketAddr::from((Ipv4Addr::LOCALHOST, PORTS.start + chance as u16));
-            // Another process may take the port between our look and the server's start: then another is tried.
+            // Another process may take the port between this check and the server's start; then the next port is tried.
             let free = TcpListener::bind(address).map(drop);
             match free.and_then(|()| launch(&folder, address, &options, clock.as_ref())) {
                 Ok(process) => {
@@ -108,27 +108,27 @@ impl Redis {
         Err(last)
     }
 
-    /// Where it listens.
+    /// The server's address.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Its URL.
+    /// The server's URL.
     pub fn url(&self) -> String {
         format!("redis://{}", self.address)
     }
 
-    /// Its process, to be paused, continued or killed.
+    /// The server's process, to pause, continue or kill it.
     pub fn process(&mut self) -> &mut Process {
         &mut self.process
     }
 
-    /// Its clock, if it has one that steps.
+    /// The server's clock, if it was started with one that steps.
     pub fn clock(&self) -> Option<&SteppedClock> {
         self.clock.as_ref()
     }
 
-    /// Kills it if it runs, and starts it again on the same port.
+    /// Kills the server if it runs, and starts it again on the same port.
     ///
     /// # Errors
     /// As [`start`](Redis::start).
@@ -148,10 +148,10 @@ impl Redis {
         Ok(())
     }
 
-    /// What the server answers to a command, as `redis-cli` prints it.
+    /// The server's answer to a command, as `redis-cli` prints it.
     ///
     /// # Errors
-    /// What the system or the server says.
+    /// The error of the system or the server.
     pub fn ask(&self, command: &[&str]) -> io::Result<String> {
         let output = Command::new("redis-cli")
             .args(["-e", "-u", &self.url()])
@@ -187,13 +187,13 @@ fn launch(
             let said = process.log();
             return Err(io::Error::other(format!("redis-server does not answer:\n{said}")));
         }
-        // sleep: a server that starts says nothing to wait for.
+        // sleep: a server that starts sends no event to wait for.
         std::thread::sleep(Duration::from_millis(5));
     }
     Ok(process)
 }
 
-/// Whether a server there answers a ping.
+/// Whether the server at that address answers a ping.
 fn answers(address: SocketAddr) -> io::Result<bool> {
     let mut stream = TcpStream::connect_timeout(&address, Duration::from_secs(1))?;
     stream.set_read_timeout(Some(Duration::from_secs(1)))?;

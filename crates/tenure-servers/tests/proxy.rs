@@ -1,4 +1,4 @@
-//! The proxy does what a bad network does, and nothing else.
+//! The proxy simulates each fault, and nothing else.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use tokio::time::{Instant, timeout};
 const SOON: Duration = Duration::from_secs(10);
 const MOMENT: Duration = Duration::from_millis(100);
 
-/// A proxy, a client that is connected through it, and the server's end of that with its listener.
+/// A proxy, a client connected through it, the server's end of that connection, and the server's listener.
 async fn pair() -> (Proxy, TcpStream, TcpStream, TcpListener) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let proxy = Proxy::start(listener.local_addr().unwrap()).await.unwrap();
@@ -19,8 +19,8 @@ async fn pair() -> (Proxy, TcpStream, TcpStream, TcpListener) {
     (proxy, client, server, listener)
 }
 
-/// A proxy in front of a server that sends back what it gets, and a client of it.
-async fn scene() -> (Proxy, TcpStream) {
+/// A proxy in front of an echo server, and a client.
+async fn echo_server() -> (Proxy, TcpStream) {
     let (proxy, client, mut server, listener) = pair().await;
     tokio::spawn(async move {
         loop {
@@ -34,20 +34,20 @@ async fn scene() -> (Proxy, TcpStream) {
     (proxy, client)
 }
 
-/// Sends over the connection, and expects that to come back; `None` stands for silence.
+/// Sends bytes and expects `back` as the answer, or silence if it is `None`.
 async fn echo(client: &mut TcpStream, sent: &[u8], back: Option<&[u8]>) {
     client.write_all(sent).await.unwrap();
     let limit = if back.is_some() { SOON } else { MOMENT };
     assert_eq!(heard(client, limit).await.as_deref(), back, "for {sent:?}");
 }
 
-/// The same over a new connection.
-async fn echo_anew(proxy: &Proxy, sent: &[u8], back: Option<&[u8]>) {
+/// Like [`echo`], over a new connection.
+async fn echo_over_new_connection(proxy: &Proxy, sent: &[u8], back: Option<&[u8]>) {
     let mut client = TcpStream::connect(proxy.address()).await.unwrap();
     echo(&mut client, sent, back).await;
 }
 
-/// What comes back within the limit; `None` if nothing does.
+/// The bytes that arrive within the limit; `None` if there are none.
 async fn heard(client: &mut TcpStream, limit: Duration) -> Option<Vec<u8>> {
     let mut bytes = [0; 64];
     let count = timeout(limit, client.read(&mut bytes)).await.ok()?.unwrap_or(0);
@@ -55,13 +55,13 @@ async fn heard(client: &mut TcpStream, limit: Duration) -> Option<Vec<u8>> {
 }
 
 #[tokio::test]
-async fn delayed_bytes_arrive_later_and_do_not_add_their_delays_up() {
-    let (proxy, mut client) = scene().await;
+async fn delays_of_several_bytes_do_not_add_up() {
+    let (proxy, mut client) = echo_server().await;
     proxy.delay(Way::ToServer, MOMENT);
     let start = Instant::now();
     for _ in 0..20 {
         client.write_all(b"x").await.unwrap();
-        // sleep: so that each byte travels by itself.
+        // sleep: separates the packets, so that each byte travels by itself.
         tokio::time::sleep(Duration::from_millis(2)).await;
     }
     let mut back = [0; 20];
@@ -79,7 +79,7 @@ async fn delayed_bytes_arrive_later_and_do_not_add_their_delays_up() {
 #[tokio::test]
 async fn held_bytes_arrive_when_the_network_heals() {
     for way in [Way::ToServer, Way::ToClient] {
-        let (proxy, mut client) = scene().await;
+        let (proxy, mut client) = echo_server().await;
         proxy.hold(way);
         echo(&mut client, b"one", None).await;
         proxy.heal();
@@ -90,18 +90,18 @@ async fn held_bytes_arrive_when_the_network_heals() {
 #[tokio::test]
 async fn a_connection_that_lost_bytes_stays_open_and_silent_for_ever() {
     for way in [Way::ToServer, Way::ToClient] {
-        let (proxy, mut client) = scene().await;
+        let (proxy, mut client) = echo_server().await;
         proxy.swallow(way);
         echo(&mut client, b"one", None).await;
         proxy.heal();
-        // There is a gap in the stream.
+        // The first bytes were lost, so nothing after them can be delivered.
         echo(&mut client, b"two", None).await;
-        echo_anew(&proxy, b"three", Some(b"three")).await;
+        echo_over_new_connection(&proxy, b"three", Some(b"three")).await;
     }
 }
 
 #[tokio::test]
-async fn one_way_can_be_silent_while_the_other_is_not() {
+async fn one_direction_can_be_silent_alone() {
     let (proxy, mut client, mut server, _listener) = pair().await;
     proxy.swallow(Way::ToClient);
     client.write_all(b"asked").await.unwrap();
@@ -111,7 +111,7 @@ async fn one_way_can_be_silent_while_the_other_is_not() {
 }
 
 #[tokio::test]
-async fn nobody_hears_through_silence_that_the_other_side_has_closed() {
+async fn a_close_is_not_delivered_while_bytes_are_lost() {
     let (proxy, client, mut server, _listener) = pair().await;
     proxy.swallow(Way::ToServer);
     drop(client);
@@ -121,7 +121,7 @@ async fn nobody_hears_through_silence_that_the_other_side_has_closed() {
 }
 
 #[tokio::test]
-async fn what_was_sent_before_a_close_still_arrives_and_then_the_close() {
+async fn bytes_sent_before_a_close_arrive_before_it() {
     let (proxy, mut client, mut server, _listener) = pair().await;
     proxy.delay(Way::ToServer, MOMENT);
     client.write_all(b"last words").await.unwrap();
@@ -131,18 +131,18 @@ async fn what_was_sent_before_a_close_still_arrives_and_then_the_close() {
 }
 
 #[tokio::test]
-async fn a_connection_is_cut_behind_the_byte_that_was_named_and_only_once() {
-    let (proxy, mut client) = scene().await;
+async fn a_connection_is_cut_once_after_the_given_byte() {
+    let (proxy, mut client) = echo_server().await;
     proxy.cut_after(Way::ToClient, 5);
     echo(&mut client, b"one", Some(b"one")).await;
     echo(&mut client, b"two", Some(b"tw")).await;
     assert_eq!(heard(&mut client, SOON).await.unwrap(), b"");
-    echo_anew(&proxy, b"a whole answer", Some(b"a whole answer")).await;
+    echo_over_new_connection(&proxy, b"a whole answer", Some(b"a whole answer")).await;
 }
 
 #[tokio::test]
-async fn a_cut_ends_the_connections_there_are_and_a_refusal_those_that_come() {
-    let (proxy, mut client) = scene().await;
+async fn cut_ends_present_connections_and_refuse_new_ones() {
+    let (proxy, mut client) = echo_server().await;
     echo(&mut client, b"one", Some(b"one")).await;
     proxy.cut();
     assert_eq!(heard(&mut client, SOON).await.unwrap(), b"");
@@ -153,5 +153,5 @@ async fn a_cut_ends_the_connections_there_are_and_a_refusal_those_that_come() {
     let mut client = TcpStream::connect(proxy.address()).await.unwrap();
     assert_eq!(heard(&mut client, SOON).await.unwrap(), b"");
     proxy.heal();
-    echo_anew(&proxy, b"three", Some(b"three")).await;
+    echo_over_new_connection(&proxy, b"three", Some(b"three")).await;
 }

@@ -1,4 +1,4 @@
-//! A Redis server can be started, stopped, killed, emptied, and moved in time.
+//! A Redis server can be started, stopped, killed and emptied, and its clock can be moved.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -6,17 +6,17 @@ use std::time::{Duration, Instant};
 
 use tenure_servers::{Data, Disk, Redis, SteppedClock, needs};
 
-/// Waits until `done`, or fails.
+/// Waits until `done` returns true; fails after 30 s.
 fn wait_until(what: &str, done: impl Fn() -> bool) {
     let end = Instant::now() + Duration::from_secs(30);
     while !done() {
         assert!(Instant::now() < end, "{what}: not within 30 s");
-        // sleep: the server is another process, and is asked again.
+        // sleep: the server is another process, so the test polls it.
         std::thread::sleep(Duration::from_millis(5));
     }
 }
 
-/// A server that keeps so much on its disk, unless tests are to do without.
+/// Starts a server with that persistence, unless `TENURE_SKIP` skips the tests that need one.
 fn start(disk: Disk) -> Option<Redis> {
     needs("redis-server", "redis-server").then(|| Redis::start_on(disk, None).unwrap())
 }
@@ -35,7 +35,7 @@ fn a_server_answers_and_is_gone_when_it_is_dropped() {
 }
 
 #[test]
-fn what_was_written_survives_a_kill_unless_it_is_to_be_lost() {
+fn a_restart_keeps_or_loses_the_data_as_requested() {
     let Some(mut redis) = start(Disk::EveryWrite) else {
         return;
     };
@@ -47,7 +47,7 @@ fn what_was_written_survives_a_kill_unless_it_is_to_be_lost() {
 }
 
 #[test]
-fn a_server_that_takes_snapshots_loses_what_came_after_the_last() {
+fn a_server_with_snapshots_loses_later_writes() {
     let Some(mut redis) = start(Disk::Snapshots) else {
         return;
     };
@@ -60,7 +60,7 @@ fn a_server_that_takes_snapshots_loses_what_came_after_the_last() {
 }
 
 #[test]
-fn a_paused_server_is_silent_and_goes_on_where_it_was() {
+fn a_paused_server_is_silent_until_it_is_resumed() {
     let Some(mut redis) = start(Disk::Nothing) else {
         return;
     };
@@ -80,7 +80,7 @@ fn a_paused_server_is_silent_and_goes_on_where_it_was() {
 }
 
 #[test]
-fn a_server_whose_clock_steps_forward_ends_what_has_a_time_limit() {
+fn a_clock_step_forward_expires_keys() {
     if !needs("redis-server", "redis-server") {
         return;
     }
