@@ -1,7 +1,7 @@
 //! Runs the same workloads with two builds of this program, in alternating rounds, and compares their rates.
 //!
-//! Each round of a build is a process of its own, `full --rounds 1 --json FILE` for one workload on one store, so that
-//! builds older than this file can take part. The process itself repeats a round that the host disturbed.
+//! Each round of a build runs in its own process, `full --rounds 1 --json FILE` for one workload on one store, so that
+//! builds older than this file can take part. The process repeats a round that the host disturbed.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -16,7 +16,7 @@ use crate::site;
 use crate::stats::{NO_CONCLUSION, Ratio, median, ratio};
 use crate::stolen::{CoresTime, part};
 
-/// A row fails if its ratio, with both bounds, lies below this.
+/// A row fails if its ratio and both bounds lie below this.
 const SLOWER: f64 = 0.9;
 
 /// The exit code of a build that does not know the workload, the store or the client.
@@ -103,14 +103,14 @@ pub(crate) fn run(args: &Against) -> Fallible<()> {
     }
 }
 
-/// Runs all rounds of a pairing; `None` if the old build does not have it.
+/// Runs all rounds of a pairing. Returns `None` if the old build does not know it.
 fn alternate(
     programs: [&Path; 2],
     pairing: &Pairing,
     selection: &Selection,
 ) -> Fallible<Option<Vec<Compared>>> {
     let rates = |program| round(program, pairing, selection);
-    // Not counted: it shows whether the old build can take part, and warms the caches of the disk.
+    // Not counted: shows whether the old build can take part, and warms the disk's caches.
     if rates(programs[0])?.is_none() {
         return Ok(None);
     }
@@ -138,7 +138,7 @@ fn alternate(
     Ok(Some(rows))
 }
 
-/// Whether the new build runs, first and second: neither build is always the first.
+/// The order of the two builds in a round, `true` for the new one. They take turns to run first.
 fn order(round: u32) -> [bool; 2] {
     let new_first = round % 2 == 1;
     [new_first, !new_first]
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn a_row_is_slower_if_both_bounds_lie_below_nine_tenths() {
+    fn a_row_is_slower_if_both_bounds_are_below_nine_tenths() {
         assert!(compared(&[89.0, 70.0, 80.0]).is_slower());
         assert!(!compared(&[91.0, 70.0, 80.0]).is_slower());
         assert!(!compared(&[100.0, 120.0, 95.0]).is_slower());
@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn the_builds_take_turns_to_be_first() {
+    fn the_builds_alternate_in_running_first() {
         assert_eq!([order(0), order(1)], [[false, true], [true, false]]);
     }
 }

@@ -1,4 +1,4 @@
-//! A whole run: every comparison that was asked for, one after the other, and what becomes of the results.
+//! A whole run: every requested comparison in order, and the output of the results.
 
 use std::fs::File;
 use std::io::Write;
@@ -9,7 +9,7 @@ use crate::cli::{Measuring, Pace};
 use crate::contest::Disturbed;
 use crate::plan::{Pairing, name, pairings};
 use crate::row::Row;
-use crate::site::Ground;
+use crate::site::Sites;
 use crate::{contest, report, site};
 
 pub(crate) fn run(args: &Measuring, usual: Pace) -> Fallible<()> {
@@ -22,16 +22,16 @@ pub(crate) fn run(args: &Measuring, usual: Pace) -> Fallible<()> {
     for pairing in &made {
         site::check(pairing.store)?;
     }
-    // Made before anything is measured: a file that cannot be written is known at once.
+    // Created before the measurement, so that a file that cannot be written is reported at once.
     let json = args.json.as_ref().map(File::create).transpose()?;
     let root = selection.dir.clone().unwrap_or_else(std::env::temp_dir);
-    // Before there is any other thread, for they run where this one does.
-    let ground = Ground::prepare(root, distance)?;
+    // Before any other thread starts: threads inherit the set of cores from this one.
+    let sites = Sites::prepare(root, distance)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let (rows, disturbed) = runtime.block_on(async {
         tokio::select! {
-            measured = measure(&made, pace, args, &ground) => measured,
-            // What was under way is dropped: processes are killed, folders removed.
+            measured = measure(&made, pace, args, &sites) => measured,
+            // Dropping the run kills its processes and removes its folders.
             _ = tokio::signal::ctrl_c() => Err("interrupted".into()),
         }
     })?;
@@ -46,13 +46,13 @@ async fn measure(
     made: &[Pairing],
     pace: Pace,
     args: &Measuring,
-    ground: &Ground,
+    sites: &Sites,
 ) -> Fallible<(Vec<Row>, Disturbed)> {
     let section = Duration::from_micros(args.section_us);
     let (mut rows, mut disturbed) = (Vec::new(), Disturbed::default());
     for pairing in made {
         eprintln!("{} on {} …", name(pairing.workload), name(pairing.store));
-        rows.extend(contest::hold(pairing, pace, section, ground, &mut disturbed).await?);
+        rows.extend(contest::hold(pairing, pace, section, sites, &mut disturbed).await?);
     }
     Ok((rows, disturbed))
 }

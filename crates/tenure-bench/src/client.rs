@@ -1,5 +1,5 @@
-//! What a client under test must be able to do. A peer library is one more type in `peers`, one more variant
-//! of `plan::Client`, and one more line in `tasks::work`.
+//! The interface of a client under test. To add a peer library, add a type in `peers`, a variant of `plan::Client`, and a
+//! line in `tasks::work`.
 
 pub(crate) mod peers;
 pub(crate) mod polling;
@@ -13,17 +13,17 @@ use tokio::sync::{Mutex, OwnedMutexGuard};
 
 use crate::Fallible;
 
-/// One key, as one worker sees it. These two calls are what is measured.
+/// One key, as one worker uses it. The two calls are measured.
 pub(crate) trait Lock: Send + Sync + 'static {
     type Guard: Send;
 
     fn lock(&self) -> impl Future<Output = Fallible<Self::Guard>> + Send;
 
-    /// Returns once the key is free as far as the client can know.
+    /// Returns when the key is free, as far as the client can know.
     fn unlock(&self, guard: Self::Guard) -> impl Future<Output = Fallible<()>> + Send;
 }
 
-/// Tenure, as its users call it.
+/// Tenure, used through its public API.
 impl Lock for tenure::Mutex {
     type Guard = tenure::Guard;
 
@@ -36,8 +36,8 @@ impl Lock for tenure::Mutex {
     }
 }
 
-/// Beside memory: `tokio::sync::Mutex`, as close as one comes to what handing a turn from task to task costs.
-/// It promises far less: no lease, no token, no names, nothing to see or to evict, and no store that could be another.
+/// The comparison for memory: `tokio::sync::Mutex`, close to the cost of waking the next task. It promises far less: no
+/// lease, no token, no names, no inspection, no eviction, and no other store.
 impl Lock for Arc<Mutex<()>> {
     type Guard = OwnedMutexGuard<()>;
 

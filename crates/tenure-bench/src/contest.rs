@@ -1,4 +1,4 @@
-//! One comparison: clients that take turns, round by round, so that a slow moment of the machine hits all of them.
+//! One comparison: the clients take turns, round by round, so that a slow moment of the machine affects all of them.
 
 use std::time::Duration;
 
@@ -7,25 +7,25 @@ use crate::cli::Pace;
 use crate::plan::{Client, Pairing};
 use crate::processes::Processes;
 use crate::row::Row;
-use crate::site::{Ground, Site};
+use crate::site::{Site, Sites};
 use crate::stolen::{self, CoresTime};
 use crate::tally::Round;
 
-/// A round is disturbed if more than this part of the cores' time was taken by the host: by two ticks of a hundred, not by
-/// one.
+/// A round is disturbed if the host took more than this part of the cores' time: two ticks in a hundred are too much, one
+/// is not.
 pub(crate) const TOO_MUCH: f64 = 0.015;
 
-/// How often a round is run that is disturbed each time. The least disturbed counts.
+/// Number of tries of a round that is disturbed each time. The least disturbed one counts.
 pub(crate) const TRIES: u32 = 4;
 
-/// How often the host of the machine was in the way, over all clients.
+/// How often the host disturbed the measurement, over all clients.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Disturbed {
-    /// Rounds that count.
+    /// Number of rounds that count.
     pub(crate) rounds: u32,
-    /// Rounds that were run beside them and do not count.
+    /// Number of repeated rounds, which do not count.
     pub(crate) again: u32,
-    /// Of those that count, the disturbed ones.
+    /// Number of disturbed rounds among those that count.
     pub(crate) still: u32,
 }
 
@@ -41,7 +41,7 @@ impl Entrant {
         let crew = &mut self.crew;
         let once = async || {
             let before = CoresTime::now();
-            // The same time for every client, though some take a second more to serve the last of those who wait.
+            // Waits the same time for every client, though some take a second longer to serve their last waiters.
             let after = async {
                 tokio::time::sleep(time).await;
                 CoresTime::now()
@@ -54,8 +54,8 @@ impl Entrant {
     }
 }
 
-/// Runs a round until one is not disturbed, at most [`TRIES`] times, and returns the least disturbed. `once` returns what a
-/// round showed, which is not looked at, and which part of the cores' time was taken during it.
+/// Runs a round until one is not disturbed, at most [`TRIES`] times, and returns the least disturbed one. `once` returns the
+/// result of a round, which is not used here, and the part of the cores' time that the host took.
 async fn least_disturbed<T>(
     mut once: impl AsyncFnMut() -> Fallible<(T, f64)>,
     disturbed: &mut Disturbed,
@@ -76,18 +76,18 @@ async fn least_disturbed<T>(
     Ok(best)
 }
 
-/// Runs all rounds of a pairing; a row for each of its clients.
+/// Runs all rounds of a pairing. Returns a row for each of its clients.
 pub(crate) async fn hold(
     pairing: &Pairing,
     pace: Pace,
     section: Duration,
-    ground: &Ground,
+    sites: &Sites,
     disturbed: &mut Disturbed,
 ) -> Fallible<Vec<Row>> {
     let mut entrants = Vec::new();
     for &client in &pairing.clients {
-        let site = Site::make(pairing.store, ground).await?;
-        let mut crew = Processes::start(pairing.workload, client, &site.place, section).await?;
+        let site = Site::make(pairing.store, sites).await?;
+        let mut crew = Processes::start(pairing.workload, client, &site.location, section).await?;
         crew.round(pace.warm_up).await?;
         entrants.push(Entrant {
             client,
@@ -120,7 +120,7 @@ mod tests {
 
     use super::*;
 
-    /// Which of the tries counts, if so much is taken during each; and what was counted of them.
+    /// Returns which try counts if the host takes these parts of the time, and the counters.
     fn run(parts: &[f64]) -> (usize, Disturbed) {
         let (mut disturbed, mut parts) = (Disturbed::default(), parts.iter().copied().enumerate());
         let once = async || Ok(parts.next().expect("no more tries than there may be"));
@@ -135,19 +135,19 @@ mod tests {
     }
 
     #[test]
-    fn a_round_counts_as_it_is_unless_the_host_took_too_much() {
+    fn an_undisturbed_round_counts() {
         assert_eq!(run(&[0.0]), (0, counted(0, 0)));
         assert_eq!(run(&[TOO_MUCH]), (0, counted(0, 0)));
     }
 
     #[test]
-    fn a_disturbed_round_is_run_again_until_one_is_not() {
+    fn a_disturbed_round_is_repeated() {
         assert_eq!(run(&[0.3, 0.01]), (1, counted(1, 0)));
         assert_eq!(run(&[0.3, 0.2, 0.5, 0.0]), (3, counted(3, 0)));
     }
 
     #[test]
-    fn of_rounds_that_are_all_disturbed_the_least_disturbed_counts_and_is_told() {
+    fn the_least_disturbed_round_counts_if_all_are_disturbed() {
         assert_eq!(run(&[0.3, 0.2, 0.5, 0.4]), (1, counted(3, 1)));
     }
 }

@@ -1,18 +1,18 @@
-//! A core for the server alone, and the others for those who call it. Left to itself the system runs two threads that wake
-//! each other now on one core, now on two, and that is worth more than what is compared.
+//! Gives the server a core of its own, and the other cores to its clients. Otherwise the system runs two threads that wake
+//! each other now on one core and now on two, which makes more difference than what is compared.
 
 use rustix::process::Pid;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 use crate::Fallible;
 
-/// The core that is left to the server.
+/// The core that is reserved for the server.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Core(usize);
 
 impl Core {
-    /// Leaves the first core that this thread may run on: it goes, with the threads and processes that it starts from now
-    /// on, to the others.
+    /// Reserves the first core on which this thread may run: moves this thread, and the threads and processes that it starts
+    /// later, to the other cores.
     pub(crate) fn leave() -> Fallible<Core> {
         let mut others = sched_getaffinity(None)?;
         let is_allowed = |core: &usize| others.is_set(*core);
@@ -30,7 +30,7 @@ impl Core {
         Ok(Core(first))
     }
 
-    /// Runs the process on this core, and nowhere else.
+    /// Makes the process run on this core only.
     pub(crate) fn give_to(self, process: u32) -> Fallible<()> {
         let process = i32::try_from(process).ok().and_then(Pid::from_raw);
         let process = process.ok_or("this is no process's number")?;

@@ -1,4 +1,4 @@
-//! Many locks held by one client: the memory that each takes, and the processor time that renews them.
+//! Measures many locks held by one client: memory per lock, and processor time for their renewal.
 
 use std::time::{Duration, Instant};
 
@@ -9,7 +9,7 @@ use tenure::{Guard, Settings};
 use crate::Fallible;
 use crate::cli::Holding;
 use crate::plan::{Distance, name};
-use crate::site::{Ground, Site, check};
+use crate::site::{Site, Sites, check};
 
 /// For how many leases the locks are held.
 const LEASES: u32 = 3;
@@ -17,13 +17,13 @@ const LEASES: u32 = 3;
 /// Number of locks that are requested at once.
 const AT_ONCE: usize = 256;
 
-/// Takes the locks, holds them for three leases, and prints what that took.
+/// Acquires the locks, holds them for three leases, and prints the cost.
 ///
 /// # Errors
 /// A lock was lost.
 pub(crate) fn run(args: &Holding) -> Fallible<()> {
     check(args.store)?;
-    // One thread: what it spends while nobody locks is the watchdog's, and the client's share of a renewal.
+    // One thread: while no task locks, its time is spent on renewals.
     tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?
@@ -31,10 +31,10 @@ pub(crate) fn run(args: &Holding) -> Fallible<()> {
 }
 
 async fn hold(args: &Holding) -> Fallible<()> {
-    let ground = Ground::prepare(std::env::temp_dir(), Distance::Near)?;
-    let site = Site::make(args.store, &ground).await?;
+    let sites = Sites::prepare(std::env::temp_dir(), Distance::Near)?;
+    let site = Site::make(args.store, &sites).await?;
     let (locks, lease) = (args.locks, Duration::from_millis(args.lease_ms));
-    let client = tenure::connect_with(&site.place.url, Settings::default().lease(lease)).await?;
+    let client = tenure::connect_with(&site.location.url, Settings::default().lease(lease)).await?;
     client.mutex("the first").lock().await?.unlock().await?;
     let empty = resident()?;
     let mut guards: Vec<Guard> = Vec::with_capacity(locks);
@@ -45,7 +45,7 @@ async fn hold(args: &Holding) -> Fallible<()> {
     }
     let locked = resident()?;
     let (began, before) = (Instant::now(), processor_time()?);
-    // sleep: for so long the locks are held.
+    // sleep: the time for which the locks are held.
     tokio::time::sleep(lease * LEASES).await;
     let busy = processor_time()?.saturating_sub(before).as_secs_f64() / began.elapsed().as_secs_f64();
     let each = |after: u64| after.saturating_sub(empty) / locks.max(1) as u64;
@@ -72,14 +72,14 @@ async fn hold(args: &Holding) -> Fallible<()> {
     }
 }
 
-/// What this process has in memory, in bytes.
+/// Resident memory of this process, in bytes.
 fn resident() -> Fallible<u64> {
     let pages = std::fs::read_to_string("/proc/self/statm")?;
     let resident: u64 = pages.split(' ').nth(1).unwrap_or_default().parse()?;
     Ok(resident * rustix::param::page_size() as u64)
 }
 
-/// How long the threads of this process have run.
+/// Processor time of all threads of this process.
 fn processor_time() -> Fallible<Duration> {
     Ok(clock_gettime(ClockId::ProcessCPUTime).try_into()?)
 }

@@ -1,10 +1,10 @@
-//! On what a run was made: the machine and the versions, as far as they can be found out.
+//! Describes the machine and the versions of a run, as far as they can be found out.
 
 use std::process::Command;
 
 /// Names and values, for a table.
 pub(crate) fn describe() -> Vec<(&'static str, String)> {
-    // All cores, also those that this process keeps off.
+    // All cores, including the reserved one.
     let cores = fields("/proc/cpuinfo", "processor").len();
     let processor = fields("/proc/cpuinfo", "model name").pop();
     let processor = processor.unwrap_or_else(|| std::env::consts::ARCH.to_owned());
@@ -28,7 +28,7 @@ fn fields(file: &str, name: &str) -> Vec<String> {
     named.map(|(_, value)| value.trim().to_owned()).collect()
 }
 
-/// The first version that a program prints for this option, without its distributor's part.
+/// The first version number that a program prints for this option, without the suffix of a distribution.
 fn version(program: &str, option: &str) -> String {
     let output = Command::new(program).arg(option).output();
     let text = output.map_or_else(|_| Vec::new(), |output| output.stdout);

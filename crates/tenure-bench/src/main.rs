@@ -1,13 +1,13 @@
-//! `tenure-bench`: what a lock costs, beside the bare statements of its store; `cargo xtask bench` builds and runs it.
+//! `tenure-bench` measures the cost of a lock next to the bare statements of its store. `cargo xtask bench` runs it.
 
 mod against;
-mod baton;
 mod bench;
 mod cli;
 mod client;
 mod contest;
 mod cores;
 mod held;
+mod last_holder;
 mod machine;
 mod plan;
 mod processes;
@@ -25,7 +25,7 @@ use clap::Parser;
 
 use cli::{Cli, Verb};
 
-/// Whatever goes wrong ends the run, in words.
+/// Every error ends the run, and is printed as text.
 type Fallible<T> = Result<T, Box<dyn std::error::Error + Send + Sync>>;
 
 fn main() -> ExitCode {

@@ -1,9 +1,9 @@
-//! What is measured: workloads, stores, and the clients that compete on them.
+//! The comparisons: workloads, stores, and the clients that compete on them.
 
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 
-/// What the workers do.
+/// The work of the workers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Workload {
@@ -17,11 +17,11 @@ pub(crate) enum Workload {
     Pair,
     /// 8 processes of 8 tasks on one key
     HotProcesses,
-    /// 64 tasks of one process on one key, and a lone waiter in another, who rests between its turns
+    /// 64 tasks of one process on one key, and one waiter in another process that rests between its turns
     LoneWaiter,
 }
 
-/// Where the locks are.
+/// The store of the locks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Store {
@@ -30,33 +30,33 @@ pub(crate) enum Store {
     Redis,
 }
 
-/// How far a store's server is from those who call it.
+/// Distance between the clients and the store's server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Distance {
-    /// On this machine, wherever the system runs it
+    /// On this machine; the system chooses the core
     #[default]
     Near,
-    /// On this machine, on a core that all others keep off
+    /// On this machine, on a core of its own
     Apart,
-    /// A millisecond or two away, each way
+    /// One or two milliseconds away in each direction
     Away,
 }
 
-/// Who locks.
+/// The client that locks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Client {
-    /// Tenure as it comes
+    /// Tenure with default settings
     Tenure,
     /// Tenure with `Settings::passing` turned off: every hand-over goes through the store
     TenureNoPassing,
     /// Tenure with `Settings::linger`: the client keeps the key for up to 10 ms after an unlock
     TenureLinger,
-    /// The peer library on Redis of this name
+    /// The peer library `rslock` on Redis
     Rslock,
-    /// The peer library on Redis of this name
+    /// The peer library `rlock` on Redis
     Rlock,
-    /// What the store can do at the most: its own statements or scripts, without a library
+    /// The upper bound of the store: its own statements or scripts, without a library
     Bare,
 }
 
@@ -69,7 +69,7 @@ pub(crate) struct Pairing {
 }
 
 impl Workload {
-    /// How many tasks each process has.
+    /// Number of tasks in each process.
     pub(crate) fn tasks(self) -> &'static [u32] {
         match self {
             Workload::Solo => &[1],
@@ -85,21 +85,21 @@ impl Workload {
         self != Workload::Many
     }
 
-    /// Whether this process is that of the lone waiter.
+    /// Whether this is the process of the lone waiter.
     pub(crate) fn is_lone(self, process: usize) -> bool {
         self == Workload::LoneWaiter && process == 1
     }
 }
 
 impl Store {
-    /// Whether it has a server, if that is to be anywhere but near.
+    /// Whether the store can be at that distance: only one with a server can be elsewhere than near.
     fn can_be(self, distance: Distance) -> bool {
         distance == Distance::Near || self == Store::Redis
     }
 }
 
 impl Pairing {
-    /// Leaves these clients; none named means all of them.
+    /// Keeps only these clients; an empty list keeps all of them.
     pub(crate) fn only(&mut self, clients: &[Client]) {
         if !clients.is_empty() {
             self.clients.retain(|client| clients.contains(client));
@@ -107,22 +107,22 @@ impl Pairing {
     }
 }
 
-/// The name as it is written on the command line and in JSON.
+/// The name on the command line and in JSON.
 pub(crate) fn name(value: impl ValueEnum) -> String {
-    // No variant is hidden from the command line.
+    // Every variant has a name, because none is hidden from the command line.
     value
         .to_possible_value()
         .map(|value| value.get_name().to_owned())
         .unwrap_or_default()
 }
 
-/// Says that a comparison cannot be made.
+/// The note on a comparison that cannot be made.
 pub(crate) fn left_out(workload: Workload, store: Store, why: &str) -> String {
     format!("{} on {} is left out: {why}.", name(workload), name(store))
 }
 
-/// All comparisons of these workloads and stores, and notes on those that are left out; none named means all of them, or
-/// all that can be at that distance.
+/// All comparisons of these workloads and stores, and notes on those that are left out. An empty list means all of them,
+/// or all that are possible at that distance.
 pub(crate) fn pairings(
     workloads: &[Workload],
     stores: &[Store],
@@ -147,10 +147,10 @@ pub(crate) fn pairings(
     (made, notes)
 }
 
-/// The bare store comes last: each round is compared to the bare one that follows it.
+/// The clients of a workload. The bare store is last: each round is compared to the bare round that follows it.
 fn clients(workload: Workload, store: Store) -> Vec<Client> {
     let mut clients = vec![Client::Tenure];
-    // Only workers of one process on one key have anything to pass on in memory.
+    // Hand-overs in memory happen only between workers of one process on one key.
     if workload == Workload::Hot {
         clients.push(Client::TenureNoPassing);
     }
@@ -176,7 +176,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_workload_is_measured_on_every_store_that_can_do_it_beside_the_bare_store() {
+    fn every_workload_is_paired_with_every_store_and_bare() {
         let (made, notes) = pairings(&[], &[], Distance::Near);
         assert_eq!(made.len(), 15);
         let lone = ["pair", "hot-processes", "lone-waiter"];
@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn a_filter_leaves_what_it_names() {
+    fn a_filter_keeps_the_named_items() {
         let workloads = [Workload::Hot, Workload::Solo];
         let (mut made, notes) = pairings(&workloads, &[Store::Redis], Distance::Near);
         let kept: Vec<_> = made.iter().map(|pairing| pairing.workload).collect();
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_store_that_has_a_server_can_be_elsewhere() {
+    fn only_a_store_with_a_server_can_be_elsewhere() {
         for distance in [Distance::Apart, Distance::Away] {
             let (made, notes) = pairings(&[], &[], distance);
             assert!(made.iter().all(|pairing| pairing.store == Store::Redis));

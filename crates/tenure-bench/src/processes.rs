@@ -1,6 +1,5 @@
-//! The crew of one client on one workload: processes of workers, which are re-executions of this program. They begin a round
-//! when they are told to, say how it went, and end when their stdin does, so that they outlive this process by no more than
-//! a round.
+//! The worker processes of one client on one workload: re-executions of this program. They begin a round when a line comes
+//! on stdin, and print the result. They end when stdin is closed, so they outlive this process by one round at most.
 
 use std::process::Stdio;
 use std::str::FromStr;
@@ -11,22 +10,22 @@ use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 
 use crate::Fallible;
-use crate::baton::Baton;
 use crate::client::statements::Statements;
+use crate::last_holder::LastHolder;
 use crate::plan::{Client, Store, Workload};
-use crate::site::Place;
+use crate::site::Location;
 use crate::tally::{Round, histogram};
 
-/// What a process is to do.
+/// The task of a worker process.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Work {
     pub(crate) workload: Workload,
     pub(crate) client: Client,
-    /// The same for all processes of a crew.
-    pub(crate) place: Place,
-    /// Index of this process among those of the workload.
+    /// The store, the same for all processes of a client.
+    pub(crate) location: Location,
+    /// Index of this process among the processes of the workload.
     pub(crate) process: usize,
-    /// How long each worker keeps a lock that it got.
+    /// Time for which each worker holds a lock.
     pub(crate) section: Duration,
 }
 
@@ -41,7 +40,7 @@ impl FromStr for Work {
 pub(crate) struct Processes(Vec<Member>);
 
 struct Member {
-    /// Whether its waits count: where one waits alone, only that one's do.
+    /// Whether the waits of this process count. With a lone waiter only its waits do.
     watched: bool,
     process: Child,
     orders: ChildStdin,
@@ -52,20 +51,20 @@ impl Processes {
     pub(crate) async fn start(
         workload: Workload,
         client: Client,
-        place: &Place,
+        location: &Location,
         section: Duration,
     ) -> Fallible<Self> {
-        Baton::make(&place.baton())?;
-        if (client, place.store) == (Client::Bare, Store::Sqlite) {
-            // The journal's mode is changed before several processes open the file.
-            Statements::open(&place.lock_file())?;
+        LastHolder::make(&location.last_holder())?;
+        if (client, location.store) == (Client::Bare, Store::Sqlite) {
+            // Sets the journal mode before several processes open the file.
+            Statements::open(&location.lock_file())?;
         }
         let mut members = Vec::new();
         for process in 0..workload.tasks().len() {
             let work = Work {
                 workload,
                 client,
-                place: place.clone(),
+                location: location.clone(),
                 process,
                 section,
             };

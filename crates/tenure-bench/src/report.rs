@@ -1,4 +1,4 @@
-//! Results for people: tables in Markdown, aligned so that a terminal shows them too.
+//! Prints results as Markdown tables, aligned for a terminal.
 
 use std::time::Duration;
 
@@ -25,10 +25,10 @@ const HEAD: [&str; 13] = [
     "beside rlock",
 ];
 
-/// Columns from here on are numbers, and stand to the right.
+/// Index of the first column with numbers, which are right-aligned.
 const NUMBERS_FROM: usize = 3;
 
-/// What is printed, and what BENCHMARKS.md repeats. `left_out` are notes on comparisons that were not made.
+/// The printed section, as BENCHMARKS.md has it. `left_out` are notes on comparisons that were not made.
 pub(crate) fn section(
     rows: &[Row],
     left_out: Vec<String>,
@@ -71,18 +71,18 @@ fn cells(row: &Row, rows: &[Row]) -> Vec<String> {
         time(row.max_us),
         format!("{:.2}", row.min_share),
         format!("{:.0} %{too_wide}", spread(&row.rounds) * 100.0),
-        beside(row, rows, Client::Bare),
+        compared(row, rows, Client::Bare),
     ];
     let is_ours = !matches!(row.client, Client::Rslock | Client::Rlock | Client::Bare);
     cells.extend([Client::Rslock, Client::Rlock].map(|peer| match is_ours {
-        true => beside(row, rows, peer),
+        true => compared(row, rows, peer),
         false => String::new(),
     }));
     cells
 }
 
-/// The verdict on a row beside that of another client on its workload and store.
-fn beside(row: &Row, rows: &[Row], client: Client) -> String {
+/// The verdict on a row compared to another client on the same workload and store.
+fn compared(row: &Row, rows: &[Row], client: Client) -> String {
     let is_partner =
         |other: &&Row| (other.workload, other.store, other.client) == (row.workload, row.store, client);
     match rows.iter().find(is_partner) {
@@ -112,7 +112,7 @@ fn notes(rows: &[Row], disturbed: Disturbed) -> Vec<String> {
     notes
 }
 
-/// A table whose columns are aligned.
+/// A table with aligned columns.
 pub(crate) fn table(head: &[&str], rows: &[Vec<String>]) -> String {
     let head: Vec<String> = head.iter().map(|cell| (*cell).to_owned()).collect();
     let width = |at: usize| {
@@ -150,7 +150,7 @@ pub(crate) fn thousands(value: f64) -> String {
     text
 }
 
-/// Microseconds, in a unit that suits them.
+/// Microseconds, printed in a suitable unit.
 fn time(us: f64) -> String {
     format!("{:.1?}", Duration::from_secs_f64(us / 1e6))
 }
@@ -161,7 +161,7 @@ mod tests {
     use crate::plan::{Store, Workload};
     use crate::tally::Round;
 
-    /// The report on clients with these rates.
+    /// The report for clients with these rates.
     fn printed(rates: &[(Client, [u64; 3])], disturbed: Disturbed) -> String {
         let rows: Vec<Row> = rates
             .iter()
@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn the_report_says_how_often_the_host_was_in_the_way() {
+    fn the_report_counts_disturbances_by_the_host() {
         let rates = [(Client::Bare, [100; 3])];
         assert!(!printed(&rates, Disturbed::default()).contains("host"));
         let (rounds, again, still) = (40, 9, 2);
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn a_spread_that_is_too_wide_is_marked_and_allows_no_conclusion() {
+    fn a_wide_spread_is_marked_and_allows_no_conclusion() {
         let rates = [(Client::Tenure, [50, 200, 150]), (Client::Bare, [100, 101, 100])];
         let text = printed(&rates, Disturbed::default());
         for said in ["no conclusion", "100 % (!)", "from the rates so marked (1)"] {

@@ -1,4 +1,4 @@
-//! A row of results: the rounds of one client on one workload of one store.
+//! A row of results: all rounds of one client on one workload and store.
 
 use serde::Serialize;
 
@@ -6,21 +6,21 @@ use crate::plan::{Client, Store, Workload};
 use crate::stats::{median, min_share};
 use crate::tally::{Round, histogram, merge};
 
-/// As it is written to the JSON file, one object a line.
+/// A row as it is written to the JSON file, one object per line.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Row {
     pub(crate) workload: Workload,
     pub(crate) store: Store,
     pub(crate) client: Client,
-    /// Locks granted a second: the median of the rounds.
+    /// Locks granted per second, the median of the rounds.
     pub(crate) rate_per_s: f64,
-    /// Grants a second that went to another worker than the one before: the median of the rounds.
+    /// Grants per second that went to another worker than the grant before, the median of the rounds.
     pub(crate) handovers_per_s: f64,
-    /// From the call to the grant, over the waits of all rounds.
+    /// Time from the call to the grant, over the waits of all rounds.
     pub(crate) p50_us: f64,
     pub(crate) p99_us: f64,
     pub(crate) max_us: f64,
-    /// The poorest worker's share over the fair one: the median of the rounds.
+    /// The smallest share of a worker divided by the fair share, the median of the rounds.
     pub(crate) min_share: f64,
     /// The rate of each round, in order.
     pub(crate) rounds: Vec<f64>,
@@ -52,7 +52,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
-    /// A round of one second in which each worker got so many grants, after waiting 1, 2, 3 … µs.
+    /// A round of one second in which each worker got that many grants, after waits of 1, 2, 3 … µs.
     fn round(grants: &[u64]) -> Round {
         let mut round = Round::new(Duration::from_secs(1));
         round.grants = grants.to_vec();
@@ -64,14 +64,14 @@ mod tests {
     }
 
     #[test]
-    fn a_row_has_the_medians_of_its_rounds_and_the_percentiles_of_all_waits() {
+    fn a_row_has_medians_of_rounds_and_percentiles_of_waits() {
         let rounds = [round(&[100, 300]), round(&[100, 100]), round(&[0, 1000])];
         let row = Row::of(Workload::Hot, Store::Sqlite, Client::TenureNoPassing, &rounds);
         assert_eq!(row.rate_per_s, 400.0);
         assert_eq!(row.handovers_per_s, 200.0);
         assert_eq!(row.min_share, 0.5);
         assert_eq!(row.rounds, [400.0, 200.0, 1000.0]);
-        // 400 waits of 1 to 100 µs, 200 more of up to 300, 1000 of up to 1000; to a tenth of a percent.
+        // 400 waits of 1 to 100 µs, 200 more of up to 300, 1000 of up to 1000; accurate to a tenth of a percent.
         let near = |value: f64, expected: f64| (value / expected - 1.0).abs() < 0.002;
         assert!(near(row.p50_us, 250.0), "{}", row.p50_us);
         assert!(near(row.p99_us, 984.0), "{}", row.p99_us);

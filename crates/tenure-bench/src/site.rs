@@ -1,4 +1,4 @@
-//! Where the locks of one crew are: a store of its own, which no other crew uses.
+//! A store for the worker processes of one client. No other client uses it.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -11,56 +11,55 @@ use crate::Fallible;
 use crate::cores::Core;
 use crate::plan::{Distance, Store};
 
-/// The lock file within a crew's folder.
+/// The lock file in the folder of a site.
 const FILE: &str = "locks.db";
 
-/// How much later a message arrives at the least if the server is away. The timers behind it are set to the millisecond: it
-/// may be another one.
+/// The shortest delay of a message if the server is away. Timers have a resolution of 1 ms, so it may take 1 ms more.
 const DELAY: Duration = Duration::from_millis(1);
 
-/// Made for one crew, and removed with all that is in it when this is dropped, whatever happens.
+/// A store and its folder, created for the workers of one client and removed on drop.
 pub(crate) struct Site {
-    pub(crate) place: Place,
+    pub(crate) location: Location,
     _proxy: Option<Proxy>,
     _server: Option<Redis>,
     _folder: TempDir,
 }
 
-/// Where sites are made.
-pub(crate) struct Ground {
-    /// In which folder.
+/// Creates sites.
+pub(crate) struct Sites {
+    /// The folder in which sites are created.
     root: PathBuf,
-    /// On which core the servers run, if one is left to them.
+    /// The core for the servers, if one is reserved for them.
     core: Option<Core>,
-    /// Whether what is said to a server takes its time.
+    /// Whether messages to and from a server are delayed.
     away: bool,
 }
 
-/// How a crew finds its store, in whatever process it works.
+/// How a worker process finds its store.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub(crate) struct Place {
+pub(crate) struct Location {
     pub(crate) store: Store,
-    /// As `tenure::connect` takes it.
+    /// URL for `tenure::connect`.
     pub(crate) url: String,
-    /// What the crew needs of files lies here.
+    /// Folder for the files of the workers.
     pub(crate) folder: PathBuf,
 }
 
-impl Ground {
-    /// Prepares for servers so far from this thread and those that it starts from now on.
+impl Sites {
+    /// Prepares for servers at that distance from this thread and the threads that it starts later.
     pub(crate) fn prepare(root: PathBuf, distance: Distance) -> Fallible<Self> {
         let core = (distance == Distance::Apart).then(Core::leave).transpose()?;
         let away = distance == Distance::Away;
-        Ok(Ground { root, core, away })
+        Ok(Sites { root, core, away })
     }
 }
 
 impl Site {
-    /// Makes a folder, and a server if the store is one: on a free port, writing nothing to disk.
-    pub(crate) async fn make(store: Store, ground: &Ground) -> Fallible<Self> {
+    /// Creates a folder, and a server if the store has one: on a free port, writing nothing to disk.
+    pub(crate) async fn make(store: Store, sites: &Sites) -> Fallible<Self> {
         let folder = tempfile::Builder::new()
             .prefix("tenure-bench-")
-            .tempdir_in(&ground.root)?;
+            .tempdir_in(&sites.root)?;
         let (mut proxy, mut server) = (None, None);
         let url = match store {
             Store::Memory => "memory:".to_owned(),
@@ -70,10 +69,10 @@ impl Site {
             }
             Store::Redis => {
                 let server = server.insert(Redis::start()?);
-                if let Some(core) = ground.core {
+                if let Some(core) = sites.core {
                     core.give_to(server.process().pid())?;
                 }
-                if ground.away {
+                if sites.away {
                     let proxy = proxy.insert(Proxy::start(server.address()).await?);
                     proxy.delay(Way::ToServer, DELAY);
                     proxy.delay(Way::ToClient, DELAY);
@@ -83,13 +82,13 @@ impl Site {
                 }
             }
         };
-        let place = Place {
+        let location = Location {
             store,
             url,
             folder: folder.path().to_owned(),
         };
         Ok(Site {
-            place,
+            location,
             _proxy: proxy,
             _server: server,
             _folder: folder,
@@ -97,18 +96,18 @@ impl Site {
     }
 }
 
-impl Place {
+impl Location {
     pub(crate) fn lock_file(&self) -> PathBuf {
         self.folder.join(FILE)
     }
 
-    /// The file that says which worker of several processes held the key last.
-    pub(crate) fn baton(&self) -> PathBuf {
-        self.folder.join("baton")
+    /// The file with the last holder of the key, shared by several processes.
+    pub(crate) fn last_holder(&self) -> PathBuf {
+        self.folder.join("last_holder")
     }
 }
 
-/// Says what to do if a store that is asked for needs a program that is not there.
+/// Fails with an instruction if the store needs a program that is not installed.
 pub(crate) fn check(store: Store) -> Fallible<()> {
     match store {
         Store::Memory | Store::Sqlite => Ok(()),

@@ -1,8 +1,8 @@
-//! What rounds say together: middles, spreads, shares, and whether two clients can be told apart.
+//! Statistics over rounds: medians, spreads, shares, and whether two clients can be told apart.
 
 use std::fmt;
 
-/// The value in the middle; of an even number of values, the mean of the two in the middle.
+/// The middle value; for an even number of values, the mean of the two middle ones.
 pub(crate) fn median(values: &[f64]) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
@@ -14,16 +14,16 @@ pub(crate) fn median(values: &[f64]) -> f64 {
     }
 }
 
-/// How surely an interval holds the median. Of five rounds this is the whole range.
+/// Confidence that an interval contains the median. For five rounds it is the whole range.
 const SURE: f64 = 0.93;
 
-/// Between which of the values the median of all rounds that could be run lies, as surely as that: it takes no view of how
-/// they are spread, only that each is as likely below the median as above.
+/// The confidence interval of the median over all possible rounds. It assumes no distribution, only that each value is as
+/// likely below the median as above.
 fn interval(values: &[f64]) -> (f64, f64) {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
     let (count, mut cut) = (sorted.len(), 0);
-    // How likely it is that so few of them lie on one side: 0, 1, 2 … of `count` tosses of a coin.
+    // The probability that at most 0, 1, 2 … of `count` values lie on one side of the median.
     let (mut exactly, mut at_most) = (0.5_f64.powi(count as i32), 0.0);
     while 2 * (cut + 1) < count {
         at_most += exactly;
@@ -39,7 +39,7 @@ fn interval(values: &[f64]) -> (f64, f64) {
     }
 }
 
-/// How far apart the bounds of the median lie, as a part of it.
+/// Distance between the bounds of the median, divided by the median.
 pub(crate) fn spread(rounds: &[f64]) -> f64 {
     let (low, high) = interval(rounds);
     if high > low {
@@ -49,7 +49,7 @@ pub(crate) fn spread(rounds: &[f64]) -> f64 {
     }
 }
 
-/// The poorest worker's part of a fair share: 1 if all got the same, 0 if one got nothing.
+/// The smallest share of a worker divided by the fair share: 1 if all got the same, 0 if one got nothing.
 pub(crate) fn min_share(grants: &[u64]) -> f64 {
     let total: u64 = grants.iter().sum();
     let poorest = grants.iter().min().copied().unwrap_or(0);
@@ -59,14 +59,14 @@ pub(crate) fn min_share(grants: &[u64]) -> f64 {
     poorest as f64 * grants.len() as f64 / total as f64
 }
 
-/// Figures that lie farther apart than this part of their median are nothing to rely on.
+/// A spread above this part of the median makes a figure unreliable.
 pub(crate) const TOO_WIDE: f64 = 0.25;
 
 pub(crate) fn is_too_wide(rounds: &[f64]) -> bool {
     spread(rounds) > TOO_WIDE
 }
 
-/// The median of ratios, and its bounds.
+/// The median of ratios, with its bounds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Ratio {
     pub(crate) median: f64,
@@ -74,7 +74,8 @@ pub(crate) struct Ratio {
     pub(crate) high: f64,
 }
 
-/// Divides each round by the other's round of the same number: what slows both does not count. `None` if one cannot be.
+/// Divides each round by the other client's round of the same number, so that disturbances of both cancel out. `None` if
+/// there is nothing to divide.
 pub(crate) fn ratio(rounds: &[f64], others: &[f64]) -> Option<Ratio> {
     let ratios: Vec<f64> = rounds
         .iter()
@@ -87,11 +88,11 @@ pub(crate) fn ratio(rounds: &[f64], others: &[f64]) -> Option<Ratio> {
     is_finite.then_some(Ratio { median, low, high })
 }
 
-/// What a ratio is called that shows nothing.
+/// The verdict if the ratio shows nothing.
 pub(crate) const NO_CONCLUSION: &str = "no conclusion";
 
-/// Judges a client's rates beside those of another that ran in turns with it. Bounds on one side of 1 are a difference.
-/// If one lies above 1 and one below, no difference was shown, or nothing if they lie far apart.
+/// Compares a client's rates to those of another that ran in alternation. It is a difference if both bounds lie on one side
+/// of 1. Otherwise no difference was shown, or there is no conclusion if the bounds lie far apart.
 pub(crate) fn verdict(rounds: &[f64], others: &[f64]) -> String {
     match ratio(rounds, others) {
         Some(ratio) if ratio.low > 1.0 || ratio.high < 1.0 => ratio.to_string(),
@@ -113,7 +114,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_median_is_the_middle_whatever_the_order() {
+    fn the_median_does_not_depend_on_the_order() {
         for (values, middle) in [
             (&[][..], 0.0),
             (&[4.0], 4.0),
@@ -126,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn the_bounds_of_the_median_are_the_whole_range_of_five_rounds_and_the_middle_of_many() {
+    fn the_bounds_narrow_with_the_number_of_rounds() {
         for (count, low, high) in [
             (1, 1, 1),
             (2, 1, 2),
@@ -146,13 +147,13 @@ mod tests {
     }
 
     #[test]
-    fn the_spread_is_how_far_the_bounds_lie_apart_as_a_part_of_the_median() {
+    fn the_spread_is_the_distance_of_the_bounds_over_the_median() {
         assert_eq!(spread(&[100.0, 110.0, 90.0, 100.0, 100.0]), 0.2);
         assert_eq!(spread(&[100.0, 100.0, 100.0, 100.0, 126.0]), 0.26);
         assert_eq!(spread(&[7.0]), 0.0);
         assert_eq!(spread(&[0.0, 0.0]), 0.0);
         assert_eq!(spread(&[0.0, 9.0, 0.0]), f64::INFINITY);
-        // Of many rounds, a few that were disturbed do not matter.
+        // Out of many rounds, a few disturbed ones do not matter.
         let mut many = [100.0; 25];
         many[..7].fill(1.0);
         assert_eq!(spread(&many), 0.0);
@@ -161,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn the_poorest_share_is_one_when_all_got_the_same_and_nothing_when_one_got_nothing() {
+    fn the_minimum_share_is_between_zero_and_one() {
         for (grants, share) in [
             (&[5, 5, 5, 5][..], 1.0),
             (&[1, 3], 0.5),
@@ -175,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn two_clients_are_told_apart_only_if_both_bounds_say_the_same() {
+    fn clients_differ_only_if_both_bounds_agree() {
         let (bare, wild, none) = ([100.0, 104.0, 96.0], [90.0, 140.0, 100.0], [0.0; 3]);
         for (rounds, others, expected) in [
             ([50.0, 52.0, 48.0], bare, "0.50 × (0.50 to 0.50)"),
@@ -183,7 +184,7 @@ mod tests {
             ([1000.0, 1400.0, 1000.0], [100.0, 101.0, 99.0], "10 × (10 to 14)"),
             ([95.0, 106.0, 90.0], bare, "alike"),
             (bare, bare, "alike"),
-            // What slows both in the same round does not blur the comparison.
+            // A disturbance of both in the same round does not blur the comparison.
             ([50.0, 25.0, 100.0], [100.0, 50.0, 200.0], "0.50 × (0.50 to 0.50)"),
             (wild, [100.0, 101.0, 99.0], NO_CONCLUSION),
             ([100.0, 101.0, 99.0], wild, NO_CONCLUSION),
@@ -194,7 +195,7 @@ mod tests {
             assert_eq!(
                 verdict(&rounds, &others),
                 expected,
-                "{rounds:?} beside {others:?}"
+                "{rounds:?} compared to {others:?}"
             );
         }
     }

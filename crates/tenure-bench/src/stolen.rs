@@ -1,6 +1,6 @@
-//! What the host of a virtual machine takes of its cores' time for others: the threads on them stand still meanwhile.
+//! Steal time: time for which the host of a virtual machine runs others on its cores, while threads stand still.
 
-/// The cores' time since the system started, in its ticks.
+/// The cores' time since the system started, in ticks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct CoresTime {
     stolen: u64,
@@ -8,12 +8,12 @@ pub(crate) struct CoresTime {
 }
 
 impl CoresTime {
-    /// Nothing where the system does not say.
+    /// `None` if the system does not report it.
     pub(crate) fn now() -> Option<Self> {
         Self::read(&std::fs::read_to_string("/proc/stat").ok()?)
     }
 
-    /// The first line: of all cores, the times for user, nice, system, idle, iowait, irq, softirq, steal.
+    /// Reads the first line, for all cores: the times for user, nice, system, idle, iowait, irq, softirq and steal.
     fn read(text: &str) -> Option<Self> {
         let line = text.lines().next()?.strip_prefix("cpu ")?;
         let times: Vec<u64> = line
@@ -27,7 +27,7 @@ impl CoresTime {
     }
 }
 
-/// Which part of the cores' time was taken between the two; none where the system does not say, or no time has passed.
+/// The stolen part of the time between two readings. Zero if the system does not report it, or no time has passed.
 pub(crate) fn part(before: Option<CoresTime>, after: Option<CoresTime>) -> f64 {
     match (before, after) {
         (Some(before), Some(after)) if after.all > before.all => {
@@ -45,14 +45,14 @@ mod tests {
     const AFTER: &str = "cpu  140 0 60 835 0 0 10 55 0 0\ncpu0 60 0 30 410 0 0 5 28 0 0\n";
 
     #[test]
-    fn what_was_taken_is_a_part_of_the_time_of_all_cores() {
+    fn steal_time_is_a_part_of_the_time_of_all_cores() {
         let (before, after) = (CoresTime::read(BEFORE), CoresTime::read(AFTER));
         assert_eq!(part(before, after), 0.15);
         assert_eq!(part(before, before), 0.0);
     }
 
     #[test]
-    fn a_system_that_does_not_say_takes_nothing() {
+    fn without_steal_time_in_proc_the_part_is_zero() {
         for text in [
             "",
             "cpu  1 2 3\n",

@@ -1,22 +1,22 @@
-//! What is counted during a round: by one worker, and by all of them.
+//! Counters of one round, for one worker or for all of them.
 
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// Waits are known to a tenth of a percent.
+/// Significant digits of waits: accurate to a tenth of a percent.
 const DIGITS: u8 = 3;
 
-/// What workers saw in one round.
+/// The counters of one round.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct Round {
     pub(crate) time: Duration,
-    /// Grants of each worker within the round, in any order.
+    /// Grants of each worker in the round, in any order.
     pub(crate) grants: Vec<u64>,
-    /// Those of them that changed the holder.
+    /// Number of grants that changed the holder.
     pub(crate) handovers: u64,
-    /// From the call to the grant, in nanoseconds. A wait that began within the round counts, however late it ended.
+    /// Time from the call to the grant, in nanoseconds. Counts each wait that began in the round, even if it ended later.
     #[serde(with = "counts")]
     pub(crate) waits: Histogram<u64>,
 }
@@ -39,7 +39,7 @@ pub(crate) fn merge(all: &mut Histogram<u64>, more: &Histogram<u64>) {
 }
 
 impl Round {
-    /// A round of no worker.
+    /// A round without workers.
     pub(crate) fn new(time: Duration) -> Self {
         Round {
             time,
@@ -49,19 +49,19 @@ impl Round {
         }
     }
 
-    /// Counts a wait, which may have come to nothing.
+    /// Counts a wait, even if it got no grant.
     pub(crate) fn waited(&mut self, wait: Duration) {
         record(&mut self.waits, nanoseconds(wait), 1);
     }
 
-    /// Adds what other workers saw in the same round.
+    /// Adds the counters of other workers in the same round.
     pub(crate) fn join(&mut self, other: &Round) {
         self.grants.extend(&other.grants);
         self.handovers += other.handovers;
         merge(&mut self.waits, &other.waits);
     }
 
-    /// Grants a second.
+    /// Grants per second.
     pub(crate) fn rate(&self) -> f64 {
         self.grants.iter().sum::<u64>() as f64 / self.time.as_secs_f64()
     }
@@ -71,7 +71,7 @@ impl Round {
     }
 }
 
-/// Histograms in JSON: values, and how often each came.
+/// Serializes histograms as pairs of value and count.
 mod counts {
     use super::*;
 
@@ -94,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_round_told_by_another_process_says_the_same() {
+    fn a_round_survives_serialization() {
         let mut round = Round::new(Duration::from_secs(2));
         round.grants = vec![100, 1];
         round.handovers = 100;

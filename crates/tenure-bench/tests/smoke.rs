@@ -1,4 +1,4 @@
-//! Every workload runs to its end and writes its rows. Nothing here judges how fast it was.
+//! Every workload runs to its end and writes its rows. No test here judges the speed.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -7,7 +7,7 @@ use std::process::Command;
 use serde_json::Value;
 use tenure_servers::needs;
 
-/// How a run ended, and what it printed to stdout and stderr.
+/// Exit code and output of a run.
 struct Run {
     code: Option<i32>,
     printed: String,
@@ -21,7 +21,7 @@ fn run(command: &mut Command) -> Run {
     Run { code, printed, said }
 }
 
-/// The bench with these words, separated by spaces.
+/// The command `tenure-bench` with these arguments, separated by spaces.
 fn bench(words: &str) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tenure-bench"));
     command.args(words.split(' '));
@@ -30,12 +30,12 @@ fn bench(words: &str) -> Command {
 
 const SHORT: &str = "--rounds 2 --round-ms 30";
 
-/// A run of two short rounds; all its temporary files lie in `dir`.
+/// Runs two short rounds. All temporary files are in `dir`.
 fn quick(dir: &Path, words: &str) -> Run {
     run(bench(&format!("quick {SHORT} {words} --dir")).arg(dir))
 }
 
-/// Runs one workload on one store, and gives out its rows and what it printed.
+/// Runs one workload on one store. Returns its rows and the printed text.
 fn rows(workload: &str, store: &str) -> (Vec<Value>, String) {
     let (files, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let json = other.path().join("rows.json");
@@ -49,16 +49,16 @@ fn rows(workload: &str, store: &str) -> (Vec<Value>, String) {
     (rows.collect(), printed)
 }
 
-/// The rows of the printed tables that have more than three columns.
+/// The rows of the printed tables with more than three columns.
 fn cells(text: &str) -> impl Iterator<Item = Vec<&str>> {
     let rows = text.lines().filter_map(|line| line.strip_prefix('|'));
     let cells = rows.map(|row| row.split('|').map(str::trim).collect::<Vec<_>>());
     cells.filter(|cells| cells.len() > 3)
 }
 
-/// Which clients take part is for the tests of `plan.rs`.
+/// The tests of `plan.rs` check which clients take part.
 #[test]
-fn every_workload_runs_on_every_store_that_it_is_not_left_out_on() {
+fn every_workload_runs_on_every_supported_store() {
     let alone = ["solo", "many", "hot"];
     for workload in [&alone[..], &["pair", "hot-processes", "lone-waiter"]].concat() {
         for store in ["memory", "sqlite", "redis"] {
@@ -92,7 +92,7 @@ fn every_workload_runs_on_every_store_that_it_is_not_left_out_on() {
 }
 
 #[test]
-fn a_server_can_be_away_and_every_round_trip_takes_its_time() {
+fn a_server_that_is_away_delays_every_round_trip() {
     if !needs("redis-server", "redis-server") {
         return;
     }
@@ -101,7 +101,7 @@ fn a_server_can_be_away_and_every_round_trip_takes_its_time() {
     assert_eq!(code, Some(0), "{said}");
     assert!(printed.contains("a millisecond or two away"), "{printed}");
     assert!(!printed.contains("solo | memory"), "it has no server: {printed}");
-    // rlock asks for the time once more, and no client for less than two round trips of 2 ms.
+    // rlock asks for the time once more; every client needs at least two round trips of 2 ms.
     for client in ["tenure", "rslock", "rlock", "bare"] {
         let row = cells(&printed).find(|row| row[..3] == ["solo", "redis", client]);
         let rate: f64 = row.and_then(|row| row[3].parse().ok()).expect("a rate");
@@ -110,7 +110,7 @@ fn a_server_can_be_away_and_every_round_trip_takes_its_time() {
 }
 
 #[test]
-fn a_server_can_have_a_core_of_its_own_if_there_are_two() {
+fn a_server_gets_its_own_core_if_there_are_two() {
     if !needs("redis-server", "redis-server") {
         return;
     }
@@ -127,7 +127,7 @@ fn a_server_can_have_a_core_of_its_own_if_there_are_two() {
 }
 
 #[test]
-fn what_is_missing_is_named_before_anything_is_measured() {
+fn a_missing_program_is_named_before_the_measurement() {
     let dir = tempfile::tempdir().unwrap();
     let server = run(bench("quick --store memory,redis --workload solo").env("PATH", dir.path()));
     for said in [
@@ -144,7 +144,7 @@ fn what_is_missing_is_named_before_anything_is_measured() {
 }
 
 #[test]
-fn held_locks_survive_and_are_measured() {
+fn the_held_verb_measures_memory_and_processor_time() {
     for store in ["memory", "redis"] {
         if store == "redis" && !needs("redis-server", "redis-server") {
             continue;
@@ -160,7 +160,7 @@ fn held_locks_survive_and_are_measured() {
 fn two_builds_are_compared() {
     let rate = |rate| format!(r#"echo '{{"client":"tenure","rate_per_s":{rate}}}' > "$json""#);
     let left_out = "hot on memory is left out: the old build does not have it";
-    // The last lines of the old build, a shell script, and the exit code and words of the comparison.
+    // The last lines of the old build, which is a shell script, and the exit code and output of the comparison.
     for (workload, old, code, words) in [
         ("solo", &*rate("1e12"), 1, &["| slower", "1 rows are slower"][..]),
         ("solo", &rate("1"), 0, &["| solo"]),

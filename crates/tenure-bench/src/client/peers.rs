@@ -1,7 +1,7 @@
 //! Peers on Redis, `rlock` and `rslock`, as their READMEs use them.
 //!
 //! rlock renews a lease of 10 s and tries every 100 ms. rslock does not renew. Both promise less: no token, no order and no
-//! wake-up among those who wait.
+//! wake-up among waiters.
 
 use std::time::Duration;
 
@@ -11,16 +11,16 @@ use rslock::{LockGuard, LockManager};
 use super::Lock;
 use crate::Fallible;
 
-/// The lease of rslock: as long as Tenure's.
+/// The lease of rslock: the same as Tenure's default.
 const LEASE: Duration = Duration::from_secs(30);
 
-/// A key of a peer whose manager takes the name with every call.
+/// A key of a peer whose manager gets the name with every call.
 pub(crate) struct Named<M> {
     manager: M,
     name: String,
 }
 
-/// Keys of this manager, whose clones share its connection.
+/// Creates keys of this manager. Its clones share one connection.
 pub(crate) fn keys<M: Clone>(manager: &M) -> impl Fn(&str) -> Named<M> {
     |name| Named {
         manager: manager.clone(),

@@ -1,7 +1,8 @@
-//! Beside Redis: `SET NX PX` and a script that deletes what is still its own, as the manual of Redis has it.
+//! The comparison for Redis: `SET NX PX`, and a script that deletes the key if it has the client's own value, as the manual
+//! of Redis recommends.
 //!
-//! It promises less: no renewal, no token, no wake-up between processes and no order between them, nothing to see or to
-//! evict. How it waits is in `waiting`.
+//! It promises less: no renewal, no token, no wake-up and no order between processes, no inspection, no eviction.
+//! `waiting` implements the wait.
 
 use std::time::Duration;
 
@@ -22,7 +23,7 @@ pub(crate) struct Polling {
 }
 
 impl Polling {
-    /// Connects without a timer for each call, as Tenure's store does.
+    /// Connects without a timer for each call, like Tenure's store.
     pub(crate) async fn open(url: &str) -> Fallible<Self> {
         let settings = AsyncConnectionConfig::new().set_response_timeout(None);
         let client = Client::open(url)?;

@@ -1,8 +1,9 @@
-//! Beside SQLite: one statement to take a key and one to free it, with the journal and sync settings of Tenure's store.
+//! The comparison for SQLite: one statement to lock a key and one to free it, with the journal and sync settings of
+//! Tenure's store.
 //!
-//! Statements run on the caller's own thread. It promises less: no renewal and no expiry (a dead holder keeps its key), no
-//! token, no wake-up between processes and no order between them, and a slow disk blocks a thread of the runtime. How it
-//! waits is in `waiting`.
+//! Statements run on the caller's thread. It promises less: no renewal and no expiry (a dead holder keeps its key), no
+//! token, no wake-up and no order between processes, and a slow disk blocks a thread of the runtime. `waiting` implements
+//! the wait.
 
 use std::path::Path;
 use std::time::Duration;
@@ -13,7 +14,7 @@ use tokio::sync::Mutex;
 use super::waiting::BareStore;
 use crate::Fallible;
 
-/// Pause between two looks whether another process has left the file, and the number of looks: as in Tenure's store.
+/// Pause between two checks whether another process has released the file, and the number of checks: as in Tenure's store.
 const LOOK_EVERY: Duration = Duration::from_micros(100);
 const LOOKS: i32 = 50_000;
 
@@ -21,17 +22,17 @@ const TABLE: &str = "CREATE TABLE IF NOT EXISTS held (key TEXT PRIMARY KEY, hold
 const TAKE: &str = "INSERT OR IGNORE INTO held VALUES (?1, ?2)";
 const FREE: &str = "DELETE FROM held WHERE key = ?1 AND holder = ?2";
 
-/// One connection, as a process has one in Tenure's store too; statements take it in turns.
+/// The one connection of a process, as in Tenure's store. Statements take turns on it.
 pub(crate) struct Statements(Mutex<LockFile>);
 
 struct LockFile {
     connection: Connection,
-    /// Whether a commit waits for the disk at this moment.
+    /// Whether a commit currently waits for the disk.
     durable: bool,
 }
 
 impl Statements {
-    /// Opens the file, and makes its table.
+    /// Opens the file and creates its table.
     pub(crate) fn open(path: &Path) -> Fallible<Self> {
         let mut connection = Connection::open(path)?;
         connection.busy_handler(Some(look_again as fn(i32) -> bool))?;
@@ -52,7 +53,7 @@ fn look_again(looks: i32) -> bool {
 }
 
 impl LockFile {
-    /// Runs a statement; says whether it changed a row. A grant's commit waits for the disk, a release's does not.
+    /// Runs a statement. Returns whether it changed a row. The commit of a grant waits for the disk, that of a release does not.
     fn run(&mut self, statement: &str, durable: bool, key: &str, holder: i64) -> rusqlite::Result<bool> {
         if self.durable != durable {
             let level = if durable { "FULL" } else { "NORMAL" };

@@ -1,5 +1,5 @@
-//! Keys of a bare store, and how a careful person waits for one: the tasks of one process queue at a `tokio::sync::Mutex`
-//! of the key, so that one of them asks the store, with a pause after each refusal that doubles, and that no two have alike.
+//! Keys of a bare store, with a careful wait: the tasks of one process queue at a `tokio::sync::Mutex` of the key, so that
+//! only one of them asks the store. After each refusal it pauses for twice as long, with a random part.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
@@ -11,33 +11,33 @@ use tokio::sync::{Mutex, OwnedMutexGuard};
 use super::Lock;
 use crate::Fallible;
 
-/// The pause after a refusal: doubled each time up to the longest, and shortened by a random part of up to a half.
+/// The pause after a refusal. It doubles up to the longest, and is shortened by a random part of up to a half.
 const SHORTEST: Duration = Duration::from_millis(1);
 const LONGEST: Duration = Duration::from_millis(16);
 
-/// A store by its own statements, without a library.
+/// A store used through its own statements, without a library.
 pub(crate) trait BareStore: Send + Sync + 'static {
-    /// Takes the key for this holder; says whether it was free.
+    /// Acquires the key for this holder. Returns whether the key was free.
     fn take(&self, key: &str, holder: i64) -> impl Future<Output = Fallible<bool>> + Send;
 
-    /// Frees the key; says whether it was still this holder's.
+    /// Frees the key. Returns whether this holder still held it.
     fn free(&self, key: &str, holder: i64) -> impl Future<Output = Fallible<bool>> + Send;
 }
 
-/// A key of such a store, as one worker sees it.
+/// A key of a bare store, as one worker uses it.
 pub(crate) struct Key<S> {
     name: String,
     store: Arc<S>,
     queue: Arc<Mutex<()>>,
 }
 
-/// A number that the store has stored with the key, and the turn of this process, which ends with it.
+/// A held key: the holder's number in the store, and the local turn, which ends when this is dropped.
 pub(crate) struct Held {
     holder: i64,
     _turn: OwnedMutexGuard<()>,
 }
 
-/// Keys of this store.
+/// Creates keys of this store.
 pub(crate) fn keys<S>(store: S) -> impl FnMut(&str) -> Key<S> {
     let (store, mut queues) = (Arc::new(store), mutexes());
     move |name| Key {
@@ -47,7 +47,7 @@ pub(crate) fn keys<S>(store: S) -> impl FnMut(&str) -> Key<S> {
     }
 }
 
-/// A mutex for each key, the same one whenever the key is the same.
+/// Returns the mutex of a key, the same one for equal keys.
 pub(crate) fn mutexes() -> impl FnMut(&str) -> Arc<Mutex<()>> {
     let mut mutexes = HashMap::<String, Arc<Mutex<()>>>::new();
     move |key| mutexes.entry(key.to_owned()).or_default().clone()
@@ -76,7 +76,7 @@ impl<S: BareStore> Lock for Key<S> {
     }
 }
 
-/// A number that differs from call to call and from process to process.
+/// A number that is different in each call and in each process.
 fn random() -> u64 {
     RandomState::new().hash_one(())
 }
