@@ -1,5 +1,5 @@
-//! What the tests of the examples share: a temporary folder with a lock store, real processes, the `tenure` command.
-//! Each test takes this file as a module by its path.
+//! Shared by the tests of the examples: a temporary folder with a lock store, real processes, and the `tenure` command.
+//! Each test includes this file as a module by its path.
 #![allow(dead_code, reason = "each test uses its own part of it")]
 
 #[path = "process.rs"]
@@ -16,24 +16,24 @@ use tempfile::TempDir;
 #[allow(unused_imports, reason = "each test uses its own part of it")]
 pub(crate) use process::{LIMIT, Process, wait_for};
 
-/// A folder with a lock store that nobody else uses.
-pub(crate) struct Scene(TempDir);
+/// A temporary folder with its own lock store.
+pub(crate) struct Fixture(TempDir);
 
-impl Scene {
-    pub(crate) fn new() -> Scene {
-        Scene(tempfile::tempdir().expect("a folder"))
+impl Fixture {
+    pub(crate) fn new() -> Fixture {
+        Fixture(tempfile::tempdir().expect("a folder"))
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.0.path().join(name)
     }
 
-    /// The URL of its lock store.
+    /// The URL of the lock store.
     pub(crate) fn url(&self) -> String {
         format!("sqlite:{}", self.path("locks.db").display())
     }
 
-    /// A program in the scene's folder, on its store. What it writes to stderr is shown if the test fails.
+    /// A command that runs in the folder, on the lock store. Its stderr is printed if the test fails.
     pub(crate) fn command(&self, program: impl AsRef<Path>) -> Command {
         let stderr = File::options()
             .create(true)
@@ -48,7 +48,7 @@ impl Scene {
     }
 }
 
-impl Drop for Scene {
+impl Drop for Fixture {
     fn drop(&mut self) {
         if thread::panicking() {
             print!("{}", fs::read_to_string(self.path("stderr")).unwrap_or_default());
@@ -56,12 +56,12 @@ impl Drop for Scene {
     }
 }
 
-/// That a program with these arguments takes a Redis as its lock store, and says so of one that is not there.
+/// Checks that a program with these arguments accepts a Redis URL, and names it in the error if the server is missing.
 pub(crate) fn assert_speaks_redis(program: &str, args: &[&str]) {
     let folder = tempfile::tempdir().expect("a folder");
     let mut command = Command::new(program);
     command.current_dir(folder.path()).args(args).stdin(Stdio::null());
-    // Nobody listens at this port.
+    // No server listens at this port.
     let output = command.env("TENURE_URL", "redis://127.0.0.1:1").output();
     let output = output.expect("the program starts");
     let said = String::from_utf8_lossy(&output.stderr);
@@ -70,14 +70,14 @@ pub(crate) fn assert_speaks_redis(program: &str, args: &[&str]) {
     assert_is_one_line_in_words(&said);
 }
 
-/// That a program which failed said so in one line, and not as Rust shows an error to its programmer.
+/// Checks that a failed program printed one line for users, not the debug format of an error.
 pub(crate) fn assert_is_one_line_in_words(said: &str) {
     let begins = said.starts_with("error: ") || said.starts_with("not started: ");
     assert!(begins && said.lines().count() == 1, "{said}");
     assert!(!said.contains(['{', '"']), "{said}");
 }
 
-/// The built `tenure` command, which lies beside the tests; built now if only this package is tested.
+/// The path of the built `tenure` command, next to the tests. Builds it if only this package is tested.
 pub(crate) fn tenure_command() -> PathBuf {
     let test = env::current_exe().expect("a test knows its file");
     let profile = test

@@ -1,19 +1,19 @@
-//! As much of HTTP as it takes to ask the servers of the examples: one request, on a connection of its own.
-//! Each program and each test takes this file as a module by its path.
+//! A minimal HTTP client for the servers of the examples: one request per connection.
+//! Programs and tests include this file as a module by its path.
 #![allow(dead_code, reason = "each uses its own part of it")]
 
 use std::io::{self, Read, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
-/// Reached only where something is wrong.
+/// A time limit that is only reached if something is wrong.
 pub(crate) const LIMIT: Duration = Duration::from_secs(60);
 
-/// What a server replied.
+/// The reply of a server.
 #[derive(Debug)]
 pub(crate) struct Reply {
     pub(crate) status: u16,
-    /// Its first line and its headers.
+    /// The status line and the headers.
     pub(crate) head: String,
     pub(crate) body: String,
 }
@@ -30,14 +30,14 @@ impl Reply {
     }
 }
 
-/// The text of a request, as in `request("POST /orders", "idempotency-key: 7\r\n", "2 shoes")`.
+/// The text of a request: `request("POST /orders", "idempotency-key: 7\r\n", "2 shoes")`.
 pub(crate) fn request(what: &str, headers: &str, body: &str) -> String {
     let length = body.len();
-    // 1.0: the connection ends with the reply.
+    // HTTP 1.0: the server closes the connection after the reply.
     format!("{what} HTTP/1.0\r\ncontent-length: {length}\r\n{headers}\r\n{body}")
 }
 
-/// Sends a request, and does not wait for the reply.
+/// Sends a request without waiting for the reply.
 pub(crate) fn send(address: &str, what: &str, headers: &str, body: &str) -> TcpStream {
     let mut stream = TcpStream::connect(address).expect("it listens");
     stream.set_read_timeout(Some(LIMIT)).expect("a limit");
@@ -46,7 +46,7 @@ pub(crate) fn send(address: &str, what: &str, headers: &str, body: &str) -> TcpS
     stream
 }
 
-/// Sends a request, and waits for the reply.
+/// Sends a request and waits for the reply.
 pub(crate) fn ask(address: &str, what: &str, headers: &str, body: &str) -> Reply {
     let mut reply = String::new();
     let mut stream = send(address, what, headers, body);

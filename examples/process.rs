@@ -1,4 +1,4 @@
-//! A real process whose lines are awaited. Each program and each test takes this file as a module by its path, and so do
+//! A real process whose output lines a test can await. Programs and tests include this file as a module by its path, as do
 //! the tests of the `tenure` command.
 #![allow(dead_code, reason = "each uses its own part of it")]
 
@@ -11,10 +11,10 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-/// Generous: reached only by a test that fails.
+/// A time limit that only a failing test reaches.
 pub(crate) const LIMIT: Duration = Duration::from_secs(60);
 
-/// A process whose lines can be awaited. It is killed with this value.
+/// A process whose output lines can be awaited. It is killed on drop.
 pub(crate) struct Process {
     child: Child,
     stdin: Option<ChildStdin>,
@@ -23,13 +23,13 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    /// Starts it with pipes as stdin and stdout; its stderr is where the command has it.
+    /// Starts a process with pipes as stdin and stdout. Its stderr is that of the command.
     pub(crate) fn start(mut command: Command) -> Process {
         let command = command.stdin(Stdio::piped()).stdout(Stdio::piped());
         Process::of(command.spawn().expect("the program starts"))
     }
 
-    /// One that was started: what it writes to pipes is read.
+    /// Takes over a started process, and reads its pipes.
     pub(crate) fn of(mut child: Child) -> Process {
         Process {
             stdin: child.stdin.take(),
@@ -43,24 +43,24 @@ impl Process {
         self.child.id()
     }
 
-    /// Its next line; `None` when it has ended, or closed its stdout.
+    /// The next line of stdout; `None` when the process has ended or closed it.
     pub(crate) fn line(&self) -> Option<String> {
         next(&self.stdout)
     }
 
-    /// The lines to come on stderr, if that is a pipe.
+    /// The remaining lines of stderr, if it is a pipe.
     pub(crate) fn stderr(&self) -> impl Iterator<Item = String> {
         std::iter::from_fn(|| next(&self.stderr))
     }
 
-    /// The first line to come that begins so.
+    /// The next line that begins with `start`. Earlier lines are dropped.
     pub(crate) fn line_with(&self, start: &str) -> String {
         let mut lines = std::iter::from_fn(|| self.line());
         let line = lines.find(|line| line.starts_with(start));
         line.unwrap_or_else(|| panic!("it ended without a line that begins with {start:?}"))
     }
 
-    /// All lines that are left, once it has ended.
+    /// All remaining lines, after the process has ended.
     pub(crate) fn rest(&self) -> Vec<String> {
         std::iter::from_fn(|| self.line()).collect()
     }
@@ -81,20 +81,20 @@ impl Process {
         self.child.try_wait().expect("it is our child").is_some()
     }
 
-    /// Its exit code, once it has ended; 128 and the signal's number if one ended it.
+    /// The exit code after the end of the process; 128 plus the signal's number if a signal ended it.
     pub(crate) fn exit_code(&mut self) -> i32 {
         wait_for("the process's end", || self.has_ended());
         exit_code(self.child.wait().expect("it is our child"))
     }
 }
 
-/// 128 and the signal's number if one ended the process.
+/// The exit code; 128 plus the signal's number if a signal ended the process.
 pub(crate) fn exit_code(ended: ExitStatus) -> i32 {
     let by_signal = ended.signal().map(|signal| 128 + signal);
     ended.code().or(by_signal).expect("a code or a signal")
 }
 
-/// The lines of a pipe, which a thread reads.
+/// The lines of a pipe, read by a thread.
 fn lines(pipe: Option<impl Read + Send + 'static>) -> Receiver<String> {
     let (send, lines) = mpsc::channel();
     if let Some(pipe) = pipe {
@@ -116,18 +116,18 @@ fn next(lines: &Receiver<String>) -> Option<String> {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        // Also ends what is stopped; one that has ended is no error.
+        // SIGKILL also ends a stopped process. It fails if the process has ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// Waits until it has happened.
+/// Waits until the condition holds; fails after [`LIMIT`].
 pub(crate) fn wait_for(what: &str, mut happened: impl FnMut() -> bool) {
     let end = Instant::now() + LIMIT;
     while !happened() {
         assert!(Instant::now() < end, "not within {LIMIT:?}: {what}");
-        // sleep: the pace of a poll that has a deadline.
+        // sleep: between two polls of a condition that has a time limit.
         thread::sleep(Duration::from_millis(5));
     }
 }

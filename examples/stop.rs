@@ -1,10 +1,10 @@
-//! How the programs of the examples learn that they are to stop. Each takes this file as a module by its path.
+//! Signals that ask the programs of the examples to stop. Each program includes this file as a module by its path.
 
 use std::io;
 
 use tokio::signal::unix::{SignalKind, signal};
 
-/// Listens from now on for Ctrl-C and for SIGTERM, which containers send; the future says which of them came.
+/// Starts to listen for Ctrl-C and for SIGTERM, which containers send. The future returns the name of the signal.
 pub(crate) fn signals() -> io::Result<impl Future<Output = &'static str>> {
     let mut interrupted = signal(SignalKind::interrupt())?;
     let mut terminated = signal(SignalKind::terminate())?;

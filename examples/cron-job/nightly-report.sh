@@ -1,6 +1,6 @@
 #!/bin/sh
-# The nightly report as a shell script: adds up the amounts that it reads, one a line.
-# It takes no lock itself: the line in `crontab` runs it under one.
+# The nightly report as a shell script: adds up the amounts that it reads, one per line.
+# The line in `crontab` runs it under the lock.
 set -eu
 echo running
 awk '{ total += $1 } END { printf "report: %d sales, %d in total\n", NR, total }'

@@ -1,3 +1,3 @@
-//! Other people's clients, driven by tests. Nothing here is for users.
+//! Drives other lock clients, for tests. Not meant for users.
 
 pub mod redisson;

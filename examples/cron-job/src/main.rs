@@ -1,4 +1,4 @@
-//! A nightly report that must not run twice at the same time, whichever hosts start it.
+//! A nightly report that must not run twice at the same time, even if several hosts start it.
 
 #[path = "../../program.rs"]
 mod program;
@@ -13,7 +13,7 @@ use std::{io, thread};
 use tenure::Client;
 use tokio::sync::mpsc;
 
-/// Cron mails what is written to stderr.
+/// Prints errors to stderr, which cron mails.
 #[tokio::main]
 async fn main() -> ExitCode {
     program::end(run().await)
@@ -26,15 +26,15 @@ async fn run() -> Result<(), Box<dyn Error>> {
         outcome = report_once(&client) => outcome.map_err(Into::into),
         signal = asked_to_stop => Err(signal.into()),
     };
-    // Last: what is still held is given back before the process ends, not when its lease does.
+    // At the end, so that locks are released before the process ends instead of when their leases end.
     let closed = client.close(Duration::from_secs(5)).await;
     outcome.and(closed.map_err(Into::into))
 }
 
-/// Another host that is at it is fine for cron: nothing is written to stderr, and the exit code is 0.
+/// Runs the report. If another host runs it, prints nothing to stderr and exits with 0, so that cron mails nothing.
 async fn report_once(client: &Client) -> Result<(), tenure::Error> {
     let mutex = client.mutex("nightly-report");
-    // Once the lock is lost, `report` is dropped where it stands and the answer is `Error::Lost`: cron mails it.
+    // If the lock is lost, `report` is dropped and the result is `Error::Lost`, which cron mails.
     mutex
         .with_or_else(
             Duration::ZERO,
@@ -44,11 +44,11 @@ async fn report_once(client: &Client) -> Result<(), tenure::Error> {
         .await
 }
 
-/// The job itself: adds up the amounts that it reads, one a line.
+/// The job: adds up the amounts that it reads from stdin, one per line.
 async fn report() {
     println!("running");
     let (send, mut lines) = mpsc::channel(1);
-    // No task of tokio's, which would keep the process from ending while a read waits.
+    // Not a tokio task: it would keep the process from ending while a read waits.
     thread::spawn(move || {
         let mut lines = io::stdin().lines().map_while(Result::ok);
         lines.try_for_each(|line| send.blocking_send(line))

@@ -1,8 +1,8 @@
-//! Two processes are started at once: one runs the job, the other says that it is busy.
+//! Of two processes that start at once, one runs the job and the other reports that it is busy.
 #![cfg(unix)]
 
-#[path = "../../scene.rs"]
-mod scene;
+#[path = "../../fixture.rs"]
+mod fixture;
 
 use std::ffi::OsString;
 use std::fs;
@@ -10,12 +10,12 @@ use std::io::Write;
 use std::path::Path;
 use std::process::Command;
 
+use fixture::{Fixture, Process, tenure_command};
 use rustix::process::Signal;
-use scene::{Process, Scene, tenure_command};
 
-/// Starts two at once, of which one must run and the other say this; answers both, the one that runs first.
+/// Starts two processes at once, of which one must run and the other print `busy`. Returns both, the running one first.
 fn one_runs(start: impl Fn() -> Command, busy: Option<&str>) -> (Process, Process) {
-    // The job reads until its input ends, and that is ours: so while one runs, the other finds the lock busy.
+    // The test controls the stdin of the running job, so the job does not end before the other process finds the lock busy.
     let both = [Process::start(start()), Process::start(start())];
     let mut both = both.map(|process| (process.line(), process));
     both.sort_by_key(|(said, _)| said.as_deref() != Some("running"));
@@ -38,33 +38,33 @@ fn finishes(mut running: Process) {
 }
 
 #[test]
-fn of_two_processes_started_at_once_one_runs_and_the_other_is_busy() {
-    let scene = Scene::new();
-    let start = || scene.command(env!("CARGO_BIN_EXE_cron-job"));
+fn one_of_two_concurrent_processes_runs_the_job() {
+    let fixture = Fixture::new();
+    let start = || fixture.command(env!("CARGO_BIN_EXE_cron-job"));
     let (running, mut busy) = one_runs(start, Some("busy: the report runs elsewhere"));
     assert_eq!((busy.line(), busy.exit_code()), (None, 0));
     finishes(running);
 
-    // It is free again.
+    // The lock is free again.
     finishes(runs(start()));
 }
 
 #[test]
-fn a_job_that_is_asked_to_stop_ends_as_failed_and_gives_its_lock_back() {
-    let scene = Scene::new();
-    let start = || scene.command(env!("CARGO_BIN_EXE_cron-job"));
+fn a_job_that_is_asked_to_stop_fails_and_releases_its_lock() {
+    let fixture = Fixture::new();
+    let start = || fixture.command(env!("CARGO_BIN_EXE_cron-job"));
     for signal in [Signal::INT, Signal::TERM] {
         let mut running = runs(start());
         running.send(signal);
         assert_eq!(running.exit_code(), 1);
     }
-    // It is free again.
+    // The lock is free again.
     finishes(runs(start()));
 }
 
 #[test]
-fn the_line_of_crontab_does_the_same() {
-    let scene = Scene::new();
+fn the_crontab_line_runs_the_job_once() {
+    let fixture = Fixture::new();
     let folder = Path::new(env!("CARGO_MANIFEST_DIR"));
     let crontab = fs::read_to_string(folder.join("crontab")).unwrap();
     let line = crontab.lines().find(|line| !line.starts_with('#')).unwrap();
@@ -73,19 +73,19 @@ fn the_line_of_crontab_does_the_same() {
     let tenure = tenure_command();
     let mut path = OsString::from(tenure.parent().unwrap());
     path.push(":/usr/bin:/bin");
-    // As cron does it: an empty environment, a shell, and the store from a file.
-    let config = scene.path("home/.config/tenure");
+    // Like cron: an empty environment, a shell, and the store's URL from a file.
+    let config = fixture.path("home/.config/tenure");
     fs::create_dir_all(&config).unwrap();
-    fs::write(config.join("url"), scene.url()).unwrap();
+    fs::write(config.join("url"), fixture.url()).unwrap();
     let start = || {
         let mut command = Command::new("/bin/sh");
-        // What goes to stderr would be mailed too.
+        // Checks stderr too, because cron would mail it.
         command.args(["-c", &format!("exec 2>&1; {job}")]);
         command.current_dir(folder).env_clear();
-        command.env("PATH", &path).env("HOME", scene.path("home"));
+        command.env("PATH", &path).env("HOME", fixture.path("home"));
         command
     };
-    // Not a word, which cron would mail.
+    // The busy process prints nothing that cron would mail.
     let (running, mut busy) = one_runs(start, None);
     assert_eq!(busy.exit_code(), 0);
     finishes(running);
@@ -93,18 +93,18 @@ fn the_line_of_crontab_does_the_same() {
 
 #[test]
 fn an_empty_tenure_url_counts_as_not_set() {
-    let scene = Scene::new();
-    let mut command = scene.command(env!("CARGO_BIN_EXE_cron-job"));
-    command.env("TENURE_URL", "").env("TMPDIR", scene.path(""));
+    let fixture = Fixture::new();
+    let mut command = fixture.command(env!("CARGO_BIN_EXE_cron-job"));
+    command.env("TENURE_URL", "").env("TMPDIR", fixture.path(""));
     let running = runs(command);
     assert!(
-        scene.path("cron-job-locks.db").exists(),
-        "the file of whoever names no store"
+        fixture.path("cron-job-locks.db").exists(),
+        "the default lock file"
     );
     finishes(running);
 }
 
 #[test]
-fn a_redis_may_be_its_lock_store() {
-    scene::assert_speaks_redis(env!("CARGO_BIN_EXE_cron-job"), &[]);
+fn redis_works_as_the_lock_store() {
+    fixture::assert_speaks_redis(env!("CARGO_BIN_EXE_cron-job"), &[]);
 }

@@ -1,4 +1,4 @@
-//! The database through rusqlite. `sqlx/src/client.rs` is the same through sqlx.
+//! The database through rusqlite. `sqlx/src/client.rs` does the same with sqlx.
 
 use std::error::Error;
 use std::path::Path;
@@ -13,12 +13,12 @@ use crate::value::Value;
 pub(crate) struct Database(Connection);
 
 impl Database {
-    /// Opens the file, or makes it.
+    /// Opens or creates the file.
     pub(crate) fn open(path: &Path) -> Result<Self, Box<dyn Error>> {
         Ok(Database(Connection::open(path)?))
     }
 
-    /// Runs one statement, and returns how many rows it wrote.
+    /// Runs a statement. Returns the number of rows that it wrote.
     pub(crate) fn execute(&self, sql: &str, values: &[Value]) -> Result<u64, Box<dyn Error>> {
         Ok(self.0.execute(sql, params_from_iter(values))? as u64)
     }

@@ -1,4 +1,4 @@
-//! One holder, a process of its own: takes the lock, says so, and writes when it is told to.
+//! The process of one holder: acquires the lock, prints its token, and writes for each line on stdin.
 
 use std::error::Error;
 use std::io::stdin;
@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use crate::ledger::{Ledger, Writer};
 
-/// Short, so that the story is. The watchdog renews it as long as the process runs.
+/// Short, so that the demonstration is short. The watchdog renews it as long as the process runs.
 const LEASE: Duration = Duration::from_secs(2);
 
-/// Plays a holder: prints `held TOKEN` when it has the lock; then, for a line on stdin, writes `balance` and prints
-/// `written` or `refused: …`; and gives the lock back when stdin ends.
+/// Runs a holder: prints `held TOKEN` when it has the lock. For a line on stdin it writes `balance` and prints `written` or
+/// `refused: …`. At the end of stdin it releases the lock.
 pub fn hold(folder: &Path, writer: Writer, balance: i64) -> Result<(), Box<dyn Error>> {
     let locks = format!("sqlite:{}", folder.join("locks.db").display());
     let client = tenure::blocking::connect(&locks)?;
@@ -22,7 +22,7 @@ pub fn hold(folder: &Path, writer: Writer, balance: i64) -> Result<(), Box<dyn E
 
     let mut told = String::new();
     if stdin().read_line(&mut told)? > 0 {
-        // The lock was held a moment ago. Whatever was asked here once more could be out of date before the write is.
+        // The lock was held a moment ago. Another check here could be out of date before the write arrives.
         match ledger.write(writer, token, balance) {
             Ok(()) => println!("written"),
             Err(error) => println!("refused: {error}"),

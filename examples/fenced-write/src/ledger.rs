@@ -1,4 +1,4 @@
-//! The resource: one account in a SQLite table, written in four ways through any client of SQLite (`client`).
+//! The protected resource: one account in a SQLite table, written in four ways through a SQLite client (`client`).
 
 use std::error::Error;
 use std::path::Path;
@@ -10,24 +10,24 @@ use tenure::fenced::{self, Dialect, Fence};
 use crate::client::Database;
 use crate::value::Value;
 
-/// The account that everybody writes.
+/// The account that all holders write.
 const ACCOUNT: &str = "alice";
 
 /// How the account is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Writer {
-    /// Without any fence: what most programs do.
+    /// Without a fence, like most programs.
     Unfenced,
-    /// With the condition that `tenure::fenced` gives.
+    /// With the condition from `tenure::fenced`.
     Fenced,
-    /// Setting the fence, but without the condition; the table has a guard.
+    /// Sets the fence without the condition, on a table with a guard.
     Guarded,
-    /// Without a word of the fence; the table has a guard.
+    /// Does not mention the fence, on a table with a guard.
     Forgetful,
 }
 
 impl Writer {
-    /// All of them, in the order in which the story is told.
+    /// All writers, in the order of the demonstration.
     pub const ALL: [Writer; 4] = [
         Writer::Unfenced,
         Writer::Fenced,
@@ -35,7 +35,7 @@ impl Writer {
         Writer::Forgetful,
     ];
 
-    /// Its name on the command line.
+    /// The writer's name on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Writer::Unfenced => "unfenced",
@@ -63,7 +63,7 @@ pub struct Ledger {
 }
 
 impl Ledger {
-    /// Makes the table, with one account, and the guard if that writer has one.
+    /// Creates the table with one account, and with the guard if that writer needs one.
     pub fn create(path: &Path, writer: Writer) -> Result<Self, Box<dyn Error>> {
         let ledger = Ledger::open(path)?;
         let mut statements = vec![
@@ -80,7 +80,7 @@ impl Ledger {
         Ok(ledger)
     }
 
-    /// Opens the table that is there.
+    /// Opens the existing table.
     pub fn open(path: &Path) -> Result<Self, Box<dyn Error>> {
         Ok(Ledger {
             database: Database::open(path)?,
@@ -88,7 +88,7 @@ impl Ledger {
         })
     }
 
-    /// Writes the balance. An error is a refusal, or the database's own.
+    /// Writes the balance. An error is a refusal, or an error of the database.
     pub fn write(&self, writer: Writer, token: FencingToken, balance: i64) -> Result<(), Box<dyn Error>> {
         let (balance, fence, account) = (balance.into(), token.as_i64().into(), Value::Text(ACCOUNT));
         let rows = match writer {
@@ -109,7 +109,7 @@ impl Ledger {
         Ok(fenced::applied(rows)?)
     }
 
-    /// The balance as it stands.
+    /// The current balance.
     pub fn balance(&self) -> Result<i64, Box<dyn Error>> {
         self.database
             .number("SELECT balance FROM accounts WHERE id = 'alice'")

@@ -1,4 +1,4 @@
-//! A table that refuses the writes of old holders, the process that holds, and the story that they play.
+//! A table that refuses the writes of old holders, the process of a holder, and the demonstration with two of them.
 
 #![allow(
     clippy::missing_errors_doc,

@@ -1,4 +1,4 @@
-//! Tells the story of a paused holder, once for each way to write; its processes are this program again.
+//! Demonstrates a paused holder, once for each kind of writer. The holders are processes of this program.
 
 #[path = "../../program.rs"]
 mod program;

@@ -1,4 +1,4 @@
-//! Two holders, one of which is stopped beyond its lease: real processes, and what they say.
+//! The demonstration: two holders as real processes, one of which is stopped for longer than its lease.
 
 use std::io::Write;
 use std::process::Command;
@@ -7,23 +7,23 @@ use rustix::process::Signal;
 
 use crate::process::Process;
 
-/// What became of the two writes.
+/// The results of the two writes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ending {
-    /// The token of the holder that was stopped.
+    /// The token of the stopped holder.
     pub old_token: u64,
-    /// The token of the one that took over.
+    /// The token of the holder that took over.
     pub new_token: u64,
-    /// What the one that took over said of its write.
+    /// The output of the new holder's write.
     pub new_write: String,
-    /// What the one that was stopped said of its own, later write.
+    /// The output of the stopped holder's later write.
     pub old_write: String,
 }
 
-/// Plays the story: `holder` gives the command of a holder that writes such a balance. Each event is told.
+/// Runs the demonstration. `holder` returns the command of a holder that writes the given balance. `tell` prints each event.
 ///
 /// # Panics
-/// If a holder ends early, or says nothing for a minute.
+/// If a holder ends early, or prints nothing for a minute.
 pub fn play(holder: impl Fn(i64) -> Command, tell: impl Fn(&str)) -> Ending {
     let mut a = Process::start(holder(100));
     let old_token = held(&a);
@@ -52,13 +52,13 @@ pub fn play(holder: impl Fn(i64) -> Command, tell: impl Fn(&str)) -> Ending {
     }
 }
 
-/// Waits until a holder has the lock; returns its token.
+/// Waits until a holder has the lock. Returns its token.
 fn held(holder: &Process) -> u64 {
     let held = holder.line_with("held ");
     held["held ".len()..].parse().expect("a token is a number")
 }
 
-/// Has a holder write; returns what it says.
+/// Makes a holder write. Returns its output.
 fn write(holder: &mut Process) -> String {
     writeln!(holder.stdin(), "write").expect("a holder reads");
     holder.line().expect("a holder says what became of its write")

@@ -1,4 +1,4 @@
-//! What both clients of SQLite bind to a statement.
+//! The values that both SQLite clients bind to a statement.
 
 /// A value of a statement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -9,7 +9,7 @@ pub enum Value {
     Text(&'static str),
 }
 
-/// `Statement::params` makes the token a value.
+/// `Statement::params` converts the token into a value with this.
 impl From<i64> for Value {
     fn from(number: i64) -> Self {
         Value::Number(number)

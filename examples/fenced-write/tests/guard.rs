@@ -1,4 +1,4 @@
-//! What the statements and triggers of `tenure::fenced` do in a real SQLite; their text is in the tests of `tenure`.
+//! Runs the statements and triggers of `tenure::fenced` in a real SQLite. The tests of `tenure` check their text.
 
 use rusqlite::types::Value;
 use rusqlite::{Connection, params_from_iter};
@@ -72,7 +72,7 @@ impl Accounts {
         rows.unwrap().map(Result::unwrap).collect()
     }
 
-    /// How many tokens were brought by a statement that has not used them up.
+    /// Number of tokens whose statements have not used them yet.
     fn marks(&self) -> i64 {
         let sql = "SELECT count(*) FROM accounts_fence_brought";
         self.0.query_row(sql, [], |row| row.get(0)).unwrap()
@@ -80,7 +80,7 @@ impl Accounts {
 }
 
 #[test]
-fn an_update_an_insert_and_an_upsert_accept_equal_and_newer_tokens_alone() {
+fn writes_accept_only_equal_and_newer_tokens() {
     for style in [
         Placeholders::Question,
         Placeholders::Dollar,
@@ -117,13 +117,13 @@ fn an_update_an_insert_and_an_upsert_accept_equal_and_newer_tokens_alone() {
 }
 
 #[test]
-fn after_a_refusal_the_stored_token_tells_a_stale_write_from_a_missing_row() {
+fn the_stored_token_distinguishes_stale_from_missing_rows() {
     let accounts = Accounts::unguarded();
     let insert = fence().insert(&["balance"]).unwrap();
     accounts.run(&insert, 10, 5).unwrap();
     let read = fence().read();
     let newest = |branch: &str| {
-        // A reading binds keys alone.
+        // A query for the stored token binds only the keys.
         let keys = [Value::from(branch.to_owned()), Value::from(7)];
         let newest = accounts
             .0
@@ -134,7 +134,7 @@ fn after_a_refusal_the_stored_token_tells_a_stale_write_from_a_missing_row() {
 }
 
 #[test]
-fn a_guard_lets_fenced_statements_through() {
+fn a_guard_accepts_fenced_statements() {
     let accounts = Accounts::guarded(&fence().guard());
     let upsert = fence().upsert(&["balance"]).unwrap();
     let update = fence().update(&["balance"]).unwrap();
@@ -148,7 +148,7 @@ fn a_guard_lets_fenced_statements_through() {
 }
 
 #[test]
-fn a_guard_refuses_whatever_does_not_fence_itself() {
+fn a_guard_refuses_unfenced_statements() {
     let accounts = Accounts::guarded(&fence().guard());
     for id in 1..=3 {
         let row = format!("INSERT INTO accounts VALUES ('north', {id}, 0, NULL, {})", 4 + id);
@@ -204,7 +204,7 @@ fn a_guard_refuses_whatever_does_not_fence_itself() {
 }
 
 #[test]
-fn a_row_that_was_skipped_or_failed_lends_its_token_to_no_later_statement() {
+fn a_token_of_a_skipped_row_serves_no_later_statement() {
     let failed = "CHECK constraint failed: balance >= 0".to_owned();
     for (skips, rows) in [("IGNORE", Ok(0)), ("FAIL", Err(failed))] {
         let accounts = Accounts::guarded(&fence().guard());
@@ -230,7 +230,7 @@ fn a_row_that_was_skipped_or_failed_lends_its_token_to_no_later_statement() {
 }
 
 #[test]
-fn a_replacement_by_another_unique_index_is_refused_where_triggers_are_asked() {
+fn replacing_by_another_unique_index_is_refused() {
     let accounts = Accounts::guarded(&fence().guard());
     accounts.batch(["PRAGMA recursive_triggers = ON".to_owned()]);
     accounts.writes("INSERT INTO accounts VALUES ('north', 1, 0, 'ann', 9)", 1);
@@ -245,7 +245,7 @@ fn a_replacement_by_another_unique_index_is_refused_where_triggers_are_asked() {
 }
 
 #[test]
-fn a_guard_for_one_write_each_refuses_equal_tokens() {
+fn a_guard_for_single_writes_refuses_equal_tokens() {
     let accounts = Accounts::guarded(&fence().guard().once());
     accounts.writes("INSERT INTO accounts VALUES ('north', 7, 0, NULL, 5)", 1);
     for equal in [
@@ -260,7 +260,7 @@ fn a_guard_for_one_write_each_refuses_equal_tokens() {
 }
 
 #[test]
-fn a_guard_may_allow_deletion_and_can_be_taken_away() {
+fn a_guard_can_allow_deletion_and_be_dropped() {
     let guard = fence().guard().allow_delete();
     let accounts = Accounts::guarded(&guard);
     accounts.writes("INSERT INTO accounts VALUES ('north', 7, 0, NULL, 5)", 1);
@@ -268,18 +268,18 @@ fn a_guard_may_allow_deletion_and_can_be_taken_away() {
     accounts.writes("INSERT INTO accounts VALUES ('north', 8, 0, NULL, 4)", 1);
     let onto = |token: i64| format!("UPDATE OR REPLACE accounts SET id = 7, fence = {token} WHERE id = 8");
     accounts.refuses(&onto(4), OLD);
-    // A key may change too.
+    // The fenced statement may also change the key.
     accounts.writes(&onto(5), 1);
     assert_eq!(accounts.rows(), [(7, 0, 5)]);
     accounts.writes("DELETE FROM accounts", 1);
     accounts.batch(guard.drop().unwrap());
     accounts.writes("INSERT INTO accounts VALUES ('north', 7, 0, NULL, 0)", 1);
-    // Nothing of the old guard is left.
+    // Works because nothing of the old guard is left.
     accounts.batch(fence().guard().create().unwrap());
 }
 
 #[test]
-fn a_guard_stands_in_the_schema_of_its_table_and_survives_reserved_words() {
+fn a_guard_uses_its_tables_schema_and_quotes_names() {
     let shop = Accounts(Connection::open_in_memory().unwrap());
     let table = "CREATE TABLE `order`.`table` (`select` INTEGER PRIMARY KEY, `where` INTEGER)";
     shop.batch(["ATTACH ':memory:' AS `order`", table].map(str::to_owned));
@@ -298,7 +298,7 @@ fn a_guard_stands_in_the_schema_of_its_table_and_survives_reserved_words() {
 }
 
 #[test]
-fn a_misspelt_column_is_an_error_and_not_a_text() {
+fn a_misspelt_column_is_an_error() {
     let accounts = Accounts::unguarded();
     let fence = Fence::new(Dialect::Sqlite, "accounts", &["idd"]).unwrap();
     let update = fence.update(&["balance"]).unwrap();

@@ -1,11 +1,11 @@
-//! A real process that is stopped beyond its lease and goes on: is its write refused?
+//! A real process is stopped for longer than its lease and continued: is its write refused?
 
 use std::process::Command;
 
 use fenced_write::{Ledger, Writer, play};
 
 #[test]
-fn a_stale_write_gets_through_unless_the_update_or_the_guard_is_fenced() {
+fn a_stale_write_succeeds_only_without_a_fence() {
     let refused_by_update = "the write was refused: a newer fencing token";
     let refused_by_guard = "refused by fence: a newer token has written this row";
     for (writer, old_write, balance) in [
@@ -30,7 +30,7 @@ fn a_stale_write_gets_through_unless_the_update_or_the_guard_is_fenced() {
 }
 
 #[test]
-fn the_guard_refuses_a_writer_that_forgets_the_fence_whoever_it_is() {
+fn the_guard_refuses_writers_without_a_fence() {
     let folder = tempfile::tempdir().expect("there is a temporary folder");
     let ledger =
         Ledger::create(&folder.path().join("ledger.db"), Writer::Forgetful).expect("SQLite makes a table");

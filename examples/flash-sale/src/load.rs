@@ -1,6 +1,6 @@
-//! The load: trials in which many buyers come at once, and the books that come of them.
+//! The load: trials with many buyers at once, and the resulting counts of orders and items.
 //!
-//! In the paused trials a shop is stopped in the middle of a sale, beyond its lease, while others sell.
+//! In the paused trials a shop is stopped during a sale, for longer than its lease, while the others sell.
 
 use std::io;
 use std::time::Duration;
@@ -15,37 +15,37 @@ use crate::Fault;
 use crate::http::{LIMIT, Reply, request};
 use crate::shop::ITEMS;
 
-/// Buyers who come at once: three for two items; and those who come while a shop is paused.
+/// Number of buyers that come at once, three for two items, and of those that come while a shop is paused.
 const BUYERS: usize = 150;
 const MEANWHILE: usize = 40;
 
-/// How often a buyer comes who is told to try later, and the pause that `Retry-After` asks him for.
+/// Number of tries of a buyer that gets 503, and the pause that `Retry-After` asks for.
 const TRIES: usize = 20;
 const LATER: Duration = Duration::from_secs(1);
 
-/// What buyers may say of themselves. The slow one thinks for longer than it takes to notice him, and to pause his shop.
-const KNOWS_AT_ONCE: &str = "think: 0s\r\n";
+/// Headers of buyers. The slow one thinks for longer than the load needs to notice it and to pause its shop.
+const DECIDES_AT_ONCE: &str = "think: 0s\r\n";
 const SLOW: &str = "think: 4s\r\n";
 
-/// How long a shop may take to answer at first; how often it is asked until it has got to a step of a sale.
+/// Time limit for a shop's first answer, and the pause between two requests that wait for a step of a sale.
 const OPENING: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// The trials: a way to sell, `-paused` if a shop is paused meanwhile; and whether the books must balance.
+/// The trials: a way to sell, with `-paused` if a shop is paused, and whether the counts must balance.
 const TRIALS: [(&str, bool); 6] = [
     ("unlocked", false),
     ("locked", true),
     ("fenced", true),
     ("striped", true),
-    // No lock can keep a process from writing that was paused beyond its lease.
+    // No lock can stop the writes of a process that was paused for longer than its lease.
     ("locked-paused", false),
     ("fenced-paused", true),
 ];
 
-/// Runs these trials, or all, one after the other, and prints a line of the books for each.
+/// Runs these trials, or all, one after the other, and prints a line of counts for each.
 ///
 /// # Errors
-/// If a shop does not answer as it should, or if the books do not balance where they must.
+/// A shop gives a wrong answer, or the counts do not balance although they must.
 pub(crate) async fn run(shops: &str, trials: &[&str]) -> Result<(), Fault> {
     let shops: Vec<String> = shops.split(',').map(str::to_owned).collect();
     if shops.len() < 2 {
@@ -74,21 +74,21 @@ pub(crate) async fn run(shops: &str, trials: &[&str]) -> Result<(), Fault> {
         let crowd = if way == name {
             crowd(way, "buyer", BUYERS, &shops, "").await?
         } else {
-            let told = pause_a_sale(way, &shops).await?;
-            words.push(format!("{name}: the buyer of the paused shop was told: {told}"));
-            crowd(way, "buyer", BUYERS, &shops, KNOWS_AT_ONCE).await?
+            let answer = pause_a_sale(way, &shops).await?;
+            words.push(format!("{name}: the buyer of the paused shop got: {answer}"));
+            crowd(way, "buyer", BUYERS, &shops, DECIDES_AT_ONCE).await?
         };
         let balances = print_books(name, &crowd, &shops).await?;
         if must_balance && !balances {
-            return Err(format!("{name}: the books do not balance").into());
+            return Err(format!("{name}: the orders and items do not add up").into());
         }
     }
     println!("\n{}", words.join("\n"));
     Ok(())
 }
 
-/// Stops the first shop in the middle of a sale, beyond its lease, has the others sell meanwhile, and lets it go on.
-/// Returns what its buyer was told.
+/// Stops the first shop in the middle of a sale, for longer than its lease, lets the others sell, and continues it.
+/// Returns the answer to its buyer.
 async fn pause_a_sale(way: &str, shops: &[String]) -> Result<String, Fault> {
     let (first, others) = shops.split_first().ok_or("there is no shop")?;
     let what = format!("POST /buy/{way}/slow");
@@ -99,34 +99,34 @@ async fn pause_a_sale(way: &str, shops: &[String]) -> Result<String, Fault> {
     wait_until(first, LIMIT, |till| number(till, "thinking").ok() == Some(1)).await?;
     let pid = number(&ask(first, "GET /till", "").await?, "pid")?;
     let paused = Paused::stop(pid)?;
-    // They wait until the lease of the shop that stands still has ended.
-    crowd(way, "meanwhile", MEANWHILE, others, KNOWS_AT_ONCE).await?;
+    // These buyers wait until the lease of the stopped shop has ended.
+    crowd(way, "meanwhile", MEANWHILE, others, DECIDES_AT_ONCE).await?;
     let sold = number(&ask(&others[0], "GET /books", "").await?, "sold")?;
     if sold != MEANWHILE as i64 {
         return Err(format!("{sold} were sold to {MEANWHILE}: the shop was not paused in its sale").into());
     }
     drop(paused);
-    let told = slow.await??.body;
-    // Its buyer may be told that the lock is lost before the sale itself has ended.
+    let answer = slow.await??.body;
+    // The buyer may get the answer that the lock is lost before the sale itself has ended.
     wait_until(first, LIMIT, |till| number(till, "thinking").ok() == Some(0)).await?;
     let again = ask(first, &what, "").await?.body;
     Ok(format!(
-        "{}; and when he asked again: {}",
-        told.trim(),
+        "{}; and in its second request: {}",
+        answer.trim(),
         again.trim()
     ))
 }
 
-/// What a crowd was told.
+/// The answers to a crowd of buyers.
 #[derive(Default)]
 struct Crowd {
     sold: usize,
     sold_out: usize,
-    /// From the crowd's coming to its last order.
+    /// Time from the start to the last order.
     took: Duration,
 }
 
-/// Buyers come to the shops at once, each under a name of his own, and those who are told to try later do so.
+/// Sends buyers to the shops at once, each with its own name. A buyer that gets 503 tries again later.
 async fn crowd(
     way: &str,
     name: &str,
@@ -149,14 +149,14 @@ async fn crowd(
                 crowd.took = began.elapsed();
             }
             410 => crowd.sold_out += 1,
-            status => return Err(format!("a buyer was told: {status} {}", reply.body.trim()).into()),
+            status => return Err(format!("a buyer got: {status} {}", reply.body.trim()).into()),
         }
     }
     Ok(crowd)
 }
 
-/// One buyer, who comes again if the lock was busy, the shop was overtaken, or it does not know how the sale went: an order
-/// that there is after all is then the answer.
+/// One buyer. It tries again if the lock was busy, the shop was overtaken, or the result is unknown; an order that it
+/// already has is then the answer.
 async fn buyer(shop: String, what: String, headers: &'static str) -> io::Result<Reply> {
     for _ in 1..TRIES {
         let reply = ask(&shop, &what, headers).await?;
@@ -168,7 +168,7 @@ async fn buyer(shop: String, what: String, headers: &'static str) -> io::Result<
     ask(&shop, &what, headers).await
 }
 
-/// Prints the line of a trial, and returns whether its books balance.
+/// Prints the line of a trial. Returns whether its counts balance.
 async fn print_books(name: &str, crowd: &Crowd, shops: &[String]) -> io::Result<bool> {
     let (mut refused, mut at_once) = (0, 0);
     for shop in shops {
@@ -179,7 +179,7 @@ async fn print_books(name: &str, crowd: &Crowd, shops: &[String]) -> io::Result<
     let books = ask(&shops[0], "GET /books", "").await?;
     let (sold, left) = (number(&books, "sold")?, number(&books, "left")?);
     let oversold = (sold - ITEMS).max(0);
-    // Items beyond those that there were: so many updates were written over.
+    // More items than there were at first: that many updates were overwritten.
     let lost = sold + left - ITEMS;
     let sold_out = crowd.sold_out;
     let rate = crowd.sold as f64 / crowd.took.as_secs_f64();
@@ -189,7 +189,7 @@ async fn print_books(name: &str, crowd: &Crowd, shops: &[String]) -> io::Result<
     Ok(lost == 0 && oversold == 0)
 }
 
-/// Asks a shop, on a connection of its own, as from a buyer of its own: `ask("127.0.0.1:8081", "GET /books", "")`.
+/// Sends a request to a shop over a new connection: `ask("127.0.0.1:8081", "GET /books", "")`.
 async fn ask(shop: &str, what: &str, headers: &str) -> io::Result<Reply> {
     let exchange = async {
         let mut stream = TcpStream::connect(shop).await?;
@@ -213,7 +213,7 @@ fn number(reply: &Reply, name: &str) -> io::Result<i64> {
     number.ok_or_else(|| io::Error::other(format!("no {name:?} in {:?}", reply.body)))
 }
 
-/// Asks a shop's till until it says so.
+/// Polls a shop's till until its answer meets the condition.
 async fn wait_until(shop: &str, limit: Duration, says: impl Fn(&Reply) -> bool) -> Result<(), Fault> {
     let asking = async {
         while !ask(shop, "GET /till", "").await.is_ok_and(|till| says(&till)) {
@@ -226,7 +226,7 @@ async fn wait_until(shop: &str, limit: Duration, says: impl Fn(&Reply) -> bool) 
         .map_err(|_| format!("the shop {shop} has not answered as it should for {limit_s} s").into())
 }
 
-/// A process of this machine that stands still until this is dropped: as one whose machine is suspended.
+/// A process of this machine that is stopped until this is dropped, like one on a suspended machine.
 struct Paused(Pid);
 
 impl Paused {
@@ -243,7 +243,7 @@ impl Paused {
 
 impl Drop for Paused {
     fn drop(&mut self) {
-        // It may have been killed meanwhile.
+        // Fails if the process was killed meanwhile.
         let _ = kill_process(self.0, Signal::CONT);
     }
 }

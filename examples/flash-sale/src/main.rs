@@ -1,4 +1,4 @@
-//! A flash sale: a hundred items, three shops that are processes of their own, and more buyers than items.
+//! A flash sale: a hundred items, three shops in separate processes, and more buyers than items.
 
 #[path = "../../http.rs"]
 mod http;
@@ -14,7 +14,7 @@ use std::process::ExitCode;
 
 use tenure::{Settings, parse_duration};
 
-/// What a program of a page does not tell apart.
+/// Any error: this example does not distinguish them.
 type Fault = Box<dyn Error + Send + Sync>;
 
 const USAGE: &str = "this makes no sense
@@ -39,7 +39,7 @@ async fn run() -> Result<(), Fault> {
             let asked_to_stop = stop::signals()?;
             tokio::select! {
                 done = load::run(shops, trials) => done,
-                // What the load has paused goes on when it is dropped.
+                // Dropping the load continues the process that it has stopped.
                 signal = asked_to_stop => Err(signal.into()),
             }
         }

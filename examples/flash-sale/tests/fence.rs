@@ -1,14 +1,14 @@
-//! The statements of the stock: who was overtaken takes nothing, from the moment on at which another has looked.
+//! The statements of the stock: a holder that was overtaken takes nothing, from the first look of a later holder on.
 
 #[path = "../src/shop/stock.rs"]
-#[allow(dead_code, reason = "the books are `sale.rs`'s")]
+#[allow(dead_code, reason = "`sale.rs` uses the rest")]
 mod stock;
 
 use stock::{ITEMS, Sale, Stock};
 use tempfile::TempDir;
 use tenure::FencingToken;
 
-/// One shelf with all items, and another that is empty.
+/// A stock with one full shelf and one empty shelf.
 fn open(folder: &TempDir) -> Stock {
     let shelves = ["full", "empty"].map(str::to_owned);
     let path = folder.path().join("shop.db");
@@ -18,7 +18,7 @@ fn open(folder: &TempDir) -> Stock {
 }
 
 #[test]
-fn who_was_overtaken_takes_nothing_although_the_new_holder_has_only_looked() {
+fn a_look_of_a_new_holder_stops_older_ones() {
     let folder = tempfile::tempdir().unwrap();
     let stock = open(&folder);
     let [old, new] = [5, 6].map(FencingToken::new);
@@ -35,7 +35,7 @@ fn who_was_overtaken_takes_nothing_although_the_new_holder_has_only_looked() {
 }
 
 #[test]
-fn a_new_sale_keeps_the_fence_of_the_last() {
+fn a_new_sale_keeps_the_fence_of_the_shelf() {
     let folder = tempfile::tempdir().unwrap();
     let stock = open(&folder);
     let [old, new] = [5, 6].map(FencingToken::new);
@@ -48,7 +48,7 @@ fn a_new_sale_keeps_the_fence_of_the_last() {
 }
 
 #[test]
-fn a_second_order_of_one_buyer_is_his_first_and_takes_nothing() {
+fn a_second_order_of_a_buyer_returns_the_first() {
     let folder = tempfile::tempdir().unwrap();
     let stock = open(&folder);
     assert_eq!(stock.take("full", ITEMS - 1, "ann", None).unwrap(), Sale::Sold(1));

@@ -1,54 +1,54 @@
-//! A Redis server, three shops and the load, each a process: what the books say of each trial.
+//! A Redis server, three shops and the load, each a process: the counts of each trial.
 #![cfg(unix)]
 
+#[path = "../../fixture.rs"]
+mod fixture;
 #[path = "../../http.rs"]
 mod http;
-#[path = "../../scene.rs"]
-mod scene;
 
 use std::net::TcpListener;
 use std::{fs, thread};
 
+use fixture::{Fixture, Process, wait_for};
 use http::{Reply, send};
 use rusqlite::Connection;
 use rustix::process::Signal;
-use scene::{Process, Scene, wait_for};
 use tenure_servers::Redis;
 
 const PROGRAM: &str = env!("CARGO_BIN_EXE_flash-sale");
 
 /// Three shops that share a stock and a lock store.
 struct Sale {
-    scene: Scene,
+    fixture: Fixture,
     redis: Redis,
     processes: [Process; 3],
-    /// Where they listen.
+    /// The addresses of the shops.
     shops: [String; 3],
 }
 
 impl Sale {
-    /// With that lease.
+    /// Starts the shops with that lease.
     fn open(lease: &str) -> Sale {
-        let (scene, redis) = (Scene::new(), Redis::start().unwrap());
-        let start = || shop(&scene, &redis, "127.0.0.1:0", lease);
-        // All at once: they also share the making of the tables.
+        let (fixture, redis) = (Fixture::new(), Redis::start().unwrap());
+        let start = || shop(&fixture, &redis, "127.0.0.1:0", lease);
+        // All at once, so that they also compete to create the tables.
         let processes = [start(), start(), start()];
         let address = |shop: &Process| shop.line_with("listening on ")["listening on ".len()..].to_owned();
         Sale {
             shops: processes.each_ref().map(address),
             processes,
-            scene,
+            fixture,
             redis,
         }
     }
 
     fn load(&self, trials: &[&str]) -> Process {
-        let mut command = self.scene.command(PROGRAM);
+        let mut command = self.fixture.command(PROGRAM);
         command.args(["load", &self.shops.join(",")]).args(trials);
         Process::start(command)
     }
 
-    /// Runs one trial; returns the counts of its line, which must say what the shops' own database does, and the words below.
+    /// Runs one trial. Returns the counts of its line, which must match the database, and the lines below.
     fn run(&self, trial: &str) -> ([i64; 7], String) {
         let mut load = self.load(&[trial]);
         let line = load.line_with(trial);
@@ -64,12 +64,12 @@ impl Sale {
     }
 
     fn database(&self) -> Connection {
-        Connection::open(self.scene.path("shop.db")).unwrap()
+        Connection::open(self.fixture.path("shop.db")).unwrap()
     }
 }
 
-fn shop(scene: &Scene, redis: &Redis, address: &str, lease: &str) -> Process {
-    let mut command = scene.command(PROGRAM);
+fn shop(fixture: &Fixture, redis: &Redis, address: &str, lease: &str) -> Process {
+    let mut command = fixture.command(PROGRAM);
     command
         .args(["shop", address, "shop.db", lease])
         .env("TENURE_URL", redis.url());
@@ -82,7 +82,7 @@ fn counts(line: &str) -> [i64; 7] {
     std::array::from_fn(|n| words[n + 1].parse().unwrap())
 }
 
-/// All is sold, and no more than there was: the first four counts.
+/// The first four counts if everything was sold, and no more than that.
 const BALANCED: [i64; 4] = [100, 0, 0, 0];
 
 fn ask(shop: &str, what: &str, headers: &str) -> Reply {
@@ -97,7 +97,7 @@ fn wait_for_a_thinker(shop: &str) {
 }
 
 #[test]
-fn without_the_lock_three_shops_oversell_and_with_it_the_books_balance() {
+fn shops_oversell_only_without_the_lock() {
     let sale = Sale::open("30s");
     let (unlocked, _) = sale.run("unlocked");
     let [_, _, oversold, lost, ..] = unlocked;
@@ -109,17 +109,17 @@ fn without_the_lock_three_shops_oversell_and_with_it_the_books_balance() {
 }
 
 #[test]
-fn ten_shelves_are_sold_from_at_once_and_their_books_balance() {
+fn ten_shelves_sell_concurrently_and_balance() {
     let sale = Sale::open("30s");
     let [fenced, striped] = ["fenced", "striped"].map(|trial| sale.run(trial).0);
     assert_eq!([&fenced[..4], &striped[..4]], [BALANCED, BALANCED]);
-    // What makes the gain. The gain itself is a time, and other work on the machine is in it.
+    // Compares the concurrency, which makes the gain. The gain itself is a time, which depends on the machine's load.
     let ([.., one], [.., many]) = (fenced, striped);
     assert!(one == 1 && many > 1, "at once: {one}, {many}");
 }
 
 #[test]
-fn a_shop_paused_beyond_its_lease_oversells_unless_it_is_fenced() {
+fn a_paused_shop_oversells_only_without_a_fence() {
     let sale = Sale::open("2s");
     let (locked, words) = sale.run("locked-paused");
     let [_, _, oversold, lost, ..] = locked;
@@ -132,13 +132,13 @@ fn a_shop_paused_beyond_its_lease_oversells_unless_it_is_fenced() {
     assert_eq!(fenced[..4], BALANCED);
     let [.., refused, _] = fenced;
     assert_eq!(refused, 1, "the sale of the paused shop");
-    let order = "the lock on \"flash-sale\" was lost: its lease ended; and when he asked again: order 41";
+    let order = "the lock on \"flash-sale\" was lost: its lease ended; and in its second request: order 41";
     assert!(words.ends_with(&format!("{order}, as before")), "{words}");
     assert!(again.ends_with(order), "this is another order: {again}");
 }
 
 #[test]
-fn a_buyer_is_told_to_try_later_when_the_lock_is_busy_for_longer_than_he_waits() {
+fn a_buyer_gets_503_if_the_lock_stays_busy() {
     let sale = Sale::open("30s");
     let [first, second, _] = &sale.shops;
     assert_eq!(ask(first, "POST /restock/locked", "").status, 200);
@@ -160,14 +160,14 @@ fn a_buyer_is_told_to_try_later_when_the_lock_is_busy_for_longer_than_he_waits()
 }
 
 #[test]
-fn a_buyer_who_gives_up_in_the_middle_of_his_sale_does_not_take_the_lock_along() {
+fn a_buyer_that_disconnects_does_not_release_the_lock() {
     let sale = Sale::open("30s");
     let [first, second, _] = &sale.shops;
     assert_eq!(ask(first, "POST /restock/locked", "").status, 200);
     let early = send(first, "POST /buy/locked/early", "think: 1s\r\n", "");
     wait_for_a_thinker(first);
     drop(early);
-    // Replies to others: the shop has had its turns, and has seen that he is gone.
+    // The answers to other requests show that the server has run, and noticed the closed connection.
     for _ in 0..20 {
         assert_eq!(ask(first, "GET /books", "").status, 200);
     }
@@ -176,7 +176,7 @@ fn a_buyer_who_gives_up_in_the_middle_of_his_sale_does_not_take_the_lock_along()
 }
 
 #[test]
-fn a_buyer_has_one_order_however_often_and_wherever_he_asks() {
+fn a_buyer_has_one_order_after_many_requests() {
     let sale = Sale::open("30s");
     for way in ["locked", "fenced", "striped"] {
         assert_eq!(
@@ -198,7 +198,7 @@ fn a_buyer_has_one_order_however_often_and_wherever_he_asks() {
 }
 
 #[test]
-fn what_makes_no_sense_is_refused_and_an_empty_stock_is_sold_out() {
+fn bad_requests_are_refused_and_empty_stock_is_sold_out() {
     let sale = Sale::open("30s");
     for (what, headers, status) in [
         ("POST /buy/fenced/ann", "", 410),
@@ -213,7 +213,7 @@ fn what_makes_no_sense_is_refused_and_an_empty_stock_is_sold_out() {
 }
 
 #[test]
-fn a_shop_that_is_asked_to_stop_ends_its_sale_and_gives_its_lock_back() {
+fn a_stopping_shop_ends_its_sale_and_releases_its_lock() {
     let mut sale = Sale::open("30s");
     ask(&sale.shops[0], "POST /restock/locked", "");
     for (n, signal) in [Signal::INT, Signal::TERM].into_iter().enumerate() {
@@ -231,7 +231,7 @@ fn a_shop_that_is_asked_to_stop_ends_its_sale_and_gives_its_lock_back() {
 }
 
 #[test]
-fn a_load_that_is_interrupted_lets_the_paused_shop_go_on() {
+fn an_interrupted_load_resumes_the_paused_shop() {
     let sale = Sale::open("30s");
     let mut load = sale.load(&["fenced-paused"]);
     let stat = format!("/proc/{}/stat", sale.processes[0].pid());
@@ -244,28 +244,28 @@ fn a_load_that_is_interrupted_lets_the_paused_shop_go_on() {
 }
 
 #[test]
-fn the_load_waits_for_a_shop_that_opens_after_it_has_come() {
+fn the_load_waits_for_a_shop_that_starts_late() {
     let mut sale = Sale::open("30s");
     let late = TcpListener::bind("127.0.0.1:0").unwrap();
     sale.shops[2] = late.local_addr().unwrap().to_string();
     let mut load = sale.load(&["locked"]);
-    // It has come to the door, and is sent away.
+    // The load's first connection is accepted and closed.
     drop(late.accept().unwrap());
     drop(late);
-    let _late = shop(&sale.scene, &sale.redis, &sale.shops[2], "30s");
+    let _late = shop(&sale.fixture, &sale.redis, &sale.shops[2], "30s");
     assert_eq!(counts(&load.line_with("locked"))[..4], BALANCED);
     load.rest();
     assert_eq!(load.exit_code(), 0);
 }
 
 #[test]
-fn a_shop_writes_down_why_its_store_failed() {
+fn a_shop_logs_errors_of_its_store() {
     let mut sale = Sale::open("30s");
     assert_eq!(ask(&sale.shops[0], "POST /restock/locked", "").status, 200);
     sale.redis.process().stop();
     let reply = ask(&sale.shops[0], "POST /buy/locked/ann", "patience: 1s\r\n");
     assert_eq!((reply.status, reply.body.as_str()), (500, "the store failed\n"));
-    let said = fs::read_to_string(sale.scene.path("stderr")).unwrap();
+    let said = fs::read_to_string(sale.fixture.path("stderr")).unwrap();
     let begin = "a sale failed: the store failed: Redis at ";
     assert!(said.starts_with(begin) && said.lines().count() == 1, "{said}");
 }

@@ -1,8 +1,8 @@
-//! Runs every command in the guides, and compares what it prints with what the guide says.
+//! Runs every command in the guides, and compares its output with the guide.
 #![cfg(unix)]
 
-#[path = "../../scene.rs"]
-mod scene;
+#[path = "../../fixture.rs"]
+mod fixture;
 
 use std::collections::BTreeSet;
 use std::env;
@@ -10,9 +10,9 @@ use std::ffi::OsString;
 use std::fs;
 use std::path::Path;
 
-use scene::{Process, Scene, tenure_command};
+use fixture::{Fixture, Process, tenure_command};
 
-/// What stands after a `$`, with its further lines after `>`, and what it prints to stdout.
+/// A command after `$`, with continuation lines after `>`, and its expected stdout.
 #[derive(Debug, Default)]
 struct Step {
     command: String,
@@ -50,12 +50,12 @@ fn steps(block: &str) -> Vec<Step> {
     steps
 }
 
-/// Runs it in a shell, in the scene's folder, with the built `tenure` before all others; its lines and exit code.
-fn run(scene: &Scene, command: &str) -> (String, i32) {
+/// Runs a command in a shell, in the fixture's folder, with the built `tenure` first in `PATH`. Returns its lines and exit code.
+fn run(fixture: &Fixture, command: &str) -> (String, i32) {
     let mut path = OsString::from(tenure_command().parent().unwrap());
     path.push(":");
     path.push(env::var_os("PATH").unwrap());
-    let mut shell = scene.command("/bin/sh");
+    let mut shell = fixture.command("/bin/sh");
     shell.args(["-c", command]).env("PATH", path);
     let mut shell = Process::start(shell);
     shell.close_stdin();
@@ -64,26 +64,26 @@ fn run(scene: &Scene, command: &str) -> (String, i32) {
 }
 
 #[test]
-fn every_command_of_coming_from_flock_prints_what_the_guide_says() {
-    let scene = Scene::new();
+fn commands_of_coming_from_flock_print_the_given_output() {
+    let fixture = Fixture::new();
     let text = page("docs/guides/coming-from-flock.md");
     let steps: Vec<Step> = blocks(&text, "console").into_iter().flat_map(steps).collect();
     assert!(steps.len() > 30, "the blocks are found: {}", steps.len());
     for Step { command, prints } in steps {
-        assert_eq!(run(&scene, &command).0, prints, "$ {command}");
+        assert_eq!(run(&fixture, &command).0, prints, "$ {command}");
     }
     for line in blocks(&text, "crontab").into_iter().flat_map(str::lines) {
-        // Five words say when.
+        // Removes the five words of the time.
         let command = (0..5).fold(line, |rest, _| rest.trim_start().split_once(' ').unwrap().1);
-        assert_eq!(run(&scene, command), ("backed up\n".to_owned(), 0), "{command}");
+        assert_eq!(run(&fixture, command), ("backed up\n".to_owned(), 0), "{command}");
     }
 }
 
-/// A block of no named language would be Rust to rustdoc, and one of another name is skipped. `text` is a drawing.
+/// rustdoc would take a block without a language for Rust, and skip one with an unknown language. `text` is a drawing.
 #[test]
-fn no_page_has_code_that_is_neither_compiled_nor_run() {
+fn every_code_block_is_compiled_or_run() {
     for (name, languages) in [
-        // Its commands are left alone.
+        // The commands of the README are not run.
         ("README.md", &["console", "crontab", "rust"][..]),
         ("docs/guides/choosing-a-lock.md", &["rust"]),
         ("docs/guides/coming-from-flock.md", &["console", "crontab"]),

@@ -17,13 +17,13 @@ use tokio::time::sleep;
 
 use journal::Journal;
 
-/// How long a dead leader is waited for. Short, so that this can be watched; a real one is rather 30 s.
+/// How long the others wait for a dead leader. Short, so that it can be watched; in production rather 30 s.
 const LEASE: Duration = Duration::from_secs(2);
 
 /// The key of the lock under which a worker opens the journal.
 const OPENING: &str = "leader-worker:opening";
 
-/// `leader-worker SPOOL DATABASE`: each file in the folder is a task.
+/// `leader-worker SPOOL DATABASE`: each file in the folder `SPOOL` is a task.
 #[tokio::main]
 async fn main() -> ExitCode {
     program::end(run().await)
@@ -40,14 +40,14 @@ async fn run() -> Result<(), Box<dyn Error>> {
         outcome = stand_and_lead(&client, &spool, &journal) => outcome,
         _ = asked_to_stop => Ok(()),
     };
-    // Last: the lead is given back before the process ends, so the next takes it at once.
+    // At the end, so that the lead is released before the process ends, and the next candidate leads at once.
     let closed = client.close(Duration::from_secs(5)).await;
     outcome.and(closed.map_err(Into::into))
 }
 
-/// Campaigns, works while it leads, and campaigns again when it has lost the lead.
+/// Campaigns, works while it leads, and campaigns again after it has lost the lead.
 async fn stand_and_lead(client: &Client, spool: &Path, journal: &str) -> Result<(), Box<dyn Error>> {
-    // Workers may start at once, and SQLite lets but one of them make the database: the others fail, and do not wait.
+    // Workers may start at once, and only one of them can create the database: SQLite makes the others fail without waiting.
     let opening = client.mutex(OPENING).lease(LEASE);
     let journal = opening
         .try_with(async |_| Ok::<_, Box<dyn Error>>(Journal::open(journal)?))
@@ -60,7 +60,7 @@ async fn stand_and_lead(client: &Client, spool: &Path, journal: &str) -> Result<
         }
         let leader = election.campaign().await?;
         println!("leading");
-        // The lead is looked at before each poll of the work: a process that was stopped for too long does not go on.
+        // Checks the lead before each poll of the work, so that a process that was stopped for too long does not continue.
         match leader.while_held(work(&leader, spool, &journal)).await {
             Ok(ended) => println!("refused: {}", ended?),
             Err(lost) => println!("stopped: {lost}"),
@@ -68,13 +68,13 @@ async fn stand_and_lead(client: &Client, spool: &Path, journal: &str) -> Result<
     }
 }
 
-/// Works until it learns from the journal that a later leader has worked.
+/// Works until the journal shows that a later leader has worked.
 async fn work(leader: &Leader, spool: &Path, journal: &Journal) -> Result<&'static str, Box<dyn Error>> {
     loop {
         if let Some(task) = next_task(spool)? {
             let name = task.file_name().unwrap_or_default().to_string_lossy();
             println!("{name}: begun");
-            // What has begun is not called back: a process that is stopped here has only its token against it.
+            // This call cannot be stopped once it has begun: if the process is stopped here, only the token can refuse the write.
             if !journal.record(&name, leader.token())? {
                 return Ok("a later leader has worked");
             }

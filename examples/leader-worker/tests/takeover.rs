@@ -1,33 +1,33 @@
-//! The leader is killed, stopped or asked to stop: another works, and nothing that the first still sends is recorded.
+//! The leader is killed, stopped or asked to stop: another takes over, and later writes of the first are refused.
 #![cfg(unix)]
 
-#[path = "../../scene.rs"]
-mod scene;
+#[path = "../../fixture.rs"]
+mod fixture;
 
 use std::fs;
 use std::time::{Duration, Instant};
 
+use fixture::{Fixture, LIMIT, Process};
 use rusqlite::Connection;
 use rustix::process::Signal;
-use scene::{LIMIT, Process, Scene};
 
-/// The example's.
+/// The lease of the example.
 const LEASE: Duration = Duration::from_secs(2);
-/// What a take-over may need beyond the lease: a poll, and a machine that does other work too.
+/// Additional time for a take-over: a poll, on a busy machine.
 const A_LITTLE: Duration = Duration::from_secs(2);
 
-fn start(scene: &Scene) -> Process {
-    let mut command = scene.command(env!("CARGO_BIN_EXE_leader-worker"));
+fn start(fixture: &Fixture) -> Process {
+    let mut command = fixture.command(env!("CARGO_BIN_EXE_leader-worker"));
     command.args(["spool", "journal.db"]);
     Process::start(command)
 }
 
 /// A leader, and another process that waits.
-fn two(scene: &Scene) -> (Process, Process) {
-    fs::create_dir(scene.path("spool")).unwrap();
-    let leader = start(scene);
+fn two(fixture: &Fixture) -> (Process, Process) {
+    fs::create_dir(fixture.path("spool")).unwrap();
+    let leader = start(fixture);
     leader.line_with("leading");
-    let next = start(scene);
+    let next = start(fixture);
     assert_eq!(
         next.line(),
         Some(format!("led by worker {}", leader.pid())),
@@ -36,26 +36,26 @@ fn two(scene: &Scene) -> (Process, Process) {
     (leader, next)
 }
 
-fn add_task(scene: &Scene, name: &str) {
-    fs::write(scene.path("spool").join(name), "").unwrap();
+fn add_task(fixture: &Fixture, name: &str) {
+    fs::write(fixture.path("spool").join(name), "").unwrap();
 }
 
-fn journal(scene: &Scene) -> Connection {
-    let journal = Connection::open(scene.path("journal.db")).unwrap();
+fn journal(fixture: &Fixture) -> Connection {
+    let journal = Connection::open(fixture.path("journal.db")).unwrap();
     journal.busy_timeout(LIMIT).unwrap();
     journal
 }
 
-/// Keeps the journal busy until the connection is dropped.
-fn keep_busy(scene: &Scene) -> Connection {
-    let journal = journal(scene);
+/// Keeps the journal locked until the connection is dropped.
+fn keep_busy(fixture: &Fixture) -> Connection {
+    let journal = journal(fixture);
     journal.execute_batch("BEGIN IMMEDIATE").unwrap();
     journal
 }
 
-/// The journal has these tasks, each done by that process; and the tokens rose with each change of the leader.
-fn assert_recorded(scene: &Scene, tasks: &[(&str, &Process)]) {
-    let journal = journal(scene);
+/// Checks that the journal has these tasks, each done by that process, and that tokens rise with each change of leader.
+fn assert_recorded(fixture: &Fixture, tasks: &[(&str, &Process)]) {
+    let journal = journal(fixture);
     let mut rows = journal
         .prepare("SELECT task, worker, fence FROM journal ORDER BY rowid")
         .unwrap();
@@ -69,14 +69,14 @@ fn assert_recorded(scene: &Scene, tasks: &[(&str, &Process)]) {
 }
 
 #[tokio::test]
-async fn a_worker_waits_while_another_makes_the_journal() {
-    let scene = Scene::new();
-    fs::create_dir(scene.path("spool")).unwrap();
-    let other = tenure::connect(&scene.url()).await.unwrap();
+async fn a_worker_waits_while_another_creates_the_journal() {
+    let fixture = Fixture::new();
+    fs::create_dir(fixture.path("spool")).unwrap();
+    let other = tenure::connect(&fixture.url()).await.unwrap();
     let opening = other.mutex("leader-worker:opening").lock().await.unwrap();
-    let making = keep_busy(&scene);
-    let worker = start(&scene);
-    // sleep: time in which a worker that did not wait would have failed.
+    let making = keep_busy(&fixture);
+    let worker = start(&fixture);
+    // sleep: long enough for a worker that does not wait to fail.
     tokio::time::sleep(A_LITTLE / 4).await;
     drop(making);
     opening.unlock().await.unwrap();
@@ -84,25 +84,25 @@ async fn a_worker_waits_while_another_makes_the_journal() {
 }
 
 #[test]
-fn a_killed_leader_is_followed_within_its_lease_and_a_little() {
-    let scene = Scene::new();
-    let (leader, next) = two(&scene);
-    add_task(&scene, "a");
+fn a_killed_leader_is_replaced_after_its_lease() {
+    let fixture = Fixture::new();
+    let (leader, next) = two(&fixture);
+    add_task(&fixture, "a");
     leader.line_with("a: done");
     let killed = Instant::now();
     leader.send(Signal::KILL);
     next.line_with("leading");
     assert!(killed.elapsed() < LEASE + A_LITTLE, "{:?}", killed.elapsed());
-    add_task(&scene, "b");
+    add_task(&fixture, "b");
     next.line_with("b: done");
-    assert_recorded(&scene, &[("a", &leader), ("b", &next)]);
+    assert_recorded(&fixture, &[("a", &leader), ("b", &next)]);
 }
 
 #[test]
-fn a_leader_that_is_asked_to_stop_gives_the_lead_back_at_once() {
+fn a_leader_that_is_asked_to_stop_resigns_at_once() {
     for signal in [Signal::INT, Signal::TERM] {
-        let scene = Scene::new();
-        let (mut leader, next) = two(&scene);
+        let fixture = Fixture::new();
+        let (mut leader, next) = two(&fixture);
         let asked = Instant::now();
         leader.send(signal);
         next.line_with("leading");
@@ -112,12 +112,12 @@ fn a_leader_that_is_asked_to_stop_gives_the_lead_back_at_once() {
 }
 
 #[test]
-fn a_leader_that_was_stopped_beyond_its_lease_does_not_go_on() {
-    let scene = Scene::new();
-    let (leader, next) = two(&scene);
+fn a_leader_stopped_beyond_its_lease_does_not_continue() {
+    let fixture = Fixture::new();
+    let (leader, next) = two(&fixture);
     leader.send(Signal::STOP);
     next.line_with("leading");
-    add_task(&scene, "a");
+    add_task(&fixture, "a");
     next.line_with("a: done");
     leader.send(Signal::CONT);
     assert!(
@@ -126,18 +126,18 @@ fn a_leader_that_was_stopped_beyond_its_lease_does_not_go_on() {
             .unwrap()
             .starts_with("stopped: the lock on \"leader-worker\" was lost")
     );
-    add_task(&scene, "b");
+    add_task(&fixture, "b");
     next.line_with("b: done");
-    assert_recorded(&scene, &[("a", &next), ("b", &next)]);
+    assert_recorded(&fixture, &[("a", &next), ("b", &next)]);
 }
 
 #[test]
-fn a_task_in_the_middle_of_which_the_leader_was_stopped_is_refused_by_its_token() {
-    let scene = Scene::new();
-    let (leader, next) = two(&scene);
-    // While the journal is busy, the leader's record has begun and cannot end.
-    let busy = keep_busy(&scene);
-    add_task(&scene, "a");
+fn a_late_write_of_a_stopped_leader_is_refused() {
+    let fixture = Fixture::new();
+    let (leader, next) = two(&fixture);
+    // While the journal is locked, the leader's write has begun and cannot end.
+    let busy = keep_busy(&fixture);
+    add_task(&fixture, "a");
     leader.line_with("a: begun");
     leader.send(Signal::STOP);
     next.line_with("a: begun");
@@ -148,10 +148,10 @@ fn a_task_in_the_middle_of_which_the_leader_was_stopped_is_refused_by_its_token(
         leader.line().as_deref(),
         Some("refused: a later leader has worked")
     );
-    assert_recorded(&scene, &[("a", &next)]);
+    assert_recorded(&fixture, &[("a", &next)]);
 }
 
 #[test]
-fn a_redis_may_be_its_lock_store() {
-    scene::assert_speaks_redis(env!("CARGO_BIN_EXE_leader-worker"), &["tasks", "journal.db"]);
+fn redis_works_as_the_lock_store() {
+    fixture::assert_speaks_redis(env!("CARGO_BIN_EXE_leader-worker"), &["tasks", "journal.db"]);
 }

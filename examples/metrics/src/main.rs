@@ -1,4 +1,4 @@
-//! Exports the metrics of a program's locks over HTTP, for Prometheus to read.
+//! Exports the metrics of a program's locks over HTTP, for Prometheus.
 
 #[path = "../../program.rs"]
 mod program;
@@ -13,9 +13,9 @@ use std::time::Duration;
 
 use metrics_exporter_prometheus::PrometheusBuilder;
 
-/// Upper bounds of the histograms' buckets, in seconds: from an unlock in memory to what no lock should last.
+/// Upper bounds of the histograms' buckets in seconds, from an unlock in memory to the longest time that a lock should last.
 ///
-/// Buckets and not quantiles, because only buckets can be added up over several processes.
+/// Buckets instead of quantiles, because only buckets can be added up over several processes.
 const BUCKETS: &[f64] = &[
     0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0,
     20.0, 30.0, 60.0,
@@ -31,7 +31,7 @@ async fn run() -> Result<(), Box<dyn Error>> {
     let address = std::env::args().nth(1);
     let address: SocketAddr = address.as_deref().unwrap_or("127.0.0.1:9464").parse()?;
 
-    // First: a client asks for its instruments once, from the recorder that is installed by then.
+    // At the beginning: a client gets its metrics once, from the recorder that is installed then.
     PrometheusBuilder::new()
         .with_http_listener(address)
         .set_buckets(BUCKETS)?
@@ -45,7 +45,7 @@ async fn run() -> Result<(), Box<dyn Error>> {
         outcome = shop::open(&client) => outcome.map_err(Into::into),
         _ = asked_to_stop => Ok(()),
     };
-    // Last: every lock is given back before the process ends.
+    // At the end, so that every lock is released before the process ends.
     let closed = client.close(Duration::from_secs(5)).await;
     outcome.and(closed.map_err(Into::into))
 }

@@ -1,14 +1,14 @@
-//! A day in a shop, over and over: workers that lock, wait, give up, lose and release.
+//! A simulated shop with workers that lock, wait, give up, lose and release, over and over.
 
 use std::time::Duration;
 
 use tenure::{Client, Error, Guard, LockKey, ReleaseTarget};
 use tokio::time::{sleep, timeout};
 
-/// So short that renewals are seen at work; a real one is rather the default, 30 s.
+/// So short that renewals happen often; in production rather the default of 30 s.
 const LEASE: Duration = Duration::from_secs(2);
 
-/// Runs until one of its workers meets a fault.
+/// Runs until one of its workers has an error.
 pub(crate) async fn open(client: &Client) -> Result<(), Error> {
     tokio::try_join!(
         clerk(client),
@@ -21,7 +21,7 @@ pub(crate) async fn open(client: &Client) -> Result<(), Error> {
     Ok(())
 }
 
-/// Three of these wait for one another: most of their locks are passed on in memory.
+/// A clerk. Three of them compete, so most of their locks are handed over in memory.
 async fn clerk(client: &Client) -> Result<(), Error> {
     let till = client.mutex("till");
     loop {
@@ -32,7 +32,7 @@ async fn clerk(client: &Client) -> Result<(), Error> {
     }
 }
 
-/// Has no time: asks once, waits a little, or goes away in the middle.
+/// A customer in a hurry: tries once, waits a little, or leaves while waiting.
 async fn customer(client: &Client) -> Result<(), Error> {
     let ledger = client.mutex("ledger");
     let a_moment = Duration::from_millis(20);
@@ -52,7 +52,7 @@ async fn customer(client: &Client) -> Result<(), Error> {
     }
 }
 
-/// Holds for so long that the lease is renewed, until the auditor comes.
+/// Holds the lock for several renewals, until the auditor evicts it.
 async fn accountant(client: &Client) -> Result<(), Error> {
     let ledger = client.mutex("ledger").lease(LEASE);
     loop {
@@ -64,7 +64,7 @@ async fn accountant(client: &Client) -> Result<(), Error> {
     }
 }
 
-/// Takes the ledger away from whoever has it.
+/// Evicts all holders and waiters of the ledger.
 async fn auditor(client: &Client) -> Result<(), Error> {
     let ledger = ReleaseTarget::All(LockKey::new("ledger")?);
     loop {
@@ -73,7 +73,7 @@ async fn auditor(client: &Client) -> Result<(), Error> {
     }
 }
 
-/// The auditor may have come at the last moment.
+/// Unlocks. The lock may be lost, because the auditor may have evicted it at the last moment.
 async fn give_back(guard: Guard) -> Result<(), Error> {
     match guard.unlock().await {
         Err(Error::Lost(_)) => Ok(()),

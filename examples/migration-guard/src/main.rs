@@ -1,4 +1,4 @@
-//! A replica that starts: it, or another, migrates the database, and it goes on only when that is done.
+//! A starting replica: it migrates the database, or waits for the replica that does, and starts only after that.
 
 #[path = "../../program.rs"]
 mod program;
@@ -42,21 +42,21 @@ async fn start() -> Result<(), Box<dyn Error>> {
     };
     if outcome.is_ok() {
         println!("ready");
-        // The replica serves here.
+        // A real replica would serve here.
     }
-    // Last: what is still held is given back before the process ends, not when its lease does.
+    // At the end, so that locks are released before the process ends instead of when their leases end.
     let closed = client.close(Duration::from_secs(5)).await;
     outcome.and(closed.map_err(Into::into))
 }
 
-/// Waits for whoever migrates; looks, under the lock, what is left to do; and does it.
+/// Waits for a running migration, checks under the lock which steps are left, and applies them.
 async fn migrate(
     client: &Client,
     database: &Database,
     folder: &Path,
     max_wait: Duration,
 ) -> Result<(), Box<dyn Error>> {
-    // A migrator that dies is followed after this time. Short, so that this can be watched.
+    // If the migrating replica dies, the next one starts after this lease. Short, so that it can be watched.
     let lock = client.mutex("migration").lease(Duration::from_secs(2));
     let waiting = lock.lock_within(max_wait).on_waiting(|_| println!("waiting"));
     let guard = waiting.await?;
@@ -73,7 +73,7 @@ async fn apply(guard: &Guard, database: &Database, folder: &Path) -> Result<(), 
             continue;
         }
         println!("{name}: running");
-        // The only await between two looks at the lock: a migrator that lost it stops here.
+        // The only await between two checks of the lock: a migrator that has lost the lock stops here.
         let sql = tokio::fs::read_to_string(&file).await?;
         database.apply(&name, &sql, guard.token())?;
         println!("{name}: done");

@@ -1,4 +1,4 @@
-//! Migrations: files of SQL, and a table of those that were applied.
+//! Migrations: SQL files, and a table of the applied ones.
 
 use std::fs;
 use std::io;
@@ -8,12 +8,12 @@ use std::time::Duration;
 use rusqlite::{Connection, params};
 use tenure::FencingToken;
 
-/// The database that is migrated.
+/// The database to migrate.
 pub(crate) struct Database(Connection);
 
 const SCHEMA: &str = "CREATE TABLE IF NOT EXISTS migrations (name TEXT PRIMARY KEY, fence INTEGER NOT NULL)";
 
-/// Notes a step, unless a later migrator has noted one: the first statement of the step's transaction.
+/// Records a step, unless a later migrator has recorded one. The first statement of the step's transaction.
 const NOTE: &str = "INSERT INTO migrations (name, fence)
     SELECT ?1, ?2 WHERE ?2 >= (SELECT coalesce(max(fence), 0) FROM migrations)";
 
@@ -32,7 +32,7 @@ impl Database {
             .exists([name])
     }
 
-    /// Applies a step and notes it, both or neither: a migrator that dies leaves whole steps.
+    /// Applies and records a step in one transaction, so that a migrator that dies leaves only whole steps.
     pub(crate) fn apply(
         &self,
         name: &str,
@@ -49,7 +49,7 @@ impl Database {
     }
 }
 
-/// The migrations of a folder, in the order of their names.
+/// The migrations in a folder, in the order of their names.
 pub(crate) fn files(folder: &Path) -> io::Result<Vec<PathBuf>> {
     let entries: io::Result<Vec<_>> = fs::read_dir(folder)?.map(|entry| Ok(entry?.path())).collect();
     let mut files = entries?;
@@ -58,7 +58,7 @@ pub(crate) fn files(folder: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// What a migration is called.
+/// The name of a migration.
 pub(crate) fn name(file: &Path) -> String {
     file.file_stem()
         .unwrap_or_default()

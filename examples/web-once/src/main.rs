@@ -1,4 +1,4 @@
-//! A shop that charges once for an order, however often and through whichever server the same request comes.
+//! A shop that charges once for an order, even if the same request comes several times and through several servers.
 
 mod orders;
 mod place;
@@ -41,6 +41,6 @@ async fn run() -> Result<(), Box<dyn Error>> {
     axum::serve(listener, routes)
         .with_graceful_shutdown(async { _ = asked_to_stop.await })
         .await?;
-    // Last: what is still held is given back before the process ends, not when its lease does.
+    // At the end, so that locks are released before the process ends instead of when their leases end.
     Ok(locks.close(Duration::from_secs(5)).await?)
 }

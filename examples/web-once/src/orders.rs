@@ -1,4 +1,4 @@
-//! The shop's database: what was charged, and the answer that is kept for each request.
+//! The shop's database: the charges, and the stored answer to each request.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -9,17 +9,17 @@ use tenure::FencingToken;
 #[derive(Clone)]
 pub(crate) struct Orders(Arc<Mutex<Connection>>);
 
-/// `charges` stands for a payment provider, and as real ones do it takes the request's key, and charges once for it: only
-/// that makes a server escape_control which dies between the charge and the answer, or was paused before its charge. No lock
-/// can; the lock has all others wait for the one answer, instead of asking the provider at once.
+/// `charges` stands for a payment provider. Like a real one it takes the request's key and charges once for it. Only that
+/// helps if a server dies between the charge and the answer, or is paused before its charge; no lock can. The lock makes
+/// all other requests wait for the one answer, instead of asking the provider at once.
 const SCHEMA: &str = "
     CREATE TABLE IF NOT EXISTS charges (number INTEGER PRIMARY KEY, key TEXT NOT NULL UNIQUE, body TEXT NOT NULL);
     CREATE TABLE IF NOT EXISTS answers (key TEXT PRIMARY KEY, answer TEXT NOT NULL, fence INTEGER NOT NULL);";
 
-/// The key is the provider's idempotency key: a charge that was made is not made again.
+/// The key is the provider's idempotency key: a second charge with the same key has no effect.
 const CHARGE: &str = "INSERT INTO charges (key, body) VALUES (?1, ?2) ON CONFLICT (key) DO NOTHING";
 
-/// The one line that fences: a holder that was paused, and overtaken, replaces nothing.
+/// The statement that fences: a holder that was paused and overtaken replaces nothing.
 const KEEP: &str = "INSERT INTO answers (key, answer, fence) VALUES (?1, ?2, ?3)
     ON CONFLICT (key) DO UPDATE SET answer = excluded.answer, fence = excluded.fence WHERE fence <= excluded.fence";
 
@@ -30,13 +30,13 @@ impl Orders {
         Ok(Orders(Arc::new(Mutex::new(connection))))
     }
 
-    /// The answer that is kept for this request.
+    /// The stored answer to this request.
     pub(crate) async fn answer(&self, key: &str) -> rusqlite::Result<Option<String>> {
         let key = key.to_owned();
         self.run(move |connection| answer(connection, &key)).await
     }
 
-    /// Charges, unless that was done for this key; answers the number of the charge, and what it was for.
+    /// Charges, unless this key was charged before. Returns the number of the charge, and its text.
     pub(crate) async fn charge(&self, key: &str, body: &str) -> rusqlite::Result<(i64, String)> {
         let (key, body) = (key.to_owned(), body.to_owned());
         self.run(move |connection| {
@@ -47,7 +47,7 @@ impl Orders {
         .await
     }
 
-    /// Keeps an answer, unless a later holder has kept one; says which is kept.
+    /// Stores an answer, unless a later holder has stored one. Returns the stored answer.
     pub(crate) async fn keep(
         &self,
         key: &str,
@@ -63,7 +63,7 @@ impl Orders {
         .await
     }
 
-    /// SQLite blocks, so it works on a thread that may.
+    /// Runs a SQLite call, which blocks, on a thread for blocking work.
     async fn run<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Connection) -> rusqlite::Result<T> + Send + 'static,

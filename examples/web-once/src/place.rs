@@ -9,7 +9,7 @@ use tenure::{Client, Error, Guard};
 
 use crate::orders::Orders;
 
-/// What a server has.
+/// The state of a server.
 #[derive(Clone)]
 pub(crate) struct Shop {
     pub(crate) locks: Client,
@@ -18,13 +18,13 @@ pub(crate) struct Shop {
 
 type Answer = (StatusCode, String);
 
-/// Longer than a charge takes; then the client is asked to come back.
+/// Longer than a charge takes. After that the client is asked to try again.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// The handler. The client sends the same `Idempotency-Key` with each repetition of one request.
+/// Handles the request. The client sends the same `Idempotency-Key` with each repetition of a request.
 ///
-/// When a client closes its connection, the server drops the handler's future. The work runs in a task of its own, which
-/// that does not end: else the lock would be given back in the middle of a charge, and the answer never kept.
+/// When a client closes its connection, the server drops the handler's future. The work runs in a separate task, so that
+/// it goes on; otherwise the lock would be released in the middle of a charge, and the answer never stored.
 pub(crate) async fn place_order(State(shop): State<Shop>, headers: HeaderMap, body: String) -> Answer {
     let Some(key) = headers.get("idempotency-key").and_then(|key| key.to_str().ok()) else {
         return (StatusCode::BAD_REQUEST, "send an Idempotency-Key\n".to_owned());
@@ -34,7 +34,7 @@ pub(crate) async fn place_order(State(shop): State<Shop>, headers: HeaderMap, bo
     placed.await.unwrap_or_else(fault)
 }
 
-/// Takes the order's lock, and charges under it.
+/// Acquires the order's lock, and charges under it.
 async fn place(shop: &Shop, key: &str, body: &str) -> Answer {
     let lock = shop.locks.mutex(format!("order:{key}"));
     let placed = lock.with_or_else(
@@ -45,7 +45,7 @@ async fn place(shop: &Shop, key: &str, body: &str) -> Answer {
     placed.await.unwrap_or_else(refusal)
 }
 
-/// Under the lock: whoever waited for another finds its answer.
+/// Runs under the lock: a request that waited for another one finds its answer.
 async fn charge_once(orders: &Orders, guard: &Guard, key: &str, body: &str) -> Answer {
     let charged = async {
         if let Some(answer) = orders.answer(key).await? {
@@ -61,12 +61,13 @@ async fn charge_once(orders: &Orders, guard: &Guard, key: &str, body: &str) -> A
     }
 }
 
-/// Whether it was charged is open: the same request finds out.
+/// The answer to an error. It is unknown whether the order was charged; the same request finds out.
 fn fault(error: impl Display) -> Answer {
     (StatusCode::INTERNAL_SERVER_ERROR, format!("{error}\n"))
 }
 
-/// Nothing was charged, but for `Lost` and `Backend`, which leave that open: the same request finds out.
+/// The answer if the lock was not held to the end. Nothing was charged, except that `Lost` and `Backend` leave it unknown;
+/// the same request finds out.
 fn refusal(error: Error) -> Answer {
     let status = match error {
         Error::Invalid(_) => StatusCode::BAD_REQUEST,

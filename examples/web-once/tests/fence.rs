@@ -1,4 +1,4 @@
-//! The lines of SQL that charge and that keep an answer: a holder that was overtaken does neither again.
+//! The SQL statements that charge and that store an answer: an overtaken holder has no effect.
 
 #[path = "../src/orders.rs"]
 mod orders;
@@ -12,7 +12,7 @@ fn open(folder: &TempDir) -> Orders {
 }
 
 #[tokio::test]
-async fn a_key_is_charged_once_whoever_charges() {
+async fn a_key_is_charged_once_by_any_holder() {
     let folder = tempfile::tempdir().unwrap();
     let (orders, overtaken) = (open(&folder), open(&folder));
     let first = (1, "socks".to_owned());

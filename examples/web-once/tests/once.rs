@@ -1,19 +1,19 @@
-//! Two servers, one lock store and one database: a request is charged once, however often it comes, whoever gives up.
+//! Two servers with one lock store and one database: a request is charged once, even if clients give up and repeat it.
 #![cfg(unix)]
 
+#[path = "../../fixture.rs"]
+mod fixture;
 #[path = "../../http.rs"]
 mod http;
-#[path = "../../scene.rs"]
-mod scene;
 
 use std::collections::BTreeSet;
 use std::sync::Barrier;
 use std::thread;
 
+use fixture::{Fixture, Process, wait_for};
 use http::LIMIT;
 use rusqlite::Connection;
 use rustix::process::Signal;
-use scene::{Process, Scene, wait_for};
 use tenure::{LockKey, Query};
 use tokio::runtime::Builder;
 
@@ -22,8 +22,8 @@ struct Server {
     address: String,
 }
 
-fn server(scene: &Scene) -> Server {
-    let mut command = scene.command(env!("CARGO_BIN_EXE_web-once"));
+fn server(fixture: &Fixture) -> Server {
+    let mut command = fixture.command(env!("CARGO_BIN_EXE_web-once"));
     command.args(["127.0.0.1:0", "shop.db"]);
     let process = Process::start(command);
     let line = process.line_with("listening on ");
@@ -38,18 +38,18 @@ fn charged_once() -> (u16, String) {
     (201, "charged: number 1 for 2 shoes\n".to_owned())
 }
 
-/// Sends one order; answers the status and the body of the reply.
+/// Sends one order. Returns the status and the body of the reply.
 fn order(address: &str, headers: &str, body: &str) -> (u16, String) {
     let reply = http::ask(address, "POST /orders", headers, body);
     (reply.status, reply.body)
 }
 
-fn shop(scene: &Scene) -> Connection {
-    Connection::open(scene.path("shop.db")).unwrap()
+fn shop(fixture: &Fixture) -> Connection {
+    Connection::open(fixture.path("shop.db")).unwrap()
 }
 
-fn charges(scene: &Scene, key: &str) -> i64 {
-    count(&shop(scene), "charges", key)
+fn charges(fixture: &Fixture, key: &str) -> i64 {
+    count(&shop(fixture), "charges", key)
 }
 
 fn count(shop: &Connection, table: &str, key: &str) -> i64 {
@@ -58,9 +58,9 @@ fn count(shop: &Connection, table: &str, key: &str) -> i64 {
 }
 
 #[test]
-fn a_request_that_comes_fifty_times_at_once_to_two_servers_is_charged_once() {
-    let scene = Scene::new();
-    let mut servers = [server(&scene), server(&scene)];
+fn fifty_concurrent_requests_are_charged_once() {
+    let fixture = Fixture::new();
+    let mut servers = [server(&fixture), server(&fixture)];
     let at_once = Barrier::new(50);
     let replies: BTreeSet<_> = thread::scope(|threads| {
         let send = |n: usize| {
@@ -74,7 +74,7 @@ fn a_request_that_comes_fifty_times_at_once_to_two_servers_is_charged_once() {
         sent.into_iter().map(|reply| reply.join().unwrap()).collect()
     });
     assert_eq!(replies, BTreeSet::from([charged_once()]));
-    assert_eq!(charges(&scene, "seven"), 1);
+    assert_eq!(charges(&fixture, "seven"), 1);
 
     for (server, signal) in servers.iter_mut().zip([Signal::INT, Signal::TERM]) {
         assert_eq!(
@@ -87,15 +87,15 @@ fn a_request_that_comes_fifty_times_at_once_to_two_servers_is_charged_once() {
     }
 }
 
-/// A client sends an order, and gives up in the middle of its charge, which ends when the answered
-/// transaction does.
-fn give_up(scene: &Scene, server: &Server) -> Connection {
-    let slow = shop(scene);
+/// A client sends an order, and closes the connection in the middle of its charge. The charge ends with the returned
+/// transaction.
+fn give_up(fixture: &Fixture, server: &Server) -> Connection {
+    let slow = shop(fixture);
     slow.execute_batch("BEGIN IMMEDIATE").unwrap();
     let early = http::send(&server.address, "POST /orders", SEVEN, "2 shoes");
-    wait_for("the lock on the order", || is_held(scene, "order:seven"));
+    wait_for("the lock on the order", || is_held(fixture, "order:seven"));
     drop(early);
-    // Replies to others: the server has had its turns, and has seen that the client is gone.
+    // The answers to other requests show that the server has run, and noticed the closed connection.
     for _ in 0..20 {
         assert_eq!(order(&server.address, "", "socks").0, 400);
     }
@@ -103,10 +103,10 @@ fn give_up(scene: &Scene, server: &Server) -> Connection {
 }
 
 #[test]
-fn a_client_that_gives_up_and_comes_again_is_charged_once() {
-    let scene = Scene::new();
-    let servers = [server(&scene), server(&scene)];
-    let slow = give_up(&scene, &servers[0]);
+fn a_client_that_disconnects_and_retries_is_charged_once() {
+    let fixture = Fixture::new();
+    let servers = [server(&fixture), server(&fixture)];
+    let slow = give_up(&fixture, &servers[0]);
     thread::scope(|threads| {
         let again = servers.each_ref().map(|server| {
             let address = &server.address;
@@ -117,34 +117,34 @@ fn a_client_that_gives_up_and_comes_again_is_charged_once() {
             assert_eq!(reply.join().unwrap(), charged_once());
         }
     });
-    assert_eq!(charges(&scene, "seven"), 1);
+    assert_eq!(charges(&fixture, "seven"), 1);
 }
 
 #[test]
-fn the_answer_to_a_client_that_has_gone_is_kept() {
-    let scene = Scene::new();
-    let server = server(&scene);
-    let slow = give_up(&scene, &server);
+fn the_answer_to_a_disconnected_client_is_stored() {
+    let fixture = Fixture::new();
+    let server = server(&fixture);
+    let slow = give_up(&fixture, &server);
     slow.execute_batch("COMMIT").unwrap();
     wait_for("the answer", || count(&slow, "answers", "seven") == 1);
-    assert_eq!(charges(&scene, "seven"), 1);
+    assert_eq!(charges(&fixture, "seven"), 1);
 }
 
 #[test]
-fn an_order_whose_server_died_between_charge_and_answer_is_answered_and_not_charged_again() {
-    let scene = Scene::new();
-    let server = server(&scene);
+fn a_retry_after_a_server_died_is_not_charged_again() {
+    let fixture = Fixture::new();
+    let server = server(&fixture);
     let charged = "INSERT INTO charges (key, body) VALUES ('seven', '2 shoes')";
-    shop(&scene).execute(charged, []).unwrap();
+    shop(&fixture).execute(charged, []).unwrap();
     assert_eq!(order(&server.address, SEVEN, "2 shoes"), charged_once());
-    assert_eq!(charges(&scene, "seven"), 1);
+    assert_eq!(charges(&fixture, "seven"), 1);
 }
 
-/// Asks the lock store.
-fn is_held(scene: &Scene, key: &str) -> bool {
+/// Whether the key is held in the lock store.
+fn is_held(fixture: &Fixture, key: &str) -> bool {
     let runtime = Builder::new_current_thread().enable_all().build().unwrap();
     runtime.block_on(async {
-        let locks = tenure::connect(&scene.url()).await.unwrap();
+        let locks = tenure::connect(&fixture.url()).await.unwrap();
         let asked = locks.inspect(Query::Key(LockKey::new(key).unwrap())).await;
         locks.close(LIMIT).await.unwrap();
         !asked.unwrap().items.is_empty()
@@ -152,9 +152,9 @@ fn is_held(scene: &Scene, key: &str) -> bool {
 }
 
 #[test]
-fn requests_with_keys_of_their_own_are_charged_each() {
-    let scene = Scene::new();
-    let server = server(&scene);
+fn requests_with_different_keys_are_charged_separately() {
+    let fixture = Fixture::new();
+    let server = server(&fixture);
     for (number, key) in [(1, "a"), (2, "b")] {
         let charged = (201, format!("charged: number {number} for socks\n"));
         assert_eq!(
@@ -166,16 +166,16 @@ fn requests_with_keys_of_their_own_are_charged_each() {
 
 #[test]
 fn a_request_without_a_usable_key_is_refused_and_not_charged() {
-    let scene = Scene::new();
-    let server = server(&scene);
+    let fixture = Fixture::new();
+    let server = server(&fixture);
     let too_long = "k".repeat(300);
     for header in [String::new(), format!("idempotency-key: {too_long}\r\n")] {
         assert_eq!(order(&server.address, &header, "socks").0, 400, "{header}");
     }
-    assert_eq!(charges(&scene, &too_long), 0);
+    assert_eq!(charges(&fixture, &too_long), 0);
 }
 
 #[test]
-fn a_redis_may_be_its_lock_store() {
-    scene::assert_speaks_redis(env!("CARGO_BIN_EXE_web-once"), &["127.0.0.1:0", "shop.db"]);
+fn redis_works_as_the_lock_store() {
+    fixture::assert_speaks_redis(env!("CARGO_BIN_EXE_web-once"), &["127.0.0.1:0", "shop.db"]);
 }

@@ -1,23 +1,23 @@
-//! Which Redisson, and how its worker is built: once, by Maven, into `java/target`.
+//! The tested releases of Redisson, and the build of their worker with Maven into `java/target`.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// A release of Redisson. Between the two lies every change of its locks that is known to matter to others.
+/// A release of Redisson. All changes of its locks that matter to other clients lie between these two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Version {
     /// The newest release.
     Newest,
-    /// Five years old: no unlock latch, a fair lock that fails on a head without a score, a watchdog for each lock.
+    /// Five years old: no unlock latch, a watchdog for each lock, and a fair lock that fails on a queue head without a score.
     Old,
 }
 
 impl Version {
-    /// Both.
+    /// Both releases.
     pub const ALL: [Version; 2] = [Version::Newest, Version::Old];
 
-    /// Its number, as Maven knows it.
+    /// Its Maven version number.
     pub fn number(self) -> &'static str {
         match self {
             Version::Newest => "4.7.0",
@@ -25,13 +25,13 @@ impl Version {
         }
     }
 
-    /// The class path of its worker, which is built if it is not there, or is older than its sources.
+    /// The class path of its worker. Builds the worker if it is missing or older than its sources.
     pub(crate) fn class_path(self) -> String {
         let java = Path::new(env!("CARGO_MANIFEST_DIR")).join("java");
         let target = java.join("target");
         let into = target.join(format!("redisson-{}", self.number()));
         fs::create_dir_all(&into).expect("the folder for the build can be created");
-        // Tests are processes side by side, and Maven's own store is not made for two of it.
+        // Test processes run in parallel, and Maven's local repository does not support two builds at once.
         let building = File::create(target.join("building")).expect("the build's lock file can be created");
         building.lock().expect("the build's lock file can be locked");
         let stamp = into.join("built-from");
@@ -43,7 +43,7 @@ impl Version {
         format!("{0}/classes:{0}/lib/*", into.display())
     }
 
-    /// Without the network if Maven has all it needs.
+    /// Builds the worker, without the network if Maven has all dependencies.
     fn build(self, java: &Path) {
         let maven = |options: &[&str]| {
             let mut maven = Command::new("mvn");
@@ -68,7 +68,7 @@ impl Version {
     }
 }
 
-/// All that the worker is built from, one file after the other.
+/// All source files of the worker, concatenated.
 fn sources(java: &Path) -> String {
     let folder = java.join("src/main/java/tenure/interop");
     let entries = fs::read_dir(folder).expect("the worker's sources are there");

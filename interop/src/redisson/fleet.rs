@@ -1,4 +1,4 @@
-//! What can be asked of Redisson: its clients, the threads that own its locks, and the locks.
+//! The requests to Redisson: its clients, the threads that own its locks, and the locks.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -7,7 +7,7 @@ use serde::de::DeserializeOwned;
 
 use super::jvm::{Jvm, Reply, Thrown};
 
-/// One client of Redisson: all its threads share a connection, a watchdog and the first part of their names.
+/// A Redisson client. All its threads share a connection, a watchdog, and the first part of their names.
 #[derive(Debug)]
 pub struct Fleet {
     jvm: Jvm,
@@ -15,7 +15,7 @@ pub struct Fleet {
     id: String,
 }
 
-/// A thread of Java that owns the locks it takes, and does one thing after the other.
+/// A Java thread that owns the locks that it acquires. It handles one request at a time.
 #[derive(Clone, Debug)]
 pub struct Owner {
     jvm: Jvm,
@@ -24,7 +24,7 @@ pub struct Owner {
     name: String,
 }
 
-/// A lock of Redisson in the hands of one owner. Each request is sent when its method is called.
+/// A Redisson lock, used by one owner. Each request is sent when its method is called.
 #[derive(Clone, Debug)]
 pub struct Lock {
     owner: Owner,
@@ -33,10 +33,10 @@ pub struct Lock {
 }
 
 impl Fleet {
-    /// Connects. `watchdog` is Redisson's `lockWatchdogTimeout`: the lease, renewed at a third.
+    /// Connects a client. `watchdog` is Redisson's `lockWatchdogTimeout`: the lease, which is renewed at a third.
     ///
     /// # Errors
-    /// What Redisson throws.
+    /// The exception that Redisson throws.
     pub async fn open(jvm: &Jvm, url: &str, watchdog: Duration) -> Result<Fleet, Thrown> {
         static OPENED: AtomicU64 = AtomicU64::new(0);
         let name = format!("fleet-{}", OPENED.fetch_add(1, Ordering::Relaxed));
@@ -48,12 +48,12 @@ impl Fleet {
         })
     }
 
-    /// The process it is in.
+    /// The Java process of the client.
     pub fn jvm(&self) -> &Jvm {
         &self.jvm
     }
 
-    /// The thread of that name, which is started when it is first needed.
+    /// The thread of that name, started on first use.
     pub fn owner(&self, name: &str) -> Owner {
         Owner {
             jvm: self.jvm.clone(),
@@ -71,10 +71,10 @@ impl Drop for Fleet {
 }
 
 impl Owner {
-    /// What Redisson calls it in the store: `uuid:thread`.
+    /// The owner's name in the store: `uuid:thread`.
     ///
     /// # Errors
-    /// What Java throws.
+    /// The exception that Java throws.
     pub async fn id(&self) -> Result<String, Thrown> {
         let thread: i64 = self.plain("-").ask("thread", &[]).await?;
         Ok(format!("{}:{thread}", self.fleet_id))
@@ -110,7 +110,7 @@ impl Lock {
         self.ask("lock", &[&millis(lease)])
     }
 
-    /// `lockAsync(thread)`, of an owner whose name is a number: it is no thread, so many can wait.
+    /// `lockAsync(thread)`, for an owner whose name is a number. A waiting owner needs no thread.
     pub fn lock_async(&self) -> Reply<()> {
         self.ask("lock-async", &["-1"])
     }
@@ -140,7 +140,7 @@ impl Lock {
         self.ask("force", &[])
     }
 
-    /// Interrupts the owner in what it waits for.
+    /// Interrupts the thread of the owner.
     pub fn interrupt(&self) -> Reply<()> {
         self.ask("interrupt", &[])
     }
@@ -165,8 +165,8 @@ impl Lock {
         self.ask("remaining", &[])
     }
 
-    /// `turns` times: locks, reads the Redis string `counter`, writes it with 1 added, unlocks. Answers the longest wait in
-    /// milliseconds. Without mutual exclusion turns are lost.
+    /// Repeats `turns` times: locks, reads the Redis string `counter`, writes it plus 1, unlocks. Returns the longest wait in
+    /// milliseconds. Without mutual exclusion, increments are lost.
     pub fn count(&self, counter: &str, turns: u32) -> Reply<u64> {
         self.ask("count", &[counter, &turns.to_string()])
     }

@@ -1,4 +1,4 @@
-//! A Java process that answers requests, many of them waiting at a time.
+//! A Java process that answers requests; many of them may wait at once.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -18,18 +18,18 @@ use tokio::sync::oneshot;
 
 use super::build::Version;
 
-/// An exception that Java answered.
+/// An exception thrown in Java.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, Deserialize)]
 #[error("{name}: {message}")]
 pub struct Thrown {
-    /// Its class, without the package.
+    /// The name of its class, without the package.
     #[serde(rename = "error")]
     pub name: String,
-    /// What it says.
+    /// Its message.
     pub message: String,
 }
 
-/// A Java process with Redisson in it. Ends with the last of its clones, and with the tests.
+/// A Java process with Redisson. It ends with the last clone of this value, and with the tests.
 #[derive(Clone, Debug)]
 pub struct Jvm {
     shared: Arc<Shared>,
@@ -44,7 +44,7 @@ struct Shared {
     next: AtomicU64,
 }
 
-/// What it answers to one request.
+/// The answer to one request.
 #[derive(Debug, Deserialize)]
 struct Line {
     id: u64,
@@ -55,7 +55,7 @@ struct Line {
 }
 
 impl Jvm {
-    /// One for the whole test process; `None` if `TENURE_SKIP` does without Maven.
+    /// The process that all tests share. `None` if `TENURE_SKIP` names Maven.
     pub fn shared(version: Version) -> Option<Jvm> {
         static SHARED: [OnceLock<Option<Jvm>>; 2] = [const { OnceLock::new() }; 2];
         SHARED[version as usize]
@@ -63,10 +63,10 @@ impl Jvm {
             .clone()
     }
 
-    /// One of the test's own, which it may pause or kill; `None` if `TENURE_SKIP` does without Maven.
+    /// A separate process, which the test may pause or kill. `None` if `TENURE_SKIP` names Maven.
     ///
     /// # Panics
-    /// If it cannot be built or started.
+    /// If the process cannot be built or started.
     pub fn start(version: Version) -> Option<Jvm> {
         if !needs("mvn", "maven") || !needs("javac", "default-jdk-headless") {
             return None;
@@ -109,33 +109,33 @@ impl Jvm {
         })
     }
 
-    /// Which Redisson is in it.
+    /// The release of Redisson in the process.
     pub fn version(&self) -> Version {
         self.shared.version
     }
 
-    /// Stops it, as a garbage collection without end.
+    /// Stops the process, like a very long garbage collection.
     pub fn pause(&self) {
         self.signal(Signal::STOP);
     }
 
-    /// Lets it go on.
+    /// Continues the process.
     pub fn resume(&self) {
         self.signal(Signal::CONT);
     }
 
-    /// Ends it at once: it gives nothing back.
+    /// Kills the process, which releases no lock.
     pub fn kill(&self) {
         self.shared.kill();
     }
 
-    /// Sends a request; it is under way when this returns, whether or not the reply is awaited.
+    /// Sends a request before it returns. The reply need not be awaited.
     pub(crate) fn ask<T: DeserializeOwned>(&self, words: &[&str]) -> Reply<T> {
         let id = self.shared.next.fetch_add(1, Ordering::Relaxed);
         let (answer, line) = oneshot::channel();
         lock(&self.shared.asked).insert(id, answer);
         let request = format!("{id} {}\n", words.join(" "));
-        // If it has been killed, nobody will answer, and the reply says so.
+        // If the process was killed, the write fails, and so does the reply.
         let _ = lock(&self.shared.input).write_all(request.as_bytes());
         Box::pin(async move {
             let line = line.await.map_err(|_| Thrown {
@@ -166,12 +166,12 @@ impl Drop for Shared {
     }
 }
 
-/// Hands each answer to whoever asked; when there are no more, whoever still waits learns it.
+/// Hands each answer to its request. At the end of the output, the remaining requests fail.
 fn answer(output: ChildStdout, asked: &Mutex<HashMap<u64, oneshot::Sender<Line>>>) {
     for line in BufReader::new(output).lines().map_while(Result::ok) {
         let line: Line = serde_json::from_str(&line).expect("the worker prints one answer a line");
         if let Some(answer) = lock(asked).remove(&line.id) {
-            // Whoever asked may have lost interest.
+            // Fails if the reply was dropped.
             let _ = answer.send(line);
         }
     }
@@ -182,5 +182,5 @@ fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The answer to a request that is under way: a value, or what Java threw. Dropping it does not take the request back.
+/// The answer to a request in flight: a value, or an exception from Java. Dropping it does not cancel the request.
 pub type Reply<T> = Pin<Box<dyn Future<Output = Result<T, Thrown>> + Send>>;

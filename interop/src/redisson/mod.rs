@@ -1,4 +1,4 @@
-//! Real Redisson, in a Java process of its own that a test drives.
+//! Runs the real Redisson in a Java process that tests control.
 
 mod build;
 mod fleet;

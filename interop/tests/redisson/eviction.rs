@@ -1,10 +1,10 @@
-//! Taking a lock away from the other side, and seeing what it holds.
+//! Evicting a lock of the other side, and listing its locks.
 
 use std::time::Duration;
 
 use tenure::{HolderId, Kind, LockKey, LostCause, Query, ReleaseTarget};
 
-use crate::scene::{PROMPT, Scene, assert_holds_nothing, within};
+use crate::fixture::{Fixture, PROMPT, assert_holds_nothing, within};
 
 const LEASE: Duration = Duration::from_secs(6);
 
@@ -13,11 +13,11 @@ fn key(name: &str) -> LockKey {
 }
 
 #[tokio::test]
-async fn a_force_unlock_by_java_is_a_loss_that_tenure_knows_within_a_third_of_its_lease() {
-    for scene in Scene::each().await {
-        let java = scene.java_plain("anna");
+async fn tenure_notices_a_force_unlock_within_a_third_of_its_lease() {
+    for fixture in Fixture::each().await {
+        let java = fixture.java_plain("anna");
         for java_takes_it in [false, true] {
-            let guard = scene.mutex().lease(LEASE).lock().await.unwrap();
+            let guard = fixture.mutex().lease(LEASE).lock().await.unwrap();
             assert!(java.force_unlock().await.unwrap());
             if java_takes_it {
                 java.lock_for(Duration::from_secs(20)).await.unwrap();
@@ -34,21 +34,21 @@ async fn a_force_unlock_by_java_is_a_loss_that_tenure_knows_within_a_third_of_it
 }
 
 #[tokio::test]
-async fn an_eviction_by_tenure_is_an_exception_at_the_unlock_of_java() {
-    for scene in Scene::each().await {
-        let (anna, berta) = (scene.java.owner("anna"), scene.java_plain("berta"));
+async fn an_eviction_by_tenure_makes_the_java_unlock_throw() {
+    for fixture in Fixture::each().await {
+        let (anna, berta) = (fixture.java.owner("anna"), fixture.java_plain("berta"));
         anna.plain("k").lock().await.unwrap();
         anna.plain("k").lock().await.unwrap();
         let waiting = berta.lock();
-        scene.until_listening("k", 1).await;
+        fixture.until_listening("k", 1).await;
         let name = anna.id().await.unwrap();
         let named = HolderId::Foreign(name.into());
-        let freed = scene.client.evict(named.clone().on(key("k"))).await.unwrap();
+        let freed = fixture.client.evict(named.clone().on(key("k"))).await.unwrap();
         assert_eq!(freed, std::slice::from_ref(&named));
         within(PROMPT, "who waited", waiting).await.unwrap();
         assert_holds_nothing(&anna.plain("k")).await;
         assert_eq!(
-            scene
+            fixture
                 .client
                 .evict(ReleaseTarget::All(key("k")))
                 .await
@@ -58,27 +58,27 @@ async fn an_eviction_by_tenure_is_an_exception_at_the_unlock_of_java() {
         );
         berta.unlock().await.unwrap_err();
         assert_eq!(
-            scene.client.evict(ReleaseTarget::All(key("k"))).await.unwrap(),
+            fixture.client.evict(ReleaseTarget::All(key("k"))).await.unwrap(),
             []
         );
-        // Its thread may lock again at once, under the same name.
-        within(PROMPT, "who was evicted", anna.plain("k").lock())
+        // The evicted thread may lock again at once, under the same name.
+        within(PROMPT, "the evicted thread", anna.plain("k").lock())
             .await
             .unwrap();
-        let page = scene.client.inspect(Query::Key(key("k"))).await.unwrap();
+        let page = fixture.client.inspect(Query::Key(key("k"))).await.unwrap();
         assert_eq!(page.items[0].holders[0].id, named);
-        assert!(scene.mutex().try_lock().await.unwrap().is_none());
+        assert!(fixture.mutex().try_lock().await.unwrap().is_none());
         anna.plain("k").unlock().await.unwrap();
-        scene.until_nothing_is_left_of("k").await;
+        fixture.until_nothing_is_left_of("k").await;
     }
 }
 
 #[tokio::test]
-async fn tenure_sees_who_holds_in_java_and_for_how_long() {
-    for scene in Scene::each().await {
-        let anna = scene.java.owner("anna");
+async fn tenure_lists_a_java_holder_and_its_lease() {
+    for fixture in Fixture::each().await {
+        let anna = fixture.java.owner("anna");
         anna.plain("k").lock_for(Duration::from_secs(9)).await.unwrap();
-        let page = scene.client.inspect(Query::Key(key("k"))).await.unwrap();
+        let page = fixture.client.inspect(Query::Key(key("k"))).await.unwrap();
         let [lock] = &page.items[..] else {
             panic!("one key: {page:?}")
         };
@@ -91,31 +91,31 @@ async fn tenure_sees_who_holds_in_java_and_for_how_long() {
         let left = holder.remaining.expect("it has a lease").as_secs();
         assert!((7..=9).contains(&left), "{left} s");
         anna.plain("k").unlock().await.unwrap();
-        let page = scene.client.inspect(Query::Key(key("k"))).await.unwrap();
+        let page = fixture.client.inspect(Query::Key(key("k"))).await.unwrap();
         assert_eq!(page.items, []);
     }
 }
 
-/// A key that was evicted is held by nobody for a moment. A fair waiter of an older Java that is called within it sleeps for
-/// as long as the evicted lease would have lasted.
+/// After an eviction the key is free but not granted for a moment. A fair waiter of an older Redisson that is called in
+/// that time would sleep for as long as the evicted lease would have lasted.
 #[tokio::test]
-async fn a_fair_java_waiter_has_the_lock_as_soon_as_its_holder_is_evicted() {
+async fn evicting_the_holder_serves_a_fair_java_waiter_at_once() {
     const LONG: Duration = Duration::from_secs(15);
-    for scene in Scene::each().await {
+    for fixture in Fixture::each().await {
         for javas in [true, false] {
             let name = if javas { "java's" } else { "tenure's" };
             let _guard = if javas {
-                let anna = scene.java.owner("anna").fair(name);
+                let anna = fixture.java.owner("anna").fair(name);
                 anna.lock_for(LONG).await.unwrap();
                 None
             } else {
-                let mutex = scene.client.mutex(name).fair().fixed_lease(LONG);
+                let mutex = fixture.client.mutex(name).fair().fixed_lease(LONG);
                 Some(mutex.lock().await.unwrap())
             };
-            let berta = scene.java.owner("berta").fair(name);
+            let berta = fixture.java.owner("berta").fair(name);
             let waiting = berta.lock();
-            scene.until_queued(name, 1).await;
-            let freed = scene.client.evict(ReleaseTarget::All(key(name))).await.unwrap();
+            fixture.until_queued(name, 1).await;
+            let freed = fixture.client.evict(ReleaseTarget::All(key(name))).await.unwrap();
             assert_eq!(freed.len(), 1, "{name}");
             within(PROMPT, "who waited", waiting).await.unwrap();
             berta.unlock().await.unwrap();

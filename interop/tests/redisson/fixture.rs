@@ -1,4 +1,4 @@
-//! What the tests share: a Redis of their own, a client of Redisson on it, and direct looks at what is in it.
+//! A Redis with clients of both sides for each test, and helpers to look into Redis.
 
 use std::time::{Duration, Instant};
 
@@ -8,76 +8,76 @@ use tenure_servers::Redis;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::net::TcpStream;
 
-/// Generous: reached only by a test that fails.
+/// A time limit that only a failing test reaches.
 pub(crate) const LIMIT: Duration = Duration::from_secs(20);
 
-/// How long a waiter that is told may take, on a machine that is busy with other tests. One that is not told waits for
+/// Time limit for a waiter that was woken, on a machine that is busy with other tests. Without a wake-up it waits for
 /// `LEASE`.
 pub(crate) const PROMPT: Duration = Duration::from_secs(2);
 
-/// How long one that must wait is seen to wait.
+/// How long a test watches that a waiter still waits.
 pub(crate) const MOMENT: Duration = Duration::from_millis(300);
 
-/// What Redisson calls `lockWatchdogTimeout`, and Tenure the lease, unless a test says otherwise: the default of both.
+/// Redisson's `lockWatchdogTimeout` and Tenure's lease, the default of both.
 pub(crate) const LEASE: Duration = Duration::from_secs(30);
 
-/// A Redis, a client of Redisson and one of Tenure on it.
-pub(crate) struct Scene {
+/// A Redis, with a Redisson client and a Tenure client on it.
+pub(crate) struct Fixture {
     pub(crate) redis: Redis,
     pub(crate) java: Fleet,
     pub(crate) client: Client,
 }
 
-impl Scene {
-    /// One for each release of Redisson; none if the tests do without Java.
-    pub(crate) async fn each() -> Vec<Scene> {
-        let mut scenes = Vec::new();
+impl Fixture {
+    /// A fixture for each release of Redisson; none if the tests run without Java.
+    pub(crate) async fn each() -> Vec<Fixture> {
+        let mut fixtures = Vec::new();
         for version in Version::ALL {
-            scenes.extend(Scene::new(version).await);
+            fixtures.extend(Fixture::new(version).await);
         }
-        scenes
+        fixtures
     }
 
-    /// One with that release; none if the tests do without Java.
-    pub(crate) async fn new(version: Version) -> Option<Scene> {
-        Some(Scene::in_jvm(&Jvm::shared(version)?, LEASE).await)
+    /// A fixture with that release; `None` if the tests run without Java.
+    pub(crate) async fn new(version: Version) -> Option<Fixture> {
+        Some(Fixture::in_jvm(&Jvm::shared(version)?, LEASE).await)
     }
 
-    /// One in that Java process, with that lease.
-    pub(crate) async fn in_jvm(jvm: &Jvm, watchdog: Duration) -> Scene {
+    /// A fixture with that Java process, and that lease in Redisson.
+    pub(crate) async fn in_jvm(jvm: &Jvm, watchdog: Duration) -> Fixture {
         let redis = Redis::start().unwrap();
         let java = Fleet::open(jvm, &redis.url(), watchdog).await.unwrap();
         let client = tenure::connect(&redis.url()).await.unwrap();
-        Scene { redis, java, client }
+        Fixture { redis, java, client }
     }
 
-    /// Another client of Tenure.
+    /// Another Tenure client.
     pub(crate) async fn another_client(&self) -> Client {
         tenure::connect(&self.redis.url()).await.unwrap()
     }
 
-    /// The mutex `k` of Tenure.
+    /// Tenure's mutex `k`.
     pub(crate) fn mutex(&self) -> Mutex {
         self.client.mutex("k")
     }
 
-    /// The mutex `k`, in the hands of that thread of Java.
+    /// The mutex `k`, used by that Java thread.
     pub(crate) fn java_plain(&self, owner: &str) -> Lock {
         self.java.owner(owner).plain("k")
     }
 
-    /// The fair mutex `k`, in the hands of that thread of Java.
+    /// The fair mutex `k`, used by that Java thread.
     pub(crate) fn java_fair(&self, owner: &str) -> Lock {
         self.java.owner(owner).fair("k")
     }
 
-    /// What Redis answers.
+    /// The answer of Redis to a command.
     pub(crate) fn ask(&self, command: &str) -> String {
         let words: Vec<&str> = command.split(' ').collect();
         self.redis.ask(&words).unwrap()
     }
 
-    /// Waits until so many connections listen for the unlock of a mutex.
+    /// Waits until that number of connections listen for the unlock of a mutex.
     pub(crate) async fn until_listening(&self, key: &str, connections: u32) {
         let channel = format!("redisson_lock__channel:{{{key}}}");
         let expected = format!("{channel}\n{connections}");
@@ -86,14 +86,14 @@ impl Scene {
         settled().await;
     }
 
-    /// Waits until anybody listens for the unlock of anything.
-    pub(crate) async fn until_somebody_listens(&self) {
+    /// Waits until any connection listens for the unlock of a lock.
+    pub(crate) async fn until_a_connection_listens(&self) {
         self.until("PUBSUB CHANNELS redisson_*", |channels| !channels.is_empty())
             .await;
         settled().await;
     }
 
-    /// Waits until so many queue for a fair mutex, each listening on a channel of its own.
+    /// Waits until that number of waiters queue for a fair mutex, each with a channel of its own.
     pub(crate) async fn until_queued(&self, key: &str, waiters: usize) {
         self.until(&format!("LLEN redisson_lock_queue:{{{key}}}"), |answer| {
             answer == waiters.to_string()
@@ -105,7 +105,7 @@ impl Scene {
         settled().await;
     }
 
-    /// Waits until nothing is left in Redis that names this key, but what remembers Tenure's ended claims for 12 s.
+    /// Waits until Redis has no data about this key, except the records of Tenure's ended claims, which stay for 12 s.
     pub(crate) async fn until_nothing_is_left_of(&self, key: &str) {
         self.until(&format!("KEYS *{key}*"), |keys| {
             let known = |key: &str| key == "tenure_tokens" || key.starts_with("tenure_claim:");
@@ -114,7 +114,7 @@ impl Scene {
         .await;
         for record in self.ask("KEYS tenure_claim:*").lines() {
             let left: i64 = self.ask(&format!("PTTL {record}")).parse().unwrap();
-            // -2: it has gone meanwhile.
+            // -2: the record has expired meanwhile.
             assert!(
                 left == -2 || (0..=12_000).contains(&left),
                 "{record} stays for {left} ms"
@@ -122,7 +122,7 @@ impl Scene {
         }
     }
 
-    /// Waits until Redis answers what is expected.
+    /// Waits until the answer of Redis is the expected one.
     pub(crate) async fn until(&self, command: &str, expected: impl Fn(&str) -> bool) {
         let end = Instant::now() + LIMIT;
         loop {
@@ -137,21 +137,21 @@ impl Scene {
     }
 }
 
-/// A number in Redis, read and written without any care for others.
+/// A number in Redis that is read and written without any protection.
 pub(crate) struct Register {
     key: &'static str,
     stream: BufReader<TcpStream>,
 }
 
 impl Register {
-    pub(crate) async fn open(scene: &Scene, key: &'static str) -> Register {
-        let stream = TcpStream::connect(scene.redis.address()).await.unwrap();
+    pub(crate) async fn open(fixture: &Fixture, key: &'static str) -> Register {
+        let stream = TcpStream::connect(fixture.redis.address()).await.unwrap();
         stream.set_nodelay(true).unwrap();
         let stream = BufReader::new(stream);
         Register { key, stream }
     }
 
-    /// Reads it, and then writes it with 1 added.
+    /// Reads the number, and then writes it plus 1.
     pub(crate) async fn raise(&mut self) {
         let length = self.ask(format!("GET {}\r\n", self.key)).await;
         let before: u64 = match length.as_str() {
@@ -174,36 +174,36 @@ impl Register {
     }
 }
 
-/// Until who has begun to listen has asked once more, as each does, and is asleep: nothing tells that.
+/// Waits until new listeners have asked once more, as each does, and sleep. No event reports that.
 async fn settled() {
-    // sleep: see above; if it is too short, a test shows less, and is not red.
+    // sleep: see above. If it is too short, a test checks less but does not fail.
     tokio::time::sleep(Duration::from_millis(30)).await;
 }
 
-/// Awaits it, at most so long.
+/// Awaits a future, for at most `limit`.
 pub(crate) async fn within<T>(limit: Duration, what: &str, future: impl Future<Output = T>) -> T {
     let answer = tokio::time::timeout(limit, future).await;
     answer.unwrap_or_else(|_| panic!("not within {limit:?}: {what}"))
 }
 
-/// Has a thread of Java unlock what it does not hold: an exception, and nothing else.
+/// Checks that a Java thread gets an exception when it unlocks a lock that it does not hold.
 pub(crate) async fn assert_holds_nothing(java: &Lock) {
     let error = java.unlock().await.unwrap_err();
     assert_eq!(error.name, "IllegalMonitorStateException");
 }
 
-/// Whether it is still not answered after so long: the time is the test.
+/// Whether the future is still pending after that time: the test must let the time pass.
 pub(crate) async fn is_still_waiting_after(time: Duration, future: impl Future + Unpin) -> bool {
     tokio::time::timeout(time, future).await.is_err()
 }
 
-impl Drop for Scene {
+impl Drop for Fixture {
     fn drop(&mut self) {
         if !std::thread::panicking() {
             return;
         }
         println!("with Redisson {}", self.java.jvm().version().number());
-        // A key may be gone before it is looked at.
+        // A key may expire before it is read.
         let ask = |words: &[&str]| self.redis.ask(words).unwrap_or_default();
         for key in ask(&["KEYS", "*"]).lines() {
             let kind = ask(&["TYPE", key]);

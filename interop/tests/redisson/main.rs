@@ -1,14 +1,14 @@
-//! Redisson and Tenure on one Redis: a Java fleet notices nothing. Each test says which side does what.
+//! Redisson and Tenure on one Redis: a Java fleet sees no difference. The names of the tests say which side does what.
 
 mod command;
 mod counter;
 mod eviction;
-#[path = "../../../examples/scene.rs"]
+#[path = "../../../examples/fixture.rs"]
 mod examples;
 mod fair;
+mod fixture;
 mod lease;
 mod mutex;
-mod scene;
 mod waiter;
 mod waking;
 mod wire;

@@ -1,14 +1,14 @@
-//! A mutex in the hands of one side, as the other sees it.
+//! A mutex that one side holds, as the other side sees it.
 
 use std::time::Duration;
 
-use crate::scene::{MOMENT, PROMPT, Scene, assert_holds_nothing, is_still_waiting_after, within};
+use crate::fixture::{Fixture, MOMENT, PROMPT, assert_holds_nothing, is_still_waiting_after, within};
 
 #[tokio::test]
-async fn neither_side_takes_what_the_other_holds() {
-    for scene in Scene::each().await {
-        let java = scene.java_plain("anna");
-        let tenure = scene.mutex();
+async fn neither_side_acquires_a_lock_of_the_other() {
+    for fixture in Fixture::each().await {
+        let java = fixture.java_plain("anna");
+        let tenure = fixture.mutex();
         java.lock().await.unwrap();
         assert!(tenure.try_lock().await.unwrap().is_none());
         java.unlock().await.unwrap();
@@ -21,12 +21,12 @@ async fn neither_side_takes_what_the_other_holds() {
 
 #[tokio::test]
 async fn a_java_thread_that_locks_twice_holds_until_its_second_unlock() {
-    for scene in Scene::each().await {
-        let java = scene.java_plain("anna");
+    for fixture in Fixture::each().await {
+        let java = fixture.java_plain("anna");
         java.lock().await.unwrap();
         java.lock().await.unwrap();
-        let mut waiting = tokio::spawn(scene.mutex().lock());
-        scene.until_listening("k", 1).await;
+        let mut waiting = tokio::spawn(fixture.mutex().lock());
+        fixture.until_listening("k", 1).await;
         java.unlock().await.unwrap();
         assert!(is_still_waiting_after(MOMENT, &mut waiting).await);
         assert_eq!(java.holds().await, Ok(1));
@@ -36,11 +36,11 @@ async fn a_java_thread_that_locks_twice_holds_until_its_second_unlock() {
 }
 
 #[tokio::test]
-async fn an_owner_of_tenure_that_locks_twice_holds_until_both_guards_are_gone() {
-    for scene in Scene::each().await {
-        let java = scene.java_plain("anna");
-        let owner = scene.client.owner("importer");
-        let mutex = scene.mutex().owned_by(&owner);
+async fn a_tenure_owner_holds_until_both_guards_are_dropped() {
+    for fixture in Fixture::each().await {
+        let java = fixture.java_plain("anna");
+        let owner = fixture.client.owner("importer");
+        let mutex = fixture.mutex().owned_by(&owner);
         let (outer, inner) = (mutex.lock().await.unwrap(), mutex.lock().await.unwrap());
         inner.unlock().await.unwrap();
         assert!(!java.try_lock().await.unwrap());
@@ -50,11 +50,11 @@ async fn an_owner_of_tenure_that_locks_twice_holds_until_both_guards_are_gone() 
 }
 
 #[tokio::test]
-async fn java_sees_the_lock_of_tenure_as_that_of_another() {
-    for scene in Scene::each().await {
-        let java = scene.java_plain("anna");
+async fn java_sees_a_tenure_lock_as_held_by_another() {
+    for fixture in Fixture::each().await {
+        let java = fixture.java_plain("anna");
         let lease = Duration::from_secs(7);
-        let guard = scene.mutex().lease(lease).lock().await.unwrap();
+        let guard = fixture.mutex().lease(lease).lock().await.unwrap();
         assert!(java.is_locked().await.unwrap());
         assert!(!java.is_held().await.unwrap());
         assert_eq!(java.holds().await, Ok(0));
@@ -69,24 +69,24 @@ async fn java_sees_the_lock_of_tenure_as_that_of_another() {
 }
 
 #[tokio::test]
-async fn keys_with_braces_and_other_signs_are_the_same_key_to_both() {
-    for scene in Scene::each().await {
+async fn keys_with_special_characters_are_equal_on_both_sides() {
+    for fixture in Fixture::each().await {
         for key in ["{shop}:7", "shop:{7}", "{shop}:{7}", "größe", "a:b/c*?[x]"] {
-            let (anna, berta) = (scene.java.owner("anna"), scene.java.owner("berta"));
+            let (anna, berta) = (fixture.java.owner("anna"), fixture.java.owner("berta"));
             anna.plain(key).lock().await.unwrap();
-            let ours = tokio::spawn(scene.client.mutex(key).lock());
-            scene.until_somebody_listens().await;
+            let ours = tokio::spawn(fixture.client.mutex(key).lock());
+            fixture.until_a_connection_listens().await;
             anna.plain(key).unlock().await.unwrap();
             let guard = within(PROMPT, key, ours).await;
             let theirs = berta.plain(key).lock();
-            scene.until_somebody_listens().await;
+            fixture.until_a_connection_listens().await;
             guard.unwrap().unwrap().unlock().await.unwrap();
             within(PROMPT, key, theirs).await.unwrap();
             assert!(
-                scene.client.mutex(key).try_lock().await.unwrap().is_none(),
+                fixture.client.mutex(key).try_lock().await.unwrap().is_none(),
                 "{key}"
             );
-            scene.until("PUBSUB CHANNELS redisson_*", str::is_empty).await;
+            fixture.until("PUBSUB CHANNELS redisson_*", str::is_empty).await;
         }
     }
 }

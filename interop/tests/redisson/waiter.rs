@@ -1,4 +1,4 @@
-//! A waiter and a holder of either side, which the tests use alike.
+//! A waiter and a holder of either side, with the same methods.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use tenure::{Error, Guard, Mutex};
 use tenure_interop::redisson::{Lock, Reply};
 use tokio::task::JoinHandle;
 
-use crate::scene::within;
+use crate::fixture::within;
 
 pub(crate) enum Waiter {
     Java(Lock, Reply<()>),

@@ -1,19 +1,19 @@
-//! A waiter is told when the other side unlocks: nobody polls for a lease.
+//! An unlock of one side wakes the waiters of the other: no waiter sleeps for a whole lease.
 
 use std::time::{Duration, Instant};
 
 use tenure_interop::redisson::Version;
 use tokio::task::JoinSet;
 
-use crate::scene::{LIMIT, PROMPT, Scene, within};
+use crate::fixture::{Fixture, LIMIT, PROMPT, within};
 use crate::waiter::Waiter;
 
-/// How soon a waiter has the lock, for the most part.
+/// Expected median wait of a woken waiter.
 const SOON: Duration = Duration::from_millis(200);
 
 const ROUNDS: usize = 9;
 
-/// The middle one of all waits.
+/// The median of all waits.
 fn median(mut waits: Vec<Duration>) -> Duration {
     waits.sort();
     waits[waits.len() / 2]
@@ -21,23 +21,23 @@ fn median(mut waits: Vec<Duration>) -> Duration {
 
 #[tokio::test]
 async fn a_waiter_is_woken_by_an_unlock_of_the_other_side() {
-    for scene in Scene::each().await {
+    for fixture in Fixture::each().await {
         let start = |java: bool| match java {
-            true => Waiter::java(scene.java_plain("anna")),
-            false => Waiter::tenure(scene.mutex()),
+            true => Waiter::java(fixture.java_plain("anna")),
+            false => Waiter::tenure(fixture.mutex()),
         };
         for java_waits in [true, false] {
             let mut waits = Vec::new();
             for _ in 0..ROUNDS {
                 let holder = start(!java_waits).holds_within(PROMPT, "who came first").await;
                 let waiting = start(java_waits);
-                scene.until_listening("k", 1).await;
+                fixture.until_listening("k", 1).await;
                 holder.unlock().await;
                 let unlocked = Instant::now();
                 let holder = waiting.holds_within(PROMPT, "who waited").await;
                 waits.push(unlocked.elapsed());
                 holder.unlock().await;
-                scene.until_listening("k", 0).await;
+                fixture.until_listening("k", 0).await;
             }
             assert!(
                 median(waits.clone()) < SOON,
@@ -48,12 +48,12 @@ async fn a_waiter_is_woken_by_an_unlock_of_the_other_side() {
 }
 
 #[tokio::test]
-async fn a_waiting_java_thread_is_woken_when_a_guard_of_tenure_is_dropped() {
-    for scene in Scene::each().await {
-        let java = scene.java_plain("anna");
-        let guard = scene.mutex().lock().await.unwrap();
+async fn dropping_a_tenure_guard_wakes_a_waiting_java_thread() {
+    for fixture in Fixture::each().await {
+        let java = fixture.java_plain("anna");
+        let guard = fixture.mutex().lock().await.unwrap();
         let waiting = java.lock();
-        scene.until_listening("k", 1).await;
+        fixture.until_listening("k", 1).await;
         drop(guard);
         within(PROMPT, "the lock", waiting).await.unwrap();
     }
@@ -62,68 +62,68 @@ async fn a_waiting_java_thread_is_woken_when_a_guard_of_tenure_is_dropped() {
 #[tokio::test]
 async fn many_waiters_of_both_sides_all_get_their_turn_soon() {
     const EACH: usize = 16;
-    for scene in Scene::each().await {
-        let holder = scene.another_client().await;
+    for fixture in Fixture::each().await {
+        let holder = fixture.another_client().await;
         let guard = holder.mutex("k").lock().await.unwrap();
         let mut waiters = JoinSet::new();
         for waiter in 1..=EACH {
-            let java = scene.java_plain(&format!("thread-{waiter}"));
+            let java = fixture.java_plain(&format!("thread-{waiter}"));
             waiters.spawn(async move {
                 java.lock().await.unwrap();
                 java.unlock().await.unwrap();
             });
-            let java = scene.java_plain(&waiter.to_string());
+            let java = fixture.java_plain(&waiter.to_string());
             waiters.spawn(async move {
                 java.lock_async().await.unwrap();
                 java.unlock_async().await.unwrap();
             });
-            let mutex = scene.mutex();
+            let mutex = fixture.mutex();
             waiters.spawn(async move { mutex.lock().await.unwrap().unlock().await.unwrap() });
         }
-        scene.until_listening("k", 2).await;
+        fixture.until_listening("k", 2).await;
         guard.unlock().await.unwrap();
         within(Duration::from_secs(3), "every turn", waiters.join_all()).await;
-        scene.until_nothing_is_left_of("k").await;
+        fixture.until_nothing_is_left_of("k").await;
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_lone_java_thread_is_not_starved_by_a_client_that_passes_the_lock_on() {
-    let Some(scene) = Scene::new(Version::Newest).await else {
+async fn local_hand_over_does_not_starve_a_java_thread() {
+    let Some(fixture) = Fixture::new(Version::Newest).await else {
         return;
     };
     let mut tasks = JoinSet::new();
     for _ in 0..64 {
-        let mutex = scene.mutex();
+        let mutex = fixture.mutex();
         tasks.spawn(async move {
             loop {
                 mutex.lock().await.unwrap().unlock().await.unwrap();
             }
         });
     }
-    let turns = scene.java_plain("anna").count("counter", 20);
+    let turns = fixture.java_plain("anna").count("counter", 20);
     let longest = within(LIMIT, "its turns", turns).await.unwrap();
     assert!(longest < 1_000, "{longest} ms");
     tasks.shutdown().await;
 }
 
-/// Java's `tryLock()` never waits, so nobody hears of it.
+/// Java's `tryLock()` never waits, so the client that holds the key cannot know about it.
 #[tokio::test]
-async fn a_java_thread_that_only_tries_gets_its_turn_beside_tasks_that_hand_the_lock_on() {
-    for scene in Scene::each().await {
+async fn local_hand_over_does_not_starve_java_try_lock() {
+    for fixture in Fixture::each().await {
         let mut tasks = JoinSet::new();
         for _ in 0..4 {
-            let mutex = scene.mutex();
+            let mutex = fixture.mutex();
             tasks.spawn(async move {
                 loop {
                     let guard = mutex.lock().await.unwrap();
-                    // sleep: the work.
+                    // sleep: the work under the lock.
                     tokio::time::sleep(Duration::from_millis(5)).await;
                     guard.unlock().await.unwrap();
                 }
             });
         }
-        let java = scene.java_plain("anna");
+        let java = fixture.java_plain("anna");
         let (started, mut turns) = (Instant::now(), 0);
         while turns < 2 && started.elapsed() < LIMIT {
             if java.try_lock().await.unwrap() {

@@ -1,4 +1,4 @@
-//! The database through sqlx. `src/client.rs` of `fenced-write` is the same through rusqlite.
+//! The database through sqlx. `src/client.rs` of `fenced-write` does the same with rusqlite.
 
 use std::error::Error;
 use std::path::Path;
@@ -9,7 +9,7 @@ use tokio::runtime::Runtime;
 
 use crate::value::Value;
 
-/// A pool of connections to a SQLite file, and the runtime that they need: the rest of this example is not asynchronous.
+/// A pool of connections to a SQLite file, and the runtime that they need, because the rest of this example is synchronous.
 #[derive(Debug)]
 pub(crate) struct Database {
     pool: SqlitePool,
@@ -17,7 +17,7 @@ pub(crate) struct Database {
 }
 
 impl Database {
-    /// Opens the file, or makes it.
+    /// Opens or creates the file.
     pub(crate) fn open(path: &Path) -> Result<Self, Box<dyn Error>> {
         let runtime = Runtime::new()?;
         let options = SqliteConnectOptions::new().filename(path).create_if_missing(true);
@@ -25,9 +25,9 @@ impl Database {
         Ok(Database { pool, runtime })
     }
 
-    /// Runs one statement, and returns how many rows it wrote.
+    /// Runs a statement. Returns the number of rows that it wrote.
     pub(crate) fn execute(&self, sql: &str, values: &[Value]) -> Result<u64, Box<dyn Error>> {
-        // sqlx asks for a word where text was made at run time: no value is in this one, and its names are checked.
+        // sqlx wants to be assured that SQL built at run time is safe: it contains no values, and its names are checked.
         let mut query = sqlx::query(AssertSqlSafe(sql.to_owned()));
         for value in values {
             query = match *value {

@@ -1,4 +1,4 @@
-//! `fenced-write` with sqlx: all is the same but the client of the database.
+//! `fenced-write` with sqlx. Only the client of the database differs.
 
 mod client;
 #[path = "../../src/holder.rs"]

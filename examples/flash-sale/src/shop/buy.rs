@@ -1,4 +1,4 @@
-//! `POST /buy/WAY/BUYER`: sells one item, under the lock that the way asks for.
+//! `POST /buy/WAY/BUYER`: sells one item, under the lock of the chosen way.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,35 +15,35 @@ use super::way::{SHELF, Way};
 use crate::Fault;
 use crate::program::words;
 
-/// How long a buyer waits for the lock unless he says so: longer than a whole sale.
+/// How long a buyer waits for the lock by default: longer than a whole sale.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// How long a buyer thinks at the shelf unless he says so, and how long he may.
+/// How long a buyer thinks at the shelf by default, and the maximum.
 const THINK: Duration = Duration::from_millis(10);
 const LONGEST: Duration = Duration::from_secs(60);
 
-/// What a shop has; clones share it.
+/// The state of a shop; clones share it.
 #[derive(Clone)]
 pub(super) struct Shop {
     pub(super) till: Arc<Till>,
-    /// The lock of the one shelf.
+    /// The lock of the single shelf.
     pub(super) shelf: Mutex,
-    /// The locks of ten.
+    /// The locks of the ten shelves.
     pub(super) shelves: Striped,
 }
 
-/// What a buyer asks for.
-struct Wish {
+/// The request of a buyer.
+struct Purchase {
     way: Way,
     buyer: String,
     think: Duration,
     patience: Duration,
 }
 
-/// The handler. The headers `think` and `patience` say how long this buyer does either: `5ms`, `2s`.
+/// Handles the request. The headers `think` and `patience` set these times for this buyer: `5ms`, `2s`.
 ///
-/// When a client closes its connection, the server drops the handler's future. The sale runs in a task of its own, which
-/// that does not end: else the lock would be given back in the middle of it.
+/// When a client closes its connection, the server drops the handler's future. The sale runs in a separate task, so that
+/// it goes on; otherwise the lock would be released in the middle of it.
 pub(super) async fn buy(
     State(shop): State<Shop>,
     Path((way, buyer)): Path<(Way, String)>,
@@ -54,16 +54,16 @@ pub(super) async fn buy(
         let duration = said.map_or(Ok(usual), parse_duration);
         duration.map_err(|error| (StatusCode::BAD_REQUEST, format!("{name}: {error}\n")))
     };
-    let wish = Wish {
+    let purchase = Purchase {
         way,
         buyer,
         think: duration("think", THINK)?.min(LONGEST),
         patience: duration("patience", PATIENCE)?,
     };
-    let bought = tokio::spawn(async move { shop.serve(&wish).await });
+    let bought = tokio::spawn(async move { shop.serve(&purchase).await });
     match bought.await.map_err(Fault::from).flatten() {
         Ok(sale) => Ok(answer(sale)),
-        // Whether there is an order is open: a buyer who asks again under the same name finds out.
+        // Unknown whether there is an order: a buyer that asks again with the same name gets the answer.
         Err(fault) => {
             eprintln!("a sale failed: {}", words(&*fault));
             Err((StatusCode::INTERNAL_SERVER_ERROR, format!("{fault}\n")))
@@ -71,7 +71,7 @@ pub(super) async fn buy(
     }
 }
 
-/// What a buyer is told of his sale; there is none if the lock was busy for longer than he waits.
+/// The answer to a buyer. `None`: the lock was busy for longer than the buyer waits.
 fn answer(sale: Option<Sale>) -> Response {
     match sale {
         Some(Sale::Sold(number)) => (StatusCode::CREATED, format!("order {number}\n")).into_response(),
@@ -86,19 +86,19 @@ fn answer(sale: Option<Sale>) -> Response {
 }
 
 impl Shop {
-    async fn serve(&self, wish: &Wish) -> Result<Option<Sale>, Fault> {
-        match wish.way {
-            Way::Unlocked => self.sell(SHELF, wish, None).await.map(Some),
-            Way::Locked | Way::Fenced => self.sell_under(&self.shelf, wish).await,
-            Way::Striped => self.sell_from_any(wish).await,
+    async fn serve(&self, purchase: &Purchase) -> Result<Option<Sale>, Fault> {
+        match purchase.way {
+            Way::Unlocked => self.sell(SHELF, purchase, None).await.map(Some),
+            Way::Locked | Way::Fenced => self.sell_under(&self.shelf, purchase).await,
+            Way::Striped => self.sell_from_any(purchase).await,
         }
     }
 
-    /// Sells from the shelf that is this buyer's, and when that is empty, from any that still has one.
-    async fn sell_from_any(&self, wish: &Wish) -> Result<Option<Sale>, Fault> {
-        let own = self.shelves.mutex(&wish.buyer);
+    /// Sells from the buyer's own shelf, and if that is empty, from any shelf that has an item.
+    async fn sell_from_any(&self, purchase: &Purchase) -> Result<Option<Sale>, Fault> {
+        let own = self.shelves.mutex(&purchase.buyer);
         for shelf in [own].into_iter().chain(self.shelves.stripes()) {
-            match self.sell_under(shelf, wish).await? {
+            match self.sell_under(shelf, purchase).await? {
                 Some(Sale::SoldOut) if self.has_items().await? => {}
                 sale => return Ok(sale),
             }
@@ -106,15 +106,15 @@ impl Shop {
         Ok(Some(Sale::SoldOut))
     }
 
-    /// Sells under that lock; `None` if it is busy for longer than the buyer waits.
+    /// Sells under that lock. `None` if it is busy for longer than the buyer waits.
     ///
-    /// When the lock is lost, that is the error: a sale that has begun is not called back, and goes on without it. Only the
-    /// token is against it then.
-    async fn sell_under(&self, lock: &Mutex, wish: &Wish) -> Result<Option<Sale>, Fault> {
+    /// If the lock is lost, that is the error. A sale that has begun cannot be stopped, and goes on without the lock. Only its
+    /// token can stop it then.
+    async fn sell_under(&self, lock: &Mutex, purchase: &Purchase) -> Result<Option<Sale>, Fault> {
         let sold = lock.try_with_or_else(
-            wish.patience,
+            purchase.patience,
             async |guard| {
-                let sale = self.sell(guard.key().as_str(), wish, wish.token(guard)?);
+                let sale = self.sell(guard.key().as_str(), purchase, purchase.token(guard)?);
                 sale.await.map(Some)
             },
             async || Ok(None),
@@ -122,8 +122,13 @@ impl Shop {
         sold.await
     }
 
-    async fn sell(&self, shelf: &str, wish: &Wish, token: Option<FencingToken>) -> Result<Sale, Fault> {
-        let (shelf, buyer, think) = (shelf.to_owned(), wish.buyer.clone(), wish.think);
+    async fn sell(
+        &self,
+        shelf: &str,
+        purchase: &Purchase,
+        token: Option<FencingToken>,
+    ) -> Result<Sale, Fault> {
+        let (shelf, buyer, think) = (shelf.to_owned(), purchase.buyer.clone(), purchase.think);
         let sale = self.run(move |till| till.sell(&shelf, &buyer, token, think));
         Ok(sale.await?)
     }
@@ -133,7 +138,7 @@ impl Shop {
             .await
     }
 
-    /// SQLite blocks, so it works on a thread that may.
+    /// Runs a SQLite call, which blocks, on a thread for blocking work.
     pub(super) async fn run<T: Send + 'static>(
         &self,
         work: impl FnOnce(&Till) -> rusqlite::Result<T> + Send + 'static,
@@ -141,12 +146,12 @@ impl Shop {
         let till = self.till.clone();
         tokio::task::spawn_blocking(move || work(&till))
             .await
-            .expect("nobody panics at a till")
+            .expect("no sale panics")
     }
 }
 
-impl Wish {
-    /// What fences the sale; `None` for a way that does without.
+impl Purchase {
+    /// The token that fences the sale; `None` for a way without fencing.
     fn token(&self, guard: &Guard) -> Result<Option<FencingToken>, tenure::Error> {
         match self.way {
             Way::Unlocked | Way::Locked => Ok(None),

@@ -1,4 +1,4 @@
-//! A shop's server: its routes, and its end.
+//! The server of a shop: its routes, and its shutdown.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,12 +19,12 @@ use crate::{Fault, program, stop};
 /// The key of the lock under which a shop opens the database.
 const OPENING: &str = "flash-sale:opening";
 
-/// Serves until it is asked to stop. `lease` is how long the others wait for a shop that hangs.
+/// Serves until the process is asked to stop. `lease` is how long other shops wait for one that hangs.
 pub(crate) async fn serve(address: &str, database: &str, lease: Duration) -> Result<(), Fault> {
     let store = program::named_store().unwrap_or_else(|| "redis://127.0.0.1:6379".to_owned());
     let locks = tenure::connect_with(&store, Settings::default().lease(lease)).await?;
     let served = sell(&locks, address, database).await;
-    // Last: what is still held is given back before the process ends, not when its lease does.
+    // At the end, so that locks are released before the process ends instead of when their leases end.
     let closed = locks.close(Duration::from_secs(5)).await;
     served.and(closed.map_err(Into::into))
 }
@@ -35,7 +35,7 @@ async fn sell(locks: &Client, address: &str, database: &str) -> Result<(), Fault
     let database = database.to_owned();
     let shelves = [Way::Locked, Way::Striped].map(Way::shelves).concat();
     let open = || tokio::task::spawn_blocking(move || Stock::open(&database, &shelves));
-    // Shops may start at once, and SQLite lets but one of them make the database: the others fail, and do not wait.
+    // Shops may start at once, and only one of them can create the database: SQLite makes the others fail without waiting.
     let stock = locks
         .mutex(OPENING)
         .try_with(async |_| Ok::<_, Fault>(open().await??))
@@ -61,20 +61,20 @@ async fn sell(locks: &Client, address: &str, database: &str) -> Result<(), Fault
 
 type Answer = Result<String, (StatusCode, String)>;
 
-/// `POST /restock/WAY`: a new sale, on the shelves of that way.
+/// `POST /restock/WAY`: starts a new sale, on the shelves of that way.
 async fn restock(State(shop): State<Shop>, Path(way): Path<Way>) -> Answer {
     let restocked = shop.run(move |till| till.restock(&way.shelves()));
     restocked.await.map_err(fault)?;
     Ok("restocked\n".to_owned())
 }
 
-/// `GET /books`: all orders of all shops, and what is left.
+/// `GET /books`: the number of orders of all shops, and of the remaining items.
 async fn books(State(shop): State<Shop>) -> Answer {
     let (sold, left) = shop.run(|till| till.stock.books()).await.map_err(fault)?;
     Ok(format!("sold {sold}\nleft {left}\n"))
 }
 
-/// `GET /till`: what goes on in this shop.
+/// `GET /till`: the current state of this shop.
 async fn till(State(shop): State<Shop>) -> String {
     shop.till.report()
 }

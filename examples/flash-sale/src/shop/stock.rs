@@ -1,4 +1,4 @@
-//! The database that all shops share: what is on the shelves, and who has ordered. These calls block.
+//! The database that all shops share: the items on the shelves, and the orders. These calls block.
 
 use std::error::Error;
 use std::sync::{Mutex, PoisonError};
@@ -9,10 +9,10 @@ use rusqlite::{Connection, OptionalExtension, TransactionBehavior, params, param
 use tenure::FencingToken;
 use tenure::fenced::{Dialect, Fence, Statement, applied};
 
-/// What there is to sell.
+/// Number of items to sell.
 pub(crate) const ITEMS: i64 = 100;
 
-/// How long a statement waits for another shop's.
+/// How long a statement waits for the statements of other shops.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 const SCHEMA: &str = "
@@ -20,29 +20,29 @@ const SCHEMA: &str = "
     CREATE TABLE IF NOT EXISTS stock (shelf TEXT PRIMARY KEY, items INTEGER NOT NULL, fence INTEGER NOT NULL DEFAULT 0);
     CREATE TABLE IF NOT EXISTS orders (number INTEGER PRIMARY KEY, buyer TEXT NOT NULL UNIQUE);";
 
-/// How a sale went.
+/// The result of a sale.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sale {
-    /// An order, with its number.
+    /// A new order, with its number.
     Sold(i64),
-    /// The order that this buyer has already.
+    /// The order that this buyer already has.
     Had(i64),
     /// The shelf is empty.
     SoldOut,
-    /// A later holder of the lock has been at the shelf: nothing was sold.
+    /// A later holder of the lock has fenced the shelf: nothing was sold.
     Overtaken,
 }
 
 /// The shared database.
 pub(crate) struct Stock {
-    /// Used for a statement or a transaction at a time, and by nobody who thinks.
+    /// Locked for one statement or transaction at a time, and never while a buyer thinks.
     connection: Mutex<Connection>,
     look: Statement,
     take: Statement,
 }
 
 impl Stock {
-    /// Opens the database, with a row for each of these shelves: empty ones, if they are not there.
+    /// Opens the database, with a row for each of these shelves; new rows have no items.
     pub(crate) fn open(path: &str, shelves: &[String]) -> Result<Stock, Box<dyn Error + Send + Sync>> {
         let fence = Fence::new(Dialect::Sqlite, "stock", &["shelf"])?;
         let connection = Connection::open(path)?;
@@ -63,7 +63,7 @@ impl Stock {
         Ok(stock)
     }
 
-    /// Puts all items on these shelves, in equal parts, and forgets the orders.
+    /// Distributes all items over these shelves equally, and deletes the orders.
     pub(crate) fn restock(&self, shelves: &[String]) -> rusqlite::Result<()> {
         // `ITEMS` is a multiple of the number of shelves, one or ten.
         let each = ITEMS / shelves.len() as i64;
@@ -80,10 +80,10 @@ impl Stock {
         })
     }
 
-    /// What is on a shelf; `None` if a later holder than the one with this token has been there.
+    /// The number of items on a shelf; `None` if a later holder has fenced the shelf.
     ///
-    /// With a token it also fences the shelf: who is older can take nothing from it any more. Without that an old holder
-    /// could still take one between this look and the taking that follows it, and what was read here would be out of date.
+    /// With a token it also fences the shelf, so that older holders can take nothing from it any more. Otherwise an old holder
+    /// could take an item between this look and the update that follows it, and the number would be out of date.
     pub(crate) fn look(&self, shelf: &str, token: Option<FencingToken>) -> rusqlite::Result<Option<i64>> {
         let Some(token) = token else {
             let sql = "SELECT items FROM stock WHERE shelf = ?1";
@@ -101,7 +101,7 @@ impl Stock {
         })
     }
 
-    /// Leaves so many on a shelf, and writes the order. With a token, only if no later holder has been there.
+    /// Sets the number of items on a shelf and inserts the order. With a token, only if no later holder has fenced the shelf.
     pub(crate) fn take(
         &self,
         shelf: &str,
@@ -112,7 +112,7 @@ impl Stock {
         self.run(|connection| {
             let taking = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
             if let Some(token) = token {
-                // The one line that fences: UPDATE stock SET items = ?, fence = ? WHERE shelf = ? AND fence <= ?
+                // The statement that fences: UPDATE stock SET items = ?, fence = ? WHERE shelf = ? AND fence <= ?
                 let shelf = Value::from(shelf.to_owned());
                 let values = self.take.params([Value::from(leave)], token, [shelf]);
                 let rows = taking.execute(self.take.sql(), params_from_iter(values))?;
@@ -128,7 +128,7 @@ impl Stock {
             let order =
                 "INSERT INTO orders (buyer) VALUES (?1) ON CONFLICT (buyer) DO NOTHING RETURNING number";
             let Some(number) = taking.query_row(order, [buyer], |row| row.get(0)).optional()? else {
-                // One for each buyer: what was taken is put back.
+                // The buyer already has an order, so the transaction is rolled back.
                 return Ok(order_of(&taking, buyer)?.map_or(Sale::SoldOut, Sale::Had));
             };
             taking.commit()?;
@@ -136,12 +136,12 @@ impl Stock {
         })
     }
 
-    /// The order that a buyer has.
+    /// The number of the buyer's order.
     pub(crate) fn order_of(&self, buyer: &str) -> rusqlite::Result<Option<i64>> {
         self.run(|connection| order_of(connection, buyer))
     }
 
-    /// How many orders there are, and how many items are left on all shelves.
+    /// The number of orders, and the number of items left on all shelves.
     pub(crate) fn books(&self) -> rusqlite::Result<(i64, i64)> {
         let sql = "SELECT (SELECT count(*) FROM orders), (SELECT coalesce(sum(items), 0) FROM stock)";
         self.run(|connection| connection.query_row(sql, [], |row| Ok((row.get(0)?, row.get(1)?))))

@@ -1,4 +1,4 @@
-//! The till: a buyer looks at the shelf, thinks for a moment, and takes one. These calls block.
+//! The till: a buyer looks at the shelf, thinks for a moment, and takes an item. These calls block.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::thread::sleep;
@@ -8,7 +8,7 @@ use tenure::FencingToken;
 
 use super::stock::{Sale, Stock};
 
-/// Where this shop sells, and what it has seen there.
+/// The stock that this shop sells from, and the shop's counters.
 pub(crate) struct Till {
     pub(crate) stock: Stock,
     thinking: AtomicU64,
@@ -26,14 +26,14 @@ impl Till {
         }
     }
 
-    /// Begins another sale, on these shelves.
+    /// Begins a new sale on these shelves.
     pub(crate) fn restock(&self, shelves: &[String]) -> rusqlite::Result<()> {
         self.at_once.store(0, Relaxed);
         self.overtaken.store(0, Relaxed);
         self.stock.restock(shelves)
     }
 
-    /// Sells one item of that shelf, fenced if there is a token. Each buyer has one order, however often he asks.
+    /// Sells one item of that shelf, fenced if there is a token. Each buyer has one order, even after several requests.
     pub(crate) fn sell(
         &self,
         shelf: &str,
@@ -49,7 +49,7 @@ impl Till {
             Some(..=0) => Ok(Sale::SoldOut),
             Some(items) => {
                 let _thinking = self.begin_to_think();
-                // Another's price, a payment: what makes a sale slower than a statement of SQL.
+                // A slow step, such as a payment, which makes a sale slower than a statement of SQL.
                 sleep(think);
                 Ok(self.noted(self.stock.take(shelf, items - 1, buyer, token)?))
             }
@@ -69,8 +69,8 @@ impl Till {
         Thinking(&self.thinking)
     }
 
-    /// This process, how many stand between their look and the end of their taking, the most there were of them, and how
-    /// many were overtaken.
+    /// The process ID, the number of buyers that think at the moment, the greatest number so far, and the number of overtaken
+    /// sales.
     pub(crate) fn report(&self) -> String {
         let [thinking, at_once, overtaken] =
             [&self.thinking, &self.at_once, &self.overtaken].map(|count| count.load(Relaxed));
@@ -79,7 +79,7 @@ impl Till {
     }
 }
 
-/// One buyer between look and taking.
+/// Counts a buyer between the look and the update, until dropped.
 struct Thinking<'a>(&'a AtomicU64);
 
 impl Drop for Thinking<'_> {

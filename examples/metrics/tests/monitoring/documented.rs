@@ -1,10 +1,10 @@
-//! The metrics as the documentation has them.
+//! The metrics in the documentation.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 const TELEMETRY: &str = include_str!("../../../../crates/tenure/docs/telemetry.md");
 
-/// The metrics, and what the series of each are called once they are exported.
+/// The metrics, and the names of the series that each of them exports.
 pub(crate) fn metrics() -> BTreeMap<&'static str, Vec<String>> {
     let rows = TELEMETRY.lines().filter(|line| line.starts_with("| `tenure_"));
     let metric = |row: &'static str| {
@@ -25,7 +25,7 @@ pub(crate) fn series() -> BTreeSet<String> {
     metrics().into_values().flatten().collect()
 }
 
-/// The values that a label is said to have.
+/// The documented values of a label.
 pub(crate) fn values(label: &str) -> BTreeSet<&'static str> {
     let items = TELEMETRY
         .split("\n\n")

@@ -1,5 +1,5 @@
-//! The example, scraped by a real Prometheus that has loaded the alerts.
-//! What Grafana would send is sent to Prometheus instead.
+//! The example, scraped by a real Prometheus that has loaded the alerts. The queries of the Grafana dashboard are sent to
+//! Prometheus directly.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -9,10 +9,10 @@ use rustix::process::Signal;
 use serde_json::Value;
 use tenure_servers::needs;
 
-use crate::scene::{Process, Scene, wait_for};
+use crate::fixture::{Fixture, Process, wait_for};
 use crate::{documented, http, loaded};
 
-/// What the example's workers make happen, over and over.
+/// The metrics that the example's workers always raise.
 const HAPPENS: &[&str] = &[
     "tenure_local_handovers_total",
     "tenure_lost_total{cause=\"evicted\"}",
@@ -23,16 +23,16 @@ const HAPPENS: &[&str] = &[
     "tenure_acquisitions_total{outcome=\"cancelled\"}",
 ];
 
-/// An address of this machine that nobody listens at.
+/// An unused address of this machine.
 fn free_address() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     listener.local_addr().expect("it is bound").to_string()
 }
 
-/// The example, which exports; and its address.
-fn start_example(scene: &Scene) -> (Process, String) {
+/// Starts the example, which exports metrics. Also returns its address.
+fn start_example(fixture: &Fixture) -> (Process, String) {
     let address = free_address();
-    let mut command = scene.command(env!("CARGO_BIN_EXE_metrics-export"));
+    let mut command = fixture.command(env!("CARGO_BIN_EXE_metrics-export"));
     command.arg(&address);
     let example = Process::start(command);
     assert_eq!(
@@ -42,22 +42,22 @@ fn start_example(scene: &Scene) -> (Process, String) {
     (example, address)
 }
 
-/// A Prometheus that scrapes this address and has loaded the alerts; and its own address.
-fn start_prometheus(scene: &Scene, exporter: &str) -> (Process, String) {
+/// Starts a Prometheus that scrapes this address and has loaded the alerts. Also returns its address.
+fn start_prometheus(fixture: &Fixture, exporter: &str) -> (Process, String) {
     let rules = loaded::path("tenure.rules.yml");
     let config = format!(
         "global: {{scrape_interval: 500ms, evaluation_interval: 500ms}}\n\
          rule_files: [{rules:?}]\n\
          scrape_configs: [{{job_name: shop, static_configs: [{{targets: [{exporter:?}]}}]}}]\n"
     );
-    fs::write(scene.path("prometheus.yml"), config).expect("the folder is ours");
-    let mut command = scene.command("prometheus");
+    fs::write(fixture.path("prometheus.yml"), config).expect("the folder is ours");
+    let mut command = fixture.command("prometheus");
     command.args(["--config.file=prometheus.yml", "--storage.tsdb.path=data"]);
     command.arg("--web.listen-address=127.0.0.1:0");
     let prometheus = Process::start(command);
     let mut address = None;
     wait_for("Prometheus is ready", || {
-        let log = fs::read_to_string(scene.path("stderr")).expect("it is being written");
+        let log = fs::read_to_string(fixture.path("stderr")).expect("it is being written");
         let line = log.lines().find(|line| line.contains("msg=\"Listening on\""));
         address = line
             .and_then(|line| line.rsplit_once("address="))
@@ -67,7 +67,7 @@ fn start_prometheus(scene: &Scene, exporter: &str) -> (Process, String) {
     (prometheus, address.expect("it listens"))
 }
 
-/// What a path of Prometheus's API answers as `data`.
+/// The `data` of the answer to a request to Prometheus's API.
 fn api(address: &str, path: &str) -> Value {
     let reply = http::ask(address, &format!("GET /api/v1/{path}"), "", "");
     let mut answer: Value = serde_json::from_str(&reply.body).expect("it answers in JSON");
@@ -75,14 +75,14 @@ fn api(address: &str, path: &str) -> Value {
     answer["data"].take()
 }
 
-/// The samples that an expression has at this moment.
+/// The current samples of an expression.
 fn query(address: &str, expression: &str) -> Vec<Value> {
     let encoded: String = expression.bytes().map(|byte| format!("%{byte:02x}")).collect();
     let data = api(address, &format!("query?query={encoded}"));
     data["result"].as_array().expect("samples").clone()
 }
 
-/// The values that a label has in the samples of an expression.
+/// The values of a label in the samples of an expression.
 fn labels(prometheus: &str, label: &str, expression: &str) -> BTreeSet<String> {
     let samples = query(prometheus, &format!("count by ({label}) ({expression})"));
     let values = samples
@@ -115,7 +115,7 @@ fn alerts(prometheus: &str) -> Vec<Value> {
         .collect()
 }
 
-/// Whether all rules were evaluated, without an error, and say all that whoever is called by them must know.
+/// Checks that all rules were evaluated without an error, and that each has all texts that an operator needs.
 fn assert_healthy(prometheus: &str) {
     wait_for("the rules are evaluated", || {
         alerts(prometheus).iter().all(|rule| rule["health"] != "unknown")
@@ -133,7 +133,7 @@ fn assert_healthy(prometheus: &str) {
     }
 }
 
-/// Histograms have buckets, from 100 µs to 60 s.
+/// Checks that histograms have buckets from 100 µs to 60 s.
 fn assert_buckets(address: &str) {
     let bounds = labels(address, "le", "tenure_wait_seconds_bucket");
     let bounds: Vec<f64> = bounds.iter().filter_map(|bound| bound.parse().ok()).collect();
@@ -142,7 +142,7 @@ fn assert_buckets(address: &str) {
     }
 }
 
-/// An eviction raises its alert, and the alert says whose locks they were.
+/// Checks that an eviction raises its alert, and that the alert names the affected client.
 fn assert_an_eviction_is_told(address: &str, exporter: &str) {
     let mut raised = Value::Null;
     wait_for("an eviction raises its alert", || {
@@ -158,10 +158,10 @@ fn assert_an_eviction_is_told(address: &str, exporter: &str) {
 }
 
 #[test]
-fn the_example_ends_when_it_is_asked_to_and_frees_its_address() {
+fn the_example_stops_on_sigterm_and_frees_its_address() {
     for signal in [Signal::INT, Signal::TERM] {
-        let scene = Scene::new();
-        let (mut example, address) = start_example(&scene);
+        let fixture = Fixture::new();
+        let (mut example, address) = start_example(&fixture);
         example.send(signal);
         assert_eq!(example.exit_code(), 0);
         assert!(TcpStream::connect(&address).is_err(), "{address} is free again");
@@ -169,13 +169,13 @@ fn the_example_ends_when_it_is_asked_to_and_frees_its_address() {
 }
 
 #[test]
-fn a_real_prometheus_reads_every_metric_shows_every_panel_and_raises_an_alert() {
+fn prometheus_reads_every_metric_and_raises_an_alert() {
     if !needs("prometheus", "prometheus") {
         return;
     }
-    let scene = Scene::new();
-    let (_example, exporter) = start_example(&scene);
-    let (_prometheus, address) = start_prometheus(&scene, &exporter);
+    let fixture = Fixture::new();
+    let (_example, exporter) = start_example(&fixture);
+    let (_prometheus, address) = start_prometheus(&fixture, &exporter);
 
     let documented = documented::series();
     wait_for("every documented metric has series", || {

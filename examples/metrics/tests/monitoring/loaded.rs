@@ -1,4 +1,4 @@
-//! The alerts and the dashboard, as they are loaded, and what they ask for.
+//! The alerts and the dashboard as they are loaded, and the metrics that they use.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -25,7 +25,7 @@ pub(crate) fn alerts() -> Vec<&'static str> {
     names.collect()
 }
 
-/// The panels that show something; rows only group them.
+/// The panels with content, without the rows that group them.
 pub(crate) fn panels() -> Vec<Value> {
     let dashboard: Value = serde_json::from_str(DASHBOARD).expect("the dashboard is JSON");
     let panels = dashboard["panels"].as_array().expect("it has panels").iter();
@@ -46,13 +46,13 @@ pub(crate) fn queries() -> Vec<String> {
     filled.collect()
 }
 
-/// Everything in a text that looks like the name of a metric or of a series of ours.
+/// Every name in a text that looks like one of our metrics or series.
 pub(crate) fn names(text: &str) -> BTreeSet<&str> {
     let words = text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_');
     words.filter(|word| word.starts_with("tenure_")).collect()
 }
 
-/// The values with which a text compares a label.
+/// The values that a text compares with a label.
 pub(crate) fn compared<'a>(text: &'a str, label: &str) -> BTreeSet<&'a str> {
     let after = text.split(label).skip(1);
     let quoted = after.filter_map(|rest| {

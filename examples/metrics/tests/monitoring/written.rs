@@ -1,4 +1,4 @@
-//! What can be known of the alerts and the dashboard without running them.
+//! Checks of the alerts and the dashboard that need no running Prometheus.
 
 use std::collections::BTreeSet;
 use std::process::Command;
@@ -10,7 +10,7 @@ use crate::documented;
 use crate::loaded::{self, DASHBOARD, RULES, RULES_TEST};
 
 #[test]
-fn only_documented_metrics_are_asked_for() {
+fn alerts_and_panels_use_only_documented_metrics() {
     let documented = documented::series();
     for (file, text) in [
         ("rules", RULES),
@@ -25,7 +25,7 @@ fn only_documented_metrics_are_asked_for() {
 }
 
 #[test]
-fn only_documented_outcomes_and_causes_are_asked_for() {
+fn alerts_and_panels_use_only_documented_labels() {
     let queries = loaded::queries().join("\n");
     for label in ["outcome", "cause"] {
         let documented = documented::values(label);
@@ -38,7 +38,7 @@ fn only_documented_outcomes_and_causes_are_asked_for() {
 }
 
 #[test]
-fn the_dashboard_shows_every_metric_in_plain_words_by_its_variables() {
+fn the_dashboard_shows_every_metric_with_a_description() {
     let shown = loaded::names(DASHBOARD);
     for (metric, series) in documented::metrics() {
         assert!(

@@ -1,6 +1,6 @@
 package tenure.interop;
 
-/** The one answer to one request. */
+/** The answer to a request; there is exactly one. */
 final class Answer {
     private final long id;
 

@@ -14,7 +14,7 @@ import org.redisson.api.RedissonClient;
 import org.redisson.client.codec.StringCodec;
 import org.redisson.config.Config;
 
-/** One Redisson client and its owners: a lock of Redisson belongs to a thread, so each owner is one. */
+/** A Redisson client and its owners. A Redisson lock belongs to a thread, so each owner is a thread. */
 final class Fleet {
     private final RedissonClient redisson;
     private final Map<String, Owner> owners = new ConcurrentHashMap<>();
@@ -30,7 +30,7 @@ final class Fleet {
         redisson = Redisson.create(config);
     }
 
-    /** What stands before the thread's number in the name of a holder. */
+    /** The part of a holder's name before the thread's number. */
     String id() {
         return redisson.getId();
     }
@@ -47,7 +47,7 @@ final class Fleet {
             default -> throw new IllegalArgumentException("no such kind of lock: " + kind);
         };
         switch (verb) {
-            // An owner of this verb is a number, and no thread: many can wait and none is kept.
+            // The owner is a number here, not a thread, and a waiting owner blocks no thread.
             case "lock-async" -> lock.lockAsync(Long.parseLong(rest[0]), TimeUnit.MILLISECONDS, Long.parseLong(name))
                     .whenComplete(answering(answer));
             case "unlock-async" -> lock.unlockAsync(Long.parseLong(name)).whenComplete(answering(answer));
@@ -59,7 +59,7 @@ final class Fleet {
         }
     }
 
-    /** Called on the owner's thread. A lease of 0 is one that the watchdog renews. */
+    /** Runs on the owner's thread. With a lease of 0 the watchdog renews the lock. */
     private Object call(String verb, RLock lock, String[] rest) throws InterruptedException {
         long[] ms = new long[rest.length];
         for (int i = 0; i < rest.length && !verb.equals("count"); i++) {
@@ -76,7 +76,7 @@ final class Fleet {
                 }
                 return null;
             case "try":
-                // Without arguments it is another script than with a wait of 0.
+                // Without arguments Redisson runs another script than with a wait of 0.
                 return lock.tryLock();
             case "try-within":
                 return ms[1] > 0
@@ -102,7 +102,7 @@ final class Fleet {
         }
     }
 
-    /** Adds 1 under the lock by reading and then writing, so that two at a time lose a turn. Answers the longest wait in ms. */
+    /** Increments under the lock by reading and then writing, so that two at a time lose an increment. Returns the longest wait in ms. */
     private long count(RLock lock, String counter, int turns) {
         RBucket<String> bucket = redisson.getBucket(counter, StringCodec.INSTANCE);
         long longest = 0;
@@ -134,7 +134,7 @@ final class Fleet {
         };
     }
 
-    /** A thread that does one thing after the other. */
+    /** A thread that handles one request at a time. */
     private static final class Owner {
         private volatile Thread thread;
         private final ExecutorService executor;

@@ -8,8 +8,8 @@ import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
 
 /**
- * Reads requests line by line on stdin and answers each with a line of JSON on stdout, as soon as it is done: a request that
- * waits for a lock keeps no other one waiting. Ends with its input, giving nothing back.
+ * Reads requests line by line on stdin, and answers each with a line of JSON on stdout as soon as it is done. A request that
+ * waits for a lock does not delay others. Ends at the end of its input, without releasing any lock.
  *
  * <pre>
  * 1 open fleet redis://127.0.0.1:6379 30000      {"id":1,"value":"the client's UUID"}
@@ -17,7 +17,7 @@ import java.util.concurrent.ConcurrentHashMap;
  * 3 unlock fleet berta plain k                   {"id":3,"error":"IllegalMonitorStateException","message":"..."}
  * </pre>
  *
- * Every request but open and close names a client, an owner, which is a thread of its own, a kind of lock and a key.
+ * Every request except open and close names a client, an owner (a thread), a kind of lock and a key.
  */
 final class Worker {
     private final Map<String, Fleet> fleets = new ConcurrentHashMap<>();
@@ -34,7 +34,7 @@ final class Worker {
                 answer.failed(error);
             }
         }
-        // Threads that wait for locks would keep the process alive.
+        // Ends the process although threads still wait for locks.
         Runtime.getRuntime().halt(0);
     }
 
