@@ -1,4 +1,4 @@
-//! `Client::watch`: what is told of changes, in which order, and how it lives through bad weather.
+//! `Client::watch`: which changes it reports, in which order, and what it does during transient errors.
 
 use std::collections::BTreeMap;
 use std::future::Future;
@@ -35,7 +35,7 @@ async fn next(changes: &mut Changes) -> Change {
         .expect("no error")
 }
 
-/// The change in one word, and its status.
+/// The kind of the next change as a word, and its status.
 async fn word(changes: &mut Changes) -> (&'static str, LockStatus) {
     match next(changes).await {
         Change::Held(status) => ("held", status),
@@ -46,14 +46,14 @@ async fn word(changes: &mut Changes) -> (&'static str, LockStatus) {
     }
 }
 
-/// Asserts that nothing is told for some seconds.
+/// Fails if a change is reported within some seconds.
 async fn silent(changes: &mut Changes) {
     let change = tokio::time::timeout(5 * SECOND, changes.next()).await;
     assert!(change.is_err(), "{change:?}");
 }
 
 #[tokio::test(start_paused = true)]
-async fn it_begins_with_what_stands_in_the_order_of_the_keys() {
+async fn a_watch_begins_with_the_present_state_in_key_order() {
     let client = client();
     let _guards = join_all(["b", "a:2", "a:1"].map(|key| hold(&client, key))).await;
     let mut changes = client.watch("a:");
@@ -65,7 +65,7 @@ async fn it_begins_with_what_stands_in_the_order_of_the_keys() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_key_is_told_when_it_is_held_waited_for_passed_on_and_freed() {
+async fn a_watch_reports_grants_waiters_hand_overs_and_frees() {
     let client = client();
     let mut changes = client.watch("");
     silent(&mut changes).await;
@@ -93,7 +93,7 @@ async fn a_key_is_told_when_it_is_held_waited_for_passed_on_and_freed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn renewals_and_the_passing_of_time_are_no_changes() {
+async fn renewals_and_passing_time_are_no_changes() {
     let client = client();
     let guard = hold(&client, "k").await;
     let mut changes = client.watch("");
@@ -103,7 +103,7 @@ async fn renewals_and_the_passing_of_time_are_no_changes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn many_keys_are_told_once_each_though_they_come_in_pages() {
+async fn each_key_of_several_pages_is_reported_once() {
     let client = client();
     let mut guards = Vec::new();
     for number in 0..600 {
@@ -118,7 +118,7 @@ async fn many_keys_are_told_once_each_though_they_come_in_pages() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn more_keys_than_its_limit_end_it_in_words() {
+async fn exceeding_the_key_limit_ends_a_watch_with_a_message() {
     let client = client();
     let _guards = join_all(["a", "b"].map(|key| hold(&client, key))).await;
     let mut changes = client.watch("").limit(1);
@@ -129,7 +129,7 @@ async fn more_keys_than_its_limit_end_it_in_words() {
     assert!(matches!(one, Ok(Change::Held(_))), "{one:?}");
 }
 
-/// They share their looks at the store.
+/// All watchers of a client share their scans of the store.
 #[tokio::test(start_paused = true)]
 async fn watchers_of_one_client_differ_in_prefix_limit_and_interval() {
     let client = client();
@@ -149,9 +149,9 @@ async fn watchers_of_one_client_differ_in_prefix_limit_and_interval() {
     silent(&mut one).await;
 }
 
-/// The look that another watcher makes may have begun before the lock was taken.
+/// A scan for another watcher may have begun before the lock was acquired, and must not be reused.
 #[tokio::test(start_paused = true)]
-async fn a_watcher_begins_with_what_stands_when_it_comes() {
+async fn a_watch_begins_with_the_state_at_its_start() {
     let client = client();
     let mut first = client.watch("");
     silent(&mut first).await;
@@ -164,7 +164,7 @@ async fn a_watcher_begins_with_what_stands_when_it_comes() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_store_is_looked_at_once_a_second_or_as_often_as_asked() {
+async fn the_store_is_scanned_every_second_or_as_configured() {
     let client = client();
     for (mut changes, interval) in [
         (client.watch(""), SECOND),
@@ -183,7 +183,7 @@ async fn the_store_is_looked_at_once_a_second_or_as_often_as_asked() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_next_that_is_dropped_loses_no_change() {
+async fn dropping_next_loses_no_change() {
     let client = client();
     let _guards = join_all(["a", "b"].map(|key| hold(&client, key))).await;
     let mut changes = client.watch("");
@@ -200,15 +200,15 @@ async fn a_next_that_is_dropped_loses_no_change() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn weather_is_told_once_and_does_not_end_it() {
+async fn a_transient_error_is_reported_once_and_the_watch_goes_on() {
     for seed in 0..4 {
         let (store, clock) = store();
         let calm = Client::new(store.client(clock.clone()), Settings::default());
-        let weather = Weather {
+        let faults = Weather {
             fails_before: 50,
             ..Weather::CALM
         };
-        let chaos = Chaos::new(store.client(clock), seed, weather);
+        let chaos = Chaos::new(store.client(clock), seed, faults);
         let mut changes = Client::new(Arc::new(chaos), Settings::default()).watch("");
         let (mut known, mut silences) = (BTreeMap::new(), Vec::new());
         for number in 0..40 {
@@ -216,7 +216,7 @@ async fn weather_is_told_once_and_does_not_end_it() {
             let guard = hold(&calm, &key).await;
             let end = tokio::time::Instant::now() + 30 * SECOND;
             while let Ok(change) = tokio::time::timeout_at(end, changes.next()).await {
-                match change.expect("weather is no error") {
+                match change.expect("transient errors are reported as changes") {
                     Change::Unavailable(error) => {
                         assert!(error.is_transient());
                         silences.push(true);
@@ -224,20 +224,20 @@ async fn weather_is_told_once_and_does_not_end_it() {
                     Change::Available => silences.push(false),
                     Change::Held(status) => drop(known.insert(status.key.to_string(), status)),
                     Change::Freed(status) => drop(known.remove(status.key.as_str())),
-                    other => panic!("nobody waits: {other:?}"),
+                    other => panic!("no claim waits: {other:?}"),
                 }
             }
             assert_eq!(known.keys().collect::<Vec<_>>(), [&key], "seed {seed}");
             guard.unlock().await.expect("it was held");
         }
         let alternating: Vec<bool> = (0..silences.len()).map(|nth| nth % 2 == 0).collect();
-        assert!(silences.len() > 10, "seed {seed}: no weather");
+        assert!(silences.len() > 10, "seed {seed}: no errors");
         assert_eq!(silences, alternating, "seed {seed}");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_fault_that_time_does_not_mend_ends_the_stream() {
+async fn a_permanent_error_ends_the_stream() {
     let client = client();
     let _guard = hold(&client, "k").await;
     let mut changes = client.watch("");
@@ -250,7 +250,7 @@ async fn a_fault_that_time_does_not_mend_ends_the_stream() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_rest_is_over_when_its_time_has_passed_though_the_machine_slept() {
+async fn the_scan_interval_counts_suspended_time() {
     let (store, clock) = store();
     let client = Client::new(store.client(clock.clone()), Settings::default());
     let mut changes = client.watch("").every(3600 * SECOND);
@@ -261,7 +261,7 @@ async fn a_rest_is_over_when_its_time_has_passed_though_the_machine_slept() {
     assert!(matches!(change, Ok(Ok(Change::Held(_)))), "{change:?}");
 }
 
-/// A watch with looks an hour apart, waited for on a thread of its own.
+/// Starts a thread that waits for the next change, with a scan interval of an hour.
 fn resting(mut changes: Changes) -> std::thread::JoinHandle<Result<Change, Error>> {
     let (rests, resting) = std::sync::mpsc::channel();
     let thread = std::thread::spawn(move || {
@@ -284,13 +284,13 @@ fn runtime() -> tokio::runtime::Runtime {
 }
 
 #[test]
-fn it_ends_when_the_runtime_ends_on_which_its_client_works() {
+fn a_watch_ends_with_its_clients_runtime() {
     for rests in [false, true] {
         let (home, client) = (runtime(), client());
         home.block_on(async { drop(hold(&client, "k").await.unlock().await) });
         let mut changes = client.watch("").every(3600 * SECOND);
         if rests {
-            // Its first look is over.
+            // Waits until the first scan is over.
             let first = async { tokio::time::timeout(SECOND / 10, changes.next()).await };
             assert!(home.block_on(first).is_err());
         }
@@ -303,7 +303,7 @@ fn it_ends_when_the_runtime_ends_on_which_its_client_works() {
 }
 
 #[test]
-fn it_ends_at_once_when_its_client_is_closed() {
+fn closing_the_client_ends_a_watch_at_once() {
     for own_thread in [false, true] {
         let home = runtime();
         let (store, clock) = store();
@@ -311,7 +311,7 @@ fn it_ends_at_once_when_its_client_is_closed() {
         let client = Client::new(store.client(clock), settings);
         home.block_on(async { drop(hold(&client, "k").await.unlock().await) });
         let mut changes = client.watch("").every(3600 * SECOND);
-        // Its first look is over: it rests.
+        // Waits until the first scan is over and the watch is idle.
         let first = async { tokio::time::timeout(SECOND / 10, changes.next()).await };
         assert!(home.block_on(first).is_err());
         let watcher = resting(changes);

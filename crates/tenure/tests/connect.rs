@@ -1,8 +1,8 @@
-//! From a URL to a client: what is refused, and in which words.
+//! Connecting by URL: which URLs are refused, and the messages of the errors.
 
 use tenure::{Error, connect};
 
-/// All that an error says, with its causes.
+/// The message of an error with all its causes.
 fn words(error: &Error) -> String {
     let mut words = error.to_string();
     let mut cause = std::error::Error::source(error);
@@ -15,7 +15,7 @@ fn words(error: &Error) -> String {
 }
 
 #[tokio::test]
-async fn a_store_that_this_build_does_not_have_is_refused_with_those_that_it_has() {
+async fn an_unknown_store_error_lists_the_known_stores() {
     let error = connect("gopher://nowhere").await.unwrap_err();
     assert!(matches!(error, Error::Unsupported(_)));
     let words = words(&error);
@@ -27,7 +27,7 @@ async fn a_store_that_this_build_does_not_have_is_refused_with_those_that_it_has
 
 #[cfg(not(feature = "sqlite"))]
 #[tokio::test]
-async fn a_store_that_was_left_out_says_which_feature_to_enable() {
+async fn a_store_left_out_of_the_build_names_its_feature() {
     let error = connect("sqlite:").await.unwrap_err();
     assert!(words(&error).contains("`sqlite`"), "{}", words(&error));
 }

@@ -1,4 +1,4 @@
-//! `Client::election`: one leader at a time, whose work ends with its lead.
+//! `Client::election`: one leader at a time, whose work ends when it loses the lead.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -14,19 +14,19 @@ use tokio::task::JoinHandle;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-struct World {
+struct Fixture {
     store: MemoryStore,
     clock: Arc<SimClock>,
 }
 
-impl World {
-    fn new() -> World {
+impl Fixture {
+    fn new() -> Fixture {
         let clock = Arc::new(SimClock::new());
         let store = MemoryStore::new(clock.clone());
-        World { store, clock }
+        Fixture { store, clock }
     }
 
-    /// A candidate with a client of its own, labelled by its name.
+    /// A candidate with a separate client, labelled with its name.
     fn candidate(&self, name: &str) -> (Client, Election) {
         let client = Client::new(self.store.client(self.clock.clone()), Settings::default());
         let election = client.election("chair").label(name);
@@ -34,29 +34,29 @@ impl World {
     }
 }
 
-/// Lets time pass, which is paused.
+/// Advances tokio's paused time.
 async fn pass(time: Duration) {
-    tokio::time::sleep(time).await; // sleep: time is paused, it is an instruction.
+    tokio::time::sleep(time).await; // sleep: time is paused, so this advances it.
 }
 
-/// A campaign in a task of its own.
+/// Starts a campaign in a task.
 fn campaign(election: &Election) -> JoinHandle<Result<Leader, Error>> {
     tokio::spawn(election.campaign())
 }
 
-/// Fails if the watch tells of anything: nobody leads.
+/// Fails if the watch reports a change, which would be a new leader.
 async fn silent(seen: &mut Changes) {
     let change = tokio::time::timeout(5 * SECOND, seen.next()).await;
-    assert!(change.is_err(), "nobody leads: {change:?}");
+    assert!(change.is_err(), "there is no leader: {change:?}");
 }
 
-/// The label of whoever leads.
+/// The label of the current leader.
 async fn leader(election: &Election) -> Option<String> {
     let leader = election.leader().await.expect("memory can be inspected");
     leader.and_then(|leader| leader.label.as_deref().map(str::to_owned))
 }
 
-/// The labels of the candidates, in the order in which the store has them.
+/// The labels of the waiting candidates, in the order of the store's queue.
 async fn candidates(client: &Client) -> Vec<String> {
     let key = LockKey::new("chair").expect("a good key");
     let page = client.inspect(Query::Key(key)).await;
@@ -78,13 +78,13 @@ async fn depose(client: &Client) {
 }
 
 #[tokio::test(start_paused = true)]
-async fn one_leads_and_the_others_follow_in_their_order() {
-    let world = World::new();
-    let (client, first) = world.candidate("first");
+async fn candidates_lead_in_the_order_of_arrival() {
+    let fixture = Fixture::new();
+    let (client, first) = fixture.candidate("first");
     assert_eq!(leader(&first).await, None);
-    let chair = first.campaign().await.expect("nobody leads");
-    let (_, second) = world.candidate("second");
-    let (_, third) = world.candidate("third");
+    let chair = first.campaign().await.expect("there is no leader");
+    let (_, second) = fixture.candidate("second");
+    let (_, third) = fixture.candidate("third");
     let (tell, told) = tokio::sync::oneshot::channel();
     let waits = second.campaign().on_waiting(move |claim| {
         let _ = tell.send(claim.key.to_string());
@@ -113,9 +113,9 @@ async fn one_leads_and_the_others_follow_in_their_order() {
 
 #[tokio::test(start_paused = true)]
 async fn a_lost_lead_ends_the_work_and_the_candidate_campaigns_again() {
-    let world = World::new();
-    let (client, election) = world.candidate("first");
-    let (_, rival) = world.candidate("rival");
+    let fixture = Fixture::new();
+    let (client, election) = fixture.candidate("first");
+    let (_, rival) = fixture.candidate("rival");
     let terms = Arc::new(AtomicUsize::new(0));
     let counter = terms.clone();
     let lead = tokio::spawn(async move {
@@ -134,7 +134,7 @@ async fn a_lost_lead_ends_the_work_and_the_candidate_campaigns_again() {
     let second = campaign(&rival);
     pass(SECOND).await;
     depose(&client).await;
-    // The eviction took the rival's candidacy too; both stand again.
+    // The eviction removed the rival's claim too, and both campaign again.
     let chair = second.await.expect("no panic").expect("elected");
     pass(60 * SECOND).await;
     let begun = terms.load(Ordering::SeqCst);
@@ -147,10 +147,10 @@ async fn a_lost_lead_ends_the_work_and_the_candidate_campaigns_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_leader_is_told_why_it_leads_no_more() {
-    let world = World::new();
-    let (client, election) = world.candidate("first");
-    let chair = election.campaign().await.expect("nobody leads");
+async fn a_leader_learns_why_it_lost_its_lead() {
+    let fixture = Fixture::new();
+    let (client, election) = fixture.candidate("first");
+    let chair = election.campaign().await.expect("there is no leader");
     depose(&client).await;
     let work = chair.while_held(std::future::pending::<()>()).await;
     let lost = work.expect_err("pending never ends");
@@ -162,12 +162,12 @@ async fn a_leader_is_told_why_it_leads_no_more() {
 
 #[tokio::test(start_paused = true)]
 async fn max_hold_ends_a_term_and_the_next_candidate_leads() {
-    let world = World::new();
-    let (_client, election) = world.candidate("first");
+    let fixture = Fixture::new();
+    let (_client, election) = fixture.candidate("first");
     let began = tokio::time::Instant::now();
     let chair = election.max_hold(60 * SECOND).campaign().await;
-    let chair = chair.expect("nobody leads");
-    let (_, rival) = world.candidate("rival");
+    let chair = chair.expect("there is no leader");
+    let (_, rival) = fixture.candidate("rival");
     let follower = campaign(&rival);
     assert_eq!(chair.lost().await.cause, LostCause::MaxHold);
     assert_eq!(began.elapsed().as_secs(), 60);
@@ -176,20 +176,20 @@ async fn max_hold_ends_a_term_and_the_next_candidate_leads() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn work_that_ends_resigns_before_its_output_is_returned() {
-    let world = World::new();
-    let (_, election) = world.candidate("first");
+async fn finished_work_resigns_before_it_returns() {
+    let fixture = Fixture::new();
+    let (_, election) = fixture.candidate("first");
     let output = election.lead(async |_| 7).await;
     assert!(matches!(output, Ok(7)), "{output:?}");
     assert_eq!(leader(&election).await, None);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_campaign_that_is_dropped_leaves_no_candidate() {
-    let world = World::new();
-    let (client, election) = world.candidate("first");
-    let (_, rival) = world.candidate("rival");
-    let chair = election.campaign().await.expect("nobody leads");
+async fn a_dropped_campaign_leaves_no_candidate() {
+    let fixture = Fixture::new();
+    let (client, election) = fixture.candidate("first");
+    let (_, rival) = fixture.candidate("rival");
+    let chair = election.campaign().await.expect("there is no leader");
     let campaign = tokio::time::timeout(SECOND, rival.campaign()).await;
     assert!(campaign.is_err());
     let limited = rival.campaign_within(SECOND).await;
@@ -202,12 +202,12 @@ async fn a_campaign_that_is_dropped_leaves_no_candidate() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn observers_see_who_leads_and_nothing_of_other_keys() {
-    let world = World::new();
-    let (client, election) = world.candidate("first");
+async fn observers_see_the_leader_and_no_other_keys() {
+    let fixture = Fixture::new();
+    let (client, election) = fixture.candidate("first");
     let _other = client.mutex("chairs").lock().await.expect("it is free");
-    let mut seen = world.candidate("observer").1.observe();
-    let chair = election.campaign().await.expect("nobody leads");
+    let mut seen = fixture.candidate("observer").1.observe();
+    let chair = election.campaign().await.expect("there is no leader");
     match seen.next().await {
         Ok(Change::Held(status)) => {
             assert_eq!(status.holders[0].label.as_deref(), Some("first"));
@@ -221,19 +221,19 @@ async fn observers_see_who_leads_and_nothing_of_other_keys() {
 
 #[tokio::test(start_paused = true)]
 async fn an_observer_sees_no_leader_in_another_kind_of_lock() {
-    let world = World::new();
-    let (client, election) = world.candidate("first");
+    let fixture = Fixture::new();
+    let (client, election) = fixture.candidate("first");
     let permit = client.semaphore("chair", 2).acquire().await.expect("it is free");
-    let mut seen = world.candidate("observer").1.observe();
+    let mut seen = fixture.candidate("observer").1.observe();
     assert_eq!(leader(&election).await, None);
     silent(&mut seen).await;
     permit.unlock().await.expect("it was held");
-    let chair = election.campaign().await.expect("nobody leads");
+    let chair = election.campaign().await.expect("there is no leader");
     assert!(matches!(seen.next().await, Ok(Change::Held(_))));
     assert!(chair.is_leader());
 }
 
-/// A store in which the key of the election may hold what its layout cannot read.
+/// A store that reports the election's key as unreadable while `now` is set.
 #[derive(Debug)]
 struct Unreadable {
     store: Arc<dyn Backend>,
@@ -258,10 +258,10 @@ impl Faults for Unreadable {
 
 #[tokio::test(start_paused = true)]
 async fn an_observer_goes_on_while_the_key_is_unreadable() {
-    let world = World::new();
+    let fixture = Fixture::new();
     let unreadable = Arc::new(AtomicBool::new(true));
     let store = FaultyBackend::new(Unreadable {
-        store: world.store.client(world.clock.clone()),
+        store: fixture.store.client(fixture.clock.clone()),
         now: unreadable.clone(),
     });
     let election = Client::new(Arc::new(store), Settings::default()).election("chair");
@@ -269,7 +269,7 @@ async fn an_observer_goes_on_while_the_key_is_unreadable() {
     assert_eq!(leader(&election).await, None);
     silent(&mut seen).await;
     unreadable.store(false, Ordering::SeqCst);
-    let chair = election.campaign().await.expect("nobody leads");
+    let chair = election.campaign().await.expect("there is no leader");
     assert!(matches!(seen.next().await, Ok(Change::Held(_))));
     unreadable.store(true, Ordering::SeqCst);
     assert!(matches!(seen.next().await, Ok(Change::Freed(_))));
@@ -277,25 +277,29 @@ async fn an_observer_goes_on_while_the_key_is_unreadable() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_dead_leader_is_replaced_when_its_lease_has_ended() {
-    let world = World::new();
-    let (client, election) = world.candidate("first");
-    let chair = election.lease(3 * SECOND).campaign().await.expect("nobody leads");
+async fn a_dead_leader_is_replaced_when_its_lease_ends() {
+    let fixture = Fixture::new();
+    let (client, election) = fixture.candidate("first");
+    let chair = election
+        .lease(3 * SECOND)
+        .campaign()
+        .await
+        .expect("there is no leader");
     let began = tokio::time::Instant::now();
-    // It dies: nothing is given back.
+    // The leader dies without releasing its claim.
     std::mem::forget(chair);
     std::mem::forget(client);
-    world.clock.suspend(3 * SECOND);
-    let (_, rival) = world.candidate("rival");
+    fixture.clock.suspend(3 * SECOND);
+    let (_, rival) = fixture.candidate("rival");
     let chair = rival.campaign_within(60 * SECOND).await.expect("elected");
     let waited = began.elapsed();
     assert!(chair.is_leader() && waited < SECOND, "{waited:?}");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_name_that_is_no_key_is_refused_at_first_use() {
-    let world = World::new();
-    let (client, _) = world.candidate("first");
+async fn an_invalid_election_name_is_refused_at_first_use() {
+    let fixture = Fixture::new();
+    let (client, _) = fixture.candidate("first");
     let election = client.election("");
     assert!(matches!(election.campaign().await, Err(Error::Invalid(_))));
     let limited = election.campaign_within(SECOND).await;

@@ -1,5 +1,5 @@
-//! The text of fenced statements in every dialect, what is refused, and the cell. SQLite's guard is tested by what it
-//! does, in `examples/fenced-write`; no test runs the statements of the other databases.
+//! The text of fenced statements in every dialect, the statements that are refused, and `FencedCell`.
+//! `examples/fenced-write` runs the SQLite guard; no test runs the statements of the other databases.
 
 use tenure::FencingToken;
 use tenure::fenced::{
@@ -47,7 +47,7 @@ fn an_update_writes_only_where_no_newer_token_has_written() {
 }
 
 #[test]
-fn every_style_of_placeholder_binds_columns_then_the_token_then_keys() {
+fn placeholders_bind_columns_then_token_then_keys() {
     for (style, text) in [
         (
             Placeholders::Dollar,
@@ -78,7 +78,7 @@ fn every_style_of_placeholder_binds_columns_then_the_token_then_keys() {
 }
 
 #[test]
-fn several_keys_a_schema_and_another_name_for_the_fence_are_in_every_statement() {
+fn statements_contain_all_keys_schema_and_fence_name() {
     let fence = Fence::new(Dialect::Postgres, "bank.accounts", &["branch", "id"])
         .and_then(|fence| fence.column("written_by"))
         .expect("the names are plain");
@@ -116,7 +116,7 @@ fn an_insert_writes_only_where_there_is_no_row() {
 }
 
 #[test]
-fn an_upsert_is_refused_where_its_count_of_rows_says_nothing() {
+fn an_upsert_is_refused_if_row_counts_are_ambiguous() {
     assert_eq!(
         accounts(Dialect::MySql).upsert(&["balance"]),
         Err(BadStatement::Upsert)
@@ -125,7 +125,7 @@ fn an_upsert_is_refused_where_its_count_of_rows_says_nothing() {
 }
 
 #[test]
-fn a_row_can_be_fenced_without_writing_anything_else() {
+fn a_row_can_be_fenced_without_other_writes() {
     assert_eq!(
         sql(accounts(Dialect::Sqlite).update(&[])),
         "UPDATE `accounts` SET `fence` = ? WHERE `id` = ? AND `fence` <= ?"
@@ -133,8 +133,8 @@ fn a_row_can_be_fenced_without_writing_anything_else() {
 }
 
 #[test]
-fn no_name_can_be_more_than_a_name() {
-    // The characters of names are tested where names are checked.
+fn names_with_sql_syntax_are_refused() {
+    // Valid characters are tested with the type that checks names.
     for bad in ["", "a b", "x; DROP TABLE y", "a\"", "1a"] {
         for dialect in [Dialect::Sqlite, Dialect::Postgres, Dialect::MySql] {
             assert!(Fence::new(dialect, bad, &["id"]).is_err(), "table {bad:?}");
@@ -161,7 +161,7 @@ fn no_name_can_be_more_than_a_name() {
 }
 
 #[test]
-fn a_column_is_a_key_or_is_written_or_is_the_fence_and_only_once() {
+fn each_column_has_one_role() {
     let new = |keys: &[&str]| Fence::new(Dialect::Sqlite, "t", keys).map(|_| ());
     let fence = accounts(Dialect::Sqlite);
     for columns in [
@@ -180,13 +180,13 @@ fn a_column_is_a_key_or_is_written_or_is_the_fence_and_only_once() {
 
 #[test]
 #[should_panic(expected = "one value for each of its columns and keys")]
-fn too_few_values_are_a_programmers_error() {
+fn too_few_values_panic() {
     let update = plain(accounts(Dialect::Sqlite).update(&["balance"]));
     update.params::<i64>([], token(1), [1]);
 }
 
 #[test]
-fn no_row_written_is_a_refusal_of_whatever_type_the_count_is() {
+fn zero_rows_written_is_a_refusal_for_every_count_type() {
     assert_eq!(applied(1_usize), Ok(()));
     assert_eq!(applied(2_u64), Ok(()));
     assert_eq!(applied(1_i32), Ok(()));
@@ -210,21 +210,21 @@ fn a_refusal_is_small() {
 }
 
 #[test]
-fn a_cell_refuses_older_tokens_and_accepts_equal_ones() {
-    let cell = FencedCell::new("nobody");
-    assert_eq!((cell.read(), cell.newest()), ("nobody", None));
+fn a_cell_refuses_older_and_accepts_equal_tokens() {
+    let cell = FencedCell::new("initial");
+    assert_eq!((cell.read(), cell.newest()), ("initial", None));
     assert_eq!(cell.write(token(5), "five"), Ok(()));
     assert_eq!(cell.write(token(5), "five again"), Ok(()));
     let newest = Some(token(5));
     assert_eq!(cell.write(token(4), "four"), Err(Stale { newest }));
     assert_eq!((cell.read(), cell.newest()), ("five again", newest));
-    // Whoever looks at it to change it has fenced it.
+    // An update records its token even if it changes nothing.
     assert_eq!(cell.update(token(6), |text| text.len()), Ok(10));
     assert_eq!(cell.newest(), Some(token(6)));
 }
 
 #[test]
-fn a_cell_shared_by_threads_never_goes_back_to_an_older_token() {
+fn a_shared_cell_never_returns_to_an_older_token() {
     let cell = FencedCell::new(0);
     std::thread::scope(|scope| {
         for writer in 1..=8 {
@@ -232,7 +232,7 @@ fn a_cell_shared_by_threads_never_goes_back_to_an_older_token() {
             scope.spawn(move || {
                 for round in 0..500 {
                     let mine = round * 8 + writer;
-                    // Refusals are the point: whatever is accepted is newer than what it replaces.
+                    // Some updates are refused. Each accepted one must be newer than the value that it replaces.
                     let _ = cell.update(token(mine), |written| {
                         assert!(*written < mine, "{mine} replaces {written}");
                         *written = mine;
@@ -314,7 +314,7 @@ fn a_guard_in_mysql_signals() {
 }
 
 #[test]
-fn a_guard_whose_names_find_no_room_is_refused() {
+fn a_guard_with_names_that_are_too_long_is_refused() {
     for dialect in [Dialect::Sqlite, Dialect::Postgres, Dialect::MySql] {
         let fence = Fence::new(dialect, &"t".repeat(60), &["id"]).expect("the table's own name has room");
         let guard = fence.guard().create();

@@ -1,5 +1,5 @@
-//! `Settings::own_thread`: a program may block its runtime for longer than its leases last, on a store with connections.
-//! That the watchdog alone renews there is in `engine/close.rs`.
+//! `Settings::own_thread`: a program may block its runtime for longer than its leases, on a store with connections.
+//! `engine/close.rs` tests the watchdog alone.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use tokio::runtime::Runtime;
 
 const LEASE: Duration = Duration::from_secs(1);
 
-/// A program with one thread, which drives its tasks and blocks them.
+/// A program with one thread that runs its tasks and may block.
 struct Program {
     runtime: Runtime,
     client: Client,
@@ -37,10 +37,10 @@ impl Program {
         }
     }
 
-    /// Whether the lock is held after the program has blocked for so long.
+    /// Whether the lock is still held after the program has blocked for that time.
     fn is_held_after(&self, blocked: Duration) -> bool {
         self.runtime.block_on(async {
-            // sleep: the program blocks its only thread, which is what is tried.
+            // sleep: the test blocks the program's only thread on purpose.
             std::thread::sleep(blocked);
             self.guard.is_held()
         })
@@ -56,9 +56,9 @@ fn a_lock_is_kept_while_the_program_blocks_its_runtime() {
     assert!(closed.is_ok(), "{closed:?}");
 }
 
-/// The call that finds a connection broken makes the next one: not on the runtime of whoever made that call.
+/// The call that finds a broken connection opens a new one. It must run on the client's thread, not on the caller's runtime.
 #[test]
-fn a_connection_that_a_caller_replaced_is_not_the_callers() {
+fn a_replaced_connection_runs_on_the_clients_thread() {
     let server = Redis::start().expect("Redis starts");
     let program = Program::start(&server);
     server
@@ -66,7 +66,7 @@ fn a_connection_that_a_caller_replaced_is_not_the_callers() {
         .expect("the server answers");
     program.runtime.block_on(async {
         let key = LockKey::new("k").expect("a short text");
-        // The first may find it broken.
+        // Retries, because the first call may find the connection broken.
         while program.client.inspect(Query::Key(key.clone())).await.is_err() {}
     });
     assert!(program.is_held_after(LEASE * 5 / 2), "{:?}", program.guard);

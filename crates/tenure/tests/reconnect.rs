@@ -1,11 +1,11 @@
-//! A holder learns soon what the server behind a new connection has lost. That renewals are spread is in `engine/loss.rs`.
+//! A holder learns soon after a reconnect that the server lost its claim. `engine/loss.rs` tests how renewals are spread.
 
 use std::time::Duration;
 
 use tenure::{Guard, Settings};
 use tenure_servers::{Data, Redis};
 
-/// Long before the next renewal of a lease of 30 s is due.
+/// Much less than the time to the next regular renewal of a lease of 30 s.
 const SOON: Duration = Duration::from_secs(5);
 
 /// A lock with a lease of 30 s that was just renewed.

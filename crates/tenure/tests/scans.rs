@@ -1,4 +1,4 @@
-//! Watchers of one client on Redis: how many scans they cost the server.
+//! Counts the scans that the watchers of one client run on a Redis server.
 
 use std::time::Duration;
 
@@ -6,10 +6,10 @@ use futures_util::future::join_all;
 use tenure::{Change, Changes, Client};
 use tenure_servers::Redis;
 
-/// How many changes are watched.
+/// Number of changes that are watched.
 const ROUNDS: usize = 10;
 
-/// How many `SCAN` commands the server has run since its statistics were reset.
+/// Number of `SCAN` commands that the server has run since its statistics were reset.
 fn scans(server: &Redis) -> usize {
     let stats = server.ask(&["INFO", "commandstats"]).expect("the server answers");
     let scans = stats
@@ -19,7 +19,7 @@ fn scans(server: &Redis) -> usize {
     calls.map_or(0, |calls| calls.parse().expect("a number"))
 }
 
-/// The next change of each, within some seconds.
+/// The next change of each watcher, within some seconds.
 async fn next_of_all(watchers: &mut [Changes]) -> Vec<Change> {
     let all = join_all(watchers.iter_mut().map(Changes::next));
     let changes = tokio::time::timeout(Duration::from_secs(20), all).await;
@@ -30,7 +30,7 @@ async fn next_of_all(watchers: &mut [Changes]) -> Vec<Change> {
         .collect()
 }
 
-/// How many scans it costs that all of these watchers see a lock come and go, again and again.
+/// Number of scans until all watchers have seen a lock acquired and released [`ROUNDS`] times.
 async fn scans_of(server: &Redis, client: &Client, watchers: &mut [Changes]) -> usize {
     server.ask(&["CONFIG", "RESETSTAT"]).expect("the server obeys");
     for _ in 0..ROUNDS {

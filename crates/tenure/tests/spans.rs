@@ -1,5 +1,5 @@
-//! The spans of `docs/telemetry.md`. A program of its own: which spans somebody listens to is known to a whole process, and
-//! other tests' threads listen to none. Metrics are tested in `engine/telemetry.rs`.
+//! The spans in `docs/telemetry.md`. A separate test binary, because the interest in spans is shared by the whole process.
+//! `engine/telemetry.rs` tests the metrics.
 #![cfg(feature = "memory")]
 
 use std::collections::BTreeMap;
@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use tracing::field::{Field, Visit};
 use tracing::{Subscriber, span};
 
-/// Notes the spans that are made, with their fields.
+/// Records the spans with their fields.
 #[derive(Clone, Default)]
 struct Notes(Arc<Mutex<BTreeMap<u64, Note>>>);
 
@@ -48,7 +48,7 @@ impl Subscriber for Notes {
 }
 
 #[test]
-fn locks_and_the_work_under_them_have_spans_with_key_claim_and_token() {
+fn lock_and_work_spans_record_key_claim_and_token() {
     let notes = Notes::default();
     let expected = tracing::subscriber::with_default(notes.clone(), || {
         let mut runtime = tokio::runtime::Builder::new_current_thread();

@@ -1,4 +1,4 @@
-//! What only SQLite can get wrong, with a clock that a test can stop.
+//! Races that only SQLite can have, tested with a clock that can be stopped.
 #![cfg(feature = "sqlite")]
 
 use std::path::Path;
@@ -15,12 +15,12 @@ use tenure_testkit::ManualClock;
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// A clock at which every reader has to wait while it is stopped. The store reads it within its transactions, so that
-/// whoever is stopped there keeps the file.
+/// A clock whose readers wait while it is stopped. The store reads it in its transactions, so that a stopped reader keeps
+/// the file locked.
 #[derive(Clone, Debug)]
 struct Turnstile {
     inner: ManualClock,
-    /// Whether it is stopped, and how many wait at it.
+    /// Whether the clock is stopped, and the number of waiting readers.
     gate: Arc<(Mutex<(bool, u32)>, Condvar)>,
 }
 
@@ -39,11 +39,11 @@ impl Turnstile {
         self.gate.1.notify_all();
     }
 
-    fn wait_until_somebody_waits(&self) {
+    fn wait_for_a_reader(&self) {
         let mut gate = self.gate.0.lock();
         while gate.1 == 0 {
             let waited = self.gate.1.wait_for(&mut gate, 30 * SECOND);
-            assert!(!waited.timed_out(), "nobody reads the clock");
+            assert!(!waited.timed_out(), "the clock is not read");
         }
     }
 }
@@ -83,9 +83,9 @@ fn claim(client: u8, key: &str, fairness: Fairness) -> Arc<Claim> {
     })
 }
 
-/// R7, R22: a process that had to wait for the file decides by the time at which it had it.
+/// R7, R22: a process that waited for the file decides by the time after the wait.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_renewal_that_waited_for_the_file_does_not_bring_an_expired_claim_back() {
+async fn a_renewal_delayed_by_the_file_lock_does_not_restore_a_claim() {
     let dir = tempfile::tempdir().expect("a folder");
     let path = dir.path().join("locks.db");
     let clock = ManualClock::new();
@@ -103,7 +103,7 @@ async fn a_renewal_that_waited_for_the_file_does_not_bring_an_expired_claim_back
         slow.clone()
             .acquire(claim(2, "other", Fairness::Unfair), clock.now() + SECOND),
     );
-    turnstile.wait_until_somebody_waits();
+    turnstile.wait_for_a_reader();
     let renewal = RenewRequest {
         claim: held.at.clone(),
         lease: 10 * SECOND,
@@ -112,7 +112,7 @@ async fn a_renewal_that_waited_for_the_file_does_not_bring_an_expired_claim_back
         raise: None,
     };
     let renewed = tokio::spawn(holder.clone().renew(Batch::from_iter([renewal])));
-    // sleep: the renewal is to be waiting for the file by then; if it is not, this test sees less and fails no more.
+    // sleep: gives the renewal time to wait for the file. If it does not wait yet, the test checks less but does not fail.
     tokio::time::sleep(SECOND / 5).await;
     clock.advance(11 * SECOND);
     turnstile.go_on();
@@ -131,7 +131,7 @@ async fn a_renewal_that_waited_for_the_file_does_not_bring_an_expired_claim_back
     }
 }
 
-/// Who is known to wait elsewhere goes first, also before a successor that queues.
+/// A client that is known to wait goes first, even before a successor that is in the queue.
 #[tokio::test]
 async fn a_fair_successor_is_not_granted_while_another_client_watches() {
     let dir = tempfile::tempdir().expect("a folder");

@@ -1,4 +1,4 @@
-//! The lab: what a test does to a lock reaches its holders, and time moves without waiting, on every kind of runtime.
+//! The `Lab` for users' tests: its faults reach the holders, and it moves time on every kind of runtime.
 
 use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
@@ -13,12 +13,12 @@ use tokio::task::JoinHandle;
 
 const SECOND: Duration = Duration::from_secs(1);
 const LEASE: Duration = Duration::from_secs(30);
-/// Less than any lease, renewal or limit below would take in real time.
+/// Real time that is shorter than any lease, renewal or limit below.
 const AT_ONCE: Duration = Duration::from_secs(8);
-/// Reached only by a test that fails.
+/// Real time limit, which only a failing test reaches.
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// Takes a lock that nobody holds.
+/// Acquires a free lock.
 async fn held(client: &Client, key: &str) -> Guard {
     client.mutex(key).lock().await.expect("it is free")
 }
@@ -28,7 +28,7 @@ async fn is_free(client: &Client, key: &str) -> bool {
     guard.expect("this client reaches the store").is_some()
 }
 
-/// An attempt that waits in its own task.
+/// Starts an attempt that waits in a task.
 async fn waiting(lock: Acquire<Guard>) -> JoinHandle<Result<Guard, Error>> {
     let (began, queue) = tokio::sync::oneshot::channel();
     let lock = lock.on_waiting(|_| began.send(()).expect("the test listens"));
@@ -37,15 +37,15 @@ async fn waiting(lock: Acquire<Guard>) -> JoinHandle<Result<Guard, Error>> {
     task
 }
 
-/// Fails unless this client does not reach the store for now.
+/// Fails unless this client gets a transient error from the store.
 async fn assert_out_of_reach(client: &Client) {
     let failed = client.mutex("out of reach").try_lock().await;
     let failed = failed.expect_err("it reaches nothing");
     assert!(failed.is_transient(), "{failed}");
 }
 
-/// Runs a test of an empty lab on a runtime of each kind: with one thread, with one thread and paused time, and with
-/// several.
+/// Runs a test with an empty lab on three runtimes: with one thread, with one thread and paused time, and with several
+/// threads.
 fn on_every_runtime(test: impl AsyncFn(Lab) + Copy + Send + 'static) {
     let (mut one, mut paused) = (Builder::new_current_thread(), Builder::new_current_thread());
     paused.start_paused(true);
@@ -56,7 +56,7 @@ fn on_every_runtime(test: impl AsyncFn(Lab) + Copy + Send + 'static) {
     ] {
         let runtime = builder.enable_all().build().expect("tokio starts");
         let began = Instant::now();
-        // A deadline in real time: a timer of the runtime's could be moved by the lab.
+        // The time limit is in a thread, because the lab could move a timer of the runtime.
         let (done, ended) = mpsc::channel();
         let thread = thread::spawn(move || {
             runtime.block_on(async { test(Lab::new()).await });
@@ -66,14 +66,14 @@ fn on_every_runtime(test: impl AsyncFn(Lab) + Copy + Send + 'static) {
             panic!("{kind}: it hangs");
         }
         let sent = thread.join().expect("the test passes");
-        sent.expect("somebody waits for it");
+        sent.expect("the test waits for the result");
         let took = began.elapsed();
         assert!(took < AT_ONCE, "{kind}: {took:?} went by in reality");
     }
 }
 
 #[test]
-fn a_lock_that_is_lost_on_demand_is_lost_at_once() {
+fn losing_a_lock_on_demand_takes_effect_at_once() {
     on_every_runtime(async |lab| {
         let guard = held(&lab.client(), "k").await;
         lab.lose("k");
@@ -87,7 +87,7 @@ fn a_lock_that_is_lost_on_demand_is_lost_at_once() {
 }
 
 #[test]
-fn every_reason_that_a_store_can_give_reaches_the_guard() {
+fn a_guard_reports_every_cause_of_loss() {
     on_every_runtime(async |lab| {
         let client = lab.client();
         for (loss, cause) in [
@@ -105,10 +105,10 @@ fn every_reason_that_a_store_can_give_reaches_the_guard() {
 }
 
 #[test]
-fn whoever_waits_takes_over_a_lock_that_is_lost_with_a_greater_token() {
+fn a_waiter_gets_a_lost_lock_with_a_greater_token() {
     on_every_runtime(async |lab| {
         let (one, other) = (lab.client(), lab.client());
-        let cell = FencedCell::new("nobody");
+        let cell = FencedCell::new("initial");
         let old = held(&one, "k").await;
         lab.lose("k");
         let new = held(&other, "k").await;
@@ -124,7 +124,7 @@ fn whoever_waits_takes_over_a_lock_that_is_lost_with_a_greater_token() {
 }
 
 #[test]
-fn time_that_passes_is_time_to_renew() {
+fn moving_time_renews_leases() {
     on_every_runtime(async |lab| {
         let guard = held(&lab.client(), "k").await;
         let before = lab.now();
@@ -150,7 +150,7 @@ fn a_suspension_beyond_the_lease_loses_the_lock() {
 }
 
 #[test]
-fn a_client_that_is_cut_off_loses_its_locks_before_another_can_have_them() {
+fn a_cut_off_client_loses_its_locks_before_the_next_grant() {
     on_every_runtime(async |lab| {
         let (one, other) = (lab.client(), lab.client());
         let guard = held(&one, "k").await;
@@ -167,7 +167,7 @@ fn a_client_that_is_cut_off_loses_its_locks_before_another_can_have_them() {
 }
 
 #[test]
-fn a_store_that_fails_for_a_while_is_waited_for() {
+fn a_waiter_outlasts_a_failing_store() {
     on_every_runtime(async |lab| {
         let client = lab.client();
         let held = held(&client, "held").await;
@@ -186,7 +186,7 @@ fn a_store_that_fails_for_a_while_is_waited_for() {
 }
 
 #[test]
-fn time_limits_and_fixed_leases_end_when_time_is_moved() {
+fn moving_time_ends_limits_and_fixed_leases() {
     on_every_runtime(async |lab| {
         let (one, other) = (lab.client(), lab.client());
         let guard = one.mutex("k").fixed_lease(20 * SECOND).lock().await;
@@ -202,7 +202,7 @@ fn time_limits_and_fixed_leases_end_when_time_is_moved() {
 }
 
 #[test]
-fn a_waiter_gets_the_lock_of_a_holder_that_is_cut_off() {
+fn a_waiter_gets_the_lock_of_a_cut_off_holder() {
     on_every_runtime(async |lab| {
         let (one, other) = (lab.client(), lab.client());
         let guard = held(&one, "k").await;
@@ -217,7 +217,7 @@ fn a_waiter_gets_the_lock_of_a_holder_that_is_cut_off() {
 }
 
 #[test]
-fn what_is_held_can_be_seen() {
+fn the_lab_shows_held_locks() {
     on_every_runtime(async |lab| {
         assert!(lab.keys().is_empty());
         let client = lab.client_with(Settings::default().label("the importer"));
@@ -232,12 +232,12 @@ fn what_is_held_can_be_seen() {
         let of = 3.try_into().expect("three is not zero");
         assert_eq!(keys, [("a", Kind::Mutex), ("b", Kind::Semaphore { of })]);
         assert_eq!(lab.holders("a")[0].label.as_deref(), Some("the importer"));
-        assert!(lab.holders("nobody's").is_empty());
+        assert!(lab.holders("free").is_empty());
     });
 }
 
 #[tokio::test(start_paused = true)]
-async fn where_time_is_paused_it_goes_on_when_nothing_else_is_to_do() {
+async fn paused_time_advances_when_every_task_is_idle() {
     let lab = Lab::new();
     let began = (lab.now(), Instant::now());
     let _held = held(&lab.client(), "k").await;
@@ -248,10 +248,10 @@ async fn where_time_is_paused_it_goes_on_when_nothing_else_is_to_do() {
 }
 
 #[tokio::test]
-async fn on_a_current_thread_runtime_your_own_timers_move_along() {
+async fn on_a_current_thread_runtime_the_lab_moves_all_timers() {
     let lab = Lab::new();
     let (began, real) = (tokio::time::Instant::now(), Instant::now());
-    // sleep: a timer of the test's own, which the lab moves.
+    // sleep: a timer of the test, which the lab moves.
     let sleeper = tokio::spawn(tokio::time::sleep(600 * SECOND));
     tokio::join!(lab.advance(400 * SECOND), lab.advance(200 * SECOND));
     sleeper.await.expect("it does not panic");
@@ -265,7 +265,7 @@ async fn on_a_current_thread_runtime_your_own_timers_move_along() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn on_a_multi_thread_runtime_only_the_time_of_locks_moves() {
+async fn on_a_multi_thread_runtime_the_lab_moves_lock_time_only() {
     let lab = Lab::new();
     let began = tokio::time::Instant::now();
     lab.advance(600 * SECOND).await;
@@ -300,7 +300,7 @@ fn threads_have_their_lab_too() {
 
 #[tokio::test]
 #[should_panic(expected = "nobody holds \"k\": there is nothing to lose")]
-async fn losing_what_nobody_holds_is_a_mistake_of_the_test() {
+async fn losing_a_free_lock_panics() {
     let lab = Lab::new();
     let guard = held(&lab.client(), "k").await;
     guard.unlock().await.expect("it is held");

@@ -1,26 +1,26 @@
-//! `Client::watch` on threads: an iterator that waits. What is told, and in which order, is the async face's suite.
+//! The blocking `Client::watch`: an iterator that waits. `tests/changes.rs` tests the order of the changes.
 
 use std::time::Duration;
 
 use tenure::blocking::Changes;
 use tenure::{Change, Error};
 
-use crate::stage::{SOON, assert_error, client, two_clients};
+use crate::fixture::{SOON, assert_error, client, two_clients};
 
 const OFTEN: Duration = Duration::from_millis(5);
 
-/// The next change in one word, and its key.
+/// The kind of the next change as a word, and its key.
 fn told(changes: &mut Changes) -> (&'static str, String) {
     let change = changes.next_within(SOON).expect("memory answers");
     match change.expect("a change in time") {
         Change::Held(status) => ("held", status.key.to_string()),
         Change::Freed(status) => ("freed", status.key.to_string()),
-        other => panic!("nobody waits and the store answers: {other:?}"),
+        other => panic!("no claim waits and the store answers: {other:?}"),
     }
 }
 
 #[test]
-fn a_thread_is_told_what_stands_and_then_what_happens() {
+fn a_watch_reports_the_present_state_then_changes() {
     let (one, other) = two_clients();
     let guard = other.mutex("k:1").lock().expect("it is free");
     let _no_change_of_it = other.mutex("l").lock().expect("it is free");
@@ -39,7 +39,7 @@ fn a_thread_is_told_what_stands_and_then_what_happens() {
 }
 
 #[test]
-fn a_change_that_came_between_two_waits_is_told_by_the_second() {
+fn a_change_between_two_waits_is_reported_by_the_second() {
     let (one, other) = two_clients();
     let mut changes = one.watch("").every(OFTEN);
     assert!(matches!(changes.next_within(Duration::ZERO), Ok(None)));
@@ -50,18 +50,18 @@ fn a_change_that_came_between_two_waits_is_told_by_the_second() {
 }
 
 #[test]
-fn more_keys_than_its_limit_end_it() {
+fn exceeding_the_key_limit_ends_a_blocking_watch() {
     let client = client();
     let _guards = ["a", "b"].map(|key| client.mutex(key).lock().expect("it is free"));
     let mut changes = client.watch("").limit(1);
     assert!(matches!(changes.next(), Some(Err(Error::Limit(_)))));
     assert!(changes.next().is_none(), "an iterator ends after an error");
-    // Asked again, it looks again.
+    // The error ended only this call: the next one scans again.
     assert_error!(changes.next_within(SOON), Error::Limit(_));
 }
 
 #[test]
-fn closing_its_client_ends_a_watch_that_rests() {
+fn closing_the_client_ends_an_idle_watch() {
     let client = client();
     let mut changes = client.watch("").every(Duration::from_secs(3600));
     assert!(matches!(changes.next_within(OFTEN), Ok(None)), "it rests");

@@ -1,5 +1,5 @@
-//! `Client::election` on threads: one leader at a time, whose work asks whether it leads. The order of candidates and what
-//! a dead leader costs is the async face's suite.
+//! The blocking `Client::election`: one leader at a time, whose work checks whether it still leads. `tests/election.rs`
+//! tests the order of candidates and the death of a leader.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -9,9 +9,9 @@ use tenure::blocking::{Client, Election, Guard};
 use tenure::{Error, LockKey, LostCause, ReleaseTarget};
 use tenure_memory::MemoryStore;
 
-use crate::stage::{MS, SOON, assert_error, client, client_of, one_queues, until};
+use crate::fixture::{MS, SOON, assert_error, client, client_of, one_queues, until};
 
-/// Candidates with clients of their own, labelled by their names.
+/// Candidates with separate clients, labelled with their names.
 fn candidates<const N: usize>(names: [&str; N]) -> [(Client, Election); N] {
     let store = MemoryStore::new(Arc::new(SystemClock));
     names.map(|name| {
@@ -21,7 +21,7 @@ fn candidates<const N: usize>(names: [&str; N]) -> [(Client, Election); N] {
     })
 }
 
-/// The label of whoever leads.
+/// The label of the current leader.
 fn leader(election: &Election) -> Option<String> {
     let leader = election.leader().expect("memory answers");
     leader.and_then(|leader| leader.label.as_deref().map(str::to_owned))
@@ -34,10 +34,10 @@ fn depose(client: &Client) {
 }
 
 #[test]
-fn one_leads_and_the_next_is_elected_when_it_resigns() {
+fn the_next_candidate_leads_when_the_leader_resigns() {
     let [(one, first), (_other, second)] = candidates(["first", "second"]);
     assert_eq!(leader(&first), None);
-    let chair = first.campaign().expect("nobody leads");
+    let chair = first.campaign().expect("there is no leader");
     assert!(chair.is_leader() && chair.check().is_ok());
     assert_eq!(chair.lease(), 300 * MS);
     assert_eq!(chair.lost_within(10 * MS), None);
@@ -57,7 +57,7 @@ fn one_leads_and_the_next_is_elected_when_it_resigns() {
 }
 
 #[test]
-fn a_lost_lead_is_told_to_the_work_and_the_candidate_campaigns_again() {
+fn work_sees_the_lost_lead_and_the_candidate_campaigns_again() {
     let [(client, election), (_, rival)] = candidates(["first", "rival"]);
     let terms = AtomicUsize::new(0);
     std::thread::scope(|scope| {
@@ -86,9 +86,9 @@ fn a_lost_lead_is_told_to_the_work_and_the_candidate_campaigns_again() {
 }
 
 #[test]
-fn work_does_not_begin_once_the_lead_is_lost() {
+fn work_does_not_start_after_the_lead_is_lost() {
     let [(client, election)] = candidates(["first"]);
-    let chair = election.campaign().expect("nobody leads");
+    let chair = election.campaign().expect("there is no leader");
     assert_eq!(chair.while_held(|chair| chair.is_leader()), Ok(true));
     depose(&client);
     let lost = chair.lost_within(SOON).expect("a renewal tells it");
@@ -101,7 +101,7 @@ fn work_does_not_begin_once_the_lead_is_lost() {
 fn max_hold_ends_a_term() {
     let [(_client, election)] = candidates(["first"]);
     let election = election.max_hold(400 * MS);
-    let chair = election.campaign().expect("nobody leads");
+    let chair = election.campaign().expect("there is no leader");
     let lost = chair.lost_within(SOON).expect("its time is limited");
     assert_eq!(lost.cause, LostCause::MaxHold);
 }
@@ -109,7 +109,7 @@ fn max_hold_ends_a_term() {
 #[test]
 fn closing_the_client_ends_a_campaign() {
     let [(one, first), (other, second)] = candidates(["first", "second"]);
-    let _chair = first.campaign().expect("nobody leads");
+    let _chair = first.campaign().expect("there is no leader");
     std::thread::scope(|scope| {
         let campaign = scope.spawn(|| second.campaign().map(|_| ()));
         until("the second stands", || one_queues(&one, "chair"));
@@ -120,19 +120,19 @@ fn closing_the_client_ends_a_campaign() {
 }
 
 #[test]
-fn observers_see_who_leads() {
+fn observers_see_the_leader() {
     let [(_one, first), (_, observer)] = candidates(["first", "observer"]);
-    let chair = first.campaign().expect("nobody leads");
+    let chair = first.campaign().expect("there is no leader");
     let seen = observer.observe().next().expect("it goes on");
     let seen = seen.expect("memory answers");
     let tenure::Change::Held(status) = seen else {
-        panic!("somebody leads: {seen:?}")
+        panic!("there is a leader: {seen:?}")
     };
     assert_eq!(status.holders[0].token, chair.token());
 }
 
 #[test]
-fn a_name_that_is_no_key_is_refused_at_first_use() {
+fn an_invalid_election_name_is_refused_at_first_use() {
     let election = client().election("");
     assert_error!(election.campaign(), Error::Invalid(_));
     assert_error!(election.leader(), Error::Invalid(_));

@@ -1,4 +1,4 @@
-//! What these tests share: clients, and waiting for an event with a deadline. No test is here.
+//! Clients for these tests, and waiting for a condition with a time limit.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -26,7 +26,7 @@ pub(crate) fn client_of(store: &MemoryStore) -> Client {
     Client::new(backend, Settings::default()).expect("there is a thread")
 }
 
-/// Takes a lock that nobody holds.
+/// Acquires a free lock.
 pub(crate) fn held(mutex: Mutex) -> Guard {
     mutex.lock().expect("it is free")
 }
@@ -36,7 +36,7 @@ pub(crate) fn is_free(client: &Client, key: &str) -> bool {
     guard.is_some()
 }
 
-/// Fails unless the answer is that error.
+/// Fails unless the result is that error.
 macro_rules! assert_error {
     ($answer:expr, $error:pat) => {
         let answer = $answer;
@@ -45,7 +45,7 @@ macro_rules! assert_error {
 }
 pub(crate) use assert_error;
 
-/// Waits until it is so.
+/// Waits until the condition holds; fails after [`SOON`].
 pub(crate) fn until(what: &str, is_so: impl Fn() -> bool) {
     let began = Instant::now();
     while !is_so() {
@@ -54,13 +54,13 @@ pub(crate) fn until(what: &str, is_so: impl Fn() -> bool) {
     }
 }
 
-/// Whether one claim queues for that key in the store.
+/// Whether exactly one claim waits for that key in the store.
 pub(crate) fn one_queues(client: &Client, key: &str) -> bool {
-    let waiters = everybody_on(client, key)[0].waiters.clone();
+    let waiters = statuses_of(client, key)[0].waiters.clone();
     waiters.is_some_and(|waiters| waiters.len() == 1)
 }
 
-pub(crate) fn everybody_on(client: &Client, key: &str) -> Vec<tenure::LockStatus> {
+pub(crate) fn statuses_of(client: &Client, key: &str) -> Vec<tenure::LockStatus> {
     let query = Query::Key(tenure::LockKey::new(key).expect("the key is one"));
     client.inspect(query).expect("memory answers").items
 }

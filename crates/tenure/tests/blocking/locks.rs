@@ -1,5 +1,4 @@
-//! Every kind of lock, with every option, on threads: who excludes whom, and in what order tokens rise.
-//! Not here: what happens when a lock is lost.
+//! The blocking API of every kind of lock, with every option: exclusion, and the order of tokens.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Barrier};
@@ -13,12 +12,12 @@ use tenure::blocking::{
 use tenure::{Error, Guarantee, Kind, LostCause, Settings};
 use tenure_memory::MemoryStore;
 
-use crate::stage::{
-    MS, SOON, assert_error, client, client_of, everybody_on, held, is_free, one_queues, two_clients, until,
+use crate::fixture::{
+    MS, SOON, assert_error, client, client_of, held, is_free, one_queues, statuses_of, two_clients, until,
 };
 
 #[test]
-fn a_lock_excludes_and_every_grant_has_a_greater_token() {
+fn locks_exclude_and_tokens_increase() {
     let client = client();
     let mutex = client.mutex("k");
     let mut last = None;
@@ -49,7 +48,7 @@ fn thirty_two_threads_on_one_key_exclude_each_other() {
                     assert_eq!(inside.fetch_add(1, Ordering::SeqCst), 0, "two threads are inside");
                     let token = guard.token().expect("memory has tokens").get();
                     assert!(greatest.swap(token, Ordering::SeqCst) < token, "tokens rise");
-                    // Not atomic on purpose: a second thread inside would lose one.
+                    // Not atomic on purpose: if two threads were inside, one increment would be lost.
                     let before = sum.load(Ordering::Relaxed);
                     std::thread::yield_now();
                     sum.store(before + 1, Ordering::Relaxed);
@@ -124,7 +123,7 @@ fn work_runs_under_every_kind_of_lock() {
 #[test]
 fn every_option_reaches_the_lock() {
     let (one, other) = two_clients();
-    let holder = |key: &str| everybody_on(&other, key)[0].holders[0].clone();
+    let holder = |key: &str| statuses_of(&other, key)[0].holders[0].clone();
 
     let guard = held(one.mutex("label").label("the importer"));
     assert_eq!(holder("label").label.as_deref(), Some("the importer"));
@@ -176,7 +175,7 @@ fn readers_share_and_a_writer_is_alone() {
 }
 
 #[test]
-fn a_semaphore_has_so_many_permits() {
+fn a_semaphore_grants_up_to_its_permits() {
     let semaphore = client().semaphore("s", 3);
     let one = semaphore.acquire().expect("free");
     let two = semaphore.acquire_many_within(2, SOON).expect("free");
@@ -205,7 +204,7 @@ fn a_name_has_the_same_stripe_here_and_in_async() {
         .block_on(theirs.mutex("customer 4711").try_lock())
         .expect("memory answers");
     assert!(taken.is_none(), "{guard:?} excludes it");
-    // Last: whoever tries these leaves them to be given back.
+    // At the end of the test, because the guards of these tries are not unlocked.
     assert_eq!(carts.stripes().len(), 8);
     let free = carts
         .stripes()
@@ -214,7 +213,7 @@ fn a_name_has_the_same_stripe_here_and_in_async() {
 }
 
 #[test]
-fn several_locks_of_several_clients_are_taken_together_or_not_at_all() {
+fn a_multi_lock_of_several_clients_is_all_or_nothing() {
     let (one, other) = (client(), client());
     let members = || {
         [
@@ -248,17 +247,17 @@ fn several_locks_of_several_clients_are_taken_together_or_not_at_all() {
     assert_eq!(guards.lost_within(SOON), Some(lost));
     assert!(guards.while_held(|_| unreachable!("a member is lost")).is_err());
 
-    let nobody: [Mutex; 0] = [];
-    let nobody = multi(nobody);
-    assert_error!(nobody.lock(), Error::Invalid(_));
-    assert_error!(nobody.lock_within(SOON), Error::Invalid(_));
-    assert_error!(nobody.try_lock(), Error::Invalid(_));
+    let no_members: [Mutex; 0] = [];
+    let empty = multi(no_members);
+    assert_error!(empty.lock(), Error::Invalid(_));
+    assert_error!(empty.lock_within(SOON), Error::Invalid(_));
+    assert_error!(empty.try_lock(), Error::Invalid(_));
     let twice = multi([other.mutex("x"), other.mutex("x")]);
     assert_error!(twice.lock(), Error::Invalid(_));
 }
 
 #[test]
-fn locks_held_together_with_another_client_do_not_hang_on_its_thread() {
+fn a_multi_lock_survives_the_end_of_another_clients_thread() {
     let (one, other) = (client(), client());
     let both = multi([one.mutex("a"), other.mutex("b")]).lock();
     let both = both.expect("both are free");
@@ -272,7 +271,7 @@ fn locks_held_together_with_another_client_do_not_hang_on_its_thread() {
 }
 
 #[test]
-fn what_the_client_tells_of_its_store_is_told_here_too() {
+fn the_blocking_client_shows_profile_and_settings() {
     let client = client();
     assert_eq!(client.profile().store, "memory");
     assert!(!client.examine().expect("memory answers").is_empty());
@@ -282,7 +281,7 @@ fn what_the_client_tells_of_its_store_is_told_here_too() {
     assert_eq!(guard.lease(), Settings::default().lease);
     let now = SystemClock.now();
     assert!(guard.believe_until() > now && guard.believe_until() < now + guard.lease());
-    let seen = everybody_on(&client, "k");
+    let seen = statuses_of(&client, "k");
     assert_eq!((seen[0].kind, seen[0].holders.len()), (Kind::Mutex, 1));
     assert_eq!(seen[0].holders[0].token, guard.token());
     let nowhere = blocking::connect("nowhere://");
@@ -310,7 +309,7 @@ fn a_waiting_thread_is_woken_by_the_thread_that_unlocks() {
 }
 
 #[test]
-fn everything_of_it_can_travel_between_threads() {
+fn all_blocking_types_are_send() {
     fn travels<T: Send + Sync + 'static>() {}
     travels::<Client>();
     travels::<Mutex>();

@@ -1,5 +1,4 @@
-//! How a thread learns that it holds no lock any more, and what a closed or dropped client leaves.
-//! Not here: threads that drive async tasks.
+//! How a thread learns of the loss of its lock, and what a closed or dropped client leaves.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -11,7 +10,7 @@ use tenure::{Error, LostCause, ReleaseTarget, Settings};
 use tenure_memory::{Memory, MemoryStore};
 use tenure_testkit::SimClock;
 
-use crate::stage::{
+use crate::fixture::{
     MS, SOON, assert_error, client, client_of, held, is_free, one_queues, two_clients, until,
 };
 
@@ -32,7 +31,7 @@ fn loss_is_noticed_by_waiting_and_by_asking() {
 }
 
 #[test]
-fn work_whose_lock_was_lost_meanwhile_is_not_reported_as_done() {
+fn work_under_a_lost_lock_is_an_error() {
     let client = client();
     let short = client.mutex("k").fixed_lease(60 * MS);
     let (steps, began) = (Cell::new(0), Instant::now());
@@ -53,22 +52,22 @@ fn work_whose_lock_was_lost_meanwhile_is_not_reported_as_done() {
 }
 
 #[test]
-fn a_wait_for_loss_is_over_when_its_time_has_passed_though_the_machine_slept() {
+fn a_wait_for_loss_counts_suspended_time() {
     const HOUR: Duration = Duration::from_secs(3600);
     let clock = Arc::new(SimClock::new());
     let store = MemoryStore::new(clock.clone());
     let client = Client::new(store.client(clock.clone()), Settings::default()).expect("there is a thread");
-    // So long that all hours slept here do not end it.
+    // Longer than all suspends of this test together.
     let [one, a, b] = ["k", "a", "b"].map(|key| client.mutex(key).lease(1000 * HOUR));
     let one = one.lock().expect("it is free");
     let both = multi([a, b]).lock().expect("they are free");
-    // Threads that nobody joins if it fails: an hour is long.
+    // Not joined if the test fails, because they would wait for an hour.
     let one = std::thread::spawn(move || one.lost_within(HOUR));
     let both = std::thread::spawn(move || both.lost_within(HOUR));
     until("both have found out", || {
-        // Whoever has not begun to wait sleeps through the next hour.
+        // A thread that has not started to wait needs the next suspend.
         clock.suspend(HOUR);
-        std::thread::sleep(50 * MS); // sleep: the pace of the hours, no event.
+        std::thread::sleep(50 * MS); // sleep: between two suspends; no event to wait for.
         one.is_finished() && both.is_finished()
     });
     for wait in [one, both] {
@@ -89,7 +88,7 @@ fn a_thread_that_never_waits_keeps_its_lock_renewed() {
 }
 
 #[test]
-fn a_client_ends_its_thread_when_everything_of_it_has_gone_and_not_before() {
+fn a_clients_thread_ends_with_its_last_handle() {
     let store = MemoryStore::new(Arc::new(SystemClock));
     let backend: Arc<Memory> = store.client(Arc::new(SystemClock));
     let gone = Arc::downgrade(&backend);
@@ -103,11 +102,11 @@ fn a_client_ends_its_thread_when_everything_of_it_has_gone_and_not_before() {
     other.unlock().expect("it is held");
     drop((guard, mutex));
     until("the thread lets go of its store", || gone.upgrade().is_none());
-    assert!(is_free(&client_of(&store), "k"), "it was given back first");
+    assert!(is_free(&client_of(&store), "k"), "the lock was released first");
 }
 
 #[test]
-fn closing_ends_waits_and_belief_and_gives_everything_back() {
+fn closing_ends_waits_and_releases_every_lock() {
     let (one, other) = two_clients();
     let foreign = other.mutex("busy").lock().expect("it is free");
     let mine = one.mutex("mine").lock().expect("it is free");

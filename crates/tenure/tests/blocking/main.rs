@@ -1,9 +1,9 @@
-//! The blocking face: the same promises on threads, and its own: it never blocks an async worker, and dropping never
-//! waits. What the locks promise everywhere is the engine's suite.
+//! The blocking API: locks on threads, which never block an async worker, and guards whose drop never waits. The tests of
+//! the engine cover what all APIs share.
 
 mod changes;
 mod election;
+mod fixture;
 mod locks;
 mod loss;
-mod stage;
 mod workers;

@@ -1,5 +1,4 @@
-//! Threads of async runtimes: where blocking calls are refused, where they work, and that dropping never waits.
-//! Not here: plain threads.
+//! Blocking calls on threads of async runtimes: where they are refused, where they work, and that dropping never waits.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -7,24 +6,24 @@ use std::sync::Arc;
 use tenure::blocking::{self, multi};
 use tokio::runtime::{Builder, Runtime};
 
-use crate::stage::{SOON, client, held, is_free, two_clients};
+use crate::fixture::{SOON, client, held, is_free, two_clients};
 
 const SENTENCE: &str = "tenure::blocking was called on a thread that drives async tasks";
 
-/// A runtime of two threads.
+/// A runtime with two threads.
 fn workers() -> Runtime {
     let mut builder = Builder::new_multi_thread();
     builder.worker_threads(2).enable_all();
     builder.build().expect("tokio starts")
 }
 
-/// A runtime of one thread.
+/// A runtime with one thread.
 fn alone() -> Runtime {
     let mut builder = Builder::new_current_thread();
     builder.enable_all().build().expect("tokio starts")
 }
 
-/// What a call panics with inside a task of that runtime.
+/// The message with which a call panics inside a task of that runtime.
 fn panic_inside(runtime: &Runtime, call: impl FnOnce() + Send + 'static) -> String {
     let failed = runtime.block_on(async { tokio::spawn(async move { call() }).await });
     let panic = failed.expect_err("the call panics").into_panic();
@@ -36,7 +35,7 @@ fn panic_inside(runtime: &Runtime, call: impl FnOnce() + Send + 'static) -> Stri
 }
 
 #[test]
-fn on_an_async_worker_every_call_that_can_wait_panics_with_a_sentence() {
+fn waiting_calls_panic_on_async_workers() {
     for runtime in [workers(), alone()] {
         let client = client();
         let held = Arc::new(client.mutex("held").lock().expect("it is free"));
@@ -66,13 +65,18 @@ fn on_an_async_worker_every_call_that_can_wait_panics_with_a_sentence() {
 }
 
 #[test]
-fn a_guard_unlocked_on_an_async_worker_is_given_back_all_the_same() {
+fn unlocking_on_an_async_worker_still_releases() {
     let runtime = alone();
     let client = client();
     let guard = client.mutex("k").lock().expect("it is free");
     let sentence = panic_inside(&runtime, move || drop(guard.unlock()));
     assert!(sentence.starts_with(SENTENCE), "{sentence}");
-    drop(client.mutex("k").lock_within(SOON).expect("it was given back"));
+    drop(
+        client
+            .mutex("k")
+            .lock_within(SOON)
+            .expect("the lock was released"),
+    );
 }
 
 #[test]
@@ -102,7 +106,7 @@ fn calls_work_inside_spawn_blocking_and_block_in_place() {
 }
 
 #[test]
-fn dropping_never_waits_and_works_on_an_async_worker_and_outside() {
+fn dropping_a_guard_never_waits_on_any_thread() {
     let (one, other) = two_clients();
     let outside = one.mutex("outside").lock().expect("it is free");
     let inside = one.mutex("inside").lock().expect("it is free");
@@ -114,6 +118,6 @@ fn dropping_never_waits_and_works_on_an_async_worker_and_outside() {
         drop(one);
     });
     for key in ["outside", "inside", "a", "b"] {
-        drop(other.mutex(key).lock_within(SOON).expect("it was given back"));
+        drop(other.mutex(key).lock_within(SOON).expect("the lock was released"));
     }
 }

@@ -1,13 +1,14 @@
-//! Locks that are kept for at least their time: beyond their guards, and beyond their client.
-//! How they are handed on and lost meanwhile is in the files of those subjects.
+//! Locks with `at_least`: the store keeps the key beyond the guard and the client. Other files test how such locks are
+//! handed over and lost.
 
 use std::time::Duration;
 
 use tenure::{Error, LostCause, Settings, multi};
 
-use crate::stage::Verb;
-use crate::world::{
-    MS, SECOND, World, assert_error, assert_weather, begun, evict, pass, poll_once, queued, settle, spawned,
+use crate::faulty_backend::Verb;
+use crate::fixture::{
+    Fixture, MS, SECOND, assert_error, assert_transient, begun, evict, pass, poll_once, queued, settle,
+    spawned,
 };
 
 const LEAST: Duration = Duration::from_secs(5);
@@ -23,7 +24,7 @@ async fn at_least_outlives_the_guard_and_the_client() {
             ("drop", false),
         ] {
             let case = format!("{ending} for {least:?}, closes: {closes}");
-            let (world, [client, other]) = World::clients();
+            let (fixture, [client, other]) = Fixture::clients();
             let guard = client.mutex("k").at_least(least).lock().await.unwrap();
             let mut alive = None;
             match ending {
@@ -37,7 +38,7 @@ async fn at_least_outlives_the_guard_and_the_client() {
             assert!(alive.is_none_or(|guard| !guard.is_held()), "{case}");
             assert!(other.mutex("k").try_lock().await.unwrap().is_none(), "{case}");
             pass(least - 100 * MS).await;
-            assert!(!world.is_free("k").await, "{case}");
+            assert!(!fixture.is_free("k").await, "{case}");
             pass(200 * MS).await;
             assert!(other.mutex("k").try_lock().await.unwrap().is_some(), "{case}");
         }
@@ -45,8 +46,8 @@ async fn at_least_outlives_the_guard_and_the_client() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_waits_for_a_key_that_is_kept_has_it_as_soon_as_the_time_is_over() {
-    let (_, [holder, client]) = World::clients();
+async fn a_waiter_gets_a_kept_key_when_at_least_ends() {
+    let (_, [holder, client]) = Fixture::clients();
     let guard = holder.mutex("k").at_least(LEAST).lock().await.unwrap();
     let waiting = spawned(client.mutex("k").lock()).await;
     let start = tokio::time::Instant::now();
@@ -57,22 +58,22 @@ async fn who_waits_for_a_key_that_is_kept_has_it_as_soon_as_the_time_is_over() {
     drop(next);
 }
 
-/// The store then keeps the claim for longer than it was asked to.
+/// A store that rounds leases up keeps the claim for longer than it was asked to.
 #[tokio::test(start_paused = true)]
-async fn a_kept_key_is_released_on_time_where_leases_are_rounded_up() {
-    let (world, client, stage) = World::with_stage();
-    stage.round_up_to(60 * SECOND);
+async fn a_kept_key_with_a_rounded_lease_is_released_on_time() {
+    let (fixture, client, backend) = Fixture::with_faulty_backend();
+    backend.round_up_to(60 * SECOND);
     drop(client.mutex("k").at_least(LEAST).lock().await.unwrap());
     pass(LEAST - 100 * MS).await;
-    assert!(!world.is_free("k").await);
+    assert!(!fixture.is_free("k").await);
     pass(200 * MS).await;
-    assert!(world.is_free("k").await);
+    assert!(fixture.is_free("k").await);
 }
 
-/// Its client believes that the key is kept, but not longer than it takes to ask.
+/// The client that keeps the key notices its own eviction, and its next waiter gets the key after one more call.
 #[tokio::test(start_paused = true)]
-async fn who_evicts_what_is_kept_for_its_own_client_may_have_it_at_once() {
-    let (world, [client]) = World::clients();
+async fn evicting_a_kept_claim_frees_the_key_immediately() {
+    let (fixture, [client]) = Fixture::clients();
     let guard = client.mutex("k").at_least(60 * SECOND).lock().await.unwrap();
     guard.unlock().await.unwrap();
     let waiting = spawned(client.mutex("k").lock()).await;
@@ -81,39 +82,39 @@ async fn who_evicts_what_is_kept_for_its_own_client_may_have_it_at_once() {
     let next = waiting.await.unwrap().unwrap();
     assert!(evicted.elapsed() <= SECOND, "{:?}", evicted.elapsed());
     next.unlock().await.unwrap();
-    assert!(world.is_free("k").await, "nothing of it is left");
+    assert!(fixture.is_free("k").await, "nothing of it is left");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_key_is_kept_for_longer_than_the_longest_lease_while_its_client_lives() {
-    let world = World::new();
+async fn a_live_client_keeps_a_key_beyond_the_longest_lease() {
+    let fixture = Fixture::new();
     let longest = 10 * SECOND;
-    let (client, _) = world.staged_where(|profile| profile.limits.max_lease = longest);
+    let (client, _) = fixture.faulty_client_where(|profile| profile.limits.max_lease = longest);
     let mutex = client.mutex("k").lease(longest).at_least(3 * longest);
     drop(mutex.lock().await.unwrap());
     pass(longest + longest / 2).await;
-    assert!(!world.is_free("k").await);
+    assert!(!fixture.is_free("k").await);
     client.close(SECOND).await.unwrap();
     pass(longest).await;
-    assert!(world.is_free("k").await);
+    assert!(fixture.is_free("k").await);
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_unlock_says_whether_the_store_keeps_what_it_was_to_keep() {
-    let (world, client, stage) = World::with_stage();
+async fn an_unlock_reports_whether_the_store_keeps_the_key() {
+    let (fixture, client, backend) = Fixture::with_faulty_backend();
     let guard = client.mutex("k").at_least(600 * SECOND).lock().await.unwrap();
-    stage.act(Verb::Renew).fail_before(usize::MAX);
+    backend.control(Verb::Renew).fail_before(usize::MAX);
     let start = tokio::time::Instant::now();
-    assert_weather(&guard.unlock().await, "an unlock that fails");
+    assert_transient(&guard.unlock().await, "an unlock that fails");
     let took = start.elapsed();
     assert!(took <= Settings::default().unlock_limit + SECOND, "{took:?}");
-    stage.act(Verb::Renew).fail_before(0);
+    backend.control(Verb::Renew).fail_before(0);
     pass(100 * SECOND).await;
-    assert!(!world.is_free("k").await, "the watchdog goes on");
+    assert!(!fixture.is_free("k").await, "the watchdog goes on");
 
     let mutex = client.mutex("refused").at_least(600 * SECOND);
     let guard = mutex.lock().await.unwrap();
-    stage.act(Verb::Renew).refuse(1);
+    backend.control(Verb::Renew).refuse(1);
     let unlocked = guard.unlock().await;
     assert!(
         matches!(&unlocked, Err(Error::Backend(error)) if !error.is_transient()),
@@ -121,7 +122,7 @@ async fn an_unlock_says_whether_the_store_keeps_what_it_was_to_keep() {
     );
 
     let guard = client.mutex("l").at_least(600 * SECOND).lock().await.unwrap();
-    evict(&world.client(), "l").await;
+    evict(&fixture.client(), "l").await;
     match guard.unlock().await {
         Err(Error::Lost(lost)) => assert!(matches!(lost.cause, LostCause::Evicted { .. }), "{lost:?}"),
         other => panic!("{other:?}"),
@@ -129,64 +130,64 @@ async fn an_unlock_says_whether_the_store_keeps_what_it_was_to_keep() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_search_that_fails_keeps_no_member_however_long_it_was_to_be_held() {
-    let (world, [client]) = World::clients();
-    let _reader = world.client().rwlock("of another kind").read().await.unwrap();
+async fn a_failed_multi_lock_ignores_at_least() {
+    let (fixture, [client]) = Fixture::clients();
+    let _reader = fixture.client().rwlock("of another kind").read().await.unwrap();
     let members = [client.mutex("k").at_least(LEAST), client.mutex("of another kind")];
     assert_error!(multi(members).lock().await, Error::Mismatch { .. });
     settle().await;
-    assert!(world.is_free("k").await);
+    assert!(fixture.is_free("k").await);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_search_that_is_dropped_keeps_no_member_however_long_it_was_to_be_held() {
-    let (world, client, stage) = World::with_stage();
-    stage.yield_everywhere(1);
+async fn a_dropped_multi_lock_ignores_at_least() {
+    let (fixture, client, backend) = Fixture::with_faulty_backend();
+    backend.yield_everywhere(1);
     for polls in 1..12 {
         let members = ["k", "l"].map(|key| client.mutex(key).at_least(LEAST));
         let mut lock = multi(members).lock();
         for _ in 0..polls {
             if let Some(guards) = poll_once(&mut lock).await {
-                // Found: these are kept, as was asked.
+                // The search succeeded, so its members are kept as requested.
                 drop(guards);
                 return;
             }
         }
         drop(lock);
-        world.freed("k", 100 * MS).await;
-        world.freed("l", 100 * MS).await;
+        fixture.freed("k", 100 * MS).await;
+        fixture.freed("l", 100 * MS).await;
     }
     panic!("twelve polls find two free keys");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_search_that_waits_keeps_no_member_however_long_it_was_to_be_held() {
-    let (world, [client]) = World::clients();
-    let _busy = world.client().mutex("l").lock().await.unwrap();
+async fn a_waiting_multi_lock_ignores_at_least() {
+    let (fixture, [client]) = Fixture::clients();
+    let _busy = fixture.client().mutex("l").lock().await.unwrap();
     let both = multi(["k", "l"].map(|key| client.mutex(key).at_least(LEAST)));
     assert!(both.try_lock().await.unwrap().is_none());
-    assert!(world.is_free("k").await);
+    assert!(fixture.is_free("k").await);
     let _waiting = begun(queued(both.lock()).await).await;
-    assert!(world.is_free("k").await);
+    assert!(fixture.is_free("k").await);
 }
 
-/// A client that closes has not done its part before the store has said that it keeps what is to be kept.
+/// A client that closes waits until the store has confirmed that it keeps the key.
 #[tokio::test(start_paused = true)]
-async fn a_client_that_closes_in_bad_weather_does_not_forget_what_is_to_be_kept() {
+async fn closing_during_errors_still_keeps_the_key() {
     for dropped_before in [false, true] {
-        let (world, client, stage) = World::with_stage();
+        let (fixture, client, backend) = Fixture::with_faulty_backend();
         let guard = client.mutex("k").at_least(60 * SECOND).lock().await.unwrap();
-        stage.act(Verb::Renew).fail_before(3);
+        backend.control(Verb::Renew).fail_before(3);
         let mut alive = Some(guard);
         if dropped_before {
             alive = None;
             settle().await;
         }
         client.close(10 * SECOND).await.unwrap();
-        assert_eq!(stage.act(Verb::Renew).count(), 4);
-        // Longer than the lease that it had from the start.
+        assert_eq!(backend.control(Verb::Renew).count(), 4);
+        // Longer than the first lease of the claim.
         pass(55 * SECOND).await;
-        assert!(!world.is_free("k").await, "dropped before {dropped_before}");
+        assert!(!fixture.is_free("k").await, "dropped before {dropped_before}");
         drop(alive);
     }
 }

@@ -1,18 +1,18 @@
-//! Dropping futures at every await point: nothing is left in the store, and no waiter is stuck.
+//! Futures dropped at every await point leave nothing in the store, and no waiter is stuck.
 
 use std::future::Future;
 
 use tenure::{Client, Guard, Settings, multi};
 
-use crate::stage::Verb;
-use crate::world::{
-    MS, SECOND, World, begun, mutex, pass, poll_once, queued, runtime, settle, spawned, worker,
+use crate::faulty_backend::Verb;
+use crate::fixture::{
+    Fixture, MS, SECOND, begun, mutex, pass, poll_once, queued, runtime, settle, spawned, worker,
 };
 
-/// More polls than any operation here needs.
+/// An upper bound of the polls that any operation here needs.
 const MOST: usize = 80;
 
-/// Polls a future so often, and lets others act after each time; whether it has ended.
+/// Polls a future up to `polls` times, and lets other tasks run after each poll. Returns whether the future has ended.
 async fn poll_times<F: Future + Unpin>(polls: usize, future: &mut F) -> bool {
     for _ in 0..polls {
         if poll_once(future).await.is_some() {
@@ -23,23 +23,23 @@ async fn poll_times<F: Future + Unpin>(polls: usize, future: &mut F) -> bool {
     false
 }
 
-/// Drops an operation after each possible number of polls, with a waiter of the same client and one of another
-/// beside it; both must get their turn, and the key must be free in the end.
+/// Drops an operation after each possible number of polls, while a waiter of the same client and one of another client
+/// wait. Both must acquire the key, and the key must be free at the end.
 async fn at_every_await_point(keys: &[&str], operation: impl AsyncFn(Client)) {
     for polls in 0..MOST {
-        let (world, client, stage) = World::with_stage();
-        stage.yield_everywhere(1);
+        let (fixture, client, backend) = Fixture::with_faulty_backend();
+        backend.yield_everywhere(1);
         let mut task = Box::pin(operation(client.clone()));
         let finished = poll_times(polls, &mut task).await;
         let here = tokio::spawn(turn(client.clone(), keys[0].to_owned()));
-        let elsewhere = spawned(turn(world.client(), keys[0].to_owned())).await;
+        let elsewhere = spawned(turn(fixture.client(), keys[0].to_owned())).await;
         drop(task);
         let limit = tokio::time::timeout(2 * SECOND, async {
             (here.await.unwrap(), elsewhere.await.unwrap())
         });
         assert!(limit.await.is_ok(), "a waiter is stuck after {polls} polls");
         for key in keys {
-            world.freed(key, SECOND).await;
+            fixture.freed(key, SECOND).await;
         }
         if finished {
             return;
@@ -53,48 +53,48 @@ async fn turn(client: Client, key: String) {
     client.mutex(key).lock().await.unwrap().unlock().await.unwrap();
 }
 
-/// R2: a future dropped at some await point of acquire must leave no claim.
+/// R2: an acquire that is dropped at any await point leaves no claim.
 #[tokio::test(start_paused = true)]
-async fn of_acquire() {
+async fn acquire_is_cancel_safe() {
     at_every_await_point(&["k"], async |client| drop(client.mutex("k").lock().await)).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn of_a_fair_acquire() {
+async fn fair_acquire_is_cancel_safe() {
     at_every_await_point(&["k"], async |client| drop(client.mutex("k").fair().lock().await)).await;
 }
 
-/// R26: a waiter that goes, wherever it is, leaves no ghost in the store's queue.
+/// R26: a fair waiter that is dropped at any await point leaves no claim in the store's queue.
 #[tokio::test(start_paused = true)]
-async fn of_a_fair_acquire_that_has_to_wait() {
+async fn waiting_fair_acquire_is_cancel_safe() {
     for polls in 0..20 {
-        let (world, client, stage) = World::with_stage();
-        stage.yield_everywhere(1);
-        let busy = world.client().mutex("k").lock().await.unwrap();
+        let (fixture, client, backend) = Fixture::with_faulty_backend();
+        backend.yield_everywhere(1);
+        let busy = fixture.client().mutex("k").lock().await.unwrap();
         let mut waiting = client.mutex("k").fair().lock();
         assert!(!poll_times(polls, &mut waiting).await);
         drop(waiting);
         settle().await;
-        let waiters = world.queue("k").await;
+        let waiters = fixture.queue("k").await;
         assert!(waiters.is_empty(), "after {polls} polls: {waiters:?}");
         drop(busy);
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn of_a_try() {
+async fn try_lock_is_cancel_safe() {
     at_every_await_point(&["k"], async |client| drop(client.mutex("k").try_lock().await)).await;
 }
 
-/// R2: nor at some await point of a release.
+/// R2: a release that is dropped at any await point leaves no claim.
 #[tokio::test(start_paused = true)]
-async fn of_release() {
+async fn release_is_cancel_safe() {
     at_every_await_point(&["k"], async |client| turn(client, "k".to_owned()).await).await;
 }
 
-/// R2: nor at some await point of a renewal.
+/// R2: a lock that is dropped during any await point of a renewal leaves no claim.
 #[tokio::test(start_paused = true)]
-async fn of_renew() {
+async fn renew_is_cancel_safe() {
     at_every_await_point(&["k"], async |client| {
         let guard = client.mutex("k").lock().await.unwrap();
         guard.verify().await.unwrap();
@@ -103,17 +103,17 @@ async fn of_renew() {
     .await;
 }
 
-/// Two guards pass the claim between them, in memory and through the store (R2).
+/// R2: a hand-over from one guard to the next, in memory and through the store, can be dropped at any await point.
 #[tokio::test(start_paused = true)]
-async fn of_a_hand_over() {
-    for passing in [true, false] {
+async fn hand_over_is_cancel_safe() {
+    for local_hand_over in [true, false] {
         for polls in 0..MOST {
-            let world = World::new();
-            let (client, stage) = world.staged_with(Settings::default().passing(passing));
+            let fixture = Fixture::new();
+            let (client, backend) = fixture.faulty_client_with(Settings::default().passing(local_hand_over));
             let guard = client.mutex("k").lock().await.unwrap();
             let taker = queued(client.mutex("k").lock()).await;
-            // Twice per call, because the first poll of an unlock polls its release twice.
-            stage.yield_everywhere(2);
+            // Two yields per call, because the first poll of an unlock polls its release twice.
+            backend.yield_everywhere(2);
             let mut unlock = Box::pin(async move { guard.unlock().await.unwrap() });
             let done = poll_times(polls, &mut unlock).await;
             drop(unlock);
@@ -121,9 +121,9 @@ async fn of_a_hand_over() {
                 drop(taker);
             } else {
                 let taken = tokio::time::timeout(SECOND, taker).await;
-                drop(taken.expect("the taker is stuck").unwrap());
+                drop(taken.expect("the successor is stuck").unwrap());
             }
-            world.freed("k", SECOND).await;
+            fixture.freed("k", SECOND).await;
             if done && polls > 12 {
                 break;
             }
@@ -132,7 +132,7 @@ async fn of_a_hand_over() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn of_multi() {
+async fn multi_lock_is_cancel_safe() {
     at_every_await_point(&["a", "b", "c"], async |client| {
         let all = multi(["a", "b", "c"].map(|key| client.mutex(key)));
         all.lock().await.unwrap().unlock().await.unwrap();
@@ -141,31 +141,31 @@ async fn of_multi() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn of_a_multi_that_has_to_wait() {
+async fn waiting_multi_lock_is_cancel_safe() {
     for polls in 0..=20 {
-        let (world, client, stage) = World::with_stage();
-        stage.yield_everywhere(1);
-        let busy = world.client().mutex("b").lock().await.unwrap();
+        let (fixture, client, backend) = Fixture::with_faulty_backend();
+        backend.yield_everywhere(1);
+        let busy = fixture.client().mutex("b").lock().await.unwrap();
         let mut task = multi(["a", "b", "c"].map(|key| client.mutex(key))).lock();
         assert!(!poll_times(polls, &mut task).await);
         drop(task);
         busy.unlock().await.unwrap();
         for key in ["a", "b", "c"] {
-            world.freed(key, SECOND).await;
+            fixture.freed(key, SECOND).await;
         }
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn of_close() {
+async fn close_is_cancel_safe() {
     for polls in 0..40 {
-        let (world, client, stage) = World::with_stage();
+        let (fixture, client, backend) = Fixture::with_faulty_backend();
         let guard = client.mutex("held").lock().await.unwrap();
-        let busy = world.client().mutex("busy").lock().await.unwrap();
+        let busy = fixture.client().mutex("busy").lock().await.unwrap();
         let waiting = [client.mutex("busy"), client.mutex("busy").fair()];
         let waiting = waiting.map(|mutex| tokio::spawn(mutex.lock()));
         settle().await;
-        stage.yield_everywhere(1);
+        backend.yield_everywhere(1);
         let mut close = Box::pin(client.close(SECOND));
         poll_times(polls, &mut close).await;
         drop(close);
@@ -180,53 +180,57 @@ async fn of_close() {
             }
         }
         busy.unlock().await.unwrap();
-        world.freed("held", SECOND).await;
-        world.freed("busy", SECOND).await;
+        fixture.freed("held", SECOND).await;
+        fixture.freed("busy", SECOND).await;
     }
 }
 
-/// The call's outcome is awaited before the claim is withdrawn: a withdrawal that overtakes it would be undone by it.
+/// The claim is withdrawn after its own call has ended: a call that arrived after the withdrawal would place the claim again.
 #[tokio::test(start_paused = true)]
 async fn a_dropped_lock_is_withdrawn_after_its_own_call() {
-    let (world, client, stage) = World::with_stage();
-    stage.act(Verb::Acquire).hold_before();
+    let (fixture, client, backend) = Fixture::with_faulty_backend();
+    backend.control(Verb::Acquire).hold_before();
     drop(begun(client.mutex("k").lock()).await);
     pass(300 * MS).await;
-    assert_eq!(stage.act(Verb::Release).count(), 0, "its call is still under way");
-    stage.act(Verb::Acquire).go_on();
+    assert_eq!(
+        backend.control(Verb::Release).count(),
+        0,
+        "its call is still under way"
+    );
+    backend.control(Verb::Acquire).resume();
     settle().await;
-    world.freed("k", 10 * MS).await;
-    assert_eq!(stage.act(Verb::Release).count(), 1);
+    fixture.freed("k", 10 * MS).await;
+    assert_eq!(backend.control(Verb::Release).count(), 1);
 }
 
-/// A reply that is lost may hide a grant: the claim of a try or a wait is withdrawn all the same (R2, R25).
+/// R2, R25: a lost reply may hide a grant, so the claim of a failed attempt is always withdrawn.
 #[tokio::test(start_paused = true)]
-async fn an_attempt_whose_reply_is_lost_leaves_no_claim() {
+async fn an_attempt_with_a_lost_reply_leaves_no_claim() {
     for attempt in ["try", "wait", "fair wait"] {
-        let (world, client, stage) = World::with_stage();
-        stage.act(Verb::Acquire).fail_after(1);
+        let (fixture, client, backend) = Fixture::with_faulty_backend();
+        backend.control(Verb::Acquire).fail_after(1);
         let mutex = mutex(&client, attempt == "fair wait");
         if attempt == "try" {
             assert!(mutex.try_lock().await.is_err());
         } else {
             drop(begun(mutex.lock()).await);
         }
-        world.freed("k", 10 * MS).await;
+        fixture.freed("k", 10 * MS).await;
     }
 }
 
-/// A poll whose reply is lost may hide a grant: when the wait ends, the claim is withdrawn (R2, R25).
+/// R2, R25: a lost reply to a poll may hide a grant, so the claim is withdrawn when the wait ends.
 #[tokio::test(start_paused = true)]
 async fn a_wait_dropped_after_an_unanswered_poll_leaves_no_claim() {
-    let (world, client, stage) = World::with_stage();
-    let held = world.client().mutex("k").lock().await.unwrap();
+    let (fixture, client, backend) = Fixture::with_faulty_backend();
+    let held = fixture.client().mutex("k").lock().await.unwrap();
     let waiting = queued(client.mutex("k").lock()).await;
-    stage.act(Verb::Acquire).fail_after(1);
+    backend.control(Verb::Acquire).fail_after(1);
     held.unlock().await.unwrap();
     settle().await;
-    assert!(!world.is_free("k").await, "the store has granted it");
+    assert!(!fixture.is_free("k").await, "the store has granted it");
     drop(waiting);
-    world.freed("k", 10 * MS).await;
+    fixture.freed("k", 10 * MS).await;
 }
 
 #[test]
@@ -240,7 +244,7 @@ fn a_guard_can_be_dropped_outside_a_runtime() {
 }
 
 #[test]
-fn a_client_whose_runtime_has_ended_says_so() {
+fn a_client_reports_that_its_runtime_has_ended() {
     let ended = runtime();
     let client = ended.block_on(tenure::connect("memory:")).unwrap();
     let guard = ended.block_on(client.mutex("k").lock()).unwrap();

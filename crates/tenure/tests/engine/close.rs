@@ -1,14 +1,14 @@
-//! Closing a client, and clients that are just dropped.
+//! Closing a client, and dropping one without closing it.
 
 use futures_util::poll;
 use tenure::{Error, LostCause, Settings};
 
-use crate::stage::Verb;
-use crate::world::{MS, SECOND, World, assert_error, runtime, settle};
+use crate::faulty_backend::Verb;
+use crate::fixture::{Fixture, MS, SECOND, assert_error, runtime, settle};
 
 #[tokio::test(start_paused = true)]
-async fn close_gives_everything_back_and_refuses_from_then_on() {
-    let (world, [client, other]) = World::clients();
+async fn close_releases_every_lock_and_refuses_new_ones() {
+    let (fixture, [client, other]) = Fixture::clients();
     let guard = client.mutex("held").lock().await.unwrap();
     let busy = other.mutex("busy").lock().await.unwrap();
     let waiters = [client.mutex("busy"), client.mutex("busy").fair()].map(|mutex| tokio::spawn(mutex.lock()));
@@ -19,8 +19,8 @@ async fn close_gives_everything_back_and_refuses_from_then_on() {
     for waiter in waiters {
         assert_error!(waiter.await.unwrap(), Error::Closed(_));
     }
-    assert!(world.is_free("held").await && world.is_free("dropped").await);
-    assert_eq!(world.queue("busy").await.len(), 0);
+    assert!(fixture.is_free("held").await && fixture.is_free("dropped").await);
+    assert_eq!(fixture.queue("busy").await.len(), 0);
     assert_error!(client.mutex("k").lock().await, Error::Closed(_));
     assert_error!(client.mutex("k").try_lock().await, Error::Closed(_));
     drop(guard);
@@ -28,10 +28,10 @@ async fn close_gives_everything_back_and_refuses_from_then_on() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn close_waits_no_longer_than_it_may() {
-    let (_, client, stage) = World::with_stage();
+async fn close_waits_no_longer_than_its_limit() {
+    let (_, client, backend) = Fixture::with_faulty_backend();
     let guard = client.mutex("k").lock().await.unwrap();
-    stage.act(Verb::Release).hold_before();
+    backend.control(Verb::Release).hold_before();
     drop(guard);
     let before = tokio::time::Instant::now();
     assert_error!(client.close(SECOND).await, Error::CloseTimeout);
@@ -40,37 +40,37 @@ async fn close_waits_no_longer_than_it_may() {
 
 #[tokio::test(start_paused = true)]
 async fn close_finishes_an_unlock_that_is_not_polled() {
-    let (world, client, stage) = World::with_stage();
+    let (fixture, client, backend) = Fixture::with_faulty_backend();
     let guard = client.mutex("k").lock().await.unwrap();
-    stage.act(Verb::Release).hold_before();
+    backend.control(Verb::Release).hold_before();
     let mut unlocking = Box::pin(guard.unlock());
     assert!(poll!(&mut unlocking).is_pending());
     let closing = tokio::spawn(async move { client.close(SECOND).await });
     settle().await;
     assert!(!closing.is_finished(), "it waits for the release");
-    stage.act(Verb::Release).go_on();
+    backend.control(Verb::Release).resume();
     closing.await.unwrap().unwrap();
-    assert!(world.is_free("k").await);
+    assert!(fixture.is_free("k").await);
     unlocking.await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_client_that_is_dropped_after_its_guards_gives_them_back() {
-    let (world, [client]) = World::clients();
+async fn a_client_dropped_after_its_guards_releases_them() {
+    let (fixture, [client]) = Fixture::clients();
     let guard = client.mutex("k").lock().await.unwrap();
     drop(client);
     assert!(guard.is_held(), "a guard keeps its client alive");
     drop(guard);
-    world.freed("k", MS).await;
+    fixture.freed("k", MS).await;
 }
 
 #[test]
-fn with_a_thread_of_its_own_the_watchdog_renews_while_the_runtime_is_blocked() {
+fn own_thread_renews_while_the_runtime_is_blocked() {
     runtime().block_on(async {
         let settings = Settings::default().own_thread(true).lease(300 * MS);
         let client = tenure::connect_with("memory:", settings).await.unwrap();
         let guard = client.mutex("k").lock().await.unwrap();
-        // sleep: a task that blocks its runtime is what this is about.
+        // sleep: the task must block its runtime.
         std::thread::sleep(900 * MS);
         assert!(guard.is_held());
         guard.unlock().await.unwrap();
@@ -79,7 +79,7 @@ fn with_a_thread_of_its_own_the_watchdog_renews_while_the_runtime_is_blocked() {
 }
 
 #[test]
-fn without_a_runtime_a_client_says_what_it_needs() {
+fn without_a_runtime_the_error_names_the_fix() {
     let client = runtime().block_on(tenure::connect("memory:")).unwrap();
     let locked = futures_util::FutureExt::now_or_never(client.mutex("k").lock()).unwrap();
     assert!(matches!(locked, Err(Error::Closed(why)) if why.contains("runtime")));

@@ -1,5 +1,4 @@
-//! Options at their limits, what is told of a claim that was taken away, and what a client leaves behind.
-//! Misuse of futures is in `hazards.rs`, and locks that outlive their guards are in `kept.rs`.
+//! Options at their limits, the replies about an evicted claim, and resources after a client has ended.
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -9,14 +8,14 @@ use std::time::Duration;
 
 use tenure::{Client, Error, LostCause, Settings, multi};
 
-use crate::stage::{Stage, Verb, stage};
-use crate::world::{
-    MS, SECOND, World, assert_error, begun, evict, hold_many, pass, poll_once, queued, runtime, settle,
+use crate::faulty_backend::{FaultyBackend, Verb, faulty};
+use crate::fixture::{
+    Fixture, MS, SECOND, assert_error, begun, evict, hold_many, pass, poll_once, queued, runtime, settle,
 };
 
 #[tokio::test(start_paused = true)]
-async fn options_that_contradict_each_other_are_refused_before_anything_is_sent() {
-    let (_, client, stage) = World::with_stage();
+async fn contradictory_options_are_refused_before_any_call() {
+    let (_, client, backend) = Fixture::with_faulty_backend();
     let mutex = || client.mutex("k");
     for refused in [
         mutex().max_hold(Duration::ZERO),
@@ -29,26 +28,26 @@ async fn options_that_contradict_each_other_are_refused_before_anything_is_sent(
         assert_error!(refused.lock().await, Error::Invalid(_));
         assert_error!(refused.try_lock().await, Error::Invalid(_));
     }
-    assert_eq!(stage.act(Verb::Acquire).count(), 0);
+    assert_eq!(backend.control(Verb::Acquire).count(), 0);
     assert!(mutex().at_least(SECOND).max_hold(SECOND).lock().await.is_ok());
     let shortest = client.mutex("l").lease(30 * MS).max_hold(30 * MS);
     assert!(shortest.lock().await.is_ok());
 }
 
 #[tokio::test(start_paused = true)]
-async fn settings_of_nothing_are_as_short_as_they_can_be_and_still_work() {
-    let world = World::new();
+async fn settings_of_zero_use_the_minimum_and_still_work() {
+    let fixture = Fixture::new();
     let mut settings = Settings::default();
     (settings.call_limit, settings.offer_window) = (Duration::ZERO, Duration::ZERO);
-    let (client, stage) = world.staged_with(settings);
+    let (client, backend) = fixture.faulty_client_with(settings);
     let mutex = client.mutex("k");
-    // A call that travels for a while still places its claim.
-    stage.act(Verb::Acquire).hold_before();
+    // A call that is in flight for some time still places its claim.
+    backend.control(Verb::Acquire).hold_before();
     let tried = tokio::spawn(mutex.try_lock());
     pass(50 * MS).await;
-    stage.act(Verb::Acquire).go_on();
+    backend.control(Verb::Acquire).resume();
     let guard = tried.await.unwrap().unwrap().expect("it is free");
-    // And an offer waits for a while for its waiter.
+    // An offer waits for some time until its waiter is polled.
     let mut waiting = queued(mutex.lock()).await;
     guard.unlock().await.unwrap();
     pass(5 * MS).await;
@@ -57,11 +56,11 @@ async fn settings_of_nothing_are_as_short_as_they_can_be_and_still_work() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_unlock_says_that_the_lock_was_evicted() {
-    let (world, [client]) = World::clients();
+async fn an_unlock_reports_an_eviction() {
+    let (fixture, [client]) = Fixture::clients();
     let guard = client.mutex("k").lock().await.unwrap();
-    evict(&world.client(), "k").await;
-    assert!(guard.is_held(), "nobody has told it");
+    evict(&fixture.client(), "k").await;
+    assert!(guard.is_held(), "the holder does not know yet");
     match guard.unlock().await {
         Err(Error::Lost(lost)) => assert!(matches!(lost.cause, LostCause::Evicted { .. }), "{lost:?}"),
         other => panic!("{other:?}"),
@@ -69,32 +68,32 @@ async fn an_unlock_says_that_the_lock_was_evicted() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_client_that_closes_gives_all_its_locks_back_in_few_calls() {
-    let world = World::new();
+async fn closing_releases_many_locks_in_few_calls() {
+    let fixture = Fixture::new();
     let hundred = NonZeroU32::new(100).unwrap();
-    let (client, stage) = world.staged_where(|profile| profile.limits.max_batch = hundred);
+    let (client, backend) = fixture.faulty_client_where(|profile| profile.limits.max_batch = hundred);
     let guards = hold_many(&client, 1_000).await;
-    let release = stage.act(Verb::Release);
-    // One batch fails as a whole: each of its claims is given back by itself.
+    let release = backend.control(Verb::Release);
+    // One batch fails as a whole: each of its claims is then released by a call of its own.
     release.fail_before(1);
     client.close(SECOND).await.unwrap();
     assert_eq!(release.count(), 10 + 100);
     for n in 0..1_000 {
-        assert!(world.is_free(&format!("k{n}")).await);
+        assert!(fixture.is_free(&format!("k{n}")).await);
     }
     drop(guards);
 }
 
 #[test]
-fn with_a_thread_of_its_own_a_client_needs_no_runtime_around_it() {
+fn own_thread_needs_no_other_runtime() {
     let settings = Settings::default().own_thread(true);
-    let world = World::new();
-    let [unused, client, late] = [(); 3].map(|()| world.client_with(settings.clone()));
+    let fixture = Fixture::new();
+    let [unused, client, late] = [(); 3].map(|()| fixture.client_with(settings.clone()));
     drive(async {
         let members = [client.mutex("k"), client.mutex("l")];
         let guards = multi(members.clone()).lock_within(SECOND).await.unwrap();
         assert!(multi(members).try_lock().await.unwrap().is_none());
-        // Its first call is one that has to wait.
+        // The first call of this client must wait.
         let waited = multi([late.mutex("k")]).lock_within(50 * MS).await;
         assert_error!(waited, Error::Timeout);
         guards.unlock().await.unwrap();
@@ -117,13 +116,13 @@ fn drive(work: impl Future<Output = ()>) {
     let end = std::time::Instant::now() + 10 * SECOND;
     while work.as_mut().poll(&mut Context::from_waker(&waker)).is_pending() {
         std::thread::park_timeout(SECOND);
-        assert!(std::time::Instant::now() < end, "nobody wakes it");
+        assert!(std::time::Instant::now() < end, "the future is never woken");
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_task_that_locks_in_a_loop_lets_others_run() {
-    let client = World::new().client();
+async fn a_lock_loop_yields_to_other_tasks() {
+    let client = Fixture::new().client();
     let ran = Arc::new(AtomicBool::new(false));
     let others = ran.clone();
     let locking = tokio::spawn(async move {
@@ -141,16 +140,16 @@ async fn a_task_that_locks_in_a_loop_lets_others_run() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_try_that_missed_its_offer_tries_again_and_does_not_wait() {
-    let (world, client, stage) = World::with_stage();
-    let acquire = stage.act(Verb::Acquire);
+async fn a_try_that_missed_its_offer_tries_again() {
+    let (fixture, client, backend) = Fixture::with_faulty_backend();
+    let acquire = backend.control(Verb::Acquire);
     acquire.hold_before();
     let late = begun(client.mutex("k").try_lock()).await;
-    // Taken over, granted, offered, and not taken.
+    // The call is adopted and granted, and the offer is not taken.
     pass(200 * MS).await;
-    acquire.go_on();
+    acquire.resume();
     pass(SECOND).await;
-    let guard = world.client().mutex("k").lock().await.unwrap();
+    let guard = fixture.client().mutex("k").lock().await.unwrap();
     let answer = tokio::time::timeout(SECOND, late).await;
     let answer = answer.expect("a try never waits for another");
     assert!(answer.unwrap().is_none());
@@ -158,9 +157,9 @@ async fn a_try_that_missed_its_offer_tries_again_and_does_not_wait() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_limit_of_nothing_takes_a_free_lock_however_slow_the_store_is() {
-    let (world, client, stage) = World::with_stage();
-    stage.act(Verb::Acquire).delay(50 * MS);
+async fn a_zero_limit_acquires_a_free_lock_of_a_slow_store() {
+    let (fixture, client, backend) = Fixture::with_faulty_backend();
+    backend.control(Verb::Acquire).delay(50 * MS);
     let (one, other) = (client.mutex("k"), client.mutex("l"));
     let guard = one.lock_within(Duration::ZERO).await.unwrap();
     let busy = one.lock_within(Duration::ZERO).await;
@@ -171,63 +170,63 @@ async fn a_limit_of_nothing_takes_a_free_lock_however_slow_the_store_is() {
     guard.unlock().await.unwrap();
     let guards = both.lock_within(Duration::ZERO).await.unwrap();
     drop(guards);
-    world.freed("k", SECOND).await;
+    fixture.freed("k", SECOND).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn guards_that_are_dropped_together_are_given_back_together() {
-    let (world, client, stage) = World::with_stage();
+async fn guards_dropped_together_are_released_in_one_batch() {
+    let (fixture, client, backend) = Fixture::with_faulty_backend();
     drop(hold_many(&client, 1_000).await);
     settle().await;
     let most = client.profile().limits.max_batch.get() as usize;
-    let calls = stage.act(Verb::Release).count();
+    let calls = backend.control(Verb::Release).count();
     assert!(calls <= 1_000_usize.div_ceil(most) + 1, "{calls}");
-    assert!(world.is_free("k0").await && world.is_free("k999").await);
+    assert!(fixture.is_free("k0").await && fixture.is_free("k999").await);
 }
 
 #[test]
-fn a_client_leaves_nothing_when_its_runtime_ends() {
-    let world = World::new();
-    let store = world.backend();
+fn a_client_leaks_nothing_when_its_runtime_ends() {
+    let fixture = Fixture::new();
+    let store = fixture.backend();
     let before = Arc::strong_count(&store);
     for what in ["guard", "kept", "renewal", "call", "waiter", "fair waiter"] {
         for alive in [false, true] {
             let runtime = runtime();
-            let stage = stage(store.clone());
-            stage.yield_everywhere(1);
+            let backend = faulty(store.clone());
+            backend.yield_everywhere(1);
             let left = runtime.block_on(async {
-                let left = leave(&stage, what, alive).await;
-                // Either it goes with the runtime, before anybody had a chance to act, or it outlives it.
+                let left = leave(&backend, what, alive).await;
+                // The leftover is dropped together with the runtime, before any task can run, or it outlives the runtime.
                 alive.then_some(left)
             });
             drop(runtime);
             drop(left);
-            drop(stage);
+            drop(backend);
             assert_eq!(Arc::strong_count(&store), before, "{what}, alive: {alive}");
         }
     }
 }
 
-/// What has ended waits for no time of its own.
+/// Calls that have ended do not keep their client alive until a timer fires.
 #[tokio::test(start_paused = true)]
-async fn a_client_that_is_dropped_after_its_calls_is_gone_at_once() {
-    let world = World::new();
-    let store = world.backend();
+async fn a_client_dropped_after_its_calls_ends_at_once() {
+    let fixture = Fixture::new();
+    let store = fixture.backend();
     let before = Arc::strong_count(&store);
-    let stage = stage(store.clone());
-    stage.yield_everywhere(1);
-    let client = Client::new(stage.clone(), Settings::default());
+    let backend = faulty(store.clone());
+    backend.yield_everywhere(1);
+    let client = Client::new(backend.clone(), Settings::default());
     let guard = client.mutex("k").lock().await.unwrap();
     guard.unlock().await.unwrap();
-    drop((client, stage));
+    drop((client, backend));
     settle().await;
     assert_eq!(Arc::strong_count(&store), before);
 }
 
-/// Brings a client of its own into that state; drops the client, and answers what its user still has.
-async fn leave(stage: &Arc<Stage>, what: &str, alive: bool) -> Box<dyn std::any::Any> {
-    let client = Client::new(stage.clone(), Settings::default());
-    // A key of its own: what nobody gave back holds it for as long as its lease.
+/// Brings a new client into the named state and drops the client. Returns the handles that its user still has.
+async fn leave(backend: &Arc<FaultyBackend>, what: &str, alive: bool) -> Box<dyn std::any::Any> {
+    let client = Client::new(backend.clone(), Settings::default());
+    // A separate key for each case: a claim that was not released holds its key until the lease ends.
     let mutex = client.mutex(format!("{what} {alive}"));
     match what {
         "guard" => Box::new(mutex.lock().await.unwrap()),

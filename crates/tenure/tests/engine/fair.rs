@@ -1,15 +1,15 @@
-//! Fair locks: first come, first served, across clients.
+//! Fair locks: waiters of all clients are served in the order of arrival.
 
 use std::sync::Arc;
 
 use tenure_backend::Order;
 
-use crate::stage::Verb;
-use crate::world::{MS, SECOND, World, pass, queued, served, settle, spawned};
+use crate::faulty_backend::Verb;
+use crate::fixture::{Fixture, MS, SECOND, pass, queued, served, settle, spawned};
 
 #[tokio::test(start_paused = true)]
-async fn fair_waiters_enter_in_the_order_of_their_arrival() {
-    let (_, [here, elsewhere]) = World::clients();
+async fn fair_waiters_acquire_in_the_order_of_arrival() {
+    let (_, [here, elsewhere]) = Fixture::clients();
     let guard = here.mutex("k").fair().lock().await.unwrap();
     let order = Arc::new(parking_lot::Mutex::new(Vec::new()));
     let mut waiters = Vec::new();
@@ -30,31 +30,31 @@ async fn fair_waiters_enter_in_the_order_of_their_arrival() {
     assert_eq!(*order.lock(), (0..10).collect::<Vec<_>>());
 }
 
-/// R26: neither a waiter that is cancelled nor one that times out leaves a ghost.
+/// R26: a waiter that is cancelled or times out leaves no claim in the queue.
 #[tokio::test(start_paused = true)]
 async fn a_cancelled_fair_waiter_leaves_the_queue() {
-    let (world, [client]) = World::clients();
+    let (fixture, [client]) = Fixture::clients();
     let guard = client.mutex("k").fair().lock().await.unwrap();
     let gone = queued(client.mutex("k").fair().lock()).await;
-    assert_eq!(world.queue("k").await.len(), 1);
+    assert_eq!(fixture.queue("k").await.len(), 1);
     drop(gone);
     settle().await;
-    assert_eq!(world.queue("k").await.len(), 0);
+    assert_eq!(fixture.queue("k").await.len(), 0);
     assert!(client.mutex("k").fair().lock_within(SECOND).await.is_err());
     settle().await;
-    assert_eq!(world.queue("k").await.len(), 0);
+    assert_eq!(fixture.queue("k").await.len(), 0);
     guard.unlock().await.unwrap();
-    world.freed("k", MS).await;
+    fixture.freed("k", MS).await;
 }
 
-/// R19, R26: a waiter keeps its place behind a holder that renews for long.
+/// R19, R26: a waiter keeps its place behind a holder that renews for a long time.
 #[tokio::test(start_paused = true)]
 async fn a_fair_waiter_keeps_its_place_for_longer_than_its_lease() {
-    let (world, [here, elsewhere]) = World::clients();
+    let (fixture, [here, elsewhere]) = Fixture::clients();
     let guard = here.mutex("k").fair().lock().await.unwrap();
     let first = spawned(elsewhere.mutex("k").fair().lock()).await;
     let second = spawned(here.mutex("k").fair().lock()).await;
-    let queue = async || world.queue("k").await.into_iter().map(|waiter| waiter.id);
+    let queue = async || fixture.queue("k").await.into_iter().map(|waiter| waiter.id);
     let before: Vec<_> = queue().await.collect();
     pass(200 * SECOND).await;
     assert!(queue().await.eq(before), "a claim has lost its place");
@@ -66,14 +66,14 @@ async fn a_fair_waiter_keeps_its_place_for_longer_than_its_lease() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_evicted_fair_waiter_is_placed_again_at_the_tail() {
-    let (world, [client]) = World::clients();
+async fn an_evicted_fair_waiter_queues_again_at_the_tail() {
+    let (fixture, [client]) = Fixture::clients();
     let guard = client.mutex("k").fair().lock().await.unwrap();
     let waiting = spawned(client.mutex("k").fair().lock()).await;
-    let was = world.queue("k").await[0].id.clone();
+    let was = fixture.queue("k").await[0].id.clone();
     client.evict(was.clone().on(guard.key().clone())).await.unwrap();
     pass(11 * SECOND).await;
-    let now = world.queue("k").await[0].id.clone();
+    let now = fixture.queue("k").await[0].id.clone();
     assert_ne!(was, now, "a claim is used once");
     guard.unlock().await.unwrap();
     served(waiting).await.unlock().await.unwrap();
@@ -81,25 +81,25 @@ async fn an_evicted_fair_waiter_is_placed_again_at_the_tail() {
 
 #[tokio::test(start_paused = true)]
 async fn a_fair_try_on_a_busy_lock_does_not_queue() {
-    let (world, client, stage) = World::with_stage();
-    let guard = world.client().mutex("k").lock().await.unwrap();
+    let (fixture, client, backend) = Fixture::with_faulty_backend();
+    let guard = fixture.client().mutex("k").lock().await.unwrap();
     assert!(client.mutex("k").fair().try_lock().await.unwrap().is_none());
     settle().await;
-    let releases = stage.act(Verb::Release).count();
+    let releases = backend.control(Verb::Release).count();
     assert_eq!(releases, 0, "there is nothing to withdraw");
     guard.unlock().await.unwrap();
 }
 
-/// R26: where whoever asks has a place in the queue, one that only tries gives it up.
+/// R26: if the store queues every claim, a try withdraws its claim again.
 #[tokio::test(start_paused = true)]
-async fn where_a_store_has_one_order_a_try_leaves_no_place_in_its_queue() {
-    let world = World::new();
-    let (client, _) = world.staged_where(|profile| profile.mutex = Order::FifoForBoth);
-    let guard = world.client().mutex("k").lock().await.unwrap();
+async fn a_try_leaves_no_claim_in_a_fair_only_store() {
+    let fixture = Fixture::new();
+    let (client, _) = fixture.faulty_client_where(|profile| profile.mutex = Order::FifoForBoth);
+    let guard = fixture.client().mutex("k").lock().await.unwrap();
     for mutex in [client.mutex("k"), client.mutex("k").fair()] {
         assert!(mutex.try_lock().await.unwrap().is_none());
         settle().await;
-        assert_eq!(world.queue("k").await.len(), 0);
+        assert_eq!(fixture.queue("k").await.len(), 0);
     }
     guard.unlock().await.unwrap();
 }

@@ -1,4 +1,4 @@
-//! A decorator that holds calls up before or after their effect, lets them fail, and counts them.
+//! A backend for tests that delays calls before or after their effect, makes them fail, and counts them.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use tenure_backend::{AcquireReply, Backend, BackendError, Effect, Fault, Profile, WakeSignal, Wakes};
-use tenure_testkit::{Exchange, Faults, FaultyBackend, Reply, Request, When};
+use tenure_testkit::{Exchange, Faults, Reply, Request, When};
 use tokio::sync::Notify;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -19,51 +19,51 @@ pub(crate) enum Verb {
     Watch,
 }
 
-/// A store whose calls a test holds up, lets fail and counts.
-pub(crate) type Stage = FaultyBackend<Script>;
+/// A store whose calls a test can hold, fail and count.
+pub(crate) type FaultyBackend = tenure_testkit::FaultyBackend<CallControls>;
 
-/// Puts a store on stage.
-pub(crate) fn stage(inner: Arc<dyn Backend>) -> Arc<Stage> {
+/// Wraps a store.
+pub(crate) fn faulty(inner: Arc<dyn Backend>) -> Arc<FaultyBackend> {
     let profile = inner.profile().clone();
-    stage_with_profile(inner, profile)
+    faulty_with_profile(inner, profile)
 }
 
-/// A stage that claims another profile than its store's.
-pub(crate) fn stage_with_profile(inner: Arc<dyn Backend>, profile: Profile) -> Arc<Stage> {
-    let script = Script {
+/// Wraps a store, and reports another profile than the store's.
+pub(crate) fn faulty_with_profile(inner: Arc<dyn Backend>, profile: Profile) -> Arc<FaultyBackend> {
+    let controls = CallControls {
         inner,
-        acts: Mutex::default(),
+        controls: Mutex::default(),
         reconnects: WakeSignal::default(),
         least_lease: Mutex::default(),
         renewed_lease: Mutex::default(),
         placed: Mutex::default(),
         reserved: Mutex::default(),
     };
-    Arc::new(FaultyBackend::new(script).with_profile(profile))
+    Arc::new(FaultyBackend::new(controls).with_profile(profile))
 }
 
-/// What a test wants to happen.
+/// The faults and counters that a test controls.
 #[derive(Debug)]
-pub(crate) struct Script {
+pub(crate) struct CallControls {
     inner: Arc<dyn Backend>,
-    acts: Mutex<HashMap<Verb, Arc<Act>>>,
+    controls: Mutex<HashMap<Verb, Arc<CallControl>>>,
     reconnects: WakeSignal,
     least_lease: Mutex<Duration>,
     renewed_lease: Mutex<Option<Duration>>,
-    /// How many grants each claim reserved that was placed by itself.
+    /// Number of grants that each claim reserved, for claims placed by `acquire`.
     pub(crate) placed: Mutex<Vec<u32>>,
-    /// How many grants each successor reserved.
+    /// Number of grants that each successor reserved.
     pub(crate) reserved: Mutex<Vec<u32>>,
 }
 
-/// What happens to the calls of one verb.
+/// The faults and counters of the calls of one verb.
 #[derive(Default)]
-pub(crate) struct Act {
-    /// Calls made.
+pub(crate) struct CallControl {
+    /// Number of calls.
     pub(crate) calls: AtomicUsize,
-    /// Elements of all batches.
+    /// Number of elements in all batches.
     pub(crate) elements: AtomicUsize,
-    /// Yields before and after the effect of each call: await points.
+    /// Number of yields before and after the effect of each call. Each is an await point.
     pub(crate) yields: AtomicU32,
     held_before: AtomicBool,
     held_after: AtomicBool,
@@ -76,44 +76,44 @@ pub(crate) struct Act {
     panics: AtomicBool,
 }
 
-impl fmt::Debug for Act {
+impl fmt::Debug for CallControl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Act")
+        f.debug_struct("CallControl")
             .field("calls", &self.calls)
             .finish_non_exhaustive()
     }
 }
 
-impl Script {
-    /// The store gives no shorter lease from here on.
+impl CallControls {
+    /// Makes the store grant at least this lease from now on.
     pub(crate) fn round_up_to(&self, lease: Duration) {
         *self.least_lease.lock() = lease;
     }
 
-    /// Has the store keep what is renewed from here on for no longer than that.
+    /// Makes the store keep renewed claims for at most this lease from now on.
     pub(crate) fn renew_for(&self, lease: Duration) {
         *self.renewed_lease.lock() = Some(lease);
     }
 
-    /// Tells the engine that a connection was replaced.
+    /// Reports a replaced connection to the engine.
     pub(crate) fn reconnect(&self) {
         self.reconnects.notify();
     }
 
-    pub(crate) fn act(&self, verb: Verb) -> Arc<Act> {
-        self.acts.lock().entry(verb).or_default().clone()
+    pub(crate) fn control(&self, verb: Verb) -> Arc<CallControl> {
+        self.controls.lock().entry(verb).or_default().clone()
     }
 
-    /// Has every call of every verb yield so often before and after its effect.
+    /// Makes every call of every verb yield that many times before and after its effect.
     pub(crate) fn yield_everywhere(&self, yields: u32) {
         for verb in [Verb::Acquire, Verb::Renew, Verb::Release, Verb::Watch] {
-            self.act(verb).yields.store(yields, Ordering::Relaxed);
+            self.control(verb).yields.store(yields, Ordering::Relaxed);
         }
     }
 }
 
-impl Script {
-    fn act_of(&self, request: &Request) -> Option<Arc<Act>> {
+impl CallControls {
+    fn control_of(&self, request: &Request) -> Option<Arc<CallControl>> {
         let verb = match request {
             Request::Acquire(..) => Verb::Acquire,
             Request::Renew(_) => Verb::Renew,
@@ -121,10 +121,10 @@ impl Script {
             Request::Watch(_) => Verb::Watch,
             Request::Inspect(_) => return None,
         };
-        Some(self.act(verb))
+        Some(self.control(verb))
     }
 
-    /// Changes a request before it is sent, as the test wants it.
+    /// Changes a request before it is sent, as the test demands.
     fn change(&self, request: &mut Request) {
         match request {
             Request::Acquire(claim, _) => {
@@ -148,50 +148,50 @@ impl Script {
     }
 }
 
-impl Act {
-    /// Calls from here on wait before they reach the store.
+impl CallControl {
+    /// Holds later calls before they reach the store.
     pub(crate) fn hold_before(&self) {
         self.held_before.store(true, Ordering::Relaxed);
     }
 
-    /// Calls from here on wait after the store has acted.
+    /// Holds later calls after their effect in the store.
     pub(crate) fn hold_after(&self) {
         self.held_after.store(true, Ordering::Relaxed);
     }
 
-    /// Lets all calls go on.
-    pub(crate) fn go_on(&self) {
+    /// Lets all held calls continue.
+    pub(crate) fn resume(&self) {
         self.held_before.store(false, Ordering::Relaxed);
         self.held_after.store(false, Ordering::Relaxed);
         self.go.notify_waiters();
     }
 
-    /// The next calls fail without having reached the store.
+    /// Makes the next calls fail before they reach the store.
     pub(crate) fn fail_before(&self, calls: usize) {
         self.fail_before.store(calls, Ordering::Relaxed);
     }
 
-    /// The next calls fail though the store has acted.
+    /// Makes the next calls fail after their effect in the store.
     pub(crate) fn fail_after(&self, calls: usize) {
         self.fail_after.store(calls, Ordering::Relaxed);
     }
 
-    /// The next calls are refused by the store, which does nothing.
+    /// Makes the store refuse the next calls, without an effect.
     pub(crate) fn refuse(&self, calls: usize) {
         self.refuse.store(calls, Ordering::Relaxed);
     }
 
-    /// Calls from here on take so long after their effect.
+    /// Delays the reply of later calls by this time.
     pub(crate) fn delay(&self, time: Duration) {
         *self.delay.lock() = time;
     }
 
-    /// Does this once, in the poll in which the store has acted on a call.
+    /// Runs a closure once, in the poll in which the store has acted on a call.
     pub(crate) fn meanwhile(&self, act: impl FnOnce() + Send + 'static) {
         *self.meanwhile.lock() = Some(Box::new(act));
     }
 
-    /// The next call panics before it returns a future.
+    /// Makes the next call panic before it returns a future.
     pub(crate) fn panic_at_once(&self) {
         self.panics.store(true, Ordering::Relaxed);
     }
@@ -229,7 +229,7 @@ impl Act {
         self.stop(&self.held_after).await;
         let delay = *self.delay.lock();
         if !delay.is_zero() {
-            // sleep: time is paused, and this is the network's.
+            // sleep: time is paused, and this simulates the network.
             tokio::time::sleep(delay).await;
         }
         if take_one(&self.fail_after) {
@@ -261,7 +261,7 @@ fn take_one(left: &AtomicUsize) -> bool {
         .is_ok()
 }
 
-impl Faults for Script {
+impl Faults for CallControls {
     fn store(&self) -> Arc<dyn Backend> {
         self.inner.clone()
     }
@@ -271,32 +271,32 @@ impl Faults for Script {
     }
 
     fn called(&self, requests: &[Request]) {
-        let Some(act) = self.act_of(&requests[0]) else {
+        let Some(control) = self.control_of(&requests[0]) else {
             return;
         };
         assert!(
-            !act.panics.swap(false, Ordering::Relaxed),
+            !control.panics.swap(false, Ordering::Relaxed),
             "the test lets this call panic at once"
         );
     }
 
     async fn on(&self, when: When, call: &mut [Exchange]) {
-        let Some(act) = self.act_of(&call[0].request) else {
+        let Some(control) = self.control_of(&call[0].request) else {
             return;
         };
         let passed = match when {
             When::Before => {
                 call.iter_mut()
                     .for_each(|element| self.change(&mut element.request));
-                act.enter(call.len()).await
+                control.enter(call.len()).await
             }
-            When::After if call[0].sent && !matches!(call[0].reply, Some(Err(_))) => act.leave().await,
+            When::After if call[0].sent && !matches!(call[0].reply, Some(Err(_))) => control.leave().await,
             When::After => Ok(()),
         };
         for element in call {
             match (&passed, &mut element.reply) {
                 (Err(error), _) => element.fail(error.clone()),
-                // Held up before it was sent, it was asked for earlier than the store knows.
+                // The call was held before it was sent, so the lease counts from an earlier time than the store's.
                 (Ok(()), Some(Ok(Reply::Acquire(AcquireReply::Granted(grant))))) => {
                     grant.held_from = grant.held_from.min(element.asked);
                 }

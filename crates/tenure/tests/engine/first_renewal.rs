@@ -1,85 +1,88 @@
-//! The early renewal that a store may want of each claim: once, also of a fixed lease, and at no cost for short locks.
+//! The early renewal that a store may want of each claim: sent once, also for a fixed lease, and free for short locks.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use tenure::{Client, LostCause};
 
-use crate::stage::{Stage, Verb};
-use crate::world::{MS, SECOND, World, pass, settle};
+use crate::faulty_backend::{FaultyBackend, Verb};
+use crate::fixture::{Fixture, MS, SECOND, pass, settle};
 
 const WANTED: Duration = Duration::from_millis(100);
 
-/// A client of a store that wants the first renewal of each claim early.
-fn client(world: &World) -> (Client, Arc<Stage>) {
-    world.staged_where(|profile| profile.first_renewal = Some(WANTED))
+/// A client of a store that wants an early first renewal of each claim.
+fn client(fixture: &Fixture) -> (Client, Arc<FaultyBackend>) {
+    fixture.faulty_client_where(|profile| profile.first_renewal = Some(WANTED))
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_first_renewal_comes_when_the_store_wants_it() {
-    let world = World::new();
-    let (client, stage) = client(&world);
+async fn the_first_renewal_is_sent_when_the_store_wants_it() {
+    let fixture = Fixture::new();
+    let (client, backend) = client(&fixture);
     let guard = client.mutex("k").lock().await.unwrap();
     pass(WANTED / 2).await;
-    assert_eq!(stage.act(Verb::Renew).count(), 0);
+    assert_eq!(backend.control(Verb::Renew).count(), 0);
     pass(WANTED).await;
-    assert_eq!(stage.act(Verb::Renew).count(), 1);
+    assert_eq!(backend.control(Verb::Renew).count(), 1);
     pass(8 * SECOND).await;
-    let renewals = stage.act(Verb::Renew).count();
+    let renewals = backend.control(Verb::Renew).count();
     assert_eq!(renewals, 1, "the next comes at a third of 30 s");
     pass(3 * SECOND).await;
-    assert_eq!(stage.act(Verb::Renew).count(), 2);
+    assert_eq!(backend.control(Verb::Renew).count(), 2);
     drop(guard);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lease_too_short_for_the_first_renewal_is_renewed_at_its_third() {
-    let world = World::new();
-    let (client, stage) = client(&world);
+async fn a_short_lease_is_renewed_at_its_third() {
+    let fixture = Fixture::new();
+    let (client, backend) = client(&fixture);
     let guard = client.mutex("k").lease(90 * MS).lock().await.unwrap();
     pass(50 * MS).await;
-    assert!(stage.act(Verb::Renew).count() >= 1);
+    assert!(backend.control(Verb::Renew).count() >= 1);
     pass(SECOND).await;
     assert!(guard.is_held());
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_fixed_lease_is_renewed_once_and_not_lengthened() {
-    let world = World::new();
-    let (client, stage) = client(&world);
+    let fixture = Fixture::new();
+    let (client, backend) = client(&fixture);
     let start = tokio::time::Instant::now();
     let guard = client.mutex("k").fixed_lease(2 * SECOND).lock().await.unwrap();
     let lost = guard.lost().await;
-    // A hundredth for drift, and as much for the margin.
+    // The deadline is early by a hundredth of the lease for drift, and as much for the margin.
     let held = start.elapsed();
     assert!(held > 1_950 * MS && held <= 1_960 * MS + MS, "{held:?}");
     assert!(matches!(lost.cause, LostCause::Expired), "{lost}");
-    assert_eq!(stage.act(Verb::Renew).count(), 1);
+    assert_eq!(backend.control(Verb::Renew).count(), 1);
     pass(50 * MS).await;
-    assert!(world.is_free("k").await, "the store does not keep it for longer");
+    assert!(
+        fixture.is_free("k").await,
+        "the store does not keep it for longer"
+    );
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_first_renewal_that_fails_is_retried_and_loses_no_fixed_lease() {
-    let world = World::new();
-    let (client, stage) = client(&world);
-    stage.act(Verb::Renew).fail_before(3);
+async fn a_failed_first_renewal_keeps_a_fixed_lease() {
+    let fixture = Fixture::new();
+    let (client, backend) = client(&fixture);
+    backend.control(Verb::Renew).fail_before(3);
     let guard = client.mutex("k").fixed_lease(3 * SECOND).lock().await.unwrap();
     pass(2 * SECOND).await;
-    assert_eq!(stage.act(Verb::Renew).count(), 4, "until one is confirmed");
+    assert_eq!(backend.control(Verb::Renew).count(), 4, "until one is confirmed");
     assert!(guard.is_held());
-    stage.act(Verb::Renew).fail_before(usize::MAX);
+    backend.control(Verb::Renew).fail_before(usize::MAX);
     let silent = client.mutex("l").fixed_lease(SECOND).lock().await.unwrap();
     pass(900 * MS).await;
     assert!(silent.is_held());
     assert!(matches!(silent.lost().await.cause, LostCause::Expired));
 }
 
-/// Not even late: what was released is not asked about.
+/// Not even a late renewal is sent, because the claim is already released.
 #[tokio::test(start_paused = true)]
 async fn a_lock_shorter_than_the_first_renewal_is_not_renewed() {
-    let world = World::new();
-    let (client, stage) = client(&world);
+    let fixture = Fixture::new();
+    let (client, backend) = client(&fixture);
     for _ in 0..40 {
         let guard = client.mutex("k").lock().await.unwrap();
         pass(WANTED / 2).await;
@@ -87,20 +90,20 @@ async fn a_lock_shorter_than_the_first_renewal_is_not_renewed() {
         pass(10 * MS).await;
     }
     settle().await;
-    assert_eq!(stage.act(Verb::Renew).count(), 0);
+    assert_eq!(backend.control(Verb::Renew).count(), 0);
 }
 
-/// Renewals that are due one soon after the other travel together.
+/// Renewals that are due soon after each other share a batch.
 #[tokio::test(start_paused = true)]
-async fn first_renewals_travel_together() {
-    let world = World::new();
-    let (client, stage) = client(&world);
+async fn first_renewals_share_a_batch() {
+    let fixture = Fixture::new();
+    let (client, backend) = client(&fixture);
     let mut guards = Vec::new();
     for n in 0..200 {
         guards.push(client.mutex(format!("k{n}")).lock().await.unwrap());
         pass(MS).await;
     }
     pass(2 * WANTED).await;
-    let calls = stage.act(Verb::Renew).count();
+    let calls = backend.control(Verb::Renew).count();
     assert!(calls <= 20, "{calls} calls for 200 claims within 200 ms");
 }

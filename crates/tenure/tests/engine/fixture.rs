@@ -1,4 +1,4 @@
-//! A store, its clock and its clients, for one test; and what stands in the store.
+//! A memory store, its clock and its clients for one test, and helpers to look into the store.
 
 use std::fmt::Debug;
 use std::future::Future;
@@ -20,32 +20,32 @@ use tenure_testkit::SimClock;
 use tokio::runtime::Runtime;
 use tokio::task::JoinHandle;
 
-use crate::stage::{Stage, stage, stage_with_profile};
+use crate::faulty_backend::{FaultyBackend, faulty, faulty_with_profile};
 
-pub(crate) struct World {
+pub(crate) struct Fixture {
     pub(crate) clock: SimClock,
     store: MemoryStore,
 }
 
-impl World {
+impl Fixture {
     pub(crate) fn new() -> Self {
         let clock = SimClock::new();
         let store = MemoryStore::new(Arc::new(clock.clone()));
-        World { clock, store }
+        Fixture { clock, store }
     }
 
-    /// A world with clients whose calls are answered at once.
+    /// A fixture with clients whose calls are answered at once.
     pub(crate) fn clients<const N: usize>() -> (Self, [Client; N]) {
-        let world = World::new();
-        let clients = [(); N].map(|()| world.client());
-        (world, clients)
+        let fixture = Fixture::new();
+        let clients = [(); N].map(|()| fixture.client());
+        (fixture, clients)
     }
 
-    /// A world with one client whose calls a test can hold up and let fail.
-    pub(crate) fn with_stage() -> (Self, Client, Arc<Stage>) {
-        let world = World::new();
-        let (client, stage) = world.staged();
-        (world, client, stage)
+    /// A fixture with one client whose calls the test can hold and fail.
+    pub(crate) fn with_faulty_backend() -> (Self, Client, Arc<FaultyBackend>) {
+        let fixture = Fixture::new();
+        let (client, backend) = fixture.faulty_client();
+        (fixture, client, backend)
     }
 
     /// A client whose calls are answered at once.
@@ -57,38 +57,41 @@ impl World {
         Client::new(self.backend(), settings)
     }
 
-    /// A client whose calls a test can hold up and let fail.
-    pub(crate) fn staged(&self) -> (Client, Arc<Stage>) {
-        self.staged_with(Settings::default())
+    /// A client whose calls the test can hold and fail.
+    pub(crate) fn faulty_client(&self) -> (Client, Arc<FaultyBackend>) {
+        self.faulty_client_with(Settings::default())
     }
 
-    pub(crate) fn staged_with(&self, settings: Settings) -> (Client, Arc<Stage>) {
-        let stage = stage(self.backend());
-        (Client::new(stage.clone(), settings), stage)
+    pub(crate) fn faulty_client_with(&self, settings: Settings) -> (Client, Arc<FaultyBackend>) {
+        let backend = faulty(self.backend());
+        (Client::new(backend.clone(), settings), backend)
     }
 
     /// A client of a store with another profile.
-    pub(crate) fn staged_where(&self, change: impl FnOnce(&mut Profile)) -> (Client, Arc<Stage>) {
+    pub(crate) fn faulty_client_where(
+        &self,
+        change: impl FnOnce(&mut Profile),
+    ) -> (Client, Arc<FaultyBackend>) {
         let backend = self.backend();
         let mut profile = backend.profile().clone();
         change(&mut profile);
-        let stage = stage_with_profile(backend, profile);
-        (Client::new(stage.clone(), Settings::default()), stage)
+        let backend = faulty_with_profile(backend, profile);
+        (Client::new(backend.clone(), Settings::default()), backend)
     }
 
-    /// A world with one client that holds the key `k`, and gives it back through the store.
-    pub(crate) async fn held() -> (Self, Client, Arc<Stage>, Guard) {
-        let world = World::new();
-        let (client, stage) = world.staged_with(Settings::default().passing(false));
-        let guard = client.mutex("k").lock().await.expect("nobody holds it");
-        (world, client, stage, guard)
+    /// A fixture with one client that holds the key `k`, and that releases it through the store.
+    pub(crate) async fn holding() -> (Self, Client, Arc<FaultyBackend>, Guard) {
+        let fixture = Fixture::new();
+        let (client, backend) = fixture.faulty_client_with(Settings::default().passing(false));
+        let guard = client.mutex("k").lock().await.expect("the key is free");
+        (fixture, client, backend, guard)
     }
 
     pub(crate) fn backend(&self) -> Arc<dyn Backend> {
         self.store.client(Arc::new(self.clock.clone()))
     }
 
-    /// Has somebody hold that key who never does anything again.
+    /// Lets a holder acquire that key that never renews or releases it.
     pub(crate) async fn dead_holder(&self, key: &str, lease: Duration) {
         let dead = Claim {
             at: ClaimRef {
@@ -107,7 +110,7 @@ impl World {
         assert!(matches!(standing, Ok(AcquireReply::Granted(_))), "{standing:?}");
     }
 
-    /// What stands in the store about that key.
+    /// The state of that key in the store; `None` if it is free.
     pub(crate) async fn status(&self, key: &str) -> Option<LockStatus> {
         let key = LockKey::new(key).expect("tests use good keys");
         let page = self
@@ -118,18 +121,18 @@ impl World {
         page.items.into_iter().next()
     }
 
-    /// The claims that queue for that key in the store.
+    /// The claims in the store's queue for that key.
     pub(crate) async fn queue(&self, key: &str) -> Vec<WaiterStatus> {
-        let status = self.status(key).await.expect("somebody holds it");
+        let status = self.status(key).await.expect("the key is held");
         status.waiters.expect("memory shows its queue")
     }
 
-    /// Whether nobody holds that key or queues for it.
+    /// Whether that key has neither a holder nor a waiter in the store.
     pub(crate) async fn is_free(&self, key: &str) -> bool {
         self.status(key).await.is_none()
     }
 
-    /// Waits until nobody holds that key or queues for it; fails after `limit`.
+    /// Waits until that key has neither a holder nor a waiter; fails after `limit`.
     pub(crate) async fn freed(&self, key: &str, limit: Duration) {
         let end = self.clock.now() + limit;
         while let Some(status) = self.status(key).await {
@@ -142,33 +145,33 @@ impl World {
     }
 }
 
-/// Lets tokio's paused time pass, and every task do what it has to do meanwhile.
+/// Advances tokio's paused time, in which all tasks run.
 pub(crate) async fn pass(time: Duration) {
-    // sleep: time is paused, so this is an instruction and not a wait.
+    // sleep: time is paused, so this advances it instead of waiting.
     tokio::time::sleep(time).await;
 }
 
-/// Lets every task that can go on do so, without time passing.
+/// Lets every task run until it has to wait, without advancing time.
 pub(crate) async fn settle() {
     for _ in 0..200 {
         tokio::task::yield_now().await;
     }
 }
 
-/// A runtime of one thread, in real time.
+/// A runtime with one thread, in real time.
 pub(crate) fn runtime() -> Runtime {
     let mut builder = tokio::runtime::Builder::new_current_thread();
     builder.enable_all().build().expect("tokio starts")
 }
 
-/// A runtime whose one thread has that name, and works also while nobody waits for it.
+/// A runtime with one worker thread of that name, which runs without a call of `block_on`.
 pub(crate) fn worker(name: &str) -> Runtime {
     let mut builder = tokio::runtime::Builder::new_multi_thread();
     builder.worker_threads(1).thread_name(name).enable_all();
     builder.build().expect("tokio starts")
 }
 
-/// The background tasks of the test's runtime that are alive.
+/// Number of background tasks of the test's runtime.
 pub(crate) fn tasks() -> usize {
     tokio::runtime::Handle::current().metrics().num_alive_tasks()
 }
@@ -179,12 +182,12 @@ pub(crate) fn mutex(client: &Client, fair: bool) -> Mutex {
     if fair { mutex.fair() } else { mutex }
 }
 
-/// Somebody who waits for the key `k`: the successor of whoever of the same client holds it.
+/// Starts a waiter for the key `k`: the successor, if this client holds the key.
 pub(crate) async fn successor(client: &Client) -> JoinHandle<Result<Guard, Error>> {
     spawned(client.mutex("k").lock_within(10 * SECOND)).await
 }
 
-/// Lets a task of its own do this work, as far as it can go at once.
+/// Runs the future in a new task, until it has to wait.
 pub(crate) async fn spawned<F>(work: F) -> JoinHandle<F::Output>
 where
     F: Future<Output: Send> + Send + 'static,
@@ -194,18 +197,18 @@ where
     task
 }
 
-/// The guard of a task that waits for it; fails when it is stranded.
+/// The guard of a waiting task; fails if the task does not get it within a minute.
 pub(crate) async fn served(next: JoinHandle<Result<Guard, Error>>) -> Guard {
     served_within(60 * SECOND, next).await
 }
 
-/// The guard of a task that has to have it by then.
+/// The guard of a waiting task; fails if the task does not get it within `limit`.
 pub(crate) async fn served_within(limit: Duration, next: JoinHandle<Result<Guard, Error>>) -> Guard {
     let served = tokio::time::timeout(limit, next).await;
-    served.expect("a waiter is stranded").unwrap().unwrap()
+    served.expect("the waiter never gets the lock").unwrap().unwrap()
 }
 
-/// Locks of so many keys, `k0` and so on.
+/// Locks the keys `k0`, `k1` and so on.
 pub(crate) async fn hold_many(client: &Client, locks: usize) -> Vec<Guard> {
     let mut guards = Vec::new();
     for n in 0..locks {
@@ -214,13 +217,13 @@ pub(crate) async fn hold_many(client: &Client, locks: usize) -> Vec<Guard> {
     guards
 }
 
-/// Waits for the loss, but not for ever.
+/// Waits for the loss of a lock, up to two minutes.
 pub(crate) async fn lost(guard: &Guard) -> Lost {
     let lost = tokio::time::timeout(120 * SECOND, guard.lost()).await;
-    lost.expect("the loss is never told")
+    lost.expect("the loss is never reported")
 }
 
-/// Takes a key away from whoever holds it or queues for it.
+/// Evicts all holders and waiters of a key.
 pub(crate) async fn evict(client: &Client, key: &str) -> Vec<HolderId> {
     let key = LockKey::new(key).expect("tests use good keys");
     client
@@ -229,7 +232,7 @@ pub(crate) async fn evict(client: &Client, key: &str) -> Vec<HolderId> {
         .expect("memory evicts")
 }
 
-/// Fails unless the answer is that error.
+/// Fails unless the result is that error.
 macro_rules! assert_error {
     ($answer:expr, $error:pat) => {
         let answer = $answer;
@@ -238,14 +241,14 @@ macro_rules! assert_error {
 }
 pub(crate) use assert_error;
 
-/// Fails unless the answer is that the store cannot be reached for now.
+/// Fails unless the result is a transient error of the store.
 #[track_caller]
-pub(crate) fn assert_weather<T: Debug>(answer: &Result<T, Error>, what: impl Debug) {
-    let weather = matches!(answer, Err(Error::Backend(error)) if error.is_transient());
-    assert!(weather, "{what:?}: {answer:?}");
+pub(crate) fn assert_transient<T: Debug>(answer: &Result<T, Error>, what: impl Debug) {
+    let is_transient = matches!(answer, Err(Error::Backend(error)) if error.is_transient());
+    assert!(is_transient, "{what:?}: {answer:?}");
 }
 
-/// A future that was polled once and has to wait.
+/// Polls a future once, which must not be ready.
 pub(crate) async fn begun<F: Future + Unpin>(mut future: F) -> F {
     assert!(
         poll_once(&mut future).await.is_none(),
@@ -254,7 +257,7 @@ pub(crate) async fn begun<F: Future + Unpin>(mut future: F) -> F {
     future
 }
 
-/// As [`begun`], after everything that follows at once.
+/// Like [`begun`], then lets every task run until it has to wait.
 pub(crate) async fn queued<F: Future + Unpin>(future: F) -> F {
     let future = begun(future).await;
     settle().await;
@@ -272,5 +275,5 @@ pub(crate) async fn poll_once<F: Future + Unpin>(future: &mut F) -> Option<F::Ou
 
 pub(crate) const SECOND: Duration = Duration::from_secs(1);
 pub(crate) const MS: Duration = Duration::from_millis(1);
-/// How long a holder may believe in the default lease: it, less drift and margin.
-pub(crate) const BELIEF: Duration = Duration::from_millis(29_400);
+/// Time from a grant to its local deadline for the default lease: the lease minus drift and margin.
+pub(crate) const LOCAL_LEASE: Duration = Duration::from_millis(29_400);

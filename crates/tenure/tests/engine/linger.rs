@@ -1,19 +1,22 @@
-//! Linger: a claim that stays in its client after an unlock, for the next local caller.
+//! Linger: a client keeps a claim after an unlock, for its next local caller.
 
 use std::time::Duration;
 
 use tenure::{Client, Error, Settings};
 
-use crate::stage::{Stage, Verb};
-use crate::world::{MS, SECOND, World, pass, settle};
+use crate::faulty_backend::{FaultyBackend, Verb};
+use crate::fixture::{Fixture, MS, SECOND, pass, settle};
 
 const LINGER: Duration = Duration::from_millis(10);
 
-fn calls(stage: &Stage) -> (usize, usize) {
-    (stage.act(Verb::Acquire).count(), stage.act(Verb::Release).count())
+fn calls(backend: &FaultyBackend) -> (usize, usize) {
+    (
+        backend.control(Verb::Acquire).count(),
+        backend.control(Verb::Release).count(),
+    )
 }
 
-/// Locks the key `k` with linger, and unlocks it; returns the token.
+/// Locks the key `k` with linger, and unlocks it. Returns the token.
 async fn turn(client: &Client) -> u64 {
     let guard = client
         .mutex("k")
@@ -27,8 +30,8 @@ async fn turn(client: &Client) -> u64 {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lone_task_takes_its_lock_again_without_a_call() {
-    let (world, client, stage) = World::with_stage();
+async fn a_lone_task_locks_again_without_a_call() {
+    let (fixture, client, backend) = Fixture::with_faulty_backend();
     let first = turn(&client).await;
     assert_eq!(
         turn(&client).await,
@@ -36,7 +39,7 @@ async fn a_lone_task_takes_its_lock_again_without_a_call() {
         "the first claim reserves two grants"
     );
     settle().await;
-    assert_eq!(calls(&stage), (1, 1), "a run without tokens left is released");
+    assert_eq!(calls(&backend), (1, 1), "a run without tokens left is released");
     let mut last = turn(&client).await;
     for _ in 1..4 {
         let next = turn(&client).await;
@@ -44,19 +47,19 @@ async fn a_lone_task_takes_its_lock_again_without_a_call() {
         last = next;
     }
     settle().await;
-    assert_eq!(calls(&stage), (2, 2), "the second claim reserves four");
-    assert!(world.is_free("k").await);
+    assert_eq!(calls(&backend), (2, 2), "the second claim reserves four");
+    assert!(fixture.is_free("k").await);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_claim_lingers_for_its_time_and_no_longer() {
-    let (world, client, stage) = World::with_stage();
-    let other = world.client();
+    let (fixture, client, backend) = Fixture::with_faulty_backend();
+    let other = fixture.client();
     turn(&client).await;
     pass(9 * MS).await;
     assert!(other.mutex("k").try_lock().await.unwrap().is_none(), "it lingers");
     pass(3 * MS).await;
-    assert_eq!(calls(&stage), (1, 1));
+    assert_eq!(calls(&backend), (1, 1));
     assert!(
         other.mutex("k").try_lock().await.unwrap().is_some(),
         "it was released"
@@ -64,27 +67,30 @@ async fn a_claim_lingers_for_its_time_and_no_longer() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_time_counts_from_the_grant_and_not_from_the_unlock_or_a_renewal() {
-    let (world, client, _) = World::with_stage();
+async fn the_linger_time_counts_from_the_grant() {
+    let (fixture, client, _) = Fixture::with_faulty_backend();
     let guard = client.mutex("k").linger(LINGER).lock().await.unwrap();
     pass(11 * MS).await;
     guard.verify().await.unwrap();
     guard.unlock().await.unwrap();
-    assert!(world.is_free("k").await, "nothing lingers 11 ms after the grant");
+    assert!(
+        fixture.is_free("k").await,
+        "nothing lingers 11 ms after the grant"
+    );
 }
 
 #[tokio::test(start_paused = true)]
 async fn without_linger_or_local_hand_over_nothing_lingers() {
-    let world = World::new();
+    let fixture = Fixture::new();
     let off = Settings::default().linger(LINGER).passing(false);
     for (name, client) in [
-        ("by default", world.client()),
-        ("without local hand-over", world.client_with(off)),
+        ("by default", fixture.client()),
+        ("without local hand-over", fixture.client_with(off)),
     ] {
         client.mutex("k").lock().await.unwrap().unlock().await.unwrap();
-        assert!(world.is_free("k").await, "{name}");
+        assert!(fixture.is_free("k").await, "{name}");
     }
-    let client = world.client_with(Settings::default().linger(LINGER));
+    let client = fixture.client_with(Settings::default().linger(LINGER));
     let owner = client.owner("importer");
     let mutex = || client.mutex("k");
     for (name, mutex) in [
@@ -94,39 +100,39 @@ async fn without_linger_or_local_hand_over_nothing_lingers() {
         ("an owner", mutex().owned_by(&owner)),
     ] {
         mutex.lock().await.unwrap().unlock().await.unwrap();
-        assert!(world.is_free("k").await, "{name}");
+        assert!(fixture.is_free("k").await, "{name}");
     }
     mutex().lock().await.unwrap().unlock().await.unwrap();
-    assert!(!world.is_free("k").await, "the setting holds for plain locks");
+    assert!(!fixture.is_free("k").await, "the setting holds for plain locks");
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_client_that_is_dropped_releases_a_claim_that_lingers() {
-    let (world, client, _) = World::with_stage();
+async fn dropping_the_client_releases_a_lingering_claim() {
+    let (fixture, client, _) = Fixture::with_faulty_backend();
     turn(&client).await;
     drop(client);
-    world.freed("k", 12 * MS).await;
+    fixture.freed("k", 12 * MS).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn closing_releases_a_claim_that_lingers() {
-    let (world, client, _) = World::with_stage();
+async fn closing_releases_a_lingering_claim() {
+    let (fixture, client, _) = Fixture::with_faulty_backend();
     turn(&client).await;
-    assert!(!world.is_free("k").await);
+    assert!(!fixture.is_free("k").await);
     client.close(SECOND).await.unwrap();
-    assert!(world.is_free("k").await);
+    assert!(fixture.is_free("k").await);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_linger_of_more_than_ten_milliseconds_is_invalid() {
-    let world = World::new();
-    let locked = world.client().mutex("k").linger(11 * MS).lock().await;
+async fn a_linger_above_ten_milliseconds_is_invalid() {
+    let fixture = Fixture::new();
+    let locked = fixture.client().mutex("k").linger(11 * MS).lock().await;
     assert!(matches!(locked, Err(Error::Invalid(why)) if why.contains("10 ms")));
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_caller_with_other_options_is_not_refused_by_what_lingers() {
-    let (_, client, _) = World::with_stage();
+async fn a_lingering_claim_does_not_refuse_other_options() {
+    let (_, client, _) = Fixture::with_faulty_backend();
     let lingering = client.mutex("k").linger(LINGER);
     for name in [
         "a plain try",

@@ -1,4 +1,4 @@
-//! Taking and giving back: mutexes, read-write locks, semaphores, stripes.
+//! Acquiring and releasing mutexes, read-write locks, semaphores and striped locks.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,13 +6,13 @@ use std::time::Duration;
 use tenure::{Error, Guarantee, Mode, Settings, multi};
 use tenure_backend::Order;
 
-use crate::stage::Verb;
-use crate::world::{MS, SECOND, World, assert_error, begun, pass, poll_once, served, settle, spawned};
+use crate::faulty_backend::Verb;
+use crate::fixture::{Fixture, MS, SECOND, assert_error, begun, pass, poll_once, served, settle, spawned};
 
-/// Also in one task: nothing but an owner's name makes two of them one.
+/// Even in the same task, a second lock waits. Only attempts of one owner share a claim.
 #[tokio::test(start_paused = true)]
-async fn a_second_lock_waits_until_the_first_is_given_back() {
-    let mutex = World::new().client().mutex("k");
+async fn a_second_lock_waits_until_the_first_is_released() {
+    let mutex = Fixture::new().client().mutex("k");
     let first = mutex.lock().await.unwrap();
     let mut second = begun(mutex.lock()).await;
     pass(SECOND).await;
@@ -21,38 +21,42 @@ async fn a_second_lock_waits_until_the_first_is_given_back() {
     assert!(second.await.unwrap().is_held());
 }
 
-/// R3: nothing keeps a lock whose guard is gone.
+/// R3: dropping the guard releases the lock.
 #[tokio::test(start_paused = true)]
 async fn a_dropped_guard_frees_the_key() {
-    let (world, [client]) = World::clients();
+    let (fixture, [client]) = Fixture::clients();
     drop(client.mutex("k").lock().await.unwrap());
-    world.freed("k", MS).await;
+    fixture.freed("k", MS).await;
     assert!(client.mutex("k").try_lock().await.unwrap().is_some());
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_try_on_a_busy_lock_fails_at_once_and_without_a_call_where_it_is_held() {
-    let (world, client, stage) = World::with_stage();
+async fn a_try_on_a_key_held_here_fails_without_a_call() {
+    let (fixture, client, backend) = Fixture::with_faulty_backend();
     let _guard = client.mutex("k").lock().await.unwrap();
-    let (before, calls) = (tokio::time::Instant::now(), stage.act(Verb::Acquire).count());
+    let (before, calls) = (
+        tokio::time::Instant::now(),
+        backend.control(Verb::Acquire).count(),
+    );
     assert!(client.mutex("k").try_lock().await.unwrap().is_none());
-    assert_eq!(stage.act(Verb::Acquire).count(), calls);
-    assert!(world.client().mutex("k").try_lock().await.unwrap().is_none());
+    assert_eq!(backend.control(Verb::Acquire).count(), calls);
+    assert!(fixture.client().mutex("k").try_lock().await.unwrap().is_none());
     assert_eq!(before.elapsed(), Duration::ZERO);
 }
 
 #[tokio::test(start_paused = true)]
 async fn an_uncontended_lock_is_one_call_and_its_unlock_another() {
-    let (_, client, stage) = World::with_stage();
+    let (_, client, backend) = Fixture::with_faulty_backend();
     client.mutex("k").lock().await.unwrap().unlock().await.unwrap();
-    let counts = [Verb::Acquire, Verb::Release, Verb::Renew, Verb::Watch].map(|verb| stage.act(verb).count());
+    let counts =
+        [Verb::Acquire, Verb::Release, Verb::Renew, Verb::Watch].map(|verb| backend.control(verb).count());
     assert_eq!(counts, [1, 1, 0, 0]);
 }
 
-/// R1: granted exactly as the wait times out, the lock must not leak.
+/// R1: a lock that is granted at the moment of the time-out does not leak.
 #[tokio::test(start_paused = true)]
 async fn a_wait_that_times_out_leaves_nothing() {
-    let (world, client, stage) = World::with_stage();
+    let (fixture, client, backend) = Fixture::with_faulty_backend();
     let guard = client.mutex("k").lock().await.unwrap();
     let before = tokio::time::Instant::now();
     let timed_out = client.mutex("k").lock_within(500 * MS).await;
@@ -60,19 +64,19 @@ async fn a_wait_that_times_out_leaves_nothing() {
     assert!(before.elapsed() >= 500 * MS && before.elapsed() < 510 * MS);
     guard.unlock().await.unwrap();
     settle().await;
-    assert!(world.is_free("k").await);
+    assert!(fixture.is_free("k").await);
 
-    stage.act(Verb::Acquire).hold_after();
+    backend.control(Verb::Acquire).hold_after();
     let unanswered = client.mutex("k").lock_within(50 * MS).await;
     assert!(matches!(unanswered, Err(Error::Backend(_))), "{unanswered:?}");
-    assert!(!world.is_free("k").await, "the store granted it");
-    stage.act(Verb::Acquire).go_on();
-    world.freed("k", MS).await;
+    assert!(!fixture.is_free("k").await, "the store granted it");
+    backend.control(Verb::Acquire).resume();
+    fixture.freed("k", MS).await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn bad_keys_and_senseless_wishes_are_refused_before_anything_is_sent() {
-    let (_, client, stage) = World::with_stage();
+async fn bad_keys_and_options_are_refused_before_any_call() {
+    let (_, client, backend) = Fixture::with_faulty_backend();
     for key in ["", "a\nb", &"x".repeat(201)] {
         assert_error!(client.mutex(key).lock().await, Error::Invalid(_));
         assert_error!(client.rwlock(key).try_read().await, Error::Invalid(_));
@@ -83,12 +87,12 @@ async fn bad_keys_and_senseless_wishes_are_refused_before_anything_is_sent() {
     assert_error!(client.mutex("k").lease(MS).lock().await, Error::Invalid(_));
     let twice = multi([client.mutex("k"), client.mutex("k")]);
     assert_error!(twice.lock_within(SECOND).await, Error::Invalid(_));
-    assert_eq!(stage.act(Verb::Acquire).count(), 0);
+    assert_eq!(backend.control(Verb::Acquire).count(), 0);
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_key_of_one_kind_is_refused_as_another_with_both_named() {
-    let (_, [client]) = World::clients();
+async fn a_key_in_use_as_another_kind_names_both_kinds() {
+    let (_, [client]) = Fixture::clients();
     let _mutex = client.mutex("k").lock().await.unwrap();
     let error = client.rwlock("k").read().await.unwrap_err();
     let words = error.to_string();
@@ -99,7 +103,7 @@ async fn a_key_of_one_kind_is_refused_as_another_with_both_named() {
 
 #[tokio::test(start_paused = true)]
 async fn readers_share_and_writers_do_not() {
-    let (_, clients) = World::clients::<2>();
+    let (_, clients) = Fixture::clients::<2>();
     let [here, elsewhere] = clients.map(|client| client.rwlock("k"));
     let (one, two) = (here.read().await.unwrap(), here.read().await.unwrap());
     let three = elsewhere.read().await.unwrap();
@@ -120,8 +124,8 @@ async fn readers_share_and_writers_do_not() {
 
 #[tokio::test(start_paused = true)]
 async fn concurrent_tries_to_read_all_succeed() {
-    let (_, client, stage) = World::with_stage();
-    stage.yield_everywhere(3);
+    let (_, client, backend) = Fixture::with_faulty_backend();
+    backend.yield_everywhere(3);
     let lock = client.rwlock("k");
     let (one, two) = tokio::join!(lock.try_read(), lock.try_read());
     assert!(one.unwrap().is_some() && two.unwrap().is_some());
@@ -132,7 +136,7 @@ async fn concurrent_tries_to_read_all_succeed() {
 
 #[tokio::test(start_paused = true)]
 async fn permits_add_up_and_come_back() {
-    let semaphore = World::new().client().semaphore("s", 3);
+    let semaphore = Fixture::new().client().semaphore("s", 3);
     let one = semaphore.acquire().await.unwrap();
     let two = semaphore.acquire_many(2).await.unwrap();
     assert!(semaphore.try_acquire().await.unwrap().is_none());
@@ -155,19 +159,19 @@ async fn keys_and_tokens_convert_without_detours() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn with_runs_its_work_under_the_lock_and_gives_it_back() {
-    let (world, [client]) = World::clients();
+async fn with_runs_work_under_the_lock_and_releases_it() {
+    let (fixture, [client]) = Fixture::clients();
     let mutex = client.mutex("k");
     let inside = mutex
         .with(async |guard| guard.is_held() && mutex.try_lock().await.unwrap().is_none())
         .await;
     assert!(inside.unwrap());
-    assert!(world.is_free("k").await);
+    assert!(fixture.is_free("k").await);
 }
 
 #[tokio::test(start_paused = true)]
 async fn the_fallback_runs_only_when_the_lock_is_busy() {
-    let (_, client, stage) = World::with_stage();
+    let (_, client, backend) = Fixture::with_faulty_backend();
     let mutex = client.mutex("k");
     let work = |limit| mutex.with_or_else(limit, async |_| "work", async || "fallback");
     assert_eq!(work(50 * MS).await.unwrap(), "work");
@@ -176,16 +180,16 @@ async fn the_fallback_runs_only_when_the_lock_is_busy() {
         assert_eq!(work(limit).await.unwrap(), "fallback");
     }
     guard.unlock().await.unwrap();
-    // A store's fault is not busy.
+    // An error of the store does not mean that the lock is busy.
     for limit in [Duration::ZERO, 50 * MS] {
-        stage.act(Verb::Acquire).refuse(1);
+        backend.control(Verb::Acquire).refuse(1);
         assert_error!(work(limit).await, Error::Backend(_));
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_lock_that_is_lost_while_the_work_runs_is_an_error_and_not_the_fallback() {
-    let mutex = World::new().client().mutex("k").fixed_lease(SECOND);
+async fn losing_the_lock_during_work_is_an_error_not_the_fallback() {
+    let mutex = Fixture::new().client().mutex("k").fixed_lease(SECOND);
     let work = async |_: &tenure::Guard| {
         pass(5 * SECOND).await;
         "work"
@@ -196,9 +200,9 @@ async fn a_lock_that_is_lost_while_the_work_runs_is_an_error_and_not_the_fallbac
 
 #[tokio::test(start_paused = true)]
 async fn a_striped_key_serves_all_names_or_none() {
-    let world = World::new();
+    let fixture = Fixture::new();
     for (length, fits) in [(197, true), (198, false), (200, false)] {
-        let striped = world.client().striped("k".repeat(length), 16);
+        let striped = fixture.client().striped("k".repeat(length), 16);
         for stripe in striped.stripes() {
             assert_eq!(stripe.try_lock().await.is_ok(), fits, "{length} bytes");
         }
@@ -207,7 +211,7 @@ async fn a_striped_key_serves_all_names_or_none() {
 
 #[tokio::test(start_paused = true)]
 async fn a_striped_name_always_has_the_same_stripe() {
-    let (_, clients) = World::clients::<2>();
+    let (_, clients) = Fixture::clients::<2>();
     let [here, elsewhere] = clients.map(|client| client.striped("cart", 8));
     let guard = here.mutex("customer 1").lock().await.unwrap();
     assert!(elsewhere.mutex("customer 1").try_lock().await.unwrap().is_none());
@@ -218,10 +222,10 @@ async fn a_striped_name_always_has_the_same_stripe() {
     assert_eq!(taken.count(), 7);
 }
 
-/// R17: two names never share a lock in the process.
+/// R17: two different names never share a lock of the client.
 #[tokio::test(start_paused = true)]
-async fn names_that_differ_in_anything_are_different_locks() {
-    let (_, [client]) = World::clients();
+async fn different_names_are_different_locks() {
+    let (_, [client]) = Fixture::clients();
     let mut guards = Vec::new();
     for key in ["k", "K", "k ", " k", "k\u{301}", "{k}", "k:1", "k1"] {
         guards.push(client.mutex(key).try_lock().await.unwrap().expect(key));
@@ -230,9 +234,9 @@ async fn names_that_differ_in_anything_are_different_locks() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn more_claims_than_the_limit_are_refused_until_one_is_given_back() {
-    let world = World::new();
-    let client = world.client_with(Settings::default().max_claims(2));
+async fn claims_over_the_limit_are_refused_until_a_release() {
+    let fixture = Fixture::new();
+    let client = fixture.client_with(Settings::default().max_claims(2));
     let one = client.mutex("a").lock().await.unwrap();
     let _two = client.mutex("b").lock().await.unwrap();
     assert_error!(client.mutex("c").lock().await, Error::Limit(_));
@@ -241,22 +245,22 @@ async fn more_claims_than_the_limit_are_refused_until_one_is_given_back() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_guarantee_that_the_store_does_not_give_can_be_demanded_in_vain() {
-    let client = World::new().client();
+async fn demanding_a_missing_guarantee_is_refused() {
+    let client = Fixture::new().client();
     assert!(client.require(Guarantee::Fencing).is_ok());
     assert_error!(client.require(Guarantee::BetweenMachines), Error::Unsupported(_));
 }
 
-/// The order is named only where the store knows the other.
+/// The message names the order only if the store serves the other one.
 #[tokio::test(start_paused = true)]
-async fn a_lock_that_the_store_has_not_is_refused_in_words() {
+async fn an_unsupported_lock_is_refused_with_a_message() {
     for (order, fair, words) in [
         (Order::None, false, "has no locks of mode read"),
         (Order::None, true, "has no locks of mode read"),
         (Order::Unfair, true, "has no fair locks of mode read"),
         (Order::Fifo, false, "has no unfair locks of mode read"),
     ] {
-        let (client, _) = World::new().staged_where(|profile| profile.read_write = order);
+        let (client, _) = Fixture::new().faulty_client_where(|profile| profile.read_write = order);
         let lock = client.rwlock("k");
         let lock = if fair { lock.fair() } else { lock };
         let refused = lock.read().await.unwrap_err();
@@ -266,14 +270,14 @@ async fn a_lock_that_the_store_has_not_is_refused_in_words() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn who_waits_is_told_once_with_the_claim_that_waits() {
-    let (world, [here, elsewhere]) = World::clients();
+async fn on_waiting_runs_once_with_the_waiting_claim() {
+    let (fixture, [here, elsewhere]) = Fixture::clients();
     let guard = here.mutex("k").fair().lock().await.unwrap();
     let told = Arc::new(parking_lot::Mutex::new(Vec::new()));
     let tell = told.clone();
     let waiting = elsewhere.mutex("k").fair().lock();
     let waiting = spawned(waiting.on_waiting(move |claim| tell.lock().push(claim.id))).await;
-    let queue = world.queue("k").await;
+    let queue = fixture.queue("k").await;
     assert_eq!(told.lock().len(), 1);
     assert_eq!(queue[0].id, tenure::HolderId::Claim(told.lock()[0]));
     guard.unlock().await.unwrap();
@@ -283,17 +287,17 @@ async fn who_waits_is_told_once_with_the_claim_that_waits() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_label_is_shown_and_at_most_one_watch_is_armed_for_many_waiters() {
-    let (world, client, stage) = World::with_stage();
-    let elsewhere = world.client_with(Settings::default().label("somebody else"));
+async fn labels_are_shown_and_waiters_share_one_watch() {
+    let (fixture, client, backend) = Fixture::with_faulty_backend();
+    let elsewhere = fixture.client_with(Settings::default().label("another client"));
     let guard = elsewhere.mutex("k").lock().await.unwrap();
     let waiters: Vec<_> = (0..20).map(|_| tokio::spawn(client.mutex("k").lock())).collect();
     pass(SECOND).await;
-    let status = world.status("k").await.unwrap();
-    assert_eq!(status.holders[0].label.as_deref(), Some("somebody else"));
-    let watches = stage.act(Verb::Watch).count();
+    let status = fixture.status("k").await.unwrap();
+    assert_eq!(status.holders[0].label.as_deref(), Some("another client"));
+    let watches = backend.control(Verb::Watch).count();
     assert_eq!(watches, 1, "one waiter talks to the store for all");
-    assert!(stage.act(Verb::Acquire).count() <= 3);
+    assert!(backend.control(Verb::Acquire).count() <= 3);
     guard.unlock().await.unwrap();
     for waiter in waiters {
         served(waiter).await.unlock().await.unwrap();

@@ -1,26 +1,26 @@
-//! The engine's promises, each a test, over the memory store on a clock that tests move.
-//! Stores have their own suite: `tenure-testkit`.
+//! The promises of the engine, each with a test, over the memory store on a simulated clock.
+//! `tenure-testkit` has the suite that every store passes.
 
-mod belief;
-mod cancel;
+mod adopted_calls;
+mod at_least;
+mod cancel_safety;
 mod close;
-mod edges;
+mod edge_cases;
 mod fair;
+mod faulty_backend;
 mod first_renewal;
-mod hazards;
-mod kept;
+mod fixture;
+mod hand_over;
 mod linger;
+mod local_deadline;
 mod locks;
 mod loss;
 mod multi;
 mod owner;
 mod panics;
-mod passing;
-mod promises;
+mod public_types;
+mod races;
 mod scope;
-mod stage;
-mod taken_over;
 mod telemetry;
-mod unpolled;
-mod weather;
-mod world;
+mod transient_errors;
+mod unpolled_waiters;

@@ -1,16 +1,16 @@
-//! Several locks at once: all or nothing, and never holding while waiting.
+//! Multi-locks acquire all members or none, and hold none while they wait.
 
 use std::time::Duration;
 
 use futures_util::future::try_join_all;
 use tenure::{Error, Lock, multi};
 
-use crate::stage::Verb;
-use crate::world::{MS, SECOND, World, assert_error, assert_weather, pass, poll_once, settle};
+use crate::faulty_backend::Verb;
+use crate::fixture::{Fixture, MS, SECOND, assert_error, assert_transient, pass, poll_once, settle};
 
 #[tokio::test(start_paused = true)]
-async fn while_it_waits_for_one_it_holds_none() {
-    let (world, [here, elsewhere]) = World::clients();
+async fn a_waiting_multi_lock_holds_no_member() {
+    let (fixture, [here, elsewhere]) = Fixture::clients();
     let busy = elsewhere.mutex("b").lock().await.unwrap();
     let all = multi(["a", "b", "c"].map(|key| here.mutex(key)));
     let mut waiting = Box::pin(all.lock());
@@ -18,36 +18,36 @@ async fn while_it_waits_for_one_it_holds_none() {
         assert!(poll_once(&mut waiting).await.is_none());
         pass(10 * MS).await;
     }
-    assert!(world.is_free("a").await && world.is_free("c").await);
+    assert!(fixture.is_free("a").await && fixture.is_free("c").await);
     busy.unlock().await.unwrap();
     let guards = waiting.await.unwrap();
     let keys = guards.members().iter().map(|guard| guard.key().as_str());
     assert_eq!(keys.collect::<Vec<_>>(), ["a", "b", "c"]);
     guards.unlock().await.unwrap();
     for key in ["a", "b", "c"] {
-        world.freed(key, MS).await;
+        fixture.freed(key, MS).await;
     }
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_try_takes_all_or_nothing() {
-    let (world, [client]) = World::clients();
+    let (fixture, [client]) = Fixture::clients();
     let busy = client.mutex("b").lock().await.unwrap();
     let all = multi([client.mutex("a"), client.mutex("b")]);
     assert!(all.try_lock().await.unwrap().is_none());
     settle().await;
-    assert!(world.is_free("a").await);
+    assert!(fixture.is_free("a").await);
     busy.unlock().await.unwrap();
     assert!(all.try_lock().await.unwrap().is_some());
 }
 
-/// R31: two of them in opposite order neither deadlock nor livelock.
+/// R31: two multi-locks with opposite order of members neither deadlock nor livelock.
 #[tokio::test(start_paused = true)]
 async fn multi_locks_in_opposite_order_all_get_their_turn() {
-    let world = World::new();
+    let fixture = Fixture::new();
     let mut tasks = Vec::new();
     for n in 0..8 {
-        let client = world.client();
+        let client = fixture.client();
         let mut keys = ["a", "b", "c"];
         keys.rotate_left(n % 3);
         if n % 2 == 0 {
@@ -67,8 +67,8 @@ async fn multi_locks_in_opposite_order_all_get_their_turn() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_member_that_is_lost_is_the_loss_of_all() {
-    let (world, [client]) = World::clients();
+async fn losing_one_member_loses_the_multi_lock() {
+    let (fixture, [client]) = Fixture::clients();
     let members = [client.mutex("a"), client.mutex("b").fixed_lease(SECOND)];
     let guards = multi(members).lock().await.unwrap();
     let before = tokio::time::Instant::now();
@@ -77,29 +77,29 @@ async fn a_member_that_is_lost_is_the_loss_of_all() {
     assert!(before.elapsed() < SECOND, "at the deadline of that member");
     assert!(!guards.is_held());
     assert_error!(guards.unlock().await, Error::Lost(_));
-    world.freed("a", MS).await;
+    fixture.freed("a", MS).await;
 }
 
-/// R31: an error of one member keeps no other from being given back, and that is confirmed.
+/// R31: an error of one member does not stop the release of the others, which is confirmed.
 #[tokio::test(start_paused = true)]
-async fn an_unlock_that_fails_for_one_member_has_given_all_others_back() {
-    let (world, slow, stage) = World::with_stage();
-    let members = [world.client().mutex("a").fixed_lease(SECOND), slow.mutex("b")];
+async fn a_failed_unlock_of_one_member_releases_the_others() {
+    let (fixture, slow, backend) = Fixture::with_faulty_backend();
+    let members = [fixture.client().mutex("a").fixed_lease(SECOND), slow.mutex("b")];
     let guards = multi(members).lock().await.unwrap();
     guards.lost().await;
-    stage.act(Verb::Release).hold_before();
+    backend.control(Verb::Release).hold_before();
     let unlock = tokio::spawn(guards.unlock());
     pass(10 * MS).await;
-    assert!(!world.is_free("b").await && !unlock.is_finished());
-    stage.act(Verb::Release).go_on();
+    assert!(!fixture.is_free("b").await && !unlock.is_finished());
+    backend.control(Verb::Release).resume();
     assert_error!(unlock.await.unwrap(), Error::Lost(_));
-    let is_free = world.is_free("b").await;
-    assert!(is_free, "the answer came before it was given back");
+    let is_free = fixture.is_free("b").await;
+    assert!(is_free, "the answer came before the release");
 }
 
 #[tokio::test(start_paused = true)]
 async fn members_may_be_of_every_kind_and_are_named_once() {
-    let (_, [client]) = World::clients();
+    let (_, [client]) = Fixture::clients();
     let members = || {
         [
             Lock::from(client.mutex("m")),
@@ -118,41 +118,41 @@ async fn members_may_be_of_every_kind_and_are_named_once() {
     assert_error!(multi(Vec::<Lock>::new()).try_lock().await, Error::Invalid(_));
 }
 
-/// A short limit is no reason to take silence for a busy member, and many members none to wait for longer.
+/// Even with a short limit a silent store is not reported as a busy member, and many members do not lengthen the limit.
 #[tokio::test(start_paused = true)]
-async fn a_multi_lock_whose_store_never_answers_is_not_busy() {
-    let (_, client, stage) = World::with_stage();
-    stage.act(Verb::Acquire).hold_before();
+async fn a_multi_lock_of_a_silent_store_is_not_busy() {
+    let (_, client, backend) = Fixture::with_faulty_backend();
+    backend.control(Verb::Acquire).hold_before();
     for limit in [MS, 200 * MS, SECOND] {
         let all = multi((0..10).map(|n| client.mutex(format!("m{n}"))));
         let before = tokio::time::Instant::now();
-        assert_weather(&all.lock_within(limit).await, limit);
+        assert_transient(&all.lock_within(limit).await, limit);
         assert!(before.elapsed() < limit + 10 * MS, "{limit:?}");
     }
-    stage.act(Verb::Acquire).go_on();
+    backend.control(Verb::Acquire).resume();
     let all = multi([client.mutex("k")]);
     assert!(all.lock_within(Duration::MAX).await.is_ok());
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_multi_wait_that_times_out_leaves_nothing() {
-    let (world, [client]) = World::clients();
+    let (fixture, [client]) = Fixture::clients();
     let _busy = client.mutex("b").lock().await.unwrap();
     let all = multi([client.mutex("a"), client.mutex("b")]);
     assert_error!(all.lock_within(SECOND).await, Error::Timeout);
     settle().await;
-    assert!(world.is_free("a").await);
+    assert!(fixture.is_free("a").await);
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_was_lost_while_the_others_were_taken_is_taken_anew() {
-    let (world, slow, stage) = World::with_stage();
-    let members = [world.client().mutex("a").fixed_lease(SECOND), slow.mutex("b")];
-    stage.act(Verb::Acquire).delay(2 * SECOND);
+async fn a_member_lost_during_the_search_is_acquired_again() {
+    let (fixture, slow, backend) = Fixture::with_faulty_backend();
+    let members = [fixture.client().mutex("a").fixed_lease(SECOND), slow.mutex("b")];
+    backend.control(Verb::Acquire).delay(2 * SECOND);
     let waiting = tokio::spawn(multi(members).lock());
     pass(3 * SECOND).await;
     assert!(!waiting.is_finished(), "one of them is lost by then");
-    stage.act(Verb::Acquire).delay(Duration::ZERO);
+    backend.control(Verb::Acquire).delay(Duration::ZERO);
     let guards = waiting.await.unwrap().unwrap();
     assert!(guards.is_held());
     guards.unlock().await.unwrap();

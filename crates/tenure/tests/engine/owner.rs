@@ -1,35 +1,35 @@
-//! Re-entry: by name of an owner, never by task or thread.
+//! Re-entrant locks: they depend on the owner, never on the task or thread.
 
 use tenure::Error;
 
-use crate::stage::Verb;
-use crate::world::{SECOND, World, assert_error, begun, pass, served, served_within, settle, spawned};
+use crate::faulty_backend::Verb;
+use crate::fixture::{Fixture, SECOND, assert_error, begun, pass, served, served_within, settle, spawned};
 
 #[tokio::test(start_paused = true)]
-async fn an_owner_takes_its_lock_again_without_a_call() {
-    let (world, client, stage) = World::with_stage();
+async fn an_owner_locks_again_without_a_call() {
+    let (fixture, client, backend) = Fixture::with_faulty_backend();
     let owner = client.owner("o");
     let mutex = client.mutex("k").owned_by(&owner);
     let outer = mutex.lock().await.unwrap();
-    let calls = stage.act(Verb::Acquire).count();
+    let calls = backend.control(Verb::Acquire).count();
     let inner = mutex.lock().await.unwrap();
     let tried = mutex.try_lock().await.unwrap().unwrap();
-    assert_eq!(stage.act(Verb::Acquire).count(), calls);
+    assert_eq!(backend.control(Verb::Acquire).count(), calls);
     assert_eq!((inner.token(), inner.claim()), (outer.token(), outer.claim()));
     outer.unlock().await.unwrap();
     tried.unlock().await.unwrap();
     assert!(
-        inner.is_held() && !world.is_free("k").await,
+        inner.is_held() && !fixture.is_free("k").await,
         "the last guard gives it back"
     );
     inner.unlock().await.unwrap();
-    assert!(world.is_free("k").await);
+    assert!(fixture.is_free("k").await);
 }
 
-/// R23: a name is for people, and identifies nobody.
+/// R23: the name of an owner is a text for people, not an identity.
 #[tokio::test(start_paused = true)]
-async fn two_owners_exclude_each_other_though_they_have_one_name() {
-    let (_, [client]) = World::clients();
+async fn two_owners_of_one_name_exclude_each_other() {
+    let (_, [client]) = Fixture::clients();
     let (one, two) = (client.owner("o"), client.owner("o"));
     let _guard = client.mutex("k").owned_by(&one).lock().await.unwrap();
     let theirs = client.mutex("k").owned_by(&two).try_lock().await;
@@ -38,8 +38,8 @@ async fn two_owners_exclude_each_other_though_they_have_one_name() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_owner_that_reads_and_asks_to_write_is_told_that_it_would_deadlock() {
-    let (_, [client]) = World::clients();
+async fn a_write_lock_inside_a_read_lock_would_deadlock() {
+    let (_, [client]) = Fixture::clients();
     let owner = client.owner("o");
     let lock = client.rwlock("k").owned_by(&owner);
     let read = lock.read().await.unwrap();
@@ -55,7 +55,7 @@ async fn an_owner_that_reads_and_asks_to_write_is_told_that_it_would_deadlock() 
 /// R27: a nested unlock neither shrinks the lease nor stops the watchdog.
 #[tokio::test(start_paused = true)]
 async fn a_nested_unlock_leaves_the_watchdog_running() {
-    let (_, [client]) = World::clients();
+    let (_, [client]) = Fixture::clients();
     let owner = client.owner("o");
     let lock = client.rwlock("k").owned_by(&owner);
     let write = lock.write().await.unwrap();
@@ -67,20 +67,20 @@ async fn a_nested_unlock_leaves_the_watchdog_running() {
 
 #[tokio::test(start_paused = true)]
 async fn two_attempts_of_one_owner_at_once_share_the_claim() {
-    let (_, client, stage) = World::with_stage();
-    stage.yield_everywhere(2);
+    let (_, client, backend) = Fixture::with_faulty_backend();
+    backend.yield_everywhere(2);
     let owner = client.owner("o");
     let mutex = client.mutex("k").owned_by(&owner);
     let (one, two) = (tokio::spawn(mutex.lock()), tokio::spawn(mutex.lock()));
     let (one, two) = (served(one).await, served(two).await);
     assert_eq!(one.claim(), two.claim());
-    assert_eq!(stage.act(Verb::Acquire).count(), 1);
+    assert_eq!(backend.control(Verb::Acquire).count(), 1);
 }
 
-/// Also after another attempt was dropped.
+/// Also after one of the attempts was dropped.
 #[tokio::test(start_paused = true)]
-async fn every_waiting_attempt_of_an_owner_is_woken_when_it_has_the_key() {
-    let (_, [client]) = World::clients();
+async fn a_grant_wakes_every_waiting_attempt_of_its_owner() {
+    let (_, [client]) = Fixture::clients();
     let guard = client.mutex("k").lock().await.unwrap();
     let mutex = client.mutex("k").owned_by(&client.owner("o"));
     let dropped = begun(mutex.lock()).await;
@@ -95,20 +95,20 @@ async fn every_waiting_attempt_of_an_owner_is_woken_when_it_has_the_key() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_owner_whose_lock_was_lost_takes_it_anew() {
-    let (world, [client]) = World::clients();
+async fn an_owner_acquires_a_lost_lock_again() {
+    let (fixture, [client]) = Fixture::clients();
     let owner = client.owner("o");
     let mutex = client.mutex("k").owned_by(&owner).fixed_lease(SECOND);
     let lost = mutex.lock().await.unwrap();
-    // Before the watchdog has looked.
-    world.clock.suspend(2 * SECOND);
+    // Before the watchdog notices the loss.
+    fixture.clock.suspend(2 * SECOND);
     let fresh = mutex.lock().await.unwrap();
     assert!(!lost.is_held() && fresh.is_held() && fresh.token() > lost.token());
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_owners_attempt_that_is_not_polled_does_not_strand_its_other_one() {
-    let (_, [client]) = World::clients();
+async fn an_unpolled_attempt_does_not_block_its_owners_others() {
+    let (_, [client]) = Fixture::clients();
     let owner = client.owner("o");
     let guard = client.mutex("k").lock().await.unwrap();
     let mutex = client.mutex("k").owned_by(&owner);
@@ -120,7 +120,7 @@ async fn an_owners_attempt_that_is_not_polled_does_not_strand_its_other_one() {
 
 #[tokio::test(start_paused = true)]
 async fn an_owner_of_another_client_is_refused() {
-    let (_, [here, elsewhere]) = World::clients();
+    let (_, [here, elsewhere]) = Fixture::clients();
     let owner = here.owner("o");
     let _guard = here.mutex("k").owned_by(&owner).lock().await.unwrap();
     assert_error!(

@@ -1,13 +1,13 @@
-//! A backend whose calls panic, before they return a future or after their effect: nobody waits for ever.
+//! A backend whose calls panic, before they return a future or after their effect, leaves no waiter stuck.
 
 use tenure::{Error, Fault};
 
-use crate::stage::{Act, Verb};
-use crate::world::{MS, SECOND, World, mutex, pass, served, spawned, successor};
+use crate::faulty_backend::{CallControl, Verb};
+use crate::fixture::{Fixture, MS, SECOND, mutex, pass, served, spawned, successor};
 
-/// The ways in which the next call panics.
-const WAYS: [fn(&Act); 2] = [Act::panic_at_once, |act| {
-    act.meanwhile(|| panic!("the test lets this call panic"));
+/// The two ways in which the next call panics: at once, or after its effect.
+const WAYS: [fn(&CallControl); 2] = [CallControl::panic_at_once, |control| {
+    control.meanwhile(|| panic!("the test lets this call panic"));
 }];
 
 fn assert_is_an_error<T: std::fmt::Debug>(answer: Result<T, Error>) {
@@ -21,48 +21,48 @@ fn assert_is_an_error<T: std::fmt::Debug>(answer: Result<T, Error>) {
 async fn an_acquire_that_panics_at_once_frees_its_key() {
     for fair in [false, true] {
         for panic in WAYS {
-            let (world, client, stage) = World::with_stage();
-            panic(&stage.act(Verb::Acquire));
+            let (fixture, client, backend) = Fixture::with_faulty_backend();
+            panic(&backend.control(Verb::Acquire));
             assert_is_an_error(mutex(&client, fair).lock().await);
             served(successor(&client).await).await.unlock().await.unwrap();
-            world.freed("k", SECOND).await;
+            fixture.freed("k", SECOND).await;
         }
     }
 }
 
-/// Panics while its caller polls it, and after the client's own task took it over.
+/// The call panics while its caller polls it, or after a task has adopted it.
 #[tokio::test(start_paused = true)]
 async fn an_acquire_that_panics_later_lets_waiters_go_on() {
     for fair in [false, true] {
         for time in [10 * MS, 250 * MS] {
-            let (world, client, stage) = World::with_stage();
-            let acquire = stage.act(Verb::Acquire);
+            let (fixture, client, backend) = Fixture::with_faulty_backend();
+            let acquire = backend.control(Verb::Acquire);
             acquire.hold_before();
             let first = spawned(mutex(&client, fair).lock()).await;
             let next = successor(&client).await;
             pass(time).await;
             acquire.meanwhile(|| panic!("the test lets this call panic"));
-            acquire.go_on();
+            acquire.resume();
             assert_is_an_error(first.await.unwrap());
             served(next).await.unlock().await.unwrap();
-            world.freed("k", SECOND).await;
+            fixture.freed("k", SECOND).await;
         }
     }
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_poll_that_panics_fails_one_waiter_and_no_other() {
+async fn a_poll_that_panics_fails_only_one_waiter() {
     for fair in [false, true] {
         for panic in WAYS {
-            let (world, client, stage) = World::with_stage();
-            let elsewhere = world.client().mutex("k").lock().await.unwrap();
+            let (fixture, client, backend) = Fixture::with_faulty_backend();
+            let elsewhere = fixture.client().mutex("k").lock().await.unwrap();
             let first = spawned(mutex(&client, fair).lock()).await;
             let next = successor(&client).await;
-            panic(&stage.act(Verb::Acquire));
+            panic(&backend.control(Verb::Acquire));
             elsewhere.unlock().await.unwrap();
             assert_is_an_error(tokio::time::timeout(60 * SECOND, first).await.unwrap().unwrap());
             served(next).await.unlock().await.unwrap();
-            world.freed("k", SECOND).await;
+            fixture.freed("k", SECOND).await;
         }
     }
 }
@@ -70,9 +70,9 @@ async fn a_poll_that_panics_fails_one_waiter_and_no_other() {
 #[tokio::test(start_paused = true)]
 async fn a_watch_that_panics_leaves_its_waiter_to_poll() {
     for panic in WAYS {
-        let (world, client, stage) = World::with_stage();
-        let elsewhere = world.client().mutex("k").lock().await.unwrap();
-        panic(&stage.act(Verb::Watch));
+        let (fixture, client, backend) = Fixture::with_faulty_backend();
+        let elsewhere = fixture.client().mutex("k").lock().await.unwrap();
+        panic(&backend.control(Verb::Watch));
         let waiting = successor(&client).await;
         elsewhere.unlock().await.unwrap();
         served(waiting).await.unlock().await.unwrap();
@@ -80,17 +80,17 @@ async fn a_watch_that_panics_leaves_its_waiter_to_poll() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_renewal_that_panics_is_tried_again() {
+async fn a_renewal_that_panics_is_retried() {
     for panic in WAYS {
-        let (_, client, stage) = World::with_stage();
+        let (_, client, backend) = Fixture::with_faulty_backend();
         let guard = client.mutex("k").lock().await.unwrap();
         let waiting = successor(&client).await;
-        panic(&stage.act(Verb::Renew));
+        panic(&backend.control(Verb::Renew));
         assert_is_an_error(guard.verify().await);
-        panic(&stage.act(Verb::Renew));
-        // Longer than the lease, shorter than the patience of the waiter.
+        panic(&backend.control(Verb::Renew));
+        // Longer than the lease, and shorter than the waiter's time limit.
         pass(9 * SECOND).await;
-        assert!(stage.act(Verb::Renew).count() >= 1);
+        assert!(backend.control(Verb::Renew).count() >= 1);
         assert!(guard.is_held());
         guard.unlock().await.unwrap();
         served(waiting).await.unlock().await.unwrap();
@@ -98,19 +98,19 @@ async fn a_renewal_that_panics_is_tried_again() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_release_that_panics_is_tried_again_and_waiters_go_on() {
+async fn a_release_that_panics_is_retried() {
     for panic in WAYS {
         for drops in [false, true] {
-            let (world, client, stage, guard) = World::held().await;
+            let (fixture, client, backend, guard) = Fixture::holding().await;
             let waiting = successor(&client).await;
-            panic(&stage.act(Verb::Release));
+            panic(&backend.control(Verb::Release));
             if drops {
                 drop(guard);
             } else {
                 guard.unlock().await.unwrap();
             }
             served(waiting).await.unlock().await.unwrap();
-            world.freed("k", SECOND).await;
+            fixture.freed("k", SECOND).await;
         }
     }
 }

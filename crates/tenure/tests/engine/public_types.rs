@@ -1,4 +1,4 @@
-//! What the compiler can promise of the public types.
+//! Properties of the public types that the compiler checks.
 
 use tenure::backend::{
     AcquireReply, Batch, BatchCall, Call, Cause, Claim, Grant, Inspection, Limits, Loss, OwnerId, Phase,
@@ -21,7 +21,7 @@ fn owns<T: 'static>() {}
 fn clone<T: Clone>() {}
 
 #[test]
-fn every_public_type_can_travel_between_threads() {
+fn public_types_are_send_and_sync() {
     macro_rules! travels {
         ($($type:ty),*) => { $( send::<$type>(); sync::<$type>(); unpin::<$type>(); owns::<$type>(); )* };
     }
@@ -86,7 +86,7 @@ fn every_public_type_can_travel_between_threads() {
         Trigger
     );
     travels!(DurationError, StoreUrl, UrlError);
-    // What is under way has one owner, who may hand it on.
+    // Futures and guards have one owner, which may move them to another thread.
     macro_rules! is_handed_on {
         ($($type:ty),*) => { $( send::<$type>(); unpin::<$type>(); owns::<$type>(); )* };
     }
@@ -101,7 +101,7 @@ fn every_public_type_can_travel_between_threads() {
 }
 
 #[test]
-fn faces_are_cheap_to_clone_and_guards_cannot_be() {
+fn handles_can_be_cloned_and_guards_cannot() {
     clone::<Client>();
     clone::<Mutex>();
     clone::<RwLock>();
@@ -113,7 +113,7 @@ fn faces_are_cheap_to_clone_and_guards_cannot_be() {
     struct IsClone;
     impl<T: ?Sized> NotClone<()> for T {}
     impl<T: Clone> NotClone<IsClone> for T {}
-    // Ambiguous, and so an error of the compiler, if a guard could be cloned.
+    // Ambiguous, and so a compile error, if a guard could be cloned.
     <Guard as NotClone<_>>::proof();
 }
 

@@ -1,5 +1,4 @@
-//! Interleavings that once went wrong somewhere: calls that outlast their callers, futures that are kept and not
-//! polled, clients that close in between. Calls that are taken over from their callers are in `taken_over.rs`.
+//! Interleavings that are easy to get wrong: calls that outlast their callers, and runtimes that end during a call.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -10,44 +9,44 @@ use futures_util::FutureExt;
 use tenure::{Client, Error, Mutex, Settings};
 use tokio::runtime::Runtime;
 
-use crate::stage::{Verb, stage};
-use crate::world::{MS, SECOND, World, assert_error, pass, runtime, settle, spawned, worker};
+use crate::faulty_backend::{Verb, faulty};
+use crate::fixture::{Fixture, MS, SECOND, assert_error, pass, runtime, settle, spawned, worker};
 
-/// R26: what a failed poll says of itself says nothing of the claim that an earlier call placed.
+/// R26: the error of a failed poll says nothing about the claim that an earlier call placed.
 #[tokio::test(start_paused = true)]
-async fn a_fair_waiter_whose_poll_is_refused_leaves_no_ghost() {
-    let (world, client, stage) = World::with_stage();
-    let guard = world.client().mutex("k").fair().lock().await.unwrap();
+async fn a_refused_fair_poll_leaves_no_claim() {
+    let (fixture, client, backend) = Fixture::with_faulty_backend();
+    let guard = fixture.client().mutex("k").fair().lock().await.unwrap();
     let waiting = spawned(client.mutex("k").fair().lock()).await;
-    assert_eq!(world.queue("k").await.len(), 1);
-    stage.act(Verb::Acquire).refuse(1);
+    assert_eq!(fixture.queue("k").await.len(), 1);
+    backend.control(Verb::Acquire).refuse(1);
     pass(11 * SECOND).await;
     assert_error!(waiting.await.unwrap(), Error::Backend(_));
     settle().await;
-    assert_eq!(world.queue("k").await.len(), 0);
+    assert_eq!(fixture.queue("k").await.len(), 0);
     guard.unlock().await.unwrap();
 }
 
 #[test]
-fn on_a_thread_of_its_own_too_close_confirms_what_it_gave_back() {
+fn close_on_own_thread_confirms_its_releases() {
     runtime().block_on(async {
-        let stage = stage(tenure_memory::Memory::new());
-        let client = Client::new(stage.clone(), Settings::default().own_thread(true));
+        let backend = faulty(tenure_memory::Memory::new());
+        let client = Client::new(backend.clone(), Settings::default().own_thread(true));
         let guard = client.mutex("k").lock().await.unwrap();
-        stage.act(Verb::Release).hold_before();
+        backend.control(Verb::Release).hold_before();
         let closer = client.clone();
         let close = tokio::spawn(async move { closer.close(10 * SECOND).await });
-        // sleep: longer than the watchdog sleeps between two looks at its clock.
+        // sleep: longer than the watchdog's pause between two looks at its clock.
         tokio::time::sleep(1_200 * MS).await;
         assert!(!close.is_finished());
-        stage.act(Verb::Release).go_on();
+        backend.control(Verb::Release).resume();
         close.await.unwrap().unwrap();
         assert!(!guard.is_held());
     });
 }
 
 #[test]
-fn waiters_on_another_runtime_are_told_when_the_watchdogs_ends() {
+fn waiters_on_other_runtimes_end_with_the_watchdogs() {
     let (first, second) = (worker("first"), worker("second"));
     let client = Client::new(tenure_memory::Memory::new(), Settings::default());
     let mutex = client.mutex("k");
@@ -65,25 +64,25 @@ fn waiters_on_another_runtime_are_told_when_the_watchdogs_ends() {
     first.shutdown_timeout(10 * SECOND);
     for waiting in waiting {
         let ended = second.block_on(async { tokio::time::timeout(10 * SECOND, waiting).await });
-        let ended = ended.expect("stranded").unwrap();
+        let ended = ended.expect("the waiter never ends").unwrap();
         assert!(matches!(ended, Err(Error::Closed(why)) if why.contains("runtime")));
     }
-    assert!(!guard.is_held(), "nobody renews it");
+    assert!(!guard.is_held(), "it is not renewed");
 }
 
-/// R16, and a store that answers too late for its lease, must not be asked in a loop without a pause.
+/// R16: a store whose answers come after the lease has ended is not polled in a loop without pauses.
 #[tokio::test(start_paused = true)]
-async fn a_store_that_always_answers_too_late_is_asked_with_pauses() {
-    let (world, client, stage) = World::with_stage();
-    stage.act(Verb::Acquire).delay(100 * MS);
+async fn a_store_that_answers_too_late_is_polled_with_pauses() {
+    let (fixture, client, backend) = Fixture::with_faulty_backend();
+    backend.control(Verb::Acquire).delay(100 * MS);
     let never = client.mutex("k").lease(50 * MS).lock_within(10 * SECOND).await;
     assert_error!(never, Error::Timeout);
-    let asked = stage.act(Verb::Acquire).count();
+    let asked = backend.control(Verb::Acquire).count();
     assert!((5..60).contains(&asked), "{asked} times in 10 s");
-    world.freed("k", SECOND).await;
+    fixture.freed("k", SECOND).await;
 }
 
-/// A waker that takes the lock again.
+/// A waker that locks the same key.
 struct LocksAgain {
     mutex: Mutex,
     is_woken: AtomicBool,
@@ -101,11 +100,11 @@ impl Wake for LocksAgain {
 fn wakers_and_calls_may_lock_the_same_key() {
     let (tell, told) = std::sync::mpsc::channel();
     let work = async move {
-        let (_, client, stage) = World::with_stage();
+        let (_, client, backend) = Fixture::with_faulty_backend();
         let mutex = client.mutex("k").linger(10 * MS);
         for verb in [Verb::Acquire, Verb::Release] {
             let (mutex, tell) = (mutex.clone(), tell.clone());
-            stage.act(verb).meanwhile(move || {
+            backend.control(verb).meanwhile(move || {
                 drop(mutex.try_lock().now_or_never());
                 tell.send(verb).unwrap();
             });
@@ -128,7 +127,7 @@ fn wakers_and_calls_may_lock_the_same_key() {
     }
 }
 
-/// A clock that stands still. The thread `second` ends this runtime when it reads the clock for the given time.
+/// A clock that stands still. In the thread `second`, the given number of readings ends the runtime.
 #[derive(Debug, Default)]
 struct EndsRuntime(parking_lot::Mutex<Option<(u32, Runtime)>>);
 
@@ -143,7 +142,7 @@ impl tenure_backend::Clock for EndsRuntime {
         let due = armed.take_if(|(readings, _)| *readings == 0);
         drop(armed);
         if let Some((_, runtime)) = due {
-            // A thread of another runtime may not wait for this.
+            // In a new thread, because a thread of a runtime must not block on the end of another.
             let end = std::thread::spawn(|| runtime.shutdown_timeout(10 * SECOND));
             end.join().unwrap();
         }
@@ -152,7 +151,7 @@ impl tenure_backend::Clock for EndsRuntime {
 }
 
 #[test]
-fn a_wait_with_a_limit_does_not_panic_when_the_runtime_of_its_client_ends() {
+fn a_time_limit_survives_the_end_of_the_clients_runtime() {
     let (first, second) = (worker("first"), worker("second"));
     let clock = Arc::new(EndsRuntime::default());
     let store = tenure_memory::MemoryStore::new(clock.clone());
@@ -162,11 +161,11 @@ fn a_wait_with_a_limit_does_not_panic_when_the_runtime_of_its_client_ends() {
     let lock = client.mutex("k").lock_within(50 * MS);
     let waiting = second.spawn(lock.on_waiting(move |_| tell.send(()).unwrap()));
     told.recv_timeout(10 * SECOND).unwrap();
-    // sleep: its limit has been set by then; what it waits for comes later.
+    // sleep: the time limit has started by then; its end comes later.
     std::thread::sleep(20 * MS);
-    // The timer ends, the queue reads the clock, then the limit reads the clock: meanwhile the runtime ends.
+    // The timer ends, the queue reads the clock, the limit reads the clock, and that reading ends the runtime.
     *clock.0.lock() = Some((2, first));
     let ended = second.block_on(async { tokio::time::timeout(10 * SECOND, waiting).await });
-    let ended = ended.expect("stranded").expect("it panicked");
+    let ended = ended.expect("the waiter never ends").expect("it panicked");
     assert!(matches!(ended, Err(Error::Closed(why)) if why.contains("runtime")));
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tenure::{Error, Lock, multi};
 
-use crate::world::{MS, SECOND, World, assert_error, pass};
+use crate::fixture::{MS, SECOND, Fixture, assert_error, pass};
 
 /// The error of a program, of which a lock's is one.
 #[derive(Debug)]
@@ -21,7 +21,7 @@ impl From<Error> for Fault {
 
 #[tokio::test(start_paused = true)]
 async fn with_works_on_every_kind_of_lock() {
-    let client = World::new().client();
+    let client = Fixture::new().client();
     let (lock, permits) = (client.rwlock("rw"), client.semaphore("s", 2));
     let (reader, writer, both) = (lock.reader(), lock.writer(), permits.permits(2));
     let read = reader.with(async |_| lock.try_read().await.unwrap().is_some());
@@ -47,7 +47,7 @@ async fn with_works_on_every_kind_of_lock() {
 
 #[tokio::test(start_paused = true)]
 async fn the_fallback_runs_when_any_kind_of_lock_is_busy() {
-    let client = World::new().client();
+    let client = Fixture::new().client();
     let (lock, permits) = (client.rwlock("rw"), client.semaphore("s", 2));
     let all = multi([client.mutex("m")]).and(lock.reader());
     let _held = (
@@ -75,11 +75,11 @@ async fn the_fallback_runs_when_any_kind_of_lock_is_busy() {
 
 #[tokio::test(start_paused = true)]
 async fn work_that_fails_gives_its_own_error_and_frees_the_lock() {
-    let (world, [client]) = World::clients();
+    let (fixture, [client]) = Fixture::clients();
     let mutex = client.mutex("k");
     let sold: Result<u8, Fault> = mutex.try_with(async |_| Err(Fault::SoldOut)).await;
     assert!(matches!(sold, Err(Fault::SoldOut)));
-    assert!(world.is_free("k").await);
+    assert!(fixture.is_free("k").await);
     let sold = mutex
         .try_with_or_else(SECOND, async |_| Err(Fault::SoldOut), async || Ok(1))
         .await;
@@ -95,12 +95,12 @@ async fn work_that_fails_gives_its_own_error_and_frees_the_lock() {
         .try_lead(async |_| Err(Fault::SoldOut))
         .await;
     assert!(matches!(term, Err(Fault::SoldOut)));
-    assert!(world.is_free("chair").await);
+    assert!(fixture.is_free("chair").await);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_lost_lock_is_an_error_of_the_work_s_type() {
-    let mutex = World::new().client().mutex("k").fixed_lease(SECOND);
+    let mutex = Fixture::new().client().mutex("k").fixed_lease(SECOND);
     let lost: Result<(), Fault> = Lock::from(&mutex)
         .try_with(async |_| {
             pass(5 * SECOND).await;
@@ -116,7 +116,7 @@ async fn a_lost_lock_is_an_error_of_the_work_s_type() {
 /// A caller gets a future that may move between threads.
 #[tokio::test(start_paused = true)]
 async fn work_under_any_lock_can_be_spawned() {
-    let client = World::new().client();
+    let client = Fixture::new().client();
     let task = tokio::spawn(async move {
         let seen = String::from("seen");
         let writer = client.rwlock("rw").writer();

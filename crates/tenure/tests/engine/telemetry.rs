@@ -1,4 +1,4 @@
-//! What can be seen of a client at work is what the documentation's table says.
+//! The metrics of a client match the table in its documentation.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,8 +7,8 @@ use metrics_util::debugging::{DebugValue, DebuggingRecorder, Snapshotter};
 use tenure::Settings;
 use tenure::telemetry::names;
 
-use crate::stage::Verb;
-use crate::world::{MS, SECOND, World, evict, pass, served, settle};
+use crate::faulty_backend::Verb;
+use crate::fixture::{Fixture, MS, SECOND, evict, pass, served, settle};
 
 /// The rows of the documented table: name, kind and labels.
 fn documented() -> BTreeSet<(String, String, BTreeSet<String>)> {
@@ -22,10 +22,10 @@ fn documented() -> BTreeSet<(String, String, BTreeSet<String>)> {
     .collect()
 }
 
-/// A name, and labels.
+/// The name and labels of a metric.
 type Series = (String, Vec<(String, String)>);
 
-/// Everything that was recorded.
+/// All recorded metrics.
 fn recorded(snapshotter: &Snapshotter) -> BTreeMap<Series, (MetricKind, DebugValue)> {
     let entries = snapshotter.snapshot().into_vec().into_iter();
     entries
@@ -38,7 +38,7 @@ fn recorded(snapshotter: &Snapshotter) -> BTreeMap<Series, (MetricKind, DebugVal
         .collect()
 }
 
-/// Runs `work` in paused time with a recorder of its own.
+/// Runs `work` in paused time with a separate recorder.
 fn record(work: impl AsyncFnOnce()) -> Snapshotter {
     let recorder = DebuggingRecorder::new();
     let snapshotter = recorder.snapshotter();
@@ -50,10 +50,10 @@ fn record(work: impl AsyncFnOnce()) -> Snapshotter {
     snapshotter
 }
 
-/// A life with everything in it.
+/// Does everything that records a metric.
 async fn live(settings: Settings) {
-    let world = World::new();
-    let (client, stage) = world.staged_with(settings);
+    let fixture = Fixture::new();
+    let (client, backend) = fixture.faulty_client_with(settings);
     let mutex = client.mutex("k");
     let guard = mutex.lock().await.unwrap();
     assert!(mutex.try_lock().await.unwrap().is_none());
@@ -64,18 +64,18 @@ async fn live(settings: Settings) {
     guard.unlock().await.unwrap();
     served(next).await.unlock().await.unwrap();
     let guard = served(last).await;
-    stage.act(Verb::Renew).fail_before(1);
+    backend.control(Verb::Renew).fail_before(1);
     pass(12 * SECOND).await;
-    evict(&world.client(), "k").await;
+    evict(&fixture.client(), "k").await;
     guard.lost().await;
     let unlucky = client.mutex("l").lock().await.unwrap();
-    stage.act(Verb::Release).fail_before(usize::MAX);
+    backend.control(Verb::Release).fail_before(usize::MAX);
     drop(unlucky);
     pass(60 * SECOND).await;
 }
 
 #[test]
-fn the_documented_table_is_what_is_recorded() {
+fn recorded_metrics_match_the_documented_table() {
     let snapshotter = record(async || live(Settings::default()).await);
     let seen: BTreeSet<_> = recorded(&snapshotter)
         .into_iter()
@@ -131,7 +131,7 @@ fn every_outcome_is_counted_once() {
 }
 
 #[test]
-fn a_key_is_a_label_only_if_that_was_asked_for() {
+fn keys_are_labels_only_if_enabled() {
     let keys = |settings: Settings| -> BTreeSet<String> {
         let seen = recorded(&record(async || live(settings).await));
         let labels = seen.into_keys().flat_map(|(_, labels)| labels);

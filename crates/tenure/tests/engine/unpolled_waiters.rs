@@ -1,16 +1,16 @@
-//! Waiters that are alive and not polled: they must not stand in anybody's way.
+//! Waiters whose futures are kept but not polled do not block other waiters.
 
 use std::time::Duration;
 
-use crate::stage::Verb;
-use crate::world::{MS, World, begun, mutex, queued, served, spawned};
+use crate::faulty_backend::Verb;
+use crate::fixture::{Fixture, MS, begun, mutex, queued, served, spawned};
 
 const LIMIT: Duration = Duration::from_millis(200);
 
 #[tokio::test(start_paused = true)]
-async fn an_unpolled_waiter_at_the_head_stalls_ten_others_at_most_200_ms() {
+async fn an_unpolled_first_waiter_delays_others_by_200_ms_at_most() {
     for fair in [false, true] {
-        let (world, [client]) = World::clients();
+        let (fixture, [client]) = Fixture::clients();
         let mutex = mutex(&client, fair);
         let guard = mutex.lock().await.unwrap();
         let unpolled = queued(mutex.lock()).await;
@@ -25,30 +25,30 @@ async fn an_unpolled_waiter_at_the_head_stalls_ten_others_at_most_200_ms() {
         }
         let waited = before.elapsed();
         assert!(waited <= LIMIT, "fair {fair}: {waited:?}");
-        // It is not forgotten: polled again, it gets its turn.
+        // The waiter is not forgotten: when it is polled again, it gets its turn.
         let guard = tokio::time::timeout(LIMIT, unpolled).await.unwrap().unwrap();
         assert!(client.mutex("k").try_lock().await.unwrap().is_none());
         guard.unlock().await.unwrap();
-        world.freed("k", MS).await;
+        fixture.freed("k", MS).await;
     }
 }
 
-/// R16: a call under way belongs to the client, not to the future that began it.
+/// R16: a call in flight belongs to the client, not to the future that started it.
 #[tokio::test(start_paused = true)]
-async fn a_call_that_its_caller_stops_polling_strands_nobody() {
+async fn an_unpolled_call_does_not_block_other_waiters() {
     for fair in [false, true] {
-        let (world, client, stage) = World::with_stage();
+        let (fixture, client, backend) = Fixture::with_faulty_backend();
         let mutex = mutex(&client, fair);
-        stage.act(Verb::Acquire).hold_after();
+        backend.control(Verb::Acquire).hold_after();
         let unpolled = begun(mutex.lock()).await;
         let next = spawned(mutex.lock()).await;
-        stage.act(Verb::Acquire).go_on();
+        backend.control(Verb::Acquire).resume();
         let before = tokio::time::Instant::now();
         let guard = served(next).await;
         let waited = before.elapsed();
         assert!(waited <= 2 * LIMIT, "fair {fair}: {waited:?}");
         guard.unlock().await.unwrap();
         drop(unpolled);
-        world.freed("k", LIMIT).await;
+        fixture.freed("k", LIMIT).await;
     }
 }

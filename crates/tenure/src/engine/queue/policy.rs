@@ -248,7 +248,7 @@ mod tests {
     }
 
     #[test]
-    fn on_a_network_others_have_waited_for_longer_after_a_refused_successor() {
+    fn a_refused_successor_on_a_network_lets_others_go_first() {
         for (limits, expected) in [(COUNTED, [7, 0]), (UNCOUNTED, [0, 0])] {
             let mut policy = HandoverPolicy::new(limits);
             policy.successor_answered(at(MS), Some(7), true);
