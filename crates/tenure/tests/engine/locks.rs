@@ -150,7 +150,7 @@ async fn permits_add_up_and_come_back() {
 /// A guard's key and token go where keys and numbers are asked for.
 #[tokio::test(start_paused = true)]
 async fn keys_and_tokens_convert_without_detours() {
-    let client = World::new().client();
+    let client = Fixture::new().client();
     let key: tenure::LockKey = "k".parse().unwrap();
     let guard = client.mutex(&key).lock().await.unwrap();
     assert!(client.mutex(guard.key()).try_lock().await.unwrap().is_none());

@@ -114,7 +114,7 @@ async fn an_evicted_holder_learns_of_it_within_a_third_of_its_lease() {
 /// Grants that are handed over in memory share a claim, and each has a token of its own.
 #[tokio::test(start_paused = true)]
 async fn a_loss_names_the_key_and_the_token_of_its_grant() {
-    let (_, [client]) = World::clients();
+    let (_, [client]) = Fixture::clients();
     let first = client.mutex("k").lock().await.unwrap();
     let mut waiters = Vec::new();
     for _ in 0..4 {

@@ -160,7 +160,7 @@ async fn a_member_lost_during_the_search_is_acquired_again() {
 
 #[tokio::test(start_paused = true)]
 async fn a_lost_multi_lock_says_which_member() {
-    let client = World::new().client();
+    let client = Fixture::new().client();
     let members = [client.mutex("a"), client.mutex("b").fixed_lease(SECOND)];
     let guards = multi(members).lock().await.unwrap();
     assert!(guards.check().is_ok() && guards.verify().await.is_ok());
