@@ -30,8 +30,9 @@ impl Limits {
             return Ok(());
         }
         let (most, asked) = (most.as_secs(), asked.as_secs());
-        let message =
-            format!("a lease lasts {most} s at the most here, not {asked} s: ask for less, it is renewed");
+        let message = format!(
+            "a lease lasts at most {most} s here, not {asked} s: ask for a shorter one, it is renewed"
+        );
         refused(Fault::Limit, message)
     }
 
@@ -44,7 +45,7 @@ impl Limits {
         if u32::try_from(len).is_ok_and(|len| len <= most.get()) {
             return Ok(());
         }
-        let message = format!("a batch has {most} elements at the most, this one has {len}: split it");
+        let message = format!("a batch has at most {most} elements, this one has {len}: split it");
         refused(Fault::Limit, message)
     }
 }
@@ -59,7 +60,7 @@ impl Claim {
         if let Mode::Permits { take, of } = self.mode
             && take > of
         {
-            let message = format!("{take} of {of} permits can never be had: ask for {of} at the most");
+            let message = format!("{take} of {of} permits can never be granted: ask for at most {of}");
             return refused(Fault::Invalid, message);
         }
         limits.check_lease(self.lease)
@@ -79,7 +80,7 @@ impl ReleaseRequest {
             ReleaseTarget::Claim(claim) if claim.key == successor.claim.at.key => Ok(Some(&successor.claim)),
             _ => refused(
                 Fault::Invalid,
-                "a successor takes over from one claim on the same key",
+                "a successor needs a release of one claim on the same key",
             )
             .map(|()| None),
         }

@@ -333,9 +333,9 @@ pub enum Guarantee {
     BetweenMachines,
     /// A holder keeps its lock when the store restarts.
     SurvivesRestart,
-    /// No two clients hold a lock at once when a replica takes over.
+    /// No two clients hold a lock at once after a replica takes over.
     SurvivesFailover,
-    /// No two clients hold a lock at once when a server's clock is set.
+    /// No two clients hold a lock at once after a server's clock is set.
     SurvivesClockStep,
     /// Fair mutexes.
     Fair,

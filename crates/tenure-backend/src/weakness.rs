@@ -79,7 +79,7 @@ impl Profile {
         (!self.remembers_ended).then(|| {
             self.lacks(
                 "does not remember claims that have ended",
-                "a request that a slow network delivers after the unlock takes the lock again, and nobody has it until \
+                "a request that a slow network delivers after the unlock takes the lock again, for no holder, until \
                  that lease ends",
             )
         })

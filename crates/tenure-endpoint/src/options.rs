@@ -41,7 +41,7 @@ impl Known {
         Self { name, kind }
     }
 
-    /// An option with a length of time, as [`parse_duration`](crate::parse_duration) reads it.
+    /// An option with a length of time, as [`parse_duration`] reads it.
     #[must_use]
     pub const fn duration(name: &'static str) -> Self {
         Self::new(name, Kind::Duration)
