@@ -10,7 +10,7 @@ use tenure_backend::{BackendError, Effect, Finding, escape_control};
 use super::ddl::BUCKETS;
 use super::file::{mode, sibling};
 use super::origin::Origin;
-use super::{adopt, busy, default_path, file, file_system, validate, version, write_lock};
+use super::{adopt, busy, file, file_system, paths, validate, version, write_lock};
 use crate::display::display_path;
 use crate::error;
 
@@ -68,8 +68,8 @@ pub(super) fn examine(
             "no lock can be had as long as this lasts",
         ));
     }
-    if default_path::default_path().is_ok_and(|default| file::inode(&default) == file::inode(path))
-        && let Some(other) = default_path::shadowed_path()
+    if paths::default_path().is_ok_and(|default| file::inode(&default) == file::inode(path))
+        && let Some(other) = paths::shadowed_path()
     {
         findings.push(Finding::warning(
             format!(

@@ -4,7 +4,6 @@ mod adopt;
 mod busy;
 mod connection;
 mod ddl;
-mod default_path;
 mod examine;
 mod file;
 mod file_system;
@@ -12,8 +11,9 @@ mod inspect;
 pub(crate) mod mailbox;
 mod mounts;
 mod notification;
-mod open;
+mod opening;
 mod origin;
+mod paths;
 mod tables;
 #[cfg(test)]
 mod tests;
@@ -26,5 +26,5 @@ mod worker;
 mod write_lock;
 
 pub use ddl::schema;
-pub use default_path::{default_path, shadowed_path};
-pub use open::{open, open_with};
+pub use opening::{open, open_with};
+pub use paths::{default_path, shadowed_path};

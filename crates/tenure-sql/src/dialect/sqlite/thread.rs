@@ -12,7 +12,7 @@ use tokio::sync::oneshot;
 use super::mailbox::{CloseOnDrop, Mailbox};
 use super::origin::Origin;
 use super::worker::{Worker, blocked};
-use super::{busy, default_path, file, validate, version};
+use super::{busy, file, paths, validate, version};
 use crate::config::Config;
 
 /// Starts the thread, and waits until it has opened the file.
@@ -64,8 +64,8 @@ fn open(path: Option<PathBuf>, config: &Config) -> Result<(PathBuf, Connection),
     let path = match path {
         Some(path) => path,
         None => {
-            let path = default_path::default_path()?;
-            default_path::make_directory_of(&path)?;
+            let path = paths::default_path()?;
+            paths::make_directory_of(&path)?;
             path
         }
     };
