@@ -119,12 +119,12 @@ async fn a_cooldown_holds_the_key_for_no_client() {
     let (fixture, [holder, operator], key) = Fixture::two().await;
     let claim = hold(&holder, &key).await;
     let cooldown = Duration::from_secs(20);
-    let barred = ReleaseRequest {
+    let evicted = ReleaseRequest {
         cooldown,
         ..eviction_of(ReleaseTarget::Claim(claim.at.clone()))
     };
-    operator.depart(barred).await.freed_it(&claim);
-    assert_eq!(fixture.text(&["HGETALL", key.as_str()]), "tenure:cooldown 1");
+    operator.depart(evicted).await.freed_it(&claim);
+    assert_eq!(fixture.text(&["HGETALL", key.as_str()]), "tenure:bar 1");
     fixture.assert_expires_after(key.as_str(), 20);
     assert_eq!(operator.status(&key).await, None, "no holder is shown");
     operator.finds_busy(&key, Mode::Exclusive).await;
