@@ -1,4 +1,4 @@
--- What acquiring and releasing share beyond their common cases. Included in scripts; needs `name`, `tag`, `queue`, `now` (µs)
+-- Shared by acquiring and releasing, beyond their common cases. Included in scripts; needs `name`, `tag`, `queue`, `now` (µs)
 -- and `draw`.
 --
 -- Besides Redisson's keys (the hash, the list `queue`, the zset `timeouts`) there are these of ours. For each lock:
@@ -16,10 +16,10 @@ local channel = 'redisson_lock__channel:' .. tag
 local records = 'tenure_claim:' .. tag .. ':'
 local now_ms = math.floor(now / 1000)
 local RECORD_TTL = 12000
--- How long Java lets a waiter stand at the head of the queue (fairLockWaitTimeout), by its own clock.
+-- The time (ms) for which Java lets a waiter stand at the head of the queue (fairLockWaitTimeout), by its own clock.
 local JAVA_TIMEOUT = 300000
 local DAY = 86400000
--- How soon a claim that lets others go first polls again: the contract's TURN, which script.rs writes here.
+-- The time (ms) after which a claim that lets others go first polls again: the contract's TURN, which script.rs writes here.
 local TURN = TURN_MS
 --: include redisson_foreign
 

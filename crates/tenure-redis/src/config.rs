@@ -59,7 +59,7 @@ pub struct Config {
     pub command_timeout: Duration,
     /// TLS settings; `None` for plain text.
     pub tls: Option<Tls>,
-    /// Whether a lone caller spins for its reply.
+    /// Lets a lone caller spin for its reply.
     ///
     /// A caller that calls again within 100 µs of its last reply polls the socket for up to 100 µs before its thread
     /// sleeps. This is faster if the server runs on the same machine, but it keeps the core busy, and other tasks of

@@ -156,7 +156,7 @@ async fn a_silent_connection_is_closed_in_time_and_replaced() {
     assert!(asked.elapsed() < SOON, "{:?}", asked.elapsed());
     assert_error(&error, (Fault::Unavailable, Effect::Unknown), "");
     fixture.redis.lock().process().resume();
-    // Whether or not the call had an effect, withdrawing the claim ends it.
+    // The call may have had an effect. Withdrawing the claim ends it.
     client.withdraw(&claim).await;
     client.has_ended(&claim).await;
     client.finds_free(&key, Mode::Exclusive).await;

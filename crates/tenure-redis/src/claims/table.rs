@@ -1,4 +1,4 @@
-//! What this client knows of its own claims: which were granted, which have ended, and which have a request that may
+//! This client's knowledge of its own claims: which were granted, which have ended, and which have a request that may
 //! still be in flight. Most releases therefore need no record in Redis. The records in Redis are described in
 //! `redisson_place.lua`.
 
@@ -15,7 +15,7 @@ use tenure_backend::{
 use crate::claims::reply::granted_record;
 use crate::connection::clock::ServerClock;
 
-/// How long Redis keeps the record that a claim has ended: 2 s longer than a request can be in flight.
+/// Time for which Redis keeps the record that a claim has ended: 2 s longer than a request can be in flight.
 pub(crate) const RECORD_TTL: Duration = Duration::from_secs(12);
 
 /// The client's record in Redis outlives the longest lease by 30 s more than needed, so that it is rarely written.
@@ -79,7 +79,7 @@ pub(crate) struct ClientRecord {
     pub(crate) label: Arc<str>,
 }
 
-/// What the table knows of a claim that a caller wants to place or poll.
+/// The table's knowledge of a claim that a caller wants to place or poll.
 pub(crate) enum Lookup<'a> {
     /// The claim has ended.
     Ended,
@@ -99,7 +99,7 @@ pub(crate) struct Placement<'a> {
     answered: bool,
 }
 
-/// What a release tells the server about requests of its claim.
+/// States, in a release, if requests of its claim may be in flight.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum EndState {
     /// No request of the claim can be in flight.

@@ -38,7 +38,7 @@ pub(crate) enum BatchEntry {
     Release { claim: ClaimRef, with_record: bool },
 }
 
-/// What the script did about one entry.
+/// The script's reply for one entry.
 #[derive(Clone, Copy)]
 pub(crate) enum BatchReply {
     /// Nothing. The caller calls the script for a single claim instead.
@@ -97,7 +97,7 @@ impl Batcher {
     }
 }
 
-/// What the sender tasks share.
+/// State that the sender tasks share.
 struct Queue {
     entries: Mutex<UnboundedReceiver<Queued>>,
     limit: ConcurrencyLimit,
