@@ -14,6 +14,7 @@ use std::fmt;
 /// assert!(line.starts_with("danger: a replica may take over without the last writes; so two can hold"));
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Finding {
     /// How serious it is.
     pub severity: Severity,
@@ -39,7 +40,8 @@ impl Finding {
         Self::new(Severity::Danger, what, consequence)
     }
 
-    fn new(severity: Severity, what: impl Into<String>, consequence: impl Into<String>) -> Self {
+    /// A finding of that severity.
+    pub fn new(severity: Severity, what: impl Into<String>, consequence: impl Into<String>) -> Self {
         Finding {
             severity,
             what: what.into(),
@@ -58,6 +60,7 @@ impl Finding {
 /// assert_eq!(worst, Some(Severity::Danger));
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
 pub enum Severity {
     /// Worth knowing.
     Note,

@@ -8,7 +8,8 @@ use crate::{Fairness, Mode};
 
 /// The promises and limits of one store in one layout.
 ///
-/// The struct is exhaustive on purpose: after a field is added, every backend has to state its value to compile.
+/// The struct is exhaustive on purpose: backends write it as a literal, and after a field is added, every backend has to
+/// state its value to compile. Programs read its fields, and match its enums with a wildcard, because those may grow.
 ///
 /// # Examples
 /// ```
@@ -71,6 +72,7 @@ pub struct Profile {
 /// # Examples
 /// See [`Profile`]. The locks of a store that is on the network also exclude processes of one machine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Reach {
     /// Tasks and threads of this process.
     Process,
@@ -85,6 +87,7 @@ pub enum Reach {
 /// # Examples
 /// See [`Profile`], whose [`serves`](Profile::serves) reads it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Order {
     /// The store does not serve this kind of lock.
     None,
@@ -108,12 +111,14 @@ pub enum Order {
 ///     match liveness {
 ///         Liveness::Lease(_) => "at most what is left of its lease",
 ///         Liveness::Session => "as long as the server keeps its session",
+///         _ => "unknown",
 ///     }
 /// }
 /// let blocked = dead_holder_blocks_for(Liveness::Lease(LeaseClock::Shared));
 /// assert_eq!(blocked, "at most what is left of its lease");
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Liveness {
     /// Each claim has a lease, which the store counts on this clock.
     Lease(LeaseClock),
@@ -132,12 +137,13 @@ pub enum Liveness {
 /// fn hazards(clock: LeaseClock) -> &'static [Hazard] {
 ///     match clock {
 ///         LeaseClock::ServerWall => &[Hazard::ClockSet],
-///         LeaseClock::Shared | LeaseClock::ServerMonotonic => &[],
+///         _ => &[],
 ///     }
 /// }
 /// assert_eq!(hazards(LeaseClock::ServerWall), [Hazard::ClockSet]);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum LeaseClock {
     /// The same clock that the client reads.
     Shared,
@@ -178,6 +184,7 @@ pub enum Hazard {
 /// assert!(Fencing::None < Fencing::Process && Fencing::Process < Fencing::UntilDataLossAndBackwardClock);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
 pub enum Fencing {
     /// The store has no tokens.
     None,
@@ -201,6 +208,7 @@ pub enum Fencing {
 /// assert!(is_prompt(WakeUp::Lossy) && is_prompt(WakeUp::Reliable));
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
 pub enum WakeUp {
     /// It polls.
     Poll,

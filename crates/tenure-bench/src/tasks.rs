@@ -50,7 +50,7 @@ pub(crate) fn work(work: &Work) -> Fallible<()> {
     runtime.block_on(async {
         match (work.client, location.store) {
             (Client::Tenure, _) => tenure(Settings::default(), work).await,
-            (Client::TenureNoPassing, _) => tenure(Settings::default().passing(false), work).await,
+            (Client::TenureNoPassing, _) => tenure(Settings::default().local_handover(false), work).await,
             (Client::TenureLinger, _) => tenure(Settings::default().linger(LINGER), work).await,
             (Client::Rslock, _) => serve(peers::keys(&LockManager::new(vec![url])), work).await,
             (Client::Rlock, _) => {

@@ -2,7 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use tenure::{Finding, Severity, StoreUrl};
+use tenure::StoreUrl;
+use tenure::inspect::{Finding, Severity};
 
 use crate::store_choice::{Choice, Environment, Source, choose, first_line, url_files};
 
@@ -42,22 +43,22 @@ fn shadowed_files(environment: &Environment, choice: &Choice) -> Vec<Finding> {
         let url = first_line(file).ok().flatten();
         choice.source != Source::File(file.clone()) && url.is_some_and(is_another)
     };
-    let found = |file: PathBuf| Finding {
-        severity: Severity::Warning,
-        what: format!("{source} names another store than {} does", file.display()),
-        consequence: format!("{whose} lock there, and neither sees the other's locks"),
+    let found = |file: PathBuf| {
+        Finding::warning(
+            format!("{source} names another store than {} does", file.display()),
+            format!("{whose} lock there, and neither sees the other's locks"),
+        )
     };
     url_files(environment).filter(names_another).map(found).collect()
 }
 
 fn visible_password(choice: &Choice) -> Option<Finding> {
-    (choice.source == Source::Option && has_password(&choice.url)).then(|| Finding {
-        severity: Severity::Warning,
-        what: "--url carries a password".to_owned(),
-        consequence:
-            "every user of this machine can read it in `ps` while the command runs: use TENURE_URL, \
-                      --url-file or password_file"
-                .to_owned(),
+    (choice.source == Source::Option && has_password(&choice.url)).then(|| {
+        Finding::warning(
+            "--url carries a password",
+            "every user of this machine can read it in `ps` while the command runs: use TENURE_URL, --url-file or \
+             password_file",
+        )
     })
 }
 
@@ -91,11 +92,7 @@ fn open_file(file: &Path, what: &str, if_written: &str, has_password: Option<&st
     use std::os::unix::fs::MetadataExt;
     let mode = std::fs::metadata(file).ok()?.mode();
     let (name, shown) = (format!("{what}{}", file.display()), mode & 0o7777);
-    let found = |severity, what, consequence: &str| Finding {
-        severity,
-        what,
-        consequence: consequence.to_owned(),
-    };
+    let found = |severity, what, consequence: &str| Finding::new(severity, what, consequence);
     if mode & 0o022 != 0 {
         let what = format!("other users can write {name} (mode {shown:04o})");
         return Some(found(Severity::Danger, what, if_written));

@@ -3,7 +3,8 @@
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use tenure::{Fairness, Kind, Mode, Profile};
+use tenure::backend::Fairness;
+use tenure::{Kind, Mode, Profile};
 use tenure_testkit::Dice;
 
 /// A key of the run: what it is, and in which order it is served. No key is served in both: a hand-over in memory may pass

@@ -77,8 +77,7 @@ impl Client {
 
     /// Any number of names on `stripes` mutexes (at least one), called `key#0`, `key#1` and so on. No I/O.
     ///
-    /// # Panics
-    /// Above [`Striped::MOST`] stripes.
+    /// More than [`Striped::MOST`] stripes are [`Error::Invalid`] at first use.
     pub fn striped(&self, key: impl AsRef<str>, stripes: usize) -> Striped {
         Striped::new(&self.engine, key.as_ref(), stripes)
     }

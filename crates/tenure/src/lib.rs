@@ -18,6 +18,28 @@
 //! **What a lock cannot do.** A process that is paused beyond its lease, or a request that was already sent, may still
 //! act after another holds the lock. Only the fencing token, checked by the resource, protects against that.
 
+/// What people and tools see of a store: its locks, and what weakens them.
+///
+/// [`Client::inspect`] takes a [`Query`](inspect::Query) and returns a [`Page`](inspect::Page) of locks;
+/// [`Client::examine`] returns [`Finding`](inspect::Finding)s. Never decide by them who holds a lock.
+///
+/// # Examples
+/// ```
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tenure::Error> {
+/// use tenure::inspect::Query;
+///
+/// let client = tenure::connect("memory:").await?;
+/// let guard = client.mutex("invoice:7").lock().await?;
+/// let page = client.inspect(Query::Key(guard.key().clone())).await?;
+/// assert_eq!(page.items[0].holders[0].token, guard.token());
+/// # Ok(()) }
+/// ```
+pub mod inspect {
+    pub use tenure_backend::{
+        Cursor, Finding, HolderStatus, LockStatus, Page, Query, Severity, WaiterStatus,
+    };
+}
+
 mod acquire;
 #[cfg(feature = "blocking")]
 pub mod blocking;
@@ -49,9 +71,10 @@ pub use lock::rwlock::RwLock;
 pub use lock::semaphore::Semaphore;
 pub use lock::striped::Striped;
 pub use settings::Settings;
+/// The contract between the engine and stores, for authors of stores.
+pub use tenure_backend as backend;
 pub use tenure_backend::{
-    self as backend, Backend, BackendError, ClaimId, ClaimRef, Cursor, Effect, Evidence, Fairness, Fault,
-    Fencing, FencingToken, Finding, Guarantee, HolderId, HolderStatus, Instant, Kind, LockKey, LockStatus,
-    Mode, Page, Profile, Query, ReleaseTarget, Severity, WaiterStatus,
+    BackendError, ClaimId, ClaimRef, Effect, Fault, FencingToken, Guarantee, HolderId, Instant, InvalidKey,
+    InvalidToken, Kind, LockKey, Mode, Profile, ReleaseTarget,
 };
 pub use tenure_endpoint::{DurationError, StoreUrl, UrlError, parse_duration};

@@ -16,42 +16,20 @@ const MIN_OFFER_WINDOW: Duration = Duration::from_millis(10);
 /// let settings = Settings::default().lease(Duration::from_secs(10)).label("importer");
 /// ```
 #[derive(Clone, Debug)]
-#[non_exhaustive]
 pub struct Settings {
-    /// The lease of locks that name none: 30 s, as Redisson's `lockWatchdogTimeout`.
-    pub lease: Duration,
-    /// What `tenure ls` shows for this client's locks: `user@host:pid`.
-    pub label: Arc<str>,
-    /// How long one call to place a claim may take before the store refuses to place it: 5 s. At least 100 ms, at most
-    /// 10 s.
-    pub call_limit: Duration,
-    /// How long an offered grant waits for its waiter to be polled before it goes to the next: 100 ms. At least 10 ms.
-    pub offer_window: Duration,
-    /// Whether an unlock hands the claim to the next waiter of this client in memory: yes.
-    ///
-    /// Turned off, each hand-over goes through the store.
-    pub passing: bool,
-    /// How many grants one run of such hand-overs has at the most before the store is asked again: 256. A lock for
-    /// which no other task of this client waits reserves 1. A run reserves twice as many as the one before handed out.
-    pub grants: u32,
-    /// How long a client keeps a claim in memory after an unlock that no local task waits for, so that its next `lock` of the
-    /// key needs no call: zero by default, at most 10 ms. See [`Mutex::linger`](crate::Mutex::linger).
-    pub linger: Duration,
-    /// How long `unlock` asks anew while the store does not answer: 5 s, and never beyond the lease. A call that is under
-    /// way then may take as long again.
-    pub unlock_limit: Duration,
-    /// How many claims this client may hold or wait for at once: 1,000,000.
-    pub max_claims: usize,
-    /// Whether the watchdog and the store's connections run on a thread of their own, for programs whose tasks block their
-    /// runtime: no.
-    pub own_thread: bool,
-    /// Whether metrics tell keys apart by a label: no, since there may be millions of them.
-    pub key_labels: bool,
-    /// Where the client's name and the jitter of its timers come from; none by default: the operating system.
-    ///
-    /// For tests that must be repeated exactly. Two clients of one seed have one name, and free each other's locks.
-    #[doc(hidden)]
-    pub seed: Option<[u8; 16]>,
+    pub(crate) lease: Duration,
+    pub(crate) label: Arc<str>,
+    pub(crate) call_limit: Duration,
+    pub(crate) offer_window: Duration,
+    pub(crate) local_handover: bool,
+    pub(crate) grants: u32,
+    pub(crate) linger: Duration,
+    pub(crate) unlock_limit: Duration,
+    pub(crate) max_claims: usize,
+    pub(crate) own_thread: bool,
+    pub(crate) key_labels: bool,
+    /// Source of the client's ID and of the jitter of its timers; `None` for the operating system's.
+    pub(crate) seed: Option<[u8; 16]>,
 }
 
 impl Default for Settings {
@@ -61,7 +39,7 @@ impl Default for Settings {
             label: default_label(),
             call_limit: Duration::from_secs(5),
             offer_window: Duration::from_millis(100),
-            passing: true,
+            local_handover: true,
             grants: 256,
             linger: Duration::ZERO,
             unlock_limit: Duration::from_secs(5),
@@ -81,60 +59,94 @@ impl Settings {
         self
     }
 
-    /// Sets [`Settings::lease`].
+    /// Sets the lease of locks that name none: 30 s by default, as Redisson's `lockWatchdogTimeout`.
     #[must_use]
-    pub fn lease(mut self, lease: Duration) -> Self {
-        self.lease = lease;
-        self
+    pub fn lease(self, lease: Duration) -> Self {
+        Settings { lease, ..self }
     }
 
-    /// Sets [`Settings::label`].
-    #[must_use]
-    pub fn label(mut self, label: impl Into<Arc<str>>) -> Self {
-        self.label = label.into();
-        self
+    /// The lease of locks that name none.
+    pub fn get_lease(&self) -> Duration {
+        self.lease
     }
 
-    /// Sets [`Settings::passing`].
+    /// Sets the label that `tenure ls` shows for this client's locks: `user@host:pid` by default.
     #[must_use]
-    pub fn passing(mut self, passing: bool) -> Self {
-        self.passing = passing;
-        self
+    pub fn label(self, label: impl Into<Arc<str>>) -> Self {
+        let label = label.into();
+        Settings { label, ..self }
     }
 
-    /// Sets [`Settings::linger`].
-    #[must_use]
-    pub fn linger(mut self, linger: Duration) -> Self {
-        self.linger = linger;
-        self
+    /// The label that `tenure ls` shows for this client's locks.
+    pub fn get_label(&self) -> &str {
+        &self.label
     }
 
-    /// Sets [`Settings::max_claims`].
+    /// Sets how long one call to place a claim may take before the store refuses to place it: 5 s by default, at least
+    /// 100 ms, at most 10 s.
     #[must_use]
-    pub fn max_claims(mut self, max_claims: usize) -> Self {
-        self.max_claims = max_claims;
-        self
+    pub fn call_limit(self, call_limit: Duration) -> Self {
+        Settings { call_limit, ..self }
     }
 
-    /// Sets [`Settings::unlock_limit`].
+    /// Sets how long an offered grant waits for its waiter to be polled before the next waiter gets it: 100 ms by default,
+    /// at least 10 ms.
     #[must_use]
-    pub fn unlock_limit(mut self, limit: Duration) -> Self {
-        self.unlock_limit = limit;
-        self
+    pub fn offer_window(self, offer_window: Duration) -> Self {
+        Settings { offer_window, ..self }
     }
 
-    /// Sets [`Settings::own_thread`].
+    /// Sets whether an unlock hands the claim to the next waiter of this client in memory: true by default.
+    ///
+    /// Turned off, each hand-over goes through the store.
     #[must_use]
-    pub fn own_thread(mut self, own_thread: bool) -> Self {
-        self.own_thread = own_thread;
-        self
+    pub fn local_handover(self, local_handover: bool) -> Self {
+        Settings {
+            local_handover,
+            ..self
+        }
     }
 
-    /// Sets [`Settings::key_labels`].
+    /// Sets the most grants that one run of such hand-overs has before the store is asked again: 256 by default.
+    ///
+    /// A lock for which no other task of this client waits reserves 1. A run reserves twice as many as the run before it
+    /// used.
     #[must_use]
-    pub fn key_labels(mut self, key_labels: bool) -> Self {
-        self.key_labels = key_labels;
-        self
+    pub fn grants(self, grants: u32) -> Self {
+        Settings { grants, ..self }
+    }
+
+    /// Sets how long a client keeps a claim in memory after an unlock for which no local task waits, so that its next `lock`
+    /// of the key needs no call: zero by default, at most 10 ms. See [`Mutex::linger`](crate::Mutex::linger).
+    #[must_use]
+    pub fn linger(self, linger: Duration) -> Self {
+        Settings { linger, ..self }
+    }
+
+    /// Sets how long `unlock` retries while the store does not answer: 5 s by default, and never beyond the lease. A call
+    /// that is in flight then may take as long again.
+    #[must_use]
+    pub fn unlock_limit(self, unlock_limit: Duration) -> Self {
+        Settings { unlock_limit, ..self }
+    }
+
+    /// Sets how many claims this client may hold or wait for at once: 1,000,000 by default.
+    #[must_use]
+    pub fn max_claims(self, max_claims: usize) -> Self {
+        Settings { max_claims, ..self }
+    }
+
+    /// Sets whether the watchdog and the store's connections run on a thread of their own, for programs whose tasks block
+    /// their runtime: false by default.
+    #[must_use]
+    pub fn own_thread(self, own_thread: bool) -> Self {
+        Settings { own_thread, ..self }
+    }
+
+    /// Sets whether metrics tell keys apart by a label: false by default, because there may be millions of keys.
+    #[must_use]
+    pub fn key_labels(self, key_labels: bool) -> Self {
+        Settings { key_labels, ..self }
     }
 }
 

@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use futures_util::StreamExt;
 use futures_util::future::join_all;
-use tenure::{Change, Changes, Client, Error, Guard, LockStatus, Settings};
+use tenure::inspect::LockStatus;
+use tenure::{Change, Changes, Client, Error, Guard, Settings};
 use tenure_memory::MemoryStore;
 use tenure_testkit::{Chaos, SimClock, Weather};
 

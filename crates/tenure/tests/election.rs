@@ -5,9 +5,8 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use tenure::backend::{Backend, BackendError, Effect, Fault};
-use tenure::{
-    Change, Changes, Client, Election, Error, Leader, LockKey, LostCause, Query, ReleaseTarget, Settings,
-};
+use tenure::inspect::Query;
+use tenure::{Change, Changes, Client, Election, Error, Leader, LockKey, LostCause, ReleaseTarget, Settings};
 use tenure_memory::MemoryStore;
 use tenure_testkit::{Exchange, Faults, FaultyBackend, Request, SimClock, When};
 use tokio::task::JoinHandle;

@@ -4,8 +4,9 @@
 
 use std::fmt::Write;
 
+use tenure::backend::Fencing;
 use tenure::backend::{Hazard, LeaseClock, Liveness, Order, Reach, WakeUp};
-use tenure::{Fencing, Guarantee, Profile};
+use tenure::{Guarantee, Profile};
 
 const FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../GUARANTEES.md");
 
@@ -128,6 +129,7 @@ fn reach(reach: Reach) -> &'static str {
         Reach::Process => "tasks of one process",
         Reach::Machine => "processes of one machine",
         Reach::Network => "all clients that reach the server",
+        _ => panic!("describe it here"),
     }
 }
 
@@ -138,6 +140,7 @@ fn order(order: Order) -> &'static str {
         Order::Fifo => "fair",
         Order::Both => "unfair and fair",
         Order::FifoForBoth => "fair, also when unfair is asked for",
+        _ => panic!("describe it here"),
     }
 }
 
@@ -147,6 +150,7 @@ fn liveness(liveness: Liveness) -> &'static str {
         Liveness::Lease(LeaseClock::ServerWall) => "its lease, on the server's wall clock",
         Liveness::Lease(LeaseClock::ServerMonotonic) => "its lease, on the server's monotonic clock",
         Liveness::Session => "the end of its session",
+        _ => panic!("describe it here"),
     }
 }
 
@@ -171,6 +175,7 @@ fn fencing(fencing: Fencing) -> &'static str {
         Fencing::Process => "until the process ends",
         Fencing::UntilDataLossAndBackwardClock => "until writes are lost and the clock runs backward",
         Fencing::Durable => "through every crash, until the data is lost and the clock runs backward",
+        _ => panic!("describe it here"),
     }
 }
 
@@ -179,5 +184,6 @@ fn wake_up(wake_up: WakeUp) -> &'static str {
         WakeUp::Poll => "polling",
         WakeUp::Lossy => "a message that may be lost, and polling",
         WakeUp::Reliable => "a message, and polling",
+        _ => panic!("describe it here"),
     }
 }

@@ -3,7 +3,8 @@
 
 use std::time::Duration;
 
-use tenure::{Client, Guard, LockKey, Query, Settings};
+use tenure::inspect::Query;
+use tenure::{Client, Guard, LockKey, Settings};
 use tenure_servers::Redis;
 use tokio::runtime::Runtime;
 

@@ -14,7 +14,8 @@ use fixture::{Fixture, Process, wait_for};
 use http::LIMIT;
 use rusqlite::Connection;
 use rustix::process::Signal;
-use tenure::{LockKey, Query};
+use tenure::LockKey;
+use tenure::inspect::Query;
 use tokio::runtime::Builder;
 
 struct Server {

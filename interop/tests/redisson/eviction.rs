@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use tenure::{HolderId, Kind, LockKey, LostCause, Query, ReleaseTarget};
+use tenure::inspect::Query;
+use tenure::{HolderId, Kind, LockKey, LostCause, ReleaseTarget};
 
 use crate::fixture::{Fixture, PROMPT, assert_holds_nothing, within};
 

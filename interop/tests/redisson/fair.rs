@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use tenure::{Error, HolderId, LockKey, Query};
+use tenure::inspect::Query;
+use tenure::{Error, HolderId, LockKey};
 use tenure_interop::redisson::{Jvm, Lock, Version};
 
 use crate::fixture::{Fixture, LEASE, MOMENT, PROMPT, is_still_waiting_after, within};

@@ -1,8 +1,9 @@
 //! `tenure doctor`: everything that weakens locks, in the store and in the way it was chosen.
 
 use serde::Serialize;
+use tenure::Profile;
 use tenure::backend::escape_control;
-use tenure::{Finding, Profile, Severity};
+use tenure::inspect::{Finding, Severity};
 
 use super::store::{ChosenStore, disconnect};
 use crate::args::Global;

@@ -4,7 +4,8 @@ use std::collections::HashSet;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
-use tenure::{Client, HolderId, HolderStatus, Kind, LockStatus, Mode, Query, WaiterStatus};
+use tenure::inspect::{HolderStatus, LockStatus, Query, WaiterStatus};
+use tenure::{Client, HolderId, Kind, Mode};
 
 use super::store::{connect_if_present, disconnect, key};
 use crate::args::{Global, Ls, Show};

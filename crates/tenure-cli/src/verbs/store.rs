@@ -5,7 +5,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use tenure::backend::escape_control;
-use tenure::{Client, Error, Finding, LockKey, Settings, StoreUrl};
+use tenure::inspect::Finding;
+use tenure::{Client, Error, LockKey, Settings, StoreUrl};
 
 use crate::account::Account;
 use crate::args::Global;
@@ -126,7 +127,10 @@ fn settings(label: Option<&str>) -> Settings {
         return settings;
     }
     let user = Account::of_this_user().map(|account| account.name);
-    let place = settings.label.rsplit_once('@').map(|(_, place)| place.to_owned());
+    let place = settings
+        .get_label()
+        .rsplit_once('@')
+        .map(|(_, place)| place.to_owned());
     match (user.filter(|user| !user.is_empty()), place) {
         (Some(user), Some(place)) => settings.label(format!("{user}@{place}")),
         _ => settings,

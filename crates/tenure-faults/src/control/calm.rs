@@ -4,7 +4,8 @@ use std::io;
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use tenure::{Client, Query};
+use tenure::Client;
+use tenure::inspect::Query;
 
 use super::crew::{Crew, within};
 use crate::judge::{Finding, Law};

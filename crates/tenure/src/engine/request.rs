@@ -88,7 +88,7 @@ impl LockRequest {
         fairness: Fairness,
         reserve: u32,
     ) -> Arc<Claim> {
-        let most = if self.may_hand_over() && context.settings.passing {
+        let most = if self.may_hand_over() && context.settings.local_handover {
             context
                 .settings
                 .grants

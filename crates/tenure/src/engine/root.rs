@@ -32,7 +32,7 @@ impl Engine {
         let tasks = Tasks::new(context.settings.own_thread);
         let profile = context.store.profile();
         let rules = Rules {
-            local_handover: context.settings.passing,
+            local_handover: context.settings.local_handover,
             offer_window: context.settings.offer_window,
             policy: PolicyLimits {
                 reports_waiters: profile.reports_waiters,

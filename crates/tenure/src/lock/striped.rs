@@ -5,6 +5,7 @@ use std::sync::Arc;
 use tenure_backend::LockKey;
 
 use crate::engine::Engine;
+use crate::error::Error;
 use crate::lock::mutex::Mutex;
 
 /// A fixed number of mutexes that stand for any number of names: bounded in the store, whatever the names are.
@@ -27,15 +28,22 @@ pub struct Striped {
 }
 
 impl Striped {
-    /// The most stripes that there may be: each is a mutex that is made at once.
+    /// The most stripes that there may be: each is a mutex that is made at once. More are
+    /// [`Invalid`](crate::Error::Invalid) at first use.
     pub const MOST: usize = 1 << 16;
 
     pub(crate) fn new(engine: &Arc<Engine>, key: &str, stripes: usize) -> Self {
-        assert!(
-            stripes <= Self::MOST,
-            "at most {} stripes, not {stripes}: more would hardly be fewer collisions",
-            Self::MOST
-        );
+        if stripes > Self::MOST {
+            let message = format!(
+                "at most {} stripes, not {stripes}: more would hardly be fewer collisions",
+                Self::MOST
+            );
+            let mut refused = Mutex::new(engine, key);
+            refused.0.queue = Err(Error::Invalid(message.into()));
+            return Striped {
+                stripes: Arc::new([refused]),
+            };
+        }
         // Either all names can be locked or none: which stripe is whose is the hash's choice.
         let longest = format!("{key}#{}", stripes.max(1) - 1);
         let fits = LockKey::new(&longest).is_ok();

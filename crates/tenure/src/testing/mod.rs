@@ -50,3 +50,20 @@ mod clock;
 mod lab;
 
 pub use lab::Lab;
+
+use crate::settings::Settings;
+
+/// Derives a client's ID and the jitter of its timers from `seed`, so that a test can be repeated exactly.
+///
+/// Two clients with the same seed have the same ID, and release each other's locks.
+///
+/// # Examples
+/// ```
+/// use tenure::{Settings, testing::seeded};
+///
+/// let settings = seeded(Settings::default(), [7; 16]);
+/// ```
+pub fn seeded(settings: Settings, seed: [u8; 16]) -> Settings {
+    let seed = Some(seed);
+    Settings { seed, ..settings }
+}

@@ -3,9 +3,10 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use tenure::Settings;
 use tenure::backend::SystemClock;
 use tenure::blocking::{self, Client, Guard, Mutex};
-use tenure::{Query, Settings};
+use tenure::inspect::Query;
 use tenure_memory::MemoryStore;
 
 pub(crate) const MS: Duration = Duration::from_millis(1);
@@ -60,7 +61,7 @@ pub(crate) fn one_queues(client: &Client, key: &str) -> bool {
     waiters.is_some_and(|waiters| waiters.len() == 1)
 }
 
-pub(crate) fn statuses_of(client: &Client, key: &str) -> Vec<tenure::LockStatus> {
+pub(crate) fn statuses_of(client: &Client, key: &str) -> Vec<tenure::inspect::LockStatus> {
     let query = Query::Key(tenure::LockKey::new(key).expect("the key is one"));
     client.inspect(query).expect("memory answers").items
 }

@@ -278,7 +278,7 @@ fn the_blocking_client_shows_profile_and_settings() {
     assert_error!(client.require(Guarantee::SurvivesFailover), Error::Unsupported(_));
     let guard = client.mutex("k").lock().expect("it is free");
     assert_eq!(guard.require_token().ok(), guard.token());
-    assert_eq!(guard.lease(), Settings::default().lease);
+    assert_eq!(guard.lease(), Settings::default().get_lease());
     let now = SystemClock.now();
     assert!(guard.believe_until() > now && guard.believe_until() < now + guard.lease());
     let seen = statuses_of(&client, "k");

@@ -37,8 +37,9 @@ async fn contradictory_options_are_refused_before_any_call() {
 #[tokio::test(start_paused = true)]
 async fn settings_of_zero_use_the_minimum_and_still_work() {
     let fixture = Fixture::new();
-    let mut settings = Settings::default();
-    (settings.call_limit, settings.offer_window) = (Duration::ZERO, Duration::ZERO);
+    let settings = Settings::default()
+        .call_limit(Duration::ZERO)
+        .offer_window(Duration::ZERO);
     let (client, backend) = fixture.faulty_client_with(settings);
     let mutex = client.mutex("k");
     // A call that is in flight for some time still places its claim.

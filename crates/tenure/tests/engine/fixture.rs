@@ -8,10 +8,8 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-use tenure::{
-    Client, Error, Guard, HolderId, LockKey, LockStatus, Lost, Mutex, Profile, Query, ReleaseTarget,
-    Settings, WaiterStatus,
-};
+use tenure::inspect::{LockStatus, Query, WaiterStatus};
+use tenure::{Client, Error, Guard, HolderId, LockKey, Lost, Mutex, Profile, ReleaseTarget, Settings};
 use tenure_backend::{
     AcquireReply, Backend, Claim, ClaimId, ClaimRef, ClientId, Clock, Fairness, Mode, OwnerId,
 };
@@ -82,7 +80,7 @@ impl Fixture {
     /// A fixture with one client that holds the key `k`, and that releases it through the store.
     pub(crate) async fn holding() -> (Self, Client, Arc<FaultyBackend>, Guard) {
         let fixture = Fixture::new();
-        let (client, backend) = fixture.faulty_client_with(Settings::default().passing(false));
+        let (client, backend) = fixture.faulty_client_with(Settings::default().local_handover(false));
         let guard = client.mutex("k").lock().await.expect("the key is free");
         (fixture, client, backend, guard)
     }

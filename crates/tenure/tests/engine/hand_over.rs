@@ -55,7 +55,7 @@ async fn a_local_handover_makes_no_call() {
 
 #[tokio::test(start_paused = true)]
 async fn without_local_hand_over_the_release_grants_in_one_call() {
-    let (client, backend) = Fixture::new().faulty_client_with(Settings::default().passing(false));
+    let (client, backend) = Fixture::new().faulty_client_with(Settings::default().local_handover(false));
     let ([first, next], calls) = hand_over(&client, &backend).await;
     assert_ne!(first, next);
     assert_eq!(calls, 1);
@@ -69,7 +69,7 @@ async fn a_client_on_a_network_releases_a_hot_key_once_a_second() {
             let fixture = Fixture::new();
             let mut profile = fixture.backend().profile().clone();
             profile.reach = reach;
-            let settings = Settings::default().passing(local_hand_over);
+            let settings = Settings::default().local_handover(local_hand_over);
             let client = Client::new(faulty_with_profile(fixture.backend(), profile), settings);
             hammer(&client, 4, 3 * MS).await;
             let (other, mut got) = (fixture.client().mutex("k"), 0);

@@ -82,7 +82,7 @@ async fn the_linger_time_counts_from_the_grant() {
 #[tokio::test(start_paused = true)]
 async fn without_linger_or_local_hand_over_nothing_lingers() {
     let fixture = Fixture::new();
-    let off = Settings::default().linger(LINGER).passing(false);
+    let off = Settings::default().linger(LINGER).local_handover(false);
     for (name, client) in [
         ("by default", fixture.client()),
         ("without local hand-over", fixture.client_with(off)),

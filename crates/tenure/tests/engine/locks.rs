@@ -210,6 +210,16 @@ async fn a_striped_key_serves_all_names_or_none() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn too_many_stripes_are_refused_at_first_use() {
+    let client = World::new().client();
+    let most = client.striped("k", tenure::Striped::MOST);
+    most.mutex("name").lock().await.unwrap().unlock().await.unwrap();
+    let striped = client.striped("k", tenure::Striped::MOST + 1);
+    assert_error!(striped.mutex("name").lock().await, Error::Invalid(_));
+    assert_error!(striped.mutex("name").try_lock().await, Error::Invalid(_));
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_striped_name_always_has_the_same_stripe() {
     let (_, clients) = Fixture::clients::<2>();
     let [here, elsewhere] = clients.map(|client| client.striped("cart", 8));

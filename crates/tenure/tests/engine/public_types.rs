@@ -5,13 +5,14 @@ use tenure::backend::{
     ReleaseReply, ReleaseRequest, RenewReply, RenewRequest, Successor, SystemClock, TokenRange, WakeSignal,
     Wakes,
 };
+use tenure::backend::{Evidence, Fairness, Fencing};
 use tenure::fenced::{BadName, BadStatement, Dialect, Fence, FencedCell, Slot, Stale, Statement, Trigger};
+use tenure::inspect::{Cursor, Finding, HolderStatus, LockStatus, Page, Query, Severity, WaiterStatus};
 use tenure::{
-    Acquire, BackendError, Change, Changes, ClaimId, ClaimRef, Client, Cursor, DurationError, Effect,
-    Election, Error, Evidence, Fairness, Fault, Fencing, FencingToken, Finding, Guarantee, Guard, HolderId,
-    HolderStatus, Instant, Kind, Leader, Lock, LockKey, LockStatus, Lost, LostCause, Mode, Multi, MultiGuard,
-    Mutex, Owner, Page, Profile, Query, ReleaseTarget, RwLock, Semaphore, Settings, Severity, StoreUrl,
-    Striped, UrlError, WaiterStatus,
+    Acquire, BackendError, Change, Changes, ClaimId, ClaimRef, Client, DurationError, Effect, Election,
+    Error, Fault, FencingToken, Guarantee, Guard, HolderId, Instant, Kind, Leader, Lock, LockKey, Lost,
+    LostCause, Mode, Multi, MultiGuard, Mutex, Owner, Profile, ReleaseTarget, RwLock, Semaphore, Settings,
+    StoreUrl, Striped, UrlError,
 };
 
 fn send<T: Send>() {}

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use tenure::testing::seeded;
 use tenure::{Client, ReleaseTarget, Settings};
 use tenure_backend::{Backend, ClaimId, Clock, Instant, LockKey};
 use tenure_testkit::{Chaos, Dice, FaultyBackend, Rule, Weather, check};
@@ -178,8 +179,7 @@ fn client(world: &Arc<World>, number: usize, weather: Weather, dice: &mut Dice) 
         calm,
         dice: Mutex::new(Dice::new(dice.roll())),
     };
-    let mut settings = Settings::default().label(calm::label(number));
-    settings.seed = Some(name(dice));
+    let settings = seeded(Settings::default().label(calm::label(number)), name(dice));
     let wire = FaultyBackend::new(wire).with_profile(profile);
     Client::new(Arc::new(wire), settings)
 }
