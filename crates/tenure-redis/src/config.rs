@@ -35,44 +35,42 @@ const OPTIONS: &[Known] = &[
 /// use tenure_redis::Config;
 ///
 /// let config = Config::from_url(&StoreUrl::parse("redis://ada:s3cr3t@cache.example/2")?)?;
-/// assert_eq!((config.address(), config.database), ("cache.example:6379".to_owned(), 2));
+/// assert_eq!(config.address(), "cache.example:6379");
 /// assert!(!format!("{config:?}").contains("s3cr3t"));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Debug)]
 pub struct Config {
     /// The server. The default port is 6379.
-    pub host: Host,
+    pub(crate) host: Host,
     /// The ACL user. Without one, the password is that of the default user.
-    pub user: Option<String>,
+    pub(crate) user: Option<String>,
     /// The password, if the server asks for one. A user without a password logs in with an empty one.
-    pub password: Option<Secret>,
+    pub(crate) password: Option<Secret>,
     /// The file that holds the password. It is read again at each connect, so that the password can be rotated. If it
     /// is set, `password` is not used.
-    pub password_file: Option<PathBuf>,
+    pub(crate) password_file: Option<PathBuf>,
     /// Number of the database: 0 unless the URL's path names another.
-    pub database: u32,
+    pub(crate) database: u32,
     /// Time limit for connecting: 5 s, enough for three lost packets.
-    pub connect_timeout: Duration,
+    pub(crate) connect_timeout: Duration,
     /// Time limit for a reply: 3 s, Redisson's own default. A connection that exceeds it is closed with all its
     /// calls, up to a quarter of the limit later.
-    pub command_timeout: Duration,
+    pub(crate) command_timeout: Duration,
     /// TLS settings; `None` for plain text.
-    pub tls: Option<Tls>,
+    pub(crate) tls: Option<Tls>,
     /// Lets a lone caller spin for its reply.
     ///
     /// A caller that calls again within 100 µs of its last reply polls the socket for up to 100 µs before its thread
     /// sleeps. This is faster if the server runs on the same machine, but it keeps the core busy, and other tasks of
     /// the thread wait. The default is true.
-    pub spin: bool,
+    pub(crate) spin: bool,
     /// The clock that measures leases; by default the system's.
-    pub clock: Arc<dyn Clock>,
+    pub(crate) clock: Arc<dyn Clock>,
     /// Number of calls in flight from which on claims are batched. Tests batch from the first call on.
-    #[doc(hidden)]
-    pub batch_from: usize,
+    pub(crate) batch_from: usize,
     /// Number of batches in flight at once; by default it follows the round-trip time. Tests fix it.
-    #[doc(hidden)]
-    pub concurrent_batches: Option<usize>,
+    pub(crate) concurrent_batches: Option<usize>,
 }
 
 /// TLS settings: the trusted authorities, and the certificate of the client.
@@ -149,6 +147,92 @@ impl Config {
             spin: options.flag("spin").unwrap_or(defaults.spin),
             ..defaults
         })
+    }
+
+    /// Sets the server. Its port is 6379 unless it says otherwise.
+    #[must_use]
+    pub fn host(self, host: Host) -> Self {
+        Config { host, ..self }
+    }
+
+    /// Sets the ACL user; without one a password is the default user's.
+    #[must_use]
+    pub fn user(self, user: impl Into<String>) -> Self {
+        let user = Some(user.into());
+        Config { user, ..self }
+    }
+
+    /// Sets the password.
+    #[must_use]
+    pub fn password(self, password: Secret) -> Self {
+        let password = Some(password);
+        Config { password, ..self }
+    }
+
+    /// Sets the file that holds the password, read again at each connect so that the password can be rotated.
+    #[must_use]
+    pub fn password_file(self, file: impl Into<PathBuf>) -> Self {
+        let password_file = Some(file.into());
+        Config {
+            password_file,
+            ..self
+        }
+    }
+
+    /// Sets the number of the database: 0 by default.
+    #[must_use]
+    pub fn database(self, database: u32) -> Self {
+        Config { database, ..self }
+    }
+
+    /// Sets how long it may take to connect: 5 s by default, as long as three lost packets cost.
+    #[must_use]
+    pub fn connect_timeout(self, connect_timeout: Duration) -> Self {
+        Config {
+            connect_timeout,
+            ..self
+        }
+    }
+
+    /// Sets how long the server may take to answer: 3 s by default, Redisson's own limit.
+    #[must_use]
+    pub fn command_timeout(self, command_timeout: Duration) -> Self {
+        Config {
+            command_timeout,
+            ..self
+        }
+    }
+
+    /// Speaks TLS; plain text by default.
+    #[must_use]
+    pub fn tls(self, tls: Tls) -> Self {
+        let tls = Some(tls);
+        Config { tls, ..self }
+    }
+
+    /// Sets whether a lone caller that asks again within 100 µs spins for its answer: true by default.
+    #[must_use]
+    pub fn spin(self, spin: bool) -> Self {
+        Config { spin, ..self }
+    }
+
+    /// Sets the clock on which leases are believed: the system's by default.
+    #[must_use]
+    pub fn clock(self, clock: Arc<dyn Clock>) -> Self {
+        Config { clock, ..self }
+    }
+
+    /// Sets how many calls may be in flight before claims are batched, and how many batches are in flight at once (`None`:
+    /// by the distance to the server). For this crate's own tests.
+    #[doc(hidden)]
+    #[must_use]
+    pub fn batching(self, batch_from: Option<usize>, concurrent_batches: Option<usize>) -> Self {
+        let batch_from = batch_from.unwrap_or(self.batch_from);
+        Config {
+            batch_from,
+            concurrent_batches,
+            ..self
+        }
     }
 
     /// The server as `host:port`.
@@ -233,4 +317,35 @@ fn tls(url: &StoreUrl, options: &Options) -> Result<Option<Tls>, BackendError> {
 
 fn invalid(message: impl fmt::Display) -> BackendError {
     BackendError::new(Fault::Invalid, Effect::None, message.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config(url: &str) -> Result<Config, BackendError> {
+        Config::from_url(&StoreUrl::parse(url).expect("a URL"))
+    }
+
+    #[test]
+    fn a_url_says_where_who_and_for_how_long() {
+        let read = config(
+            "redis://ada:s3cr3t@cache:6380/4?connect_timeout=1s&command_timeout=250ms&spin=false&layout=redisson",
+        );
+        let read = read.expect("it makes sense");
+        assert_eq!((read.address().as_str(), read.database), ("cache:6380", 4));
+        assert_eq!(read.user.as_deref(), Some("ada"));
+        assert_eq!(
+            (read.connect_timeout, read.command_timeout),
+            (Duration::from_secs(1), Duration::from_millis(250))
+        );
+        assert!(!read.spin);
+        let usual = config("redis://cache").expect("it makes sense");
+        assert_eq!(usual.address(), "cache:6379");
+        assert_eq!(
+            (usual.connect_timeout, usual.command_timeout),
+            (Duration::from_secs(5), Duration::from_secs(3))
+        );
+        assert!(usual.spin);
+    }
 }

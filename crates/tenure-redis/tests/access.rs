@@ -13,7 +13,7 @@ use tenure_backend::{
     Backend, BackendError, Cause, Claim, ClaimId, ClaimRef, ClientId, Effect, Fault, LockKey, Mode, Phase,
     Query, ReleaseRequest, ReleaseTarget, Severity,
 };
-use tenure_redis::{Config, RedisStore};
+use tenure_redis::RedisStore;
 use tenure_servers::Redis;
 
 /// Asserts that connecting fails with these words and without effect.
@@ -58,28 +58,6 @@ fn unsupported_urls_are_refused_with_a_reason() {
     }
 }
 
-#[test]
-fn a_url_sets_address_credentials_and_timeouts() {
-    let read = config(
-        "redis://ada:s3cr3t@cache:6380/4?connect_timeout=1s&command_timeout=250ms&spin=false&layout=redisson",
-    );
-    let read = read.expect("it makes sense");
-    assert_eq!((read.address().as_str(), read.database), ("cache:6380", 4));
-    assert_eq!(read.user.as_deref(), Some("ada"));
-    assert_eq!(
-        (read.connect_timeout, read.command_timeout),
-        (Duration::from_secs(1), Duration::from_millis(250))
-    );
-    assert!(!read.spin);
-    let defaults = config("redis://cache").expect("it makes sense");
-    assert_eq!(defaults.address(), "cache:6379");
-    assert_eq!(
-        (defaults.connect_timeout, defaults.command_timeout),
-        (Duration::from_secs(5), Duration::from_secs(3))
-    );
-    assert!(defaults.spin);
-}
-
 /// The user may be a misplaced password, so no error and no server gets it.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_user_without_a_password_is_not_the_default_user() {
@@ -90,10 +68,7 @@ async fn a_user_without_a_password_is_not_the_default_user() {
     ask(&["ACL", "SETUSER", "open", "on", "nopass", "~*", "&*", "+@all"]);
     let named = |name: &str| {
         let base = config(&server.url()).expect("a URL");
-        RedisStore::connect(Config {
-            user: Some(name.to_owned()),
-            ..base
-        })
+        RedisStore::connect(base.user(name))
     };
     let _store = named("open").await.expect("it needs no password");
     assert!(ask(&["CLIENT", "LIST"]).contains("user=open"));

@@ -12,7 +12,7 @@ use tenure_backend::{
     AcquireReply, Backend, Effect, Fault, Grant, Loss, MAX_NOT_AFTER, Mode, Phase, Query, RenewReply,
     RenewRequest, Severity,
 };
-use tenure_redis::{Config, RedisStore};
+use tenure_redis::RedisStore;
 use tenure_servers::{Data, Way};
 
 /// Time within which a call to a silent server must fail: the limit, a quarter more, and some for a busy machine.
@@ -143,10 +143,7 @@ async fn waiters_poll_until_a_lost_subscription_is_restored() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_silent_connection_is_closed_in_time_and_replaced() {
     let server = Server::start();
-    let config = Config {
-        command_timeout: Duration::from_secs(1),
-        ..server.config()
-    };
+    let config = server.config().command_timeout(Duration::from_secs(1));
     let store = RedisStore::connect(config).await.expect("the server answers");
     let (fixture, client, key) = Fixture::one_on(server).await;
     let claim = client.claim(&key, Mode::Exclusive);

@@ -83,6 +83,7 @@ impl Client {
     }
 
     /// An owner, on whose behalf locks can be nested. Two owners are never the same, whatever their names.
+    #[doc(alias = "reentrant")]
     pub fn owner(&self, name: impl AsRef<str>) -> Owner {
         Owner::new(
             self.engine.context().next_owner(),
@@ -92,6 +93,7 @@ impl Client {
     }
 
     /// An election: of all that campaign for `name`, one leads at a time. No I/O.
+    #[doc(alias = "leader")]
     pub fn election(&self, name: impl AsRef<str>) -> Election {
         Election::new(&self.engine, name.as_ref())
     }
@@ -151,6 +153,7 @@ impl Client {
     /// [`Error::Backend`], [`Error::Unsupported`], [`Error::Closed`]; [`Error::Mismatch`] for a key of a kind that the
     /// store cannot evict: [`inspect`](Client::inspect) shows which. After an unknown outcome it is safe to repeat for a
     /// named holder; repeated for all, it takes whoever holds by then.
+    #[doc(alias("force_unlock", "break"))]
     pub async fn evict(&self, holder: ReleaseTarget) -> Result<Vec<HolderId>, Error> {
         let by = Some(self.engine.context().settings.label.clone());
         let key = holder.key().clone();

@@ -228,6 +228,7 @@ impl Guard {
     /// # Errors
     /// [`Error::Lost`] if it is not; [`Error::Backend`] if the store did not answer, which says nothing of the lock;
     /// [`Error::Closed`] if the client was closed, or its runtime has ended.
+    #[doc(alias("extend", "renew", "refresh"))]
     pub async fn verify(&self) -> Result<(), Error> {
         let held = self.held();
         held.check()?;
@@ -248,6 +249,7 @@ impl Guard {
     /// [`Error::Lost`] if the lock was not held any more when it was given back: another may have held it meanwhile.
     /// [`Error::Backend`] if the store did not answer in time; the watchdog goes on trying until the lease would
     /// have ended. [`Error::Closed`] if the runtime of the client has ended: the lease frees it.
+    #[doc(alias = "release")]
     pub async fn unlock(self) -> Result<(), Error> {
         let mut guard = self;
         match guard.leave() {

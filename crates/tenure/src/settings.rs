@@ -61,6 +61,7 @@ impl Settings {
 
     /// Sets the lease of locks that name none: 30 s by default, as Redisson's `lockWatchdogTimeout`.
     #[must_use]
+    #[doc(alias = "ttl")]
     pub fn lease(self, lease: Duration) -> Self {
         Settings { lease, ..self }
     }

@@ -90,6 +90,7 @@ impl Election {
     ///
     /// # Errors
     /// As [`Mutex::lock`]; it waits for a store that is unavailable.
+    #[doc(alias = "elect")]
     pub fn campaign(&self) -> Acquire<Leader> {
         self.seat(Patience::Forever)
     }

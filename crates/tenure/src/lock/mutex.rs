@@ -64,6 +64,7 @@ impl Mutex {
     ///
     /// # Cancel safety
     /// See [`Acquire`]: dropping the future leaves nothing behind, and neither does the time limit.
+    #[doc(alias = "timeout")]
     pub fn lock_within(&self, limit: Duration) -> Acquire<Guard> {
         self.0.lock(Patience::Within(limit))
     }
@@ -74,6 +75,7 @@ impl Mutex {
     ///
     /// # Cancel safety
     /// See [`Acquire`]: dropping the future leaves nothing behind.
+    #[doc(alias = "nonblocking")]
     pub fn try_lock(&self) -> Acquire<Option<Guard>> {
         self.0.try_lock()
     }

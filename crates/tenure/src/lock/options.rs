@@ -112,6 +112,7 @@ macro_rules! options {
             /// Sets the lease: how long the store keeps the lock if this client dies. Renewed at a third of it.
             ///
             /// The default is [`Settings::lease`](crate::Settings::lease), 30 s. At least 30 ms.
+            #[doc(alias = "ttl")]
             pub fn lease(self, lease: std::time::Duration) -> Self {
                 crate::lock::options::Configure::set(self, |options| {
                     options.lease = lease;
@@ -124,6 +125,7 @@ macro_rules! options {
             /// Nothing is sent while it is held and nobody of this client waits for it, so a holder that is evicted learns
             /// of it when its lease ends, or by [`verify`](crate::Guard::verify). While others wait, the store is asked
             /// each third of the lease, and every 10 s at least.
+            #[doc(alias("ttl", "expire"))]
             pub fn fixed_lease(self, lease: std::time::Duration) -> Self {
                 crate::lock::options::Configure::set(self, |options| {
                     options.lease = lease;
@@ -155,6 +157,7 @@ macro_rules! options {
             ///
             /// Taken again, it is the first claim once more: the lease, `max_hold`, `at_least` and label of the first
             /// count, and those of this one are ignored; see [`Owner`](crate::Owner).
+            #[doc(alias = "reentrant")]
             pub fn owned_by(self, owner: &crate::Owner) -> Self {
                 crate::lock::options::Configure::set(self, |options| options.owner = Some(owner.clone()))
             }

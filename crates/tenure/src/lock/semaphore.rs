@@ -66,6 +66,7 @@ impl Semaphore {
     ///
     /// # Cancel safety
     /// See [`Acquire`]: dropping the future leaves nothing behind.
+    #[doc(alias = "timeout")]
     pub fn acquire_within(&self, limit: Duration) -> Acquire<Guard> {
         self.acquire_many_within(1, limit)
     }
