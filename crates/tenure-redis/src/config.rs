@@ -1,12 +1,15 @@
 //! Configuration: the server's address, credentials, timeouts and TLS.
 
 use std::fmt;
+use std::future::Future;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tenure_backend::{BackendError, Clock, Effect, Fault, SystemClock};
 use tenure_endpoint::{Host, Known, Options, Secret, StoreUrl, read_password_file};
+
+use crate::credentials::{Credentials, CredentialsSource};
 
 /// Number of calls in flight from which on claims are batched. Below it the server is idle between calls, so a claim that
 /// is sent alone is served sooner.
@@ -50,6 +53,8 @@ pub struct Config {
     /// The file that holds the password. It is read again at each connect, so that the password can be rotated. If it
     /// is set, `password` is not used.
     pub(crate) password_file: Option<PathBuf>,
+    /// Fetches user and password at each connect; those above are not used then.
+    pub(crate) credentials: Option<CredentialsSource>,
     /// Number of the database: 0 unless the URL's path names another.
     pub(crate) database: u32,
     /// Time limit for connecting: 5 s, enough for three lost packets.
@@ -93,6 +98,7 @@ impl Config {
             user: None,
             password: None,
             password_file: None,
+            credentials: None,
             database: 0,
             connect_timeout: Duration::from_secs(5),
             command_timeout: Duration::from_secs(3),
@@ -177,6 +183,32 @@ impl Config {
             password_file,
             ..self
         }
+    }
+
+    /// Sets a callback that fetches user and password at each connect, instead of fixed ones: for tokens that expire.
+    ///
+    /// The connect waits for it, within [`connect_timeout`](Config::connect_timeout). If it fails, its error is that of the
+    /// connect, and the next connect calls it again.
+    ///
+    /// # Examples
+    /// ```
+    /// use tenure_redis::{Config, Credentials, StoreUrl};
+    ///
+    /// let url = StoreUrl::parse("redis://cache.example")?;
+    /// let config = Config::from_url(&url)?.credentials(async || {
+    ///     // Ask the vault here.
+    ///     Ok(Credentials::user("ada", "s3cr3t"))
+    /// });
+    /// assert!(!format!("{config:?}").contains("s3cr3t"));
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn credentials<F>(self, fetch: impl Fn() -> F + Send + Sync + 'static) -> Self
+    where
+        F: Future<Output = Result<Credentials, BackendError>> + Send + 'static,
+    {
+        let credentials = Some(CredentialsSource::new(fetch));
+        Config { credentials, ..self }
     }
 
     /// Sets the number of the database: 0 by default.

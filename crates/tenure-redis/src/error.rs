@@ -29,6 +29,8 @@ pub(crate) enum ConnectError {
     Tls(io::Error),
     /// The password file could not be read.
     PasswordFile(PasswordFileError),
+    /// The callback gave no credentials.
+    Credentials(BackendError),
     /// The server's reply to `TIME` is malformed.
     Time,
     Other(RedisError),
@@ -57,6 +59,7 @@ pub(crate) fn unreachable(config: &Config, error: ConnectError) -> BackendError 
             let why = error.source().map(ToString::to_string).unwrap_or_default();
             return BackendError::because(Fault::Unavailable, effect, message, why);
         }
+        ConnectError::Credentials(error) => return error,
         ConnectError::Time => {
             let message = format!(
                 "Redis at {address} answers TIME with something that is no time: is a proxy between us and Redis that changes \

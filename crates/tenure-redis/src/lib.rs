@@ -5,6 +5,7 @@ mod backend;
 mod claims;
 mod config;
 mod connection;
+mod credentials;
 mod error;
 mod examine;
 mod inspect;
@@ -15,3 +16,5 @@ mod watch;
 
 pub use backend::RedisStore;
 pub use config::{Config, Tls};
+pub use credentials::Credentials;
+pub use tenure_endpoint::{Host, Secret, StoreUrl};

@@ -314,7 +314,7 @@ async fn keep_subscribed(dialer: Dialer, registry: &Registry, mut replaced: watc
 }
 
 async fn subscribe(dialer: &Dialer) -> Result<PubSub, ConnectError> {
-    Ok(PubSub::new(&dialer.handshake()?, dialer.dial().await?).await?)
+    Ok(PubSub::new(&dialer.handshake().await?, dialer.dial().await?).await?)
 }
 
 /// Wakes waiters for each message, until the connection ends.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use fixture::*;
 use tenure_backend::{Backend, BackendError, Effect, Fault, LockKey, Query};
-use tenure_redis::RedisStore;
+use tenure_redis::{Credentials, RedisStore};
 use tenure_servers::Redis;
 
 #[tokio::test(flavor = "multi_thread")]
@@ -39,6 +39,28 @@ async fn a_wrong_password_is_denied_and_no_password_is_shown() {
     let twice = format!("redis://:x@{host}?password_file={}", file.display());
     let error = config(&twice).expect_err("two passwords");
     assert_eq!(error.fault(), Fault::Invalid);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn credentials_are_fetched_at_each_connect() {
+    let server = Redis::start().expect("it starts");
+    server
+        .ask(&["CONFIG", "SET", "requirepass", PASSWORD])
+        .expect("it obeys");
+    let url = format!("redis://{}", server.address());
+    let plain = || config(&url).expect("a URL");
+    let fetched = plain().credentials(|| async { Ok(Credentials::password(PASSWORD)) });
+    let store = RedisStore::connect(fetched).await.expect("the right one");
+    assert!(!format!("{store:?}").contains(PASSWORD));
+    let named = plain().credentials(|| async { Ok(Credentials::user("default", PASSWORD)) });
+    RedisStore::connect(named).await.expect("the right one");
+    let wrong = plain().credentials(|| async { Ok(Credentials::password("wrong")) });
+    let wrong = RedisStore::connect(wrong).await.expect_err("a wrong one");
+    assert_eq!(wrong.fault(), Fault::Denied, "{wrong:?}");
+    let sealed = || BackendError::new(Fault::Unavailable, Effect::None, "the vault is sealed");
+    let sealed = plain().credentials(move || async move { Err(sealed()) });
+    let sealed = RedisStore::connect(sealed).await.expect_err("there are none");
+    assert_eq!(sealed.to_string(), "the vault is sealed");
 }
 
 /// Calls the store until it has noticed the closed connection and opened another.

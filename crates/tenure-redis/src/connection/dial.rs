@@ -121,10 +121,21 @@ impl Dialer {
         Ok(Box::new(stream))
     }
 
-    /// The user, password and database to log in with. Reads the password file again, because the password may have been
-    /// rotated.
-    pub(crate) fn handshake(&self) -> Result<RedisConnectionInfo, ConnectError> {
+    /// The user, password and database to log in with. Fetches credentials or reads the password file each time, because
+    /// they may have been rotated.
+    pub(crate) async fn handshake(&self) -> Result<RedisConnectionInfo, ConnectError> {
         let config = &self.config;
+        if let Some(source) = &config.credentials {
+            let fetched = source.fetch().await.map_err(ConnectError::Credentials)?;
+            let info = RedisConnectionInfo::default()
+                .set_lib_name("tenure", env!("CARGO_PKG_VERSION"))
+                .set_db(i64::from(config.database))
+                .set_password(fetched.password.expose());
+            return Ok(match &fetched.user {
+                Some(user) => info.set_username(user),
+                None => info,
+            });
+        }
         let file = config.password_file.as_deref().map(read_password_file);
         let file = file.transpose().map_err(ConnectError::PasswordFile)?;
         let password = file.map(|file| file.password).or_else(|| config.password.clone());

@@ -66,7 +66,7 @@ impl Wire {
             .set_response_timeout(None)
             .set_pipeline_buffer_size(PIPELINE_BUFFER);
         let (mut connection, driver) =
-            MultiplexedConnection::new_with_config(&dialer.handshake()?, stream, settings).await?;
+            MultiplexedConnection::new_with_config(&dialer.handshake().await?, stream, settings).await?;
         let round_trip = clock.now() - begun;
         let (alive, ended) = watch::channel(());
         let driver = tokio::spawn(async move {

@@ -109,7 +109,8 @@ async fn hand_over_is_cancel_safe() {
     for local_hand_over in [true, false] {
         for polls in 0..MOST {
             let fixture = Fixture::new();
-            let (client, backend) = fixture.faulty_client_with(Settings::default().local_handover(local_hand_over));
+            let (client, backend) =
+                fixture.faulty_client_with(Settings::default().local_handover(local_hand_over));
             let guard = client.mutex("k").lock().await.unwrap();
             let taker = queued(client.mutex("k").lock()).await;
             // Two yields per call, because the first poll of an unlock polls its release twice.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use tenure::{Error, Lock, multi};
 
-use crate::fixture::{MS, SECOND, Fixture, assert_error, pass};
+use crate::fixture::{Fixture, MS, SECOND, assert_error, pass};
 
 /// The error of a program, of which a lock's is one.
 #[derive(Debug)]
