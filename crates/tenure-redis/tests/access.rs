@@ -127,7 +127,7 @@ async fn the_documented_permissions_are_sufficient_and_minimal() {
                 cooldown: Duration::from_millis(1),
                 ..eviction_of(who)
             };
-            assert_eq!(a.depart(evicted).await.freed.len(), 1, "it may evict");
+            assert_eq!(a.send_release(evicted).await.freed.len(), 1, "it may evict");
         }
         fixture.command(&["SCRIPT", "FLUSH"]);
         let again = hold(&a, &fixture.trial.key()).await;
@@ -172,7 +172,7 @@ async fn a_denial_inside_a_script_has_an_unknown_effect() {
     let error = release_error(client.backend(), unlock_of(&claim)).await;
     assert_error(&error, (Fault::Denied, Effect::Unknown), "");
     fixture.command(&["ACL", "SETUSER", USER, "+publish"]);
-    client.withdraw(&claim).await.freed_nobody();
+    client.withdraw(&claim).await.freed_nothing();
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -49,7 +49,7 @@ async fn a_java_holder_is_evicted_by_its_shown_name() {
         ReleaseTarget::All(key.clone()),
     ] {
         java_hold(&fixture, &key, 60_000);
-        let evicted = client.depart(eviction_of(who)).await;
+        let evicted = client.send_release(eviction_of(who)).await;
         let freed: Vec<String> = evicted.freed.iter().map(ToString::to_string).collect();
         assert_eq!(freed, [JAVA]);
         assert!(!fixture.exists(key.as_str()));
@@ -65,7 +65,7 @@ async fn a_forced_unlock_by_java_shows_at_the_next_renewal() {
     let next = hold(&b, &key).await;
     let answer = a.renew(&claim).await;
     assert!(matches!(answer, RenewReply::Gone(Loss::Missing)), "{answer:?}");
-    a.release(&claim).await.freed_nobody();
+    a.release(&claim).await.freed_nothing();
     b.stays_alive(&next, Phase::Granted).await;
 }
 
@@ -85,7 +85,9 @@ async fn java_locks_without_expiry_or_in_transactions_are_evictable() {
         let status = client.status(&key).await.expect("it is held");
         assert_eq!(status.holders[0].id.to_string(), owner);
         assert_eq!(status.holders[0].remaining.is_some(), ends);
-        let evicted = client.depart(eviction_of(ReleaseTarget::All(key.clone()))).await;
+        let evicted = client
+            .send_release(eviction_of(ReleaseTarget::All(key.clone())))
+            .await;
         assert_eq!(evicted.freed.len(), 1, "{owner}");
         client.finds_free(&key, Mode::Exclusive).await;
     }

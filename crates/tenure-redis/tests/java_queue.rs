@@ -288,7 +288,7 @@ async fn the_head_is_woken_again_after_the_cooldown() {
         cooldown: Duration::from_millis(20),
         ..eviction_of(ReleaseTarget::All(key.clone()))
     };
-    assert_eq!(operator.depart(barred).await.freed.len(), 1);
+    assert_eq!(operator.send_release(barred).await.freed.len(), 1);
     assert!(!fixture.exists(key.as_str()), "the cooldown is over");
     for _ in ["at once", "and when the cooldown was over"] {
         next_channel(&mut listening).await;

@@ -12,7 +12,7 @@ use tenure_backend::{
     Claim, Effect, Fault, Kind, LockKey, Mode, Phase, Query, ReleaseReply, ReleaseRequest, ReleaseTarget,
     RenewReply, RenewRequest, Successor,
 };
-use tenure_testkit::suite::Client;
+use tenure_testkit::suite::TestClient;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_mutex_is_a_hash_field_that_expires_with_the_lease() {
@@ -92,7 +92,7 @@ async fn a_fair_waiter_is_in_redissons_list_and_zset() {
 #[tokio::test(flavor = "multi_thread")]
 async fn no_key_of_a_lock_remains_after_all_leases() {
     let (fixture, [a, b, c], _) = Fixture::three().await;
-    let brief = fixture.trial.brief();
+    let brief = fixture.trial.short_lease();
     // A waiter that withdraws sets the queue's expiry. Without one, only dead waiters are left.
     for withdraws in [false, true] {
         let key = fixture.trial.key();
@@ -123,7 +123,7 @@ async fn a_cooldown_holds_the_key_for_no_client() {
         cooldown,
         ..eviction_of(ReleaseTarget::Claim(claim.at.clone()))
     };
-    operator.depart(evicted).await.freed_it(&claim);
+    operator.send_release(evicted).await.freed_it(&claim);
     assert_eq!(fixture.text(&["HGETALL", key.as_str()]), "tenure:bar 1");
     fixture.assert_expires_after(key.as_str(), 20);
     assert_eq!(operator.status(&key).await, None, "no holder is shown");
@@ -163,7 +163,7 @@ async fn a_key_that_is_no_lock_is_refused_and_unchanged() {
         let refusal = client.try_acquire(&claim).await.expect_err("it is refused");
         assert_eq!(refusal.fault(), Fault::Store, "{refusal}");
         is_no_mutex(&client, &key).await;
-        client.withdraw(&claim).await.freed_nobody();
+        client.withdraw(&claim).await.freed_nothing();
         let answer = client.renew(&claim).await;
         assert!(matches!(answer, RenewReply::Gone(_)), "{answer:?}");
     }
@@ -182,7 +182,7 @@ async fn a_hash_of_another_program_is_refused() {
             for claim in both(&client, &key) {
                 let refusal = client.try_acquire(&claim).await.expect_err("it is refused");
                 assert_error(&refusal, (Fault::Store, Effect::None), "");
-                client.withdraw(&claim).await.freed_nobody();
+                client.withdraw(&claim).await.freed_nothing();
             }
             assert_eq!(fixture.number(&["HLEN", key.as_str()]), fields.len() as i64 / 2);
             assert_eq!(fixture.left(key.as_str()), -1);
@@ -196,7 +196,7 @@ async fn a_hash_of_another_program_is_refused() {
 }
 
 /// An unfair claim and a fair one.
-fn both(client: &Client, key: &LockKey) -> [Arc<Claim>; 2] {
+fn both(client: &TestClient, key: &LockKey) -> [Arc<Claim>; 2] {
     [
         client.claim(key, Mode::Exclusive),
         client.fair(key, Mode::Exclusive),
@@ -204,7 +204,7 @@ fn both(client: &Client, key: &LockKey) -> [Arc<Claim>; 2] {
 }
 
 /// Asserts that inspecting the key fails instead of showing it as free.
-async fn is_no_mutex(client: &Client, key: &LockKey) {
+async fn is_no_mutex(client: &TestClient, key: &LockKey) {
     let look = client.backend().clone().inspect(Query::Key(key.clone()));
     let refusal = look.await.expect_err("it is no mutex");
     assert_error(&refusal, (Fault::UnknownKind, Effect::None), "");
@@ -216,7 +216,7 @@ async fn evicting_an_empty_id_frees_no_holder() {
     let (_stage, client, key) = Fixture::one().await;
     let claim = hold(&client, &key).await;
     let nameless = ReleaseTarget::Foreign { key, id: "".into() };
-    client.depart(eviction_of(nameless)).await.freed_nobody();
+    client.send_release(eviction_of(nameless)).await.freed_nothing();
     client.stays_alive(&claim, Phase::Granted).await;
 }
 
@@ -300,7 +300,7 @@ async fn five_hundred_claims_are_renewed_in_one_call() {
     }
     fixture.command(&["CONFIG", "RESETSTAT"]);
     let renewals = claims.iter().map(|claim| RenewRequest::of(claim));
-    let answers = client.renew_all(renewals.collect()).await;
+    let answers = client.send_renewals(renewals.collect()).await;
     let is_alive = |answer: &RenewReply| matches!(answer, RenewReply::Alive { .. });
     assert!(answers.iter().all(is_alive));
     assert_eq!(fixture.script_calls(), 2);

@@ -8,11 +8,11 @@ use std::sync::Arc;
 
 use fixture::*;
 use tenure_backend::{Call, Cursor, HolderId, LockStatus, Page, Query};
-use tenure_testkit::suite::Client;
+use tenure_testkit::suite::TestClient;
 use tracing::Level;
 
 /// A page of a listing of all locks.
-fn page(client: &Client, after: Option<Cursor>, limit: u32) -> Call<Page<LockStatus>> {
+fn page(client: &TestClient, after: Option<Cursor>, limit: u32) -> Call<Page<LockStatus>> {
     let query = Query::Prefix {
         prefix: "".into(),
         after,
@@ -77,7 +77,7 @@ async fn foreign_names_with_control_characters_are_listed_and_evicted() {
     client.evict(&ours, by).await.freed_it(&ours);
     assert_evicted_by(&client.renew(&ours).await, by);
     client
-        .depart(eviction_of(waiter.id.clone().on(key.clone())))
+        .send_release(eviction_of(waiter.id.clone().on(key.clone())))
         .await;
     let status = client.status(&key).await.expect("it is held");
     assert_eq!(status.waiters.map(|all| all.len()), Some(0), "it was evicted");

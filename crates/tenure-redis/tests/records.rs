@@ -52,7 +52,7 @@ async fn a_renewal_writes_a_record_that_the_release_deletes() {
         raise: Some(run),
         ..RenewRequest::of(&successor)
     };
-    client.renew_all(vec![raise]).await;
+    client.send_renewals(vec![raise]).await;
     assert_eq!(noted(&successor), written(run, &successor.label));
     client.release(&successor).await.freed_it(&successor);
     assert_eq!(fixture.text(&["KEYS", "tenure_claim:*"]), "");
@@ -93,7 +93,7 @@ async fn a_record_expires_with_the_lease() {
     let is_alike = (of_lock - 100..=of_lock + 5).contains(&of_record);
     assert!(is_alike, "{of_record} ms of {of_lock} ms");
     let brief = shortening(&claim, Duration::from_millis(200));
-    client.renew_all(vec![brief]).await;
+    client.send_renewals(vec![brief]).await;
     wait_until(|| fixture.number(&["EXISTS", key.as_str(), &record(&claim)]) == 0);
 }
 
@@ -104,7 +104,7 @@ async fn a_fixed_lease_is_confirmed_when_the_memory_is_full() {
     let claim = hold(&client, &key).await;
     for (memory, is_written) in [("1", false), ("0", true)] {
         fixture.command(&["CONFIG", "SET", "maxmemory", memory]);
-        let answers = client.renew_all(vec![shortening(&claim, claim.lease)]).await;
+        let answers = client.send_renewals(vec![shortening(&claim, claim.lease)]).await;
         assert!(matches!(answers[..], [RenewReply::Alive { .. }]), "{answers:?}");
         assert_eq!(fixture.exists(&record(&claim)), is_written);
     }
@@ -242,7 +242,7 @@ async fn a_claim_that_does_not_hold_leaves_no_record() {
     let known = format!("tenure_claims:{}", held.at.id.client());
     fixture.command(&["DEL", &known]);
     let all = eviction_of(ReleaseTarget::All(evicted_by_key.at.key.clone()));
-    operator.depart(all).await.freed_it(evicted_by_key);
+    operator.send_release(all).await.freed_it(evicted_by_key);
     let noted = claims.each_ref().map(|claim| {
         let text = fixture.text(&["GET", &record(claim)]);
         text.chars().next().expect("an answer")
@@ -257,7 +257,7 @@ async fn the_record_of_an_eviction_outlives_the_lease() {
     let claim = hold(&holder, &key).await;
     operator.evict(&claim, "alice").await.freed_it(&claim);
     // Another client, which does not know the claim, releases it.
-    operator.release(&claim).await.freed_nobody();
+    operator.release(&claim).await.freed_nothing();
     fixture.trial.pass(Duration::from_secs(50)).await;
     // The lease was 60 s.
     assert_evicted_by(&holder.renew(&claim).await, "alice");

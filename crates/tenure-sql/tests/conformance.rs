@@ -9,7 +9,7 @@ use std::time::Duration;
 use tempfile::TempDir;
 use tenure_backend::{Backend, Call, Clock};
 use tenure_sql::{Config, sqlite};
-use tenure_testkit::{Ailment, ManualClock, Subject};
+use tenure_testkit::{ManualClock, StoreFailure, Subject};
 
 /// The time for which clients wait for each other. Longer than the default, so that a slow disk fails no test.
 const BUSY_LIMIT: Duration = Duration::from_secs(60);
@@ -68,10 +68,10 @@ impl Subject for LockFile {
 
     /// Renames a table, so that all statements fail, and renames it back. Missing permissions are not simulated,
     /// because they have no effect for root.
-    fn ail(&self, ailment: Option<Ailment>) -> Option<Call<()>> {
-        let statement = match ailment {
-            Some(Ailment::Denies) => return None,
-            Some(Ailment::OutOfOrder) => "ALTER TABLE claim RENAME TO claim_away",
+    fn set_failure(&self, failure: Option<StoreFailure>) -> Option<Call<()>> {
+        let statement = match failure {
+            Some(StoreFailure::AccessDenied) => return None,
+            Some(StoreFailure::Broken) => "ALTER TABLE claim RENAME TO claim_away",
             None => "ALTER TABLE claim_away RENAME TO claim",
         };
         Some(change(self.dir.path(), statement.to_owned()))

@@ -1,4 +1,5 @@
-//! Weather around any backend: delays, errors before and after the effect, duplicates, lost and spurious wakes.
+//! Random faults around any backend: delays, errors before and after the effect, repeated requests, lost and spurious
+//! wake-ups.
 
 use std::future::ready;
 use std::sync::Arc;
@@ -13,39 +14,39 @@ use tenure_backend::{
 use crate::Dice;
 use crate::faulty::{Exchange, Faults, FaultyBackend, Reply, Request, When};
 
-/// How many repetitions are kept for later; when one more comes, the oldest is delivered.
+/// Maximum number of requests kept for a late repetition. Beyond it, the oldest is delivered.
 const MAX_LATE: usize = 32;
 
-/// How bad the weather is. Odds are percentages of calls, and of a batch's elements.
+/// How often [`Chaos`] injects each fault. Rates are percentages of single calls and of batch elements.
 ///
 /// # Examples
 /// ```
-/// use tenure_testkit::Weather;
+/// use tenure_testkit::FaultRates;
 ///
-/// // Every third reply is lost on its way back, and nothing else happens.
-/// let lossy = Weather { fails_after: 33, ..Weather::CALM };
+/// // Loses every third reply, and injects no other fault.
+/// let lossy = FaultRates { fails_after: 33, ..FaultRates::NONE };
 /// assert_eq!(lossy.fails_before, 0);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Weather {
-    /// Each call is delayed by up to so much, drawn evenly; half of them are not delayed.
+pub struct FaultRates {
+    /// Maximum delay of a call. Half of the calls are not delayed; the others by a uniformly random time below it.
     pub delay: Duration,
-    /// Odds of `Unavailable` without effect.
+    /// Percentage of `Unavailable` errors without effect: the request is lost.
     pub fails_before: u8,
-    /// Odds of `Unavailable` though the store has done it.
+    /// Percentage of `Unavailable` errors after the store has acted: the reply is lost.
     pub fails_after: u8,
-    /// Odds that a request is delivered again later, during one of the client's next calls; its answer is
-    /// thrown away.
+    /// Percentage of requests that are delivered again, during a later call of the client. The second reply is
+    /// discarded.
     pub repeats: u8,
-    /// Odds that a wake-up is lost.
+    /// Percentage of lost wake-ups.
     pub loses_wake: u8,
-    /// How many wake-ups are sent for nothing to each watcher, some milliseconds apart.
+    /// Number of spurious wake-ups for each watcher, a few milliseconds apart.
     pub spurious_wakes: u32,
 }
 
-impl Weather {
-    /// Nothing happens.
-    pub const CALM: Weather = Weather {
+impl FaultRates {
+    /// No faults.
+    pub const NONE: FaultRates = FaultRates {
         delay: Duration::ZERO,
         fails_before: 0,
         fails_after: 0,
@@ -53,8 +54,8 @@ impl Weather {
         loses_wake: 0,
         spurious_wakes: 0,
     };
-    /// A bad day: every third call is hit by something.
-    pub const ROUGH: Weather = Weather {
+    /// High rates: about every third call has a fault.
+    pub const HIGH: FaultRates = FaultRates {
         delay: Duration::from_millis(1),
         fails_before: 10,
         fails_after: 10,
@@ -64,104 +65,104 @@ impl Weather {
     };
 }
 
-/// A backend in bad weather.
+/// Injects random faults between a client and a backend.
 ///
-/// It decides by its seed alone: the same calls in the same order meet the same weather. A correct store is
-/// still correct behind it, so the whole conformance suite passes through it.
+/// The seed decides everything: the same calls in the same order get the same faults. A correct store stays correct
+/// behind these faults, so the whole conformance suite passes through them.
 ///
 /// # Guarantees
-/// - An error before the effect is `Unavailable` with [`Effect::None`], and the store was not asked; one after
-///   the effect is `Unavailable` with [`Effect::Unknown`], and the store has done it. What was answered with
-///   [`Effect::None`] is never repeated.
-/// - Only requests that are safe to repeat are repeated: releases of named claims, renewals, and, where the
-///   store remembers ended claims, placements. The eviction of everybody and of foreign holders is not.
-/// - What would place an unfair claim after its client was told that it is refused is never repeated, neither its
-///   placement nor a release whose successor it is: a refused unfair claim leaves nothing in the store, so its client forgets
-///   it without a withdrawal, and a request that is answered and still sent again is outside the contract.
-/// - Its profile is the store's, but wake-ups that were reliable are lossy.
+/// - An error before the effect is `Unavailable` with [`Effect::None`], and the store did not receive the request. An
+///   error after the effect is `Unavailable` with [`Effect::Unknown`], and the store has acted. A request that was
+///   answered with [`Effect::None`] is never repeated.
+/// - Only requests that are safe to repeat are repeated: releases of named claims, renewals, and placements if the
+///   store remembers ended claims. Evictions of all holders or of foreign holders are not repeated.
+/// - The placement of an unfair claim is never repeated once the client knows that the store refused it, neither as a
+///   claim of its own nor as a successor. A refused unfair claim leaves nothing in the store, so its client forgets it
+///   without a withdrawal. The contract does not allow an answered request to be sent again.
+/// - The profile is that of the store, but reliable wake-ups become lossy.
 ///
 /// # Examples
 /// ```
 /// use std::sync::Arc;
 /// use tenure_backend::Backend;
-/// use tenure_testkit::{Chaos, Weather};
+/// use tenure_testkit::{Chaos, FaultRates};
 ///
-/// /// What an engine is tested on: the same store, and the same bad luck whenever the seed is the same.
-/// fn in_bad_weather(store: Arc<dyn Backend>, seed: u64) -> Arc<dyn Backend> {
-///     Arc::new(Chaos::new(store, seed, Weather::ROUGH))
+/// /// Puts random faults in front of a store. The same seed gives the same faults.
+/// fn unreliable(store: Arc<dyn Backend>, seed: u64) -> Arc<dyn Backend> {
+///     Arc::new(Chaos::new(store, seed, FaultRates::HIGH))
 /// }
 /// ```
 #[derive(Debug)]
 pub struct Chaos {
     inner: Arc<dyn Backend>,
-    weather: Weather,
-    fate: Arc<Mutex<Fate>>,
+    rates: FaultRates,
+    state: Arc<Mutex<ChaosState>>,
 }
 
 #[derive(Debug)]
-struct Fate {
+struct ChaosState {
     dice: Dice,
-    /// Requests that will be delivered again.
+    /// Requests to be delivered again.
     late: Vec<Request>,
 }
 
 impl Chaos {
-    /// Puts `inner` into the weather that `seed` decides.
-    pub fn new(inner: Arc<dyn Backend>, seed: u64, weather: Weather) -> FaultyBackend<Chaos> {
+    /// Puts faults in front of `inner`, at the given rates and decided by `seed`.
+    pub fn new(inner: Arc<dyn Backend>, seed: u64, rates: FaultRates) -> FaultyBackend<Chaos> {
         let mut profile = inner.profile().clone();
         profile.wake_up = profile.wake_up.min(WakeUp::Lossy);
-        let fate = Fate {
+        let state = ChaosState {
             dice: Dice::new(seed),
             late: Vec::new(),
         };
         let chaos = Chaos {
             inner,
-            weather,
-            fate: Arc::new(Mutex::new(fate)),
+            rates,
+            state: Arc::new(Mutex::new(state)),
         };
         FaultyBackend::new(chaos).with_profile(profile)
     }
 
-    /// The delay before a call, and the requests of earlier calls that arrive in the meantime.
-    async fn meanwhile(&self) {
-        let (delay, arriving) = self.next_delay();
+    /// Waits for the call's random delay, and delivers earlier requests again.
+    async fn delay_call(&self) {
+        let (delay, due) = self.next_delay();
         if delay.is_zero() {
             tokio::task::yield_now().await;
         } else {
             tokio::time::sleep(delay).await;
         }
-        for request in arriving {
-            self.deliver(request).await;
+        for request in due {
+            self.deliver_late(request).await;
         }
     }
 
     fn next_delay(&self) -> (Duration, Vec<Request>) {
-        let mut fate = self.fate.lock();
-        let Fate { dice, late } = &mut *fate;
+        let mut state = self.state.lock();
+        let ChaosState { dice, late } = &mut *state;
         let excess = late.len().saturating_sub(MAX_LATE);
-        let mut arriving: Vec<Request> = late.drain(..excess).collect();
+        let mut due: Vec<Request> = late.drain(..excess).collect();
         if dice.chance(30) && !late.is_empty() {
             let chosen = usize::try_from(dice.below(late.len() as u64)).unwrap_or(0);
-            arriving.push(late.remove(chosen));
+            due.push(late.remove(chosen));
         }
-        let most = u64::try_from(self.weather.delay.as_micros()).unwrap_or(u64::MAX);
+        let most = u64::try_from(self.rates.delay.as_micros()).unwrap_or(u64::MAX);
         let delay = if dice.chance(50) { 0 } else { dice.below(most) };
-        (Duration::from_micros(delay), arriving)
+        (Duration::from_micros(delay), due)
     }
 
-    /// Delivers a request again, and throws its answer away.
-    async fn deliver(&self, request: Request) {
+    /// Delivers a request again, and discards the reply.
+    async fn deliver_late(&self, request: Request) {
         let inner = self.inner.clone();
         match request {
             Request::Acquire(claim, not_after) => drop(inner.acquire(claim, not_after).await),
             Request::Renew(renewal) => drop(inner.renew(Batch::from_iter([renewal])).await),
-            Request::Release(departure) => drop(inner.release(Batch::from_iter([departure])).await),
+            Request::Release(release) => drop(inner.release(Batch::from_iter([release])).await),
             Request::Watch(_) | Request::Inspect(_) => {}
         }
     }
 
-    /// The request to deliver again later, if repeating it is within the contract. `lost` says that its reply will not
-    /// reach the client.
+    /// Returns the request to deliver again later, or `None` if the contract does not allow a repetition. If `lost` is
+    /// true, the client does not receive the reply.
     fn repeatable(&self, element: &Exchange, lost: bool) -> Option<Request> {
         if let Some(Err(error)) = &element.reply
             && error.effect() == Effect::None
@@ -176,27 +177,27 @@ impl Chaos {
                         AcquireReply::Waiting { .. } | AcquireReply::Recovering
                     )))
                 );
-                // The client forgets an unfair claim that was refused, so nothing would withdraw a repeated one.
-                let forgotten = refused && !lost && claim.fairness == Fairness::Unfair;
-                (self.inner.profile().remembers_ended && !forgotten)
+                // The client forgets a refused unfair claim, so nothing would withdraw a repeated one.
+                let is_forgotten = refused && !lost && claim.fairness == Fairness::Unfair;
+                (self.inner.profile().remembers_ended && !is_forgotten)
                     .then_some(Request::Acquire(claim, not_after))
             }
             Request::Renew(renewal) => Some(Request::Renew(renewal)),
-            Request::Release(mut departure) if matches!(departure.target, ReleaseTarget::Claim(_)) => {
-                // The client forgets an unfair successor that was refused, as in `acquire`.
-                departure
+            Request::Release(mut release) if matches!(release.target, ReleaseTarget::Claim(_)) => {
+                // The client also forgets a refused unfair successor, so the repetition must not place it.
+                release
                     .successor
                     .take_if(|successor| successor.claim.fairness == Fairness::Unfair);
-                Some(Request::Release(departure))
+                Some(Request::Release(release))
             }
             Request::Release(_) | Request::Watch(_) | Request::Inspect(_) => None,
         }
     }
 
     fn fail_before(&self, call: &mut [Exchange]) {
-        let dice = &mut self.fate.lock().dice;
+        let dice = &mut self.state.lock().dice;
         for element in call {
-            if dice.chance(self.weather.fails_before) {
+            if dice.chance(self.rates.fails_before) {
                 let message = "chaos: the request was lost before it reached the store";
                 element.fail(BackendError::new(Fault::Unavailable, Effect::None, message));
             }
@@ -204,15 +205,15 @@ impl Chaos {
     }
 
     fn fail_after(&self, call: &mut [Exchange]) {
-        let Fate { dice, late } = &mut *self.fate.lock();
+        let ChaosState { dice, late } = &mut *self.state.lock();
         for element in call.iter_mut().filter(|element| element.sent) {
-            let lost = dice.chance(self.weather.fails_after);
-            if dice.chance(self.weather.repeats) {
+            let lost = dice.chance(self.rates.fails_after);
+            if dice.chance(self.rates.repeats) {
                 late.extend(self.repeatable(element, lost));
             }
             match &mut element.reply {
                 Some(Ok(_)) if lost => {
-                    let message = "chaos: the store's answer was lost";
+                    let message = "chaos: the store's reply was lost";
                     element.fail(BackendError::new(Fault::Unavailable, Effect::Unknown, message));
                 }
                 Some(Ok(Reply::Watch(wakes))) => self.disturb(wakes),
@@ -223,19 +224,19 @@ impl Chaos {
 
     /// Loses some wake-ups and adds spurious ones.
     fn disturb(&self, wakes: &mut Wakes) {
-        let calm = std::mem::replace(wakes, Wakes::new(stream::empty()));
-        let (fate, loses_wake) = (self.fate.clone(), self.weather.loses_wake);
-        let heard = calm.filter(move |()| ready(!fate.lock().dice.chance(loses_wake)));
-        let fate = self.fate.clone();
-        let spurious = stream::unfold(self.weather.spurious_wakes, move |left| {
-            let pause = Duration::from_millis(1 + fate.lock().dice.below(10));
+        let wake_ups = std::mem::replace(wakes, Wakes::new(stream::empty()));
+        let (state, loses_wake) = (self.state.clone(), self.rates.loses_wake);
+        let kept = wake_ups.filter(move |()| ready(!state.lock().dice.chance(loses_wake)));
+        let state = self.state.clone();
+        let spurious = stream::unfold(self.rates.spurious_wakes, move |left| {
+            let pause = Duration::from_millis(1 + state.lock().dice.below(10));
             async move {
                 let left = left.checked_sub(1)?;
                 tokio::time::sleep(pause).await;
                 Some(((), left))
             }
         });
-        *wakes = Wakes::new(stream::select(heard, spurious));
+        *wakes = Wakes::new(stream::select(kept, spurious));
     }
 }
 
@@ -247,7 +248,7 @@ impl Faults for Chaos {
     async fn on(&self, when: When, call: &mut [Exchange]) {
         match when {
             When::Before => {
-                self.meanwhile().await;
+                self.delay_call().await;
                 self.fail_before(call);
             }
             When::After => self.fail_after(call),

@@ -1,4 +1,4 @@
-//! Clocks for tests: moved by hand, simulated over tokio's, and one that jumps at a chosen reading.
+//! Clocks for tests: one set by hand, one over tokio's time, and one that jumps at a chosen reading.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -6,10 +6,10 @@ use std::time::Duration;
 
 use tenure_backend::{Clock, Instant};
 
-/// Where the clocks of tests start: so far from the origin that arithmetic never saturates below.
+/// Start time of test clocks, far enough from the origin that subtraction never saturates.
 const START: Instant = Instant::from_nanos(1_000_000_000_000_000);
 
-/// A clock that moves only by hand. Clones are one clock.
+/// Clock that advances only when the test says so. Clones share one time.
 ///
 /// # Examples
 /// ```
@@ -26,12 +26,12 @@ const START: Instant = Instant::from_nanos(1_000_000_000_000_000);
 pub struct ManualClock(Arc<AtomicU64>);
 
 impl ManualClock {
-    /// A clock of its own.
+    /// Creates an independent clock.
     pub fn new() -> Self {
         ManualClock(Arc::new(AtomicU64::new(START.as_nanos())))
     }
 
-    /// Moves it forward.
+    /// Advances the clock.
     pub fn advance(&self, time: Duration) {
         let step = (Instant::ORIGIN + time).as_nanos();
         self.0.fetch_add(step, Ordering::SeqCst);
@@ -50,10 +50,10 @@ impl Clock for ManualClock {
     }
 }
 
-/// A clock over tokio's time, which tests can pause, plus what they add to it. Clones are one clock.
+/// Clock that follows tokio's time, which tests can pause, plus the suspends that they add. Clones share one time.
 ///
-/// [`advance`](SimClock::advance) moves tokio's time and this clock together, as the passing of time does.
-/// [`suspend`](SimClock::suspend) moves this clock alone, as a suspended machine does: timers do not count it.
+/// [`advance`](SimClock::advance) moves tokio's time and this clock together, like ordinary time.
+/// [`suspend`](SimClock::suspend) moves only this clock, like a suspended machine: timers do not count that time.
 ///
 /// # Examples
 /// ```
@@ -66,7 +66,7 @@ impl Clock for ManualClock {
 /// let (began, timers) = (clock.now(), tokio::time::Instant::now());
 /// clock.suspend(Duration::from_secs(60));
 /// assert_eq!(clock.now() - began, Duration::from_secs(60));
-/// assert_eq!(timers.elapsed(), Duration::ZERO, "no timer counts a suspend");
+/// assert_eq!(timers.elapsed(), Duration::ZERO, "timers do not count a suspend");
 /// clock.advance(Duration::from_secs(1)).await;
 /// assert_eq!(clock.now() - began, Duration::from_secs(61));
 /// assert_eq!(timers.elapsed(), Duration::from_secs(1));
@@ -79,7 +79,7 @@ pub struct SimClock {
 }
 
 impl SimClock {
-    /// A clock that starts at tokio's present time.
+    /// Creates a clock that starts at tokio's current time.
     pub fn new() -> Self {
         SimClock {
             origin: tokio::time::Instant::now(),
@@ -87,18 +87,18 @@ impl SimClock {
         }
     }
 
-    /// Lets time pass for timers and for this clock.
+    /// Advances tokio's time and this clock.
     ///
     /// # Cancel safety
-    /// Dropped before its first poll, time stands still; after it, time has passed.
+    /// If the future is dropped before its first poll, no time passes; after it, the whole time has passed.
     ///
     /// # Panics
-    /// Where tokio's time is not paused.
+    /// Panics if tokio's time is not paused.
     pub async fn advance(&self, time: Duration) {
         tokio::time::advance(time).await;
     }
 
-    /// Lets time pass for this clock alone.
+    /// Advances only this clock, as if the machine had been suspended.
     pub fn suspend(&self, time: Duration) {
         self.suspended.advance(time);
     }
@@ -116,10 +116,10 @@ impl Clock for SimClock {
     }
 }
 
-/// A clock that moves by hand and, once armed, jumps forward at its k-th reading. Clones are one clock.
+/// Clock set by hand that, once armed, jumps forward at its k-th reading. Clones share one time.
 ///
-/// With it a test finds out at which of its readings a program may be interrupted for long: a bug such as a
-/// `held_from` that is read after the reply shows at one of them.
+/// With it, a test simulates a long interruption at each point where the code reads the clock. A bug such as reading
+/// `held_from` after the reply shows at one of these points.
 ///
 /// # Examples
 /// ```
@@ -145,12 +145,12 @@ struct Trap {
 }
 
 impl JumpingClock {
-    /// A clock that does not jump yet.
+    /// Creates a clock that is not armed.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Makes the `reading`-th reading from here on (from 1) and all after it come `jump` later.
+    /// Makes the clock jump forward by `jump` at its `reading`-th reading from now, counted from 1.
     pub fn arm(&self, reading: u32, jump: Duration) {
         *self.trap.lock() = Some(Trap {
             readings_left: reading,
@@ -158,12 +158,12 @@ impl JumpingClock {
         });
     }
 
-    /// Takes back a jump that has not happened; whether it had happened.
+    /// Cancels a jump that has not happened yet. Returns true if it had already happened.
     pub fn disarm(&self) -> bool {
         self.trap.lock().take().is_none()
     }
 
-    /// The clock beneath, to be moved by hand; reading it sets nothing off.
+    /// Underlying clock. Reading it does not count towards the jump.
     pub fn manual(&self) -> &ManualClock {
         &self.clock
     }

@@ -1,6 +1,6 @@
-//! A small seeded source of chance, so that what a test did can be done again.
+//! A small seeded random number generator, so that a failed test can be repeated.
 
-/// Chance that a seed decides (splitmix64): the same seed gives the same numbers on every machine.
+/// Seeded random number generator (splitmix64). The same seed gives the same numbers on every machine.
 ///
 /// # Examples
 /// ```
@@ -12,12 +12,12 @@
 pub struct Dice(u64);
 
 impl Dice {
-    /// Dice of that seed.
+    /// Creates a generator from a seed.
     pub fn new(seed: u64) -> Self {
         Dice(seed)
     }
 
-    /// Any number.
+    /// Returns a random number from the whole range.
     pub fn roll(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let z = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -25,12 +25,12 @@ impl Dice {
         z ^ (z >> 31)
     }
 
-    /// A number below `bound`; 0 if the bound is 0.
+    /// Returns a random number below `bound`, or 0 if `bound` is 0.
     pub fn below(&mut self, bound: u64) -> u64 {
         self.roll().checked_rem(bound).unwrap_or(0)
     }
 
-    /// Whether something happens whose odds are so many percent.
+    /// Returns true with a probability of `percent`.
     pub fn chance(&mut self, percent: u8) -> bool {
         self.below(100) < u64::from(percent)
     }

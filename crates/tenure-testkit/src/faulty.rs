@@ -1,4 +1,5 @@
-//! One decorator for every fault between a client and its store: a hook sees each call twice and changes what it likes.
+//! Decorator for faults between a client and its store: a hook sees each call before and after the store, and may change
+//! its requests and replies.
 
 use std::fmt::Debug;
 use std::future::Future;
@@ -10,13 +11,13 @@ use tenure_backend::{
     Instant, LockStatus, Page, Profile, Query, ReleaseReply, ReleaseRequest, RenewReply, RenewRequest, Wakes,
 };
 
-/// A store behind faults that `F` decides.
+/// Backend whose calls pass through the fault hook `F`.
 ///
 /// # Guarantees
 /// - The hook runs once before and once after each `acquire`, `renew`, `release`, `watch` and `inspect`, with all
 ///   elements of the call.
-/// - An element that has a reply after the hook ran [`When::Before`] does not reach the store.
-/// - `examine` and `close` go to the store as they are.
+/// - An element that the hook has answered at [`When::Before`] does not reach the store.
+/// - `examine` and `close` go to the store without the hook.
 ///
 /// # Examples
 /// ```
@@ -24,11 +25,11 @@ use tenure_backend::{
 /// use tenure_backend::{Backend, BackendError, Effect, Fault};
 /// use tenure_testkit::{Exchange, Faults, FaultyBackend, When};
 ///
-/// /// A store whose answers are lost on the way back.
+/// /// Loses every reply of the store.
 /// #[derive(Debug)]
-/// struct Mute(Arc<dyn Backend>);
+/// struct ReplyLoss(Arc<dyn Backend>);
 ///
-/// impl Faults for Mute {
+/// impl Faults for ReplyLoss {
 ///     fn store(&self) -> Arc<dyn Backend> {
 ///         self.0.clone()
 ///     }
@@ -40,8 +41,8 @@ use tenure_backend::{
 ///     }
 /// }
 ///
-/// fn mute(store: Arc<dyn Backend>) -> Arc<dyn Backend> {
-///     Arc::new(FaultyBackend::new(Mute(store)))
+/// fn without_replies(store: Arc<dyn Backend>) -> Arc<dyn Backend> {
+///     Arc::new(FaultyBackend::new(ReplyLoss(store)))
 /// }
 /// ```
 #[derive(Debug)]
@@ -51,85 +52,85 @@ pub struct FaultyBackend<F> {
     clock: Arc<dyn Clock>,
 }
 
-/// Decides what happens to the calls of a [`FaultyBackend`].
+/// Hook that decides what happens to the calls of a [`FaultyBackend`].
 ///
 /// # Examples
 /// See [`FaultyBackend`].
 pub trait Faults: Debug + Send + Sync + 'static {
-    /// The store that the next call goes to.
+    /// Store that receives the next call.
     fn store(&self) -> Arc<dyn Backend>;
 
-    /// Wakes when the client is to believe that a connection was replaced.
+    /// Wake-ups that tell the client that its connection was replaced.
     fn reconnects(&self) -> Option<Wakes> {
         self.store().reconnects()
     }
 
-    /// Runs when the client makes a call, before there is a future.
+    /// Runs when the client makes a call, before it polls the call's future.
     fn called(&self, requests: &[Request]) {
         let _ = requests;
     }
 
-    /// Sees a call before it is sent and after the store has replied; may wait, and may change requests and replies.
+    /// Runs before a call is sent and after the store has replied. It may wait, and may change requests and replies.
     ///
     /// # Cancel safety
-    /// The future is dropped with the call that it belongs to.
+    /// The future is dropped together with its call.
     fn on(&self, when: When, call: &mut [Exchange]) -> impl Future<Output = ()> + Send;
 }
 
-/// At which point of a call the hook runs.
+/// Point of a call at which the hook runs.
 ///
 /// # Examples
 /// See [`FaultyBackend`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum When {
-    /// Nothing was sent yet.
+    /// Before the request is sent.
     Before,
-    /// The store has replied, or was not asked.
+    /// After the store has replied, or was skipped because the hook had answered.
     After,
 }
 
-/// One element of a call: its request and, as soon as there is one, its reply.
+/// One element of a call: its request and, once it exists, its reply.
 ///
 /// # Examples
 /// See [`FaultyBackend`].
 #[derive(Debug)]
 pub struct Exchange {
-    /// What the client asks for. A change before the call is sent reaches the store.
+    /// Request of the client. The store receives it as the hook left it at [`When::Before`].
     pub request: Request,
-    /// What the client will be answered. The errors of `renew` and `release` stand here, not in their replies.
+    /// Reply to the client. Errors of `renew` and `release` elements are here too, not within their replies.
     pub reply: Option<Result<Reply, BackendError>>,
-    /// When the client made the call.
+    /// Time at which the client made the call.
     pub asked: Instant,
     /// Whether the request has reached the store.
     pub sent: bool,
 }
 
 impl Exchange {
-    /// Has the client get this error.
+    /// Makes the client receive this error.
     pub fn fail(&mut self, error: BackendError) {
         self.reply = Some(Err(error));
     }
 }
 
-/// What a client asks of its store.
+/// Request of a client to its store.
 ///
 /// # Examples
 /// See [`FaultyBackend`].
 #[derive(Clone, Debug)]
 pub enum Request {
-    /// Place or poll a claim, until this moment.
+    /// Places a claim no later than this time, or polls it.
     Acquire(Arc<Claim>, Instant),
-    /// Keep a claim alive.
+    /// Renews a claim.
     Renew(RenewRequest),
-    /// Make holders or waiters absent.
+    /// Releases, withdraws or evicts.
     Release(ReleaseRequest),
-    /// Arm wake-ups for a claim.
+    /// Arms wake-ups for a claim.
     Watch(Arc<Claim>),
-    /// Show what is locked.
+    /// Inspects keys.
     Inspect(Query),
 }
 
-/// What the store replied.
+/// Reply of a store to a [`Request`].
 ///
 /// # Examples
 /// See [`FaultyBackend`].
@@ -147,7 +148,7 @@ pub enum Reply {
     Inspect(Page<LockStatus>),
 }
 
-/// A test tells the hook what to do through the backend.
+/// Gives a test access to the hook.
 impl<F> Deref for FaultyBackend<F> {
     type Target = F;
 
@@ -157,7 +158,7 @@ impl<F> Deref for FaultyBackend<F> {
 }
 
 impl<F: Faults> FaultyBackend<F> {
-    /// Puts the hook's store behind its faults.
+    /// Creates a backend over the hook's store.
     pub fn new(faults: F) -> Self {
         let store = faults.store();
         FaultyBackend {
@@ -167,12 +168,12 @@ impl<F: Faults> FaultyBackend<F> {
         }
     }
 
-    /// Has it claim another profile than its store's.
+    /// Replaces the profile, which is otherwise that of the store.
     pub fn with_profile(self, profile: Profile) -> Self {
         FaultyBackend { profile, ..self }
     }
 
-    /// Carries out one call. A hook that changes the kind of a request or of its reply is a bug of the test.
+    /// Carries out one call. The hook must not change the kind of a request or of its reply: that is a bug in the test.
     fn exchange(
         self: Arc<Self>,
         requests: Vec<Request>,
@@ -201,13 +202,13 @@ impl<F: Faults> FaultyBackend<F> {
             }
             self.faults.on(When::After, &mut call).await;
             let silence =
-                || BackendError::new(Fault::Unavailable, Effect::Unknown, "no answer for this element");
+                || BackendError::new(Fault::Unavailable, Effect::Unknown, "no reply for this element");
             let reply = |element: Exchange| element.reply.unwrap_or_else(|| Err(silence()));
             call.into_iter().map(reply).collect()
         }
     }
 
-    /// Carries out a call of one request, whose reply `take` knows.
+    /// Carries out a call with one request. `take` extracts the expected kind of reply.
     fn one<T: 'static>(self: Arc<Self>, request: Request, take: fn(Reply) -> Result<T, Reply>) -> Call<T> {
         let call = self.exchange(vec![request]);
         Call::new(async move {
@@ -217,13 +218,13 @@ impl<F: Faults> FaultyBackend<F> {
     }
 }
 
-/// Sends the requests of one call, all of one kind.
+/// Sends the requests of one call, which are all of one kind, to a store.
 pub(crate) async fn send(
     store: Arc<dyn Backend>,
     requests: Vec<Request>,
 ) -> Vec<Result<Reply, BackendError>> {
     let mut renewals = Batch::new();
-    let mut departures = Batch::new();
+    let mut releases = Batch::new();
     for request in requests {
         match request {
             Request::Acquire(claim, not_after) => {
@@ -232,10 +233,10 @@ pub(crate) async fn send(
             Request::Watch(claim) => return vec![store.watch(claim).await.map(Reply::Watch)],
             Request::Inspect(query) => return vec![store.inspect(query).await.map(Reply::Inspect)],
             Request::Renew(renewal) => renewals.push(renewal),
-            Request::Release(departure) => departures.push(departure),
+            Request::Release(release) => releases.push(release),
         }
     }
-    if departures.is_empty() {
+    if releases.is_empty() {
         let reply = |answer| match answer {
             RenewReply::Unknown(error) => Err(error),
             known => Ok(Reply::Renew(known)),
@@ -246,7 +247,7 @@ pub(crate) async fn send(
             ReleaseReply::Unknown(error) => Err(error),
             done => Ok(Reply::Release(done)),
         };
-        store.release(departures).await.into_iter().map(reply).collect()
+        store.release(releases).await.into_iter().map(reply).collect()
     }
 }
 

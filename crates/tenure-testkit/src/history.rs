@@ -1,15 +1,15 @@
-//! What happened to locks, as events in time, and the recorder that tests write them with.
-//! Judging them is `checker.rs`; their text is `log.rs`.
+//! Histories: timed events of lock attempts, and the recorder that tests use to write them.
+//! `checker.rs` checks a history; `log.rs` reads and writes its text form.
 
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 use tenure_backend::{Clock, FencingToken, Instant, LockKey, Mode};
 
-/// One thing that happened to one attempt to hold a key.
+/// One event of one attempt to hold a key.
 ///
-/// Histories of real processes are written and read as text, an event on each line: nanoseconds, attempt, verb,
-/// and the verb's fields in this order, separated by single spaces.
+/// The text form has one event per line: nanoseconds, attempt, verb, and the verb's fields in the order shown here,
+/// separated by single spaces. Processes use it to log their events.
 ///
 /// ```text
 /// 1000 7 invoked owner=3 mode=exclusive key=order:42
@@ -22,108 +22,109 @@ use tenure_backend::{Clock, FencingToken, Instant, LockKey, Mode};
 /// 1900 7 seen holders=0 waiters=0
 /// ```
 /// `failed`, `unknown` and `lost` have no fields. A grant without a token has `token=-`; the modes are
-/// `exclusive`, `read`, `write` and `permits:2/5`. The key comes last: it may contain spaces.
+/// `exclusive`, `read`, `write` and `permits:2/5`. The key comes last because it may contain spaces.
 ///
 /// # Examples
 /// ```
-/// use tenure_testkit::{Event, What};
+/// use tenure_testkit::{Event, EventKind};
 ///
 /// let event: Event = "1700 7 release".parse().unwrap();
-/// assert_eq!((event.attempt, &event.what), (7, &What::ReleaseInvoked));
+/// assert_eq!((event.attempt, &event.kind), (7, &EventKind::ReleaseInvoked));
 /// assert_eq!(event.to_string(), "1700 7 release");
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event {
-    /// When, on the one clock that all processes of the history share.
+    /// Time of the event, on the one clock that all processes of the history share.
     pub at: Instant,
-    /// Which attempt; the number is used once in a history, also among processes.
+    /// Number of the attempt, unique in the history across all processes.
     pub attempt: u64,
-    /// What happened.
-    pub what: What,
+    /// Kind of the event, with its fields.
+    pub kind: EventKind,
 }
 
-/// What happened to an attempt.
+/// Kind of an [`Event`].
 ///
 /// # Examples
 /// ```
-/// use tenure_testkit::{Event, What};
+/// use tenure_testkit::{Event, EventKind};
 ///
-/// let what = |line: &str| line.parse::<Event>().unwrap().what;
-/// assert_eq!(what("1700 7 release"), What::ReleaseInvoked);
-/// // Who got no answer may hold the key or not: the checker excuses nothing by it.
-/// assert_eq!(what("1800 8 unknown"), What::Unknown);
+/// let kind = |line: &str| line.parse::<Event>().unwrap().kind;
+/// assert_eq!(kind("1700 7 release"), EventKind::ReleaseInvoked);
+/// // An attempt without an answer may hold the key or not: the checker concludes nothing from it.
+/// assert_eq!(kind("1800 8 unknown"), EventKind::Unknown);
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum What {
-    /// It was begun.
+pub enum EventKind {
+    /// The attempt began.
     Invoked {
-        /// The key.
+        /// Key that the attempt wants to hold.
         key: LockKey,
-        /// On whose behalf.
+        /// Owner on whose behalf the attempt is made.
         owner: u64,
-        /// How it wants to hold the key.
+        /// Mode in which it wants to hold the key.
         mode: Mode,
     },
-    /// It is known to stand in a first-come, first-served queue. Repeated when it was placed again, at the tail.
+    /// The attempt is known to wait in a first-come, first-served queue. Repeated when it was placed again at the tail.
     Queued,
-    /// It was answered that it holds the key.
+    /// The attempt was granted the key.
     Acquired {
-        /// The grant's token, where there is one.
+        /// Token of the grant, if it has one.
         token: Option<FencingToken>,
-        /// The local deadline: from then on it must not be believed.
+        /// Local deadline: from this time on, the client must not treat the key as held.
         until: Instant,
     },
-    /// It was answered that it does not hold the key and never will.
+    /// The attempt ended without a grant, and will never get one.
     Failed,
-    /// Nobody knows how it ended. It proves nothing and excuses nothing.
+    /// The outcome is unknown. The checker concludes nothing from it.
     Unknown,
-    /// Its release began: it is not believed any longer.
+    /// The holder began to release the key, and no longer counts as holding it.
     ReleaseInvoked,
-    /// Its release was confirmed.
+    /// The store confirmed the release.
     Released,
-    /// Its holder was told that it lost the key, or died.
+    /// The holder learned that it lost the key, or its process died.
     Lost,
-    /// Its holder asked whether it holds the key; the answer came at the event's time.
+    /// The holder asked its guard whether it holds the key. The event's time is that of the answer.
     Sampled {
-        /// When it asked.
+        /// Time of the question.
         since: Instant,
-        /// What it was told.
+        /// Answer of the guard.
         held: bool,
     },
-    /// The guarded resource accepted a write with this token on its behalf.
+    /// The guarded resource accepted a write of this attempt.
     Accepted {
-        /// The token shown.
+        /// Token sent with the write.
         token: FencingToken,
     },
-    /// The store was looked at and showed so many holders and waiters of the attempt's key.
+    /// An inspection of the store showed this many holders and waiters of the attempt's key.
     Seen {
-        /// How many held it.
+        /// Number of holders.
         holders: u32,
-        /// How many waited in its queue.
+        /// Number of waiters in the key's queue.
         waiters: u32,
     },
 }
 
-/// Records a history from any number of tasks and threads. Clones record the same one.
+/// Records a history from any number of tasks and threads. Clones share one history.
 ///
-/// Record what ends a belief right before it is done, and what begins one right after the answer came.
+/// Record the end of a holding period right before the release is sent, and its start right after the grant arrived.
+/// Otherwise the recorded periods are longer than the real ones, and the checker reports overlaps that did not happen.
 ///
 /// # Examples
 /// ```
 /// use std::time::Duration;
 /// use std::sync::Arc;
 /// use tenure_backend::{Clock, LockKey, Mode, SystemClock};
-/// use tenure_testkit::{Recorder, What, check};
+/// use tenure_testkit::{Recorder, EventKind, check};
 ///
 /// let recorder = Recorder::new(Arc::new(SystemClock));
 /// let (key, owner, mode) = (LockKey::new("order:42").unwrap(), 1, Mode::Exclusive);
-/// recorder.record(7, What::Invoked { key, owner, mode });
-/// // … the lock is asked for, and granted …
+/// recorder.record(7, EventKind::Invoked { key, owner, mode });
+/// // … acquire the lock …
 /// let until = SystemClock.now() + Duration::from_secs(30);
-/// recorder.record(7, What::Acquired { token: None, until });
-/// recorder.record(7, What::ReleaseInvoked);
-/// // … and given back; only then may another believe.
-/// recorder.record(7, What::Released);
+/// recorder.record(7, EventKind::Acquired { token: None, until });
+/// recorder.record(7, EventKind::ReleaseInvoked);
+/// // … release it; only now may another attempt hold the key.
+/// recorder.record(7, EventKind::Released);
 /// assert_eq!(check(recorder.history()).unwrap().acquired, 1);
 /// ```
 #[derive(Clone, Debug)]
@@ -133,7 +134,7 @@ pub struct Recorder {
 }
 
 impl Recorder {
-    /// An empty history on that clock.
+    /// Creates an empty history whose events are timed by `clock`.
     pub fn new(clock: Arc<dyn Clock>) -> Self {
         Recorder {
             clock,
@@ -141,15 +142,15 @@ impl Recorder {
         }
     }
 
-    /// Records what happens to an attempt at this moment.
-    pub fn record(&self, attempt: u64, what: What) {
-        // Stamped and appended under one lock, so that the list is in the order of its times.
+    /// Records an event of an attempt at the current time.
+    pub fn record(&self, attempt: u64, kind: EventKind) {
+        // The time is read and the event appended under one lock, so that the list is sorted by time.
         let mut events = self.events.lock();
         let at = self.clock.now();
-        events.push(Event { at, attempt, what });
+        events.push(Event { at, attempt, kind });
     }
 
-    /// What was recorded so far.
+    /// Events recorded so far.
     pub fn history(&self) -> Vec<Event> {
         self.events.lock().clone()
     }

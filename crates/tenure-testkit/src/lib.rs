@@ -1,23 +1,25 @@
-//! Tests for authors of Tenure stores: conformance suite, chaos, history checker, simulated clock.
-//! The engine, and every store but the ones in this crate's own tests, live elsewhere: this knows the contract alone.
+//! Tests for authors of Tenure stores: conformance suite, fault injection, history checker, test clocks.
 //!
-//! - [`conformance!`] and [`conformance_under_chaos!`] turn one line into a named test for each sentence of the
-//!   contract, on a store that a [`Subject`] makes for each.
-//! - [`agrees_with_the_model!`] lets claims walk through the store at random, and holds every answer against the
+//! - [`conformance!`] and [`conformance_under_chaos!`] expand to one named test for each rule of the backend contract.
+//!   Each test runs on a fresh store, which a [`Subject`] makes.
+//! - [`agrees_with_the_model!`] sends random requests to the store and compares every reply with a model of the
 //!   contract.
-//! - [`Chaos`] puts any backend into bad [`Weather`], by a seed; [`FaultyBackend`] takes any other hook.
-//! - [`Recorder`] writes down what happened to locks, and [`check`] finds out whether they ever failed.
-//! - [`ManualClock`], [`SimClock`] and [`JumpingClock`] let a test decide what time it is.
+//! - [`Chaos`] injects faults at given [`FaultRates`] between a client and any backend, decided by a seed.
+//!   [`FaultyBackend`] is the decorator below it, for tests that decide on faults themselves.
+//! - [`Recorder`] records the events of locks as a history, and [`check`] searches a history for violations of mutual
+//!   exclusion, fencing and order.
+//! - [`ManualClock`], [`SimClock`] and [`JumpingClock`] are clocks that a test controls.
 //!
-//! The tutorial of `tenure-backend` ends in a whole store with its subject.
+//! The tutorial of `tenure-backend` ends with a complete store and its subject. This crate depends on the contract
+//! alone, not on the engine.
 
-mod belief;
 mod chaos;
 mod checker;
 mod clock;
 mod dice;
 mod faulty;
 mod history;
+mod holders;
 mod log;
 mod macros;
 pub mod model;
@@ -26,12 +28,12 @@ mod subject;
 pub mod suite;
 mod violation;
 
-pub use chaos::{Chaos, Weather};
+pub use chaos::{Chaos, FaultRates};
 pub use checker::check;
 pub use clock::{JumpingClock, ManualClock, SimClock};
 pub use dice::Dice;
 pub use faulty::{Exchange, Faults, FaultyBackend, Reply, Request, When};
-pub use history::{Event, Recorder, What};
+pub use history::{Event, EventKind, Recorder};
 pub use log::ParseEventError;
-pub use subject::{Ailment, Door, Slow, Subject};
+pub use subject::{Link, SlowClient, StoreFailure, Subject};
 pub use violation::{Rule, Summary, Violation};

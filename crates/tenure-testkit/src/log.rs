@@ -1,4 +1,4 @@
-//! The text of a history, as [`Event`] describes it: one line for each event, read back exactly.
+//! Text form of a history, one line per event as documented at [`Event`]: parser and `Display`.
 
 use std::fmt;
 use std::num::NonZeroU32;
@@ -6,43 +6,43 @@ use std::str::FromStr;
 
 use tenure_backend::{FencingToken, Instant, LockKey, Mode};
 
-use crate::history::{Event, What};
+use crate::history::{Event, EventKind};
 
 impl fmt::Display for Event {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {} ", self.at.as_nanos(), self.attempt)?;
-        match &self.what {
-            What::Invoked { key, owner, mode } => {
+        match &self.kind {
+            EventKind::Invoked { key, owner, mode } => {
                 let mode = match mode {
                     Mode::Permits { take, of } => format!("permits:{take}/{of}"),
                     other => other.to_string(),
                 };
                 write!(f, "invoked owner={owner} mode={mode} key={key}")
             }
-            What::Queued => f.write_str("queued"),
-            What::Acquired { token, until } => {
+            EventKind::Queued => f.write_str("queued"),
+            EventKind::Acquired { token, until } => {
                 let token = token.map_or("-".to_owned(), |token| token.to_string());
                 write!(f, "acquired token={token} until={}", until.as_nanos())
             }
-            What::Failed => f.write_str("failed"),
-            What::Unknown => f.write_str("unknown"),
-            What::ReleaseInvoked => f.write_str("release"),
-            What::Released => f.write_str("released"),
-            What::Lost => f.write_str("lost"),
-            What::Sampled { since, held } => write!(f, "sampled since={} held={held}", since.as_nanos()),
-            What::Accepted { token } => write!(f, "accepted token={token}"),
-            What::Seen { holders, waiters } => write!(f, "seen holders={holders} waiters={waiters}"),
+            EventKind::Failed => f.write_str("failed"),
+            EventKind::Unknown => f.write_str("unknown"),
+            EventKind::ReleaseInvoked => f.write_str("release"),
+            EventKind::Released => f.write_str("released"),
+            EventKind::Lost => f.write_str("lost"),
+            EventKind::Sampled { since, held } => write!(f, "sampled since={} held={held}", since.as_nanos()),
+            EventKind::Accepted { token } => write!(f, "accepted token={token}"),
+            EventKind::Seen { holders, waiters } => write!(f, "seen holders={holders} waiters={waiters}"),
         }
     }
 }
 
-/// The line is not an event of a history.
+/// Error of parsing a line that is not an event of a history.
 ///
 /// # Examples
 /// ```
 /// use tenure_testkit::Event;
 ///
-/// // Fields stand in their order, with single spaces: a log that was damaged is not judged.
+/// // The parser is strict about order and spaces, so that a damaged log is not checked.
 /// let refused = "1700  7 release".parse::<Event>().unwrap_err();
 /// assert_eq!(refused.to_string(), r#"not an event of a history: "1700  7 release""#);
 /// ```
@@ -73,42 +73,42 @@ fn read(line: &str) -> Option<Event> {
     let mut rest = line;
     let at = instant(word(&mut rest))?;
     let attempt = word(&mut rest).parse().ok()?;
-    let what = match word(&mut rest) {
-        "invoked" => What::Invoked {
+    let kind = match word(&mut rest) {
+        "invoked" => EventKind::Invoked {
             owner: field(&mut rest, "owner=")?.parse().ok()?,
             mode: mode(field(&mut rest, "mode=")?)?,
             key: LockKey::new(std::mem::take(&mut rest).strip_prefix("key=")?).ok()?,
         },
-        "queued" => What::Queued,
-        "acquired" => What::Acquired {
+        "queued" => EventKind::Queued,
+        "acquired" => EventKind::Acquired {
             token: match field(&mut rest, "token=")? {
                 "-" => None,
                 number => Some(token(number)?),
             },
             until: instant(field(&mut rest, "until=")?)?,
         },
-        "failed" => What::Failed,
-        "unknown" => What::Unknown,
-        "release" => What::ReleaseInvoked,
-        "released" => What::Released,
-        "lost" => What::Lost,
-        "sampled" => What::Sampled {
+        "failed" => EventKind::Failed,
+        "unknown" => EventKind::Unknown,
+        "release" => EventKind::ReleaseInvoked,
+        "released" => EventKind::Released,
+        "lost" => EventKind::Lost,
+        "sampled" => EventKind::Sampled {
             since: instant(field(&mut rest, "since=")?)?,
             held: field(&mut rest, "held=")?.parse().ok()?,
         },
-        "accepted" => What::Accepted {
+        "accepted" => EventKind::Accepted {
             token: token(field(&mut rest, "token=")?)?,
         },
-        "seen" => What::Seen {
+        "seen" => EventKind::Seen {
             holders: field(&mut rest, "holders=")?.parse().ok()?,
             waiters: field(&mut rest, "waiters=")?.parse().ok()?,
         },
         _ => return None,
     };
-    rest.is_empty().then_some(Event { at, attempt, what })
+    rest.is_empty().then_some(Event { at, attempt, kind })
 }
 
-/// Takes the text up to the next space off the line.
+/// Removes the text up to the next space from `rest` and returns it.
 fn word<'a>(rest: &mut &'a str) -> &'a str {
     let (word, after) = rest.split_once(' ').unwrap_or((rest, ""));
     *rest = after;

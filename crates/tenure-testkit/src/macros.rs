@@ -1,9 +1,9 @@
-//! The macros that turn the suite into named tests, and the list of its cases.
+//! Macros that turn the suite into named tests, and the list of its cases.
 
-/// One test for each case of the conformance suite, in a module for each group.
+/// Defines one test for each case of the conformance suite, in one module per group.
 ///
-/// Takes the name of an `async fn() -> impl Subject` in scope, which makes a fresh store for each case; and, if
-/// not all of them, the groups to run: `mutual`, `claim`, `lease`, `fifo`, `fence`, `watch`, `taker`, `refuse`.
+/// Takes the name of an `async fn() -> impl Subject`, which makes a fresh store for each case. By default all groups
+/// run; `groups:` selects some of `mutual`, `claim`, `lease`, `fifo`, `fence`, `watch`, `successor`, `refuse`.
 ///
 /// # Examples
 /// ```no_run
@@ -36,7 +36,8 @@ macro_rules! conformance {
     };
 }
 
-/// The same tests as [`conformance!`], in a module `under_chaos`: each case passes in several weathers.
+/// Defines the tests of [`conformance!`] again, in a module `under_chaos`, where each case runs with several seeds of
+/// random faults.
 #[macro_export]
 macro_rules! conformance_under_chaos {
     ($subject:path $(, groups: [$($group:ident),+ $(,)?])? $(,)?) => {
@@ -48,12 +49,12 @@ macro_rules! conformance_under_chaos {
     };
 }
 
-/// A test in a module `random_walks`: in random walks of claims through the store every answer is one that the contract
-/// allows.
+/// Defines a test, in a module `random_walks`, that sends random requests to the store and compares every reply with a
+/// model of the contract.
 ///
-/// Takes the name of an `async fn() -> impl Subject` in scope, which makes a fresh store for each walk, and how many
-/// walks there are, if not 100. What a walk is, and what a failure tells, is said at [`model`](crate::model). A store
-/// whose time passes by sleeping takes some seconds for a walk: a few walks are enough there.
+/// Takes the name of an `async fn() -> impl Subject`, which makes a fresh store for each walk, and the number of walks
+/// (100 by default). [`model`](crate::model) describes walks and their failures. A store that sleeps to let time pass
+/// takes some seconds per walk, so that a few walks must do.
 ///
 /// # Examples
 /// See [`conformance!`].
@@ -75,7 +76,7 @@ macro_rules! agrees_with_the_model {
     };
 }
 
-/// One group's module of tests.
+/// Defines the module of one group's tests.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __tests {
@@ -93,7 +94,7 @@ macro_rules! __tests {
     };
 }
 
-/// Adds one group's cases to a list.
+/// Adds the cases of one group to a list.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __list {
@@ -102,26 +103,26 @@ macro_rules! __list {
             Case {
                 group: stringify!($group),
                 name: stringify!($case),
-                check: |trial| Box::pin($crate::suite::$group::$case(trial)),
+                check: |fixture| Box::pin($crate::suite::$group::$case(fixture)),
             },
         )+]);
     };
 }
 
-/// Calls the macro `then` with each of the groups, or with each of all groups if none is named, with the group's cases
-/// and with what else was given.
+/// Calls the macro `then` once for each named group, or for every group if none is named. Passes on the group's cases
+/// and the remaining arguments.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __groups {
     ([] $($then:tt)+) => {
-        $crate::__groups! { [mutual claim lease fifo fence watch taker refuse] $($then)+ }
+        $crate::__groups! { [mutual claim lease fifo fence watch successor refuse] $($then)+ }
     };
     ([$($group:ident)+] $then:ident $with:tt) => {
         $($crate::__cases! { $group $then $with })+
     };
 }
 
-/// The list of cases.
+/// List of all cases by group.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __cases {
@@ -245,8 +246,8 @@ macro_rules! __cases {
             a_release_does_not_count_the_clients_own_waiters
         ] $with }
     };
-    (taker $then:ident $with:tt) => {
-        $crate::$then! { taker [
+    (successor $then:ident $with:tt) => {
+        $crate::$then! { successor [
             a_release_grants_its_successor_if_no_other_waits
             a_repeated_hand_over_gives_the_same_answer
             a_successor_waits_when_another_client_queues
@@ -288,12 +289,12 @@ mod tests {
             include_str!("suite/claim/batch.rs"),
             include_str!("suite/claim/evict.rs"),
             include_str!("suite/claim/inspect.rs"),
-            include_str!("suite/lease.rs"),
-            include_str!("suite/late.rs"),
+            include_str!("suite/lease/expiry.rs"),
+            include_str!("suite/lease/deadline.rs"),
             include_str!("suite/fifo.rs"),
             include_str!("suite/fence.rs"),
             include_str!("suite/watch.rs"),
-            include_str!("suite/taker.rs"),
+            include_str!("suite/successor.rs"),
             include_str!("suite/refuse.rs"),
         ];
         let lines = written.iter().flat_map(|file| file.lines());

@@ -1,4 +1,4 @@
-//! The store under test, as its author hands it to the suite, and what may be wrong with it.
+//! The trait by which the author of a store makes it available to the suite, with hooks for failures and delays.
 
 use std::fmt;
 use std::future::Future;
@@ -8,104 +8,104 @@ use std::time::Duration;
 
 use tenure_backend::{Backend, Call, Clock, Fault};
 
-/// A store under test: fresh and empty, made anew for each case.
+/// Store under test: fresh and empty for each case.
 ///
-/// The suite asks for as many clients as a case needs, lets time pass through [`pass`](Subject::pass) alone, and
-/// drops the subject when the case has ended.
+/// The suite asks it for clients, advances time only through [`pass`](Subject::pass), and drops it when the case has
+/// ended.
 ///
 /// # Examples
-/// See [`conformance!`](crate::conformance); the tutorial of `tenure-backend` has a whole one.
+/// See [`conformance!`](crate::conformance); the tutorial of `tenure-backend` has a complete subject.
 pub trait Subject: Send + Sync + 'static {
-    /// A new client of the store, with its own connection.
+    /// Creates a client of the store, with its own connection.
     fn client(&self) -> Call<Arc<dyn Backend>>;
 
-    /// Lets this much time pass, for the store and for the clocks of its clients.
+    /// Lets `time` pass for the store and for the clocks of its clients.
     ///
-    /// A store that reads an injected clock moves that clock; a store with a clock of its own sleeps.
+    /// A store with an injected clock advances that clock; a store with its own clock sleeps.
     ///
     /// # Cancel safety
-    /// Dropping the future may leave less time passed than was asked for; the suite never drops it.
+    /// If the future is dropped, less time may have passed. The suite never drops it.
     fn pass(&self, time: Duration) -> Pin<Box<dyn Future<Output = ()> + Send + '_>>;
 
-    /// A new client whose own clock is `clock`, and whose store reads it too; `None` where the store's clock is
-    /// its own.
+    /// Creates a client on `clock`, with a store that reads the same clock. Returns `None` if the store has its own
+    /// clock.
     ///
-    /// It may be the only client of a store of its own: a case that asks for it uses no other one.
+    /// The client may have a separate store: a case that asks for it uses no other client.
     fn client_on(&self, clock: Arc<dyn Clock>) -> Option<Call<Arc<dyn Backend>>>;
 
-    /// Ends the store orderly and starts it again on what it kept; `None` where it keeps nothing, or where that
-    /// cannot be tried. A store of one machine restarts with the machine. Clients made before need not work
-    /// afterwards.
+    /// Shuts the store down in an orderly way and starts it again with its stored data. Returns `None` if the store keeps
+    /// no data or cannot be restarted by a test.
+    ///
+    /// A store within one machine restarts together with the machine. Earlier clients need not work afterwards.
     fn restart(&self) -> Option<Call<()>> {
         None
     }
 
-    /// Makes the store unwell, for every client of this subject, or well again with `None`. `None` where that cannot
-    /// be tried.
-    fn ail(&self, ailment: Option<Ailment>) -> Option<Call<()>> {
-        let _ = ailment;
+    /// Makes every call of this subject's clients fail as `failure` says, or succeed again if it is `None`. Returns `None`
+    /// if the store cannot be made to fail that way.
+    fn set_failure(&self, failure: Option<StoreFailure>) -> Option<Call<()>> {
+        let _ = failure;
         None
     }
 
-    /// A new client behind a door that can be made slow; `None` where nothing can be delayed.
-    fn slow(&self) -> Option<Call<Slow>> {
+    /// Creates a client whose messages can be delayed. Returns `None` if the store offers no way to delay them.
+    fn slow_client(&self) -> Option<Call<SlowClient>> {
         None
     }
 }
 
-/// A client whose requests and answers can be made to come late.
+/// Client whose requests and replies can be delayed.
 ///
 /// # Examples
 /// ```
 /// use std::time::Duration;
-/// use tenure_testkit::Slow;
+/// use tenure_testkit::SlowClient;
 ///
-/// /// As if everything that this client asks were long on its way.
-/// fn far_away(slow: &Slow) {
-///     slow.door.delay(Duration::from_millis(300), Duration::ZERO);
+/// /// Delays each request of the client by 300 ms.
+/// fn delay_requests(client: &SlowClient) {
+///     client.link.delay(Duration::from_millis(300), Duration::ZERO);
 /// }
 /// ```
 #[derive(Clone, Debug)]
-pub struct Slow {
-    /// The client.
+pub struct SlowClient {
+    /// Connection of the client.
     pub backend: Arc<dyn Backend>,
-    /// What stands between it and the store.
-    pub door: Arc<dyn Door>,
+    /// Link between the client and the store.
+    pub link: Arc<dyn Link>,
 }
 
-/// What stands between a client and its store, and can be made slow.
+/// Link between a client and its store whose delays a test sets.
 ///
 /// # Examples
-/// See [`Slow`].
-pub trait Door: fmt::Debug + Send + Sync + 'static {
-    /// From now on requests arrive at the store so much later, and answers at the client. The time that passes meanwhile
-    /// passes on both their clocks.
+/// See [`SlowClient`].
+pub trait Link: fmt::Debug + Send + Sync + 'static {
+    /// Sets the delays of later requests and replies. The delay passes on the clocks of both the client and the store.
     fn delay(&self, requests: Duration, answers: Duration);
 }
 
-/// In which way a store is unwell, beyond weather.
+/// Failure of a whole store that is not transient.
 ///
 /// # Examples
 /// ```
 /// use tenure_backend::Fault;
-/// use tenure_testkit::Ailment;
+/// use tenure_testkit::StoreFailure;
 ///
-/// assert_eq!(Ailment::Denies.fault(), Fault::Denied);
+/// assert_eq!(StoreFailure::AccessDenied.fault(), Fault::Denied);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ailment {
-    /// It refuses its clients' rights: a password was changed, a file belongs to another user.
-    Denies,
-    /// It answers, but is not in order: a table is gone, a disk is full.
-    OutOfOrder,
+pub enum StoreFailure {
+    /// The store denies access: the password was changed, or the file belongs to another user.
+    AccessDenied,
+    /// The store answers, but cannot work: a table is missing, or the disk is full.
+    Broken,
 }
 
-impl Ailment {
-    /// What every call is answered then.
+impl StoreFailure {
+    /// Fault that every call then returns.
     pub const fn fault(self) -> Fault {
         match self {
-            Ailment::Denies => Fault::Denied,
-            Ailment::OutOfOrder => Fault::Store,
+            StoreFailure::AccessDenied => Fault::Denied,
+            StoreFailure::Broken => Fault::Store,
         }
     }
 }

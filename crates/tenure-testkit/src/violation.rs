@@ -1,10 +1,10 @@
-//! What a history can be found guilty of, and how it reads.
+//! Results of checking a history: rules, violations and a summary.
 
 use std::fmt;
 
 use crate::history::Event;
 
-/// What a history has shown about a lock, if nothing is wrong with it.
+/// Counts of a history without violations.
 ///
 /// # Examples
 /// ```
@@ -13,26 +13,26 @@ use crate::history::Event;
 /// let history = "1000 1 invoked owner=1 mode=exclusive key=k\n1100 1 failed";
 /// let events = history.lines().map(|line| line.parse::<Event>().unwrap());
 /// let summary = check(events).unwrap();
-/// // A test looks at it too: a history without grants is right about nothing.
+/// // Tests should also check the counts: a history without grants proves nothing.
 /// assert_eq!((summary.attempts, summary.acquired), (1, 0));
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Summary {
-    /// How many attempts were begun.
+    /// Number of attempts.
     pub attempts: u64,
-    /// How many were granted.
+    /// Number of granted attempts.
     pub acquired: u64,
-    /// How often a holder asked and was told that it holds.
+    /// Number of times a guard said that it is held.
     pub samples: u64,
 }
 
-/// The rules of a history.
+/// Rule that a history of locks must keep.
 ///
 /// # Examples
 /// ```
 /// use tenure_testkit::{Event, Rule, check};
 ///
-/// // The second holder came after the first, and its token is not greater.
+/// // The second grant came after the first, but its token is not greater.
 /// let history = "\
 /// 1000 1 invoked owner=1 mode=exclusive key=k
 /// 1100 1 acquired token=7 until=9000
@@ -45,23 +45,23 @@ pub struct Summary {
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Rule {
-    /// The history contradicts itself: its recording is at fault.
+    /// The history contradicts itself, so it was recorded wrongly.
     History,
-    /// Two that may not hold together were believed at the same time.
+    /// Two attempts with conflicting modes held the key at the same time.
     V1,
-    /// "It is held" was said of a lock whose belief had ended, or that another was believed to hold throughout.
+    /// A guard said that it is held after its holding period had ended, or while a conflicting attempt held the key.
     V2,
-    /// A token was not greater than one of a conflicting grant that was complete before, or was given out twice.
+    /// A token was not greater than that of a conflicting grant made before the attempt began, or was issued twice.
     V3,
     /// The guarded resource accepted an older token after a newer one.
     V4,
-    /// In a first-come, first-served queue a later attempt was granted before a conflicting earlier one.
+    /// A later attempt was granted before a conflicting attempt that queued earlier.
     L3,
-    /// Something was left behind in the store.
+    /// The store showed a holder or waiter that no open attempt accounts for.
     L4,
 }
 
-/// One violation, with the events that show it.
+/// Violation of a rule, with the events that show it.
 ///
 /// # Examples
 /// ```
@@ -79,17 +79,17 @@ pub enum Rule {
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
-    /// Which rule was broken.
+    /// Rule that was violated.
     pub rule: Rule,
-    /// How, in words.
-    pub what: String,
-    /// The events concerned.
+    /// Description of the violation.
+    pub description: String,
+    /// Events that show the violation.
     pub events: Vec<Event>,
 }
 
 impl fmt::Display for Violation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:?}: {}", self.rule, self.what)?;
+        write!(f, "{:?}: {}", self.rule, self.description)?;
         for event in &self.events {
             write!(f, "\n    {event}")?;
         }

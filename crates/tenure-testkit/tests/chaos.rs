@@ -1,4 +1,4 @@
-//! The weather itself: what fails, what is repeated, what is lost, and that a seed decides it.
+//! `Chaos`: which calls fail, which requests are repeated, which wake-ups are lost, and that the seed decides it.
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -12,34 +12,34 @@ use tenure_backend::{
     RenewReply, RenewRequest, SystemClock, WakeUp, Wakes,
 };
 use tenure_memory::MemoryStore;
-use tenure_testkit::{Chaos, Exchange, Faults, FaultyBackend, Reply, Request, Weather, When};
+use tenure_testkit::{Chaos, Exchange, FaultRates, Faults, FaultyBackend, Reply, Request, When};
 
-/// Writes down what would reach the store, refuses readers, answers that everything else is over, and wakes a hundred
-/// times.
+/// Records the requests that would reach the store. It refuses readers, answers `Ended` or `Gone` to all other requests,
+/// and sends a hundred wake-ups.
 #[derive(Debug)]
-struct Tape {
+struct CallLog {
     store: Arc<dyn Backend>,
-    heard: Mutex<Vec<String>>,
+    calls: Mutex<Vec<String>>,
 }
 
-impl Faults for Tape {
+impl Faults for CallLog {
     fn store(&self) -> Arc<dyn Backend> {
         self.store.clone()
     }
 
     async fn on(&self, when: When, call: &mut [Exchange]) {
         for Exchange { request, reply, .. } in call.iter_mut().filter(|_| when == When::Before) {
-            *reply = Some(self.hears(request));
+            *reply = Some(self.record(request));
         }
     }
 }
 
-impl Tape {
-    fn hears(&self, request: &Request) -> Result<Reply, BackendError> {
-        let (heard, reply) = match request {
+impl CallLog {
+    fn record(&self, request: &Request) -> Result<Reply, BackendError> {
+        let (call, reply) = match request {
             Request::Acquire(claim, _) => {
                 let reply = match claim.mode {
-                    Mode::Read => Err(BackendError::unsupported("a tape has mutexes only")),
+                    Mode::Read => Err(BackendError::unsupported("the call log serves mutexes only")),
                     _ => Ok(Reply::Acquire(AcquireReply::Ended)),
                 };
                 (format!("acquire {}", claim.at.id.number()), reply)
@@ -48,14 +48,14 @@ impl Tape {
                 let gone = Reply::Renew(RenewReply::Gone(Loss::Missing));
                 (format!("renew {}", renewal.claim.id.number()), Ok(gone))
             }
-            Request::Release(departure) => {
-                let heard = match &departure.target {
+            Request::Release(release) => {
+                let call = match &release.target {
                     ReleaseTarget::Claim(claim) => format!("release {}", claim.id.number()),
                     other => format!("release {other:?}"),
                 };
                 let (freed, others, successor) = (Batch::new(), None, None);
                 (
-                    heard,
+                    call,
                     Ok(Reply::Release(ReleaseReply::Done {
                         freed,
                         others,
@@ -64,26 +64,26 @@ impl Tape {
                 )
             }
             Request::Watch(_) => return Ok(Reply::Watch(Wakes::new(stream::repeat(()).take(100)))),
-            Request::Inspect(_) => return Err(BackendError::unsupported("a tape shows nothing")),
+            Request::Inspect(_) => return Err(BackendError::unsupported("the call log cannot be inspected")),
         };
-        self.heard.lock().push(heard);
+        self.calls.lock().push(call);
         reply
     }
 }
 
-/// Every request is delivered again.
-const REPEATS: Weather = Weather {
+/// Rates at which every request is repeated.
+const REPEATS: FaultRates = FaultRates {
     repeats: 100,
-    ..Weather::CALM
+    ..FaultRates::NONE
 };
 
-/// A tape, and a client of it in weather that the seed decides.
-fn tape(seed: u64, weather: Weather) -> (Arc<FaultyBackend<Tape>>, Arc<FaultyBackend<Chaos>>) {
+/// Creates a call log, and a client of it with faults decided by the seed.
+fn call_log(seed: u64, rates: FaultRates) -> (Arc<FaultyBackend<CallLog>>, Arc<FaultyBackend<Chaos>>) {
     let store = MemoryStore::new(Arc::new(SystemClock)).client(Arc::new(SystemClock));
-    let heard = Mutex::default();
-    let tape = Arc::new(FaultyBackend::new(Tape { store, heard }));
-    let chaos = Arc::new(Chaos::new(tape.clone(), seed, weather));
-    (tape, chaos)
+    let calls = Mutex::default();
+    let call_log = Arc::new(FaultyBackend::new(CallLog { store, calls }));
+    let chaos = Arc::new(Chaos::new(call_log.clone(), seed, rates));
+    (call_log, chaos)
 }
 
 fn claim(number: u64) -> Arc<Claim> {
@@ -110,7 +110,7 @@ fn renewal(number: u64) -> RenewRequest {
     }
 }
 
-fn departure(who: ReleaseTarget) -> ReleaseRequest {
+fn release(who: ReleaseTarget) -> ReleaseRequest {
     ReleaseRequest {
         target: who,
         cause: Cause::Unlocked,
@@ -125,44 +125,44 @@ async fn acquire(chaos: &Arc<FaultyBackend<Chaos>>, number: u64) -> Result<Acqui
 
 #[tokio::test]
 async fn chaos_errors_say_whether_the_request_took_effect() {
-    let before = Weather {
+    let before = FaultRates {
         fails_before: 100,
         ..REPEATS
     };
-    let after = Weather {
+    let after = FaultRates {
         fails_after: 100,
-        ..Weather::CALM
+        ..FaultRates::NONE
     };
-    for (weather, effect, reached) in [(before, Effect::None, 0), (after, Effect::Unknown, 20)] {
-        let (tape, chaos) = tape(1, weather);
+    for (rates, effect, reached) in [(before, Effect::None, 0), (after, Effect::Unknown, 20)] {
+        let (call_log, chaos) = call_log(1, rates);
         for _ in 0..20 {
             let error = acquire(&chaos, 1).await.unwrap_err();
             assert_eq!((error.fault(), error.effect()), (Fault::Unavailable, effect));
         }
-        assert_eq!(*tape.heard.lock(), vec!["acquire 1"; reached]);
+        assert_eq!(*call_log.calls.lock(), vec!["acquire 1"; reached]);
     }
 }
 
 #[tokio::test]
 async fn batch_elements_fail_separately_and_keep_their_order() {
-    let weather = Weather {
+    let rates = FaultRates {
         fails_before: 30,
         fails_after: 30,
-        ..Weather::CALM
+        ..FaultRates::NONE
     };
-    let (tape, chaos) = tape(1, weather);
+    let (call_log, chaos) = call_log(1, rates);
     let batch: Batch<RenewRequest> = (0..60).map(renewal).collect();
     let answers = chaos.renew(batch).await;
     assert_eq!(answers.len(), 60);
-    let heard = tape.heard.lock();
+    let calls = call_log.calls.lock();
     let mut kinds = [0; 3];
     for (number, answer) in answers.iter().enumerate() {
-        let reached = heard.contains(&format!("renew {number}"));
+        let reached = calls.contains(&format!("renew {number}"));
         let kind = match answer {
             RenewReply::Gone(_) => 0,
             RenewReply::Unknown(error) if error.effect() == Effect::None => 1,
             RenewReply::Unknown(_) => 2,
-            RenewReply::Alive { .. } => panic!("the tape keeps nothing alive"),
+            RenewReply::Alive { .. } => panic!("the call log never answers `Alive`"),
         };
         assert_eq!(reached, kind != 1, "{number}: {answer:?}");
         kinds[kind] += 1;
@@ -172,72 +172,72 @@ async fn batch_elements_fail_separately_and_keep_their_order() {
 
 #[tokio::test]
 async fn requests_may_be_repeated_after_the_release() {
-    let (tape, chaos) = tape(1, REPEATS);
+    let (call_log, chaos) = call_log(1, REPEATS);
     acquire(&chaos, 1).await.unwrap();
     chaos.clone().renew(Batch::from_iter([renewal(1)])).await;
-    let gone = departure(ReleaseTarget::Claim(claim(1).at.clone()));
+    let gone = release(ReleaseTarget::Claim(claim(1).at.clone()));
     chaos.clone().release(Batch::from_iter([gone])).await;
-    let released = tape.heard.lock().len();
+    let released = call_log.calls.lock().len();
     for number in 2..40 {
         acquire(&chaos, number).await.unwrap();
     }
-    let heard = tape.heard.lock();
+    let calls = call_log.calls.lock();
     for late in ["acquire 1", "renew 1", "release 1"] {
         assert!(
-            heard[released..].iter().any(|call| call == late),
-            "{late} was not repeated: {heard:?}"
+            calls[released..].iter().any(|call| call == late),
+            "{late} was not repeated: {calls:?}"
         );
     }
 }
 
 #[tokio::test]
 async fn refused_requests_and_evictions_are_never_repeated() {
-    let (tape, chaos) = tape(1, REPEATS);
+    let (call_log, chaos) = call_log(1, REPEATS);
     let mut reader = Claim::clone(&claim(0));
     reader.mode = Mode::Read;
     let answer = chaos.clone().acquire(Arc::new(reader), Instant::NEVER).await;
     assert_eq!(answer.unwrap_err().effect(), Effect::None);
-    let everybody = departure(ReleaseTarget::All(LockKey::new("k").unwrap()));
-    chaos.clone().release(Batch::from_iter([everybody])).await;
+    let eviction = release(ReleaseTarget::All(LockKey::new("k").unwrap()));
+    chaos.clone().release(Batch::from_iter([eviction])).await;
     for number in 1..100 {
         acquire(&chaos, number).await.unwrap();
     }
-    let heard = tape.heard.lock();
+    let calls = call_log.calls.lock();
     let once = |call: &&String| *call == "acquire 0" || call.starts_with("release");
-    assert_eq!(heard.iter().filter(once).count(), 2, "{heard:?}");
+    assert_eq!(calls.iter().filter(once).count(), 2, "{calls:?}");
 }
 
 #[tokio::test(start_paused = true)]
 async fn wake_ups_are_lost_and_invented() {
     for (loses_wake, spurious_wakes, expected) in [(0, 0, 100), (100, 0, 0), (100, 3, 3)] {
-        let weather = Weather {
+        let rates = FaultRates {
             loses_wake,
             spurious_wakes,
-            ..Weather::CALM
+            ..FaultRates::NONE
         };
-        let wakes = tape(1, weather).1.watch(claim(1)).await.unwrap();
+        let wakes = call_log(1, rates).1.watch(claim(1)).await.unwrap();
         assert_eq!(wakes.count().await, expected);
     }
 }
 
 #[test]
 fn a_chaos_backend_reports_its_wake_ups_as_lossy() {
-    assert_eq!(tape(1, Weather::CALM).1.profile().wake_up, WakeUp::Lossy);
+    assert_eq!(call_log(1, FaultRates::NONE).1.profile().wake_up, WakeUp::Lossy);
 }
 
 #[tokio::test(start_paused = true)]
 async fn the_same_seed_injects_the_same_faults() {
-    let mut days = Vec::new();
+    let mut runs = Vec::new();
     for seed in [1, 1, 2] {
-        let (tape, chaos) = tape(seed, Weather::ROUGH);
+        let (call_log, chaos) = call_log(seed, FaultRates::HIGH);
         let mut answers = Vec::new();
         let started = tokio::time::Instant::now();
         for number in 0..200 {
             answers.push(acquire(&chaos, number).await.is_ok());
         }
-        let heard = tape.heard.lock().clone();
-        days.push((answers, heard, started.elapsed()));
+        let calls = call_log.calls.lock().clone();
+        runs.push((answers, calls, started.elapsed()));
     }
-    assert_eq!(days[0], days[1]);
-    assert_ne!(days[0], days[2]);
+    assert_eq!(runs[0], runs[1]);
+    assert_ne!(runs[0], runs[2]);
 }

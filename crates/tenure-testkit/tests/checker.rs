@@ -1,12 +1,12 @@
-//! The checker against random histories: the sweep agrees with a brute-force oracle.
+//! The checker on random histories: its result equals that of a brute-force oracle.
 
 use std::collections::BTreeSet;
 use std::num::NonZeroU32;
 
 use tenure_backend::{FencingToken, Instant, LockKey, Mode};
-use tenure_testkit::{Dice, Event, Rule, What, check};
+use tenure_testkit::{Dice, Event, EventKind, Rule, check};
 
-/// One attempt, as the oracle reads it: whole.
+/// All events of one attempt, in the form that the oracle uses.
 #[derive(Clone, Debug)]
 struct Attempt {
     number: u64,
@@ -22,38 +22,38 @@ struct Attempt {
 
 impl Attempt {
     fn events(&self) -> Vec<Event> {
-        let event = |at, what| Event {
+        let event = |at, kind| Event {
             at: Instant::from_nanos(at),
             attempt: self.number,
-            what,
+            kind,
         };
-        let invoked = What::Invoked {
+        let invoked = EventKind::Invoked {
             key: LockKey::new("k").unwrap(),
             owner: self.number,
             mode: self.mode,
         };
         let mut events = vec![event(self.invoked, invoked)];
-        events.extend(self.queued.map(|at| event(at, What::Queued)));
+        events.extend(self.queued.map(|at| event(at, EventKind::Queued)));
         events.extend(self.acquired.map(|(at, until, token)| {
             let token = token.and_then(FencingToken::new);
             let until = Instant::from_nanos(until);
-            event(at, What::Acquired { token, until })
+            event(at, EventKind::Acquired { token, until })
         }));
-        events.extend(self.release.map(|at| event(at, What::ReleaseInvoked)));
-        events.extend(self.lost.map(|at| event(at, What::Lost)));
+        events.extend(self.release.map(|at| event(at, EventKind::ReleaseInvoked)));
+        events.extend(self.lost.map(|at| event(at, EventKind::Lost)));
         events.extend(self.sample.map(|(since, at)| {
             let since = Instant::from_nanos(since);
-            event(at, What::Sampled { since, held: true })
+            event(at, EventKind::Sampled { since, held: true })
         }));
         events.extend(self.write.map(|(at, token)| {
             let token = FencingToken::new(token).unwrap();
-            event(at, What::Accepted { token })
+            event(at, EventKind::Accepted { token })
         }));
         events
     }
 
-    /// From when to when it is believed, by the definition; empty if it never is.
-    fn belief(&self) -> Option<(u64, u64)> {
+    /// Holding period by definition: its start, and its exclusive end. `None` if it is empty.
+    fn holding_period(&self) -> Option<(u64, u64)> {
         let (from, until, _) = self.acquired?;
         let ends = [Some(until), self.release, self.lost];
         let until = ends.into_iter().flatten().min()?;
@@ -65,14 +65,17 @@ impl Attempt {
     }
 }
 
-/// What a history breaks, straight from the definitions, in no hurry.
+/// Rules that a history violates, computed directly from their definitions.
 fn oracle(history: &[Attempt]) -> BTreeSet<Rule> {
     let mut broken = BTreeSet::new();
     for a in history {
-        if let Some((from, _)) = a.belief() {
+        if let Some((from, _)) = a.holding_period() {
             let others = history.iter().filter(|b| b.number != a.number);
             let together: Vec<Mode> = others
-                .filter(|b| b.belief().is_some_and(|(start, end)| start <= from && from < end))
+                .filter(|b| {
+                    b.holding_period()
+                        .is_some_and(|(start, end)| start <= from && from < end)
+                })
                 .map(|b| b.mode)
                 .collect();
             if !together.is_empty() && !a.mode.admits(together) {
@@ -84,7 +87,10 @@ fn oracle(history: &[Attempt]) -> BTreeSet<Rule> {
             let told = a.lost.is_some_and(|lost| since >= lost);
             let others = history.iter().filter(|b| b.number != a.number);
             let around: Vec<Mode> = others
-                .filter(|b| b.belief().is_some_and(|(start, end)| start <= since && at < end))
+                .filter(|b| {
+                    b.holding_period()
+                        .is_some_and(|(start, end)| start <= since && at < end)
+                })
                 .map(|b| b.mode)
                 .collect();
             if overdue || told || !around.is_empty() && !a.mode.admits(around) {
@@ -131,7 +137,7 @@ fn any_mode(dice: &mut Dice, kind: u64) -> Mode {
     }
 }
 
-/// A history in which anything may happen. Times are distinct where the order of equal ones would be open.
+/// Random history. Times are distinct where the definitions leave the order of equal times open.
 fn any_history(dice: &mut Dice) -> Vec<Attempt> {
     let kind = dice.below(3);
     let attempts = 2 + dice.below(3);
@@ -186,8 +192,8 @@ fn the_checker_agrees_with_a_brute_force_oracle() {
         clean += usize::from(expected.is_empty());
         found.extend(expected);
     }
-    assert_eq!(found.len(), 5, "only {found:?} were ever found");
-    assert!(clean > 1_000, "only {clean} histories were clean");
+    assert_eq!(found.len(), 5, "the random histories violate only {found:?}");
+    assert!(clean > 1_000, "only {clean} random histories have no violation");
 }
 
 #[test]

@@ -1,11 +1,11 @@
-//! A fault against each rule, planted into a history: the checker finds it, and nothing in the history without it. What
-//! else breaks a rule is for the oracle in `checker.rs`.
+//! Histories that violate exactly one rule each: the checker reports that rule, and nothing for the corrected history.
+//! `checker.rs` tests the checker on random histories.
 
 use tenure_testkit::{Event, Rule, check};
 
-/// Each history breaks the rule in its title with the line `wrong`, and no rule with the line `right` in its place.
+/// With the line `wrong`, each history violates the rule in its title. With the line `right` instead, it violates none.
 const PLANTED: &str = "\
-V1: beliefs that overlap by one nanosecond
+V1: holding periods that overlap by one nanosecond
   0 1 invoked owner=1 mode=exclusive key=k
   10 1 acquired token=- until=1000
   20 2 invoked owner=2 mode=exclusive key=k
@@ -21,7 +21,7 @@ V3: a token that equals the one before
   right: 40 2 acquired token=8 until=900
   wrong: 40 2 acquired token=7 until=900
 
-V2: a holder that is told it holds inside another belief
+V2: a guard that says it is held while another attempt holds the key
   0 1 invoked owner=1 mode=exclusive key=k
   10 1 acquired token=- until=1000
   50 1 release
@@ -39,7 +39,7 @@ V4: a resource that accepts an older token
   right: 215 1 accepted token=7
   wrong: 221 1 accepted token=7
 
-L3: a grant out of the order of the queue
+L3: a grant that overtakes the queue
   0 1 invoked owner=1 mode=exclusive key=k
   5 1 acquired token=- until=1000
   10 2 invoked owner=2 mode=exclusive key=k
@@ -62,7 +62,7 @@ L4: a waiter that is left behind
   right: 50 1 seen holders=0 waiters=0
   wrong: 50 1 seen holders=0 waiters=1";
 
-/// The rules that a history breaks.
+/// Rules that a history violates.
 fn broken<'a>(history: impl IntoIterator<Item = &'a str>) -> Vec<Rule> {
     let events = history.into_iter().map(|line| line.parse::<Event>().unwrap());
     match check(events) {

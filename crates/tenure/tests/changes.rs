@@ -11,7 +11,7 @@ use futures_util::future::join_all;
 use tenure::inspect::LockStatus;
 use tenure::{Change, Changes, Client, Error, Guard, Settings};
 use tenure_memory::MemoryStore;
-use tenure_testkit::{Chaos, SimClock, Weather};
+use tenure_testkit::{Chaos, FaultRates, SimClock};
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -205,9 +205,9 @@ async fn a_transient_error_is_reported_once_and_the_watch_goes_on() {
     for seed in 0..4 {
         let (store, clock) = store();
         let calm = Client::new(store.client(clock.clone()), Settings::default());
-        let faults = Weather {
+        let faults = FaultRates {
             fails_before: 50,
-            ..Weather::CALM
+            ..FaultRates::NONE
         };
         let chaos = Chaos::new(store.client(clock), seed, faults);
         let mut changes = Client::new(Arc::new(chaos), Settings::default()).watch("");

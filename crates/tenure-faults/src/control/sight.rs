@@ -6,7 +6,7 @@ use std::io::{self, Read};
 use std::path::Path;
 
 use tenure::{Instant, LockKey, Mode};
-use tenure_testkit::{Event, What};
+use tenure_testkit::{Event, EventKind};
 
 use crate::keys::is_alone;
 use crate::log::{Note, Noted, task_of};
@@ -97,8 +97,8 @@ impl Sight {
     }
 
     fn take(&mut self, event: Event) {
-        match &event.what {
-            What::Invoked { key, mode, .. } => {
+        match &event.kind {
+            EventKind::Invoked { key, mode, .. } => {
                 let open = Open {
                     key: key.clone(),
                     mode: *mode,
@@ -107,14 +107,14 @@ impl Sight {
                 };
                 self.open.insert(event.attempt, open);
             }
-            What::Acquired { .. } => {
+            EventKind::Acquired { .. } => {
                 self.tasks.insert(task_of(event.attempt), event.at);
                 if let Some(open) = self.open.get_mut(&event.attempt) {
                     open.holds = true;
                     self.granted.insert(open.key.clone(), event.at);
                 }
             }
-            What::Failed | What::Unknown | What::ReleaseInvoked | What::Lost => {
+            EventKind::Failed | EventKind::Unknown | EventKind::ReleaseInvoked | EventKind::Lost => {
                 self.open.remove(&event.attempt);
             }
             _ => {}

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use tenure::Instant;
-use tenure_testkit::{Event, What};
+use tenure_testkit::{Event, EventKind};
 
 use crate::control::Worked;
 use crate::log::{Note, Noted, process_of};
@@ -44,16 +44,18 @@ pub(super) fn attempts(events: &[Event], notes: &[Note]) -> HashMap<u64, Attempt
     let mut attempts = HashMap::new();
     for event in events {
         let attempt = attempts.entry(event.attempt).or_insert(BEGUN);
-        match event.what {
-            What::Queued => attempt.queued = Some(event.at),
-            What::Acquired { until, .. } => {
+        match event.kind {
+            EventKind::Queued => attempt.queued = Some(event.at),
+            EventKind::Acquired { until, .. } => {
                 attempt.granted = Some(event.at).filter(|at| *at < until);
                 attempt.until = until;
             }
-            What::ReleaseInvoked | What::Lost => attempt.ended = attempt.ended.min(event.at),
+            EventKind::ReleaseInvoked | EventKind::Lost => attempt.ended = attempt.ended.min(event.at),
             _ => {}
         }
-        if let What::Acquired { .. } | What::Failed | What::Unknown | What::Lost = event.what {
+        if let EventKind::Acquired { .. } | EventKind::Failed | EventKind::Unknown | EventKind::Lost =
+            event.kind
+        {
             attempt.waited = attempt.waited.min(event.at);
         }
     }
@@ -74,17 +76,17 @@ pub(super) fn bury(events: &mut Vec<Event>, worked: &[Worked]) {
         .iter()
         .filter_map(|worked| Some((worked.number, worked.died?)));
     let dead: HashMap<u64, Instant> = dead.collect();
-    let begun = events.iter().filter_map(|event| match event.what {
-        What::Invoked { .. } => Some(event.attempt),
+    let begun = events.iter().filter_map(|event| match event.kind {
+        EventKind::Invoked { .. } => Some(event.attempt),
         _ => None,
     });
-    let what = What::Lost;
+    let what = EventKind::Lost;
     let lost = begun.filter_map(|attempt| {
         let at = *dead.get(&process_of(attempt))?;
         Some(Event {
             at,
             attempt,
-            what: what.clone(),
+            kind: what.clone(),
         })
     });
     let lost: Vec<Event> = lost.collect();

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tenure::Instant;
 use tenure::backend::Hazard;
-use tenure_testkit::{Event, What};
+use tenure_testkit::{Event, EventKind};
 
 use super::attempts::Attempt;
 use crate::control::{Deed, Whom, Worked};
@@ -105,10 +105,10 @@ impl Exemptions {
     pub(super) fn apply(&self, events: &mut Vec<Event>) {
         events.retain_mut(|event| {
             let exemption = self.0.get(&event.attempt).copied().unwrap_or_default();
-            match &mut event.what {
-                What::Queued => !exemption.place,
-                What::Sampled { held: true, .. } => exemption.belief.is_none_or(|end| event.at < end),
-                What::Acquired { token, .. } if exemption.token => {
+            match &mut event.kind {
+                EventKind::Queued => !exemption.place,
+                EventKind::Sampled { held: true, .. } => exemption.belief.is_none_or(|end| event.at < end),
+                EventKind::Acquired { token, .. } if exemption.token => {
                     *token = None;
                     true
                 }
@@ -116,8 +116,12 @@ impl Exemptions {
             }
         });
         let ends = self.0.iter().filter_map(|(&attempt, exemption)| {
-            let (at, what) = (exemption.belief?, What::Lost);
-            Some(Event { at, attempt, what })
+            let (at, what) = (exemption.belief?, EventKind::Lost);
+            Some(Event {
+                at,
+                attempt,
+                kind: what,
+            })
         });
         events.extend(ends);
     }
@@ -125,8 +129,12 @@ impl Exemptions {
 
 /// When the store answered no call for long, and a lease after that.
 fn standstills(events: &[Event]) -> Vec<Span> {
-    let answers =
-        |event: &&Event| matches!(event.what, What::Queued | What::Acquired { .. } | What::Released);
+    let answers = |event: &&Event| {
+        matches!(
+            event.kind,
+            EventKind::Queued | EventKind::Acquired { .. } | EventKind::Released
+        )
+    };
     let mut answered: Vec<Instant> = events.iter().filter(answers).map(|event| event.at).collect();
     answered.sort();
     let gaps = answered.windows(2).filter(|gap| gap[1] - gap[0] > STANDSTILL);

@@ -1,7 +1,7 @@
 //! The trial: the history of all workers together, as far as it can be held against the store, before the checker.
 
 use tenure::backend::Hazard;
-use tenure_testkit::{Event, What, check};
+use tenure_testkit::{Event, EventKind, check};
 
 use super::attempts::{attempts, bury};
 use super::exemptions::Exemptions;
@@ -38,12 +38,12 @@ pub(crate) fn judge(
     deeds: &[Deed],
     hazards: &[Hazard],
 ) -> Verdict {
-    let some = |is: fn(&What) -> bool| events.iter().filter(|event| is(&event.what)).count();
+    let some = |is: fn(&EventKind) -> bool| events.iter().filter(|event| is(&event.kind)).count();
     let noted = |what: Noted| notes.iter().filter(|note| note.what == what).count();
     let mut verdict = Verdict {
-        grants: some(|what| matches!(what, What::Acquired { .. })),
-        samples: some(|what| matches!(what, What::Sampled { .. })),
-        accepted: some(|what| matches!(what, What::Accepted { .. })),
+        grants: some(|what| matches!(what, EventKind::Acquired { .. })),
+        samples: some(|what| matches!(what, EventKind::Sampled { .. })),
+        accepted: some(|what| matches!(what, EventKind::Accepted { .. })),
         refused: noted(Noted::Refused),
         bumped: noted(Noted::Bumped),
         ..Verdict::default()
@@ -61,7 +61,7 @@ pub(crate) fn judge(
     verdict.disturbed = exemptions.count(|exemption| exemption.place);
     verdict.pardoned = exemptions.count(|exemption| exemption.belief.is_some());
     for event in &mut events {
-        if let What::Acquired { until, .. } = &mut event.what {
+        if let EventKind::Acquired { until, .. } = &mut event.kind {
             *until = attempts[&event.attempt].extended.max(*until);
         }
     }

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use tenure::{FencingToken, Guard, Instant};
-use tenure_testkit::{Event, What};
+use tenure_testkit::{Event, EventKind};
 
 use super::args::Plant;
 use crate::log::{Note, Noted, now};
@@ -38,13 +38,20 @@ impl Entry {
         }
     }
 
-    pub(crate) fn event(&self, what: What) -> io::Result<()> {
+    pub(crate) fn event(&self, what: EventKind) -> io::Result<()> {
         self.event_at(now(), what)
     }
 
-    pub(crate) fn event_at(&self, at: Instant, what: What) -> io::Result<()> {
+    pub(crate) fn event_at(&self, at: Instant, what: EventKind) -> io::Result<()> {
         let attempt = self.number;
-        self.write(Event { at, attempt, what }.to_string())
+        self.write(
+            Event {
+                at,
+                attempt,
+                kind: what,
+            }
+            .to_string(),
+        )
     }
 
     pub(crate) fn note(&self, what: Noted) -> io::Result<()> {
@@ -64,7 +71,7 @@ impl Entry {
             _ => guard.token(),
         };
         let until = self.believes_until(guard);
-        self.event(What::Acquired { token, until })?;
+        self.event(EventKind::Acquired { token, until })?;
         self.deadline(guard)
     }
 
@@ -72,7 +79,7 @@ impl Entry {
     pub(crate) fn sample(&self, guard: &Guard) -> io::Result<()> {
         let since = now();
         let held = guard.is_held() || self.plant == Some(Plant::Believe);
-        self.event(What::Sampled { since, held })?;
+        self.event(EventKind::Sampled { since, held })?;
         self.deadline(guard)
     }
 
@@ -80,7 +87,7 @@ impl Entry {
     pub(crate) fn lost(&self) -> io::Result<()> {
         match self.plant {
             Some(Plant::Believe) => Ok(()),
-            _ => self.event(What::Lost),
+            _ => self.event(EventKind::Lost),
         }
     }
 

@@ -6,7 +6,7 @@ use std::io;
 use std::time::Duration;
 
 use tenure::Guard;
-use tenure_testkit::What;
+use tenure_testkit::EventKind;
 use tokio::time::sleep;
 
 use super::entry::Entry;
@@ -79,7 +79,7 @@ async fn nest(guard: &Guard, wish: &Wish, face: &Face, other: Entry) -> io::Resu
         return Ok(());
     };
     if inner.claim() != guard.claim() {
-        let invoked = What::Invoked {
+        let invoked = EventKind::Invoked {
             key: inner.key().clone(),
             owner: other.number,
             mode: inner.mode(),
@@ -87,7 +87,7 @@ async fn nest(guard: &Guard, wish: &Wish, face: &Face, other: Entry) -> io::Resu
         other.event_at(begun, invoked)?;
         other.acquired(&inner)?;
         sleep(wish.meanwhile).await;
-        other.event(What::ReleaseInvoked)?;
+        other.event(EventKind::ReleaseInvoked)?;
     }
     let _ = inner.unlock().await;
     Ok(())

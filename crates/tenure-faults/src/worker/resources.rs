@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use tenure::FencingToken;
-use tenure_testkit::What;
+use tenure_testkit::EventKind;
 
 use super::args::Plant;
 use super::entry::Entry;
@@ -58,7 +58,7 @@ impl Resources {
         }
         // As many digits as there can be: a shorter number replaces a longer one.
         file.write_all_at(format!("{token:020}").as_bytes(), 0)?;
-        entry.event(What::Accepted { token })
+        entry.event(EventKind::Accepted { token })
     }
 }
 

@@ -3,7 +3,7 @@
 use std::io;
 
 use tenure::{ClaimRef, Client, Error, Guard, LockKey, Owner};
-use tenure_testkit::{Dice, What};
+use tenure_testkit::{Dice, EventKind};
 use tokio::sync::watch;
 use tokio::time::{Duration, sleep};
 
@@ -51,7 +51,7 @@ impl Task {
     }
 
     async fn acquire(&mut self, wish: &Wish, face: &Face, entry: &Entry) -> io::Result<Option<Guard>> {
-        entry.event(What::Invoked {
+        entry.event(EventKind::Invoked {
             key: LockKey::new(wish.key.name).map_err(io::Error::other)?,
             owner: entry.number,
             mode: wish.mode,
@@ -66,9 +66,9 @@ impl Task {
                 entry.acquired(&guard)?;
                 return Ok(Some(guard));
             }
-            Some(Ok(None) | Err(Error::Timeout)) | None => entry.event(What::Failed)?,
+            Some(Ok(None) | Err(Error::Timeout)) | None => entry.event(EventKind::Failed)?,
             Some(Err(Error::Backend(_))) => {
-                entry.event(What::Unknown)?;
+                entry.event(EventKind::Unknown)?;
                 sleep(REST).await;
             }
             Some(Err(error)) => return Err(io::Error::other(error)),
@@ -83,11 +83,11 @@ impl Task {
             // Until the process is killed: what is planted is a program that forgets.
             return std::future::pending().await;
         }
-        entry.event(What::ReleaseInvoked)?;
+        entry.event(EventKind::ReleaseInvoked)?;
         if !wish.unlocks {
             drop(guard);
         } else if guard.unlock().await.is_ok() {
-            entry.event(What::Released)?;
+            entry.event(EventKind::Released)?;
         }
         Ok(())
     }
@@ -99,7 +99,7 @@ async fn ask(wish: &Wish, face: &Face, entry: Entry) -> Result<Option<Guard>, Er
     let told = move |_: &ClaimRef| {
         if queues {
             // A line that is missing makes the judge milder, never wrong.
-            let _ = entry.event(What::Queued);
+            let _ = entry.event(EventKind::Queued);
         }
     };
     let limit = match wish.patience {

@@ -1,17 +1,17 @@
-//! Random walks of claims through a store, beside a model of what the contract allows.
+//! Random walks: random requests to a store, whose replies are compared with a model of the contract.
 //!
-//! Authors run them with [`agrees_with_the_model!`](crate::agrees_with_the_model). A walk places, polls, renews,
-//! releases, hands over and evicts claims of several clients on two keys, and lets time pass. Every answer, and
-//! what `inspect` shows after it, must be one that the contract allows where the walk has come to; who may hold
-//! beside whom is [`Mode::admits`](tenure_backend::Mode::admits). Wake-ups, listings and bad weather are the
-//! suite's.
+//! Authors of stores run them with [`agrees_with_the_model!`](crate::agrees_with_the_model). A walk places, polls,
+//! renews, releases, hands over and evicts claims of several clients on two keys, and lets time pass. The model checks
+//! that the contract allows each reply, and what `inspect` shows afterwards. Which claims may hold a key together is
+//! decided by [`Mode::admits`](tenure_backend::Mode::admits). The conformance suite covers wake-ups, listings and
+//! faults.
 
-mod departure;
-mod ledger;
+mod key_state;
+mod plan;
+mod release;
 mod renewal;
-mod room;
 mod run;
-mod step;
+mod state;
 mod walk;
 
 pub use run::walks;

@@ -1,47 +1,54 @@
-//! The model's view of renewals: who is alive in the phase that was asked for, and why the others are gone.
+//! Model of renewals: whether the claim is alive in the requested phase, or why it is gone.
 
 use tenure_backend::{Instant, Loss, Phase as Only, RenewReply, RenewRequest, TokenRange};
 
-use super::ledger::{Fate, Ledger, Place, Verdict, must};
-use super::room::{At, Ends, Phase};
+use super::key_state::{CallTimes, ExpiryRange, Phase};
+use super::state::{ClaimStatus, Ending, ModelState, Verdict, ensure};
 
-impl Ledger {
-    /// Judges what became of a renewal.
-    pub(super) fn renew(&mut self, renewal: &RenewRequest, at: At, answer: &RenewReply) -> Verdict {
-        let place = self.place(&renewal.claim);
-        let fits = match place {
-            Place::Waiting => renewal.only != Only::Granted,
-            Place::Granted(_) => renewal.only != Only::Waiting,
-            Place::Absent | Place::Ended => false,
+impl ModelState {
+    /// Checks the reply to a renewal.
+    pub(super) fn renew(&mut self, renewal: &RenewRequest, at: CallTimes, answer: &RenewReply) -> Verdict {
+        let status = self.status(&renewal.claim);
+        let fits = match status {
+            ClaimStatus::Waiting => renewal.only != Only::Granted,
+            ClaimStatus::Granted(_) => renewal.only != Only::Waiting,
+            ClaimStatus::Absent | ClaimStatus::Ended => false,
         };
         match answer {
-            RenewReply::Unknown(_) => Err("the store is in order".to_owned()),
+            RenewReply::Unknown(_) => Err("the call must not fail".to_owned()),
             RenewReply::Alive { held_from, lease } => {
-                must!(fits, "it is {place:?}");
-                must!(*held_from <= at.after, "it is not held from the future");
-                must!(!lease.is_zero(), "a lease that has ended is none");
+                ensure!(fits, "the claim is {status:?}");
+                ensure!(*held_from <= at.after, "`held_from` is in the future");
+                ensure!(!lease.is_zero(), "the lease has ended already");
                 let ends = self.ends(*held_from, at, *lease);
-                self.prolong(renewal, ends)
+                self.extend(renewal, ends)
             }
             RenewReply::Gone(loss) => {
-                must!(!fits, "it is alive: {place:?}");
-                let right = self.explains(renewal, place, at.after, loss);
-                must!(right, "it is {place:?}, by {:?}", self.ended.get(&renewal.claim));
+                ensure!(!fits, "the claim is alive: {status:?}");
+                let right = self.explains(renewal, status, at.after, loss);
+                ensure!(
+                    right,
+                    "the claim is {status:?}, because of {:?}",
+                    self.ended.get(&renewal.claim)
+                );
                 Ok(())
             }
         }
     }
 
-    fn prolong(&mut self, renewal: &RenewRequest, mut ends: Ends) -> Verdict {
-        let room = self.room(&renewal.claim.key);
+    fn extend(&mut self, renewal: &RenewRequest, mut ends: ExpiryRange) -> Verdict {
+        let key_state = self.key_state(&renewal.claim.key);
         if let Some(run) = renewal.raise {
-            room.has_drawn(run);
+            key_state.record_tokens(run);
         }
-        let Some(one) = room.find(renewal.claim.id) else {
+        let Some(one) = key_state.find(renewal.claim.id) else {
             return Ok(());
         };
         if renewal.shorten_only {
-            must!(ends.earliest <= one.ends.latest, "its lease was lengthened");
+            ensure!(
+                ends.earliest <= one.ends.latest,
+                "the renewal lengthened the lease"
+            );
             ends.latest = ends.latest.min(one.ends.latest);
         }
         one.ends = ends;
@@ -53,24 +60,24 @@ impl Ledger {
         Ok(())
     }
 
-    /// Whether a loss is one that the store may tell.
-    fn explains(&self, renewal: &RenewRequest, place: Place, now: Instant, loss: &Loss) -> bool {
-        if !self.profile.remembers_ended && place == Place::Ended {
+    /// Returns whether the contract allows the store to report this loss.
+    fn explains(&self, renewal: &RenewRequest, status: ClaimStatus, now: Instant, loss: &Loss) -> bool {
+        if !self.profile.remembers_ended && status == ClaimStatus::Ended {
             return true;
         }
         match self.ended.get(&renewal.claim) {
-            None | Some(Fate::Released) => *loss == Loss::Missing,
-            Some(Fate::Expired) => matches!(loss, Loss::Expired | Loss::Missing),
-            Some(Fate::Evicted { by, until }) => {
-                let told = *loss == Loss::Evicted { by: by.clone() };
-                told || now >= *until && matches!(loss, Loss::Expired | Loss::Missing)
+            None | Some(Ending::Released) => *loss == Loss::Missing,
+            Some(Ending::Expired) => matches!(loss, Loss::Expired | Loss::Missing),
+            Some(Ending::Evicted { by, until }) => {
+                let reported = *loss == Loss::Evicted { by: by.clone() };
+                reported || now >= *until && matches!(loss, Loss::Expired | Loss::Missing)
             }
         }
     }
 
-    /// A run well beyond all tokens of that claim's key, for a renewal that raises.
-    pub(super) fn beyond(&mut self, renewal: &RenewRequest) -> Option<TokenRange> {
-        let greatest = self.room(&renewal.claim.key).greatest()?;
+    /// Token range far above all tokens of the claim's key, for a renewal that raises the counter.
+    pub(super) fn range_beyond(&mut self, renewal: &RenewRequest) -> Option<TokenRange> {
+        let greatest = self.key_state(&renewal.claim.key).greatest()?;
         let first = tenure_backend::FencingToken::new(greatest.get() + 1_000)?;
         TokenRange::new(first, std::num::NonZeroU32::MIN)
     }

@@ -1,4 +1,4 @@
-//! Runs walks by their seeds, and tells the fewest steps that show what is wrong.
+//! Runs walks by their seeds, and shrinks a failing walk to few steps.
 
 use std::fmt::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -6,76 +6,76 @@ use std::time::{Duration, Instant};
 
 use tokio::runtime::Runtime;
 
-use super::step::{Step, plan};
+use super::plan::{Step, plan};
 use super::walk::walk;
 use crate::Subject;
-use crate::suite::{Trial, runtime};
+use crate::suite::{Fixture, runtime};
 
-/// How long one walk may take before it counts as stuck.
+/// Time after which a walk counts as stuck.
 const WALK_LIMIT: Duration = Duration::from_secs(60);
-/// For how long fewer steps are looked for that show the same.
+/// Time limit of shrinking a failing walk.
 const SHRINK_LIMIT: Duration = Duration::from_secs(20);
 
-/// Walks once for each seed, each time on a fresh subject.
+/// Runs one walk per seed, each on a fresh subject.
 ///
 /// # Panics
-/// If the store gives an answer that the contract does not allow: then the seed is printed, and the
-/// fewest steps found that still lead to such an answer. Also if more than half of all steps could not be judged,
-/// because the store could not be reached, or was so slow that leases ended while it answered.
+/// Panics if the store gives a reply that the contract does not allow; the message has the seed, and the fewest steps
+/// found that lead to such a reply. Panics also if more than half of all steps could not be checked, because the store
+/// could not be reached or was so slow that leases expired during calls.
 ///
 /// # Examples
 /// ```
 /// use tenure_testkit::{Subject, model};
 ///
-/// /// The walk of a seed that a failed test has printed.
-/// fn once_more<S: Subject>(subject: impl AsyncFn() -> S, seed: u64) {
+/// /// Repeats the walk of a seed that a failed test has printed.
+/// fn repeat<S: Subject>(subject: impl AsyncFn() -> S, seed: u64) {
 ///     model::walks(subject, [seed]);
 /// }
 /// ```
 pub fn walks<S: Subject>(subject: impl AsyncFn() -> S, seeds: impl IntoIterator<Item = u64>) {
     let runtime = runtime();
-    let trial = runtime.block_on(async { Trial::new(subject().await).await });
-    let (mut planned, mut judged) = (0, 0);
+    let fixture = runtime.block_on(async { Fixture::new(subject().await).await });
+    let (mut planned, mut checked) = (0, 0);
     for seed in seeds {
-        let steps = plan(seed, &trial);
+        let steps = plan(seed, &fixture);
         planned += steps.len();
         match attempt(&runtime, &subject, &steps) {
-            (Ok(number), _) => judged += number,
-            (Err(why), told) => {
-                let (told, why) = fewest(&runtime, &subject, steps, (told, why));
-                panic!("{}", report(seed, &told, &why));
+            (Ok(number), _) => checked += number,
+            (Err(why), transcript) => {
+                let (transcript, why) = shrink(&runtime, &subject, steps, (transcript, why));
+                panic!("{}", report(seed, &transcript, &why));
             }
         }
     }
     runtime.shutdown_background();
     assert!(
-        judged * 2 >= planned,
-        "only {judged} of {planned} steps could be judged"
+        checked * 2 >= planned,
+        "only {checked} of {planned} steps could be checked"
     );
 }
 
-/// Walks once: how many steps could be judged, or what is wrong; and what it had to tell.
+/// Runs one walk. Returns the number of checked steps or a description of the failure, and the transcript.
 fn attempt<S: Subject>(
     runtime: &Runtime,
     subject: &impl AsyncFn() -> S,
     steps: &[Step],
 ) -> (Result<usize, String>, Vec<String>) {
-    let mut told = Vec::new();
+    let mut transcript = Vec::new();
     let once = || {
         runtime.block_on(async {
-            let trial = Trial::new(subject().await).await;
-            let walk = walk(&trial, steps, &mut told);
+            let fixture = Fixture::new(subject().await).await;
+            let walk = walk(&fixture, steps, &mut transcript);
             let stuck = |_| Err(format!("the walk takes longer than {WALK_LIMIT:?}"));
             tokio::time::timeout(WALK_LIMIT, walk).await.unwrap_or_else(stuck)
         })
     };
-    // The panic's own words are printed where it happens.
-    let came = catch_unwind(AssertUnwindSafe(once)).unwrap_or_else(|_| Err("a panic".to_owned()));
-    (came, told)
+    // The panic hook has already printed the panic's message.
+    let outcome = catch_unwind(AssertUnwindSafe(once)).unwrap_or_else(|_| Err("a panic".to_owned()));
+    (outcome, transcript)
 }
 
-/// Leaves out one step after the other, the last first, as long as the walk still goes wrong.
-fn fewest<S: Subject>(
+/// Removes single steps, last first, as long as the walk still fails.
+fn shrink<S: Subject>(
     runtime: &Runtime,
     subject: &impl AsyncFn() -> S,
     mut steps: Vec<Step>,
@@ -87,18 +87,18 @@ fn fewest<S: Subject>(
         at -= 1;
         let mut fewer = steps.clone();
         fewer.remove(at);
-        if let (Err(why), told) = attempt(runtime, subject, &fewer) {
+        if let (Err(why), transcript) = attempt(runtime, subject, &fewer) {
             at = fewer.len();
-            (steps, found) = (fewer, (told, why));
+            (steps, found) = (fewer, (transcript, why));
         }
     }
     found
 }
 
-fn report(seed: u64, told: &[String], why: &str) -> String {
-    let mut text = format!("the walk of seed {seed} goes wrong, at the end of these steps:\n");
-    for (number, line) in told.iter().enumerate() {
-        // Writing to a string never fails.
+fn report(seed: u64, transcript: &[String], why: &str) -> String {
+    let mut text = format!("the walk of seed {seed} fails after these steps:\n");
+    for (number, line) in transcript.iter().enumerate() {
+        // Writing to a `String` never fails.
         let _ = writeln!(text, "{:4}. {line}", number + 1);
     }
     text + why

@@ -1,4 +1,4 @@
-//! One random walk: takes the steps on a store, and has each answer judged.
+//! Runs one random walk: sends the request of each step to a store, and checks the reply against the model.
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -6,48 +6,57 @@ use std::time::Duration;
 
 use tenure_backend::{Cause, Claim, HANDOVER_WINDOW, Instant, LockKey, Query, ReleaseTarget, Successor};
 
-use super::ledger::Ledger;
-use super::room::At;
-use super::step::{Ask, CLIENTS, KEYS, SLOTS, Step};
+use super::key_state::CallTimes;
+use super::plan::{CLIENTS, ClaimPlan, KEYS, SLOTS, Step};
+use super::state::ModelState;
 use crate::Request;
 use crate::faulty::send;
-use crate::suite::{Client, Trial, departure, eviction, renewal};
+use crate::suite::{Fixture, TestClient, eviction_request, release_request, renew_request};
 
-/// How long ago the `not_after` of a request was that comes too late.
+/// How far in the past the `not_after` of a late request lies.
 const LATE: Duration = Duration::from_millis(50);
 
-/// A claim that the walk knows by a number.
+/// Claim that steps refer to by a slot number.
 #[derive(Clone)]
-struct Known {
+struct WalkClaim {
     client: usize,
     claim: Arc<Claim>,
     not_after: Instant,
 }
 
 struct Walk<'a> {
-    trial: &'a Trial,
-    clients: Vec<Client>,
+    fixture: &'a Fixture,
+    clients: Vec<TestClient>,
     keys: Vec<LockKey>,
-    known: [Option<Known>; SLOTS],
-    ledger: Ledger,
-    told: &'a mut Vec<String>,
+    claims: [Option<WalkClaim>; SLOTS],
+    state: ModelState,
+    transcript: &'a mut Vec<String>,
 }
 
-/// Takes the steps, and tells of each in `told`. Returns how many were judged: not all if a lease ended while a call was
-/// on its way, or if the store could not be reached. Fails with an answer that the contract does not allow.
-pub(super) async fn walk(trial: &Trial, steps: &[Step], told: &mut Vec<String>) -> Result<usize, String> {
+/// Takes the steps and appends each to `transcript`.
+///
+/// Returns the number of checked steps. The walk ends early, without an error, if a lease expired during a call or the
+/// store could not be reached.
+///
+/// # Errors
+/// Describes the first reply that the contract does not allow.
+pub(super) async fn walk(
+    fixture: &Fixture,
+    steps: &[Step],
+    transcript: &mut Vec<String>,
+) -> Result<usize, String> {
     let mut clients = Vec::new();
-    // One more looks on.
+    // One client more than the steps use: it inspects and evicts.
     for _ in 0..=CLIENTS {
-        clients.push(trial.client().await);
+        clients.push(fixture.client().await);
     }
     let mut walk = Walk {
-        trial,
+        fixture,
         clients,
-        keys: (0..KEYS).map(|_| trial.key()).collect(),
-        known: Default::default(),
-        ledger: Ledger::new(trial.profile().clone()),
-        told,
+        keys: (0..KEYS).map(|_| fixture.key()).collect(),
+        claims: Default::default(),
+        state: ModelState::new(fixture.profile().clone()),
+        transcript,
     };
     for (number, step) in steps.iter().enumerate() {
         if !walk.take(step).await? {
@@ -58,13 +67,13 @@ pub(super) async fn walk(trial: &Trial, steps: &[Step], told: &mut Vec<String>) 
 }
 
 impl Walk<'_> {
-    /// Takes a step, and looks at all keys; whether the answers could be judged.
+    /// Takes a step, then inspects all keys. Returns false if a reply could not be checked.
     async fn take(&mut self, step: &Step) -> Result<bool, String> {
-        self.wait_until_sure().await;
+        self.wait_until_certain().await;
         if let Step::Pass(time) = step {
-            self.told.push(format!("{step:?}"));
-            self.trial.pass(*time).await;
-            self.wait_until_sure().await;
+            self.transcript.push(format!("{step:?}"));
+            self.fixture.pass(*time).await;
+            self.wait_until_certain().await;
         } else if let Some((client, request)) = self.request(step)
             && !self.exchange(client, request, Some(step)).await?
         {
@@ -79,22 +88,21 @@ impl Walk<'_> {
         Ok(true)
     }
 
-    /// Lets time pass until no lease is about to end.
-    async fn wait_until_sure(&mut self) {
-        while let Some(until) = self.ledger.unsure_until(self.now()) {
+    /// Lets time pass until no lease can end during the next call.
+    async fn wait_until_certain(&mut self) {
+        while let Some(until) = self.state.uncertain_until(self.now()) {
             let time = until - self.now();
-            self.told
-                .push(format!("{time:?} pass, for a lease is about to end"));
-            self.trial.pass(time).await;
+            self.transcript.push(format!("waits {time:?} for a lease to end"));
+            self.fixture.pass(time).await;
         }
-        self.ledger.settle(self.now());
+        self.state.expire_leases(self.now());
     }
 
     fn now(&self) -> Instant {
         self.clients[0].now()
     }
 
-    /// Sends a request, and has the answer judged, if that can be.
+    /// Sends a request and checks the reply. Returns false if the reply could not be checked.
     async fn exchange(
         &mut self,
         client: usize,
@@ -104,35 +112,36 @@ impl Walk<'_> {
         let backend = self.clients[client].backend().clone();
         let before = self.now();
         let answers = send(backend, vec![request.clone()]).await;
-        let at = At {
+        let at = CallTimes {
             before,
             after: self.now(),
         };
         let [answer] = &answers[..] else {
-            return Err(format!("one request has one answer, and not {answers:?}"));
+            return Err(format!("one request has {answers:?} instead of one reply"));
         };
-        self.told.extend(step.map(|step| format!("{step:?}: {answer:?}")));
+        self.transcript
+            .extend(step.map(|step| format!("{step:?}: {answer:?}")));
         let is_transient = answer.as_ref().is_err_and(|error| error.is_transient());
-        if is_transient || self.ledger.was_overtaken(at) {
+        if is_transient || self.state.may_have_expired_during(at) {
             return Ok(false);
         }
-        let verdict = self.ledger.judge(&request, at, answer);
-        verdict.map_err(|why| format!("{request:?} may not be answered {answer:?}: {why}"))?;
+        let verdict = self.state.check(&request, at, answer);
+        verdict.map_err(|why| format!("the reply to {request:?} must not be {answer:?}: {why}"))?;
         Ok(true)
     }
 
-    /// The request that a step means, and the client that makes it; `None` if its claim is not there.
+    /// Returns the request of a step and the client that sends it, or `None` if the slot is empty.
     fn request(&mut self, step: &Step) -> Option<(usize, Request)> {
         match *step {
             Step::Pass(_) => None,
-            Step::Place { client, key, ask } => {
-                let known = self.introduce(client, self.keys[key].clone(), ask);
-                Some((client, Request::Acquire(known.claim, known.not_after)))
+            Step::Place { client, key, plan } => {
+                let named = self.new_claim(client, self.keys[key].clone(), plan);
+                Some((client, Request::Acquire(named.claim, named.not_after)))
             }
             Step::Poll { slot } => {
-                let known = self.known[slot].clone()?;
-                let acquire = Request::Acquire(known.claim.clone(), known.not_after);
-                self.may_ask(&known.claim).then_some((known.client, acquire))
+                let named = self.claims[slot].clone()?;
+                let acquire = Request::Acquire(named.claim.clone(), named.not_after);
+                self.is_defined(&named.claim).then_some((named.client, acquire))
             }
             Step::Renew {
                 slot,
@@ -141,80 +150,94 @@ impl Walk<'_> {
                 shorten_only,
                 raise,
             } => {
-                let known = self.known[slot].clone()?;
-                let mut renewal = renewal(&known.claim, only);
+                let named = self.claims[slot].clone()?;
+                let mut renewal = renew_request(&named.claim, only);
                 (renewal.lease, renewal.shorten_only) = (lease, shorten_only);
-                renewal.raise = raise.then(|| self.ledger.beyond(&renewal)).flatten();
-                Some((known.client, Request::Renew(renewal)))
+                renewal.raise = raise.then(|| self.state.range_beyond(&renewal)).flatten();
+                Some((named.client, Request::Renew(renewal)))
             }
             Step::Release {
                 slot,
-                withdraws,
+                is_withdrawal,
                 successor,
             } => {
-                let leaves = self.known[slot].clone()?;
-                let key = leaves.claim.at.key.clone();
-                let successor = successor.map(|ask| self.introduce(leaves.client, key, ask));
-                let cause = if withdraws {
+                let leaving = self.claims[slot].clone()?;
+                let key = leaving.claim.at.key.clone();
+                let successor = successor.map(|plan| self.new_claim(leaving.client, key, plan));
+                let cause = if is_withdrawal {
                     Cause::Withdrawn
                 } else {
                     Cause::Unlocked
                 };
-                Some(self.leaves(&leaves, cause, successor))
+                Some(self.release_by_client(&leaving, cause, successor))
             }
             Step::HandOver { slot, to } => {
-                let leaves = self.known[slot].clone()?;
-                Some(self.leaves(&leaves, Cause::Unlocked, self.known[to].clone()))
+                let leaving = self.claims[slot].clone()?;
+                Some(self.release_by_client(&leaving, Cause::Unlocked, self.claims[to].clone()))
             }
-            Step::Evict { slot, bars } => {
-                let at = self.known[slot].as_ref()?.claim.at.clone();
-                Some((CLIENTS, evicts(ReleaseTarget::Claim(at), bars)))
+            Step::Evict { slot, with_cooldown } => {
+                let at = self.claims[slot].as_ref()?.claim.at.clone();
+                Some((CLIENTS, eviction(ReleaseTarget::Claim(at), with_cooldown)))
             }
-            Step::EvictAll { key, bars } => {
-                Some((CLIENTS, evicts(ReleaseTarget::All(self.keys[key].clone()), bars)))
-            }
+            Step::EvictAll { key, with_cooldown } => Some((
+                CLIENTS,
+                eviction(ReleaseTarget::All(self.keys[key].clone()), with_cooldown),
+            )),
         }
     }
 
-    /// Makes a claim, which is known by its number from here on.
-    fn introduce(&mut self, client: usize, key: LockKey, ask: Ask) -> Known {
-        let claim = self.clients[client].claim_as(&key, ask.mode, |claim| {
-            claim.fairness = ask.fairness;
-            claim.lease = ask.lease;
-            claim.grants = NonZeroU32::new(ask.grants).expect("an ask is for a grant at least");
+    /// Creates a claim and puts it into its slot.
+    fn new_claim(&mut self, client: usize, key: LockKey, plan: ClaimPlan) -> WalkClaim {
+        let claim = self.clients[client].claim_as(&key, plan.mode, |claim| {
+            claim.fairness = plan.fairness;
+            claim.lease = plan.lease;
+            claim.grants = NonZeroU32::new(plan.grants).expect("a plan asks for at least one token");
         });
         let now = self.clients[client].now();
-        let not_after = ask.ahead.map_or(now - LATE, |ahead| now + ahead);
-        let known = Known {
+        let not_after = plan.ahead.map_or(now - LATE, |ahead| now + ahead);
+        let named = WalkClaim {
             client,
             claim,
             not_after,
         };
-        self.known[ask.slot] = Some(known.clone());
-        known
+        self.claims[plan.slot] = Some(named.clone());
+        named
     }
 
-    /// Whether the contract says what becomes of such a request: a store that does not remember its ended claims
-    /// is not asked for them.
-    fn may_ask(&self, claim: &Claim) -> bool {
-        self.trial.profile().remembers_ended || !self.ledger.ended.contains_key(&claim.at)
+    /// Returns whether the contract defines the reply to polling a claim. It does not if the claim has ended and the store
+    /// does not remember ended claims.
+    fn is_defined(&self, claim: &Claim) -> bool {
+        self.fixture.profile().remembers_ended || !self.state.ended.contains_key(&claim.at)
     }
 
-    /// The release of a claim by its own client, with that successor if it can be one.
-    fn leaves(&self, leaves: &Known, cause: Cause, successor: Option<Known>) -> (usize, Request) {
-        let (at, client) = (&leaves.claim.at, leaves.client);
+    /// Release of a claim by its own client. A successor of another key or client is left out.
+    fn release_by_client(
+        &self,
+        leaving: &WalkClaim,
+        cause: Cause,
+        successor: Option<WalkClaim>,
+    ) -> (usize, Request) {
+        let (at, client) = (&leaving.claim.at, leaving.client);
         let successor = successor.filter(|successor| {
             let other = &successor.claim.at;
-            successor.client == client && other.key == at.key && other != at && self.may_ask(&successor.claim)
+            successor.client == client
+                && other.key == at.key
+                && other != at
+                && self.is_defined(&successor.claim)
         });
-        let mut departure = departure(&leaves.claim, cause);
-        departure.successor = successor.map(|Known { claim, not_after, .. }| Successor { claim, not_after });
-        (client, Request::Release(departure))
+        let mut release = release_request(&leaving.claim, cause);
+        release.successor =
+            successor.map(|WalkClaim { claim, not_after, .. }| Successor { claim, not_after });
+        (client, Request::Release(release))
     }
 }
 
-/// An eviction, with a cooldown or without.
-fn evicts(who: ReleaseTarget, bars: bool) -> Request {
-    let cooldown = if bars { HANDOVER_WINDOW } else { Duration::ZERO };
-    Request::Release(eviction(who, cooldown))
+/// Eviction, with or without a cooldown.
+fn eviction(who: ReleaseTarget, with_cooldown: bool) -> Request {
+    let cooldown = if with_cooldown {
+        HANDOVER_WINDOW
+    } else {
+        Duration::ZERO
+    };
+    Request::Release(eviction_request(who, cooldown))
 }

@@ -1,4 +1,4 @@
-//! Fencing tokens: each grant's are greater than all before it on the key, whatever ended those.
+//! Fencing tokens: each grant's tokens are greater than all earlier ones of the key, however the earlier claims ended.
 
 use std::num::NonZeroU32;
 
@@ -6,18 +6,18 @@ use tenure_backend::{
     Fairness, Fencing, FencingToken, LockKey, Loss, Mode, Phase, RenewReply, RenewRequest, TokenRange,
 };
 
-use super::{Client, Trial};
+use super::{Fixture, TestClient};
 
-/// A store that fences gives every grant a token, and one that does not gives none.
-pub async fn grants_have_tokens_if_the_profile_says_so(trial: Trial) {
-    let (client, key) = (trial.client().await, trial.key());
+/// A store gives each grant tokens if its profile lists fencing, and none otherwise.
+pub async fn grants_have_tokens_if_the_profile_says_so(fixture: Fixture) {
+    let (client, key) = (fixture.client().await, fixture.key());
     let grant = client.granted(&client.claim(&key, Mode::Exclusive)).await;
-    assert_eq!(grant.tokens.is_some(), trial.profile().fencing != Fencing::None);
+    assert_eq!(grant.tokens.is_some(), fixture.profile().fencing != Fencing::None);
 }
 
-/// Over releases, by one client and by several (R12).
-pub async fn tokens_rise_over_release(trial: Trial) {
-    let (clients, key) = (trial.three().await, trial.key());
+/// Tokens rise from grant to grant, for one client and across clients (R12).
+pub async fn tokens_rise_over_release(fixture: Fixture) {
+    let (clients, key) = (fixture.three().await, fixture.key());
     let mut greatest = None;
     for turn in 0..9 {
         let client = &clients[turn % 3];
@@ -29,23 +29,23 @@ pub async fn tokens_rise_over_release(trial: Trial) {
     }
 }
 
-/// Over the end of a lease (R12).
-pub async fn tokens_rise_over_expiry(trial: Trial) {
-    skip_if!(trial.lives_by_session().await);
-    let ([silent, other], key) = (trial.two().await, trial.key());
+/// Tokens rise when a lease expires (R12).
+pub async fn tokens_rise_over_expiry(fixture: Fixture) {
+    skip_if!(fixture.lives_by_session().await);
+    let ([silent, other], key) = (fixture.two().await, fixture.key());
     let mut greatest = None;
     for _ in 0..2 {
-        let claim = silent.brief(&key, Mode::Exclusive);
+        let claim = silent.short_lease(&key, Mode::Exclusive);
         let grant = silent.granted(&claim).await;
         rises(&mut greatest, grant.tokens);
-        trial.pass(grant.lease + trial.grace()).await;
+        fixture.pass(grant.lease + fixture.grace()).await;
     }
     rises(&mut greatest, next_run(&other, &key).await);
 }
 
-/// Over an eviction.
-pub async fn tokens_rise_over_eviction(trial: Trial) {
-    let ([holder, other], key) = (trial.two().await, trial.key());
+/// Tokens rise when a holder is evicted.
+pub async fn tokens_rise_over_eviction(fixture: Fixture) {
+    let ([holder, other], key) = (fixture.two().await, fixture.key());
     let claim = holder.claim(&key, Mode::Exclusive);
     let mut greatest = None;
     rises(&mut greatest, holder.granted(&claim).await.tokens);
@@ -53,29 +53,32 @@ pub async fn tokens_rise_over_eviction(trial: Trial) {
     rises(&mut greatest, next_run(&other, &key).await);
 }
 
-/// Over a restart of the store, if its tokens are said to outlive the process, and over a new client if not (R12).
-pub async fn tokens_rise_over_a_restart(trial: Trial) {
-    let key = trial.key();
-    let before = trial.client().await;
+/// Tokens rise across a restart of the store if the profile says so, and otherwise across clients (R12).
+pub async fn tokens_rise_over_a_restart(fixture: Fixture) {
+    let key = fixture.key();
+    let before = fixture.client().await;
     let claim = before.claim(&key, Mode::Exclusive);
     let mut greatest = None;
     rises(&mut greatest, before.granted(&claim).await.tokens);
     before.release(&claim).await;
-    if trial.profile().fencing > Fencing::Process
-        && let Some(restarted) = trial.subject().restart()
+    if fixture.profile().fencing > Fencing::Process
+        && let Some(restarted) = fixture.subject().restart()
     {
         restarted.await.expect("the store starts again");
     }
-    let after = trial.client().await;
+    let after = fixture.client().await;
     let claim = after.claim(&key, Mode::Exclusive);
-    let run = after.granted_within(&claim, trial.long() * 2).await.tokens;
+    let run = after
+        .granted_within(&claim, fixture.long_lease() * 2)
+        .await
+        .tokens;
     rises(&mut greatest, run);
 }
 
-/// Over modes: a writer's are greater than those of the readers before it, and smaller than those after.
-pub async fn tokens_rise_from_readers_to_writers_and_back(trial: Trial) {
-    skip_if!(trial.lacks(Mode::Read).await);
-    let ([a, b], key) = (trial.two().await, trial.key());
+/// A writer's token is greater than those of earlier readers, and smaller than those of later readers.
+pub async fn tokens_rise_from_readers_to_writers_and_back(fixture: Fixture) {
+    skip_if!(fixture.refuses_mode(Mode::Read).await);
+    let ([a, b], key) = (fixture.two().await, fixture.key());
     let [first, second, last] = [&a, &b, &b].map(|client| client.claim(&key, Mode::Read));
     let runs = [a.granted(&first).await.tokens, b.granted(&second).await.tokens];
     let mut greatest = runs.into_iter().flatten().map(|run| run.last()).max();
@@ -87,10 +90,10 @@ pub async fn tokens_rise_from_readers_to_writers_and_back(trial: Trial) {
     rises(&mut greatest, b.granted_soon(&last).await.tokens);
 }
 
-/// A grant reserves as many tokens as it asked for, up to the limit, and the next begins beyond them.
-pub async fn a_grant_reserves_the_requested_token_range(trial: Trial) {
-    let (client, key) = (trial.client().await, trial.key());
-    let most = trial.profile().limits.max_grants.get();
+/// A grant reserves as many tokens as requested, up to the limit. The next grant's tokens are greater than all of them.
+pub async fn a_grant_reserves_the_requested_token_range(fixture: Fixture) {
+    let (client, key) = (fixture.client().await, fixture.key());
+    let most = fixture.profile().limits.max_grants.get();
     let mut greatest = None;
     for asked in [1, 5, 64, 1, u32::MAX] {
         let claim = client.claim_as(&key, Mode::Exclusive, |claim| {
@@ -105,9 +108,9 @@ pub async fn a_grant_reserves_the_requested_token_range(trial: Trial) {
     }
 }
 
-/// A renewal that raises lifts the key's counter, becomes the claim's run, and is seen.
-pub async fn a_raise_lifts_the_counter_and_the_claims_tokens(trial: Trial) {
-    let ([holder, other], key) = (trial.two().await, trial.key());
+/// A renewal with `raise` lifts the key's counter, replaces the claim's tokens, and `inspect` shows them.
+pub async fn a_raise_lifts_the_counter_and_the_claims_tokens(fixture: Fixture) {
+    let ([holder, other], key) = (fixture.two().await, fixture.key());
     let claim = holder.claim(&key, Mode::Exclusive);
     let Some(run) = holder.granted(&claim).await.tokens else {
         return;
@@ -124,10 +127,10 @@ pub async fn a_raise_lifts_the_counter_and_the_claims_tokens(trial: Trial) {
     rises(&mut greatest, next_run(&other, &key).await);
 }
 
-/// A renewal that raises a claim which still waits lifts the counter too, and does not grant it.
-pub async fn a_raise_of_a_waiter_lifts_the_counter(trial: Trial) {
-    skip_if!(trial.lacks_so(Mode::Exclusive, Fairness::Fifo).await);
-    let ([holder, waiter], key) = (trial.two().await, trial.key());
+/// A renewal with `raise` of a waiting claim lifts the counter too, and does not grant the claim.
+pub async fn a_raise_of_a_waiter_lifts_the_counter(fixture: Fixture) {
+    skip_if!(fixture.refuses(Mode::Exclusive, Fairness::Fifo).await);
+    let ([holder, waiter], key) = (fixture.two().await, fixture.key());
     let held = holder.fair(&key, Mode::Exclusive);
     let Some(run) = holder.granted(&held).await.tokens else {
         return;
@@ -146,9 +149,9 @@ pub async fn a_raise_of_a_waiter_lifts_the_counter(trial: Trial) {
     );
 }
 
-/// A raise below the counter does not lower it.
-pub async fn a_raise_never_lowers_the_counter(trial: Trial) {
-    let ([holder, other], key) = (trial.two().await, trial.key());
+/// A renewal with `raise` below the counter does not lower it.
+pub async fn a_raise_never_lowers_the_counter(fixture: Fixture) {
+    let ([holder, other], key) = (fixture.two().await, fixture.key());
     let first = holder.claim(&key, Mode::Exclusive);
     let Some(old) = holder.granted(&first).await.tokens else {
         return;
@@ -164,9 +167,9 @@ pub async fn a_raise_never_lowers_the_counter(trial: Trial) {
     rises(&mut greatest, next_run(&other, &key).await);
 }
 
-/// A renewal that finds its claim gone, or in another phase, lifts nothing.
-pub async fn a_raise_of_an_ended_claim_has_no_effect(trial: Trial) {
-    let ([holder, other], key) = (trial.two().await, trial.key());
+/// A renewal with `raise` of an absent claim, or of a claim in another phase, does not lift the counter.
+pub async fn a_raise_of_an_ended_claim_has_no_effect(fixture: Fixture) {
+    let ([holder, other], key) = (fixture.two().await, fixture.key());
     let claim = holder.claim(&key, Mode::Exclusive);
     let Some(run) = holder.granted(&claim).await.tokens else {
         return;
@@ -181,19 +184,19 @@ pub async fn a_raise_of_an_ended_claim_has_no_effect(trial: Trial) {
     let next = next_run(&other, &key).await;
     assert!(
         next.is_some_and(|next| next.first() < far.first()),
-        "{next:?} was lifted by a claim that was gone"
+        "{next:?} was lifted by an ended claim"
     );
 }
 
-/// The tokens of the next exclusive grant.
-async fn next_run(client: &Client, key: &LockKey) -> Option<TokenRange> {
+/// Acquires an exclusive claim and returns its tokens.
+async fn next_run(client: &TestClient, key: &LockKey) -> Option<TokenRange> {
     client
         .granted_soon(&client.claim(key, Mode::Exclusive))
         .await
         .tokens
 }
 
-/// Asserts that a run is beyond the greatest token so far, which it then is.
+/// Asserts that a token range is above the greatest token so far, and updates that.
 fn rises(greatest: &mut Option<FencingToken>, run: Option<TokenRange>) {
     let Some(run) = run else { return };
     assert!(
@@ -207,7 +210,7 @@ fn raising(run: TokenRange) -> impl FnOnce(&mut RenewRequest) {
     move |renewal| renewal.raise = Some(run)
 }
 
-/// A run well beyond that one.
+/// Token range far above `run`.
 fn beyond(run: TokenRange) -> TokenRange {
     let first = token(run.last().get() + 1_000_000_000_000);
     TokenRange::new(first, run.count()).expect("far below the greatest token")

@@ -1,25 +1,24 @@
-//! The queue: first come, first served, and nobody stuck behind the dead.
+//! The queue: first come, first served, and dead waiters do not block it.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use tenure_backend::{AcquireReply, Claim, Fairness, LockKey, Loss, Mode, Phase};
 
-use super::trial::permits;
-use super::{Client, Trial};
+use super::{Fixture, TestClient, permits};
 
-/// Each release goes to whoever was placed first, whoever asks first.
-pub async fn claims_are_granted_in_the_order_of_placement(trial: Trial) {
-    skip_if!(trial.lacks_so(Mode::Exclusive, Fairness::Fifo).await);
-    let (mut holder, key) = held_by_one(&trial, Mode::Exclusive).await;
+/// Each release grants the waiter that was placed first, in whatever order the waiters poll.
+pub async fn claims_are_granted_in_the_order_of_placement(fixture: Fixture) {
+    skip_if!(fixture.refuses(Mode::Exclusive, Fairness::Fifo).await);
+    let (mut holder, key) = held_key(&fixture, Mode::Exclusive).await;
     let mut queue = Vec::new();
     for place in 0..5 {
-        let client = trial.client().await;
+        let client = fixture.client().await;
         let claim = client.fair(&key, Mode::Exclusive);
         let ahead = client.waits(&claim).await;
         assert!(
             ahead.is_none_or(|ahead| ahead == place),
-            "{ahead:?} are said to be ahead of number {place}"
+            "the store reports {ahead:?} claims ahead of number {place}"
         );
         queue.push((client, claim));
     }
@@ -27,7 +26,7 @@ pub async fn claims_are_granted_in_the_order_of_placement(trial: Trial) {
         for (client, claim) in queue.iter().rev() {
             client.waits(claim).await;
         }
-        holder.ends().await;
+        holder.release().await;
         for (client, claim) in queue[1..].iter().rev() {
             client.waits(claim).await;
         }
@@ -37,52 +36,52 @@ pub async fn claims_are_granted_in_the_order_of_placement(trial: Trial) {
     }
 }
 
-/// A waiter that asks again keeps its place (R26).
-pub async fn a_waiter_that_polls_keeps_its_place(trial: Trial) {
-    skip_if!(trial.lacks_so(Mode::Exclusive, Fairness::Fifo).await);
-    let (holder, key) = held_by_one(&trial, Mode::Exclusive).await;
-    let [first, second] = trial.two().await;
+/// A waiter that polls again keeps its place in the queue (R26).
+pub async fn a_waiter_that_polls_keeps_its_place(fixture: Fixture) {
+    skip_if!(fixture.refuses(Mode::Exclusive, Fairness::Fifo).await);
+    let (holder, key) = held_key(&fixture, Mode::Exclusive).await;
+    let [first, second] = fixture.two().await;
     let one = first.queues(&key, Mode::Exclusive).await;
     let two = second.queues(&key, Mode::Exclusive).await;
     for _ in 0..3 {
         first.waits(&one).await;
     }
-    holder.ends().await;
+    holder.release().await;
     second.waits(&two).await;
     first.granted_soon(&one).await;
 }
 
-/// A waiter that asks again, or is renewed, lives on: no live waiter is evicted to the tail (R26).
-pub async fn a_waiter_lives_while_it_polls_or_is_renewed(trial: Trial) {
-    skip_if!(trial.lacks_so(Mode::Exclusive, Fairness::Fifo).await);
-    let (holder, key) = held_by_one(&trial, Mode::Exclusive).await;
-    skip_if!(trial.lives_by_session().await);
-    let [first, second] = trial.two().await;
-    let one = first.brief_fair(&key);
+/// Each poll and each renewal restarts a waiter's lease, so that a live waiter keeps its place (R26).
+pub async fn a_waiter_lives_while_it_polls_or_is_renewed(fixture: Fixture) {
+    skip_if!(fixture.refuses(Mode::Exclusive, Fairness::Fifo).await);
+    let (holder, key) = held_key(&fixture, Mode::Exclusive).await;
+    skip_if!(fixture.lives_by_session().await);
+    let [first, second] = fixture.two().await;
+    let one = first.fair_with_short_lease(&key);
     first.waits(&one).await;
     let two = second.queues(&key, Mode::Exclusive).await;
     for phase in [Phase::Waiting, Phase::Either] {
-        trial.pass(trial.brief().mul_f64(0.6)).await;
+        fixture.pass(fixture.short_lease().mul_f64(0.6)).await;
         first.stays_alive(&one, phase).await;
-        trial.pass(trial.brief().mul_f64(0.6)).await;
+        fixture.pass(fixture.short_lease().mul_f64(0.6)).await;
         first.waits(&one).await;
     }
-    holder.ends().await;
+    holder.release().await;
     second.waits(&two).await;
     first.granted_soon(&one).await;
 }
 
-/// A waiter is placed already, and may be polled later than its `not_after`.
-pub async fn a_waiter_may_be_polled_after_its_not_after(trial: Trial) {
-    skip_if!(trial.lacks_so(Mode::Exclusive, Fairness::Fifo).await);
-    let (holder, key) = held_by_one(&trial, Mode::Exclusive).await;
-    let client = trial.client().await;
+/// A waiter is placed already, so it may be polled after its `not_after`.
+pub async fn a_waiter_may_be_polled_after_its_not_after(fixture: Fixture) {
+    skip_if!(fixture.refuses(Mode::Exclusive, Fairness::Fifo).await);
+    let (holder, key) = held_key(&fixture, Mode::Exclusive).await;
+    let client = fixture.client().await;
     let not_after = client.now() + Duration::from_millis(50);
     let claim = client.queues(&key, Mode::Exclusive).await;
-    trial.pass(Duration::from_millis(100)).await;
+    fixture.pass(Duration::from_millis(100)).await;
     let answer = client.polled_by(&claim, not_after).await;
     assert!(matches!(answer, AcquireReply::Waiting { .. }), "{answer:?}");
-    holder.ends().await;
+    holder.release().await;
     let answer = client.polled_by(&claim, not_after).await;
     assert!(
         matches!(answer, AcquireReply::Granted(_) | AcquireReply::Waiting { .. }),
@@ -91,118 +90,120 @@ pub async fn a_waiter_may_be_polled_after_its_not_after(trial: Trial) {
     client.granted_soon(&claim).await;
 }
 
-/// A waiter is told to ask again early enough to keep its lease.
-pub async fn poll_after_is_well_within_a_waiters_lease(trial: Trial) {
-    skip_if!(trial.lacks_so(Mode::Exclusive, Fairness::Fifo).await);
-    let (_holder, key) = held_by_one(&trial, Mode::Exclusive).await;
-    let client = trial.client().await;
-    let claim = client.brief_fair(&key);
+/// The `poll_after` of a waiter is at most about a third of its lease.
+pub async fn poll_after_is_well_within_a_waiters_lease(fixture: Fixture) {
+    skip_if!(fixture.refuses(Mode::Exclusive, Fairness::Fifo).await);
+    let (_holder, key) = held_key(&fixture, Mode::Exclusive).await;
+    let client = fixture.client().await;
+    let claim = client.fair_with_short_lease(&key);
     client.polls_within(&claim, claim.lease.div_f64(2.9)).await;
 }
 
-/// Renewal as a holder leaves a waiter as it is.
-pub async fn renewing_a_waiter_as_a_holder_has_no_effect(trial: Trial) {
-    skip_if!(trial.lacks_so(Mode::Exclusive, Fairness::Fifo).await);
-    let (holder, key) = held_by_one(&trial, Mode::Exclusive).await;
-    let client = trial.client().await;
+/// A renewal in phase `Granted` does not affect a waiter.
+pub async fn renewing_a_waiter_as_a_holder_has_no_effect(fixture: Fixture) {
+    skip_if!(fixture.refuses(Mode::Exclusive, Fairness::Fifo).await);
+    let (holder, key) = held_key(&fixture, Mode::Exclusive).await;
+    let client = fixture.client().await;
     let claim = client.queues(&key, Mode::Exclusive).await;
     assert_eq!(client.is_gone(&claim, Phase::Granted).await, Loss::Missing);
     client.waits(&claim).await;
-    holder.ends().await;
+    holder.release().await;
     client.granted_soon(&claim).await;
 }
 
-/// A dead waiter holds the queue up for its own lease at the most (R26).
-pub async fn a_dead_waiter_blocks_the_queue_for_its_own_lease(trial: Trial) {
-    skip_if!(trial.lacks_so(Mode::Exclusive, Fairness::Fifo).await);
-    let (holder, key) = held_by_one(&trial, Mode::Exclusive).await;
-    skip_if!(trial.lives_by_session().await);
-    let [dead, alive] = trial.two().await;
-    let ghost = dead.brief_fair(&key);
-    dead.waits(&ghost).await;
+/// A dead waiter blocks the queue at most until its own lease ends (R26).
+pub async fn a_dead_waiter_blocks_the_queue_for_its_own_lease(fixture: Fixture) {
+    skip_if!(fixture.refuses(Mode::Exclusive, Fairness::Fifo).await);
+    let (holder, key) = held_key(&fixture, Mode::Exclusive).await;
+    skip_if!(fixture.lives_by_session().await);
+    let [dead, alive] = fixture.two().await;
+    let abandoned = dead.fair_with_short_lease(&key);
+    dead.waits(&abandoned).await;
     let next = alive.queues(&key, Mode::Exclusive).await;
-    holder.ends().await;
+    holder.release().await;
     alive.waits(&next).await;
-    alive.granted_within(&next, trial.brief() + trial.grace()).await;
-    if trial.profile().remembers_ended {
-        dead.has_ended(&ghost).await;
+    alive
+        .granted_within(&next, fixture.short_lease() + fixture.grace())
+        .await;
+    if fixture.profile().remembers_ended {
+        dead.has_ended(&abandoned).await;
     }
 }
 
-/// Several dead waiters at the head go together.
-pub async fn several_dead_waiters_expire_together(trial: Trial) {
-    skip_if!(trial.lacks_so(Mode::Exclusive, Fairness::Fifo).await);
-    let (holder, key) = held_by_one(&trial, Mode::Exclusive).await;
-    skip_if!(trial.lives_by_session().await);
-    let [dead, alive] = trial.two().await;
+/// Several dead waiters at the head expire at the same time, not one after the other.
+pub async fn several_dead_waiters_expire_together(fixture: Fixture) {
+    skip_if!(fixture.refuses(Mode::Exclusive, Fairness::Fifo).await);
+    let (holder, key) = held_key(&fixture, Mode::Exclusive).await;
+    skip_if!(fixture.lives_by_session().await);
+    let [dead, alive] = fixture.two().await;
     for _ in 0..5 {
-        dead.waits(&dead.brief_fair(&key)).await;
+        dead.waits(&dead.fair_with_short_lease(&key)).await;
     }
     let next = alive.queues(&key, Mode::Exclusive).await;
-    trial.pass(trial.brief() + trial.grace()).await;
+    fixture.pass(fixture.short_lease() + fixture.grace()).await;
     alive.waits(&next).await;
-    holder.ends().await;
+    holder.release().await;
     alive.granted_soon(&next).await;
 }
 
-/// A withdrawn waiter leaves no ghost in the queue (R26).
-pub async fn a_withdrawn_waiter_leaves_the_queue(trial: Trial) {
-    skip_if!(trial.lacks_so(Mode::Exclusive, Fairness::Fifo).await);
-    let (holder, key) = held_by_one(&trial, Mode::Exclusive).await;
-    let [gone, next] = trial.two().await;
+/// A withdrawn waiter leaves the queue at once (R26).
+pub async fn a_withdrawn_waiter_leaves_the_queue(fixture: Fixture) {
+    skip_if!(fixture.refuses(Mode::Exclusive, Fairness::Fifo).await);
+    let (holder, key) = held_key(&fixture, Mode::Exclusive).await;
+    let [gone, next] = fixture.two().await;
     let withdrawn = gone.queues(&key, Mode::Exclusive).await;
     let claim = next.queues(&key, Mode::Exclusive).await;
     gone.withdraw(&withdrawn).await.freed_it(&withdrawn);
-    gone.withdraw(&withdrawn).await.freed_nobody();
+    gone.withdraw(&withdrawn).await.freed_nothing();
     let ahead = next.waits(&claim).await;
     assert!(
         ahead.is_none_or(|ahead| ahead == 0),
-        "{ahead:?} are said to be ahead of the head"
+        "the store reports {ahead:?} claims ahead of the head"
     );
-    holder.ends().await;
+    holder.release().await;
     next.granted_soon(&claim).await;
     next.release(&claim).await;
     assert_eq!(next.status(&key).await, None);
 }
 
-/// While the queue has a live member no unfair claim is granted, also when nobody holds the key.
-pub async fn a_live_queue_blocks_unfair_claims(trial: Trial) {
-    skip_if!(trial.lacks_so(Mode::Exclusive, Fairness::Fifo).await);
-    let (holder, key) = held_by_one(&trial, Mode::Exclusive).await;
-    skip_if!(trial.lacks_so(Mode::Exclusive, Fairness::Unfair).await);
-    let [waiter, hasty] = trial.two().await;
+/// While the queue has a live waiter, no unfair claim is granted, even if the key has no holder.
+pub async fn a_live_queue_blocks_unfair_claims(fixture: Fixture) {
+    skip_if!(fixture.refuses(Mode::Exclusive, Fairness::Fifo).await);
+    let (holder, key) = held_key(&fixture, Mode::Exclusive).await;
+    skip_if!(fixture.refuses(Mode::Exclusive, Fairness::Unfair).await);
+    let [waiter, unfair] = fixture.two().await;
     let claim = waiter.queues(&key, Mode::Exclusive).await;
-    hasty.finds_busy(&key, Mode::Exclusive).await;
-    holder.ends().await;
-    hasty.finds_busy(&key, Mode::Exclusive).await;
+    unfair.finds_busy(&key, Mode::Exclusive).await;
+    holder.release().await;
+    unfair.finds_busy(&key, Mode::Exclusive).await;
     waiter.granted_soon(&claim).await;
     waiter.release(&claim).await;
-    hasty.finds_free(&key, Mode::Exclusive).await;
+    unfair.finds_free(&key, Mode::Exclusive).await;
 }
 
-/// A queue of the dead bars nobody.
-pub async fn a_dead_queue_blocks_no_claim(trial: Trial) {
-    skip_if!(trial.lacks_so(Mode::Exclusive, Fairness::Fifo).await);
-    let (holder, key) = held_by_one(&trial, Mode::Exclusive).await;
-    skip_if!(trial.lives_by_session().await);
-    let [dead, other] = trial.two().await;
-    dead.waits(&dead.brief_fair(&key)).await;
-    holder.ends().await;
-    trial.pass(trial.brief() + trial.grace()).await;
+/// A queue of dead waiters blocks no claim.
+pub async fn a_dead_queue_blocks_no_claim(fixture: Fixture) {
+    skip_if!(fixture.refuses(Mode::Exclusive, Fairness::Fifo).await);
+    let (holder, key) = held_key(&fixture, Mode::Exclusive).await;
+    skip_if!(fixture.lives_by_session().await);
+    let [dead, other] = fixture.two().await;
+    dead.waits(&dead.fair_with_short_lease(&key)).await;
+    holder.release().await;
+    fixture.pass(fixture.short_lease() + fixture.grace()).await;
     other.finds_nothing(&key).await;
 }
 
-/// Readers at the head of the queue are granted together; one behind a writer waits for it.
-pub async fn readers_at_the_head_are_granted_together(trial: Trial) {
-    skip_if!(trial.lacks_so(Mode::Write, Fairness::Fifo).await);
-    let (holder, key) = held_by_one(&trial, Mode::Write).await;
-    let client = trial.client().await;
+/// Readers at the head of the queue are granted together. A reader behind a writer waits for it.
+pub async fn readers_at_the_head_are_granted_together(fixture: Fixture) {
+    skip_if!(fixture.refuses(Mode::Write, Fairness::Fifo).await);
+    let (holder, key) = held_key(&fixture, Mode::Write).await;
+    let client = fixture.client().await;
     let queue = [Mode::Read, Mode::Read, Mode::Write, Mode::Read].map(|mode| client.fair(&key, mode));
     for claim in &queue {
         client.waits(claim).await;
     }
     let [first, second, writer, last] = &queue;
-    holder.ends().await;
+    holder.release().await;
     client.waits(last).await;
     client.granted_soon(first).await;
     client.granted_soon(second).await;
@@ -217,68 +218,69 @@ pub async fn readers_at_the_head_are_granted_together(trial: Trial) {
     client.granted_soon(last).await;
 }
 
-/// A reader does not overtake a writer that waits, although readers hold the key.
-pub async fn a_reader_does_not_overtake_a_waiting_writer(trial: Trial) {
-    skip_if!(trial.lacks_so(Mode::Read, Fairness::Fifo).await);
-    granted_one_by_one(&trial, [Mode::Read, Mode::Write, Mode::Read]).await;
+/// A reader does not overtake a waiting writer, even while readers hold the key.
+pub async fn a_reader_does_not_overtake_a_waiting_writer(fixture: Fixture) {
+    skip_if!(fixture.refuses(Mode::Read, Fairness::Fifo).await);
+    granted_one_by_one(&fixture, [Mode::Read, Mode::Write, Mode::Read]).await;
 }
 
-/// A claim of few permits does not overtake one of many, although its permits are free.
-pub async fn a_small_claim_does_not_overtake_a_large_one(trial: Trial) {
-    skip_if!(trial.lacks_so(permits(2, 3), Fairness::Fifo).await);
-    granted_one_by_one(&trial, [permits(2, 3), permits(3, 3), permits(1, 3)]).await;
+/// A claim for few permits does not overtake a claim for many, even if its permits are free.
+pub async fn a_small_claim_does_not_overtake_a_large_one(fixture: Fixture) {
+    skip_if!(fixture.refuses(permits(2, 3), Fairness::Fifo).await);
+    granted_one_by_one(&fixture, [permits(2, 3), permits(3, 3), permits(1, 3)]).await;
 }
 
-/// The first claim holds the key. The last would be admitted beside it, and waits until the second has come and gone.
-async fn granted_one_by_one(trial: &Trial, [first, second, third]: [Mode; 3]) {
-    let (holder, key) = held_by_one(trial, first).await;
-    let [one, two] = trial.two().await;
+/// The first claim holds the key. The third could hold it together with the first, but waits until the second was
+/// granted and released.
+async fn granted_one_by_one(fixture: &Fixture, [first, second, third]: [Mode; 3]) {
+    let (holder, key) = held_key(fixture, first).await;
+    let [one, two] = fixture.two().await;
     let head = one.queues(&key, second).await;
     let last = two.queues(&key, third).await;
-    holder.ends().await;
+    holder.release().await;
     two.waits(&last).await;
     one.granted_soon(&head).await;
     one.release(&head).await.freed_it(&head);
     two.granted_soon(&last).await;
 }
 
-/// When the head that did not fit goes away, those behind it that fit are granted.
-pub async fn withdrawing_the_head_lets_later_waiters_proceed(trial: Trial) {
-    skip_if!(trial.lacks_so(permits(2, 3), Fairness::Fifo).await);
-    let (_holder, key) = held_by_one(&trial, permits(2, 3)).await;
-    let [one, two] = trial.two().await;
+/// When the head of the queue is withdrawn, later waiters whose permits are free are granted.
+pub async fn withdrawing_the_head_lets_later_waiters_proceed(fixture: Fixture) {
+    skip_if!(fixture.refuses(permits(2, 3), Fairness::Fifo).await);
+    let (_holder, key) = held_key(&fixture, permits(2, 3)).await;
+    let [one, two] = fixture.two().await;
     let many = one.queues(&key, permits(3, 3)).await;
     let few = two.queues(&key, permits(1, 3)).await;
     one.withdraw(&many).await.freed_it(&many);
     two.granted_soon(&few).await;
 }
 
-/// A queue moves on when its holder dies.
-pub async fn a_queue_moves_on_when_the_holder_dies(trial: Trial) {
-    skip_if!(trial.lacks_so(Mode::Exclusive, Fairness::Fifo).await || trial.lives_by_session().await);
-    let ([dead, alive], key) = (trial.two().await, trial.key());
-    let held = dead.brief_fair(&key);
+/// When a dead holder's lease ends, the first waiter is granted.
+pub async fn a_queue_moves_on_when_the_holder_dies(fixture: Fixture) {
+    skip_if!(fixture.refuses(Mode::Exclusive, Fairness::Fifo).await || fixture.lives_by_session().await);
+    let ([dead, alive], key) = (fixture.two().await, fixture.key());
+    let held = dead.fair_with_short_lease(&key);
     let lease = dead.granted(&held).await.lease;
     let next = alive.queues(&key, Mode::Exclusive).await;
-    alive.granted_within(&next, lease + trial.grace()).await;
+    alive.granted_within(&next, lease + fixture.grace()).await;
 }
 
-/// A fair claim that holds its key.
+/// Fair claim that holds its key, and its client.
 struct Holder {
-    client: Client,
+    client: TestClient,
     claim: Arc<Claim>,
 }
 
 impl Holder {
     /// Releases the claim.
-    async fn ends(&self) {
+    async fn release(&self) {
         self.client.release(&self.claim).await.freed_it(&self.claim);
     }
 }
 
-/// A key that a fair claim of that mode holds: a free key is granted to it at once, as to any.
-async fn held_by_one(trial: &Trial, mode: Mode) -> (Holder, LockKey) {
-    let (client, key) = (trial.client().await, trial.key());
+/// Creates a key that a fair claim holds. A free key is granted to a fair claim at once.
+async fn held_key(fixture: &Fixture, mode: Mode) -> (Holder, LockKey) {
+    let (client, key) = (fixture.client().await, fixture.key());
     let claim = client.fair(&key, mode);
     client.granted(&claim).await;
     (Holder { client, claim }, key)

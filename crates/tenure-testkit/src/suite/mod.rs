@@ -1,13 +1,13 @@
-//! The conformance suite: each case is one sentence of the contract, tried on a store that is made for it.
+//! The conformance suite: each case checks one rule of the contract on a store of its own.
 //!
-//! Authors run it with [`conformance!`](crate::conformance); the cases are public to be read, and to be run one by
-//! one. A case looks at the store's profile: what a store does not serve it must refuse without effect, which is
-//! then the case.
+//! Authors of stores run it with [`conformance!`](crate::conformance). The cases are public, so that authors can read
+//! them and run one alone. Cases adapt to the store's profile: for a feature that the profile does not list, the case
+//! checks that the store refuses it without effect.
 //!
 //! # Cancel safety
-//! A case that is dropped leaves its claims to their leases, in a store that was made for it alone.
+//! A case that is dropped leaves its claims to expire, in a store that no other case uses.
 
-/// Ends a case at once on a store that its sentence is not about: the condition has seen what such a store does instead.
+/// Ends a case whose rule does not apply to the store. The condition has already checked what the store does instead.
 macro_rules! skip_if {
     ($condition:expr) => {
         if $condition {
@@ -17,25 +17,24 @@ macro_rules! skip_if {
 }
 
 mod client;
-mod departed;
+mod clients;
+mod fixture;
+mod requests;
 mod run;
-mod trial;
 
 pub mod claim;
 pub mod fence;
 pub mod fifo;
-pub mod late;
 pub mod lease;
 pub mod mutual;
 pub mod refuse;
-pub mod taker;
+pub mod successor;
 pub mod watch;
 
-pub use client::Client;
-pub(crate) use client::renewal;
-pub use departed::Departed;
-pub(crate) use departed::{departure, eviction};
+pub use client::TestClient;
+pub use fixture::Fixture;
+pub(crate) use fixture::permits;
+pub use requests::ReleaseOutcome;
+pub(crate) use requests::{eviction_request, release_request, renew_request};
 pub(crate) use run::runtime;
 pub use run::{Case, all, run, run_under_chaos};
-pub use trial::Trial;
-pub(crate) use trial::permits;

@@ -1,18 +1,18 @@
-//! Mutual exclusion: what `Mode::admits` refuses is never granted together.
+//! Mutual exclusion: claims whose modes `Mode::admits` refuses never hold a key together.
 
 use std::sync::Arc;
 
 use tenure_backend::{AcquireReply, Instant, LockKey, Mode, SystemClock};
 use tokio::task::JoinSet;
 
-use super::trial::permits;
-use super::{Client, Trial};
-use crate::{Recorder, What, check};
+use super::fixture::permits;
+use super::{Fixture, TestClient};
+use crate::{EventKind, Recorder, check};
 
-/// A mutex has one holder, whichever client asks.
-pub async fn two_exclusive_claims_are_never_granted_together(trial: Trial) {
-    skip_if!(trial.lacks(Mode::Exclusive).await);
-    let ([a, b], key) = (trial.two().await, trial.key());
+/// Two exclusive claims never hold a key together, even of different clients.
+pub async fn two_exclusive_claims_are_never_granted_together(fixture: Fixture) {
+    skip_if!(fixture.refuses_mode(Mode::Exclusive).await);
+    let ([a, b], key) = (fixture.two().await, fixture.key());
     let held = a.holds(&key, Mode::Exclusive).await;
     b.finds_busy(&key, Mode::Exclusive).await;
     b.finds_busy(&key, Mode::Exclusive).await;
@@ -20,18 +20,18 @@ pub async fn two_exclusive_claims_are_never_granted_together(trial: Trial) {
     b.finds_free(&key, Mode::Exclusive).await;
 }
 
-/// Claims of one owner are as foreign to each other as any: re-entry is counted in the process.
-pub async fn two_claims_of_one_owner_exclude_each_other(trial: Trial) {
-    skip_if!(trial.lacks(Mode::Exclusive).await);
-    let (client, key) = (trial.client().await, trial.key());
+/// Two claims of the same owner exclude each other: the client counts re-entries in memory, without a second claim.
+pub async fn two_claims_of_one_owner_exclude_each_other(fixture: Fixture) {
+    skip_if!(fixture.refuses_mode(Mode::Exclusive).await);
+    let (client, key) = (fixture.client().await, fixture.key());
     client.holds(&key, Mode::Exclusive).await;
     client.finds_busy(&key, Mode::Exclusive).await;
 }
 
-/// Readers share, a writer waits for the last of them.
-pub async fn readers_hold_together_and_exclude_a_writer(trial: Trial) {
-    skip_if!(trial.lacks(Mode::Read).await);
-    let ([a, b, c], key) = (trial.three().await, trial.key());
+/// Readers hold a key together, and a writer waits for the last of them.
+pub async fn readers_hold_together_and_exclude_a_writer(fixture: Fixture) {
+    skip_if!(fixture.refuses_mode(Mode::Read).await);
+    let ([a, b, c], key) = (fixture.three().await, fixture.key());
     let first = a.holds(&key, Mode::Read).await;
     let second = b.holds(&key, Mode::Read).await;
     c.finds_busy(&key, Mode::Write).await;
@@ -41,10 +41,10 @@ pub async fn readers_hold_together_and_exclude_a_writer(trial: Trial) {
     c.finds_free(&key, Mode::Write).await;
 }
 
-/// A writer is alone.
-pub async fn a_writer_excludes_readers_and_writers(trial: Trial) {
-    skip_if!(trial.lacks(Mode::Write).await);
-    let ([a, b], key) = (trial.two().await, trial.key());
+/// A writer excludes readers and other writers.
+pub async fn a_writer_excludes_readers_and_writers(fixture: Fixture) {
+    skip_if!(fixture.refuses_mode(Mode::Write).await);
+    let ([a, b], key) = (fixture.two().await, fixture.key());
     let held = a.holds(&key, Mode::Write).await;
     b.finds_busy(&key, Mode::Read).await;
     b.finds_busy(&key, Mode::Write).await;
@@ -52,10 +52,10 @@ pub async fn a_writer_excludes_readers_and_writers(trial: Trial) {
     b.finds_free(&key, Mode::Read).await;
 }
 
-/// A semaphore gives out its permits and not one more.
-pub async fn permits_are_granted_up_to_the_semaphores_size(trial: Trial) {
-    skip_if!(trial.lacks(permits(1, 3)).await);
-    let ([a, b], key) = (trial.two().await, trial.key());
+/// A semaphore grants all its permits, and not one more.
+pub async fn permits_are_granted_up_to_the_semaphores_size(fixture: Fixture) {
+    skip_if!(fixture.refuses_mode(permits(1, 3)).await);
+    let ([a, b], key) = (fixture.two().await, fixture.key());
     let two = a.holds(&key, permits(2, 3)).await;
     b.finds_busy(&key, permits(2, 3)).await;
     let one = b.holds(&key, permits(1, 3)).await;
@@ -67,15 +67,15 @@ pub async fn permits_are_granted_up_to_the_semaphores_size(trial: Trial) {
     a.finds_free(&key, permits(3, 3)).await;
 }
 
-/// Many clients at once on leases that do not end: the history has no overlap, and its tokens rise.
-pub async fn competing_clients_never_hold_at_the_same_time(trial: Trial) {
-    skip_if!(trial.lacks(Mode::Exclusive).await);
-    let key = trial.key();
+/// Clients that compete for a key as fast as they can never hold it at the same time, and the tokens rise.
+pub async fn competing_clients_never_hold_at_the_same_time(fixture: Fixture) {
+    skip_if!(fixture.refuses_mode(Mode::Exclusive).await);
+    let key = fixture.key();
     let recorder = Recorder::new(Arc::new(SystemClock));
     let mut workers = JoinSet::new();
     for owner in 0..4 {
         workers.spawn(compete(
-            trial.client().await,
+            fixture.client().await,
             recorder.clone(),
             key.clone(),
             owner,
@@ -84,36 +84,36 @@ pub async fn competing_clients_never_hold_at_the_same_time(trial: Trial) {
     workers.join_all().await;
     let judged = check(recorder.history());
     let summary = judged.unwrap_or_else(|violations| panic!("{}", violations[0]));
-    assert!(summary.acquired > 0, "somebody got the key");
+    assert!(summary.acquired > 0, "at least one attempt was granted");
 }
 
-async fn compete(client: Client, recorder: Recorder, key: LockKey, owner: u64) {
+async fn compete(client: TestClient, recorder: Recorder, key: LockKey, owner: u64) {
     const TURNS: u64 = 40;
     let mode = Mode::Exclusive;
     for attempt in owner * TURNS..(owner + 1) * TURNS {
         let claim = client.claim(&key, mode);
         let key = key.clone();
-        recorder.record(attempt, What::Invoked { key, owner, mode });
+        recorder.record(attempt, EventKind::Invoked { key, owner, mode });
         match client.acquire(&claim).await {
             AcquireReply::Granted(grant) => {
                 let (token, until) = (grant.tokens.map(|run| run.first()), Instant::NEVER);
-                recorder.record(attempt, What::Acquired { token, until });
+                recorder.record(attempt, EventKind::Acquired { token, until });
                 tokio::task::yield_now().await;
-                recorder.record(attempt, What::ReleaseInvoked);
+                recorder.record(attempt, EventKind::ReleaseInvoked);
             }
             AcquireReply::Waiting { .. } | AcquireReply::Recovering => {}
-            other => panic!("a fresh claim is {other:?}"),
+            other => panic!("the reply to a new claim is {other:?}"),
         }
         client.withdraw(&claim).await;
-        recorder.record(attempt, What::Released);
+        recorder.record(attempt, EventKind::Released);
         tokio::task::yield_now().await;
     }
 }
 
-/// Keys are compared byte for byte: near names are other keys (R17).
-pub async fn similar_keys_do_not_exclude_each_other(trial: Trial) {
-    skip_if!(trial.lacks(Mode::Exclusive).await);
-    let client = trial.client().await;
+/// The store compares keys byte for byte, so similar keys are different keys (R17).
+pub async fn similar_keys_do_not_exclude_each_other(fixture: Fixture) {
+    skip_if!(fixture.refuses_mode(Mode::Exclusive).await);
+    let client = fixture.client().await;
     let keys = [
         "order",
         "Order",

@@ -1,4 +1,4 @@
-//! Runs cases: each on a runtime and a store of its own, within a time limit.
+//! Runs cases, each with its own runtime and store, and with a time limit.
 
 use std::fmt;
 use std::future::Future;
@@ -10,12 +10,12 @@ use std::time::Duration;
 use tenure_backend::Backend;
 use tokio::runtime::{Builder, Runtime};
 
-use super::Trial;
-use crate::{Chaos, Subject, Weather};
+use super::Fixture;
+use crate::{Chaos, FaultRates, Subject};
 
-/// How long a case may take before it counts as stuck.
+/// Time after which a case counts as stuck.
 const CASE_LIMIT: Duration = Duration::from_secs(120);
-/// In how many weathers each case is run under chaos. Fixed, so that a failure is seen again.
+/// Number of seeds with which each case runs under chaos. The seeds are fixed, so that failures repeat.
 const SEEDS: u64 = 5;
 
 /// One case of the suite.
@@ -29,12 +29,12 @@ const SEEDS: u64 = 5;
 /// ```
 #[derive(Clone, Copy)]
 pub struct Case {
-    /// Its group.
+    /// Group of the case.
     pub group: &'static str,
-    /// Its sentence.
+    /// Name of the case: the rule that it checks.
     pub name: &'static str,
-    /// The case itself: it panics if the store breaks the sentence.
-    pub check: fn(Trial) -> Pin<Box<dyn Future<Output = ()> + Send>>,
+    /// Body of the case. It panics if the store violates the rule.
+    pub check: fn(Fixture) -> Pin<Box<dyn Future<Output = ()> + Send>>,
 }
 
 impl fmt::Debug for Case {
@@ -43,50 +43,50 @@ impl fmt::Debug for Case {
     }
 }
 
-/// Every case, group by group.
+/// All cases, sorted by group.
 pub fn all() -> Vec<Case> {
     let mut cases = Vec::new();
     crate::__groups! { [] __list cases }
     cases
 }
 
-/// Runs one case on a fresh subject.
+/// Runs a case on a fresh subject.
 ///
 /// # Panics
-/// If the store breaks the case's sentence, or takes longer than two minutes.
-pub fn run<S: Subject>(subject: impl AsyncFnOnce() -> S, case: impl AsyncFnOnce(Trial)) {
-    try_case(async || Trial::new(subject().await).await, case);
+/// Panics if the store violates the rule of the case, or the case takes longer than two minutes.
+pub fn run<S: Subject>(subject: impl AsyncFnOnce() -> S, case: impl AsyncFnOnce(Fixture)) {
+    try_case(async || Fixture::new(subject().await).await, case);
 }
 
-/// Runs one case in several weathers, each on a fresh subject whose clients live in [`Chaos`](crate::Chaos).
+/// Runs a case with several seeds, each on a fresh subject whose clients go through [`Chaos`](crate::Chaos).
 ///
 /// # Panics
-/// As [`run`]; the weather's seed is printed.
-pub fn run_under_chaos<S: Subject>(subject: impl AsyncFn() -> S, case: impl AsyncFn(Trial)) {
+/// Panics as [`run`] does, and prints the seed.
+pub fn run_under_chaos<S: Subject>(subject: impl AsyncFn() -> S, case: impl AsyncFn(Fixture)) {
     for seed in (1..=SEEDS).map(|n| n * 1_000) {
         let _seed = SeedOnPanic(seed);
-        // Each client has a seed of its own.
+        // Each client gets its own seed.
         let seeds = AtomicU64::new(seed);
         let chaos = move |client| -> Arc<dyn Backend> {
             let seed = seeds.fetch_add(1, Ordering::Relaxed);
-            Arc::new(Chaos::new(client, seed, Weather::ROUGH))
+            Arc::new(Chaos::new(client, seed, FaultRates::HIGH))
         };
-        let trial = async || Trial::decorated(subject().await, Arc::new(chaos)).await;
-        try_case(trial, async |trial| case(trial).await);
+        let fixture = async || Fixture::decorated(subject().await, Arc::new(chaos)).await;
+        try_case(fixture, async |fixture| case(fixture).await);
     }
 }
 
-fn try_case(trial: impl AsyncFnOnce() -> Trial, case: impl AsyncFnOnce(Trial)) {
+fn try_case(fixture: impl AsyncFnOnce() -> Fixture, case: impl AsyncFnOnce(Fixture)) {
     let runtime = runtime();
     runtime.block_on(async {
-        let trial = trial().await;
-        let finished = tokio::time::timeout(CASE_LIMIT, case(trial)).await;
+        let fixture = fixture().await;
+        let finished = tokio::time::timeout(CASE_LIMIT, case(fixture)).await;
         finished.expect("the case is stuck: it takes longer than two minutes");
     });
     runtime.shutdown_background();
 }
 
-/// What a case or a walk runs on.
+/// Runtime of a case or a walk.
 pub(crate) fn runtime() -> Runtime {
     Builder::new_multi_thread()
         .worker_threads(2)
@@ -95,13 +95,13 @@ pub(crate) fn runtime() -> Runtime {
         .expect("a runtime can be made")
 }
 
-/// Names the seed if the case fails.
+/// Prints the seed if the case fails.
 struct SeedOnPanic(u64);
 
 impl Drop for SeedOnPanic {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            eprintln!("the weather's seed was {}", self.0);
+            eprintln!("the seed of the faults was {}", self.0);
         }
     }
 }

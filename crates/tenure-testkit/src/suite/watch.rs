@@ -1,46 +1,46 @@
-//! Wake-ups: hints that may be lost, always backed by a poll.
+//! Wake-ups: hints that may be lost, so that polling alone must be enough.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use tenure_backend::{Claim, Fairness, Grant, Mode, Phase, WakeUp, Wakes};
 
-use super::client::hears;
-use super::{Client, Departed, Trial};
+use super::client::is_woken;
+use super::{Fixture, ReleaseOutcome, TestClient};
 
-/// A waiter that watches is woken by the release; where wake-ups may be lost, polling brings it on.
-pub async fn a_release_lets_a_watching_waiter_proceed(trial: Trial) {
-    brought_on_by(&trial, async |holder, held| holder.release(held).await).await;
+/// A release wakes a watching waiter, which is then granted. If wake-ups may be lost, polling is enough.
+pub async fn a_release_lets_a_watching_waiter_proceed(fixture: Fixture) {
+    proceeds_after(&fixture, async |holder, held| holder.release(held).await).await;
 }
 
-/// So is one by an eviction, once the cooldown has passed.
-pub async fn an_eviction_lets_a_watching_waiter_proceed(trial: Trial) {
-    brought_on_by(&trial, async |holder, held| holder.evict(held, "alice").await).await;
+/// An eviction wakes a watching waiter, which is granted after the cooldown.
+pub async fn an_eviction_lets_a_watching_waiter_proceed(fixture: Fixture) {
+    proceeds_after(&fixture, async |holder, held| holder.evict(held, "alice").await).await;
 }
 
-async fn brought_on_by(trial: &Trial, end: impl AsyncFnOnce(&Client, &Claim) -> Departed) {
-    let ([holder, waiter], key) = (trial.two().await, trial.key());
+async fn proceeds_after(fixture: &Fixture, end: impl AsyncFnOnce(&TestClient, &Claim) -> ReleaseOutcome) {
+    let ([holder, waiter], key) = (fixture.two().await, fixture.key());
     let held = holder.holds(&key, Mode::Exclusive).await;
     let waiting = waiter.claim(&key, Mode::Exclusive);
     let wakes = waiter.watch(&waiting).await;
     waiter.waits(&waiting).await;
     end(&holder, &held).await.freed_it(&held);
-    brought_on(trial, &waiter, &waiting, wakes).await;
+    proceeds(fixture, &waiter, &waiting, wakes).await;
 }
 
-/// Every release in a row is heard: a watch is armed until it is dropped.
-pub async fn a_watch_stays_armed_until_dropped(trial: Trial) {
-    let ([holder, waiter], key) = (trial.two().await, trial.key());
+/// A watch stays armed until it is dropped: each of several releases wakes the watcher.
+pub async fn a_watch_stays_armed_until_dropped(fixture: Fixture) {
+    let ([holder, waiter], key) = (fixture.two().await, fixture.key());
     let waiting = waiter.claim(&key, Mode::Exclusive);
     let Some(mut wakes) = waiter.watch(&waiting).await else {
-        return assert_eq!(trial.profile().wake_up, WakeUp::Poll);
+        return assert_eq!(fixture.profile().wake_up, WakeUp::Poll);
     };
     for _ in 0..3 {
         let held = holder.claim(&key, Mode::Exclusive);
         holder.granted_soon(&held).await;
         holder.release(&held).await.freed_it(&held);
-        if trial.profile().wake_up == WakeUp::Reliable {
-            assert!(hears(&mut wakes).await, "a release was not heard");
+        if fixture.profile().wake_up == WakeUp::Reliable {
+            assert!(is_woken(&mut wakes).await, "a release did not wake the watcher");
         }
     }
     drop(wakes);
@@ -48,9 +48,9 @@ pub async fn a_watch_stays_armed_until_dropped(trial: Trial) {
     holder.finds_free(&key, Mode::Exclusive).await;
 }
 
-/// A waiter that never hears anything is granted by polling alone (R15).
-pub async fn a_waiter_without_wake_ups_proceeds_by_polling(trial: Trial) {
-    let ([holder, waiter], key) = (trial.two().await, trial.key());
+/// A waiter without a watch is granted by polling alone (R15).
+pub async fn a_waiter_without_wake_ups_proceeds_by_polling(fixture: Fixture) {
+    let ([holder, waiter], key) = (fixture.two().await, fixture.key());
     let held = holder.holds(&key, Mode::Exclusive).await;
     let waiting = waiter.claim(&key, Mode::Exclusive);
     waiter.waits(&waiting).await;
@@ -58,12 +58,12 @@ pub async fn a_waiter_without_wake_ups_proceeds_by_polling(trial: Trial) {
     waiter.granted_soon(&waiting).await;
 }
 
-/// A watch changes nothing about the claim: it is neither placed nor kept by it.
-pub async fn watching_does_not_change_the_claim(trial: Trial) {
-    let ([a, b], key) = (trial.two().await, trial.key());
+/// Watching neither places a claim nor extends its lease.
+pub async fn watching_does_not_change_the_claim(fixture: Fixture) {
+    let ([a, b], key) = (fixture.two().await, fixture.key());
     let claim = a.claim(&key, Mode::Exclusive);
     let before = a.watch(&claim).await;
-    assert_eq!(b.status(&key).await, None, "a watch places nothing");
+    assert_eq!(b.status(&key).await, None, "watching does not place a claim");
     drop(before);
     a.granted_soon(&claim).await;
     let during = a.watch(&claim).await;
@@ -73,10 +73,10 @@ pub async fn watching_does_not_change_the_claim(trial: Trial) {
     b.finds_busy(&key, Mode::Exclusive).await;
 }
 
-/// When the head of the queue is withdrawn, the next one hears of it.
-pub async fn withdrawing_the_head_lets_the_next_waiter_proceed(trial: Trial) {
-    skip_if!(trial.lacks_so(Mode::Exclusive, Fairness::Fifo).await);
-    let ([holder, first, second], key) = (trial.three().await, trial.key());
+/// When the head of the queue is withdrawn, the next waiter is woken and granted.
+pub async fn withdrawing_the_head_lets_the_next_waiter_proceed(fixture: Fixture) {
+    skip_if!(fixture.refuses(Mode::Exclusive, Fairness::Fifo).await);
+    let ([holder, first, second], key) = (fixture.three().await, fixture.key());
     let held = holder.fair(&key, Mode::Exclusive);
     holder.granted(&held).await;
     let head = first.queues(&key, Mode::Exclusive).await;
@@ -85,13 +85,13 @@ pub async fn withdrawing_the_head_lets_the_next_waiter_proceed(trial: Trial) {
     let wakes = second.watch(&next).await;
     second.waits(&next).await;
     first.withdraw(&head).await.freed_it(&head);
-    brought_on(&trial, &second, &next, wakes).await;
+    proceeds(&fixture, &second, &next, wakes).await;
 }
 
-/// Those who queue elsewhere are told of too.
-pub async fn a_release_reports_waiters_of_other_clients(trial: Trial) {
-    skip_if!(trial.lacks_so(Mode::Exclusive, Fairness::Fifo).await);
-    let ([holder, waiter], key) = (trial.two().await, trial.key());
+/// A release reports the number of queued waiters of other clients, if the profile says so.
+pub async fn a_release_reports_waiters_of_other_clients(fixture: Fixture) {
+    skip_if!(fixture.refuses(Mode::Exclusive, Fairness::Fifo).await);
+    let ([holder, waiter], key) = (fixture.two().await, fixture.key());
     let held = holder.fair(&key, Mode::Exclusive);
     holder.granted(&held).await;
     let own = holder.queues(&key, Mode::Exclusive).await;
@@ -100,14 +100,14 @@ pub async fn a_release_reports_waiters_of_other_clients(trial: Trial) {
     holder.granted_soon(&own).await;
     waiter.queues(&key, Mode::Exclusive).await;
     let followed = holder.release(&own).await;
-    if trial.profile().reports_waiters {
+    if fixture.profile().reports_waiters {
         assert_eq!((alone.others, followed.others), (Some(0), Some(1)));
     }
 }
 
-/// A store that can tell counts those who watch elsewhere, and stops when they stop.
-pub async fn a_release_counts_watchers_of_other_clients(trial: Trial) {
-    let ([holder, waiter], key) = (trial.two().await, trial.key());
+/// A release reports the number of watchers of other clients, if the profile says so. Dropped watches stop counting.
+pub async fn a_release_counts_watchers_of_other_clients(fixture: Fixture) {
+    let ([holder, waiter], key) = (fixture.two().await, fixture.key());
     let waiting = waiter.claim(&key, Mode::Exclusive);
     let grant_and_release = async || {
         let held = holder.claim(&key, Mode::Exclusive);
@@ -121,41 +121,46 @@ pub async fn a_release_counts_watchers_of_other_clients(trial: Trial) {
             None
         };
         let mut others = grant_and_release().await;
-        // It may count one who has just gone: that a watch was dropped need not have arrived.
+        // The store may still count a watch that was just dropped, until it has noticed that.
         let mut patience = 100;
         while others > Some(expected) && patience > 0 {
             patience -= 1;
-            // sleep: nobody tells when a store has noticed that somebody listens no more.
+            // sleep: no event tells when a store has noticed a dropped watch.
             tokio::time::sleep(Duration::from_millis(10)).await;
             others = grant_and_release().await;
         }
         let counted = wakes.is_some() || !watches;
-        if trial.profile().reports_waiters && counted {
+        if fixture.profile().reports_waiters && counted {
             assert_eq!(others, Some(expected), "watching: {watches}");
         }
     }
 }
 
-/// Those who watch in the releasing client itself do not count as waiting elsewhere.
-pub async fn a_release_does_not_count_the_clients_own_waiters(trial: Trial) {
-    let (client, key) = (trial.client().await, trial.key());
+/// Watches of the releasing client itself do not count as waiters of other clients.
+pub async fn a_release_does_not_count_the_clients_own_waiters(fixture: Fixture) {
+    let (client, key) = (fixture.client().await, fixture.key());
     let held = client.holds(&key, Mode::Exclusive).await;
     let waiting = client.claim(&key, Mode::Exclusive);
     let wakes = client.watch(&waiting).await;
-    let departed = client.release(&held).await;
-    if trial.profile().reports_waiters {
-        assert_eq!(departed.others, Some(0));
+    let released = client.release(&held).await;
+    if fixture.profile().reports_waiters {
+        assert_eq!(released.others, Some(0));
     }
     drop(wakes);
     client.granted_soon(&waiting).await;
 }
 
-/// Lets a waiter go on as the engine does: it polls after each wake-up, and without one when time has passed.
-async fn brought_on(trial: &Trial, waiter: &Client, waiting: &Arc<Claim>, wakes: Option<Wakes>) -> Grant {
+/// Acquires a claim as the engine does: polls after a wake-up, or after some time if wake-ups may be lost.
+async fn proceeds(
+    fixture: &Fixture,
+    waiter: &TestClient,
+    waiting: &Arc<Claim>,
+    wakes: Option<Wakes>,
+) -> Grant {
     if let Some(mut wakes) = wakes
-        && trial.profile().wake_up == WakeUp::Reliable
+        && fixture.profile().wake_up == WakeUp::Reliable
     {
-        assert!(hears(&mut wakes).await, "the wake-up never came");
+        assert!(is_woken(&mut wakes).await, "the wake-up did not arrive");
         return waiter.granted_soon(waiting).await;
     }
     waiter.granted_within(waiting, Duration::from_secs(1)).await

@@ -1,34 +1,38 @@
-//! The suite and the random walks under test: a store in memory passes them, and each planted bug turns them red.
-//! The checker of histories is tested in `checker.rs` and `planted.rs`.
+//! Tests of the suite and of random walks: the memory store passes both, and each planted bug makes one of them fail.
 
 mod bug;
-mod planted;
-mod subject;
+mod connection;
+mod store;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use bug::{Bug, OF_STATE, OTHERS};
-use subject::Buggy;
+use store::BuggyStore;
 use tenure_testkit::model::walks;
 use tenure_testkit::suite::{Case, all, run};
 
-/// Whether a case is red on a store with that bug, or with none.
-fn is_red(case: Case, bug: Option<Bug>) -> bool {
-    let attempt = || run(async || Buggy::new(bug), async |trial| (case.check)(trial).await);
+/// Returns whether a case fails on a store with the given bug, or without one.
+fn fails(case: Case, bug: Option<Bug>) -> bool {
+    let attempt = || {
+        run(
+            async || BuggyStore::new(bug),
+            async |fixture| (case.check)(fixture).await,
+        )
+    };
     catch_unwind(AssertUnwindSafe(attempt)).is_err()
 }
 
-/// What random walks say about a store with that bug.
-fn words_of_walks(bug: Bug) -> Option<String> {
-    let attempt = || walks(async || Buggy::new(Some(bug)), 1..=300);
+/// Runs random walks on a store with the given bug. Returns the failure message, if a walk fails.
+fn walk_failure(bug: Bug) -> Option<String> {
+    let attempt = || walks(async || BuggyStore::new(Some(bug)), 1..=300);
     let panic = catch_unwind(AssertUnwindSafe(attempt)).err()?;
     panic.downcast_ref::<String>().cloned()
 }
 
 #[test]
 fn every_case_passes_without_a_bug() {
-    let red: Vec<Case> = all().into_iter().filter(|case| is_red(*case, None)).collect();
-    assert!(red.is_empty(), "{red:?}");
+    let failed: Vec<Case> = all().into_iter().filter(|case| fails(*case, None)).collect();
+    assert!(failed.is_empty(), "{failed:?}");
 }
 
 #[test]
@@ -36,27 +40,27 @@ fn each_planted_bug_fails_its_case() {
     for (bug, name) in OF_STATE.iter().chain(OTHERS) {
         let case = all().into_iter().find(|case| case.name == *name);
         let case = case.unwrap_or_else(|| panic!("there is no case {name}"));
-        assert!(is_red(case, Some(*bug)), "{bug:?} does not turn {name} red");
+        assert!(fails(case, Some(*bug)), "{name} does not fail with {bug:?}");
     }
 }
 
 #[test]
 fn random_walks_find_each_bug_of_claim_state() {
-    let seen = |(bug, _): &&(Bug, &str)| words_of_walks(*bug).is_some();
-    let red: Vec<_> = OF_STATE.iter().chain(OTHERS).filter(seen).copied().collect();
-    assert_eq!(red, OF_STATE);
+    let found = |(bug, _): &&(Bug, &str)| walk_failure(*bug).is_some();
+    let failed: Vec<_> = OF_STATE.iter().chain(OTHERS).filter(found).copied().collect();
+    assert_eq!(failed, OF_STATE);
 }
 
 #[test]
 fn a_walk_failure_shows_the_seed_and_the_fewest_steps() {
-    let words = words_of_walks(Bug::ReaderIgnoresWriter).expect("a walk is red");
-    println!("{words}");
-    let steps: Vec<&str> = words.lines().filter(|line| line.starts_with("  ")).collect();
-    assert!(words.starts_with("the walk of seed "), "{words}");
-    assert_eq!(steps.len(), 2, "{words}");
-    assert!(steps.iter().all(|step| step.contains("Place {")), "{words}");
+    let message = walk_failure(Bug::ReaderIgnoresWriter).expect("a walk fails");
+    println!("{message}");
+    let steps: Vec<&str> = message.lines().filter(|line| line.starts_with("  ")).collect();
+    assert!(message.starts_with("the walk of seed "), "{message}");
+    assert_eq!(steps.len(), 2, "{message}");
+    assert!(steps.iter().all(|step| step.contains("Place {")), "{message}");
     assert!(
-        words.ends_with("a claim of mode read is not admitted beside [Write]"),
-        "{words}"
+        message.ends_with("a claim of mode read conflicts with the holders [Write]"),
+        "{message}"
     );
 }

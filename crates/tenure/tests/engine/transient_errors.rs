@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use futures_util::future::OptionFuture;
 use tenure::{Client, Error, Settings, multi};
-use tenure_testkit::{Chaos, Weather};
+use tenure_testkit::{Chaos, FaultRates};
 
 use crate::faulty_backend::Verb;
 use crate::fixture::{
@@ -311,9 +311,9 @@ async fn a_late_answer_does_not_delay_the_next_poll() {
 #[tokio::test(start_paused = true)]
 async fn lost_wake_ups_delay_a_waiter_only_until_the_lease_ends() {
     let (fixture, [other]) = Fixture::clients();
-    let deaf = Weather {
+    let deaf = FaultRates {
         loses_wake: 100,
-        ..Weather::CALM
+        ..FaultRates::NONE
     };
     for fair in [false, true] {
         let holder = other.mutex("k").lease(6 * SECOND).lock().await.unwrap();

@@ -11,7 +11,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tenure::{Client, Error, Guard, Lock, Owner, multi};
 use tenure_backend::{ClaimId, Fairness, HANDOVER_WINDOW, Instant, LockKey, Mode};
-use tenure_testkit::{Dice, What};
+use tenure_testkit::{Dice, EventKind};
 
 use crate::calm::Waits;
 use crate::world::{Climate, Hold, World};
@@ -144,12 +144,12 @@ impl Actor {
                 self.use_it(&hold, &ask, owner.as_ref()).await;
                 self.give_back(&hold).await;
             }
-            Some(Ok(None) | Err(Error::Timeout)) => self.world.record(attempt, What::Failed),
-            Some(Err(error)) if error.is_transient() => self.world.record(attempt, What::Unknown),
+            Some(Ok(None) | Err(Error::Timeout)) => self.world.record(attempt, EventKind::Failed),
+            Some(Err(error)) if error.is_transient() => self.world.record(attempt, EventKind::Unknown),
             Some(Err(error)) => self
                 .world
                 .violated("L2", format!("an attempt ended with {error:?}")),
-            None => self.world.record(attempt, What::Unknown),
+            None => self.world.record(attempt, EventKind::Unknown),
         }
     }
 
@@ -184,18 +184,18 @@ impl Actor {
                 let ids: Vec<ClaimId> = guards.members().iter().map(|guard| guard.claim().id).collect();
                 for (guard, attempt) in guards.members().iter().zip(attempts) {
                     if self.acquired(attempt, guard).is_some() {
-                        self.world.record(attempt, What::Lost);
+                        self.world.record(attempt, EventKind::Lost);
                     }
                 }
                 for (attempt, id) in attempts.iter().zip(ids) {
-                    self.world.record(*attempt, What::ReleaseInvoked);
+                    self.world.record(*attempt, EventKind::ReleaseInvoked);
                     self.world.lets_go(id);
                 }
                 let _ = self.alive(guards.unlock()).await;
             }
             Err(_) => attempts
                 .iter()
-                .for_each(|attempt| self.world.record(*attempt, What::Failed)),
+                .for_each(|attempt| self.world.record(*attempt, EventKind::Failed)),
         }
     }
 
@@ -214,7 +214,7 @@ impl Actor {
         } else {
             Instant::NEVER
         };
-        self.world.record(attempt, What::Acquired { token, until });
+        self.world.record(attempt, EventKind::Acquired { token, until });
         if !guard.is_held() {
             self.world
                 .violated("V1", "a grant that was dead already was returned");
@@ -305,7 +305,7 @@ impl Actor {
         if hold.look(&self.world).is_none() {
             self.world.lose_at(hold, seen);
         }
-        self.world.record(hold.attempt, What::ReleaseInvoked);
+        self.world.record(hold.attempt, EventKind::ReleaseInvoked);
         // Nobody else keeps it: the observer looks at it and lets it go.
         let guard = hold.guard.lock().take().and_then(Arc::into_inner);
         if let Some(guard) = &guard {
@@ -397,7 +397,7 @@ async fn observe(world: Arc<World>, hold: Arc<Hold>) {
             }
             Some(_) if !hold.lost.load(Ordering::Relaxed) => {
                 let since = world.now();
-                world.record(hold.attempt, What::Sampled { since, held: true });
+                world.record(hold.attempt, EventKind::Sampled { since, held: true });
             }
             Some(_) => {}
         }

@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 use tenure::testing::seeded;
 use tenure::{Client, ReleaseTarget, Settings};
 use tenure_backend::{Backend, ClaimId, Clock, Instant, LockKey};
-use tenure_testkit::{Chaos, Dice, FaultyBackend, Rule, Weather, check};
+use tenure_testkit::{Chaos, Dice, FaultRates, FaultyBackend, Rule, check};
 use tokio::task::JoinHandle;
 
 use crate::actor::Actor;
@@ -55,7 +55,7 @@ pub(crate) fn run(seed: u64) -> Outcome {
 async fn live(seed: u64) -> Arc<World> {
     let mut dice = Dice::new(seed);
     let clients = usize::try_from(2 + dice.below(4)).unwrap_or(2);
-    let weathers: Vec<Weather> = (0..clients).map(|_| weather(&mut dice)).collect();
+    let weathers: Vec<FaultRates> = (0..clients).map(|_| weather(&mut dice)).collect();
     let world = World::new(clients, climate(&weathers, &mut dice));
     let keys: Vec<(LockKey, u64)> = (0..1 + dice.below(3))
         .map(|n| (LockKey::new(format!("k{n}")).expect("a good key"), dice.below(3)))
@@ -119,26 +119,26 @@ async fn live(seed: u64) -> Arc<World> {
     world
 }
 
-fn weather(dice: &mut Dice) -> Weather {
+fn weather(dice: &mut Dice) -> FaultRates {
     match dice.below(4) {
-        0 => Weather::CALM,
-        1 => Weather::ROUGH,
-        2 => Weather {
+        0 => FaultRates::NONE,
+        1 => FaultRates::HIGH,
+        2 => FaultRates {
             delay: Duration::from_millis(20),
             repeats: 40,
-            ..Weather::ROUGH
+            ..FaultRates::HIGH
         },
         // Requests and answers are lost, but no wake-up.
-        _ => Weather {
+        _ => FaultRates {
             fails_before: 25,
             loses_wake: 0,
             spurious_wakes: 0,
-            ..Weather::ROUGH
+            ..FaultRates::HIGH
         },
     }
 }
 
-fn climate(weathers: &[Weather], dice: &mut Dice) -> Climate {
+fn climate(weathers: &[FaultRates], dice: &mut Dice) -> Climate {
     let ms = Duration::from_millis;
     let (lease, lease_step) = if dice.chance(75) {
         (ms(200), ms(100))
@@ -158,7 +158,7 @@ fn climate(weathers: &[Weather], dice: &mut Dice) -> Climate {
     }
 }
 
-fn client(world: &Arc<World>, number: usize, weather: Weather, dice: &mut Dice) -> Client {
+fn client(world: &Arc<World>, number: usize, weather: FaultRates, dice: &mut Dice) -> Client {
     let clock: Arc<dyn Clock> = Arc::new(world.bodies[number].clock.clone());
     let spy = Spy {
         world: world.clone(),

@@ -12,7 +12,7 @@ use tenure::Guard;
 use tenure::fenced::FencedCell;
 use tenure_backend::{Backend, ClaimId, Clock, FencingToken, Instant, LockKey, Mode};
 use tenure_memory::MemoryStore;
-use tenure_testkit::{Event, SimClock, What};
+use tenure_testkit::{Event, EventKind, SimClock};
 use tokio::sync::Notify;
 
 use crate::calm::{Present, Waits};
@@ -290,9 +290,13 @@ impl World {
     /// The hold is over since then, or as of now if that is sooner.
     pub(crate) fn lose_at(&self, hold: &Hold, since: Instant) {
         if hold.guard.lock().is_some() && !hold.lost.swap(true, Ordering::Relaxed) {
-            let (at, attempt, what) = (since, hold.attempt, What::Lost);
+            let (at, attempt, what) = (since, hold.attempt, EventKind::Lost);
             if at < self.now() {
-                self.events.lock().push(Event { at, attempt, what });
+                self.events.lock().push(Event {
+                    at,
+                    attempt,
+                    kind: what,
+                });
             } else {
                 self.record(attempt, what);
             }
@@ -326,16 +330,20 @@ impl World {
     pub(crate) fn invoke(&self, key: &LockKey, owner: u64, mode: Mode) -> u64 {
         let number = self.attempts.fetch_add(1, Ordering::Relaxed);
         let key = key.clone();
-        self.record(number, What::Invoked { key, owner, mode });
+        self.record(number, EventKind::Invoked { key, owner, mode });
         number
     }
 
-    pub(crate) fn record(&self, attempt: u64, what: What) {
+    pub(crate) fn record(&self, attempt: u64, what: EventKind) {
         let mut latest = self.latest.lock();
         // No two at one moment: the checker then sees them in the order in which they happened.
         *latest = self.now().max(*latest + Duration::from_nanos(1));
         let at = *latest;
-        self.events.lock().push(Event { at, attempt, what });
+        self.events.lock().push(Event {
+            at,
+            attempt,
+            kind: what,
+        });
     }
 
     /// A write to a resource that refuses tokens older than the newest it has seen; whether it was accepted.
@@ -344,7 +352,7 @@ impl World {
         let cell = fences.entry(key.clone()).or_default();
         let accepted = cell.update(token, |writes| *writes += 1).is_ok();
         if accepted {
-            self.record(attempt, What::Accepted { token });
+            self.record(attempt, EventKind::Accepted { token });
         }
         accepted
     }
@@ -379,7 +387,7 @@ impl World {
     /// Everything that happened, in order, with tokens by their rank: they come from the wall clock.
     pub(crate) fn text(&self) -> String {
         let events = self.history();
-        let mut ranks: Vec<FencingToken> = events.iter().filter_map(|event| token(&event.what)).collect();
+        let mut ranks: Vec<FencingToken> = events.iter().filter_map(|event| token(&event.kind)).collect();
         ranks.sort();
         ranks.dedup();
         let said = self.log.lock().clone();
@@ -389,12 +397,17 @@ impl World {
             .collect();
         let told = events
             .into_iter()
-            .filter(|event| !matches!(event.what, What::Sampled { .. }));
-        for Event { at, attempt, what } in told {
+            .filter(|event| !matches!(event.kind, EventKind::Sampled { .. }));
+        for Event {
+            at,
+            attempt,
+            kind: what,
+        } in told
+        {
             let rank = token(&what).map(|token| ranks.partition_point(|other| *other < token) + 1);
             let mut what = match what {
-                What::Acquired { .. } => "acquired".to_owned(),
-                What::Accepted { .. } => "accepted".to_owned(),
+                EventKind::Acquired { .. } => "acquired".to_owned(),
+                EventKind::Accepted { .. } => "accepted".to_owned(),
                 other => format!("{other:?}"),
             };
             if let Some(rank) = rank {
@@ -409,10 +422,10 @@ impl World {
     }
 }
 
-fn token(what: &What) -> Option<FencingToken> {
+fn token(what: &EventKind) -> Option<FencingToken> {
     match what {
-        What::Acquired { token, .. } => *token,
-        What::Accepted { token } => Some(*token),
+        EventKind::Acquired { token, .. } => *token,
+        EventKind::Accepted { token } => Some(*token),
         _ => None,
     }
 }

@@ -1,26 +1,24 @@
-//! Many claims in one call: an answer for each, in order, and none clouded by another's.
+//! Batches: each element gets its own reply, in order, and no failure affects another element.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use tenure_backend::{Cause, Claim, Fault, Mode, Phase, ReleaseRequest, RenewReply, RenewRequest};
 
-use crate::suite::client::renewal;
-use crate::suite::departed::departure;
-use crate::suite::{Client, Trial};
+use crate::suite::{Fixture, TestClient, release_request, renew_request};
 
-/// The longest batch that a case tries: beyond any chunk in which a store may send it.
+/// Longest batch that a case sends. It is longer than the chunks into which a store may split a batch.
 const LONG: u32 = 1_100;
 
-/// In a batch each renewal and each release has an answer of its own, in order.
-pub async fn each_element_of_a_batch_has_its_own_reply(trial: Trial) {
-    let client = trial.client().await;
-    let keys = [trial.key(), trial.key(), trial.key()];
+/// Each renewal and each release of a batch has its own reply, in order.
+pub async fn each_element_of_a_batch_has_its_own_reply(fixture: Fixture) {
+    let client = fixture.client().await;
+    let keys = [fixture.key(), fixture.key(), fixture.key()];
     let claims = keys.each_ref().map(|key| client.claim(key, Mode::Exclusive));
     let [alive, _, other] = &claims;
     client.granted(alive).await;
     client.granted(other).await;
-    let answers = client.renew_all(renewals(&claims)).await;
+    let answers = client.send_renewals(renewals(&claims)).await;
     assert!(
         matches!(
             answers[..],
@@ -32,53 +30,53 @@ pub async fn each_element_of_a_batch_has_its_own_reply(trial: Trial) {
         ),
         "{answers:?}"
     );
-    let answers = client.depart_all(departures(&claims)).await;
+    let answers = client.send_releases(releases(&claims)).await;
     answers[0].freed_it(alive);
-    answers[1].freed_nobody();
+    answers[1].freed_nothing();
     answers[2].freed_it(other);
     for key in &keys {
         assert_eq!(client.status(key).await, None);
     }
 }
 
-/// A batch may be as long as the profile says, beyond any chunk in which the store sends it: each element is answered
-/// in its place, by what is true of its claim.
-pub async fn a_batch_of_maximum_length_is_answered_in_order(trial: Trial) {
-    let client = trial.client().await;
-    let claims = long_batch(&trial, &client).await;
-    for (at, answer) in client.renew_all(renewals(&claims)).await.iter().enumerate() {
+/// A batch may be as long as the profile's `max_batch`. Each element gets the right reply at its own position, even if
+/// the store splits the batch into chunks.
+pub async fn a_batch_of_maximum_length_is_answered_in_order(fixture: Fixture) {
+    let client = fixture.client().await;
+    let claims = long_batch(&fixture, &client).await;
+    for (at, answer) in client.send_renewals(renewals(&claims)).await.iter().enumerate() {
         assert_eq!(
             matches!(answer, RenewReply::Alive { .. }),
             is_there(at),
             "answer {at} is {answer:?}"
         );
     }
-    for (at, answer) in client.depart_all(departures(&claims)).await.iter().enumerate() {
+    for (at, answer) in client.send_releases(releases(&claims)).await.iter().enumerate() {
         if is_there(at) {
             answer.freed_it(&claims[at]);
         } else {
-            answer.freed_nobody();
+            answer.freed_nothing();
         }
     }
 }
 
-/// An element that fails is a failure of its own, wherever in the batch it stands.
-pub async fn a_failed_batch_element_does_not_affect_others(trial: Trial) {
-    let client = trial.client().await;
-    let longest = trial.profile().limits.max_lease;
+/// The failure of one element does not affect the replies to the others, at any position.
+pub async fn a_failed_batch_element_does_not_affect_others(fixture: Fixture) {
+    let client = fixture.client().await;
+    let longest = fixture.profile().limits.max_lease;
     let Some(too_long) = longest.checked_add(Duration::from_secs(1)) else {
         return;
     };
-    let claims = long_batch(&trial, &client).await;
+    let claims = long_batch(&fixture, &client).await;
     let fails = |at: usize| at % 5 == 3;
     let mut renewals = renewals(&claims);
     for (_, renewal) in renewals.iter_mut().enumerate().filter(|(at, _)| fails(*at)) {
         renewal.lease = too_long;
     }
-    let answers = client.answers_to_renewals(renewals).await;
+    let answers = client.renewal_replies(renewals).await;
     for (at, answer) in answers.into_iter().enumerate() {
         let right = match answer {
-            // A store that looks for the claim first finds none.
+            // If the claim is absent, a store may report that instead of the excessive lease.
             RenewReply::Unknown(ref error) => fails(at) && error.fault() == Fault::Limit,
             RenewReply::Alive { .. } => is_there(at) && !fails(at),
             RenewReply::Gone(_) => !is_there(at),
@@ -90,20 +88,20 @@ pub async fn a_failed_batch_element_does_not_affect_others(trial: Trial) {
 fn renewals(claims: &[Arc<Claim>]) -> Vec<RenewRequest> {
     claims
         .iter()
-        .map(|claim| renewal(claim, Phase::Granted))
+        .map(|claim| renew_request(claim, Phase::Granted))
         .collect()
 }
 
-fn departures(claims: &[Arc<Claim>]) -> Vec<ReleaseRequest> {
-    let released = claims.iter().map(|claim| departure(claim, Cause::Unlocked));
+fn releases(claims: &[Arc<Claim>]) -> Vec<ReleaseRequest> {
+    let released = claims.iter().map(|claim| release_request(claim, Cause::Unlocked));
     released.collect()
 }
 
-/// Claims of which some hold their keys, and the others were never placed.
-async fn long_batch(trial: &Trial, client: &Client) -> Vec<Arc<Claim>> {
-    let length = trial.profile().limits.max_batch.get().min(LONG);
+/// Claims for a long batch: some hold their keys, the others were never placed.
+async fn long_batch(fixture: &Fixture, client: &TestClient) -> Vec<Arc<Claim>> {
+    let length = fixture.profile().limits.max_batch.get().min(LONG);
     let claims: Vec<_> = (0..length)
-        .map(|_| client.claim(&trial.key(), Mode::Exclusive))
+        .map(|_| client.claim(&fixture.key(), Mode::Exclusive))
         .collect();
     for (_, claim) in claims.iter().enumerate().filter(|(at, _)| is_there(*at)) {
         client.granted(claim).await;
@@ -111,7 +109,7 @@ async fn long_batch(trial: &Trial, client: &Client) -> Vec<Arc<Claim>> {
     claims
 }
 
-/// Which claims of a long batch hold their keys: unevenly, so that no two parts of it look alike.
+/// Returns whether a claim of a long batch holds its key. The pattern is irregular, so that shuffled chunks show.
 fn is_there(at: usize) -> bool {
     at.is_multiple_of(37) || at % 101 == 3
 }

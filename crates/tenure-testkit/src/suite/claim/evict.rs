@@ -1,4 +1,4 @@
-//! Eviction: somebody else takes a claim away, and its holder learns why.
+//! Eviction: another client ends a claim, and the holder learns why.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -6,54 +6,53 @@ use std::time::Duration;
 
 use tenure_backend::{Cause, Fairness, HANDOVER_WINDOW, HolderId, Loss, Mode, Phase, ReleaseTarget};
 
-use crate::suite::Trial;
-use crate::suite::departed::eviction;
+use crate::suite::{Fixture, eviction_request};
 
-/// An evicted claim is gone at once, is told who took it, and never comes back.
-pub async fn an_evicted_claim_is_gone_and_learns_the_evictor(trial: Trial) {
-    let ([holder, operator, other], key) = (trial.three().await, trial.key());
+/// An evicted claim is gone at once and never comes back. Its client learns who evicted it.
+pub async fn an_evicted_claim_is_gone_and_learns_the_evictor(fixture: Fixture) {
+    let ([holder, operator, other], key) = (fixture.three().await, fixture.key());
     let claim = holder.holds(&key, Mode::Exclusive).await;
     operator.evict(&claim, "alice").await.freed_it(&claim);
     other.finds_free(&key, Mode::Exclusive).await;
     let loss = holder.is_gone(&claim, Phase::Granted).await;
-    if trial.profile().remembers_ended {
+    if fixture.profile().remembers_ended {
         holder.has_ended(&claim).await;
         assert_eq!(loss, by_alice());
     }
     other.finds_free(&key, Mode::Exclusive).await;
 }
 
-/// For as long as its lease would have lasted an evicted holder can learn why it is gone.
-pub async fn an_eviction_is_remembered_for_the_claims_lease(trial: Trial) {
-    if !trial.profile().remembers_ended {
-        return an_evicted_claim_is_gone_and_learns_the_evictor(trial).await;
+/// An evicted holder can learn the reason for as long as its lease would have lasted.
+pub async fn an_eviction_is_remembered_for_the_claims_lease(fixture: Fixture) {
+    if !fixture.profile().remembers_ended {
+        return an_evicted_claim_is_gone_and_learns_the_evictor(fixture).await;
     }
-    let ([holder, operator], key) = (trial.two().await, trial.key());
-    let claim = holder.brief(&key, Mode::Exclusive);
+    let ([holder, operator], key) = (fixture.two().await, fixture.key());
+    let claim = holder.short_lease(&key, Mode::Exclusive);
     let grant = holder.granted(&claim).await;
     operator.evict(&claim, "alice").await.freed_it(&claim);
-    trial.pass(grant.lease.mul_f64(0.8)).await;
+    fixture.pass(grant.lease.mul_f64(0.8)).await;
     assert_eq!(holder.is_gone(&claim, Phase::Granted).await, by_alice());
 }
 
-/// A release that its client sends afterwards does not change what an evicted claim is told.
-pub async fn a_late_release_does_not_hide_an_eviction(trial: Trial) {
-    if !trial.profile().remembers_ended {
-        return an_evicted_claim_is_gone_and_learns_the_evictor(trial).await;
+/// A release sent after the eviction does not change the reason that the store reports.
+pub async fn a_late_release_does_not_hide_an_eviction(fixture: Fixture) {
+    if !fixture.profile().remembers_ended {
+        return an_evicted_claim_is_gone_and_learns_the_evictor(fixture).await;
     }
-    let ([holder, operator], key) = (trial.two().await, trial.key());
+    let ([holder, operator], key) = (fixture.two().await, fixture.key());
     let claim = holder.holds(&key, Mode::Exclusive).await;
     operator.evict(&claim, "alice").await.freed_it(&claim);
     for _ in 0..2 {
-        holder.withdraw(&claim).await.freed_nobody();
+        holder.withdraw(&claim).await.freed_nothing();
         assert_eq!(holder.is_gone(&claim, Phase::Granted).await, by_alice());
     }
 }
 
-/// The eviction of a claim leaves its neighbours alone.
-pub async fn an_eviction_ends_only_the_named_claim(trial: Trial) {
-    skip_if!(trial.lacks(Mode::Read).await);
-    let ([a, b], key) = (trial.two().await, trial.key());
+/// The eviction of one reader does not affect another.
+pub async fn an_eviction_ends_only_the_named_claim(fixture: Fixture) {
+    skip_if!(fixture.refuses_mode(Mode::Read).await);
+    let ([a, b], key) = (fixture.two().await, fixture.key());
     let evicted = a.holds(&key, Mode::Read).await;
     let stays = b.holds(&key, Mode::Read).await;
     b.evict(&evicted, "bob").await.freed_it(&evicted);
@@ -61,26 +60,26 @@ pub async fn an_eviction_ends_only_the_named_claim(trial: Trial) {
     a.finds_busy(&key, Mode::Write).await;
 }
 
-/// Everybody who holds the key goes, and nobody else.
-pub async fn all_holders_of_a_key_can_be_evicted_at_once(trial: Trial) {
-    let mode = if trial.lacks(Mode::Read).await {
+/// Evicting `All` ends every holder of the key, and no claim on another key.
+pub async fn all_holders_of_a_key_can_be_evicted_at_once(fixture: Fixture) {
+    let mode = if fixture.refuses_mode(Mode::Read).await {
         Mode::Exclusive
     } else {
         Mode::Read
     };
-    let ([a, b, operator], [key, elsewhere]) = (trial.three().await, [trial.key(), trial.key()]);
+    let ([a, b, operator], [key, elsewhere]) = (fixture.three().await, [fixture.key(), fixture.key()]);
     let mut holders = vec![a.holds(&key, mode).await];
     if mode == Mode::Read {
         holders.push(b.holds(&key, mode).await);
     }
     let stays = b.holds(&elsewhere, Mode::Exclusive).await;
-    let departed = operator
-        .depart(eviction(ReleaseTarget::All(key.clone()), Duration::ZERO))
+    let released = operator
+        .send_release(eviction_request(ReleaseTarget::All(key.clone()), Duration::ZERO))
         .await;
-    let freed: BTreeSet<String> = departed.freed.iter().map(HolderId::to_string).collect();
+    let freed: BTreeSet<String> = released.freed.iter().map(HolderId::to_string).collect();
     let expected: BTreeSet<String> = holders.iter().map(|claim| claim.at.id.to_string()).collect();
     assert!(
-        freed == expected || departed.repeated && freed.is_empty(),
+        freed == expected || released.repeated && freed.is_empty(),
         "{freed:?}"
     );
     for holder in &holders {
@@ -90,62 +89,65 @@ pub async fn all_holders_of_a_key_can_be_evicted_at_once(trial: Trial) {
     b.stays_alive(&stays, Phase::Granted).await;
 }
 
-/// Waiters stay in the queue when the holders are evicted, and the first of them is next.
-pub async fn waiters_stay_when_all_holders_are_evicted(trial: Trial) {
-    skip_if!(trial.lacks_so(Mode::Exclusive, Fairness::Fifo).await);
-    let ([a, b, operator], key) = (trial.three().await, trial.key());
+/// Waiters stay in the queue when all holders are evicted, and the first waiter is granted next.
+pub async fn waiters_stay_when_all_holders_are_evicted(fixture: Fixture) {
+    skip_if!(fixture.refuses(Mode::Exclusive, Fairness::Fifo).await);
+    let ([a, b, operator], key) = (fixture.three().await, fixture.key());
     a.granted(&a.fair(&key, Mode::Exclusive)).await;
     let waiting = b.queues(&key, Mode::Exclusive).await;
     operator
-        .depart(eviction(ReleaseTarget::All(key.clone()), Duration::ZERO))
+        .send_release(eviction_request(ReleaseTarget::All(key.clone()), Duration::ZERO))
         .await;
     b.granted_soon(&waiting).await;
 }
 
-/// An evicted waiter has ended, and the queue goes on without it.
-pub async fn a_waiter_can_be_evicted_from_the_queue(trial: Trial) {
-    skip_if!(trial.lacks_so(Mode::Exclusive, Fairness::Fifo).await);
-    let ([a, b, c], key) = (trial.three().await, trial.key());
+/// An evicted waiter has ended, and the next waiter takes its turn.
+pub async fn a_waiter_can_be_evicted_from_the_queue(fixture: Fixture) {
+    skip_if!(fixture.refuses(Mode::Exclusive, Fairness::Fifo).await);
+    let ([a, b, c], key) = (fixture.three().await, fixture.key());
     let held = a.fair(&key, Mode::Exclusive);
     a.granted(&held).await;
     let evicted = b.queues(&key, Mode::Exclusive).await;
     let next = c.queues(&key, Mode::Exclusive).await;
     a.evict(&evicted, "alice").await.freed_it(&evicted);
-    if trial.profile().remembers_ended {
+    if fixture.profile().remembers_ended {
         b.has_ended(&evicted).await;
     }
     a.release(&held).await.freed_it(&held);
     c.granted_soon(&next).await;
 }
 
-/// After an eviction the key admits nobody for as long as the evicted client may still pass the claim on.
-pub async fn an_eviction_starts_a_cooldown(trial: Trial) {
-    let ([holder, operator, other], key) = (trial.three().await, trial.key());
+/// After an eviction, the store grants no claim for the cooldown: until then the evicted client may hand over the claim
+/// in memory.
+pub async fn an_eviction_starts_a_cooldown(fixture: Fixture) {
+    let ([holder, operator, other], key) = (fixture.three().await, fixture.key());
     let claim = holder.holds(&key, Mode::Exclusive).await;
     let evicted = operator.now();
-    let mut by_nobody = eviction(ReleaseTarget::Claim(claim.at.clone()), HANDOVER_WINDOW);
-    by_nobody.cause = Cause::Evicted { by: None };
-    operator.depart(by_nobody).await.freed_it(&claim);
+    let mut anonymous = eviction_request(ReleaseTarget::Claim(claim.at.clone()), HANDOVER_WINDOW);
+    anonymous.cause = Cause::Evicted { by: None };
+    operator.send_release(anonymous).await.freed_it(&claim);
     let next = other.claim(&key, Mode::Exclusive);
     other.granted_soon(&next).await;
-    let passes_on = trial.profile().limits.max_grants.get() > 1;
-    let barred = other.now() - evicted;
+    let hands_over_locally = fixture.profile().limits.max_grants.get() > 1;
+    let paused = other.now() - evicted;
     assert!(
-        !passes_on || barred >= HANDOVER_WINDOW,
-        "granted {barred:?} after an eviction"
+        !hands_over_locally || paused >= HANDOVER_WINDOW,
+        "granted {paused:?} after an eviction"
     );
 }
 
-/// A hold that is not there is evicted without effect.
-pub async fn evicting_an_absent_holder_has_no_effect(trial: Trial) {
-    let ([a, b], key) = (trial.two().await, trial.key());
+/// The eviction of an absent holder has no effect.
+pub async fn evicting_an_absent_holder_has_no_effect(fixture: Fixture) {
+    let ([a, b], key) = (fixture.two().await, fixture.key());
     let held = a.holds(&key, Mode::Exclusive).await;
-    let stranger = ReleaseTarget::Foreign {
+    let unknown = ReleaseTarget::Foreign {
         key: key.clone(),
         id: Arc::from("no such holder"),
     };
-    for who in [stranger, ReleaseTarget::All(trial.key())] {
-        b.depart(eviction(who, Duration::ZERO)).await.freed_nobody();
+    for who in [unknown, ReleaseTarget::All(fixture.key())] {
+        b.send_release(eviction_request(who, Duration::ZERO))
+            .await
+            .freed_nothing();
     }
     a.stays_alive(&held, Phase::Granted).await;
     b.finds_busy(&key, Mode::Exclusive).await;

@@ -1,4 +1,4 @@
-//! The life of a claim: placed once, granted, ended for good; every call about it may be repeated.
+//! The life of a claim: it is placed once, granted, and ends for good. Every call may be repeated.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -9,11 +9,11 @@ use tenure_backend::{
     AcquireReply, BackendError, Fairness, HolderId, Liveness, LockKey, MAX_NOT_AFTER, Mode, Order, Phase,
 };
 
-use crate::suite::{Client, Trial};
+use crate::suite::{Fixture, TestClient};
 
-/// `acquire` on a granted claim gives the same tokens, and one release is enough (R25).
-pub async fn polling_a_granted_claim_returns_the_same_tokens(trial: Trial) {
-    let ([a, b], key) = (trial.two().await, trial.key());
+/// Polling a granted claim returns the same tokens, and one release is enough to free the key (R25).
+pub async fn polling_a_granted_claim_returns_the_same_tokens(fixture: Fixture) {
+    let ([a, b], key) = (fixture.two().await, fixture.key());
     let claim = a.claim(&key, Mode::Exclusive);
     let first = a.granted(&claim).await;
     for _ in 0..3 {
@@ -23,66 +23,65 @@ pub async fn polling_a_granted_claim_returns_the_same_tokens(trial: Trial) {
     b.finds_free(&key, Mode::Exclusive).await;
 }
 
-/// The second release finds nobody, and does nothing to the one who came after (R23).
-pub async fn a_repeated_release_frees_no_other_claim(trial: Trial) {
-    let ([a, b, c], key) = (trial.three().await, trial.key());
+/// A repeated release frees no claim, in particular not the next holder (R23).
+pub async fn a_repeated_release_frees_no_other_claim(fixture: Fixture) {
+    let ([a, b, c], key) = (fixture.three().await, fixture.key());
     let first = a.holds(&key, Mode::Exclusive).await;
     let second = b.claim(&key, Mode::Exclusive);
     a.release(&first).await.freed_it(&first);
-    a.release(&first).await.freed_nobody();
+    a.release(&first).await.freed_nothing();
     b.granted_soon(&second).await;
-    a.release(&first).await.freed_nobody();
+    a.release(&first).await.freed_nothing();
     b.stays_alive(&second, Phase::Granted).await;
     c.finds_busy(&key, Mode::Exclusive).await;
 }
 
-/// Only the claim that is named goes: another client's withdrawal, or the same number under another client's
-/// name, frees nothing (R23).
-pub async fn a_release_by_another_client_frees_nothing(trial: Trial) {
-    let ([a, b], key) = (trial.two().await, trial.key());
+/// A release names one claim: a claim of another client with the same number stays (R23).
+pub async fn a_release_by_another_client_frees_nothing(fixture: Fixture) {
+    let ([a, b], key) = (fixture.two().await, fixture.key());
     let held = a.holds(&key, Mode::Exclusive).await;
     let same_number = b.claim(&key, Mode::Exclusive);
     assert_eq!(same_number.at.id.number(), held.at.id.number());
-    b.release(&same_number).await.freed_nobody();
+    b.release(&same_number).await.freed_nothing();
     b.finds_busy(&key, Mode::Exclusive).await;
     a.stays_alive(&held, Phase::Granted).await;
 }
 
-/// A request that was delayed on the way cannot bring a released claim back (R4).
-pub async fn a_released_claim_is_never_granted_again(trial: Trial) {
-    let ([a, b], key) = (trial.two().await, trial.key());
+/// A delayed `acquire` request does not grant a released claim again (R4).
+pub async fn a_released_claim_is_never_granted_again(fixture: Fixture) {
+    let ([a, b], key) = (fixture.two().await, fixture.key());
     let claim = a.claim(&key, Mode::Exclusive);
     let not_after = a.now() + MAX_NOT_AFTER;
     a.granted(&claim).await;
     a.release(&claim).await;
-    if trial.profile().remembers_ended {
+    if fixture.profile().remembers_ended {
         a.has_ended(&claim).await;
         b.finds_free(&key, Mode::Exclusive).await;
-        trial.pass(MAX_NOT_AFTER - Duration::from_secs(1)).await;
+        fixture.pass(MAX_NOT_AFTER - Duration::from_secs(1)).await;
         assert_ended(a.acquire_by(&claim, not_after).await);
     }
-    trial.pass(MAX_NOT_AFTER).await;
+    fixture.pass(MAX_NOT_AFTER).await;
     assert_ended(a.acquire_by(&claim, not_after).await);
     b.finds_free(&key, Mode::Exclusive).await;
 }
 
-/// Whatever it was that ended a claim, it is remembered until its `not_after` has passed: by then no request can
-/// place it any more.
-pub async fn an_ended_claim_is_remembered_until_its_not_after(trial: Trial) {
-    if !trial.profile().remembers_ended {
-        return a_released_claim_is_never_granted_again(trial).await;
+/// The store remembers an ended claim until its `not_after`, however it ended. Later no delayed request can place it.
+pub async fn an_ended_claim_is_remembered_until_its_not_after(fixture: Fixture) {
+    if !fixture.profile().remembers_ended {
+        return a_released_claim_is_never_granted_again(fixture).await;
     }
-    let [a, b] = trial.two().await;
+    let [a, b] = fixture.two().await;
     let not_after = a.now() + MAX_NOT_AFTER;
-    let [released, withdrawn, evicted, expired] = [(); 4].map(|()| a.brief(&trial.key(), Mode::Exclusive));
-    a.withdraw(&withdrawn).await.freed_nobody();
+    let [released, withdrawn, evicted, expired] =
+        [(); 4].map(|()| a.short_lease(&fixture.key(), Mode::Exclusive));
+    a.withdraw(&withdrawn).await.freed_nothing();
     for claim in [&released, &evicted, &expired] {
         a.granted(claim).await;
     }
     a.release(&released).await.freed_it(&released);
     b.evict(&evicted, "alice").await.freed_it(&evicted);
-    trial.pass(MAX_NOT_AFTER - Duration::from_millis(100)).await;
-    if trial.profile().liveness == Liveness::Session {
+    fixture.pass(MAX_NOT_AFTER - Duration::from_millis(100)).await;
+    if fixture.profile().liveness == Liveness::Session {
         a.release(&expired).await;
     }
     for claim in [released, withdrawn, evicted, expired] {
@@ -91,55 +90,55 @@ pub async fn an_ended_claim_is_remembered_until_its_not_after(trial: Trial) {
     }
 }
 
-/// A claim that holds the key is placed already, and may be polled later than its `not_after`.
-pub async fn a_holder_may_be_polled_after_its_not_after(trial: Trial) {
-    let (client, key) = (trial.client().await, trial.key());
+/// A holder is placed already, so it may be polled after its `not_after`.
+pub async fn a_holder_may_be_polled_after_its_not_after(fixture: Fixture) {
+    let (client, key) = (fixture.client().await, fixture.key());
     let claim = client.claim(&key, Mode::Exclusive);
     let not_after = client.now() + Duration::from_millis(50);
     let first = client.granted(&claim).await;
-    trial.pass(Duration::from_millis(100)).await;
+    fixture.pass(Duration::from_millis(100)).await;
     match client.polled_by(&claim, not_after).await {
         AcquireReply::Granted(grant) => assert_eq!(grant.tokens, first.tokens),
-        other => panic!("a claim that holds the key is {other:?} after its not_after"),
+        other => panic!("the reply to a holder after its `not_after` is {other:?}"),
     }
 }
 
-/// Whether a late request was refused, be it by memory, by its time or by the weather.
+/// Asserts that a late request was refused: the claim has ended, its `not_after` has passed, or the error is transient.
 #[track_caller]
 fn assert_ended(answer: Result<AcquireReply, BackendError>) {
     match answer {
         Ok(AcquireReply::Ended | AcquireReply::TooLate) => {}
         Err(error) if error.is_transient() => {}
-        other => panic!("a late request of an ended claim is {other:?}"),
+        other => panic!("the reply to a late request of an ended claim is {other:?}"),
     }
 }
 
-/// A withdrawal that overtakes the placement it takes back is remembered (R1, R2).
-pub async fn a_claim_withdrawn_before_it_was_placed_is_never_granted(trial: Trial) {
-    if !trial.profile().remembers_ended {
-        return a_released_claim_is_never_granted_again(trial).await;
+/// The store remembers a withdrawal that arrives before the claim's own `acquire` request (R1, R2).
+pub async fn a_claim_withdrawn_before_it_was_placed_is_never_granted(fixture: Fixture) {
+    if !fixture.profile().remembers_ended {
+        return a_released_claim_is_never_granted_again(fixture).await;
     }
-    let ([a, b], key) = (trial.two().await, trial.key());
+    let ([a, b], key) = (fixture.two().await, fixture.key());
     let claim = a.claim(&key, Mode::Exclusive);
-    a.withdraw(&claim).await.freed_nobody();
+    a.withdraw(&claim).await.freed_nothing();
     a.has_ended(&claim).await;
     b.finds_nothing(&key).await;
 }
 
-/// A claim is not placed after its `not_after`, and nothing is left of the request.
-pub async fn a_claim_is_never_placed_after_its_not_after(trial: Trial) {
-    let ([a, b], key) = (trial.two().await, trial.key());
+/// A claim is not placed after its `not_after`, and the request leaves nothing behind.
+pub async fn a_claim_is_never_placed_after_its_not_after(fixture: Fixture) {
+    let ([a, b], key) = (fixture.two().await, fixture.key());
     let claim = a.claim(&key, Mode::Exclusive);
     let not_after = a.now() + Duration::from_millis(50);
-    trial.pass(Duration::from_millis(100)).await;
+    fixture.pass(Duration::from_millis(100)).await;
     let answer = a.polled_by(&claim, not_after).await;
     assert!(matches!(answer, AcquireReply::TooLate), "{answer:?}");
     b.finds_nothing(&key).await;
 }
 
-/// Renewal never brings a released claim back (R4).
-pub async fn renewing_a_released_claim_reports_it_gone(trial: Trial) {
-    let ([a, b], key) = (trial.two().await, trial.key());
+/// A renewal does not bring a released claim back (R4).
+pub async fn renewing_a_released_claim_reports_it_gone(fixture: Fixture) {
+    let ([a, b], key) = (fixture.two().await, fixture.key());
     let claim = a.holds(&key, Mode::Exclusive).await;
     a.release(&claim).await;
     for phase in [Phase::Granted, Phase::Either] {
@@ -148,9 +147,9 @@ pub async fn renewing_a_released_claim_reports_it_gone(trial: Trial) {
     b.finds_free(&key, Mode::Exclusive).await;
 }
 
-/// Renewal never creates a claim (R7).
-pub async fn renewing_an_unplaced_claim_reports_it_gone(trial: Trial) {
-    let ([a, b], key) = (trial.two().await, trial.key());
+/// A renewal does not create a claim (R7).
+pub async fn renewing_an_unplaced_claim_reports_it_gone(fixture: Fixture) {
+    let ([a, b], key) = (fixture.two().await, fixture.key());
     let claim = a.claim(&key, Mode::Exclusive);
     for phase in [Phase::Granted, Phase::Waiting, Phase::Either] {
         a.is_gone(&claim, phase).await;
@@ -158,41 +157,41 @@ pub async fn renewing_an_unplaced_claim_reports_it_gone(trial: Trial) {
     b.finds_nothing(&key).await;
 }
 
-/// Of an unfair claim that is not granted nothing is left; where the store has one order only, it queues.
-pub async fn a_refused_unfair_claim_leaves_nothing_behind(trial: Trial) {
-    skip_if!(trial.lacks_so(Mode::Exclusive, Fairness::Unfair).await);
-    let ([a, b], key) = (trial.two().await, trial.key());
+/// A refused unfair claim leaves nothing in the store, unless the store queues unfair claims like fair ones.
+pub async fn a_refused_unfair_claim_leaves_nothing_behind(fixture: Fixture) {
+    skip_if!(fixture.refuses(Mode::Exclusive, Fairness::Unfair).await);
+    let ([a, b], key) = (fixture.two().await, fixture.key());
     let held = a.holds(&key, Mode::Exclusive).await;
     let refused = b.claim(&key, Mode::Exclusive);
     b.waits(&refused).await;
-    let queued = trial.profile().mutex == Order::FifoForBoth;
+    let queued = fixture.profile().mutex == Order::FifoForBoth;
     let waiters = a.status(&key).await.and_then(|status| status.waiters);
     assert_eq!(
         waiters.map_or(0, |waiters| waiters.len()),
-        usize::from(queued && trial.profile().inspection.queue)
+        usize::from(queued && fixture.profile().inspection.queue)
     );
     b.withdraw(&refused).await;
     a.release(&held).await;
     assert_eq!(a.status(&key).await, None);
 }
 
-/// A claim that asks while another holds, and is given up, is never granted afterwards (R1).
-pub async fn a_claim_withdrawn_while_waiting_is_never_granted(trial: Trial) {
-    let ([a, b, c], key) = (trial.three().await, trial.key());
+/// A claim that was withdrawn while it waited is not granted later (R1).
+pub async fn a_claim_withdrawn_while_waiting_is_never_granted(fixture: Fixture) {
+    let ([a, b, c], key) = (fixture.three().await, fixture.key());
     let held = a.holds(&key, Mode::Exclusive).await;
     let waiting = b.claim(&key, Mode::Exclusive);
     b.waits(&waiting).await;
     b.withdraw(&waiting).await;
     a.release(&held).await;
-    if trial.profile().remembers_ended {
+    if fixture.profile().remembers_ended {
         b.has_ended(&waiting).await;
     }
     c.finds_free(&key, Mode::Exclusive).await;
 }
 
-/// A call that was never polled, or was dropped half-way, leaves a claim that can be given up as any (R2).
-pub async fn a_dropped_call_leaves_a_withdrawable_claim(trial: Trial) {
-    let ([a, b], key) = (trial.two().await, trial.key());
+/// After an `acquire` call was dropped, before or after its first poll, the claim can be withdrawn as usual (R2).
+pub async fn a_dropped_call_leaves_a_withdrawable_claim(fixture: Fixture) {
+    let ([a, b], key) = (fixture.two().await, fixture.key());
     for polled in [false, true] {
         let claim = a.claim(&key, Mode::Exclusive);
         let not_after = a.now() + Duration::from_secs(5);
@@ -202,16 +201,16 @@ pub async fn a_dropped_call_leaves_a_withdrawable_claim(trial: Trial) {
         }
         drop(call);
         a.withdraw(&claim).await;
-        if trial.profile().remembers_ended {
+        if fixture.profile().remembers_ended {
             a.has_ended(&claim).await;
         }
         b.finds_free(&key, Mode::Exclusive).await;
     }
 }
 
-/// Whatever a key is called, it can be locked, seen as written, and unlocked (R30).
-pub async fn unusual_key_names_work_like_any_other(trial: Trial) {
-    let client = trial.client().await;
+/// A key with unusual characters can be locked, is shown exactly as given, and can be unlocked (R30).
+pub async fn unusual_key_names_work_like_any_other(fixture: Fixture) {
+    let client = fixture.client().await;
     let with_spaces = [" ", "'; DROP TABLE claims; --", "a\u{a0}b"];
     let by_theme = [
         "{ } {} {a}b a{b }{",
@@ -231,23 +230,23 @@ pub async fn unusual_key_names_work_like_any_other(trial: Trial) {
     }
 }
 
-async fn lock_see_unlock(client: &Client, key: &LockKey) {
+async fn lock_see_unlock(client: &TestClient, key: &LockKey) {
     let claim = client.holds(key, Mode::Exclusive).await;
     let status = client
         .status(key)
         .await
-        .unwrap_or_else(|| panic!("{key:?} is held and not shown"));
+        .unwrap_or_else(|| panic!("{key:?} is held, but not shown"));
     assert_eq!(&status.key, key);
     assert_eq!(status.holders[0].id, HolderId::Claim(claim.at.id));
     client.release(&claim).await.freed_it(&claim);
-    assert_eq!(client.status(key).await, None, "{key:?} is free and still shown");
+    assert_eq!(client.status(key).await, None, "{key:?} is free, but still shown");
 }
 
-/// Locking and unlocking a thousand names leaves none of them in the store (R32).
-pub async fn a_thousand_released_keys_leave_nothing_behind(trial: Trial) {
-    let client = trial.client().await;
+/// Locking and unlocking a thousand keys leaves none of them in the store (R32).
+pub async fn a_thousand_released_keys_leave_nothing_behind(fixture: Fixture) {
+    let client = fixture.client().await;
     let locking = (0..1_000).map(|_| {
-        let (client, key) = (client.clone(), trial.key());
+        let (client, key) = (client.clone(), fixture.key());
         async move {
             let claim = client.holds(&key, Mode::Exclusive).await;
             client.release(&claim).await.freed_it(&claim);
@@ -257,7 +256,7 @@ pub async fn a_thousand_released_keys_leave_nothing_behind(trial: Trial) {
     while locking.peek().is_some() {
         futures_util::future::join_all(locking.by_ref().take(16)).await;
     }
-    if trial.profile().inspection.lists {
-        assert_eq!(client.list("", 100).await, [], "nobody holds anything");
+    if fixture.profile().inspection.lists {
+        assert_eq!(client.list("", 100).await, [], "no key is held");
     }
 }

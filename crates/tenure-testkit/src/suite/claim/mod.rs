@@ -1,5 +1,4 @@
-//! The group `claim`: a claim's life, its eviction, and what is shown of it.
-//! Ends by time are in `lease.rs`.
+//! The group `claim`: the life of a claim, batches, eviction, and `inspect`.
 
 mod batch;
 mod evict;

@@ -1,4 +1,4 @@
-//! Bugs planted between a client and a store in memory: each changes requests before they are sent, or replies.
+//! Bugs planted between a client and the memory store: each changes requests before they are sent, or replies.
 
 use std::collections::{HashMap, HashSet};
 use std::num::NonZeroU32;
@@ -13,37 +13,37 @@ use tenure_backend::{
     ReleaseReply, ReleaseRequest, ReleaseTarget, RenewReply, RenewRequest, TokenRange, Wakes,
 };
 use tenure_memory::MemoryStore;
-use tenure_testkit::{Ailment, Exchange, Faults, Reply, Request, When};
+use tenure_testkit::{Exchange, Faults, Reply, Request, StoreFailure, When};
 
 use crate::bug::Bug::{self, *};
-use crate::subject::SlowDoor;
+use crate::store::SlowLink;
 
-/// How long `ForgetsEndedSoon` remembers an ended claim.
+/// Time for which `ForgetsEndedSoon` remembers an ended claim.
 const SOON: Duration = Duration::from_secs(1);
-/// Where `LongBatchesAreShuffled` cuts a batch.
+/// Chunk size of `LongBatchesAreShuffled`.
 const CHUNK: usize = 100;
 
-/// The connection of one client, with at most one bug.
+/// Connection of one client, with at most one bug.
 #[derive(Debug)]
-pub(crate) struct Planted {
+pub(crate) struct BuggyConnection {
     pub(crate) bug: Option<Bug>,
     pub(crate) memory: MemoryStore,
     pub(crate) store: Arc<dyn Backend>,
-    pub(crate) door: Arc<SlowDoor>,
-    pub(crate) notes: Arc<Notes>,
+    pub(crate) link: Arc<SlowLink>,
+    pub(crate) shared: Arc<SharedState>,
 }
 
-/// State that the connections to one store share.
+/// State shared by all connections to one store.
 #[derive(Debug, Default)]
-pub(crate) struct Notes {
-    pub(crate) ailment: Mutex<Option<Ailment>>,
+pub(crate) struct SharedState {
+    pub(crate) failure: Mutex<Option<StoreFailure>>,
     granted: Mutex<HashSet<ClaimRef>>,
     released: Mutex<HashMap<ClaimRef, Instant>>,
-    /// The status of each key after its last grant.
+    /// Status of each key after its last grant.
     shown: Mutex<HashMap<LockKey, LockStatus>>,
 }
 
-impl Faults for Planted {
+impl Faults for BuggyConnection {
     fn store(&self) -> Arc<dyn Backend> {
         if self.bug == Some(ClosingDoesNotClose) {
             return self.memory.client(self.store.clock().clone());
@@ -55,14 +55,14 @@ impl Faults for Planted {
         if when == When::Before {
             for Exchange { request, reply, .. } in call {
                 self.bug.iter().for_each(|bug| self.change(*bug, request));
-                *reply = self.ail(request);
+                *reply = self.set_failure(request);
             }
-            return self.door.lets_in();
+            return self.link.delay_request();
         }
-        self.door.lets_out();
+        self.link.delay_reply();
         let Some(bug) = self.bug else { return };
         for Exchange { request, reply, .. } in call.iter_mut() {
-            let reply = reply.as_mut().expect("memory replies to each element");
+            let reply = reply.as_mut().expect("the memory store replies to each element");
             if let Request::Acquire(claim, _) = request {
                 let status = self.show(&claim.at.key).await;
                 if self.grants(bug, claim, status, reply) {
@@ -77,20 +77,24 @@ impl Faults for Planted {
     }
 }
 
-impl Planted {
+impl BuggyConnection {
     fn now(&self) -> Instant {
         self.store.clock().now()
     }
 
-    /// The reply of a store that is unwell.
-    fn ail(&self, request: &Request) -> Option<Result<Reply, BackendError>> {
-        let ailment = (*self.notes.ailment.lock())?;
+    /// Reply of a store that was made to fail.
+    fn set_failure(&self, request: &Request) -> Option<Result<Reply, BackendError>> {
+        let failure = (*self.shared.failure.lock())?;
         let fault = match (self.bug, request) {
-            (Some(AilmentLooksLikeLoss), Request::Renew(_)) => return Some(Ok(missing())),
-            (Some(AilmentLooksLikeWeather), _) => Fault::Unavailable,
-            _ => ailment.fault(),
+            (Some(FailureLooksLikeLoss), Request::Renew(_)) => return Some(Ok(missing())),
+            (Some(FailureLooksTransient), _) => Fault::Unavailable,
+            _ => failure.fault(),
         };
-        Some(Err(BackendError::new(fault, Effect::None, "the store is unwell")))
+        Some(Err(BackendError::new(
+            fault,
+            Effect::None,
+            "the store was made to fail",
+        )))
     }
 
     /// Changes a request before it is sent.
@@ -100,7 +104,7 @@ impl Planted {
                 self.change_not_after(bug, not_after);
                 if bug == KeysFoldCase {
                     let folded = LockKey::new(claim.at.key.as_str().to_lowercase());
-                    Arc::make_mut(claim).at.key = folded.expect("as good a key as before");
+                    Arc::make_mut(claim).at.key = folded.expect("a valid key stays valid in lower case");
                 }
             }
             Request::Renew(renewal) => match bug {
@@ -110,19 +114,17 @@ impl Planted {
                 RaiseIsIgnored => renewal.raise = None,
                 _ => {}
             },
-            Request::Release(departure) => {
-                let successor = departure.successor.iter_mut();
+            Request::Release(release) => {
+                let successor = release.successor.iter_mut();
                 successor.for_each(|successor| self.change_not_after(bug, &mut successor.not_after));
-                let key = departure.target.key().clone();
+                let key = release.target.key().clone();
                 match bug {
-                    AnyoneReleases if departure.successor.is_none() => {
-                        departure.target = ReleaseTarget::All(key)
+                    AnyoneReleases if release.successor.is_none() => release.target = ReleaseTarget::All(key),
+                    WithdrawnWaiterStays if release.cause == Cause::Withdrawn => {
+                        release.target = HolderId::parse("unknown holder").on(key);
                     }
-                    GhostOfAWithdrawnWaiter if departure.cause == Cause::Withdrawn => {
-                        departure.target = HolderId::parse("a stranger").on(key);
-                    }
-                    NoBarAfterEviction => departure.cooldown = Duration::ZERO,
-                    EvictionIsNotTold => departure.cause = Cause::Unlocked,
+                    NoCooldownAfterEviction => release.cooldown = Duration::ZERO,
+                    EvictionIsNotReported => release.cause = Cause::Unlocked,
                     _ => {}
                 }
             }
@@ -131,12 +133,12 @@ impl Planted {
     }
 
     fn change_not_after(&self, bug: Bug, not_after: &mut Instant) {
-        if bug == PlacesTooLate || bug == PlaceByIsReadAtSending && self.now() <= *not_after {
+        if bug == PlacesTooLate || bug == NotAfterIsCheckedWhenSending && self.now() <= *not_after {
             *not_after = Instant::NEVER;
         }
     }
 
-    /// Whether the bug grants a claim that the store did not grant.
+    /// Returns whether the bug grants a claim that the store did not grant.
     fn grants(
         &self,
         bug: Bug,
@@ -149,15 +151,15 @@ impl Planted {
         });
         let held = || holders.iter().map(|holder| holder.mode);
         let admitted = claim.mode.admits(held());
-        let standing = match reply {
-            Ok(Reply::Acquire(standing)) => standing,
+        let reply = match reply {
+            Ok(Reply::Acquire(reply)) => reply,
             Err(error) => return bug == KindsMix && matches!(error.fault(), Fault::Mismatch { .. }),
             _ => return false,
         };
-        match (bug, standing, claim.mode) {
+        match (bug, reply, claim.mode) {
             (ForgetsEnded, AcquireReply::Ended, _) => admitted,
             (ForgetsEndedSoon, AcquireReply::Ended, _) => {
-                let released = self.notes.released.lock().get(&claim.at).copied();
+                let released = self.shared.released.lock().get(&claim.at).copied();
                 admitted && released.is_some_and(|at| at + SOON < self.now())
             }
             (ReaderIgnoresWriter, AcquireReply::Waiting { .. }, Mode::Read) => {
@@ -181,7 +183,7 @@ impl Planted {
         }
     }
 
-    /// A grant that the store knows nothing of.
+    /// A grant that the store did not make.
     fn grant(&self, claim: &Claim) -> AcquireReply {
         AcquireReply::Granted(Grant {
             tokens: run_from(1 << 60, claim.grants.min(self.store.profile().limits.max_grants)),
@@ -194,56 +196,50 @@ impl Planted {
     /// Changes the store's reply to a request.
     async fn falsify(&self, bug: Bug, request: &Request, reply: &mut Reply) {
         match (request, reply) {
-            (Request::Acquire(claim, not_after), Reply::Acquire(standing)) => {
-                self.falsify_standing(bug, claim, *not_after, standing).await;
+            (Request::Acquire(claim, not_after), Reply::Acquire(reply)) => {
+                self.falsify_acquire(bug, claim, *not_after, reply).await;
             }
             (Request::Renew(renewal), Reply::Renew(renewed)) => {
-                self.falsify_renewed(bug, renewal, renewed).await;
+                self.falsify_renewal(bug, renewal, renewed).await;
             }
-            (Request::Release(departure), Reply::Release(released)) => {
-                self.falsify_released(bug, departure, released).await;
+            (Request::Release(release), Reply::Release(released)) => {
+                self.falsify_release(bug, release, released).await;
             }
-            (Request::Watch(_), Reply::Watch(wakes)) if bug == WakesNobody => {
-                let heard = std::mem::replace(wakes, Wakes::new(stream::pending()));
-                *wakes = Wakes::new(heard.filter(|()| future::ready(false)));
+            (Request::Watch(_), Reply::Watch(wakes)) if bug == WakesNoWaiter => {
+                let woken = std::mem::replace(wakes, Wakes::new(stream::pending()));
+                *wakes = Wakes::new(woken.filter(|()| future::ready(false)));
             }
             (Request::Inspect(query), Reply::Inspect(page)) => self.falsify_page(bug, query, page).await,
             _ => {}
         }
     }
 
-    async fn falsify_standing(
-        &self,
-        bug: Bug,
-        claim: &Claim,
-        not_after: Instant,
-        standing: &mut AcquireReply,
-    ) {
-        match (bug, &mut *standing) {
-            (BeliefStartsAtTheReply, AcquireReply::Granted(grant)) => grant.held_from = self.now(),
+    async fn falsify_acquire(&self, bug: Bug, claim: &Claim, not_after: Instant, reply: &mut AcquireReply) {
+        match (bug, &mut *reply) {
+            (LeaseStartsAtTheReply, AcquireReply::Granted(grant)) => grant.held_from = self.now(),
             (LeaseNeverEnds, AcquireReply::Granted(_)) => self.keep(&claim.at, Phase::Granted).await,
             (DeadWaitersStay, AcquireReply::Waiting { .. }) => self.keep(&claim.at, Phase::Waiting).await,
-            (PlacedComesTooLate, AcquireReply::Granted(_) | AcquireReply::Waiting { .. })
+            (LatePollIsRefused, AcquireReply::Granted(_) | AcquireReply::Waiting { .. })
                 if self.now() > not_after =>
             {
-                *standing = AcquireReply::TooLate;
+                *reply = AcquireReply::TooLate;
             }
             (TokensNeverRise, AcquireReply::Granted(grant)) => grant.tokens = run_from(1, claim.grants),
             (RepetitionDrawsAnotherToken, AcquireReply::Granted(grant)) => {
-                let repeated = !self.notes.granted.lock().insert(claim.at.clone());
+                let repeated = !self.shared.granted.lock().insert(claim.at.clone());
                 let other = |run: TokenRange| run_from(run.first().get() + u64::from(repeated), run.count());
                 grant.tokens = grant.tokens.and_then(other);
             }
             (ShowsTheExpired, AcquireReply::Granted(_)) => {
                 let status = self.show(&claim.at.key).await;
                 let named = status.map(|status| (status.key.clone(), status));
-                self.notes.shown.lock().extend(named);
+                self.shared.shown.lock().extend(named);
             }
             _ => {}
         }
     }
 
-    async fn falsify_renewed(&self, bug: Bug, renewal: &RenewRequest, renewed: &mut RenewReply) {
+    async fn falsify_renewal(&self, bug: Bug, renewal: &RenewRequest, renewed: &mut RenewReply) {
         let (held_from, asked) = (self.now(), renewal.lease);
         let revived = RenewReply::Alive {
             held_from,
@@ -253,7 +249,7 @@ impl Planted {
             (RenewalHidesItsRounding | RenewalNeverLengthens, RenewReply::Alive { lease, .. }) => {
                 *lease = asked
             }
-            (BeliefStartsAtTheReply, RenewReply::Alive { held_from, .. }) => *held_from = self.now(),
+            (LeaseStartsAtTheReply, RenewReply::Alive { held_from, .. }) => *held_from = self.now(),
             (LeaseNeverEnds, RenewReply::Alive { .. }) => self.keep(&renewal.claim, Phase::Granted).await,
             (DeadWaitersStay, RenewReply::Alive { .. }) => self.keep(&renewal.claim, Phase::Waiting).await,
             (RenewalRevivesExpired, RenewReply::Gone(Loss::Expired)) => *renewed = revived,
@@ -262,37 +258,37 @@ impl Planted {
         }
     }
 
-    async fn falsify_released(&self, bug: Bug, departure: &ReleaseRequest, released: &mut ReleaseReply) {
+    async fn falsify_release(&self, bug: Bug, release: &ReleaseRequest, released: &mut ReleaseReply) {
         let ReleaseReply::Done {
             others, successor, ..
         } = released
         else {
             return;
         };
-        let key = departure.target.key();
-        self.notes.shown.lock().remove(key);
-        if let ReleaseTarget::Claim(claim) = &departure.target {
-            self.notes.released.lock().insert(claim.clone(), self.now());
+        let key = release.target.key();
+        self.shared.shown.lock().remove(key);
+        if let ReleaseTarget::Claim(claim) = &release.target {
+            self.shared.released.lock().insert(claim.clone(), self.now());
         }
         match (bug, successor) {
             (CountsOwnWaiters, _) => {
                 let waiters = self.show(key).await.and_then(|status| status.waiters);
                 *others = u32::try_from(waiters.unwrap_or_default().len()).ok();
             }
-            (HeirOvertakes, Some(standing @ AcquireReply::Waiting { .. })) => {
+            (SuccessorOvertakes, Some(reply @ AcquireReply::Waiting { .. })) => {
                 let free = self
                     .show(key)
                     .await
                     .is_none_or(|status| status.holders.is_empty());
-                if let Some(successor) = departure.successor.as_ref().filter(|_| free) {
-                    *standing = self.grant(&successor.claim);
+                if let Some(successor) = release.successor.as_ref().filter(|_| free) {
+                    *reply = self.grant(&successor.claim);
                 }
             }
-            (HeirIsForgotten, Some(standing)) => {
+            (SuccessorIsForgotten, Some(reply)) => {
                 let (ahead, poll_after) = (None, Duration::from_millis(1));
-                *standing = AcquireReply::Waiting { ahead, poll_after };
+                *reply = AcquireReply::Waiting { ahead, poll_after };
             }
-            (BeliefStartsAtTheReply, Some(AcquireReply::Granted(grant))) => grant.held_from = self.now(),
+            (LeaseStartsAtTheReply, Some(AcquireReply::Granted(grant))) => grant.held_from = self.now(),
             _ => {}
         }
     }
@@ -301,7 +297,7 @@ impl Planted {
         let cursor = |status: &LockStatus| Cursor(Arc::from(status.key.as_str()));
         match (bug, query) {
             (ShowsTheExpired, Query::Key(key)) if page.items.is_empty() => {
-                page.items.extend(self.notes.shown.lock().get(key).cloned());
+                page.items.extend(self.shared.shown.lock().get(key).cloned());
             }
             (PrefixesFoldCase, Query::Prefix { prefix, .. }) => {
                 let (begin, after, limit) = (Arc::from(""), None, NonZeroU32::MAX);
@@ -310,7 +306,12 @@ impl Planted {
                     after,
                     limit,
                 };
-                *page = self.store.clone().inspect(all).await.expect("memory replies");
+                *page = self
+                    .store
+                    .clone()
+                    .inspect(all)
+                    .await
+                    .expect("the memory store replies");
                 let folded = |key: &LockKey| key.as_str().to_lowercase();
                 page.items
                     .retain(|status| folded(&status.key).starts_with(&prefix.to_lowercase()));
@@ -326,7 +327,7 @@ impl Planted {
         }
     }
 
-    /// Keeps a claim in the store for as long as the store can.
+    /// Renews a claim for as long as the store allows.
     async fn keep(&self, who: &ClaimRef, only: Phase) {
         let renewal = RenewRequest {
             claim: who.clone(),
@@ -338,7 +339,7 @@ impl Planted {
         self.store.clone().renew(Batch::from_iter([renewal])).await;
     }
 
-    /// The status of a key in the store.
+    /// Status of a key in the store.
     async fn show(&self, key: &LockKey) -> Option<LockStatus> {
         let page = self.store.clone().inspect(Query::Key(key.clone())).await;
         page.ok()?.items.pop()
@@ -354,12 +355,12 @@ fn falsify_batch(bug: Bug, call: &mut [Exchange]) {
             let renewals = after.filter(|one| matches!(one.request, Request::Renew(_)));
             renewals.for_each(|one| one.reply = Some(Ok(missing())));
         }
-        FailureCloudsItsBatch => {
+        FailureSpreadsInItsBatch => {
             let after = call
                 .iter_mut()
                 .skip_while(|one| !matches!(one.reply, Some(Err(_))))
                 .skip(1);
-            after.for_each(|one| one.fail(BackendError::unsupported("an element before was refused")));
+            after.for_each(|one| one.fail(BackendError::unsupported("an earlier element was refused")));
         }
         LongBatchesAreShuffled if call.len() > CHUNK => {
             let mut replies: Vec<_> = call.iter_mut().map(|one| one.reply.take()).collect();

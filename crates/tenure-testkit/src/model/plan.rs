@@ -1,42 +1,42 @@
-//! The steps of a random walk, drawn by a seed.
+//! Steps of a random walk, chosen by a seed.
 
 use std::time::Duration;
 
 use tenure_backend::{Fairness, Mode, Phase, Profile};
 
 use crate::Dice;
-use crate::suite::{Trial, permits};
+use crate::suite::{Fixture, permits};
 
-/// How many clients walk.
+/// Number of clients in a walk.
 pub(super) const CLIENTS: usize = 3;
-/// How many keys they share.
+/// Number of keys that the clients share.
 pub(super) const KEYS: usize = 2;
-/// How many claims a walk can name at a time. A claim whose number was given to another is left to its lease.
+/// Number of claims that steps can refer to at a time. A claim whose slot is reused is left to expire.
 pub(super) const SLOTS: usize = 6;
-/// How many steps a walk has.
+/// Number of steps in a walk.
 const STEPS: usize = 40;
 
-/// What a new claim asks for.
+/// Properties of a claim to create.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Ask {
-    /// Under which number the walk knows it.
+pub(super) struct ClaimPlan {
+    /// Slot by which later steps refer to the claim.
     pub(super) slot: usize,
     pub(super) mode: Mode,
     pub(super) fairness: Fairness,
     pub(super) lease: Duration,
-    /// How many tokens it asks for.
+    /// Number of tokens to request.
     pub(super) grants: u32,
-    /// How far ahead its `not_after` lies; `None` if its request is on its way since before that.
+    /// Time until its `not_after`, or `None` for a request that arrives after its `not_after`.
     pub(super) ahead: Option<Duration>,
 }
 
-/// One step. One that names a claim which is not there is passed over.
+/// Step of a walk. A step whose slot is empty is skipped.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Step {
     Place {
         client: usize,
         key: usize,
-        ask: Ask,
+        plan: ClaimPlan,
     },
     Poll {
         slot: usize,
@@ -50,48 +50,48 @@ pub(super) enum Step {
     },
     Release {
         slot: usize,
-        withdraws: bool,
-        successor: Option<Ask>,
+        is_withdrawal: bool,
+        successor: Option<ClaimPlan>,
     },
-    /// Releases a claim to one that is known already, if it is of the same client and key.
+    /// Releases a claim and names an existing claim of the same client and key as its successor.
     HandOver {
         slot: usize,
         to: usize,
     },
     Evict {
         slot: usize,
-        bars: bool,
+        with_cooldown: bool,
     },
     EvictAll {
         key: usize,
-        bars: bool,
+        with_cooldown: bool,
     },
     Pass(Duration),
 }
 
-/// What the steps of one walk are drawn from.
-struct Menu {
+/// Generates the steps of one walk.
+struct StepGenerator {
     dice: Dice,
     served: Vec<(Mode, Fairness)>,
-    /// What each key is mostly used as; else every other claim would be a mismatch.
-    usual: [Mode; KEYS],
-    /// The suite's two leases.
+    /// Kind that most claims on each key have. Without it, too many claims would be mismatches.
+    preferred: [Mode; KEYS],
+    /// The short and the long lease of the fixture.
     leases: [Duration; 2],
 }
 
-/// The steps of that seed, for the store of that trial.
-pub(super) fn plan(seed: u64, trial: &Trial) -> Vec<Step> {
+/// Returns the steps of a seed, for the store of a fixture.
+pub(super) fn plan(seed: u64, fixture: &Fixture) -> Vec<Step> {
     let mut dice = Dice::new(seed);
-    let served = served(trial.profile());
+    let served = served(fixture.profile());
     assert!(!served.is_empty(), "a store serves some kind of lock");
-    let usual = [(); KEYS].map(|()| pick(&mut dice, &served).0);
-    let mut menu = Menu {
+    let preferred = [(); KEYS].map(|()| pick(&mut dice, &served).0);
+    let mut generator = StepGenerator {
         dice,
         served,
-        usual,
-        leases: [trial.brief(), trial.long()],
+        preferred,
+        leases: [fixture.short_lease(), fixture.long_lease()],
     };
-    (0..STEPS).map(|_| menu.step()).collect()
+    (0..STEPS).map(|_| generator.step()).collect()
 }
 
 fn served(profile: &Profile) -> Vec<(Mode, Fairness)> {
@@ -117,7 +117,7 @@ fn index(dice: &mut Dice, len: usize) -> usize {
     usize::try_from(dice.below(len as u64)).expect("an index below a length fits")
 }
 
-impl Menu {
+impl StepGenerator {
     fn step(&mut self) -> Step {
         let slot = self.slot();
         match self.dice.below(100) {
@@ -126,7 +126,7 @@ impl Menu {
                 Step::Place {
                     client: index(&mut self.dice, CLIENTS),
                     key,
-                    ask: self.ask(key),
+                    plan: self.claim_plan(key),
                 }
             }
             32..=49 => Step::Poll { slot },
@@ -139,10 +139,10 @@ impl Menu {
             },
             63..=77 => Step::Release {
                 slot,
-                withdraws: self.dice.chance(30),
+                is_withdrawal: self.dice.chance(30),
                 successor: self.dice.chance(35).then(|| {
                     let key = index(&mut self.dice, KEYS);
-                    self.ask(key)
+                    self.claim_plan(key)
                 }),
             },
             78..=80 => Step::HandOver {
@@ -151,11 +151,11 @@ impl Menu {
             },
             81..=86 => Step::Evict {
                 slot,
-                bars: self.dice.chance(50),
+                with_cooldown: self.dice.chance(50),
             },
             87..=88 => Step::EvictAll {
                 key: index(&mut self.dice, KEYS),
-                bars: self.dice.chance(50),
+                with_cooldown: self.dice.chance(50),
             },
             _ => Step::Pass(Duration::from_millis(pick(
                 &mut self.dice,
@@ -164,17 +164,17 @@ impl Menu {
         }
     }
 
-    fn ask(&mut self, key: usize) -> Ask {
-        let usual = self.usual[key].kind();
+    fn claim_plan(&mut self, key: usize) -> ClaimPlan {
+        let preferred = self.preferred[key].kind();
         let any = self.dice.chance(10);
         let fits: Vec<(Mode, Fairness)> = self
             .served
             .iter()
             .copied()
-            .filter(|(mode, _)| any || mode.kind() == usual)
+            .filter(|(mode, _)| any || mode.kind() == preferred)
             .collect();
         let (mode, fairness) = pick(&mut self.dice, &fits);
-        Ask {
+        ClaimPlan {
             slot: self.slot(),
             mode,
             fairness,
@@ -205,15 +205,17 @@ mod tests {
     fn a_plan_has_only_served_modes_and_follows_its_seed() {
         let mut dice = Dice::new(1);
         let served = [(Mode::Exclusive, Fairness::Unfair)];
-        let usual = [Mode::Exclusive; KEYS];
+        let preferred = [Mode::Exclusive; KEYS];
         let draw = |dice: Dice| {
-            let mut menu = Menu {
+            let mut generator = StepGenerator {
                 dice,
                 served: served.to_vec(),
-                usual,
+                preferred,
                 leases: [Duration::ZERO; 2],
             };
-            (0..200).map(|_| format!("{:?}", menu.step())).collect::<Vec<_>>()
+            (0..200)
+                .map(|_| format!("{:?}", generator.step()))
+                .collect::<Vec<_>>()
         };
         let first = draw(dice.clone());
         assert_eq!(first, draw(dice.clone()));

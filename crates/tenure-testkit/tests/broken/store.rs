@@ -1,4 +1,4 @@
-//! The store under test: memory on a clock that the suite moves, behind connections with one bug or none.
+//! Store under test: the memory store on a manual clock, behind connections with one bug or none.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -8,71 +8,71 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tenure_backend::{Backend, Call, Clock};
 use tenure_memory::MemoryStore;
-use tenure_testkit::{Ailment, Door, FaultyBackend, ManualClock, Slow, Subject};
+use tenure_testkit::{FaultyBackend, Link, ManualClock, SlowClient, StoreFailure, Subject};
 
 use crate::bug::Bug;
-use crate::planted::{Notes, Planted};
+use crate::connection::{BuggyConnection, SharedState};
 
-/// Makes time pass while a request or a reply is on its way.
+/// Advances the clock while a request or a reply is under way.
 #[derive(Debug)]
-pub(crate) struct SlowDoor {
+pub(crate) struct SlowLink {
     clock: ManualClock,
     delays: Mutex<(Duration, Duration)>,
 }
 
-impl Door for SlowDoor {
+impl Link for SlowLink {
     fn delay(&self, requests: Duration, answers: Duration) {
         *self.delays.lock() = (requests, answers);
     }
 }
 
-impl SlowDoor {
-    pub(crate) fn lets_in(&self) {
+impl SlowLink {
+    pub(crate) fn delay_request(&self) {
         self.clock.advance(self.delays.lock().0);
     }
 
-    pub(crate) fn lets_out(&self) {
+    pub(crate) fn delay_reply(&self) {
         self.clock.advance(self.delays.lock().1);
     }
 }
 
-/// A store in memory with a bug, or with none.
-pub(crate) struct Buggy {
+/// Memory store with one bug, or without a bug.
+pub(crate) struct BuggyStore {
     bug: Option<Bug>,
     clock: ManualClock,
     memory: MemoryStore,
-    notes: Arc<Notes>,
+    shared: Arc<SharedState>,
 }
 
-impl Buggy {
+impl BuggyStore {
     pub(crate) fn new(bug: Option<Bug>) -> Self {
         let clock = ManualClock::new();
-        Buggy {
+        BuggyStore {
             bug,
             memory: MemoryStore::new(Arc::new(clock.clone())),
             clock,
-            notes: Arc::default(),
+            shared: Arc::default(),
         }
     }
 
-    fn connect(&self, memory: &MemoryStore, clock: Arc<dyn Clock>) -> Slow {
-        let door = Arc::new(SlowDoor {
+    fn connect(&self, memory: &MemoryStore, clock: Arc<dyn Clock>) -> SlowClient {
+        let link = Arc::new(SlowLink {
             clock: self.clock.clone(),
             delays: Mutex::default(),
         });
-        let planted = Planted {
+        let connection = BuggyConnection {
             bug: self.bug,
             memory: memory.clone(),
             store: memory.client(clock),
-            door: door.clone(),
-            notes: self.notes.clone(),
+            link: link.clone(),
+            shared: self.shared.clone(),
         };
-        let backend = Arc::new(FaultyBackend::new(planted));
-        Slow { backend, door }
+        let backend = Arc::new(FaultyBackend::new(connection));
+        SlowClient { backend, link }
     }
 }
 
-impl Subject for Buggy {
+impl Subject for BuggyStore {
     fn client(&self) -> Call<Arc<dyn Backend>> {
         let client = self.connect(&self.memory, Arc::new(self.clock.clone()));
         Call::ready(Ok(client.backend))
@@ -88,13 +88,13 @@ impl Subject for Buggy {
         Some(Call::ready(Ok(client.backend)))
     }
 
-    fn slow(&self) -> Option<Call<Slow>> {
+    fn slow_client(&self) -> Option<Call<SlowClient>> {
         let client = self.connect(&self.memory, Arc::new(self.clock.clone()));
         Some(Call::ready(Ok(client)))
     }
 
-    fn ail(&self, ailment: Option<Ailment>) -> Option<Call<()>> {
-        *self.notes.ailment.lock() = ailment;
+    fn set_failure(&self, failure: Option<StoreFailure>) -> Option<Call<()>> {
+        *self.shared.failure.lock() = failure;
         Some(Call::ready(Ok(())))
     }
 }

@@ -1,0 +1,153 @@
+//! One key in the model: its holders, its queue, and whether a claim may be granted.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tenure_backend::{Claim, ClaimId, ClientId, FencingToken, Instant, Kind, Mode, TokenRange};
+
+/// Time for which the store may reserve a key, after a claim has left it, for the waiter that it woke. During this time
+/// the store may answer `Waiting` although nothing else prevents a grant.
+const RESERVATION: Duration = Duration::from_millis(200);
+
+/// Time before a call was made, and time after its reply arrived.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct CallTimes {
+    pub(super) before: Instant,
+    pub(super) after: Instant,
+}
+
+/// Period in which a lease ends: not before `earliest`, and no later than `latest`.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ExpiryRange {
+    pub(super) earliest: Instant,
+    pub(super) latest: Instant,
+}
+
+#[derive(Debug, Default)]
+pub(super) struct KeyState {
+    /// Holders and waiters in the order of their placement.
+    pub(super) placed: Vec<PlacedClaim>,
+    /// End of the cooldown after an eviction.
+    cooldown_until: Option<Instant>,
+    /// Time until which the store may reserve the key for a waiter that it woke.
+    reserved_until: Option<Instant>,
+    /// Greatest token of the key so far.
+    greatest: Option<FencingToken>,
+    /// Greatest token when the key was last free. Claims that hold together may have equal tokens, so grants need to
+    /// exceed only this one.
+    floor: Option<FencingToken>,
+}
+
+/// Claim in the store.
+#[derive(Clone, Debug)]
+pub(super) struct PlacedClaim {
+    pub(super) claim: Arc<Claim>,
+    pub(super) ends: ExpiryRange,
+    pub(super) phase: Phase,
+    /// Token range that a renewal set while the claim waited.
+    pub(super) raised: Option<TokenRange>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Phase {
+    Waiting,
+    Granted(Option<TokenRange>),
+}
+
+impl PlacedClaim {
+    pub(super) fn holds(&self) -> bool {
+        self.phase != Phase::Waiting
+    }
+}
+
+impl KeyState {
+    pub(super) fn find(&mut self, id: ClaimId) -> Option<&mut PlacedClaim> {
+        self.placed.iter_mut().find(|one| one.claim.at.id == id)
+    }
+
+    /// Adds a claim, or updates its phase and expiry.
+    pub(super) fn keep(&mut self, claim: &Arc<Claim>, ends: ExpiryRange, phase: Phase) {
+        match self.find(claim.at.id) {
+            Some(one) => (one.phase, one.ends) = (phase, ends),
+            None => self.placed.push(PlacedClaim {
+                claim: claim.clone(),
+                ends,
+                phase,
+                raised: None,
+            }),
+        }
+    }
+
+    pub(super) fn holders(&self) -> impl Iterator<Item = &PlacedClaim> {
+        self.placed.iter().filter(|one| one.holds())
+    }
+
+    pub(super) fn queue(&self) -> impl Iterator<Item = &PlacedClaim> {
+        self.placed.iter().filter(|one| !one.holds())
+    }
+
+    /// Number of waiters of other clients.
+    pub(super) fn queue_elsewhere(&self, client: Option<ClientId>) -> usize {
+        let elsewhere = |one: &&PlacedClaim| Some(one.claim.at.id.client()) != client;
+        self.queue().filter(elsewhere).count()
+    }
+
+    pub(super) fn kind(&self) -> Option<Kind> {
+        self.placed.first().map(|one| one.claim.mode.kind())
+    }
+
+    /// Reason why a claim must not be granted, or `None` if it may be.
+    pub(super) fn obstacle(&self, claim: &Claim, at: CallTimes) -> Option<String> {
+        let before = self.queue().take_while(|one| one.claim.at != claim.at).count();
+        let held: Vec<Mode> = self.holders().map(|one| one.claim.mode).collect();
+        if before > 0 {
+            return Some(format!("{before} waiters are ahead of it in the queue"));
+        }
+        if !claim.mode.admits(held.iter().copied()) {
+            return Some(format!(
+                "a claim of mode {} conflicts with the holders {held:?}",
+                claim.mode
+            ));
+        }
+        let cooling_down = self.cooldown_until.is_some_and(|until| at.after < until);
+        cooling_down.then(|| "the key is in the cooldown after an eviction".to_owned())
+    }
+
+    /// Returns whether the store may answer `Waiting` although nothing prevents a grant.
+    pub(super) fn may_be_reserved(&self, at: CallTimes) -> bool {
+        self.reserved_until.is_some_and(|until| at.before < until)
+    }
+
+    /// Records that a claim left the key.
+    pub(super) fn note_departure(&mut self, now: Instant) {
+        self.reserved_until = self.reserved_until.max(Some(now + RESERVATION));
+    }
+
+    /// Starts a cooldown. The store may count it from any time within the call.
+    pub(super) fn start_cooldown(&mut self, at: CallTimes, cooldown: Duration) {
+        self.cooldown_until = self.cooldown_until.max(Some(at.before + cooldown));
+        self.note_departure(at.after + cooldown);
+    }
+
+    /// Latest time at which the last lease on the key ends.
+    pub(super) fn last_end(&self) -> Option<Instant> {
+        self.placed.iter().map(|one| one.ends.latest).max()
+    }
+
+    /// Token that a new grant must exceed.
+    pub(super) fn floor(&mut self) -> Option<FencingToken> {
+        if self.holders().next().is_none() {
+            self.floor = self.greatest;
+        }
+        self.floor
+    }
+
+    /// Records that tokens were issued.
+    pub(super) fn record_tokens(&mut self, run: TokenRange) {
+        self.greatest = self.greatest.max(Some(run.last()));
+    }
+
+    pub(super) fn greatest(&self) -> Option<FencingToken> {
+        self.greatest
+    }
+}

@@ -1,0 +1,376 @@
+//! The model: the state that the store must have after each reply, and whether the contract allows the reply.
+//! It is written from the contract's text. If the contract leaves a choice, the model follows the store.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::time::Duration;
+
+use tenure_backend::{
+    AcquireReply, BackendError, Claim, ClaimRef, Effect, Fairness, Fault, Fencing, Grant, HolderId, Instant,
+    Liveness, LockKey, LockStatus, Order, Profile, Query, TokenRange,
+};
+
+use super::key_state::{CallTimes, ExpiryRange, KeyState, Phase, PlacedClaim};
+use crate::{Reply, Request};
+
+/// Time after the store's `expiry_slack` by which the end of a lease must be visible.
+const GRACE: Duration = Duration::from_millis(100);
+/// Expected maximum duration of a call. No call starts if a lease may end within it.
+const CALL_TIME: Duration = Duration::from_millis(100);
+
+/// Result of checking a reply: the error describes what is wrong.
+pub(super) type Verdict = Result<(), String>;
+
+/// Returns an error with the formatted message unless the condition holds.
+macro_rules! ensure {
+    ($condition:expr, $($words:tt)+) => {
+        if !$condition {
+            return Err(format!($($words)+));
+        }
+    };
+}
+pub(super) use ensure;
+
+#[derive(Debug)]
+pub(super) struct ModelState {
+    pub(super) profile: Profile,
+    pub(super) keys: BTreeMap<LockKey, KeyState>,
+    /// Ended claims and how they ended, without claims that were never placed or that left nothing in the store.
+    pub(super) ended: HashMap<ClaimRef, Ending>,
+}
+
+/// How a claim ended.
+#[derive(Clone, Debug)]
+pub(super) enum Ending {
+    Released,
+    Expired,
+    /// Evicted by `by`. The store must report that to the holder at least until `until`.
+    Evicted {
+        by: Option<Arc<str>>,
+        until: Instant,
+    },
+}
+
+/// Status of a claim in the model.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ClaimStatus {
+    Absent,
+    Waiting,
+    Granted(Option<TokenRange>),
+    Ended,
+}
+
+/// How a claim is placed on a key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Origin {
+    OwnRequest,
+    /// As the successor in a release, while this many waiters of other clients are in the queue.
+    Successor(usize),
+}
+
+impl ModelState {
+    pub(super) fn new(profile: Profile) -> Self {
+        ModelState {
+            profile,
+            keys: BTreeMap::new(),
+            ended: HashMap::new(),
+        }
+    }
+
+    /// Time until which the walk must wait, because a lease may end during a call made now.
+    pub(super) fn uncertain_until(&self, now: Instant) -> Option<Instant> {
+        let placed = self.keys.values().flat_map(|key_state| &key_state.placed);
+        let close = |ends: &ExpiryRange| ends.earliest <= now + CALL_TIME && now < ends.latest;
+        placed
+            .map(|one| one.ends)
+            .filter(close)
+            .map(|ends| ends.latest)
+            .max()
+    }
+
+    /// Returns whether a lease may have ended before the call returned.
+    pub(super) fn may_have_expired_during(&self, at: CallTimes) -> bool {
+        let mut placed = self.keys.values().flat_map(|key_state| &key_state.placed);
+        placed.any(|one| one.ends.earliest <= at.after)
+    }
+
+    /// Removes claims whose leases have certainly ended.
+    pub(super) fn expire_leases(&mut self, now: Instant) {
+        for key_state in self.keys.values_mut() {
+            let dead: Vec<PlacedClaim> = key_state
+                .placed
+                .extract_if(.., |one| one.ends.latest <= now)
+                .collect();
+            for one in dead {
+                self.ended.insert(one.claim.at.clone(), Ending::Expired);
+                key_state.note_departure(now);
+            }
+        }
+    }
+
+    pub(super) fn status(&mut self, claim: &ClaimRef) -> ClaimStatus {
+        if self.ended.contains_key(claim) {
+            return ClaimStatus::Ended;
+        }
+        match self.key_state(&claim.key).find(claim.id).map(|one| one.phase) {
+            None => ClaimStatus::Absent,
+            Some(Phase::Waiting) => ClaimStatus::Waiting,
+            Some(Phase::Granted(run)) => ClaimStatus::Granted(run),
+        }
+    }
+
+    pub(super) fn key_state(&mut self, key: &LockKey) -> &mut KeyState {
+        self.keys.entry(key.clone()).or_default()
+    }
+
+    /// Possible end of a lease that the store counts from a time between `from` and the reply.
+    pub(super) fn ends(&self, from: Instant, at: CallTimes, lease: Duration) -> ExpiryRange {
+        if self.profile.liveness == Liveness::Session {
+            return ExpiryRange {
+                earliest: Instant::NEVER,
+                latest: Instant::NEVER,
+            };
+        }
+        ExpiryRange {
+            earliest: from + lease,
+            latest: at.after + lease + self.profile.limits.expiry_slack + GRACE,
+        }
+    }
+
+    /// Checks the reply to a request, and updates the model.
+    pub(super) fn check(
+        &mut self,
+        request: &Request,
+        at: CallTimes,
+        answer: &Result<Reply, BackendError>,
+    ) -> Verdict {
+        match (request, answer) {
+            (Request::Acquire(claim, not_after), Ok(Reply::Acquire(reply))) => {
+                self.check_acquire(claim, *not_after, at, reply, Origin::OwnRequest)
+            }
+            (Request::Acquire(claim, _), Err(error)) => self.check_refused(claim, error),
+            (Request::Renew(renewal), Ok(Reply::Renew(renewed))) => self.renew(renewal, at, renewed),
+            (Request::Release(release), Ok(Reply::Release(released))) => self.release(release, at, released),
+            (Request::Inspect(Query::Key(key)), Ok(Reply::Inspect(page))) => {
+                self.check_inspect(key, at, page.items.first())
+            }
+            _ => Err("the call must not fail".to_owned()),
+        }
+    }
+
+    pub(super) fn check_acquire(
+        &mut self,
+        claim: &Arc<Claim>,
+        not_after: Instant,
+        at: CallTimes,
+        answer: &AcquireReply,
+        origin: Origin,
+    ) -> Verdict {
+        let status = self.status(&claim.at);
+        match answer {
+            AcquireReply::Ended => ensure!(
+                status == ClaimStatus::Ended,
+                "the claim has not ended: it is {status:?}"
+            ),
+            AcquireReply::TooLate => {
+                let placed = matches!(status, ClaimStatus::Waiting | ClaimStatus::Granted(_));
+                ensure!(
+                    !placed,
+                    "the claim is placed already, and may be polled after its `not_after`"
+                );
+                ensure!(at.after >= not_after, "its `not_after` has not passed");
+            }
+            AcquireReply::Recovering => return Err("the store has not lost its data".to_owned()),
+            AcquireReply::Waiting { ahead, poll_after } => {
+                self.waits(claim, status, not_after, at, origin)?;
+                let key_state = self.key_state(&claim.at.key);
+                let most = key_state.placed.len();
+                ensure!(
+                    ahead.is_none_or(|ahead| ahead as usize <= most),
+                    "the key has only {most} claims"
+                );
+                let last = key_state.last_end().filter(|_| !key_state.may_be_reserved(at));
+                ensure!(
+                    last.is_none_or(|last| at.before + *poll_after <= last),
+                    "a lease on the key ends before `poll_after`"
+                );
+            }
+            AcquireReply::Granted(grant) => self.check_granted(claim, status, not_after, at, grant)?,
+        }
+        Ok(())
+    }
+
+    fn check_refused(&mut self, claim: &Claim, error: &BackendError) -> Verdict {
+        let status = self.status(&claim.at);
+        let held = self.key_state(&claim.at.key).kind();
+        let asked = claim.mode.kind();
+        ensure!(
+            status == ClaimStatus::Absent,
+            "only an absent claim can be refused"
+        );
+        let held = held.filter(|held| *held != asked);
+        let expected = held.map(|held| Fault::Mismatch { held, asked });
+        ensure!(
+            Some(error.fault()) == expected && error.effect() == Effect::None,
+            "the key has kind {held:?}, and the profile lists the requested mode"
+        );
+        Ok(())
+    }
+
+    fn waits(
+        &mut self,
+        claim: &Arc<Claim>,
+        status: ClaimStatus,
+        not_after: Instant,
+        at: CallTimes,
+        origin: Origin,
+    ) -> Verdict {
+        ensure!(
+            matches!(status, ClaimStatus::Absent | ClaimStatus::Waiting),
+            "the claim does not wait: it is {status:?}"
+        );
+        let queues = self.queues(claim);
+        let least = claim.lease.max(self.profile.limits.min_lease);
+        let ends = self.ends(at.before, at, least);
+        let key_state = self.key_state(&claim.at.key);
+        if key_state.kind().is_some_and(|kind| kind != claim.mode.kind()) {
+            ensure!(origin != Origin::OwnRequest, "the key has another kind");
+            // A successor of another kind gets its mismatch error when it polls.
+            return Ok(());
+        }
+        let yields = matches!(origin, Origin::Successor(others) if others > 0);
+        let is_allowed = yields || key_state.may_be_reserved(at) || key_state.obstacle(claim, at).is_some();
+        ensure!(is_allowed, "nothing prevents a grant");
+        if !queues {
+            return Ok(());
+        }
+        ensure!(
+            status == ClaimStatus::Waiting || at.before <= not_after,
+            "the claim was placed after its `not_after`"
+        );
+        key_state.keep(claim, ends, Phase::Waiting);
+        Ok(())
+    }
+
+    /// Returns whether a claim that is not granted stays in the store's queue.
+    fn queues(&self, claim: &Claim) -> bool {
+        claim.fairness == Fairness::Fifo || self.profile.order(claim.mode) == Order::FifoForBoth
+    }
+
+    fn check_granted(
+        &mut self,
+        claim: &Arc<Claim>,
+        status: ClaimStatus,
+        not_after: Instant,
+        at: CallTimes,
+        grant: &Grant,
+    ) -> Verdict {
+        ensure!(
+            status != ClaimStatus::Ended,
+            "the claim has ended, and must not be granted again"
+        );
+        let Grant { held_from, lease, .. } = *grant;
+        ensure!(held_from <= at.after, "`held_from` is in the future");
+        ensure!(
+            held_from + lease > at.before,
+            "the grant had ended before the call"
+        );
+        let ends = self.ends(held_from, at, lease);
+        let (has_tokens, most) = (
+            self.profile.fencing != Fencing::None,
+            self.profile.limits.max_grants,
+        );
+        let key_state = self.key_state(&claim.at.key);
+        if let ClaimStatus::Granted(run) = status {
+            ensure!(grant.tokens == run, "the claim has the tokens {run:?}");
+        } else {
+            let other = key_state.kind().filter(|kind| *kind != claim.mode.kind());
+            ensure!(other.is_none(), "the key has kind {other:?}");
+            ensure!(
+                status == ClaimStatus::Waiting || at.before <= not_after,
+                "the claim was placed after its `not_after`"
+            );
+            if let Some(reason) = key_state.obstacle(claim, at) {
+                return Err(reason);
+            }
+            ensure!(
+                grant.tokens.is_some() == has_tokens,
+                "the profile says otherwise about tokens"
+            );
+        }
+        if let (Some(run), true) = (grant.tokens, !matches!(status, ClaimStatus::Granted(_))) {
+            let floor = key_state.floor();
+            let own = key_state.find(claim.at.id).and_then(|one| one.raised) == Some(run);
+            ensure!(
+                own || Some(run.first()) > floor,
+                "the token must be greater than {floor:?}"
+            );
+            ensure!(
+                own || run.count() == claim.grants.min(most),
+                "the grant must have as many tokens as requested"
+            );
+            key_state.record_tokens(run);
+        }
+        key_state.keep(claim, ends, Phase::Granted(grant.tokens));
+        Ok(())
+    }
+
+    /// Checks what `inspect` shows of a key.
+    fn check_inspect(&mut self, key: &LockKey, at: CallTimes, status: Option<&LockStatus>) -> Verdict {
+        let sees_queue = self.profile.inspection.queue;
+        let shows_late = self.profile.first_renewal.is_some();
+        let key_state = self.key_state(key);
+        let Some(status) = status else {
+            let queue_alone = key_state.holders().next().is_none() && !sees_queue;
+            ensure!(
+                key_state.placed.is_empty() || queue_alone,
+                "the key has holders or waiters"
+            );
+            return Ok(());
+        };
+        ensure!(
+            Some(status.kind) == key_state.kind(),
+            "the key has kind {:?}",
+            key_state.kind()
+        );
+        for one in key_state.holders() {
+            let id = HolderId::Claim(one.claim.at.id);
+            let Some(shown) = status.holders.iter().find(|shown| shown.id == id) else {
+                return Err(format!("{id} holds the key"));
+            };
+            let token = match one.phase {
+                Phase::Granted(Some(run)) => Some(run.first()),
+                _ => None,
+            };
+            let check_inspect = shown.token == token || shows_late && shown.token.is_none();
+            ensure!(
+                check_inspect && shown.mode == one.claim.mode,
+                "{id} is {}, with token {token:?}",
+                one.claim.mode
+            );
+        }
+        let held = |id: &HolderId| {
+            key_state
+                .holders()
+                .any(|one| HolderId::Claim(one.claim.at.id) == *id)
+        };
+        for shown in status.holders.iter().filter(|shown| !held(&shown.id)) {
+            // A store may show the next waiter as a holder before that waiter polls.
+            let next = |one: &&PlacedClaim| HolderId::Claim(one.claim.at.id) == shown.id;
+            let next = key_state.queue().find(next);
+            ensure!(
+                next.is_some_and(|one| key_state.obstacle(&one.claim, at).is_none()),
+                "{} does not hold the key",
+                shown.id
+            );
+        }
+        if let Some(waiters) = &status.waiters {
+            let held = |id: &HolderId| status.holders.iter().any(|shown| shown.id == *id);
+            let queue = key_state.queue().map(|one| HolderId::Claim(one.claim.at.id));
+            let queue: Vec<HolderId> = queue.filter(|id| !held(id)).collect();
+            let shown: Vec<HolderId> = waiters.iter().map(|waiter| waiter.id.clone()).collect();
+            ensure!(shown == queue, "the queue is {queue:?}");
+        }
+        Ok(())
+    }
+}

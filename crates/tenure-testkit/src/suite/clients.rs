@@ -1,0 +1,67 @@
+//! Methods of a fixture that make clients, or use one to check what the store refuses.
+
+use std::sync::Arc;
+
+use tenure_backend::{Backend, Effect, Fairness, Fault, Liveness, Mode};
+
+use super::client::TestClient;
+use super::fixture::Fixture;
+
+impl Fixture {
+    /// Creates a client.
+    pub async fn client(&self) -> TestClient {
+        let backend = self.subject.client().await.expect("the subject makes a client");
+        self.client_of(backend)
+    }
+
+    /// Creates two clients.
+    pub async fn two(&self) -> [TestClient; 2] {
+        [self.client().await, self.client().await]
+    }
+
+    /// Creates three clients.
+    pub async fn three(&self) -> [TestClient; 3] {
+        [self.client().await, self.client().await, self.client().await]
+    }
+
+    /// Creates a client on a given connection.
+    pub(crate) fn client_of(&self, backend: Arc<dyn Backend>) -> TestClient {
+        TestClient::new(self.clone(), (self.decorate)(backend))
+    }
+
+    /// Returns whether the profile does not list `mode`, after checking that the store refuses it without effect.
+    pub async fn refuses_mode(&self, mode: Mode) -> bool {
+        self.refuses(mode, self.fairness(mode)).await
+    }
+
+    /// Returns whether the profile does not list `mode` with this fairness, after checking that the store refuses it
+    /// without effect.
+    pub async fn refuses(&self, mode: Mode, fairness: Fairness) -> bool {
+        if self.profile.serves(mode, fairness) {
+            return false;
+        }
+        let (client, key) = (self.client().await, self.key());
+        let claim = client.claim_as(&key, mode, |claim| claim.fairness = fairness);
+        let refusal = client
+            .try_acquire(&claim)
+            .await
+            .expect_err("the store refuses what its profile does not list");
+        assert_eq!(refusal.fault(), Fault::Unsupported, "{refusal}");
+        assert_eq!(refusal.effect(), Effect::None, "{refusal}");
+        assert_eq!(client.status(&key).await, None, "a refusal leaves nothing behind");
+        true
+    }
+
+    /// Returns whether claims live by a session instead of a lease, after checking that a claim outlives its lease.
+    pub async fn lives_by_session(&self) -> bool {
+        if self.profile.liveness != Liveness::Session {
+            return false;
+        }
+        let ([holder, other], key) = (self.two().await, self.key());
+        let claim = holder.claim_as(&key, Mode::Exclusive, |claim| claim.lease = self.short_lease());
+        let grant = holder.granted(&claim).await;
+        self.pass(grant.lease * 2).await;
+        other.finds_busy(&key, Mode::Exclusive).await;
+        true
+    }
+}

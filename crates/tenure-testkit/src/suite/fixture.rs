@@ -1,0 +1,122 @@
+//! Fixture of one case: the store under test, its keys, its leases and its time.
+
+use std::num::NonZeroU32;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use tenure_backend::{Backend, Fairness, LockKey, Mode, Profile};
+
+use crate::Subject;
+
+/// Interval at which a case checks whether a lease has ended, including the time of the check itself.
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
+
+/// Store under test, as a case uses it.
+///
+/// # Cancel safety
+/// A dropped future of a method leaves at most a client or a claim behind, in a store that no other case uses.
+///
+/// # Examples
+/// ```
+/// use tenure_backend::Mode;
+/// use tenure_testkit::Subject;
+/// use tenure_testkit::suite::{Fixture, run};
+///
+/// /// A case in addition to those of the suite.
+/// async fn a_released_key_is_free(fixture: Fixture) {
+///     let (client, key) = (fixture.client().await, fixture.key());
+///     let claim = client.claim(&key, Mode::Exclusive);
+///     client.granted(&claim).await;
+///     client.release(&claim).await.freed_it(&claim);
+///     client.finds_free(&key, Mode::Exclusive).await;
+/// }
+/// fn try_it<S: Subject>(subject: impl AsyncFnOnce() -> S) {
+///     run(subject, a_released_key_is_free);
+/// }
+/// ```
+#[derive(Clone)]
+pub struct Fixture {
+    pub(super) subject: Arc<dyn Subject>,
+    pub(super) decorate: Arc<Decorate>,
+    pub(super) profile: Arc<Profile>,
+    keys: Arc<AtomicU32>,
+}
+
+/// Wraps the connection of each client.
+type Decorate = dyn Fn(Arc<dyn Backend>) -> Arc<dyn Backend> + Send + Sync;
+
+impl Fixture {
+    /// Creates a fixture for the store of `subject`.
+    pub async fn new(subject: impl Subject) -> Self {
+        Self::decorated(subject, Arc::new(|backend| backend)).await
+    }
+
+    /// Creates a fixture that passes the connection of each client through `decorate`.
+    pub(super) async fn decorated(subject: impl Subject, decorate: Arc<Decorate>) -> Self {
+        let probe = subject.client().await.expect("the subject makes a client");
+        let profile = Arc::new(decorate(probe).profile().clone());
+        Fixture {
+            subject: Arc::new(subject),
+            decorate,
+            profile,
+            keys: Arc::default(),
+        }
+    }
+
+    /// Profile of the store.
+    pub fn profile(&self) -> &Profile {
+        &self.profile
+    }
+
+    /// Subject that makes the store's clients.
+    pub fn subject(&self) -> &Arc<dyn Subject> {
+        &self.subject
+    }
+
+    /// Returns a key that this case has not used yet.
+    pub fn key(&self) -> LockKey {
+        let number = self.keys.fetch_add(1, Ordering::Relaxed);
+        LockKey::new(format!("case:{number}")).expect("a short text without control characters")
+    }
+
+    /// Lets time pass for the store and its clients.
+    pub async fn pass(&self, time: Duration) {
+        self.subject.pass(time).await;
+    }
+
+    /// Lease short enough for a case to wait for its end: one second, within the store's limits.
+    pub fn short_lease(&self) -> Duration {
+        let limits = &self.profile.limits;
+        Duration::from_secs(1).clamp(limits.min_lease, limits.max_lease)
+    }
+
+    /// Time after the end of a lease by which a case must see it end: the store's `expiry_slack` and one check interval.
+    pub fn grace(&self) -> Duration {
+        self.profile.limits.expiry_slack + POLL_INTERVAL
+    }
+
+    /// Lease that outlives a case: one minute, within the store's limits.
+    pub fn long_lease(&self) -> Duration {
+        let limits = &self.profile.limits;
+        Duration::from_secs(60).clamp(limits.min_lease, limits.max_lease)
+    }
+
+    /// Fairness in which the store serves `mode`: unfair if it serves both.
+    pub fn fairness(&self, mode: Mode) -> Fairness {
+        if self.profile.serves(mode, Fairness::Unfair) {
+            Fairness::Unfair
+        } else {
+            Fairness::Fifo
+        }
+    }
+}
+
+/// Mode that takes `take` of a semaphore's `of` permits.
+pub(crate) fn permits(take: u32, of: u32) -> Mode {
+    let number = |n| NonZeroU32::new(n).expect("cases ask for at least one permit");
+    Mode::Permits {
+        take: number(take),
+        of: number(of),
+    }
+}
