@@ -1,4 +1,4 @@
-//! What is locked in a run. Who locks what, and when, is the workers'.
+//! Keys and leases that the workers of a run use.
 
 use std::num::NonZeroU32;
 use std::time::Duration;
@@ -7,8 +7,8 @@ use tenure::backend::Fairness;
 use tenure::{Kind, Mode, Profile};
 use tenure_testkit::Dice;
 
-/// A key of the run: what it is, and in which order it is served. No key is served in both: a hand-over in memory may pass
-/// a fair waiter by, so that its order could not be judged.
+/// Key of the run, with its kind and its fairness. All locks of a key have the same fairness: a local hand-over between
+/// unfair locks may overtake a fair waiter, so the order of a mixed key could not be checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Key {
     pub(crate) name: &'static str,
@@ -20,7 +20,7 @@ const fn key(name: &'static str, kind: Kind, fair: bool) -> Key {
     Key { name, kind, fair }
 }
 
-/// All there are.
+/// All keys of a run.
 pub(crate) const KEYS: [Key; 10] = [
     key("plain-0", Kind::Mutex, false),
     key("plain-1", Kind::Mutex, false),
@@ -34,17 +34,17 @@ pub(crate) const KEYS: [Key; 10] = [
     key("permits-fair", Kind::Semaphore { of: PERMITS }, true),
 ];
 
-/// How many permits a semaphore has.
+/// Number of permits of a semaphore.
 const PERMITS: NonZeroU32 = NonZeroU32::new(3).expect("three is more than none");
 
-/// The leases that workers ask for, in milliseconds.
+/// Leases that workers request, in milliseconds.
 pub(crate) const LEASES_MS: [u64; 3] = [500, 1_000, 2_000];
 
-/// The longest of them.
+/// Longest lease that workers request.
 pub(crate) const LONGEST_LEASE: Duration = Duration::from_secs(2);
 
 impl Key {
-    /// Those that a store of that profile serves.
+    /// Keys that a store with this profile serves.
     pub(crate) fn served(profile: &Profile) -> Vec<Key> {
         let serves = |key: &Key| {
             let fairness = if key.fair {
@@ -57,7 +57,7 @@ impl Key {
         KEYS.into_iter().filter(serves).collect()
     }
 
-    /// How a task wants to hold it: a mutex has one way only.
+    /// Chooses a random mode of the key's kind.
     pub(crate) fn choose_mode(&self, dice: &mut Dice) -> Mode {
         let take = 1 + dice.below(PERMITS.get().into()) as u32;
         self.mode(dice.chance(40), NonZeroU32::new(take).unwrap_or(PERMITS))
@@ -73,7 +73,7 @@ impl Key {
     }
 }
 
-/// Whether a holder is alone, so that it may write.
+/// Returns whether the mode excludes all other holders, so that a holder may write.
 pub(crate) fn is_alone(mode: Mode) -> bool {
     matches!(mode, Mode::Exclusive | Mode::Write)
 }

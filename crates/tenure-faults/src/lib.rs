@@ -8,8 +8,8 @@ mod run;
 mod store;
 mod worker;
 
-pub use control::Menu;
+pub use control::FaultSet;
 pub use judge::{Finding, Law, Report, Verdict};
 pub use run::Run;
 pub use store::Store;
-pub use worker::{Args, Plant, work};
+pub use worker::{Args, PlantedBug, work};

@@ -1,5 +1,5 @@
-//! The log of one process: whole lines, appended one by one, so that it can be read whenever its writer dies. An event of
-//! a history stands there as its text, a note of this crate's own as JSON.
+//! Log format of a worker process: one line per entry, appended with one system call, so that the log stays readable if
+//! the worker is killed. Events of the history are written as text, other observations as JSON.
 
 use std::time::Duration;
 
@@ -7,63 +7,63 @@ use serde::{Deserialize, Serialize};
 use tenure::Instant;
 use tenure::backend::{Clock, SystemClock};
 
-/// How many processes, and tasks of each, an attempt's number has room for.
+/// Bit positions of the task and the process within the number of an attempt.
 const TASK: u32 = 32;
 const PROCESS: u32 = 40;
 
-/// The number of the first attempt of a task. None is used twice in a run.
+/// Number of the first attempt of a task. Attempt numbers are unique within a run.
 pub(crate) fn first_attempt(process: u64, task: u64) -> u64 {
     process << PROCESS | task << TASK | 1
 }
 
-/// Which process made the attempt.
+/// Process that made the attempt.
 pub(crate) fn process_of(attempt: u64) -> u64 {
     attempt >> PROCESS
 }
 
-/// Which task of which process made the attempt, as one number.
+/// Task that made the attempt, as a number unique across processes.
 pub(crate) fn task_of(attempt: u64) -> u64 {
     attempt >> TASK
 }
 
-/// The moment, on the one clock of all processes of a run: `CLOCK_BOOTTIME`.
+/// Current time on `CLOCK_BOOTTIME`, which all processes of a run share.
 pub(crate) fn now() -> Instant {
     SystemClock.now()
 }
 
-/// Something that is worth knowing beside a history.
+/// Observation of a worker that is not an event of the history.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Note {
+pub(crate) struct Observation {
     #[serde(with = "nanos")]
     pub(crate) at: Instant,
-    /// Any of its own, if it is about the whole process.
+    /// Attempt concerned. For observations about the whole process: any attempt of the process.
     pub(crate) attempt: u64,
-    pub(crate) what: Noted,
+    pub(crate) what: ObservationKind,
 }
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub(crate) enum Noted {
-    /// When the holder's belief will end unless a renewal comes, and how long the store keeps the lock.
+pub(crate) enum ObservationKind {
+    /// Local deadline of the holder, and the lease in the store.
     Deadline {
         #[serde(with = "nanos")]
         until: Instant,
         lease: Duration,
     },
-    /// The unfenced counter is about to be read.
+    /// The worker is about to read the unfenced counter.
     Bumping,
-    /// It was written.
+    /// The worker has written the unfenced counter.
     Bumped,
-    /// The fenced register refused a write.
+    /// The fenced register refused a write, because its token was too old.
     Refused,
-    /// The process stood still since then.
+    /// The process did not run from `since` until this observation.
     Stalled {
         #[serde(with = "nanos")]
         since: Instant,
     },
 }
 
-/// Moments as nanoseconds.
+/// Serializes times as nanoseconds.
 mod nanos {
     use serde::{Deserialize, Deserializer, Serialize, Serializer};
     use tenure::Instant;

@@ -1,4 +1,4 @@
-//! The worker process: reads its orders from the command line, and works until it is told to end.
+//! Worker process of a run with faults: reads its arguments as JSON from the command line, and works until SIGTERM.
 
 use std::io;
 

@@ -1,4 +1,4 @@
-//! A run from its first worker to its report.
+//! One run: starts the workers, injects faults, checks what the workers logged, and reports.
 
 use std::hash::{BuildHasher, RandomState};
 use std::io;
@@ -7,71 +7,73 @@ use std::time::Duration;
 
 use tenure::Client;
 
-use crate::control::{Crew, Menu, everybody_gets_a_lock, nothing_is_left, somebody_takes_over, strike};
+use crate::control::{
+    FaultSet, Workers, a_dead_holder_is_succeeded, every_task_gets_a_lock, inject, nothing_is_left,
+};
 use crate::judge::{Finding, Law, Report, judge};
 use crate::keys::KEYS;
 use crate::store::Store;
-use crate::worker::{Args, Plant, Resources};
+use crate::worker::{Args, PlantedBug, Resources};
 
-/// What a run is like unless it is told otherwise.
+/// Defaults of a run.
 const PROCESSES: usize = 4;
 const TASKS: u64 = 5;
 const SPAN: Duration = Duration::from_secs(30);
 
-/// How many holders are killed once the weather is calm.
+/// Number of holders that are killed after the faults have ended.
 const TAKEOVERS: usize = 3;
 
-/// How long everybody together may take to get a lock, and to end: some holds are long, and a client may rest before it
-/// connects again.
+/// Time limit for every task to get a lock, and for all workers to end. Some holds are long, and a client may pause before
+/// it reconnects.
 const PATIENCE: Duration = Duration::from_secs(30);
 
-/// A run with faults, to be made.
+/// Configuration of a run with faults.
 #[derive(Clone, Debug)]
 pub struct Run {
-    /// The program of the workers.
+    /// Path of the worker program.
     pub worker: PathBuf,
-    /// What decides the faults.
+    /// Seed that decides the faults.
     pub seed: u64,
-    /// For how long there are faults.
+    /// Time during which faults are injected.
     pub span: Duration,
-    /// Which faults there are.
-    pub menu: Menu,
-    /// A bug to be found.
-    pub plant: Option<Plant>,
-    /// How long workers may get no lock, or not end, in calm weather.
+    /// Faults to inject.
+    pub fault_set: FaultSet,
+    /// Bug to plant in the workers.
+    pub plant: Option<PlantedBug>,
+    /// Time limit without faults for every task to get a lock, and for the workers to end.
     pub patience: Duration,
 }
 
 impl Run {
-    /// A run with every fault, whose workers are that program. It takes its seed from `TENURE_SEED`, else by chance; and its
-    /// length from `TENURE_FAULT_SECONDS`, else it is 30 s.
+    /// Configures a run with all faults. The seed comes from `TENURE_SEED`, or is random; the length comes from
+    /// `TENURE_FAULT_SECONDS`, or is 30 s.
     ///
     /// # Panics
-    /// If the environment names a seed or a length that is no number.
+    /// Panics if one of these environment variables is not a number.
     pub fn new(worker: impl AsRef<Path>) -> Run {
         Run {
             worker: worker.as_ref().to_owned(),
             seed: number("TENURE_SEED").unwrap_or_else(|| RandomState::new().hash_one(0)),
             span: number("TENURE_FAULT_SECONDS").map_or(SPAN, Duration::from_secs),
-            menu: Menu::ALL,
+            fault_set: FaultSet::ALL,
             plant: None,
             patience: PATIENCE,
         }
     }
 
-    /// Makes the run.
+    /// Carries out the run on a store.
     ///
     /// # Cancel safety
-    /// Dropping the future kills the workers; the logs stay.
+    /// Dropping the future kills the workers. The logs are kept.
     ///
     /// # Errors
-    /// What the system says if workers or servers cannot be started, and what makes logs unreadable: the run has shown
-    /// nothing. The logs are kept.
+    /// Returns an error if workers or servers cannot be started, or if a log cannot be read. The run then proves nothing.
+    /// The logs are kept.
     pub async fn on(self, store: Store) -> io::Result<Report> {
         let folder = tempfile::Builder::new().prefix("tenure-faults-").tempdir()?;
         let folder = folder.keep();
         let (seed, logs) = (self.seed, folder.display().to_string());
-        // Known even if the run never comes to its report.
+        // Printed first, so that the seed is known even if the run does not finish.
         println!("faults: TENURE_SEED={seed}, logs in {logs}");
         let report = self.make(store, folder).await;
         report.map_err(|error| io::Error::other(format!("{error}; TENURE_SEED={seed}, logs in {logs}")))
@@ -88,13 +90,13 @@ impl Run {
             plant: self.plant,
         };
         let workers = store.link(PROCESSES).await?.into_iter().map(args);
-        let mut crew = Crew::start(&self.worker, workers.collect())?;
+        let mut crew = Workers::start(&self.worker, workers.collect())?;
 
-        let (mut deeds, mut findings, mut takeovers) = (Vec::new(), Vec::new(), Vec::new());
-        if let Some(finding) = everybody_gets_a_lock(&mut crew, TASKS, self.patience).await? {
+        let (mut fault_log, mut findings, mut takeovers) = (Vec::new(), Vec::new(), Vec::new());
+        if let Some(finding) = every_task_gets_a_lock(&mut crew, TASKS, self.patience).await? {
             findings.push(finding);
         } else {
-            deeds = strike(self.seed, self.menu, self.span, &mut crew, &mut store).await?;
+            fault_log = inject(self.seed, self.fault_set, self.span, &mut crew, &mut store).await?;
             findings.extend(self.calm(&mut crew, &mut takeovers).await?);
         }
         findings.extend(self.end(&mut crew, &client, &store).await?);
@@ -105,7 +107,7 @@ impl Run {
             notes.extend_from_slice(&sight.notes);
             worked.push(worker);
         }
-        let mut verdict = judge(events, &notes, &worked, &deeds, client.profile().hazards);
+        let mut verdict = judge(events, &notes, &worked, &fault_log, client.profile().hazards);
         verdict.findings.extend(findings);
         Ok(Report {
             seed: self.seed,
@@ -113,48 +115,48 @@ impl Run {
             span: self.span,
             lost_updates: (verdict.bumped as u64).saturating_sub(counted(&folder)?),
             folder,
-            deeds,
+            fault_log,
             verdict,
             takeovers,
         })
     }
 
-    /// What can be asked for once the misfortune is over; the first thing that goes wrong ends the asking.
-    async fn calm(&self, crew: &mut Crew, takeovers: &mut Vec<Duration>) -> io::Result<Option<Finding>> {
-        let mut found = everybody_gets_a_lock(crew, TASKS, self.patience).await?;
-        let takes = if self.menu.successions { TAKEOVERS } else { 0 };
+    /// Checks liveness after the faults have ended. Returns the first finding.
+    async fn calm(&self, crew: &mut Workers, takeovers: &mut Vec<Duration>) -> io::Result<Option<Finding>> {
+        let mut found = every_task_gets_a_lock(crew, TASKS, self.patience).await?;
+        let takes = if self.fault_set.successions { TAKEOVERS } else { 0 };
         for time in 0..takes {
             if found.is_none() {
-                found = somebody_takes_over(crew, time % crew.seats(), takeovers).await?;
+                found = a_dead_holder_is_succeeded(crew, time % crew.seats(), takeovers).await?;
             }
         }
         match found {
             Some(finding) => Ok(Some(finding)),
-            None => everybody_gets_a_lock(crew, TASKS, self.patience).await,
+            None => every_task_gets_a_lock(crew, TASKS, self.patience).await,
         }
     }
 
-    /// Ends the workers, and looks at what they leave behind.
-    async fn end(&self, crew: &mut Crew, client: &Client, store: &Store) -> io::Result<Vec<Finding>> {
-        let mut undisciplined = crew.deserters();
+    /// Ends the workers, and checks that they leave nothing in the store.
+    async fn end(&self, crew: &mut Workers, client: &Client, store: &Store) -> io::Result<Vec<Finding>> {
+        let mut undisciplined = crew.exited_workers();
         let killed = crew.end(self.patience).await?;
         if killed > 0 {
             undisciplined.push(format!("{killed} workers did not end within {:?}", self.patience));
         }
-        let law = Law::Discipline;
+        let law = Law::WorkerExit;
         let findings = undisciplined.into_iter().map(|what| Finding { law, what });
         Ok(findings.chain(nothing_is_left(client, store).await?).collect())
     }
 }
 
-/// What the environment says; nothing if it is silent.
+/// Number in an environment variable, if it is set.
 fn number(name: &str) -> Option<u64> {
     let text = std::env::var(name).ok()?;
     let number = text.parse();
-    Some(number.unwrap_or_else(|_| panic!("{name} is to be a number, and is {text:?}")))
+    Some(number.unwrap_or_else(|_| panic!("{name} must be a number, but is {text:?}")))
 }
 
-/// What all counters say together.
+/// Sum of all unfenced counters.
 fn counted(folder: &Path) -> io::Result<u64> {
     let mut sum = 0;
     for key in KEYS {

@@ -1,47 +1,47 @@
-//! The store of a run, the links to it, and what can be done to both.
+//! Store of a run, and the links between workers and store.
 
 use std::io;
 use std::path::Path;
 
 use tenure_servers::{Disk, Proxy, Redis, SteppedClock};
 
-/// What workers ask of their links, in turn: the defaults, which are longer than a lease, and less patience.
+/// URL options of the workers in turn: default time-outs, which are longer than a lease, and shorter ones.
 const OPTIONS: [&str; 2] = ["", "?connect_timeout=500ms&command_timeout=400ms"];
 
-/// The key that outlives all locks: tokens must rise for ever.
+/// Key of the token counter, which is never deleted because tokens must always rise.
 const COUNTER: &str = "tenure_tokens";
 
-/// A store to run on.
+/// Store of a run.
 #[derive(Debug)]
 pub enum Store {
-    /// A file that all workers write: nothing befalls it but what befalls them.
+    /// SQLite file that all workers use. Faults are injected into the workers only.
     File {
-        /// Its URL.
+        /// URL of the file.
         url: String,
     },
-    /// A Redis server, and what it keeps on its disk.
+    /// Redis server with a link for each worker.
     Redis {
-        /// The server, with a clock that steps.
+        /// Server process, whose clock can be set.
         server: Box<Redis>,
-        /// How much a kill loses.
+        /// Persistence of the server, which decides how much data a kill loses.
         disk: Disk,
-        /// One for each worker.
+        /// Link of each worker.
         links: Vec<Proxy>,
     },
 }
 
 impl Store {
-    /// An SQLite file in that folder.
+    /// Uses an SQLite file in `folder`.
     pub fn sqlite(folder: &Path) -> Store {
         Store::File {
             url: format!("sqlite:{}", folder.join("locks.db").display()),
         }
     }
 
-    /// A Redis server of its own.
+    /// Starts a Redis server.
     ///
     /// # Errors
-    /// What the system says if it cannot be started.
+    /// Returns an error if the server cannot be started.
     pub fn redis(disk: Disk) -> io::Result<Store> {
         let server = Redis::start_on(disk, Some(SteppedClock::new()?))?;
         Ok(Store::Redis {
@@ -51,7 +51,7 @@ impl Store {
         })
     }
 
-    /// Its URL, past all links.
+    /// URL of the store, without a link.
     pub fn url(&self) -> String {
         match self {
             Store::File { url } => url.clone(),
@@ -59,7 +59,7 @@ impl Store {
         }
     }
 
-    /// Gives each of so many workers a link of its own, and answers where each finds the store.
+    /// Creates a link for each worker. Returns the URL for each.
     pub(crate) async fn link(&mut self, workers: usize) -> io::Result<Vec<String>> {
         match self {
             Store::File { url } => Ok(vec![url.clone(); workers]),
@@ -75,7 +75,7 @@ impl Store {
         }
     }
 
-    /// What no lock uses any more and no time limit removes, beside the counter that tokens come from.
+    /// Keys without a time to live, other than the token counter.
     pub(crate) fn kept_for_ever(&self) -> io::Result<Vec<String>> {
         let Store::Redis { server, .. } = self else {
             return Ok(Vec::new());

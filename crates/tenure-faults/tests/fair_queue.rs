@@ -1,5 +1,4 @@
-//! A long fair queue on Redis: waiters of many processes are served in the order in which they came, also when some of
-//! them are killed. What else befalls a lock is in `redis.rs`.
+//! A long fair queue on Redis: waiters of many processes are granted the lock in order, even if some of them are killed.
 
 use std::env;
 use std::process::Stdio;
@@ -12,27 +11,27 @@ use tokio::process::{Child, ChildStdin, Command};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio::time::timeout;
 
-/// Tells a process of this test that it is to wait for the lock, and where.
+/// Environment variable that makes a process of this test a waiter process, with the URL of the store.
 const URL: &str = "TENURE_FAIR_QUEUE";
 const KEY: &str = "the long queue";
 const PROCESSES: usize = 8;
 const WAITERS: usize = 1_000;
 const LEASE: Duration = Duration::from_secs(5);
-/// How much later than a dead waiter's lease the next may be served, on a machine that is busy otherwise.
+/// Time beyond a dead waiter's lease until the next grant, on a busy machine.
 const GRACE: Duration = Duration::from_secs(3);
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// What a process of waiters prints, in JSON: the number of a waiter that has come to wait, or was served with that token.
+/// Line that a waiter process prints as JSON: the number of a waiter, and its token once the lock is granted.
 type Said = (usize, Option<u64>);
 
-/// A process of waiters: each number that it is told becomes a task that waits, and says so.
-struct Crowd {
-    /// Killed when this is dropped.
+/// Process with many waiters. Each number on its standard input starts a task that waits for the lock.
+struct WaiterProcess {
+    /// Killed when the struct is dropped.
     _process: Child,
     told: ChildStdin,
 }
 
-impl Crowd {
+impl WaiterProcess {
     fn start(url: &str, tell: UnboundedSender<Said>) -> Self {
         let mut process = Command::new(env::current_exe().expect("this program has a path"))
             .args(["--exact", "waiter_process", "--nocapture"])
@@ -46,18 +45,18 @@ impl Crowd {
         let mut lines = BufReader::new(process.stdout.take().expect("it was asked for")).lines();
         tokio::spawn(async move {
             while let Ok(Some(line)) = lines.next_line().await {
-                // The harness of tests prints too. The test may have ended, and listens no more.
+                // Skips lines of the test harness. The test may already have ended and dropped the receiver.
                 let _ = serde_json::from_str(&line).map(|said| tell.send(said));
             }
         });
-        Crowd {
+        WaiterProcess {
             _process: process,
             told,
         }
     }
 }
 
-/// The other processes' half of the test below: without its word there is nothing to do.
+/// Body of a waiter process. In the test run itself, the variable is not set, and this test does nothing.
 #[tokio::test]
 async fn waiter_process() {
     let Ok(url) = env::var(URL) else { return };
@@ -81,15 +80,15 @@ async fn next(said: &mut UnboundedReceiver<Said>) -> Said {
         .expect("this test itself could tell")
 }
 
-/// Lets waiters queue behind a holder, one after the other, each in a process that the dice choose, and may kill one of the
-/// processes. All others must be served in their order; answers the longest pause between two.
+/// Lets waiters queue behind a holder, each in a random process, and kills one process if `kills`. All other waiters must
+/// be granted the lock in order. Returns the longest pause between two grants.
 async fn drain(kills: bool) -> Duration {
     let redis = Redis::start().expect("Redis starts");
     let client = tenure::connect(&redis.url()).await.expect("Redis answers");
     let guard = client.mutex(KEY).fair().lock().await.expect("nobody holds");
     let (tell, mut said) = unbounded_channel();
-    let start = |_| Crowd::start(&redis.url(), tell.clone());
-    let mut crowds: Vec<Crowd> = (0..PROCESSES).map(start).collect();
+    let start = |_| WaiterProcess::start(&redis.url(), tell.clone());
+    let mut crowds: Vec<WaiterProcess> = (0..PROCESSES).map(start).collect();
     let mut dice = Dice::new(WAITERS as u64);
     let mut expected = Vec::new();
     for number in 0..WAITERS {
@@ -113,7 +112,7 @@ async fn drain(kills: bool) -> Duration {
         longest = longest.max(last.elapsed());
         last = Instant::now();
     }
-    // What two processes say arrives in any order; tokens rise as the lock is granted.
+    // Lines of different processes arrive in any order, but tokens rise with each grant.
     served.sort_unstable();
     let served: Vec<usize> = served.into_iter().map(|(_, number)| number).collect();
     assert_eq!(served, expected);

@@ -1,4 +1,4 @@
-//! Locks in Redis hold what they promise while workers, their links and the server suffer all there is to suffer.
+//! Locks on Redis keep their guarantees under faults of workers, links and the server.
 
 use std::time::Duration;
 

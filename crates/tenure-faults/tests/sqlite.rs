@@ -1,4 +1,4 @@
-//! Locks in a file hold what they promise while workers are paused, stalled and killed.
+//! Locks on SQLite keep their guarantees while workers are paused, stalled and killed.
 
 use tenure_faults::{Run, Store};
 

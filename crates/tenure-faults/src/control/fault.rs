@@ -1,136 +1,136 @@
-//! Which faults there are, and how a seed chooses among them. Doing them is `misfortune.rs`'s.
+//! The faults, and how a seed chooses among them. `injector.rs` carries them out.
 
 use std::time::Duration;
 
 use tenure_servers::{Data, Way};
 use tenure_testkit::Dice;
 
-/// Which faults a run may have. Where the store is a server, it and the links to it always suffer all there are.
+/// Worker faults that a run may have. If the store is a server, its own faults and those of links are always enabled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Menu {
+pub struct FaultSet {
     /// Workers are paused for less than a lease, and killed.
     pub workers: bool,
     /// Workers are paused for longer than their lease, between reading and writing.
     pub stalls: bool,
-    /// Holders are killed once all else is calm, to see how soon others have their locks.
+    /// Holders are killed after the other faults have ended, to measure how soon their locks are granted again.
     pub successions: bool,
 }
 
-impl Menu {
-    /// Fair weather.
-    pub const NOTHING: Menu = Menu {
+impl FaultSet {
+    /// No worker faults.
+    pub const NOTHING: FaultSet = FaultSet {
         workers: false,
         stalls: false,
         successions: false,
     };
-    /// Pauses beyond the lease alone.
-    pub const STALLS: Menu = Menu {
+    /// Only pauses beyond the lease.
+    pub const STALLS: FaultSet = FaultSet {
         stalls: true,
-        ..Menu::NOTHING
+        ..FaultSet::NOTHING
     };
-    /// All there are.
-    pub const ALL: Menu = Menu {
+    /// All worker faults.
+    pub const ALL: FaultSet = FaultSet {
         workers: true,
         stalls: true,
         successions: true,
     };
 }
 
-/// Something that befalls a worker.
+/// Fault of a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Blow {
-    /// It is stopped for less than its lease.
+pub(crate) enum WorkerFault {
+    /// The worker is paused for less than its lease.
     Pause(Duration),
-    /// It is stopped between reading a counter and writing it, until another has written.
+    /// The worker is paused between reading and writing a counter, until another worker has written it.
     Stall,
-    /// It is killed, and another takes its place.
+    /// The worker is killed and replaced.
     Kill,
 }
 
-/// Something that befalls the link between a worker and the store.
+/// Fault of the link between a worker and the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Cable {
-    /// What is sent arrives so much later.
+pub(crate) enum LinkFault {
+    /// Data in one direction is delayed.
     Delay(Way, Duration),
-    /// Nothing arrives until the end, and then it all does: a partition.
+    /// Data is held back until the fault ends: a partition.
     Hold,
-    /// What is sent one way never arrives.
+    /// Data in one direction is discarded.
     Swallow(Way),
-    /// Nothing arrives either way, and nobody is told: a half-open connection.
+    /// Data in both directions is discarded without an error: a half-open connection.
     HalfOpen,
-    /// Connections are closed, and those that come.
+    /// Existing and new connections are closed.
     Refuse,
-    /// Connections are closed.
+    /// Existing connections are closed.
     Cut,
-    /// A connection is closed in the midst of a message.
+    /// A connection is closed in the middle of a message.
     CutAfter(Way, usize),
 }
 
-/// Something that befalls the store.
+/// Fault of the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Outage {
+pub(crate) enum StoreFault {
     Pause(Duration),
-    /// It is killed, is down for a while, and comes back.
+    /// The store is killed, stays down for a while, and starts again.
     Restart(Data, Duration),
-    /// Its clock is set by so many milliseconds.
+    /// The store's clock is set forward or back by this many milliseconds.
     Step(i64),
 }
 
-/// A time between two, in milliseconds.
+/// Random duration between two limits in milliseconds.
 pub(crate) fn millis(dice: &mut Dice, from: u64, to: u64) -> Duration {
     Duration::from_millis(from + dice.below(to - from))
 }
 
-impl Blow {
-    pub(crate) fn choose(dice: &mut Dice, menu: Menu) -> Blow {
-        let stalls = menu.stalls && (!menu.workers || dice.chance(30));
+impl WorkerFault {
+    pub(crate) fn choose(dice: &mut Dice, fault_set: FaultSet) -> WorkerFault {
+        let stalls = fault_set.stalls && (!fault_set.workers || dice.chance(30));
         match dice.below(3) {
-            _ if stalls => Blow::Stall,
-            0 => Blow::Kill,
-            _ => Blow::Pause(millis(dice, 20, 450)),
+            _ if stalls => WorkerFault::Stall,
+            0 => WorkerFault::Kill,
+            _ => WorkerFault::Pause(millis(dice, 20, 450)),
         }
     }
 }
 
-impl Cable {
-    pub(crate) fn choose(dice: &mut Dice) -> Cable {
+impl LinkFault {
+    pub(crate) fn choose(dice: &mut Dice) -> LinkFault {
         let way = [Way::ToServer, Way::ToClient][dice.below(2) as usize];
         match dice.below(9) {
-            0..3 => Cable::Delay(way, millis(dice, 5, 700)),
-            3 => Cable::Hold,
-            4 => Cable::Swallow(way),
-            5 => Cable::HalfOpen,
-            6 => Cable::Refuse,
-            7 => Cable::Cut,
-            _ => Cable::CutAfter(way, dice.below(2_000) as usize),
+            0..3 => LinkFault::Delay(way, millis(dice, 5, 700)),
+            3 => LinkFault::Hold,
+            4 => LinkFault::Swallow(way),
+            5 => LinkFault::HalfOpen,
+            6 => LinkFault::Refuse,
+            7 => LinkFault::Cut,
+            _ => LinkFault::CutAfter(way, dice.below(2_000) as usize),
         }
     }
 }
 
-/// Where the store's clock stands against where it has been.
+/// Offset of the store's clock, and the largest offset so far.
 #[derive(Debug, Default)]
 pub(crate) struct ClockHand {
     now_ms: i64,
     furthest_ms: i64,
 }
 
-impl Outage {
-    /// Data is never lost while the clock is behind where it has been: the two together are what no store's tokens outlive,
-    /// and a run that had both could not be asked for rising tokens at all. `forgets` says that every restart loses data.
-    pub(crate) fn choose(dice: &mut Dice, forgets: bool, clock: &mut ClockHand) -> Outage {
+impl StoreFault {
+    /// Chooses a fault. Data is never lost while the clock is behind its largest offset, because no store keeps tokens rising
+    /// through both together. `forgets` means that every restart loses data.
+    pub(crate) fn choose(dice: &mut Dice, forgets: bool, clock: &mut ClockHand) -> StoreFault {
         let down = millis(dice, 0, 1_500);
         let behind = clock.furthest_ms - clock.now_ms;
         let step = 100 + dice.below(4_900) as i64;
         let outage = match dice.below(6) {
-            0 | 1 => Outage::Pause(millis(dice, 50, 3_000)),
-            2 if behind == 0 => Outage::Restart(Data::Lost, down),
-            2 | 3 if behind == 0 || !forgets => Outage::Restart(Data::Kept, down),
-            2 | 3 => Outage::Pause(down),
-            // Beyond where it has been, or it would hardly ever be there again.
-            4 => Outage::Step(behind + step),
-            _ => Outage::Step(-step),
+            0 | 1 => StoreFault::Pause(millis(dice, 50, 3_000)),
+            2 if behind == 0 => StoreFault::Restart(Data::Lost, down),
+            2 | 3 if behind == 0 || !forgets => StoreFault::Restart(Data::Kept, down),
+            2 | 3 => StoreFault::Pause(down),
+            // Always beyond the largest offset, because the clock would rarely reach it otherwise.
+            4 => StoreFault::Step(behind + step),
+            _ => StoreFault::Step(-step),
         };
-        if let Outage::Step(step) = outage {
+        if let StoreFault::Step(step) = outage {
             clock.now_ms += step;
             clock.furthest_ms = clock.furthest_ms.max(clock.now_ms);
         }
@@ -142,21 +142,21 @@ impl Outage {
 mod tests {
     use super::*;
 
-    /// So many faults of one kind as a long run has.
+    /// Chooses 200 faults of one kind, as many as a long run has.
     fn many<F>(seed: u64, mut choose: impl FnMut(&mut Dice) -> F) -> Vec<F> {
         let mut dice = Dice::new(seed);
         (0..200).map(|_| choose(&mut dice)).collect()
     }
 
-    fn outages(seed: u64, forgets: bool) -> Vec<Outage> {
+    fn outages(seed: u64, forgets: bool) -> Vec<StoreFault> {
         let mut clock = ClockHand::default();
-        many(seed, |dice| Outage::choose(dice, forgets, &mut clock))
+        many(seed, |dice| StoreFault::choose(dice, forgets, &mut clock))
     }
 
     #[test]
     fn a_long_run_has_every_fault_and_follows_its_seed() {
-        let blows = || many(7, |dice| Blow::choose(dice, Menu::ALL));
-        let faults = || (blows(), many(7, Cable::choose), outages(7, false));
+        let blows = || many(7, |dice| WorkerFault::choose(dice, FaultSet::ALL));
+        let faults = || (blows(), many(7, LinkFault::choose), outages(7, false));
         assert_eq!(faults(), faults(), "the seed decides");
         let text = format!("{:?}", faults());
         let kinds = "Pause Stall Kill Delay(ToServer Delay(ToClient Hold Swallow(ToServer Swallow(ToClient HalfOpen \
@@ -172,8 +172,8 @@ mod tests {
             let (mut now, mut furthest) = (0, 0);
             for outage in outages(seed, forgets) {
                 match outage {
-                    Outage::Step(step) => now += step,
-                    Outage::Restart(data, _) if data == Data::Lost || forgets => {
+                    StoreFault::Step(step) => now += step,
+                    StoreFault::Restart(data, _) if data == Data::Lost || forgets => {
                         assert_eq!(now, furthest, "seed {seed}");
                     }
                     _ => {}

@@ -1,12 +1,12 @@
-//! The controller: it starts workers, makes misfortune, and sees whether all comes right again.
+//! Controller of a run: starts workers, injects faults, and checks liveness afterwards.
 
-mod calm;
-mod crew;
 mod fault;
-mod misfortune;
-mod sight;
+mod injector;
+mod liveness;
+mod log_reader;
+mod workers;
 
-pub(crate) use calm::{everybody_gets_a_lock, nothing_is_left, somebody_takes_over};
-pub(crate) use crew::{Crew, Worked};
-pub use fault::Menu;
-pub(crate) use misfortune::{Deed, Whom, strike};
+pub use fault::FaultSet;
+pub(crate) use injector::{InjectedFault, Scope, inject};
+pub(crate) use liveness::{a_dead_holder_is_succeeded, every_task_gets_a_lock, nothing_is_left};
+pub(crate) use workers::{WorkerRun, Workers};

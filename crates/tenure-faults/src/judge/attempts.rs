@@ -1,4 +1,4 @@
-//! From what workers wrote down to what each attempt believed: renewals move the end of a belief, and death ends it.
+//! Derives the holding period of each attempt from the logs: renewals extend it, and the death of the process ends it.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -6,29 +6,29 @@ use std::time::Duration;
 use tenure::Instant;
 use tenure_testkit::{Event, EventKind};
 
-use crate::control::Worked;
-use crate::log::{Note, Noted, process_of};
+use crate::control::WorkerRun;
+use crate::log::{Observation, ObservationKind, process_of};
 
-/// What is known of one attempt.
+/// Times of one attempt.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Attempt {
-    /// When it was known to stand in a queue, last.
+    /// Latest time at which it was known to be in a queue.
     pub(super) queued: Option<Instant>,
-    /// When it waited no longer: it was answered, given up, or its process died.
+    /// End of its wait: it was granted or refused, gave up, or its process died.
     pub(super) waited: Instant,
-    /// When it was granted, if it was believed for at least a moment.
+    /// Time of the grant, unless the local deadline had already passed.
     pub(super) granted: Option<Instant>,
-    /// The local deadline that came with the grant.
+    /// Local deadline of the grant.
     pub(super) until: Instant,
-    /// The latest deadline that its holder read: a renewal had moved it there.
+    /// Latest local deadline after renewals.
     pub(super) extended: Instant,
-    /// How long the store keeps it.
+    /// Lease in the store.
     pub(super) lease: Duration,
-    /// When its release began or its loss was told.
+    /// Time at which its release began or its holder learned of the loss.
     pub(super) ended: Instant,
 }
 
-/// An attempt that nothing has happened to.
+/// Attempt without events.
 const BEGUN: Attempt = Attempt {
     queued: None,
     waited: Instant::NEVER,
@@ -39,8 +39,8 @@ const BEGUN: Attempt = Attempt {
     ended: Instant::NEVER,
 };
 
-/// All attempts by their numbers.
-pub(super) fn attempts(events: &[Event], notes: &[Note]) -> HashMap<u64, Attempt> {
+/// All attempts by number.
+pub(super) fn attempts(events: &[Event], notes: &[Observation]) -> HashMap<u64, Attempt> {
     let mut attempts = HashMap::new();
     for event in events {
         let attempt = attempts.entry(event.attempt).or_insert(BEGUN);
@@ -60,7 +60,7 @@ pub(super) fn attempts(events: &[Event], notes: &[Note]) -> HashMap<u64, Attempt
         }
     }
     for note in notes {
-        if let Noted::Deadline { until, lease } = note.what {
+        if let ObservationKind::Deadline { until, lease } = note.what {
             let attempt = attempts.entry(note.attempt).or_insert(BEGUN);
             attempt.extended = attempt.extended.max(until);
             attempt.lease = lease;
@@ -69,9 +69,8 @@ pub(super) fn attempts(events: &[Event], notes: &[Note]) -> HashMap<u64, Attempt
     attempts
 }
 
-/// Ends what the dead believed and where they queued, at the moment at which they were known to be dead: the worker
-/// cannot write that down itself.
-pub(super) fn bury(events: &mut Vec<Event>, worked: &[Worked]) {
+/// Adds a `lost` event for each attempt of a killed worker, at the time of its death: the worker cannot log that itself.
+pub(super) fn end_dead_attempts(events: &mut Vec<Event>, worked: &[WorkerRun]) {
     let dead = worked
         .iter()
         .filter_map(|worked| Some((worked.number, worked.died?)));

@@ -1,4 +1,4 @@
-//! What is not held against a store: a list, applied to the history before the checker reads it.
+//! Exemptions: parts of the history that the injected faults excuse. They are removed before the checker runs.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -8,57 +8,58 @@ use tenure::backend::Hazard;
 use tenure_testkit::{Event, EventKind};
 
 use super::attempts::Attempt;
-use crate::control::{Deed, Whom, Worked};
+use crate::control::{InjectedFault, Scope, WorkerRun};
 use crate::keys::LONGEST_LEASE;
-use crate::log::{Note, Noted, process_of};
+use crate::log::{Observation, ObservationKind, process_of};
 
-/// For so long after its process stood still a waiter may be passed over: an offer goes on after 100 ms.
+/// Time after a stall of its process in which a waiter may be overtaken, because an offered grant goes to the next waiter
+/// after 100 ms.
 const AFTERMATH: Duration = Duration::from_millis(200);
 
-/// A waiter asks at least three times a lease, so a store that answers no call for so long may end its claim: a disk
-/// that takes seconds to write, under a load that leaves it no choice.
+/// Time without any reply from the store after which waiting claims may have expired. Waiters poll at least three times
+/// per lease. A disk that needs seconds for a write causes such a standstill.
 const STANDSTILL: Duration = LONGEST_LEASE.checked_div(2).unwrap();
 
-/// How long a client takes to notice that nothing it sends on a connection is answered any more: a store's time limit for a
-/// call, and a quarter. Until then those who wait are in no queue, and are told that they wait when it is noticed.
+/// Time within which a client detects a silent connection: the time limit of a call, and a quarter. Until then, its
+/// waiters may have lost their places in the queue.
 const NOTICED: Duration = Duration::from_secs(4);
 
-/// A time during which waiters may have lost their places.
+/// Period in which waiters may have lost their places in a queue.
 type Span = (Instant, Instant);
 
-/// What about one attempt is not judged.
+/// What is not checked about one attempt.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Exemption {
-    /// Its place in a queue (L3).
+    /// Whether its place in a queue is exempt (L3).
     pub(super) place: bool,
-    /// Its belief from that moment on (V1, V2).
+    /// Time from which its holding period is exempt (V1, V2).
     pub(super) belief: Option<Instant>,
-    /// Its token (V3).
+    /// Whether its token is exempt (V3).
     pub(super) token: bool,
 }
 
-/// The exemptions of a run, by the numbers of their attempts.
+/// Exemptions of a run, by attempt number.
 #[derive(Debug, Default)]
 pub(super) struct Exemptions(HashMap<u64, Exemption>);
 
 impl Exemptions {
-    /// How many are of that kind.
+    /// Number of exemptions for which `is` returns true.
     pub(super) fn count(&self, is: impl Fn(&Exemption) -> bool) -> usize {
         self.0.values().filter(|exemption| is(exemption)).count()
     }
 
-    /// Exempts the places of waiters that were disturbed while they waited: whose process was paused, killed or stood
-    /// still, whose link or store suffered anything or answered no call, up to a lease after. Their claims may have ended in
-    /// the store, and they queue again at the tail.
+    /// Exempts the places of waiters that were disturbed during their wait or up to a lease before: their process was paused,
+    /// killed or stalled, or their link or store had a fault or did not reply. Their claims may have expired in the store,
+    /// so that they queued again at the tail.
     pub(super) fn places(
         &mut self,
         attempts: &HashMap<u64, Attempt>,
         events: &[Event],
-        notes: &[Note],
-        worked: &[Worked],
-        deeds: &[Deed],
+        notes: &[Observation],
+        worked: &[WorkerRun],
+        fault_log: &[InjectedFault],
     ) {
-        let mut spans = disturbances(notes, worked, deeds);
+        let mut spans = disturbances(notes, worked, fault_log);
         for still in standstills(events) {
             spans.values_mut().for_each(|spans| spans.push(still));
         }
@@ -71,25 +72,29 @@ impl Exemptions {
         }
     }
 
-    /// Exempts, from each moment at which something happened that the store names among its hazards, every belief there is.
+    /// Exempts all current holding periods from the time of each fault that the store's profile lists as a hazard.
     ///
-    /// - *The data is lost* ([`Hazard::DataLoss`]), or what was not on the disk ([`Hazard::Restart`]): the store knows
-    ///   nothing of those who hold, and grants what they have to others. They learn it at their next renewal; nothing more
-    ///   is promised. Those who were granted a lock before and told of it after are among them.
-    /// - *The clock is set forward* ([`Hazard::ClockSet`]): leases end that much early in the store, and their holders
-    ///   cannot know.
+    /// - *The data is lost* ([`Hazard::DataLoss`]), or what was not on the disk ([`Hazard::Restart`]): the store
+    ///   forgets the holders and grants their keys to others. Holders learn it at their next renewal; the contract promises
+    ///   no more. This includes a grant made before the fault whose reply arrived after it.
+    /// - *The clock is set forward* ([`Hazard::ClockSet`]): leases end that much earlier in the store, and their holders
+    ///   cannot detect it.
     ///
-    /// From then on V1 and V2 are silent about those holders alone: a grant after that moment is judged in full, also
-    /// against others of that kind. V3 and V4 are never silent, but for this: a claim that was confirmed before the moment
-    /// may be passed on in its client's memory for 10 ms, with a token that is older than that of a grant by the store
-    /// meanwhile; the token of a claim that was passed on like that is not judged.
-    pub(super) fn beliefs(&mut self, attempts: &HashMap<u64, Attempt>, deeds: &[Deed], hazards: &[Hazard]) {
-        let named = |deed: &&Deed| deed.hazard.is_some_and(|hazard| hazards.contains(&hazard));
-        for deed in deeds.iter().filter(named) {
+    /// Only these holders are exempt from V1 and V2; later grants are checked in full. V3 has one exemption: a claim that the
+    /// store confirmed before the fault may be handed over locally for another 10 ms, with a token older than that of a new
+    /// grant by the store. Such a token is not checked. V4 has no exemption.
+    pub(super) fn beliefs(
+        &mut self,
+        attempts: &HashMap<u64, Attempt>,
+        fault_log: &[InjectedFault],
+        hazards: &[Hazard],
+    ) {
+        let named = |deed: &&InjectedFault| deed.hazard.is_some_and(|hazard| hazards.contains(&hazard));
+        for deed in fault_log.iter().filter(named) {
             for (&number, attempt) in attempts {
                 let Some(granted) = attempt.granted else { continue };
                 let before = granted <= deed.from;
-                // The store counts the whole lease, and belief less: so this is a little earlier than the truth.
+                // The local deadline is a little before the end of the lease, so this time is slightly too early.
                 let confirmed = attempt.until - attempt.lease;
                 if attempt.ended > deed.from && (before || confirmed <= deed.to) {
                     let exemption = self.0.entry(number).or_default();
@@ -101,7 +106,7 @@ impl Exemptions {
         }
     }
 
-    /// Removes from the history what these exempt.
+    /// Removes the exempted parts from the history.
     pub(super) fn apply(&self, events: &mut Vec<Event>) {
         events.retain_mut(|event| {
             let exemption = self.0.get(&event.attempt).copied().unwrap_or_default();
@@ -127,7 +132,7 @@ impl Exemptions {
     }
 }
 
-/// When the store answered no call for long, and a lease after that.
+/// Periods in which the store did not reply, each extended by a lease.
 fn standstills(events: &[Event]) -> Vec<Span> {
     let answers = |event: &&Event| {
         matches!(
@@ -141,18 +146,22 @@ fn standstills(events: &[Event]) -> Vec<Span> {
     gaps.map(|gap| (gap[0], gap[1] + LONGEST_LEASE)).collect()
 }
 
-/// For each process, when it was disturbed.
-fn disturbances(notes: &[Note], worked: &[Worked], deeds: &[Deed]) -> HashMap<u64, Vec<Span>> {
+/// Periods in which each process was disturbed.
+fn disturbances(
+    notes: &[Observation],
+    worked: &[WorkerRun],
+    fault_log: &[InjectedFault],
+) -> HashMap<u64, Vec<Span>> {
     let mut spans: HashMap<u64, Vec<Span>> = HashMap::new();
     for worked in worked {
-        let whom = [Whom::Everybody, Whom::Seat(worked.seat)];
-        let own = deeds.iter().filter(|deed| whom.contains(&deed.whom));
+        let whom = [Scope::Everybody, Scope::Seat(worked.seat)];
+        let own = fault_log.iter().filter(|deed| whom.contains(&deed.whom));
         let own = own.map(|deed| (deed.from, deed.to + unnoticed(deed) + LONGEST_LEASE));
         let death = worked.died.map(|died| (died, Instant::NEVER));
         spans.insert(worked.number, own.chain(death).collect());
     }
     for note in notes {
-        if let Noted::Stalled { since } = note.what {
+        if let ObservationKind::Stalled { since } = note.what {
             let own = spans.entry(process_of(note.attempt)).or_default();
             own.push((since, note.at + AFTERMATH));
         }
@@ -160,8 +169,8 @@ fn disturbances(notes: &[Note], worked: &[Worked], deeds: &[Deed]) -> HashMap<u6
     spans
 }
 
-/// For how long a deed is felt without being seen: bytes that were swallowed are missed only when no answer comes.
-fn unnoticed(deed: &Deed) -> Duration {
+/// Time after a fault until its client detects it. Swallowed bytes are noticed only when a reply is overdue.
+fn unnoticed(deed: &InjectedFault) -> Duration {
     match deed.what.starts_with("HalfOpen") || deed.what.starts_with("Swallow") {
         true => NOTICED,
         false => Duration::ZERO,

@@ -1,28 +1,28 @@
-//! What a run can be found guilty of.
+//! Findings of a run: violations of its laws.
 
 use tenure_testkit::{Rule, Violation};
 
-/// The laws of a run: the rules of a history, and what can only be seen while it lasts.
+/// Law of a run: a rule of its history, or a property that is checked while the run lasts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Law {
-    /// A rule of histories.
+    /// A rule of the history.
     History(Rule),
-    /// A dead holder is succeeded within the lease and a grace.
+    /// After the death of a holder, another task is granted the lock within the lease and a grace period.
     L1,
-    /// In calm weather everybody gets a lock.
+    /// Without faults, every task gets a lock.
     L2,
-    /// Nothing is left in the store.
+    /// The workers leave nothing in the store.
     L4,
-    /// Workers end when they are told to, and not before.
-    Discipline,
+    /// Workers end when they receive SIGTERM, and not before.
+    WorkerExit,
 }
 
-/// Something that a run is guilty of.
+/// Violation of a law.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// Which law was broken.
+    /// Law that was violated.
     pub law: Law,
-    /// How, in words, with the events that show it.
+    /// Description, with the events that show the violation.
     pub what: String,
 }
 

@@ -1,4 +1,4 @@
-//! The judgement on what all workers saw.
+//! Checks the logs of all workers, with exemptions for injected faults, and reports.
 
 mod attempts;
 mod exemptions;
@@ -6,9 +6,9 @@ mod finding;
 mod report;
 #[cfg(test)]
 mod tests;
-mod trial;
+mod verdict;
 
 pub use finding::{Finding, Law};
 pub use report::Report;
-pub use trial::Verdict;
-pub(crate) use trial::judge;
+pub use verdict::Verdict;
+pub(crate) use verdict::judge;

@@ -1,40 +1,40 @@
-//! What a run has shown, for people.
+//! Report of a run, as text.
 
 use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use super::finding::Law;
-use super::trial::Verdict;
-use crate::control::Deed;
+use super::verdict::Verdict;
+use crate::control::InjectedFault;
 
-/// What a run has shown.
+/// Result of a run.
 #[derive(Debug)]
 pub struct Report {
     pub(crate) seed: u64,
     pub(crate) store: String,
     pub(crate) span: Duration,
-    /// Where the logs are.
+    /// Folder with the logs.
     pub(crate) folder: PathBuf,
-    /// What was done, in order.
-    pub(crate) deeds: Vec<Deed>,
-    /// What was found, and what it was found in.
+    /// Injected faults, in order.
+    pub(crate) fault_log: Vec<InjectedFault>,
+    /// Findings and counts.
     pub verdict: Verdict,
     pub(crate) takeovers: Vec<Duration>,
-    /// Updates that the unfenced counters lost, at least.
+    /// Minimum number of updates that the unfenced counters lost.
     pub lost_updates: u64,
 }
 
 impl Report {
-    /// Whether a law was broken.
+    /// Returns whether a law was violated.
     pub fn breaks(&self, law: Law) -> bool {
         self.verdict.findings.iter().any(|finding| finding.law == law)
     }
 
-    /// Prints the report, and removes the logs if nothing was found.
+    /// Prints the report and removes the logs, if there are no findings.
     ///
     /// # Panics
-    /// If something was found: with all of it, the seed, what was done, and where the logs are.
+    /// Panics if there are findings. The message has the findings, the seed, the injected faults, and the folder of the logs.
     pub fn expect_clean(self) -> Report {
         assert!(self.verdict.findings.is_empty(), "{self}");
         println!("{self}");
@@ -44,7 +44,7 @@ impl Report {
 
     /// Removes the logs.
     pub fn forget(&self) {
-        // Whoever else removes them is as welcome.
+        // The folder may have been removed already.
         let _ = std::fs::remove_dir_all(&self.folder);
     }
 }
@@ -58,27 +58,27 @@ impl fmt::Display for Report {
   {} grants, {} samples, {} faults
   unfenced: {} writes, {} updates lost
   fenced: {} writes accepted, {} refused as older
-  fair queues: {} waits, {} left out as disturbed; {} beliefs pardoned
+  fair queues: {} waits, {} left out as disturbed; {} holding periods exempted
   takeovers from killed holders: {:?}
 ",
             self.store,
             self.span,
             verdict.grants,
             verdict.samples,
-            self.deeds.len(),
+            self.fault_log.len(),
             verdict.bumped,
             self.lost_updates,
             verdict.accepted,
             verdict.refused,
             verdict.waits,
             verdict.disturbed,
-            verdict.pardoned,
+            verdict.exempted,
             self.takeovers,
         )?;
         if verdict.findings.is_empty() {
             return writeln!(f, "  nothing was found");
         }
-        for deed in &self.deeds {
+        for deed in &self.fault_log {
             let (from, to) = (deed.from.as_nanos(), deed.to.as_nanos());
             writeln!(f, "  {from} to {to}: {:?}: {}", deed.whom, deed.what)?;
         }
@@ -88,7 +88,7 @@ impl fmt::Display for Report {
         let (count, folder) = (verdict.findings.len(), self.folder.display());
         writeln!(
             f,
-            "{count} findings; the logs are in {folder}; TENURE_SEED={seed} makes the same misfortune again"
+            "{count} findings; the logs are in {folder}; TENURE_SEED={seed} injects the same faults again"
         )
     }
 }

@@ -1,4 +1,4 @@
-//! What is judged and what is exempt, shown by the rules that a history breaks.
+//! Tests of exemptions, each by the rules that a history violates.
 
 use std::time::Duration;
 
@@ -7,15 +7,15 @@ use tenure::backend::Hazard;
 use tenure_testkit::{Event, Rule};
 
 use super::{Law, judge};
-use crate::control::{Deed, Whom, Worked};
-use crate::log::{Note, Noted, first_attempt};
+use crate::control::{InjectedFault, Scope, WorkerRun};
+use crate::log::{Observation, ObservationKind, first_attempt};
 
 fn at(seconds: u64) -> Instant {
     Instant::from_nanos(seconds * 1_000_000_000)
 }
 
-/// A history whose lines begin with a moment and the number of a process, which makes one attempt. Moments are in seconds,
-/// as in `12s`.
+/// Parses a history. Each line starts with a time and the number of a process, which makes one attempt. Times may be in
+/// seconds, as in `12s`.
 fn history(text: &str) -> Vec<Event> {
     let nanos = |word: &str| match word.strip_suffix('s') {
         Some(seconds) if seconds.ends_with(|last: char| last.is_ascii_digit()) => {
@@ -31,14 +31,19 @@ fn history(text: &str) -> Vec<Event> {
     text.trim().lines().map(event).collect()
 }
 
-/// The rules that are broken, where the store's profile names a loss of data, and processes 1 to 3 work on seats 0 to 2.
-fn broken(events: Vec<Event>, notes: &[Note], died: Option<Instant>, deeds: &[Deed]) -> Vec<Rule> {
-    let worked = [1, 2, 3].map(|number| Worked {
+/// Rules that a history violates. The store's profile lists data loss as a hazard, and processes 1 to 3 have slots 0 to 2.
+fn broken(
+    events: Vec<Event>,
+    notes: &[Observation],
+    died: Option<Instant>,
+    fault_log: &[InjectedFault],
+) -> Vec<Rule> {
+    let worked = [1, 2, 3].map(|number| WorkerRun {
         number,
         seat: number as usize - 1,
         died: died.filter(|_| number == 1),
     });
-    let findings = judge(events, notes, &worked, deeds, &[Hazard::DataLoss]).findings;
+    let findings = judge(events, notes, &worked, fault_log, &[Hazard::DataLoss]).findings;
     let rule = |finding: super::Finding| match finding.law {
         Law::History(rule) => rule,
         law => panic!("{law:?} is not judged here"),
@@ -46,21 +51,21 @@ fn broken(events: Vec<Event>, notes: &[Note], died: Option<Instant>, deeds: &[De
     findings.into_iter().map(rule).collect()
 }
 
-fn note(process: u64, seconds: u64, what: Noted) -> Note {
-    Note {
+fn note(process: u64, seconds: u64, what: ObservationKind) -> Observation {
+    Observation {
         at: at(seconds),
         attempt: first_attempt(process, 0),
         what,
     }
 }
 
-fn deadline(process: u64, seconds: u64, until: u64) -> Note {
+fn deadline(process: u64, seconds: u64, until: u64) -> Observation {
     let (until, lease) = (at(until), Duration::from_secs(7));
-    note(process, seconds, Noted::Deadline { until, lease })
+    note(process, seconds, ObservationKind::Deadline { until, lease })
 }
 
-fn deed(whom: Whom, from: u64, to: u64, hazard: Option<Hazard>, what: &str) -> Deed {
-    Deed {
+fn deed(whom: Scope, from: u64, to: u64, hazard: Option<Hazard>, what: &str) -> InjectedFault {
+    InjectedFault {
         from: at(from),
         to: at(to),
         whom,
@@ -77,10 +82,10 @@ const TWO_HOLDERS: &str = "
 
 #[test]
 fn a_renewal_extends_a_holding_period() {
-    let broken = |notes: &[Note]| broken(history(TWO_HOLDERS), notes, None, &[]);
+    let broken = |notes: &[Observation]| broken(history(TWO_HOLDERS), notes, None, &[]);
     assert_eq!(broken(&[]), []);
     assert_eq!(broken(&[deadline(1, 101, 103), deadline(1, 102, 104)]), []);
-    // The last is what it reads once it is lost.
+    // The second deadline is 0, as a guard reports it after a loss.
     assert_eq!(broken(&[deadline(1, 103, 106), deadline(1, 106, 0)]), [Rule::V1]);
 }
 
@@ -114,14 +119,14 @@ fn only_holders_before_a_data_loss_are_exempt() {
         ("too late an excuse", Hazard::DataLoss, &[110], all),
         ("the profile does not name it", Hazard::ClockSet, &[103], all),
     ] {
-        let deed = |&at| deed(Whom::Everybody, at, at, Some(hazard), "");
-        let deeds: Vec<_> = moments.iter().map(deed).collect();
-        assert_eq!(broken(history(), &notes, None, &deeds), expected, "{case}");
+        let deed = |&at| deed(Scope::Everybody, at, at, Some(hazard), "");
+        let fault_log: Vec<_> = moments.iter().map(deed).collect();
+        assert_eq!(broken(history(), &notes, None, &fault_log), expected, "{case}");
     }
 }
 
-/// Process 1 queues from 100 s to 110 s, and process 2 comes later and is served before it. The store answers process 3 in
-/// each second but those.
+/// Process 1 queues from 100 s to 110 s. Process 2 comes later, and is granted first. The store replies to process 3 once
+/// per second, except in the `silent` seconds.
 fn overtaken(silent: std::ops::Range<u64>) -> Vec<Event> {
     let mut text = "
         90s 3 invoked owner=3 mode=exclusive key=other
@@ -140,7 +145,7 @@ fn overtaken(silent: std::ops::Range<u64>) -> Vec<Event> {
 
 #[test]
 fn only_a_disturbed_waiter_may_be_overtaken() {
-    let (own, other, all) = (Whom::Seat(0), Whom::Seat(1), Whom::Everybody);
+    let (own, other, all) = (Scope::Seat(0), Scope::Seat(1), Scope::Everybody);
     for (case, whom, from, to, what, is_broken) in [
         ("its own trouble", own, 105, 106, "", false),
         ("another's trouble", other, 105, 106, "", true),
@@ -149,11 +154,11 @@ fn only_a_disturbed_waiter_may_be_overtaken() {
         ("less than a lease ago", all, 90, 99, "", false),
         ("it was noticed late", own, 90, 95, "HalfOpen", false),
     ] {
-        let deeds = [deed(whom, from, to, None, what)];
+        let fault_log = [deed(whom, from, to, None, what)];
         let expected = &[Rule::L3][usize::from(!is_broken)..];
-        assert_eq!(broken(overtaken(0..0), &[], None, &deeds), expected, "{case}");
+        assert_eq!(broken(overtaken(0..0), &[], None, &fault_log), expected, "{case}");
     }
-    let stalled = |process| [note(process, 106, Noted::Stalled { since: at(105) })];
+    let stalled = |process| [note(process, 106, ObservationKind::Stalled { since: at(105) })];
     for (case, silent, notes, is_broken) in [
         ("nothing happened", 0..0, &[][..], true),
         ("its process stood still", 0..0, &stalled(1), false),

@@ -1,47 +1,47 @@
-//! A worker's orders: one argument, in JSON.
+//! Arguments of a worker, passed as one JSON string.
 
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-/// What a worker is told.
+/// Arguments of a worker.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Args {
-    /// Where the store is.
+    /// URL of the store.
     pub url: String,
-    /// Where the run keeps its files.
+    /// Folder for the files of the run.
     pub folder: PathBuf,
-    /// Which process of the run it is.
+    /// Number of the process within the run.
     pub process: u64,
-    /// How many tasks it has.
+    /// Number of tasks.
     pub tasks: u64,
-    /// What decides its chances.
+    /// Seed of its random choices.
     pub seed: u64,
-    /// A bug to be found.
-    pub plant: Option<Plant>,
+    /// Bug to plant in the worker.
+    pub plant: Option<PlantedBug>,
 }
 
 impl Args {
-    /// Its log.
+    /// Path of its log.
     pub(crate) fn log(&self) -> PathBuf {
         self.folder.join(format!("worker-{}.log", self.process))
     }
 }
 
-/// A bug that is planted, so that it is known that a run finds it.
+/// Bug that can be planted in the workers, to prove that a run finds it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Plant {
-    /// Holders believe until they unlock, whatever the clock says.
+pub enum PlantedBug {
+    /// Holders ignore their local deadline until they unlock.
     Believe,
     /// Every grant has the same token.
     Repeat,
     /// The fenced resource forgets which token was the greatest.
     Forget,
-    /// A lock is never given back.
+    /// Locks are never released.
     Keep,
-    /// Leases last a minute: the dead block the living.
+    /// Leases last a minute, so that dead holders block waiters.
     Linger,
-    /// Waiters of fair locks do not queue.
+    /// Waiters of fair locks do not queue: they overtake.
     Barge,
     /// A lock is left in the store at the end.
     Litter,

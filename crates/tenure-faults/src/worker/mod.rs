@@ -1,14 +1,14 @@
-//! What a worker process does.
+//! The worker process.
 
 mod args;
-mod entry;
-mod face;
-mod holding;
+mod attempt_log;
+mod hold;
+mod lock;
+mod plan;
 mod process;
 mod resources;
 mod task;
-mod wish;
 
-pub use args::{Args, Plant};
+pub use args::{Args, PlantedBug};
 pub use process::work;
 pub(crate) use resources::Resources;

@@ -1,4 +1,4 @@
-//! A worker process from its start to its end: one client, some tasks, and a pulse.
+//! A worker process: one client, some tasks, and a stall detector.
 
 use std::io;
 use std::time::Duration;
@@ -10,31 +10,31 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::sleep;
 
-use super::args::{Args, Plant};
-use super::entry::Entry;
+use super::args::{Args, PlantedBug};
+use super::attempt_log::Entry;
 use super::resources::Resources;
 use super::task::Task;
 use crate::keys::Key;
-use crate::log::{Noted, first_attempt, now};
+use crate::log::{ObservationKind, first_attempt, now};
 
-/// How long it rests before it asks a store again that it could not reach.
+/// Pause before the next attempt to connect to a store that could not be reached.
 const REST: Duration = Duration::from_millis(50);
 
-/// How long it may take to give everything back at its end.
+/// Time limit for closing the client.
 const CLOSING: Duration = Duration::from_secs(10);
 
-/// The pulse of the process, and how late a beat must be to be written down: sooner than an offered lock goes on to the
-/// next waiter, so that whoever loses a place to a busy machine is known.
+/// Interval of the stall detector, and the delay from which a stall is logged. The delay is shorter than the 100 ms after
+/// which an offered lock goes to the next waiter, so that each place lost to a busy machine is known.
 const BEAT: Duration = Duration::from_millis(20);
 const LATE: Duration = Duration::from_millis(50);
 
-/// Works until it gets the signal TERM.
+/// Works until it receives SIGTERM.
 ///
 /// # Cancel safety
-/// Dropping the future leaves the locks to their leases.
+/// If the future is dropped, its locks stay until their leases end.
 ///
 /// # Errors
-/// What it cannot work without: its log, its files, a store that answers what a store may answer.
+/// Returns an error if the log or a file cannot be used, or if the store returns an error that is not transient.
 pub async fn work(args: Args) -> io::Result<()> {
     let mut term = signal(SignalKind::terminate())?;
     let (end, ends) = watch::channel(false);
@@ -53,7 +53,7 @@ pub async fn work(args: Args) -> io::Result<()> {
         never = told => return never,
     };
     if let Some(client) = client {
-        if plant == Some(Plant::Litter) {
+        if plant == Some(PlantedBug::Litter) {
             return litter(&client).await;
         }
         client.close(CLOSING).await.map_err(io::Error::other)?;
@@ -61,14 +61,14 @@ pub async fn work(args: Args) -> io::Result<()> {
     Ok(())
 }
 
-/// A planted bug: a lock that is held for long, and nobody gives it back.
+/// Planted bug: acquires a lock with a long lease and never releases it.
 async fn litter(client: &Client) -> io::Result<()> {
     let mutex = client.mutex("litter").lease(Duration::from_secs(60));
     std::mem::forget(mutex.try_lock().await.map_err(io::Error::other)?);
     Ok(())
 }
 
-/// All tasks, to their end; the client, if the store answered before.
+/// Runs all tasks to their end. Returns the client, if it could connect before SIGTERM.
 async fn run_tasks(args: Args, entry: Entry, mut ends: watch::Receiver<bool>) -> io::Result<Option<Client>> {
     let client = tokio::select! {
         client = connect(&args.url) => client?,
@@ -94,7 +94,7 @@ async fn run_tasks(args: Args, entry: Entry, mut ends: watch::Receiver<bool>) ->
     Ok(Some(client))
 }
 
-/// Until the store answers: it may be down when a worker begins.
+/// Connects to the store, which may be down when a worker starts.
 async fn connect(url: &str) -> io::Result<Client> {
     loop {
         match tenure::connect(url).await {
@@ -105,13 +105,13 @@ async fn connect(url: &str) -> io::Result<Client> {
     }
 }
 
-/// Notes when the process stood still.
+/// Logs when the process did not run for a while.
 async fn pulse(entry: Entry) -> io::Error {
     let mut last = now();
     loop {
         sleep(BEAT).await;
         if now() - last > BEAT + LATE
-            && let Err(error) = entry.note(Noted::Stalled { since: last })
+            && let Err(error) = entry.note(ObservationKind::Stalled { since: last })
         {
             return error;
         }

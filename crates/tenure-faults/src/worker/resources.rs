@@ -1,5 +1,5 @@
-//! What tasks write to while they hold a lock, for each key a file of each kind: a counter that nothing fences, and a
-//! register that is fenced by tokens.
+//! Resources that tasks write to while they hold a lock. Each key has two files: an unfenced counter, and a register that
+//! is fenced by tokens.
 
 use std::fs::{self, File};
 use std::io;
@@ -10,20 +10,20 @@ use std::time::Duration;
 use tenure::FencingToken;
 use tenure_testkit::EventKind;
 
-use super::args::Plant;
-use super::entry::Entry;
-use crate::log::Noted;
+use super::args::PlantedBug;
+use super::attempt_log::Entry;
+use crate::log::ObservationKind;
 
-/// The resources of a run, as one of its tasks sees them.
+/// Resources of a run, for one task.
 #[derive(Debug)]
 pub(crate) struct Resources {
     folder: PathBuf,
-    /// A file of this task's own.
+    /// Temporary file of this task.
     scratch: PathBuf,
 }
 
 impl Resources {
-    /// Those of the run in that folder, for the task whose first attempt has that number.
+    /// Uses the resources in `folder`. `first` is the number of the task's first attempt.
     pub(crate) fn of(folder: &Path, first: u64) -> Resources {
         Resources {
             folder: folder.to_owned(),
@@ -31,38 +31,38 @@ impl Resources {
         }
     }
 
-    /// What the counter of a key says.
+    /// Value of a key's counter.
     pub(crate) fn counted(folder: &Path, key: &str) -> io::Result<u64> {
         number(&open(&folder.join(format!("{key}.counter")))?)
     }
 
-    /// Adds one to the counter of a key, with a while between reading and writing. Updates are lost whenever two believe
-    /// that they are alone.
+    /// Adds one to the counter of a key, with a pause between reading and writing. Updates are lost if two tasks do so at the
+    /// same time.
     pub(crate) async fn bump(&self, key: &str, meanwhile: Duration, entry: &Entry) -> io::Result<()> {
-        entry.note(Noted::Bumping)?;
+        entry.note(ObservationKind::Bumping)?;
         let number = Self::counted(&self.folder, key)?;
         tokio::time::sleep(meanwhile).await;
-        // It takes the counter's place as a whole, so that no reader finds half a number.
+        // Replaces the file atomically, so that no reader finds an incomplete number.
         fs::write(&self.scratch, (number + 1).to_string())?;
         fs::rename(&self.scratch, self.folder.join(format!("{key}.counter")))?;
-        entry.note(Noted::Bumped)
+        entry.note(ObservationKind::Bumped)
     }
 
-    /// Writes to the register of a key, which refuses a token that is older than the newest it has seen. What it did is
-    /// logged before another may write, so that the logs have the register's order.
+    /// Writes to the register of a key, which refuses a token older than the newest it has seen. The result is logged under
+    /// the file lock, so that the logs have the order of the writes.
     pub(crate) fn write(&self, key: &str, token: FencingToken, entry: &Entry) -> io::Result<()> {
         let file = open(&self.folder.join(format!("{key}.register")))?;
         file.lock()?;
-        if token.get() < number(&file)? && entry.plant != Some(Plant::Forget) {
-            return entry.note(Noted::Refused);
+        if token.get() < number(&file)? && entry.plant != Some(PlantedBug::Forget) {
+            return entry.note(ObservationKind::Refused);
         }
-        // As many digits as there can be: a shorter number replaces a longer one.
+        // Padded to the maximum number of digits, so that a shorter number overwrites a longer one.
         file.write_all_at(format!("{token:020}").as_bytes(), 0)?;
         entry.event(EventKind::Accepted { token })
     }
 }
 
-/// A file that is empty if it was not there.
+/// Opens a file, and creates it empty if it does not exist.
 fn open(file: &Path) -> io::Result<File> {
     let mut options = File::options();
     options
@@ -73,7 +73,7 @@ fn open(file: &Path) -> io::Result<File> {
         .open(file)
 }
 
-/// The number in a file; 0 if it is empty.
+/// Number in a file, or 0 if it is empty.
 fn number(file: &File) -> io::Result<u64> {
     match io::read_to_string(file)?.as_str() {
         "" => Ok(0),
@@ -90,7 +90,7 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let log = folder.path().join("log");
         let resources = Resources::of(folder.path(), 1);
-        // A token that its holder has shown before is accepted again.
+        // A token is accepted again if it equals the newest.
         for (attempt, token, key) in [
             (1, 9, "k"),
             (2, 9, "k"),

@@ -1,4 +1,4 @@
-//! A task of a worker: it locks, works, and gives back, until it is told to end.
+//! Task of a worker: acquires a lock, works, and releases it, until the worker ends.
 
 use std::io;
 
@@ -7,25 +7,25 @@ use tenure_testkit::{Dice, EventKind};
 use tokio::sync::watch;
 use tokio::time::{Duration, sleep};
 
-use super::args::Plant;
-use super::entry::Entry;
-use super::face::Face;
-use super::holding::work;
+use super::args::PlantedBug;
+use super::attempt_log::Entry;
+use super::hold::work;
+use super::lock::AnyLock;
+use super::plan::{LockPlan, Patience};
 use super::resources::Resources;
-use super::wish::{Patience, Wish};
 use crate::keys::Key;
 
-/// How long a task rests when the store has failed.
+/// Pause after a failure of the store.
 const REST: Duration = Duration::from_millis(50);
 
-/// A task, its tools, and its chances.
+/// Task with its client, resources and random choices.
 #[derive(Debug)]
 pub(crate) struct Task {
     pub(crate) client: Client,
     pub(crate) owner: Owner,
-    /// What the store serves.
+    /// Keys that the store serves.
     pub(crate) keys: Vec<Key>,
-    /// Its latest attempt.
+    /// Log of its latest attempt.
     pub(crate) last: Entry,
     pub(crate) resources: Resources,
     pub(crate) dice: Dice,
@@ -35,11 +35,11 @@ pub(crate) struct Task {
 impl Task {
     pub(crate) async fn run(mut self) -> io::Result<()> {
         while !*self.ends.borrow() {
-            let wish = Wish::make(&self.keys, &mut self.dice);
-            let face = Face::new(&self.client, &self.owner, &wish, self.last.plant);
+            let plan = LockPlan::make(&self.keys, &mut self.dice);
+            let face = AnyLock::new(&self.client, &self.owner, &plan, self.last.plant);
             let entry = self.entry();
-            if let Some(guard) = self.acquire(&wish, &face, &entry).await? {
-                self.hold(guard, &wish, &face, &entry).await?;
+            if let Some(guard) = self.acquire(&plan, &face, &entry).await? {
+                self.hold(guard, &plan, &face, &entry).await?;
             }
         }
         Ok(())
@@ -50,16 +50,16 @@ impl Task {
         self.last.clone()
     }
 
-    async fn acquire(&mut self, wish: &Wish, face: &Face, entry: &Entry) -> io::Result<Option<Guard>> {
+    async fn acquire(&mut self, plan: &LockPlan, face: &AnyLock, entry: &Entry) -> io::Result<Option<Guard>> {
         entry.event(EventKind::Invoked {
-            key: LockKey::new(wish.key.name).map_err(io::Error::other)?,
+            key: LockKey::new(plan.key.name).map_err(io::Error::other)?,
             owner: entry.number,
-            mode: wish.mode,
+            mode: plan.mode,
         })?;
         let got = tokio::select! {
             biased;
-            () = given_up(wish.patience, &mut self.ends) => None,
-            got = ask(wish, face, entry.clone()) => Some(got),
+            () = given_up(plan.patience, &mut self.ends) => None,
+            got = ask(plan, face, entry.clone()) => Some(got),
         };
         match got {
             Some(Ok(Some(guard))) => {
@@ -76,15 +76,15 @@ impl Task {
         Ok(None)
     }
 
-    async fn hold(&mut self, guard: Guard, wish: &Wish, face: &Face, entry: &Entry) -> io::Result<()> {
+    async fn hold(&mut self, guard: Guard, plan: &LockPlan, face: &AnyLock, entry: &Entry) -> io::Result<()> {
         let inner = self.entry();
-        work(&guard, entry, wish, face, inner, &self.resources).await?;
-        if self.last.plant == Some(Plant::Keep) {
-            // Until the process is killed: what is planted is a program that forgets.
+        work(&guard, entry, plan, face, inner, &self.resources).await?;
+        if self.last.plant == Some(PlantedBug::Keep) {
+            // Planted bug: the task keeps the lock until its process is killed.
             return std::future::pending().await;
         }
         entry.event(EventKind::ReleaseInvoked)?;
-        if !wish.unlocks {
+        if !plan.unlocks {
             drop(guard);
         } else if guard.unlock().await.is_ok() {
             entry.event(EventKind::Released)?;
@@ -93,16 +93,16 @@ impl Task {
     }
 }
 
-/// Asks for the lock, and notes when it is known to queue.
-async fn ask(wish: &Wish, face: &Face, entry: Entry) -> Result<Option<Guard>, Error> {
-    let queues = wish.key.fair;
+/// Acquires the lock, and logs when it is known to queue.
+async fn ask(plan: &LockPlan, face: &AnyLock, entry: Entry) -> Result<Option<Guard>, Error> {
+    let queues = plan.key.fair;
     let told = move |_: &ClaimRef| {
         if queues {
-            // A line that is missing makes the judge milder, never wrong.
+            // Without this line the checker misses violations, but reports no false ones.
             let _ = entry.event(EventKind::Queued);
         }
     };
-    let limit = match wish.patience {
+    let limit = match plan.patience {
         Patience::None => return face.try_lock().await,
         Patience::Limit(limit) => Some(limit),
         Patience::Endless | Patience::DroppedAfter(_) => None,
@@ -110,10 +110,10 @@ async fn ask(wish: &Wish, face: &Face, entry: Entry) -> Result<Option<Guard>, Er
     face.lock(limit).on_waiting(told).await.map(Some)
 }
 
-/// When the task drops its future: at a time it chose, or when it is told to end.
+/// Completes when the task drops its future: after its own time limit, or when the worker ends.
 async fn given_up(patience: Patience, ends: &mut watch::Receiver<bool>) {
     let end = async {
-        // Its sender goes with the process.
+        // The sender lives as long as the process.
         let _ = ends.wait_for(|ends| *ends).await;
     };
     match patience {

@@ -1,5 +1,5 @@
-//! What one task of a client does: locks of every kind, held, nested, dropped half-way, given back or let go.
-//! What befalls the client meanwhile is `fate.rs`.
+//! Task of a client: acquires locks of every kind, holds and nests them, drops futures half-way, and releases or drops the
+//! guards.
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;
@@ -13,15 +13,15 @@ use tenure::{Client, Error, Guard, Lock, Owner, multi};
 use tenure_backend::{ClaimId, Fairness, HANDOVER_WINDOW, Instant, LockKey, Mode};
 use tenure_testkit::{Dice, EventKind};
 
-use crate::calm::Waits;
-use crate::world::{Climate, Hold, World};
+use crate::liveness::Waiter;
+use crate::simulation::{ObservedHold, Parameters, Simulation};
 
-/// How often a holder is asked whether it believes, at least.
+/// Maximum interval at which a guard is asked whether it is held.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// One task of one client.
+/// Task of a client.
 pub(crate) struct Actor {
-    pub(crate) world: Arc<World>,
+    pub(crate) sim: Arc<Simulation>,
     pub(crate) client: Client,
     pub(crate) number: usize,
     pub(crate) owner: u64,
@@ -29,8 +29,8 @@ pub(crate) struct Actor {
     pub(crate) dice: Dice,
 }
 
-/// What a task asks for.
-struct Ask {
+/// Lock that a task acquires next.
+struct LockPlan {
     key: LockKey,
     mode: Mode,
     fair: bool,
@@ -38,7 +38,7 @@ struct Ask {
 }
 
 impl Actor {
-    /// Does `turns` things, one after the other; nothing while its client is paused.
+    /// Acquires and releases locks `turns` times. It does nothing while its client is paused.
     pub(crate) async fn run(mut self, turns: u64) {
         for _ in 0..turns {
             let rest = self.ms(120);
@@ -56,16 +56,16 @@ impl Actor {
     }
 
     async fn wait(&self, time: Duration) {
-        // sleep: time is paused, and this is the client's own work.
+        // sleep: tokio's time is paused, so this advances simulated time by the client's work.
         tokio::time::sleep(time).await;
-        self.world.runs(self.number).await;
+        self.sim.runs(self.number).await;
     }
 
-    /// Polls `work` only while the client runs.
+    /// Polls `work` only while the client is not paused.
     async fn alive<F: Future>(&self, work: F) -> F::Output {
         let mut work = pin!(work);
         loop {
-            let mut runs = pin!(self.world.runs(self.number));
+            let mut runs = pin!(self.sim.runs(self.number));
             let polled = poll_fn(|cx| {
                 Poll::Ready(match runs.as_mut().poll(cx) {
                     Poll::Pending => None,
@@ -75,7 +75,7 @@ impl Actor {
             match polled.await {
                 Some(Poll::Ready(output)) => return output,
                 Some(Poll::Pending) => {
-                    // Woken by the work's own waker, which was this task's.
+                    // `work` has stored this task's waker, and wakes it.
                     poll_fn({
                         let mut first = true;
                         move |_| {
@@ -93,7 +93,7 @@ impl Actor {
         }
     }
 
-    fn ask(&mut self) -> Ask {
+    fn ask(&mut self) -> LockPlan {
         let at = self.dice.below(self.keys.len() as u64);
         let (key, kind) = self.keys[usize::try_from(at).unwrap_or(0)].clone();
         let permits = |take: u64| Mode::Permits {
@@ -110,10 +110,10 @@ impl Actor {
             _ => permits(1 + self.dice.below(3)),
         };
         let fair = self.dice.chance(35);
-        let climate = &self.world.climate;
-        let steps = self.dice.below(u64::from(Climate::LEASE_STEPS));
-        let lease = climate.lease + climate.lease_step * u32::try_from(steps).unwrap_or(0);
-        Ask {
+        let parameters = &self.sim.parameters;
+        let steps = self.dice.below(u64::from(Parameters::LEASE_STEPS));
+        let lease = parameters.lease + parameters.lease_step * u32::try_from(steps).unwrap_or(0);
+        LockPlan {
             key,
             mode,
             fair,
@@ -127,34 +127,34 @@ impl Actor {
         let patience = self.dice.below(3);
         let limit = self.ms(600);
         let dropped_after = self.dice.chance(25).then(|| self.ms(80));
-        let attempt = self.world.invoke(&ask.key, self.owner, ask.mode);
+        let attempt = self.sim.invoke(&ask.key, self.owner, ask.mode);
         let tries = patience >= 2;
         if !tries {
-            self.world.waits(attempt, self.waits(&ask));
+            self.sim.waits(attempt, self.waits(&ask));
         }
         let lock = self.alive(lock(&self.client, &ask, owner.as_ref(), patience, limit));
         let got = match dropped_after {
             Some(time) => tokio::time::timeout(time, lock).await.ok(),
             None => Some(lock.await),
         };
-        self.world.waits_no_more(attempt);
+        self.sim.waits_no_more(attempt);
         match got {
             Some(Ok(Some(guard))) => {
                 let hold = self.hold(attempt, guard, ask.lease);
                 self.use_it(&hold, &ask, owner.as_ref()).await;
                 self.give_back(&hold).await;
             }
-            Some(Ok(None) | Err(Error::Timeout)) => self.world.record(attempt, EventKind::Failed),
-            Some(Err(error)) if error.is_transient() => self.world.record(attempt, EventKind::Unknown),
+            Some(Ok(None) | Err(Error::Timeout)) => self.sim.record(attempt, EventKind::Failed),
+            Some(Err(error)) if error.is_transient() => self.sim.record(attempt, EventKind::Unknown),
             Some(Err(error)) => self
-                .world
+                .sim
                 .violated("L2", format!("an attempt ended with {error:?}")),
-            None => self.world.record(attempt, EventKind::Unknown),
+            None => self.sim.record(attempt, EventKind::Unknown),
         }
     }
 
-    fn waits(&self, ask: &Ask) -> Waits {
-        Waits {
+    fn waits(&self, ask: &LockPlan) -> Waiter {
+        Waiter {
             client: self.number,
             key: ask.key.clone(),
             mode: ask.mode,
@@ -171,65 +171,67 @@ impl Actor {
         if asks[0].key == asks[1].key {
             return;
         }
-        let world = self.world.clone();
+        let sim = self.sim.clone();
         let attempts = asks
             .each_ref()
-            .map(|ask| world.invoke(&ask.key, self.owner, ask.mode));
+            .map(|ask| sim.invoke(&ask.key, self.owner, ask.mode));
         let members = asks.each_ref().map(|ask| member(&self.client, ask));
         let limit = self.ms(800);
         let got = self.alive(multi(members).lock_within(limit)).await;
         match got {
             Ok(guards) => {
-                // The members are believed together, and given back together.
+                // All members are held and released together.
                 let ids: Vec<ClaimId> = guards.members().iter().map(|guard| guard.claim().id).collect();
                 for (guard, attempt) in guards.members().iter().zip(attempts) {
                     if self.acquired(attempt, guard).is_some() {
-                        self.world.record(attempt, EventKind::Lost);
+                        self.sim.record(attempt, EventKind::Lost);
                     }
                 }
                 for (attempt, id) in attempts.iter().zip(ids) {
-                    self.world.record(*attempt, EventKind::ReleaseInvoked);
-                    self.world.lets_go(id);
+                    self.sim.record(*attempt, EventKind::ReleaseInvoked);
+                    self.sim.lets_go(id);
                 }
                 let _ = self.alive(guards.unlock()).await;
             }
             Err(_) => attempts
                 .iter()
-                .for_each(|attempt| self.world.record(*attempt, EventKind::Failed)),
+                .for_each(|attempt| self.sim.record(*attempt, EventKind::Failed)),
         }
     }
 
-    /// The attempt was answered with a guard; since when the store has kept nothing of it.
+    /// Records a grant. If the claim had already been evicted or lost, returns the time of that.
     fn acquired(&self, attempt: u64, guard: &Guard) -> Option<Instant> {
-        let (id, token, now) = (guard.claim().id, guard.token(), self.world.now());
+        let (id, token, now) = (guard.claim().id, guard.token(), self.sim.now());
         let (void, passed) = {
-            let claims = self.world.claims.lock();
+            let claims = self.sim.claims.lock();
             (claims.void_since(id), claims.was_passed(id, token))
         };
-        self.world.takes(id);
-        // A grant whose answer was on its way when the claim was taken away is believed until a renewal says so: its
-        // token, and nobody's belief.
+        self.sim.takes(id);
+        // If the claim ended in the store while the reply was under way, the holder learns it only at the next renewal. Then
+        // the checker gets the token, but no holding period.
         let until = if void.is_some() {
             Instant::ORIGIN
         } else {
             Instant::NEVER
         };
-        self.world.record(attempt, EventKind::Acquired { token, until });
+        self.sim.record(attempt, EventKind::Acquired { token, until });
         if !guard.is_held() {
-            self.world
-                .violated("V1", "a grant that was dead already was returned");
+            self.sim
+                .violated("V1", "a grant was returned that had already ended");
         }
         if void.is_some_and(|since| passed && now - since >= HANDOVER_WINDOW) {
-            self.world
-                .violated("V3", "a claim was passed on 10 ms after it had been taken away");
+            self.sim.violated(
+                "V3",
+                "a claim was handed over locally 10 ms after it had ended in the store",
+            );
         }
         void
     }
 
-    /// From here on the lock is observed.
-    fn hold(&self, attempt: u64, guard: Guard, lease: Duration) -> Arc<Hold> {
+    /// Starts to observe a granted lock.
+    fn hold(&self, attempt: u64, guard: Guard, lease: Duration) -> Arc<ObservedHold> {
         let void = self.acquired(attempt, &guard);
-        let hold = Arc::new(Hold {
+        let hold = Arc::new(ObservedHold {
             attempt,
             client: self.number,
             lease,
@@ -239,18 +241,18 @@ impl Actor {
             lost: AtomicBool::new(false),
         });
         if void.is_some() {
-            self.world.lose(&hold);
+            self.sim.lose(&hold);
         }
-        self.world.holds.lock().push(hold.clone());
-        tokio::spawn(observe(self.world.clone(), hold.clone()));
+        self.sim.holds.lock().push(hold.clone());
+        tokio::spawn(observe(self.sim.clone(), hold.clone()));
         hold
     }
 
-    async fn use_it(&mut self, hold: &Arc<Hold>, ask: &Ask, owner: Option<&Owner>) {
-        let time = self.ms(self.world.climate.hold_ms);
+    async fn use_it(&mut self, hold: &Arc<ObservedHold>, ask: &LockPlan, owner: Option<&Owner>) {
+        let time = self.ms(self.sim.parameters.hold_ms);
         self.wait(time / 2).await;
         self.write(hold, ask);
-        if self.dice.chance(self.world.climate.verifies) {
+        if self.dice.chance(self.sim.parameters.verifies) {
             self.verify(hold).await;
         }
         if let Some(owner) = owner.filter(|_| !matches!(ask.mode, Mode::Permits { .. })) {
@@ -259,7 +261,7 @@ impl Actor {
                 .await;
             let held = hold.guard.lock().as_ref().is_some_and(|guard| guard.is_held());
             if held && !matches!(again, Ok(Some(_))) {
-                self.world
+                self.sim
                     .violated("L2", format!("re-entry was refused: {again:?}"));
             }
         }
@@ -267,22 +269,22 @@ impl Actor {
         self.write(hold, ask);
     }
 
-    /// Asks the store: what was taken away before is not confirmed.
-    async fn verify(&self, hold: &Hold) {
+    /// Calls `verify`, which must not confirm a claim that had ended before.
+    async fn verify(&self, hold: &ObservedHold) {
         let Some(guard) = hold.guard.lock().clone() else {
             return;
         };
-        let void_since = || self.world.claims.lock().void_since(guard.claim().id);
+        let void_since = || self.sim.claims.lock().void_since(guard.claim().id);
         let since = void_since();
-        // Unless a store that had lost its data holds it again.
+        // A store that lost its data may have granted the claim again meanwhile.
         if self.alive(guard.verify()).await.is_ok() && since.is_some() && void_since() == since {
-            self.world
-                .violated("V2", "the store confirmed a claim that had been taken away");
+            self.sim
+                .violated("V2", "the store confirmed a claim that had ended");
         }
     }
 
-    /// Writes to the guarded resource, believing or not, as a holder that was paused does.
-    fn write(&self, hold: &Hold, ask: &Ask) {
+    /// Writes to the guarded resource without checking the guard, as a paused holder does.
+    fn write(&self, hold: &ObservedHold, ask: &LockPlan) {
         let (token, held) = match hold.guard.lock().as_ref() {
             Some(guard) => (guard.token(), guard.is_held()),
             None => return,
@@ -291,25 +293,25 @@ impl Actor {
         let Some(token) = token.filter(|_| alone) else {
             return;
         };
-        let accepted = self.world.write(hold.attempt, &ask.key, token);
+        let accepted = self.sim.write(hold.attempt, &ask.key, token);
         if held && !accepted && !hold.lost.load(Ordering::Relaxed) {
-            self.world
-                .violated("V3", "the write of a holder that believes was refused as older");
+            self.sim
+                .violated("V3", "the write of a current holder was refused as older");
         }
     }
 
-    async fn give_back(&mut self, hold: &Hold) {
+    async fn give_back(&mut self, hold: &ObservedHold) {
         let confirmed = self.dice.chance(60);
-        // Belief may have ended since its observer looked last.
+        // The local deadline may have passed since the observer's last check.
         let seen = *hold.until.lock();
-        if hold.look(&self.world).is_none() {
-            self.world.lose_at(hold, seen);
+        if hold.look(&self.sim).is_none() {
+            self.sim.lose_at(hold, seen);
         }
-        self.world.record(hold.attempt, EventKind::ReleaseInvoked);
-        // Nobody else keeps it: the observer looks at it and lets it go.
+        self.sim.record(hold.attempt, EventKind::ReleaseInvoked);
+        // This is the only reference: the observer holds the guard only during a check.
         let guard = hold.guard.lock().take().and_then(Arc::into_inner);
         if let Some(guard) = &guard {
-            self.world.lets_go(guard.claim().id);
+            self.sim.lets_go(guard.claim().id);
         }
         if let Some(guard) = guard.filter(|_| confirmed) {
             let given_up_after = self.dice.chance(20).then(|| self.ms(10));
@@ -324,7 +326,7 @@ impl Actor {
 
 async fn lock(
     client: &Client,
-    ask: &Ask,
+    ask: &LockPlan,
     owner: Option<&Owner>,
     patience: u64,
     limit: Duration,
@@ -361,7 +363,7 @@ async fn lock(
     }
 }
 
-fn member(client: &Client, ask: &Ask) -> Lock {
+fn member(client: &Client, ask: &LockPlan) -> Lock {
     let key = ask.key.as_str();
     match ask.mode {
         Mode::Exclusive => client.mutex(key).lease(ask.lease).into(),
@@ -374,35 +376,35 @@ fn member(client: &Client, ask: &Ask) -> Lock {
     }
 }
 
-/// Asks a held lock again and again whether it is believed, as its holder would who runs all the time.
-async fn observe(world: Arc<World>, hold: Arc<Hold>) {
+/// Asks a guard repeatedly whether it is held, as a holder would that is never paused.
+async fn observe(sim: Arc<Simulation>, hold: Arc<ObservedHold>) {
     let mut was_lost = false;
     loop {
-        // Nobody looks at the very moment in which belief ends, so the end is the deadline that was seen last.
+        // No check happens exactly at the local deadline, so the latest known deadline is recorded as the end.
         let seen = *hold.until.lock();
-        let until = hold.look(&world);
+        let until = hold.look(&sim);
         if until.is_some() && was_lost {
-            world.violated("V2", "a lost lock is held again");
+            sim.violated("V2", "a lost lock is held again");
         }
         was_lost |= until.is_none();
         let overdue = hold
             .taken
             .lock()
-            .is_some_and(|taken| world.now() - taken > hold.lease);
+            .is_some_and(|taken| sim.now() - taken > hold.lease);
         match until {
             None if hold.guard.lock().is_none() => return,
-            None => world.lose_at(&hold, seen),
-            Some(_) if overdue && !world.is_dead(hold.client) => {
-                return world.violated("V2", "held a whole lease after it was taken away");
+            None => sim.lose_at(&hold, seen),
+            Some(_) if overdue && !sim.is_dead(hold.client) => {
+                return sim.violated("V2", "held a whole lease after the claim had ended in the store");
             }
             Some(_) if !hold.lost.load(Ordering::Relaxed) => {
-                let since = world.now();
-                world.record(hold.attempt, EventKind::Sampled { since, held: true });
+                let since = sim.now();
+                sim.record(hold.attempt, EventKind::Sampled { since, held: true });
             }
             Some(_) => {}
         }
-        let next = until.map_or(LOOK * 5, |until| (until - world.now()).min(LOOK));
-        // sleep: time is paused; a timer ticks in milliseconds, so that the deadline has passed when it fires.
+        let next = until.map_or(LOOK * 5, |until| (until - sim.now()).min(LOOK));
+        // sleep: tokio's time is paused. Timers tick in milliseconds; one more ensures that the deadline has passed.
         tokio::time::sleep(next + Duration::from_millis(1)).await;
     }
 }

@@ -1,5 +1,4 @@
-//! What is written down of a world as it happens. It becomes text only when somebody reads it.
-//! Attempts and beliefs are the checker's events; `world.rs` sorts both into one story.
+//! Log entries of a simulation, formatted only when the log is shown. `simulation.rs` merges them with the checker's events.
 
 use std::time::Duration;
 
@@ -7,10 +6,10 @@ use tenure_backend::{
     AcquireReply, Cause, HolderId, ReleaseReply, ReleaseRequest, ReleaseTarget, RenewReply,
 };
 
-/// One thing that happened beside the attempts themselves.
+/// Log entry other than an event of the history.
 #[derive(Clone, Debug)]
 #[expect(dead_code, reason = "it is read as text, by Debug")]
-pub(crate) enum Note {
+pub(crate) enum LogEntry {
     Paused {
         client: usize,
         time: Duration,
@@ -34,11 +33,11 @@ pub(crate) enum Note {
         rule: &'static str,
         what: String,
     },
-    /// The store answered where the claim stands, whether or not its client ever hears it.
+    /// Reply of the store to a poll, whether or not it reaches the client.
     Stands {
         client: usize,
         claim: u64,
-        standing: Word,
+        standing: ReplySummary,
     },
     Renewed {
         client: usize,
@@ -50,12 +49,12 @@ pub(crate) enum Note {
         who: Option<u64>,
         cause: &'static str,
         freed: Vec<String>,
-        successor: Option<(u64, Word)>,
+        successor: Option<(u64, ReplySummary)>,
     },
 }
 
-impl Note {
-    /// What the store did on behalf of a release.
+impl LogEntry {
+    /// Entry for a release that the store carried out.
     pub(crate) fn released(client: usize, departure: &ReleaseRequest, answer: &ReleaseReply) -> Option<Self> {
         let ReleaseReply::Done { freed, successor, .. } = answer else {
             return None;
@@ -65,7 +64,7 @@ impl Note {
             HolderId::Foreign(id) => id.to_string(),
         };
         let successor = departure.successor.as_ref().zip(successor.as_ref());
-        Some(Note::Released {
+        Some(LogEntry::Released {
             client,
             who: match &departure.target {
                 ReleaseTarget::Claim(claim) => Some(claim.id.number()),
@@ -83,7 +82,7 @@ impl Note {
     }
 
     pub(crate) fn renewed(client: usize, claim: u64, answer: &RenewReply) -> Self {
-        Note::Renewed {
+        LogEntry::Renewed {
             client,
             claim,
             alive: matches!(answer, RenewReply::Alive { .. }),
@@ -91,23 +90,23 @@ impl Note {
     }
 }
 
-/// A standing without its tokens, which come from the wall clock.
+/// Reply to a poll without its tokens, whose values depend on the wall clock.
 #[derive(Clone, Copy, Debug)]
 #[expect(dead_code, reason = "it is read as text, by Debug")]
-pub(crate) enum Word {
+pub(crate) enum ReplySummary {
     Granted { lease: Duration },
-    Waits { poll_after: Duration },
+    Waiter { poll_after: Duration },
     Other(&'static str),
 }
 
-pub(crate) fn word(standing: &AcquireReply) -> Word {
+pub(crate) fn word(standing: &AcquireReply) -> ReplySummary {
     match standing {
-        AcquireReply::Granted(grant) => Word::Granted { lease: grant.lease },
-        AcquireReply::Waiting { poll_after, .. } => Word::Waits {
+        AcquireReply::Granted(grant) => ReplySummary::Granted { lease: grant.lease },
+        AcquireReply::Waiting { poll_after, .. } => ReplySummary::Waiter {
             poll_after: *poll_after,
         },
-        AcquireReply::Ended => Word::Other("ended"),
-        AcquireReply::TooLate => Word::Other("too late"),
-        AcquireReply::Recovering => Word::Other("recovering"),
+        AcquireReply::Ended => ReplySummary::Other("ended"),
+        AcquireReply::TooLate => ReplySummary::Other("too late"),
+        AcquireReply::Recovering => ReplySummary::Other("recovering"),
     }
 }

@@ -1,21 +1,20 @@
-//! Seeded simulation: the real engine of several clients over the memory store, in bad weather, on paused time.
-//! Single promises are tested in `tests/engine`; real processes and real stores are not simulated.
+//! Seeded simulation: several clients with the real engine over the memory store, with random faults, on paused time.
 //!
-//! Each seed draws a world: clients, keys, modes, locks that wait, try, nest, come in pairs or are dropped half-way,
-//! and what befalls them: pauses, jumps of a client's clock, lost replies, late duplicates, lost and spurious wakes,
-//! evictions, restarts of the store with and without its data, and death. Then the weather ends, and it is judged; the
-//! rules, and which planted bug is found after how many seeds, are in `README.md`.
+//! Each seed decides the clients, keys and modes, the locks that tasks acquire, and the faults: pauses, jumps of a client's
+//! clock, lost replies, repeated requests, lost and spurious wake-ups, evictions, restarts of the store with and without
+//! its data, and the death of a client. Then the faults end, and the rules are checked. `README.md` has the rules, and the
+//! number of seeds after which each planted bug is found.
 //!
-//! `TENURE_SEED=n` shows one world, `TENURE_SEEDS=n` runs so many. The same seed is the same world, to the letter.
+//! `TENURE_SEED=n` shows one simulation, and `TENURE_SEEDS=n` sets the number of seeds. The same seed gives the same log.
 
 mod actor;
-mod calm;
 mod claims;
-mod fate;
+mod connection;
+mod liveness;
 mod log;
 mod queues;
-mod spy;
-mod world;
+mod seed_run;
+mod simulation;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -26,13 +25,13 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 
-/// How many seeds the test command runs.
+/// Default number of seeds.
 const SEEDS: u64 = 10_000;
-/// After so many seeds that broke a rule no more are looked for.
+/// Number of failing seeds after which the search stops.
 const ENOUGH: usize = 20;
-/// How long a world may take, though it takes milliseconds.
+/// Real time after which a simulation counts as stuck. It usually takes milliseconds.
 const REST: Duration = Duration::from_secs(60);
-/// How much of a world's log a failure shows; `TENURE_SEED` shows all.
+/// Number of log lines that a failure shows. `TENURE_SEED` shows all.
 const TAIL: usize = 150;
 
 fn number(name: &str) -> Option<u64> {
@@ -43,7 +42,7 @@ fn number(name: &str) -> Option<u64> {
     )
 }
 
-/// What is known of a sweep while it runs.
+/// Shared state of the threads that run seeds.
 #[derive(Debug, Default)]
 struct Sweep {
     next: AtomicU64,
@@ -59,15 +58,15 @@ impl Sweep {
                 return;
             }
             self.running.lock().insert(seed);
-            let violations = fate::run(seed).violations;
+            let violations = seed_run::run(seed).violations;
             self.running.lock().remove(&seed);
-            // Nobody listens any more once enough is known.
+            // The receiver is gone once enough failing seeds were found.
             let _ = tell.send((seed, violations));
         }
     }
 }
 
-/// Runs so many seeds, on every processor; those that broke a rule, in order, each with what it broke.
+/// Runs seeds on all processors. Returns the failing seeds with their violations, sorted by seed.
 fn sweep(seeds: u64) -> Vec<(u64, Vec<String>)> {
     let sweep = Arc::new(Sweep::default());
     let (tell, told) = mpsc::channel();
@@ -83,13 +82,16 @@ fn sweep(seeds: u64) -> Vec<(u64, Vec<String>)> {
             Ok(_) => {}
             Err(RecvTimeoutError::Disconnected) => {
                 let left = sweep.running.lock();
-                assert!(left.is_empty(), "the worlds of these seeds panicked: {left:?}");
+                assert!(
+                    left.is_empty(),
+                    "the simulations of these seeds panicked: {left:?}"
+                );
                 break;
             }
-            // Its tasks wake each other for ever, and virtual time stands still. Its thread ends with the process.
+            // The tasks wake each other forever, so that paused time does not advance. The thread ends with the process.
             Err(RecvTimeoutError::Timeout) => {
                 panic!(
-                    "the worlds of these seeds never come to rest: {:?}",
+                    "the simulations of these seeds never end: {:?}",
                     sweep.running.lock()
                 )
             }
@@ -108,11 +110,11 @@ fn no_seed_breaks_a_rule() {
         .iter()
         .map(|(seed, broken)| format!("seed {seed}: {}", broken.join("\n    ")))
         .collect();
-    let log = fate::run(*first).log();
+    let log = seed_run::run(*first).log();
     let lines: Vec<&str> = log.lines().collect();
     let tail = &lines[lines.len().saturating_sub(TAIL)..];
     panic!(
-        "{}\n\nthe log of seed {first} ends so:\n{}\n\nagain: TENURE_SEED={first} cargo test -p tenure --test simulation one_world -- --nocapture",
+        "{}\n\nthe log of seed {first} ends with:\n{}\n\nagain: TENURE_SEED={first} cargo test -p tenure --test simulation one_seed -- --nocapture",
         rules.join("\n"),
         tail.join("\n"),
     );
@@ -120,7 +122,7 @@ fn no_seed_breaks_a_rule() {
 
 #[test]
 fn one_seed_is_shown_with_its_log() {
-    let outcome = fate::run(number("TENURE_SEED").unwrap_or(1));
+    let outcome = seed_run::run(number("TENURE_SEED").unwrap_or(1));
     println!("{}", outcome.log());
     assert_eq!(outcome.violations, Vec::<String>::new());
 }
@@ -128,6 +130,10 @@ fn one_seed_is_shown_with_its_log() {
 #[test]
 fn the_same_seed_gives_the_same_log() {
     for seed in 0..50 {
-        assert_eq!(fate::run(seed).log(), fate::run(seed).log(), "seed {seed}");
+        assert_eq!(
+            seed_run::run(seed).log(),
+            seed_run::run(seed).log(),
+            "seed {seed}"
+        );
     }
 }

@@ -1,65 +1,65 @@
-//! The trial: the history of all workers together, as far as it can be held against the store, before the checker.
+//! Merges the logs of all workers into one history, applies the exemptions, and runs the checker.
 
 use tenure::backend::Hazard;
 use tenure_testkit::{Event, EventKind, check};
 
-use super::attempts::{attempts, bury};
+use super::attempts::{attempts, end_dead_attempts};
 use super::exemptions::Exemptions;
 use super::finding::Finding;
-use crate::control::{Deed, Worked};
-use crate::log::{Note, Noted};
+use crate::control::{InjectedFault, WorkerRun};
+use crate::log::{Observation, ObservationKind};
 
-/// What was found, and what it was found in.
+/// Findings and counts of a run.
 #[derive(Clone, Debug, Default)]
 pub struct Verdict {
-    /// What the run is guilty of.
+    /// Violated laws.
     pub findings: Vec<Finding>,
-    /// How often a lock was granted.
+    /// Number of grants.
     pub grants: usize,
     pub(crate) samples: usize,
-    /// Writes that the fenced registers took.
+    /// Writes that the fenced registers accepted.
     pub(crate) accepted: usize,
-    /// Writes that they refused as older.
+    /// Writes that the fenced registers refused because of older tokens.
     pub refused: usize,
-    /// Writes to the counters that nothing fences.
+    /// Writes to the unfenced counters.
     pub(crate) bumped: usize,
-    /// Waits in fair queues, and those of them that were disturbed.
+    /// Waits in fair queues, and the number of disturbed ones.
     pub(crate) waits: usize,
     pub(crate) disturbed: usize,
-    /// Attempts whose belief was pardoned.
-    pub(crate) pardoned: usize,
+    /// Attempts with an exempted holding period.
+    pub(crate) exempted: usize,
 }
 
-/// Judges what the workers wrote down; `hazards` are those that the store's profile names.
+/// Checks the logs of the workers. `hazards` are those that the store's profile lists.
 pub(crate) fn judge(
     mut events: Vec<Event>,
-    notes: &[Note],
-    worked: &[Worked],
-    deeds: &[Deed],
+    notes: &[Observation],
+    worked: &[WorkerRun],
+    fault_log: &[InjectedFault],
     hazards: &[Hazard],
 ) -> Verdict {
     let some = |is: fn(&EventKind) -> bool| events.iter().filter(|event| is(&event.kind)).count();
-    let noted = |what: Noted| notes.iter().filter(|note| note.what == what).count();
+    let noted = |what: ObservationKind| notes.iter().filter(|note| note.what == what).count();
     let mut verdict = Verdict {
         grants: some(|what| matches!(what, EventKind::Acquired { .. })),
         samples: some(|what| matches!(what, EventKind::Sampled { .. })),
         accepted: some(|what| matches!(what, EventKind::Accepted { .. })),
-        refused: noted(Noted::Refused),
-        bumped: noted(Noted::Bumped),
+        refused: noted(ObservationKind::Refused),
+        bumped: noted(ObservationKind::Bumped),
         ..Verdict::default()
     };
-    bury(&mut events, worked);
+    end_dead_attempts(&mut events, worked);
     let attempts = attempts(&events, notes);
     let mut exemptions = Exemptions::default();
-    exemptions.places(&attempts, &events, notes, worked, deeds);
-    exemptions.beliefs(&attempts, deeds, hazards);
+    exemptions.places(&attempts, &events, notes, worked, fault_log);
+    exemptions.beliefs(&attempts, fault_log, hazards);
     exemptions.apply(&mut events);
     verdict.waits = attempts
         .values()
         .filter(|attempt| attempt.queued.is_some())
         .count();
     verdict.disturbed = exemptions.count(|exemption| exemption.place);
-    verdict.pardoned = exemptions.count(|exemption| exemption.belief.is_some());
+    verdict.exempted = exemptions.count(|exemption| exemption.belief.is_some());
     for event in &mut events {
         if let EventKind::Acquired { until, .. } = &mut event.kind {
             *until = attempts[&event.attempt].extended.max(*until);

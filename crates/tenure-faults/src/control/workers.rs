@@ -1,4 +1,4 @@
-//! The workers: one process on each seat, and another in its place when it is killed.
+//! Worker processes of a run. Each has a numbered seat; when it is killed, another worker takes the seat.
 
 use std::io;
 use std::path::Path;
@@ -8,14 +8,14 @@ use tenure::Instant;
 use tenure_servers::Process;
 use tokio::time::sleep;
 
-use super::sight::Sight;
+use super::log_reader::LogReader;
 use crate::log::now;
 use crate::worker::Args;
 
-/// How often a worker, or the store, is looked at while something is waited for.
+/// Interval of checks while waiting for a condition.
 const PACE: Duration = Duration::from_millis(2);
 
-/// Looks again and again until there is something to see; `None` if there was nothing within the limit.
+/// Calls `look` until it returns a value. Returns `None` after the time limit.
 pub(crate) async fn within<T>(
     limit: Duration,
     mut look: impl AsyncFnMut() -> io::Result<Option<T>>,
@@ -30,38 +30,38 @@ pub(crate) async fn within<T>(
     }
 }
 
-/// A process that works or has worked. The first has the number 1.
+/// Identity of a running or ended worker process. Numbers start at 1.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Worked {
+pub(crate) struct WorkerRun {
     pub(crate) number: u64,
     pub(crate) seat: usize,
-    /// When it was known to be dead, if it was killed.
+    /// Time by which it was dead, if it was killed.
     pub(crate) died: Option<Instant>,
 }
 
-/// A worker, what can be seen of it, and what it was told.
+/// Worker process with its log and its arguments.
 #[derive(Debug)]
 struct Worker {
-    worked: Worked,
+    worked: WorkerRun,
     process: Process,
-    sight: Sight,
+    sight: LogReader,
     args: Args,
 }
 
-/// All workers of a run.
+/// All worker processes of a run.
 #[derive(Debug)]
-pub(crate) struct Crew {
+pub(crate) struct Workers {
     program: String,
-    /// Who works at present.
+    /// Current worker of each seat.
     seats: Vec<Worker>,
-    /// Those that were killed and replaced.
+    /// Workers that were killed and replaced.
     replaced: Vec<Worker>,
 }
 
-impl Crew {
-    /// Starts a worker of that program for each of the arguments, which differ in their URL.
-    pub(crate) fn start(program: &Path, workers: Vec<Args>) -> io::Result<Crew> {
-        let mut crew = Crew {
+impl Workers {
+    /// Starts a worker process for each element of `workers`.
+    pub(crate) fn start(program: &Path, workers: Vec<Args>) -> io::Result<Workers> {
+        let mut crew = Workers {
             program: program.display().to_string(),
             seats: Vec::new(),
             replaced: Vec::new(),
@@ -76,10 +76,10 @@ impl Crew {
     fn launch(&self, seat: usize, mut args: Args) -> io::Result<Worker> {
         args.process = (self.seats.len() + self.replaced.len()) as u64 + 1;
         let log = args.log();
-        let sight = Sight::of(&log)?;
+        let sight = LogReader::of(&log)?;
         let json = serde_json::to_string(&args)?;
         let process = Process::start(&self.program, &[json], &[], &log.with_extension("err"))?;
-        let worked = Worked {
+        let worked = WorkerRun {
             number: args.process,
             seat,
             died: None,
@@ -104,11 +104,11 @@ impl Crew {
         self.seats[seat].process.resume();
     }
 
-    /// Kills the worker; answers when it was dead. One that has ended by itself is an error.
+    /// Kills a worker, and returns the time by which it was dead. Fails if it had already exited by itself.
     pub(crate) fn kill(&mut self, seat: usize) -> io::Result<Instant> {
         let worker = &mut self.seats[seat];
         if !worker.process.is_running() {
-            return Err(io::Error::other(self.deserters().join("\n")));
+            return Err(io::Error::other(self.exited_workers().join("\n")));
         }
         worker.process.kill();
         let dead = now();
@@ -116,7 +116,7 @@ impl Crew {
         Ok(dead)
     }
 
-    /// Starts a worker in the place of a dead one.
+    /// Starts a new worker on the seat of a dead one.
     pub(crate) fn fill(&mut self, seat: usize) -> io::Result<()> {
         let worker = self.launch(seat, self.seats[seat].args.clone())?;
         self.replaced
@@ -124,15 +124,15 @@ impl Crew {
         Ok(())
     }
 
-    /// What can be seen of the worker on that seat, at this moment.
-    pub(crate) fn look(&mut self, seat: usize) -> io::Result<&Sight> {
+    /// Reads the new lines of a worker's log.
+    pub(crate) fn look(&mut self, seat: usize) -> io::Result<&LogReader> {
         let sight = &mut self.seats[seat].sight;
         sight.look()?;
         Ok(sight)
     }
 
-    /// Whether that can be seen of any who works at present.
-    pub(crate) fn shows(&mut self, what: impl Fn(&Sight) -> bool) -> io::Result<bool> {
+    /// Returns whether `what` holds for the log of any current worker.
+    pub(crate) fn shows(&mut self, what: impl Fn(&LogReader) -> bool) -> io::Result<bool> {
         for seat in 0..self.seats() {
             if what(self.look(seat)?) {
                 return Ok(true);
@@ -141,8 +141,8 @@ impl Crew {
         Ok(false)
     }
 
-    /// The workers that run no more although nobody ended them, with what they said.
-    pub(crate) fn deserters(&mut self) -> Vec<String> {
+    /// Workers that have exited by themselves, with their error output.
+    pub(crate) fn exited_workers(&mut self) -> Vec<String> {
         let gone = self.seats.iter_mut().filter_map(|worker| {
             let (number, said) = (worker.worked.number, worker.process.log());
             (!worker.process.is_running()).then(|| format!("worker {number} ended by itself: {said}"))
@@ -150,7 +150,7 @@ impl Crew {
         gone.collect()
     }
 
-    /// Asks all to end, and kills those that have not within the limit; answers how many that were.
+    /// Sends SIGTERM to all workers, and kills those that have not exited within the limit. Returns the number killed.
     pub(crate) async fn end(&mut self, limit: Duration) -> io::Result<usize> {
         for worker in &self.seats {
             worker.process.ask_to_end();
@@ -171,8 +171,8 @@ impl Crew {
         Ok(killed)
     }
 
-    /// All who have worked, with all that was seen of them.
-    pub(crate) fn seen(&mut self) -> io::Result<Vec<(Worked, &Sight)>> {
+    /// All current and replaced workers, with their complete logs.
+    pub(crate) fn seen(&mut self) -> io::Result<Vec<(WorkerRun, &LogReader)>> {
         let workers = self.replaced.iter_mut().chain(&mut self.seats);
         let seen = workers.map(|worker| {
             worker.sight.look()?;

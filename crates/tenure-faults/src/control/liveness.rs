@@ -1,4 +1,4 @@
-//! After the faults: everybody gets a lock, the dead are succeeded, and in the end nothing is left.
+//! Liveness checks after the faults: every task gets a lock, dead holders are succeeded, and nothing is left behind.
 
 use std::io;
 use std::num::NonZeroU32;
@@ -7,22 +7,21 @@ use std::time::Duration;
 use tenure::Client;
 use tenure::inspect::Query;
 
-use super::crew::{Crew, within};
+use super::workers::{Workers, within};
 use crate::judge::{Finding, Law};
 use crate::keys::LONGEST_LEASE;
 use crate::log::now;
 use crate::store::Store;
 
-/// What a takeover, or the end of a dead claim, may take beyond the lease: a poll, and a machine that does much else.
+/// Time beyond the lease for a takeover or an expiry: one poll, and delays on a busy machine.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// For how long it is tried to kill a worker that holds a lock. All its tasks may wait meanwhile behind others that keep
-/// theirs for as long as a lease.
+/// Time limit for finding a worker that holds a lock. Its tasks may all wait for other holders, each for up to a lease.
 const LOOKING: Duration = Duration::from_secs(20);
 
-/// L2: each task of each worker is granted a lock within the limit.
-pub(crate) async fn everybody_gets_a_lock(
-    crew: &mut Crew,
+/// L2: each task of each worker gets a lock within the limit.
+pub(crate) async fn every_task_gets_a_lock(
+    crew: &mut Workers,
     tasks: u64,
     limit: Duration,
 ) -> io::Result<Option<Finding>> {
@@ -46,9 +45,9 @@ pub(crate) async fn everybody_gets_a_lock(
     Ok(Some(Finding { law: Law::L2, what }))
 }
 
-/// L1: a worker is killed while it holds a lock, and another is granted that; how long it takes is added to `takeovers`.
-pub(crate) async fn somebody_takes_over(
-    crew: &mut Crew,
+/// L1: kills a worker that holds a lock, and waits until another is granted it. Adds the duration to `takeovers`.
+pub(crate) async fn a_dead_holder_is_succeeded(
+    crew: &mut Workers,
     seat: usize,
     takeovers: &mut Vec<Duration>,
 ) -> io::Result<Option<Finding>> {
@@ -57,7 +56,7 @@ pub(crate) async fn somebody_takes_over(
             return Ok(None);
         }
         let dead = crew.kill(seat)?;
-        // What it wrote last counts.
+        // The worker may have released the lock before it died, so its log is read again.
         let held = crew.look(seat)?.holds().cloned();
         crew.fill(seat)?;
         Ok(held.map(|key| (key, dead)))
@@ -79,7 +78,7 @@ pub(crate) async fn somebody_takes_over(
     Ok(None)
 }
 
-/// L4: the store shows neither holders nor waiters, once the dead ones' leases have ended, and then keeps nothing for ever.
+/// L4: after all leases have ended, the store shows no holder or waiter, and has no key without a time to live.
 pub(crate) async fn nothing_is_left(client: &Client, store: &Store) -> io::Result<Option<Finding>> {
     let mut what = String::new();
     let nothing = within(LONGEST_LEASE + GRACE, async || {

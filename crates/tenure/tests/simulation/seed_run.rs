@@ -1,4 +1,4 @@
-//! One seed's world from its making to its end, and the judgement on it.
+//! Runs the simulation of one seed, and checks the result.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,63 +11,63 @@ use tenure_testkit::{Chaos, Dice, FaultRates, FaultyBackend, Rule, check};
 use tokio::task::JoinHandle;
 
 use crate::actor::Actor;
-use crate::calm::{self, Death, nothing_is_left, watch_over};
-use crate::log::Note;
-use crate::spy::{Spy, Wire};
-use crate::world::{Climate, World};
+use crate::connection::{ClientConnection, StoreRecorder};
+use crate::liveness::{self, Death, nothing_is_left, watch_over};
+use crate::log::LogEntry;
+use crate::simulation::{Parameters, Simulation};
 
-/// How much later than a lease's end a waiter may be served when the weather has ended: a poll, a backoff, an offer.
+/// Time beyond the end of a lease until a waiter is granted the lock without faults: a poll, a backoff and an offer.
 const GRACE: Duration = Duration::from_millis(2_500);
-/// How long one turn of an actor takes at the most, once it holds.
+/// Maximum duration of an actor's turn once it holds the lock.
 const TURN: Duration = Duration::from_millis(700);
 
-/// What a seed led to.
+/// Result of a simulation.
 pub(crate) struct Outcome {
     pub(crate) violations: Vec<String>,
-    world: Arc<World>,
+    sim: Arc<Simulation>,
 }
 
 impl Outcome {
-    /// Everything that happened, in order.
+    /// Log of everything that happened, in order.
     pub(crate) fn log(&self) -> String {
-        self.world.text()
+        self.sim.text()
     }
 }
 
-/// Runs the world of that seed.
+/// Runs the simulation of a seed.
 pub(crate) fn run(seed: u64) -> Outcome {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()
         .start_paused(true)
         .build()
         .expect("a runtime can be made");
-    let world = runtime.block_on(live(seed));
-    // The guards of a client that died hold on to the world, as it holds on to them.
-    world.holds.lock().clear();
+    let sim = runtime.block_on(live(seed));
+    // Breaks the reference cycle between the simulation and the guards of a dead client.
+    sim.holds.lock().clear();
     drop(runtime);
-    judge(&world);
+    judge(&sim);
     Outcome {
-        violations: world.violations(),
-        world,
+        violations: sim.violations(),
+        sim,
     }
 }
 
-async fn live(seed: u64) -> Arc<World> {
+async fn live(seed: u64) -> Arc<Simulation> {
     let mut dice = Dice::new(seed);
     let clients = usize::try_from(2 + dice.below(4)).unwrap_or(2);
     let weathers: Vec<FaultRates> = (0..clients).map(|_| weather(&mut dice)).collect();
-    let world = World::new(clients, climate(&weathers, &mut dice));
+    let sim = Simulation::new(clients, parameters(&weathers, &mut dice));
     let keys: Vec<(LockKey, u64)> = (0..1 + dice.below(3))
         .map(|n| (LockKey::new(format!("k{n}")).expect("a good key"), dice.below(3)))
         .collect();
     let made: Vec<Client> = (0..clients)
-        .map(|number| client(&world, number, weathers[number], &mut dice))
+        .map(|number| client(&sim, number, weathers[number], &mut dice))
         .collect();
     let mut actors: Vec<(usize, JoinHandle<()>)> = Vec::new();
     for (number, client) in made.iter().enumerate() {
         for _ in 0..1 + dice.below(3) {
             let actor = Actor {
-                world: world.clone(),
+                sim: sim.clone(),
                 client: client.clone(),
                 number,
                 owner: actors.len() as u64 + 1,
@@ -77,11 +77,11 @@ async fn live(seed: u64) -> Arc<World> {
             actors.push((number, tokio::spawn(actor.run(1 + dice.below(4)))));
         }
     }
-    let operator = world.climate.purge.then(|| {
+    let operator = sim.parameters.evict_constantly.then(|| {
         let dice = Dice::new(dice.roll());
-        tokio::spawn(purge(made.clone(), keys.clone(), dice))
+        tokio::spawn(evict_constantly(made.clone(), keys.clone(), dice))
     });
-    let killed = strike(&world, &made, &keys, &mut dice).await;
+    let killed = inject_faults(&sim, &made, &keys, &mut dice).await;
     if let Some(operator) = operator {
         operator.abort();
     }
@@ -90,33 +90,33 @@ async fn live(seed: u64) -> Arc<World> {
             actor.abort();
         }
     }
-    world.calm_down();
+    sim.end_faults();
     let death = killed.map(|client| Death {
         client,
-        at: world.now(),
+        at: sim.now(),
     });
     let names: Vec<LockKey> = keys.iter().map(|(key, _)| key.clone()).collect();
-    let watch = tokio::spawn(watch_over(world.clone(), names.clone(), death));
-    // Every turn that is left may be served one after the other, behind a dead holder's lease.
+    let watch = tokio::spawn(watch_over(sim.clone(), names.clone(), death));
+    // In the worst case all remaining turns follow one after another, behind a dead holder's lease.
     let limit =
-        world.climate.longest_lease() * 2 + GRACE + TURN * u32::try_from(actors.len()).unwrap_or(0) * 4;
+        sim.parameters.longest_lease() * 2 + GRACE + TURN * u32::try_from(actors.len()).unwrap_or(0) * 4;
     let ended = async {
         for (_, actor) in &mut actors {
             if let Err(error) = actor.await
                 && error.is_panic()
             {
-                world.violated("panic", error.to_string());
+                sim.violated("panic", error.to_string());
             }
         }
     };
     if tokio::time::timeout(limit, ended).await.is_err() {
         let rule = if killed.is_some() { "L1 or L2" } else { "L2" };
-        world.violated(rule, "a task is stuck though all is calm");
-        return world;
+        sim.violated(rule, "a task is stuck although the faults have ended");
+        return sim;
     }
     watch.abort();
-    settle(&world, &made, killed, &names).await;
-    world
+    settle(&sim, &made, killed, &names).await;
+    sim
 }
 
 fn weather(dice: &mut Dice) -> FaultRates {
@@ -128,7 +128,7 @@ fn weather(dice: &mut Dice) -> FaultRates {
             repeats: 40,
             ..FaultRates::HIGH
         },
-        // Requests and answers are lost, but no wake-up.
+        // Requests and replies are lost, but no wake-ups.
         _ => FaultRates {
             fails_before: 25,
             loses_wake: 0,
@@ -138,7 +138,7 @@ fn weather(dice: &mut Dice) -> FaultRates {
     }
 }
 
-fn climate(weathers: &[FaultRates], dice: &mut Dice) -> Climate {
+fn parameters(weathers: &[FaultRates], dice: &mut Dice) -> Parameters {
     let ms = Duration::from_millis;
     let (lease, lease_step) = if dice.chance(75) {
         (ms(200), ms(100))
@@ -146,24 +146,24 @@ fn climate(weathers: &[FaultRates], dice: &mut Dice) -> Climate {
         (ms(1_000), ms(600))
     };
     let hold_ms = if dice.chance(70) { 500 } else { 25 };
-    let purge = dice.chance(20);
-    Climate {
+    let evict_constantly = dice.chance(20);
+    Parameters {
         lease,
         lease_step,
-        // Under an operator who never stops, locks are held so briefly that they are handed on in memory.
-        hold_ms: if purge { 15 } else { hold_ms },
-        verifies: if purge { 50 } else { 15 },
+        // With constant evictions, holds are so short that locks are handed over locally.
+        hold_ms: if evict_constantly { 15 } else { hold_ms },
+        verifies: if evict_constantly { 50 } else { 15 },
         loses_wakes: weathers.iter().any(|weather| weather.loses_wake > 0),
-        purge,
+        evict_constantly,
     }
 }
 
-fn client(world: &Arc<World>, number: usize, weather: FaultRates, dice: &mut Dice) -> Client {
-    let clock: Arc<dyn Clock> = Arc::new(world.bodies[number].clock.clone());
-    let spy = Spy {
-        world: world.clone(),
+fn client(sim: &Arc<Simulation>, number: usize, weather: FaultRates, dice: &mut Dice) -> Client {
+    let clock: Arc<dyn Clock> = Arc::new(sim.bodies[number].clock.clone());
+    let spy = StoreRecorder {
+        sim: sim.clone(),
         client: number,
-        stores: world
+        stores: sim
             .stores
             .iter()
             .map(|store| store.client(clock.clone()))
@@ -172,21 +172,21 @@ fn client(world: &Arc<World>, number: usize, weather: FaultRates, dice: &mut Dic
     let calm: Arc<dyn Backend> = Arc::new(FaultyBackend::new(spy));
     let weather = Arc::new(Chaos::new(calm.clone(), dice.roll(), weather));
     let profile = weather.profile().clone();
-    let wire = Wire {
-        world: world.clone(),
+    let wire = ClientConnection {
+        sim: sim.clone(),
         client: number,
         weather,
         calm,
         dice: Mutex::new(Dice::new(dice.roll())),
     };
-    let settings = seeded(Settings::default().label(calm::label(number)), name(dice));
+    let settings = seeded(Settings::default().label(liveness::label(number)), name(dice));
     let wire = FaultyBackend::new(wire).with_profile(profile);
     Client::new(Arc::new(wire), settings)
 }
 
-/// Lets misfortune happen for a while; who died of it.
-async fn strike(
-    world: &Arc<World>,
+/// Injects faults for a while. Returns the client that was killed, if any.
+async fn inject_faults(
+    sim: &Arc<Simulation>,
     clients: &[Client],
     keys: &[(LockKey, u64)],
     dice: &mut Dice,
@@ -194,85 +194,85 @@ async fn strike(
     let ms = |dice: &mut Dice, most| Duration::from_millis(dice.below(most));
     let mut loses_data = dice.chance(15);
     for _ in 0..dice.below(6) {
-        // sleep: time is paused, and this is fate's.
+        // sleep: tokio's time is paused, so this advances simulated time until the next fault.
         tokio::time::sleep(ms(dice, 500)).await;
         let number = usize::try_from(dice.below(clients.len() as u64)).unwrap_or(0);
         match dice.below(5) {
-            0 | 1 => world.pause(number, ms(dice, 1_500)),
-            2 => world.suspend(number, ms(dice, 1_500)),
-            3 => world.stop_store(ms(dice, 800), std::mem::take(&mut loses_data)),
+            0 | 1 => sim.pause(number, ms(dice, 1_500)),
+            2 => sim.suspend(number, ms(dice, 1_500)),
+            3 => sim.stop_store(ms(dice, 800), std::mem::take(&mut loses_data)),
             _ => evict(&clients[number], keys, dice).await,
         }
     }
-    // sleep: time is paused, and this is fate's.
+    // sleep: tokio's time is paused, so this advances simulated time until the next fault.
     tokio::time::sleep(ms(dice, 600)).await;
     let killed = dice
         .chance(40)
         .then(|| usize::try_from(dice.below(clients.len() as u64)).unwrap_or(0));
-    killed.inspect(|number| world.kill(*number))
+    killed.inspect(|number| sim.kill(*number))
 }
 
-/// An operator in bad weather: whatever comes of it.
+/// Evicts all holders of a key, and ignores errors.
 async fn evict(client: &Client, keys: &[(LockKey, u64)], dice: &mut Dice) {
     let key = &keys[usize::try_from(dice.below(keys.len() as u64)).unwrap_or(0)].0;
     let evict = client.evict(ReleaseTarget::All(key.clone()));
     let _ = tokio::time::timeout(Duration::from_millis(300), evict).await;
 }
 
-/// An operator who does nothing else.
-async fn purge(clients: Vec<Client>, keys: Vec<(LockKey, u64)>, mut dice: Dice) {
+/// Operator that evicts holders all the time.
+async fn evict_constantly(clients: Vec<Client>, keys: Vec<(LockKey, u64)>, mut dice: Dice) {
     loop {
-        // sleep: time is paused, and this is the operator's.
+        // sleep: tokio's time is paused, so this advances simulated time until the next eviction.
         tokio::time::sleep(Duration::from_millis(1 + dice.below(30))).await;
         let number = usize::try_from(dice.below(clients.len() as u64)).unwrap_or(0);
         evict(&clients[number], &keys, &mut dice).await;
     }
 }
 
-/// Closes every client that lives: nothing of it is left in the store then, and nothing of anybody after a lease.
-async fn settle(world: &Arc<World>, clients: &[Client], killed: Option<usize>, keys: &[LockKey]) {
+/// Closes all live clients. They must then have nothing left in the store, and after a lease no client may.
+async fn settle(sim: &Arc<Simulation>, clients: &[Client], killed: Option<usize>, keys: &[LockKey]) {
     for (number, client) in clients.iter().enumerate() {
-        world.say(Note::Closing { client: number });
+        sim.say(LogEntry::Closing { client: number });
         if Some(number) != killed
             && let Err(error) = client.close(Duration::from_secs(10)).await
         {
-            world.violated("L4", format!("client {number} could not be closed: {error:?}"));
+            sim.violated("L4", format!("client {number} could not be closed: {error:?}"));
         }
     }
     let excused = |label: &str, id: ClaimId| {
-        let of = |number: usize| calm::label(number) == label;
-        let claims = world.claims.lock();
+        let of = |number: usize| liveness::label(number) == label;
+        let claims = sim.claims.lock();
         let is_older = |moment: Option<Instant>| claims.is_older(id, moment);
-        // A client whose clock jumps while it gives a claim back stops when the lease is over by that clock, before the
-        // store's end of it.
-        let jumped = |n: usize| of(n) && is_older(*world.bodies[n].jumped.lock());
-        // A store that lost its data has forgotten which claims have ended: a request from before that is delivered again
-        // places one anew. Nobody believes in it.
-        is_older(world.lost_data_at()) || killed.is_some_and(of) || (0..clients.len()).any(jumped)
+        // A client whose clock jumps during a release stops retrying when the lease is over on that clock, before it ends in
+        // the store.
+        let jumped = |n: usize| of(n) && is_older(*sim.bodies[n].jumped.lock());
+        // A store that lost its data has forgotten ended claims, so a repeated earlier request may place one again. No guard
+        // exists for it.
+        is_older(sim.lost_data_at()) || killed.is_some_and(of) || (0..clients.len()).any(jumped)
     };
-    nothing_is_left(world, keys, excused).await;
-    // sleep: time is paused, and this is the lease of whoever could not give its claims back, or of its last request.
-    tokio::time::sleep(calm::IN_FLIGHT + world.climate.longest_lease()).await;
-    nothing_is_left(world, keys, |_, _| false).await;
+    nothing_is_left(sim, keys, excused).await;
+    // sleep: tokio's time is paused, so this advances simulated time until claims without a release have expired.
+    tokio::time::sleep(liveness::IN_FLIGHT + sim.parameters.longest_lease()).await;
+    nothing_is_left(sim, keys, |_, _| false).await;
 }
 
-/// The checker's judgement; what spans the loss of the store's data proves nothing of V3.
-fn judge(world: &World) {
-    let Err(found) = check(world.history()) else {
+/// Runs the checker. V3 violations whose events lie on both sides of a data loss are ignored.
+fn judge(sim: &Simulation) {
+    let Err(found) = check(sim.history()) else {
         return;
     };
     for violation in found {
-        let spans = world.lost_data_at().is_some_and(|lost| {
+        let spans = sim.lost_data_at().is_some_and(|lost| {
             let before = violation.events.iter().any(|event| event.at < lost);
             before && violation.events.iter().any(|event| event.at >= lost)
         });
         if !(spans && violation.rule == Rule::V3) {
-            world.convict(violation.to_string());
+            sim.add_violation(violation.to_string());
         }
     }
 }
 
-/// What the client's name and jitter come from.
+/// Random seed for a client's ID and jitter.
 fn name(dice: &mut Dice) -> [u8; 16] {
     let mut name = [0; 16];
     name[..8].copy_from_slice(&dice.roll().to_le_bytes());

@@ -1,5 +1,5 @@
-//! One simulated world: the store's state of health, its clients' clocks and pauses, and everything that was seen.
-//! What clients do is `actor.rs`; what befalls them is `fate.rs`.
+//! State of one simulation: the store, the clocks and pauses of its clients, and all recorded events.
+//! `actor.rs` has the tasks of clients; `seed_run.rs` injects the faults.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -15,64 +15,64 @@ use tenure_memory::MemoryStore;
 use tenure_testkit::{Event, EventKind, SimClock};
 use tokio::sync::Notify;
 
-use crate::calm::{Present, Waits};
 use crate::claims::Claims;
-use crate::log::Note;
+use crate::liveness::{Expectations, Waiter};
+use crate::log::LogEntry;
 use crate::queues::Queues;
 
-/// One client's body: whether it runs, and what it holds.
+/// State of one client.
 #[derive(Debug)]
-pub(crate) struct Body {
+pub(crate) struct ClientState {
     pub(crate) clock: SimClock,
     pub(crate) paused_until: Mutex<Instant>,
     pub(crate) dead: AtomicBool,
-    /// When its clock jumped last.
+    /// Time of the latest jump of its clock.
     pub(crate) jumped: Mutex<Option<Instant>>,
 }
 
-/// One held lock under observation.
+/// Held lock that the simulation observes.
 #[derive(Debug)]
-pub(crate) struct Hold {
+pub(crate) struct ObservedHold {
     pub(crate) attempt: u64,
     pub(crate) client: usize,
     pub(crate) lease: Duration,
     pub(crate) guard: Mutex<Option<Arc<Guard>>>,
-    /// When somebody else ended it in the store: from then on it must learn of it within its lease.
+    /// Time at which an operator or a data loss ended the claim in the store. Its holder must learn that within the lease.
     pub(crate) taken: Mutex<Option<Instant>>,
-    /// When belief ends, as it was seen last and as its client's clock has jumped since.
+    /// Latest known local deadline, adjusted for jumps of the client's clock.
     pub(crate) until: Mutex<Instant>,
     pub(crate) lost: AtomicBool,
 }
 
-impl Hold {
-    /// When belief ends, by the world's clock; nothing if it has ended.
-    pub(crate) fn look(&self, world: &World) -> Option<Instant> {
+impl ObservedHold {
+    /// Local deadline on the simulation's clock, or `None` if it has passed.
+    pub(crate) fn look(&self, sim: &Simulation) -> Option<Instant> {
         let guard = self.guard.lock();
         let guard = guard.as_ref().filter(|guard| guard.is_held())?;
-        let left = guard.believe_until() - world.bodies[self.client].clock.now();
-        let until = world.now() + left;
+        let left = guard.believe_until() - sim.bodies[self.client].clock.now();
+        let until = sim.now() + left;
         *self.until.lock() = until;
         Some(until)
     }
 }
 
-/// What a seed decides about a world as a whole.
+/// Parameters of a simulation, decided by the seed.
 #[derive(Clone, Debug)]
-pub(crate) struct Climate {
-    /// The leases that are asked for: the shortest, and how many steps of how much are added.
+pub(crate) struct Parameters {
+    /// Shortest lease that tasks request, and the step by which leases differ.
     pub(crate) lease: Duration,
     pub(crate) lease_step: Duration,
-    /// How long a lock is held at the most.
+    /// Maximum time for which a lock is held.
     pub(crate) hold_ms: u64,
-    /// How often, in percent, a holder asks the store whether it holds.
+    /// Percentage of holds that call `verify`.
     pub(crate) verifies: u8,
     /// Whether wake-ups may be lost.
     pub(crate) loses_wakes: bool,
     /// Whether an operator evicts holders all the time.
-    pub(crate) purge: bool,
+    pub(crate) evict_constantly: bool,
 }
 
-impl Climate {
+impl Parameters {
     pub(crate) const LEASE_STEPS: u32 = 6;
 
     pub(crate) fn longest_lease(&self) -> Duration {
@@ -81,22 +81,22 @@ impl Climate {
 }
 
 #[derive(Debug)]
-pub(crate) struct World {
-    pub(crate) climate: Climate,
+pub(crate) struct Simulation {
+    pub(crate) parameters: Parameters,
     clock: SimClock,
-    /// The store, and the empty one that takes its place when its data are lost: made at the same time, since tokens
-    /// come from the wall clock at a store's making.
+    /// The store, and the empty one that replaces it when its data is lost. Both are created at the same time, because their
+    /// tokens start from the wall clock at creation.
     pub(crate) stores: [MemoryStore; 2],
-    pub(crate) bodies: Vec<Body>,
+    pub(crate) bodies: Vec<ClientState>,
     pub(crate) queues: Mutex<Queues>,
-    pub(crate) holds: Mutex<Vec<Arc<Hold>>>,
+    pub(crate) holds: Mutex<Vec<Arc<ObservedHold>>>,
     events: Mutex<Vec<Event>>,
     latest: Mutex<Instant>,
-    log: Mutex<Vec<(Instant, Note)>>,
+    log: Mutex<Vec<(Instant, LogEntry)>>,
     violations: Mutex<Vec<String>>,
     pub(crate) claims: Mutex<Claims>,
-    pub(crate) present: Mutex<Present>,
-    /// What each key guards: how often it was written.
+    pub(crate) present: Mutex<Expectations>,
+    /// Resource that each key guards: a fenced counter of its writes.
     fences: Mutex<BTreeMap<LockKey, FencedCell<u64>>>,
     attempts: AtomicU64,
     epoch: AtomicUsize,
@@ -104,21 +104,21 @@ pub(crate) struct World {
     calm: AtomicBool,
     resumed: Notify,
     lost_data_at: Mutex<Option<Instant>>,
-    /// How often the store was restarted: each time its connections break.
+    /// Number of restarts of the store. Each restart breaks its connections.
     restarts: Arc<(AtomicUsize, Notify)>,
 }
 
-impl World {
-    pub(crate) fn new(clients: usize, climate: Climate) -> Arc<Self> {
-        let body = |_| Body {
+impl Simulation {
+    pub(crate) fn new(clients: usize, parameters: Parameters) -> Arc<Self> {
+        let body = |_| ClientState {
             clock: SimClock::new(),
             paused_until: Mutex::new(Instant::ORIGIN),
             dead: AtomicBool::new(false),
             jumped: Mutex::new(None),
         };
         let clock = SimClock::new();
-        Arc::new(World {
-            climate,
+        Arc::new(Simulation {
+            parameters,
             stores: [0, 1].map(|_| MemoryStore::new(Arc::new(clock.clone()))),
             clock,
             bodies: (0..clients).map(body).collect(),
@@ -141,7 +141,7 @@ impl World {
         })
     }
 
-    /// A door to the store that nobody closes.
+    /// Connects to the store, independent of the clients.
     pub(crate) fn door(&self) -> Arc<dyn Backend> {
         self.stores[self.epoch()].client(Arc::new(self.clock.clone()))
     }
@@ -158,12 +158,12 @@ impl World {
         self.now() < *self.down_until.lock()
     }
 
-    /// Ready when the store is restarted after this was called.
+    /// Completes when the store restarts after this call.
     pub(crate) fn restart(&self) -> impl Future<Output = ()> + Send + 'static {
         let restarts = self.restarts.clone();
         let before = restarts.0.load(Ordering::Relaxed);
         async move {
-            // Not tokio's `watch`: it wakes its receivers in an order of its own.
+            // Not tokio's `watch`, because the order in which it wakes receivers is not deterministic.
             let restarted = restarts.1.notified();
             if restarts.0.load(Ordering::Relaxed) == before {
                 restarted.await;
@@ -179,7 +179,7 @@ impl World {
         self.bodies[client].dead.load(Ordering::Relaxed)
     }
 
-    /// Waits until the client runs: for ever, if it is dead.
+    /// Waits until the client is not paused, or forever if it is dead.
     pub(crate) async fn runs(&self, client: usize) {
         loop {
             if self.is_dead(client) {
@@ -190,18 +190,18 @@ impl World {
                 return;
             }
             let resumed = self.resumed.notified();
-            // sleep: time is paused, and this is the client's pause.
+            // sleep: tokio's time is paused, so this advances simulated time by the client's pause.
             let _ = tokio::time::timeout(left, resumed).await;
         }
     }
 
     pub(crate) fn pause(&self, client: usize, time: Duration) {
-        self.say(Note::Paused { client, time });
+        self.say(LogEntry::Paused { client, time });
         *self.bodies[client].paused_until.lock() = self.now() + time;
     }
 
     pub(crate) fn suspend(&self, client: usize, time: Duration) {
-        self.say(Note::Jumped { client, time });
+        self.say(LogEntry::Jumped { client, time });
         self.bodies[client].clock.suspend(time);
         *self.bodies[client].jumped.lock() = Some(self.now());
         for hold in self.holds_of(client) {
@@ -211,7 +211,7 @@ impl World {
         }
     }
 
-    fn holds_of(&self, client: usize) -> Vec<Arc<Hold>> {
+    fn holds_of(&self, client: usize) -> Vec<Arc<ObservedHold>> {
         let holds = self.holds.lock();
         holds
             .iter()
@@ -221,7 +221,7 @@ impl World {
     }
 
     pub(crate) fn kill(&self, client: usize) {
-        self.say(Note::Died { client });
+        self.say(LogEntry::Died { client });
         self.bodies[client].dead.store(true, Ordering::Relaxed);
         for hold in self.holds_of(client) {
             self.lose(&hold);
@@ -229,7 +229,7 @@ impl World {
     }
 
     pub(crate) fn stop_store(&self, time: Duration, loses_data: bool) {
-        self.say(Note::StoreDown { time, loses_data });
+        self.say(LogEntry::StoreDown { time, loses_data });
         *self.down_until.lock() = self.now() + time;
         self.restarts.0.fetch_add(1, Ordering::Relaxed);
         self.restarts.1.notify_waiters();
@@ -243,8 +243,8 @@ impl World {
         }
     }
 
-    pub(crate) fn calm_down(&self) {
-        self.say(Note::WeatherEnds);
+    pub(crate) fn end_faults(&self) {
+        self.say(LogEntry::WeatherEnds);
         self.calm.store(true, Ordering::Relaxed);
         *self.down_until.lock() = Instant::ORIGIN;
         self.resumed.notify_waiters();
@@ -254,17 +254,18 @@ impl World {
         }
     }
 
-    /// An operator took the claim away: nobody may believe in it any longer than its lease.
+    /// Records an eviction. The holder may continue for at most its lease.
     pub(crate) fn evicted(&self, id: ClaimId, key: &LockKey) {
         self.claims.lock().evicted(id, key, self.now());
         let holds = self.holds.lock().clone();
-        let of_claim = |hold: &&Arc<Hold>| hold.guard.lock().as_ref().is_some_and(|g| g.claim().id == id);
+        let of_claim =
+            |hold: &&Arc<ObservedHold>| hold.guard.lock().as_ref().is_some_and(|g| g.claim().id == id);
         for hold in holds.iter().filter(of_claim) {
             self.take_away(hold);
         }
     }
 
-    /// A store that had lost its data was asked for the claim once more, and holds it again.
+    /// Records that a store without its data granted the claim again, after a repeated request.
     pub(crate) fn restored(&self, id: ClaimId) {
         for hold in self.holds.lock().iter() {
             if hold
@@ -278,17 +279,17 @@ impl World {
         }
     }
 
-    fn take_away(&self, hold: &Hold) {
+    fn take_away(&self, hold: &ObservedHold) {
         hold.taken.lock().get_or_insert(self.now());
         self.lose(hold);
     }
 
-    pub(crate) fn lose(&self, hold: &Hold) {
+    pub(crate) fn lose(&self, hold: &ObservedHold) {
         self.lose_at(hold, Instant::NEVER);
     }
 
-    /// The hold is over since then, or as of now if that is sooner.
-    pub(crate) fn lose_at(&self, hold: &Hold, since: Instant) {
+    /// Records the loss of a hold at `since`, or now if that is earlier.
+    pub(crate) fn lose_at(&self, hold: &ObservedHold, since: Instant) {
         if hold.guard.lock().is_some() && !hold.lost.swap(true, Ordering::Relaxed) {
             let (at, attempt, what) = (since, hold.attempt, EventKind::Lost);
             if at < self.now() {
@@ -303,8 +304,8 @@ impl World {
         }
     }
 
-    /// From now on somebody waits for the key.
-    pub(crate) fn waits(&self, attempt: u64, waits: Waits) {
+    /// Records that a task waits for a key.
+    pub(crate) fn waits(&self, attempt: u64, waits: Waiter) {
         self.present.lock().waits.insert(attempt, waits);
     }
 
@@ -312,7 +313,7 @@ impl World {
         self.present.lock().waits.remove(&attempt);
     }
 
-    /// A task has the claim in its hands; it may have it several times.
+    /// Records that a task has a guard of the claim. It may have several.
     pub(crate) fn takes(&self, id: ClaimId) {
         *self.present.lock().held.entry(id).or_default() += 1;
     }
@@ -336,7 +337,7 @@ impl World {
 
     pub(crate) fn record(&self, attempt: u64, what: EventKind) {
         let mut latest = self.latest.lock();
-        // No two at one moment: the checker then sees them in the order in which they happened.
+        // Times are unique, so that the checker sees events in the order in which they happened.
         *latest = self.now().max(*latest + Duration::from_nanos(1));
         let at = *latest;
         self.events.lock().push(Event {
@@ -346,7 +347,7 @@ impl World {
         });
     }
 
-    /// A write to a resource that refuses tokens older than the newest it has seen; whether it was accepted.
+    /// Writes to the fenced resource, which refuses tokens older than its newest. Returns whether it accepted the write.
     pub(crate) fn write(&self, attempt: u64, key: &LockKey, token: FencingToken) -> bool {
         let mut fences = self.fences.lock();
         let cell = fences.entry(key.clone()).or_default();
@@ -357,18 +358,18 @@ impl World {
         accepted
     }
 
-    pub(crate) fn say(&self, note: Note) {
+    pub(crate) fn say(&self, note: LogEntry) {
         self.log.lock().push((self.now(), note));
     }
 
     pub(crate) fn violated(&self, rule: &'static str, what: impl Into<String>) {
         let what = what.into();
         self.violations.lock().push(format!("{rule}: {what}"));
-        self.say(Note::Violation { rule, what });
+        self.say(LogEntry::Violation { rule, what });
     }
 
-    /// As [`violated`](Self::violated), when all is over.
-    pub(crate) fn convict(&self, violation: String) {
+    /// Adds a violation after the end of the simulation, without a log entry.
+    pub(crate) fn add_violation(&self, violation: String) {
         self.violations.lock().push(violation);
     }
 
@@ -384,7 +385,7 @@ impl World {
         *self.lost_data_at.lock()
     }
 
-    /// Everything that happened, in order, with tokens by their rank: they come from the wall clock.
+    /// Log of everything that happened, in order. Tokens are shown by rank, because their values depend on the wall clock.
     pub(crate) fn text(&self) -> String {
         let events = self.history();
         let mut ranks: Vec<FencingToken> = events.iter().filter_map(|event| token(&event.kind)).collect();

@@ -1,5 +1,4 @@
-//! What must be so once the weather has ended: whoever waits is served (L1, L2), and nothing is left behind (L4).
-//! What must be so at all times is judged where it happens, and by the checker.
+//! Liveness after the faults have ended: waiters are granted their locks (L1, L2), and nothing is left behind (L4).
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -7,53 +6,53 @@ use std::time::Duration;
 
 use tenure_backend::{ClaimId, Fairness, HolderId, Instant, LockKey, LockStatus, Mode, Query};
 
-use crate::world::World;
+use crate::simulation::Simulation;
 
-/// How often the store is looked at.
+/// Interval at which the store is inspected.
 const LOOK: Duration = Duration::from_millis(30);
-/// How long a key may be free beside somebody who waits for it: the longest backoff, and a poll.
+/// Maximum time for which a key may be free although a task waits for it: the longest backoff and one poll.
 const PATIENCE: Duration = Duration::from_millis(1_100);
-/// How long what was sent in bad weather may take to be repeated and answered.
+/// Time after the end of the faults in which earlier requests may still be retried.
 const SETTLING: Duration = Duration::from_millis(1_500);
-/// How long a claim may be on its way to or from its holder.
+/// Maximum time for which a claim may be under way to or from its holder.
 const IN_HAND: Duration = Duration::from_millis(60);
-/// How long after a client's death its last request may still arrive.
+/// Time after a client's death in which its last request may still arrive.
 pub(crate) const IN_FLIGHT: Duration = Duration::from_millis(25);
 
-/// Somebody who waits without a limit that ends before he is served.
+/// Task that waits for a lock.
 #[derive(Clone, Debug)]
-pub(crate) struct Waits {
+pub(crate) struct Waiter {
     pub(crate) client: usize,
     pub(crate) key: LockKey,
     pub(crate) mode: Mode,
     pub(crate) fairness: Fairness,
 }
 
-/// Who waits, and which claims are in somebody's hands.
+/// Waiting tasks, and the claims whose guards tasks have.
 #[derive(Debug, Default)]
-pub(crate) struct Present {
-    pub(crate) waits: BTreeMap<u64, Waits>,
+pub(crate) struct Expectations {
+    pub(crate) waits: BTreeMap<u64, Waiter>,
     pub(crate) held: BTreeMap<ClaimId, u32>,
 }
 
-/// The death of a client.
+/// Death of a client.
 #[derive(Clone, Debug)]
 pub(crate) struct Death {
     pub(crate) client: usize,
     pub(crate) at: Instant,
 }
 
-/// How long a key may be free beside somebody who waits for it.
-fn patience(world: &World) -> Duration {
-    let lease = world.climate.longest_lease();
-    // A holder learns at its next renewal that its claim was taken away: so long its client holds others back.
-    let belief = if world.claims.lock().any_taken() {
+/// Maximum time for which a key may be free although a task waits for it, in this simulation.
+fn patience(sim: &Simulation) -> Duration {
+    let lease = sim.parameters.longest_lease();
+    // A holder learns of its loss at its next renewal, and until then the waiters of its client do not poll.
+    let belief = if sim.claims.lock().any_taken() {
         lease / 3
     } else {
         Duration::ZERO
     };
-    // Whoever missed a wake-up asks again when the holder's lease could have ended.
-    let poll = if world.climate.loses_wakes {
+    // A waiter that missed a wake-up polls again when the holder's lease could have ended.
+    let poll = if sim.parameters.loses_wakes {
         lease
     } else {
         Duration::ZERO
@@ -61,17 +60,17 @@ fn patience(world: &World) -> Duration {
     PATIENCE + belief + poll
 }
 
-/// Watches over the world from the end of the weather until every task has ended.
-pub(crate) async fn watch_over(world: Arc<World>, keys: Vec<LockKey>, death: Option<Death>) {
-    let (lease, patience) = (world.climate.longest_lease(), patience(&world));
-    let calm_since = world.now();
+/// Checks liveness from the end of the faults until every task has ended.
+pub(crate) async fn watch_over(sim: Arc<Simulation>, keys: Vec<LockKey>, death: Option<Death>) {
+    let (lease, patience) = (sim.parameters.longest_lease(), patience(&sim));
+    let calm_since = sim.now();
     let mut idle: BTreeMap<LockKey, Instant> = BTreeMap::new();
     let mut adrift: BTreeMap<ClaimId, Instant> = BTreeMap::new();
     let mut orphaned: Vec<LockKey> = Vec::new();
     loop {
-        let now = world.now();
+        let now = sim.now();
         for key in &keys {
-            let status = look(&world, key).await;
+            let status = look(&sim, key).await;
             let of_the_dead = death
                 .as_ref()
                 .is_some_and(|death| has_any_of(&status, death.client));
@@ -83,35 +82,38 @@ pub(crate) async fn watch_over(world: Arc<World>, keys: Vec<LockKey>, death: Opt
                     .as_ref()
                     .is_some_and(|death| now > death.at + lease + IN_FLIGHT)
             {
-                return world.violated(
+                return sim.violated(
                     "L1",
                     format!("a dead client's claim at {key:?} outlives its lease"),
                 );
             }
-            let since = match could_go(&world, key, &status) {
+            let since = match could_go(&sim, key, &status) {
                 true => *idle.entry(key.clone()).or_insert(now),
                 false => {
                     idle.remove(key);
                     now
                 }
             };
-            let served = world.claims.lock().last_served(key).unwrap_or(since);
+            let served = sim.claims.lock().last_served(key).unwrap_or(since);
             if now - since.max(served) > patience {
                 let rule = if orphaned.contains(key) { "L1" } else { "L2" };
-                return world.violated(rule, format!("{key:?} is free, and somebody waits for it"));
+                return sim.violated(rule, format!("{key:?} is free although a task waits for it"));
             }
-            if now - calm_since > SETTLING && nobodys(&world, &status, &death, &mut adrift, now) {
-                return world.violated("L4", format!("the claim that holds {key:?} is in nobody's hands"));
+            if now - calm_since > SETTLING && nobodys(&sim, &status, &death, &mut adrift, now) {
+                return sim.violated(
+                    "L4",
+                    format!("the claim that holds {key:?} has no guard in any task"),
+                );
             }
         }
-        // sleep: time is paused, and this is the interval of the looks.
+        // sleep: tokio's time is paused, so this advances simulated time by the interval.
         tokio::time::sleep(LOOK).await;
     }
 }
 
-async fn look(world: &World, key: &LockKey) -> Option<LockStatus> {
-    // A door of its own: those of the clients may be closed.
-    let page = world.door().inspect(Query::Key(key.clone())).await;
+async fn look(sim: &Simulation, key: &LockKey) -> Option<LockStatus> {
+    // A separate connection, because those of the clients may be closed.
+    let page = sim.door().inspect(Query::Key(key.clone())).await;
     page.ok()?.items.pop()
 }
 
@@ -123,11 +125,11 @@ fn has_any_of(status: &Option<LockStatus>, client: usize) -> bool {
     holders.chain(waiters).flatten().any(|label| **label == *name)
 }
 
-/// Whether somebody who lives waits for the key and could have it: the head of the store's queue, or anybody if nobody
-/// queues there.
-fn could_go(world: &World, key: &LockKey, status: &Option<LockStatus>) -> bool {
-    let present = world.present.lock();
-    let live = |waits: &&Waits| waits.key == *key && !world.is_dead(waits.client);
+/// Returns whether a live task waits for the key and could be granted it: the head of the store's queue, or any waiter if
+/// that queue is empty.
+fn could_go(sim: &Simulation, key: &LockKey, status: &Option<LockStatus>) -> bool {
+    let present = sim.present.lock();
+    let live = |waits: &&Waiter| waits.key == *key && !sim.is_dead(waits.client);
     let held: Vec<Mode> = status
         .iter()
         .flat_map(|status| &status.holders)
@@ -138,11 +140,11 @@ fn could_go(world: &World, key: &LockKey, status: &Option<LockStatus>) -> bool {
     match queue.next() {
         Some(head) => {
             let mut fair = present.waits.values().filter(live);
-            let is_theirs = |waits: &Waits| head.label.as_deref() == Some(&*label(waits.client));
+            let is_theirs = |waits: &Waiter| head.label.as_deref() == Some(&*label(waits.client));
             fair.any(|waits| waits.fairness == Fairness::Fifo && is_theirs(waits)) && admits(head.mode)
         }
         None => {
-            // The unfair waiters of one client go in the order in which they came, whatever their modes.
+            // The unfair waiters of a client are granted in order of arrival, so only the first of each client counts.
             let mut asking = BTreeSet::new();
             let mut asks = present
                 .waits
@@ -154,21 +156,21 @@ fn could_go(world: &World, key: &LockKey, status: &Option<LockStatus>) -> bool {
     }
 }
 
-/// Whether a live client's claim holds the key for a while though none of its tasks has it.
+/// Returns whether a live client's claim holds the key for too long without a guard in any task.
 fn nobodys(
-    world: &World,
+    sim: &Simulation,
     status: &Option<LockStatus>,
     death: &Option<Death>,
     adrift: &mut BTreeMap<ClaimId, Instant>,
     now: Instant,
 ) -> bool {
-    let present = world.present.lock();
+    let present = sim.present.lock();
     let dead = death.as_ref().map(|death| label(death.client));
     let mut found = false;
     for holder in status.iter().flat_map(|status| &status.holders) {
         let HolderId::Claim(id) = &holder.id else { continue };
-        // A store that lost its data has forgotten that a claim has ended: a late request places it once more.
-        let forgotten = world.claims.lock().is_older(*id, world.lost_data_at());
+        // A store that lost its data has forgotten ended claims, so a late request may place one again.
+        let forgotten = sim.claims.lock().is_older(*id, sim.lost_data_at());
         if present.held.contains_key(id) || holder.label.as_deref() == dead.as_deref() || forgotten {
             adrift.remove(id);
         } else {
@@ -182,14 +184,14 @@ pub(crate) fn label(client: usize) -> String {
     format!("client {client}")
 }
 
-/// Nobody but the excused has anything in the store.
+/// Checks that the store has no claims except excused ones.
 pub(crate) async fn nothing_is_left(
-    world: &World,
+    sim: &Simulation,
     keys: &[LockKey],
     excused: impl Fn(&str, ClaimId) -> bool,
 ) {
     for key in keys {
-        let Some(status) = look(world, key).await else {
+        let Some(status) = look(sim, key).await else {
             continue;
         };
         let holders = status.holders.into_iter().map(|holder| (holder.label, holder.id));
@@ -201,7 +203,7 @@ pub(crate) async fn nothing_is_left(
             };
             if !excused(&label, id) {
                 let claim = id.number();
-                world.violated(
+                sim.violated(
                     "L4",
                     format!("claim {claim} of {label} is left behind at {key:?}"),
                 );

@@ -1,5 +1,5 @@
-//! What a task does while it holds a lock: it writes to both resources, whatever becomes of the lock meanwhile, as a
-//! program does that never looks; and beside it the guard is asked, again and again, whether it is held.
+//! Work of a task that holds a lock: it writes to both resources without checking whether it still holds the lock, like a
+//! careless program. Meanwhile the guard is asked repeatedly whether it is held.
 
 use std::convert::Infallible;
 use std::io;
@@ -9,43 +9,43 @@ use tenure::Guard;
 use tenure_testkit::EventKind;
 use tokio::time::sleep;
 
-use super::entry::Entry;
-use super::face::Face;
+use super::attempt_log::Entry;
+use super::lock::AnyLock;
+use super::plan::LockPlan;
 use super::resources::Resources;
-use super::wish::Wish;
 use crate::keys::is_alone;
 use crate::log::now;
 
-/// How often the guard is asked.
+/// Interval at which the guard is asked.
 const PACE: Duration = Duration::from_millis(20);
 
-/// How long the lock is asked for once more: at once, unless it was lost.
+/// Time limit of a nested acquire. It returns at once, unless the lock was lost.
 const NESTING: Duration = Duration::from_secs(2);
 
-/// Works under the lock. The guard is the caller's to give back.
+/// Works under the lock. The caller releases the guard.
 pub(crate) async fn work(
     guard: &Guard,
     entry: &Entry,
-    wish: &Wish,
-    face: &Face,
+    plan: &LockPlan,
+    face: &AnyLock,
     inner: Entry,
     resources: &Resources,
 ) -> io::Result<()> {
     let write = async {
-        if is_alone(wish.mode) {
-            let key = wish.key.name;
-            resources.bump(key, wish.meanwhile, entry).await?;
+        if is_alone(plan.mode) {
+            let key = plan.key.name;
+            resources.bump(key, plan.meanwhile, entry).await?;
             let missing = || io::Error::other("a grant without a token");
             resources.write(key, guard.token().ok_or_else(missing)?, entry)?;
         }
-        if wish.nests {
-            nest(guard, wish, face, inner).await?;
+        if plan.nests {
+            nest(guard, plan, face, inner).await?;
         }
-        if wish.verifies {
-            // What it says is seen by whoever watches the guard.
+        if plan.verifies {
+            // Its result shows in the guard, which `watch` samples.
             let _ = guard.verify().await;
         }
-        sleep(wish.lingers).await;
+        sleep(plan.lingers).await;
         Ok(())
     };
     tokio::select! {
@@ -55,7 +55,7 @@ pub(crate) async fn work(
     }
 }
 
-/// Asks the guard at once and then at its pace, also after it has said that it was lost: it must go on to say so.
+/// Samples the guard at once and then at each interval. It continues after a loss, because the guard must stay lost.
 async fn watch(guard: &Guard, entry: &Entry) -> io::Result<Infallible> {
     let mut told = false;
     loop {
@@ -71,9 +71,9 @@ async fn watch(guard: &Guard, entry: &Entry) -> io::Result<Infallible> {
     }
 }
 
-/// Takes the lock once more for the same owner. While it is held that is the same claim, and no attempt of its own; if it
-/// was lost meanwhile it is another, and is written down as such.
-async fn nest(guard: &Guard, wish: &Wish, face: &Face, other: Entry) -> io::Result<()> {
+/// Acquires the lock again for the same owner. While the lock is held, that returns the same claim, which is not logged as
+/// an attempt. If the lock was lost, it is a new claim, and is logged as a new attempt.
+async fn nest(guard: &Guard, plan: &LockPlan, face: &AnyLock, other: Entry) -> io::Result<()> {
     let begun = now();
     let Ok(inner) = face.lock(Some(NESTING)).await else {
         return Ok(());
@@ -86,7 +86,7 @@ async fn nest(guard: &Guard, wish: &Wish, face: &Face, other: Entry) -> io::Resu
         };
         other.event_at(begun, invoked)?;
         other.acquired(&inner)?;
-        sleep(wish.meanwhile).await;
+        sleep(plan.meanwhile).await;
         other.event(EventKind::ReleaseInvoked)?;
     }
     let _ = inner.unlock().await;

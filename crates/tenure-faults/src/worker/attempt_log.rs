@@ -1,4 +1,4 @@
-//! One attempt in the log of its worker.
+//! Logs the events of one attempt.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -8,20 +8,21 @@ use std::sync::Arc;
 use tenure::{FencingToken, Guard, Instant};
 use tenure_testkit::{Event, EventKind};
 
-use super::args::Plant;
-use crate::log::{Note, Noted, now};
+use super::args::PlantedBug;
+use crate::log::{Observation, ObservationKind, now};
 
-/// One attempt that is being logged: what ends a belief right before it is done, what begins one right after.
+/// Writes the events of an attempt to its worker's log. The end of a holding period is logged right before the call, and
+/// its start right after the reply.
 #[derive(Clone, Debug)]
 pub(crate) struct Entry {
     log: Arc<File>,
     pub(crate) number: u64,
-    pub(crate) plant: Option<Plant>,
+    pub(crate) plant: Option<PlantedBug>,
 }
 
 impl Entry {
-    /// An attempt in that log, which is made if it is not there.
-    pub(crate) fn open(log: &Path, number: u64, plant: Option<Plant>) -> io::Result<Entry> {
+    /// Opens the log of an attempt, and creates the file if needed.
+    pub(crate) fn open(log: &Path, number: u64, plant: Option<PlantedBug>) -> io::Result<Entry> {
         let file = File::options().create(true).append(true).open(log)?;
         Ok(Entry {
             log: Arc::new(file),
@@ -30,7 +31,7 @@ impl Entry {
         })
     }
 
-    /// Another attempt in the same log.
+    /// Logs another attempt in the same file.
     pub(crate) fn with_number(&self, number: u64) -> Entry {
         Entry {
             number,
@@ -54,20 +55,20 @@ impl Entry {
         )
     }
 
-    pub(crate) fn note(&self, what: Noted) -> io::Result<()> {
+    pub(crate) fn note(&self, what: ObservationKind) -> io::Result<()> {
         let (at, attempt) = (now(), self.number);
-        self.write(serde_json::to_string(&Note { at, attempt, what })?)
+        self.write(serde_json::to_string(&Observation { at, attempt, what })?)
     }
 
-    /// One call to the system for a line: it is there as a whole, or not at all.
+    /// Writes a line with one system call, so that it is either complete or missing.
     fn write(&self, line: String) -> io::Result<()> {
         (&*self.log).write_all((line + "\n").as_bytes())
     }
 
-    /// The lock was granted.
+    /// Logs a grant.
     pub(crate) fn acquired(&self, guard: &Guard) -> io::Result<()> {
         let token = match self.plant {
-            Some(Plant::Repeat) => FencingToken::new(7),
+            Some(PlantedBug::Repeat) => FencingToken::new(7),
             _ => guard.token(),
         };
         let until = self.believes_until(guard);
@@ -75,30 +76,30 @@ impl Entry {
         self.deadline(guard)
     }
 
-    /// Asks the guard whether it is held, and until when.
+    /// Asks the guard whether it is held and until when, and logs the answers.
     pub(crate) fn sample(&self, guard: &Guard) -> io::Result<()> {
         let since = now();
-        let held = guard.is_held() || self.plant == Some(Plant::Believe);
+        let held = guard.is_held() || self.plant == Some(PlantedBug::Believe);
         self.event(EventKind::Sampled { since, held })?;
         self.deadline(guard)
     }
 
-    /// The holder was told of its loss.
+    /// Logs that the holder learned of its loss.
     pub(crate) fn lost(&self) -> io::Result<()> {
         match self.plant {
-            Some(Plant::Believe) => Ok(()),
+            Some(PlantedBug::Believe) => Ok(()),
             _ => self.event(EventKind::Lost),
         }
     }
 
     fn deadline(&self, guard: &Guard) -> io::Result<()> {
         let (until, lease) = (self.believes_until(guard), guard.lease());
-        self.note(Noted::Deadline { until, lease })
+        self.note(ObservationKind::Deadline { until, lease })
     }
 
     fn believes_until(&self, guard: &Guard) -> Instant {
         match self.plant {
-            Some(Plant::Believe) => Instant::NEVER,
+            Some(PlantedBug::Believe) => Instant::NEVER,
             _ => guard.believe_until(),
         }
     }

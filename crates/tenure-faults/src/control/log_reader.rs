@@ -1,4 +1,4 @@
-//! What can be seen of a worker from outside while it works: its log, read as it grows, and kept for the judge.
+//! Reads the log of a worker as it grows, for the controller and for the final check.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -9,26 +9,26 @@ use tenure::{Instant, LockKey, Mode};
 use tenure_testkit::{Event, EventKind};
 
 use crate::keys::is_alone;
-use crate::log::{Note, Noted, task_of};
+use crate::log::{Observation, ObservationKind, task_of};
 
-/// A growing log, and what its last lines mean.
+/// Log of a worker, and the state of its attempts.
 #[derive(Debug)]
-pub(crate) struct Sight {
+pub(crate) struct LogReader {
     file: File,
-    /// The beginning of a line whose end is not there yet.
+    /// Start of a line that is not complete yet.
     rest: Vec<u8>,
-    /// All that was read.
+    /// All events and observations read so far.
     pub(crate) events: Vec<Event>,
-    pub(crate) notes: Vec<Note>,
+    pub(crate) notes: Vec<Observation>,
     open: HashMap<u64, Open>,
-    /// When each task was granted a lock last.
+    /// Time of the latest grant of each task.
     tasks: HashMap<u64, Instant>,
-    /// When each key was granted last, and when its counter was written last.
+    /// Time of the latest grant of each key, and of the latest write of its counter.
     granted: HashMap<LockKey, Instant>,
     bumped: HashMap<LockKey, Instant>,
 }
 
-/// An attempt that has not ended.
+/// Attempt that has not ended.
 #[derive(Debug)]
 struct Open {
     key: LockKey,
@@ -37,12 +37,12 @@ struct Open {
     bumping: bool,
 }
 
-impl Sight {
-    /// The log of a process that is about to begin.
-    pub(crate) fn of(log: &Path) -> io::Result<Sight> {
-        // The worker appends; who comes first makes the file.
+impl LogReader {
+    /// Opens the log of a worker that is about to start.
+    pub(crate) fn of(log: &Path) -> io::Result<LogReader> {
+        // The worker appends to the same file; whichever process is first creates it.
         let file = File::options().create(true).append(true).read(true).open(log)?;
-        Ok(Sight {
+        Ok(LogReader {
             file,
             rest: Vec::new(),
             events: Vec::new(),
@@ -54,7 +54,7 @@ impl Sight {
         })
     }
 
-    /// Reads the whole lines that were written since the last look. A worker that was killed may have left half a line.
+    /// Reads the complete lines written since the last call. A killed worker may leave an incomplete line.
     pub(crate) fn look(&mut self) -> io::Result<()> {
         self.file.read_to_end(&mut self.rest)?;
         while let Some(end) = self.rest.iter().position(|byte| *byte == b'\n') {
@@ -69,29 +69,29 @@ impl Sight {
         Ok(())
     }
 
-    /// A key whose counter was read and not written yet, by an attempt that holds it.
+    /// Key that the worker holds, and whose counter it has read but not written yet.
     pub(crate) fn between_reading_and_writing(&self) -> Option<&LockKey> {
         let bumping = self.open.values().find(|open| open.holds && open.bumping);
         bumping.map(|open| &open.key)
     }
 
-    /// A key that it holds alone.
+    /// Key that the worker holds exclusively.
     pub(crate) fn holds(&self) -> Option<&LockKey> {
         let held = self.open.values().find(|open| open.holds && is_alone(open.mode));
         held.map(|open| &open.key)
     }
 
-    /// How many tasks were granted a lock since that moment.
+    /// Number of tasks with a grant after `moment`.
     pub(crate) fn tasks_granted_since(&self, moment: Instant) -> u64 {
         self.tasks.values().filter(|at| **at > moment).count() as u64
     }
 
-    /// Whether it was granted that key since that moment.
+    /// Returns whether the worker was granted `key` after `moment`.
     pub(crate) fn granted_since(&self, key: &LockKey, moment: Instant) -> bool {
         self.granted.get(key).is_some_and(|at| *at > moment)
     }
 
-    /// Whether it wrote the counter of that key since that moment.
+    /// Returns whether the worker wrote the counter of `key` after `moment`.
     pub(crate) fn bumped_since(&self, key: &LockKey, moment: Instant) -> bool {
         self.bumped.get(key).is_some_and(|at| *at > moment)
     }
@@ -122,11 +122,11 @@ impl Sight {
         self.events.push(event);
     }
 
-    fn take_note(&mut self, note: Note) {
+    fn take_note(&mut self, note: Observation) {
         if let Some(open) = self.open.get_mut(&note.attempt) {
             match note.what {
-                Noted::Bumping => open.bumping = true,
-                Noted::Bumped => {
+                ObservationKind::Bumping => open.bumping = true,
+                ObservationKind::Bumped => {
                     open.bumping = false;
                     self.bumped.insert(open.key.clone(), note.at);
                 }
@@ -147,7 +147,7 @@ mod tests {
     fn a_growing_log_is_read_line_by_line() {
         let folder = tempfile::tempdir().unwrap();
         let log = folder.path().join("log");
-        let mut sight = Sight::of(&log).unwrap();
+        let mut sight = LogReader::of(&log).unwrap();
         let mut worker = File::options().append(true).open(&log).unwrap();
         for (text, holds, bumps) in [
             (

@@ -1,6 +1,6 @@
-//! What is between a client and the memory store: a spy beneath the weather that sees every act of the store and can
-//! swap it for an empty one, and a wire above it that stands still while the client is paused and ends when it dies.
-//! The weather is `tenure_testkit::Chaos`.
+//! Layers between a client and the memory store. From the store upwards: a recorder that sees every reply and switches to
+//! the empty store after a data loss, `tenure_testkit::Chaos`, and a connection that stops while the client is paused or
+//! dead.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,39 +14,39 @@ use tenure_backend::{
 use tenure_memory::Memory;
 use tenure_testkit::{Dice, Exchange, Faults, Reply, Request, When};
 
-use crate::log::{Note, word};
-use crate::world::World;
+use crate::log::{LogEntry, word};
+use crate::simulation::Simulation;
 
-/// One client's door to the store, or to the empty one that replaced it.
+/// Records the replies of the store to one client.
 #[derive(Debug)]
-pub(crate) struct Spy {
-    pub(crate) world: Arc<World>,
+pub(crate) struct StoreRecorder {
+    pub(crate) sim: Arc<Simulation>,
     pub(crate) client: usize,
     pub(crate) stores: Vec<Arc<Memory>>,
 }
 
-impl Spy {
+impl StoreRecorder {
     fn saw(&self, claim: &Claim, standing: &AcquireReply) {
-        self.world.say(Note::Stands {
+        self.sim.say(LogEntry::Stands {
             client: self.client,
             claim: claim.at.id.number(),
             standing: word(standing),
         });
         if let AcquireReply::Granted(_) = standing {
-            self.world.restored(claim.at.id);
+            self.sim.restored(claim.at.id);
         }
-        self.world.queues.lock().saw(&self.world, claim, standing);
+        self.sim.queues.lock().saw(&self.sim, claim, standing);
     }
 
     fn saw_release(&self, departure: &ReleaseRequest, answer: &ReleaseReply) {
         let ReleaseReply::Done { freed, successor, .. } = answer else {
             return;
         };
-        if let Some(note) = Note::released(self.client, departure, answer) {
-            self.world.say(note);
+        if let Some(note) = LogEntry::released(self.client, departure, answer) {
+            self.sim.say(note);
         }
         if let ReleaseTarget::Claim(claim) = &departure.target {
-            self.world.queues.lock().left(claim);
+            self.sim.queues.lock().left(claim);
         }
         if let (Some(successor), Some(standing)) = (&departure.successor, successor) {
             self.saw(&successor.claim, standing);
@@ -54,21 +54,21 @@ impl Spy {
         if matches!(departure.cause, Cause::Evicted { .. }) {
             for id in freed {
                 if let HolderId::Claim(id) = id {
-                    self.world.evicted(*id, departure.target.key());
+                    self.sim.evicted(*id, departure.target.key());
                 }
             }
         }
     }
 }
 
-impl Faults for Spy {
+impl Faults for StoreRecorder {
     fn store(&self) -> Arc<dyn Backend> {
-        self.stores[self.world.epoch()].clone()
+        self.stores[self.sim.epoch()].clone()
     }
 
     async fn on(&self, when: When, call: &mut [Exchange]) {
         for element in call {
-            if when == When::Before && self.world.is_down() {
+            if when == When::Before && self.sim.is_down() {
                 let message = "simulation: the store is down";
                 element.fail(BackendError::new(Fault::Unavailable, Effect::None, message));
             }
@@ -76,10 +76,10 @@ impl Faults for Spy {
                 (Request::Acquire(claim, _), Some(Ok(Reply::Acquire(standing)))) => self.saw(claim, standing),
                 (Request::Renew(renewal), Some(Ok(Reply::Renew(answer)))) => {
                     let claim = renewal.claim.id.number();
-                    self.world.say(Note::renewed(self.client, claim, answer));
+                    self.sim.say(LogEntry::renewed(self.client, claim, answer));
                     if let RenewReply::Alive { lease, .. } = answer {
-                        let until = self.world.now() + *lease;
-                        self.world.queues.lock().renewed(&renewal.claim, until);
+                        let until = self.sim.now() + *lease;
+                        self.sim.queues.lock().renewed(&renewal.claim, until);
                     }
                 }
                 (Request::Release(departure), Some(Ok(Reply::Release(answer)))) => {
@@ -87,7 +87,7 @@ impl Faults for Spy {
                 }
                 (_, Some(Ok(Reply::Watch(wakes)))) => {
                     let heard = std::mem::replace(wakes, Wakes::new(stream::empty()));
-                    *wakes = Wakes::new(heard.take_until(Box::pin(self.world.restart())));
+                    *wakes = Wakes::new(heard.take_until(Box::pin(self.sim.restart())));
                 }
                 _ => {}
             }
@@ -95,21 +95,21 @@ impl Faults for Spy {
     }
 }
 
-/// One client's wire.
+/// Connection of one client.
 #[derive(Debug)]
-pub(crate) struct Wire {
-    pub(crate) world: Arc<World>,
+pub(crate) struct ClientConnection {
+    pub(crate) sim: Arc<Simulation>,
     pub(crate) client: usize,
-    /// The store in its weather, and without it, for when the weather has ended.
+    /// The store behind random faults, and without them for the time after the faults.
     pub(crate) weather: Arc<dyn Backend>,
     pub(crate) calm: Arc<dyn Backend>,
     pub(crate) dice: Mutex<Dice>,
 }
 
-/// A call leaves when the client runs, and its answer arrives when the client runs again.
-impl Faults for Wire {
+/// Requests are sent, and replies delivered, only while the client is not paused.
+impl Faults for ClientConnection {
     fn store(&self) -> Arc<dyn Backend> {
-        if self.world.is_calm() {
+        if self.sim.is_calm() {
             &self.calm
         } else {
             &self.weather
@@ -125,11 +125,11 @@ impl Faults for Wire {
                 let most = if slow { 400 } else { 3 };
                 dice.below(most)
             };
-            if !self.world.is_calm() && late > 0 {
-                // sleep: time is paused, and this is the network's.
+            if !self.sim.is_calm() && late > 0 {
+                // sleep: tokio's time is paused, so this advances simulated time by the network delay.
                 tokio::time::sleep(Duration::from_millis(late)).await;
             }
         }
-        self.world.runs(self.client).await;
+        self.sim.runs(self.client).await;
     }
 }

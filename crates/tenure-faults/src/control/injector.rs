@@ -1,0 +1,245 @@
+//! Fault injector: injects faults into workers, links and the store concurrently, and logs what it did and when.
+
+use std::io;
+use std::time::Duration;
+
+use tenure::backend::Hazard;
+use tenure::{Instant, LockKey};
+use tenure_servers::{Data, Disk, Proxy, Redis, Way};
+use tenure_testkit::Dice;
+use tokio::task::block_in_place;
+use tokio::time::sleep;
+
+use super::fault::{ClockHand, FaultSet, LinkFault, StoreFault, WorkerFault, millis};
+use super::workers::{Workers, within};
+use crate::log::now;
+use crate::store::Store;
+
+/// Time for which a store may be blocked without a waiter losing its place. It is shorter than the rest of a lease at the
+/// time of a renewal.
+const HARMLESS: Duration = Duration::from_secs(1);
+
+/// Time limit for pausing a worker between reading and writing a counter.
+const AIMING: Duration = Duration::from_secs(15);
+
+/// Pause before the next try after a stall during which no other worker wrote.
+const RECOVERY: Duration = Duration::from_millis(500);
+
+/// Maximum duration of a stall if no other worker writes.
+const LONGEST_STALL: Duration = Duration::from_secs(4);
+
+/// Waiters that may lose their places in a queue because of a fault.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Scope {
+    /// Those of the worker on this seat.
+    Seat(usize),
+    /// All waiters: the fault hit the store, or a worker that may have blocked the store.
+    Everybody,
+}
+
+/// Entry of the fault log.
+#[derive(Clone, Debug)]
+pub(crate) struct InjectedFault {
+    pub(crate) from: Instant,
+    pub(crate) to: Instant,
+    pub(crate) whom: Scope,
+    /// Hazard that excuses its effects, if the store's profile lists it.
+    pub(crate) hazard: Option<Hazard>,
+    pub(crate) what: String,
+}
+
+/// Injects the faults that the seed chooses for the given time, and returns the fault log. Afterwards all faults have
+/// ended.
+pub(crate) async fn inject(
+    seed: u64,
+    fault_set: FaultSet,
+    span: Duration,
+    crew: &mut Workers,
+    store: &mut Store,
+) -> io::Result<Vec<InjectedFault>> {
+    let (is_file, end) = (matches!(store, Store::File { .. }), now() + span);
+    let (mut dice, seats) = (Dice::new(seed), crew.seats() as u64);
+    let [blows, cables, outages] = [(); 3].map(|()| Dice::new(dice.roll()));
+    let workers = async {
+        if !fault_set.workers && !fault_set.stalls {
+            return Ok(Vec::new());
+        }
+        let peace = |dice: &mut Dice| millis(dice, 300, 1_200);
+        let inject = async |dice: &mut Dice| {
+            let (seat, fault) = (dice.below(seats) as usize, WorkerFault::choose(dice, fault_set));
+            let (whom, what) = blow(crew, seat, fault, is_file).await?;
+            Ok((whom, None, what))
+        };
+        course(end, blows, peace, inject).await
+    };
+    let Store::Redis { server, disk, links } = store else {
+        return workers.await;
+    };
+    let peace = |dice: &mut Dice| millis(dice, 200, 1_000);
+    let weather = course(end, cables, peace, async |dice| {
+        let (seat, fault) = (dice.below(seats) as usize, LinkFault::choose(dice));
+        apply_link_fault(&links[seat], fault);
+        sleep(millis(dice, 100, 3_000)).await;
+        links[seat].heal();
+        Ok((Scope::Seat(seat), None, format!("{fault:?}")))
+    });
+    let peace = |dice: &mut Dice| match dice.chance(30) {
+        // Sometimes long enough that the order of waiters can be checked.
+        true => millis(dice, 4_000, 8_000),
+        false => millis(dice, 500, 2_500),
+    };
+    let (mut clock, forgets) = (ClockHand::default(), *disk != Disk::EveryWrite);
+    let outages = course(end, outages, peace, async |dice| {
+        let fault = StoreFault::choose(dice, forgets, &mut clock);
+        outage(server, fault).await?;
+        Ok((Scope::Everybody, hazard(fault, *disk), format!("{fault:?}")))
+    });
+    let (workers, weather, outages) = tokio::try_join!(workers, weather, outages)?;
+    let mut fault_log = [workers, weather, outages].concat();
+    fault_log.sort_by_key(|deed| deed.from);
+    Ok(fault_log)
+}
+
+/// Injects one fault after another until `end`, each after a random pause, and logs them.
+async fn course(
+    end: Instant,
+    mut dice: Dice,
+    peace: impl Fn(&mut Dice) -> Duration,
+    mut fault: impl AsyncFnMut(&mut Dice) -> io::Result<(Scope, Option<Hazard>, String)>,
+) -> io::Result<Vec<InjectedFault>> {
+    let mut fault_log = Vec::new();
+    loop {
+        sleep(peace(&mut dice)).await;
+        let from = now();
+        if from > end {
+            return Ok(fault_log);
+        }
+        let (whom, hazard, what) = fault(&mut dice).await?;
+        fault_log.push(InjectedFault {
+            from,
+            to: now(),
+            whom,
+            hazard,
+            what,
+        });
+    }
+}
+
+/// Injects a fault into a worker.
+async fn blow(
+    crew: &mut Workers,
+    seat: usize,
+    fault: WorkerFault,
+    is_file: bool,
+) -> io::Result<(Scope, String)> {
+    let from = now();
+    let (what, kept_out) = match fault {
+        WorkerFault::Pause(time) => {
+            crew.pause(seat);
+            sleep(time).await;
+            crew.resume(seat);
+            (format!("{fault:?}"), now() - from > HARMLESS)
+        }
+        WorkerFault::Kill => {
+            crew.kill(seat)?;
+            crew.fill(seat)?;
+            (format!("{fault:?}"), false)
+        }
+        WorkerFault::Stall => {
+            let in_vain = stall(crew, seat).await?;
+            (format!("{fault:?}, {in_vain} in vain"), in_vain > 0)
+        }
+    };
+    // A worker that is paused within a transaction blocks the file for all others.
+    let whom = if is_file && kept_out {
+        Scope::Everybody
+    } else {
+        Scope::Seat(seat)
+    };
+    Ok((whom, format!("{what}, seat {seat}")))
+}
+
+/// Pauses a worker that holds a lock, between reading and writing a counter, until another worker has written the counter.
+/// If none writes, because the pause blocked the store, it tries again. Returns the number of failed tries.
+async fn stall(crew: &mut Workers, seat: usize) -> io::Result<u32> {
+    let end = now() + AIMING;
+    let mut in_vain = 0;
+    while now() < end {
+        let Some(key) = within(end - now(), async || stop_between(crew, seat)).await? else {
+            break;
+        };
+        let stopped = now();
+        let overtaken = within(LONGEST_STALL, async || {
+            let overtaken = crew.shows(|sight| sight.bumped_since(&key, stopped))?;
+            Ok(overtaken.then_some(()))
+        });
+        let overtaken = overtaken.await?;
+        crew.resume(seat);
+        if overtaken.is_some() {
+            break;
+        }
+        in_vain += 1;
+        sleep(RECOVERY).await;
+    }
+    Ok(in_vain)
+}
+
+/// Pauses the worker if it is between reading and writing a counter. The log is read again after the pause, because the
+/// worker may have written meanwhile.
+fn stop_between(crew: &mut Workers, seat: usize) -> io::Result<Option<LockKey>> {
+    if crew.look(seat)?.between_reading_and_writing().is_none() {
+        return Ok(None);
+    }
+    crew.pause(seat);
+    let key = crew.look(seat)?.between_reading_and_writing().cloned();
+    if key.is_none() {
+        crew.resume(seat);
+    }
+    Ok(key)
+}
+
+fn apply_link_fault(link: &Proxy, fault: LinkFault) {
+    let both = [Way::ToServer, Way::ToClient];
+    match fault {
+        LinkFault::Delay(way, time) => link.delay(way, time),
+        LinkFault::Hold => both.into_iter().for_each(|way| link.hold(way)),
+        LinkFault::Swallow(way) => link.swallow(way),
+        LinkFault::HalfOpen => both.into_iter().for_each(|way| link.swallow(way)),
+        LinkFault::Refuse => link.refuse(),
+        LinkFault::Cut => link.cut(),
+        LinkFault::CutAfter(way, bytes) => link.cut_after(way, bytes),
+    }
+}
+
+/// Injects a fault into the store.
+async fn outage(server: &mut Redis, fault: StoreFault) -> io::Result<()> {
+    match fault {
+        StoreFault::Pause(time) => {
+            server.process().pause();
+            sleep(time).await;
+            server.process().resume();
+        }
+        StoreFault::Restart(data, down) => {
+            server.process().kill();
+            sleep(down).await;
+            block_in_place(|| server.restart(data))?;
+        }
+        StoreFault::Step(by) => {
+            let none = || io::Error::other("the server has no clock that steps");
+            server.clock().ok_or_else(none)?.step_ms(by)?;
+        }
+    }
+    Ok(())
+}
+
+/// Hazard of a fault, if it can make two clients hold a key at the same time.
+///
+/// A pause, a restart without data loss, and a clock that is set back cannot: they make leases last longer.
+fn hazard(fault: StoreFault, disk: Disk) -> Option<Hazard> {
+    match fault {
+        StoreFault::Restart(Data::Lost, _) => Some(Hazard::DataLoss),
+        StoreFault::Restart(Data::Kept, _) if disk != Disk::EveryWrite => Some(Hazard::Restart),
+        StoreFault::Step(by) if by > 0 => Some(Hazard::ClockSet),
+        StoreFault::Restart(Data::Kept, _) | StoreFault::Step(_) | StoreFault::Pause(_) => None,
+    }
+}
