@@ -28,7 +28,7 @@ type Said = (usize, Option<u64>);
 struct WaiterProcess {
     /// Killed when the struct is dropped.
     _process: Child,
-    told: ChildStdin,
+    stdin: ChildStdin,
 }
 
 impl WaiterProcess {
@@ -41,8 +41,8 @@ impl WaiterProcess {
             .kill_on_drop(true)
             .spawn()
             .expect("this program can be started once more");
-        let told = process.stdin.take().expect("it was asked for");
-        let mut lines = BufReader::new(process.stdout.take().expect("it was asked for")).lines();
+        let stdin = process.stdin.take().expect("the pipe was requested");
+        let mut lines = BufReader::new(process.stdout.take().expect("the pipe was requested")).lines();
         tokio::spawn(async move {
             while let Ok(Some(line)) = lines.next_line().await {
                 // Skips lines of the test harness. The test may already have ended and dropped the receiver.
@@ -51,7 +51,7 @@ impl WaiterProcess {
         });
         WaiterProcess {
             _process: process,
-            told,
+            stdin,
         }
     }
 }
@@ -85,7 +85,7 @@ async fn next(said: &mut UnboundedReceiver<Said>) -> Said {
 async fn drain(kills: bool) -> Duration {
     let redis = Redis::start().expect("Redis starts");
     let client = tenure::connect(&redis.url()).await.expect("Redis answers");
-    let guard = client.mutex(KEY).fair().lock().await.expect("nobody holds");
+    let guard = client.mutex(KEY).fair().lock().await.expect("the lock is free");
     let (tell, mut said) = unbounded_channel();
     let start = |_| WaiterProcess::start(&redis.url(), tell.clone());
     let mut crowds: Vec<WaiterProcess> = (0..PROCESSES).map(start).collect();
@@ -97,8 +97,8 @@ async fn drain(kills: bool) -> Duration {
             expected.push(number);
         }
         let line = format!("{number}\n");
-        let told = crowds[at].told.write_all(line.as_bytes()).await;
-        told.expect("the process of waiters lives");
+        let stdin = crowds[at].stdin.write_all(line.as_bytes()).await;
+        stdin.expect("the waiter process runs");
         assert_eq!(next(&mut said).await, (number, None));
     }
     if kills {
@@ -130,6 +130,9 @@ async fn a_thousand_waiters_are_served_in_order() {
 async fn killed_waiters_block_the_queue_for_one_lease() {
     if tenure_servers::needs("redis-server", "redis-server") {
         let longest = drain(true).await;
-        assert!(longest < LEASE + GRACE, "nobody was served for {longest:?}");
+        assert!(
+            longest < LEASE + GRACE,
+            "no waiter was granted the lock for {longest:?}"
+        );
     }
 }

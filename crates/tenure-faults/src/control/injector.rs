@@ -34,7 +34,7 @@ pub(crate) enum Scope {
     /// Those of the worker on this seat.
     Seat(usize),
     /// All waiters: the fault hit the store, or a worker that may have blocked the store.
-    Everybody,
+    AllWaiters,
 }
 
 /// Entry of the fault log.
@@ -42,7 +42,7 @@ pub(crate) enum Scope {
 pub(crate) struct InjectedFault {
     pub(crate) from: Instant,
     pub(crate) to: Instant,
-    pub(crate) whom: Scope,
+    pub(crate) scope: Scope,
     /// Hazard that excuses its effects, if the store's profile lists it.
     pub(crate) hazard: Option<Hazard>,
     pub(crate) what: String,
@@ -67,8 +67,8 @@ pub(crate) async fn inject(
         let peace = |dice: &mut Dice| millis(dice, 300, 1_200);
         let inject = async |dice: &mut Dice| {
             let (seat, fault) = (dice.below(seats) as usize, WorkerFault::choose(dice, fault_set));
-            let (whom, what) = blow(crew, seat, fault, is_file).await?;
-            Ok((whom, None, what))
+            let (scope, what) = blow(crew, seat, fault, is_file).await?;
+            Ok((scope, None, what))
         };
         course(end, blows, peace, inject).await
     };
@@ -76,7 +76,7 @@ pub(crate) async fn inject(
         return workers.await;
     };
     let peace = |dice: &mut Dice| millis(dice, 200, 1_000);
-    let weather = course(end, cables, peace, async |dice| {
+    let link_faults = course(end, cables, peace, async |dice| {
         let (seat, fault) = (dice.below(seats) as usize, LinkFault::choose(dice));
         apply_link_fault(&links[seat], fault);
         sleep(millis(dice, 100, 3_000)).await;
@@ -92,10 +92,10 @@ pub(crate) async fn inject(
     let outages = course(end, outages, peace, async |dice| {
         let fault = StoreFault::choose(dice, forgets, &mut clock);
         outage(server, fault).await?;
-        Ok((Scope::Everybody, hazard(fault, *disk), format!("{fault:?}")))
+        Ok((Scope::AllWaiters, hazard(fault, *disk), format!("{fault:?}")))
     });
-    let (workers, weather, outages) = tokio::try_join!(workers, weather, outages)?;
-    let mut fault_log = [workers, weather, outages].concat();
+    let (workers, link_faults, outages) = tokio::try_join!(workers, link_faults, outages)?;
+    let mut fault_log = [workers, link_faults, outages].concat();
     fault_log.sort_by_key(|deed| deed.from);
     Ok(fault_log)
 }
@@ -114,11 +114,11 @@ async fn course(
         if from > end {
             return Ok(fault_log);
         }
-        let (whom, hazard, what) = fault(&mut dice).await?;
+        let (scope, hazard, what) = fault(&mut dice).await?;
         fault_log.push(InjectedFault {
             from,
             to: now(),
-            whom,
+            scope,
             hazard,
             what,
         });
@@ -146,24 +146,27 @@ async fn blow(
             (format!("{fault:?}"), false)
         }
         WorkerFault::Stall => {
-            let in_vain = stall(crew, seat).await?;
-            (format!("{fault:?}, {in_vain} in vain"), in_vain > 0)
+            let failed_tries = stall(crew, seat).await?;
+            (
+                format!("{fault:?}, {failed_tries} failed tries"),
+                failed_tries > 0,
+            )
         }
     };
     // A worker that is paused within a transaction blocks the file for all others.
-    let whom = if is_file && kept_out {
-        Scope::Everybody
+    let scope = if is_file && kept_out {
+        Scope::AllWaiters
     } else {
         Scope::Seat(seat)
     };
-    Ok((whom, format!("{what}, seat {seat}")))
+    Ok((scope, format!("{what}, seat {seat}")))
 }
 
 /// Pauses a worker that holds a lock, between reading and writing a counter, until another worker has written the counter.
 /// If none writes, because the pause blocked the store, it tries again. Returns the number of failed tries.
 async fn stall(crew: &mut Workers, seat: usize) -> io::Result<u32> {
     let end = now() + AIMING;
-    let mut in_vain = 0;
+    let mut failed_tries = 0;
     while now() < end {
         let Some(key) = within(end - now(), async || stop_between(crew, seat)).await? else {
             break;
@@ -178,10 +181,10 @@ async fn stall(crew: &mut Workers, seat: usize) -> io::Result<u32> {
         if overtaken.is_some() {
             break;
         }
-        in_vain += 1;
+        failed_tries += 1;
         sleep(RECOVERY).await;
     }
-    Ok(in_vain)
+    Ok(failed_tries)
 }
 
 /// Pauses the worker if it is between reading and writing a counter. The log is read again after the pause, because the

@@ -41,7 +41,7 @@ pub(crate) async fn every_task_gets_a_lock(
         return Ok(None);
     }
     let tasks = without.join(", ");
-    let what = format!("no lock for {limit:?} in calm weather: tasks {tasks}");
+    let what = format!("no lock for {limit:?} without faults: tasks {tasks}");
     Ok(Some(Finding { law: Law::L2, what }))
 }
 
@@ -62,7 +62,7 @@ pub(crate) async fn a_dead_holder_is_succeeded(
         Ok(held.map(|key| (key, dead)))
     });
     let Some((key, dead)) = killed.await? else {
-        let what = format!("seat {seat} was never seen to hold a lock for {LOOKING:?} in calm weather");
+        let what = format!("seat {seat} was never seen to hold a lock for {LOOKING:?} without faults");
         return Ok(Some(Finding { law: Law::L2, what }));
     };
     let limit = LONGEST_LEASE + GRACE;

@@ -33,7 +33,7 @@ pub(super) struct Exemption {
     /// Whether its place in a queue is exempt (L3).
     pub(super) place: bool,
     /// Time from which its holding period is exempt (V1, V2).
-    pub(super) belief: Option<Instant>,
+    pub(super) holding: Option<Instant>,
     /// Whether its token is exempt (V3).
     pub(super) token: bool,
 }
@@ -83,7 +83,7 @@ impl Exemptions {
     /// Only these holders are exempt from V1 and V2; later grants are checked in full. V3 has one exemption: a claim that the
     /// store confirmed before the fault may be handed over locally for another 10 ms, with a token older than that of a new
     /// grant by the store. Such a token is not checked. V4 has no exemption.
-    pub(super) fn beliefs(
+    pub(super) fn holding_periods(
         &mut self,
         attempts: &HashMap<u64, Attempt>,
         fault_log: &[InjectedFault],
@@ -99,7 +99,7 @@ impl Exemptions {
                 if attempt.ended > deed.from && (before || confirmed <= deed.to) {
                     let exemption = self.0.entry(number).or_default();
                     let from = deed.from.max(granted);
-                    exemption.belief = Some(exemption.belief.map_or(from, |known| known.min(from)));
+                    exemption.holding = Some(exemption.holding.map_or(from, |known| known.min(from)));
                     exemption.token |= !before;
                 }
             }
@@ -112,7 +112,7 @@ impl Exemptions {
             let exemption = self.0.get(&event.attempt).copied().unwrap_or_default();
             match &mut event.kind {
                 EventKind::Queued => !exemption.place,
-                EventKind::Sampled { held: true, .. } => exemption.belief.is_none_or(|end| event.at < end),
+                EventKind::Sampled { held: true, .. } => exemption.holding.is_none_or(|end| event.at < end),
                 EventKind::Acquired { token, .. } if exemption.token => {
                     *token = None;
                     true
@@ -121,7 +121,7 @@ impl Exemptions {
             }
         });
         let ends = self.0.iter().filter_map(|(&attempt, exemption)| {
-            let (at, what) = (exemption.belief?, EventKind::Lost);
+            let (at, what) = (exemption.holding?, EventKind::Lost);
             Some(Event {
                 at,
                 attempt,
@@ -154,8 +154,8 @@ fn disturbances(
 ) -> HashMap<u64, Vec<Span>> {
     let mut spans: HashMap<u64, Vec<Span>> = HashMap::new();
     for worked in worked {
-        let whom = [Scope::Everybody, Scope::Seat(worked.seat)];
-        let own = fault_log.iter().filter(|deed| whom.contains(&deed.whom));
+        let scope = [Scope::AllWaiters, Scope::Seat(worked.seat)];
+        let own = fault_log.iter().filter(|deed| scope.contains(&deed.scope));
         let own = own.map(|deed| (deed.from, deed.to + unnoticed(deed) + LONGEST_LEASE));
         let death = worked.died.map(|died| (died, Instant::NEVER));
         spans.insert(worked.number, own.chain(death).collect());

@@ -80,7 +80,7 @@ impl fmt::Display for Report {
         }
         for deed in &self.fault_log {
             let (from, to) = (deed.from.as_nanos(), deed.to.as_nanos());
-            writeln!(f, "  {from} to {to}: {:?}: {}", deed.whom, deed.what)?;
+            writeln!(f, "  {from} to {to}: {:?}: {}", deed.scope, deed.what)?;
         }
         for finding in &verdict.findings {
             writeln!(f, "{:?}: {}", finding.law, finding.what)?;

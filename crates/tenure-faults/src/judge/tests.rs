@@ -64,11 +64,11 @@ fn deadline(process: u64, seconds: u64, until: u64) -> Observation {
     note(process, seconds, ObservationKind::Deadline { until, lease })
 }
 
-fn deed(whom: Scope, from: u64, to: u64, hazard: Option<Hazard>, what: &str) -> InjectedFault {
+fn deed(scope: Scope, from: u64, to: u64, hazard: Option<Hazard>, what: &str) -> InjectedFault {
     InjectedFault {
         from: at(from),
         to: at(to),
-        whom,
+        scope,
         hazard,
         what: what.to_owned(),
     }
@@ -119,7 +119,7 @@ fn only_holders_before_a_data_loss_are_exempt() {
         ("too late an excuse", Hazard::DataLoss, &[110], all),
         ("the profile does not name it", Hazard::ClockSet, &[103], all),
     ] {
-        let deed = |&at| deed(Scope::Everybody, at, at, Some(hazard), "");
+        let deed = |&at| deed(Scope::AllWaiters, at, at, Some(hazard), "");
         let fault_log: Vec<_> = moments.iter().map(deed).collect();
         assert_eq!(broken(history(), &notes, None, &fault_log), expected, "{case}");
     }
@@ -145,16 +145,23 @@ fn overtaken(silent: std::ops::Range<u64>) -> Vec<Event> {
 
 #[test]
 fn only_a_disturbed_waiter_may_be_overtaken() {
-    let (own, other, all) = (Scope::Seat(0), Scope::Seat(1), Scope::Everybody);
-    for (case, whom, from, to, what, is_broken) in [
+    let (own, other, all) = (Scope::Seat(0), Scope::Seat(1), Scope::AllWaiters);
+    for (case, scope, from, to, what, is_broken) in [
         ("its own trouble", own, 105, 106, "", false),
         ("another's trouble", other, 105, 106, "", true),
-        ("the store's is everybody's", all, 105, 106, "", false),
+        (
+            "a fault of the store disturbs all waiters",
+            all,
+            105,
+            106,
+            "",
+            false,
+        ),
         ("long over", all, 90, 97, "", true),
         ("less than a lease ago", all, 90, 99, "", false),
         ("it was noticed late", own, 90, 95, "HalfOpen", false),
     ] {
-        let fault_log = [deed(whom, from, to, None, what)];
+        let fault_log = [deed(scope, from, to, None, what)];
         let expected = &[Rule::L3][usize::from(!is_broken)..];
         assert_eq!(broken(overtaken(0..0), &[], None, &fault_log), expected, "{case}");
     }
@@ -163,7 +170,7 @@ fn only_a_disturbed_waiter_may_be_overtaken() {
         ("nothing happened", 0..0, &[][..], true),
         ("its process stood still", 0..0, &stalled(1), false),
         ("another process stood still", 0..0, &stalled(2), true),
-        ("the store answered nobody", 103..106, &[], false),
+        ("the store did not reply", 103..106, &[], false),
         ("it did so later", 112..114, &[], true),
     ] {
         let expected = &[Rule::L3][usize::from(!is_broken)..];

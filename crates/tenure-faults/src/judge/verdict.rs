@@ -52,14 +52,14 @@ pub(crate) fn judge(
     let attempts = attempts(&events, notes);
     let mut exemptions = Exemptions::default();
     exemptions.places(&attempts, &events, notes, worked, fault_log);
-    exemptions.beliefs(&attempts, fault_log, hazards);
+    exemptions.holding_periods(&attempts, fault_log, hazards);
     exemptions.apply(&mut events);
     verdict.waits = attempts
         .values()
         .filter(|attempt| attempt.queued.is_some())
         .count();
     verdict.disturbed = exemptions.count(|exemption| exemption.place);
-    verdict.exempted = exemptions.count(|exemption| exemption.belief.is_some());
+    verdict.exempted = exemptions.count(|exemption| exemption.holding.is_some());
     for event in &mut events {
         if let EventKind::Acquired { until, .. } = &mut event.kind {
             *until = attempts[&event.attempt].extended.max(*until);

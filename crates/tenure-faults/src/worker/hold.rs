@@ -57,13 +57,13 @@ pub(crate) async fn work(
 
 /// Samples the guard at once and then at each interval. It continues after a loss, because the guard must stay lost.
 async fn watch(guard: &Guard, entry: &Entry) -> io::Result<Infallible> {
-    let mut told = false;
+    let mut loss_logged = false;
     loop {
         entry.sample(guard)?;
         tokio::select! {
             biased;
-            _ = guard.lost(), if !told => {
-                told = true;
+            _ = guard.lost(), if !loss_logged => {
+                loss_logged = true;
                 entry.lost()?;
             }
             () = sleep(PACE) => {}

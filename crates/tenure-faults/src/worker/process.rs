@@ -42,7 +42,7 @@ pub async fn work(args: Args) -> io::Result<()> {
     let entry = Entry::open(&args.log(), first_attempt(args.process, 0), plant)?;
     let pulse = pulse(entry.clone());
     let tasks = run_tasks(args, entry, ends);
-    let told = async {
+    let terminated = async {
         term.recv().await;
         end.send_replace(true);
         std::future::pending().await
@@ -50,7 +50,7 @@ pub async fn work(args: Args) -> io::Result<()> {
     let client = tokio::select! {
         client = tasks => client?,
         error = pulse => return Err(error),
-        never = told => return never,
+        never = terminated => return never,
     };
     if let Some(client) = client {
         if plant == Some(PlantedBug::Litter) {

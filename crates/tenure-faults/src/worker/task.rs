@@ -96,7 +96,7 @@ impl Task {
 /// Acquires the lock, and logs when it is known to queue.
 async fn ask(plan: &LockPlan, face: &AnyLock, entry: Entry) -> Result<Option<Guard>, Error> {
     let queues = plan.key.fair;
-    let told = move |_: &ClaimRef| {
+    let log_queued = move |_: &ClaimRef| {
         if queues {
             // Without this line the checker misses violations, but reports no false ones.
             let _ = entry.event(EventKind::Queued);
@@ -107,7 +107,7 @@ async fn ask(plan: &LockPlan, face: &AnyLock, entry: Entry) -> Result<Option<Gua
         Patience::Limit(limit) => Some(limit),
         Patience::Endless | Patience::DroppedAfter(_) => None,
     };
-    face.lock(limit).on_waiting(told).await.map(Some)
+    face.lock(limit).on_waiting(log_queued).await.map(Some)
 }
 
 /// Completes when the task drops its future: after its own time limit, or when the worker ends.

@@ -101,7 +101,7 @@ pub(crate) struct ClientConnection {
     pub(crate) sim: Arc<Simulation>,
     pub(crate) client: usize,
     /// The store behind random faults, and without them for the time after the faults.
-    pub(crate) weather: Arc<dyn Backend>,
+    pub(crate) faulty: Arc<dyn Backend>,
     pub(crate) calm: Arc<dyn Backend>,
     pub(crate) dice: Mutex<Dice>,
 }
@@ -112,7 +112,7 @@ impl Faults for ClientConnection {
         if self.sim.is_calm() {
             &self.calm
         } else {
-            &self.weather
+            &self.faulty
         }
         .clone()
     }

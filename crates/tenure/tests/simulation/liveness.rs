@@ -46,7 +46,7 @@ pub(crate) struct Death {
 fn patience(sim: &Simulation) -> Duration {
     let lease = sim.parameters.longest_lease();
     // A holder learns of its loss at its next renewal, and until then the waiters of its client do not poll.
-    let belief = if sim.claims.lock().any_taken() {
+    let loss_delay = if sim.claims.lock().any_taken() {
         lease / 3
     } else {
         Duration::ZERO
@@ -57,7 +57,7 @@ fn patience(sim: &Simulation) -> Duration {
     } else {
         Duration::ZERO
     };
-    PATIENCE + belief + poll
+    PATIENCE + loss_delay + poll
 }
 
 /// Checks liveness from the end of the faults until every task has ended.

@@ -51,7 +51,7 @@ struct Sweep {
 }
 
 impl Sweep {
-    fn take_part(&self, seeds: u64, tell: &Sender<(u64, Vec<String>)>) {
+    fn take_part(&self, seeds: u64, sender: &Sender<(u64, Vec<String>)>) {
         while !self.over.load(Ordering::Relaxed) {
             let seed = self.next.fetch_add(1, Ordering::Relaxed);
             if seed >= seeds {
@@ -61,7 +61,7 @@ impl Sweep {
             let violations = seed_run::run(seed).violations;
             self.running.lock().remove(&seed);
             // The receiver is gone once enough failing seeds were found.
-            let _ = tell.send((seed, violations));
+            let _ = sender.send((seed, violations));
         }
     }
 }
@@ -69,15 +69,15 @@ impl Sweep {
 /// Runs seeds on all processors. Returns the failing seeds with their violations, sorted by seed.
 fn sweep(seeds: u64) -> Vec<(u64, Vec<String>)> {
     let sweep = Arc::new(Sweep::default());
-    let (tell, told) = mpsc::channel();
+    let (sender, receiver) = mpsc::channel();
     for _ in 0..thread::available_parallelism().map_or(1, |n| n.get()) {
-        let (sweep, tell) = (sweep.clone(), tell.clone());
-        thread::spawn(move || sweep.take_part(seeds, &tell));
+        let (sweep, sender) = (sweep.clone(), sender.clone());
+        thread::spawn(move || sweep.take_part(seeds, &sender));
     }
-    drop(tell);
+    drop(sender);
     let mut guilty = Vec::new();
     while guilty.len() < ENOUGH {
-        match told.recv_timeout(REST) {
+        match receiver.recv_timeout(REST) {
             Ok((seed, violations)) if !violations.is_empty() => guilty.push((seed, violations)),
             Ok(_) => {}
             Err(RecvTimeoutError::Disconnected) => {

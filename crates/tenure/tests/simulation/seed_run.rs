@@ -55,13 +55,13 @@ pub(crate) fn run(seed: u64) -> Outcome {
 async fn live(seed: u64) -> Arc<Simulation> {
     let mut dice = Dice::new(seed);
     let clients = usize::try_from(2 + dice.below(4)).unwrap_or(2);
-    let weathers: Vec<FaultRates> = (0..clients).map(|_| weather(&mut dice)).collect();
-    let sim = Simulation::new(clients, parameters(&weathers, &mut dice));
+    let rates: Vec<FaultRates> = (0..clients).map(|_| fault_rates(&mut dice)).collect();
+    let sim = Simulation::new(clients, parameters(&rates, &mut dice));
     let keys: Vec<(LockKey, u64)> = (0..1 + dice.below(3))
         .map(|n| (LockKey::new(format!("k{n}")).expect("a good key"), dice.below(3)))
         .collect();
     let made: Vec<Client> = (0..clients)
-        .map(|number| client(&sim, number, weathers[number], &mut dice))
+        .map(|number| client(&sim, number, rates[number], &mut dice))
         .collect();
     let mut actors: Vec<(usize, JoinHandle<()>)> = Vec::new();
     for (number, client) in made.iter().enumerate() {
@@ -119,7 +119,7 @@ async fn live(seed: u64) -> Arc<Simulation> {
     sim
 }
 
-fn weather(dice: &mut Dice) -> FaultRates {
+fn fault_rates(dice: &mut Dice) -> FaultRates {
     match dice.below(4) {
         0 => FaultRates::NONE,
         1 => FaultRates::HIGH,
@@ -138,7 +138,7 @@ fn weather(dice: &mut Dice) -> FaultRates {
     }
 }
 
-fn parameters(weathers: &[FaultRates], dice: &mut Dice) -> Parameters {
+fn parameters(rates: &[FaultRates], dice: &mut Dice) -> Parameters {
     let ms = Duration::from_millis;
     let (lease, lease_step) = if dice.chance(75) {
         (ms(200), ms(100))
@@ -153,12 +153,12 @@ fn parameters(weathers: &[FaultRates], dice: &mut Dice) -> Parameters {
         // With constant evictions, holds are so short that locks are handed over locally.
         hold_ms: if evict_constantly { 15 } else { hold_ms },
         verifies: if evict_constantly { 50 } else { 15 },
-        loses_wakes: weathers.iter().any(|weather| weather.loses_wake > 0),
+        loses_wakes: rates.iter().any(|rates| rates.loses_wake > 0),
         evict_constantly,
     }
 }
 
-fn client(sim: &Arc<Simulation>, number: usize, weather: FaultRates, dice: &mut Dice) -> Client {
+fn client(sim: &Arc<Simulation>, number: usize, rates: FaultRates, dice: &mut Dice) -> Client {
     let clock: Arc<dyn Clock> = Arc::new(sim.bodies[number].clock.clone());
     let spy = StoreRecorder {
         sim: sim.clone(),
@@ -170,12 +170,12 @@ fn client(sim: &Arc<Simulation>, number: usize, weather: FaultRates, dice: &mut 
             .collect(),
     };
     let calm: Arc<dyn Backend> = Arc::new(FaultyBackend::new(spy));
-    let weather = Arc::new(Chaos::new(calm.clone(), dice.roll(), weather));
-    let profile = weather.profile().clone();
+    let faulty = Arc::new(Chaos::new(calm.clone(), dice.roll(), rates));
+    let profile = faulty.profile().clone();
     let wire = ClientConnection {
         sim: sim.clone(),
         client: number,
-        weather,
+        faulty,
         calm,
         dice: Mutex::new(Dice::new(dice.roll())),
     };
