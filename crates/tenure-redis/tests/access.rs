@@ -98,7 +98,7 @@ async fn a_user_without_permissions_is_denied_with_a_reason() {
 async fn the_documented_permissions_are_sufficient_and_minimal() {
     for server in [Server::start(), Server::batching()] {
         let fixture = Fixture::on(server).await;
-        let ([a, b], key) = (fixture.trial.two().await, fixture.trial.key());
+        let ([a, b], key) = (fixture.store.two().await, fixture.store.key());
         let held = hold(&a, &key).await;
         let waits = b.fair(&key, Mode::Exclusive);
         let mut wakes = b.watch(&waits).await.expect("it may subscribe");
@@ -115,7 +115,7 @@ async fn the_documented_permissions_are_sufficient_and_minimal() {
         wait_for_wake(&mut wakes).await;
         b.granted_soon(&waits).await;
         for foreign in [true, false] {
-            let key = fixture.trial.key();
+            let key = fixture.store.key();
             java_hold(&fixture, &key, 60_000);
             let who = match foreign {
                 true => ReleaseTarget::Foreign { key, id: JAVA.into() },
@@ -130,7 +130,7 @@ async fn the_documented_permissions_are_sufficient_and_minimal() {
             assert_eq!(a.send_release(evicted).await.freed.len(), 1, "it may evict");
         }
         fixture.command(&["SCRIPT", "FLUSH"]);
-        let again = hold(&a, &fixture.trial.key()).await;
+        let again = hold(&a, &fixture.store.key()).await;
         a.release(&again).await.freed_it(&again);
         let found = examine(a.backend()).await;
         assert!(found.iter().all(|one| !one.what.contains("INFO")), "{found:?}");
@@ -304,7 +304,7 @@ async fn each_missing_permission_is_one_finding() {
     ] {
         let fixture = Fixture::new().await;
         fixture.command(&["ACL", "SETUSER", USER, rules]);
-        let found = examine(fixture.trial.client().await.backend()).await;
+        let found = examine(fixture.store.client().await.backend()).await;
         let about: Vec<_> = found.iter().filter(|one| one.what.contains(words)).collect();
         let [one] = &about[..] else {
             panic!("{rules}: {found:?}")

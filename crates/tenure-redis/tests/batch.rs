@@ -33,8 +33,8 @@ fn few_calls(fixture: &Fixture) {
 #[tokio::test(flavor = "multi_thread")]
 async fn concurrent_claims_share_calls_but_no_tokens() {
     let fixture = Fixture::new().await;
-    let client = fixture.trial.client().await;
-    let keys: Vec<LockKey> = (0..256).map(|_| fixture.trial.key()).collect();
+    let client = fixture.store.client().await;
+    let keys: Vec<LockKey> = (0..256).map(|_| fixture.store.key()).collect();
     let seven = |claim: &mut Claim| claim.grants = NonZeroU32::new(7).expect("not zero");
     let mut turns: Vec<Vec<TokenRange>> = Vec::new();
     for _ in 0..3 {
@@ -220,7 +220,7 @@ async fn a_late_claim_is_declined_and_its_batch_is_placed() {
     let asked = proxied
         .acquire_all_within(&claims, |i| Duration::from_secs(if hurried(i) { 1 } else { 5 }))
         .await;
-    proxied.fixture.trial.pass(Duration::from_secs(2)).await;
+    proxied.fixture.store.pass(Duration::from_secs(2)).await;
     proxied.proxy.heal();
     for (i, answer) in soon(asked).await.iter().enumerate() {
         let key = claims[i].at.key.as_str();

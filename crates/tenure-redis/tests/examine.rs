@@ -156,7 +156,7 @@ async fn a_batched_claim_gets_no_token_beyond_the_last() {
     let (fixture, client, _) = Fixture::one_on(Server::batching()).await;
     for (stands, is_last) in [("9007199254740990", true), ("9007199254740991", false)] {
         fixture.command(&["SET", "tenure_tokens", stands]);
-        let claim = client.claim(&fixture.trial.key(), Mode::Exclusive);
+        let claim = client.claim(&fixture.store.key(), Mode::Exclusive);
         let answer = acquire(client.backend(), &claim).await;
         assert_eq!(is_granted(&answer), is_last, "{answer:?}");
         assert_eq!(fixture.exists(claim.at.key.as_str()), is_last);

@@ -39,7 +39,7 @@ async fn lost_scripts_are_loaded_again() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_server_that_keeps_losing_scripts_serves_every_call() {
     let fixture = Arc::new(Fixture::new().await);
-    let (client, key) = (fixture.trial.client().await, fixture.trial.key());
+    let (client, key) = (fixture.store.client().await, fixture.store.key());
     let forgets = tokio::spawn({
         let fixture = fixture.clone();
         async move {
@@ -274,7 +274,7 @@ async fn setting_the_clock_ends_leases_but_repeats_no_token() {
 async fn a_failed_snapshot_is_a_transient_error_without_effect() {
     let (fixture, client, key) = Fixture::one().await;
     let held = hold(&client, &key).await;
-    let late = client.claim(&fixture.trial.key(), Mode::Exclusive);
+    let late = client.claim(&fixture.store.key(), Mode::Exclusive);
     let gone = tempfile::tempdir().expect("a temporary directory can be made");
     fixture.command(&["CONFIG", "SET", "dir", &gone.path().display().to_string()]);
     gone.close().expect("it can be removed");
@@ -306,7 +306,7 @@ async fn a_failed_snapshot_is_a_transient_error_without_effect() {
 async fn a_full_memory_refuses_new_locks_and_renews_held_ones() {
     let (fixture, [holder, other], key) = Fixture::two().await;
     let held = hold(&holder, &key).await;
-    let late = other.claim(&fixture.trial.key(), Mode::Exclusive);
+    let late = other.claim(&fixture.store.key(), Mode::Exclusive);
     fixture.command(&["CONFIG", "SET", "maxmemory", "1"]);
     let refusal = acquire(other.backend(), &late).await.expect_err("it is full");
     assert_error(&refusal, (Fault::Unavailable, Effect::None), "");
@@ -374,10 +374,10 @@ async fn a_renewal_leaves_a_server_that_became_a_replica() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_renewal_without_permission_does_not_affect_its_batch() {
     let fixture = Fixture::new().await;
-    let client = fixture.trial.client().await;
+    let client = fixture.store.client().await;
     let mut claims = Vec::new();
     for _ in 0..5 {
-        claims.push(hold(&client, &fixture.trial.key()).await);
+        claims.push(hold(&client, &fixture.store.key()).await);
     }
     let denied = claims[3].at.clone();
     fixture.permit_only(claims.iter().filter(|claim| claim.at != denied));

@@ -18,7 +18,7 @@ async fn a_java_holder_is_waited_for_and_shown_by_its_name() {
     let holder = &status.holders[0];
     assert_eq!(holder.id, HolderId::Foreign(Arc::from(JAVA)));
     assert_eq!((holder.token, &holder.label), (None, &None));
-    fixture.trial.pass(Duration::from_millis(5_001)).await;
+    fixture.store.pass(Duration::from_millis(5_001)).await;
     b.finds_free(&key, Mode::Exclusive).await;
 }
 
@@ -74,10 +74,10 @@ async fn a_forced_unlock_by_java_shows_at_the_next_renewal() {
 #[tokio::test(flavor = "multi_thread")]
 async fn java_locks_without_expiry_or_in_transactions_are_evictable() {
     let fixture = Fixture::new().await;
-    let client = fixture.trial.client().await;
+    let client = fixture.store.client().await;
     let in_transaction = format!("{JAVA}:0f1e2d3c4b5a69780f1e2d3c4b5a6978");
     for (owner, ends) in [(JAVA, false), (&in_transaction, true)] {
-        let key = fixture.trial.key();
+        let key = fixture.store.key();
         fixture.command(&["HSET", key.as_str(), owner, "1"]);
         if ends {
             fixture.command(&["PEXPIRE", key.as_str(), "60000"]);

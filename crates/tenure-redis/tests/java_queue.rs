@@ -55,7 +55,7 @@ async fn a_dead_java_head_is_removed_when_its_score_passes() {
         assert_eq!(poll_after(&client, &claim).await, SECOND, "{fairness:?}");
         client.withdraw(&claim).await;
     }
-    fixture.trial.pass(Duration::from_millis(3_001)).await;
+    fixture.store.pass(Duration::from_millis(3_001)).await;
     client.granted(&client.fair(&key, Mode::Exclusive)).await;
     assert!(!fixture.exists(&queue(&key)));
 }
@@ -65,7 +65,7 @@ async fn a_dead_java_head_is_removed_when_its_score_passes() {
 async fn unfair_claims_poll_every_second_while_java_queues() {
     for server in [Server::start(), Server::batching()] {
         let fixture = Fixture::on(server).await;
-        let ([holder, waiter], key) = (fixture.trial.two().await, fixture.trial.key());
+        let ([holder, waiter], key) = (fixture.store.two().await, fixture.store.key());
         let held = hold(&holder, &key).await;
         let waiting = waiter.claim(&key, Mode::Exclusive);
         java_enqueue(&fixture, &key, JAVA, Some(330_000));
@@ -93,7 +93,7 @@ async fn a_java_waiter_outlives_our_dead_waiter_ahead() {
     let held = hold_for(&holder, &key, HOUR).await;
     let dead = enqueue(&dies, &key).await;
     java_enqueue(&fixture, &key, JAVA, Some(3_600_000));
-    fixture.trial.pass(Duration::from_secs(70)).await;
+    fixture.store.pass(Duration::from_secs(70)).await;
     assert_eq!(queued(&fixture, &key), format!("{} {JAVA}", dead.at.id));
     let others = holder.release(&held).await.others;
     assert_eq!(others, Some(1), "the dead one is taken out");
@@ -108,7 +108,7 @@ async fn a_java_waiter_behind_a_java_holder_outlives_ours() {
     java_hold(&fixture, &key, 30_000);
     enqueue(&dies, &key).await;
     java_enqueue(&fixture, &key, OTHER, Some(3_600_000));
-    fixture.trial.pass(Duration::from_secs(70)).await;
+    fixture.store.pass(Duration::from_secs(70)).await;
     looks.waits(&looks.claim(&key, Mode::Exclusive)).await;
     assert_eq!(queued(&fixture, &key), OTHER);
 }
@@ -128,12 +128,12 @@ async fn our_dead_waiter_behind_java_expires() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_swept_queue_lives_as_long_as_its_remaining_waiters() {
     let fixture = Fixture::new().await;
-    let [holder, waiter] = fixture.trial.two().await;
+    let [holder, waiter] = fixture.store.two().await;
     for (javas, ours, is_left) in [(3_000, 60, false), (330_000, 3, true)] {
-        let key = fixture.trial.key();
+        let key = fixture.store.key();
         java_enqueue(&fixture, &key, JAVA, Some(javas));
         let waits = enqueue_for(&waiter, &key, Duration::from_secs(ours)).await;
-        fixture.trial.pass(Duration::from_millis(3_001)).await;
+        fixture.store.pass(Duration::from_millis(3_001)).await;
         holder.waits(&holder.claim(&key, Mode::Exclusive)).await;
         match is_left {
             true => assert_eq!(
@@ -196,7 +196,7 @@ async fn our_dead_waiter_is_removed_when_its_lease_ends() {
     let ghost = enqueue_for(&dead, &key, SECOND).await;
     let next = alive.fair(&key, Mode::Exclusive);
     assert_eq!(alive.waits(&next).await, Some(2));
-    fixture.trial.pass(SECOND + Duration::from_millis(1)).await;
+    fixture.store.pass(SECOND + Duration::from_millis(1)).await;
     assert_eq!(alive.waits(&next).await, Some(1));
     dead.has_ended(&ghost).await;
 }
@@ -207,7 +207,7 @@ async fn a_java_waiter_outlives_our_last_poll_before_it() {
     let fixture = Fixture::new().await;
     let day = 24 * 3_600_000;
     for is_renewed in [true, false] {
-        let ([holder, dies], key) = (fixture.trial.two().await, fixture.trial.key());
+        let ([holder, dies], key) = (fixture.store.two().await, fixture.store.key());
         let held = hold(&holder, &key).await;
         dies.waits(&dies.fair(&key, Mode::Exclusive)).await;
         assert!(lives(&fixture, &key) < day, "nothing of the dead is for long");
@@ -227,7 +227,7 @@ async fn a_queue_lives_as_long_as_the_holder() {
     let (fixture, [holder, waits], key) = Fixture::two().await;
     let held = hold(&holder, &key).await;
     enqueue_for(&waits, &key, 3 * SECOND).await;
-    fixture.trial.pass(Duration::from_secs(40)).await;
+    fixture.store.pass(Duration::from_secs(40)).await;
     holder.stays_alive(&held, Phase::Granted).await;
     assert!(lives(&fixture, &key) > 60_000);
 }

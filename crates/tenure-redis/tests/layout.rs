@@ -48,7 +48,7 @@ async fn an_unknown_newcomer_waits_behind_a_queue() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_release_publishes_zero_to_redissons_channel() {
     let fixture = Fixture::new().await;
-    let client = fixture.trial.client().await;
+    let client = fixture.store.client().await;
     let mut listening = subscriber(&fixture).await;
     for (name, channel) in [
         ("k", "redisson_lock__channel:{k}"),
@@ -92,10 +92,10 @@ async fn a_fair_waiter_is_in_redissons_list_and_zset() {
 #[tokio::test(flavor = "multi_thread")]
 async fn no_key_of_a_lock_remains_after_all_leases() {
     let (fixture, [a, b, c], _) = Fixture::three().await;
-    let brief = fixture.trial.short_lease();
+    let brief = fixture.store.short_lease();
     // A waiter that withdraws sets the queue's expiry. Without one, only dead waiters are left.
     for withdraws in [false, true] {
-        let key = fixture.trial.key();
+        let key = fixture.store.key();
         hold_for(&a, &key, brief).await;
         for client in [&b, &c] {
             enqueue_for(client, &key, brief).await;
@@ -104,13 +104,13 @@ async fn no_key_of_a_lock_remains_after_all_leases() {
             let withdrawn = enqueue(&c, &key).await;
             c.withdraw(&withdrawn).await;
         }
-        let evicted = hold(&a, &fixture.trial.key()).await;
+        let evicted = hold(&a, &fixture.store.key()).await;
         b.evict(&evicted, "alice").await;
-        let released = a.fair(&fixture.trial.key(), Mode::Exclusive);
+        let released = a.fair(&fixture.store.key(), Mode::Exclusive);
         a.granted(&released).await;
         a.release(&released).await;
     }
-    fixture.trial.pass(Duration::from_secs(103)).await;
+    fixture.store.pass(Duration::from_secs(103)).await;
     assert_eq!(fixture.keys(), ["tenure_tokens"]);
 }
 
@@ -128,7 +128,7 @@ async fn a_cooldown_holds_the_key_for_no_client() {
     fixture.assert_expires_after(key.as_str(), 20);
     assert_eq!(operator.status(&key).await, None, "no holder is shown");
     operator.finds_busy(&key, Mode::Exclusive).await;
-    fixture.trial.pass(cooldown).await;
+    fixture.store.pass(cooldown).await;
     operator.finds_free(&key, Mode::Exclusive).await;
 }
 
@@ -175,9 +175,9 @@ async fn a_key_that_is_no_lock_is_refused_and_unchanged() {
 async fn a_hash_of_another_program_is_refused() {
     for server in [Server::start(), Server::batching()] {
         let fixture = Fixture::on(server).await;
-        let client = fixture.trial.client().await;
+        let client = fixture.store.client().await;
         for fields in [&["name", "ada"][..], &[JAVA, "1", "name", "ada"]] {
-            let key = fixture.trial.key();
+            let key = fixture.store.key();
             fixture.command(&[&["HSET", key.as_str()], fields].concat());
             for claim in both(&client, &key) {
                 let refusal = client.try_acquire(&claim).await.expect_err("it is refused");
@@ -188,7 +188,7 @@ async fn a_hash_of_another_program_is_refused() {
             assert_eq!(fixture.left(key.as_str()), -1);
         }
         // Java leaves a lock without expiry if it asks for a lease that Redis refuses.
-        let key = fixture.trial.key();
+        let key = fixture.store.key();
         fixture.command(&["HSET", key.as_str(), JAVA, "1"]);
         let waiting = client.claim(&key, Mode::Exclusive);
         client.waits(&waiting).await;
@@ -224,7 +224,7 @@ async fn evicting_an_empty_id_frees_no_holder() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_hash_that_is_no_mutex_is_neither_shown_nor_evicted() {
     let fixture = Fixture::new().await;
-    let client = fixture.trial.client().await;
+    let client = fixture.store.client().await;
     let owners: Vec<String> = (0..200).map(|n| format!("{JAVA}{n}")).collect();
     let many: Vec<&str> = owners.iter().flat_map(|owner| [owner, "1"]).collect();
     for (fields, lives, is_read_write) in [
@@ -235,7 +235,7 @@ async fn a_hash_that_is_no_mutex_is_neither_shown_nor_evicted() {
         (&many[..], true, false),
         (&["mode", "read", JAVA, "1"][..], true, true),
     ] {
-        let key = fixture.trial.key();
+        let key = fixture.store.key();
         let name = key.as_str();
         fixture.command(&[&["HSET", name], fields].concat());
         if lives {
@@ -274,7 +274,7 @@ async fn a_refused_release_fails_and_can_be_repeated() {
 #[tokio::test(flavor = "multi_thread")]
 async fn reserved_names_are_refused() {
     let fixture = Fixture::new().await;
-    let client = fixture.trial.client().await;
+    let client = fixture.store.client().await;
     for name in [
         "tenure_tokens",
         "tenure_claim:{k}:x",
@@ -293,10 +293,10 @@ async fn reserved_names_are_refused() {
 #[tokio::test(flavor = "multi_thread")]
 async fn five_hundred_claims_are_renewed_in_one_call() {
     let fixture = Fixture::new().await;
-    let client = fixture.trial.client().await;
+    let client = fixture.store.client().await;
     let mut claims = Vec::new();
     for _ in 0..1_200 {
-        claims.push(hold(&client, &fixture.trial.key()).await);
+        claims.push(hold(&client, &fixture.store.key()).await);
     }
     fixture.command(&["CONFIG", "RESETSTAT"]);
     let renewals = claims.iter().map(|claim| RenewRequest::of(claim));

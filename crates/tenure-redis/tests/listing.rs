@@ -25,10 +25,10 @@ fn page(client: &TestClient, after: Option<Cursor>, limit: u32) -> Call<Page<Loc
 #[tokio::test(flavor = "multi_thread")]
 async fn a_listing_shows_each_lock_once_at_any_page_size() {
     let fixture = Fixture::new().await;
-    let client = fixture.trial.client().await;
+    let client = fixture.store.client().await;
     let mut keys = Vec::new();
     for _ in 0..300 {
-        keys.push(fixture.trial.key());
+        keys.push(fixture.store.key());
         hold(&client, &keys[keys.len() - 1]).await;
     }
     let (mut listed, mut after) = (Vec::new(), None);
@@ -73,7 +73,7 @@ async fn foreign_names_with_control_characters_are_listed_and_evicted() {
     };
     assert_eq!(waiter.id, HolderId::Foreign(evil.into()));
     let by = "eve\u{1b}[2J\r\n";
-    let ours = hold(&client, &fixture.trial.key()).await;
+    let ours = hold(&client, &fixture.store.key()).await;
     client.evict(&ours, by).await.freed_it(&ours);
     assert_evicted_by(&client.renew(&ours).await, by);
     client
@@ -87,7 +87,7 @@ async fn foreign_names_with_control_characters_are_listed_and_evicted() {
 #[tokio::test]
 async fn a_listing_of_many_keys_logs_one_warning() {
     let fixture = Fixture::new().await;
-    let client = fixture.trial.client().await;
+    let client = fixture.store.client().await;
     let log = tempfile::NamedTempFile::new().expect("a file");
     let logger = tracing_subscriber::fmt()
         .with_max_level(Level::WARN)

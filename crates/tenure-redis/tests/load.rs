@@ -68,9 +68,9 @@ async fn a_distant_server_gets_all_calls_before_its_first_reply() {
     let server = Server::start();
     let (proxy, store) = server.at_distance(Duration::from_millis(5)).await;
     let fixture = Fixture::on(server).await;
-    let client = fixture.trial.client().await;
+    let client = fixture.store.client().await;
     let claims: Vec<_> = (0..300)
-        .map(|_| client.claim(&fixture.trial.key(), Mode::Exclusive))
+        .map(|_| client.claim(&fixture.store.key(), Mode::Exclusive))
         .collect();
     proxy.hold(Way::ToClient);
     let not_after = client.now() + Duration::from_secs(5);

@@ -31,7 +31,7 @@ fn shortening(claim: &Claim, lease: Duration) -> RenewRequest {
 async fn a_renewal_writes_a_record_that_the_release_deletes() {
     let (fixture, client, key) = Fixture::one().await;
     let noted = |claim: &Claim| fixture.text(&["GET", &record(claim)]);
-    let brief = hold(&client, &fixture.trial.key()).await;
+    let brief = hold(&client, &fixture.store.key()).await;
     client.release(&brief).await.freed_it(&brief);
     assert_eq!(fixture.text(&["KEYS", "tenure_claim:*"]), "");
     let held = client.claim(&key, Mode::Exclusive);
@@ -124,7 +124,7 @@ async fn a_release_leaves_a_record_only_for_requests_in_flight() {
     client.withdraw(&withdrawn).await;
     assert_eq!((records().as_str(), fixture.exists(&doubts)), ("", false));
     // The client does not know whether this claim was ever sent.
-    let unseen = client.claim(&fixture.trial.key(), Mode::Exclusive);
+    let unseen = client.claim(&fixture.store.key(), Mode::Exclusive);
     client.withdraw(&unseen).await;
     client.withdraw(&unseen).await;
     let record = record(&unseen);
@@ -220,8 +220,8 @@ async fn a_waiter_removed_by_java_leaves_no_record() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_claim_that_does_not_hold_leaves_no_record() {
     let fixture = Fixture::new().await;
-    let [client, operator] = fixture.trial.two().await;
-    let claims = [(); 5].map(|()| client.claim(&fixture.trial.key(), Mode::Exclusive));
+    let [client, operator] = fixture.store.two().await;
+    let claims = [(); 5].map(|()| client.claim(&fixture.store.key(), Mode::Exclusive));
     for claim in &claims {
         client.granted(claim).await;
     }
@@ -258,7 +258,7 @@ async fn the_record_of_an_eviction_outlives_the_lease() {
     operator.evict(&claim, "alice").await.freed_it(&claim);
     // Another client, which does not know the claim, releases it.
     operator.release(&claim).await.freed_nothing();
-    fixture.trial.pass(Duration::from_secs(50)).await;
+    fixture.store.pass(Duration::from_secs(50)).await;
     // The lease was 60 s.
     assert_evicted_by(&holder.renew(&claim).await, "alice");
 }

@@ -5,7 +5,8 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use tenure::backend::{ClientId, escape_control};
-use tenure::{ClaimRef, Client, HolderId, Instant, LockKey, LockStatus, Query};
+use tenure::inspect::{LockStatus, Query};
+use tenure::{ClaimRef, Client, HolderId, Instant, LockKey};
 
 use crate::guardian::now;
 

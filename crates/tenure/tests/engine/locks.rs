@@ -211,7 +211,7 @@ async fn a_striped_key_serves_all_names_or_none() {
 
 #[tokio::test(start_paused = true)]
 async fn too_many_stripes_are_refused_at_first_use() {
-    let client = World::new().client();
+    let client = Fixture::new().client();
     let most = client.striped("k", tenure::Striped::MOST);
     most.mutex("name").lock().await.unwrap().unlock().await.unwrap();
     let striped = client.striped("k", tenure::Striped::MOST + 1);
