@@ -13,6 +13,24 @@ use crate::settings::Settings;
 #[cfg(feature = "testing")]
 pub(crate) use tenure_memory::{Memory, MemoryStore};
 
+/// The Redis store, for programs that build its [`Config`](redis::Config) themselves: other connection settings than a URL can
+/// say, or credentials from a callback.
+///
+/// # Examples
+/// ```no_run
+/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tenure::Error> {
+/// use tenure::redis::{Config, Credentials, RedisStore, StoreUrl};
+///
+/// let config = Config::from_url(&StoreUrl::parse("redis://cache.example")?)?;
+/// let config = config.credentials(|| async { Ok(Credentials::user("ada", "from the vault")) });
+/// let client = tenure::Client::new(RedisStore::connect(config).await?, tenure::Settings::default());
+/// # Ok(()) }
+/// ```
+#[cfg(feature = "redis")]
+pub mod redis {
+    pub use tenure_redis::{Config, Credentials, Host, RedisStore, Secret, StoreUrl, Tls};
+}
+
 /// Connects to the store that `url` names, with default settings. The runtime needs its timers and its I/O enabled, unless
 /// there is [`Settings::own_thread`].
 ///

@@ -40,24 +40,6 @@ pub mod inspect {
     };
 }
 
-/// The Redis store, for programs that build its [`Config`](redis::Config) themselves: other connection settings than a URL can
-/// say, or credentials from a callback.
-///
-/// # Examples
-/// ```no_run
-/// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tenure::Error> {
-/// use tenure::redis::{Config, Credentials, RedisStore, StoreUrl};
-///
-/// let config = Config::from_url(&StoreUrl::parse("redis://cache.example")?)?;
-/// let config = config.credentials(|| async { Ok(Credentials::user("ada", "from the vault")) });
-/// let client = tenure::Client::new(RedisStore::connect(config).await?, tenure::Settings::default());
-/// # Ok(()) }
-/// ```
-#[cfg(feature = "redis")]
-pub mod redis {
-    pub use tenure_redis::{Config, Credentials, Host, RedisStore, Secret, StoreUrl, Tls};
-}
-
 mod acquire;
 #[cfg(feature = "blocking")]
 pub mod blocking;
@@ -77,6 +59,8 @@ pub mod testing;
 pub use acquire::Acquire;
 pub use changes::{Change, Changes};
 pub use client::Client;
+#[cfg(feature = "redis")]
+pub use connect::redis;
 pub use connect::{connect, connect_with, schema};
 pub use engine::owner::Owner;
 pub use error::{Error, Lost, LostCause};

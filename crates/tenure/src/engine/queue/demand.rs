@@ -1,4 +1,4 @@
-//! The waiters for whom pollers ask: the local waiters of a key, or one waiter in the store's queue.
+//! The waiters that pollers ask for: the local waiters of a key, or one waiter in the store's queue.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,22 +11,48 @@ use super::policy::Turn;
 use super::polls::{IsWanted, Look, PollFailed, PollGranted, PollerLooks, QueueFailed, QueueGranted};
 use super::shared::SharedQueue;
 use super::waiter::WaiterId;
-use crate::engine::poller::{Demand, Found, Next, Pause};
+use crate::engine::poller::{self, Demand, Found, Next, Pause};
 use crate::engine::request::LockRequest;
 use crate::engine::tasks::ABANDONED;
 use crate::error::Error;
 
+impl SharedQueue {
+    /// Starts the poller of the local waiters.
+    pub(super) fn start_poller(self: &Arc<Self>) {
+        let services = self.services.clone();
+        let demand = LocalDemand {
+            queue: self.clone(),
+            request: None,
+        };
+        self.services.tasks.spawn(poller::run(services, demand));
+    }
+
+    /// Starts a poller for one waiter, whose claim waits in the store's queue. `signal` is notified when the waiter leaves.
+    pub(crate) fn poll_for(
+        self: &Arc<Self>,
+        id: WaiterId,
+        request: LockRequest,
+        claim: Arc<Claim>,
+        signal: Arc<Notify>,
+    ) {
+        let services = self.services.clone();
+        let demand = StoreDemand {
+            queue: self.clone(),
+            id,
+            request,
+            claim: Some(claim),
+            signal,
+            is_served: false,
+        };
+        self.services.tasks.spawn(poller::run(services, demand));
+    }
+}
+
 /// The local waiters of a key, one after the other.
-pub(super) struct LocalDemand {
+struct LocalDemand {
     queue: Arc<SharedQueue>,
     /// The request of the claim that the poller asks for.
     request: Option<LockRequest>,
-}
-
-impl LocalDemand {
-    pub(super) fn new(queue: Arc<SharedQueue>) -> Self {
-        LocalDemand { queue, request: None }
-    }
 }
 
 impl Demand for LocalDemand {
@@ -82,14 +108,14 @@ impl Demand for LocalDemand {
 }
 
 /// One waiter in the store's queue.
-pub(super) struct StoreDemand {
-    pub(super) queue: Arc<SharedQueue>,
-    pub(super) id: WaiterId,
-    pub(super) request: LockRequest,
+struct StoreDemand {
+    queue: Arc<SharedQueue>,
+    id: WaiterId,
+    request: LockRequest,
     /// The claim to ask for next. `None` once the waiter is served.
-    pub(super) claim: Option<Arc<Claim>>,
-    pub(super) signal: Arc<Notify>,
-    pub(super) is_served: bool,
+    claim: Option<Arc<Claim>>,
+    signal: Arc<Notify>,
+    is_served: bool,
 }
 
 impl StoreDemand {

@@ -7,7 +7,6 @@ use parking_lot::Mutex;
 use tenure_backend::{AcquireReply, Cause, Claim, Fairness, Grant, Instant, Kind, LockKey, Mode};
 use tokio::sync::Notify;
 
-use super::demand::{LocalDemand, StoreDemand};
 use super::effects::{Effects, Granted, PollerEffect, ReleaseOrder, SuccessorRequest};
 use super::holders::{Exit, HoldEnded, HolderDone};
 use super::linger::LingerOver;
@@ -17,7 +16,6 @@ use super::state::{Event, KeyQueue, Rules};
 use super::waiter::WaiterId;
 use crate::engine::context::Context;
 use crate::engine::hold::Hold;
-use crate::engine::poller;
 use crate::engine::releaser::{NamedSuccessor, Origin, Release, Releaser, SuccessorAnswer};
 use crate::engine::renewer::HoldObserver;
 use crate::engine::request::LockRequest;
@@ -101,11 +99,7 @@ impl SharedQueue {
 
     fn carry_out(self: &Arc<Self>, mut effects: Effects) {
         match effects.poller {
-            Some(PollerEffect::Start) => {
-                let services = self.services.clone();
-                let demand = LocalDemand::new(self.clone());
-                self.services.tasks.spawn(poller::run(services, demand));
-            }
+            Some(PollerEffect::Start) => self.start_poller(),
             Some(PollerEffect::Notify) => self.signal.notify_one(),
             None => {}
         }
@@ -256,26 +250,6 @@ impl SharedQueue {
                 queue.withdraw(claim);
             }
         });
-    }
-
-    /// Starts a poller for one waiter, whose claim waits in the store's queue. `signal` is notified when the waiter leaves.
-    pub(crate) fn poll_for(
-        self: &Arc<Self>,
-        id: WaiterId,
-        request: LockRequest,
-        claim: Arc<Claim>,
-        signal: Arc<Notify>,
-    ) {
-        let services = self.services.clone();
-        let demand = StoreDemand {
-            queue: self.clone(),
-            id,
-            request,
-            claim: Some(claim),
-            signal,
-            is_served: false,
-        };
-        self.services.tasks.spawn(poller::run(services, demand));
     }
 }
 
