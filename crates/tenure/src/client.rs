@@ -1,4 +1,4 @@
-//! A client of one store: where locks come from, and what can be seen and done about everybody's.
+//! A client of one store: creates locks, and inspects and evicts the locks of all clients.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,7 +22,7 @@ use crate::lock::semaphore::Semaphore;
 use crate::lock::striped::Striped;
 use crate::settings::Settings;
 
-/// A client of one store. Clone it freely: clones are the same client, with one watchdog.
+/// A client of one store. Cheap to clone: all clones are the same client and share one watchdog.
 ///
 /// # Examples
 /// ```
@@ -42,10 +42,10 @@ pub struct Client {
 }
 
 impl Client {
-    /// A client of your own backend. Does no I/O; the watchdog starts with the first lock, on the runtime of its caller.
+    /// Creates a client of your own backend. Does no I/O; the first lock starts the watchdog on its caller's runtime.
     ///
-    /// With [`Settings::own_thread`] the watchdog has a thread of its own; the backend's connections are where you made
-    /// them.
+    /// With [`Settings::own_thread`] the watchdog has a thread of its own. The backend's connections stay on the
+    /// runtime on which you created them.
     pub fn new(backend: Arc<dyn Backend>, settings: Settings) -> Client {
         Client {
             engine: Engine::new(backend, settings),
@@ -53,19 +53,19 @@ impl Client {
         }
     }
 
-    /// A client of a store that was opened on that thread.
+    /// Creates a client of a store whose connections were opened on `thread`.
     pub(crate) fn on(thread: OwnThread, backend: Arc<dyn Backend>, settings: Settings) -> Client {
         let client = Client::new(backend, settings);
         client.engine.settle_on(thread);
         client
     }
 
-    /// A lock that one holds at a time. No I/O; a bad key is [`Error::Invalid`] at first use.
+    /// A lock with one holder at a time. No I/O; an invalid key is [`Error::Invalid`] at first use.
     pub fn mutex(&self, key: impl AsRef<str>) -> Mutex {
         Mutex::new(&self.engine, key.as_ref())
     }
 
-    /// A lock that many readers share and one writer holds alone. No I/O.
+    /// A lock for many readers or one writer. No I/O.
     pub fn rwlock(&self, key: impl AsRef<str>) -> RwLock {
         RwLock(LockHandle::new(&self.engine, key.as_ref(), Mode::Read))
     }
@@ -75,14 +75,14 @@ impl Client {
         Semaphore(LockHandle::semaphore(&self.engine, key.as_ref(), of))
     }
 
-    /// Any number of names on `stripes` mutexes (at least one), called `key#0`, `key#1` and so on. No I/O.
+    /// Maps any number of names to `stripes` mutexes (at least one), called `key#0`, `key#1` and so on. No I/O.
     ///
     /// More than [`Striped::MOST`] stripes are [`Error::Invalid`] at first use.
     pub fn striped(&self, key: impl AsRef<str>, stripes: usize) -> Striped {
         Striped::new(&self.engine, key.as_ref(), stripes)
     }
 
-    /// An owner, on whose behalf locks can be nested. Two owners are never the same, whatever their names.
+    /// Creates an owner, for nested locks. Two owners are always different, even if they have the same name.
     #[doc(alias = "reentrant")]
     pub fn owner(&self, name: impl AsRef<str>) -> Owner {
         Owner::new(
@@ -92,27 +92,27 @@ impl Client {
         )
     }
 
-    /// An election: of all that campaign for `name`, one leads at a time. No I/O.
+    /// An election: of all candidates that campaign for `name`, one leads at a time. No I/O.
     #[doc(alias = "leader")]
     pub fn election(&self, name: impl AsRef<str>) -> Election {
         Election::new(&self.engine, name.as_ref())
     }
 
-    /// Watches all keys that begin with `prefix`, by a look at the store once a second. No I/O until it is awaited.
+    /// Watches all keys that begin with `prefix`, by polling the store once a second. No I/O until it is awaited.
     pub fn watch(&self, prefix: impl AsRef<str>) -> Changes {
         let scope = Scope::Prefix(prefix.as_ref().into(), self.scans.clone());
         Changes::new(&self.engine, Ok(scope))
     }
 
-    /// What the store promises, and what it cannot do.
+    /// The store's guarantees and limitations.
     pub fn profile(&self) -> &Profile {
         self.engine.profile()
     }
 
-    /// Demands a guarantee of the store, so that a program refuses to start on one that is too weak for it.
+    /// Fails if the store lacks a guarantee, so that a program can refuse to start on a store that is too weak.
     ///
     /// # Errors
-    /// [`Error::Unsupported`] if the store does not give it.
+    /// [`Error::Unsupported`] if the store lacks the guarantee.
     pub fn require(&self, guarantee: Guarantee) -> Result<(), Error> {
         let profile = self.profile();
         if profile.offers(guarantee) {
@@ -125,34 +125,36 @@ impl Client {
         Err(tenure_backend::BackendError::unsupported(message).into())
     }
 
-    /// What people and tools see of locks. Never decide by it who holds one.
+    /// Lists locks, their holders and their waiters. The result may be out of date at once: do not use it to decide
+    /// whether a lock is held.
     ///
-    /// Where the profile has a [`first_renewal`](tenure_backend::Profile::first_renewal), a holder's label and token may
-    /// be missing before that: on Redis for 100 ms.
+    /// If the profile has a [`first_renewal`](tenure_backend::Profile::first_renewal), a holder's label and token may
+    /// be missing until then: on Redis for 100 ms.
     ///
     /// # Cancel safety
     /// Dropping the future leaves nothing behind.
     ///
     /// # Errors
-    /// [`Error::Backend`], also for a single key that holds something of which the store cannot tell who holds it (on Redis,
-    /// what is no mutex); [`Error::Unsupported`], [`Error::Closed`]; [`Error::Invalid`] for a cursor of another store.
+    /// [`Error::Backend`], also for a single key whose holders the store cannot determine (on Redis, anything other
+    /// than a mutex); [`Error::Unsupported`], [`Error::Closed`]; [`Error::Invalid`] for a cursor of another store.
     pub async fn inspect(&self, query: Query) -> Result<Page<LockStatus>, Error> {
         self.engine.inspect(query).await
     }
 
-    /// Takes locks away from their holders, foreign ones too; answers who was freed.
+    /// Evicts holders, including those of other clients, and returns the evicted holders.
     ///
-    /// A holder of this client learns at once, one of another at its next renewal, within a third of its lease; one whose
-    /// lease is not renewed, at its end. For 10 ms the key admits nobody, so that no grant that is passed on in its client's
-    /// memory is older than the next one.
+    /// A holder of this client detects the eviction at once, and a holder of another client at its next renewal, within
+    /// a third of its lease. A holder with a fixed lease detects it when the lease ends. For 10 ms the store grants the
+    /// key to no client, so that every local hand-over of an evicted claim is over before the next grant.
     ///
     /// # Cancel safety
     /// Dropping the future leaves the eviction's outcome unknown.
     ///
     /// # Errors
     /// [`Error::Backend`], [`Error::Unsupported`], [`Error::Closed`]; [`Error::Mismatch`] for a key of a kind that the
-    /// store cannot evict: [`inspect`](Client::inspect) shows which. After an unknown outcome it is safe to repeat for a
-    /// named holder; repeated for all, it takes whoever holds by then.
+    /// store cannot evict: [`inspect`](Client::inspect) shows the kind. After an unknown outcome, it is safe to repeat
+    /// the eviction of a named holder. A repeated eviction of all holders also evicts those that acquired the lock
+    /// since.
     #[doc(alias("force_unlock", "break"))]
     pub async fn evict(&self, holder: ReleaseTarget) -> Result<Vec<HolderId>, Error> {
         let by = Some(self.engine.context().settings.label.clone());
@@ -180,7 +182,7 @@ impl Client {
         }
     }
 
-    /// Everything about the store that weakens its locks.
+    /// Reports everything about the store that weakens its locks.
     ///
     /// # Cancel safety
     /// Dropping the future leaves nothing behind.
@@ -191,17 +193,18 @@ impl Client {
         Ok(self.engine.context().store.backend().examine().await?)
     }
 
-    /// Gives every lock and every waiting claim of this client back, waits until that is confirmed, and disconnects.
+    /// Releases every lock and withdraws every waiting claim of this client, waits for confirmation, and disconnects.
     ///
-    /// Call it last in `main`: when a runtime ends before the watchdog has given back what was dropped, that is left to
-    /// its lease. Waiting attempts end with [`Error::Closed`], live guards are lost.
+    /// Call it at the end of `main`: if the runtime ends before the watchdog has released dropped guards, their locks
+    /// stay held until their leases end. Waiting attempts fail with [`Error::Closed`], and live guards are lost.
     ///
     /// # Cancel safety
-    /// Dropped after its first poll, the client is closed, and the watchdog goes on giving back what is left.
+    /// If the future is dropped after its first poll, the client is closed, and the watchdog continues to release what
+    /// is left.
     ///
     /// # Errors
-    /// [`Error::CloseTimeout`] if not everything was confirmed within `limit`; what is left ends with its lease. [`Error::Backend`]
-    /// if the store could not be left.
+    /// [`Error::CloseTimeout`] if not every release was confirmed within `limit`: the remaining locks become free when
+    /// their leases end. [`Error::Backend`] if disconnecting failed.
     pub async fn close(&self, limit: Duration) -> Result<(), Error> {
         self.engine.close(limit).await
     }

@@ -1,4 +1,4 @@
-//! What can go wrong, one variant for each decision a caller can take.
+//! The error types: one variant for each decision that a caller can make.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -8,12 +8,12 @@ use tenure_backend::{
     BackendError, Effect, Fault, FencingToken, InvalidKey, Kind, LockKey, Loss, escape_control,
 };
 
-/// Why a lock could not be taken, kept or given back. That a lock is busy is not an error.
+/// An error in acquiring, keeping or releasing a lock. A busy lock is not an error.
 ///
 /// `Display` never repeats the [`source`](std::error::Error::source).
 ///
 /// # Examples
-/// Each variant is a decision:
+/// Each variant calls for a different decision:
 /// ```
 /// # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), tenure::Error> {
 /// # use std::time::Duration;
@@ -30,8 +30,8 @@ use tenure_backend::{
 /// }
 /// # held.unlock().await }
 /// ```
-/// A `main` that returns `Result<(), tenure::Error>` prints `Debug` when it fails, as every such `main` does. For people,
-/// print `Display` and then each source, which it does not repeat:
+/// A `main` that returns `Result<(), tenure::Error>` prints the error with `Debug`. For readable output, print
+/// `Display` and then each source:
 /// ```
 /// use std::error::Error as _;
 /// use tenure::{BackendError, Effect, Error, Fault};
@@ -49,49 +49,50 @@ use tenure_backend::{
 #[derive(Clone, Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// The wait's limit passed while the lock was busy. Nothing is left behind; try again, or give up. If it was the
-    /// store that did not answer, that is [`Backend`](Error::Backend).
+    /// The lock was busy until the time limit. Nothing is left behind: try again, or give up. If the store did not
+    /// answer, the error is [`Backend`](Error::Backend) instead.
     #[error("the lock was busy until the time limit")]
     Timeout,
-    /// [`Client::close`](crate::Client::close) reached its limit: the client is closed, but not every release is confirmed.
-    /// Nothing is to be done: what is left ends with its lease.
+    /// [`Client::close`](crate::Client::close) reached its limit: the client is closed, but not every release is
+    /// confirmed. No action is needed: the remaining locks become free when their leases end.
     #[error("not every release was confirmed before the client was closed: what is left ends with its lease")]
     CloseTimeout,
-    /// The lock is no longer held: another may hold it. Stop, and do not trust what was done since.
+    /// The lock is no longer held: another client may hold it. Stop, and do not rely on what was done since the loss.
     #[error(transparent)]
     Lost(Box<Lost>),
-    /// This owner holds the key for reading and asked to write: it would wait for itself. Release the read first.
+    /// This owner holds the read lock and requested the write lock: it would wait for itself. Release the read lock
+    /// first.
     #[error(
         "this owner holds the key for reading and would wait for itself to write: release the read lock first"
     )]
     WouldDeadlock,
-    /// The key is used as one kind of lock and was asked for as another. Use another key, or wait until it is free.
+    /// The key is in use as one kind of lock and was requested as another. Use another key, or wait until it is free.
     #[error("the key is {held} and was asked for as {asked}: use another key, or wait until it is free")]
     Mismatch {
-        /// What it is used as.
+        /// The kind of lock as which the key is in use.
         held: Kind,
-        /// What it was asked for as.
+        /// The kind of lock that was requested.
         asked: Kind,
     },
-    /// The store cannot do this, by its profile. Nothing was sent. Choose another lock or another store.
+    /// The store does not support this, according to its profile. Nothing was sent. Use another lock or another store.
     #[error(transparent)]
     Unsupported(BackendError),
-    /// What was asked makes no sense. Nothing was sent. Correct the call.
+    /// The request is invalid. Nothing was sent. Correct the call.
     #[error("{0}")]
     Invalid(Cow<'static, str>),
-    /// What was asked is beyond a limit of the store or of [`Settings`](crate::Settings). Nothing was sent.
+    /// The request exceeds a limit of the store or of [`Settings`](crate::Settings). Nothing was sent.
     #[error("{0}")]
     Limit(Cow<'static, str>),
-    /// The store failed. Its [`effect`](Error::effect) says whether it may have acted.
+    /// The store failed. [`effect`](Error::effect) tells whether it may have carried out the call.
     #[error("the store failed")]
     Backend(#[source] BackendError),
-    /// The client was closed, or the runtime it ran on has ended. Make another client.
+    /// The client was closed, or its runtime has ended. Create another client.
     #[error("{0}")]
     Closed(&'static str),
 }
 
 impl Error {
-    /// Whether the store may have acted on the call that failed.
+    /// Tells whether the store may have carried out the call that failed.
     pub fn effect(&self) -> Effect {
         match self {
             Error::Backend(error) => error.effect(),
@@ -100,7 +101,7 @@ impl Error {
         }
     }
 
-    /// Whether the same call may go through later: the store did not answer.
+    /// Returns true if the same call may succeed later, because the store did not answer.
     pub fn is_transient(&self) -> bool {
         matches!(self, Error::Backend(error) if error.is_transient())
     }
@@ -125,7 +126,7 @@ impl From<BackendError> for Error {
     }
 }
 
-/// A store that answers less than it was asked: what became of the rest is not known.
+/// The error for a batch to which the store returned too few replies: the outcome of the others is unknown.
 pub(crate) fn no_answer() -> BackendError {
     BackendError::new(
         Fault::Store,
@@ -140,7 +141,7 @@ impl From<InvalidKey> for Error {
     }
 }
 
-/// A lock that was held is held no longer.
+/// The loss of a held lock.
 ///
 /// # Examples
 /// ```
@@ -161,14 +162,14 @@ impl From<InvalidKey> for Error {
 #[error("the lock on {key:?} was lost: {cause}")]
 #[non_exhaustive]
 pub struct Lost {
-    /// Why it was lost.
+    /// The reason for the loss.
     pub cause: LostCause,
     /// The key that was locked.
     pub key: LockKey,
-    /// The token of the grant that was lost; `None` where the store has none.
+    /// The token of the lost grant; `None` if the store has no tokens.
     pub token: Option<FencingToken>,
-    /// The position of the lost lock among [`MultiGuard::members`](crate::MultiGuard::members); `None` for a lock that was
-    /// taken alone.
+    /// The position of the lost lock among [`MultiGuard::members`](crate::MultiGuard::members); `None` for a lock that
+    /// was acquired alone.
     pub member: Option<usize>,
 }
 
@@ -183,7 +184,7 @@ impl Lost {
     }
 }
 
-/// Displays an error and then each of its sources: a log line must not end before the cause.
+/// Displays an error and then each of its sources, so that a log line contains the cause.
 pub(crate) struct Causes<'a>(pub(crate) &'a Error);
 
 impl fmt::Display for Causes<'_> {
@@ -198,7 +199,7 @@ impl fmt::Display for Causes<'_> {
     }
 }
 
-/// Why a lock was lost, as far as anybody knows.
+/// The reason why a lock was lost, as far as the client can determine it.
 ///
 /// # Examples
 /// ```
@@ -219,27 +220,27 @@ impl fmt::Display for Causes<'_> {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum LostCause {
-    /// Its lease ended: it was a fixed one, or the program was stopped for too long to renew it.
+    /// The lease ended: it was a fixed lease, or the program was paused for too long to renew it.
     Expired,
-    /// Somebody took it away.
+    /// An operator or another program evicted the holder.
     Evicted {
-        /// Who, if they said so.
+        /// The label of the client that evicted the holder, if known.
         by: Option<Arc<str>>,
     },
-    /// The session or connection that carried it ended.
+    /// The session or connection to which the lock was bound ended.
     Session,
-    /// The store has no record of it.
+    /// The store has no record of the claim.
     Missing,
-    /// The store could not be reached to renew it before its local deadline.
+    /// The store could not be reached to renew the lease before the local deadline.
     Unreachable,
-    /// Its `max_hold` was reached.
+    /// The lock was held for its `max_hold`.
     MaxHold,
-    /// Its client was closed, or the runtime on which its client ran has ended.
+    /// The client was closed, or its runtime has ended.
     Closed,
 }
 
 impl LostCause {
-    /// All that [`as_str`](Self::as_str) may say.
+    /// All values that [`as_str`](Self::as_str) may return.
     pub(crate) const WORDS: [&'static str; 7] = [
         "expired",
         "evicted",
@@ -250,7 +251,7 @@ impl LostCause {
         "closed",
     ];
 
-    /// One word for logs, labels and the command's events.
+    /// Returns one word for logs, metric labels and the command's events.
     pub fn as_str(&self) -> &'static str {
         match self {
             LostCause::Expired => "expired",

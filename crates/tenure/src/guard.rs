@@ -1,4 +1,4 @@
-//! What a holder holds: the proof of a lock, and how it learns that the proof has ended.
+//! The guard of a held lock: its local deadline, its loss and its release.
 
 use std::fmt;
 use std::future::{Future, poll_fn};
@@ -21,20 +21,21 @@ use crate::engine::timer::{nap, within};
 use crate::error::{Error, Lost, LostCause};
 use crate::telemetry::holding;
 
-/// A held lock. Dropping it gives the lock back.
+/// A held lock. Dropping the guard releases the lock.
 ///
-/// It is a value: whoever has it holds the lock, whatever task or thread it is on. Dropping it never blocks and
-/// never panics, also outside a runtime; the watchdog gives the lock back, within a round trip as a rule, and when
-/// the store does not answer, with the end of the lease. [`unlock`](Guard::unlock) confirms it.
+/// The guard may move between tasks and threads. Dropping it never blocks and never panics, even outside a runtime. The
+/// watchdog then releases the lock, usually within a round trip; if the store does not answer, the lock becomes free
+/// when its lease ends. [`unlock`](Guard::unlock) waits until the release is confirmed.
 ///
 /// # Guarantees
-/// - While [`is_held`](Guard::is_held) is true, no conflicting guard of another client believes the same, on every
-///   store whose clock is honest; but for an eviction, a session that ended or data that the store lost, of which the
-///   holder learns at its next renewal, within a third of its lease, or within a second after a connection to the store
-///   was replaced. Belief ends before the lease: at `held_from + lease − lease/100 − max(10 ms, lease/100)`.
-/// - Loss is sticky: once it was seen, it is seen for ever.
-/// - No guarantee that a process that was paused does nothing after its deadline: only the
-///   [`token`](Guard::token), checked by the resource, protects against that.
+/// - While [`is_held`](Guard::is_held) is true, it is false for every conflicting guard of another client, on every
+///   store whose clock is correct. The exceptions are an eviction, a session that ended, and data that the store lost:
+///   the holder detects them at its next renewal, within a third of its lease, or within a second after a connection to
+///   the store was replaced. The guard's local deadline is earlier than the end of the lease: `held_from + lease −
+///   lease/100 − max(10 ms, lease/100)`.
+/// - Loss is permanent: a guard that has reported a loss is never held again.
+/// - No guarantee that a process that was paused does nothing after the local deadline: only a [`token`](Guard::token)
+///   that the resource checks protects against that.
 ///
 /// # Examples
 /// ```
@@ -48,11 +49,11 @@ use crate::telemetry::holding;
 #[must_use = "a lock is given back when its guard is dropped"]
 pub struct Guard {
     held: Option<Held>,
-    /// Its place among the client's claims, for as long as it lives.
+    /// Counts this guard towards the client's `max_claims` until it is dropped.
     _place: Option<Place>,
 }
 
-/// A hold, and the queue to which it returns.
+/// A hold, and the key's queue to which it is released.
 struct Held {
     queue: Arc<SharedQueue>,
     hold: Arc<Hold>,
@@ -101,17 +102,19 @@ impl Guard {
         self.held().now()
     }
 
-    /// The number that fences this grant: greater than that of every conflicting grant of the key before it.
+    /// The fencing token of this grant: greater than the token of every earlier conflicting grant of the key.
     ///
-    /// `None` where the store has none. A guard that an owner took again has the token of the first.
+    /// `None` if the store has no tokens. When an owner acquires a lock again, the new guard has the token of the
+    /// first.
     pub fn token(&self) -> Option<FencingToken> {
         self.held().token()
     }
 
-    /// Like [`token`](Self::token), but an error where the store has none: for resources that must be fenced.
+    /// Like [`token`](Self::token), but fails if the store has no tokens: for resources that must be fenced.
     ///
     /// # Errors
-    /// [`Error::Unsupported`] where the store has no tokens: ask [`Client::require`](crate::Client::require) at the start.
+    /// [`Error::Unsupported`] if the store has no tokens. To detect this at startup, call
+    /// [`Client::require`](crate::Client::require).
     pub fn require_token(&self) -> Result<FencingToken, Error> {
         self.token().ok_or_else(|| {
             let profile = self.held().queue.context().store.profile();
@@ -125,22 +128,22 @@ impl Guard {
         &self.hold().claim.at.key
     }
 
-    /// How it is held.
+    /// The mode in which the lock is held.
     pub fn mode(&self) -> Mode {
         self.hold().claim.mode
     }
 
-    /// The claim's name in the store: what `tenure ls` shows and `tenure evict --claim` takes.
+    /// The claim's name in the store, as shown by `tenure ls` and accepted by `tenure evict --claim`.
     pub fn claim(&self) -> &ClaimRef {
         &self.hold().claim.at
     }
 
-    /// Whether the lock is believed to be held at this moment. Reads a clock, does no I/O.
+    /// Returns true until the lock is lost or its local deadline passes. Reads a clock, does no I/O.
     pub fn is_held(&self) -> bool {
         self.hold().is_believed(self.now())
     }
 
-    /// How long the lock is believed to be held unless a renewal comes; zero once it is lost.
+    /// Time left until the local deadline, which each renewal extends; zero once the lock is lost.
     pub fn remaining(&self) -> Duration {
         let now = self.now();
         if self.hold().is_believed(now) {
@@ -150,7 +153,8 @@ impl Guard {
         }
     }
 
-    /// The moment at which belief ends unless a renewal comes, on the belief clock; its origin once it is lost.
+    /// The local deadline, on the client's lease clock. Each renewal extends it; once the lock is lost, it is the
+    /// clock's origin.
     pub fn believe_until(&self) -> Instant {
         if self.is_held() {
             self.hold().deadline()
@@ -159,21 +163,21 @@ impl Guard {
         }
     }
 
-    /// How long the store keeps the lock without a renewal, as it said when it granted it: what was asked for, rounded
-    /// to what the store can do.
+    /// The lease that the store granted: how long it keeps the lock without a renewal. It is the requested lease,
+    /// rounded to the store's precision.
     pub fn lease(&self) -> Duration {
         self.hold().given_lease()
     }
 
-    /// Why the lock was lost; `None` while it is held.
+    /// The reason why the lock was lost; `None` while it is held.
     pub fn loss(&self) -> Option<Lost> {
         self.check().err()
     }
 
-    /// Returns an error once the lock is lost: for the steps of long work. Reads a clock, does no I/O.
+    /// Returns an error once the lock is lost. Call it between the steps of long work. Reads a clock, does no I/O.
     ///
     /// # Errors
-    /// [`Lost`], from the first loss on: stop, and do not trust what was done since.
+    /// [`Lost`] on every call after the loss: stop, and do not rely on what was done since.
     pub fn check(&self) -> Result<(), Lost> {
         self.held().check()
     }
@@ -183,9 +187,9 @@ impl Guard {
         self.hold().evidence()
     }
 
-    /// Waits until the lock is lost, and says why.
+    /// Waits until the lock is lost, and returns the reason.
     ///
-    /// It resolves at the local deadline even when the network is silent, and never while the lock is held.
+    /// Resolves at the local deadline even if the network is down, and never while the lock is held.
     ///
     /// # Cancel safety
     /// Dropping the future leaves nothing behind.
@@ -193,17 +197,17 @@ impl Guard {
         self.held().lost().await
     }
 
-    /// Runs `work` for as long as the lock is held.
+    /// Runs `work` while the lock is held.
     ///
-    /// Belief is checked before every poll of `work`. Once it has ended, `work` is never polled again but dropped,
-    /// and its outcome is unknown; output of a poll that began while the lock was held is returned. What `work`
-    /// spawned is not stopped, and requests it has sent may still take effect.
+    /// Checks the local deadline before every poll of `work`. Once the lock is lost, `work` is dropped without being
+    /// polled again, and its outcome is unknown. If a poll that began while the lock was held completes `work`, its
+    /// output is returned. Tasks that `work` spawned are not stopped, and requests that it sent may still take effect.
     ///
     /// # Cancel safety
     /// Dropping the future drops `work`.
     ///
     /// # Errors
-    /// [`Lost`]: stop, and look at what `work` may have done.
+    /// [`Lost`]: stop, and check what `work` may have done.
     ///
     /// # Examples
     /// ```
@@ -220,14 +224,14 @@ impl Guard {
         while_all_held(|| held.check(), held.lost(), work.instrument(span)).await
     }
 
-    /// Asks the store whether the lock is held: one round trip, which also renews it.
+    /// Asks the store whether the lock is held, and renews it, in one round trip.
     ///
     /// # Cancel safety
     /// Dropping the future leaves nothing behind.
     ///
     /// # Errors
-    /// [`Error::Lost`] if it is not; [`Error::Backend`] if the store did not answer, which says nothing of the lock;
-    /// [`Error::Closed`] if the client was closed, or its runtime has ended.
+    /// [`Error::Lost`] if the lock is not held; [`Error::Backend`] if the store did not answer: the lock may or may not
+    /// be held; [`Error::Closed`] if the client was closed, or its runtime has ended.
     #[doc(alias("extend", "renew", "refresh"))]
     pub async fn verify(&self) -> Result<(), Error> {
         let held = self.held();
@@ -237,18 +241,19 @@ impl Guard {
         verified.map_err(|error| held.fenced(error))
     }
 
-    /// Gives the lock back, and confirms it: the store says that it is free, or the next waiter of this client has it.
+    /// Releases the lock and waits for confirmation: the store has released it, or the next waiter of this client holds
+    /// it.
     ///
-    /// While the store does not answer, it asks again for [`unlock_limit`](crate::Settings::unlock_limit). With
-    /// `at_least` the store keeps the lock until that time has come, and nothing of this process is needed for it.
+    /// While the store does not answer, the release is retried for [`unlock_limit`](crate::Settings::unlock_limit). A
+    /// lock with `at_least` stays held in the store until that time has passed, even if this process ends.
     ///
     /// # Cancel safety
-    /// Dropped at any point, the lock is given back by the watchdog.
+    /// If the future is dropped at any point, the watchdog releases the lock.
     ///
     /// # Errors
-    /// [`Error::Lost`] if the lock was not held any more when it was given back: another may have held it meanwhile.
-    /// [`Error::Backend`] if the store did not answer in time; the watchdog goes on trying until the lease would
-    /// have ended. [`Error::Closed`] if the runtime of the client has ended: the lease frees it.
+    /// [`Error::Lost`] if the lock was no longer held when it was released: another client may have held it meanwhile.
+    /// [`Error::Backend`] if the store did not answer in time: the watchdog retries until the lease would have ended.
+    /// [`Error::Closed`] if the runtime of the client has ended: the lock becomes free when its lease ends.
     #[doc(alias = "release")]
     pub async fn unlock(self) -> Result<(), Error> {
         let mut guard = self;
@@ -260,7 +265,7 @@ impl Guard {
         }
     }
 
-    /// Gives the lock back at once, whatever `at_least` says: for a search that did not find all it wanted.
+    /// Releases the lock at once and ignores `at_least`: for a multi-lock that found another member busy.
     pub(crate) async fn give_up(mut self) -> Result<(), Error> {
         match self.leave() {
             None => Ok(()),
@@ -269,7 +274,7 @@ impl Guard {
         }
     }
 
-    /// As [`give_up`](Self::give_up), with the rest done by the client's own task.
+    /// Like [`give_up`](Self::give_up), but the client's own task completes the release.
     pub(crate) fn abandon(mut self) {
         if let Some((held, rest)) = self.leave() {
             let is_shared = matches!(rest, Rest::Shared);
@@ -277,7 +282,7 @@ impl Guard {
         }
     }
 
-    /// Leaves the claim; once, whatever happens to the guard afterwards.
+    /// Takes the hold out of the guard and returns what remains to be done. Returns `None` on the second call.
     fn leave(&mut self) -> Option<(Held, Rest)> {
         let held = self.held.take()?;
         held.queue.meters().held.decrement(1);
@@ -302,7 +307,7 @@ enum Rest {
     /// Other guards of the owner share the claim.
     Shared,
     Release,
-    /// The store keeps the claim until then.
+    /// The store keeps the claim until this time.
     Keep(Instant),
 }
 
@@ -323,7 +328,7 @@ impl Held {
         self.hold.check(now).map_err(|lost| self.lost_grant(lost))
     }
 
-    /// The loss of the claim as that of this grant: several grants of one claim have different tokens.
+    /// Puts this grant's token into the loss: grants that share a claim have different tokens.
     fn lost_grant(&self, mut lost: Lost) -> Lost {
         lost.token = self.token();
         lost
@@ -343,7 +348,7 @@ impl Held {
         self.check_at(now)
     }
 
-    /// Waits until the local deadline has passed, also when the network is silent.
+    /// Waits until the local deadline has passed, even if the network is down.
     async fn lost(&self) -> Lost {
         loop {
             let mut notified = pin!(self.hold.loss_notifier().notified());
@@ -360,7 +365,7 @@ impl Held {
         }
     }
 
-    /// Does what remains to be done, by the client's tasks.
+    /// Lets the client's background tasks complete the release.
     fn end_behind(&self, rest: Rest) {
         let now = match rest {
             Rest::Release => self.queue.done_behind(&self.hold),
@@ -381,7 +386,7 @@ impl Held {
             Exit::HandedOver | Exit::Lingers => return Ok(()),
             Exit::Gone => return Ok(believed?),
         };
-        // What follows is boxed: a future of `unlock` stays small where the store answers at once.
+        // The slow path is boxed, so that the future of `unlock` stays small.
         let left = match release.begin() {
             Some(left) => left,
             None => self.finish(Box::new(release)).await?,
@@ -396,12 +401,12 @@ impl Held {
     async fn finish(&self, release: Box<Release>) -> Result<Left, Error> {
         let Services { context, tasks, .. } = &*self.queue.services;
         let limit = self.unlock_limit();
-        // Dropped at its limit, a task finishes it, as when the caller drops it.
+        // If the time limit drops this future, a background task finishes the release, as when the caller drops it.
         let sent = pin!(async {
             tokio::select! {
                 biased;
                 left = release.send(limit) => Ok(left?),
-                // On the client's own runtime this future ends with it.
+                // If this future runs on the client's own runtime, the two end together.
                 () = tasks.ended().cancelled(), if tasks.elsewhere().is_some() => Err(tasks.closed()),
             }
         });
@@ -413,7 +418,7 @@ impl Held {
             })
     }
 
-    /// Loses a claim that the store had lost before it was released.
+    /// Records the loss of a claim that was already gone from the store before its release.
     async fn why_gone(&self) -> Lost {
         let Services {
             context,
@@ -433,7 +438,7 @@ impl Held {
         settings.unlock_limit.min(self.hold.claim.lease)
     }
 
-    /// Makes the store keep the claim until then, also if this process ends, and returns the store's answer.
+    /// Makes the store keep the claim until `until`, even if this process ends, and returns the store's answer.
     async fn keep(&self, until: Instant) -> Result<(), Error> {
         let believed = self.ended(self.now());
         let (tell, told) = tokio::sync::oneshot::channel();
@@ -470,7 +475,7 @@ impl fmt::Debug for Guard {
     }
 }
 
-/// Polls `work` as long as `check` allows it, and gives up when `lost` resolves.
+/// Polls `work` while `check` returns `Ok`, and drops it when `lost` resolves.
 pub(crate) async fn while_all_held<F: Future>(
     check: impl Fn() -> Result<(), Lost>,
     lost: impl Future<Output = Lost>,

@@ -9,19 +9,22 @@
 //! # assert_eq!(done, Ok("sent")); Ok(()) }
 //! ```
 //!
-//! - [`Client`] is a store; [`Mutex`], [`RwLock`], [`Semaphore`], [`Striped`], [`Election`] and [`multi`] are names in it,
-//!   and [`Changes`] shows what happens to them.
-//! - [`Guard`] is a held lock: it says when it is [lost](Guard::lost), runs work [only while it is
+//! - A [`Client`] is connected to one store and creates the locks: [`Mutex`], [`RwLock`], [`Semaphore`], [`Striped`]
+//!   and [`Election`]. [`multi`] acquires several locks together, and [`Changes`] watches them.
+//! - A [`Guard`] is a held lock. It reports when the lock is [lost](Guard::lost), runs work [only while the lock is
 //!   held](Guard::while_held), and has a fencing [token](Guard::token).
-//! - Every held lock has a lease, renewed by the client's watchdog at a third of it: a dead holder's lock frees itself.
+//! - Every held lock has a lease, which the client's watchdog renews after a third of its length. The lock of a dead
+//!   holder becomes free when the lease ends.
 //!
-//! **What a lock cannot do.** A process that is paused beyond its lease, or a request that was already sent, may still
-//! act after another holds the lock. Only the fencing token, checked by the resource, protects against that.
+//! **What a lock cannot do.** A process that is paused for longer than its lease, or a request that was already sent,
+//! may still act after another client has acquired the lock. Only a fencing token that the resource checks protects
+//! against that.
 
-/// What people and tools see of a store: its locks, and what weakens them.
+/// A store's locks, and findings about what weakens them, for people and tools.
 ///
 /// [`Client::inspect`] takes a [`Query`](inspect::Query) and returns a [`Page`](inspect::Page) of locks;
-/// [`Client::examine`] returns [`Finding`](inspect::Finding)s. Never decide by them who holds a lock.
+/// [`Client::examine`] returns [`Finding`](inspect::Finding)s. The answers may be out of date at once: do not use them
+/// to decide whether a lock is held.
 ///
 /// # Examples
 /// ```
@@ -73,7 +76,7 @@ pub use lock::rwlock::RwLock;
 pub use lock::semaphore::Semaphore;
 pub use lock::striped::Striped;
 pub use settings::Settings;
-/// The contract between the engine and stores, for authors of stores.
+/// The contract between the engine and its stores, for authors of backends.
 pub use tenure_backend as backend;
 pub use tenure_backend::{
     BackendError, ClaimId, ClaimRef, Effect, Fault, FencingToken, Guarantee, HolderId, Instant, InvalidKey,

@@ -1,4 +1,4 @@
-//! What a client can be told at its making: defaults, limits and switches.
+//! The settings of a client: defaults, limits and switches.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 const MIN_CALL_LIMIT: Duration = Duration::from_millis(100);
 const MIN_OFFER_WINDOW: Duration = Duration::from_millis(10);
 
-/// How a [`Client`](crate::Client) behaves: what may be set of its defaults and limits.
+/// The settings of a [`Client`](crate::Client): defaults for its locks, time limits and switches.
 ///
 /// # Examples
 /// ```
@@ -52,21 +52,21 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// With nothing so short that no call or offer could ever succeed.
+    /// Raises limits that are too short for any call or offer to succeed.
     pub(crate) fn within_reason(mut self) -> Self {
         self.call_limit = self.call_limit.max(MIN_CALL_LIMIT);
         self.offer_window = self.offer_window.max(MIN_OFFER_WINDOW);
         self
     }
 
-    /// Sets the lease of locks that name none: 30 s by default, as Redisson's `lockWatchdogTimeout`.
+    /// Sets the lease of locks that set none: 30 s by default, the same as Redisson's `lockWatchdogTimeout`.
     #[must_use]
     #[doc(alias = "ttl")]
     pub fn lease(self, lease: Duration) -> Self {
         Settings { lease, ..self }
     }
 
-    /// The lease of locks that name none.
+    /// The lease of locks that set none.
     pub fn get_lease(&self) -> Duration {
         self.lease
     }
@@ -99,7 +99,7 @@ impl Settings {
 
     /// Sets whether an unlock hands the claim to the next waiter of this client in memory: true by default.
     ///
-    /// Turned off, each hand-over goes through the store.
+    /// If false, each hand-over goes through the store.
     #[must_use]
     pub fn local_handover(self, local_handover: bool) -> Self {
         Settings {
@@ -108,10 +108,11 @@ impl Settings {
         }
     }
 
-    /// Sets the most grants that one run of such hand-overs has before the store is asked again: 256 by default.
+    /// Limits the local hand-overs of one claim: after this many grants the client acquires from the store again. 256
+    /// by default.
     ///
-    /// A lock for which no other task of this client waits reserves 1. A run reserves twice as many as the run before it
-    /// used.
+    /// A claim for which no other task of this client waits reserves one token. Otherwise a claim reserves twice as
+    /// many tokens as the previous claim used.
     #[must_use]
     pub fn grants(self, grants: u32) -> Self {
         Settings { grants, ..self }
@@ -124,8 +125,8 @@ impl Settings {
         Settings { linger, ..self }
     }
 
-    /// Sets how long `unlock` retries while the store does not answer: 5 s by default, and never beyond the lease. A call
-    /// that is in flight then may take as long again.
+    /// Sets how long `unlock` retries while the store does not answer: 5 s by default, and never beyond the lease. A
+    /// call that is in flight at that time may take up to the same time again.
     #[must_use]
     pub fn unlock_limit(self, unlock_limit: Duration) -> Self {
         Settings { unlock_limit, ..self }
@@ -137,21 +138,21 @@ impl Settings {
         Settings { max_claims, ..self }
     }
 
-    /// Sets whether the watchdog and the store's connections run on a thread of their own, for programs whose tasks block
+    /// Sets whether the watchdog and the store's connections run on a separate thread, for programs whose tasks block
     /// their runtime: false by default.
     #[must_use]
     pub fn own_thread(self, own_thread: bool) -> Self {
         Settings { own_thread, ..self }
     }
 
-    /// Sets whether metrics tell keys apart by a label: false by default, because there may be millions of keys.
+    /// Sets whether metrics have a label for the key: false by default, because there may be millions of keys.
     #[must_use]
     pub fn key_labels(self, key_labels: bool) -> Self {
         Settings { key_labels, ..self }
     }
 }
 
-/// `user@host:pid`, as far as the environment and the system tell.
+/// Returns `user@host:pid`, from the environment and the system.
 fn default_label() -> Arc<str> {
     let user = ["USER", "LOGNAME", "USERNAME"]
         .iter()

@@ -1,4 +1,4 @@
-//! A lock that one holds at a time.
+//! A lock with one holder at a time.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,10 +12,11 @@ use crate::guard::Guard;
 use crate::lock::options::{Configure, LockHandle, options};
 use crate::lock::scope::scoped;
 
-/// A lock that one holds at a time, among all clients of the store.
+/// A lock with one holder at a time among all clients of the store.
 ///
-/// It holds no data and does no I/O: it is a name and some options, cheap to clone. A second
-/// [`lock`](Mutex::lock) waits, whoever asks: to nest, pass the guard down, or use an [`Owner`](crate::Owner).
+/// A `Mutex` is a key and some options: it contains no data, does no I/O and is cheap to clone. It is not reentrant: a
+/// second [`lock`](Mutex::lock) waits, even in the task that holds the guard. To nest, pass the guard down, or use an
+/// [`Owner`](crate::Owner).
 ///
 /// # Examples
 /// ```
@@ -39,13 +40,14 @@ impl Mutex {
         Mutex(LockHandle::new(engine, key, Mode::Exclusive))
     }
 
-    /// Keeps the lock in this client's memory for that time after an unlock for which no local task waits, so that the next
-    /// local `lock` needs no call to the store. Zero by default, at most 10 ms.
+    /// Keeps the claim in this client for `time` after an unlock if no local task waits, so that the next local `lock`
+    /// needs no call to the store. Zero by default, at most 10 ms.
     ///
-    /// For one task that takes a lock again and again. The claim is kept for 10 ms after its grant at the most, with one
-    /// token for each `lock`. [`unlock`](Guard::unlock) returns before the lock is free in the store: other clients wait for
-    /// that much longer, and their `try_lock` may find it busy. It has no effect on fair locks, fixed leases, and locks with
-    /// an owner, `max_hold` or `at_least`, and none while another client is known to wait.
+    /// Use it for a task that acquires the same lock in quick succession. The claim is kept until at most 10 ms after
+    /// its grant, and each `lock` gets its own token. [`unlock`](Guard::unlock) returns before the lock is free in the
+    /// store: other clients wait up to `time` longer, and their `try_lock` may find the lock busy. Has no effect on
+    /// fair locks, fixed leases, and locks with an owner, `max_hold` or `at_least`, nor while another client is known
+    /// to wait.
     pub fn linger(self, time: Duration) -> Self {
         Configure::set(self, |options| options.linger = time)
     }
@@ -60,18 +62,19 @@ impl Mutex {
 
     /// Waits for the lock for at most `limit`; then [`Error::Timeout`](crate::Error::Timeout).
     ///
-    /// A limit of zero takes the lock if it is free, as [`try_lock`](Mutex::try_lock) does.
+    /// A limit of zero acquires the lock only if it is free, as [`try_lock`](Mutex::try_lock) does.
     ///
     /// # Cancel safety
-    /// See [`Acquire`]: dropping the future leaves nothing behind, and neither does the time limit.
+    /// See [`Acquire`]: dropping the future leaves nothing behind. The same holds when the time limit passes.
     #[doc(alias = "timeout")]
     pub fn lock_within(&self, limit: Duration) -> Acquire<Guard> {
         self.0.lock(Patience::Within(limit))
     }
 
-    /// Takes the lock if it is free; `None` if it is busy. Never waits for another holder.
+    /// Acquires the lock if it is free; `None` if it is busy. Never waits for another holder.
     ///
-    /// A guard that was just dropped may still count, until the store has its lock back: `unlock().await` before.
+    /// The lock of a guard that was just dropped is busy until its release has reached the store. To avoid that, call
+    /// `unlock().await` instead of dropping the guard.
     ///
     /// # Cancel safety
     /// See [`Acquire`]: dropping the future leaves nothing behind.

@@ -13,7 +13,7 @@ use crate::engine::request::{LockRequest, Options};
 use crate::error::Error;
 use crate::guard::Guard;
 
-/// What every face is made of: where to go, and what to ask for.
+/// The part that all lock types share: the key's queue and the request.
 #[derive(Clone, Debug)]
 pub(crate) struct LockHandle {
     pub(crate) queue: Result<Arc<SharedQueue>, Error>,
@@ -21,7 +21,7 @@ pub(crate) struct LockHandle {
 }
 
 impl LockHandle {
-    /// A face on that key; what is wrong with it is told at first use.
+    /// Creates a handle for a key. An invalid key fails at first use.
     pub(crate) fn new(engine: &Arc<Engine>, key: &str, mode: Mode) -> Self {
         let queue = LockKey::new(key)
             .map_err(Error::from)
@@ -33,7 +33,7 @@ impl LockHandle {
         }
     }
 
-    /// A semaphore's face: `of` permits of which claims take some.
+    /// Creates a handle for a semaphore with `of` permits. Zero permits fail at first use.
     pub(crate) fn semaphore(engine: &Arc<Engine>, key: &str, of: u32) -> Self {
         let take = NonZeroU32::MIN;
         let asked = NonZeroU32::new(of);
@@ -46,14 +46,14 @@ impl LockHandle {
         face
     }
 
-    /// The same face in another mode of the same kind.
+    /// Returns a handle for the same key in another mode of the same kind.
     pub(crate) fn with_mode(&self, mode: Mode) -> Self {
         let mut face = self.clone();
         face.request.mode = mode;
         face
     }
 
-    /// The same semaphore, taking that many permits.
+    /// Returns a handle that acquires `permits` permits of the same semaphore. Zero permits fail at first use.
     pub(crate) fn taking(&self, permits: u32) -> Self {
         match (NonZeroU32::new(permits), self.request.mode.kind()) {
             (Some(take), Kind::Semaphore { of }) => self.with_mode(Mode::Permits { take, of }),
@@ -71,7 +71,7 @@ impl LockHandle {
         Acquire::one(self.attempt(patience), acquire::guard)
     }
 
-    /// Takes the lock if it is free.
+    /// Acquires the lock if it is free.
     pub(crate) fn try_lock(&self) -> Acquire<Option<Guard>> {
         Acquire::one(self.attempt(Patience::Try), acquire::try_guard)
     }
@@ -86,12 +86,12 @@ impl LockHandle {
     }
 }
 
-/// What has options: a face, here or in the blocking API.
+/// A lock type with options, in the async or the blocking API.
 pub(crate) trait Configure: Sized {
     fn set(self, change: impl FnOnce(&mut Options)) -> Self;
 }
 
-/// The options as methods of a face: one definition, so that they read the same everywhere.
+/// Adds the option methods to a lock type: one definition, so that all lock types have the same options and docs.
 macro_rules! options {
     ($face:ident) => {
         impl crate::lock::options::Configure for $face {
@@ -109,7 +109,7 @@ macro_rules! options {
                 crate::lock::options::Configure::set(self, |options| options.fairness = tenure_backend::Fairness::Fifo)
             }
 
-            /// Sets the lease: how long the store keeps the lock if this client dies. Renewed at a third of it.
+            /// Sets the lease: how long the store keeps the lock if this client dies. Renewed after a third of it.
             ///
             /// The default is [`Settings::lease`](crate::Settings::lease), 30 s. At least 30 ms.
             #[doc(alias = "ttl")]
@@ -120,11 +120,12 @@ macro_rules! options {
                 })
             }
 
-            /// Sets a lease that is never renewed: belief ends with it, whatever the holder does.
+            /// Sets a lease that is never renewed: the lock is lost when it ends.
             ///
-            /// Nothing is sent while it is held and nobody of this client waits for it, so a holder that is evicted learns
-            /// of it when its lease ends, or by [`verify`](crate::Guard::verify). While others wait, the store is asked
-            /// each third of the lease, and every 10 s at least.
+            /// While the lock is held and no other task of this client waits for it, the client sends nothing. A holder
+            /// therefore detects an eviction only when its lease ends, or by [`verify`](crate::Guard::verify). While
+            /// other tasks of this client wait, the client queries the store after each third of the lease, and at
+            /// least every 10 s.
             #[doc(alias("ttl", "expire"))]
             pub fn fixed_lease(self, lease: std::time::Duration) -> Self {
                 crate::lock::options::Configure::set(self, |options| {
@@ -133,30 +134,32 @@ macro_rules! options {
                 })
             }
 
-            /// Ends the hold after that time: the lock is then lost, and the watchdog gives it back.
+            /// Limits the hold to `time`: the lock is then lost, and the watchdog releases it.
             pub fn max_hold(self, time: std::time::Duration) -> Self {
                 crate::lock::options::Configure::set(self, |options| options.terms.max_hold = Some(time))
             }
 
-            /// Keeps the lock for at least that time, even if its guard goes earlier: for jobs on hosts with skewed
-            /// clocks, that must not run again at once.
+            /// Keeps the lock for at least `time`, even if its guard is released or dropped earlier: for scheduled jobs
+            /// on hosts with skewed clocks, which must not run twice.
             ///
-            /// When the guard goes, the store is told to keep it for what is left, also if this process ends, but never
-            /// for longer than its longest lease once this client is closed. Longer than `max_hold` or than a fixed lease
-            /// is [`Invalid`](crate::Error::Invalid).
+            /// When the guard is released or dropped, the client asks the store to keep the lock for the remaining
+            /// time, which then passes even if this process ends. Once this client is closed, the store keeps it for at
+            /// most its longest lease. A `time` longer than `max_hold` or than a fixed lease is
+            /// [`Invalid`](crate::Error::Invalid).
             pub fn at_least(self, time: std::time::Duration) -> Self {
                 crate::lock::options::Configure::set(self, |options| options.terms.at_least = Some(time))
             }
 
-            /// Sets what people see of the holder. The default is [`Settings::label`](crate::Settings::label).
+            /// Sets the holder's label, as shown by `tenure ls`. The default is
+            /// [`Settings::label`](crate::Settings::label).
             pub fn label(self, label: impl Into<std::sync::Arc<str>>) -> Self {
                 crate::lock::options::Configure::set(self, |options| options.label = label.into())
             }
 
-            /// Takes the lock on behalf of an owner, who may take it again while it has it.
+            /// Acquires the lock for an owner, which may acquire it again while it holds it.
             ///
-            /// Taken again, it is the first claim once more: the lease, `max_hold`, `at_least` and label of the first
-            /// count, and those of this one are ignored; see [`Owner`](crate::Owner).
+            /// Acquiring it again shares the first claim: the lease, `max_hold`, `at_least` and label of the first
+            /// acquisition apply, and those of later ones are ignored; see [`Owner`](crate::Owner).
             #[doc(alias = "reentrant")]
             pub fn owned_by(self, owner: &crate::Owner) -> Self {
                 crate::lock::options::Configure::set(self, |options| options.owner = Some(owner.clone()))
